@@ -1,10 +1,9 @@
-"""Rewrite what the documents generate from the code: all between `<!-- name -->` and `<!-- end name -->`.
+"""Rewrite the generated parts of the documents, which lie between `<!-- name -->` and `<!-- end name -->`.
 
-The page of a method begins with such a part, made from its registry entry, the docstring of its module (equations,
-symbols, text) and its declared keywords; what is written by hand follows it and stays. A method without a page gets
-one.
+The generated part of a method's page is made from its registry entry, the docstring of its module (model, equations,
+symbols) and its declared parameters. Text below it is written by hand and kept. A method without a page gets one.
 
-`python docs/generate.py` rewrites; with `--check` it exits 1 where a document is out of date (a test runs this).
+`python docs/generate.py` rewrites the documents; `--check` exits 1 if one is out of date, which a test runs.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from textwrap import dedent
 import numpy as np
 
 from dissensus import methods
-from dissensus.common.parameters import reference_rows
+from dissensus.common.parameters import ReferenceRow, reference_rows
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.table.io.readers import readers
 
@@ -29,33 +28,12 @@ from picture import draw
 ROOT = Path(__file__).parent.parent
 PICTURE = ROOT / "docs" / "assets" / "picture.svg"
 PUBLISHED = "platanios2020"  # whose Table 2 has other people's figures for our methods
-NEAR = 1.0  # points of accuracy below the best
-CONTRACT = (
-    "`fit(table, gold=codes)` fixes the class of known items. `posterior_` (I, K), `reliability_` (A,), `trace_` and "
-    "what else every method\nhas are described in `dissensus.models.base`."
-)
-
-
-OTHER_CONTRACTS = {
-    "numbers": 'It is for numbers (`kind="numbers"`). `values_` (I,), `interval_` (I, 2), 95 %, `bias_`, '
-    "`stretch_`, `precision_` and `reliability_` (A,).",
-    "graded": 'It is for classes in an order (`kind="graded"`). ' + CONTRACT,
-    "pairs": 'It is for comparisons of two things (`kind="pairs"`). `scores_` (T,), `score_interval_`, `rank_`, '
-    '`rank_interval_` and `to_frame("things")` are about the\nthings; `posterior_` (I, 3) says what an annotator like '
-    "the crowd would say of an item.",
-    "sets": 'It is for sets of options (`kind="sets"`). `fit(table, gold=codes)` fixes the sets of known items. '
-    "What else every method has is\ndescribed in `dissensus.models.base`.",
-    "objects": 'It is for objects with a distance (`kind="objects"`): `predict()`, `confidence_`, '
-    "`expected_distance_` (I,), `error_` and `reliability_` (A,).",
-    "spans": 'It is for tags of tokens or characters (`kind="spans"`). `fit(table, gold=codes)` fixes the tags of '
-    "known items. `spans()` lists the spans; `tags_`,\n`span_probability_` and what else such a method has are "
-    "described in `dissensus.models.base`.",
-}
-"""Kind of labels → what is said instead of `CONTRACT`."""
+NEAR_BEST = 1.0  # points of accuracy below the best method
+SHARED_PARAMETERS = "engine", "max_iter", "tol", "accelerate", "restarts", "dependence", "threads", "seed"
 
 
 def methods_table(page: Path) -> str:
-    """One row per registered method, with a link to its page."""
+    """Return one row per registered method, with a link to its page."""
     depth = "../" * (len(page.parts) - 1)
     rows = ["| method | in one line | source |", "|---|---|---|"]
     for name in methods:
@@ -65,12 +43,12 @@ def methods_table(page: Path) -> str:
 
 
 def engine_methods(page: Path) -> str:
-    """The methods that run on every engine."""
+    """Return the methods that run on every engine."""
     return ", ".join(f"`{name}`" for name in methods if "engine" in methods[name].declared())
 
 
 def formats_table(page: Path) -> str:
-    """One row per file format."""
+    """Return one row per file format."""
     rows = ["| format | files | written too |", "|---|---|---|"]
     for name, form in readers.items():
         suffixes = ", ".join(f"`{suffix}`" for suffix in form.suffixes)
@@ -79,7 +57,7 @@ def formats_table(page: Path) -> str:
 
 
 def encoders_table(page: Path) -> str:
-    """One row per encoder."""
+    """Return one row per encoder."""
     from dissensus.learning.encoders import encoders
 
     rows = ["| encoder | X | in one line | source |", "|---|---|---|---|"]
@@ -89,7 +67,7 @@ def encoders_table(page: Path) -> str:
 
 
 def objectives_table(page: Path) -> str:
-    """One row per objective."""
+    """Return one row per objective."""
     from dissensus.learning.objectives import objectives
 
     rows = ["| objective | in one line | source |", "|---|---|---|"]
@@ -98,7 +76,7 @@ def objectives_table(page: Path) -> str:
 
 
 def published_table(page: Path) -> str:
-    """Published accuracies of a method and its variants beside ours, from the store of the papers' tables."""
+    """Return published accuracies of a method next to ours, from the stored results of the papers' tables."""
     sys.path.insert(0, str(ROOT))
     from reproductions.experiment import load_paper
     from reproductions.record import read_store
@@ -107,93 +85,113 @@ def published_table(page: Path) -> str:
     paper = load_paper(PUBLISHED)
     table = paper.tables["table2"]
     lines = current_lines(paper, read_store(ROOT / "reproductions" / "results" / f"{PUBLISHED}.jsonl"))
-    own = [
-        name for name, how in table.conditions.items() if how.get("method") == page.stem and how["kind"] == "aggregate"
+    ours = [
+        name
+        for name, condition in table.conditions.items()
+        if condition.get("method") == page.stem and condition["kind"] == "aggregate"
     ]
     metric = {data: "paper_gold" if data.startswith("medical") else "accuracy" for data in table.data}
     rows = [
-        f"| accuracy (%), labels per item | theirs | {' | '.join([*own, 'MAJ'])} |",
-        "|---|" + "---|" * (len(own) + 2),
+        f"| accuracy (%), labels per item | published | {' | '.join(ours)} |",
+        "|---|" + "---|" * (len(ours) + 1),
     ]
     for data in table.data:
-        told, cells = table.published[data][own[0]][metric[data]], []
-        for name in [*own, "MAJ"]:
-            found = list(values_of(table, lines, data, name, metric[data]).values())
-            cells.append(f"{np.mean(found):.1f} ± {np.std(found, ddof=1) / len(found) ** 0.5:.1f}")
-        rows.append(f"| {data} | {told[0] if isinstance(told, list | tuple) else told} | {' | '.join(cells)} |")
+        published, cells = table.published[data][ours[0]][metric[data]], []
+        for name in ours:
+            values = list(values_of(table, lines, data, name, metric[data]).values())
+            cells.append(f"{np.mean(values):.1f} ± {np.std(values, ddof=1) / len(values) ** 0.5:.1f}")
+        figure = published[0] if isinstance(published, list | tuple) else published
+        rows.append(f"| {data} | {figure} | {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
 def accuracies(level: str) -> dict[str, dict[str, float]]:
-    """Set → method of ours → accuracy by the experts' gold, from the store of the accuracy benchmark."""
+    """Return data set → method of ours → accuracy by the experts' gold, from the stored accuracy benchmark."""
     lines = (ROOT / "benchmarks" / "accuracy" / "results" / "accuracy.jsonl").read_text(encoding="utf-8").splitlines()
-    found = {}
-    for one in json.loads(lines[-1])["sets"]:
-        if one["gold"] is None and level in one["levels"]:
-            scores = one["levels"][level]["methods"]
-            found[one["set"]] = {
+    by_data = {}
+    for row in json.loads(lines[-1])["sets"]:
+        if row["gold"] is None and level in row["levels"]:
+            scores = row["levels"][level]["methods"]
+            by_data[row["set"]] = {
                 name: scores[name]["accuracy"] for name in methods if "accuracy" in scores.get(name, {})
             }
-    return found
+    return by_data
 
 
-def measured_sentence(page: Path) -> str:
-    """On how many sets a method is within a point of the best of ours, and where it is furthest behind."""
-    if page.stem == DEFAULT_METHOD:  # another benchmark has it
-        readme = (ROOT / "benchmarks" / "trust" / "README.md").read_text(encoding="utf-8")
-        near, tables, mean, most = re.findall(
-            rf"\| {page.stem} \| [\d.]+ % \| (\d+) of (\d+) .*?\| ([\d.]+) \| ([\d.]+) \|", readme
-        )[0]
-        return (
-            f"**Measured.** Within a point of our best method on {near} of {tables} tables with gold, {mean} points "
-            f"behind on average, {most} at most ([benchmark](../../benchmarks/trust/README.md#accuracy))."
-        )
-    told = []
-    for level, words in (("0", "With all labels"), ("2", "With 2 labels an item")):
-        gaps = []
-        for data, scores in accuracies(level).items():
-            if page.stem in scores:
-                best = max(scores, key=lambda name: scores[name])
-                gaps.append((100 * (scores[best] - scores[page.stem]), data, best))
-        near, far = ([data for gap, data, _ in gaps if (gap <= NEAR) is close] for close in (True, False))
-        which = ", ".join(near) if len(near) < len(far) else f"all but {', '.join(far)}" if far else "all"
-        gap, data, best = max(gaps)
-        told.append(
-            f"{words}, within a point of our best method on {len(near)} of {len(gaps)} sets ({which}); furthest behind "
-            f"on {data}, {gap:.1f} points below `{best}`."
-        )
-    return "**Measured.** " + " ".join(told)
-
-
-def method_page(name: str) -> str:
-    """What the code knows of a method: entry, docstring of its module, keywords."""
-    entry = methods.entry(name)
-    source = f" ({entry.cite})" if entry.cite.strip("—") else ""
-    module = sys.modules[entry.value.__module__]
-    parts = [f"# `{name}`", f"*{entry.summary[0].upper()}{entry.summary[1:]}{source}.*"]
-    parts += ["It takes two classes."] if entry.facts.get("binary") else []
-    contract = CONTRACT if "classes" in entry.value.kinds else OTHER_CONTRACTS[entry.value.kinds[0]]
-    return "\n\n".join(
-        [*parts, as_markdown(module.__doc__ or ""), "**Keywords.**", keywords_table(entry.value), contract]
-    )
-
-
-def keywords_table(declared: type) -> str:
-    """One row per keyword that a class declares."""
-    rows = ["| keyword | type | default | allowed | what it is |", "|---|---|---|---|---|"]
-    for row in reference_rows(declared):
-        cells = (f"`{row.name}`", f"`{row.type}`", f"`{row.default}`", row.range, row.text)
-        rows.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
+def accuracy_table(page: Path) -> str:
+    """Return on how many data sets each method is within a point of the best one, and where it is furthest behind."""
+    rows = [
+        "| method | all labels: within a point | largest gap | two labels per item: within a point | largest gap |",
+        "|---|---|---|---|---|",
+    ]
+    levels = [accuracies("0"), accuracies("2")]
+    for name in methods:
+        cells = []
+        for by_data in levels:
+            gaps = [(100 * (max(s.values()) - s[name]), data) for data, s in by_data.items() if name in s]
+            if gaps:
+                near = sum(gap <= NEAR_BEST for gap, _ in gaps)
+                cells += [f"{near} of {len(gaps)}", f"{max(gaps)[0]:.1f} ({max(gaps)[1]})"]
+        if cells:
+            rows.append(f"| [`{name}`]({name}.md) | {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
+def default_accuracy(page: Path) -> str:
+    """Return how far the default method is from the best one, from the benchmark of trust."""
+    readme = (ROOT / "benchmarks" / "trust" / "README.md").read_text(encoding="utf-8")
+    near, tables, mean, most = re.findall(
+        rf"\| {DEFAULT_METHOD} \| [\d.]+ % \| (\d+) of (\d+) .*?\| ([\d.]+) \| ([\d.]+) \|", readme
+    )[0]
+    return (
+        f"It is within a point of our best method on {near} of {tables} tables with gold. It is {mean} points behind "
+        f"on average, and {most} at most ([benchmark](../../benchmarks/trust/README.md#accuracy))."
+    )
+
+
+def method_page(name: str) -> str:
+    """Return what the code states of a method: docstring of its module, label type, parameters."""
+    entry = methods.entry(name)
+    summary, *text = as_markdown(sys.modules[entry.value.__module__].__doc__ or "").split("\n\n")
+    label_types = entry.value.kinds
+    shared = [f"`{row.name}`" for row in reference_rows(entry.value) if is_shared(row)]
+    parts = [f"# `{name}`", f"*{summary}*"]
+    parts += ["It takes two classes."] if entry.facts.get("binary") else []
+    parts += [] if "classes" in label_types else [f"It takes labels of the type `{label_types[0]}`."]
+    own = [row for row in reference_rows(entry.value) if not is_shared(row)]
+    parameters = parameter_list(own) + f"- {', '.join(shared)}: [shared parameters](README.md#shared-parameters)."
+    return "\n\n".join([*parts, *text, "**Parameters.**", parameters])
+
+
+def is_shared(row: ReferenceRow) -> bool:
+    """Return whether a parameter is the one that `dawid-skene` and most other methods have."""
+    return row.name in SHARED_PARAMETERS and row in reference_rows(methods["dawid-skene"])
+
+
+def parameter_list(rows: list[ReferenceRow]) -> str:
+    """Return one line per parameter: its name, default, allowed values and meaning."""
+    return "".join(f"- `{row.name}` = `{row.default}` ({row.range}): {row.text}.\n" for row in rows)
+
+
+def keywords_table(declared: type) -> str:
+    """Return one row per parameter that a class declares."""
+    lines = ["| parameter | default | allowed | meaning |", "|---|---|---|---|"]
+    for row in reference_rows(declared):
+        cells = (f"`{row.name}`", f"`{row.default}`", row.range, row.text)
+        lines.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
+    return "\n".join(lines)
+
+
+def shared_parameters(page: Path) -> str:
+    """Return the list of the parameters that most methods share."""
+    return parameter_list([row for row in reference_rows(methods["dawid-skene"]) if is_shared(row)]).rstrip()
+
+
 def as_markdown(docstring: str) -> str:
-    """A docstring of ours: paragraphs that hold equations, in indented lines or after "E step  ", keep their lines."""
+    """Return a docstring as Markdown: paragraphs with indented lines are equations, and keep their lines."""
     paragraphs = docstring.rstrip().split("\n\n")
     return "\n\n".join(
-        f"```text\n{dedent(paragraph)}\n```"
-        if re.search(r"^( {4}|[EM] step  )", paragraph, flags=re.MULTILINE)
-        else paragraph
+        f"```text\n{dedent(paragraph)}\n```" if re.search(r"^ {4}", paragraph, flags=re.MULTILINE) else paragraph
         for paragraph in paragraphs
     )
 
@@ -205,23 +203,25 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "objectives": objectives_table,
     "engine methods": engine_methods,
     "published": published_table,
-    "measured": measured_sentence,
+    "accuracy": accuracy_table,
+    "consensus accuracy": default_accuracy,
+    "shared parameters": shared_parameters,
     "method": lambda page: method_page(page.stem),
 }
 
 
 def fill(text: str, page: Path) -> str:
-    """The text of a page with every generated block made anew."""
+    """Return the text of a page with every generated part made again."""
     for name, make in BLOCKS.items():
         pattern = rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)"
-        if f"<!-- {name} -->" not in text:  # what is not asked for need not be imported
+        if f"<!-- {name} -->" not in text:  # other blocks would import modules that this page does not need
             continue
         text = re.sub(pattern, lambda found, make=make: f"{found[1]}{make(page)}\n{found[2]}", text, flags=re.DOTALL)
     return text
 
 
 def main() -> int:
-    """Rewrite, or check, README.md, its picture, every page of docs/ and the page of every method."""
+    """Rewrite or check README.md, its picture, the pages of docs/ and one page per method."""
     stale = []
     pages = {ROOT / "docs" / "methods" / f"{name}.md" for name in methods} | set((ROOT / "docs").rglob("*.md"))
     for path in [ROOT / "README.md", PICTURE, *sorted(pages)]:

@@ -64,11 +64,11 @@ def main() -> None:
         for what, value in baselines(table).items():
             print(f"{name:16} {what:24} MAE {np.abs(value - gold).mean():7.3f}")
         for shared in given.shared:
-            model = methods["gaussian"](shared=shared).fit(table)
+            model = methods["gaussian"](crowd_labels=shared).fit(table)
             inside = (gold >= model.interval_[:, 0]) & (gold <= model.interval_[:, 1])
             width = np.diff(model.interval_).mean()
             said = f"MAE {np.abs(model.values_ - gold).mean():7.3f}, {100 * inside.mean():.1f} % inside"
-            print(f"{name:16} gaussian shared={shared:<8g} {said}, mean width {width:.1f}")
+            print(f"{name:16} gaussian crowd_labels={shared:<8g} {said}, mean width {width:.1f}")
     table, gold = load("wordsim", "graded")
     model = methods["graded-response"]().fit(table)
     ends = model.predict_interval().astype(float)

@@ -429,7 +429,7 @@ def test_a_class_that_the_first_thousand_deny_is_not_lost():
     item, annotator = (codes.ravel() for codes in np.meshgrid(np.arange(30), np.arange(3000), indexing="ij"))
     label = np.where(item == 0, annotator >= 1000, item % 2).astype(int)
     for smoothing in (4.0, 1e-9):
-        model = methods["one-coin"](right=smoothing, wrong=smoothing)
+        model = methods["one-coin"](right_count=smoothing, wrong_count=smoothing)
         model.fit(Annotations.from_arrays(item, annotator, label))
         np.testing.assert_allclose(model.posterior_[0], [0, 1])
         assert np.isfinite(model.trace_).all()
@@ -437,7 +437,7 @@ def test_a_class_that_the_first_thousand_deny_is_not_lost():
 
 EXTREME = {
     "dawid-skene": {"crowd_labels": 0, "smoothing": 1e-6, "least_labels": 0},
-    "one-coin": {"right": 1e-9, "wrong": 1e-9},
+    "one-coin": {"right_count": 1e-9, "wrong_count": 1e-9},
     "mace": {"alpha": 0.01, "beta": 0.01, "strategy_count": 0.01, "restarts": 2},
 }
 

@@ -25,7 +25,7 @@ from scipy.special import softmax
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.models.confusion import MIN_BEFORE
 from dissensus.models.matrices import LearntMatrices, learn_matrices, matrices_by, vote_counts
-from dissensus.models.methods.dawid_skene import DawidSkene, crowd_pseudo
+from dissensus.models.methods.dawid_skene import DawidSkene, crowd_pseudo_counts
 from dissensus.table.annotations import Annotations
 
 POWERS = (2, 4, 8, 16)  # candidates after 1, tried until the likelihood of the annotations falls
@@ -54,4 +54,6 @@ def annotators_by(table: Annotations, posterior: FloatArray, gold: IntArray | No
 def _pseudo(table: Annotations, gold: IntArray | None) -> FloatArray:
     """Return the pseudo-counts (K, K) [true, given] of Dawid-Skene."""
     method = DawidSkene()
-    return crowd_pseudo(vote_counts(table, gold).labels, method.crowd_labels, method.smoothing, method.least_labels)
+    return crowd_pseudo_counts(
+        vote_counts(table, gold).labels, method.crowd_labels, method.smoothing, method.least_labels
+    )

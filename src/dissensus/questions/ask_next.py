@@ -124,13 +124,13 @@ def _numbers(model: Any, table: Annotations, budget: int) -> Found:
 
 
 def _pairs(model: Any, table: Annotations, budget: int) -> Found:
-    from dissensus.models.methods.bradley_terry import Games
+    from dissensus.models.methods.bradley_terry import Comparisons
 
     T = model.things_.size
     if T > MAX_THINGS:
         raise TooManyThings(things=T, most=MAX_THINGS)
     left, right = np.triu_indices(T, 1)
-    p = model.outcome_probabilities(Games.unplayed(left, right, T), np.full(left.size, -1))
+    p = model.outcome_probabilities(Comparisons.without_answers(left, right, T), np.full(left.size, -1))
     information = ((p[:, 0] + p[:, 1]) - (p[:, 0] - p[:, 1]) ** 2) / 4
     V = model.score_variance_.copy()
     games = np.zeros((T, T))

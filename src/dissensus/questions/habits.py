@@ -353,10 +353,10 @@ def _ratings(table: Annotations) -> Found:
 
 
 def _pairs(table: Annotations) -> Found:
-    from dissensus.models.methods.bradley_terry import BradleyTerry, chances, gradient
+    from dissensus.models.methods.bradley_terry import BradleyTerry, expected_outcomes, score_derivatives
 
     model, A = BradleyTerry().fit(table), table.n_annotators
-    games, who = model.games_of(table), table.annotator
+    games, who = model.comparisons_of(table), table.annotator
     own = np.tile(model.crowd_answering_, (A, 1))
     d = model.scores_[games.left] - model.scores_[games.right]
 
@@ -365,19 +365,22 @@ def _pairs(table: Annotations) -> Found:
         sums = np.maximum(np.bincount(who, information, A), MIN_SPREAD)
         return np.bincount(who, score, A) / sums, 1 / np.sqrt(sums)
 
-    usual = chances(games, model.scores_, own, total=False)
+    usual = expected_outcomes(games, model.scores_, own, total=False)
     for _ in range(NEWTON_STEPS):
-        slope, curve = gradient(games, chances(games, model.scores_, own, total=False))
+        slope, curve = score_derivatives(games, expected_outcomes(games, model.scores_, own, total=False))
         move, follows_error = step(slope * d, curve * d**2)
         own[:, 0] += np.clip(move, -1, 1)
     follows = np.clip(own[:, 0], -MAX_FOLLOWING, MAX_FOLLOWING)
-    p = chances(games, model.scores_, own, total=False)
-    slope, curve = gradient(games, p)
+    p = expected_outcomes(games, model.scores_, own, total=False)
+    slope, curve = score_derivatives(games, p)
     chosen = {
-        "left": (table.label == 0, (usual.either + usual.apart) / 2),
-        "right": (table.label == 1, (usual.either - usual.apart) / 2),
+        "left": (table.label == 0, (usual.decided + usual.difference) / 2),
+        "right": (table.label == 1, (usual.decided - usual.difference) / 2),
         "tie": (table.label == 2, usual.tie),
-        "better": ((table.label < 2) & ((table.label == 0) == (d > 0)), usual.either / 2 + np.abs(usual.apart) / 2),
+        "better": (
+            (table.label < 2) & ((table.label == 0) == (d > 0)),
+            usual.decided / 2 + np.abs(usual.difference) / 2,
+        ),
     }
     counts = {name: [np.bincount(who, one, A) for one in both] for name, both in chosen.items()}
 

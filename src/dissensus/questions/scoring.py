@@ -164,7 +164,7 @@ class Medoid(Simple):
 
     def fit(self, table: Annotations) -> Any:
         """Fit with a prior so strong that all σ_j are equal."""
-        return Closest(shared=1e12).fit(table)
+        return Closest(crowd_labels=1e12).fit(table)
 
 
 def hide_rows(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
@@ -188,7 +188,7 @@ def hide_comparisons(table: Annotations, share: float, rng: np.random.Generator)
     from scipy.sparse.csgraph import minimum_spanning_tree
 
     sides = table.sides
-    check_connected(sides.things, BradleyTerry().games_of(table), strongly=False)
+    check_connected(sides.things, BradleyTerry().comparisons_of(table), strongly=False)
     ends = np.sort(np.stack([sides.left[table.item], sides.right[table.item]]), axis=0).astype(np.int64)
     T = sides.things.size
     order = rng.permutation(len(table))

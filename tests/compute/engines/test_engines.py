@@ -32,7 +32,7 @@ from dissensus.exceptions import BadParameter
 from dissensus.models.confusion import ConfusionPass, EStepParams, OwnLabelLikelihood
 from dissensus.models.exceptions import NoEarlierCounts, NotATable
 from dissensus.models.methods import consensus
-from dissensus.models.methods.glad import AbilityPass, Skills
+from dissensus.models.methods.glad import AbilityPass, GLADParams
 from dissensus.models.votes import VotePass
 from dissensus.table.datasets import load_dataset
 from dissensus.table.simulate import simulate
@@ -125,7 +125,11 @@ def passes(table: Annotations):
         "totals": (ConfusionPass(ONES, OWN), None, {}),
         "skill": (VotePass(), skill, {}),
         "share": (VotePass(True, prior, np.ones(K)), skill, {"posterior": (I, K), "item_total": (I,)}),
-        "ability": (AbilityPass(1.3), Skills(4 * skill, np.zeros(I), prior), {"easiness": (I,), "posterior": (I, K)}),
+        "ability": (
+            AbilityPass(1.3),
+            GLADParams(4 * skill, np.zeros(I), prior),
+            {"easiness": (I,), "posterior": (I, K)},
+        ),
     }
 
 
@@ -203,7 +207,7 @@ def test_gold_says_everywhere_what_labels_of_one_item_share(engine, tmp_path, re
 def test_consensus_counts_copies_once_on_every_engine_but_in_tables_that_are_too_long(
     engine, longest, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(consensus, "MAX_ROWS", longest)
+    monkeypatch.setattr(consensus, "MAX_PIPELINE_ROWS", longest)
     monkeypatch.setattr(consensus.Consensus, "max_rows_in_memory", longest)
     table, keywords = load_dataset("digits-crowd").annotations, {"max_iter": 3}  # 8,971 labels
     placed = engine_of(engine, tmp_path, block_rows=5000)

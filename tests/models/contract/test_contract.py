@@ -63,7 +63,7 @@ def test_one_fit_serves_all_kinds_of_labels(name):
 
 BAD = {
     "seed": [-1], "max_iter": [0, 2.5], "tol": [-1.0, math.nan], "accelerate": ["anderson"], "restarts": [0],
-    "threads": [0], "class_count": [0, -1], "vote_count": [-1], "known": [0],
+    "threads": [0], "class_count": [0, -1], "vote_count": [-1], "prior_annotators": [0],
     "dependence": [-1, math.inf, math.nan, "half", True],
 }  # fmt: skip
 """Keyword → values that no method takes."""
@@ -72,13 +72,13 @@ BAD_OF = {
     "dawid-skene": {"smoothing": [0.0, 1e308], "crowd_labels": [-1], "least_labels": [-1]},
     "glad": {"ability_sd": [0.0, math.inf], "easiness_sd": [-1.0, math.nan]},
     "kos": {"crowd_labels": [-1, math.inf]},
-    "m-msr": {"trim": [-0.1, 0.5], "least": [-1], "right": [0.0], "wrong": [-1]},
+    "m-msr": {"trim": [-0.1, 0.5], "min_shared": [-1], "right_count": [0.0], "wrong_count": [-1]},
     "mace": {"alpha": [0.0], "beta": [-1], "strategy_count": [math.inf], "class_prior": ["flat"]},
     "metal": {
         "overlap": [0.0], "smoothing": [0.0], "margin": [-1], "class_balance": ["learned", [0.5, -1]],
     },
     "mmce": {"gamma": [0.0, -1.0, math.nan], "centre": ["mean"], "class_prior": ["flat"]},
-    "one-coin": {"right": [0.0], "wrong": [-1], "class_prior": ["flat"]},
+    "one-coin": {"right_count": [0.0], "wrong_count": [-1], "class_prior": ["flat"]},
     "snorkel": {
         "l2": [0.0], "initial_accuracy": [1, 0.0], "class_balance": ["flat", [], [1, 0], [1, "a"], 0.5],
     },

@@ -11,7 +11,7 @@ from benchmarks.kinds.spans import illegal, ner_mturk
 from dissensus import Annotations
 from dissensus.models.exceptions import WrongLabelType
 from dissensus.models.matrices import expected_pseudo
-from dissensus.models.methods.bayesian_sequence import BayesianSequence, Expected
+from dissensus.models.methods.bayesian_sequence import BayesianSequence, PathCounts
 from dissensus.models.tempering import design_effect
 from dissensus.table.simulate import simulate_spans
 from dissensus.table.spans import place_names, spans_of
@@ -92,7 +92,7 @@ def test_pass_is_that_over_all_paths(weighted):
     model.classes_, model.annotators_ = table.classes, table.annotators
     chain = model._chain(table, np.arange(3), None)
     states = chain.states
-    params = Expected(
+    params = PathCounts(
         rng.uniform(0, 3, (chain.keys.size, S)),
         np.where(states.follows, rng.uniform(0, 5, (S, S)), 0),
         np.where(states.starts, rng.uniform(0, 5, S), 0),

@@ -13,7 +13,7 @@ import pytest
 
 from dissensus import Annotations, methods, read
 from dissensus.models.exceptions import NotCompared, NoWinsBothWays, OutcomesNotUsed, UnseenAlternative
-from dissensus.models.methods.bradley_terry import chances, gradient, laplacian
+from dissensus.models.methods.bradley_terry import expected_outcomes, score_derivatives, weighted_laplacian
 from dissensus.table.simulate import simulate_kind
 
 SIM = simulate_kind("pairs", 500, 20, n_things=12, seed=3)
@@ -23,9 +23,9 @@ PLAIN = {"ties": "half", "annotators": False, "position": False, "prior": None, 
 def test_likelihood_and_derivatives_are_those_of_plain_loops():
     model = methods["bradley-terry"]()
     table = SIM.annotations.select(rows=np.arange(40))
-    games = model.games_of(table)
+    games = model.comparisons_of(table)
     rng = np.random.default_rng(0)
-    scores, own = rng.normal(size=games.n_things), rng.normal(size=(table.n_annotators, 3))
+    scores, own = rng.normal(size=games.n_alternatives), rng.normal(size=(table.n_annotators, 3))
 
     def loop(shift=0.0):
         total, chance = 0.0, []
@@ -39,19 +39,19 @@ def test_likelihood_and_derivatives_are_those_of_plain_loops():
         return total, np.array(chance)
 
     total, chance = loop()
-    p = chances(games, scores, own)
+    p = expected_outcomes(games, scores, own)
     assert p.log_likelihood == pytest.approx(total)
-    np.testing.assert_allclose((p.either + p.apart) / 2, chance[:, 0], atol=1e-12)
+    np.testing.assert_allclose((p.decided + p.difference) / 2, chance[:, 0], atol=1e-12)
     np.testing.assert_allclose(p.tie, chance[:, 2], atol=1e-12)
-    slope, curve = gradient(games, p)
+    slope, curve = score_derivatives(games, p)
     assert slope.sum() == pytest.approx((loop(1e-5)[0] - loop(-1e-5)[0]) / 2e-5, rel=1e-5)
     second = (loop(1e-3)[0] - 2 * total + loop(-1e-3)[0]) / 1e-6
     assert -curve.sum() == pytest.approx(second, rel=1e-4)
-    dense = np.zeros((games.n_things, games.n_things))
+    dense = np.zeros((games.n_alternatives, games.n_alternatives))
     for left, right, weight in zip(games.left, games.right, curve, strict=True):
-        e = np.eye(games.n_things)[left] - np.eye(games.n_things)[right]
+        e = np.eye(games.n_alternatives)[left] - np.eye(games.n_alternatives)[right]
         dense += weight * np.outer(e, e)
-    np.testing.assert_allclose(laplacian(games, curve), dense, atol=1e-12)
+    np.testing.assert_allclose(weighted_laplacian(games, curve), dense, atol=1e-12)
 
 
 def test_plain_scores_solve_zermelos_equations():

@@ -9,8 +9,8 @@ from dissensus import Annotations, load, save
 from dissensus.evaluation.distances import pair_distances
 from dissensus.exceptions import DataError
 from dissensus.models.exceptions import GoldNotUsed
-from dissensus.models.methods.closest import Closest, candidates, distance_from_others, scores
-from dissensus.models.methods.rover import Rover, combine
+from dissensus.models.methods.closest import Closest, candidate_scores, expected_distances, find_candidates
+from dissensus.models.methods.rover import Rover, vote_by_word
 from dissensus.table.simulate import simulate_texts
 
 
@@ -70,7 +70,7 @@ def test_a_round_is_what_a_loop_makes_of_it():
     items, annotators = [0, 0, 0, 0, 0, 1, 1, 1], [0, 1, 2, 3, 4, 0, 1, 3]
     table = Annotations.from_arrays(items, annotators, labels, kind="objects")
     weight, error = np.array([1, 2, 1, 1, 0.5, 1, 1, 3.0]), np.array([0.2, 0.3, 0.1, 0.9, 0.5])
-    found = candidates(table, "words")
+    found = find_candidates(table, "words")
 
     def delta(x, y):
         return edits(x.split(), y.split()) / max(len(x.split()), len(y.split()))
@@ -80,7 +80,7 @@ def test_a_round_is_what_a_loop_makes_of_it():
         rows = np.flatnonzero(table.item == found.item[c])
         t = table.classes[found.label[c]]
         literal = -sum(weight[r] * delta(text[r], t) / error[table.annotator[r]] for r in rows)
-        assert scores(found, table, weight, error)[c] == pytest.approx(literal)
+        assert candidate_scores(found, table, weight, error)[c] == pytest.approx(literal)
     for r in range(len(table)):
         others = [k for k in np.flatnonzero(table.item == table.item[r]) if k != r]
         of = {
@@ -89,7 +89,7 @@ def test_a_round_is_what_a_loop_makes_of_it():
         }
         q = {t: np.exp(-cost) for t, cost in of.items()}
         literal = sum(q[t] * delta(text[r], t) for t in q) / sum(q.values())
-        assert distance_from_others(found, table, weight, error)[r] == pytest.approx(literal)
+        assert expected_distances(found, table, weight, error)[r] == pytest.approx(literal)
 
 
 def test_truth_and_annotators_are_found_again(drawn):
@@ -100,7 +100,7 @@ def test_truth_and_annotators_are_found_again(drawn):
     assert closest.reliability_[spam].max() < 0.2 < 0.5 < closest.reliability_[~spam].min()
     table = drawn.annotations
     texts = [[one.split() for one in table.classes[table.label[table.item == i]]] for i in range(150)]
-    alike = [combine(one, np.ones(5))[0] for one in texts]
+    alike = [vote_by_word(one, np.ones(5))[0] for one in texts]
     found = error_rate(rover.predict(), drawn)
     assert found < 0.8 * error_rate(alike, drawn)
     assert found < 0.5 * error_rate(closest.predict(), drawn)
@@ -112,10 +112,10 @@ def test_truth_and_annotators_are_found_again(drawn):
 
 def test_words_are_voted_on_one_by_one():
     texts = ["the cat sat", "a cat sat down", "the bat sat", "the cat sat down"]
-    assert combine([one.split() for one in texts], np.ones(4))[0] in ("the cat sat", "the cat sat down")
-    assert combine([one.split() for one in texts[:3]], np.ones(3))[0] == "the cat sat"
-    assert combine([one.split() for one in texts[:3]], np.array([1, 5, 1.0]))[0] == "a cat sat down"
-    assert combine([[], []], np.ones(2)) == ("", 1.0)
+    assert vote_by_word([one.split() for one in texts], np.ones(4))[0] in ("the cat sat", "the cat sat down")
+    assert vote_by_word([one.split() for one in texts[:3]], np.ones(3))[0] == "the cat sat"
+    assert vote_by_word([one.split() for one in texts[:3]], np.array([1, 5, 1.0]))[0] == "a cat sat down"
+    assert vote_by_word([[], []], np.ones(2)) == ("", 1.0)
 
 
 def test_order_and_names_change_nothing_and_items_without_labels_stay_empty():

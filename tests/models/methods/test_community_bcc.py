@@ -14,11 +14,11 @@ from dissensus.compute.kernels import community_bcc as kernels
 from dissensus.models.dirichlet import expected_log, fixed_point
 from dissensus.models.methods import community_bcc
 from dissensus.models.methods.community_bcc import (
-    Communities,
     CommunityBCC,
-    fit_populations,
-    quotients,
-    readable_beliefs,
+    CommunityParams,
+    fixed_point_step,
+    quotient_step,
+    readable_annotator_posteriors,
 )
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.models.methods.hierarchical_dawid_skene import HierarchicalDawidSkene, expected_population
@@ -29,11 +29,11 @@ from tables import KINDS, placed, random_table, some_gold
 PLANTED = {"expert": 0.5, "uniform-spammer": 0.25, "adversary": 0.25}
 
 
-def random_params(seed: int, n_annotators: int, n_classes: int, communities: int) -> Communities:
+def random_params(seed: int, n_annotators: int, n_classes: int, communities: int) -> CommunityParams:
     rng = np.random.default_rng(seed)
     counts = rng.gamma(0.3, 5, (n_annotators, n_classes, n_classes))
     counts[0] = 0  # nothing is known of the first one
-    return Communities(
+    return CommunityParams(
         rng.dirichlet(np.ones(n_classes)),
         counts,
         rng.uniform(0.1, 3, (communities, n_classes, n_classes)),
@@ -41,7 +41,7 @@ def random_params(seed: int, n_annotators: int, n_classes: int, communities: int
     )
 
 
-def literal_beliefs(params: Communities):
+def literal_posteriors(params: CommunityParams):
     """ρ, E log Θ and γ by the equations of the module docstring, in loops."""
     A, K, M = len(params.counts), params.prior.size, params.community_share.size
     rho, logs, gamma = np.zeros((A, M)), np.zeros((A, K, K)), np.zeros((A, M, K, K))
@@ -71,24 +71,26 @@ def test_log_gamma_and_psi_are_scipys():
 
 
 @pytest.mark.parametrize("communities", [1, 3])
-def test_beliefs_equal_the_literal_loops(communities):
+def test_annotator_posteriors_equal_the_literal_loops(communities):
     params = random_params(1, 7, 4, communities)
-    rho, logs, gamma = literal_beliefs(params)
-    for found in (CommunityBCC().beliefs(params), readable_beliefs(params)):
+    rho, logs, gamma = literal_posteriors(params)
+    for found in (CommunityBCC().annotator_posteriors(params), readable_annotator_posteriors(params)):
         np.testing.assert_allclose(found.membership, rho, atol=1e-11)
         np.testing.assert_allclose(np.log(found.confusion), logs, rtol=1e-10)
-        np.testing.assert_allclose(found.spent, (params.counts * logs).sum(), rtol=1e-11)
+        np.testing.assert_allclose(found.expected_log_likelihood, (params.counts * logs).sum(), rtol=1e-11)
         of_each = psi(gamma) - psi(gamma.sum(axis=3, keepdims=True))
-        np.testing.assert_allclose(found.logs, np.einsum("am,amky->mky", rho, of_each), rtol=1e-10)
-        np.testing.assert_allclose(found.wholes, np.einsum("am,amk->mk", rho, psi(gamma.sum(axis=3))), rtol=1e-10)
-        np.testing.assert_allclose(found.evidence, readable_beliefs(params).evidence, rtol=1e-11)
+        np.testing.assert_allclose(found.log_sums, np.einsum("am,amky->mky", rho, of_each), rtol=1e-10)
+        np.testing.assert_allclose(
+            found.total_digammas, np.einsum("am,amk->mk", rho, psi(gamma.sum(axis=3))), rtol=1e-10
+        )
+        np.testing.assert_allclose(found.evidence, readable_annotator_posteriors(params).evidence, rtol=1e-11)
 
 
 def test_penalty_is_minus_the_divergences_plus_the_log_priors():
     A, K, M = 3, 4, 2
     params = random_params(2, A, K, M)
-    rho, _, gamma = literal_beliefs(params)
-    model = CommunityBCC(known=1.5, community_count=0.4)
+    rho, _, gamma = literal_posteriors(params)
+    model = CommunityBCC(prior_annotators=1.5, community_count=0.4)
 
     def log_density(theta_logs, alpha):  # of a Dirichlet, where log Θ is what is given
         flat = np.full(K, 1 / K)
@@ -121,7 +123,7 @@ def test_a_pass_equals_the_readable_form(kind, with_gold, monkeypatch):
     table = random_table(3, **KINDS[kind])
     gold = some_gold(table) if with_gold else None
     params = random_params(4, 7, 4, 3)
-    model = begun(CommunityBCC(communities=3, known=1.5), table, gold)
+    model = begun(CommunityBCC(communities=3, prior_annotators=1.5), table, gold)
     model.class_pseudo_ = np.array([0.7, 0.2, 3.0, 1.0])
     with placed(table, gold) as engine:
         bound, after = model.em_step(engine, model.e_step_pass(), params)
@@ -129,19 +131,19 @@ def test_a_pass_equals_the_readable_form(kind, with_gold, monkeypatch):
     np.testing.assert_allclose(bound, objective, rtol=1e-11)
     np.testing.assert_allclose(after.counts, sums_by(model, table, posterior).labels, atol=1e-9)
     np.testing.assert_allclose(after.prior, (posterior.sum(axis=0) + model.class_pseudo_) / (table.n_items + 4.9))
-    believed = readable_beliefs(replace(params, counts=after.counts))
+    believed = readable_annotator_posteriors(replace(params, counts=after.counts))
     members = believed.membership.sum(axis=0)
     np.testing.assert_allclose(after.community_share, (members + 1) / (7 + 3), rtol=1e-9)
     for m in range(3):  # each has a third of 1.5
-        expected = one_population(believed.logs[m], members[m], 0.5, params.community_concentration[m])
+        expected = one_population(believed.log_sums[m], members[m], 0.5, params.community_concentration[m])
         np.testing.assert_allclose(after.community_concentration[m], expected, rtol=1e-8)
 
 
 def test_quotients_equal_the_literal_loops():
     A, K, M = 5, 3, 2
     params = random_params(6, A, K, M)
-    rho, _, gamma = literal_beliefs(params)
-    found = quotients(readable_beliefs(params), 3.0, params.community_concentration)
+    rho, _, gamma = literal_posteriors(params)
+    found = quotient_step(readable_annotator_posteriors(params), 3.0, params.community_concentration)
     expected = expected_population(K)
     for m, c, l in np.ndindex(M, K, K):
         alpha = params.community_concentration[m]
@@ -187,9 +189,9 @@ def test_the_bound_is_below_the_log_evidence():
         evidence *= sum(params.prior[c] * theta[0, c, :, labels[0]] * theta[1, c, :, labels[1]] for c in range(2))
     model, found = begun(CommunityBCC(communities=2), table), -np.inf
     with placed(table) as engine:
-        for _ in range(50):  # the beliefs that fit best, with α, h and π as they are
+        for _ in range(50):  # the posteriors that fit best, with α, h and π as they are
             bound, after = model.em_step(engine, model.e_step_pass(), params)
-            density = model._log_evidence(params) - model.beliefs(params).evidence  # log priors of α and h
+            density = model._log_evidence(params) - model.annotator_posteriors(params).evidence  # log priors of α and h
             found = bound - density - model.class_pseudo_ @ np.log(params.prior)
             params = replace(params, counts=after.counts)
     assert found <= np.log(evidence.mean())
@@ -201,7 +203,7 @@ def test_populations_of_all_communities_are_those_of_each():
     logs, members = -rng.gamma(2, 20, (3, 4, 4)), np.array([30.0, 8.0, 0.0])
     logs[2] = 0
     before = rng.uniform(0.2, 2, (3, 4, 4))
-    found = fit_populations(logs, members, 6.0, before)
+    found = fixed_point_step(logs, members, 6.0, before)
     for m in range(3):
         np.testing.assert_allclose(found[m], one_population(logs[m], members[m], 2.0, before[m]), rtol=1e-12)
 
@@ -313,7 +315,7 @@ def test_what_is_said_of_communities_belongs_together():
 def test_interval_of_a_confusion_matrix_is_that_of_the_mixture():
     params = random_params(8, 3, 3, 2)
     model = CommunityBCC()
-    rho, _, gamma = literal_beliefs(params)
+    rho, _, gamma = literal_posteriors(params)
     model._set_params(params)
     expected_label_likelihood, behind = model.expected_label_likelihood(params), model.confusion_support()
     rng = np.random.default_rng(0)

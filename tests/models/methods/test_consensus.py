@@ -10,7 +10,7 @@ from dissensus.models import class_shares, pooling
 from dissensus.models.collapse import collapse
 from dissensus.models.confidence import ask_for_gold
 from dissensus.models.matrices import expected_pseudo
-from dissensus.models.methods.dawid_skene import crowd_pseudo
+from dissensus.models.methods.dawid_skene import crowd_pseudo_counts
 from dissensus.table.simulate import simulate
 
 
@@ -31,7 +31,7 @@ def test_without_copies_it_is_dawid_skene_with_more_of_the_crowd_the_fewer_label
     for c in range(3):  # three labels more of somebody of whom nothing is known; the row stays as heavy
         drawn = crowd[c] + 3 * unknown[c] / unknown[c].sum()
         crowd[c] = drawn / drawn.sum() * crowd[c].sum()
-    np.testing.assert_allclose(ours.pseudo_, crowd_pseudo(crowd[None], 1.25 * factor, 0.15, 2.0))
+    np.testing.assert_allclose(ours.pseudo_, crowd_pseudo_counts(crowd[None], 1.25 * factor, 0.15, 2.0))
     np.testing.assert_allclose(ours.class_pseudo_, 1 + 0.5 * factor * 12 * shares.mean(axis=0))
     counts = ours.labels_ + ours.pseudo_
     np.testing.assert_allclose(ours.confusion_, counts / counts.sum(axis=2, keepdims=True), atol=1e-4)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations, methods
-from dissensus.models.methods.dawid_skene import Confusions, DawidSkene
+from dissensus.models.methods.dawid_skene import DawidSkene, DawidSkeneParams
 from dissensus.table.simulate import simulate
 from models.family import begun, sums_by
 from tables import KINDS, placed, random_table, some_gold
@@ -15,7 +15,7 @@ def test_m_step_and_penalty_equal_their_definitions():
     pseudo, labels = rng.gamma(1.0, size=(4, 4)), rng.gamma(1.0, size=(7, 4, 4))  # [true, given], not symmetric
     model, prior = DawidSkene(), np.full(4, 0.25)
     model.pseudo_ = pseudo
-    found = model.m_step(labels, np.empty(0), Confusions(prior, np.empty(0)))
+    found = model.m_step(labels, np.empty(0), DawidSkeneParams(prior, np.empty(0)))
     for a, c in np.ndindex(7, 4):
         np.testing.assert_allclose(found.confusion[a, c], (labels[a, c] + pseudo[c]) / (labels[a, c] + pseudo[c]).sum())
     np.testing.assert_allclose(model.log_prior(found), (pseudo * np.log(found.confusion)).sum(), rtol=1e-12)

@@ -80,10 +80,10 @@ def test_passes_are_those_of_plain_loops(weighted):
     table = Annotations.from_arrays(item, annotator, rng.normal(size=21).round(2), kind="numbers", weight=weight)
     own = np.ones(21) if table.weight is None else table.weight
     people, mu, tau2 = literal(table, own.tolist(), 7.0, 4)
-    model = Gaussian(scores="labels", shared=7.0)
+    model = Gaussian(scores="labels", crowd_labels=7.0)
     model._set_scale(table, own)
     x = model._to_scores(table.values)[table.label]
-    fit, trace, _ = Gaussian(shared=7.0, max_iter=4, tol=0.0)._optimise(table, x, own, lambda *_: None)
+    fit, trace, _ = Gaussian(crowd_labels=7.0, max_iter=4, tol=0.0)._optimise(table, x, own, lambda *_: None)
     np.testing.assert_allclose([fit.mu, fit.tau2], [mu, tau2], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(fit.b, [one["b"] for one in people], atol=1e-10)
     np.testing.assert_allclose(fit.a, [one["a"] for one in people], rtol=1e-9)

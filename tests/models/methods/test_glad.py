@@ -10,7 +10,7 @@ from scipy.stats import entropy, spearmanr
 from dissensus import Annotations, methods
 from dissensus.compute.kernels import glad as kernels
 from dissensus.exceptions import ConvergenceWarning
-from dissensus.models.methods.glad import GLAD, AbilityPass, Skills
+from dissensus.models.methods.glad import GLAD, AbilityPass, GLADParams
 from dissensus.table.simulate import simulate
 from tables import KINDS, placed, shares_of, some_gold
 from tables import random_table as any_table
@@ -21,14 +21,14 @@ def random_table(seed: int, n_annotators: int = 7, **sizes) -> Annotations:
     return any_table(seed, n_annotators=n_annotators - 1, silent=1, **sizes)
 
 
-def random_params(seed: int, table: Annotations) -> Skills:
+def random_params(seed: int, table: Annotations) -> GLADParams:
     rng = np.random.default_rng(seed)
     I, A, K = table.n_items, table.n_annotators, table.n_classes
-    return Skills(rng.normal(0.5, 1.5, A), rng.normal(0, 0.8, I), rng.dirichlet(np.ones(K)))
+    return GLADParams(rng.normal(0.5, 1.5, A), rng.normal(0, 0.8, I), rng.dirichlet(np.ones(K)))
 
 
-def returned(model: GLAD) -> Skills:
-    return Skills(model.ability_, -np.log(model.difficulty_), model.prior_)
+def returned(model: GLAD) -> GLADParams:
+    return GLADParams(model.ability_, -np.log(model.difficulty_), model.prior_)
 
 
 def from_the_model(seed: int, n_items: int, n_annotators: int, n_classes: int, redundancy: int):
@@ -43,7 +43,7 @@ def from_the_model(seed: int, n_items: int, n_annotators: int, n_classes: int, r
     return Annotations.from_arrays(item, annotator, label, classes=n_classes), truth, ability, difficulty
 
 
-def literal_posterior(table: Annotations, params: Skills, gold=None):
+def literal_posterior(table: Annotations, params: GLADParams, gold=None):
     """The E step of the module docstring as plain loops over rows, in logs."""
     I, K = table.n_items, table.n_classes
     posterior, evidence = np.zeros((I, K)), 0.0
@@ -62,7 +62,7 @@ def literal_posterior(table: Annotations, params: Skills, gold=None):
     return posterior, evidence
 
 
-def literal_gradient(table: Annotations, params: Skills, posterior: np.ndarray):
+def literal_gradient(table: Annotations, params: GLADParams, posterior: np.ndarray):
     """∂/∂α and ∂/∂b of the expected log likelihood: Σ (q[y] − σ) β and Σ (q[y] − σ) α β."""
     by_ability, by_easiness = np.zeros(table.n_annotators), np.zeros(table.n_items)
     for row in range(len(table)):
@@ -75,7 +75,7 @@ def literal_gradient(table: Annotations, params: Skills, posterior: np.ndarray):
     return by_ability, by_easiness
 
 
-def literal_sums(table: Annotations, params: Skills, posterior: np.ndarray, easiness: np.ndarray):
+def literal_sums(table: Annotations, params: GLADParams, posterior: np.ndarray, easiness: np.ndarray):
     """The two sums of every new α, at the new b and the old parabolas."""
     pull, curvature = np.zeros(table.n_annotators), np.zeros(table.n_annotators)
     for row in range(len(table)):
@@ -112,7 +112,7 @@ def test_every_form_of_the_pass_equals_the_literal_loops(kind, with_gold, thread
 def test_parabola_of_an_ability_near_zero_bends_by_a_quarter():
     table = random_table(14)
     for ability in (0.0, 1e-9, -1e-5, 9e-5):
-        params = Skills(np.full(7, ability), np.zeros(23), np.full(4, 0.25))
+        params = GLADParams(np.full(7, ability), np.zeros(23), np.full(4, 0.25))
         easiness = np.empty(23)
         with placed(table) as engine:
             sums = engine.run(AbilityPass(1.3), params, {"easiness": easiness})
@@ -175,13 +175,13 @@ def test_one_pass_from_anywhere_raises_the_objective():
     model = GLAD()
     for seed in range(200):
         params = random_params(seed, table)
-        wild = Skills(4 * params.ability, 3 * params.easiness, params.prior)
+        wild = GLADParams(4 * params.ability, 3 * params.easiness, params.prior)
         easiness = np.empty(23)
         with placed(table) as engine:
             walk, out = AbilityPass(1 / model.easiness_sd**2), {"easiness": easiness}
             sums = engine.run(walk, wild, out)
             before = sums.evidence + model.log_prior(wild)
-            after = Skills(*model._m_step(sums, easiness.copy(), engine.has_labels()), wild.prior)
+            after = GLADParams(*model._m_step(sums, easiness.copy(), engine.has_labels()), wild.prior)
             assert engine.run(walk, after, out).evidence + model.log_prior(after) > before
 
 
@@ -194,14 +194,14 @@ def test_scaling_abilities_against_easiness_is_where_the_priors_want_it():
         walk, out = AbilityPass(1 / model.easiness_sd**2), {"easiness": np.empty(23)}
         evidence = engine.run(walk, params, out).evidence
         ability, easiness = model._balance(params.ability, params.easiness, busy, labelled)
-        moved = engine.run(walk, Skills(ability, easiness, params.prior), out)
+        moved = engine.run(walk, GLADParams(ability, easiness, params.prior), out)
         assert moved.evidence == pytest.approx(evidence, rel=1e-12)
     np.testing.assert_array_equal(ability[~busy], params.ability[~busy])
     np.testing.assert_array_equal(easiness[~labelled], params.easiness[~labelled])
     heights = []
     for t in np.linspace(-2, 2, 401):
         moved = np.where(busy, ability * np.exp(t), ability), np.where(labelled, easiness - t, easiness)
-        heights.append(model.log_prior(Skills(*moved, params.prior)))
+        heights.append(model.log_prior(GLADParams(*moved, params.prior)))
     assert np.argmax(heights) == 200
 
 

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations, methods
-from dissensus.models.methods.graded_response import MEAN, Graders, likelihoods, medians, objective, quantiles
+from dissensus.models.methods.graded_response import (
+    PRIOR_MEAN,
+    GraderParams,
+    grade_likelihoods,
+    interval_codes,
+    m_step_objective,
+    median_codes,
+)
 from dissensus.table.simulate import simulate_kind
 from models.family import readable_pass
 
@@ -18,7 +25,7 @@ SHARES = np.array([0.1, 0.4, 0.3, 0.2])
 
 
 def test_likelihoods_are_those_of_plain_loops():
-    found, slopes = likelihoods(GRADING, SHARES)
+    found, slopes = grade_likelihoods(GRADING, SHARES)
     K = 4
     for j, (b, a, log_precision, logit) in enumerate(GRADING.tolist()):
         guess = 1 / (1 + math.exp(-logit))
@@ -36,7 +43,7 @@ def test_likelihoods_are_those_of_plain_loops():
     for p in range(4):
         step = np.zeros_like(GRADING)
         step[:, p] = 1e-6
-        numeric = (likelihoods(GRADING + step, SHARES)[0] - likelihoods(GRADING - step, SHARES)[0]) / 2e-6
+        numeric = (grade_likelihoods(GRADING + step, SHARES)[0] - grade_likelihoods(GRADING - step, SHARES)[0]) / 2e-6
         np.testing.assert_allclose(slopes[p], numeric, atol=1e-8)
 
 
@@ -45,15 +52,15 @@ def test_scoring_climbs_to_where_it_is_flat():
     labels = rng.uniform(0, 30, (2, 4, 4)) + 60 * np.eye(4)
     model = methods["graded-response"]()
     model.label_shares_ = SHARES
-    params = Graders(np.full(4, 0.25), np.tile(MEAN, (2, 1)), np.zeros(1))
-    worth = [objective(labels, params.grading, SHARES, MEAN)]
+    params = GraderParams(np.full(4, 0.25), np.tile(PRIOR_MEAN, (2, 1)), np.zeros(1))
+    worth = [m_step_objective(labels, params.grading, SHARES, PRIOR_MEAN)]
     for _ in range(40):
         params = model.m_step(labels, labels, params)
-        worth.append(objective(labels, params.grading, SHARES, MEAN))
+        worth.append(m_step_objective(labels, params.grading, SHARES, PRIOR_MEAN))
     assert (np.diff(worth, axis=0) >= 0).all()
     for _ in range(20):
         near = params.grading + rng.normal(0, 0.02, (2, 4))
-        assert (objective(labels, near, SHARES, MEAN) <= worth[-1] + 1e-6).all()
+        assert (m_step_objective(labels, near, SHARES, PRIOR_MEAN) <= worth[-1] + 1e-6).all()
 
 
 def test_the_posterior_is_that_of_its_parameters():
@@ -79,9 +86,9 @@ def test_grades_are_found_among_spammers_adversaries_and_bias():
 
 def test_medians_and_quantiles():
     posterior = np.array([[0.5, 0.0, 0.5], [0.02, 0.96, 0.02], [0.1, 0.2, 0.7]])
-    assert medians(posterior).tolist() == [0, 1, 2]
-    assert quantiles(posterior, 0.95).tolist() == [[0, 2], [1, 1], [0, 2]]
-    assert quantiles(posterior, 0.5).tolist() == [[0, 2], [1, 1], [1, 2]]
+    assert median_codes(posterior).tolist() == [0, 1, 2]
+    assert interval_codes(posterior, 0.95).tolist() == [[0, 2], [1, 1], [0, 2]]
+    assert interval_codes(posterior, 0.5).tolist() == [[0, 2], [1, 1], [1, 2]]
 
 
 def test_frame_new_table_update_and_names():

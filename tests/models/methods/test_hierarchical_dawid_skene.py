@@ -8,8 +8,8 @@ from dissensus import Annotations
 from dissensus.models.dirichlet import MIN_ALPHA, expected_log, inverse_psi
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.models.methods.hierarchical_dawid_skene import (
-    Crowd,
     HierarchicalDawidSkene,
+    HierarchicalParams,
     expected_population,
     improve_population,
 )
@@ -17,10 +17,12 @@ from dissensus.table.simulate import simulate
 from models.family import readable_objective
 
 
-def random_crowd(seed: int, n_annotators: int, n_classes: int) -> Crowd:
+def random_crowd(seed: int, n_annotators: int, n_classes: int) -> HierarchicalParams:
     rng = np.random.default_rng(seed)
     shape = (n_annotators, n_classes, n_classes)
-    return Crowd(rng.dirichlet(np.ones(n_classes)), rng.uniform(0.1, 9, shape), rng.uniform(0.1, 3, shape[1:]))
+    return HierarchicalParams(
+        rng.dirichlet(np.ones(n_classes)), rng.uniform(0.1, 9, shape), rng.uniform(0.1, 3, shape[1:])
+    )
 
 
 def test_expected_log_is_that_of_samples():
@@ -32,7 +34,7 @@ def test_expected_log_is_that_of_samples():
 def test_penalty_is_minus_the_divergences_plus_the_log_priors():
     A, K = 3, 4
     params = random_crowd(1, A, K)
-    model = HierarchicalDawidSkene(known=1.5)
+    model = HierarchicalDawidSkene(prior_annotators=1.5)
     literal = 0.0
     for c in range(K):
         alpha = params.population[c]
@@ -54,8 +56,8 @@ def test_population_is_the_one_that_a_search_finds():
     """By the fixed point and by `improve_population` in turn, from large counts in proportion to the matrices."""
     rng = np.random.default_rng(3)
     matrices = rng.dirichlet([2.0, 0.8, 1.5], size=(40, 3))
-    logs, model = np.log(matrices[:, 0]).sum(axis=0), HierarchicalDawidSkene(known=1e-6)
-    params = Crowd(np.full(3, 1 / 3), np.empty(0), expected_population(3))
+    logs, model = np.log(matrices[:, 0]).sum(axis=0), HierarchicalDawidSkene(prior_annotators=1e-6)
+    params = HierarchicalParams(np.full(3, 1 / 3), np.empty(0), expected_population(3))
     for _ in range(200):
         params = model.update_hyperparameters(1e7 * matrices, params)
 
@@ -124,7 +126,7 @@ def test_the_bound_is_below_the_log_evidence():
         )
     model = HierarchicalDawidSkene()
     model.class_pseudo_ = np.ones(2)
-    nothing = Crowd(params.prior, np.stack([params.population] * 2), params.population)  # KL = 0
+    nothing = HierarchicalParams(params.prior, np.stack([params.population] * 2), params.population)  # KL = 0
     constant = model.log_prior(nothing) + np.log(params.prior).sum()
     assert readable_objective(model, table, params)[1] - constant <= np.log(evidence.mean()) + 0.02
 

@@ -10,7 +10,7 @@ from dissensus import Annotations, methods
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import kos as kernels
 from dissensus.models.exceptions import NotConverged
-from dissensus.models.methods.kos import KOS, Edges, Messages, known_answers, scale
+from dissensus.models.methods.kos import KOS, AnswerEdges, MessagePassing, fit_scale, gold_agreement
 from dissensus.table.simulate import simulate
 from tables import random_table, shares_of, with_extremes
 
@@ -75,12 +75,12 @@ def test_messages_equal_the_literal_sums(kind, with_gold, threads, min_kernel_ro
     table = two_classes(1, kind, n=97)
     gold = some_gold(table) if with_gold else None
     a, x, weight, kappa = literal_passes(table, gold, 3.0, passes=3)
-    edges = Edges.of(table, gold)
+    edges = AnswerEdges.from_table(table, gold)
     item = np.repeat(np.arange(table.n_items), np.diff(edges.item_ptr))
     assert list(zip(item.tolist(), edges.annotator.tolist(), strict=True)) == sorted(a)
     np.testing.assert_allclose(edges.answer, [a[e] for e in sorted(a)], atol=1e-12)
     with Threads(threads) as pool:
-        messages = Messages(edges, known_answers(table, gold), pool, 3.0)
+        messages = MessagePassing(edges, gold_agreement(table, gold), pool, 3.0)
         for _ in range(3):
             messages()
     np.testing.assert_allclose(messages.message, [x[e] for e in sorted(a)], atol=1e-9)
@@ -88,14 +88,14 @@ def test_messages_equal_the_literal_sums(kind, with_gold, threads, min_kernel_ro
     np.testing.assert_allclose(messages.crowd, kappa)
 
 
-def mean_margin(messages: Messages) -> float:
+def mean_margin(messages: MessagePassing) -> float:
     return (
         sum(abs(a * x) for a, x in zip(messages.edges.answer, messages.message, strict=True))
         / np.abs(messages.edges.answer).sum()
     )
 
 
-def literal_likelihood(messages: Messages, beta: float) -> float:
+def literal_likelihood(messages: MessagePassing, beta: float) -> float:
     agrees = [
         (abs(a), np.sign(a) * np.tanh(beta * x / 2))
         for a, x in zip(messages.edges.answer, messages.message, strict=True)
@@ -109,19 +109,19 @@ def literal_likelihood(messages: Messages, beta: float) -> float:
 def test_scale_is_what_predicts_left_out_labels_best(kind):
     table = two_classes(3, kind, n_items=40, n=300)
     with Threads(2) as pool:
-        messages = Messages(Edges.of(table, None), np.zeros((7, 2)), pool, 5.0)
+        messages = MessagePassing(AnswerEdges.from_table(table, None), np.zeros((7, 2)), pool, 5.0)
         for _ in range(5):
             messages()
         table = simulate(80, 9, 2, redundancy=4, seed=1).annotations
-        good = Messages(Edges.of(table, None), np.zeros((9, 2)), pool, 5.0)
+        good = MessagePassing(AnswerEdges.from_table(table, None), np.zeros((9, 2)), pool, 5.0)
         for _ in range(5):
             good()
         for each in (messages, good):
-            best = scale(each)
+            best = fit_scale(each)
             top = literal_likelihood(each, best)
             for factor in (0.5, 0.9, 0.999, 1.001, 1.1, 2):
                 assert literal_likelihood(each, best * factor) <= top + 1e-9 or best * mean_margin(each) < 1.001e-3
-        assert 0.1 < scale(good) * mean_margin(good) < 10  # and not an end of what is searched
+        assert 0.1 < fit_scale(good) * mean_margin(good) < 10  # and not an end of what is searched
 
 
 def test_posterior_is_made_of_the_score():
@@ -143,7 +143,7 @@ def test_weights_equal_their_definition_over_all_items():
 
 def test_rows_of_the_same_pair_count_as_one_of_their_sum():
     table, _ = one_coin_table(6, 30, 5, 6, 0.6, 0.95)
-    edges = Edges.of(table, None)
+    edges = AnswerEdges.from_table(table, None)
     assert edges.annotator.size < len(table)
     item = np.repeat(np.arange(table.n_items), np.diff(edges.item_ptr))
     merged = Annotations.from_arrays(

@@ -10,7 +10,7 @@ from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import m_msr as kernels
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.exceptions import NotConverged, TooManyPairs
-from dissensus.models.methods.m_msr import MMSR, Pairs
+from dissensus.models.methods.m_msr import MMSR, AnnotatorPairs
 from dissensus.table.simulate import simulate
 from models.family import readable_pass
 from tables import KINDS, random_table, shares_of, some_gold
@@ -37,7 +37,7 @@ def literal_pairs(table: Annotations, gold, least: float):
         return n, (K * agree / n - 1) / (K - 1), known, (K * right / known - 1) / (K - 1)
 
 
-def dense(pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
+def dense(pairs: AnnotatorPairs) -> tuple[np.ndarray, np.ndarray]:
     A = pairs.ptr.size - 1
     n, C = np.zeros((A, A)), np.full((A, A), np.nan)
     first = np.repeat(np.arange(A), np.diff(pairs.ptr))
@@ -45,11 +45,11 @@ def dense(pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
     return n, C
 
 
-def from_matrices(n: np.ndarray, C: np.ndarray) -> Pairs:
+def from_matrices(n: np.ndarray, C: np.ndarray) -> AnnotatorPairs:
     first, second = np.nonzero(n)
     ptr = np.searchsorted(first, np.arange(len(n) + 1))
     labels, nothing = np.ones(len(n)), np.zeros(len(n))
-    return Pairs(ptr, second.astype(np.int32), n[first, second], C[first, second], labels, nothing, nothing)
+    return AnnotatorPairs(ptr, second.astype(np.int32), n[first, second], C[first, second], labels, nothing, nothing)
 
 
 def literal_trimmed_mean(value, weight, trim: float) -> float:
@@ -74,7 +74,7 @@ def literal_update(n, C, labels, known, known_skill, trim, given, before) -> np.
     return out
 
 
-def complete(pairs: Pairs, **keywords) -> np.ndarray:
+def complete(pairs: AnnotatorPairs, **keywords) -> np.ndarray:
     with Threads(1) as pool:
         return MMSR(**keywords)._complete(pairs, pool, lambda step, objective: None)
 
@@ -83,20 +83,20 @@ def complete(pairs: Pairs, **keywords) -> np.ndarray:
 @pytest.mark.parametrize("with_gold", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_pairs_equal_the_literal_loops(kind, with_gold, least, monkeypatch):
-    monkeypatch.setattr("dissensus.models.methods.m_msr.BLOCK_PAIRS", 7)
+    monkeypatch.setattr("dissensus.models.methods.m_msr.CHUNK_PAIRS", 7)
     table = random_table(1, n_annotators=9, **KINDS[kind])
     gold = some_gold(table) if with_gold else None
     n, C, known, known_skill = literal_pairs(table, gold, least)
-    pairs = Pairs.of(table, gold, least)
+    pairs = AnnotatorPairs.from_table(table, gold, least)
     found_n, found_C = dense(pairs)
     np.testing.assert_allclose(found_n, n, atol=1e-12)
     np.testing.assert_allclose(found_C[n > 0], C[n > 0], atol=1e-12)
     assert np.isnan(found_C[n == 0]).all()
-    np.testing.assert_allclose(pairs.known_labels, known)
+    np.testing.assert_allclose(pairs.gold_labels, known)
     weight = np.bincount(table.annotator, table.weight, 9)
     np.testing.assert_allclose(pairs.labels, weight - known, atol=1e-12)
-    np.testing.assert_allclose(pairs.known_skill[known > 0], known_skill[known > 0])
-    np.testing.assert_array_equal(pairs.linked, (n.sum(axis=1) > 0) | (known > 0))
+    np.testing.assert_allclose(pairs.gold_skill[known > 0], known_skill[known > 0])
+    np.testing.assert_array_equal(pairs.has_skill, (n.sum(axis=1) > 0) | (known > 0))
 
 
 @pytest.mark.parametrize("trim", [0.0, 0.1, 0.4, 0.49])
@@ -232,7 +232,7 @@ def test_posterior_is_that_of_one_coin_with_these_coins():
 
 def test_coins_are_skills_and_pseudo_counts():
     table = simulate(100, 9, 4, redundancy=3, seed=3).annotations
-    model = MMSR(right=3, wrong=1).fit(table)
+    model = MMSR(right_count=3, wrong_count=1).fit(table)
     n = model.n_annotations_
     share = np.clip((3 * model.skill_ + 1) / 4, 0, 1)
     np.testing.assert_allclose(model.accuracy_, (n * share + 3) / (n + 4))
@@ -262,10 +262,10 @@ def test_who_shares_no_item_is_like_the_population_and_so_is_who_is_unseen():
 
 def test_pairs_that_share_too_little_are_left_out():
     table = simulate(200, 30, 3, redundancy=3, seed=6).annotations
-    count = [Pairs.of(table, None, least).count for least in (1, 3)]
+    count = [AnnotatorPairs.from_table(table, None, least).count for least in (1, 3)]
     assert count[1].size < count[0].size
     np.testing.assert_array_equal(np.sort(count[1]), np.sort(count[0][count[0] >= 3]))
-    model = MMSR(least=1000).fit(table)  # nobody is left
+    model = MMSR(min_shared=1000).fit(table)  # nobody is left
     np.testing.assert_allclose(model.coin_, np.broadcast_to([2 / 3, 1 / 3], (30, 2)))
 
 

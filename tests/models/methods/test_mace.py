@@ -11,19 +11,19 @@ from dissensus import Annotations, methods
 from dissensus.compute.kernels.confusion import LOG_RANGE, chunk_rows
 from dissensus.models.confusion import EStepParams
 from dissensus.models.dirichlet import divergence, expected_log
-from dissensus.models.methods.mace import MACE, MIN_PRIOR, Copied, draw_by_counts, means
+from dissensus.models.methods.mace import MACE, MIN_PRIOR, MACEParams, draw_by_counts, posterior_means
 from dissensus.table.datasets import load_dataset
 from dissensus.table.simulate import simulate
 from models.family import begun, readable_objective
 from tables import KINDS, placed, random_table, shares_of, some_gold
 
 
-def random_params(seed: int, table: Annotations) -> Copied:
+def random_params(seed: int, table: Annotations) -> MACEParams:
     rng = np.random.default_rng(seed)
     given = np.zeros((table.n_annotators, table.n_classes))
     for row in range(len(table)):
         given[table.annotator[row]] += shares_of(table, row)
-    return Copied(rng.dirichlet(np.ones(table.n_classes)), np.where(given > 0, rng.random(given.shape), 0), given)
+    return MACEParams(rng.dirichlet(np.ones(table.n_classes)), np.where(given > 0, rng.random(given.shape), 0), given)
 
 
 def simulate_spammers(competence, strategy, n_items, redundancy, seed, prior=None):
@@ -38,7 +38,7 @@ def simulate_spammers(competence, strategy, n_items, redundancy, seed, prior=Non
     return Annotations.from_arrays(item, annotator, label, classes=K, annotators=np.arange(A)), truth
 
 
-def literal_pass(model: MACE, table: Annotations, params: Copied, gold=None):
+def literal_pass(model: MACE, table: Annotations, params: MACEParams, gold=None):
     """The equations of the module docstring as plain loops, and the bound term by term: E log p − E log q."""
     I, A, K = table.n_items, table.n_annotators, table.n_classes
     posterior, copied, bound = np.zeros((I, K)), np.zeros((A, K)), 0.0
@@ -225,7 +225,7 @@ def test_confusions_are_made_of_competence_and_strategy():
     copied = (model.copied_share_ * model.given_).sum(axis=1)
     np.testing.assert_allclose(model.competence_counts_[:, 0], copied + model.alpha)
     np.testing.assert_allclose(model.competence_counts_.sum(axis=1), model.n_annotations_ + model.alpha + model.beta)
-    np.testing.assert_allclose(model.competence_, means(model.beliefs(model._params()))[0])
+    np.testing.assert_allclose(model.competence_, posterior_means(model.annotator_posterior(model._params()))[0])
     np.testing.assert_allclose(model.strategy_.sum(axis=1), 1)
 
 
@@ -272,7 +272,7 @@ def test_no_prior_that_is_allowed_makes_odds_that_could_overflow():
     given = np.array([[1e9, 0.0, 0.0], [5e8, 5e8, 0.0]])
     model = MACE(alpha=MIN_PRIOR, beta=MIN_PRIOR, strategy_count=MIN_PRIOR)
     for share in (0.0, 0.5, 1.0):
-        params = Copied(np.full(3, 1 / 3), np.full((2, 3), share), given)
+        params = MACEParams(np.full(3, 1 / 3), np.full((2, 3), share), given)
         odds = EStepParams.of(params.prior, model.label_likelihood(params)).table
         assert np.abs(np.log(odds)).max() < LOG_RANGE
         assert chunk_rows(odds) >= 1

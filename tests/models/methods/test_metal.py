@@ -11,7 +11,7 @@ from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import metal as kernels
 from dissensus.compute.rows import expand_rows
 from dissensus.models.exceptions import WrongClassBalance
-from dissensus.models.methods.metal import MeTaL, Moments, PriorMoments, gold_counts, prior_moments
+from dissensus.models.methods.metal import MeTaL, PairMoments, PriorMoments, count_gold_labels, prior_moments
 from dissensus.table.simulate import simulate
 from tables import KINDS, random_table, shares_of, some_gold
 
@@ -63,7 +63,7 @@ def test_the_objective_equals_loops_over_all_pairs(kind, with_gold, threads, min
     gold = some_gold(table) if with_gold else None
     theta, prior, known = random_case(table)
     with Threads(threads) as pool:
-        value = Moments(expand_rows(table), pool, gold, prior, known)(theta)
+        value = PairMoments(expand_rows(table), pool, gold, prior, known)(theta)
     np.testing.assert_allclose(value + constant(table, gold), literal_objective(table, theta, prior, known, gold))
 
 
@@ -72,7 +72,7 @@ def test_every_parabola_has_the_slope_of_the_objective(kind):
     table = random_table(2, n_items=9, n_annotators=5, n=40, **KINDS[kind])
     theta, prior, known = random_case(table)
     with Threads(1) as pool:
-        moments = Moments(expand_rows(table), pool, None, prior, known)
+        moments = PairMoments(expand_rows(table), pool, None, prior, known)
         moments(theta)
     slope = 2 * (np.einsum("acd,ayd->ayc", moments.curvature, theta) - moments.pull)
     step = 1e-5
@@ -89,7 +89,7 @@ def test_curvature_is_that_of_the_objective():
     table = random_table(2, n_items=9, n_annotators=5, n=40)
     theta, prior, known = random_case(table)
     with Threads(1) as pool:
-        moments = Moments(expand_rows(table), pool, None, prior, known)
+        moments = PairMoments(expand_rows(table), pool, None, prior, known)
         start = moments(theta)
         H, R = moments.curvature.copy(), moments.pull.copy()
         for j in range(5):  # F along one annotator is exactly its parabola
@@ -194,7 +194,7 @@ def test_pairs_cannot_tell_three_classes_apart_from_a_rotation_of_them():
     table = exact_table(theta, prior)
     nothing = PriorMoments(np.zeros((4, 3, 3)), np.zeros((4, 3)))
     with Threads(1) as pool:
-        moments = Moments(expand_rows(table), pool, None, prior, nothing)
+        moments = PairMoments(expand_rows(table), pool, None, prior, nothing)
         truth, other = (moments(np.ascontiguousarray(x.transpose(0, 2, 1))) for x in (theta, turned))
         np.testing.assert_allclose(truth, other, rtol=1e-12)
         np.testing.assert_allclose(truth + constant(table), 0, atol=1e-6)
@@ -214,7 +214,7 @@ def test_pairs_cannot_tell_the_shares_of_two_classes():
     nothing = PriorMoments(np.zeros((3, 2, 2)), np.zeros((3, 2)))
     with Threads(1) as pool:
         for shares, matrices in ((prior, theta), (other, moved)):
-            value = Moments(expand_rows(table), pool, None, shares, nothing)(
+            value = PairMoments(expand_rows(table), pool, None, shares, nothing)(
                 np.ascontiguousarray(matrices.transpose(0, 2, 1))
             )
             np.testing.assert_allclose(value + constant(table), 0, atol=1e-6)
@@ -229,7 +229,7 @@ def test_no_small_move_from_the_answer_is_better(kind, with_gold):
     theta, prior, known = random_case(table)
     model = MeTaL(tol=1e-14, max_iter=20_000)
     with Threads(1) as pool:
-        moments = Moments(expand_rows(table), pool, gold, prior, known)
+        moments = PairMoments(expand_rows(table), pool, gold, prior, known)
         best = model._descend(moments, theta, lambda step, value: None)
         lowest = moments(best)
         np.testing.assert_allclose(model.trace_[-1], -lowest, rtol=1e-12)
@@ -305,7 +305,7 @@ def test_the_posterior_is_bayes_rule_and_the_matrices_are_smoothed_as_stated(kin
             counts[j, :, gold[i]] += said
         else:
             total[j] += said.sum()
-    np.testing.assert_allclose(gold_counts(rows, gold, 7, 4), counts, atol=1e-12)
+    np.testing.assert_allclose(count_gold_labels(rows, gold, 7, 4), counts, atol=1e-12)
     empty = np.bincount(table.item, minlength=23) == 0
     known_or_told = ~empty | (gold >= 0)
     prior = (shares[known_or_told].sum(axis=0) + 1) / (known_or_told.sum() + 4)
@@ -323,7 +323,7 @@ def test_the_posterior_is_bayes_rule_and_the_matrices_are_smoothed_as_stated(kin
             known.centre[j, :, c] * known.strength[j, c], pull * crowd + prior[c] * counts[j, :, c]
         )
     with Threads(1) as pool:
-        moments = Moments(rows, pool, gold, prior, known)
+        moments = PairMoments(rows, pool, gold, prior, known)
         start = counts + pseudo
         again = MeTaL(tol=1e-13, max_iter=9000)
         theta = again._descend(moments, start / start.sum(axis=1, keepdims=True), lambda *_: None)

@@ -12,7 +12,7 @@ from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import mmce as kernels
 from dissensus.compute.rows import expand_rows
 from dissensus.models.matrices import expected_pseudo
-from dissensus.models.methods.mmce import MAX_WEIGHT, MMCE, Effects, FusedPass, expected_effect
+from dissensus.models.methods.mmce import MAX_WEIGHT, MMCE, FusedPass, MMCEParams, unknown_effect
 from dissensus.table.simulate import simulate
 from models.family import readable_pass
 from tables import KINDS, random_table, shares_of, some_gold
@@ -20,11 +20,11 @@ from tables import KINDS, random_table, shares_of, some_gold
 BETA = 0.8
 
 
-def random_params(seed: int, table: Annotations, size: float = 1.0) -> Effects:
+def random_params(seed: int, table: Annotations, size: float = 1.0) -> MMCEParams:
     rng = np.random.default_rng(seed)
     I, A, K = table.n_items, table.n_annotators, table.n_classes
     effect = rng.normal(0, size, (A, K, K)) + size * np.eye(K)
-    return Effects(
+    return MMCEParams(
         np.array([0.3]), rng.dirichlet(np.ones(K)), np.full(K, 1 / K), effect, rng.dirichlet(np.ones(K) / 2, I)
     )
 
@@ -71,7 +71,7 @@ def best_tau(table: Annotations, sigma, belief, beta: float):
     return tau
 
 
-def pass_at(table: Annotations, params: Effects, gold=None, threads: int = 1, rounds: int = 1, special=None):
+def pass_at(table: Annotations, params: MMCEParams, gold=None, threads: int = 1, rounds: int = 1, special=None):
     with Threads(threads) as pool:
         fused_pass = FusedPass(expand_rows(table), pool, BETA, gold, table.n_items if special is None else special)
         return fused_pass(params, rounds), fused_pass
@@ -84,17 +84,17 @@ def test_a_pass_equals_the_literal_loops(kind, with_gold, threads):
     table = random_table(1, n_items=9, n=61, **KINDS[kind])
     params = random_params(2, table)
     gold = some_gold(table) if with_gold else None
-    tau = best_tau(table, params.effect, params.belief, BETA)
+    tau = best_tau(table, params.effect, params.posterior, BETA)
     assert np.abs(tau).max() > 0.5
     posterior, evidence, seen, expected = literal_posterior(table, params.effect, tau, params.prior, gold)
     objective, fused_pass = pass_at(table, params, gold, threads)
     np.testing.assert_allclose(objective, evidence - BETA / 2 * np.square(tau).sum(), rtol=1e-7)
     np.testing.assert_allclose(fused_pass.posterior, posterior, atol=1e-5)
-    np.testing.assert_allclose(fused_pass.sums.seen, seen, atol=1e-4)
+    np.testing.assert_allclose(fused_pass.sums.observed, seen, atol=1e-4)
     np.testing.assert_allclose(fused_pass.sums.expected, expected, atol=1e-4)
 
 
-def plain_posterior(table: Annotations, params: Effects) -> np.ndarray:
+def plain_posterior(table: Annotations, params: MMCEParams) -> np.ndarray:
     """(I, K) of items without an effect of their own."""
     return readable_pass(table, params.prior, softmax(params.effect, axis=2))[0]
 
@@ -170,7 +170,7 @@ def test_sigma_of_an_m_step_is_where_the_bound_is_highest():
 @pytest.mark.parametrize("centre", ["crowd", "zero"])
 def test_penalty_is_the_least_over_what_annotators_have_in_common(centre):
     params = random_params(1, random_table(1))
-    model = MMCE(gamma=0.3, centre=centre, known=3.0)
+    model = MMCE(gamma=0.3, centre=centre, prior_annotators=3.0)
     sigma, expected = params.effect, np.log(expected_pseudo(4))
     expected -= expected.mean(axis=1, keepdims=True)
 
@@ -190,7 +190,9 @@ def test_one_pass_from_anywhere_raises_the_objective(centre):
     for seed in range(100):
         params = random_params(seed, table, size=1 + seed % 4)
         before, fused_pass = pass_at(table, params)
-        after = replace(params, effect=model._next_effect(params.effect, fused_pass.sums), belief=fused_pass.posterior)
+        after = replace(
+            params, effect=model._next_effect(params.effect, fused_pass.sums), posterior=fused_pass.posterior
+        )
         gain = pass_at(table, after)[0] + model.log_prior(after) - before - model.log_prior(params)
         assert gain > 0
 
@@ -233,7 +235,7 @@ def test_scipy_finds_nothing_better_near_the_answer(kind, centre, with_gold):
         evidence = np.logaddexp.reduce(joint, axis=1)
         q = np.exp(joint - evidence[:, None])[table.item][:, :, None]
         pull = q * (shares[:, None, :] - shares.sum(axis=1)[:, None, None] * softmax(logits, axis=2))
-        known, expected = (5, expected_effect(4)) if centre == "crowd" else (0, 0)
+        known, expected = (5, unknown_effect(4)) if centre == "crowd" else (0, 0)
         middle = (s.sum(axis=0) + known * expected) / (4 + known) if known else np.zeros((4, 4))
         by_sigma, by_tau = -alpha * (s - middle), -beta * t
         np.add.at(by_sigma, table.annotator, pull)
@@ -300,7 +302,7 @@ def test_a_new_item_is_judged_as_a_fitted_one_with_the_same_labels():
     model = MMCE().fit(table)
     renamed = Annotations.from_arrays(table.item + 1000, table.annotator, table.label, classes=3)
     np.testing.assert_array_equal(model.predict_proba(renamed), model.posterior_)
-    plain = plain_posterior(table, Effects(np.zeros(1), model.prior_, model.prior_, model.annotator_effect_, None))
+    plain = plain_posterior(table, MMCEParams(np.zeros(1), model.prior_, model.prior_, model.annotator_effect_, None))
     assert np.abs(model.posterior_ - plain).max() > 0.01  # because it gets an effect of its own
 
 
@@ -445,7 +447,7 @@ def test_one_label_for_each_item_is_believed_as_far_as_the_crowd_is():
     sim = simulate(400, 30, 3, redundancy=1, kinds={"ordinary": 1}, seed=1)
     model = MMCE().fit(sim.annotations)
     np.testing.assert_array_equal(model.predict(), sim.annotations.label)
-    np.testing.assert_allclose(model.crowd_effect_, (model.annotator_effect_.sum(axis=0) + 5 * expected_effect(3)) / 35)
+    np.testing.assert_allclose(model.crowd_effect_, (model.annotator_effect_.sum(axis=0) + 5 * unknown_effect(3)) / 35)
     assert not MMCE(centre="zero").fit(sim.annotations).crowd_effect_.any()
 
 
@@ -492,9 +494,9 @@ def test_restarts_start_apart_and_keep_gold(with_gold):
         for b in range(a):
             assert np.abs(starts[a].effect - starts[b].effect).max() > 0.01
         if gold is not None:
-            np.testing.assert_array_equal(starts[a].belief[gold >= 0], np.eye(4)[gold[gold >= 0]])
+            np.testing.assert_array_equal(starts[a].posterior[gold >= 0], np.eye(4)[gold[gold >= 0]])
     shares = table.soft_labels()
-    np.testing.assert_array_equal(starts[0].belief[1], shares[1])
+    np.testing.assert_array_equal(starts[0].posterior[1], shares[1])
 
 
 def test_parameters_survive_the_way_into_a_vector_and_back():
@@ -502,7 +504,7 @@ def test_parameters_survive_the_way_into_a_vector_and_back():
     back = params.from_vector(params.to_vector())
     np.testing.assert_allclose(back.prior, params.prior)
     np.testing.assert_array_equal(back.effect, params.effect)
-    assert back.belief is params.belief
+    assert back.posterior is params.posterior
 
 
 @pytest.mark.realdata

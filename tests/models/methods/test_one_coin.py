@@ -22,7 +22,7 @@ def test_m_step_and_penalty_equal_their_definitions(kind, class_prior):
     for row in range(len(table)):
         hits[table.annotator[row]] += shares_of(table, row) @ posterior[table.item[row]]
         total[table.annotator[row]] += shares_of(table, row).sum()
-    model = begun(OneCoin(right=3.0, wrong=0.5, class_prior=class_prior, class_count=2.0), table)
+    model = begun(OneCoin(right_count=3.0, wrong_count=0.5, class_prior=class_prior, class_count=2.0), table)
     after = model._next_params(sums_by(model, table, posterior), None)
     np.testing.assert_allclose(after.coin[:, 0], (3.0 + hits) / (3.5 + total))
     np.testing.assert_allclose(after.coin[:, 1], (0.5 + total - hits) / (3.5 + total))
@@ -66,7 +66,7 @@ def test_uniform_classes_hold_where_a_learnt_prior_runs_off():
 
 def test_confusions_and_their_intervals_are_made_of_the_coins():
     table = random_table(9)
-    model = OneCoin(right=3, wrong=2, dependence=None).fit(table)
+    model = OneCoin(right_count=3, wrong_count=2, dependence=None).fit(table)
     assert not hasattr(OneCoin(), "confusion_")
     for a, (right, wrong) in enumerate(model.coin_):
         np.testing.assert_allclose(model.confusion_[a], np.where(np.eye(4) == 1, right, wrong / 3))

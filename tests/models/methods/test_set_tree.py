@@ -11,7 +11,7 @@ from dissensus import Annotations, load, methods, save
 from dissensus.compute.kernels import sets as kernels
 from dissensus.evaluation.distances import distance_alpha, set_distances
 from dissensus.models.exceptions import UnseenOption, WrongLabelType
-from dissensus.models.methods.set_tree import SetTree, likeliest_tree, marginals
+from dissensus.models.methods.set_tree import SetTree, most_likely_tree, option_marginals
 from dissensus.table.simulate import simulate_sets
 
 CROWD = {"sparing": 4, "eager": 4, "spammer": 4, "adversary": 2}
@@ -55,7 +55,7 @@ def test_the_walks_over_the_tree_are_sums_over_all_sets():
     odds, chance = rng.normal(0, 3, (6, 5)), rng.uniform(0.05, 0.95, (5, 2))
     chance[2, 1] = chance[2, 0]
     for found, literal in zip(
-        marginals(odds, order, parent, chance), by_all_sets(odds, order, parent, chance), strict=True
+        option_marginals(odds, order, parent, chance), by_all_sets(odds, order, parent, chance), strict=True
     ):
         np.testing.assert_allclose(found, literal, rtol=1e-10)
 
@@ -79,7 +79,7 @@ def test_rows_are_summed_as_a_loop_sums_them(drawn):
 
 
 def test_options_that_go_together_are_neighbours(drawn):
-    _, parent = likeliest_tree(drawn.truth.astype(float))
+    _, parent = most_likely_tree(drawn.truth.astype(float))
     edges = {frozenset((c, p)) for c, p in enumerate(parent.tolist()) if p >= 0}
     assert edges == {frozenset((c, c + 1)) for c in range(7)}  # as they were drawn
 

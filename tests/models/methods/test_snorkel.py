@@ -131,7 +131,7 @@ def test_m_step_and_penalty_equal_their_definitions(kind, balance):
 
 def test_without_their_priors_this_and_one_coin_are_the_same():
     table = simulate(500, 12, 3, redundancy=5, seed=2).annotations
-    coin = OneCoin(right=1e-9, wrong=1e-9, tol=1e-12, max_iter=5000).fit(table)
+    coin = OneCoin(right_count=1e-9, wrong_count=1e-9, tol=1e-12, max_iter=5000).fit(table)
     snorkel = Snorkel(l2=1e-9, class_balance=coin.prior_.tolist(), tol=1e-12, max_iter=5000).fit(table)
     np.testing.assert_allclose(snorkel.posterior_, coin.posterior_, atol=1e-5)
     np.testing.assert_allclose(snorkel.accuracy_, coin.accuracy_, atol=1e-5)

@@ -5,7 +5,7 @@ For annotator a with counts n (K, K) and community m with concentrations α_m, �
     log odds_m = log h_m + Σ_c log B(γ_m[c, :]) − log B(α_m[c, :])      ρ = softmax(log odds)
     E log Θ = Σ_m ρ_m (ψ(γ_m) − ψ(Σ_l γ_m))
 
-B is the normaliser of a Dirichlet. The readable form is `readable_beliefs` in `models.methods.community_bcc`.
+B is the normaliser of a Dirichlet. `models.methods.community_bcc.readable_annotator_posteriors` is the readable form.
 """
 
 import numpy as np

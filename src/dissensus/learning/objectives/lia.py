@@ -65,7 +65,7 @@ from dissensus.learning.losses import log_softmax
 from dissensus.learning.objectives.base import AnnotatorObjective, AnnotatorRows, Branch, Walk, as_tensor, objectives
 from dissensus.learning.objectives.lia_others import Others
 from dissensus.learning.rows import RowEmbedding
-from dissensus.models.methods.mmce import expected_effect
+from dissensus.models.methods.mmce import unknown_effect
 from dissensus.table.annotations import Annotations
 
 CLASS_ITEMS = 400.0  # pseudo-votes, shared equally by the classes, of the initial class shares
@@ -85,7 +85,7 @@ class Competence(AnnotatorRows):
     ):
         super().__init__()
         self.shape = (n_classes, n_classes, latent)
-        first = as_tensor(expected_effect(n_classes), torch.float32)[..., None].expand(self.shape).reshape(-1)
+        first = as_tensor(unknown_effect(n_classes), torch.float32)[..., None].expand(self.shape).reshape(-1)
         width = math.prod(self.shape) if size is None else size
         self.table = RowEmbedding(torch.randn(len(labels), width) * SPREAD)
         self.register_buffer("share", torch.where(labels > 0, 1 / labels, 0), persistent=False)

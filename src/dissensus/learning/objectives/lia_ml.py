@@ -51,7 +51,7 @@ from dissensus.learning.objectives.base import Branch, Walk, as_tensor, objectiv
 from dissensus.learning.objectives.lia import Competence, LIAHead, LIAKeywords, LIAObjective, log_confusion
 from dissensus.learning.rows import RowEmbedding
 from dissensus.models.base import check_gold
-from dissensus.models.methods.mmce import expected_effect
+from dissensus.models.methods.mmce import unknown_effect
 from dissensus.table.annotations import Annotations
 
 ONE_QUESTION = "question"  # name of the question of a single table
@@ -76,7 +76,7 @@ class Labels(nn.Module):
         self.own = nn.Parameter(torch.zeros(Q, K, size))
         first = np.zeros((Q, K, K))
         for q, k in enumerate((name >= 0).sum(axis=1)):
-            first[q, :k, :k] = expected_effect(k)
+            first[q, :k, :k] = unknown_effect(k)
         self.pair_bias = nn.Parameter(as_tensor(first, torch.float32)[..., None].repeat(1, 1, 1, latent))
         self.bias = nn.Parameter(as_tensor(np.log(np.where(name >= 0, shares, 1)), torch.float32))
 

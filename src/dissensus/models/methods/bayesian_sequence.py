@@ -1,38 +1,35 @@
-"""Bayesian sequence combination (Simpson & Gurevych 2019): tags of tokens, whose truth is a chain of legal tags.
+"""Bayesian sequence combination: tags of tokens, whose true sequence is a chain of legal tags.
+
+Use it for spans tagged in texts, when results must be legal sequences with a probability for each span.
+
+z_t is the true tag of token t, and y_jt annotator j's. The true tags form a Markov chain, and an annotator's tag
+depends on its tag of the previous token, because who misses the beginning of a span also misses its end:
 
     z_1 ~ Cat(π)    z_t | z_(t−1) = b ~ Cat(T[b, :])    y_jt | z_t = c, y_j(t−1) = p ~ Cat(Θ_j[c, p, :])
-    π, T[b, :] ~ Dirichlet(1) over what is legal, 0 elsewhere        Θ_j[c, p, :] ~ Dirichlet(α_c)
+    π, T[b, :] ~ Dirichlet(1) over legal tags, 0 elsewhere        Θ_j[c, p, :] ~ Dirichlet(α_c)
 
-An annotator's label of a token depends on its label of the previous token (the paper's model "seq"): an annotator who
-missed the beginning of a span also misses its end. `previous=False` drops this dependence (the paper's "CM").
-Distributions of π, T and Θ are learnt by variational Bayes, with counts n as expectations under q(z), the posterior of
-whole paths:
+Variational Bayes learns distributions of π, T and Θ. q(z) is the posterior of whole sequences, and n_j, n_b are
+expected counts under it:
 
-E step  q(z) ∝ Π_t exp(E log T[z_(t−1), z_t]) Π_j exp(E log Θ_j[z_t, y_j(t−1), y_jt]), by forward-backward
-M step  Θ_j[c, p, :] ~ Dirichlet(α_c + n_j[c, p, :]), T[b, :] ~ Dirichlet(1 + n_b), the same for π
-bound   log Σ_z (the product above) − KL(Θ) − KL(T) − KL(π), which never falls
+    E step  q(z) ∝ Π_t exp(E log T[z_(t−1), z_t]) Π_j exp(E log Θ_j[z_t, y_j(t−1), y_jt])   (forward-backward)
+    M step  Θ_j[c, p, :] ~ Dirichlet(α_c + n_j[c, p, :])      T[b, :] ~ Dirichlet(1 + n_b)      π likewise
+    bound   log Σ_z (the product above) − KL(Θ) − KL(T) − KL(π)
 
-Beyond the paper, O is four states: away from spans, after one, before one, between two. Annotators err at the ends of
-spans, and with one state the model added tokens after a span, which one annotator labels I and most label O, to it
-(span F1 of 600 simulated documents 95.5 instead of 96.6, ner_mturk 75.4 instead of 75.7). α is `expected_pseudo`, which
-ties a class to its name; one learnt from the crowd, as in `hierarchical-dawid-skene`, was worse on ner_mturk (74.2
-instead of 75.4): the crowd misses half of the spans, and a learnt α treats this as typical. EM starts from the
-posterior of Dawid-Skene; from the votes, simulated crowds with adversaries ended 1 to 16 points lower.
+α_c are the pseudo-counts of an annotator of unknown quality (`matrices.expected_pseudo`). EM starts from the posterior
+of `dawid-skene` on single tokens. Only combinations of annotator, previous tag and tag that occur are stored.
 
-Only cells (annotator, previous label, label) that occur are stored: memory grows with the labels, not with A·K³.
+- `tags_` (I,): most probable tags, as codes into `classes_`
+- `span_probability_` (I,): probability of all tags of a span, and of no tag that would continue it
+- `cell_counts_` (U, S): n_j per cell and state; `cell_` (U,) numbers the cells (annotator, previous tag, tag)
+- `transition_counts_` (S, S) [before, after] and `start_counts_` (S,): counts n of T and π
 
-The answer, `predict()`, is the most probable path (Viterbi) under the means of Θ: always legal. Labels of one token
-are not independent, see `models.tempering`: in the probability of a path their likelihood is raised to 1/d and the
-transitions to 1/√d; `posterior_` and `span_probability_` come from forward-backward over that. With transitions raised
-to 1/d, tokens without any mark were underconfident (ner_mturk: confidence 80 %, accuracy 95 %); with unchanged
-transitions, spans were (76 % and 79 %). √d has the least log loss of tags on gimpel_pos and plank_pos too. The
-probability of a span is that of all its tags together, and of no tag that would continue it.
+The tag O is four states: away from spans, after one, before one, and between two. Annotators err at the ends of spans,
+and with one state these errors were added to spans (F1 on ner_mturk 75.4 instead of 75.7).
 
-| symbol | name | shape |
-|---|---|---|
-| n_j[c, p, l] | `cell_counts_` | (U, S) [cell, state], `cell_` (U,) numbers them (annotator, p, l) |
-| n of T, of π | `transition_counts_`, `start_counts_` | (S, S) [before, after], (S,) |
-| path | `tags_` | (I,) codes into `classes_` |
+`predict()` returns the most probable legal sequence (Viterbi) under the means of Θ. `posterior_` and
+`span_probability_` are tempered (`models.tempering`): with the design effect d, the likelihood of a token's labels is
+raised to 1/d and transitions to 1/√d. With transitions raised to 1/d, tokens outside spans were underconfident
+(ner_mturk: confidence 80 %, accuracy 95 %); with unchanged transitions, spans were (76 % and 79 %).
 """
 
 from __future__ import annotations
@@ -61,12 +58,12 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.spans import OUTSIDE, Sequences, scheme_of
 
-SOFT_STEPS = 0.5  # transitions are raised to 1/d to this power, labels to 1/d
-NO_PRIOR = 1e-10  # pseudo-count of an illegal transition: its probability is set to 0
+TRANSITION_POWER = 0.5  # transitions are raised to 1/d to this power, labels to 1/d
+ILLEGAL_PSEUDO = 1e-10  # pseudo-count of an illegal transition: its probability is set to 0
 
 
 @dataclass(frozen=True)
-class Expected(Params):
+class PathCounts(Params):
     """Counts by the posterior of paths."""
 
     cells: FloatArray = em_parameter(COUNT)  # (U, K) [cell, true]
@@ -74,7 +71,7 @@ class Expected(Params):
     starts: FloatArray = em_parameter(COUNT)  # (K,)
 
 
-class States(NamedTuple):
+class TagStates(NamedTuple):
     """The states of the chain: the tags, and three more that mean O: after a span, before one, between two."""
 
     means: IntArray  # (S,) the tag
@@ -83,7 +80,7 @@ class States(NamedTuple):
     ends: FloatArray  # (S,) 1 for states that a sequence may end with, else 0
 
     @classmethod
-    def of(cls, classes: Names) -> States:
+    def from_classes(cls, classes: Names) -> TagStates:
         """Return the states for the tags of a table; the state O itself then means away from spans."""
         scheme, outside = scheme_of(classes), [k for k, name in enumerate(classes) if name == OUTSIDE]
         means = np.arange(len(classes))
@@ -98,7 +95,7 @@ class States(NamedTuple):
         follows &= ~is_outside[:, None] | (is_span[None, :] == before[:, None])
         return cls(means, scheme.starts[means] & ~after, follows, np.where(before, 0.0, 1.0))
 
-    def from_tags(self, q: FloatArray, where: Sequences) -> FloatArray:
+    def states_from_tags(self, q: FloatArray, where: Sequences) -> FloatArray:
         """(I, S) probabilities of states from those of tags (I, K); neighbours decide the kind of O."""
         if self.means.size == q.shape[1]:
             return q
@@ -113,7 +110,7 @@ class States(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Chain:
+class TaggedTable:
     """A table as the kernels process it."""
 
     sequences: Sequences
@@ -122,13 +119,13 @@ class Chain:
     cell: IntArray  # (N,) row → cell
     keys: IntArray  # (U,) (annotator · (K + 1) + previous label) · K + label; the previous label is K if there is none
     gold: IntArray  # (I,), or empty
-    states: States
+    states: TagStates
     inside: IntArray  # (K,) see `table.spans.Scheme`
 
     def forward_backward(
         self, logs: FloatArray, first: FloatArray, step: FloatArray, *, d: FloatArray | None = None,
         shift: FloatArray | None = None, tags: IntArray | None = None,
-    ) -> tuple[float, FloatArray, Expected, FloatArray]:  # fmt: skip
+    ) -> tuple[float, FloatArray, PathCounts, FloatArray]:  # fmt: skip
         """Return evidence, posterior (I, K), counts, and (with `tags`) probabilities of spans, tempered by d (I,)."""
         from dissensus.compute.kernels.sequence import sweep
 
@@ -136,10 +133,10 @@ class Chain:
         distinct, power = (np.ones(1), np.zeros(n_items, np.int64)) if d is None else np.unique(d, return_inverse=True)
         exponent = 1 / distinct
         with np.errstate(divide="ignore"):
-            soft = exponent**SOFT_STEPS
+            soft = exponent**TRANSITION_POWER
             firsts = np.where(first > 0, first[None] ** soft[:, None], 0.0)
             steps = np.where(step > 0, step[None] ** soft[:, None, None], 0.0)
-        found = Expected(np.zeros((self.keys.size, S)), np.zeros((S, S)), np.zeros(S))
+        found = PathCounts(np.zeros((self.keys.size, S)), np.zeros((S, S)), np.zeros(S))
         posterior, probability = np.empty((n_items, K)), np.full(n_items, np.nan)
         evidence = sweep(
             self.sequences.order, self.sequences.ptr, self.item_ptr, self.cell, self.weight, logs, self.gold,
@@ -165,7 +162,7 @@ class Chain:
     "bayesian-sequence", summary="tags of tokens: labels depend on the previous label, true tags form a legal chain",
     cite="Simpson & Gurevych 2019",
 )  # fmt: skip
-class BayesianSequence(SpanModel, EMAggregator[Expected]):
+class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
     """Bayesian sequence combination over a table of spans, see `dissensus.table.spans`."""
 
     previous: bool = param(True, "an annotator's label depends on its label for the token before")
@@ -198,23 +195,23 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
         self.prior_ = normalised(self.posterior_.sum(axis=0) + 1)
         self._set_reliability(*table.agreement_with(self.posterior_))
 
-    def em_step(self, chain: Chain, params: Expected) -> tuple[float, Expected]:
+    def em_step(self, chain: TaggedTable, params: PathCounts) -> tuple[float, PathCounts]:
         """Return the bound at some counts, and the counts by the posterior of paths under them."""
-        logs, loss = expected_cells(chain.keys, params.cells, self._alpha)
+        logs, loss = expected_log_likelihood(chain.keys, params.cells, self._alpha)
         first, step, divergences = self._expected_steps(params)
         evidence, _, found, _ = chain.forward_backward(logs, first, step)
         return evidence - loss - divergences, found
 
     @property
-    def _states(self) -> States:
-        return States.of(self.classes_)
+    def _states(self) -> TagStates:
+        return TagStates.from_classes(self.classes_)
 
     @property
     def _alpha(self) -> FloatArray:
         """(S, K) [state, given] pseudo-counts."""
         return expected_pseudo(self.classes_.size)[self._states.means]
 
-    def _chain(self, table: Annotations, known: IntArray, gold: IntArray | None) -> Chain:
+    def _chain(self, table: Annotations, known: IntArray, gold: IntArray | None) -> TaggedTable:
         """Return the table with cells of the model's annotators; unseen ones, −1, are treated as one annotator."""
         rows, sequences, K = expand_rows(table), table.sequences, table.n_classes
         before = np.full(len(rows.label), K, np.int64)
@@ -230,12 +227,12 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
             before[found] = rows.label[order[at]][found]
         annotator = np.where(known < 0, self.annotators_.size, known)[table.annotator]
         keys, cell = np.unique((annotator * (K + 1) + before) * K + rows.label, return_inverse=True)
-        return Chain(
+        return TaggedTable(
             sequences, rows.item_ptr, np.empty(0) if rows.weight is None else rows.weight, cell.astype(np.int64), keys,
             np.empty(0, np.int32) if gold is None else gold, self._states, scheme_of(self.classes_).inside,
         )  # fmt: skip
 
-    def _start(self, chain: Chain, table: Annotations, rng: np.random.Generator | None) -> Expected:
+    def _start(self, chain: TaggedTable, table: Annotations, rng: np.random.Generator | None) -> PathCounts:
         """Return counts by the posterior of Dawid-Skene on tokens; a random start is a draw around the votes."""
         gold = chain.gold if chain.gold.size else None
         if rng is None:
@@ -245,23 +242,23 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
             q = DawidSkene(dependence=None, threads=self.threads).fit(tokens, gold=gold).posterior_
         else:
             q = draw_vote_shares(table.votes(), gold, rng)
-        q = chain.states.from_tags(q, chain.sequences)
+        q = chain.states.states_from_tags(q, chain.sequences)
         cells = np.zeros((chain.keys.size, q.shape[1]))
         np.add.at(cells, chain.cell, q[table.item] * (chain.weight[:, None] if chain.weight.size else 1))
         order, first = chain.sequences.order, chain.sequences.ptr[:-1]
         after = np.delete(np.arange(order.size), first)
         transitions = q[order[after - 1]].T @ q[order[after]]
         starts = q[order[first]].sum(axis=0)
-        return Expected(
+        return PathCounts(
             cells, np.where(chain.states.follows, transitions, 0.0), np.where(chain.states.starts, starts, 0.0)
         )
 
-    def _expected_steps(self, params: Expected) -> tuple[FloatArray, FloatArray, float]:
+    def _expected_steps(self, params: PathCounts) -> tuple[FloatArray, FloatArray, float]:
         """Exp E log of π (K,) and T (K, K), and their divergences from the prior."""
         loss, found = 0.0, []
         states = self._states
         for counts, legal in ((params.starts, states.starts), (params.transitions, states.follows)):
-            prior = np.where(legal, 1.0, NO_PRIOR)
+            prior = np.where(legal, 1.0, ILLEGAL_PSEUDO)
             logs = expected_log(prior + counts)
             loss += divergence((prior + counts)[None], prior, logs[None])
             found.append(np.where(legal, np.exp(logs), 0.0))
@@ -275,7 +272,7 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
             normalised(np.where(states.follows, self.transition_counts_ + 1, 0.0)),
         )
 
-    def _answer(self, chain: Chain) -> tuple[FloatArray, IntArray, FloatArray]:
+    def _answer(self, chain: TaggedTable) -> tuple[FloatArray, IntArray, FloatArray]:
         """Return posterior (I, K), tags (I,) and probabilities of their spans (I,)."""
         logs, (first, step) = self._mean_logs(chain.keys), self._mean_steps()
         tags = chain.best_path(logs, first, step)
@@ -290,11 +287,11 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
         K = self.classes_.size
         alpha, everyone = self._alpha, self.annotators_.size * (K + 1) * K
         together = self.cell_ % ((K + 1) * K)
-        pooled, _, counts = group_sums(together, self.cell_counts_)
+        pooled, _, counts = sum_by_key(together, self.cell_counts_)
         known, counts = np.concatenate([self.cell_, everyone + pooled]), np.concatenate([self.cell_counts_, counts])
         place = np.minimum(np.searchsorted(known, keys), known.size - 1)
         own = np.where((known[place] == keys)[:, None], counts[place], 0.0)
-        groups, _, totals = group_sums(known // K, counts)
+        groups, _, totals = sum_by_key(known // K, counts)
         place = np.minimum(np.searchsorted(groups, keys // K), groups.size - 1)
         total = np.where((groups[place] == keys // K)[:, None], totals[place], 0.0)
         return np.asarray(np.log((own + alpha[:, keys % K].T) / (total + alpha.sum(axis=1))))
@@ -307,17 +304,17 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
         return self._answer(self._chain(table, known, None))
 
 
-def expected_cells(keys: IntArray, counts: FloatArray, alpha: FloatArray) -> tuple[FloatArray, float]:
+def expected_log_likelihood(keys: IntArray, counts: FloatArray, alpha: FloatArray) -> tuple[FloatArray, float]:
     """(U, S) E log Θ of cells under Dirichlet(α_c + n), and Σ KL(Dirichlet(α_c + n) ‖ Dirichlet(α_c))."""
     K = alpha.shape[1]
-    _, group, totals = group_sums(keys // K, counts)
+    _, group, totals = sum_by_key(keys // K, counts)
     own, whole = alpha[:, keys % K].T, alpha.sum(axis=1)
     logs = psi(own + counts) - psi(whole + totals)[group]
     gained = (gammaln(own + counts) - gammaln(own)).sum() - (gammaln(whole + totals) - gammaln(whole)).sum()
     return np.asarray(logs), float((counts * logs).sum() - gained)
 
 
-def group_sums(keys: IntArray, counts: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
+def sum_by_key(keys: IntArray, counts: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
     """Return the distinct keys, the place of each key among them, and the sums of counts (len(keys), S) by key."""
     found, at = np.unique(keys, return_inverse=True)
     sums = np.zeros((found.size, counts.shape[1]))

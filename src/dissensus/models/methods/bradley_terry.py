@@ -1,21 +1,27 @@
-"""Scores from comparisons in pairs, with ties, reliability of annotators and the effect of the position.
+"""Bradley-Terry: scores of alternatives that are compared in pairs, with ties and annotator effects.
+
+Use it for comparisons of two alternatives, such as the answers of two systems, by several annotators.
+
+Every alternative has a score s. The log odds η of an answer of annotator j depend on the scores of the left and the
+right alternative:
 
     η = γ_j (s_left − s_right) + h_j        P(left) ∝ e^{η/2}      P(right) ∝ e^{−η/2}      P(tie) ∝ e^{κ_j}
 
-Bradley & Terry's model (1952) with Davidson's ties (1970), where κ is log ν of his paper. For annotator j, γ_j is the
-slope on the scores (0: answers do not depend on them, below 0: they are reversed), h_j the preference for the left
-alternative, κ_j the tendency to call a tie. s ~ N(0, σ²), γ_j ~ N(1, ·), h_j ~ N(h, ·), κ_j ~ N(κ, ·): means and
-variances are learnt from all annotators (variances by expected squares under Laplace's approximation), so an annotator
-with three answers is like the crowd. The median annotator has γ = 1: a difference of scores is its log odds, ties
-aside, of preferring the better alternative. Newton's steps alternate between all scores and the three numbers of every
-annotator.
+This is the model of Bradley & Terry (1952) with the ties of Davidson (1970), where κ = log ν. γ_j is annotator j's
+sensitivity to the scores (0: answers do not depend on them, negative: they are reversed), h_j its preference for the
+left position, and κ_j its tendency to call a tie. All have normal priors, s ~ N(0, σ²), γ_j ~ N(1, ·), h_j ~ N(h, ·)
+and κ_j ~ N(κ, ·), with means and variances learnt from all annotators. The median annotator has γ = 1, so a difference
+of scores is its log odds, ties aside, of preferring the better alternative. Newton steps alternate between all scores
+and the three numbers of every annotator.
 
-Answers about one item are not independent given the scores. Intervals therefore use the sandwich
-H⁻¹ (Σ_i g_i g_iᵀ) H⁻¹, where g_i is the gradient of all answers about item i (Liang & Zeger 1986), or H⁻¹ if that is
-wider. Intervals of ranks use draws from it.
+- `scores_` (T,) and `score_interval_` (T, 2): s with mean 0, and 95 % intervals
+- `rank_` (T,) and `rank_interval_` (T, 2): ranks, of which 1 is the best
+- `answering_` (A, 3): γ, h and κ
+- `posterior_` (I, 3): probabilities of left, right and tie for an average annotator
 
-`ties="half"` counts a tie as half a win of each, and with `annotators=False, position=False, prior=None` the scores are
-the most probable ones of Bradley & Terry's own model, as other libraries compute them.
+Answers on one item are not independent given the scores. Intervals therefore use the sandwich variance H⁻¹ (Σ_i g_i
+g_iᵀ) H⁻¹, or H⁻¹ if that is larger (Liang & Zeger 1986): H is minus the second derivative of the objective, and g_i the
+gradient of all answers on item i. Intervals of ranks use draws from it.
 """
 
 from __future__ import annotations
@@ -42,18 +48,18 @@ from dissensus.models.fitting import check_label_type
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
-TIE = 2  # code of the outcome "tie"
-MAX_STEP = 3.0  # largest change of a score per Newton step, in log odds
-MIN_MEDIAN = 0.1  # least median γ that scales the scores
-FLAT, FIXED = 1e-6, 1e12  # precision of a prior without effect, and of one that fixes the value
-MIN_SPREAD = 1e-4  # least variance of the scores, and of annotators' numbers
-FIRST_SPREAD = (0.1, 0.1, 0.5)  # initial variances of γ, h and κ
-NO_TIES = -700.0  # κ without ties: e^κ is nearly 0, but positive
-ELO = 400 / np.log(10)  # Elo points per unit of log odds
+TIE_CODE = 2  # code of the outcome "tie"
+MAX_SCORE_STEP = 3.0  # largest change of a score per Newton step, in log odds
+MIN_MEDIAN_SLOPE = 0.1  # least median γ that scales the scores
+FLAT_PRECISION, FIXING_PRECISION = 1e-6, 1e12  # precision of a prior without effect, and of one that fixes the value
+MIN_PRIOR_VARIANCE = 1e-4  # least variance of the scores, and of annotators' numbers
+INITIAL_VARIANCES = (0.1, 0.1, 0.5)  # initial variances of γ, h and κ
+NO_TIES_KAPPA = -700.0  # κ without ties: e^κ is nearly 0, but positive
+ELO_PER_LOG_ODDS = 400 / np.log(10)  # Elo points per unit of log odds
 
 
 @dataclass(frozen=True, eq=False)
-class Games:
+class Comparisons:
     """The rows of a table of pairs, as codes."""
 
     left: IntArray
@@ -63,20 +69,20 @@ class Games:
     won: FloatArray  # (N,) 1 if left is better, −1 if right is, times the row's weight
     tied: FloatArray  # (N,) 1 for a tie, times the row's weight
     weight: FloatArray  # (N,)
-    n_things: int
+    n_alternatives: int
 
     @classmethod
-    def unplayed(cls, left: IntArray, right: IntArray, n_things: int) -> Games:
+    def without_answers(cls, left: IntArray, right: IntArray, n_things: int) -> Comparisons:
         """Return comparisons without answers."""
         codes, weights = np.empty(0, np.int64), np.empty(0)
         return cls(left, right, codes, codes, weights, weights, weights, n_things)
 
 
-class Chances(NamedTuple):
+class OutcomeProbabilities(NamedTuple):
     """Expectations of rows, each (N,): P(left) − P(right), P(left) + P(right), P(tie); and their log likelihood."""
 
-    apart: FloatArray
-    either: FloatArray
+    difference: FloatArray
+    decided: FloatArray
     tie: FloatArray
     log_likelihood: float
 
@@ -123,13 +129,13 @@ class BradleyTerry(AnswerModel):
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         if gold is not None:
             raise OutcomesNotUsed(method=type(self).__name__)
-        games = self.games_of(table)
+        games = self.comparisons_of(table)
         self.things_ = table.sides.things
         check_connected(self.things_, games, self.prior is None)
         hessian = self._optimise(games, table.n_annotators, on_step)
         self._set_intervals(games, np.linalg.inv(hessian), table.n_items)
         self.posterior_ = self.outcome_probabilities(
-            Games.unplayed(*table.sides[1:], self.things_.size), np.full(table.n_items, -1)
+            Comparisons.without_answers(*table.sides[1:], self.things_.size), np.full(table.n_items, -1)
         )
         self.prior_ = np.bincount(table.label, games.weight, 3) / games.weight.sum()
         differences = self.scores_[games.left] - self.scores_[games.right]
@@ -138,48 +144,48 @@ class BradleyTerry(AnswerModel):
         total = np.bincount(games.annotator, games.weight, table.n_annotators).astype(np.float64)
         self.reliability_, self.hits_, self.total_ = share, share * total, total
 
-    def games_of(self, table: Annotations) -> Games:
+    def comparisons_of(self, table: Annotations) -> Comparisons:
         """Return the comparisons of a table."""
         sides = table.sides
         weight = table.row_weights
         if not weight.sum() > 0:
             raise AllWeightsZero
         won = weight * np.array([1.0, -1.0, 0.0])[table.label]
-        tied = weight * (table.label == TIE) if self.ties == "davidson" else np.zeros(len(table))
+        tied = weight * (table.label == TIE_CODE) if self.ties == "davidson" else np.zeros(len(table))
         left, right = sides.left[table.item], sides.right[table.item]
-        return Games(left, right, table.annotator, table.item, won, tied, weight, sides.things.size)
+        return Comparisons(left, right, table.annotator, table.item, won, tied, weight, sides.things.size)
 
-    def _optimise(self, games: Games, A: int, on_step: OnStep) -> FloatArray:
+    def _optimise(self, games: Comparisons, A: int, on_step: OnStep) -> FloatArray:
         """Set scores and annotators' numbers by alternating Newton steps; return minus the second derivatives."""
-        T = games.n_things
+        T = games.n_alternatives
         ties = float(games.tied.sum() / games.weight.sum())
         free = np.array([self.annotators, self.position, 0 < ties < 1])
-        center = np.array([1.0, 0.0, np.log(2 * ties / (1 - ties)) if free[2] else NO_TIES])
+        center = np.array([1.0, 0.0, np.log(2 * ties / (1 - ties)) if free[2] else NO_TIES_KAPPA])
         own = np.tile(center, (A, 1))
-        spread = np.array(FIRST_SPREAD)
+        spread = np.array(INITIAL_VARIANCES)
         variance = 1.0 if self.prior == "auto" else np.inf if self.prior is None else float(self.prior)
         scores, trace = np.zeros(T), []
         for step in range(1, self.max_iter + 1):
-            before, p = scores, chances(games, scores, own)
-            slope, curve = gradient(games, p)
+            before, p = scores, expected_outcomes(games, scores, own)
+            slope, curve = score_derivatives(games, p)
             gamma = own[games.annotator, 0]
             pull = np.bincount(games.left, gamma * slope, T) - np.bincount(games.right, gamma * slope, T)
-            hessian = laplacian(games, gamma**2 * curve)
+            hessian = weighted_laplacian(games, gamma**2 * curve)
             hessian[np.diag_indices(T)] += 1 / variance
             if self.prior is None:  # only differences count
                 hessian += np.trace(hessian) / T**2
             move = solve(hessian, pull - scores / variance, assume_a="pos")
             error = 1 / np.sqrt(np.diag(hessian))
-            scores = scores + np.clip(move, -MAX_STEP, MAX_STEP)
+            scores = scores + np.clip(move, -MAX_SCORE_STEP, MAX_SCORE_STEP)
             scores -= scores.mean()
             if free.any():
                 own, center, spread = self._learn_annotators(games, scores, own, center, spread, free)
             if self.annotators:
-                unit = max(float(np.median(own[:, 0])), MIN_MEDIAN)  # scores and γ have one scale in common
+                unit = max(float(np.median(own[:, 0])), MIN_MEDIAN_SLOPE)  # scores and γ have one scale in common
                 own[:, 0] /= unit
                 scores = scores * unit
             if self.prior == "auto":
-                variance = max(float((scores**2 + error**2).mean()), MIN_SPREAD)
+                variance = max(float((scores**2 + error**2).mean()), MIN_PRIOR_VARIANCE)
             trace.append(p.log_likelihood)
             on_step(step, trace[-1])
             if (np.abs(scores - before) < self.tol * error).all():
@@ -189,17 +195,23 @@ class BradleyTerry(AnswerModel):
         return hessian
 
     def _learn_annotators(
-        self, games: Games, scores: FloatArray, own: FloatArray, center: FloatArray, spread: FloatArray, free: BoolArray
+        self,
+        games: Comparisons,
+        scores: FloatArray,
+        own: FloatArray,
+        center: FloatArray,
+        spread: FloatArray,
+        free: BoolArray,
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return (γ, h, κ) after one Newton step of every annotator, or of the crowd as one, with means and variances.
 
         A prior without width fixes the values that are not free.
         """
         who, A = (games.annotator, len(own)) if self.annotators else (np.zeros_like(games.annotator), 1)
-        p = chances(games, scores, own, total=False)
-        slope, curve = gradient(games, p)
+        p = expected_outcomes(games, scores, own, total=False)
+        slope, curve = score_derivatives(games, p)
         d = scores[games.left] - scores[games.right]
-        cross = -0.5 * games.weight * p.apart * p.tie
+        cross = -0.5 * games.weight * p.difference * p.tie
 
         def add(values: FloatArray) -> FloatArray:
             return np.bincount(who, values, A).astype(np.float64)
@@ -212,7 +224,7 @@ class BradleyTerry(AnswerModel):
         H[:, 0, 2] = H[:, 2, 0] = add(cross * d)
         H[:, 1, 2] = H[:, 2, 1] = add(cross)
         middle = np.where(free, center, 0.0)
-        tight = np.where(free, 1 / spread if self.annotators else FLAT, FIXED)
+        tight = np.where(free, 1 / spread if self.annotators else FLAT_PRECISION, FIXING_PRECISION)
         at = np.where(free, own[:A], 0.0)
         H += np.diag(tight)
         at = at + np.clip(np.linalg.solve(H, (g - tight * (at - middle))[:, :, None])[:, :, 0], -1, 1)
@@ -220,36 +232,36 @@ class BradleyTerry(AnswerModel):
         center = np.where(learnt, at.mean(axis=0), center)
         if self.annotators:
             doubt = np.diagonal(np.linalg.inv(H), axis1=1, axis2=2)
-            spread = np.maximum(((at - np.where(free, center, at)) ** 2 + doubt).mean(axis=0), MIN_SPREAD)
+            spread = np.maximum(((at - np.where(free, center, at)) ** 2 + doubt).mean(axis=0), MIN_PRIOR_VARIANCE)
         return np.where(free, at, center) * np.ones((len(own), 1)), center, spread
 
-    def _set_intervals(self, games: Games, inverse: FloatArray, n_items: int) -> None:
+    def _set_intervals(self, games: Comparisons, inverse: FloatArray, n_items: int) -> None:
         """Set variances of the scores by the sandwich over items, and the intervals of scores and ranks."""
-        T = games.n_things
-        slope, _ = gradient(games, chances(games, self.scores_, self.answering_))
+        T = games.n_alternatives
+        slope, _ = score_derivatives(games, expected_outcomes(games, self.scores_, self.answering_))
         q = np.asarray(np.bincount(games.item, self.answering_[games.annotator, 0] * slope, n_items), np.float64)
         first = np.unique(games.item, return_index=True)[1]
-        of_item = Games.unplayed(games.left[first], games.right[first], T)
-        meat: Any = laplacian(of_item, q[games.item[first]] ** 2)
+        of_item = Comparisons.without_answers(games.left[first], games.right[first], T)
+        meat: Any = weighted_laplacian(of_item, q[games.item[first]] ** 2)
         sandwich = inverse @ meat @ inverse
-        plain, robust = centred(inverse), centred(sandwich)
+        plain, robust = centre_variance(inverse), centre_variance(sandwich)
         factor = np.sqrt(np.maximum(np.diag(robust) / np.maximum(np.diag(plain), 1e-300), 1.0))
         self.score_variance_ = plain * np.outer(factor, factor)
         half = 1.96 * np.sqrt(np.maximum(np.diag(self.score_variance_), 0))
         self.score_interval_ = np.stack([self.scores_ - half, self.scores_ + half], axis=1)
         played = [np.bincount(side, games.weight, T) for side in (games.left, games.right)]
         self.comparisons_ = np.asarray(played[0] + played[1], np.float64)
-        self.rank_ = ranks(self.scores_)
+        self.rank_ = rank_scores(self.scores_)
         root = np.linalg.cholesky(self.score_variance_ + np.eye(T) * (1e-9 + 1e-9 * np.diag(plain).max()))
         drawn = self.scores_ + np.random.default_rng(self.seed).standard_normal((self.draws, T)) @ root.T
-        low, high = np.quantile(ranks(drawn), [0.025, 0.975], axis=0, method="nearest")
+        low, high = np.quantile(rank_scores(drawn), [0.025, 0.975], axis=0, method="nearest")
         self.rank_interval_ = np.stack([np.minimum(low, self.rank_), np.maximum(high, self.rank_)], axis=1)
 
-    def outcome_probabilities(self, games: Games, annotator: IntArray) -> FloatArray:
+    def outcome_probabilities(self, games: Comparisons, annotator: IntArray) -> FloatArray:
         """Return P(left, right, tie) of comparisons (N, 3) by annotators (N,), codes into `annotators_`, −1 unseen."""
         own = np.vstack([self.answering_, self.crowd_answering_])
-        p = chances(replace(games, annotator=annotator), self.scores_, own)
-        return np.stack([(p.either + p.apart) / 2, (p.either - p.apart) / 2, p.tie], axis=1)
+        p = expected_outcomes(replace(games, annotator=annotator), self.scores_, own)
+        return np.stack([(p.decided + p.difference) / 2, (p.decided - p.difference) / 2, p.tie], axis=1)
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
         """(I, 3) P(left, right, tie) of each item, for an annotator like the crowd."""
@@ -264,16 +276,16 @@ class BradleyTerry(AnswerModel):
         known = naming.match(table.annotators, self.annotators_, "annotators")[table.annotator]
         items = self._known_sides(table)
         return self.outcome_probabilities(
-            Games.unplayed(items.left[table.item], items.right[table.item], items.n_things), known
+            Comparisons.without_answers(items.left[table.item], items.right[table.item], items.n_alternatives), known
         )
 
-    def _known_sides(self, table: Annotations) -> Games:
+    def _known_sides(self, table: Annotations) -> Comparisons:
         check_label_type(self, table)
         things, left, right = table.sides
         at = naming.match(things, self.things_, "things")
         if (at < 0).any():
             raise UnseenAlternative(alternative=naming.shown(things[at < 0][0]), fitted=self.things_.size)
-        return Games.unplayed(at[left], at[right], self.things_.size)
+        return Comparisons.without_answers(at[left], at[right], self.things_.size)
 
     def answers_for(self, table: Annotations) -> dict[str, Any]:
         raise ScoresOfNewPairs
@@ -281,7 +293,7 @@ class BradleyTerry(AnswerModel):
     def about_answers(self, gold: Any = None) -> dict[str, Any]:
         """Return the ranking, and the crowd's position effect and ties."""
         _, left, tie = self.crowd_answering_.tolist()
-        found = {"things": self.things_.size, "favours_left": left, "calls_ties": tie if tie > NO_TIES else None}
+        found = {"things": self.things_.size, "favours_left": left, "calls_ties": tie if tie > NO_TIES_KAPPA else None}
         return found | {"ranking": self.ranking("pyarrow").to_pylist()}
 
     def ranking(self, backend: Any = None) -> Any:
@@ -294,7 +306,7 @@ class BradleyTerry(AnswerModel):
             columns = {
                 "thing": self.things_, "score": self.scores_, "low": self.score_interval_[:, 0],
                 "high": self.score_interval_[:, 1], "rank": self.rank_, "rank_low": self.rank_interval_[:, 0],
-                "rank_high": self.rank_interval_[:, 1], "elo": 1000 + ELO * self.scores_,
+                "rank_high": self.rank_interval_[:, 1], "elo": 1000 + ELO_PER_LOG_ODDS * self.scores_,
                 "comparisons": self.comparisons_,
             }  # fmt: skip
             return {name: values[order] for name, values in columns.items()}
@@ -302,12 +314,14 @@ class BradleyTerry(AnswerModel):
             return super()._frame_columns(kind)
         columns = {"annotator": self.annotators_, "annotations": self.n_annotations_, "reliability": self.reliability_}
         columns |= dict(zip(("follows_scores", "favours_left", "calls_ties"), self.answering_.T, strict=True))
-        if (columns["calls_ties"] <= NO_TIES).all():  # there are no ties
+        if (columns["calls_ties"] <= NO_TIES_KAPPA).all():  # there are no ties
             del columns["calls_ties"]
         return columns
 
 
-def chances(games: Games, scores: FloatArray, own: FloatArray, total: bool = True) -> Chances:
+def expected_outcomes(
+    games: Comparisons, scores: FloatArray, own: FloatArray, total: bool = True
+) -> OutcomeProbabilities:
     """Return the expectations of every row; `own` (A, 3) are γ, h, κ. With `total` also the log likelihood."""
     gamma, h, nu = own[:, 0] / 2, own[:, 1] / 2, np.exp(own[:, 2])
     half = gamma[games.annotator] * (scores[games.left] - scores[games.right])
@@ -320,39 +334,39 @@ def chances(games: Games, scores: FloatArray, own: FloatArray, total: bool = Tru
     if games.won.size and total:
         ties = np.bincount(games.annotator, games.tied, len(own)) @ own[:, 2]
         found = float(games.won @ half + ties - games.weight @ (size - np.log(share)))
-    return Chances(np.copysign(1 - loser, half) * share, (1 + loser) * share, tie * share, found)
+    return OutcomeProbabilities(np.copysign(1 - loser, half) * share, (1 + loser) * share, tie * share, found)
 
 
-def gradient(games: Games, p: Chances) -> tuple[FloatArray, FloatArray]:
+def score_derivatives(games: Comparisons, p: OutcomeProbabilities) -> tuple[FloatArray, FloatArray]:
     """(N,) first and minus the second derivative of the log likelihood of each row in η."""
-    return (games.won - games.weight * p.apart) / 2, games.weight * (p.either - p.apart**2) / 4
+    return (games.won - games.weight * p.difference) / 2, games.weight * (p.decided - p.difference**2) / 4
 
 
-def ranks(scores: FloatArray) -> IntArray:
+def rank_scores(scores: FloatArray) -> IntArray:
     """Return ranks of scores along the last axis, 1 for the largest."""
     return np.argsort(np.argsort(-scores, axis=-1, kind="stable"), axis=-1) + 1
 
 
-def centred(variance: FloatArray) -> FloatArray:
+def centre_variance(variance: FloatArray) -> FloatArray:
     """(T, T) the variance of scores less their mean."""
     across = variance.mean(axis=0)
     return np.asarray(variance - across - across[:, None] + across.mean())
 
 
-def laplacian(games: Games, weight: FloatArray) -> FloatArray:
+def weighted_laplacian(games: Comparisons, weight: FloatArray) -> FloatArray:
     """(T, T) Σ weight (e_left − e_right)(e_left − e_right)ᵀ."""
-    T = games.n_things
+    T = games.n_alternatives
     between = np.bincount(games.left.astype(np.int64) * T + games.right, weight, T * T).reshape(T, T)
     between = between + between.T
     return np.diag(between.sum(axis=1)) - between
 
 
-def check_connected(things: Names, games: Games, strongly: bool) -> None:
+def check_connected(things: Names, games: Comparisons, strongly: bool) -> None:
     """Raise an error if things cannot be ranked together, because comparisons do not connect them."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    T = games.n_things
+    T = games.n_alternatives
     halves = (games.weight + games.won - games.tied) / 2, (games.weight - games.won - games.tied) / 2
     beats = [(games.left, games.right, halves[0]), (games.right, games.left, halves[1])]
     links = [(games.left, games.right, games.weight)] if not strongly else beats

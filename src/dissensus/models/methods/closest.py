@@ -1,18 +1,22 @@
-"""Closest: the label nearest to all others of its item, weighted by annotator (Braylan & Lease 2020).
+"""Closest: the label of each item that is nearest to all others, weighted by annotator.
 
-    P(y_ij | truth t) ∝ exp(−δ(y_ij, t) / σ_j)        t is one of the labels of item i
+Use it for objects with a distance, such as boxes, texts or trees, when one of the given labels will do.
 
-Labels may be anything with a distance δ: texts, translations, boxes, trees. The scale of an annotator, σ_j, is the mean
-distance of its labels from the truth. It is learnt from the leave-one-out posterior, without the annotator's own label:
+The true object t of item i is one of its labels, and labels near it are more likely. δ is the distance of two labels
+and σ_j the error of annotator j, the mean distance of its labels from the truth:
+
+    P(y_ij | t) ∝ exp(−δ(y_ij, t) / σ_j)
+
+σ_j is estimated with the leave-one-out posterior q_i⁻ʲ, which ignores j's own label, until it converges. n_j is the
+number of j's labels, and `crowd_labels` labels of the average error σ are added:
 
     q_i(t)   ∝ exp(−Σ_j δ(y_ij, t) / σ_j)                      over the distinct labels t of item i
-    q_i⁻ʲ(t) ∝ exp(−Σ_{k≠j} δ(y_ik, t) / σ_k)                  over those that another annotator gave
-    σ_j      = (S σ + Σ_i Σ_t q_i⁻ʲ(t) δ(y_ij, t)) / (S + n_j)     σ the mean over all labels
+    q_i⁻ʲ(t) ∝ exp(−Σ_{k≠j} δ(y_ik, t) / σ_k)                  over the labels of the other annotators
+    σ_j      = (`crowd_labels` σ + Σ_i Σ_t q_i⁻ʲ(t) δ(y_ij, t)) / (`crowd_labels` + n_j)
 
-until σ_j converges. The paper's "smallest average distance" is σ_j = 1; its multidimensional scaling learns an
-annotator's error too, by a map of all labels. The answer is the label with the largest q; `confidence_` is its tempered
-probability (`models.tempering`), and `expected_distance_` is Σ_t q_i(t) δ(answer, t). `reliability_` is
-1 − σ_j / (mean distance of labels of different items), at least 0.
+The answer is the label with the largest q. `confidence_` is its tempered probability (`models.tempering`),
+`expected_distance_` is Σ_t q_i(t) δ(answer, t), and `error_` (A,) is σ. `reliability_` is 1 − σ_j / (mean distance of
+labels of different items), or 0 if that is negative.
 """
 
 from __future__ import annotations
@@ -37,20 +41,20 @@ from dissensus.table.annotations import Annotations
 
 MIN_SCALE = 1e-9  # least σ: all labels of all items may be the same
 CHANCE_PAIRS = 5_000  # pairs of labels of different items that are compared
-MAX_ENTRIES = 50_000_000  # rows × distinct labels of their items
+MAX_DISTANCES = 50_000_000  # rows × distinct labels of their items
 
 
 @dataclass(frozen=True, eq=False)
-class Candidates:
+class CandidateLabels:
     """The distinct labels of all items, and the distances of each item's rows from them."""
 
     item: IntArray  # (C,)
     label: IntArray  # (C,) code of the class
     row: IntArray  # (E,) row of the table
-    at: IntArray  # (E,) candidate of the same item
+    candidate: IntArray  # (E,) candidate of the same item
     distance: FloatArray  # (E,)
-    own: IntArray  # (N,) candidate that a row gave
-    given: IntArray  # (C,) number of rows that gave it
+    row_candidate: IntArray  # (N,) candidate that a row gave
+    n_rows: IntArray  # (C,) number of rows that gave it
 
 
 @methods.register(
@@ -65,7 +69,7 @@ class Closest(AnswerModel):
         check=lambda value: callable(value) or value in ("words", "characters", "boxes"),
         must="must be 'words', 'characters', 'boxes', or a function of two labels",
     )  # fmt: skip
-    shared: float = param(5.0, "labels of average distance added to an annotator's own", above=0)
+    crowd_labels: float = param(5.0, "labels of average distance that are added to those of each annotator", above=0)
     max_iter: int = param(100, "rounds at most", low=1)
     tol: float = param(1e-4, "change of any σ, as a share, that ends them", low=0)
     dependence: DependenceChoice = DEPENDENCE
@@ -87,16 +91,16 @@ class Closest(AnswerModel):
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         weight = table.row_weights
-        found = candidates(table, self.distance)
+        found = find_candidates(table, self.distance)
         counted = weight * (np.diff(table.item_ptr) > 1)[table.item]  # single labels have no others to compare with
         n = np.bincount(table.annotator, counted, table.n_annotators)
         overall = max(float(found.distance.mean()), MIN_SCALE)
         error, trace = np.full(table.n_annotators, overall), []
         for step in range(1, self.max_iter + 1):
-            off = counted * distance_from_others(found, table, weight, error)
+            off = counted * expected_distances(found, table, weight, error)
             overall = max(float(off.sum() / max(counted.sum(), MIN_SCALE)), MIN_SCALE)
             sums = np.bincount(table.annotator, off, table.n_annotators)
-            new = (self.shared * overall + sums) / (self.shared + n)
+            new = (self.crowd_labels * overall + sums) / (self.crowd_labels + n)
             change, error = float(np.abs(new / error - 1).max(initial=0)), new
             trace.append(-overall)
             on_step(step, trace[-1])
@@ -124,7 +128,7 @@ class Closest(AnswerModel):
         known = naming.match(table.annotators, self.annotators_, "annotators")
         error = np.where(known < 0, self.population_error_, self.error_[known])
         weight = table.row_weights
-        found = self._answer(table, weight, error, candidates(table, self.distance))
+        found = self._answer(table, weight, error, find_candidates(table, self.distance))
         return dict(zip(("answer_names_", "confidence_", "expected_distance_"), found, strict=True))
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
@@ -143,11 +147,11 @@ class Closest(AnswerModel):
         return about_confidence(self, gold)
 
     def _answer(
-        self, table: Annotations, weight: FloatArray, error: FloatArray, found: Candidates
+        self, table: Annotations, weight: FloatArray, error: FloatArray, found: CandidateLabels
     ) -> tuple[Names, FloatArray, FloatArray]:
         total = np.bincount(table.item, weight, table.n_items)
-        score = scores(found, table, weight, error) / design_effect(total, self.dependence_)[found.item]
-        q = by_group(score, found.item, table.n_items)
+        score = candidate_scores(found, table, weight, error) / design_effect(total, self.dependence_)[found.item]
+        q = softmax_by_group(score, found.item, table.n_items)
         best = np.zeros(table.n_items, np.int64)
         order = np.lexsort((-found.label, q, found.item))  # the last of an item is its best; ties: the first name
         best[found.item[order]] = order
@@ -169,7 +173,7 @@ class Closest(AnswerModel):
         return max(float(pair_distances(table.classes, *pairs, self.distance).mean()), MIN_SCALE)
 
 
-def candidates(table: Annotations, distance: ObjectDistance | Callable[[Any, Any], float]) -> Candidates:
+def find_candidates(table: Annotations, distance: ObjectDistance | Callable[[Any, Any], float]) -> CandidateLabels:
     """Return the distinct labels of every item with their distances to its rows; each pair is compared once."""
     K = max(table.n_classes, 1)
     pairs, own = np.unique(table.item.astype(np.int64) * K + table.label, return_inverse=True)
@@ -177,8 +181,8 @@ def candidates(table: Annotations, distance: ObjectDistance | Callable[[Any, Any
     per_item = np.bincount(item, minlength=table.n_items)
     first = np.cumsum(per_item) - per_item
     entries = int(per_item[table.item].sum())
-    if entries > MAX_ENTRIES:
-        raise TooManyDistances(distances=entries, most=MAX_ENTRIES)
+    if entries > MAX_DISTANCES:
+        raise TooManyDistances(distances=entries, most=MAX_DISTANCES)
     row = np.repeat(np.arange(len(table)), per_item[table.item])
     at = concatenate_ranges(first[table.item], per_item[table.item])
     ends = np.sort(np.stack([table.label[row].astype(np.int64), label[at]]), axis=0)
@@ -186,25 +190,25 @@ def candidates(table: Annotations, distance: ObjectDistance | Callable[[Any, Any
     left, right = code // K, code % K
     apart = np.zeros(code.size)
     apart[left != right] = pair_distances(table.classes, left[left != right], right[left != right], distance)
-    return Candidates(item, label, row, at, apart[place], own, np.bincount(own, minlength=item.size))
+    return CandidateLabels(item, label, row, at, apart[place], own, np.bincount(own, minlength=item.size))
 
 
-def scores(found: Candidates, table: Annotations, weight: FloatArray, error: FloatArray) -> FloatArray:
+def candidate_scores(found: CandidateLabels, table: Annotations, weight: FloatArray, error: FloatArray) -> FloatArray:
     """(C,) −Σ_j δ(y_ij, t) / σ_j."""
     given = weight[found.row] * found.distance / error[table.annotator[found.row]]
-    return np.asarray(-np.bincount(found.at, given, found.item.size))
+    return np.asarray(-np.bincount(found.candidate, given, found.item.size))
 
 
-def distance_from_others(found: Candidates, table: Annotations, weight: FloatArray, error: FloatArray) -> FloatArray:
+def expected_distances(found: CandidateLabels, table: Annotations, weight: FloatArray, error: FloatArray) -> FloatArray:
     """(N,) expected distance of each row from the truth by all other rows; 0 without other rows."""
     own = weight[found.row] * found.distance / error[table.annotator[found.row]]
-    others = found.given[found.at] > (found.own[found.row] == found.at)
-    score = np.where(others, scores(found, table, weight, error)[found.at] + own, -np.inf)
-    q = by_group(score, found.row, len(table))
+    others = found.n_rows[found.candidate] > (found.row_candidate[found.row] == found.candidate)
+    score = np.where(others, candidate_scores(found, table, weight, error)[found.candidate] + own, -np.inf)
+    q = softmax_by_group(score, found.row, len(table))
     return np.asarray(np.bincount(found.row, q * found.distance, len(table)), np.float64)
 
 
-def by_group(score: FloatArray, group: IntArray, n: int) -> FloatArray:
+def softmax_by_group(score: FloatArray, group: IntArray, n: int) -> FloatArray:
     """Return the softmax of scores within groups, 0 if all scores of a group are −inf."""
     most = np.full(n, -np.inf)
     np.maximum.at(most, group, score)

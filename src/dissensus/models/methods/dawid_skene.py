@@ -1,34 +1,35 @@
-"""Dawid & Skene (1979): every annotator has a confusion matrix; truth and matrices are learnt together by EM.
+"""Dawid-Skene: one confusion matrix per annotator, estimated together with the true classes by EM.
+
+Use it when annotators confuse different classes and have a few dozen labels each.
+
+Annotator j gives item i the label y_ij. It depends on the item's true class z_i and on the annotator's confusion matrix
+Θ_j:
 
     z_i ~ Cat(π)      y_ij | z_i = c ~ Cat(Θ_j[c, :])      Θ_j[c, :] ~ Dirichlet(1 + a[c, :])      π ~ Dirichlet(1 + b)
 
-E step (Eq. 2.5, Dawid & Skene 1979):
-    q_i(c) ∝ π_c Π_{j∈M_i} Θ_j[c, y_ij]
-M step (Eqs. 2.3 and 2.4, ibid., with pseudo-counts):
-    Θ_j[c, l] ∝ a[c, l] + Σ_{i: y_ij = l} q_i(c)        π_c ∝ b_c + Σ_i q_i(c)
+EM starts from the shares of the votes and returns the most probable parameters. M_i are the annotators of item i, and
+the equations are 2.3 to 2.5 of the paper with pseudo-counts a and b:
 
-| symbol | name | shape |
-|---|---|---|
-| q | posterior | (I, K) |
-| π | prior | (K,) |
-| Θ | confusion | (A, K, K) [annotator, true, given] |
-| a | `pseudo_` | (K, K) [true, given] |
-| b | `class_pseudo_` | (K,) |
-| v | the shares of the votes | (I, K) |
+    E step   q_i(c) ∝ π_c Π_{j∈M_i} Θ_j[c, y_ij]
+    M step   Θ_j[c, l] ∝ a[c, l] + Σ_{i: y_ij = l} q_i(c)        π_c ∝ b_c + Σ_i q_i(c)
 
-Without pseudo-counts an annotator with three labels is trusted as much as one with three hundred, and the posterior is
-far overconfident. So every annotator starts with labels of a typical member of this crowd, and a few of every class:
+- `posterior_` (I, K): q, the probability of each class
+- `prior_` (K,): π, the class shares
+- `confusion_` (A, K, K) [annotator, true, given]: Θ
+- `pseudo_` (K, K) [true, given] and `class_pseudo_` (K,): a and b
 
-    a[c, l] = `crowd_labels`·K√K · Σ_{rows with y_ij = l} v_i(c) / N + `smoothing`·(1 where l ≠ c, K − 1 where l = c)
+Without pseudo-counts an annotator with three labels is trusted as much as one with three hundred. So every annotator
+starts with the pseudo-counts a of a typical annotator of this table. v_i(c) is the share of item i's votes for class c,
+and N the number of labels:
 
-The first part has the shape of the crowd's own confusion if the shares of the votes were the truth; the second keeps
-rare mistakes possible and assumes an accuracy of one half. The votes contain few labels of a rare class: a row with
-fewer than `least_labels` pseudo-counts is filled up with those of an unknown annotator (`expected_pseudo`). All are
-fixed before EM begins.
+    a[c, l] = `crowd_labels`·K√K · Σ_{rows with y_ij = l} v_i(c) / N  +  `smoothing` · (1 if l ≠ c, K − 1 if l = c)
 
-If annotators have few labels each, their matrices can explain any labels, and in the most probable crowd all items are
-of one class. So pseudo-counts that grow with the number of matrices keep π near the shares of the votes:
-b_c = `class_count` + `vote_count`·A·mean_i v_i(c).
+The first term is the crowd's confusion matrix if the vote shares were the truth. The second keeps rare mistakes
+possible and assumes an accuracy of one half. A row of a with less than `least_labels` pseudo-counts, as of a rare
+class, is filled up with those of an annotator of unknown quality (`matrices.expected_pseudo`).
+
+With few labels per annotator, the most probable parameters would put all items into one class. The pseudo-counts b_c =
+`class_count` + `vote_count`·A·mean_i v_i(c) keep π near the vote shares. All pseudo-counts are fixed before EM.
 """
 
 from __future__ import annotations
@@ -53,13 +54,13 @@ from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO, PSEUDO, class_pseu
 
 
 @dataclass(frozen=True)
-class Confusions(ClassParams):
+class DawidSkeneParams(ClassParams):
     """The parameters: π (K,) and Θ (A, K, K) [annotator, true, given]."""
 
     confusion: FloatArray = em_parameter(SIMPLEX, "A K K")
 
 
-class CrowdPseudo(Parameters):
+class CrowdPseudoCounts(Parameters):
     """The keywords of a and b."""
 
     crowd_labels: float = param(1.25, "labels of the crowd per class, times √K", low=0, high=MAX_PSEUDO)
@@ -77,29 +78,29 @@ class CrowdPseudo(Parameters):
 
     def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
         factor = self.crowd_factor(votes)
-        self.pseudo_ = crowd_pseudo(votes.labels, factor * self.crowd_labels, self.smoothing, self.least_labels)
+        self.pseudo_ = crowd_pseudo_counts(votes.labels, factor * self.crowd_labels, self.smoothing, self.least_labels)
         self.class_pseudo_ = class_pseudo(engine, votes, self.class_count, factor * self.vote_count)
 
 
 @methods.register(
     "dawid-skene", summary="a confusion matrix per annotator, learnt with the truth by EM", cite="Dawid & Skene 1979"
 )
-class DawidSkene(CrowdPseudo, ConfusionModel[Confusions]):
+class DawidSkene(CrowdPseudoCounts, ConfusionModel[DawidSkeneParams]):
     """MAP Dawid-Skene."""
 
-    Params, counts_ = Confusions, property(lambda self: self.labels_)
+    Params, counts_ = DawidSkeneParams, property(lambda self: self.labels_)
     confusion_: FloatArray
     population_confusion_: Annotated[FloatArray, "K K simplex"]
 
-    def label_likelihood(self, params: Confusions) -> FloatArray:
+    def label_likelihood(self, params: DawidSkeneParams) -> FloatArray:
         return params.confusion
 
-    def m_step(self, labels: FloatArray, totals: FloatArray, params: Any) -> Confusions:
+    def m_step(self, labels: FloatArray, totals: FloatArray, params: Any) -> DawidSkeneParams:
         """Return Θ by eq. 2.3, Dawid & Skene 1979, with pseudo-counts."""
         counts = labels + self.pseudo_
-        return Confusions(params.prior, counts / counts.sum(axis=2, keepdims=True))
+        return DawidSkeneParams(params.prior, counts / counts.sum(axis=2, keepdims=True))
 
-    def log_prior(self, params: Confusions) -> float:
+    def log_prior(self, params: DawidSkeneParams) -> float:
         return float((self.pseudo_ * log_sum(params.confusion)).sum())
 
     def confusion_support(self) -> FloatArray:
@@ -111,7 +112,7 @@ class DawidSkene(CrowdPseudo, ConfusionModel[Confusions]):
         self.population_confusion_ = self.population_params(self._params()).confusion[0]
 
 
-def crowd_pseudo(labels: FloatArray, crowd_labels: float, smoothing: float, least_labels: float) -> FloatArray:
+def crowd_pseudo_counts(labels: FloatArray, crowd_labels: float, smoothing: float, least_labels: float) -> FloatArray:
     """(K, K) [true, given] pseudo-counts a; `labels` (A, K, K) are those of the votes."""
     K = labels.shape[1]
     crowd = labels.sum(axis=0)

@@ -1,33 +1,33 @@
-"""Numbers: every annotator has a bias, a scale and a precision; an item's truth is a number.
+"""Gaussian: numbers, with a bias, a scale and a precision per annotator.
+
+Use it for numeric labels when annotators rate too high, too low or imprecisely.
+
+The true value θ_i of item i and annotator j's bias b_j, scale a_j and residual variance σ_j² give the label's score
+x_ij:
 
     θ_i ~ N(μ, τ²)        x_ij = b_j + a_j θ_i + ε_ij        ε_ij ~ N(0, σ_j²)
+    b_j ~ N(0, s_b²)      a_j ~ N(1, s_a²)      σ_j² ~ scaled-inv-χ²(`crowd_labels`, σ²)
 
-x is the normal score of the label (`scores="ranks"`): the quantile of N(0, 1) at its rank among all labels, so that
-outliers, floors and skewed ratings do no harm; or the label itself (`scores="labels"`). b_j ~ N(0, s_b²), a_j ~ N(1,
-s_a²), σ_j² ~ scaled-inv-χ²(`shared`, σ²), with variances learnt from all annotators. θ and (a_j, b_j) have posterior
-distributions, and the bound on the log evidence (variational Bayes) is raised in closed form, w_ij the weight of a row:
+With `scores="ranks"`, x is the normal score of the label, the quantile of N(0, 1) at its rank among all labels, so that
+outliers and skewed ratings do no harm. With `scores="labels"` it is the label itself. θ and (a_j, b_j) have posterior
+distributions, m_i and v_i being the mean and variance of θ_i; variational Bayes raises a bound on the log evidence in
+closed form, with row weights w:
 
     v_i = 1 / (1/τ² + Σ_j w E[a_j²]/σ_j²)        m_i = v_i (μ/τ² + Σ_j w (E[a_j] x_ij − E[a_j b_j])/σ_j²)
-    (b_j, a_j): ridge regression of x_ij on m_i, with E[θ²] = m² + v on the diagonal
-    σ_j² = (Σ w E[(x − b − aθ)²] + shared·σ²) / (Σ w + shared + 2)        σ² = (A + 1) / (1/W + Σ_j 1/σ_j²)
+    (b_j, a_j): ridge regression of x_ij on m_i, with E[θ_i²] = m_i² + v_i on the diagonal
+    σ_j² = (Σ w E[(x − b − aθ)²] + `crowd_labels`·σ²) / (Σ w + `crowd_labels` + 2)     σ² = (A + 1) / (1/W + Σ_j 1/σ_j²)
     μ = mean m      τ² = mean (m − μ)² + v      s_a² = mean E[(a − 1)²]      s_b² = mean E[b²]
 
-W, the variance of x within items, stands for one additional annotator; τ² is at least W / I, because a few items with
-similar labels may differ by as much (with a single item nothing else would keep τ² from 0).
+W, the variance of x within items, stands for one additional annotator, and τ² is at least W/I. The scale a_j matters:
+without it, an annotator who always gives the same label would have the largest weight.
 
-A scale in addition to the bias matters: an annotator with the same label for every item has a small σ, and without a_j
-would have the largest weight.
+- `values_` (I,) and `interval_` (I, 2): r(θ), the label expected of the annotators, and its 95 % interval
+- `bias_` (A,): b in units of labels, relative to the crowd, for an average item
+- `stretch_` (A,) and `precision_` (A,): a and 1/σ²
 
-The value of an item is the expected label of the annotators, each weighted by the square of its correlation with θ:
-r(θ) = Σ_j ω_j E[Q(b_j + a_j θ + ε_j)], where Q converts x to labels. An interval converts both ends of θ's interval by
-r or by Q, whichever is further out.
-
-Labels of one item are not independent given its truth: the variance v_i is multiplied by the design effect of
-`models.tempering`, with the ρ of classes unless gold determines it. `reliability_` is the correlation of an annotator's
-labels with the truth, or 0 if it is negative.
-
-`shared` = 100 was best on any two of three sets with gold, and so on the third (`benchmarks/kinds`); 30 is as good
-within 5 %. ρ is that of classes, 0.6, and was not chosen on these sets.
+r weights annotators by their squared correlation with θ. The interval of θ uses v_i times the design effect
+(`models.tempering`), and is converted to labels. `reliability_` is the correlation of an annotator's labels with the
+truth, or 0 if it is negative.
 """
 
 from __future__ import annotations
@@ -50,18 +50,21 @@ from dissensus.models.tempering import DEPENDENCE, MIN_GOLD, DependenceChoice, T
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
-MAX_TYPICAL = 200  # annotators, those with the largest weights, that r averages over
-GRID = 400  # points of θ at which r is computed
-KNOTS = 2_000  # largest number of quantiles of the labels that define Q
+MAX_CURVE_ANNOTATORS = 200  # annotators, those with the largest weights, that r averages over
+CURVE_POINTS = 400  # points of θ at which r is computed
+MAX_KNOTS = 2_000  # largest number of quantiles of the labels that define Q
 NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(21)  # quadrature of the mean over ε
-RARE, FAR = 0.05, 10.0  # outliers are clipped at FAR times the distance from the median to the RARE quantiles
-MIN_ROWS = 1_000  # rows; the tolerance of shorter tables is that of a table of this length
+OUTLIER_TAIL, OUTLIER_DISTANCE = (
+    0.05,
+    10.0,
+)  # outliers are clipped at FAR times the distance from the median to the RARE quantiles
+MIN_TOLERANCE_ROWS = 1_000  # rows; the tolerance of shorter tables is that of a table of this length
 ANNOTATOR_COLUMNS = ("reliability", "bias", "stretch", "precision")
-LEVEL = 0.95  # level of intervals
+INTERVAL_LEVEL = 0.95  # level of intervals
 MIN_VARIANCE = 1e-4  # least σ_j², τ², s_a² and s_b², on the scale of x
 
 
-class Fit(NamedTuple):
+class GaussianParams(NamedTuple):
     """The parameters; V (A, 3) are the variances of b and a and their covariance."""
 
     mu: float
@@ -82,7 +85,7 @@ class Gaussian(AnswerModel):
     """A number per item, and the bias, scale and precision of each annotator."""
 
     scores: Literal["ranks", "labels"] = param("ranks", "model normal scores of the labels, or the labels themselves")
-    shared: float = param(100.0, "labels of average precision added to an annotator's own", above=0)
+    crowd_labels: float = param(100.0, "labels of average precision that are added to those of each annotator", above=0)
     max_iter: int = param(500, "passes over the data at most", low=1)
     tol: float = param(1e-7, "change of the bound, per row, that ends them", low=0)
     dependence: DependenceChoice = DEPENDENCE
@@ -127,11 +130,11 @@ class Gaussian(AnswerModel):
         self._theta, variance = self.latent_posterior(table, np.arange(table.n_annotators))
         if gold is not None:
             self._learn_dependence(self._theta, variance, gold)
-        self.values_, self.interval_ = self._answers(self._theta, variance, self.item_total_, LEVEL)
+        self.values_, self.interval_ = self._answers(self._theta, variance, self.item_total_, INTERVAL_LEVEL)
 
     def _optimise(
         self, table: Annotations, x: FloatArray, weight: FloatArray, on_step: OnStep
-    ) -> tuple[Fit, list[float], bool]:
+    ) -> tuple[GaussianParams, list[float], bool]:
         """Raise the bound until it gains less than `tol` per row: parameters, trace, and whether it converged."""
         item, annotator, rows = table.item, table.annotator, float(weight.sum())
         I, A = table.n_items, table.n_annotators
@@ -147,7 +150,7 @@ class Gaussian(AnswerModel):
         within = max(float((weight * (x - mean[item]) ** 2).sum() / rows), MIN_VARIANCE)
         between = max(float(mean[labelled > 0].var()), within / I, within / 10, MIN_VARIANCE)
         ones, none = np.ones(A), np.zeros((A, 3))
-        fit = Fit(0.0, between, 0 * ones, ones, none, within * ones, within, 0.1, within / 10)
+        fit = GaussianParams(0.0, between, 0 * ones, ones, none, within * ones, within, 0.1, within / 10)
         trace: list[float] = []
         xx = by_annotator(x**2)
         sums_x = by_annotator(x)
@@ -171,12 +174,12 @@ class Gaussian(AnswerModel):
             # Σ w E[(x − b − aθ)²], from the sums
             bb, aa, ab = b**2 + V[:, 0], a**2 + V[:, 1], a * b + V[:, 2]
             off = np.maximum(xx - 2 * (b * sums_x + a * xt) + n * bb + 2 * ab * t1 + aa * t2, 0)
-            s2 = np.maximum((off + self.shared * fit.pool) / (n + self.shared + 2), MIN_VARIANCE)
+            s2 = np.maximum((off + self.crowd_labels * fit.pool) / (n + self.crowd_labels + 2), MIN_VARIANCE)
             pool = float((A + 1) / ((1 / s2).sum() + 1 / within))
-            fit = Fit(mu, tau2, b, a, V, s2, pool, sa2, sb2)
-            trace.append(bound(fit, n, off, m, v, self.shared, within))
+            fit = GaussianParams(mu, tau2, b, a, V, s2, pool, sa2, sb2)
+            trace.append(evidence_bound(fit, n, off, m, v, self.crowd_labels, within))
             on_step(step, trace[-1])
-            if step > 1 and trace[-1] - trace[-2] <= self.tol * max(rows, MIN_ROWS):
+            if step > 1 and trace[-1] - trace[-2] <= self.tol * max(rows, MIN_TOLERANCE_ROWS):
                 return fit, trace, True
         return fit, trace, False
 
@@ -189,13 +192,13 @@ class Gaussian(AnswerModel):
     def predict(self, table: Annotations | None = None) -> FloatArray:
         """(I,) the value of each item; a new table is scored with the fitted annotators."""
         self._check_fitted()
-        return self.values_ if table is None else self._score(table, LEVEL)[0]
+        return self.values_ if table is None else self._score(table, INTERVAL_LEVEL)[0]
 
-    def predict_interval(self, table: Annotations | None = None, level: float = LEVEL) -> FloatArray:
+    def predict_interval(self, table: Annotations | None = None, level: float = INTERVAL_LEVEL) -> FloatArray:
         """(I, 2) Return bounds that contain the value with the probability `level`."""
         self._check_fitted()
         check_argument("level", level, float, above=0, below=1)
-        if table is None and level == LEVEL:
+        if table is None and level == INTERVAL_LEVEL:
             return self.interval_
         if table is None:
             raise IntervalNeedsTable
@@ -303,7 +306,7 @@ class Gaussian(AnswerModel):
         }
         return about
 
-    def reliability_interval(self, level: float = LEVEL) -> FloatArray:
+    def reliability_interval(self, level: float = INTERVAL_LEVEL) -> FloatArray:
         """(A, 2) bounds of each annotator's correlation with the truth, by Fisher's z transformation."""
         self._check_fitted()
         half = ndtri((1 + level) / 2) / np.sqrt(np.maximum(self.total_ - 3, 1))
@@ -316,7 +319,7 @@ class Gaussian(AnswerModel):
 
     def _curves(self) -> tuple[Callable[[FloatArray], FloatArray], Callable[[FloatArray], FloatArray]]:
         """Return r and Q of the module, which convert θ to labels."""
-        some = np.argsort(-self.hits_, kind="stable")[:MAX_TYPICAL]
+        some = np.argsort(-self.hits_, kind="stable")[:MAX_CURVE_ANNOTATORS]
         share = self.hits_[some] if self.hits_.sum() > 0 else self.total_[some]
         share = share / share.sum()
         b, a, _, _, s2 = self.spread_[some].T
@@ -324,7 +327,7 @@ class Gaussian(AnswerModel):
             mean_b, mean_a = share @ b, share @ a
             return lambda at: self._to_labels(mean_b + mean_a * at), self._to_labels
         mu, sd = self.theta_prior_[0], self._prior_sd()
-        grid = np.linspace(mu - 8 * sd, mu + 8 * sd, GRID)
+        grid = np.linspace(mu - 8 * sd, mu + 8 * sd, CURVE_POINTS)
         total = share @ self._mean_labels(b[:, None] + a[:, None] * grid, s2[:, None])
         return lambda at: np.interp(at, grid, np.maximum.accumulate(total)), self._to_labels
 
@@ -352,8 +355,8 @@ class Gaussian(AnswerModel):
         upper = np.cumsum(count)
         self.center_ = np.array([0.0, 1.0])
         self.knots_, self.knot_labels_ = np.column_stack([upper - count + half, upper - half]) / upper[-1], values
-        if values.size > KNOTS:  # spread evenly over the labels, with both ends
-            some = np.searchsorted(upper, np.linspace(0, upper[-1], KNOTS), side="left")
+        if values.size > MAX_KNOTS:  # spread evenly over the labels, with both ends
+            some = np.searchsorted(upper, np.linspace(0, upper[-1], MAX_KNOTS), side="left")
             some = np.unique(np.minimum(some, values.size - 1))
             self.knots_, self.knot_labels_ = self.knots_[some], values[some]
 
@@ -367,15 +370,21 @@ class Gaussian(AnswerModel):
         if self.scores == "labels":
             return np.asarray(self.center_[0] + self.center_[1] * x)
         at, labels = self.knots_.ravel(), np.repeat(self.knot_labels_, 2)
-        low, middle, high = np.interp([RARE, 0.5, 1 - RARE], at, labels)
-        furthest = FAR * max(high - middle, middle - low)  # typing errors are not expected labels
+        low, middle, high = np.interp([OUTLIER_TAIL, 0.5, 1 - OUTLIER_TAIL], at, labels)
+        furthest = OUTLIER_DISTANCE * max(high - middle, middle - low)  # typing errors are not expected labels
         if furthest > 0:
             labels = np.clip(labels, middle - furthest, middle + furthest)
         return np.asarray(np.interp(ndtr(x), at, labels))
 
 
-def bound(
-    fit: Fit, n: FloatArray, off: FloatArray, m: FloatArray, v: FloatArray, shared: float, within: float
+def evidence_bound(
+    fit: GaussianParams,
+    n: FloatArray,
+    off: FloatArray,
+    m: FloatArray,
+    v: FloatArray,
+    crowd_labels: float,
+    within: float,
 ) -> float:
     """Return the bound on the log evidence at these parameters, q(θ) = N(m, v) and q(b, a) = N((b, a), V)."""
     two_pi, (Vbb, Vaa, Vab), s2 = np.log(2 * np.pi), fit.V.T, fit.s2
@@ -383,6 +392,6 @@ def bound(
     items = 0.5 * (1 + np.log(v / fit.tau2) - ((m - fit.mu) ** 2 + v) / fit.tau2).sum()
     people = 1 + 0.5 * np.log((Vbb * Vaa - Vab**2) / (fit.sa2 * fit.sb2))
     people -= 0.5 * (((fit.a - 1) ** 2 + Vaa) / fit.sa2 + (fit.b**2 + Vbb) / fit.sb2)
-    half, s2 = shared / 2, np.append(s2, within)  # one additional annotator, with the initial variance
+    half, s2 = crowd_labels / 2, np.append(s2, within)  # one additional annotator, with the initial variance
     precision = half * np.log(half * fit.pool) - gammaln(half) - (1 + half) * np.log(s2) - half * fit.pool / s2
     return float(rows + items + people.sum() + precision.sum())

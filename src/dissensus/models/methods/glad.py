@@ -1,24 +1,24 @@
-"""GLAD (Whitehill et al. 2009): every annotator has an ability, every item a difficulty; a label is right by both.
+"""GLAD: one ability per annotator and one difficulty per item, estimated together with the true classes by EM.
 
-    z_i ~ Cat(π)      P(y_ij = z_i) = σ(α_j β_i), the wrong labels share the rest equally      β_i = exp(b_i)
-    α_j ~ N(1, s_α²)        b_i ~ N(0, s_b²)        π uniform, or ~ Dirichlet(1 + class_count)
+Use it when items differ in difficulty and you want that difficulty per item.
 
-E step (the paper's, for K classes instead of two):
-    q_i(c) ∝ π_c Π_{j∈M_i} σ(α_j β_i)^[y_ij = c] ((1 − σ(α_j β_i)) / (K − 1))^[y_ij ≠ c]
-M step: raise the expected log posterior of α and b.
+A label is right with a probability that depends on the ability α_j and the easiness β_i = exp(b_i); σ is the logistic
+function:
 
-| symbol | name | shape |
-|---|---|---|
-| q | posterior | (I, K) |
-| α | ability | (A,), below −log(K − 1)/β an annotator is worse than a guess |
-| b | easiness | (I,); `difficulty_` is 1/β = exp(−b), as in the paper: larger is harder, 1 is the prior's median |
-| π | prior | (K,) |
+    z_i ~ Cat(π)      P(y_ij = z_i) = σ(α_j β_i), and the wrong labels share the rest equally
+    α_j ~ N(1, `ability_sd`²)        b_i ~ N(0, `easiness_sd`²)        π uniform, or ~ Dirichlet(1 + `class_count`)
 
-The paper uses gradient ascent. Here the M step has closed forms: a parabola below the logistic function (see
-`kernels.glad`) is raised in every b, then in every α. Finally all α are multiplied and all β divided by the most
-probable number under the priors, which the likelihood does not determine; with it SQUAREM needs a quarter fewer passes.
-To ten digits of the objective it took 23 to 48 passes on six tables (s_α = s_b = 1), and SciPy's L-BFGS on the same
-objective 28 to 150 evaluations, each like a pass.
+    E step  q_i(c) ∝ π_c Π_{j∈M_i} σ(α_j β_i)^[y_ij = c] ((1 − σ(α_j β_i)) / (K − 1))^[y_ij ≠ c]
+    M step  raise the expected log posterior in every b_i, then in every α_j
+
+- `ability_` (A,): α; below −log(K − 1)/β an annotator is worse than chance
+- `difficulty_` (I,): 1/β; larger is harder, and 1 is the median of the prior
+- `prior_` (K,): π, the class shares
+
+The paper uses gradient ascent and two classes. Here there may be any number of classes, and the M step has closed forms
+from a parabola below the logistic function (Jaakkola & Jordan 2000, `kernels.glad`). The likelihood does not determine
+a common factor of all α and all 1/β, so every pass sets it to its most probable value under the priors. The objective
+never falls. It took 23 to 48 passes on six tables; SciPy's L-BFGS needed 28 to 150 evaluations of the same objective.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MAX_EASINESS = 50.0  # largest |b| of an extrapolation
 
 
 @dataclass(frozen=True)
-class Skills(Params):
+class GLADParams(Params):
     """The parameters: α (A,), b (I,) and π (K,)."""
 
     ability: FloatArray = em_parameter(real(), "A")
@@ -65,7 +65,7 @@ class Skills(Params):
     "glad", summary="an ability per annotator and a difficulty per item, learnt with the truth by EM",
     cite="Whitehill et al. 2009",
 )  # fmt: skip
-class GLAD(EMAggregator[Skills]):
+class GLAD(EMAggregator[GLADParams]):
     """MAP GLAD for any number of classes. On every engine one number per item stays in memory."""
 
     ability_sd: float = param(1.0, "standard deviation of the prior of α, whose mean is 1", low=1e-6, high=1e6)
@@ -86,17 +86,17 @@ class GLAD(EMAggregator[Skills]):
         with self._open_engine(table, gold) as engine:
             pass_, labelled = AbilityPass(1 / self.easiness_sd**2), engine.has_labels()
 
-            def run_pass(params: Skills, **out: Any) -> tuple[AbilitySums, FloatArray]:
+            def run_pass(params: GLADParams, **out: Any) -> tuple[AbilitySums, FloatArray]:
                 easiness = np.empty_like(params.easiness)  # b of the next pass
                 return engine.run(pass_, params, {"easiness": easiness} | out), easiness
 
-            def em_step(params: Skills) -> tuple[float, Skills]:
+            def em_step(params: GLADParams) -> tuple[float, GLADParams]:
                 sums, easiness = run_pass(params)
                 prior = params.prior
                 if self.class_count is not None:
                     prior = (sums.classes + self.class_count) / (easiness.size + self.class_count * prior.size)
                 ability, easiness = self._m_step(sums, easiness, labelled)
-                return sums.evidence + self.log_prior(params), Skills(ability, easiness, prior)
+                return sums.evidence + self.log_prior(params), GLADParams(ability, easiness, prior)
 
             params = self.run(em_step, partial(self.initialise, engine), on_step, engine.checkpoint)
             self.prior_ = params.prior
@@ -112,7 +112,7 @@ class GLAD(EMAggregator[Skills]):
 
     def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:
         everyone = np.append(self.ability_, self.ability_.mean())  # −1, unseen, takes the last
-        params = Skills(everyone[known], self._easiness_of(table.items), self.prior_)
+        params = GLADParams(everyone[known], self._easiness_of(table.items), self.prior_)
         out = {"posterior": np.empty((table.n_items, table.n_classes)), "easiness": np.empty(table.n_items)}
         with in_memory(table, None, self.threads) as engine:
             engine.run(AbilityPass(1 / self.easiness_sd**2), params, out)
@@ -162,14 +162,14 @@ class GLAD(EMAggregator[Skills]):
             return np.zeros(items.size)
         return np.append(-np.log(self.difficulty_), 0.0)[known]
 
-    def initialise(self, engine: Engine, rng: np.random.Generator | None) -> Skills:
+    def initialise(self, engine: Engine, rng: np.random.Generator | None) -> GLADParams:
         """Return the centre of the priors, where the first E step is a vote, or draws around it with half their SD."""
         size = engine.size
         ability, easiness = np.full(size.n_annotators, MEAN_ABILITY), np.zeros(size.n_items)
         if rng is not None:
             ability += rng.normal(0, self.ability_sd / 2, ability.size)
             easiness += rng.normal(0, self.easiness_sd / 2, easiness.size)
-        return Skills(ability, easiness, np.full(size.n_classes, 1 / size.n_classes))
+        return GLADParams(ability, easiness, np.full(size.n_classes, 1 / size.n_classes))
 
     def _m_step(self, sums: AbilitySums, easiness: FloatArray, labelled: BoolArray) -> tuple[FloatArray, FloatArray]:
         tau = 1 / self.ability_sd**2
@@ -193,7 +193,7 @@ class GLAD(EMAggregator[Skills]):
         t = middle + kernels.maximise(np.array([slope]), np.array([square]), tau_b * b.size, np.array([-middle]))[0]
         return np.where(busy, ability * np.exp(t), ability), np.where(labelled, easiness - t, easiness)
 
-    def log_prior(self, params: Skills) -> float:
+    def log_prior(self, params: GLADParams) -> float:
         penalty = -0.5 * float(np.square((params.ability - MEAN_ABILITY) / self.ability_sd).sum())
         penalty -= 0.5 * float(np.square(params.easiness / self.easiness_sd).sum())
         return penalty + (self.class_count or 0.0) * float(np.log(params.prior).sum())
@@ -211,7 +211,7 @@ class AbilitySums(Sums):
 
 
 @dataclass(frozen=True)
-class AbilityPass(Pass[Skills, AbilitySums]):
+class AbilityPass(Pass[GLADParams, AbilitySums]):
     """One fused pass under a prior of b of this precision; writes `easiness`, b of the next pass, and `posterior`."""
 
     easiness_precision: float
@@ -221,7 +221,7 @@ class AbilityPass(Pass[Skills, AbilitySums]):
     def zeros(self, size: Size) -> list[Any]:
         return [0.0, np.zeros(size.n_classes), *np.zeros((2, size.n_annotators))]
 
-    def array_form(self, chunk: Chunk, params: Skills) -> tuple[Any, ...]:
+    def array_form(self, chunk: Chunk, params: GLADParams) -> tuple[Any, ...]:
         easiness, log_prior = chunk.item_values(params.easiness), chunk.to_backend(np.log(params.prior))
         return kernels.process_arrays(
             chunk, chunk.to_backend(params.ability), easiness, log_prior, self.easiness_precision

@@ -1,19 +1,26 @@
-"""Ordered grades: an error of one grade is more likely than one of three.
+"""Graded response: ordered classes, with a shift, a scale and a precision per annotator.
 
-    z_i ~ Cat(π)      P(y_ij ≤ l | z_i = c) = F(λ_j (l + ½ − m − b_j − a_j (c − m)))      F the logistic function
-    P(y_ij = l | z_i = c) = (1 − g_j) (the step of this from l − 1 to l) + g_j q_l
+Use it for ordered ratings when annotators use the scale in their own way.
 
-A cumulative (graded-response) model, after Samejima (1969), over the grades 0 … K − 1 with the middle m = (K − 1)/2:
-annotator j gives grades b_j too high, stretches the scale by a_j (below 0: reverses it), has the precision λ_j, and
-guesses with probability g_j, by the shares of all labels (q). With four numbers instead of the K² of a confusion matrix
-it needs fewer labels and uses the order of the grades.
+Grades are 0 … K − 1 with the middle m = (K − 1)/2, and F is the logistic function. The probability of a grade up to l
+is
 
-E step as in `models.confusion`. M step: `STEPS` Fisher scoring steps on Σ n_j[c, l] log P + log prior, halved if
-they would not raise it. Priors: b ~ N(0, 1), a ~ N(1, ½²), log λ ~ N(log λ₀, 1), logit g ~ N(logit 0.05, 1); log λ₀ ~
-N(0, 1) is learnt.
+    z_i ~ Cat(π)      P(y_ij ≤ l | z_i = c) = F(λ_j (l + ½ − m − b_j − a_j (c − m)))
+    P(y_ij = l | z_i = c) = (1 − g_j) (the step of this from l − 1 to l) + g_j r_l
 
-The answer is the median of the posterior, which has the least expected absolute error; `predict_interval` has
-quantiles, `values_` the means.
+Annotator j gives grades b_j too high, stretches the scale by a_j (reverses it, if negative), has precision λ_j, and
+guesses with probability g_j by the shares r of all labels. These are four numbers instead of the K² of a confusion
+matrix, and an error of one grade is more likely than one of three. Priors are b ~ N(0, 1), a ~ N(1, ½²), log λ ~ N(log
+λ₀, 1), logit g ~ N(logit 0.05, 1) and log λ₀ ~ N(0, 1). EM has the E step of `dawid-skene` and three Fisher scoring
+steps per M step, halved where they would lower the objective.
+
+- `grading_` (A, 4): b, a, log λ and logit g
+- `precision_center_` (1,): log λ₀
+- `label_shares_` (K,): r
+- `prior_` (K,): π
+
+The answer is the median of the posterior, which has the least expected absolute error. `values_` (I,) are the means,
+and `predict_interval` returns quantiles.
 """
 
 from __future__ import annotations
@@ -32,16 +39,16 @@ from dissensus.models.params import real
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import values_of
 
-STEPS = 3  # Fisher scoring steps per M step
-HALVINGS = 6
-MEAN = np.array([0.0, 1.0, 0.0, np.log(0.05 / 0.95)])  # prior means of b, a, log λ − log λ₀, logit g
-SD = np.array([1.0, 0.5, 1.0, 1.0])
+SCORING_STEPS = 3  # Fisher scoring steps per M step
+MAX_HALVINGS = 6
+PRIOR_MEAN = np.array([0.0, 1.0, 0.0, np.log(0.05 / 0.95)])  # prior means of b, a, log λ − log λ₀, logit g
+PRIOR_SD = np.array([1.0, 0.5, 1.0, 1.0])
 MAX_LOG_PRECISION = 4.0  # at higher precision no error of one grade occurs
-MIN_CELL = 1e-12  # least likelihood of a label
+MIN_LIKELIHOOD = 1e-12  # least likelihood of a label
 
 
 @dataclass(frozen=True)
-class Graders(ClassParams):
+class GraderParams(ClassParams):
     """The parameters: π (K,), and b, a, log λ, logit g of every annotator (A, 4); log λ₀ (1,)."""
 
     grading: FloatArray = em_parameter(real(20.0), "A 4")
@@ -54,10 +61,10 @@ class Graders(ClassParams):
     cite="Samejima 1969",
     place=1,
 )
-class GradedResponse(ConfusionModel[Graders]):
+class GradedResponse(ConfusionModel[GraderParams]):
     """The grade of every item, as a median with an interval."""
 
-    Params = Graders
+    Params = GraderParams
     kinds: ClassVar = ("graded",)
     grading_: FloatArray
     precision_center_: FloatArray
@@ -69,52 +76,54 @@ class GradedResponse(ConfusionModel[Graders]):
         self.label_shares_ = counts / counts.sum()
         self.class_pseudo_ = class_pseudo(engine, votes, 1.0, 0.5)
 
-    def initial_params(self, prior: FloatArray) -> Graders:
+    def initial_params(self, prior: FloatArray) -> GraderParams:
         """Return the parameters of annotators who err by about one grade."""
-        return Graders(prior, np.tile(MEAN, (self.label_totals_.shape[0], 1)), np.zeros(1))
+        return GraderParams(prior, np.tile(PRIOR_MEAN, (self.label_totals_.shape[0], 1)), np.zeros(1))
 
-    def label_likelihood(self, params: Graders) -> FloatArray:
-        return likelihoods(params.grading, self.label_shares_)[0]
+    def label_likelihood(self, params: GraderParams) -> FloatArray:
+        return grade_likelihoods(params.grading, self.label_shares_)[0]
 
-    def m_step(self, labels: FloatArray, totals: FloatArray, params: Any) -> Graders:
+    def m_step(self, labels: FloatArray, totals: FloatArray, params: Any) -> GraderParams:
         """Run Fisher scoring from the last parameters."""
         at = params.grading
         if len(at) != len(labels):  # an unseen annotator
             at = np.tile(at.mean(axis=0), (len(labels), 1))
-        mean = MEAN + np.array([0, 0, params.precision_center[0], 0])
-        best = objective(labels, at, self.label_shares_, mean)
-        for _ in range(STEPS):
+        mean = PRIOR_MEAN + np.array([0, 0, params.precision_center[0], 0])
+        best = m_step_objective(labels, at, self.label_shares_, mean)
+        for _ in range(SCORING_STEPS):
             step = scoring_step(labels, at, self.label_shares_, mean)
-            for _ in range(HALVINGS):
+            for _ in range(MAX_HALVINGS):
                 new = at + step
                 new[:, 2] = np.minimum(new[:, 2], MAX_LOG_PRECISION)
-                value = objective(labels, new, self.label_shares_, mean)
+                value = m_step_objective(labels, new, self.label_shares_, mean)
                 better = value >= best
                 at, best = np.where(better[:, None], new, at), np.where(better, value, best)
                 step = np.where(better[:, None], 0.0, step / 2)
-        return Graders(params.prior, at, params.precision_center)
+        return GraderParams(params.prior, at, params.precision_center)
 
-    def update_hyperparameters(self, labels: FloatArray, params: Graders) -> Graders:
+    def update_hyperparameters(self, labels: FloatArray, params: GraderParams) -> GraderParams:
         """Set log λ₀ to the mean of log λ with one pseudo-annotator at 0."""
         own = params.grading[:, 2]
         return replace(params, precision_center=np.array([own.sum() / (own.size + 1)]))
 
-    def log_prior(self, params: Graders) -> float:
+    def log_prior(self, params: GraderParams) -> float:
         """Return the log densities of all annotators' numbers and of log λ₀ ~ N(0, 1), up to a constant."""
-        mean = MEAN + np.array([0, 0, params.precision_center[0], 0])
-        return float(-0.5 * (((params.grading - mean) / SD) ** 2).sum() - 0.5 * (params.precision_center**2).sum())
+        mean = PRIOR_MEAN + np.array([0, 0, params.precision_center[0], 0])
+        return float(
+            -0.5 * (((params.grading - mean) / PRIOR_SD) ** 2).sum() - 0.5 * (params.precision_center**2).sum()
+        )
 
     def predict(self, table: Annotations | None = None) -> Names:
         """(I,) the median grade of each item."""
-        return self.classes_[medians(np.asarray(self.predict_proba(table)))]
+        return self.classes_[median_codes(np.asarray(self.predict_proba(table)))]
 
     def predict_interval(self, table: Annotations | None = None, level: float = 0.95) -> Names:
         """(I, 2) Return the grades between which an item's grade lies with at least the probability `level`."""
-        return self.classes_[quantiles(np.asarray(self.predict_proba(table)), level)]
+        return self.classes_[interval_codes(np.asarray(self.predict_proba(table)), level)]
 
     @property
     def item_columns(self) -> Any:
-        return partial(graded_columns, self.classes_)
+        return partial(grade_columns, self.classes_)
 
     @property
     def values_(self) -> FloatArray:
@@ -122,29 +131,31 @@ class GradedResponse(ConfusionModel[Graders]):
         return np.asarray(np.asarray(self.posterior_) @ np.asarray(values_of("graded", self.classes_)))
 
 
-def graded_columns(
-    classes: Names, items: Names, posterior: FloatArray, difficulty: FloatArray | None
-) -> dict[str, Any]:
+def grade_columns(classes: Names, items: Names, posterior: FloatArray, difficulty: FloatArray | None) -> dict[str, Any]:
     """Return the frame of some items: name, median grade, its probability, 95 % interval, P(grade) of every grade."""
-    middle, ends, places = medians(posterior), quantiles(posterior, 0.95), np.asarray(values_of("graded", classes))
+    middle, ends, places = (
+        median_codes(posterior),
+        interval_codes(posterior, 0.95),
+        np.asarray(values_of("graded", classes)),
+    )
     columns = {"item": items, "label": classes[middle], "confidence": posterior[np.arange(middle.size), middle]}
     columns |= {"low": classes[ends[:, 0]], "high": classes[ends[:, 1]], "value": posterior @ places}
     return columns | {f"p_{name}": posterior[:, k] for k, name in enumerate(classes)}
 
 
-def medians(posterior: FloatArray) -> IntArray:
+def median_codes(posterior: FloatArray) -> IntArray:
     """(I,) codes of the median grades."""
     return np.asarray((np.cumsum(posterior, axis=1) >= 0.5 - 1e-12).argmax(axis=1))
 
 
-def quantiles(posterior: FloatArray, level: float) -> IntArray:
+def interval_codes(posterior: FloatArray, level: float) -> IntArray:
     """(I, 2) codes of the grades between which `level` of a posterior lies."""
     below = np.cumsum(posterior, axis=1)
     tail = (1 - level) / 2
     return np.stack([(below > tail).argmax(axis=1), (below >= 1 - tail - 1e-12).argmax(axis=1)], axis=1)
 
 
-def likelihoods(grading: FloatArray, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
+def grade_likelihoods(grading: FloatArray, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(A, K, K) [annotator, true, given] P(label | grade), and (4, A, K, K) its derivatives in b, a, log λ, logit g."""
     K = shares.size
     b, a, log_precision, logit = (one[:, None, None] for one in grading.T)
@@ -160,21 +171,21 @@ def likelihoods(grading: FloatArray, shares: FloatArray) -> tuple[FloatArray, Fl
         return np.diff(np.concatenate([ends[0], values, ends[1]], axis=2), axis=2)
 
     looked = steps(F, 1.0)
-    found = np.maximum((1 - guess) * looked + guess * shares, MIN_CELL)
+    found = np.maximum((1 - guess) * looked + guess * shares, MIN_LIKELIHOOD)
     slopes = [steps(f * -precision, 0.0), steps(f * -precision * true, 0.0), steps(f * u, 0.0)]
     return found, np.stack([*((1 - guess) * one for one in slopes), guess * (1 - guess) * (shares - looked)])
 
 
-def objective(labels: FloatArray, grading: FloatArray, shares: FloatArray, mean: FloatArray) -> FloatArray:
+def m_step_objective(labels: FloatArray, grading: FloatArray, shares: FloatArray, mean: FloatArray) -> FloatArray:
     """(A,) the objective of the M step."""
-    logs = np.log(likelihoods(grading, shares)[0])
-    return np.asarray((labels * logs).sum(axis=(1, 2)) - 0.5 * (((grading - mean) / SD) ** 2).sum(axis=1))
+    logs = np.log(grade_likelihoods(grading, shares)[0])
+    return np.asarray((labels * logs).sum(axis=(1, 2)) - 0.5 * (((grading - mean) / PRIOR_SD) ** 2).sum(axis=1))
 
 
 def scoring_step(labels: FloatArray, grading: FloatArray, shares: FloatArray, mean: FloatArray) -> FloatArray:
     """(A, 4) a Fisher scoring step, with the expected second derivatives for each grade's number of labels."""
-    found, slopes = likelihoods(grading, shares)
-    pull = np.einsum("ack,pack->ap", labels / found, slopes) - (grading - mean) / SD**2
+    found, slopes = grade_likelihoods(grading, shares)
+    pull = np.einsum("ack,pack->ap", labels / found, slopes) - (grading - mean) / PRIOR_SD**2
     weight = labels.sum(axis=2)[:, :, None] / found
-    information = np.einsum("ack,pack,qack->apq", weight, slopes, slopes) + np.diag(1 / SD**2)
+    information = np.einsum("ack,pack,qack->apq", weight, slopes, slopes) + np.diag(1 / PRIOR_SD**2)
     return np.asarray(np.linalg.solve(information, pull[:, :, None])[:, :, 0])

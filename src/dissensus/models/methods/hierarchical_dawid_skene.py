@@ -1,24 +1,30 @@
-"""Dawid-Skene whose annotators share a prior that is learnt from all annotators.
+"""Hierarchical Dawid-Skene: confusion matrices whose common prior is learnt from all annotators.
 
-    α_c: the prior of rows of confusion matrices in this crowd      Θ_j[c, :] ~ Dirichlet(α_c)
-    z_i ~ Cat(π)      y_ij | z_i = c ~ Cat(Θ_j[c, :])
+Use it like `dawid-skene` when annotators have few labels each or classes are very uneven.
 
-An annotator with three labels is close to the crowd's average, one with three hundred is estimated from its own labels.
-A point estimate of Θ would not work: the most probable crowd is one in which all annotators are the same. So Θ_j has a
-posterior, Dirichlet(γ_j), and the bound on the log evidence (variational Bayes) is raised in π, γ and α (empirical
-Bayes) in turn:
+Row c of every confusion matrix is drawn from one Dirichlet distribution, whose parameters α_c describe the whole crowd:
 
-E step  q_i(c) ∝ π_c Π_{j∈M_i} exp(E log Θ_j[c, y_ij]),      E log Θ_j[c, l] = ψ(γ_j[c, l]) − ψ(Σ_l γ_j[c, l])
-M step  γ_j[c, l] = α_c[l] + Σ_{i: y_ij = l} q_i(c)          π_c ∝ b_c + Σ_i q_i(c)
-        ψ(α_c[l]) = ψ(Σ_l α_c[l]) + mean_j E log Θ_j[c, l]    (fixed point, Minka 2000, with n0 annotators of
-                                                              `expected_pseudo` added), then `improve_population`
-bound   Σ_i log Σ_c π_c Π_j exp(E log Θ_j[c, y_ij]) − Σ_jc KL(Dir(γ_jc) ‖ Dir(α_c)) + log p(π) + log p(α)
+    z_i ~ Cat(π)      y_ij | z_i = c ~ Cat(Θ_j[c, :])      Θ_j[c, :] ~ Dirichlet(α_c)
 
-The returned posterior uses the mean of each Θ_j, the probability of the observed label; exp(E log Θ) is smaller with
-few labels, and made the posterior far overconfident (log loss on labelme 1.77 instead of 1.04).
+So an annotator with three labels stays close to the average of the crowd, and one with three hundred is estimated from
+its own labels. A point estimate of Θ would fail: the most probable crowd is one in which all annotators are the same.
+Variational Bayes gives each Θ_j[c, :] the posterior Dirichlet(γ_j[c, :]) and raises a bound on the log evidence:
 
-The model is Paun et al.'s hierarchical Dawid-Skene (2018) with Dirichlet instead of logit-normal rows. γ is
-`concentration_` (A, K, K) [annotator, true, given], α `population_` (K, K) [true, given].
+    E step  q_i(c) ∝ π_c Π_{j∈M_i} exp(E log Θ_j[c, y_ij]),      E log Θ_j[c, l] = ψ(γ_j[c, l]) − ψ(Σ_l γ_j[c, l])
+    M step  γ_j[c, l] = α_c[l] + Σ_{i: y_ij = l} q_i(c)          π_c ∝ b_c + Σ_i q_i(c)
+            ψ(α_c[l]) = ψ(Σ_l α_c[l]) + mean_j E log Θ_j[c, l]   (fixed point, Minka 2000)
+    bound   Σ_i log Σ_c π_c Π_j exp(E log Θ_j[c, y_ij]) − Σ_jc KL(Dir(γ_j[c, :]) ‖ Dir(α_c)) + log p(π) + log p(α)
+
+- `concentration_` (A, K, K) [annotator, true, given]: γ; `confusion_` is the mean of Θ
+- `population_` (K, K) [true, given]: α
+- `prior_` (K,): π, the class shares; b are the pseudo-counts of `dawid-skene`; ψ is the digamma function
+
+The mean over j includes `prior_annotators` annotators of unknown quality, so that a table with one annotator has a
+prior too. Each pass also takes Minka's quotient steps for α (`improve_population`): with many annotators of few labels,
+the fixed point alone needed 500 passes on cifar10h, and now 19.
+
+The returned posterior uses the mean of Θ_j. exp(E log Θ_j) is smaller where labels are few and makes the posterior
+overconfident (log loss on labelme 1.77 instead of 1.04).
 """
 
 from __future__ import annotations
@@ -46,11 +52,11 @@ from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO, class_pseudo, expe
 from dissensus.models.params import LOG_SIMPLEX, positive
 
 QUOTIENT_STEPS = 2  # steps per M step
-NO_COUNT = 1e-9  # smaller counts do not inform α
+NEGLIGIBLE_COUNT = 1e-9  # smaller counts do not inform α
 
 
 @dataclass(frozen=True)
-class Crowd(ClassParams):
+class HierarchicalParams(ClassParams):
     """The parameters: π (K,), γ (A, K, K) [annotator, true, given], α (K, K) [true, given]."""
 
     prior: FloatArray = em_parameter(LOG_SIMPLEX)
@@ -58,10 +64,10 @@ class Crowd(ClassParams):
     population: FloatArray = em_parameter(positive(MIN_ALPHA), "K K")
 
 
-class CrowdModel(ConfusionModel[P]):
+class CrowdPriorModel(ConfusionModel[P]):
     """A method that learns the prior of confusion matrices from the whole crowd."""
 
-    known: float = param(2.0, "weight of an unknown annotator in the crowd's prior", low=MIN_PSEUDO)
+    prior_annotators: float = param(2.0, "annotators of unknown quality that are added to the crowd", low=MIN_PSEUDO)
     class_count: float = param(1.0, "pseudo-count of every class", low=MIN_PSEUDO)
     vote_count: float = param(0.5, "pseudo-items per annotator, of classes as voted", low=0, high=MAX_PSEUDO)
 
@@ -74,47 +80,51 @@ class CrowdModel(ConfusionModel[P]):
     summary="confusion matrices that share a prior learnt from the whole crowd",
     cite="Paun et al. 2018",
 )
-class HierarchicalDawidSkene(CrowdModel[Crowd]):
+class HierarchicalDawidSkene(CrowdPriorModel[HierarchicalParams]):
     """Variational Dawid-Skene with a learnt prior over confusion matrices."""
 
-    Params = Crowd
+    Params = HierarchicalParams
     concentration_: FloatArray
     population_: FloatArray
 
-    def initial_params(self, prior: FloatArray) -> Crowd:
+    def initial_params(self, prior: FloatArray) -> HierarchicalParams:
         """Return the parameters of an unknown crowd."""
-        return Crowd(prior, np.empty((0, 0, 0)), expected_population(prior.size))
+        return HierarchicalParams(prior, np.empty((0, 0, 0)), expected_population(prior.size))
 
     @cached_by_params
-    def expected_logs(self, params: Crowd) -> FloatArray:
+    def expected_logs(self, params: HierarchicalParams) -> FloatArray:
         """(A, K, K) E log Θ."""
         return expected_log(params.concentration)
 
-    def label_likelihood(self, params: Crowd) -> FloatArray:
+    def label_likelihood(self, params: HierarchicalParams) -> FloatArray:
         """(A, K, K) Return exp(E log Θ)."""
         return np.exp(self.expected_logs(params))
 
-    def expected_label_likelihood(self, params: Crowd) -> FloatArray:
+    def expected_label_likelihood(self, params: HierarchicalParams) -> FloatArray:
         """(A, K, K) Return E Θ."""
         return np.asarray(params.concentration / params.concentration.sum(axis=2, keepdims=True))
 
-    def update_hyperparameters(self, labels: FloatArray, params: Crowd) -> Crowd:
+    def update_hyperparameters(self, labels: FloatArray, params: HierarchicalParams) -> HierarchicalParams:
         """Return a more probable α for these counts."""
-        logs, weight = expected_log(labels + params.population).sum(axis=0), len(labels) + self.known
-        shape = fixed_point((logs + self.known * unknown_logs(params.prior.size)) / weight, params.population)
-        return replace(params, population=improve_population(shape, labels, self.known))
+        logs, weight = expected_log(labels + params.population).sum(axis=0), len(labels) + self.prior_annotators
+        shape = fixed_point(
+            (logs + self.prior_annotators * unknown_expected_log(params.prior.size)) / weight, params.population
+        )
+        return replace(params, population=improve_population(shape, labels, self.prior_annotators))
 
-    def m_step(self, labels: FloatArray, totals: FloatArray, params: Any) -> Crowd:
+    def m_step(self, labels: FloatArray, totals: FloatArray, params: Any) -> HierarchicalParams:
         """Return γ = α + n."""
-        return Crowd(params.prior, labels + params.population, params.population)
+        return HierarchicalParams(params.prior, labels + params.population, params.population)
 
-    def log_prior(self, params: Crowd) -> float:
+    def log_prior(self, params: HierarchicalParams) -> float:
         """Return the log prior of α less the divergences of γ from α, up to a constant."""
         alpha = params.population
-        known = mean_log_density(alpha, unknown_logs(len(alpha))).sum()
-        return float(self.known * known - divergence(params.concentration, alpha, self.expected_logs(params)))
+        density = mean_log_density(alpha, unknown_expected_log(len(alpha))).sum()
+        return float(
+            self.prior_annotators * density - divergence(params.concentration, alpha, self.expected_logs(params))
+        )
 
-    def population_params(self, params: Crowd) -> Crowd:
+    def population_params(self, params: HierarchicalParams) -> HierarchicalParams:
         return self.m_step(np.zeros_like(params.concentration[:1]), np.empty(0), params)
 
     def confusion_support(self) -> FloatArray:
@@ -122,17 +132,17 @@ class HierarchicalDawidSkene(CrowdModel[Crowd]):
         return np.asarray(self.concentration_.sum(axis=2, keepdims=True))
 
 
-def improve_population(population: FloatArray, counts: FloatArray, known: float) -> FloatArray:
+def improve_population(population: FloatArray, counts: FloatArray, prior_annotators: float) -> FloatArray:
     """Return a more probable α (K, K) [true, given] for counts n (A, K, K) [annotator, true, given].
 
     With γ = α + n the bound is Σ_j log B(α_c + n_jc)/B(α_c) plus the prior's part, and its gradient in α_c[l] a
     difference of two positive sums, whose quotient is a step (Minka 2000, eq. 55). Only nonzero counts matter, so steps
     are cheap; they move small α, for which the fixed point over E log Θ is very slow.
     """
-    counted = np.nonzero(counts > NO_COUNT)
+    counted = np.nonzero(counts > NEGLIGIBLE_COUNT)
     cell = counted[1] * counts.shape[2] + counted[2]
     some, total = counts[counted], counts.sum(axis=2)  # total (A, K) of each true class
-    logs, shape = unknown_logs(counts.shape[1]), population.shape
+    logs, shape = unknown_expected_log(counts.shape[1]), population.shape
 
     def summed(values: FloatArray) -> FloatArray:
         return np.asarray(np.bincount(cell, values, population.size).reshape(shape), float)
@@ -142,12 +152,12 @@ def improve_population(population: FloatArray, counts: FloatArray, known: float)
         size, at = alpha.sum(axis=1), alpha.reshape(-1)[cell]
         labels = summed(gammaln(at + some) - gammaln(at)).sum(axis=1)
         totals = (gammaln(size + total) - gammaln(size)).sum(axis=0)
-        return np.asarray(labels - totals + known * mean_log_density(alpha, logs))
+        return np.asarray(labels - totals + prior_annotators * mean_log_density(alpha, logs))
 
     best, found = population, fit(population)
     for _ in range(QUOTIENT_STEPS):
         size, at = best.sum(axis=1), best.reshape(-1)[cell]
-        pull = known * (logs + psi(size)[:, None] - psi(best))
+        pull = prior_annotators * (logs + psi(size)[:, None] - psi(best))
         up = summed(psi(at + some) - psi(at)) + np.maximum(pull, 0)
         down = (psi(size + total) - psi(size)).sum(axis=0)[:, None] + np.maximum(-pull, 0)
         alpha = np.maximum(best * up / np.maximum(down, 1e-300), MIN_ALPHA)
@@ -162,6 +172,6 @@ def expected_population(n_classes: int) -> FloatArray:
     return np.asarray(np.maximum(expected_pseudo(n_classes), MIN_ALPHA))
 
 
-def unknown_logs(n_classes: int) -> FloatArray:
+def unknown_expected_log(n_classes: int) -> FloatArray:
     """(K, K) [true, given] E log Θ of an annotator from an unknown crowd."""
     return expected_log(expected_population(n_classes))

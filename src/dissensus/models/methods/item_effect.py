@@ -1,29 +1,31 @@
-"""Item effect (Qu, Tan & Kutner 1996): given the class, labels of one item still share how easy the item is.
+"""Item effect: confusion matrices, and an easiness of each item that all its labels share.
+
+Use it when hard items make every annotator err and confidence matters more than speed.
+
+Item i has a true class z_i and an easiness b_i. With easier items the right label is more likely for every annotator:
 
     z_i ~ Cat(π)      b_i ~ N(0, 1)      P(y_ij = l | z_i = c, b_i) = L_j[c, b_i, l] ∝ exp(θ_j[c, l] + λ_c b_i [l = c])
 
-With two classes this is the paper's latent class model with a random effect, its loading common to all annotators and
-its link logistic in place of probit; here there may be more classes. λ = 0 is `dawid-skene`. The integral over b is a
-sum over Gauss–Hermite points b_s of weight w_s, so that a class and a point together are a latent class:
+[l = c] is 1 if the label is right and 0 otherwise; the loading λ_c ~ N(0, `loading_sd`²) says how much easiness matters
+for class c. λ = 0 gives `dawid-skene`. EM integrates over b by `points` Gauss–Hermite points b_s with weights w_s:
 
-E step  q_i(c, s) ∝ π_c w_s Π_{j∈M_i} L_j[c, b_s, y_ij]      the posterior of class c is Σ_s q_i(c, s)
-sums    n_j[c, s, l] = w_s a[c, l] + Σ_{i: y_ij = l} q_i(c, s)      N_j[c, s] = Σ_l n_j[c, s, l]
-M step  π_c ∝ g_c + Σ_i Σ_s q_i(c, s)
-        θ_j[c, l] += log Σ_s n_j[c, s, l] − log Σ_s N_j[c, s] L_j[c, b_s, l]      (iterative scaling; exact where λ = 0)
-        λ_c += (Σ_{j,s} b_s (n_j[c, s, c] − N_j[c, s] L_j[c, b_s, c]) − λ_c/t²) / (Σ_{j,s} b_s² N_j[c, s] h(x) + 1/t²)
+    E step  q_i(c, s) ∝ π_c w_s Π_{j∈M_i} L_j[c, b_s, y_ij]      the posterior of class c is Σ_s q_i(c, s)
+    sums    n_j[c, s, l] = w_s a[c, l] + Σ_{i: y_ij = l} q_i(c, s)      N_j[c, s] = Σ_l n_j[c, s, l]
+    M step  π_c ∝ g_c + Σ_i Σ_s q_i(c, s)
+            θ_j[c, l] += log Σ_s n_j[c, s, l] − log Σ_s N_j[c, s] L_j[c, b_s, l]
+            λ_c += (Σ_js b_s (n_j[c, s, c] − N_j[c, s] L_j[c, b_s, c]) − λ_c/t²) / (Σ_js b_s² N_j[c, s] h(x) + 1/t²)
 
-x are the log odds of the right label, h(x) = tanh(x/2)/(2x) is the curvature of a parabola below the logistic function
-(Jaakkola & Jordan 2000): either step raises the objective. λ_c ~ N(0, t²); its sign is arbitrary.
+The update of θ is iterative scaling, which is exact for λ = 0. In the update of λ, t is `loading_sd`, x are the log
+odds of the right label, and h(x) = tanh(x/2)/(2x) is the curvature of a parabola below the logistic function (Jaakkola
+& Jordan 2000). Both raise the objective. The sign of λ is arbitrary.
 
-| symbol | name | shape |
-|---|---|---|
-| θ | `theta_` | (A, K, K) [annotator, true, given]; `confusion_` is the mean of L over b |
-| λ | `loading_` | (K,) |
-| π | `prior_` | (K,) |
-| a, g | `pseudo_`, `class_pseudo_` | (K, K) and (K,), pseudo-counts as those of `dawid-skene` |
+- `theta_` (A, K, K) [annotator, true, given]: θ; `confusion_` is the mean of L over b
+- `loading_` (K,): λ
+- `prior_` (K,): π, the class shares
+- `pseudo_` (K, K) and `class_pseudo_` (K,): a and g, the pseudo-counts of `dawid-skene`
 
-The effect explains only a part of the correlation of an item's labels: items that mislead all annotators look like easy
-ones of the other class. So the posterior is tempered like that of any other method, see `models.tempering`.
+The effect explains only a part of what labels of an item share: an item that misleads every annotator looks like an
+easy item of another class. The posterior is therefore tempered like that of other methods (`models.tempering`).
 """
 
 from __future__ import annotations
@@ -42,18 +44,18 @@ from dissensus.compute.rows import expand_rows
 from dissensus.models.base import methods
 from dissensus.models.confusion import ConfusionPass, draw_vote_shares
 from dissensus.models.em import EMAggregator, cached_by_params
-from dissensus.models.methods.dawid_skene import CrowdPseudo
+from dissensus.models.methods.dawid_skene import CrowdPseudoCounts
 from dissensus.models.params import SIMPLEX, Params, em_parameter, real
 from dissensus.table.annotations import Annotations
 
-FIRST_LOADING = 1.0  # initial λ; at 0 the objective is flat in λ
+INITIAL_LOADING = 1.0  # initial λ; at 0 the objective is flat in λ
 MAX_LOGIT = 40.0  # largest |θ| and |λ| after a step
-MIN_CHANCE = 1e-12  # least probability of a label, in log odds
+MIN_PROBABILITY = 1e-12  # least probability of a label, in log odds
 UNSEEN_STEPS = 50  # steps that fit θ of an unseen annotator
 
 
 @dataclass(frozen=True)
-class Effects(Params):
+class ItemEffectParams(Params):
     """The parameters: π (K,), λ (K,) and θ (A, K, K) [annotator, true, given]."""
 
     prior: FloatArray = em_parameter(SIMPLEX)
@@ -65,7 +67,7 @@ class Effects(Params):
     "item-effect", summary="confusion matrices, and an ease of each item that all its labels share; EM",
     cite="Qu et al. 1996",
 )  # fmt: skip
-class ItemEffect(CrowdPseudo, EMAggregator[Effects]):
+class ItemEffect(CrowdPseudoCounts, EMAggregator[ItemEffectParams]):
     """A latent class model with a shared item effect; in memory."""
 
     points: int = param(11, "Gauss–Hermite points of the item effect", low=2, high=100)
@@ -81,16 +83,16 @@ class ItemEffect(CrowdPseudo, EMAggregator[Effects]):
             votes = engine.run(ConfusionPass(VOTES, FULL), None)
             self.prepare(votes, engine)
 
-        def start(rng: np.random.Generator | None) -> Effects:
+        def start(rng: np.random.Generator | None) -> ItemEffectParams:
             counts = votes.labels
             if rng is not None:
                 shares = draw_vote_shares(table.votes(), gold, rng)
                 counts = (labels.T @ shares).reshape(-1, K, K).swapaxes(1, 2)
             theta = np.log(counts + self.pseudo_)
             prior = self._shares(votes.classes)
-            return Effects(prior, np.full(K, FIRST_LOADING), theta - theta.mean(axis=2, keepdims=True))
+            return ItemEffectParams(prior, np.full(K, INITIAL_LOADING), theta - theta.mean(axis=2, keepdims=True))
 
-        def em_step(params: Effects) -> tuple[float, Effects]:
+        def em_step(params: ItemEffectParams) -> tuple[float, ItemEffectParams]:
             evidence, posterior = self.e_step(labels, params, gold)
             return evidence + self.log_prior(params), self.m_step(labels, posterior, params)
 
@@ -107,20 +109,20 @@ class ItemEffect(CrowdPseudo, EMAggregator[Effects]):
             population = replace(population, theta=self._next_theta(counts + self._pseudo, population))
         self.population_theta_ = population.theta[0]
 
-    def m_step(self, labels: Any, posterior: FloatArray, params: Effects) -> Effects:
+    def m_step(self, labels: Any, posterior: FloatArray, params: ItemEffectParams) -> ItemEffectParams:
         """Return the M step from the labels of items (I, A·K) and q (I, K, S)."""
         counts = self._counts(labels, posterior) + self._pseudo  # (A, K, S, K)
         params = replace(params, prior=self._shares(posterior.sum(axis=(0, 2))), theta=self._next_theta(counts, params))
         right = np.einsum("acsc->acs", self.likelihood(params))
         total, points, precision = counts.sum(axis=3), self._quadrature[0], self.loading_sd**-2
-        odds = np.log(np.maximum(right, MIN_CHANCE)) - np.log(np.maximum(1 - right, MIN_CHANCE))
+        odds = np.log(np.maximum(right, MIN_PROBABILITY)) - np.log(np.maximum(1 - right, MIN_PROBABILITY))
         curved = np.divide(np.tanh(odds / 2), 2 * odds, out=np.full_like(odds, 0.25), where=np.abs(odds) > 1e-6)
         pull = np.einsum("acs,s->c", np.einsum("acsc->acs", counts) - total * right, points)
         curvature = np.einsum("acs,s->c", total * curved, points**2)
         return replace(params, loading=params.loading + (pull - precision * params.loading) / (curvature + precision))
 
     @cached_by_params
-    def likelihood(self, params: Effects) -> FloatArray:
+    def likelihood(self, params: ItemEffectParams) -> FloatArray:
         """(A, K, S, K) L, [annotator, true, point, given]."""
         K, points = params.prior.size, self._quadrature[0]
         own = np.eye(K)[:, None, :] * (params.loading[:, None] * points)[:, :, None]  # (K, S, K)
@@ -128,19 +130,19 @@ class ItemEffect(CrowdPseudo, EMAggregator[Effects]):
         chances = np.exp(logits - logits.max(axis=3, keepdims=True))
         return np.asarray(chances / chances.sum(axis=3, keepdims=True))
 
-    def log_prior(self, params: Effects) -> float:
+    def log_prior(self, params: ItemEffectParams) -> float:
         logs = np.log(np.maximum(self.likelihood(params), 1e-300))
         matrices = np.einsum("cl,s,acsl->", self.pseudo_, self._quadrature[1], logs)
         loading = float(params.loading @ params.loading) / (2 * self.loading_sd**2)
         return float(matrices + self.class_pseudo_ @ np.log(params.prior)) - loading
 
-    def _next_theta(self, counts: FloatArray, params: Effects) -> FloatArray:
+    def _next_theta(self, counts: FloatArray, params: ItemEffectParams) -> FloatArray:
         """(A, K, K) θ of the next pass."""
         expected = np.einsum("acs,acsl->acl", counts.sum(axis=3), self.likelihood(params))
         theta = params.theta + np.log(counts.sum(axis=2)) - np.log(expected)
         return np.asarray(theta - theta.mean(axis=2, keepdims=True))
 
-    def e_step(self, labels: Any, params: Effects, gold: IntArray | None) -> tuple[float, FloatArray]:
+    def e_step(self, labels: Any, params: ItemEffectParams, gold: IntArray | None) -> tuple[float, FloatArray]:
         """Return the log evidence, and q (I, K, S)."""
         by_label = np.log(np.maximum(self.likelihood(params), 1e-300)).transpose(0, 3, 1, 2)  # [annotator, given, …]
         prior = np.log(params.prior)[:, None] + np.log(self._quadrature[1])
@@ -170,10 +172,10 @@ class ItemEffect(CrowdPseudo, EMAggregator[Effects]):
         """(K, S, K) pseudo-counts of n."""
         return np.asarray(self.pseudo_[:, None, :] * self._quadrature[1][:, None])
 
-    def _annotator_params(self, known: IntArray) -> Effects:
+    def _annotator_params(self, known: IntArray) -> ItemEffectParams:
         """Return the parameters of annotators by code, −1 unseen."""
         everyone = np.concatenate([self.theta_, self.population_theta_[None]])  # −1 takes the last
-        return Effects(self.prior_, self.loading_, everyone[known])
+        return ItemEffectParams(self.prior_, self.loading_, everyone[known])
 
     def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:
         labels = label_matrix(expand_rows(table), table.n_annotators, table.n_classes)

@@ -1,37 +1,29 @@
-"""KOS (Karger, Oh & Shah 2011): items and annotators exchange messages along annotations until they converge.
+"""KOS: message passing between items and annotators, for two classes.
 
-With answers a_ij = ±1 (a row of weight w: ±w, of probabilities p: w (p_1 − p_0); rows of the same pair are added up),
+Use it with two classes and randomly assigned items, if you want a method with guarantees for that case.
 
-    x_{i→j} = Σ_{j'≠j} a_ij' y_{j'→i}          the vote of the others on item i
-    y_{j→i} = Σ_{i'≠i} a_i'j x_{i'→j}          the agreement of j with the others on its other items; see below
+The answer a_ij of annotator j on item i is −1 for the first class and 1 for the second. A row of weight w counts as ±w,
+a probabilistic row as w (p_1 − p_0), and rows of the same item and annotator are added. Messages go back and forth
+along answers:
 
-from equal y, so that the first x are majority votes. The label of an item is the sign of
+    x_{i→j} = Σ_{j'≠j} a_ij' f(y_{j'→i})                         vote of the other annotators on item i
+    y_{j→i} = (Σ_{i'≠i} a_i'j h_{i'→j} + m κ) / (Σ_{i'≠i} |a_i'j h_{i'→j}| + m)      h = x/(1 + |x|)
 
-    S_i = Σ_j a_ij w_j          w_j = y over all of j's items
+y starts equal for all annotators, so the first x are majority votes, and converges to the weighted agreement of j with
+the other annotators, between −1 and 1. f(y) = artanh y with |y| up to 0.99 is half its log odds: an annotator who is
+right with probability p has y = 2p − 1. m = `crowd_labels` labels of average quality are added to those of every
+annotator; κ² = Σ a_ij a_ij' / Σ |a_ij a_ij'| is the agreement of pairs of labels beyond chance. An item with gold has h
+= ±1.
 
-| symbol | name | shape |
-|---|---|---|
-| a | answer | (E,), E pairs of an item and an annotator |
-| x | message | (E,) |
-| Y, Q | edge_sums | (A, 2), sums over an annotator's edges from which y follows |
-| w | `weight_` | (A,) |
-| β | `scale_` | |
+The label of item i is the sign of S_i = Σ_j a_ij w_j, where w_j is f(y) over all items of j, and
 
-In the paper's form sums grow with an annotator's number of labels, and as an eigenvector they concentrate where the
-graph is densest. Neither matters in the paper's regular graphs; real ones are not regular (rte: sums are right for 50 %
-of the items). So here
+    P(second class) = 1/(1 + exp(−β S_i))
 
-    y_{j→i} = (Σ_{i'≠i} a h + m κ)/(Σ_{i'≠i} |a h| + m)          h = x_{i'→j}/(1 + |x_{i'→j}|)
+β is the number with which the votes x predict the labels they exclude best, as if all annotators were average: P(j
+agrees with x) = ½ (1 + κ tanh(β |x|/2)). Two labels at the mean margin, one of which agrees, are added.
 
-from −1 to 1: j's weighted agreement less its disagreement with the others on its other items; 2 p − 1 for an annotator
-who is right with probability p. In x and S it counts by half its log odds, artanh y with |y| up to 0.99, as labels do
-that are independent given the class: by y itself two mediocre labels outvote a nearly perfect one. |h| is the
-confidence of the others, one half if x is 1. m = `crowd_labels` labels of average quality are added, κ² being the
-agreement of pairs of labels beyond chance, Σ a_ij a_ij' / Σ |a_ij a_ij'|. An item of known class has h = ±1.
-
-Probabilities: P(class 1 of i) = 1/(1 + exp(−β S_i)). As x_{i→j} is the vote on i without j's label, β is what makes it
-predict that label best: P(j agrees with x) = ½ (1 + κ tanh(β |x|/2)), as if all annotators were average; two labels at
-the mean margin are added, one of which agrees.
+- `weight_` (A,): w; `population_weight_` is f(κ), for unseen annotators
+- `scale_`: β
 """
 
 from __future__ import annotations
@@ -83,9 +75,9 @@ class KOS(Aggregator):
         return self.confusions_of(np.arange(self.reliability_.size))
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        edges = Edges.of(table, gold)
+        edges = AnswerEdges.from_table(table, gold)
         with Threads(thread_count(self.threads, edges.annotator.size)) as pool:
-            messages = Messages(edges, known_answers(table, gold), pool, self.crowd_labels)
+            messages = MessagePassing(edges, gold_agreement(table, gold), pool, self.crowd_labels)
             change, self.n_iter_ = np.inf, 0
             while self.n_iter_ < self.max_iter and change > self.tol:
                 change = messages()
@@ -95,7 +87,7 @@ class KOS(Aggregator):
                 messages.weight,
                 float(np.arctanh(min(messages.crowd, kernels.MAX_SHARE))),
             )
-            self.scale_ = scale(messages)
+            self.scale_ = fit_scale(messages)
         self.trace_, self.converged_ = np.empty(0), bool(change <= self.tol)
         if not self.converged_:
             self._warn_unconverged("passes", "a weight", float(change))
@@ -106,7 +98,7 @@ class KOS(Aggregator):
         self._set_reliability(hits, total)
 
     def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:
-        edges = Edges.of(table, None)
+        edges = AnswerEdges.from_table(table, None)
         weight = np.append(self.weight_, self.population_weight_)[known]  # −1, unseen, takes the last
         log_odds = self.scale_ * np.bincount(edges.item, edges.answer * weight[edges.annotator], table.n_items)
         posterior = np.stack([-log_odds, log_odds], axis=1)[:, : table.n_classes] / 2
@@ -123,7 +115,7 @@ class KOS(Aggregator):
 
 
 @dataclass(frozen=True)
-class Edges:
+class AnswerEdges:
     """Pairs of an item and an annotator, in the order of items."""
 
     item_ptr: IntArray  # (I+1,)
@@ -136,10 +128,10 @@ class Edges:
         return np.repeat(np.arange(self.item_ptr.size - 1), np.diff(self.item_ptr))
 
     @classmethod
-    def of(cls, table: Annotations, gold: IntArray | None) -> Edges:
+    def from_table(cls, table: Annotations, gold: IntArray | None) -> AnswerEdges:
         """Return the edges of a table, one per pair; items of known class have none."""
         ptr, annotator = table.item_ptr, table.annotator
-        answer: IntArray | FloatArray = answers(table)
+        answer: IntArray | FloatArray = signed_answers(table)
         if gold is not None:
             keep = np.repeat(gold < 0, np.diff(ptr))
             ptr = np.append(0, np.cumsum(keep))[ptr]
@@ -151,7 +143,7 @@ class Edges:
         return cls(ptr, annotator, answer)
 
 
-def answers(table: Annotations) -> IntArray | FloatArray:
+def signed_answers(table: Annotations) -> IntArray | FloatArray:
     """(N,) the answer of each row: −1 for class 0, 1 for class 1, times its weight; between them if probabilistic."""
     if table.proba is not None and table.n_classes > 1:
         answer: Any = table.proba[:, 1] - table.proba[:, 0]
@@ -160,27 +152,27 @@ def answers(table: Annotations) -> IntArray | FloatArray:
     return np.asarray(answer if table.weight is None else answer * table.weight)
 
 
-def known_answers(table: Annotations, gold: IntArray | None) -> FloatArray:
+def gold_agreement(table: Annotations, gold: IntArray | None) -> FloatArray:
     """(A, 2) sums over items of known class: right answers less wrong ones, and all answers."""
     out = np.zeros((table.n_annotators, 2))
     if gold is not None:
         truth = np.repeat(np.where(gold >= 0, 2 * gold - 1, 0), np.diff(table.item_ptr))
-        answer = answers(table)
+        answer = signed_answers(table)
         out[:, 0] = np.bincount(table.annotator, answer * truth, table.n_annotators)
         out[:, 1] = np.bincount(table.annotator, np.abs(answer * truth), table.n_annotators)
     return out
 
 
-class Messages:
+class MessagePassing:
     """Messages over one table, pass by pass.
 
     `message` (E,) is x and `weight` (A,) is w of the last pass; `crowd` is κ, the share of an average annotator.
     """
 
-    def __init__(self, edges: Edges, known: FloatArray, pool: Threads, crowd_labels: float):
+    def __init__(self, edges: AnswerEdges, known: FloatArray, pool: Threads, crowd_labels: float):
         self.edges, self.known, self.pool = edges, known, pool
         self.items = balanced(edges.item_ptr, pool.threads)
-        self.short = edges.answer.size < chunks.MIN_KERNEL_ROWS
+        self.use_array_form = edges.answer.size < chunks.MIN_KERNEL_ROWS
         agree, pairs = kernels.pair_agreement(edges.item, edges.answer)
         beyond_chance = (agree + 2 * UNSEEN_WEIGHT**2) / (pairs + 2)  # with one pair of unseen annotators added
         self.crowd = float(np.sqrt(max(beyond_chance, MIN_CROWD_WEIGHT**2)))
@@ -197,7 +189,7 @@ class Messages:
     def __call__(self) -> float:
         """Run one pass and return the largest change of a weight."""
         edges, before = self.edges, self.weight
-        if self.short:
+        if self.use_array_form:
             self.message, edge_sums = kernels.sweep_short(
                 edges.item, edges.annotator, edges.answer, self.message, self.edge_sums, *self.options
             )
@@ -214,7 +206,7 @@ class Messages:
         return float(np.abs(self.weight - before).max(initial=0) / max(1.0, np.abs(self.weight).max(initial=0)))
 
 
-def scale(messages: Messages) -> float:
+def fit_scale(messages: MessagePassing) -> float:
     """Return β, log odds of a class per unit of S, such that the messages x predict the excluded labels best."""
     from scipy.optimize import brentq
 
@@ -226,7 +218,7 @@ def scale(messages: Messages) -> float:
     ranges = even(message.size, pool.threads)
 
     def slope(beta: float) -> float:
-        if messages.short:
+        if messages.use_array_form:
             return kernels.slope_short(answer, message, beta, kappa)
         return sum(
             pool.map(lambda _, start, stop: float(kernels.slope(start, stop, answer, message, beta, kappa)), ranges)

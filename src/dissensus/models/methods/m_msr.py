@@ -1,33 +1,28 @@
-"""M-MSR (Ma & Olshevsky 2020): skills from pairwise agreement, by a rank-one completion that is robust to adversaries.
+"""M-MSR: skills from the agreement of pairs of annotators, robust to colluding annotators.
 
-Annotators of the one-coin model, right with probability p_j and with equally likely wrong labels, have the skill
-s_j = (K p_j − 1)/(K − 1): 1 for a perfect annotator, 0 for a guesser. On n_jk shared items with g_jk agreements,
+Use it when some annotators may collude and pairs of annotators share items.
+
+As in `one-coin`, annotator j is right with probability p_j and wrong labels are equally likely. Its skill s_j = (K p_j
+− 1)/(K − 1) is 1 for a perfect annotator and 0 for a guessing one. Annotators j and k agree on g_jk of their n_jk
+shared items, and
 
     C_jk = (K g_jk / n_jk − 1)/(K − 1)          E C_jk = s_j s_k
 
-so s is a rank-one factor of a sparse matrix, some of whose entries are adversarial. Alternate
+So C is a rank-one matrix, of which only some entries are known and some of these are adversarial. Two vectors u and v
+that start at 1 are updated in turn until no skill changes by more than `tol`:
 
-    v_j = trimmed mean over k of C_jk / u_k,  weights n_jk u_k²        u_j = the same of v
+    v_j = trimmed mean over k of C_jk / u_k, with weights n_jk u_k²        u_j = the same with u and v exchanged
+    s_j = ± √(u_j v_j)
 
-where the trimmed mean excludes the smallest and the largest values, `trim` of the weight at either end; then
-s_j = ±√(u_j v_j), and the labels are a vote with weights log((K − 1) p_j/(1 − p_j)), the posterior of the one-coin
-model, whose nearly uniform π breaks ties (plank_pos: agreement alone cannot rank two annotators).
+The trimmed mean leaves out the smallest and the largest values, with `trim` of the weight at either end. Then
 
-| symbol | name | shape |
-|---|---|---|
-| C, n | skill, count | (P,), P ordered pairs of annotators that share an item |
-| u, v | u, v | (A,) |
-| s | `skill_` | (A,) |
-| p, 1 − p | `coin_` | (A, 2) |
+    p_j = (n_j (s_j (K − 1) + 1)/K + `right_count`) / (n_j + `right_count` + `wrong_count`)
 
-Differences from the paper:
-- Weights. In the paper all pairs count equally, which is right if all share many items. With weights n_jk u_k² and no
-  trimming the step is that of least squares, Σ n_jk (C_jk − u_j v_k)², and a pair with one shared item counts little.
-- Signs. The paper completes |C| and finds signs afterwards. |C| of a guesser is biased by noise, so here values keep
-  their signs. u starts at 1 for all: annotators are mostly right.
-- Trimming excludes a share of the weight, not a number F of values: numbers of neighbours differ widely.
-- p_j = (n_j p + `right`)/(n_j + `right` + `wrong`), n_j the weight of j's labels on items that others labelled too or
-  of known class, because s does not depend on the number of labels.
+n_j is the number of j's labels on items that other annotators labelled too, or that have gold. Labels are combined by
+the posterior of `one-coin`, whose nearly uniform class shares break ties.
+
+- `skill_` (A,): s, or 0 if it cannot be estimated
+- `coin_` (A, 2) [right, wrong]: p and 1 − p; `accuracy_` is p
 """
 
 from __future__ import annotations
@@ -59,13 +54,13 @@ from dissensus.models.confusion import (
 )
 from dissensus.models.exceptions import TooManyPairs
 from dissensus.models.matrices import PSEUDO, leaning
-from dissensus.models.methods.one_coin import LEAN
+from dissensus.models.methods.one_coin import VOTE_LEANING
 from dissensus.models.tempering import DEPENDENCE, DependenceChoice, run_tempered
 from dissensus.table.annotations import Annotations
 
 MAX_TRIM = 0.49  # share; at one half nothing would be left
 MAX_PAIRS = 100_000_000  # pairs of annotators, about 60 bytes each
-BLOCK_PAIRS = 2**22  # pairs of rows in memory at a time
+CHUNK_PAIRS = 2**22  # pairs of rows in memory at a time
 
 
 @methods.register(
@@ -77,9 +72,9 @@ class MMSR(Aggregator):
     """Robust rank-one completion of pairwise agreement."""
 
     trim: float = param(0.4, "share of an annotator's neighbours left out at either end", low=0, high=MAX_TRIM)
-    least: float = param(0.0, "items that a pair must share to count; more saves memory", low=0)
-    right: float = param(4.0, "pseudo-count of right labels", **PSEUDO)
-    wrong: float = param(2.0, "pseudo-count of wrong labels", **PSEUDO)
+    min_shared: float = param(0.0, "items that a pair must share to be used; more saves memory", low=0)
+    right_count: float = param(4.0, "pseudo-count of right labels of each annotator", **PSEUDO)
+    wrong_count: float = param(2.0, "pseudo-count of wrong labels of each annotator", **PSEUDO)
     max_iter: int = param(1000, "rounds over all pairs at most", low=1)
     tol: float = param(1e-4, "stop when no skill changes by more", low=0)
     dependence: DependenceChoice = DEPENDENCE
@@ -103,13 +98,13 @@ class MMSR(Aggregator):
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         K = table.n_classes
         with Threads(thread_count(self.threads, table.n_annotations)) as pool:
-            pairs = Pairs.of(table, gold, self.least)
+            pairs = AnnotatorPairs.from_table(table, gold, self.min_shared)
             self.skill_ = self._complete(pairs, pool, on_step)
             rows = expand_rows(table)
-            self.coin_, self.population_coin_ = self._coins(comparable_labels(table, rows, gold), pairs.linked)
+            self.coin_, self.population_coin_ = self._coins(comparable_labels(table, rows, gold), pairs.has_skill)
             engine = Local(rows, table.n_annotators, K, pool, gold)
             totals = label_totals(engine)
-            self.prior_ = leaning(totals.sum(axis=(0, 1)), LEAN)
+            self.prior_ = leaning(totals.sum(axis=(0, 1)), VOTE_LEANING)
             cells = Coins(self.prior_, self.coin_).label_likelihood()
             run_tempered(self, engine, ConfusionPass(LIKELIHOOD, COIN), EStepParams.of(self.prior_, cells), totals)
         self.trace_ = np.empty(0)
@@ -118,17 +113,17 @@ class MMSR(Aggregator):
         """Return the coins (A, 2) [right, wrong], and that of the population (1, 2), used for unlinked annotators."""
         K = self.classes_.size
         share = np.clip((self.skill_ * (K - 1) + 1) / K, 0, 1)[:, None]
-        pseudo = np.array([[self.right, self.wrong]])
+        pseudo = np.array([[self.right_count, self.wrong_count]])
         counts = total[:, None] * np.concatenate([share, 1 - share], axis=1) + pseudo
         coin = counts / counts.sum(axis=1, keepdims=True)
         crowd = (total[linked, None] * coin[linked]).sum(axis=0, keepdims=True) + pseudo
         population = crowd / crowd.sum()
         return np.where(linked[:, None], coin, population), population
 
-    def _complete(self, pairs: Pairs, pool: Threads, on_step: OnStep) -> FloatArray:
+    def _complete(self, pairs: AnnotatorPairs, pool: Threads, on_step: OnStep) -> FloatArray:
         """(A,) s, by alternating trimmed means."""
         ranges, data = balanced(pairs.ptr, pool.threads), (tuple(vars(pairs).values()), float(self.trim))
-        u, v = np.ones(pairs.linked.size), np.ones(pairs.linked.size)
+        u, v = np.ones(pairs.has_skill.size), np.ones(pairs.has_skill.size)
 
         def step(given: FloatArray, out: FloatArray) -> None:
             if pairs.second.size < chunks.MIN_KERNEL_ROWS:
@@ -150,7 +145,7 @@ class MMSR(Aggregator):
         self.converged_ = change <= self.tol
         if not self.converged_:
             self._warn_unconverged("rounds", "a skill", float(change))
-        return np.where(pairs.linked, skill, 0.0)
+        return np.where(pairs.has_skill, skill, 0.0)
 
     def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:
         with in_memory(table, None, self.threads) as engine:
@@ -164,11 +159,11 @@ class MMSR(Aggregator):
         return self._cells(known).full(self.classes_.size)
 
     def confusion_support(self) -> FloatArray:
-        return np.asarray(self.total_ + self.right + self.wrong)[:, None, None]
+        return np.asarray(self.total_ + self.right_count + self.wrong_count)[:, None, None]
 
 
 @dataclass(frozen=True)
-class Pairs:
+class AnnotatorPairs:
     """Ordered pairs of annotators that share an item of unknown class, and agreement with gold, by annotator."""
 
     ptr: IntArray  # (A+1,)
@@ -176,16 +171,16 @@ class Pairs:
     count: FloatArray  # (P,) n
     skill: FloatArray  # (P,) C
     labels: FloatArray  # (A,) weight of labels on items of unknown class
-    known_labels: FloatArray  # (A,) the same on items of known class
-    known_skill: FloatArray  # (A,) C of those labels with the truth
+    gold_labels: FloatArray  # (A,) the same on items of known class
+    gold_skill: FloatArray  # (A,) C of those labels with the truth
 
     @property
-    def linked(self) -> BoolArray:
+    def has_skill(self) -> BoolArray:
         """(A,) Return which annotators have a skill that can be estimated."""
-        return np.asarray((np.diff(self.ptr) > 0) | (self.known_labels > 0))
+        return np.asarray((np.diff(self.ptr) > 0) | (self.gold_labels > 0))
 
     @classmethod
-    def of(cls, table: Annotations, gold: IntArray | None, least: float) -> Pairs:
+    def from_table(cls, table: Annotations, gold: IntArray | None, min_shared: float) -> AnnotatorPairs:
         """Return the pairs of a table; with one class agreement is trivial, and there are none."""
         A, K = table.n_annotators, table.n_classes
         rows = expand_rows(table)
@@ -204,9 +199,9 @@ class Pairs:
         at_most = min(A**2, int((np.diff(rows.item_ptr).astype(np.float64) ** 2).sum()))
         if at_most > MAX_PAIRS:
             raise TooManyPairs(pairs=at_most, most=MAX_PAIRS)
-        sums = pair_sums(rows, A)
+        sums = sum_pairs(rows, A)
         first, second, count = np.repeat(np.arange(A), np.diff(sums.indptr)), sums.indices, sums.data.real
-        keep = (first != second) & (count >= least) & (count > kernels.TINY)
+        keep = (first != second) & (count >= min_shared) & (count > kernels.TINY)
         second, count, agreed = second[keep], count[keep], sums.data.imag[keep]
         ptr = group_offsets(first[keep], A)
         skill = (K * agreed / count - 1) / (K - 1) if K > 1 else count
@@ -225,7 +220,7 @@ def comparable_labels(table: Annotations, rows: Rows, gold: IntArray | None) -> 
     return np.asarray(np.bincount(rows.annotator, weight, table.n_annotators), np.float64)
 
 
-def pair_sums(rows: Rows, n_annotators: int) -> Any:
+def sum_pairs(rows: Rows, n_annotators: int) -> Any:
     """Return sparse (A, A) sums of the products of weights over the items that two annotators share.
 
     The imaginary part is the sum where their labels agree: one sum for both is as fast as one of them.
@@ -236,7 +231,7 @@ def pair_sums(rows: Rows, n_annotators: int) -> Any:
     start, length = rows.item_ptr[:-1], np.diff(rows.item_ptr)
     pairs = np.append(0, np.cumsum(length * (length - 1) // 2))
     sums = csr_array(size, dtype=np.complex128)
-    for first, last in balanced(pairs, 1 + int(pairs[-1]) // BLOCK_PAIRS):
+    for first, last in balanced(pairs, 1 + int(pairs[-1]) // CHUNK_PAIRS):
         left, right = pairs_within_ranges(start[first:last], length[first:last])
         value = np.where(rows.label[left] == rows.label[right], 1 + 1j, 1)
         if rows.weight is not None:

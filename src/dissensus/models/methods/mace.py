@@ -1,36 +1,37 @@
-"""MACE (Hovy et al. 2013): an annotator either copies the truth or spams, and each spams in its own way.
+"""MACE: an annotator either copies the true class or spams, and each spams in its own way.
 
-    z_i ~ Cat(π)      s_ij ~ Bernoulli(1 − θ_j)      y_ij = z_i where s_ij = 0,  else  y_ij ~ Cat(ξ_j)
-    θ_j ~ Beta(α, β)      ξ_j ~ Dirichlet(δ, …, δ)
+Use it when you suspect annotators who answer without looking, and want the competence of each.
 
-Variational Bayes: z and s have a joint posterior, θ_j and ξ_j a Beta and a Dirichlet, and every step raises the bound
-on the log evidence.
+Annotator j gives the true class with probability θ_j, and otherwise draws a label from its own strategy ξ_j. s_ij is 1
+where it spams:
 
-E step  q_i(c) ∝ π_c Π_{j∈M_i} (copy_j·[y_ij = c] + spam_j[y_ij])
-            copy_j = exp E log θ_j = exp(ψ(α_j) − ψ(α_j + β_j))
-            spam_j[l] = exp(E log(1 − θ_j) + E log ξ_j[l]) = exp(ψ(β_j) − ψ(α_j + β_j) + ψ(δ_j[l]) − ψ(Σ_l δ_j[l]))
-M step  κ_j[l] = Σ_{i: y_ij = l} q_i(l) copy_j / (copy_j + spam_j[l]),  the copied ones of j's n_j[l] labels l
-            α_j = α + Σ_l κ_j[l]      β_j = β + Σ_l (n_j[l] − κ_j[l])      δ_j[l] = δ + n_j[l] − κ_j[l]
+    z_i ~ Cat(π)      s_ij ~ Bernoulli(1 − θ_j)      y_ij = z_i if s_ij = 0,  else  y_ij ~ Cat(ξ_j)
+    θ_j ~ Beta(`alpha`, `beta`)      ξ_j ~ Dirichlet(δ, …, δ) with δ = `strategy_count`
+
+These are K + 1 numbers per annotator instead of the K² of `dawid-skene`. Variational Bayes approximates the posterior
+of θ_j by Beta(α_j, β_j) and that of ξ_j by Dirichlet(δ_j), and every pass raises a bound on the log evidence:
+
+    E step  q_i(c) ∝ π_c Π_{j∈M_i} (copy_j [y_ij = c] + spam_j[y_ij])
+            copy_j = exp(ψ(α_j) − ψ(α_j + β_j))
+            spam_j[l] = exp(ψ(β_j) − ψ(α_j + β_j) + ψ(δ_j[l]) − ψ(Σ_l δ_j[l]))
+    M step  κ_j[l] = Σ_{i: y_ij = l} q_i(l) copy_j / (copy_j + spam_j[l])
+            α_j = `alpha` + Σ_l κ_j[l]      β_j = `beta` + Σ_l (n_j[l] − κ_j[l])      δ_j[l] = δ + n_j[l] − κ_j[l]
             π_c = 1/K, or ∝ b_c + Σ_i q_i(c)
-bound   Σ_i log Σ_c π_c Π_j (copy_j·[y_ij = c] + spam_j[y_ij]) − Σ_j KL(Beta_j ‖ Beta) − Σ_j KL(Dir_j ‖ Dir)
+    bound   Σ_i log Σ_c π_c Π_j (copy_j [y_ij = c] + spam_j[y_ij]) − Σ_j KL(Beta_j ‖ Beta) − Σ_j KL(Dir_j ‖ Dir)
             + Σ_c b_c log π_c if π is learnt
 
-If annotators have few labels each, biased spammers and nonuniform classes explain the same labels, and a learnt π
-degenerates. Pseudo-counts, one item per parameter of the annotators, keep it near the geometric mean of the paper's
-uniform shares and those of the votes v:  b_c = `class_count` + `vote_count`·A·K √v_c / Σ_k √v_k.
+- `competence_` (A,) and `strategy_` (A, K): means of θ and ξ
+- `competence_counts_` (A, 2) and `strategy_counts_` (A, K): α_j, β_j and δ_j
+- `given_` (A, K): n, how often each annotator gave each label
+- `copied_share_` (A, K): κ / n, the share of these labels that were copied
+- `prior_` (K,): π, the class shares; ψ is the digamma function
 
-The returned posterior uses E θ_j for copy_j and (1 − E θ_j) E ξ_j for spam_j, the probability of the observed label:
-exp(E log) is smaller with few labels, and made the posterior overconfident (log loss on labelme 1.40, not 1.30).
+With few labels per annotator, biased spammers and uneven classes explain the same labels, and a freely learnt π moves
+to one class. The pseudo-counts b_c = `class_count` + `vote_count`·A·K √v_c / Σ_k √v_k keep π near the geometric mean of
+uniform shares and the vote shares v.
 
-| symbol | name | shape |
-|---|---|---|
-| q | posterior | (I, K) |
-| π | prior | (K,) |
-| κ / n | `copied_share_` | (A, K) share of an annotator's labels that were copied; any in [0, 1] gives a valid bound |
-| n | `given_` | (A, K) number of times that an annotator gave a label |
-| E θ, E ξ | `competence_`, `strategy_` | (A,), (A, K) |
-
-A row of weight w counts as w rows: its factor to the power of w.
+The returned posterior uses E θ_j for copy_j and (1 − E θ_j) E ξ_j for spam_j; the factors of the E step make it
+overconfident (log loss on labelme 1.40 instead of 1.30).
 """
 
 from __future__ import annotations
@@ -59,12 +60,14 @@ from dissensus.models.params import SHARE
 from dissensus.table import names as naming
 
 MIN_PRIOR, MAX_PRIOR = 0.01, 1e9  # parameters of a prior; ψ(0.01) = −101, so that odds stay finite
-EXACT = 1024  # labels of an annotator; beyond it the grid is coarser than `GRID`
-GRID = 2.0**16  # steps per label of the keys of random draws: coarser than rounding errors, finer than any difference
+MAX_EXACT_LABELS = 1024  # labels of an annotator; beyond it the grid is coarser than `KEY_GRID`
+KEY_GRID = (
+    2.0**16
+)  # steps per label of the keys of random draws: coarser than rounding errors, finer than any difference
 
 
 @dataclass(frozen=True)
-class Copied(ClassParams):
+class MACEParams(ClassParams):
     """The parameters: π (K,) and the share (A, K) of the `given` labels of each class that were copied.
 
     The Beta and the Dirichlet of an annotator follow from its copied and its other labels.
@@ -74,7 +77,7 @@ class Copied(ClassParams):
     given: FloatArray = em_parameter(axes="A K")  # data, not a parameter
 
 
-class Beliefs(NamedTuple):
+class MACEPosterior(NamedTuple):
     """Parameters of the posterior of every annotator."""
 
     competence: FloatArray  # (A, 2) α_j, β_j
@@ -84,7 +87,7 @@ class Beliefs(NamedTuple):
 @methods.register(
     "mace", summary="an annotator copies the truth or spams in its own way; variational Bayes", cite="Hovy et al. 2013"
 )
-class MACE(ConfusionModel[Copied]):
+class MACE(ConfusionModel[MACEParams]):
     """Variational MACE. The paper's own: alpha = beta = 0.5, strategy_count = 10, class_prior = "uniform"."""
 
     alpha: float = param(1.0, "prior count of copied labels", low=MIN_PRIOR, high=MAX_PRIOR)
@@ -97,7 +100,7 @@ class MACE(ConfusionModel[Copied]):
     )
     restarts: int = param(10, "number of starts, of which the best bound is kept; all but the first are random", low=1)
 
-    Params, layout = Copied, OWN
+    Params, layout = MACEParams, OWN
     copied_share_: FloatArray
     given_: FloatArray
     competence_counts_: Annotated[FloatArray, "A 2 count"]
@@ -116,7 +119,7 @@ class MACE(ConfusionModel[Copied]):
         self.class_pseudo_ = self.class_count + self.vote_count * parameters * root / max(root.sum(), 1e-300)
         self.fixed_prior_ = None if self.class_prior == "learned" else np.full(K, 1 / K)
 
-    def initialise(self, engine: Engine, rng: np.random.Generator | None) -> Copied:
+    def initialise(self, engine: Engine, rng: np.random.Generator | None) -> MACEParams:
         """Let every annotator copy half of its labels; a random start draws the share of each annotator.
 
         The draw is keyed on the annotator's agreement with the votes, so that the fit does not depend on names or
@@ -127,55 +130,57 @@ class MACE(ConfusionModel[Copied]):
         if rng is not None:
             agreed = self.vote_counts(engine, with_gold=False).labels.sum(axis=(1, 2))
             share = draw_by_counts(rng, agreed, given.sum(axis=1)) / 2.0**64
-        return Copied(np.full(K, 1 / K), np.where(given > 0, share[:, None], 0.0), given)
+        return MACEParams(np.full(K, 1 / K), np.where(given > 0, share[:, None], 0.0), given)
 
-    def beliefs(self, params: Copied) -> Beliefs:
+    def annotator_posterior(self, params: MACEParams) -> MACEPosterior:
         """Return α_j, β_j and δ_j."""
         copied = params.copied_share * params.given
         spammed = params.given - copied
         competence = np.stack([copied.sum(axis=1) + self.alpha, spammed.sum(axis=1) + self.beta], axis=1)
-        return Beliefs(competence, spammed + self.strategy_count)
+        return MACEPosterior(competence, spammed + self.strategy_count)
 
     @cached_by_params
-    def expected_logs(self, params: Copied) -> tuple[FloatArray, FloatArray]:
+    def expected_logs(self, params: MACEParams) -> tuple[FloatArray, FloatArray]:
         """Return E log θ, E log(1 − θ) (A, 2) and E log ξ (A, K)."""
-        believed = self.beliefs(params)
+        believed = self.annotator_posterior(params)
         return expected_log(believed.competence), expected_log(believed.strategy)
 
-    def label_likelihood(self, params: Copied) -> OwnLabelLikelihood:
+    def label_likelihood(self, params: MACEParams) -> OwnLabelLikelihood:
         """Return copy + spam for the label's own class and spam for the others, by expected logarithms."""
         log_theta, log_xi = self.expected_logs(params)
         spam = np.exp(log_theta[:, 1:] + log_xi)
         return OwnLabelLikelihood(np.exp(log_theta[:, :1]) + spam, spam)
 
-    def expected_label_likelihood(self, params: Copied) -> OwnLabelLikelihood:
-        theta, xi = means(self.beliefs(params))
+    def expected_label_likelihood(self, params: MACEParams) -> OwnLabelLikelihood:
+        theta, xi = posterior_means(self.annotator_posterior(params))
         spam = (1 - theta)[:, None] * xi
         return OwnLabelLikelihood(theta[:, None] + spam, spam)
 
-    def m_step(self, labels: FloatArray, totals: FloatArray, params: Copied) -> Copied:
+    def m_step(self, labels: FloatArray, totals: FloatArray, params: MACEParams) -> MACEParams:
         """Return the share of right labels that was copied: the M step of the module."""
         cells, hits, given = self.label_likelihood(params), labels[:, 0], totals[:, 0]
         right = np.divide(hits, given, out=np.zeros_like(given), where=given > 0)
-        return Copied(params.prior, np.minimum(right * (1 - cells.wrong / cells.right), 1.0), given)
+        return MACEParams(params.prior, np.minimum(right * (1 - cells.wrong / cells.right), 1.0), given)
 
-    def log_prior(self, params: Copied) -> float:
+    def log_prior(self, params: MACEParams) -> float:
         """Return minus the divergences of the beliefs from their priors."""
-        believed, (log_theta, log_xi) = self.beliefs(params), self.expected_logs(params)
+        believed, (log_theta, log_xi) = self.annotator_posterior(params), self.expected_logs(params)
         away = divergence(believed.competence, np.array([self.alpha, self.beta]), log_theta)
         return -away - divergence(believed.strategy, np.full(params.prior.size, self.strategy_count), log_xi)
 
-    def population_params(self, params: Copied) -> Copied:
+    def population_params(self, params: MACEParams) -> MACEParams:
         """Return the parameters of one annotator with all labels, of which the same share was copied."""
         given = params.given.sum(axis=0, keepdims=True)
         copied = (params.copied_share * params.given).sum(axis=0, keepdims=True)
-        return Copied(params.prior, copied / np.where(given > 0, given, 1), given)
+        return MACEParams(params.prior, copied / np.where(given > 0, given, 1), given)
 
     def set_derived_results(self) -> None:
         """Set E θ and E ξ with their counts, also of an unseen annotator."""
-        self.competence_counts_, self.strategy_counts_ = self.beliefs(self._params())
-        self.competence_, self.strategy_ = means(Beliefs(self.competence_counts_, self.strategy_counts_))
-        theta, xi = means(self.beliefs(self.population_params(self._params())))
+        self.competence_counts_, self.strategy_counts_ = self.annotator_posterior(self._params())
+        self.competence_, self.strategy_ = posterior_means(
+            MACEPosterior(self.competence_counts_, self.strategy_counts_)
+        )
+        theta, xi = posterior_means(self.annotator_posterior(self.population_params(self._params())))
         self.population_competence_, self.population_strategy_ = float(theta[0]), xi[0]
 
     def confusion_support(self) -> FloatArray:
@@ -191,7 +196,7 @@ class MACE(ConfusionModel[Copied]):
         return np.asarray(mean * (1 - mean) / np.maximum(variance, 1e-300) - 1)
 
 
-def means(believed: Beliefs) -> tuple[FloatArray, FloatArray]:
+def posterior_means(believed: MACEPosterior) -> tuple[FloatArray, FloatArray]:
     """Return E θ (A,) and E ξ (A, K)."""
     competence, strategy = believed
     return competence[:, 0] / competence.sum(axis=1), strategy / strategy.sum(axis=1, keepdims=True)
@@ -202,6 +207,6 @@ def draw_by_counts(rng: np.random.Generator, hits: FloatArray, total: FloatArray
 
     Counts beyond `EXACT` are rounded to the same number of binary digits, because the rounding errors of sums grow.
     """
-    scale = np.exp2(np.maximum(np.frexp(total / EXACT)[1], 0))
-    right, given = (np.round(number / scale * GRID).astype(np.uint64) for number in (hits, total))
+    scale = np.exp2(np.maximum(np.frexp(total / MAX_EXACT_LABELS)[1], 0))
+    right, given = (np.round(number / scale * KEY_GRID).astype(np.uint64) for number in (hits, total))
     return naming.mix(naming.mix(right ^ rng.integers(2**64, dtype=np.uint64)) ^ given)

@@ -1,8 +1,11 @@
 """Majority vote: the probability of a class is its share of the votes.
 
-    p_i(c) = n_i(c) / Σ_c n_i(c)
+Use it as a baseline, or when annotators have one or two labels each, so that nothing can be learnt about them.
 
-All annotators count equally; `reliability_` is the share of an annotator's labels that agree with the vote.
+    q_i(c) = n_i(c) / Σ_c n_i(c)
+
+n_i(c) is the number of labels c of item i; weights count as that many votes, and a probabilistic annotation counts in
+parts. All annotators count equally. An item without labels gets the shares of all votes, `prior_`.
 """
 
 from __future__ import annotations

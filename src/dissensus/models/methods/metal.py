@@ -1,41 +1,41 @@
-"""MeTaL: confusion matrices from co-occurring labels of pairs of annotators, without an estimate of any item's class.
+"""MeTaL: confusion matrices estimated from how pairs of annotators label the items they share.
 
-Two annotators who err independently given the class, and choose their items independently of it, have on shared items
+Use it for labelling functions or LLM judges that label nearly every item, so that every pair shares many items.
 
-    E[C_jk]/n_jk = Θ_jᵀ P Θ_k        C_jk[l, m]: items with l by j and m by k,  n_jk: shared items,  P = diag(π)
+If annotators j and k err independently given the class, and choose their items independently of it, their labels on
+shared items satisfy
 
-(Ratner et al. 2019, for sources without dependencies; their μ_j is P(λ_j = l | Y), which is Θ_j times the share of
-items that j labels.) Θ is fitted to all pairs at once, by weighted least squares:
+    E[C_jk] / n_jk = Θ_jᵀ P Θ_k        P = diag(π)
 
-    F(Θ) = Σ_{j<k} n_jk ‖C_jk/n_jk − Θ_jᵀ P Θ_k‖² + Σ_j Σ_c s_jc ‖Θ_j[c, :] − Φ_j[c, :]‖²    rows of Θ on the simplex
+C_jk[l, m] is the number of items with label l by j and m by k, n_jk the number of shared items, Θ the confusion
+matrices and π the class shares. Θ is fitted to all pairs at once by weighted least squares, with every row on the
+simplex:
 
-Items are weighted by φ_i = 1/W_i, one over the item's labels, so that r labels count as r − 1 observations instead of
-r²/2. The second term is prior information: an oracle (Θ = 1) has shared at least `overlap` items of every class with
-every annotator, and observed the population's matrix Φ, that of the votes; and the N_jc items of known class c that j
-labelled are shared with an oracle too:
+    F(Θ) = Σ_{j<k} n_jk ‖C_jk/n_jk − Θ_jᵀ P Θ_k‖² + Σ_j Σ_c s_jc ‖Θ_j[c, :] − Φ_j[c, :]‖²
 
-    s_jc = π_c (o_c + N_jc)        Φ_j[c, :] = (o_c Φ[c, :] + gold counts_j[c, :])/(o_c + N_jc)
-    π_c o_c = overlap · max(π_c, ½ (K − 2)/K Σ_d π_d²)
+An item with r labels is weighted by 1/r, so it counts as r − 1 observations instead of r²/2. The second term is the
+prior: an oracle has shared `overlap` items of every class with every annotator, who labelled them like the crowd (Φ,
+the average matrix by the votes). Items with gold are shared with the oracle too; j labelled N_jc of class c, with
+labels G_j[c, :]:
 
-Row c of Θ changes the moments in proportion to π_c, so pairs determine a rare class poorly, and with o_c = overlap the
-prior would be as weak. With two classes pairs and π still determine Θ. With more classes rotations remain (see the
-documentation), which only the prior decides: no row's prior is weaker than half of its mean over the items, Σ π². With
-nearly uniform classes that changes nothing.
+    s_jc = π_c (o_c + N_jc)        Φ_j[c, :] = (o_c Φ[c, :] + G_j[c, :]) / (o_c + N_jc)
+    π_c o_c = `overlap` · max(π_c, ½ (K − 2)/K Σ_d π_d²)
 
-With Θ of the others fixed, F is a parabola in Θ_j: tr(Θ_jᵀ H_j Θ_j) − 2⟨R_j, Θ_j⟩, and H and R are sums over rows, not
-over pairs (see the kernels). Each pass moves all annotators half of the way to the minimum of their parabola on the
-simplex: the whole way would overshoot, because the others move as well. Momentum extrapolates. A step that does not
-lower F is rejected, so F never rises; `trace_` is −F less the constant Σ_{j<k} ‖C_jk‖²/n_jk, which needs the pairs.
+Pairs determine the row of a rare class poorly, and with o_c = `overlap` its prior would be as weak. So with three or
+more classes no row has a prior weaker than half of its mean over the items.
 
-Items then get their posterior by Bayes' rule from P(label | class, the annotator labelled), with pseudo-counts a of
-`expected_pseudo`:  confusion_j[c, :] ∝ m_jc Θ_j[c, :] + a[c, :],  m_jc = π_c · (labels of j on other items) + N_jc.
+With the other annotators fixed, F is a parabola in Θ_j, whose coefficients are sums over rows, not over pairs
+(`kernels.metal`). Each pass moves every annotator halfway to the minimum of its parabola and extrapolates with
+momentum. A step that does not lower F is rejected; `trace_` is −F up to a constant.
 
-| symbol | name | shape |
-|---|---|---|
-| Θ | confusion | (A, K, K) [annotator, given, true] inside |
-| π | prior | (K,) |
-| H, R | curvature, pull | (A, K, K); (A, K, K) [annotator, given, true] |
-| Φ, s | centre, strength | (A, K, K) [annotator, given, true]; (A, K) |
+Items get their posterior by Bayes' rule. The confusion matrix for it is smoothed by the pseudo-counts a of an annotator
+of unknown quality (`smoothing` and `margin`), because an estimated 0 would let one label decide an item:
+
+    confusion_j[c, :] ∝ m_jc Θ_j[c, :] + a[c, :]        m_jc = π_c · (labels of j on items without gold) + N_jc
+
+- `confusion_` (A, K, K) [annotator, true, given]: Θ, smoothed
+- `evidence_` (A, K): labels and pseudo-counts behind each row
+- `prior_` (K,): π, which `class_balance` sets; it is not estimated
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from dissensus.compute.rows import Rows
 from dissensus.models.base import Aggregator, given_first, methods
 from dissensus.models.confusion import FULL, ConfusionPass, EStepParams
 from dissensus.models.matrices import MAX_PSEUDO, PSEUDO, expected_pseudo
-from dissensus.models.methods.snorkel import given_shares, is_balance
+from dissensus.models.methods.snorkel import is_class_balance, normalise_shares
 from dissensus.models.tempering import DEPENDENCE, DependenceChoice, run_tempered
 from dissensus.table.annotations import Annotations
 
@@ -75,7 +75,7 @@ class MeTaL(Aggregator):
     """Confusion matrices by matching second moments, MeTaL's label model for crowds."""
 
     class_balance: Literal["votes", "uniform"] | Sequence[float] = param(
-        "votes", "shares π: those of the votes, uniform, or a list in the order of the classes", check=is_balance,
+        "votes", "shares π: those of the votes, uniform, or a list in the order of the classes", check=is_class_balance,
         must="must be 'votes', 'uniform' or a list of positive shares",
     )  # fmt: skip
     overlap: float = param(2.0, "items of every class shared with an oracle", **PSEUDO)
@@ -98,11 +98,11 @@ class MeTaL(Aggregator):
         with in_memory(table, gold, self.threads) as engine:
             rows, pool, votes = engine.rows, engine.pool, engine.run(ConfusionPass(VOTES, FULL), None)
             prior, voted = self._balance(rows, gold, votes.classes), given_first(votes.labels)
-            from_gold = gold_counts(rows, gold, table.n_annotators, K)
+            from_gold = count_gold_labels(rows, gold, table.n_annotators, K)
             known = prior_moments(voted.sum(axis=0) + pseudo, from_gold, prior, self.overlap)
             counts = voted + pseudo
             counts /= counts.sum(axis=1, keepdims=True)
-            moments = Moments(rows, pool, gold, prior, known)
+            moments = PairMoments(rows, pool, gold, prior, known)
             confusion = self._descend(moments, counts, on_step)
             totals = votes.labels.sum(axis=1, keepdims=True)
             unknown = np.maximum(totals.sum(axis=(1, 2)) - from_gold.sum(axis=(1, 2)), 0)  # (A,) on items without gold
@@ -129,14 +129,14 @@ class MeTaL(Aggregator):
         if self.class_balance == "uniform":
             return np.full(K, 1 / K)
         if not isinstance(self.class_balance, str):
-            return given_shares(self.class_balance, K)
-        silent = item_weights(rows) == 0
+            return normalise_shares(self.class_balance, K)
+        silent = sum_item_weights(rows) == 0
         if gold is not None:
             silent &= gold < 0
         shares = votes - silent.sum() / K + self.class_count
         return np.asarray(shares / shares.sum())
 
-    def _descend(self, moments: Moments, confusion: FloatArray, on_step: OnStep) -> FloatArray:
+    def _descend(self, moments: PairMoments, confusion: FloatArray, on_step: OnStep) -> FloatArray:
         """(A, K, K) [annotator, given, true] Θ with the least F, from initial values."""
         trace: list[float] = []
         self.converged_ = False
@@ -149,7 +149,7 @@ class MeTaL(Aggregator):
                 self.converged_ = plain and little  # a small gain by an extrapolation proves nothing
                 trace.append(value)
                 confusion, before = trial, step
-                part, move = STEP_SHARE, moments.steps(confusion) - confusion
+                part, move = STEP_SHARE, moments.improve(confusion) - confusion
                 step = confusion + part * move
                 target = np.maximum(step + MOMENTUM * (step - before), 0)  # clipped to the simplex
                 trial = step if little else target / target.sum(axis=1, keepdims=True)
@@ -184,13 +184,13 @@ def prior_moments(population: FloatArray, from_gold: FloatArray, prior: FloatArr
     return PriorMoments(counts / shared[:, None, :], prior * shared)
 
 
-def item_weights(rows: Rows) -> FloatArray:
+def sum_item_weights(rows: Rows) -> FloatArray:
     """(I,) weight of the labels of each item."""
     chunk = Chunk(rows.arrays, None, 0, 0)
     return np.asarray(chunk.scatter_sum(chunk.item, chunk.row_weights(), chunk.n_items))
 
 
-def gold_counts(rows: Rows, gold: IntArray | None, n_annotators: int, n_classes: int) -> FloatArray:
+def count_gold_labels(rows: Rows, gold: IntArray | None, n_annotators: int, n_classes: int) -> FloatArray:
     """(A, K, K) [annotator, given, true] counts of each annotator's labels on items of known class."""
     K = n_classes
     counts: FloatArray = np.zeros(n_annotators * K * K)
@@ -202,29 +202,31 @@ def gold_counts(rows: Rows, gold: IntArray | None, n_annotators: int, n_classes:
     return counts.reshape(n_annotators, K, K)
 
 
-class Moments:
+class PairMoments:
     """F and, from the same pass over the rows, every annotator's parabola: `pull` R and `curvature` H."""
 
-    def __init__(self, rows: Rows, pool: Threads, gold: IntArray | None, prior: FloatArray, known: PriorMoments):
-        self.rows, self.pool, self.gold, self.prior, self.known = rows, pool, gold, prior, known
-        (A, K), I = known.strength.shape, rows.item_ptr.size - 1
-        total = item_weights(rows)
+    def __init__(
+        self, rows: Rows, pool: Threads, gold: IntArray | None, prior: FloatArray, prior_moments: PriorMoments
+    ):
+        self.rows, self.pool, self.gold, self.prior, self.known = rows, pool, gold, prior, prior_moments
+        (A, K), I = prior_moments.strength.shape, rows.item_ptr.size - 1
+        total = sum_item_weights(rows)
         counts = (total > kernels.MIN_ITEM_WEIGHT) & (True if gold is None else gold < 0)
-        self.factor = np.where(counts, 1 / np.where(counts, total, 1), 0.0)  # φ (I,)
-        self.repeats = kernels.repeats(rows, self.factor, A, K)
-        self.above = np.triu_indices(K)
-        short = rows.label.size < chunks.MIN_KERNEL_ROWS and I * self.above[0].size < MIN_KERNEL_NUMBERS
-        self.labels = label_matrix(rows, A, K) if short else None
+        self.item_factor = np.where(counts, 1 / np.where(counts, total, 1), 0.0)  # φ (I,)
+        self.repeats = kernels.repeats(rows, self.item_factor, A, K)
+        self.upper_triangle = np.triu_indices(K)
+        short = rows.label.size < chunks.MIN_KERNEL_ROWS and I * self.upper_triangle[0].size < MIN_KERNEL_NUMBERS
+        self.sparse_labels = label_matrix(rows, A, K) if short else None
         self.curvature = np.empty((A, K, K))
 
     def __call__(self, confusion: FloatArray) -> float:
         """Return F at Θ (A, K, K) [annotator, given, true], less its constant."""
         root, centre, strength = np.sqrt(self.prior), self.known.centre, self.known.strength
-        c, d = self.above
+        c, d = self.upper_triangle
         scale = np.where(c == d, 1.0, np.sqrt(2)) * root[c] * root[d]
         gram = np.ascontiguousarray((confusion.transpose(0, 2, 1) @ confusion)[:, c, d] * scale)
-        if self.labels is not None:
-            met, grams_met = kernels.meet_short(self.labels, self.factor, confusion, gram)
+        if self.sparse_labels is not None:
+            met, grams_met = kernels.meet_short(self.sparse_labels, self.item_factor, confusion, gram)
         else:
             _, (met, grams_met) = self.pool.sums(
                 lambda start, stop, *sums: kernels.meet(
@@ -242,7 +244,7 @@ class Moments:
         self.pull = centre * strength[:, None, :] + met
         return pairs + away
 
-    def steps(self, confusion: FloatArray) -> FloatArray:
+    def improve(self, confusion: FloatArray) -> FloatArray:
         """Return Θ nearer to the minimum of each annotator's parabola; `confusion` is the argument of the last call."""
         better = np.empty_like(confusion)
 

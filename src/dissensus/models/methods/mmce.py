@@ -1,33 +1,35 @@
-"""Minimax conditional entropy (Zhou et al. 2015): a label depends on who gives it and on the item, class by class.
+"""Minimax conditional entropy: a label depends on its annotator and on its item, class by class.
 
-    z_i ~ Cat(π)      P(y_ij = l | z_i = k) = softmax_l(σ_j[k, l] + τ_i[k, l])
-    objective: Σ_i log Σ_k π_k Π_{j∈M_i} P(y_ij | k) − α/2 (Σ_j |σ_j − σ̄|² + n0 |σ̄ − σ0|²) − β/2 Σ_i |τ_i|²
+Use it when items and annotators both differ by class and items have many labels.
+
+An annotator effect σ_j and an item effect τ_i add up to the log odds of the labels:
+
+    z_i ~ Cat(π)      P(y_ij = l | z_i = c) = softmax_l(σ_j[c, l] + τ_i[c, l])
+
+The objective is the log evidence with quadratic penalties:
+
+    Σ_i log Σ_c π_c Π_{j∈M_i} P(y_ij | c) − α/2 (Σ_j |σ_j − σ̄|² + n |σ̄ − σ0|²) − β/2 Σ_i |τ_i|²
 
 This is the dual of the paper's problem: find the classes with the least conditional entropy of the labels, where the
-entropy is the largest that the observed labels allow, and q, the distribution of the classes, is optimal. The paper has
-σ̄ = 0: an annotator with few labels is taken to guess, and if all have few labels, nothing is learnt. Here σ̄ is the
-mean of the annotators, with n0 unknown annotators σ0 (`expected_effect`) added. The paper's π is uniform; here
-π = e/K + (1 − e) s, between that and the shares of the votes s, at the cost of `models.class_shares`: a class that
-annotators name too often need not be frequent, few items cannot distinguish the two, and an unconstrained π degenerates
-to one class. (`centre`, `class_prior`.)
+entropy is the largest that the observed labels allow.
 
-E step  q_i(k) ∝ π_k Π_{j∈M_i} P(y_ij | k)
-M step  raises Σ_i Σ_k q_i(k) Σ_j log P(y_ij | k) minus the penalties, first in τ, then in σ̄ and σ
+    E step  q_i(c) ∝ π_c Π_{j∈M_i} P(y_ij | c)
+    M step  raises Σ_i Σ_c q_i(c) Σ_j log P(y_ij | c) minus the penalties, first in τ, then in σ̄ and σ
 
-| symbol | name | shape |
-|---|---|---|
-| q | posterior, belief | (I, K) |
-| σ, σ̄ | `annotator_effect_`, `crowd_effect_` | (A, K, K) [annotator, true, given], (K, K) |
-| n0 | `known` | a number |
-| τ | `item_effect_` | (n, K), of the item and class in `item_effect_cell_` (n,), item·K + class; zero for all others |
-| α, β | penalties | α = γK², β = α · (annotations per annotator) / (annotations per item), but at least α |
-| π | prior | (K,), from e, `uniformity` (1,), and s, `free_shares` (K,) |
+- `annotator_effect_` (A, K, K) [annotator, true, given]: σ; `confusion_` is softmax(σ)
+- `crowd_effect_` (K, K): σ̄, the mean over annotators, with n = `prior_annotators` of unknown quality and effect σ0
+- `item_effect_`: τ of the cells `item_effect_cell_` = item·K + class with q ≥ 10⁻⁶; 0 for all others
+- `prior_` (K,): π
+- α = `gamma`·K², β = α · (annotations per annotator) / (annotations per item), but at least α
 
-τ would be (I, K, K). But given q and σ it maximises a concave function of K numbers for each item and class, so it is
-computed in every pass (`kernels.mmce`), and only q is kept between passes. F(q, σ, τ), the objective with its log Σ
-bounded by q, is raised in τ, in q and in σ in turn, so the objective never falls.
+In the paper σ̄ = 0 and π is uniform (`centre="zero", class_prior="uniform"`). There an annotator with few labels is
+taken to guess, and if all have few labels nothing is learnt. Here σ̄ is the mean of the annotators. Here π = e/K + (1 −
+e) s lies between uniform shares and the vote shares s. e has the largest evidence less a cost for leaving e = 1
+(`models.class_shares`), because an unconstrained π moves to one class.
 
-After the fit of σ, an item's τ and q follow from its own labels, starting at τ = 0, for fitted and new items alike.
+τ is not stored during the fit: given q and σ it maximises a concave function of K numbers for each item and class,
+which every pass solves (`kernels.mmce`). The objective never falls. After the fit, τ and q of fitted and new items
+follow from their own labels, starting at τ = 0.
 """
 
 from __future__ import annotations
@@ -53,16 +55,16 @@ from dissensus.models.matrices import MIN_PSEUDO, expected_pseudo
 from dissensus.models.params import em_parameter, real
 from dissensus.table.annotations import Annotations
 
-UNIFORMITY = {"votes": 0.0, "learned": INITIAL_UNIFORMITY, "uniform": 1.0}  # initial e of π, by `class_prior`
+INITIAL_UNIFORMITIES = {"votes": 0.0, "learned": INITIAL_UNIFORMITY, "uniform": 1.0}  # initial e of π, by `class_prior`
 MAX_ROUNDS = 100  # rounds of q and τ for one item with fixed σ; three to ten are usual
-BLOCK_ROWS = 2**12  # rows that are predicted together, so that their matrices fit the cache
-MIN_KEPT = 1e-6  # least probability of a class for which an item's τ is stored
+CHUNK_ROWS = 2**12  # rows that are predicted together, so that their matrices fit the cache
+MIN_STORED_PROBABILITY = 1e-6  # least probability of a class for which an item's τ is stored
 MAX_WEIGHT = 1e3  # largest weight of a row; larger ones are scaled down, because penalties of 1 would have no effect
 MAX_EFFECT = 50.0  # largest |σ| of an extrapolation
 
 
 @dataclass(frozen=True)
-class Effects(UniformClassPrior):
+class MMCEParams(UniformClassPrior):
     """The parameters: e and s of π, σ (A, K, K) [annotator, true, given], and q (I, K), from which τ follows.
 
     An extrapolation of σ and π keeps q; None: computed, starting at τ = 0.
@@ -70,7 +72,7 @@ class Effects(UniformClassPrior):
 
     free_shares: FloatArray = em_parameter()
     effect: FloatArray = em_parameter(real(MAX_EFFECT), "A K K")
-    belief: FloatArray | None = em_parameter()
+    posterior: FloatArray | None = em_parameter()
 
     def confusion(self) -> FloatArray:
         """(A, K, K) P(label | class) on an item without an effect of its own."""
@@ -81,7 +83,7 @@ class Effects(UniformClassPrior):
     "mmce", summary="labels depend on annotator and item, class by class: regularised minimax conditional entropy",
     cite="Zhou et al. 2015", costly=True,
 )  # fmt: skip
-class MMCE(EMAggregator[Effects]):
+class MMCE(EMAggregator[MMCEParams]):
     """Regularised minimax conditional entropy. The paper's own: `MMCE(gamma=…, centre="zero", class_prior="uniform")`.
 
     The penalties are α = gamma·K² and β = α · (annotations per annotator) / (annotations per item), at least α. Without
@@ -92,7 +94,7 @@ class MMCE(EMAggregator[Effects]):
         None, "strength of the penalties; `compare` finds the best for hidden labels", low=1e-6, high=1e6
     )
     centre: Literal["crowd", "zero"] = param("crowd", "centre of the effects: the annotators' mean, or zero")
-    known: float = param(5.0, "weight of an unknown annotator in the annotators' mean", low=MIN_PSEUDO)
+    prior_annotators: float = param(5.0, "annotators of unknown quality that are added to the mean", low=MIN_PSEUDO)
     class_prior: Literal["learned", "votes", "uniform"] = param(
         "learned", "π: shares of the votes, uniform, or learnt between the two"
     )
@@ -119,7 +121,7 @@ class MMCE(EMAggregator[Effects]):
         return self.alpha(table.n_classes) * max(items / annotators, 1.0)  # annotations cancel
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        unbounded, table = table, bounded(table)
+        unbounded, table = table, bound_weights(table)
         rows, I = expand_rows(table), self.items_.size  # further items of the table stand for earlier counts
         self.item_penalty_ = self.beta(table, I)
         informative = np.diff(rows.item_ptr) > 0 if gold is None else (np.diff(rows.item_ptr) > 0) | (gold >= 0)
@@ -127,7 +129,7 @@ class MMCE(EMAggregator[Effects]):
         with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
             fused_pass = FusedPass(rows, pool, self.item_penalty_, gold, I)
 
-            def em_step(params: Effects) -> tuple[float, Effects]:
+            def em_step(params: MMCEParams) -> tuple[float, MMCEParams]:
                 objective = fused_pass(params, 1) + self.log_prior(params) - cost * float(1 - params.uniformity[0])
                 uniformity = params.uniformity
                 if self.class_prior == "learned":
@@ -138,12 +140,12 @@ class MMCE(EMAggregator[Effects]):
                     params,
                     uniformity=uniformity,
                     effect=self._next_effect(params.effect, fused_pass.sums),
-                    belief=fused_pass.posterior,
+                    posterior=fused_pass.posterior,
                 )
 
             params = self.run(em_step, partial(self.initialise, table, gold), on_step)
             self.trace_ = np.append(self.trace_, em_step(params)[0])
-            fused_pass(replace(params, belief=None), MAX_ROUNDS)
+            fused_pass(replace(params, posterior=None), MAX_ROUNDS)
         self.posterior_, self.prior_, self.annotator_effect_ = fused_pass.posterior, params.prior, params.effect
         self.confusion_, self.crowd_effect_ = params.confusion(), self._middle(params.effect)
         hits, total = self._count_agreement(unbounded, self.posterior_)
@@ -156,7 +158,7 @@ class MMCE(EMAggregator[Effects]):
         I, K = self.items_.size, self.prior_.size
         q = self.posterior_[:I].reshape(-1)
         busy = np.repeat(np.diff(rows.item_ptr[: I + 1]) > 0, K)
-        self.item_effect_cell_ = cell = np.flatnonzero((q >= MIN_KEPT) & busy)
+        self.item_effect_cell_ = cell = np.flatnonzero((q >= MIN_STORED_PROBABILITY) & busy)
         self.item_effect_ = np.empty((cell.size, K), np.float32)
         kernels.effects(cell, rows.arrays, self.confusion_, self.item_penalty_, self.posterior_, self.item_effect_)
         k, right = cell % K, np.diagonal(self.population_confusion_)
@@ -164,12 +166,12 @@ class MMCE(EMAggregator[Effects]):
         self.difficulty_ = np.bincount(cell // K, q[cell] * (right[k] - here), I).astype(np.float64)
 
     def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:
-        rows = expand_rows(bounded(table))
+        rows = expand_rows(bound_weights(table))
         with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
             fused_pass = FusedPass(rows, pool, self.item_penalty_, None, table.n_items)
             everyone = np.concatenate([self.annotator_effect_, np.log(self.population_confusion_)[None]])
             effect = everyone[known]  # −1, unseen, takes the last
-            fused_pass(Effects(np.zeros(1), self.prior_, self.prior_, effect, None), MAX_ROUNDS)
+            fused_pass(MMCEParams(np.zeros(1), self.prior_, self.prior_, effect, None), MAX_ROUNDS)
         return fused_pass.posterior
 
     def _label_probabilities(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
@@ -179,23 +181,23 @@ class MMCE(EMAggregator[Effects]):
         place = np.full((self.items_.size + 1, K), cell.size)  # −1, new, takes the last item, which has no effects
         place.reshape(-1)[cell] = np.arange(cell.size)
         expected = np.empty_like(posterior)
-        for start in range(0, len(posterior), BLOCK_ROWS):
-            rows = slice(start, start + BLOCK_ROWS)
+        for start in range(0, len(posterior), CHUNK_ROWS):
+            rows = slice(start, start + CHUNK_ROWS)
             odds = everyone[annotator[rows]] * power[place[item[rows]]]  # (rows, K, K) [true, given]
             expected[rows] = np.einsum("nk,nky->ny", posterior[rows] / odds.sum(axis=2), odds)
         return expected
 
-    def initialise(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Effects:
+    def initialise(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> MMCEParams:
         """Return the votes as q, or random shares near them, and the best σ without item effects."""
         K = table.n_classes
         belief = table.soft_labels() if rng is None else rng.standard_gamma(table.votes() + 1)
         belief /= belief.sum(axis=1, keepdims=True)
         belief = with_gold(belief, gold)
         counts = soft_counts(table, belief)
-        sums = Sums(counts, np.repeat(counts.sum(axis=2, keepdims=True) / K, K, axis=2))
+        sums = EffectSums(counts, np.repeat(counts.sum(axis=2, keepdims=True) / K, K, axis=2))
         shares = belief[np.diff(table.item_ptr) > 0].sum(axis=0) + self.class_count
-        uniformity = np.array([UNIFORMITY[self.class_prior]])
-        return Effects(
+        uniformity = np.array([INITIAL_UNIFORMITIES[self.class_prior]])
+        return MMCEParams(
             uniformity, shares / shares.sum(), np.full(K, 1 / K), self._next_effect(np.zeros_like(counts), sums), belief
         )
 
@@ -203,42 +205,44 @@ class MMCE(EMAggregator[Effects]):
         """(K, K) σ̄ for σ."""
         if self.centre == "zero":
             return np.zeros_like(effect[0])
-        middle = effect.sum(axis=0) + self.known * expected_effect(effect.shape[1])
-        return np.asarray(middle / (len(effect) + self.known))
+        middle = effect.sum(axis=0) + self.prior_annotators * unknown_effect(effect.shape[1])
+        return np.asarray(middle / (len(effect) + self.prior_annotators))
 
-    def _next_effect(self, effect: FloatArray, sums: Sums) -> FloatArray:
+    def _next_effect(self, effect: FloatArray, sums: EffectSums) -> FloatArray:
         """(A, K, K) σ of the next pass: first a common step of all annotators, then one of each."""
         alpha, centre = self.alpha(effect.shape[1]), self._middle(effect)
         if self.centre == "crowd":
             seen, expected = (part.sum(axis=0, keepdims=True) for part in sums)  # sums of one annotator with all labels
-            centre = kernels.m_step(centre[None], seen, expected, self.known * alpha, expected_effect(len(centre)))[0]
+            centre = kernels.m_step(
+                centre[None], seen, expected, self.prior_annotators * alpha, unknown_effect(len(centre))
+            )[0]
         return np.asarray(kernels.m_step(effect, *sums, alpha, centre))
 
-    def log_prior(self, params: Effects) -> float:
+    def log_prior(self, params: MMCEParams) -> float:
         middle = self._middle(params.effect)
         square = float(np.square(params.effect - middle).sum())
         if self.centre == "crowd":
-            square += self.known * float(np.square(middle - expected_effect(len(middle))).sum())
+            square += self.prior_annotators * float(np.square(middle - unknown_effect(len(middle))).sum())
         return -0.5 * self.alpha(params.prior.size) * square
 
 
-def bounded(table: Annotations) -> Annotations:
+def bound_weights(table: Annotations) -> Annotations:
     """Scale the weights of a table down to at most MAX_WEIGHT."""
     if table.weight is None or table.weight.max(initial=0) <= MAX_WEIGHT:
         return table
     return replace(table, weight=table.weight * (MAX_WEIGHT / table.weight.max()))
 
 
-def expected_effect(n_classes: int) -> FloatArray:
+def unknown_effect(n_classes: int) -> FloatArray:
     """(K, K) the σ of an unknown annotator, from `expected_pseudo`."""
     logs = np.log(expected_pseudo(n_classes))
     return np.asarray(logs - logs.mean(axis=1, keepdims=True))
 
 
-class Sums(NamedTuple):
+class EffectSums(NamedTuple):
     """Sums for the next σ: the observed and the expected labels, (A, K, K) [annotator, true, given]."""
 
-    seen: FloatArray
+    observed: FloatArray
     expected: FloatArray
 
 
@@ -249,25 +253,25 @@ class FusedPass:
     """
 
     posterior: FloatArray
-    sums: Sums
+    sums: EffectSums
 
-    def __init__(self, rows: Rows, pool: Threads, penalty: float, gold: IntArray | None, special: int):
-        self.rows, self.pool, self.penalty, self.gold, self.special = rows, pool, penalty, gold, special
+    def __init__(self, rows: Rows, pool: Threads, penalty: float, gold: IntArray | None, n_effect_items: int):
+        self.rows, self.pool, self.penalty, self.gold, self.special = rows, pool, penalty, gold, n_effect_items
         self.items = balanced(rows.item_ptr, pool.threads)
 
-    def __call__(self, params: Effects, rounds: int) -> float:
+    def __call__(self, params: MMCEParams, rounds: int) -> float:
         """Return the log evidence minus β/2 Σ τ², and set the posterior and the sums of the next σ."""
         rows, confusion, log_prior = self.rows, params.confusion(), np.log(params.prior)
         K = log_prior.size
         self.posterior = np.empty((rows.item_ptr.size - 1, K))
         log_confusion = np.ascontiguousarray(np.log(confusion).transpose(0, 2, 1))
-        before = self.posterior if params.belief is None else params.belief
+        before = self.posterior if params.posterior is None else params.posterior
         parts, (counts, expected, plain) = self.pool.sums(
             lambda start, stop, *sums: kernels.process_items(
                 start, stop, rows.arrays, confusion, log_confusion, log_prior, self.penalty, self.gold, self.special,
-                rounds, params.belief is None, before, self.posterior, *sums,
+                rounds, params.posterior is None, before, self.posterior, *sums,
             ),
             self.items, confusion.shape, confusion.shape, confusion.shape[:2],
         )  # fmt: skip
-        self.sums = Sums(counts, expected + plain[:, :, None] * confusion)
+        self.sums = EffectSums(counts, expected + plain[:, :, None] * confusion)
         return float(sum(parts))

@@ -1,10 +1,12 @@
-"""ROVER: one transcription from many, by a weighted vote word by word (Fiscus 1997).
+"""ROVER: one text from many, by a weighted vote word by word.
 
-The texts of an item are aligned: the one of the best annotator first, then each of the others with the fewest edits,
-where a word costs nothing in a slot that contains it already, and skipping a slot costs nothing if an earlier text
-skips it. Every text votes for its word in each slot, or for none, with the weight 1/σ_j of `closest`; the answer has
-the word with the most weight in every slot. So it may differ from every single text. `confidence_` is the mean share of
-the weight of its words.
+Use it for transcripts of the same speech or page, when the best text may be none of those given.
+
+The texts of an item are aligned: first that of the best annotator, then each of the others with the fewest edits. A
+word costs nothing in a slot that already contains it, and skipping a slot costs nothing if an earlier text skips it.
+Every text votes for its word in each slot, or for no word, with weight 1/σ_j; σ_j is the error of annotator j by
+`closest`. The answer has the word with the most weight in every slot. `confidence_` is the mean share of the weight of
+these words.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import numpy as np
 from dissensus.common.types import FloatArray, Names
 from dissensus.evaluation.distances import pair_distances
 from dissensus.models.base import methods
-from dissensus.models.methods.closest import Candidates, Closest
+from dissensus.models.methods.closest import CandidateLabels, Closest
 from dissensus.table.annotations import Annotations
 
 Slot = dict[str, float]  # word → weight of the texts with it; "" for texts without a word
@@ -27,7 +29,7 @@ class Rover(Closest):
     """Transcriptions; in memory."""
 
     def _answer(
-        self, table: Annotations, weight: FloatArray, error: FloatArray, found: Candidates
+        self, table: Annotations, weight: FloatArray, error: FloatArray, found: CandidateLabels
     ) -> tuple[Names, FloatArray, FloatArray]:
         label, confidence = np.full(table.n_items, "", object), np.zeros(table.n_items)
         texts = [str(name).split() for name in table.classes]
@@ -36,7 +38,7 @@ class Rover(Closest):
             rows = np.arange(table.item_ptr[i], table.item_ptr[i + 1])
             if rows.size:
                 rows = rows[np.argsort(-value[rows], kind="stable")]
-                label[i], confidence[i] = combine([texts[table.label[row]] for row in rows], value[rows])
+                label[i], confidence[i] = vote_by_word([texts[table.label[row]] for row in rows], value[rows])
         all_texts = np.concatenate([table.classes.astype(object), label])
         apart = pair_distances(all_texts, table.label, table.n_classes + table.item, "words")
         mean = np.bincount(table.item, apart * value, table.n_items) / np.maximum(
@@ -45,7 +47,7 @@ class Rover(Closest):
         return label, confidence, mean
 
 
-def combine(texts: list[list[str]], weight: Any) -> tuple[str, float]:
+def vote_by_word(texts: list[list[str]], weight: Any) -> tuple[str, float]:
     """Return the words with the most weight in every slot, and the mean of their shares of the weight."""
     slots: list[Slot] = [{word: weight[0]} for word in texts[0]]
     before = float(weight[0])

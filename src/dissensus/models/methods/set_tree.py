@@ -1,31 +1,30 @@
-"""Set tree: each annotator ticks a set of options; which options are true together is a tree (Chow & Liu 1968).
+"""Set tree: which options each annotator ticks, and which options go together.
 
-    t_i ∈ {0, 1}^L      P(t_i) = Π_c P(t_ic | t_i,parent(c))      P(j ticks c | t_ic = 1) = s_jc,   | t_ic = 0) = f_jc
+Use it when several options may be ticked at once and some of them go together.
 
-Given the truth, the ticks of an annotator are independent; the truth's options are not: a tree states the probability
-of an option if its parent is true (θ_c1) and if it is not (θ_c0). So a tick for A also makes B more or less likely.
-Belief propagation is exact on a tree, and the tree of most mutual information is the most likely one.
+t_ic is 1 if option c is true for item i. Given the truth, an annotator's ticks are independent. The true options are
+not: they form a tree, in which an option depends on its parent:
 
-start   tree, habits and priors follow from a few passes that begin with the share of the ticks, and stay fixed
-E step  u_ic = Σ_{j∈M_i} log P(y_ijc | t = 1) / P(y_ijc | t = 0)      q_ic = P(t_ic | u_i), by two passes over the tree
-M step  s_jc = (S m_jc + Σ_i q_ic y_ijc) / (S + Σ_i q_ic)      likewise f_jc with 1 − q      θ_cx from P(t_ic, t_parent)
-habits  m_jc = logistic(logit m_c + h_j): annotator j ticks true options more or less readily, h_j ~ N(0, ½²)
+    P(t_i) = Π_c P(t_ic | t_i,parent(c))      P(j ticks c | t_ic = 1) = s_jc      P(j ticks c | t_ic = 0) = f_jc
 
-| symbol | name | shape |
-|---|---|---|
-| q | `posterior_` | (I, L), P(option is true), columns in the order of `options_`; rows do not sum to 1 |
-| s, f | `hit_`, `false_tick_` | (A, L) |
-| θ | `chance_` | (L, 2), if the parent is not true, and if it is |
-| parent | `parent_` | (L,) code of an option, −1 of the root |
-| S | `shrink` | number |
+So a tick for one option also makes others more or less likely. Belief propagation is exact on a tree, and the tree with
+the most mutual information is the most likely one (Chow & Liu 1968). A few passes that start from the share of the
+ticks fix the tree and the priors; then EM repeats, with y_ijc = 1 if j ticked c on item i and S = `crowd_labels`:
 
-Labels of one item depend on each other (`models.tempering`): `posterior_` follows from the tempered log odds u_i / d_i
-and from the log odds of the tree over √d_i. The tree was learnt from the same labels, so it is overconfident; raised to
-1/d, as posteriors of classes are, it would make rare options far too likely. √d is also used for the transitions of
-`bayesian-sequence`; it was chosen on spans and parts of speech, not on sets.
-The answer is the set of options with probability above ½ if labels were independent, so that it does not change with d;
-its `confidence` is the probability of exactly this set. `reliability_` is the mean Jaccard index of an annotator's sets
-and the answers.
+    E step  u_ic = Σ_{j∈M_i} log P(y_ijc | t_ic = 1) / P(y_ijc | t_ic = 0)      q_ic = P(t_ic = 1 | u_i)
+    M step  s_jc = (S m_jc + Σ_i q_ic y_ijc) / (S + Σ_i q_ic)      f_jc likewise with 1 − q_ic
+            θ_cx from the expected counts of options and their parents
+    prior   m_jc = logistic(logit m_c + h_j),  h_j ~ N(0, ½²): annotator j ticks more or less readily than others
+
+- `posterior_` (I, L): q, the probability of each option in the order of `options_`; rows do not sum to 1
+- `hit_` and `false_tick_` (A, L): s and f
+- `chance_` (L, 2): θ_c0 and θ_c1, P(option is true) if its parent is not true, and if it is
+- `parent_` (L,): code of the parent option, −1 for the root
+
+`posterior_` is tempered (`models.tempering`): with the design effect d_i, it follows from the log odds u_i / d_i and
+from the tree's log odds divided by √d_i. Dividing these by d_i too would make rare options far too likely. The answer
+is the set of options with an untempered probability above ½, and `confidence_` the probability of exactly this set.
+`reliability_` is the mean Jaccard index of an annotator's sets and the answers.
 """
 
 from __future__ import annotations
@@ -52,18 +51,18 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import set_name
 
-FIRST_PASSES = 4  # passes that learn the tree; 4, 9 and 16 worked equally well
-HABIT_SD = 0.5  # SD of the log odds by which an annotator ticks more or less than others
-HABIT_STEPS = 8  # steps of Newton's method
-TREE_ITEMS = 1.0  # pseudo-items with independent options, for each edge of the tree
-MIN_CHANCE = 1e-9  # least probability, so that logarithms stay finite
-KNOWN = 50.0  # log odds of a gold option
-SOFT_TREE = 0.5  # the tree's log odds are divided by d to this power, labels by d
-ANSWER = 0.5  # probability above which an option is part of the answer
+TREE_PASSES = 4  # passes that learn the tree; 4, 9 and 16 worked equally well
+TENDENCY_SD = 0.5  # SD of the log odds by which an annotator ticks more or less than others
+TENDENCY_STEPS = 8  # steps of Newton's method
+TREE_PSEUDO_ITEMS = 1.0  # pseudo-items with independent options, for each edge of the tree
+MIN_PROBABILITY = 1e-9  # least probability, so that logarithms stay finite
+GOLD_LOG_ODDS = 50.0  # log odds of a gold option
+TREE_POWER = 0.5  # the tree's log odds are divided by d to this power, labels by d
+ANSWER_PROBABILITY = 0.5  # probability above which an option is part of the answer
 
 
 @dataclass(frozen=True)
-class Ticks(Params):
+class SetTreeParams(Params):
     """The parameters: P(tick) of true options and of others, and the tree's probabilities."""
 
     hit: FloatArray = em_parameter(SHARE, "A O")
@@ -72,7 +71,7 @@ class Ticks(Params):
 
 
 @dataclass(frozen=True, eq=False)
-class Prior:
+class TreePrior:
     """The fixed values: the tree, and the prior means of annotators (A, L) and options (L,)."""
 
     order: IntArray  # parents first
@@ -86,10 +85,12 @@ class Prior:
     "set-tree", summary="sets of options: what each annotator ticks, and which options go together; EM",
     cite="Chow & Liu 1968",
 )  # fmt: skip
-class SetTree(AnswerModel, EMAggregator[Ticks]):
+class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
     """Sets of options; in memory."""
 
-    shrink: float = param(2.0, "labels of the crowd added to an annotator's own, for every option", above=0)
+    crowd_labels: float = param(
+        2.0, "labels of the crowd that are added to those of each annotator, per option", above=0
+    )
 
     kinds: ClassVar = ("sets",)
     frames: ClassVar = ("items", "annotators", "confusions")
@@ -113,42 +114,44 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
             raise NoOptionTicked
         known = np.zeros((table.n_items, 0))  # with gold (I, L) log odds of options, NaN if unknown
         if gold is not None:
-            known = np.where((gold >= 0)[:, None], np.where(table.options.ticked[gold], KNOWN, -KNOWN), np.nan)
+            known = np.where(
+                (gold >= 0)[:, None], np.where(table.options.ticked[gold], GOLD_LOG_ODDS, -GOLD_LOG_ODDS), np.nan
+            )
         self.item_total_ = labels_per_item(table.item_ptr, table.weight)
         used = self.item_total_ > 0
         total, ticks = _counts(table, np.ones((table.n_items, self.options_.size)))
         prior: Any = None
 
-        def posterior_of_table(params: Ticks) -> tuple[FloatArray, FloatArray, FloatArray]:
+        def posterior_of_table(params: SetTreeParams) -> tuple[FloatArray, FloatArray, FloatArray]:
             odds = _odds(table, params.hit, params.false_tick, known)[used]
             q = np.zeros((table.n_items, self.options_.size))
-            q[used], joint, log_total = marginals(odds, prior.order, prior.parent, params.chance)
+            q[used], joint, log_total = option_marginals(odds, prior.order, prior.parent, params.chance)
             return q, joint, log_total
 
-        def m_step(q: FloatArray, joint: FloatArray) -> Ticks:
+        def m_step(q: FloatArray, joint: FloatArray) -> SetTreeParams:
             true, hits = _counts(table, q)
-            hit = (hits + self.shrink * prior.hit) / (true + self.shrink)
-            false_tick = (ticks - hits + self.shrink * prior.false_tick) / (total - true + self.shrink)
-            return Ticks(_inside(hit), _inside(false_tick), _chances(joint, q[used], prior))
+            hit = (hits + self.crowd_labels * prior.hit) / (true + self.crowd_labels)
+            false_tick = (ticks - hits + self.crowd_labels * prior.false_tick) / (total - true + self.crowd_labels)
+            return SetTreeParams(_inside(hit), _inside(false_tick), _chances(joint, q[used], prior))
 
-        def start(rng: np.random.Generator | None) -> Ticks:
+        def start(rng: np.random.Generator | None) -> SetTreeParams:
             nonlocal prior
             ticked = sum_ranges(table.options.ticked[table.label] * table.row_weights[:, None], table.item_ptr)
             q = (ticked + 0.1) / (self.item_total_ + 0.5)[:, None]
             q = q if rng is None else rng.beta(0.5 + 4 * q, 4.5 - 4 * q)
             if known.size:
                 q = np.where(np.isnan(known), q, known > 0)
-            for _ in range(FIRST_PASSES):
+            for _ in range(TREE_PASSES):
                 if rng is None:  # other starts use the same tree and priors, so that objectives are comparable
                     true, hits = _counts(table, q)
                     habits = _habits(hits, true), _habits(ticks - hits, total - true)
-                    prior = Prior(*likeliest_tree(q[used]), *habits, q[used].mean(axis=0))
+                    prior = TreePrior(*most_likely_tree(q[used]), *habits, q[used].mean(axis=0))
                 with_parent = (q * q[:, prior.parent])[used].sum(axis=0)
                 params = m_step(q, np.stack([q[used].sum(axis=0) - with_parent, with_parent], axis=1))
                 q = posterior_of_table(params)[0]
             return params
 
-        def em_step(params: Ticks) -> tuple[float, Ticks]:
+        def em_step(params: SetTreeParams) -> tuple[float, SetTreeParams]:
             q, joint, log_total = posterior_of_table(params)
             blank = np.log1p(-_inside(params.false_tick))
             nothing_true = (ticks * (np.log(_inside(params.false_tick)) - blank) + total * blank).sum()
@@ -250,20 +253,20 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
     ) -> tuple[FloatArray, BoolArray, FloatArray]:
         """Return the posterior (I, L), the options of the answer (I, L) and P(exactly this set) (I,)."""
         odds = _odds(table, hit, false_tick, known, ticked)
-        answer = marginals(odds, self.order_, self.parent_, self.chance_)[0] > ANSWER
+        answer = option_marginals(odds, self.order_, self.parent_, self.chance_)[0] > ANSWER_PROBABILITY
         d = design_effect(labels_per_item(table.item_ptr, table.weight), self.dependence_)
         q, log_set = _temper(odds, d, answer, self.order_, self.parent_, self.chance_)
         return q, answer, np.exp(np.minimum(log_set, 0))
 
-    def _log_prior(self, params: Ticks, prior: Prior) -> float:
+    def _log_prior(self, params: SetTreeParams, prior: TreePrior) -> float:
         edges = params.chance.copy()
         edges[prior.order[0], 1] = 0.5  # both entries of the root are the same probability
         means = np.where(edges == 0.5, 0.5, prior.share[:, None])
         found = 0.0
         for size, mean, value in (
-            (self.shrink, prior.hit, params.hit),
-            (self.shrink, prior.false_tick, params.false_tick),
-            (TREE_ITEMS, means, edges),
+            (self.crowd_labels, prior.hit, params.hit),
+            (self.crowd_labels, prior.false_tick, params.false_tick),
+            (TREE_PSEUDO_ITEMS, means, edges),
         ):
             value = _inside(value)
             found += size * float((mean * np.log(value) + (1 - mean) * np.log1p(-value)).sum())
@@ -277,7 +280,7 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
         return tuple(np.bincount(table.annotator, value, table.n_annotators) for value in (index, weight))  # type: ignore[return-value]
 
 
-def likeliest_tree(q: FloatArray) -> tuple[IntArray, IntArray]:
+def most_likely_tree(q: FloatArray) -> tuple[IntArray, IntArray]:
     """Return order and parents of the tree of most mutual information between options with probabilities q (I, L).
 
     Its root is the most frequent option.
@@ -293,8 +296,10 @@ def likeliest_tree(q: FloatArray) -> tuple[IntArray, IntArray]:
         (share[None, :] - both, apart(1 - share, share)),
         (1 - share[:, None] - share[None, :] + both, apart(1 - share, 1 - share)),
     )
-    information = sum(np.maximum(p, MIN_CHANCE) * np.log(np.maximum(p, MIN_CHANCE) / alone) for p, alone in cells)
-    cost = -(np.maximum(information, 0) + MIN_CHANCE)  # a cost of 0 would mean no edge
+    information = sum(
+        np.maximum(p, MIN_PROBABILITY) * np.log(np.maximum(p, MIN_PROBABILITY) / alone) for p, alone in cells
+    )
+    cost = -(np.maximum(information, 0) + MIN_PROBABILITY)  # a cost of 0 would mean no edge
     np.fill_diagonal(cost, 0)
     tree = minimum_spanning_tree(cost)
     order, parent = breadth_first_order(tree + tree.T, int(share.argmax()), directed=False)
@@ -309,8 +314,8 @@ def _temper(
     log_odds = np.log(_inside(chance)) - np.log1p(-_inside(chance))
     for effect in np.unique(d):
         at = np.flatnonzero(d == effect)
-        tempered, tree = odds[at] / effect, 1 / (1 + np.exp(-log_odds / effect**SOFT_TREE))
-        q[at], _, log_total = marginals(tempered, order, parent, tree)
+        tempered, tree = odds[at] / effect, 1 / (1 + np.exp(-log_odds / effect**TREE_POWER))
+        q[at], _, log_total = option_marginals(tempered, order, parent, tree)
         log_set[at] = _log_set(sets[at], tempered, parent, tree) - log_total
     return q, log_set
 
@@ -326,25 +331,25 @@ def _habits(ticks: FloatArray, met: FloatArray) -> FloatArray:
     """(A, L) prior P(tick) of each annotator, from the option and from the annotator's overall tendency to tick."""
     share = (ticks.sum(axis=0) + 0.5) / (met.sum(axis=0) + 1)
     log_odds = np.log(share) - np.log1p(-share)
-    habit, precision = np.zeros((len(ticks), 1)), HABIT_SD**-2
-    for _ in range(HABIT_STEPS):
+    habit, precision = np.zeros((len(ticks), 1)), TENDENCY_SD**-2
+    for _ in range(TENDENCY_STEPS):
         expected = 1 / (1 + np.exp(-log_odds - habit))
         pull = (ticks - met * expected).sum(axis=1, keepdims=True) - precision * habit
         habit += np.clip(pull / ((met * expected * (1 - expected)).sum(axis=1, keepdims=True) + precision), -1, 1)
     return np.asarray(1 / (1 + np.exp(-log_odds - habit)))
 
 
-def _chances(joint: FloatArray, q: FloatArray, prior: Prior) -> FloatArray:
+def _chances(joint: FloatArray, q: FloatArray, prior: TreePrior) -> FloatArray:
     """(L, 2) θ, from the numbers of items (L, 2) with a true option whose parent is not true, and is."""
     above = np.where(prior.parent >= 0, q.sum(axis=0)[prior.parent], 0)
     items = np.stack([len(q) - above, above], axis=1)
     joint, root = joint.copy(), prior.order[0]
     joint[root], items[root] = joint[root].sum(), len(q)
-    return _inside((joint + TREE_ITEMS * prior.share[:, None]) / (items + TREE_ITEMS))
+    return _inside((joint + TREE_PSEUDO_ITEMS * prior.share[:, None]) / (items + TREE_PSEUDO_ITEMS))
 
 
 def _inside(chance: FloatArray) -> FloatArray:
-    return np.asarray(np.clip(chance, MIN_CHANCE, 1 - MIN_CHANCE))
+    return np.asarray(np.clip(chance, MIN_PROBABILITY, 1 - MIN_PROBABILITY))
 
 
 def _odds(
@@ -366,7 +371,7 @@ def _counts(table: Annotations, q: FloatArray) -> tuple[FloatArray, FloatArray]:
     return true, hits
 
 
-def marginals(
+def option_marginals(
     odds: FloatArray, order: IntArray, parent: IntArray, chance: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """(I, L) P(option | labels) by log odds (I, L), in two passes over the tree, all items at once.

@@ -1,30 +1,30 @@
-"""Snorkel's independent generative model: every source has an accuracy and a propensity to label.
+"""Snorkel: the independent generative label model, with an accuracy and a propensity to label per source.
 
-    P(Λ, Y) ∝ Π_ij exp(θ_j [Λ_ij = Y_i] + η_j [Λ_ij ≠ ∅])        Λ_ij = ∅: annotator j gave item i no label
+Use it for labelling functions that abstain, as in weak supervision.
 
-The factor graph of Ratner et al. 2017 without correlations; Ratner et al. 2016 write it by its probabilities. With Y
-summed over π (uniform there) it factorises, and the two weights of a source are one probability each:
+y_ij = ∅ where source j gave item i no label; [·] is 1 if the condition holds and 0 otherwise:
 
-    P(Λ_ij = l | Y_i) = β_j a_j if l = Y_i,  β_j (1 − a_j)/(K − 1) for each other class,  1 − β_j for ∅
+    P(y, z) ∝ Π_ij exp(θ_j [y_ij = z_i] + η_j [y_ij ≠ ∅])
+
+This is the factor graph of Ratner et al. 2017 without correlations. It factorises, and the two weights θ_j and η_j of a
+source are one probability each, its accuracy a_j and its propensity β_j to label:
+
+    P(y_ij = l | z_i) = β_j a_j if l = z_i,  β_j (1 − a_j)/(K − 1) for each other class,  1 − β_j for ∅
     a_j = e^θ/(e^θ + K − 1)        β_j = e^η (e^θ + K − 1)/(1 + e^η (e^θ + K − 1))
 
-1 − β_j does not depend on Y_i: an abstention carries no evidence on the class, β cancels from the posterior and from
-the likelihood of a, and its maximum is the share of the items that j labelled. The rest is the model of `one-coin`; the
-prior is Snorkel's, an L2 penalty on the weights instead of the pseudo-counts of a Beta. Objective, up to a constant
-(β's part):
+An abstention carries no evidence on the class, so β_j is simply the share of the items that j labelled. The rest is the
+model of `one-coin` with another prior, an L2 penalty on the weights. EM raises, up to a constant,
 
-    Σ_i log Σ_c π_c Π_{j: Λ_ij ≠ ∅} P(Λ_ij | Y_i = c, Λ_ij ≠ ∅) − l2/2 Σ_j (θ_j − θ0)²
+    Σ_i log Σ_c π_c Π_{j: y_ij ≠ ∅} P(y_ij | z_i = c, y_ij ≠ ∅) − `l2`/2 Σ_j (θ_j − θ0)²
 
-E step as in `one-coin`. M step: θ − θ0 = logit a − logit a0, so a_j = σ(x) with x the only root of
+The E step is that of `one-coin`. In the M step a_j = σ(x), with σ the logistic function, a0 = `initial_accuracy`, and x
+the only root of
 
-    h_j − n_j σ(x) − l2 (x − logit a0)                      h_j = Σ_i q_i(Λ_ij), the right ones of n_j labels
+    h_j − n_j σ(x) − `l2` (x − logit a0)          h_j = Σ_i q_i(y_ij), the right ones of j's n_j labels
 
-| symbol | name | shape |
-|---|---|---|
-| q, π | posterior, prior | (I, K), (K,) |
-| a, 1 − a | coin | (A, 2) [right, wrong] |
-| β | propensity | (A,) |
-| a0 | initial_accuracy | |
+- `coin_` (A, 2) [right, wrong]: a and 1 − a; `accuracy_` is a
+- `propensity_` (A,): β; repeated labels count once
+- `prior_` (K,): π, uniform unless `class_balance` sets it
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MAX_LOGIT = 40.0  # largest logit; beyond it 1 − a is 0 in double precision
 ROOT_TOL = 1e-13  # relative step that ends Newton's method
 
 
-def is_balance(value: Any) -> bool:
+def is_class_balance(value: Any) -> bool:
     """Return whether a value is a list of positive shares."""
     return isinstance(value, list | tuple) and len(value) > 0 and all(is_number(share) and share > 0 for share in value)
 
@@ -63,7 +63,7 @@ class Snorkel(CoinModel):
     initial_accuracy: float = param(0.7, "prior accuracy of a source, where the penalty is zero", above=0, below=1)
     l2: float = param(0.25, "strength of the penalty on the weights", **PSEUDO)
     class_balance: Literal["uniform", "learned"] | Sequence[float] = param(
-        "uniform", "shares π: uniform, learnt, or a list in the order of the classes", check=is_balance,
+        "uniform", "shares π: uniform, learnt, or a list in the order of the classes", check=is_class_balance,
         must="must be 'uniform', 'learned' or a list of positive shares",
     )  # fmt: skip
     class_count: float = param(1.0, "pseudo-count of every class in a learnt π", **PSEUDO)
@@ -76,7 +76,7 @@ class Snorkel(CoinModel):
         K = votes.classes.size
         self.class_pseudo_ = np.full(K, self.class_count)
         balance = [1.0] * K if self.class_balance == "uniform" else self.class_balance
-        self.fixed_prior_ = None if isinstance(balance, str) else given_shares(balance, K)
+        self.fixed_prior_ = None if isinstance(balance, str) else normalise_shares(balance, K)
 
     def m_step(self, labels: FloatArray, totals: FloatArray, params: Any) -> Coins:
         x = penalised_logit(labels[:, 0, 0], totals.sum(axis=(1, 2)), self._initial_logit(), self.l2)
@@ -96,7 +96,7 @@ class Snorkel(CoinModel):
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         super()._fit(table, gold, on_step)
-        self.propensity_ = propensity(table, self.items_.size)
+        self.propensity_ = label_propensity(table, self.items_.size)
 
     def _unseen_annotator_values(self) -> dict[str, Any]:
         return super()._unseen_annotator_values() | {"propensity_": 0.0}
@@ -106,12 +106,12 @@ class Snorkel(CoinModel):
     ) -> FloatArray:
         posterior, n_items = super()._partial_update(table, item, annotator, old, gold), self.items_.size
         labelled = self.propensity_ * (n_items - np.count_nonzero(~old))
-        labelled[annotator] += propensity(table, table.n_items) * table.n_items
+        labelled[annotator] += label_propensity(table, table.n_items) * table.n_items
         self.propensity_ = np.minimum(labelled / n_items, 1)  # an item labelled again may count twice
         return posterior
 
 
-def given_shares(balance: Sequence[float], n_classes: int) -> FloatArray:
+def normalise_shares(balance: Sequence[float], n_classes: int) -> FloatArray:
     """(K,) Return the given shares, scaled to sum to one."""
     if len(balance) != n_classes:
         raise WrongClassBalance(shares=len(balance), n_classes=n_classes)
@@ -119,7 +119,7 @@ def given_shares(balance: Sequence[float], n_classes: int) -> FloatArray:
     return np.asarray(shares / shares.sum())
 
 
-def propensity(table: Annotations, n_items: int) -> FloatArray:
+def label_propensity(table: Annotations, n_items: int) -> FloatArray:
     """(A,) share of the first `n_items` items that each annotator labelled; repeated labels count once."""
     rows = int(table.item_ptr[n_items])  # later items stand for earlier counts
     item, annotator = table.item[:rows], table.annotator[:rows]

@@ -1,24 +1,20 @@
 """Wawa, worker agreement with aggregate: votes are weighted by the annotator's agreement with the majority.
 
-    m_i(c) = 1/T_i for the T_i classes with the most votes of item i, 0 for the others; known classes: 1
+Use it as a quick weighted vote that takes one pass and is easy to explain.
+
+    m_i(c) = 1/T_i for the T_i classes with the most votes of item i, 0 for the others; 1 for the gold class
     s_j    = Σ_{rows of j} w m_i(y) / Σ_{rows of j} w
-    q_i(c) = Σ_{rows of i with y = c} w s_j / Σ_{rows of i} w s_j        tied classes: ∝ that times 1 + EDGE · v_c
+    q_i(c) = Σ_{rows of i with y = c} w s_j / Σ_{rows of i} w s_j
 
-| symbol | name | shape |
-|---|---|---|
-| m | outcome of the vote | (I, K), never stored |
-| s | skill | (A,) |
-| w | weight of a row | (N,), 1 without weights |
-| q | posterior | (I, K) |
-| v | prior, the classes' shares of all weighted votes | (K,) |
+w is the weight of a row and y its label; a probabilistic row counts as one row per class. Rows of j are those on items
+with other annotators or with gold, because a single annotator always agrees with itself (all rows, if there are none).
 
-Tied classes share the outcome m: s is the agreement expected of a fair draw, and neither names nor order decide. In the
-answer q a tie goes to the class with more votes in the whole table, which is right more often than a draw if class
-shares are nonuniform (plank_pos: two annotators of equal skill) and as often if they are uniform; remaining ties are
-drawn. EDGE is too small to be visible, or to decide anything but ties. Rows of j are those on items with other
-annotators, or of known class: a single annotator always agrees with itself, and with equal skills one such label would
-decide every tie (plank_pos: two annotators, and one item with one label). If no item has two annotators, all rows
-count. A probabilistic row counts as one row per class.
+- m: outcome of the first vote, shared by tied classes
+- `skill_` (A,): s
+- `posterior_` (I, K): q
+
+Tied classes share m, so neither names nor row order decide. A tie in q goes to the class with more votes in the whole
+table, which is right more often than a draw where classes are uneven; remaining ties are drawn.
 """
 
 from __future__ import annotations
@@ -33,7 +29,9 @@ from dissensus.models.matrices import leaning
 from dissensus.models.votes import SkilledVote, VoteModel
 from dissensus.table.annotations import Annotations
 
-EDGE = 1e-6  # relative preference, in a tie, for the class with more votes in the table; above TIE, so it breaks ties
+TIE_PREFERENCE = (
+    1e-6  # relative preference, in a tie, for the class with more votes in the table; above TIE, so it breaks ties
+)
 
 
 @methods.register(
@@ -89,8 +87,8 @@ class Wawa(VoteModel):
 
     def _count_agreement(self, table: Annotations, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(A,) Return the agreement with the outcome of the vote, in which tied classes share."""
-        tied = posterior >= posterior.max(axis=1, keepdims=True, initial=0) * (1 - EDGE)
+        tied = posterior >= posterior.max(axis=1, keepdims=True, initial=0) * (1 - TIE_PREFERENCE)
         return super()._count_agreement(table, tied / tied.sum(axis=1, keepdims=True))
 
     def _leaning(self) -> FloatArray:
-        return leaning(self.prior_, EDGE)
+        return leaning(self.prior_, TIE_PREFERENCE)

@@ -1,18 +1,19 @@
-"""Zero-based skill: repeated Wawa, in which skills move part of the way to the agreement with the last vote.
+"""Zero-based skill: Wawa repeated, with skills that move towards the agreement with the last vote.
 
-    m_i = the classes with the largest Σ_{rows of i with y = c} w s_j, with equal shares; known classes: 1  (vote)
-    a_j = Σ_{rows of j} w m_i(y) / n_j        n_j = Σ_{rows of j} w                                      (agreement)
-    s_j ← s_j + r_t (a_j − s_j)               s_j = 1/K at first                                          (skill)
+Use it like `wawa`, when skills and votes should agree with each other.
 
-| symbol | name | shape |
-|---|---|---|
-| m | outcome of the vote | (I, K), never stored |
-| s, a | skill, agreement | (A,) |
-| r_t | learning_rate · decay^⌊t / decay_every⌋ | |
+    m_i = the classes with the largest Σ_{rows of i with y = c} w s_j, in equal shares; the gold class if it is known
+    a_j = Σ_{rows of j} w m_i(y) / n_j        n_j = Σ_{rows of j} w
+    s_j ← s_j + r_t (a_j − s_j)               s_j = 1/K at first
 
-Both steps raise the same function, F(s, m) = Σ_j n_j (s_j a_j(m) − s_j²/2): the vote maximises it over m, and it is a
-parabola in every s_j with its maximum at a_j, which a step of r ≤ 1 does not pass. So F never falls (it is `trace_`),
-the skills cannot cycle, and once no vote changes they converge to the agreement.
+w is the weight of a row, y its label, and r_t = `learning_rate` · `decay`^⌊t / `decay_every`⌋ the rate of step t.
+
+- m: outcome of the vote, shared by tied classes
+- `skill_` (A,): s
+- a (A,): agreement with the vote
+
+Both steps raise F(s, m) = Σ_j n_j (s_j a_j − s_j²/2), which is `trace_`: the vote maximises it over m, and in s_j it is
+a parabola with its maximum at a_j. So the skills cannot cycle, and once no vote changes they converge to the agreement.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class ZeroBasedSkill(Wawa):
             gap, self.converged_ = np.inf, False
             while len(trace) < self.max_iter and not self.converged_:
                 hits = vote(skill).hits
-                trace.append(objective(skill, hits, vote.total))
+                trace.append(skill_objective(skill, hits, vote.total))
                 on_step(len(trace), trace[-1])
                 step = vote.agreement(hits) - skill  # without labels: to the population's agreement
                 gap = float(np.abs(step).max(initial=0))
@@ -57,12 +58,14 @@ class ZeroBasedSkill(Wawa):
                 if not self.converged_:
                     skill = skill + self.learning_rate * self.decay ** (len(trace) // self.decay_every) * step
             hits = self._conclude(vote, skill)
-        self.trace_ = np.array([*trace, objective(skill, hits, vote.total)])  # the last is that of the returned skills
+        self.trace_ = np.array(
+            [*trace, skill_objective(skill, hits, vote.total)]
+        )  # the last is that of the returned skills
         self.n_iter_ = len(trace)
         if not self.converged_:
             self._warn_unconverged("votes", "a skill", float(gap))
 
 
-def objective(skill: FloatArray, hits: FloatArray, total: FloatArray) -> float:
+def skill_objective(skill: FloatArray, hits: FloatArray, total: FloatArray) -> float:
     """Return F of the module; `hits` are n a."""
     return float(skill @ hits - (total * skill**2).sum() / 2)
