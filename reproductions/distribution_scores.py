@@ -67,7 +67,7 @@ def distribution_scores(
     `leak_test_labels` is the paper's protocol for LDL-NM: z_A is found for every item from the very votes that it is
     judged by (Algorithm 4, with the keywords of `infer_annotators`). Never a measure of prediction; the result says so.
     """
-    table = table.to_classes(model.classes_)
+    table = table.with_classes(model.classes_)
     voted = np.flatnonzero(vote_weight(table) > 0)
     if not voted.size:
         raise DataError("no item of the table has labels; there is nothing to compare with.")

@@ -266,7 +266,7 @@ def try_file(rng, folder):
         case _:
             check_tables(read(path))
             if suffix.endswith(".csv") and "utf16" not in suffix:
-                check_rows_of_csv(data, read(path).source)
+                check_rows_of_csv(data, read(path).import_report)
 
 
 def check_tables(found):
@@ -416,7 +416,7 @@ def try_model(rng, folder):
     yield path.stat().st_size
     loaded = load(path)
     with np.errstate(all="ignore"):  # numbers within their ranges may be nonsense together
-        loaded.predict_proba(table.to_classes(loaded.classes_))
+        loaded.predict_proba(table.with_classes(loaded.classes_))
         loaded.predict()
         loaded.to_frame("annotators", "pyarrow")
 

@@ -30,7 +30,7 @@ def log_loss_of_scores(scores: dict[str, float], train: Any, test: Any) -> Any:
     """(n,) of the test rows, by log scores of a peer with a scale, a tie parameter and a position effect."""
 
     def logits(table: Any, theta: Any) -> Any:
-        things, left, right = table.sides
+        things, left, right = table.alternatives
         s = np.array([scores.get(str(name), np.nan) for name in things])
         s = np.where(np.isnan(s), np.nanmedian(s), s)
         half = (theta[0] * (s[left] - s[right])[table.item] + theta[1]) / 2
@@ -49,7 +49,7 @@ def peer(python: str, name: str, trains: list[Any]) -> list[dict[str, float]]:
     """Scores of every fold by a peer, in its own environment; logarithms where they are strengths."""
     folds = []
     for table in trains:
-        things, left, right = table.sides
+        things, left, right = table.alternatives
         columns = {"left": things[left][table.item], "right": things[right][table.item]}
         columns |= {"winner": table.classes[table.label], "annotator": table.annotators[table.annotator]}
         folds.append({key: [str(one) for one in values] for key, values in columns.items()})

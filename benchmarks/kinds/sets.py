@@ -51,7 +51,7 @@ def answers(table: Any) -> Iterator[tuple[str, Any, Any]]:
     for method in ("dawid-skene", "consensus"):
         found = np.empty((table.n_items, table.options.names.size))
         for c in range(found.shape[1]):
-            yes = table.options.ticked[:, c].astype(int)[table.label]
+            yes = table.options.selected[:, c].astype(int)[table.label]
             one = dz.Annotations.from_codes(
                 table.item, table.annotator, yes, table.items, table.annotators, np.array([0, 1])
             )

@@ -19,7 +19,7 @@ from dissensus.evaluation import span_agreement, span_scores
 from dissensus.table.datasets.folder import data_folder
 from dissensus.table.io import read_frame
 from dissensus.table.simulate import simulate_spans
-from dissensus.table.spans import place_names, scheme_of, spans_of
+from dissensus.table.spans import extract_spans, name_positions, parse_tag_scheme
 
 HEADER = f"{'':34} {'F1':>6} {'prec.':>6} {'recall':>6} {'illegal':>7} {'s':>5} {'mean p':>6} {'right':>6} {'ECE':>6}"
 
@@ -34,10 +34,10 @@ def ner_mturk() -> tuple[Annotations, set[Any]]:
     """Tags of tokens, a sequence per sentence, and the known spans of what somebody read."""
     items, rows, gold = (columns("ner_mturk", file) for file in ("items", "annotations", "gold"))
     sentences = [f"{d}/{int(s):03d}" for d, s in zip(items["document"], items["sentence"], strict=True)]
-    place = dict(zip(items["item"], place_names(sentences, map(int, items["position"])), strict=True))
+    place = dict(zip(items["item"], name_positions(sentences, map(int, items["position"])), strict=True))
     table = Annotations.from_arrays([place[i] for i in rows["item"]], rows["annotator"], rows["label"], kind="spans")
     known = table.gold_codes([place[i] for i in gold["item"]], gold["label"])
-    return table, as_set(spans_of(table.items, table.classes, known))
+    return table, as_set(extract_spans(table.items, table.classes, known))
 
 
 def ner_spans(tokens: bool) -> tuple[Annotations, set[Any]]:
@@ -75,7 +75,7 @@ def few_readers(table: Annotations, readers: int) -> Annotations:
 
 def illegal(table: Annotations, tags: Any) -> int:
     """How many tags may not stand where they are."""
-    where, scheme = table.sequences, scheme_of(table.classes)
+    where, scheme = table.sequences, parse_tag_scheme(table.classes)
     tag = np.asarray(tags)[where.order]
     bad = np.concatenate([[False], ~scheme.follows[tag[:-1], tag[1:]]])
     bad[where.ptr[:-1]] = ~scheme.starts[tag[where.ptr[:-1]]]
@@ -84,7 +84,7 @@ def illegal(table: Annotations, tags: Any) -> int:
 
 def show(name: str, table: Annotations, known: set[Any], tags: Any, seconds: float, model: Any = None) -> None:
     """One row."""
-    found = spans_of(table.items, table.classes, tags, None if model is None else model.span_probability_)
+    found = extract_spans(table.items, table.classes, tags, None if model is None else model.span_probability_)
     scores = span_scores(as_set(found), known)
     line = f"{name:34} " + " ".join(f"{100 * scores[key]:6.2f}" for key in ("f1", "precision", "recall"))
     line += f" {illegal(table, tags):7,} {seconds:5.2f}"
@@ -134,7 +134,7 @@ def main() -> None:
     for n_documents, seed in ((50, 1), (150, 3), (600, 4)):
         for kinds in (None, bad):
             sim = simulate_spans(n_documents, 12, 3, kinds=kinds, seed=seed)
-            right = as_set(spans_of(sim.annotations.items, sim.annotations.classes, sim.truth))
+            right = as_set(extract_spans(sim.annotations.items, sim.annotations.classes, sim.truth))
             crowd = "4 of 12 bad" if kinds else "default crowd"
             run(f"{n_documents} simulated documents, {crowd}", sim.annotations, right)
 

@@ -37,7 +37,7 @@ def judged(table: dz.Annotations, gold: Any, known: Any = None) -> Any:
     if known is not None:
         some &= known < 0
     posterior = np.asarray(model.posterior_)[some]
-    sure = np.where(table.ratings_per_item[some] >= MIN_ANNOTATORS, posterior.max(axis=1), 0.0)
+    sure = np.where(table.annotators_per_item[some] >= MIN_ANNOTATORS, posterior.max(axis=1), 0.0)
     right = posterior.argmax(axis=1) == gold[some]
     found = [(sure >= bar) for bar in BARS]
     return np.array([

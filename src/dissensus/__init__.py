@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from dissensus.table.datasets import list_datasets as list_datasets
     from dissensus.table.datasets import load_dataset as load_dataset
     from dissensus.table.io import read as read
-    from dissensus.table.kinds import KINDS
+    from dissensus.table.kinds import KIND_DESCRIPTIONS
     from dissensus.table.questions import Questions as Questions
 
-    kinds = KINDS
+    kinds = KIND_DESCRIPTIONS
 
 __version__ = "0.1.0"
 
@@ -73,7 +73,7 @@ _HOME = {
     "simulate": "dissensus.table.simulate",
 }
 _MODULES = {"clustering", "evaluation", "features", "learning", "models", "simulate"}  # public themselves
-_CALLED = {"kinds": "KINDS"}  # in its module, where that is another name
+_CALLED = {"kinds": "KIND_DESCRIPTIONS"}  # in its module, where that is another name
 __all__ = sorted(_HOME)
 
 

@@ -83,7 +83,7 @@ class DataWarning(DissensusWarning):
 
 
 class RowsLeftOut(DataWarning):
-    """A file holds rows that are not used; `table.source` counts them."""
+    """A file holds rows that are not used; `table.import_report` counts them."""
 
 
 class ConvergenceWarning(DissensusWarning):

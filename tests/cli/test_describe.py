@@ -31,7 +31,12 @@ def test_json_is_the_library_s_description_and_nothing_else(cli, labels):
 
     result = cli("describe", labels, "--json")
     table = dz.read(labels)
-    head = {"command": "describe", "version": dz.__version__, "file": str(labels), "reading": table.source.facts()}
+    head = {
+        "command": "describe",
+        "version": dz.__version__,
+        "file": str(labels),
+        "reading": table.import_report.to_dict(),
+    }
     assert json.loads(result.stdout) == head | table.describe()
 
 

@@ -14,7 +14,7 @@ from dissensus.cli import COMMANDS
 from dissensus.cli.exceptions import NotForLabels
 from dissensus.cli.source import ANY_KIND, Kind
 from dissensus.table.io import write_frame
-from dissensus.table.kinds import KINDS
+from dissensus.table.kinds import KIND_DESCRIPTIONS
 from dissensus.table.simulate import simulate_kind
 
 
@@ -26,13 +26,13 @@ def files(here):
         if kind == "numbers":
             write_frame({"item": np.arange(60), "value": sim.truth}, "gold.csv")
     pairs = sim.annotations
-    sides = [pairs.sides.things[side][pairs.item] for side in pairs.sides[1:]]
+    sides = [pairs.alternatives.names[side][pairs.item] for side in pairs.alternatives[1:]]
     log = {"model_a": sides[0], "model_b": sides[1], "judge": pairs.annotator, "winner": pairs.classes[pairs.label]}
     write_frame(log, "arena.csv")
 
 
 def test_options_know_all_kinds():
-    assert set(get_args(Kind)) == set(KINDS)
+    assert set(get_args(Kind)) == set(KIND_DESCRIPTIONS)
     assert set(ANY_KIND) == {
         "describe", "aggregate", "agreement", "calibrate", "compare", "diagnose", "recommend", "report", "adjudicate",
     }  # fmt: skip

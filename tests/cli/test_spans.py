@@ -12,7 +12,7 @@ from dissensus.cli.exceptions import NoCharacters
 from dissensus.exceptions import DataError
 from dissensus.models.saving import load
 from dissensus.table.simulate import simulate_spans
-from dissensus.table.spans import spans_of
+from dissensus.table.spans import extract_spans
 from table.test_spans import CHARACTERS, TOOLS, spans_said
 
 
@@ -45,7 +45,7 @@ def test_spans_come_with_probabilities_and_scores_and_the_model_is_used_again(cl
     items = rows_of(here / "out" / "items.csv")
     model = load(here / "out")
     assert [row["label"] for row in items] == model.predict().tolist()
-    said = spans_of(model.items_, model.classes_, model.tags_)
+    said = extract_spans(model.items_, model.classes_, model.tags_)
     assert [(row["document"], row["start"], row["label"]) for row in spans] == [
         (d, str(s), k) for d, s, k in zip(said["document"], said["start"], said["label"], strict=True)
     ]

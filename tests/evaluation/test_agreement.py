@@ -141,7 +141,7 @@ def test_any_table_gives_what_the_definitions_give(table, scale, seed):
         return
     ordered = table
     if scale == "ordinal":
-        ordered = table.to_classes(table.classes[np.argsort(place)])
+        ordered = table.with_classes(table.classes[np.argsort(place)])
     expected = literal(ordered, scale, place)
     found = ev.agreement(table, scale=scale, values=place, resamples=0)
     assert values(found) == pytest.approx(expected, nan_ok=True, abs=1e-9)
@@ -152,7 +152,7 @@ def test_any_table_gives_what_the_definitions_give(table, scale, seed):
         "gwet_ac1": ev.gwet_ac1(table, resamples=0),
     }
     assert values(by_name) == pytest.approx(values(found), nan_ok=True)
-    assert table.ratings_per_item.tolist() == [len(of_item) for of_item in ratings(table)]
+    assert table.annotators_per_item.tolist() == [len(of_item) for of_item in ratings(table)]
     if (said := table.describe()["pairwise_agreement"]) is not None:
         assert said == pytest.approx(by_name["percent"].value)
 

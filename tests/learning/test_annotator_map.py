@@ -104,7 +104,7 @@ def test_annotators_stand_by_their_embeddings_and_err_by_the_posterior(lia):
 
 def test_a_part_of_the_table_in_another_order_of_classes_is_matched_by_name(lia):
     model, table = lia
-    turned = table.to_classes(table.classes[::-1].copy())
+    turned = table.with_classes(table.classes[::-1].copy())
     np.testing.assert_allclose(posterior_of(model, turned)[:, ::-1], model.posterior_)
     part = turned.select(items=table.items[5:40], annotators=table.annotators[[1, 4, 6]])
     np.testing.assert_allclose(difficulty_of(model, part), model.difficulty_[5:40])

@@ -343,7 +343,7 @@ def test_a_table_with_nothing_to_learn_from():
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_a_class_that_nobody_voted_for(objective):
     table, X, _ = blobs()
-    wider = table.to_classes(np.array(["a", "b", "c", "never"], object))
+    wider = table.with_classes(np.array(["a", "b", "c", "never"], object))
     model = quick(objective=objective, epochs=40).fit(wider, X)
     assert model.proba_.shape == (60, 4)
     assert np.isfinite(model.posterior_).all()

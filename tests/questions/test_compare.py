@@ -71,10 +71,10 @@ def test_every_item_keeps_a_label_and_the_draw_is_the_seed_s():
     for share in (0.2, 0.95):
         mask = hide_rows(table, share, np.random.default_rng(0))
         kept = np.bincount(table.item[~mask], minlength=table.n_items)
-        assert not np.intersect1d(table.rating[mask], table.rating[~mask]).size  # one's own words give nothing away
+        assert not np.intersect1d(table.rating_codes[mask], table.rating_codes[~mask]).size
         assert (kept[some] > 0).all()
         np.testing.assert_array_equal(mask, hide_rows(table, share, np.random.default_rng(0)))
-    assert np.unique(table.rating[mask]).size == table.rating[-1] + 1 - some.sum()  # all that may be hidden
+    assert np.unique(table.rating_codes[mask]).size == table.rating_codes[-1] + 1 - some.sum()  # all that may be hidden
     assert (mask != hide_rows(table, 0.5, np.random.default_rng(1))).any()
 
 

@@ -34,9 +34,9 @@ class Literal:
         self.table, self.q, self.K = table, model.posterior_, table.n_classes
         self.best = self.q.argmax(axis=1)
         weight = np.ones(len(table)) if table.weight is None else table.weight
-        most = np.array([max(1, weight[table.rating == of].max()) for of in range(table.rating.max() + 1)])
+        most = np.array([max(1, weight[table.rating_codes == of].max()) for of in range(table.rating_codes.max() + 1)])
         weight = (
-            weight * (most / np.maximum(np.bincount(table.rating, weight), most))[table.rating]
+            weight * (most / np.maximum(np.bincount(table.rating_codes, weight), most))[table.rating_codes]
         )  # one person's: one
         self.rows = [
             [
@@ -143,7 +143,7 @@ def test_evidence_is_that_of_a_literal_loop(kind, monkeypatch):
 def test_a_perspective_is_one_class_for_each_group(monkeypatch):
     few_rounds(monkeypatch, 2)
     table = random_table(1, n=67, n_items=19)
-    table = table.select(rows=np.unique(table.rating, return_index=True)[1])  # nobody repeats anything
+    table = table.select(rows=np.unique(table.rating_codes, return_index=True)[1])  # nobody repeats anything
     model, group = DawidSkene().fit(table), np.array([0, 1, 0, 1, 0, -1, 1])
     literal, items = Literal(table, model, 2), np.array([3, 7, 11])
     slips = disagreement._learn_slips(table, model.posterior_)

@@ -66,8 +66,8 @@ def test_all_things_stay_connected_where_comparisons_are_hidden():
         mask = scoring.hide_comparisons(table, 0.9, np.random.default_rng(seed))
         kept = table.select(rows=~mask)
         assert mask.sum() == 1
-        assert kept.sides.things.size >= 5
-        check_connected(kept.sides.things, BradleyTerry().comparisons_of(kept), strongly=False)
+        assert kept.alternatives.names.size >= 5
+        check_connected(kept.alternatives.names, BradleyTerry().comparisons_of(kept), strongly=False)
     chain = Annotations.from_pairs(["a", "b"], ["b", "c"], ["left", "left"])
     with pytest.raises(EveryComparisonNeeded):
         dz.compare(chain)
@@ -103,7 +103,7 @@ def test_gold_of_the_answers_themselves_is_met_exactly(kind):
     table = drawn(kind)
     method = dz.models.base.default_method(kind)
     said = dz.methods[method]().fit(table).predict()
-    table = table.including(said) if kind != "spans" else table
+    table = table.with_added_classes(said) if kind != "spans" else table
     gold = table.gold_codes(table.items, said)
     best = dz.compare(table, [method], gold=gold, splits=1, resamples=10).rows()[0]
     name = scoring.SCORING[kind].measure.gold

@@ -134,7 +134,7 @@ def test_items_are_sorted_by_how_far_apart_model_and_crowd_are():
 
 def test_a_model_of_more_items_or_in_another_order_of_classes_is_aligned_by_name():
     table = crowd().annotations
-    turned = table.to_classes(table.classes[::-1].copy())
+    turned = table.with_classes(table.classes[::-1].copy())
     model = trained(turned, 2 - crowd().truth)
     part = table.select(items=table.items[:60])
     facts = about(model, part)

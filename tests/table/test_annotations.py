@@ -516,10 +516,10 @@ def test_concat_of_text_and_integer_names_is_an_error():
 
 
 def test_rows_in_other_classes():
-    table = SMALL.to_classes(np.array(["x", "y"], object))
+    table = SMALL.with_classes(np.array(["x", "y"], object))
     assert table.classes[table.label].tolist() == SMALL.classes[SMALL.label].tolist()
     with raises(errors.LabelUnknownToModel, column="label", n_bad=2, n_rows=4, row=0, value="y", n_classes=1):
-        SMALL.to_classes(np.array(["x"], object))
+        SMALL.with_classes(np.array(["x"], object))
 
 
 # Questions ------------------------------------------------------------------------------------------------------------
@@ -548,7 +548,7 @@ def test_ticks_are_yes_and_no_for_everybody_who_ticked_anything():
 
 def test_to_classes_moves_probabilities():
     table = Annotations.from_arrays([1], [1], proba=[[0.2, 0.8]], classes=["b", "a"])
-    assert table.to_classes(np.array(["a", "b", "c"], object)).proba.tolist() == [[0.8, 0.2, 0.0]]
+    assert table.with_classes(np.array(["a", "b", "c"], object)).proba.tolist() == [[0.8, 0.2, 0.0]]
 
 
 def test_strided_and_foreign_arrays_are_read_as_what_they_hold():
@@ -600,7 +600,7 @@ def test_agreement_with_a_posterior_is_the_weight_of_labels_that_are_right(given
         total[a] += weight
         given_label = np.eye(table.n_classes)[k] if table.proba is None else table.proba[row]
         hits[a] += weight * given_label @ posterior[i]
-    for found, expected in zip(table.agreement_with(posterior), (hits, total), strict=True):
+    for found, expected in zip(table.count_correct_labels(posterior), (hits, total), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
@@ -712,5 +712,5 @@ def test_a_row_of_weight_0_is_nobody_s_label():
     table = Annotations.from_arrays(
         ["a", "a", "a", "b", "c", "c"], ["x", "x", "y", "x", "x", "z"], [0, 1, 0, 1, 1, 0], weight=[1, 1, 0, 0, 1, 2]
     )
-    assert table.ratings_per_item.tolist() == [1, 0, 2]
+    assert table.annotators_per_item.tolist() == [1, 0, 2]
     assert table.describe()["repeated_pairs"] == 1

@@ -66,7 +66,7 @@ def test_every_table_made_of_one_keeps_its_kind(kind):
     table = Annotations.from_arrays(["a vs b", "a vs b", "b vs c", "b vs c"], ROWS[1], labels, kind=kind)
     made = [
         table.select(items=["a vs b"]), table.subsample(1), *table.split(), Annotations.concat([table, table]),
-        table.to_classes(table.classes[::-1]), dataclasses.replace(table, weight=np.ones(4)),
+        table.with_classes(table.classes[::-1]), dataclasses.replace(table, weight=np.ones(4)),
         pickle.loads(pickle.dumps(table)), table.as_kind(kind),
     ]  # fmt: skip
     assert {one.kind for one in made} == {kind}
@@ -84,9 +84,9 @@ def test_people_who_choose_several_classes_of_an_item_are_said():
     item, annotator = np.repeat(np.arange(50), 2), np.tile(["ann", "ben"], 50)
     label = np.where(item % 3 == 0, "x", "y")
     rows = {"item": [*item, *item[:7]], "annotator": [*annotator, *annotator[:7]], "label": [*label, *["z"] * 7]}
-    assert read(pa.table(rows)).source.notes == [notes.SeveralLabelsPerItem(n=7)]
-    assert read(pa.table({name: values[:-3] for name, values in rows.items()})).source.notes == []
-    assert read(pa.table(rows), kind="classes").source.notes == []
+    assert read(pa.table(rows)).import_report.notes == [notes.SeveralLabelsPerItem(n=7)]
+    assert read(pa.table({name: values[:-3] for name, values in rows.items()})).import_report.notes == []
+    assert read(pa.table(rows), kind="classes").import_report.notes == []
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_the_kind_is_guessed_and_said(labels, kind, note):
     n = len(labels)
     table = read(pa.table({"item": list(range(n)), "annotator": ["x"] * n, "label": labels}))
     assert table.kind == kind
-    assert table.source.notes == ([] if note is None else [note])
+    assert table.import_report.notes == ([] if note is None else [note])
     assert (
         read(pa.table({"item": list(range(n)), "annotator": ["x"] * n, "label": labels}), kind="classes").kind
         == "classes"
@@ -132,13 +132,13 @@ def test_numbers_make_no_votes_and_no_class_method_takes_them():
 def test_pairs_know_their_things():
     table = Annotations.from_pairs(["b", "a", "b"], ["a", "c", "a"], ["tie", "left", "left"], context=[1, 1, 2])
     assert table.items.tolist() == ["a vs c | 1", "b vs a | 1", "b vs a | 2"]
-    things, left, right = table.sides
+    things, left, right = table.alternatives
     assert (things[left].tolist(), things[right].tolist()) == (["a", "b", "b"], ["c", "a", "a"])
     assert table.describe()["comparisons_per_thing"]["max"] == 3
     with raises(errors.InvalidAlternative, name="a vs c"):
-        kinds.pair_items(["a vs c"], ["d"])
+        kinds.name_pair_items(["a vs c"], ["d"])
     with raises(errors.ItemNotAPair, item="a"):
-        _ = Annotations.from_arrays(*ROWS, ["left"] * 4, kind="pairs").sides
+        _ = Annotations.from_arrays(*ROWS, ["left"] * 4, kind="pairs").alternatives
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_labels_that_join_options_are_read_as_sets(tmp_path):
     path.write_text("item,annotator,label\n1,x,a|b\n1,y,b\n2,x,a\n2,y,a|c\n3,x,c|b\n3,y,b\n")
     table = read(path)
     assert (table.kind, table.options.names.tolist()) == ("sets", ["a", "b", "c"])
-    assert table.source.notes == [notes.LabelsAre(what="sets of options")]
+    assert table.import_report.notes == [notes.LabelsAre(what="sets of options")]
     assert read(path, kind="classes").kind == "classes"
     path.write_text("item,annotator,label\n1,x,a/b\n1,y,yes|no\n")
     assert read(path).kind == "classes"  # no option occurs twice
@@ -201,7 +201,7 @@ def test_a_wide_table_of_numbers_and_questions_of_several_kinds(tmp_path):
     found = read(pa.table(rows | {"label": ["0.5", "2.5", "red", "blue"]}))
     assert {name: one.kind for name, one in found.items()} == {"hue": "classes", "size": "numbers"}
     note = notes.LabelsAre(what="numbers").add_subject("Question size")
-    assert found["hue"].source.notes == [note]  # every report has those of all questions
+    assert found["hue"].import_report.notes == [note]  # every report has those of all questions
 
 
 def test_known_numbers_are_joined_by_item(tmp_path):
@@ -227,7 +227,7 @@ def test_rows_that_make_one_set_are_counted(tmp_path):
     path = tmp_path / "ticks.csv"
     path.write_text("item,annotator,label\n1,x,a\n1,x,b\n1,y,b\n")
     table = read(path, kind="sets")
-    assert (len(table), table.source.rows, table.source.unused.total()) == (2, 3, 1)
+    assert (len(table), table.import_report.n_rows, table.import_report.unused_counts.total()) == (2, 3, 1)
 
 
 @pytest.mark.parametrize(

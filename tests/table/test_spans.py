@@ -8,7 +8,7 @@ import pytest
 from dissensus import Annotations, read
 from dissensus.table import exceptions as errors
 from dissensus.table.notes import AnnotatorsNumbered, LabelsAre, SpansOverlap
-from dissensus.table.spans import layers_of, place_names, spans_of, tags_of_layers
+from dissensus.table.spans import assign_span_layers, convert_spans_to_tags, extract_spans, name_positions
 from facts import raises, warns
 
 TEXT = "Ann works at IBM in Rome ."
@@ -34,7 +34,7 @@ def spans_said(table: Annotations) -> dict:
     found = {}
     for a, name in enumerate(table.annotators):
         rows = np.flatnonzero(table.annotator == a)
-        columns = spans_of(table.items[table.item[rows]], table.classes, table.label[rows])
+        columns = extract_spans(table.items[table.item[rows]], table.classes, table.label[rows])
         found[str(name)] = list(zip(*(columns[key].tolist() for key in ("start", "end", "label")), strict=True))
     return found
 
@@ -85,7 +85,7 @@ def test_a_tool_s_spans_are_tags_of_words_and_who_marked_nothing_says_o(tool, tm
     path = tmp_path / "export.json"
     path.write_text(json.dumps(TOOLS[tool]()))
     table = read(path)
-    assert (table.kind, table.source.format) == ("spans", tool)
+    assert (table.kind, table.import_report.format) == ("spans", tool)
     assert spans_said(table) == CHARACTERS
     words = {TEXT[s:e] for _, s, e in said(table)}
     assert words == {"Ann", "works", "at", "IBM", "in", "Rome", "."}
@@ -110,19 +110,19 @@ def test_skipped_tasks_gold_and_overlaps_are_counted(tmp_path):
         "ner, ORG": {"ann": [(13, 16, "ORG")], "bob": []},
     }
     table = tables["ner, ORG"]
-    assert {key: count for key, count in table.source.unused.items() if count} == {
+    assert {key: count for key, count in table.import_report.unused_counts.items() if count} == {
         "annotations skipped": 1, "answers marked as right (known spans, no votes)": 1,
     }  # fmt: skip
-    assert table.source.used == 5
-    assert table.source.notes == [SpansOverlap(question="ner", names=("ner", "ner, ORG"))]
+    assert table.import_report.n_used == 5
+    assert table.import_report.notes == [SpansOverlap(question="ner", names=("ner", "ner, ORG"))]
     with warns(
         errors.RowsExcluded,
         unused={"spans 'ner'": 4, "answers marked as right (known spans, no votes)": 1, "annotations skipped": 1},
     ):
         assert spans_said(read(path, label="ner, ORG")) == spans_said(table)
-    assert set(tables["ner"].source.gold[1]) == {"O"}  # who knows that it is ORG knows that nothing else is
-    gold = table.gold_codes(*table.source.gold)
-    known = spans_of(table.items, table.classes, gold)
+    assert set(tables["ner"].import_report.gold[1]) == {"O"}  # who knows that it is ORG knows that nothing else is
+    gold = table.gold_codes(*table.import_report.gold)
+    known = extract_spans(table.items, table.classes, gold)
     assert (known["start"].tolist(), known["end"].tolist(), known["label"].tolist()) == ([13], [24], ["ORG"])
 
 
@@ -144,7 +144,7 @@ ORG, PER = ("x", 0, 9, "ORG"), ("x", 2, 5, "PER")
     ],
 )
 def test_labels_that_overlap_are_in_different_layers(spans, layers):
-    assert layers_of([("d", *span) for span in spans]) == layers
+    assert assign_span_layers([("d", *span) for span in spans]) == layers
 
 
 def test_a_table_of_nested_spans_is_a_table_per_layer(tmp_path):
@@ -157,7 +157,7 @@ def test_a_table_of_nested_spans_is_a_table_per_layer(tmp_path):
     }
     assert {one.kind for one in tables.values()} == {"spans"}
     assert all(len(one) == 3 * one.n_items for one in tables.values())  # who marked nothing in a layer has read it
-    assert SpansOverlap(question="", names=("spans", "spans, ORG")) in tables["spans"].source.notes
+    assert SpansOverlap(question="", names=("spans", "spans, ORG")) in tables["spans"].import_report.notes
 
 
 def test_tables_of_tokens_and_of_spans_are_the_same(tmp_path):
@@ -196,12 +196,12 @@ def test_conll_knows_other_schemes_and_answers_one_after_the_other(tmp_path):
     )
     table = read(tmp_path / "a.conll")
     assert table.annotators.tolist() == ["1", "2"]
-    assert table.source.notes == [AnnotatorsNumbered(), LabelsAre(what="tags of places in documents")]
+    assert table.import_report.notes == [AnnotatorsNumbered(), LabelsAre(what="tags of places in documents")]
     assert table.to_arrow().to_pydict()["label"] == ["B-PER", "B-PER", "I-PER", "O", "O", "O", "B-ORG", "I-ORG"]
 
 
 def test_sequences_survive_what_makes_another_table():
-    names = place_names(["b"] * 3 + ["a"] * 11, [*range(3), *range(11)])
+    names = name_positions(["b"] * 3 + ["a"] * 11, [*range(3), *range(11)])
     rng = np.random.default_rng(0)
     table = Annotations.from_arrays(rng.permutation(names * 2), ["x", "y"] * 14, ["B-k", "O"] * 14, kind="spans")
     assert table.classes.tolist() == ["B-k", "I-k", "O"]  # every type has both
@@ -228,8 +228,10 @@ def test_names_that_are_no_places_are_refused(names, message):
 
 
 def test_spans_left_out_are_counted():
-    rows = tags_of_layers({"": [("d", "x", 0, 3, "A"), ("d", "x", 2, 5, "A"), ("d", "x", 4, 4, "A")]}, tokens={"d": 6})
-    assert (rows.overlapping, rows.empty) == (1, 1)
+    rows = convert_spans_to_tags(
+        {"": [("d", "x", 0, 3, "A"), ("d", "x", 2, 5, "A"), ("d", "x", 4, 4, "A")]}, tokens={"d": 6}
+    )
+    assert (rows.n_overlapping, rows.n_empty) == (1, 1)
     assert rows.label.tolist() == ["B-A", "I-A", "I-A", "O", "O", "O"]
     with warns(errors.SpansExcluded, n_overlapping=1, n_empty=0):
         Annotations.from_spans(["d", "d"], ["x", "x"], [0, 1], [3, 2], ["A", "B"])

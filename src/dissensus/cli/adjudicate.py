@@ -113,13 +113,13 @@ class Decisions:
     @contextmanager
     def naming(self, item: str) -> Iterator[None]:
         """Name the file and the item in errors about a decision."""
-        from dissensus.table.names import shown
+        from dissensus.messages import quote_name
 
         try:
             yield
         except DataError as error:
             raise faults.BadDecision(
-                path=self.path, item=shown(item), reason=str(error).removeprefix("annotation 0: ")
+                path=self.path, item=quote_name(item), reason=str(error).removeprefix("annotation 0: ")
             ) from None
 
     def news(self, items: Container[str]) -> list[Event]:
@@ -129,9 +129,9 @@ class Decisions:
 
     @staticmethod
     def _event(row: dict[str, str]) -> Event:
+        from dissensus.messages import quote_name
         from dissensus.serve.events import seconds_of
         from dissensus.serve.requests import decision_event
-        from dissensus.table.names import shown
 
         facts: dict[str, Any] = {key: row[key] for key in ("item", "label", "note", "by") if row[key]}
         if row["unclear"]:
@@ -140,7 +140,7 @@ class Decisions:
             with suppress(ValueError):
                 facts["both"] = json.loads(row["both"])
             if not isinstance(both := facts.get("both"), list) or not all(isinstance(label, str) for label in both):
-                raise faults.BadBoth(text=shown(row["both"]))
+                raise faults.BadBoth(text=quote_name(row["both"]))
         return replace(decision_event(facts, "objects"), at=seconds_of(row["at"]))  # labels of any type are texts here
 
     def keep(self, events: Iterable[Event], project: Project) -> None:
@@ -246,12 +246,13 @@ def _shown(path: Path) -> dict[str, dict[str, Any]]:
     from base64 import b64encode
 
     from dissensus.cli.inputs import read_table
-    from dissensus.table.find_columns import guess_column, listed
+    from dissensus.messages import quote_names
+    from dissensus.table.find_columns import guess_column
 
     frame = read_table(path)
     key = guess_column("item", frame.column_names)
     if key is None:
-        raise faults.ColumnMissing(path=path, column="item", role="item", columns=listed(frame.column_names))
+        raise faults.ColumnMissing(path=path, column="item", role="item", columns=quote_names(frame.column_names))
 
     def value(cell: Any) -> Any:
         kind = PICTURES.get(Path(cell).suffix.lower()) if isinstance(cell, str) and len(cell) < 1_000 else None

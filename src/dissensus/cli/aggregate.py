@@ -181,8 +181,8 @@ def head(task: Task, gold: Gold, source: SourceOfTables, seconds: float) -> dict
 
 def check_label_type(model: AnswerModel, **given: Any) -> None:
     """Raise NotForLabels if an option for classes is given, and the labels are of another type."""
-    from dissensus.table.kinds import KINDS
+    from dissensus.table.kinds import KIND_DESCRIPTIONS
 
     for name, value in given.items():
         if value:
-            raise faults.NotForLabels(option=ParameterName(name), kind=KINDS[model.kinds[0]])
+            raise faults.NotForLabels(option=ParameterName(name), kind=KIND_DESCRIPTIONS[model.kinds[0]])

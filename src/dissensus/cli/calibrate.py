@@ -192,21 +192,21 @@ def _gold(table: Annotations, gold: Gold) -> tuple[Any, list[str] | None]:
     import numpy as np
 
     from dissensus.table.io import check_gold_items, gold_codes, gold_values
-    from dissensus.table.kinds import numbers_of
+    from dissensus.table.kinds import parse_numbers
 
     if table.kind != "numbers":
         return gold.read(table), None
     if gold.gold is not None:
         item, label = gold.columns(gold.gold, table, ("gold", "label", *NUMBERS))
         check_gold_items(item, table)
-    elif table.source is not None and table.source.gold is not None:
-        item, label = table.source.gold
+    elif table.import_report is not None and table.import_report.gold is not None:
+        item, label = table.import_report.gold
     else:
         raise NoHumanLabels(is_panel=True)
     values = label if isinstance(label, list) else label.to_pylist()
     texts = ["" if value is None else str(value) for value in values]
     names = sorted(set(texts) - {""})
-    if len(names) > MAX_GOLD_CLASSES and numbers_of(np.array(names, object)) is not None:
+    if len(names) > MAX_GOLD_CLASSES and parse_numbers(np.array(names, object)) is not None:
         return gold_values(table, item, texts), None
     empty = table.select(rows=[])
     return gold_codes(replace(empty, classes=np.array(names, object), kind="classes"), item, texts), names
@@ -220,8 +220,8 @@ def _columns(table: Annotations, source: Source, items: Path | None, wanted: lis
     found: dict[str, list[Any]]
     if items is not None:
         found = aligned(read_table(items), "item", table.items)
-    elif table.source is not None and table.source.texts:  # a tool's log
-        about = {str(item): fields for item, fields in table.source.texts.items()}
+    elif table.import_report is not None and table.import_report.item_fields:  # a tool's log
+        about = {str(item): fields for item, fields in table.import_report.item_fields.items()}
         names = dict.fromkeys(name for fields in about.values() for name in fields)
         found = {name: [about.get(str(item), {}).get(name) for item in table.items.tolist()] for name in names}
     else:
@@ -243,7 +243,7 @@ def _columns_of_rows(table: Annotations, source: Source, wanted: list[str]) -> d
     from dissensus.report.study import aligned
     from dissensus.table import names as naming
 
-    columns = {} if table.source is None else table.source.columns
+    columns = {} if table.import_report is None else table.import_report.columns
     of = {role: match[1] for role, name in columns.items() if (match := QUOTED.match(name))}
     try:
         frame = read_table(Path(source.file))
@@ -259,7 +259,7 @@ def _columns_of_rows(table: Annotations, source: Source, wanted: list[str]) -> d
         return found
     kinds = {"item": table.items, "annotator": table.annotators, "label": table.classes}
     codes = [
-        naming.match(in_kind_of(names, naming.to_names(naming.to_column(frame[of[role]], role))), names, role)
+        naming.match_names(in_kind_of(names, naming.to_names(naming.to_column(frame[of[role]], role))), names, role)
         for role, names in kinds.items()
     ]
     order = np.lexsort(codes[::-1])

@@ -51,7 +51,7 @@ def diff(
     """
     folder.check(output, FILES)
     before, after = source.read_both(old, output=output)
-    periods = [next(iter(tables.values())).source.period for tables in (before, after)]  # type: ignore[union-attr]
+    periods = [next(iter(tables.values())).import_report.period for tables in (before, after)]  # type: ignore[union-attr]
     ends = [period and period[1] for period in periods]
     if ends[0] and ends[1] and ends[1] < ends[0]:
         say(f"warning: {SnapshotsInWrongOrder(new=source.named, new_end=ends[1], old=old, old_end=ends[0])}")

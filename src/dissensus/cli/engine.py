@@ -29,8 +29,8 @@ from dissensus.exceptions import BadParameter
 from dissensus.messages import ParameterName
 from dissensus.models.base import Aggregator, methods
 from dissensus.table import names as naming
+from dissensus.table.import_report import ImportReport
 from dissensus.table.io import gold_codes
-from dissensus.table.reading import Reading
 
 if TYPE_CHECKING:
     from dissensus.cli.aggregate import Answers
@@ -109,7 +109,7 @@ def read_elsewhere(source: Source, options: Any) -> Any:
         found = table.columns
     named = {role: repr(column) for role, column in found.items()}
     format_ = "parquet" if isinstance(options, Disk) else "spark"
-    source.announce(Reading(format=format_, columns=named, rows=table.n_annotations))
+    source.announce(ImportReport(format=format_, columns=named, n_rows=table.n_annotations))
     return table
 
 
@@ -143,7 +143,7 @@ def count_items(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] 
     labels, unsure = np.zeros(K, np.int64), 0
     known: list[tuple[Any, Any]] = [(np.empty(0, np.int32), np.empty((0, K)))]
     for frame in frames:
-        found = naming.match(naming.to_names(frame["label"].combine_chunks()), model.classes_, "classes")
+        found = naming.match_names(naming.to_names(frame["label"].combine_chunks()), model.classes_, "classes")
         labels += np.bincount(found, minlength=K)
         unsure += int((frame["confidence"].to_numpy() < results.MIN_CONFIDENCE).sum())
         if gold is not None:

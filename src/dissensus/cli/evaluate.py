@@ -63,7 +63,7 @@ def evaluate(
 
     if scale != "nominal" and source.classes is None:
         with suppress(ValueError):  # classes that are numbers have an order
-            table = table.to_classes(table.classes[table.classes.astype(float).argsort(kind="stable")])
+            table = table.with_classes(table.classes[table.classes.astype(float).argsort(kind="stable")])
     if cells and len(predictions) != 2:
         raise TwoPredictionsNeeded(n=len(predictions))
     stems = Counter(path.stem for path in predictions)

@@ -22,12 +22,12 @@ from dissensus.cli.evaluate import read_labels
 from dissensus.cli.folder import SUMMARY
 from dissensus.cli.source import Gold, Source
 from dissensus.common.types import BoolArray, Names
-from dissensus.messages import ParameterName
+from dissensus.messages import ParameterName, quote_name, quote_names
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.datasets.folder import read_array
 from dissensus.table.exceptions import MissingFile
-from dissensus.table.find_columns import guess_column, listed
+from dissensus.table.find_columns import guess_column
 from dissensus.table.io import read_frame
 
 if TYPE_CHECKING:
@@ -71,11 +71,11 @@ class Inputs:
         if kind == "features":
             found = tuple(name for name in columns if name != guess_column("item", columns))
             if not found:
-                raise faults.ColumnMissing(path=file, column="x", role="features", columns=listed(columns))
+                raise faults.ColumnMissing(path=file, column="x", role="features", columns=quote_names(columns))
             return file, cls(kind, found)
         text = files.text or next((name for name in TEXT_COLUMNS if name in columns), None)
         if text is None:
-            raise faults.ColumnMissing(path=file, column=TEXT_COLUMNS[0], role="--text", columns=listed(columns))
+            raise faults.ColumnMissing(path=file, column=TEXT_COLUMNS[0], role="--text", columns=quote_names(columns))
         if files.pair is not None:
             return file, cls("pairs", (text, files.pair))
         return file, cls("texts", (text,)) if files.position is None else cls("positions", (text, files.position))
@@ -158,9 +158,9 @@ def align_inputs(table: Annotations, names: Names, X: Any, labels: Path) -> tupl
     """Return the table over all items with inputs, labelled or not, and the inputs in its order."""
     from dissensus.learning.inputs import take
 
-    source = table.source
+    source = table.import_report
     names = in_kind_of(table.items, names)
-    at = naming.match(table.items, names, "items")
+    at = naming.match_names(table.items, names, "items")
     if (at < 0).all():
         raise faults.NoCommonItems(items=table.n_items, labels=labels, item=show.name(table.items[0]))
     if missing := int((at < 0).sum()):
@@ -174,7 +174,7 @@ def align_inputs(table: Annotations, names: Names, X: Any, labels: Path) -> tupl
         place[at][table.item].astype(np.int32), table.annotator, table.label, names[order], table.annotators,
         table.classes, weight=table.weight, proba=table.proba, kind=table.kind,
     )  # fmt: skip
-    return whole.with_source(source), take(X, order)
+    return whole.with_import_report(source), take(X, order)
 
 
 def validation_by_share_or_file(
@@ -190,7 +190,7 @@ def validation_by_share_or_file(
     if not path.exists():
         raise faults.BadValidation(text=text)
     other, gold = read_labels(dataclasses.replace(source, named=text), Gold(None, None, None))
-    at = naming.match(in_kind_of(table.items, other.items), table.items, "items")
+    at = naming.match_names(in_kind_of(table.items, other.items), table.items, "items")
     there = at >= 0
     if not there.any():
         raise faults.NoCommonItems(items=at.size, labels=path, item=show.name(other.items[0]))
@@ -215,7 +215,7 @@ def validation_by_column(column: str, file: Path, table: Annotations, X: Any) ->
     _check_columns(file, frame, {key: "item", column: "--split"})
     names = in_kind_of(table.items, naming.to_names(naming.to_column(frame[key].combine_chunks(), key)))
     words = [str(word or "").strip().lower() for word in frame[column].to_pylist()]
-    words = [words[row] for row in naming.match(table.items, names, "items")]
+    words = [words[row] for row in naming.match_names(table.items, names, "items")]
     unknown = [word for word in words if word not in SPLITS]
     if unknown:
         raise faults.BadSplit(path=file, column=column, value=unknown[0])
@@ -263,7 +263,7 @@ def read_prices(path: Path, people: Names) -> dict[Any, float]:
     costs = _numbers(path, "cost", frame["cost"].to_pylist(), float, "number")
     for name, price in zip(names.tolist(), costs, strict=True):
         if prices.setdefault(name, price) != price:
-            raise faults.DifferentRows(path=path, name=naming.shown(name))
+            raise faults.DifferentRows(path=path, name=quote_name(name))
     return prices
 
 
@@ -271,7 +271,7 @@ def _check_columns(path: Path, frame: Any, roles: dict[str, str]) -> None:
     """Raise ColumnMissing if a table lacks one of the columns, given with their roles."""
     for column, role in roles.items():
         if column not in frame.column_names:
-            raise faults.ColumnMissing(path=path, column=column, role=role, columns=listed(frame.column_names))
+            raise faults.ColumnMissing(path=path, column=column, role=role, columns=quote_names(frame.column_names))
 
 
 def _numbers(path: Path, name: str, values: list[Any], convert: Callable[[Any], Any], kind: str) -> list[Any]:

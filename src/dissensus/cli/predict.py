@@ -84,7 +84,7 @@ def _annotators(text: str, model: CrowdClassifier) -> Names:
 
     new = names = split_names(text, model.annotators_)
     if names.dtype.kind == model.annotators_.dtype.kind:
-        new = names[naming.match(names, model.annotators_, "annotators") < 0]
+        new = names[naming.match_names(names, model.annotators_, "annotators") < 0]
     if new.size:
         warnings.warn(faults.UnseenAnnotators(annotators=tuple(map(str, new[:5].tolist()))), stacklevel=2)
     return names

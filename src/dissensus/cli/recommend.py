@@ -79,7 +79,7 @@ def recommend(
     from dissensus.cli.inputs import read_prices, split_names
     from dissensus.questions.ask_next import ask_next
     from dissensus.questions.recommend import recommend as find
-    from dissensus.table.kinds import CLASS_KINDS, KINDS
+    from dissensus.table.kinds import CLASS_KINDS, KIND_DESCRIPTIONS
 
     price = _number(cost)
     limits: dict[str, Any] = {
@@ -96,7 +96,7 @@ def recommend(
     choices |= {"capacity": capacity != "auto", "per_item": per_item != "auto", "settled": settled != SETTLED}
     for name, given in choices.items():
         if given and not classes:
-            raise OnlyForClasses(name=ParameterName(name), kind=KINDS[table.kind])
+            raise OnlyForClasses(name=ParameterName(name), kind=KIND_DESCRIPTIONS[table.kind])
     fitted: Any
     began = time.perf_counter()
     if model is None:
@@ -106,7 +106,7 @@ def recommend(
         with show.show_progress(f"reading {model}"):
             fitted = _load(model)
         with prefix_errors(f"the model in {model}"):
-            table = table.to_classes(fitted.classes_)
+            table = table.with_classes(fitted.classes_)
     people = None if annotators is None else split_names(annotators, table.annotators)
     if people is not None and not people.size:
         raise NoAnnotatorNamed(given=annotators)

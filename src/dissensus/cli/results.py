@@ -33,7 +33,7 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.io import write_frame
 from dissensus.table.io.writers import writers
-from dissensus.table.spans import spans_of
+from dissensus.table.spans import extract_spans
 
 if TYPE_CHECKING:
     from dissensus.questions.diagnose import Diagnosis
@@ -83,7 +83,7 @@ def fit(model: Aggregator, table: Annotations, gold: Any, title: str, *, known: 
             warnings.warn(faults.NoGold(), stacklevel=2)
             scored = None
     result = result_of(model, table, scored, seconds, status_of(model, table, known))
-    compared = known is not None or bool((table.ratings_per_item > 1).any())
+    compared = known is not None or bool((table.annotators_per_item > 1).any())
     result = replace(result, ranked=table.kind == "pairs" or compared)
     if trained_on and scored is not None:
         result.summary["gold"]["left_out"] = trained_on
@@ -262,7 +262,7 @@ def _print_annotators(model: Aggregator) -> None:
 def count_items(model: Aggregator, gold: IntArray | None) -> dict[str, Any]:
     """Return the `item_facts` of a model whose items are in memory; `gold` (I,) is −1 if unknown."""
     predicted = model.predict()
-    labels = np.bincount(naming.match(predicted, model.classes_, "classes"), minlength=model.classes_.size)
+    labels = np.bincount(naming.match_names(predicted, model.classes_, "classes"), minlength=model.classes_.size)
     unsure = int((model.posterior_.max(axis=1, initial=0) < MIN_CONFIDENCE).sum())
     about = {"spans": span_facts(model, gold)} if isinstance(model, SpanModel) else {}
     known = None if gold is None else (gold[gold >= 0], model.posterior_[gold >= 0])
@@ -282,7 +282,8 @@ def span_facts(model: SpanModel, gold: IntArray | None) -> dict[str, Any]:
         return facts
     known = gold >= 0
     sides = (
-        spans_of(np.asarray(model.items_)[known], model.classes_, tags[known]).values() for tags in (model.tags_, gold)
+        extract_spans(np.asarray(model.items_)[known], model.classes_, tags[known]).values()
+        for tags in (model.tags_, gold)
     )
     ours, right = (set(zip(*(column.tolist() for column in columns), strict=True)) for columns in sides)
     return facts | {"gold": {"spans": len(right), **span_scores(ours, right)}}

@@ -84,7 +84,7 @@ def _load(task: Task, question: str | None) -> Aggregator:
 def _in_classes_of(model: Aggregator, table: Annotations, task: Task, source: Source) -> Annotations:
     """Return the table with the classes of the model."""
     try:
-        return table.to_classes(model.classes_)
+        return table.with_classes(model.classes_)
     except UnknownClass as error:
         new = tuple(sorted(set(map(str, table.classes)) - set(map(str, model.classes_))))
         raise faults.NewClasses(file=source.file, model=task.model, classes=new[:MAX_CLASSES_NAMED]) from error
@@ -99,7 +99,7 @@ def _scored(model: Aggregator, table: Annotations, gold: Any, text: str) -> Resu
         if isinstance(model, AnswerModel):
             vars(scored).update(model.answers_for(table))
         else:
-            known = naming.match(table.annotators, model.annotators_, "annotators")
+            known = naming.match_names(table.annotators, model.annotators_, "annotators")
             scored.posterior_, scored.annotators_ = model.predict_proba(table), table.annotators
             scored.n_annotations_ = np.bincount(table.annotator, minlength=table.n_annotators)
             if isinstance(scored, SpanModel):
@@ -122,7 +122,7 @@ def _updated(model: Aggregator, table: Annotations, gold: IntArray | None, text:
 
 def _warn_of_repeats(model: Aggregator, table: Annotations) -> None:
     """Warn if a model may know the labels of a table already: all of them, or the table holds all of its own."""
-    at = naming.match(table.items, model.items_, "items")
+    at = naming.match_names(table.items, model.items_, "items")
     total = getattr(model, "item_total_", None)
     if total is None or not total.size or not (at >= 0).any():
         return

@@ -24,7 +24,7 @@ from dissensus.messages import ParameterName
 
 if TYPE_CHECKING:
     from dissensus.table.annotations import Annotations
-    from dissensus.table.reading import Reading
+    from dissensus.table.import_report import ImportReport
 
 T = TypeVar("T")
 Tables = dict[str | None, "Annotations"]
@@ -115,25 +115,25 @@ class Source:
             self.question_names.extend(str(name) for name, table in every.items() if table is tables.get(None))
             for table in tables.values():
                 check_kind(table.kind, CLASS_KINDS, f"dissensus {invocation.command}")
-        if (reading := next(iter(tables.values())).source) is not None:
+        if (reading := next(iter(tables.values())).import_report) is not None:
             self.announce(reading)
         for name, given in for_one_question.items():
             if given is not None and None not in tables:
                 raise faults.OneQuestionOnly(option=ParameterName(name))
         return tables
 
-    def announce(self, reading: Reading) -> None:
+    def announce(self, reading: ImportReport) -> None:
         """Store the import report for JSON, and print it above the results otherwise."""
-        self.import_report.update(reading.facts())
+        self.import_report.update(reading.to_dict())
         if not self.json:
-            show.announce(map(show.escape, reading.lines(face_of(show.running.get().options))))
+            show.announce(map(show.escape, reading.render_lines(face_of(show.running.get().options))))
 
     def read_one(self) -> Annotations:
         """Return the table; several questions are an error."""
         tables = self.read()
         if None not in tables:
-            source = next(iter(tables.values())).source
-            by_label = source is not None and bool(source.texts)
+            source = next(iter(tables.values())).import_report
+            by_label = source is not None and bool(source.item_fields)
             raise faults.ManyQuestions(
                 file=self.file, count=len(tables), question=str(next(iter(tables))), by_label=by_label
             )
@@ -249,11 +249,11 @@ class Gold:
             if self.gold is not None:
                 raise faults.NotForLabels(option=ParameterName("gold"), kind="comparisons of two alternatives")
             return None
-        if self.gold is None and table.source is not None and table.source.gold is not None:
+        if self.gold is None and table.import_report is not None and table.import_report.gold is not None:
             try:
                 if table.kind == "numbers":
-                    return table.gold_values(*table.source.gold)
-                return table.gold_codes(*table.source.gold)
+                    return table.gold_values(*table.import_report.gold)
+                return table.gold_codes(*table.import_report.gold)
             except UnknownClass as error:
                 warnings.warn(faults.GoldIgnored(reason=for_command_line(error)), stacklevel=2)
                 return None
@@ -275,12 +275,12 @@ class Gold:
         """Return a table of sets or objects whose classes include known answers that no annotator gave."""
         if table.kind not in ("sets", "objects"):
             return table
-        source = table.source
+        source = table.import_report
         columns = [] if source is None or source.gold is None else [source.gold]
         columns += [self.columns(path) for path in (self.gold, known) if path is not None]
         for _, labels in columns:
-            table = table.including(labels)
-        return table.with_source(source)
+            table = table.with_added_classes(labels)
+        return table.with_import_report(source)
 
     def columns(self, path: Path, table: Annotations | None = None, usual: tuple[str, ...] = ()) -> tuple[Any, Any]:
         """Return the columns of items and labels of a file; a column named like FILE's items comes first."""
@@ -305,7 +305,7 @@ def item_column(table: Annotations, path: Path) -> str | None:
     """Return the column of items of FILE, if a file of known labels has one of that name."""
     from dissensus.table.io import read_frame
 
-    name = "" if table.source is None else table.source.columns.get("item", "")
+    name = "" if table.import_report is None else table.import_report.columns.get("item", "")
     name = name.split("'")[1] if name.startswith("'") else ""
     return name if name and name in read_frame(path).column_names else None
 
@@ -347,7 +347,7 @@ def _of_classes(tables: Tables) -> Tables:
         for question, table in tables.items()
         if question not in chosen
     ]
-    if (reading := next(iter(chosen.values())).source) is not None:
+    if (reading := next(iter(chosen.values())).import_report) is not None:
         reading.add_note(OtherKinds(questions=", ".join(skipped)))
     return chosen if len(chosen) > 1 else {None: next(iter(chosen.values()))}
 

@@ -15,7 +15,7 @@ from dissensus.messages import ParameterName
 from dissensus.models.answers import AnswerModel, SpanModel
 from dissensus.table import names as naming
 from dissensus.table.io.writers import Answers, Labels, Span, write_labels, writers
-from dissensus.table.spans import PLACE, sequences_of
+from dissensus.table.spans import POSITION_SEPARATOR, parse_sequences
 
 if TYPE_CHECKING:
     from dissensus.cli.results import Result
@@ -54,7 +54,7 @@ def write(results: Mapping[str | None, Result], to: str, source: Source, folder:
         else:
             labelled = np.ones(model.items_.size, np.bool_) if result.status is None else result.status.labels > 0
             label = model.predict()
-            confidence = model.posterior_[np.arange(label.size), naming.match(label, model.classes_, "classes")]
+            confidence = model.posterior_[np.arange(label.size), naming.match_names(label, model.classes_, "classes")]
             found[question] = Answers(model.items_[labelled], label[labelled], confidence[labelled])
     if skipped:
         warnings.warn(faults.NotForTool(to=to, questions=tuple(skipped)), stacklevel=2)
@@ -74,8 +74,8 @@ def write(results: Mapping[str | None, Result], to: str, source: Source, folder:
 
 def _span_answers(model: SpanModel, to: str) -> Answers:
     """Return the spans of every document; the confidence of a document is that of its least probable span."""
-    where = sequences_of(np.asarray(model.items_))
-    if PLACE in str(model.items_[0]) and "-" not in str(model.items_[0]).rpartition(PLACE)[2]:
+    where = parse_sequences(np.asarray(model.items_))
+    if POSITION_SEPARATOR in str(model.items_[0]) and "-" not in str(model.items_[0]).rpartition(POSITION_SEPARATOR)[2]:
         raise faults.NoCharacters(to=to)
     by_document: dict[str, list[Span]] = {name: [] for name in where.documents.tolist()}
     for row in model.spans("pyarrow").to_pylist():

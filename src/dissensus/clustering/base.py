@@ -117,13 +117,13 @@ class Clustering(Aggregator):
         self._check_fitted()
         if table is None:
             return self.item_clusters_
-        table = table.to_classes(self.classes_)
-        return self._place(table, naming.match(table.annotators, self.annotators_, "annotators"))
+        table = table.with_classes(self.classes_)
+        return self._place(table, naming.match_names(table.annotators, self.annotators_, "annotators"))
 
     def expected_labels(self, of_item: FloatArray, table: Annotations) -> FloatArray:
         """Return (N, P) P(label) of each row of a table, whose item has the clusters of_item (N, K)."""
         self._check_fitted()
-        known = naming.match(table.annotators, self.annotators_, "annotators")
+        known = naming.match_names(table.annotators, self.annotators_, "annotators")
         return self._expected(of_item, known[table.annotator])
 
     def snap_clusters(self, of_item: FloatArray, how: Snap = "hard", cluster: IntArray | None = None) -> FloatArray:

@@ -179,7 +179,7 @@ def select_clusters(
     if not isinstance(dev, Annotations):
         check_argument("dev", dev, float, above=0, below=1, must="must be a table, or a share between 0 and 1")
         table, dev = table.split(1 - dev, by="item", seed=seed)
-    dev = dev.to_classes(table.classes)  # Raises if a class of the development items was not fitted.
+    dev = dev.with_classes(table.classes)  # Raises if a class of the development items was not fitted.
     dev = dev.select(items=np.diff(dev.item_ptr) > 0)
     if dev.n_items == 0:
         raise NoDevelopmentItems

@@ -188,7 +188,7 @@ class DistributionClassifier(_PipelineStep):
             raise ClassesInFit
         y = check_distributions(y, "y", SUM_TOLERANCE)
         P = y.shape[1]
-        classes = naming.declared(P if self.classes is None else self.classes, np.empty(0), "classes")
+        classes = naming.check_declared_names(P if self.classes is None else self.classes, np.empty(0), "classes")
         if classes.size != P:
             raise WrongClassNames(names=classes.size, columns=P)
         takes = hasattr(self.classifier, "fit_distributions")

@@ -35,7 +35,7 @@ def set_distances(table: Annotations, distance: SetDistance = "jaccard") -> Floa
     contains the other, 1/3 if they overlap. Two empty sets are equal.
     """
     check_argument("distance", distance, SetDistance)
-    selected = table.options.ticked.astype(np.float64)
+    selected = table.options.selected.astype(np.float64)
     size = selected.sum(axis=1)
     both = selected @ selected.T
     either = size[:, None] + size - both

@@ -46,7 +46,7 @@ class Ratings:
             if table.weight.size and (table.weight[table.weight > 0] != table.weight.max()).any():
                 warnings.warn(WeightsIgnored(), stacklevel=5)
             table = table.select(rows=table.weight > 0)
-        rating = table.rating
+        rating = table.rating_codes
         share = 1 / np.bincount(rating)[rating] if len(table) else np.empty(0)
         if table.proba is None:
             return cls(table.item, table.annotator, rating, table.label, share)

@@ -29,7 +29,7 @@ from dissensus.evaluation.exceptions import NoSharedItems
 from dissensus.evaluation.intervals import Estimate, bootstrap_sums
 from dissensus.evaluation.ratings import safe_ratio
 from dissensus.table.annotations import Annotations
-from dissensus.table.spans import scheme_of
+from dissensus.table.spans import parse_tag_scheme
 
 N_FIXED_COLUMNS = 5  # columns of the statistics before those of the types: exact, overlap, spans, disagreement, S
 
@@ -62,7 +62,7 @@ def _span_alpha(sums: FloatArray, of_units: bool = False) -> FloatArray:
 
 def _document_statistics(table: Annotations) -> FloatArray:
     """Return (documents, 5 + types + 1) sums of each document; see `N_FIXED_COLUMNS`."""
-    where, scheme = table.sequences, scheme_of(table.classes)
+    where, scheme = table.sequences, parse_tag_scheme(table.classes)
     once = is_first_of_pair(table.item, table.annotator)
     item, annotator, label = table.item[once], table.annotator[once].astype(np.int64), table.label[once]
     names = sorted({kind for kind in scheme.types if kind is not None})

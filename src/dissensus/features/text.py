@@ -21,7 +21,7 @@ from dissensus.features import exceptions as faults
 from dissensus.features import hub
 from dissensus.features.cache import Cache, OnRows, embed_with_cache, hash_parts
 from dissensus.features.hub import need, torch_device
-from dissensus.table.names import shown
+from dissensus.messages import quote_name
 
 Pooling: TypeAlias = Literal["mean", "cls"]
 
@@ -255,7 +255,7 @@ def check_texts(texts: Sequence[str], name: str = "texts") -> list[str]:
     values = list(texts)
     for row, text in enumerate(values):
         if not isinstance(text, str):
-            raise faults.NotAText(argument=name, row=row, value=shown(text))
+            raise faults.NotAText(argument=name, row=row, value=quote_name(text))
         try:
             text.encode()
         except UnicodeEncodeError as error:

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.learning import exceptions as faults
 from dissensus.learning.inputs import codes_of
+from dissensus.messages import quote_name
 from dissensus.table import names as naming
 from dissensus.table.find_columns import guess_column, no_column, to_arrow
 
@@ -48,7 +49,7 @@ def find(annotators: Any, known: Names, described: AnnotatorFeatures | None) -> 
     if described is None:
         raise faults.FittedWithoutFeatures()
     names, features = described.encode(annotators)
-    return naming.match(names, known, "annotators"), features
+    return naming.match_names(names, known, "annotators"), features
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,10 +70,10 @@ class AnnotatorFeatures:
         distinct, counts = np.unique(names, return_counts=True)
         if (counts > 1).any():
             name = distinct[counts > 1][0]
-            raise faults.RepeatedRow(argument="annotators", name=naming.shown(name), n_rows=int(counts.max()))
-        at = naming.match(annotators, names, "annotators")
+            raise faults.RepeatedRow(argument="annotators", name=quote_name(name), n_rows=int(counts.max()))
+        at = naming.match_names(annotators, names, "annotators")
         if (at < 0).all():
-            name, other = naming.shown(annotators[0]), naming.shown(names[0])
+            name, other = quote_name(annotators[0]), quote_name(names[0])
             raise faults.NoCommonAnnotators(n_annotators=annotators.size, name=name, other=other)
         there = pa.array(at[at >= 0])  # in the table's order, so that the order of the frame changes no bit
         columns = {name: _levels(values.take(there), name) for name, values in rows.items()}
@@ -97,7 +98,7 @@ class AnnotatorFeatures:
     def of(self, frame: Any, annotators: Names) -> FloatArray:
         """Return features (A, F) of these annotators, zeros if the frame has no row for one."""
         names, features = self.encode(frame)
-        at = naming.match(annotators, names, "annotators")
+        at = naming.match_names(annotators, names, "annotators")
         return np.where(at[:, None] >= 0, features[at], 0.0)
 
 

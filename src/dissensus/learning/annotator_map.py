@@ -21,6 +21,7 @@ from dissensus.exceptions import MissingExtra
 from dissensus.learning.competence import embedding
 from dissensus.learning.exceptions import LIANeeded, ModelOfOtherTable, NoLabelsOfModel, TooFewForUMAP
 from dissensus.learning.latent_map import principal
+from dissensus.messages import quote_name
 from dissensus.questions.mistakes import CLUSTERS, MIN_LABELS, Mistakes, mistakes
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -68,7 +69,7 @@ def annotator_map(
         raise NoLabelsOfModel()
     annotators = np.sort(labelled[np.argsort(-labels[labelled], kind="stable")[:most]])
     chosen = np.isin(np.arange(labels.size), annotators)
-    code = naming.match(table.annotators[annotators], model.annotators_, "annotators")
+    code = naming.match_names(table.annotators[annotators], model.annotators_, "annotators")
     place, used = project(coordinates(classifier_of(model))[code], how=how, seed=seed)
     errors = mistakes(table.select(annotators=chosen), posterior, clusters=clusters, least=least)
     return AnnotatorMap(annotators, place, used, errors, labelled.size)
@@ -94,19 +95,19 @@ def project(rows: FloatArray, *, how: How = "auto", seed: int = 0) -> tuple[Floa
 
 def known_rows(model: Any, table: Annotations) -> BoolArray:
     """(N,) bool: the labels whose items and annotators are known to the model."""
-    items = naming.match(table.items, model.items_, "items") >= 0
-    annotators = naming.match(table.annotators, model.annotators_, "annotators") >= 0
+    items = naming.match_names(table.items, model.items_, "items") >= 0
+    annotators = naming.match_names(table.annotators, model.annotators_, "annotators") >= 0
     return np.asarray(items[table.item] & annotators[table.annotator])
 
 
 def posterior_of(model: Any, table: Annotations) -> FloatArray:
     """(I, K) the model's posterior for the table's items and classes; zeros for unknown items."""
     classifier_of(model)  # raises for a model of another kind
-    at = naming.match(table.items, model.items_, "items")
-    columns = naming.match(model.classes_, table.classes, "classes")
+    at = naming.match_names(table.items, model.items_, "items")
+    columns = naming.match_names(model.classes_, table.classes, "classes")
     if (at < 0).all() or (columns < 0).any():
         absent = model.items_[0] if (at < 0).all() else model.classes_[columns < 0][0]
-        raise ModelOfOtherTable(name=naming.shown(absent))
+        raise ModelOfOtherTable(name=quote_name(absent))
     posterior = np.zeros((table.n_items, table.n_classes))
     known = np.flatnonzero(at >= 0)
     posterior[known[:, None], columns[None, :]] = model.posterior_[at[known]]
@@ -116,7 +117,7 @@ def posterior_of(model: Any, table: Annotations) -> FloatArray:
 def difficulty_of(model: Any, table: Annotations) -> FloatArray:
     """(I,) the model's difficulty of the table's items; NaN for unknown items."""
     classifier_of(model)
-    at = naming.match(table.items, model.items_, "items")
+    at = naming.match_names(table.items, model.items_, "items")
     return np.where(at >= 0, model.difficulty_[at], np.nan)
 
 

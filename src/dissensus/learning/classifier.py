@@ -41,7 +41,7 @@ from dissensus.models.base import Likelihoods, annotated_results, given_first, i
 from dissensus.models.confidence import reliability
 from dissensus.models.saving import check_arrays
 from dissensus.table import names as naming
-from dissensus.table.annotations import ANONYMOUS, Annotations
+from dissensus.table.annotations import ANONYMOUS_ANNOTATOR, Annotations
 
 
 class CrowdClassifier(Learner, Training):
@@ -209,7 +209,7 @@ class CrowdClassifier(Learner, Training):
         self.posterior_, self.confusion_ = combined.posterior, combined.confusion
         self.population_confusion_ = combined.population
         self.n_annotations_ = np.diff(table.annotator_ptr)
-        hits, total = table.agreement_with(self.posterior_)
+        hits, total = table.count_correct_labels(self.posterior_)
         self.hits_, self.total_ = np.minimum(hits, total), total
         self.reliability_ = reliability(hits, total)
         self.difficulty_, self.competence_ = difficulty_and_competence(self, lessons.inputs)
@@ -273,8 +273,8 @@ class CrowdClassifier(Learner, Training):
         """
         self._check_fitted()
         given.check_table(table, "predict_annotations")
-        X, table = given.aligned(X, table), table.to_classes(self.classes_)
-        known = naming.match(table.annotators, self.annotators_, "annotators")  # (A,) −1: unknown
+        X, table = given.aligned(X, table), table.with_classes(self.classes_)
+        known = naming.match_names(table.annotators, self.annotators_, "annotators")  # (A,) −1: unknown
         features = None
         if annotators is not None:
             if self.annotator_features_ is None:
@@ -408,4 +408,4 @@ def _one_row_each(X: Any, y: Any, classes: Any, what: str) -> Annotations:
         raise faults.NotDistributions(argument=what, shape=y.shape)
     given.check_rows(X, len(y), "distributions", what)
     items = np.arange(len(y))
-    return Annotations.from_arrays(items, [ANONYMOUS] * len(y), proba=y, classes=classes, items=items)
+    return Annotations.from_arrays(items, [ANONYMOUS_ANNOTATOR] * len(y), proba=y, classes=classes, items=items)

@@ -23,10 +23,10 @@ from dissensus.features.exceptions import NotAnImage, PixelsOutOfRange, SingleSt
 from dissensus.features.text import check_texts
 from dissensus.learning import exceptions as faults
 from dissensus.learning.batches import BLOCK_ROWS, Mapped
+from dissensus.messages import quote_name
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
-from dissensus.table.names import shown
 
 MAX_CHANNELS = 4  # colours and transparency; with more, the channels are probably not last
 PIXEL_TOLERANCE = 1e-3  # pixels may exceed 0 to 1 by this much, from rounding
@@ -75,14 +75,14 @@ def aligned(X: Any, table: Annotations, items: Any = None) -> Any:
     check_rows(X, named.size, "names", "items")
     known, count = np.unique(named, return_counts=True)
     if (count > 1).any():
-        name = f"item {shown(known[count > 1][0])}"
+        name = f"item {quote_name(known[count > 1][0])}"
         raise faults.RepeatedRow(argument="X", name=name, n_rows=int(count.max()))
-    at = naming.match(table.items, named, "items")
-    missing, extra = at < 0, naming.match(named, table.items, "items") < 0
-    n_unused, unused = int(extra.sum()), shown(named[extra][0]) if extra.any() else ""
+    at = naming.match_names(table.items, named, "items")
+    missing, extra = at < 0, naming.match_names(named, table.items, "items") < 0
+    n_unused, unused = int(extra.sum()), quote_name(named[extra][0]) if extra.any() else ""
     if missing.any():
         raise faults.MissingInputs(
-            n_missing=int(missing.sum()), n_items=table.n_items, item=shown(table.items[missing][0]),
+            n_missing=int(missing.sum()), n_items=table.n_items, item=quote_name(table.items[missing][0]),
             n_unused=n_unused, unused=unused,
         )  # fmt: skip
     if n_unused:
@@ -108,7 +108,7 @@ def _names(X: Any, table: Annotations) -> Names | None:
     if index.name == ITEM:
         return found
     same = (found.dtype.kind == "O") == (table.items.dtype.kind == "O")
-    return found if same and (naming.match(table.items, found, "items") >= 0).all() else None
+    return found if same and (naming.match_names(table.items, found, "items") >= 0).all() else None
 
 
 def rows(X: Any) -> int:
@@ -203,7 +203,7 @@ def pairs(X: Any, expected: str = "values") -> list[tuple[Any, Any]]:
     values = _values(X)
     for row, value in enumerate(values):
         if isinstance(value, str) or not isinstance(value, Iterable) or len(tuple(value)) != 2:
-            raise faults.NotAPair(row=row, value=shown(value), expected=expected)
+            raise faults.NotAPair(row=row, value=quote_name(value), expected=expected)
     return [tuple(value) for value in values]
 
 
@@ -219,7 +219,7 @@ def tokens(value: Any, row: int) -> list[str]:
     except TypeError:
         found = [None]
     if not all(isinstance(token, str) for token in found):
-        raise faults.NotTokens(row=row, value=shown(value))
+        raise faults.NotTokens(row=row, value=quote_name(value))
     return found
 
 
@@ -239,7 +239,7 @@ def _image(value: Any, row: int) -> ByteArray:
         pixels = np.empty(0, object)
     pixels = pixels[..., None] if pixels.ndim == 2 else pixels
     if pixels.dtype.kind not in "buif" or pixels.ndim != 3 or not pixels.size or pixels.shape[2] > MAX_CHANNELS:
-        found = shown(value) if pixels.ndim == 0 else f"of shape {pixels.shape}, {pixels.dtype}"
+        found = quote_name(value) if pixels.ndim == 0 else f"of shape {pixels.shape}, {pixels.dtype}"
         raise NotAnImage(argument="X", row=row, found=found)
     if pixels.dtype == np.uint8:
         return pixels
@@ -277,7 +277,7 @@ def codes_of(named: Any, known: Names, what: str) -> IntArray:
         return np.arange(known.size)
     if isinstance(named, str):
         raise SingleString(argument=what)
-    return naming.match(naming.to_names(naming.to_column(named, what)), known, what)
+    return naming.match_names(naming.to_names(naming.to_column(named, what)), known, what)
 
 
 def check_codes(codes: IntArray, n_classes: int, argument: str) -> None:
@@ -292,5 +292,5 @@ def item_codes(items: Any, known: Names) -> IntArray:
     codes = codes_of(items, known, "items")
     if (codes < 0).any():
         bad = naming.to_names(naming.to_column(items, "items"))[codes < 0][0]
-        raise faults.UnknownItem(item=shown(bad), n_items=known.size)
+        raise faults.UnknownItem(item=quote_name(bad), n_items=known.size)
     return codes

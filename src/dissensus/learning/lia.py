@@ -166,7 +166,7 @@ class LIA(Learner, LIAKeywords):
         q comes from the fitted labels, not from those of `table`: held-out rows are predicted.
         """
         self._check_fitted()
-        table, model = table.to_classes(self.classes_), self.classifier_
+        table, model = table.with_classes(self.classes_), self.classifier_
         items, (codes, _) = self._found(table.items, table.annotators)
         q = self.posterior_[items]
 

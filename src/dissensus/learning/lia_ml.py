@@ -38,8 +38,9 @@ from dissensus.learning.objectives.lia_ml import LIAMLHead, LIAMLKeywords, LIAML
 from dissensus.learning.run import Run, new_part, ready, tie_seed, torch_seed
 from dissensus.learning.saved_inputs import loaded_columns, stored_columns
 from dissensus.learning.storage import learnt, loaded_part, stored_part, with_learnt
+from dissensus.messages import quote_name
 from dissensus.table import names as naming
-from dissensus.table.annotations import ANONYMOUS, Annotations
+from dissensus.table.annotations import ANONYMOUS_ANNOTATOR, Annotations
 
 
 class LIAML(LIAMLKeywords, LIA):
@@ -325,16 +326,16 @@ class LIAML(LIAMLKeywords, LIA):
 
     def _over_fitted_items(self, table: Annotations, gold: IntArray | None) -> tuple[Annotations, IntArray | None]:
         """Move a table to the fitted items; unseen annotators become one, the average."""
-        items = naming.match(table.items, self.items_, "items")
+        items = naming.match_names(table.items, self.items_, "items")
         if (items < 0).any():
-            raise UnknownItem(item=naming.shown(table.items[items < 0][0]), n_items=self.items_.size)
-        codes = naming.match(table.annotators, self.annotators_, "annotators")
+            raise UnknownItem(item=quote_name(table.items[items < 0][0]), n_items=self.items_.size)
+        codes = naming.match_names(table.annotators, self.annotators_, "annotators")
         codes = np.where(codes < 0, self.annotators_.size, codes)
         known = None
         if gold is not None:
             known = np.full(self.items_.size, -1, np.int32)
             known[items] = gold
-        everyone = np.append(self.annotators_.astype(object), ANONYMOUS)
+        everyone = np.append(self.annotators_.astype(object), ANONYMOUS_ANNOTATOR)
         moved = Annotations.from_codes(
             items[table.item], codes[table.annotator], table.label, self.items_, everyone, table.classes,
             weight=table.weight, proba=table.proba,

@@ -37,8 +37,7 @@ from dissensus.learning.objectives.labels import vote_weight
 from dissensus.learning.objectives.ldl_nm import LDLNMObjective
 from dissensus.learning.stacked import stacked
 from dissensus.learning.trainer import Trainer
-from dissensus.messages import ParameterName
-from dissensus.table import names as naming
+from dissensus.messages import ParameterName, quote_name
 from dissensus.table.annotations import Annotations
 
 AT_ONCE = {"cpu": 32, "cuda": 1080}
@@ -171,7 +170,7 @@ def search_sizes(
     at, drawn = _whole("epochs", epochs), _whole("seeds", seeds, 0)
     if not isinstance(dev, tuple):
         table, X, dev = _split(table, X, dev)
-    judged, X_dev = dev[0].to_classes(table.classes), dev[1]
+    judged, X_dev = dev[0].with_classes(table.classes), dev[1]
     voted = np.flatnonzero(vote_weight(judged) > 0)
     if given.rows(X_dev) != judged.n_items:
         raise UnequalRows(argument="dev", n_rows=given.rows(X_dev), n_entries=judged.n_items, entries="items")
@@ -277,7 +276,7 @@ def _whole(name: str, values: Iterable[int], least: int = 1) -> list[int]:
 
 def _split(table: Annotations, X: Any, share: float) -> tuple[Annotations, Any, tuple[Annotations, Any]]:
     if not (is_number(share) and 0 < share < 1):
-        raise WrongDevelopmentItems(value=naming.shown(share))
+        raise WrongDevelopmentItems(value=quote_name(share))
     train, dev = table.split(1 - share, by="item", seed=0)
     at = [np.flatnonzero(np.isin(table.items, part.items)) for part in (train, dev)]
     return train, given.take(X, at[0]), (dev, given.take(X, at[1]))

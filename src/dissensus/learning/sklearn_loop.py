@@ -27,6 +27,7 @@ from dissensus.learning.devices import own_draws, place
 from dissensus.learning.encoders.mlp import Scaled
 from dissensus.learning.objectives.labels import vote_weight
 from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
+from dissensus.messages import quote_name
 from dissensus.models.base import arg_max
 from dissensus.questions.scoring import log_likelihood
 from dissensus.table import names as naming
@@ -80,7 +81,7 @@ class ByItem:
         """Return the table of these items, and the entries in the order of its items."""
         mask = np.bincount(self.at, minlength=self.table.n_items)
         if (mask > 1).any():
-            item = naming.shown(self.table.items[mask.argmax()])
+            item = quote_name(self.table.items[mask.argmax()])
             raise faults.RepeatedItem(item=item, times=int(mask.max()))
         return self.table.select(items=mask > 0), np.argsort(self.at)
 
@@ -183,11 +184,11 @@ def _by_position(X: Any, y: ByItem) -> Any:
     text, items = index.dtype.kind not in "iu", y.table.items
     at = y.at  # as row numbers
     if not np.array_equal(index, at) and text == (items.dtype.kind not in "iu"):
-        at = naming.match(np.asarray(index.astype(object) if text else index), items, "items")
+        at = naming.match_names(np.asarray(index.astype(object) if text else index), items, "items")
     if (at < 0).any() or np.array_equal(at, y.at):
         return nw.maybe_reset_index(frame).to_native()
     if set(at.tolist()) != set(y.at.tolist()):
-        raise faults.OtherIndex(name=naming.shown(index[0]))
+        raise faults.OtherIndex(name=quote_name(index[0]))
     return X
 
 
@@ -218,7 +219,7 @@ def soft_cross_entropy(estimator: Any, X: Any, y: Any) -> float:
     -0.51
     """
     table, X, _ = table_first(X, y)
-    table = table.to_classes(np.asarray(estimator.classes_))
+    table = table.with_classes(np.asarray(estimator.classes_))
     proba, voted = np.asarray(estimator.predict_proba(X)), vote_weight(table) > 0
     return -float(cross_entropy(table.soft_labels()[voted], proba[voted]).mean())
 
@@ -234,7 +235,7 @@ def annotation_likelihood(estimator: Any, X: Any, y: Any) -> float:
     -0.51
     """
     table, X, _ = table_first(X, y)
-    table = table.to_classes(np.asarray(estimator.classes_))
+    table = table.with_classes(np.asarray(estimator.classes_))
     while hasattr(estimator, "named_steps"):  # a Pipeline
         estimator, X = estimator[-1], estimator[:-1].transform(X)
     model = getattr(estimator, "classifier_", estimator)  # the classifier of LIA

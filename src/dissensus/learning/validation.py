@@ -20,6 +20,7 @@ from dissensus.learning.logistic import MIN_PROBABILITY
 from dissensus.learning.losses import label_log_likelihood
 from dissensus.learning.network import Network
 from dissensus.learning.objectives.labels import vote_weight
+from dissensus.messages import quote_name
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -84,7 +85,7 @@ def stratified_folds(table: Annotations, truth: FloatArray, teaches: BoolArray, 
 
 def shuffled(names: Names, seed: int) -> IntArray:
     """Return the indices (n,) of names in a random order that depends on seed and names alone."""
-    return np.argsort(naming.mix(naming.hashes(names) ^ np.uint64(seed)), kind="stable")
+    return np.argsort(naming.scramble_integers(naming.hash_names(names) ^ np.uint64(seed)), kind="stable")
 
 
 def known_truth(table: Annotations, gold: IntArray | None) -> FloatArray:
@@ -102,7 +103,7 @@ def validation_items(validation: Any, classes: Names) -> tuple[Any, FloatArray]:
     except (TypeError, ValueError):
         raise faults.WrongValidation() from None
     if isinstance(labels, Annotations):
-        X, labels = given.aligned(X, labels), labels.to_classes(classes)
+        X, labels = given.aligned(X, labels), labels.with_classes(classes)
         truth = np.where(vote_weight(labels)[:, None] > 0, labels.soft_labels(), 0.0)
     else:
         truth = one_hot(labels, classes)
@@ -120,9 +121,9 @@ def one_hot(labels: Any, classes: Names) -> FloatArray:
         codes = array.astype(np.int64)
     else:
         column = naming.to_names(naming.to_column(labels, "labels"))
-        codes = naming.match(column, classes, "labels")
+        codes = naming.match_names(column, classes, "labels")
         bad = column[(codes < 0) & (column != -1)]
         if bad.size:
-            raise faults.UnknownLabel(label=naming.shown(bad[0]), n_classes=classes.size)
+            raise faults.UnknownLabel(label=quote_name(bad[0]), n_classes=classes.size)
     given.check_codes(codes, classes.size, "labels")
     return np.vstack([np.eye(classes.size), np.zeros(classes.size)])[codes]  # −1 takes the last

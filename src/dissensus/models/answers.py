@@ -13,7 +13,7 @@ from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.models.base import Aggregator
 from dissensus.models.exceptions import GoldValuesShape
 from dissensus.table.annotations import Annotations
-from dissensus.table.spans import spans_of
+from dissensus.table.spans import extract_spans
 
 
 class AnswerModel(Aggregator, ABC):
@@ -57,7 +57,7 @@ class SpanModel(Aggregator, ABC):
         """Return the spans: document, start, end (exclusive), label, probability of the whole span."""
         self._check_fitted()
         return columns_to_frame(
-            spans_of(np.asarray(self.items_), self.classes_, self.tags_, self.span_probability_), backend
+            extract_spans(np.asarray(self.items_), self.classes_, self.tags_, self.span_probability_), backend
         )
 
     def _frame_columns(self, kind: str) -> dict[str, Any]:

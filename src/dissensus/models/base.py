@@ -105,8 +105,8 @@ class Aggregator(Parameters, ABC):
         self._check_fitted()
         if table is None:
             return self.posterior_
-        table = table.to_classes(self.classes_)
-        known = naming.match(table.annotators, self.annotators_, "annotators")
+        table = table.with_classes(self.classes_)
+        known = naming.match_names(table.annotators, self.annotators_, "annotators")
         table = self._reweight(table, known)
         posterior, rows = self._posterior_of(table, known), expand_rows(table)
         return self.tempering.temper(posterior, labels_per_item(rows.item_ptr, rows.weight))
@@ -124,9 +124,9 @@ class Aggregator(Parameters, ABC):
         have the prior, unseen annotators are like the population.
         """
         self._check_fitted()
-        table = table.to_classes(self.classes_)
-        item = naming.match(table.items, np.asarray(self.items_), "items")[table.item]
-        annotator = naming.match(table.annotators, self.annotators_, "annotators")[table.annotator]
+        table = table.with_classes(self.classes_)
+        item = naming.match_names(table.items, np.asarray(self.items_), "items")[table.item]
+        annotator = naming.match_names(table.annotators, self.annotators_, "annotators")[table.annotator]
         posterior = self.posterior_[item]
         if self.dependence_:  # annotators who make the same mistakes go on doing so: labels follow what they see
             posterior = self.tempering.untemper(posterior, self.item_total_[item])
@@ -212,7 +212,7 @@ class Aggregator(Parameters, ABC):
 
     def _count_agreement(self, table: Annotations, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(A,) weight of each annotator's labels that are right by a posterior (I, K), and of all its labels."""
-        return table.agreement_with(posterior)
+        return table.count_correct_labels(posterior)
 
     def confusions_of(self, annotators: IntArray) -> FloatArray:
         """(n, K, K) [annotator, true, given] P(label | class) of n annotators by code into `annotators_`, −1 unseen."""

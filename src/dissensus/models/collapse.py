@@ -28,10 +28,10 @@ def copy_groups(table: Annotations) -> IntArray:
 
 def collapse(table: Annotations, group: IntArray) -> Annotations:
     """Return the table with weights w for the groups (A,), −1 for none."""
-    table = table.once
+    table = table.deduplicated
     if (group < 0).all():
         return table
-    rating, first = table.rating, np.flatnonzero(np.diff(table.rating, prepend=-1))
+    rating, first = table.rating_codes, np.flatnonzero(np.diff(table.rating_codes, prepend=-1))
     group_of_rating = group[table.annotator[first]]
     grouped = np.flatnonzero((group_of_rating >= 0) & (np.bincount(rating, table.row_weights) > 0))
     key = table.item[first[grouped]].astype(np.int64) * (group.max() + 1) + group_of_rating[grouped]

@@ -14,6 +14,7 @@ import numpy as np
 
 from dissensus.common.arrays import group_offsets
 from dissensus.common.types import FloatArray, IntArray
+from dissensus.messages import quote_name
 from dissensus.models.exceptions import BadEarlierCount, EarlierMatrixShape, EarlierShape
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -27,12 +28,12 @@ def check_earlier(earlier: Earlier, table: Annotations) -> FloatArray:
     A, K = table.n_annotators, table.n_classes
     if isinstance(earlier, Mapping):
         counts = np.zeros((A, K, K))
-        names, _ = naming.encode(naming.to_column(list(earlier), "earlier"), "earlier")
-        at = dict(zip(names.tolist(), naming.match(names, table.annotators, "annotators").tolist(), strict=True))
+        names, _ = naming.encode_column(naming.to_column(list(earlier), "earlier"), "earlier")
+        at = dict(zip(names.tolist(), naming.match_names(names, table.annotators, "annotators").tolist(), strict=True))
         for name, matrix in earlier.items():
             array = np.asarray(matrix, float)
             if array.shape != (K, K):
-                raise EarlierMatrixShape(annotator=naming.shown(name), shape=array.shape, n_classes=K)
+                raise EarlierMatrixShape(annotator=quote_name(name), shape=array.shape, n_classes=K)
             if at[name] >= 0:
                 counts[at[name]] = array
     else:
@@ -43,10 +44,10 @@ def check_earlier(earlier: Earlier, table: Annotations) -> FloatArray:
     if bad.size:
         a, c, k = bad[0]
         raise BadEarlierCount(
-            annotator=naming.shown(table.annotators[a]),
+            annotator=quote_name(table.annotators[a]),
             count=float(counts[a, c, k]),
-            label=naming.shown(table.classes[k]),
-            true=naming.shown(table.classes[c]),
+            label=quote_name(table.classes[k]),
+            true=quote_name(table.classes[c]),
         )
     return counts
 

@@ -14,6 +14,7 @@ from dissensus.common.types import IntArray, OnStep
 from dissensus.compute.engines import engine_options
 from dissensus.compute.engines.base import Engine, RemoteTable
 from dissensus.compute.rows import expand_rows
+from dissensus.messages import quote_name
 from dissensus.models.earlier_counts import Earlier, check_earlier, with_earlier
 from dissensus.models.exceptions import (
     GoldCode,
@@ -35,9 +36,8 @@ from dissensus.models.tempering import (
     labels_per_item,
     limit_shift,
 )
-from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.kinds import KINDS
+from dissensus.table.kinds import KIND_DESCRIPTIONS
 
 if TYPE_CHECKING:
     from dissensus.models.base import Aggregator
@@ -169,9 +169,12 @@ def check_label_type(model: Aggregator, table: Any) -> None:
     """Raise an error if the labels of a table are of a type that the method is not for."""
     found = getattr(table, "kind", "classes")  # a remote table has classes
     if found not in model.kinds:
-        supported = " or ".join(KINDS[kind] for kind in model.kinds)
+        supported = " or ".join(KIND_DESCRIPTIONS[kind] for kind in model.kinds)
         raise WrongLabelType(
-            method=type(model).__name__, supported=supported, found=KINDS[found], able=tuple(methods_for(found))
+            method=type(model).__name__,
+            supported=supported,
+            found=KIND_DESCRIPTIONS[found],
+            able=tuple(methods_for(found)),
         )
 
 
@@ -179,7 +182,7 @@ def check_class_number(model: Aggregator, table: Any) -> None:
     """Raise an error if a method for two classes gets more."""
     entry = methods.entry_of(type(model))
     if entry is not None and entry.facts.get("binary") and table.n_classes > 2:
-        examples = ", ".join(map(naming.shown, table.classes[:3]))
+        examples = ", ".join(map(quote_name, table.classes[:3]))
         raise TooManyClasses(method=entry.name, n_classes=table.n_classes, examples=examples)
 
 

@@ -33,8 +33,8 @@ def arg_max(posterior: FloatArray, items: Names, classes: Names, seed: int) -> I
     winner: IntArray = tied.argmax(axis=1)
     rows = np.flatnonzero(tied.sum(axis=1) > 1)
     if rows.size:
-        of_item = naming.mix(naming.hashes(items[rows]) ^ np.uint64(seed))
-        draw = naming.mix(of_item[:, None] ^ naming.hashes(classes)[None, :])  # (ties, K)
+        of_item = naming.scramble_integers(naming.hash_names(items[rows]) ^ np.uint64(seed))
+        draw = naming.scramble_integers(of_item[:, None] ^ naming.hash_names(classes)[None, :])  # (ties, K)
         winner[rows] = np.where(tied[rows], draw, np.uint64(0)).argmax(axis=1)
     return winner
 

@@ -47,7 +47,7 @@ def panel_judges(table: Annotations) -> IntArray:
     pairs = np.unique(table.item.astype(np.int64) * table.n_annotators + table.annotator)
     items = np.bincount(pairs % table.n_annotators, minlength=table.n_annotators)
     judges = np.flatnonzero(items >= MIN_COVERAGE * labelled)
-    labels = table.per_annotator[judges].sum()
+    labels = table.annotations_per_annotator[judges].sum()
     is_panel = 1 < judges.size <= MAX_JUDGES and labels >= MIN_PANEL_SHARE * len(table)
     return judges if is_panel else judges[:0]
 

@@ -46,7 +46,7 @@ def partial_fit(model: M, table: Annotations, *, gold: IntArray | None = None) -
     check_table(table, "partial_fit")
     if type(model)._partial_update is Aggregator._partial_update:
         raise NoPartialFit(method=type(model).__name__)
-    table = table.to_classes(model.classes_)
+    table = table.with_classes(model.classes_)
     gold = check_gold(gold, table)
     if table.n_annotations or table.n_items:
         update(model, table, gold)
@@ -90,7 +90,7 @@ def update(model: Aggregator, table: Annotations, gold: IntArray | None) -> None
 
 def merge(names: Names, more: Names, what: str) -> tuple[Names, IntArray, IntArray, BoolArray]:
     """Merge sorted names; return all names, where rows are inserted, and codes of `more` and which of them are old."""
-    naming.match(more[:1], names[:1], what)  # raises an error if their types differ
+    naming.match_names(more[:1], names[:1], what)  # raises an error if their types differ
     place = np.searchsorted(names, more)
     known = (place < names.size) & (names[np.minimum(place, names.size - 1)] == more) if names.size else place < 0
     new = np.flatnonzero(~known)

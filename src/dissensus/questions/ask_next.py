@@ -31,7 +31,7 @@ from dissensus.models.tempering import design_effect
 from dissensus.questions.exceptions import BudgetBelowOne, TooManyThings
 from dissensus.questions.findings import AnswersToAsk, ComparisonsToAsk, NothingToAskNext
 from dissensus.table.annotations import Annotations
-from dissensus.table.kinds import VERSUS
+from dissensus.table.kinds import PAIR_SEPARATOR
 
 MAX_THINGS = 2_000  # things of which all pairs are examined
 MIN_GAIN = 1e-6  # smaller gains count as none
@@ -64,7 +64,7 @@ class Wanted(NotebookTable):
         if not len(self):
             return NothingToAskNext(candidates=self.candidates, what=what)
         if self.kind == "pairs":
-            pairs = len({frozenset(str(one).split(VERSUS)) for one in self.items})
+            pairs = len({frozenset(str(one).split(PAIR_SEPARATOR)) for one in self.items})
             return ComparisonsToAsk(n=len(self), pairs=pairs, candidates=self.candidates)
         return AnswersToAsk(
             n=len(self), candidates=self.candidates, what=what, share=Share(self.gain.sum() / max(self.total, 1e-300)),
@@ -75,7 +75,7 @@ class Wanted(NotebookTable):
         """Return a frame with one row per answer to ask for, in this order."""
         head: dict[str, Any] = {"rank": np.arange(1, len(self) + 1)}
         if self.kind == "pairs":
-            sides = [str(one).split(VERSUS) for one in self.items]
+            sides = [str(one).split(PAIR_SEPARATOR) for one in self.items]
             head |= {side: np.array([two[k] for two in sides], object) for k, side in enumerate(("left", "right"))}
         else:
             head["document" if self.kind == "spans" else "item"] = self.items
@@ -134,7 +134,7 @@ def _pairs(model: Any, table: Annotations, budget: int) -> Found:
     information = ((p[:, 0] + p[:, 1]) - (p[:, 0] - p[:, 1]) ** 2) / 4
     V = model.score_variance_.copy()
     games = np.zeros((T, T))
-    sides = table.sides
+    sides = table.alternatives
     np.add.at(games, (sides.left[table.item], sides.right[table.item]), table.row_weights)
     games += games.T
     chosen: list[str] = []
@@ -150,7 +150,7 @@ def _pairs(model: Any, table: Annotations, budget: int) -> Found:
         V -= np.outer(away, away) * (information[best] / (1 + information[best] * variance[best]))
         if len(chosen) % 2:
             one, other = other, one  # so that either side is left equally often
-        chosen.append(f"{model.things_[one]}{VERSUS}{model.things_[other]}")
+        chosen.append(f"{model.things_[one]}{PAIR_SEPARATOR}{model.things_[other]}")
         gains.append(float(gain[best]))
         before.append(float(games[one, other]))
     return np.array(chosen, object), np.array(gains), np.array(before)

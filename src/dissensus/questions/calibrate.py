@@ -381,7 +381,7 @@ def _check_probability(given: Any, table: Annotations, known: IntArray) -> Float
 
 def _mean_scores(table: Annotations) -> FloatArray:
     """Return the mean of the judges' mean scores of each item (I,), 0 without labels."""
-    share = 1 / np.bincount(table.rating)[table.rating]
+    share = 1 / np.bincount(table.rating_codes)[table.rating_codes]
     sums = np.bincount(table.item, share * table.values[table.label], table.n_items)
     return np.asarray(sums / np.maximum(np.bincount(table.item, share, table.n_items), 1))
 
@@ -526,7 +526,7 @@ def _recalls(
         return ()
     A, K = table.n_annotators, table.n_classes
     rows = np.flatnonzero(np.isin(table.item, known))
-    _, first, rating = np.unique(table.rating[rows], return_index=True, return_inverse=True)
+    _, first, rating = np.unique(table.rating_codes[rows], return_index=True, return_inverse=True)
     right = np.bincount(rating, table.label[rows] == gold[table.item[rows]]) / np.bincount(rating)
     rows = rows[first]
     own = table.annotator[rows].astype(np.int64) * K + gold[table.item[rows]]

@@ -105,13 +105,13 @@ class _Checks:
         self.now, self.table, self.classes = now, now.table, classes
         if before is not None:
             self.before = before
-            self.at = naming.match(self.table.items, before.model.items_, "items")  # (I,) −1 for new items
+            self.at = naming.match_names(self.table.items, before.model.items_, "items")  # (I,) −1 for new items
             self.was = np.where(self.at >= 0, np.append(before.labels, 0)[self.at], 0)  # (I,) labels then
             if classes is None:
                 self.classes = before.model.classes_.tolist()
 
     def min_labels(self) -> Found:
-        labels = self.table.ratings_per_item
+        labels = self.table.annotators_per_item
         least = int(labels.min())
         items = self.table.items[labels < self.enough]
         return (
@@ -126,7 +126,7 @@ class _Checks:
         )
 
     def min_settled(self) -> Found:
-        share = float(is_settled(self.now.model.posterior_.max(axis=1), self.table.ratings_per_item).mean())
+        share = float(is_settled(self.now.model.posterior_.max(axis=1), self.table.annotators_per_item).mean())
         return share, findings.SettledShare(share=Share(share)), findings.SettleItems()
 
     def min_agreement(self) -> Found:
@@ -167,7 +167,7 @@ class _Checks:
 
     def max_lost(self) -> Found:
         then = self.before.model.items_[self.before.labels > 0]
-        lost = then[naming.match(then, self.table.items[self.now.labels > 0], "items") < 0]
+        lost = then[naming.match_names(then, self.table.items[self.now.labels > 0], "items") < 0]
         return lost.size, findings.LabelsLost(n=lost.size, items=Count(then.size)), findings.ExportAll(items=_few(lost))
 
     def max_drifting(self) -> Found:

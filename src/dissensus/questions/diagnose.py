@@ -27,7 +27,7 @@ from dissensus.questions.habits import MIN_LABELS, SAME_LABEL, Flag, Flagged, Ha
 from dissensus.questions.honesty import Honesty, ask_others, judge
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.kinds import CLASS_KINDS, numbers_of
+from dissensus.table.kinds import CLASS_KINDS, parse_numbers
 
 FLAG_WORDS: dict[Flag, str] = {flag: ALL_WORDS[flag] for flag in ("unrelated", "contrary", "copies", "higher", "lower")}
 MAX_RISE = 0.05  # error rate of the test that an annotator's grades rise with the others'
@@ -93,7 +93,7 @@ def diagnose_classes(table: Annotations, *, threads: int | None = None) -> Diagn
     labels = np.bincount(others.annotator, np.where(others.alone, 0.0, others.weight), A).astype(np.float64)
     reasons: list[dict[Flag, Message]] = []
     group_of = {code: group for group in copies.groups for code in group}
-    unsettled = str(naming.unsettled_spellings(table.classes) or "")
+    unsettled = str(naming.find_spelling_variants(table.classes) or "")
     habits = find_habits(table).said if table.kind == "graded" and table.proba is None else [{}] * A
     place = _places(table)
     for code in range(A):
@@ -129,7 +129,7 @@ def _places(table: Annotations) -> FloatArray | None:
     """Return the position of each class among grades (K,), or None if classes have no order."""
     if table.kind == "graded":
         return np.arange(table.n_classes, dtype=np.float64)
-    return numbers_of(table.classes) if table.n_classes >= MIN_GRADES else None
+    return parse_numbers(table.classes) if table.n_classes >= MIN_GRADES else None
 
 
 def _grades_rise(place: FloatArray | None, found: Honesty, code: int) -> bool:

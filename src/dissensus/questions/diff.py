@@ -275,9 +275,9 @@ def drift(old: Annotations, new: Annotations, level: float = 0.05, others: Other
 def _with_names(table: Annotations, names: Annotations) -> Annotations:
     """Return the same rows, in the same order, with the names of another table."""
     return Annotations.from_codes(
-        naming.recode(table.item, table.items, names.items, "items"),
-        naming.recode(table.annotator, table.annotators, names.annotators, "annotators"),
-        naming.recode(table.label, table.classes, names.classes, "classes"),
+        naming.translate_codes(table.item, table.items, names.items, "items"),
+        naming.translate_codes(table.annotator, table.annotators, names.annotators, "annotators"),
+        naming.translate_codes(table.label, table.classes, names.classes, "classes"),
         names.items, names.annotators, names.classes, weight=table.weight, kind=table.kind,
     )  # fmt: skip
 
@@ -322,9 +322,9 @@ def _flips(
     label = np.full((2, old.n_items), -1)
     sure = np.zeros((2, old.n_items))
     for time, model in enumerate(models):
-        at = naming.match(model.items_, old.items, "items")
-        code = naming.match(model.predict(), model.classes_, "classes")
-        label[time, at] = naming.match(model.classes_, old.classes, "classes")[code]
+        at = naming.match_names(model.items_, old.items, "items")
+        code = naming.match_names(model.predict(), model.classes_, "classes")
+        label[time, at] = naming.match_names(model.classes_, old.classes, "classes")[code]
         sure[time, at] = model.posterior_[np.arange(code.size), code]
     was, now = label
     labelled = (np.diff(old.item_ptr) > 0) & (np.diff(new.item_ptr) > 0)
@@ -346,7 +346,7 @@ def _flips(
 
 def _prefers_old(model: Aggregator, table: Annotations, was: IntArray, now: IntArray) -> BoolArray:
     """Return whether a model prefers the old answer of the items of a table to the new one (I,)."""
-    at = naming.match(table.classes, model.classes_, "classes")
+    at = naming.match_names(table.classes, model.classes_, "classes")
     p, row = model.predict_proba(table), np.arange(table.n_items)
     return np.asarray(p[row, at[was]] >= p[row, at[now]])
 
@@ -382,7 +382,7 @@ def _drift(new: Annotations, changes: Changes, level: float, others: Others | No
     both = changes.new_row[(changes.new_row >= 0) & (changes.old_row >= 0)]  # had another label before
     label_before = changes.old[(changes.new_row >= 0) & (changes.old_row >= 0)]
     right = new.label == answer
-    share = 1 / np.bincount(new.rating)[new.rating]
+    share = 1 / np.bincount(new.rating_codes)[new.rating_codes]
     labels, n, h = np.zeros((2, A), np.int64), np.zeros((2, A)), np.zeros((2, A))
     for time, rows, hits in (
         (0, np.append(np.flatnonzero(~since), both), np.append(right[~since], label_before == answer[both])),

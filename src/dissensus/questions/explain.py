@@ -179,14 +179,14 @@ def explain(
     if not hasattr(fitted, "posterior_"):
         raise ModelNotFitted(method=type(fitted).__name__)
     check_argument("permutations", permutations, int, low=1, must="must be at least 1")
-    table = table.to_classes(fitted.classes_)
-    known = naming.match(table.items, fitted.items_, "items")
+    table = table.with_classes(fitted.classes_)
+    known = naming.match_names(table.items, fitted.items_, "items")
     posterior = np.ascontiguousarray(fitted.posterior_[known])
     if (known < 0).any():
         posterior = np.where((known >= 0)[:, None], posterior, fitted.predict_proba(table))
     best = arg_max(posterior, table.items, table.classes, fitted.tie_seed_)
     confidence = posterior.max(axis=1, initial=0)
-    rows = dataclasses.replace(table, proba=None).counted.once
+    rows = dataclasses.replace(table, proba=None).positive_weight_rows.deduplicated
     with Threads(thread_count(threads, len(rows))) as pool:
         n, given = np.diff(rows.item_ptr), rows.votes() > 0
         disagree = given.sum(axis=1) > 1
@@ -202,7 +202,7 @@ def explain(
         columns = {} if annotators is None else metadata_groups(annotators, table, missing_as_group)
         effects, by_group = perspectives(rows, posterior, disagree, columns, permutations, seed, pool)
 
-    several, people, evidence = n >= 2, rows.ratings_per_item >= 2, one - many
+    several, people, evidence = n >= 2, rows.annotators_per_item >= 2, one - many
     ambiguity = np.zeros(n.size)
     ambiguity[several] = _posterior_of_ambiguity(evidence[several])
     at_least = np.maximum(one, usual_one) - np.maximum(many, usual_many)  # the more favourable to slips

@@ -465,7 +465,7 @@ def _related(item: IntArray, who: IntArray, A: int, items: Names, alike: Any, ma
 
 
 def _sets(table: Annotations) -> Found:
-    ticked = table.options.ticked.astype(np.float64)
+    ticked = table.options.selected.astype(np.float64)
 
     def alike(row: IntArray, other: IntArray) -> FloatArray:
         return _jaccard(ticked[table.label[row]], ticked[table.label[other]])

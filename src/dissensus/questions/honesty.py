@@ -65,7 +65,7 @@ def ask_others(table: Annotations, unit: IntArray, threads: int | None = None) -
 
     Repeated labels of an annotator on an item count as one.
     """
-    table = table.once
+    table = table.deduplicated
     rows, A = expand_rows(table), table.n_annotators
     if np.unique(unit).size < A:
         ones = np.ones(len(table)) if table.weight is None else table.weight
@@ -130,7 +130,7 @@ class Honesty:
             return observed, float((1 + (hits >= observed).sum()) / (1 + hits.size))
         expected = np.cumsum(np.einsum("nc,dcl->ldn", q, drawn, order="C"), axis=0)
         chance = rng.random((20, *expected.shape[1:]))
-        given = np.zeros(chance.shape, naming.smallest_int(len(expected)))  # (20, D, n)
+        given = np.zeros(chance.shape, naming.smallest_int_type(len(expected)))  # (20, D, n)
         for bound in expected[:-1]:
             given += chance > bound
         index = np.arange(rows.size)
@@ -173,7 +173,7 @@ def judge(others: Others) -> Honesty:
 def _order(others: Others) -> tuple[IntArray, IntArray]:
     """Return the rows that count as evidence, the first ones of each annotator first, and the ends of their chunks."""
     rows = np.flatnonzero(~others.alone & (others.weight > 0))
-    shuffled = naming.mix(others.item[rows].astype(np.uint64))
+    shuffled = naming.scramble_integers(others.item[rows].astype(np.uint64))
     rows = rows[np.lexsort((shuffled, others.annotator[rows]))]
     size = np.bincount(others.annotator[rows], minlength=others.n_annotators)
     place = np.arange(rows.size) - np.repeat(np.cumsum(size) - size, size)

@@ -157,7 +157,7 @@ def item_status(
     >>> found.reason.to_pylist()
     ['all 3 labels agree', '2 labels differ']
     """
-    table = table.counted
+    table = table.positive_weight_rows
     item, given, count, ptr = _votes_cast(table)
     labels, right = np.diff(table.item_ptr), table.label == label[table.item]
     some, own = labels > 0, np.bincount(table.item, right, table.n_items)
@@ -165,11 +165,11 @@ def item_status(
     agree[some], top[some] = count[ptr[:-1][some]], given[ptr[:-1][some]]
     tied, leaders = _tied(item, given, count, agree)
     share = usual_share(table, right) if share is None else share
-    status, expected = _status(table, agree, share, is_settled(confidence, table.ratings_per_item, known))
+    status, expected = _status(table, agree, share, is_settled(confidence, table.annotators_per_item, known))
 
     overruled = np.where(some & (own < agree), top, -1)  # the method's label is not the most frequent one
     shown = status if known is None else np.where(known >= 0, DECIDED, status)
-    alone = (table.ratings_per_item == 1) & (labels > 1)
+    alone = (table.annotators_per_item == 1) & (labels > 1)
     facts = np.array([shown, labels, agree, tied, overruled + 1, np.where(status == 2, expected, 0), alone])
     return ItemStatus(labels, status, confidence, table.classes, partial(_reasons, table.classes, leaders, facts),
                       (given, count, ptr))  # fmt: skip
@@ -209,7 +209,7 @@ def _status(
 
     `unless_apart`: items with unusually little agreement are not settled.
     """
-    labels, people = np.diff(table.item_ptr), table.ratings_per_item
+    labels, people = np.diff(table.item_ptr), table.annotators_per_item
     usual = np.bincount(table.item, share[table.annotator], table.n_items) / np.maximum(labels, 1)
     together = np.ceil(agree * people / np.maximum(labels, 1))  # annotators in proportion to the labels
     apart = bdtr(together, people, usual) <= MAX_CHANCE
@@ -226,8 +226,8 @@ def status_of(model: Aggregator, table: Annotations, known: Any = None) -> ItemS
     if table.kind == "numbers":
         return _status_of_numbers(model, table, known)
     if table.kind not in ("sets", "objects", "pairs"):
-        table = table.to_classes(model.classes_)
-    label = naming.match(model.predict(), table.classes, "classes")
+        table = table.with_classes(model.classes_)
+    label = naming.match_names(model.predict(), table.classes, "classes")
     return item_status(table, label, how_sure(model, table), known)
 
 
@@ -239,7 +239,9 @@ def how_sure(model: Any, table: Annotations) -> FloatArray:
     if table.kind != "pairs":
         return np.asarray(sure)
     # the posterior predicts one more label; the truth is which of two scores is higher
-    left, right = (naming.match(table.sides.things, model.things_, "things")[side] for side in table.sides[1:])
+    left, right = (
+        naming.match_names(table.alternatives.names, model.things_, "things")[side] for side in table.alternatives[1:]
+    )
     variance = model.score_variance_
     spread = variance[left, left] + variance[right, right] - 2 * variance[left, right]
     apart = (model.scores_[left] - model.scores_[right]) / np.sqrt(np.maximum(spread, np.finfo(float).tiny))
@@ -249,7 +251,7 @@ def how_sure(model: Any, table: Annotations) -> FloatArray:
 
 def _status_of_numbers(model: Any, table: Annotations, known: Any) -> ItemStatus:
     """Return the status by the 95 % interval of each value and the labels close to it."""
-    table = table.counted
+    table = table.positive_weight_rows
     values, labels = model.values_, np.diff(table.item_ptr)
     variance = (np.diff(model.interval_, axis=1)[:, 0] / INTERVAL_SDS) ** 2
     total = values.var() + variance.mean() if values.size else 0.0  # of true values
@@ -258,11 +260,11 @@ def _status_of_numbers(model: Any, table: Annotations, known: Any) -> ItemStatus
     near = away <= np.quantile(away, NEAR_LABEL_SHARE) if away.size else away < 0
     agree = np.bincount(table.item, near, table.n_items).astype(np.int64)
     # the interval does not depend on how far apart the labels lie, so this is tested too
-    settled = is_settled(sure, table.ratings_per_item, least=RELIABLE)
+    settled = is_settled(sure, table.annotators_per_item, least=RELIABLE)
     status, expected = _status(table, agree, usual_share(table, near), settled, unless_apart=True)
     shown = status if known is None else np.where(np.isnan(known), status, DECIDED)
     status = np.where(shown == DECIDED, 0, status).astype(np.int8)
-    alone = (table.ratings_per_item == 1) & (labels > 1)
+    alone = (table.annotators_per_item == 1) & (labels > 1)
     reasons = partial(_number_reasons, (labels, shown, agree, expected, alone), model.interval_)
     return ItemStatus(labels, status, sure, table.classes, reasons, _votes_cast(table)[1:], RELIABLE)
 

@@ -72,11 +72,11 @@ def metadata_groups(
     for name, column in columns.items():
         if len(column) != len(columns[key]):
             raise UnequalColumns(column=name, rows=len(column), key=key, expected=len(columns[key]))
-    people, code = naming.encode(columns.pop(key), key)
+    people, code = naming.encode_column(columns.pop(key), key)
     if people.size < code.size:
         twice = people[np.flatnonzero(np.bincount(code) > 1)[0]]
         raise AnnotatorTwice(annotator=twice)
-    at = naming.match(table.annotators, people, "annotators")
+    at = naming.match_names(table.annotators, people, "annotators")
     known = at >= 0
     if not known.any():
         raise UnknownAnnotators(n=people.size, annotator=people[0], known=table.annotators[0])

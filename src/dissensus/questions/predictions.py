@@ -19,10 +19,11 @@ from scipy.sparse import csr_array
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.evaluation.hard import tied_classes
+from dissensus.messages import quote_names
 from dissensus.questions.exceptions import NoPredictedColumn, NoRows, PredictedTwice, PredictionsOfOtherItems
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.find_columns import column_names, guess_column, listed, no_column, to_arrow
+from dissensus.table.find_columns import column_names, guess_column, no_column, to_arrow
 from dissensus.table.io import read_frame
 from dissensus.table.io.files import naming_file
 from dissensus.table.names import encode_proba
@@ -81,7 +82,7 @@ class Predictions:
         if not by_class and label is None:
             by_class = {name: name for name in there if name in set(known) - {item, annotator}}
         if not by_class and label is None:
-            raise NoPredictedColumn(columns=listed(there))
+            raise NoPredictedColumn(columns=quote_names(there))
         data = to_arrow(frame, [name for name in (item, annotator, label, *by_class.values()) if name is not None])
         names = {}
         for role, column in (("item", item), ("annotator", annotator)):
@@ -95,7 +96,7 @@ class Predictions:
             return cls(**names, classes=classes, label=codes)
         every = _with(np.array(list(by_class), object), classes)
         columns, proba = encode_proba({name: data[column] for name, column in by_class.items()}, None)
-        codes = None if codes is None else naming.match(classes, every, "classes")[codes]
+        codes = None if codes is None else naming.match_names(classes, every, "classes")[codes]
         return cls(**names, classes=every, label=codes, proba=_padded(proba, _text(columns), every))
 
 
@@ -113,12 +114,12 @@ class Aligned:
     @classmethod
     def of(cls, given: Predictions, table: Annotations) -> Aligned:
         """Align predictions to a table whose names are text and whose classes include all predicted ones."""
-        at = naming.match(given.classes, table.classes, "classes")
+        at = naming.match_names(given.classes, table.classes, "classes")
         label = None if given.label is None else np.eye(table.n_classes)[at[given.label]]
         proba = None if given.proba is None else _padded(given.proba, given.classes, table.classes)
         answer: Any = proba if label is None else label  # (n, K)
         confidence: Any = label if proba is None else proba
-        item = naming.match(given.item, table.items, "items")
+        item = naming.match_names(given.item, table.items, "items")
         if given.annotator is None:
             place = _place(item, table.n_items, given.item)
             best, whole, rows = (
@@ -128,10 +129,10 @@ class Aligned:
             )
         else:
             best, whole = (_means(values, item, table.n_items) for values in (answer, confidence))
-            annotator = naming.match(given.annotator, table.annotators, "annotators")
+            annotator = naming.match_names(given.annotator, table.annotators, "annotators")
             here = (item >= 0) & (annotator >= 0)
             pairs, row = np.unique(_pair(table.item, table.annotator, table), return_inverse=True)
-            found = np.where(here, naming.match(_pair(item, annotator, table), pairs, "pairs"), -1)
+            found = np.where(here, naming.match_names(_pair(item, annotator, table), pairs, "pairs"), -1)
             rows = _place(found, pairs.size, given.item)[row]
         there = np.asarray(best.any(axis=1))
         choice = tied_classes(best) & there[:, None]
@@ -160,19 +161,19 @@ def _text(names: Any) -> Names:
 
 
 def _coded(column: Any, what: str) -> tuple[Names, IntArray]:
-    names, codes = naming.encode(naming.to_column(column, what), what)
+    names, codes = naming.encode_column(naming.to_column(column, what), what)
     return _text(names), codes
 
 
 def _with(names: Names, more: Names) -> Names:
     """Return names, followed by new names of `more`."""
-    return np.concatenate([names, more[naming.match(more, names, "classes") < 0]]) if more.size else names
+    return np.concatenate([names, more[naming.match_names(more, names, "classes") < 0]]) if more.size else names
 
 
 def _padded(proba: FloatArray, classes: Names, every: Names) -> FloatArray:
     """Return probabilities (n, C) over more classes."""
     found = np.zeros((len(proba), every.size))
-    found[:, naming.match(classes, every, "classes")] = proba
+    found[:, naming.match_names(classes, every, "classes")] = proba
     return found
 
 

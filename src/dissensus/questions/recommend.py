@@ -303,9 +303,9 @@ class _Search:
             raise OtherClasses(model_classes=model.classes_.size, table_classes=table.classes.size)
         self.table, self.rows, self.columns = table, items, annotators  # codes in the table
         self.items, self.annotators = table.items[items], table.annotators[annotators]
-        self.item = naming.match(self.items, model.items_, "items")  # codes in the model
+        self.item = naming.match_names(self.items, model.items_, "items")  # codes in the model
         self.of_table = int(np.sum(getattr(model, "n_annotations_", -1))) == len(table)  # the model knows no more
-        self.who = naming.match(self.annotators, model.annotators_, "annotators")
+        self.who = naming.match_names(self.annotators, model.annotators_, "annotators")
         if (self.item < 0).any() and not hasattr(model, "prior_"):
             raise ItemUnknownToModel(item=self.items[self.item < 0][0], model=type(model).__name__)
         dependence = getattr(model, "dependence_", 0.0)
@@ -316,7 +316,7 @@ class _Search:
         self.sharp = Tempering(dependence).untemper(self.belief, total)  # (I, K) p, untempered
         self.labels = _labels_behind(model, self.who, np.diff(table.annotator_ptr)[annotators])  # (J, K) γ
         self.theta = self.expected.of(np.array([-1]), self.who) if self.expected.same else None
-        self.keys = naming.hashes(self.items), naming.mix(naming.hashes(self.annotators))
+        self.keys = naming.hash_names(self.items), naming.scramble_integers(naming.hash_names(self.annotators))
 
     def limit_pairs(self, candidates: tuple[Any, Any] | None, allow_repeats: bool) -> None:
         """Set the pairs that may be chosen: the `listed` ones of each item, or all, without the `taken` ones."""
@@ -342,7 +342,7 @@ class _Search:
 
     def limit_labels(self, per_item: int | Literal["auto"] | None, settled: float | None) -> None:
         """Set `most` (I,), the number of labels that may be asked for on each item."""
-        counts = self.table.ratings_per_item
+        counts = self.table.annotators_per_item
         self.given = counts[self.rows]
         goal, most = None, np.full(self.given.size, np.inf if per_item is None else per_item)
         if per_item == "auto":
@@ -571,7 +571,7 @@ def _codes(chosen: Any, among: Names, what: str, twice: bool = False) -> IntArra
     if isinstance(chosen, str):
         raise NamesAreText(name=ParameterName(what), given=chosen)
     names = naming.to_names(naming.to_column(chosen, what))
-    codes = naming.match(names, among, what)
+    codes = naming.match_names(names, among, what)
     if (codes < 0).any():
         raise NotInTable(name=ParameterName(what), given=names[codes < 0][0])
     return codes.astype(np.int64) if twice else np.unique(codes)

@@ -275,7 +275,7 @@ def redundancy(
     part, part_gold, sampled = _sample(table, gold, limit, seed)
     counts = np.diff(part.item_ptr)
     steps = _levels(counts, levels)
-    many = np.flatnonzero(part.ratings_per_item > 1)  # a label by the same person is no check
+    many = np.flatnonzero(part.annotators_per_item > 1)  # a label by the same person is no check
     total, fits = 1 + (part is not table) + (len(steps) + (many.size > 0)) * seeds, numbers()
 
     def estimate(values: FloatArray, statistic: Any = None) -> Any:

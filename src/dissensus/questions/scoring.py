@@ -29,8 +29,8 @@ from dissensus.models.methods.closest import Closest
 from dissensus.questions.exceptions import EveryComparisonNeeded, NoSharedDocument, NoSharedItem, NothingToHide
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.kinds import set_name
-from dissensus.table.spans import spans_of
+from dissensus.table.kinds import name_set
+from dissensus.table.spans import extract_spans
 
 MIN_PROBABILITY = 1e-300  # of a hidden label: no method predicts 0, but a product may round to it
 PRIOR_LABELS = 1.0  # labels like those of all items that a baseline adds to the labels of one item
@@ -58,7 +58,7 @@ class Simple:
 
     def of_items(self, table: Annotations, values: Any, otherwise: Any) -> Any:
         """Return values (I,) or (I, L) of the items of another table, `otherwise` for new items."""
-        at = naming.match(table.items, self.table.items, "items")
+        at = naming.match_names(table.items, self.table.items, "items")
         known = (at >= 0).reshape(-1, *[1] * (values.ndim - 1))
         return np.where(known, values[at], otherwise)
 
@@ -101,7 +101,7 @@ class Votes(Simple):
 
     def fit(self, table: Annotations) -> Self:
         """Fit to a table."""
-        self.table, ticked = table, table.options.ticked.astype(np.float64)
+        self.table, ticked = table, table.options.selected.astype(np.float64)
         self.options_ = table.options.names
         n = np.bincount(table.item, minlength=table.n_items)[:, None]
         votes = np.zeros((table.n_items, self.options_.size))
@@ -117,7 +117,7 @@ class Votes(Simple):
 
     def predict(self) -> Any:
         """Return the sets of options that more than half selected (I,)."""
-        return np.array([set_name(self.options_[row > 0.5]) for row in self.posterior_], object)
+        return np.array([name_set(self.options_[row > 0.5]) for row in self.posterior_], object)
 
 
 class WinRate(Simple):
@@ -125,9 +125,9 @@ class WinRate(Simple):
 
     def fit(self, table: Annotations) -> Self:
         """Fit to a table."""
-        self.table, sides, w = table, table.sides, table.row_weights
+        self.table, sides, w = table, table.alternatives, table.row_weights
         left, right, said = sides.left[table.item], sides.right[table.item], table.label
-        wins, games = np.ones(sides.things.size), np.full(sides.things.size, 2.0)  # one won, one lost
+        wins, games = np.ones(sides.names.size), np.full(sides.names.size, 2.0)  # one won, one lost
         for side, won in ((left, said == 0), (right, said == 1)):
             wins += np.bincount(side, w * (won + 0.5 * (said == 2)), wins.size)
             games += np.bincount(side, w, wins.size)
@@ -137,8 +137,8 @@ class WinRate(Simple):
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
         """Return P(left, right, tie) (N, 3)."""
-        score = self.score[naming.match(table.sides.things, self.table.sides.things, "things")]
-        apart = (score[table.sides.left] - score[table.sides.right])[table.item]
+        score = self.score[naming.match_names(table.alternatives.names, self.table.alternatives.names, "things")]
+        apart = (score[table.alternatives.left] - score[table.alternatives.right])[table.item]
         left = 1 / (1 + np.exp(-apart))
         return np.stack([(1 - self.ties) * left, (1 - self.ties) * (1 - left), np.full(left.size, self.ties)], axis=1)
 
@@ -169,8 +169,8 @@ class Medoid(Simple):
 
 def hide_rows(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
     """Return the hidden rows (N,): all of a random share of ratings; every item keeps one rating."""
-    rated = table.item[np.diff(table.rating, prepend=-1) > 0]
-    return _draw(random_ranks_within_groups(rated, rng) > 0, share, rng, NoSharedItem)[table.rating]
+    rated = table.item[np.diff(table.rating_codes, prepend=-1) > 0]
+    return _draw(random_ranks_within_groups(rated, rng) > 0, share, rng, NoSharedItem)[table.rating_codes]
 
 
 def _draw(free: BoolArray, share: float, rng: np.random.Generator, error: type[NothingToHide]) -> BoolArray:
@@ -187,10 +187,10 @@ def hide_comparisons(table: Annotations, share: float, rng: np.random.Generator)
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import minimum_spanning_tree
 
-    sides = table.sides
-    check_connected(sides.things, BradleyTerry().comparisons_of(table), strongly=False)
+    sides = table.alternatives
+    check_connected(sides.names, BradleyTerry().comparisons_of(table), strongly=False)
     ends = np.sort(np.stack([sides.left[table.item], sides.right[table.item]]), axis=0).astype(np.int64)
-    T = sides.things.size
+    T = sides.names.size
     order = rng.permutation(len(table))
     edge, first = np.unique((ends[0] * T + ends[1])[order], return_index=True)
     row = order[first]  # a random row of each pair of things
@@ -223,12 +223,12 @@ def _log_ticks(fitted: Any, table: Annotations) -> FloatArray:
     p = np.maximum(fitted.predict_annotations(table), MIN_PROBABILITY)
     names = table.options.names
     ticked = np.zeros((table.n_classes, p.shape[1]), np.bool_)
-    ticked[:, naming.match(names, fitted.options_, "options")] = table.options.ticked
+    ticked[:, naming.match_names(names, fitted.options_, "options")] = table.options.selected
     return np.asarray(np.log(np.where(ticked[table.label], p, np.maximum(1 - p, MIN_PROBABILITY))).sum(axis=1))
 
 
 def _distances(fitted: Any, table: Annotations) -> FloatArray:
-    answer = fitted.predict()[naming.match(table.items, fitted.items_, "items")]
+    answer = fitted.predict()[naming.match_names(table.items, fitted.items_, "items")]
     both = np.concatenate([answer, table.classes.astype(object)])
     return -pair_distances(both, table.item, answer.size + table.label, fitted.distance)
 
@@ -247,7 +247,7 @@ def _errors(fitted: Any, table: Annotations, gold: FloatArray) -> FloatArray:
 
 def _jaccard(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
     known = gold >= 0
-    right = table.options.ticked[gold[known]]
+    right = table.options.selected[gold[known]]
     names = {name: k for k, name in enumerate(table.options.names.tolist())}
     answer = np.zeros_like(right)
     for row, text in zip(answer, fitted.predict()[known], strict=True):
@@ -265,8 +265,8 @@ def _off(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
 def _span_f1(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
     """Return twice the number of right spans, and the number of spans found and known, of every document."""
     known = gold >= 0
-    tags = naming.match(fitted.predict(), table.classes, "tags")
-    found = [spans_of(table.items[known], table.classes, one[known]) for one in (tags, gold)]
+    tags = naming.match_names(fitted.predict(), table.classes, "tags")
+    found = [extract_spans(table.items[known], table.classes, one[known]) for one in (tags, gold)]
     ours, right = (set(zip(*(column.tolist() for column in columns.values()), strict=True)) for columns in found)
     sums: dict[Any, list[float]] = {name: [0.0, 0.0] for name in table.sequences.documents.tolist()}
     for spans, part, size in ((ours & right, 0, 2.0), (ours, 1, 1.0), (right, 1, 1.0)):

@@ -106,7 +106,7 @@ class Report(Study):
         if fitted.items_.tolist() != table.items.tolist() or fitted.annotators_.tolist() != table.annotators.tolist():
             raise ModelOfOtherTable(fitted=fitted.items_.size, items=table.n_items)
         if table.kind in CLASS_KINDS:
-            self.table = table.to_classes(fitted.classes_)
+            self.table = table.with_classes(fitted.classes_)
         check = check_values if table.kind == "numbers" else check_gold
         self.known = check(self.known, table)
         given = check(self.gold, table)
@@ -114,10 +114,15 @@ class Report(Study):
         if given is not None and self.gold is None:
             warnings.warn(AllGoldKnown(), stacklevel=3)
         about = table.sequences.documents if table.kind == "spans" else table.items
-        if self.items is None and table.kind == "spans" and table.source is not None and table.source.texts:
+        if (
+            self.items is None
+            and table.kind == "spans"
+            and table.import_report is not None
+            and table.import_report.item_fields
+        ):
             texts = {  # Only the longest text of each document is shown.
                 str(item): max((one for one in fields.values() if isinstance(one, str)), key=len, default=None)
-                for item, fields in table.source.texts.items()
+                for item, fields in table.import_report.item_fields.items()
             }
             self.items = {"item": list(texts), "text": list(texts.values())}
         self.items = aligned(self.items, "item", about)

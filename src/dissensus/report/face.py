@@ -86,7 +86,7 @@ class MethodUsed(Message):
 def headline(study: Study, sections: Mapping[str, Any]) -> list[str]:
     """Return the size of the table, the result and its confidence, the next step, and the method."""
     table, classes = study.table, study.table.kind in CLASS_KINDS
-    groups = {"pairs": lambda: table.sides.things.size, "spans": lambda: table.sequences.documents.size}
+    groups = {"pairs": lambda: table.alternatives.names.size, "spans": lambda: table.sequences.documents.size}
     words = [
         TableSize(
             labels=Count(table.n_annotations),

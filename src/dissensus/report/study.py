@@ -22,6 +22,7 @@ from dissensus.common.formatting import format_percent
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.evaluation import Estimate, agreement
 from dissensus.exceptions import DataWarning
+from dissensus.messages import quote_name
 from dissensus.models.base import Aggregator, arg_max, methods
 from dissensus.questions.diagnose import Diagnosis, diagnose_classes
 from dissensus.questions.explain import Explanation, explain
@@ -32,7 +33,7 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import column_names, guess_column, to_arrow
 from dissensus.table.io.jsonl import dumps
-from dissensus.table.spans import PLACE
+from dissensus.table.spans import POSITION_SEPARATOR
 
 MAX_TEXT_LENGTH = 600  # characters of an item's texts in the table of items
 SHORT_TEXT_LENGTH = 200  # characters of an item's texts in other tables
@@ -179,7 +180,7 @@ class Study:
     @cached_property
     def settled(self) -> BoolArray:
         """Return (I,) bool: settled items."""
-        return is_settled(self.confidence, self.table.ratings_per_item, self.known)
+        return is_settled(self.confidence, self.table.annotators_per_item, self.known)
 
     @cached_property
     def votes(self) -> FloatArray:
@@ -195,7 +196,7 @@ class Study:
     def agreement(self) -> dict[str, Estimate] | None:
         """Return agreement coefficients, or None if no two annotators labelled the same item."""
         table = self.table if self.table.weight is None else self.table.select(rows=self.table.weight > 0)
-        if not (table.ratings_per_item > 1).any():
+        if not (table.annotators_per_item > 1).any():
             return None
         with warnings.catch_warnings(
             action="ignore", category=DataWarning
@@ -220,11 +221,11 @@ class Study:
 
     def document_text(self, name: str) -> str | list[str] | None:
         """Return the text of a document, or its tokens if places are tokens; None if it is not known."""
-        at = naming.match(np.array([name], object), self.table.sequences.documents, "documents")[0]
+        at = naming.match_names(np.array([name], object), self.table.sequences.documents, "documents")[0]
         text = next((str(self.items[one][at]) for one in self.text_columns if self.items[one][at]), None)
         if text is None:
             return None
-        if "-" in str(self.table.items[0]).rpartition(PLACE)[2]:
+        if "-" in str(self.table.items[0]).rpartition(POSITION_SEPARATOR)[2]:
             return text
         where = self.table.sequences
         tokens = text.split()
@@ -250,12 +251,12 @@ def aligned(frame: Any, role: str, names: Names) -> dict[str, list[Any]]:
         raise NoKeyColumn(role=role, columns=tuple(columns))
     data = to_arrow(frame, columns)
     found = _in_kind_of(data.pop(key), names)
-    row_names, code = naming.encode(found, role)
+    row_names, code = naming.encode_column(found, role)
     if not row_names.size:
         raise EmptyFrame(role=role)
-    at = naming.match(names, row_names, f"{role}s")
+    at = naming.match_names(names, row_names, f"{role}s")
     if (at < 0).all():
-        raise OtherNames(rows=len(code), role=role, name=naming.shown(row_names[0]), column=key)
+        raise OtherNames(rows=len(code), role=role, name=quote_name(row_names[0]), column=key)
     first = np.unique(code, return_index=True)[1]  # The first row of a name counts.
     rows = np.where(at >= 0, first[at], -1)
     chosen = pa.array(rows, mask=rows < 0)

@@ -17,7 +17,7 @@ from dissensus.serve.requests import label_of, span_text
 from dissensus.serve.service import Service
 from dissensus.serve.tool import AGENT, MIN_CHANGE, PREFIX, Question, Tool, difference
 from dissensus.serve.tool_client import Record, ToolClient
-from dissensus.table.kinds import set_name
+from dissensus.table.kinds import name_set
 
 ID = "response-"  # beginning of the ids of annotations; decisions have others
 PAGE = 500  # records of one call, in and back
@@ -53,7 +53,7 @@ def event_of(item: str, response: Record, question: Question, annotator: str) ->
     if response["status"] == "submitted" and question.kind == "spans":
         text = span_text(value or [])  # a submitted response without spans was read
     elif response["status"] == "submitted" and value is not None:
-        text = set_name(value) if question.kind == "sets" else label_of(value)[0]
+        text = name_set(value) if question.kind == "sets" else label_of(value)[0]
     version, at = sortable_version(response["updated_at"]), seconds_of(response["updated_at"])
     return Event("annotation", ID + str(response["id"]), item, annotator, text, version, at, label_kind=question.kind)
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dissensus.messages import quote_names
 from dissensus.serve.events import EMPTY, Event, label_json
 from dissensus.serve.exceptions import RefusedLabel, SpanBeyondText, UndeclaredClass
 from dissensus.serve.rows import ITEM, LABEL
 from dissensus.table import kinds
-from dissensus.table.find_columns import listed
 from dissensus.table.kinds import CLASS_KINDS
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def check(project: Project, events: Sequence[Event], label_type: str | None = No
 
 def _label_type(project: Project) -> str | None:
     texts = project.names[LABEL].texts
-    return project.about.get("kind") or (EMPTY if texts == [kinds.NOTHING] else SCALARS if texts else None)
+    return project.about.get("kind") or (EMPTY if texts == [kinds.EMPTY_SET] else SCALARS if texts else None)
 
 
 def _checked(project: Project, event: Event, label_type: str | None) -> Event:
@@ -50,7 +50,7 @@ def _checked(project: Project, event: Event, label_type: str | None) -> Event:
     if event.label is None:
         return event
     label, kind, classes = event.label, event.label_kind, project.about.get("classes")
-    if label == kinds.NOTHING and label_type in ("sets", "spans"):
+    if label == kinds.EMPTY_SET and label_type in ("sets", "spans"):
         return replace(event, label="[]" if label_type == "spans" else label, label_kind=label_type)
     fits = label_type is None or kind in ACCEPTED.get(label_type, (None, label_type))
     if fits and label_type in (None, SCALARS, *CLASS_KINDS) and classes is not None:
@@ -61,7 +61,7 @@ def _checked(project: Project, event: Event, label_type: str | None) -> Event:
     if label_type in (None, SCALARS, "numbers", "graded"):
         fits = fits and not _is_too_large(label)
     if "pairs" in (label_type, kind):
-        fits = fits and label in kinds.OUTCOMES and _is_pair(event.item)
+        fits = fits and label in kinds.PAIR_OUTCOMES and _is_pair(event.item)
     if label_type == "spans":
         fits = fits and kind is not None
     if not fits or (label_type is None and kind == "objects"):
@@ -73,7 +73,7 @@ def _checked(project: Project, event: Event, label_type: str | None) -> Event:
 
 def _check_class(event: Event, label: str, classes: Sequence[str]) -> None:
     if label not in classes:
-        raise UndeclaredClass(item=event.item, label=label, classes=listed(sorted(classes)))
+        raise UndeclaredClass(item=event.item, label=label, classes=quote_names(sorted(classes)))
 
 
 def _one_label_each(decision: Event) -> list[Event]:
@@ -83,18 +83,18 @@ def _one_label_each(decision: Event) -> list[Event]:
 
 
 def _is_number(label: str) -> bool:
-    return kinds.numbers_of(np.array([label], object)) is not None
+    return kinds.parse_numbers(np.array([label], object)) is not None
 
 
 def _is_too_large(label: str) -> bool:
     try:
-        return kinds.MAX_NUMBER < abs(float(label)) < float("inf")
+        return kinds.MAX_LABEL_NUMBER < abs(float(label)) < float("inf")
     except ValueError:
         return False
 
 
 def _is_pair(item: str) -> bool:
-    sides = item.split(kinds.CONTEXT, 1)[0].split(kinds.VERSUS)
+    sides = item.split(kinds.CONTEXT_SEPARATOR, 1)[0].split(kinds.PAIR_SEPARATOR)
     return len(sides) == 2 and all(side.strip() for side in sides)
 
 

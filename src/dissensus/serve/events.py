@@ -98,10 +98,10 @@ def label_json(text: str | None, kind: str) -> Any:
     """Return the label as answers show it; text that is no label of this kind (it was guessed) is returned as it is."""
     if text is None:
         return None
-    if text == kinds.NOTHING:
+    if text == kinds.EMPTY_SET:
         return []
     if kind == "sets":
-        return text.split(kinds.JOIN)
+        return text.split(kinds.OPTION_SEPARATOR)
     try:
         if kind == "numbers" and math.isfinite(number := float(text)):
             return int(number) if number.is_integer() else number

@@ -15,8 +15,7 @@ from dissensus.exceptions import (
     UnknownName,
     UnreadableFile,
 )
-from dissensus.messages import Message, ParameterName
-from dissensus.table.names import shown
+from dissensus.messages import Message, ParameterName, quote_name
 
 RULES = {
     "field": "no such field (/openapi.json lists them); put other facts into data",
@@ -113,7 +112,7 @@ class InvalidValue(DataError):
 
     @property
     def shown_value(self) -> str:
-        return shown(self.value)
+        return quote_name(self.value)
 
 
 # Projects -------------------------------------------------------------------------------------------------------------

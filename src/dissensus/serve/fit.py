@@ -17,7 +17,7 @@ from dissensus.table import kinds
 from dissensus.table.annotations import Annotations
 from dissensus.table.io.build import in_guessed_kind
 from dissensus.table.kinds import CLASS_KINDS
-from dissensus.table.names import match
+from dissensus.table.names import match_names
 
 if TYPE_CHECKING:
     from dissensus.serve.project import Project
@@ -124,11 +124,11 @@ def table_of(
     if kind is None:
         kind = "classes" if declared is not None else in_guessed_kind(table)[0].kind
     if kind != "classes":
-        _, places = kinds.vocabulary(kind, classes, declared is not None)
+        _, places = kinds.build_vocabulary(kind, classes, declared is not None)
         class_of = np.where(class_of >= 0, np.append(places, -1)[class_of], -1)
         table = table.as_kind(kind, ordered=declared is not None)
     if kind == "sets" and decided:  # options that were lost if several rows of an annotator and item became one set
-        table = table.including(decided)
+        table = table.with_added_classes(decided)
     return table, rank, who, class_of
 
 
@@ -149,4 +149,4 @@ def _spans(project: Project, now: Columns) -> Annotations:
 def displayed(model: Aggregator, items: Names, posterior: FloatArray) -> tuple[IntArray, FloatArray]:
     """(I,) int, (I,) float: the class of each item as the method's frame has it, and its probability."""
     columns = model.item_columns(items, posterior, None)
-    return match(columns["label"], model.classes_, "classes").astype(np.int64), columns["confidence"]
+    return match_names(columns["label"], model.classes_, "classes").astype(np.int64), columns["confidence"]

@@ -37,7 +37,7 @@ from dissensus.serve.tool_client import Record, ToolClient
 from dissensus.table.find_columns import Columns
 from dissensus.table.io.exports import COMPARED, SPANS, Answer
 from dissensus.table.io.label_studio import task_answers
-from dissensus.table.kinds import set_name
+from dissensus.table.kinds import name_set
 
 REVIEW = PREFIX + "review"
 TAB = "dissensus: review"
@@ -169,7 +169,7 @@ def events_of(task: int, annotation: Record, control: Question, annotator: str, 
         labels = [label for row in given for label in (row.label if isinstance(row.label, list) else [row.label])]
         labels = [label for label in dict.fromkeys(labels) if label is not None and str(label).strip()]
         if labels:
-            text = set_name(labels) if control.kind == "sets" else label_of(labels[0])[0]
+            text = name_set(labels) if control.kind == "sets" else label_of(labels[0])[0]
     gold = bool(annotation.get("ground_truth")) and text is not None
     id_, item, version = str(annotation["id"]), str(task), sortable_version(annotation.get("updated_at"))
     at = seconds_of(annotation.get("updated_at") or annotation.get("created_at"))

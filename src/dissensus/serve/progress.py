@@ -73,9 +73,9 @@ def _settled(
     then = then.select(items=np.diff(then.item_ptr) > 0)
     if not len(then):
         return {"items": 0, "settled": None, "queue": 0}
-    settled = is_settled(model.predict_proba(then).max(axis=1), then.ratings_per_item)
+    settled = is_settled(model.predict_proba(then).max(axis=1), then.annotators_per_item)
     done = np.array([name for name, time in decided.items() if time <= end], object)
-    place = naming.match(done, then.items, "items") if done.size else np.empty(0, np.int64)
+    place = naming.match_names(done, then.items, "items") if done.size else np.empty(0, np.int64)
     settled[place[place >= 0]] = True
     waits = ~settled & (np.diff(then.item_ptr) > 1)  # the `queue` of `describe.masks`
     return {"items": then.n_items, "settled": float(settled.mean()), "queue": int(waits.sum())}

@@ -90,7 +90,7 @@ def _usable(is_usable: Callable[[str], bool]) -> AfterValidator:
 
 Storable = Annotated[str, _usable(lambda name: bool(name.strip()) and "\x00" not in name)]
 Class = Annotated[Storable, Field(max_length=MAX_NAME)]
-Option = Annotated[Class, _usable(lambda name: kinds.JOIN not in name and name != kinds.NOTHING)]
+Option = Annotated[Class, _usable(lambda name: kinds.OPTION_SEPARATOR not in name and name != kinds.EMPTY_SET)]
 Text = Annotated[Class, BeforeValidator(_number_as_text, json_schema_input_type=str | float)]
 Name = Annotated[Text, _usable(lambda name: SEPARATOR not in name)]
 Address = Annotated[Name, _usable(lambda name: name not in RELATIVE)]  # may be part of the address of a request
@@ -134,15 +134,15 @@ def label_of(value: Any, kind: str | None = None) -> tuple[str, str | None]:
     several = value if isinstance(value, list) and kind != "objects" else None
     if isinstance(value, bool):
         return json.dumps(value), None
-    if isinstance(value, int | float) and abs(value) <= kinds.MAX_NUMBER:
+    if isinstance(value, int | float) and abs(value) <= kinds.MAX_LABEL_NUMBER:
         return json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value), None
     if isinstance(value, str) and value.strip():
         return check(LONG_TEXT if kind == "objects" else CLASS, value), None
     if several == []:
-        return kinds.NOTHING, EMPTY
+        return kinds.EMPTY_SET, EMPTY
     if several and all(isinstance(one, str) for one in several):
         options = check(OPTIONS, several)
-        return check(LONG_TEXT, kinds.set_name(options)), "sets"
+        return check(LONG_TEXT, kinds.name_set(options)), "sets"
     if several and all(isinstance(one, dict) and {"start", "end", "label"} <= one.keys() for one in several):
         return check(LONG_TEXT, span_text(several)), "spans"
     if isinstance(value, dict | list):
@@ -169,7 +169,7 @@ class ProjectBody(Body):
     """A new project."""
 
     name: ProjectName
-    kind: Literal[tuple(kinds.KINDS)] | None = None  # type: ignore[valid-type]
+    kind: Literal[tuple(kinds.KIND_DESCRIPTIONS)] | None = None  # type: ignore[valid-type]
     classes: Annotated[list[Class], Field(min_length=1)] | None = None
     title: Annotated[str, Field(max_length=MAX_NAME)] | None = None
     per_item: Limit = None
@@ -206,7 +206,7 @@ class AnnotationBody(Body):
         if self.left is not None and self.left == self.right:
             raise InvalidValue(problem="pair", value=self.left)
         if self.item is None and self.left is not None and self.right is not None:
-            self.item = kinds.pair_items([self.left], [self.right])[0].as_py()
+            self.item = kinds.name_pair_items([self.left], [self.right])[0].as_py()
         for field in () if self.deleted and self.id is not None else ("item", "annotator"):
             if getattr(self, field) is None:
                 raise MissingField(field=ParameterName(field))

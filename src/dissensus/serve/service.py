@@ -26,7 +26,7 @@ from dissensus.serve.project import Project
 from dissensus.serve.requests import PROJECT, check
 from dissensus.serve.rows import ANNOTATOR, ITEM, LABEL
 from dissensus.serve.store import Store
-from dissensus.table.kinds import KINDS as LABEL_KINDS
+from dissensus.table.kinds import KIND_DESCRIPTIONS as LABEL_KINDS
 
 MAX_EVENTS = 2_000  # events in one transaction, unless one request has more
 POLL_SECONDS = 0.2  # between two looks at what other processes have written

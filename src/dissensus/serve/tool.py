@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from dissensus.serve.events import Event
 from dissensus.serve.service import Follower, Service
 from dissensus.serve.tool_client import Record
-from dissensus.table.kinds import set_name
+from dissensus.table.kinds import name_set
 
 AGENT = "dissensus"  # author of our predictions and suggestions
 PREFIX = "dissensus_"  # beginning of the fields that we add
@@ -91,7 +91,7 @@ def summary(item: Record) -> Record:
     label, votes = item["label"], item["votes"]
     if isinstance(label, list):
         parts = [f"{one['label']} {one['start']}-{one['end']}" if isinstance(one, dict) else one for one in label]
-        label, name = ", ".join(parts), set_name(parts)
+        label, name = ", ".join(parts), name_set(parts)
     else:
         name = str(label)
     found = {"label": label, "status": item["status"]}

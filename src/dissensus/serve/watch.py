@@ -21,7 +21,7 @@ from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import chunked
 from dissensus.table.io import read
 from dissensus.table.io.build import in_guessed_kind
-from dissensus.table.spans import sequences_of, spans_of
+from dissensus.table.spans import extract_spans, parse_sequences
 
 SECONDS_BETWEEN_LOOKS = 2.0
 EVENTS_AT_ONCE = 2_000
@@ -36,22 +36,25 @@ def table_events(table: Annotations) -> Iterator[Event]:
         n_given[id_] += 1
         id_ += f"{SEPARATOR}{n_given[id_]}" if n_given[id_] > 1 else ""
         yield Event("annotation", id_, item, annotator, label, at=times.get((item, annotator), 0.0))
-    source = table.source
+    source = table.import_report
     if source is None:
         return
     for item, label in zip(*(source.gold or ((), ())), strict=True):
         if table.kind != "spans":
             yield Event("decision", f"file-{item}", str(item), "file", label_of(label)[0])
-    for item, fields in source.texts.items():
+    for item, fields in source.item_fields.items():
         yield Event("item", str(item), str(item), data=fields)
 
 
 def times_of(table: Annotations) -> dict[tuple[str, str], float]:
     """Return seconds since 1970 of the last label by (item, annotator), if the file has times."""
     found: dict[tuple[str, str], float] = {}
-    if table.source is None or table.source.times is None:
+    if table.import_report is None or table.import_report.label_times is None:
         return found
-    columns = [column if isinstance(column, list) else chunked(column).to_pylist() for column in table.source.times]
+    columns = [
+        column if isinstance(column, list) else chunked(column).to_pylist()
+        for column in table.import_report.label_times
+    ]
     for item, annotator, time in zip(*columns, strict=True):
         with suppress(DataError):  # labels with other times count from their arrival
             key = str(item), str(annotator)
@@ -70,10 +73,10 @@ def _rows(table: Annotations) -> Iterator[tuple[str, str, str]]:
     for code, annotator in enumerate(names[1]):
         rows = table.by_annotator[table.annotator_ptr[code] : table.annotator_ptr[code + 1]]
         places = table.items[table.item[rows]]
-        found = spans_of(places, table.classes, table.label[rows])
+        found = extract_spans(places, table.classes, table.label[rows])
         keys = ("start", "end", "label")
         marked = [dict(zip(keys, one, strict=True)) for one in zip(*(found[key].tolist() for key in keys), strict=True)]
-        for document in sequences_of(places).documents.tolist():
+        for document in parse_sequences(places).documents.tolist():
             own = [one for one, name in zip(marked, found["document"].tolist(), strict=True) if name == document]
             yield str(document), annotator, span_text(own)
 

@@ -27,20 +27,21 @@ from dissensus.common.arrays import (
 )
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
+from dissensus.messages import quote_name
 from dissensus.table import describe, kernels, kinds
 from dissensus.table import exceptions as errors
 from dissensus.table import names as naming
 from dissensus.table.find_columns import Columns, column_names
-from dissensus.table.reading import Reading
-from dissensus.table.spans import Sequences, sequences_of, tags_of_layers
+from dissensus.table.import_report import ImportReport
+from dissensus.table.spans import Sequences, convert_spans_to_tags, parse_sequences
 
 MIN_COUNTED_ROWS = 10**6  # rows that `from_counts` always accepts
 MAX_ROWS_PER_COUNT = 1_000  # mean number of rows per count above `MIN_COUNTED_ROWS`
-ANONYMOUS = "anonymous"
+ANONYMOUS_ANNOTATOR = "anonymous"
 """The one annotator of a table made from counts: votes without ids share one confusion matrix."""
 
 
-class Named:
+class NamedSizes:
     """Sizes of anything with names of items, annotators and classes."""
 
     items: Any
@@ -64,7 +65,7 @@ class Named:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Annotations(ReadOnlyArrays, Named):
+class Annotations(ReadOnlyArrays, NamedSizes):
     """Labels of items by annotators: rows sorted by (item, annotator, label), every array read-only.
 
     Make one with `from_arrays`, `from_frame`, `from_matrix`, `from_counts` or `dissensus.read`.
@@ -74,16 +75,16 @@ class Annotations(ReadOnlyArrays, Named):
     >>> table = Annotations.from_arrays(["a", "a", "b", "b"], ["x", "y", "x", "y"], ["cat", "dog", "cat", "cat"])
     >>> table.n_annotations, table.n_items, table.n_annotators, table.n_classes
     (4, 2, 2, 2)
-    >>> table.votes().tolist(), table.soft_labels()[0].tolist(), table.per_annotator.tolist()
+    >>> table.votes().tolist(), table.soft_labels()[0].tolist(), table.annotations_per_annotator.tolist()
     ([[1.0, 1.0], [2.0, 0.0]], [0.5, 0.5], [2, 2])
     >>> [part.n_annotations for part in (table.select(items=["a"]), table.subsample(1), *table.split(0.5))]
     [2, 2, 2, 2]
-    >>> table.gold_codes(["a"], ["dog"]).tolist(), table.agreement_with(table.soft_labels())
+    >>> table.gold_codes(["a"], ["dog"]).tolist(), table.count_correct_labels(table.soft_labels())
     ([1, -1], (array([1.5, 1.5]), array([2., 2.])))
     >>> Annotations.concat([table, Annotations.from_arrays(["c"], ["z"], ["eel"])])
     Annotations: 5 annotations of 3 items by 3 annotators, 3 classes (cat, dog, eel), 1.7 per item
     >>> same = [Annotations.from_frame(table.to_arrow()), Annotations.from_matrix([["cat", "dog"], ["cat", "cat"]])]
-    >>> [other.n_annotations for other in same], table.to_classes(np.array(["cat", "dog", "eel"])).n_classes
+    >>> [other.n_annotations for other in same], table.with_classes(np.array(["cat", "dog", "eel"])).n_classes
     ([4, 4], 3)
     >>> table.describe()["annotations"]
     4
@@ -95,19 +96,21 @@ class Annotations(ReadOnlyArrays, Named):
     >>> names = table.items, table.annotators, table.classes
     >>> Annotations.from_codes(table.item, table.annotator, table.label, *names).n_items
     2
-    >>> table.rating.tolist(), table.ratings_per_item.tolist()
+    >>> table.rating_codes.tolist(), table.annotators_per_item.tolist()
     ([0, 1, 2, 3], [2, 2])
     >>> table.by_annotator.tolist(), table.annotator_ptr.tolist()
     ([0, 2, 1, 3], [0, 2, 4])
     >>> Annotations.from_arrays(["a"], ["x"], ["red|round"], kind="sets").options.names.tolist()
     ['red', 'round']
-    >>> Annotations.from_pairs(["a"], ["b"], ["left"]).sides.things.tolist()
+    >>> Annotations.from_pairs(["a"], ["b"], ["left"]).alternatives.names.tolist()
     ['a', 'b']
     >>> Annotations.from_spans(["d"], ["x"], [0], [2], ["PER"], tokens={"d": 4}).sequences.documents.tolist()
     ['d']
     """
 
-    source: ClassVar[Reading | None] = None  # the import report of `read`; tables derived from this one have none
+    import_report: ClassVar[ImportReport | None] = (
+        None  # the import report of `read`; tables derived from this one have none
+    )
 
     annotator: IntArray  # (N,) code into annotators
     label: IntArray  # (N,) code into classes, in the smallest integer type that holds them
@@ -126,7 +129,7 @@ class Annotations(ReadOnlyArrays, Named):
         naming.check_codes(ptr, n + 1, "item_ptr")
         if ptr.size != self.n_items + 1 or ptr[0] != 0 or ptr[-1] != n or (ptr[1:] < ptr[:-1]).any():
             raise errors.InvalidIndex(n_rows=n, n_items=self.n_items)
-        _check_rows(n, self.annotator, self.label, self.n_annotators, self.n_classes, self.weight, self.proba)
+        _check_columns(n, self.annotator, self.label, self.n_annotators, self.n_classes, self.weight, self.proba)
         kinds.check_kind(self.kind)
         if self.proba is not None:
             kinds.check_kind(self.kind, kinds.CLASS_KINDS, "proba")
@@ -178,7 +181,7 @@ class Annotations(ReadOnlyArrays, Named):
         """
         if label is None and proba is None:
             raise errors.NoLabels
-        if proba is not None and naming.as_list(abstain):
+        if proba is not None and naming.list_abstentions(abstain):
             raise errors.AbstainWithProba
         given = {"item": item, "annotator": annotator, "label": label}
         columns: dict[str, Any] = {n: naming.to_column(c, n) for n, c in given.items() if c is not None or n != "label"}
@@ -223,9 +226,9 @@ class Annotations(ReadOnlyArrays, Named):
         `proba` (N, K) belong to the rows; `kind` is one of `table.kinds`.
         """
         naming.check_codes(item, len(items), "item")
-        _check_rows(len(item), annotator, label, len(annotators), len(classes), weight, proba)
+        _check_columns(len(item), annotator, label, len(annotators), len(classes), weight, proba)
         item, annotator = np.asarray(item, np.int32), np.asarray(annotator, np.int32)
-        label = np.asarray(label).astype(naming.smallest_int(len(classes)), copy=False)
+        label = np.asarray(label).astype(naming.smallest_int_type(len(classes)), copy=False)
         ptr = group_offsets(item, len(items))
         plain = weight is None and proba is None
         if plain and kernels.is_sorted(item, annotator, label):
@@ -297,8 +300,8 @@ class Annotations(ReadOnlyArrays, Named):
         >>> Annotations.from_pairs(["a", "b"], ["b", "c"], ["left", "tie"])
         Annotations: 2 comparisons of 3 things (a, b, c) in 2 items by 1 annotator, 1.0 per item
         """
-        item = kinds.pair_items(left, right, context)
-        annotator = [ANONYMOUS] * len(item) if annotator is None else annotator
+        item = kinds.name_pair_items(left, right, context)
+        annotator = [ANONYMOUS_ANNOTATOR] * len(item) if annotator is None else annotator
         return cls.from_arrays(item, annotator, winner, weight=weight, kind="pairs")
 
     @classmethod
@@ -324,9 +327,11 @@ class Annotations(ReadOnlyArrays, Named):
         >>> Annotations.from_spans(["d", "d"], ["x", "y"], [0, 0], [2, 1], ["PER", "PER"], tokens={"d": 4})
         Annotations: 8 tags of 4 items by 2 annotators, 3 classes (B-PER, I-PER, O), 2.0 per item
         """
-        rows = tags_of_layers({"": zip(document, annotator, start, end, label, strict=True)}, readings, texts, tokens)
-        if rows.overlapping or rows.empty:
-            warn(errors.SpansExcluded(n_overlapping=rows.overlapping, n_empty=rows.empty), stacklevel=2)
+        rows = convert_spans_to_tags(
+            {"": zip(document, annotator, start, end, label, strict=True)}, readings, texts, tokens
+        )
+        if rows.n_overlapping or rows.n_empty:
+            warn(errors.SpansExcluded(n_overlapping=rows.n_overlapping, n_empty=rows.n_empty), stacklevel=2)
         return cls.from_arrays(rows.item, rows.annotator, rows.label, kind="spans")
 
     @classmethod
@@ -337,7 +342,7 @@ class Annotations(ReadOnlyArrays, Named):
 
         `item`, `label` and `count` are equally long; `classes` and `items` are those of `from_arrays`.
         """
-        counts = naming.floats(count, "count")
+        counts = naming.to_floats(count, "count")
         for name, column in (("item", item), ("label", label)):
             if len(column) != len(counts):
                 raise errors.UnequalLengths(column="count", n=len(counts), other=name, n_other=len(column))
@@ -352,7 +357,7 @@ class Annotations(ReadOnlyArrays, Named):
         class_names, label_code, _ = naming.encode_labels(naming.to_column(label, "label"), classes, ())
         return cls.from_codes(
             np.repeat(item_code, times), np.zeros(times.sum(), np.int32), np.repeat(label_code, times),
-            item_names, np.array([ANONYMOUS], object), class_names,
+            item_names, np.array([ANONYMOUS_ANNOTATOR], object), class_names,
         )  # fmt: skip
 
     # Reading a table --------------------------------------------------------------------------------------------------
@@ -368,22 +373,22 @@ class Annotations(ReadOnlyArrays, Named):
     @property
     def values(self) -> FloatArray:
         """Return (K,) the values of the classes: their numbers, or ranks from 0 of grades without; others have none."""
-        values = kinds.values_of(self.kind, self.classes)
+        values = kinds.class_values(self.kind, self.classes)
         if values is None:
             raise errors.NoLabelValues(kind=self.kind)
         return values
 
     @cached_property
-    def sides(self) -> kinds.Sides:
+    def alternatives(self) -> kinds.Alternatives:
         """Return the two alternatives that every item of a table of pairs compares."""
         kinds.check_kind(self.kind, ("pairs",), "sides")
-        return kinds.sides_of(self.items)
+        return kinds.parse_alternatives(self.items)
 
     @cached_property
-    def options(self) -> kinds.Options:
+    def options(self) -> kinds.SetOptions:
         """Return the options of a table of sets."""
         kinds.check_kind(self.kind, ("sets",), "options")
-        return kinds.options_of(self.classes)
+        return kinds.parse_options(self.classes)
 
     @cached_property
     def item(self) -> IntArray:
@@ -409,62 +414,62 @@ class Annotations(ReadOnlyArrays, Named):
     def sequences(self) -> Sequences:
         """Return the places of the items of spans, and their order, see `table.spans`."""
         kinds.check_kind(self.kind, ("spans",), "sequences")
-        return sequences_of(self.items)
+        return parse_sequences(self.items)
 
     @property
-    def per_annotator(self) -> IntArray:
+    def annotations_per_annotator(self) -> IntArray:
         """Return (A,) the number of annotations of each annotator."""
         return np.diff(self.annotator_ptr)
 
     @property
-    def rating(self) -> IntArray:
+    def rating_codes(self) -> IntArray:
         """Return (N,) the number of each row's rating: all labels of one item by one annotator.
 
         Votes without annotator ids are a rating each.
         """
-        return np.cumsum(is_first_of_pair(self.item, self.annotator)) - 1 if self.repeats else np.arange(len(self))
+        return np.cumsum(is_first_of_pair(self.item, self.annotator)) - 1 if self.has_repeats else np.arange(len(self))
 
     @cached_property
-    def repeats(self) -> bool:
+    def has_repeats(self) -> bool:
         """Return True if an annotator has several rows of one item.
 
-        >>> Annotations.from_arrays([1, 1], ["ann", "ann"], ["x", "y"]).repeats
+        >>> Annotations.from_arrays([1, 1], ["ann", "ann"], ["x", "y"]).has_repeats
         True
         """
-        anonymous = self.n_annotators == 1 and self.annotators[0] == ANONYMOUS
+        anonymous = self.n_annotators == 1 and self.annotators[0] == ANONYMOUS_ANNOTATOR
         return not anonymous and not bool(is_first_of_pair(self.item, self.annotator).all())
 
     @cached_property
-    def ratings_per_item(self) -> IntArray:
+    def annotators_per_item(self) -> IntArray:
         """Return (I,) the number of annotators of each item; for votes without ids, the number of votes.
 
         Rows of weight 0 do not count.
         """
         counted = self.row_weights > 0
-        first = np.diff(self.rating[counted], prepend=-1) > 0  # rows of a rating stand together
+        first = np.diff(self.rating_codes[counted], prepend=-1) > 0  # rows of a rating stand together
         return make_read_only(np.bincount(self.item[counted][first], minlength=self.n_items))
 
     @property
-    def counted(self) -> Annotations:
+    def positive_weight_rows(self) -> Annotations:
         """Return the table without its rows of weight 0.
 
-        >>> len(Annotations.from_arrays([1, 1], ["ann", "ben"], ["x", "y"], weight=[1, 0]).counted)
+        >>> len(Annotations.from_arrays([1, 1], ["ann", "ben"], ["x", "y"], weight=[1, 0]).positive_weight_rows)
         1
         """
         return self if self.weight is None else self.select(rows=self.weight > 0)
 
     @property
-    def once(self) -> Annotations:
+    def deduplicated(self) -> Annotations:
         """Return the table with repeats weighted down: an annotator's rows of an item weigh 1 together.
 
         A row that weighs more by itself sets the limit; rows that weigh less together keep their weights.
 
-        >>> Annotations.from_arrays([1, 1], ["ann", "ann"], ["x", "y"]).once.weight.tolist()
+        >>> Annotations.from_arrays([1, 1], ["ann", "ann"], ["x", "y"]).deduplicated.weight.tolist()
         [0.5, 0.5]
         """
-        if not self.repeats:
+        if not self.has_repeats:
             return self
-        rating, weight = self.rating, self.row_weights
+        rating, weight = self.rating_codes, self.row_weights
         most = np.ones(rating[-1] + 1)
         np.maximum.at(most, rating, weight)
         return replace(self, weight=weight * (most / np.maximum(np.bincount(rating, weight), most))[rating])
@@ -479,7 +484,7 @@ class Annotations(ReadOnlyArrays, Named):
         votes = np.bincount(cell, self.weight, self.n_items * self.n_classes)
         return votes.reshape(self.n_items, self.n_classes).astype(np.float64)
 
-    def agreement_with(self, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def count_correct_labels(self, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return (A,) the weight of each annotator's labels that are right by a posterior (I, K), and of all labels."""
         if self.proba is None:
             right = posterior[self.item, self.label]
@@ -535,46 +540,46 @@ class Annotations(ReadOnlyArrays, Named):
 
         Rows without a label and items that are not in the table are ignored.
         """
-        label = naming.to_array(label, "label")
+        label = naming.to_arrow_array(label, "label")
         rows = np.flatnonzero(~naming.missing_rows(label))
-        names, code = naming.encode(naming.to_column(label.take(rows), "label"), "label")
+        names, code = naming.encode_column(naming.to_column(label.take(rows), "label"), "label")
         if self.kind == "sets":
-            names, place = kinds.vocabulary("sets", names)
+            names, place = kinds.build_vocabulary("sets", names)
             code = place[code]
-        known = naming.recode(code, names, self.classes, "gold labels")
+        known = naming.translate_codes(code, names, self.classes, "gold labels")
         if (known < 0).any():
             raise errors.BadGoldLabels.among(
                 "gold", known < 0, names[code], rows, n_classes=self.n_classes, kind=self.kind
             )
-        codes: IntArray = self._align(item, rows, known, np.full(self.n_items, -1, np.int32), "labels")
+        codes: IntArray = self._align_gold(item, rows, known, np.full(self.n_items, -1, np.int32), "labels")
         return codes
 
-    def including(self, labels: Any) -> Annotations:
+    def with_added_classes(self, labels: Any) -> Annotations:
         """Return the same rows with more classes after the others: labels without annotations, such as sets in gold.
 
         >>> table = Annotations.from_arrays([1, 1], ["x", "y"], ["a", "b"], kind="sets")
-        >>> table.including(["b, a"]).classes.tolist()
+        >>> table.with_added_classes(["b, a"]).classes.tolist()
         ['a', 'b', 'a|b']
         """
-        column = naming.to_array(labels, "label")
-        names, _ = naming.encode(column.take(np.flatnonzero(~naming.missing_rows(column))), "label")
+        column = naming.to_arrow_array(labels, "label")
+        names, _ = naming.encode_column(column.take(np.flatnonzero(~naming.missing_rows(column))), "label")
         if self.kind == "sets":
-            names, _ = kinds.vocabulary("sets", names)
-        new = names[naming.match(names, self.classes, "labels") < 0]
-        return self.to_classes(np.concatenate([self.classes, new.astype(self.classes.dtype)])) if new.size else self
+            names, _ = kinds.build_vocabulary("sets", names)
+        new = names[naming.match_names(names, self.classes, "labels") < 0]
+        return self.with_classes(np.concatenate([self.classes, new.astype(self.classes.dtype)])) if new.size else self
 
     def gold_values(self, item: Any, value: Any) -> FloatArray:
         """Return (I,) gold numbers, aligned with `items`; NaN without one. Items not in the table are ignored."""
-        value = naming.to_array(value, "gold")
+        value = naming.to_arrow_array(value, "gold")
         rows = np.flatnonzero(~naming.missing_rows(value))
-        known = naming.floats(value.take(rows), "gold")
-        values: FloatArray = self._align(item, rows, known, np.full(self.n_items, np.nan), "numbers")
+        known = naming.to_floats(value.take(rows), "gold")
+        values: FloatArray = self._align_gold(item, rows, known, np.full(self.n_items, np.nan), "numbers")
         return values
 
-    def _align(self, item: Any, rows: IntArray, known: Any, gold: Any, what: str) -> Any:
+    def _align_gold(self, item: Any, rows: IntArray, known: Any, gold: Any, what: str) -> Any:
         """Fill `gold` (I,) with the known values of these rows of a column of items; two of one item must be equal."""
-        names, code = naming.encode(naming.to_array(item, "item").take(rows), "item")
-        at = naming.recode(code, names, self.items, f"items of the gold {what}")
+        names, code = naming.encode_column(naming.to_arrow_array(item, "item").take(rows), "item")
+        at = naming.translate_codes(code, names, self.items, f"items of the gold {what}")
         here = at >= 0
         at, known, rows = at[here], known[here], rows[here]
         gold[at] = known
@@ -585,14 +590,14 @@ class Annotations(ReadOnlyArrays, Named):
 
     # Deriving tables --------------------------------------------------------------------------------------------------
 
-    def with_source(self, source: Reading | None) -> Annotations:
+    def with_import_report(self, report: ImportReport | None) -> Annotations:
         """Return the same table with an import report.
 
-        >>> Annotations.from_arrays([1], ["ann"], ["x"]).with_source(None).source is None
+        >>> Annotations.from_arrays([1], ["ann"], ["x"]).with_import_report(None).import_report is None
         True
         """
         table = object.__new__(type(self))
-        table.__dict__.update(vars(self), source=source)
+        table.__dict__.update(vars(self), import_report=report)
         return table
 
     def select(self, *, items: Any = None, annotators: Any = None, rows: Any = None) -> Annotations:
@@ -605,12 +610,12 @@ class Annotations(ReadOnlyArrays, Named):
         if keep.dtype != np.bool_:
             if keep.size and not (keep.dtype.kind in "iu" and keep.min() >= 0 and keep.max() < N):
                 expected = f"numbers from 0 to {N - 1:,}, or a mask"
-                raise errors.WrongColumn(column="rows", expected=expected, found=naming.shown(keep))
+                raise errors.WrongColumn(column="rows", expected=expected, found=quote_name(keep))
             keep = np.isin(np.arange(N), keep)
         if keep.shape != (N,):
             raise errors.WrongColumn(column="rows", expected=f"a mask of {N:,}", found=f"{keep.size:,}")
-        item_keep = self._mask(items, self.items, "items")
-        annotator_keep = self._mask(annotators, self.annotators, "annotators")
+        item_keep = self._selection_mask(items, self.items, "items")
+        annotator_keep = self._selection_mask(annotators, self.annotators, "annotators")
         keep = keep & item_keep[self.item] & annotator_keep[self.annotator]
         new_item = np.cumsum(item_keep, dtype=np.int32) - np.int32(1)
         new_annotator = np.cumsum(annotator_keep, dtype=np.int32) - np.int32(1)
@@ -649,24 +654,26 @@ class Annotations(ReadOnlyArrays, Named):
         tables = list(tables)
         if not tables:
             raise errors.NoTables
-        items = _union([t.items for t in tables], "items")
-        annotators = _union([t.annotators for t in tables], "annotators")
+        items = _union_names([t.items for t in tables], "items")
+        annotators = _union_names([t.annotators for t in tables], "annotators")
         same = all(t.classes.tolist() == tables[0].classes.tolist() for t in tables)
         kind = tables[0].kind
         if any(t.kind != kind for t in tables):
             raise errors.DifferentKinds(kinds=" and ".join(sorted({t.kind for t in tables})))
         classes = tables[0].classes
         if not same:
-            classes, _ = kinds.vocabulary(kind, _union([t.classes for t in tables], "classes"))
-        parts = [t.to_classes(classes) for t in tables]
+            classes, _ = kinds.build_vocabulary(kind, _union_names([t.classes for t in tables], "classes"))
+        parts = [t.with_classes(classes) for t in tables]
         weight = proba = None
         if any(t.weight is not None for t in parts):
             weight = np.concatenate([t.row_weights for t in parts])
         if any(t.proba is not None for t in parts):
             proba = np.concatenate([np.eye(len(classes))[t.label] if t.proba is None else t.proba for t in parts])
         return Annotations.from_codes(
-            np.concatenate([naming.recode(t.item, t.items, items, "items") for t in parts]),
-            np.concatenate([naming.recode(t.annotator, t.annotators, annotators, "annotators") for t in parts]),
+            np.concatenate([naming.translate_codes(t.item, t.items, items, "items") for t in parts]),
+            np.concatenate(
+                [naming.translate_codes(t.annotator, t.annotators, annotators, "annotators") for t in parts]
+            ),
             np.concatenate([t.label for t in parts]),
             items, annotators, classes, weight=weight, proba=proba, kind=kind,
         )  # fmt: skip
@@ -683,12 +690,12 @@ class Annotations(ReadOnlyArrays, Named):
             return self
         if kind == "sets" and self.proba is None and not is_first_of_pair(self.item, self.annotator).all():
             return self._merge_sets()
-        classes, place = kinds.vocabulary(kind, self.classes, ordered)
+        classes, place = kinds.build_vocabulary(kind, self.classes, ordered)
         if self.proba is not None:
             kinds.check_kind(kind, kinds.CLASS_KINDS, "proba")
-        return self._recoded(classes, place, kind)
+        return self._replace_classes(classes, place, kind)
 
-    def _recoded(self, classes: Names, place: IntArray, kind: str) -> Annotations:
+    def _replace_classes(self, classes: Names, place: IntArray, kind: str) -> Annotations:
         """Return the same rows with other classes: class k becomes `place[k]`, −1 for a class that no row has."""
         proba = None
         if self.proba is not None:
@@ -704,8 +711,8 @@ class Annotations(ReadOnlyArrays, Named):
         """Join the rows of an item and annotator into one set of all options that they hold."""
         if self.weight is not None:
             raise errors.WeightedSets
-        sets, place = kinds.vocabulary("sets", self.classes)
-        names, ticked = kinds.options_of(sets)
+        sets, place = kinds.build_vocabulary("sets", self.classes)
+        names, ticked = kinds.parse_options(sets)
         first = is_first_of_pair(self.item, self.annotator)
         rows = np.flatnonzero(first)
         pairs = np.unique(
@@ -713,31 +720,31 @@ class Annotations(ReadOnlyArrays, Named):
         )  # options may be repeated
         together = np.maximum.reduceat(ticked[pairs[:, 1]], np.searchsorted(pairs[:, 0], np.arange(rows.size)))
         sets_found, label = np.unique(together, axis=0, return_inverse=True)
-        classes = np.array([kinds.set_name(names[options]) for options in sets_found], object)
+        classes = np.array([kinds.name_set(names[options]) for options in sets_found], object)
         order = np.argsort(classes, kind="stable")
         return Annotations.from_codes(
             self.item[rows], self.annotator[rows], np.argsort(order)[label.reshape(-1)], self.items, self.annotators,
             classes[order], kind="sets",
         )  # fmt: skip
 
-    def to_classes(self, classes: Names) -> Annotations:
+    def with_classes(self, classes: Names) -> Annotations:
         """Code the labels into other `classes`; a label outside them raises."""
         if classes is self.classes or classes.tolist() == self.classes.tolist():
             return self
-        at = naming.match(self.classes, classes, "classes")
+        at = naming.match_names(self.classes, classes, "classes")
         unknown = at[self.label] < 0 if self.proba is None else (self.proba[:, at < 0] > 0).any(axis=1)
         if unknown.any():
             labels = self.classes[self.label]
             raise errors.LabelUnknownToModel.among("label", np.asarray(unknown), labels, n_classes=len(classes))
-        return self._recoded(classes, at, self.kind)
+        return self._replace_classes(classes, at, self.kind)
 
-    def _mask(self, chosen: Any, among: Names, what: str) -> BoolArray:
+    def _selection_mask(self, chosen: Any, among: Names, what: str) -> BoolArray:
         if chosen is None:
             return np.ones(len(among), np.bool_)
         if isinstance(chosen, np.ndarray) and chosen.dtype == np.bool_ and len(chosen) == len(among):
             return fill_masked(chosen, False)
-        wanted, _ = naming.encode(naming.to_column(chosen, what), what)
-        at = naming.match(wanted, among, what)
+        wanted, _ = naming.encode_column(naming.to_column(chosen, what), what)
+        at = naming.match_names(wanted, among, what)
         if (at < 0).any():
             missing = wanted[at < 0]
             raise errors.NamesOutsideTable(what=what, n_missing=missing.size, n=wanted.size, name=missing[0])
@@ -754,7 +761,9 @@ class Annotations(ReadOnlyArrays, Named):
         return describe.html_of(self)
 
 
-def _check_rows(n: int, annotator: Any, label: Any, n_annotators: int, n_classes: int, weight: Any, proba: Any) -> None:
+def _check_columns(
+    n: int, annotator: Any, label: Any, n_annotators: int, n_classes: int, weight: Any, proba: Any
+) -> None:
     """Raise DataError unless the columns of n rows are valid codes and equally long."""
     naming.check_codes(annotator, n_annotators, "annotator")
     naming.check_codes(label, n_classes, "label")
@@ -764,8 +773,8 @@ def _check_rows(n: int, annotator: Any, label: Any, n_annotators: int, n_classes
             raise errors.WrongColumn(column=name, expected=f"shape {shape}", found=str(np.shape(array)))
 
 
-def _union(parts: Sequence[Names], what: str) -> Names:
+def _union_names(parts: Sequence[Names], what: str) -> Names:
     kept = [part for part in parts if part.size]
     for part in kept[1:]:
-        naming.match(part[:1], kept[0][:1], what)  # raises if the types differ
+        naming.match_names(part[:1], kept[0][:1], what)  # raises if the types differ
     return np.unique(np.concatenate(kept)) if kept else parts[0]

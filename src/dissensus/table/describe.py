@@ -27,13 +27,13 @@ def counts_of(table: Annotations) -> dict[str, Any]:
         "items": table.n_items,
         "annotators": table.n_annotators,
         "annotations_per_item": _summary(per_item),
-        "annotators_per_item": _summary(table.ratings_per_item),
-        "items_with_two_annotators": int((table.ratings_per_item > 1).sum()),
+        "annotators_per_item": _summary(table.annotators_per_item),
+        "items_with_two_annotators": int((table.annotators_per_item > 1).sum()),
         "annotations_per_annotator": _summary(per_annotator),
         "items_without_annotation": int((per_item == 0).sum()),
         "annotators_without_annotation": int((per_annotator == 0).sum()),
         "annotators_with_fewer_than_5": int(((per_annotator > 0) & (per_annotator < 5)).sum()),
-        "repeated_pairs": table.n_annotations - np.unique(table.rating).size,
+        "repeated_pairs": table.n_annotations - np.unique(table.rating_codes).size,
         "weighted": table.weight is not None,
         "probabilistic": table.proba is not None,
     }
@@ -41,14 +41,14 @@ def counts_of(table: Annotations) -> dict[str, Any]:
         own = _numbers(table) if table.kind == "numbers" else _sets(table) if table.kind == "sets" else {}
         return counts | {"distinct_values": table.n_classes} | own
     if table.kind == "pairs":
-        sides = table.sides
-        counts["things"] = int(sides.things.size)
+        sides = table.alternatives
+        counts["things"] = int(sides.names.size)
         counts["comparisons_per_thing"] = _summary(
-            sum(np.bincount(side[table.item], minlength=sides.things.size) for side in sides[1:])  # type: ignore[arg-type]
+            sum(np.bincount(side[table.item], minlength=sides.names.size) for side in sides[1:])  # type: ignore[arg-type]
         )
     votes = table.votes()
     total = votes.sum(axis=1)
-    checked = (total > 0) & (table.ratings_per_item > 1)
+    checked = (total > 0) & (table.annotators_per_item > 1)
     shares = votes.sum(axis=0) / max(votes.sum(), 1e-300)
     return counts | {
         "classes": table.n_classes,
@@ -63,10 +63,10 @@ def _agreement(table: Annotations) -> float | None:
 
     The labels of an annotator of an item share one vote, as in `evaluation.percent_agreement`.
     """
-    m = table.ratings_per_item.astype(np.float64)
+    m = table.annotators_per_item.astype(np.float64)
     if not (m > 1).any():
         return None
-    rating, K = table.rating, table.n_classes
+    rating, K = table.rating_codes, table.n_classes
     share = 1 / np.bincount(rating)[rating]
     both = np.bincount(table.item.astype(np.int64) * K + table.label, share)
     own = np.bincount(np.cumsum(is_first_of_pair(rating, table.label)) - 1, share)
@@ -118,7 +118,7 @@ def line_of(table: Annotations) -> str:
     elif table.kind == "spans":
         what = "tag"
     elif table.kind == "pairs":
-        things = table.sides.things
+        things = table.alternatives.names
         what, of, labels = "comparison", f"of {format_count(things.size, 'thing')} ({_first_names(things)}) in", ""
     return (
         f"Annotations: {format_count(table.n_annotations, kind + what)} {of} {format_count(table.n_items, 'item')} by "

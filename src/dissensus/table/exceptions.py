@@ -115,7 +115,7 @@ class BadGoldLabels(BadRows, UnknownClass):
 
     @property
     def how(self) -> str:
-        return "table.including(labels)" if self.kind == "sets" else ParameterName("classes=")
+        return "table.with_added_classes(labels)" if self.kind == "sets" else ParameterName("classes=")
 
 
 OUTSIDE = "column '{column}': {n_bad:,} of {n_rows:,} rows hold a name outside the {n_classes:,} {classes}; " + FIRST
@@ -335,15 +335,15 @@ class WrongKind(DataError):
 
     @property
     def labels(self) -> str:
-        from dissensus.table.kinds import KINDS
+        from dissensus.table.kinds import KIND_DESCRIPTIONS
 
-        return KINDS[self.kind]
+        return KIND_DESCRIPTIONS[self.kind]
 
     @property
     def allowed_labels(self) -> str:
-        from dissensus.table.kinds import KINDS
+        from dissensus.table.kinds import KIND_DESCRIPTIONS
 
-        return " or ".join(KINDS[kind] for kind in self.allowed)
+        return " or ".join(KIND_DESCRIPTIONS[kind] for kind in self.allowed)
 
 
 class NotAnOutcome(DataError):

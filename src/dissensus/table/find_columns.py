@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dissensus.exceptions import MissingColumn
-from dissensus.messages import quote_names as listed
+from dissensus.messages import quote_names
 from dissensus.table import exceptions as errors
 from dissensus.table import names as naming
-from dissensus.table.kinds import numbers_of
+from dissensus.table.kinds import parse_numbers
 from dissensus.table.spans import are_tags
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
@@ -45,7 +45,6 @@ MAX_CLASSES_GUESSED = 20  # distinct values; a column with repeats and no more o
 MAX_CLASS_LENGTH = 60  # mean number of characters
 MIN_ROWS_FOR_REPEATS = 8  # shorter tables may lack repeated items by chance
 
-__all__ = ["listed"]  # other packages import it from here
 
 OTHER_NAMES: dict[str, str] = {
     "item": "doc document sample record row prompt text sentence image file filename url post tweet comment hit query "
@@ -118,7 +117,7 @@ class Columns:
         by_class = found.pop("proba", {})
         columns: dict[str, Any] = {role: take_column(data, column, role) for role, column in found.items()}
         if by_class:
-            columns["proba"] = {name: naming.floats(data[column], column) for name, column in by_class.items()}
+            columns["proba"] = {name: naming.to_floats(data[column], column) for name, column in by_class.items()}
         return columns
 
 
@@ -243,7 +242,7 @@ def no_column(
         return errors.UnknownColumn(name=name, role=role, columns=tuple(there))
     counts = next((column for column in there if column.strip().lower() in COUNTS), "") if role == "annotator" else ""
     error = errors.NoAnnotatorColumn if role == "annotator" and not counts else errors.NoColumnFor
-    others = {other: listed(flat([columns])) for other, columns in (taken or {}).items() if other != "proba"}
+    others = {other: quote_names(flat([columns])) for other, columns in (taken or {}).items() if other != "proba"}
     return error(
         role=role, synonyms=", ".join(SYNONYMS[role]), columns=tuple(there), taken=others, counts=counts,
         candidates=tuple(candidates),
@@ -301,7 +300,9 @@ class Column:
             values = values.cast(pa.large_string())
         values = values.drop_null()
         return (
-            values.filter(pc.not_equal(pc.utf8_trim_whitespace(values), "")) if naming.is_text(values.type) else values
+            values.filter(pc.not_equal(pc.utf8_trim_whitespace(values), ""))
+            if naming.is_text_type(values.type)
+            else values
         )
 
     @cached_property
@@ -315,7 +316,7 @@ class Column:
         n, several = len(self.present), len(self.distinct)
         if not 1 <= several < n or several > max(MAX_CLASSES_GUESSED, n // 10):
             return False
-        if not naming.is_text(self.present.type):
+        if not naming.is_text_type(self.present.type):
             return not pa.types.is_temporal(self.present.type)
         texts = [str(value) for value in self.distinct]
         long = sum(map(len, texts)) / len(texts) > MAX_CLASS_LENGTH
@@ -325,9 +326,9 @@ class Column:
     def holds_numbers(self) -> bool:
         """Return True if the values are numbers or spell numbers, as in columns called score, rating, value, …."""
         kind = self.present.type
-        if not naming.is_text(kind):
+        if not naming.is_text_type(kind):
             return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
-        return numbers_of(np.array(list(self.distinct), object)) is not None
+        return parse_numbers(np.array(list(self.distinct), object)) is not None
 
 
 def complete(frame: Any, columns: Columns, error: MissingColumn) -> tuple[Columns, dict[str, str]]:
@@ -513,7 +514,7 @@ def _largest_group(free: Sequence[Column]) -> list[str]:
         short = all(len(str(value)) <= MAX_CLASS_LENGTH for value in column.distinct)
         if not column.holds_classes and not (1 <= len(column.distinct) <= 3 and short):
             continue
-        own = set(map(naming.folded, column.distinct))  # half of them, or of the group's, are in the other
+        own = set(map(naming.fold_spelling, column.distinct))  # half of them, or of the group's, are in the other
         home = next((group for group in groups if 2 * len(own & group[2]) >= min(len(own), len(group[2]))), None)
         if home is None:
             groups.append(home := ([], set(), set()))

@@ -26,7 +26,7 @@ from dissensus.table import exceptions as errors
 from dissensus.table import names as naming
 from dissensus.table import spans
 
-KINDS = {
+KIND_DESCRIPTIONS = {
     "classes": "classes without an order",
     "graded": "classes in an order",
     "numbers": "numbers",
@@ -39,40 +39,40 @@ KINDS = {
 CLASS_KINDS = ("classes", "graded")  # kinds of labels that have probabilities
 
 MAX_INTEGER_CLASSES = 30  # distinct whole numbers that are still taken for classes
-GRADE_COUNTS = range(3, 12)  # number of consecutive whole numbers that look like ratings
-MAX_NUMBER = 1e150  # its square is still finite
-OUTCOMES = ("left", "right", "tie")  # the classes of pairs
-VERSUS = " vs "  # joins the two alternatives in the name of an item
-CONTEXT = " | "  # precedes the context of a comparison, such as a prompt
-JOIN = "|"  # joins the options in the name of a set
-NOTHING = "∅"  # the set without an option
-SEPARATORS = (JOIN, ";", ",")  # separators of options in labels; the first that occurs counts
+GRADED_CLASS_COUNTS = range(3, 12)  # number of consecutive whole numbers that look like ratings
+MAX_LABEL_NUMBER = 1e150  # its square is still finite
+PAIR_OUTCOMES = ("left", "right", "tie")  # the classes of pairs
+PAIR_SEPARATOR = " vs "  # joins the two alternatives in the name of an item
+CONTEXT_SEPARATOR = " | "  # precedes the context of a comparison, such as a prompt
+OPTION_SEPARATOR = "|"  # joins the options in the name of a set
+EMPTY_SET = "∅"  # the set without an option
+OPTION_SEPARATORS = (OPTION_SEPARATOR, ";", ",")  # separators of options in labels; the first that occurs counts
 
 
-class Sides(NamedTuple):
+class Alternatives(NamedTuple):
     """The alternatives that items compare."""
 
-    things: Names  # (T,) sorted
+    names: Names  # (T,) sorted
     left: IntArray  # (I,) codes into things
     right: IntArray  # (I,)
 
 
-class Options(NamedTuple):
+class SetOptions(NamedTuple):
     """The options of the sets of a vocabulary."""
 
     names: Names  # (L,) sorted
-    ticked: BoolArray  # (K, L) whether a set has an option
+    selected: BoolArray  # (K, L) whether a set has an option
 
 
-def check_kind(kind: Any, allowed: Sequence[str] = tuple(KINDS), what: str = "") -> None:
+def check_kind(kind: Any, allowed: Sequence[str] = tuple(KIND_DESCRIPTIONS), what: str = "") -> None:
     """Raise if a kind is unknown, or is not among those that `what` supports."""
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise errors.WrongValue(parameter=ParameterName("kind"), expected=", ".join(KINDS), value=kind)
+    if not isinstance(kind, str) or kind not in KIND_DESCRIPTIONS:
+        raise errors.WrongValue(parameter=ParameterName("kind"), expected=", ".join(KIND_DESCRIPTIONS), value=kind)
     if kind not in allowed:
         raise errors.WrongKind(what=what, allowed=tuple(allowed), kind=kind)
 
 
-def numbers_of(classes: Names) -> FloatArray | None:
+def parse_numbers(classes: Names) -> FloatArray | None:
     """Return (K,) the numbers that names spell, or None if a name is not a number ("007" is a name)."""
     if classes.dtype.kind in "iuf":
         numbers = classes.astype(np.float64)
@@ -91,9 +91,9 @@ def numbers_of(classes: Names) -> FloatArray | None:
     return np.array(values, np.float64)
 
 
-def guess(classes: Names) -> str:
+def guess_kind(classes: Names) -> str:
     """Return the kind of a vocabulary: numbers if it holds fractions or many whole numbers, else classes."""
-    numbers = numbers_of(classes)
+    numbers = parse_numbers(classes)
     if numbers is None or not numbers.size:
         return "classes"
     fractions = bool((numbers != np.floor(numbers)).any())
@@ -102,32 +102,32 @@ def guess(classes: Names) -> str:
 
 def look_graded(classes: Names) -> bool:
     """Return True for 0 to k or 1 to k, few enough to be ratings."""
-    numbers = numbers_of(classes)
-    if numbers is None or numbers.size not in GRADE_COUNTS or numbers.min() not in (0, 1):
+    numbers = parse_numbers(classes)
+    if numbers is None or numbers.size not in GRADED_CLASS_COUNTS or numbers.min() not in (0, 1):
         return False
     return bool((np.diff(np.sort(numbers)) == 1).all())
 
 
-def vocabulary(kind: str, classes: Names, ordered: bool = False) -> tuple[Names, IntArray]:
+def build_vocabulary(kind: str, classes: Names, ordered: bool = False) -> tuple[Names, IntArray]:
     """Return the classes of a table of this kind, and the position of each of `classes`; `ordered`: keep the order."""
     if kind in ("classes", "objects") or (kind == "graded" and ordered):
         return classes, np.arange(classes.size)
     if kind == "pairs":
-        place = naming.match(classes, np.array(OUTCOMES, object), "labels of pairs")
+        place = naming.match_names(classes, np.array(PAIR_OUTCOMES, object), "labels of pairs")
         if (place < 0).any():
-            raise errors.NotAnOutcome(label=classes[place < 0][0], outcomes=", ".join(OUTCOMES))
-        return np.array(OUTCOMES, object), place
+            raise errors.NotAnOutcome(label=classes[place < 0][0], outcomes=", ".join(PAIR_OUTCOMES))
+        return np.array(PAIR_OUTCOMES, object), place
     if kind == "sets":
-        sets, place = np.unique([set_name(parts) for parts in _split(classes)], return_inverse=True)
+        sets, place = np.unique([name_set(parts) for parts in _split_options(classes)], return_inverse=True)
         return sets.astype(object), place
     if kind == "spans":
-        tags = np.array(spans.complete(classes), object)
-        return tags, naming.match(np.array([str(name) for name in classes.tolist()], object), tags, "tags")
-    numbers = numbers_of(classes)
+        tags = np.array(spans.complete_tags(classes), object)
+        return tags, naming.match_names(np.array([str(name) for name in classes.tolist()], object), tags, "tags")
+    numbers = parse_numbers(classes)
     if numbers is None:
-        raise _not_a_number(kind, classes)
-    if (np.abs(numbers) > MAX_NUMBER).any():
-        raise errors.NumberTooLarge(label=classes[int(np.abs(numbers).argmax())], limit=MAX_NUMBER)
+        raise _not_a_number_error(kind, classes)
+    if (np.abs(numbers) > MAX_LABEL_NUMBER).any():
+        raise errors.NumberTooLarge(label=classes[int(np.abs(numbers).argmax())], limit=MAX_LABEL_NUMBER)
     if kind == "graded":  # "1" and "1.0" are one grade, named by the first
         _, first, place = np.unique(numbers, return_index=True, return_inverse=True)
         return classes[first], place.reshape(-1)
@@ -136,14 +136,14 @@ def vocabulary(kind: str, classes: Names, ordered: bool = False) -> tuple[Names,
     return values.astype(np.int64) if whole else values, place
 
 
-def _not_a_number(kind: str, classes: Names) -> errors.LabelNotANumber:
-    label = next(name for name in classes.tolist() if numbers_of(np.array([name], object)) is None)
+def _not_a_number_error(kind: str, classes: Names) -> errors.LabelNotANumber:
+    label = next(name for name in classes.tolist() if parse_numbers(np.array([name], object)) is None)
     text = str(label)
     if kind == "graded":
         return errors.GradesWithoutOrder(label=label)
     if text.strip().endswith("%"):
         return errors.PercentLabel(label=label)
-    if text.count(",") == 1 and numbers_of(np.array([text.replace(",", ".")], object)) is not None:
+    if text.count(",") == 1 and parse_numbers(np.array([text.replace(",", ".")], object)) is not None:
         return errors.DecimalCommaLabel(label=label)
     return errors.LabelNotANumber(label=label)
 
@@ -153,75 +153,79 @@ def look_like_decimal_commas(classes: Names) -> bool:
     if classes.dtype != object or not classes.size:
         return False
     names = [str(name) for name in classes.tolist()]
-    with_points = numbers_of(np.array([name.replace(",", ".") for name in names], object))
+    with_points = parse_numbers(np.array([name.replace(",", ".") for name in names], object))
     return any("," in name for name in names) and with_points is not None
 
 
-def values_of(kind: str, classes: Names) -> FloatArray | None:
+def class_values(kind: str, classes: Names) -> FloatArray | None:
     """Return (K,) the values of the classes, or None if the kind has none."""
     if kind not in ("graded", "numbers"):
         return None
-    numbers = numbers_of(classes)
+    numbers = parse_numbers(classes)
     if numbers is not None and (np.diff(numbers) > 0).all():
         return numbers
     return np.arange(classes.size, dtype=np.float64)
 
 
-def set_name(options: Iterable[Any]) -> str:
+def name_set(options: Iterable[Any]) -> str:
     """Return the name of a set: its distinct options, sorted and joined."""
-    return JOIN.join(sorted(set(map(str, options)))) or NOTHING
+    return OPTION_SEPARATOR.join(sorted(set(map(str, options)))) or EMPTY_SET
 
 
 def look_like_sets(classes: Names) -> bool:
     """Return True if labels join options that occur in several of them: fewer options than labels."""
-    if classes.dtype != object or not any(JOIN in name for name in classes.tolist()):
+    if classes.dtype != object or not any(OPTION_SEPARATOR in name for name in classes.tolist()):
         return False
-    sets = _split(classes)
+    sets = _split_options(classes)
     options = {option for selected in sets for option in selected}
     return len(options) < len(sets) and all(options)
 
 
-def options_of(classes: Names) -> Options:
+def parse_options(classes: Names) -> SetOptions:
     """Return the options of sets that `set_name` named."""
-    sets = [[] if name == NOTHING else name.split(JOIN) for name in classes.tolist()]
+    sets = [[] if name == EMPTY_SET else name.split(OPTION_SEPARATOR) for name in classes.tolist()]
     names = np.array(sorted({option for selected in sets for option in selected}), object)
     place = {name: k for k, name in enumerate(names.tolist())}
     ticked = np.zeros((classes.size, names.size), np.bool_)
     for row, selected in enumerate(sets):
         ticked[row, [place[option] for option in selected]] = True
-    return Options(names, ticked)
+    return SetOptions(names, ticked)
 
 
-def _split(classes: Names) -> list[list[str]]:
+def _split_options(classes: Names) -> list[list[str]]:
     """Split each label into its options."""
     labels = [str(name) for name in classes.tolist()]
-    separator = next((mark for mark in SEPARATORS if any(mark in label for label in labels)), JOIN)
-    return [[p for part in label.split(separator) if (p := part.strip()) and p != NOTHING] for label in labels]
+    separator = next((mark for mark in OPTION_SEPARATORS if any(mark in label for label in labels)), OPTION_SEPARATOR)
+    return [[p for part in label.split(separator) if (p := part.strip()) and p != EMPTY_SET] for label in labels]
 
 
-def pair_items(left: Any, right: Any, context: Any = None) -> Any:
+def name_pair_items(left: Any, right: Any, context: Any = None) -> Any:
     """Return (N,) names of items that compare two alternatives in a `context` (a prompt), as an Arrow array."""
-    sides = [pc.cast(naming.to_array(side, name), pa.string()) for side, name in ((left, "left"), (right, "right"))]
+    sides = [
+        pc.cast(naming.to_arrow_array(side, name), pa.string()) for side, name in ((left, "left"), (right, "right"))
+    ]
     for side in sides:
         for thing in side.unique().to_pylist():
-            if thing is None or not thing.strip() or VERSUS in thing or CONTEXT in thing:
+            if thing is None or not thing.strip() or PAIR_SEPARATOR in thing or CONTEXT_SEPARATOR in thing:
                 raise errors.InvalidAlternative(name=thing)
-    together = pc.binary_join_element_wise(*sides, VERSUS)
+    together = pc.binary_join_element_wise(*sides, PAIR_SEPARATOR)
     if context is None:
         return together
-    return pc.binary_join_element_wise(together, pc.cast(naming.to_array(context, "context"), pa.string()), CONTEXT)
+    return pc.binary_join_element_wise(
+        together, pc.cast(naming.to_arrow_array(context, "context"), pa.string()), CONTEXT_SEPARATOR
+    )
 
 
-def sides_of(items: Names) -> Sides:
+def parse_alternatives(items: Names) -> Alternatives:
     """Return the two alternatives of every item."""
     if items.size == 0:
-        return Sides(np.empty(0, object), np.empty(0, np.int32), np.empty(0, np.int32))
+        return Alternatives(np.empty(0, object), np.empty(0, np.int32), np.empty(0, np.int32))
     names = pa.array(items, pa.string()) if items.dtype == object else pa.array(list(map(str, items)))
-    pair = pc.list_element(pc.split_pattern(names, CONTEXT, max_splits=1), 0)
-    parts = pc.split_pattern(pair, VERSUS)
+    pair = pc.list_element(pc.split_pattern(names, CONTEXT_SEPARATOR, max_splits=1), 0)
+    parts = pc.split_pattern(pair, PAIR_SEPARATOR)
     bad = np.asarray(pc.not_equal(pc.list_value_length(parts), 2))
     if bad.any():
         raise errors.ItemNotAPair(item=items[int(bad.argmax())])
     both = pa.concat_arrays([pc.list_element(parts, 0), pc.list_element(parts, 1)])
-    things, codes = naming.encode(both, "things")
-    return Sides(things, codes[: items.size], codes[items.size :])
+    things, codes = naming.encode_column(both, "things")
+    return Alternatives(things, codes[: items.size], codes[items.size :])

@@ -22,8 +22,7 @@ import pyarrow.compute as pc
 from dissensus.common.arrays import fill_masked
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
-from dissensus.messages import ParameterName
-from dissensus.messages import quote_name as shown
+from dissensus.messages import ParameterName, quote_name
 from dissensus.table import exceptions as errors
 from dissensus.table.notes import SpellingVariants
 
@@ -31,8 +30,6 @@ MAX_NUMBERED_CLASSES = 1_000_000  # upper limit of `classes=` as a number
 MIN_WEIGHT, MAX_WEIGHT = 1e-9, 1e9  # products of a few weights beyond these are out of range
 MAX_SUM_ERROR = 1e-4  # largest error of the sum of a row's probabilities
 CHUNK = 2**15  # integers that fit the processor's cache while they are coded
-
-__all__ = ["shown"]  # other packages import it from here
 
 
 def to_column(values: Any, column: str) -> Any:
@@ -43,7 +40,7 @@ def to_column(values: Any, column: str) -> Any:
     hidden: BoolArray | None = None
     if isinstance(values, np.ndarray):
         if values.ndim != 1:
-            raise _wrong_shape(f"column '{column}'", "one dimension", values)
+            raise _wrong_shape_error(f"column '{column}'", "one dimension", values)
         if np.ma.isMaskedArray(values) and values.mask.any():
             hidden = np.ma.getmaskarray(values)
         values = np.asarray(values)
@@ -60,7 +57,7 @@ def to_column(values: Any, column: str) -> Any:
             # from_pandas: NaN in an object column means "missing", as pandas and most readers write it
             values = pa.array(values, from_pandas=True, mask=hidden)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-            raise _mixed_types(values, column) from error
+            raise _mixed_types_error(values, column) from error
         except (OverflowError, UnicodeEncodeError) as error:  # a number beyond 64 bits, or half a surrogate pair
             raise errors.UnstorableName(column=column, reason=str(error)) from None
     if pa.types.is_dictionary(values.type):
@@ -69,35 +66,35 @@ def to_column(values: Any, column: str) -> Any:
         values = values.cast(pa.large_string())
     kind = values.type
     if pa.types.is_floating(kind):
-        values = _integral(values)
+        values = _whole_floats_to_integers(values)
     elif pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
         values = values.cast(pa.string())
-    elif not (pa.types.is_null(kind) or is_text(kind) or _is_whole(kind)):
+    elif not (pa.types.is_null(kind) or is_text_type(kind) or _is_integer_type(kind)):
         raise errors.UnsupportedType(column=column, type=str(kind))
-    return _integers_in_numpy(values)
+    return _integers_to_numpy(values)
 
 
-def to_array(values: Any, column: str) -> Any:
+def to_arrow_array(values: Any, column: str) -> Any:
     """Convert `values` as `to_column` does, to one Arrow array, from which rows can be taken by number."""
     found = to_column(values, column)
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else pa.array(found)
 
 
-def _integers_in_numpy(column: Any) -> Any:
+def _integers_to_numpy(column: Any) -> Any:
     """Convert integers and truth values without missing values to NumPy; return any other column unchanged."""
-    if isinstance(column, np.ndarray) or column.null_count or not _is_whole(column.type):
+    if isinstance(column, np.ndarray) or column.null_count or not _is_integer_type(column.type):
         return column
     return np.asarray(column)
 
 
-def is_listing(values: Any) -> bool:
+def is_collection(values: Any) -> bool:
     """Return True for iterables other than zero-dimensional arrays."""
     return isinstance(values, Iterable) and (not isinstance(values, np.ndarray) or values.ndim > 0)
 
 
 def _to_list(values: Any, column: str) -> list[Any]:
-    if not is_listing(values):
-        found = shown(values)
+    if not is_collection(values):
+        found = quote_name(values)
         raise errors.WrongColumn(column=f"column '{column}'", expected="a list or an array", found=found)
     return [None if value is np.ma.masked else value for value in values]
 
@@ -117,15 +114,15 @@ def missing_rows(column: Any) -> BoolArray:
     if isinstance(column, np.ndarray):
         return np.zeros(column.size, np.bool_)
     missing = column.is_null(nan_is_null=True)
-    if is_text(column.type):
+    if is_text_type(column.type):
         blank = [name for name in column.unique().to_pylist() if name is not None and not name.strip()]
         missing = pc.or_(missing, pc.is_in(column, value_set=pa.array(blank, column.type)))
     return np.asarray(missing, dtype=np.bool_)
 
 
-def encode(column: Any, what: str) -> tuple[Names, IntArray]:
+def encode_column(column: Any, what: str) -> tuple[Names, IntArray]:
     """Return the sorted names of a column from `to_column`, and the code of every row; a missing name raises."""
-    column = _integers_in_numpy(column)
+    column = _integers_to_numpy(column)
     if isinstance(column, np.ndarray) and column.dtype.kind != "b":
         return _encode_integers(column)
     if isinstance(column, np.ndarray) or pa.types.is_floating(column.type):
@@ -141,16 +138,16 @@ def encode(column: Any, what: str) -> tuple[Names, IntArray]:
     return names, codes
 
 
-def recode(codes: IntArray, names: Names, into: Names, what: str) -> IntArray:
+def translate_codes(codes: IntArray, names: Names, into: Names, what: str) -> IntArray:
     """Translate codes of `names` into codes of `into`; −1 for names that `into` lacks."""
-    return np.append(match(names, into, what), -1).astype(np.int32)[codes]
+    return np.append(match_names(names, into, what), -1).astype(np.int32)[codes]
 
 
-def match(names: Names, into: Names, what: str) -> IntArray:
+def match_names(names: Names, into: Names, what: str) -> IntArray:
     """Return (len(names),) the position of each name in `into`, −1 for names that it lacks. Types must agree."""
     if names.size == 0 or into.size == 0:
         return np.full(names.size, -1, np.int32)
-    types = _type_word(into), _type_word(names)
+    types = _describe_type(into), _describe_type(names)
     if types[0] != types[1] and set(types) != {"integers", "numbers"}:
         raise errors.DifferentNameTypes(
             what=what, type=types[0], name=into[0], other_type=types[1], other_name=names[0]
@@ -163,24 +160,24 @@ def match(names: Names, into: Names, what: str) -> IntArray:
     return np.fromiter((place.get(name, -1) for name in names.tolist()), np.int32, names.size)
 
 
-def declared(names: Iterable[Any] | int, like: Any, what: str) -> Names:
+def check_declared_names(names: Iterable[Any] | int, like: Any, what: str) -> Names:
     """Check declared names; keep their order, and convert them to the type of the column `like` if possible."""
     if isinstance(names, Integral):
         check_argument(what, names, int, low=0, high=MAX_NUMBERED_CLASSES)
         values: list[Any] = list(range(int(names)))
-    elif is_listing(names) and not isinstance(names, str | bytes):
+    elif is_collection(names) and not isinstance(names, str | bytes):
         values = _to_list(names, what)
     else:
         raise errors.WrongValue(parameter=ParameterName(what), expected="a list of names, or their number", value=names)
     column = to_column(values, what)
-    kind, wanted = _type(column), _type(like)
-    if pa.types.is_integer(wanted) and is_text(kind):
+    kind, wanted = _arrow_type_of(column), _arrow_type_of(like)
+    if pa.types.is_integer(wanted) and is_text_type(kind):
         with suppress(ValueError, TypeError):  # text for integers, as a command line gives it
             column = np.array([int(value) for value in values], np.int64)
-    elif is_text(wanted) and _is_whole(kind):
+    elif is_text_type(wanted) and _is_integer_type(kind):
         column = pa.array([str(value) for value in values])
     if missing_rows(column).any():
-        raise errors.WrongColumn(column=what, expected="names that are not blank", found=shown(values))
+        raise errors.WrongColumn(column=what, expected="names that are not blank", found=quote_name(values))
     result = to_names(column)
     result = result.astype(np.int64) if result.dtype.kind in "iu" else result
     for name, count in Counter(result.tolist()).items():
@@ -193,17 +190,17 @@ def to_names(column: Any) -> Names:
     """Convert a column from `to_column` to names: object holding `str` for text, the natural dtype otherwise."""
     if isinstance(column, np.ndarray):
         return column
-    return np.array(column.to_pylist(), object) if is_text(column.type) else np.asarray(column)
+    return np.array(column.to_pylist(), object) if is_text_type(column.type) else np.asarray(column)
 
 
-def hashes(names: Names) -> IntArray:
+def hash_names(names: Names) -> IntArray:
     """Return (n,) a 64-bit hash of each name, the same on every machine and in every process."""
     if names.dtype.kind in "iub":
-        return np.asarray(mix(names.astype(np.int64).view(np.uint64)))
-    return np.asarray(mix([zlib.crc32(str(name).encode()) for name in names.tolist()]))
+        return np.asarray(scramble_integers(names.astype(np.int64).view(np.uint64)))
+    return np.asarray(scramble_integers([zlib.crc32(str(name).encode()) for name in names.tolist()]))
 
 
-def mix(x: Any) -> Any:
+def scramble_integers(x: Any) -> Any:
     """Scatter 64-bit integers by a bijection (the finaliser of SplitMix64)."""
     x = np.asarray(x, np.uint64)
     with np.errstate(over="ignore"):
@@ -213,12 +210,12 @@ def mix(x: Any) -> Any:
     return x ^ (x >> np.uint64(31))
 
 
-def smallest_int(n: int) -> type[np.signedinteger[Any]]:
+def smallest_int_type(n: int) -> type[np.signedinteger[Any]]:
     """Return the smallest signed integer type that holds the codes 0 … n − 1 (and −1)."""
     return np.int8 if n <= 2**7 else np.int16 if n <= 2**15 else np.int32
 
 
-def check_fits(name: int) -> None:
+def check_fits_int64(name: int) -> None:
     """Raise DataError for an unsigned integer that would turn negative."""
     if name > np.iinfo(np.int64).max:
         raise errors.IntegerTooLarge(value=name)
@@ -228,7 +225,7 @@ def _encode_integers(values: IntArray) -> tuple[Names, IntArray]:
     if values.size == 0:
         return np.empty(0, np.int64), np.empty(0, np.int32)
     low, high = int(values.min()), int(values.max())
-    check_fits(high)
+    check_fits_int64(high)
     span = high - low + 1
     if span > 4 * values.size + 1024:
         names, codes = _encode_hashed(pa.array(values))
@@ -256,7 +253,7 @@ def _encode_hashed(column: Any) -> tuple[Names, IntArray]:
     encoded = column.dictionary_encode()  # one dictionary for all chunks
     chunks = encoded.chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
     if len(encoded) == 0:
-        return np.empty(0, object if is_text(column.type) else np.int64), np.empty(0, np.int32)
+        return np.empty(0, object if is_text_type(column.type) else np.int64), np.empty(0, np.int32)
     dictionary = chunks[-1].dictionary
     order = np.asarray(pc.sort_indices(dictionary))
     rank = np.empty(order.size, np.int32)
@@ -265,20 +262,20 @@ def _encode_hashed(column: Any) -> tuple[Names, IntArray]:
     return to_names(dictionary.take(order)), codes
 
 
-def is_text(kind: Any) -> bool:
+def is_text_type(kind: Any) -> bool:
     """Return True for an Arrow type that holds text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _type(column: Any) -> Any:
+def _arrow_type_of(column: Any) -> Any:
     return pa.from_numpy_dtype(column.dtype) if isinstance(column, np.ndarray) else column.type
 
 
-def _is_whole(kind: Any) -> bool:
+def _is_integer_type(kind: Any) -> bool:
     return bool(pa.types.is_boolean(kind) or pa.types.is_integer(kind))
 
 
-def _integral(values: Any) -> Any:
+def _whole_floats_to_integers(values: Any) -> Any:
     """Convert floats that are all whole to integers: pandas makes such floats of integers with missing values."""
     array = np.asarray(values).astype(np.float64, copy=False)  # names are float64, and half precision ends at 65,504
     known = array[~np.isnan(array)]
@@ -288,7 +285,7 @@ def _integral(values: Any) -> Any:
     return values
 
 
-def _type_word(names: Names) -> str:
+def _describe_type(names: Names) -> str:
     return {"i": "integers", "u": "integers", "f": "numbers", "b": "truth values"}.get(names.dtype.kind, "text")
 
 
@@ -296,7 +293,7 @@ def _raise_missing(column: Any, what: str) -> NoReturn:
     """Raise the error for a column with missing names."""
     missing = missing_rows(column)
     error = errors.MissingLabels if what == "label" else errors.MissingNames
-    if what == "label" and not isinstance(column, np.ndarray) and is_text(column.type):
+    if what == "label" and not isinstance(column, np.ndarray) and is_text_type(column.type):
         from dissensus.table.kinds import look_like_sets  # imports this module
 
         if look_like_sets(_encode_hashed(column.filter(pa.array(~missing)))[0]):
@@ -304,7 +301,7 @@ def _raise_missing(column: Any, what: str) -> NoReturn:
     raise error.among(what, missing, np.full(missing.size, None))
 
 
-def _mixed_types(values: Any, column: str) -> errors.MixedTypes | errors.UnsupportedType:
+def _mixed_types_error(values: Any, column: str) -> errors.MixedTypes | errors.UnsupportedType:
     first: dict[str, tuple[int, str]] = {}
     for row, value in enumerate(values):
         first.setdefault(type(value).__name__, (row, str(value)))
@@ -313,32 +310,32 @@ def _mixed_types(values: Any, column: str) -> errors.MixedTypes | errors.Unsuppo
     return errors.MixedTypes(column=column, first=first)
 
 
-def folded(value: Any) -> Any:
+def fold_spelling(value: Any) -> Any:
     """Return text without differences of capitals and spaces; anything else unchanged."""
     return " ".join(value.split()).casefold() if isinstance(value, str) else value
 
 
-def spellings(classes: Iterable[Any]) -> dict[Any, list[Any]]:
+def group_spellings(classes: Iterable[Any]) -> dict[Any, list[Any]]:
     """Return folded text → the classes that are spellings of it."""
     variants: dict[Any, list[Any]] = {}
     for label in classes:
-        variants.setdefault(folded(label), []).append(label)
+        variants.setdefault(fold_spelling(label), []).append(label)
     return variants
 
 
-def unsettled_spellings(classes: Iterable[Any]) -> SpellingVariants | None:
+def find_spelling_variants(classes: Iterable[Any]) -> SpellingVariants | None:
     """Return the classes that are one word in several spellings, over which annotators seem to disagree, or None."""
-    several = tuple(tuple(labels) for labels in spellings(map(str, classes)).values() if len(labels) > 1)
+    several = tuple(tuple(labels) for labels in group_spellings(map(str, classes)).values() if len(labels) > 1)
     return SpellingVariants(variants=several) if several else None
 
 
 def encode_names(column: Any, what: str, all_names: Any) -> tuple[Names, IntArray]:
     """Return the sorted names, or `all_names` if given, and the code of every row."""
-    found, codes = encode(column, what)
+    found, codes = encode_column(column, what)
     if all_names is None:
         return found, codes
-    everything, _ = encode(to_column(all_names, f"{what}s"), f"{what}s")
-    place = match(found, everything, f"{what}s")
+    everything, _ = encode_column(to_column(all_names, f"{what}s"), f"{what}s")
+    place = match_names(found, everything, f"{what}s")
     if (place < 0).any():
         raise errors.UndeclaredName(role=what, name=found[place < 0][0])
     return everything, place[codes] if codes.size else codes
@@ -350,8 +347,8 @@ def encode_labels(column: Any, classes: Any, abstain: Any) -> tuple[Names, IntAr
     None, NaN and "" in `abstain` mean a missing label.
     """
     keep: BoolArray | None = None
-    if answers := as_list(abstain):
-        column = to_array(column, "label")
+    if answers := list_abstentions(abstain):
+        column = to_arrow_array(column, "label")
         named = [
             answer for answer in answers if answer is not None and answer == answer and str(answer).strip()
         ]  # NaN ≠ NaN
@@ -359,29 +356,29 @@ def encode_labels(column: Any, classes: Any, abstain: Any) -> tuple[Names, IntAr
         if len(named) == len(answers) and not keep.all():
             _raise_missing(column, "label")
         if named:
-            values = declared(named, column, "abstain")
+            values = check_declared_names(named, column, "abstain")
             with suppress(pa.ArrowInvalid, pa.ArrowTypeError):  # names of another type than the labels never occur
                 keep &= ~np.asarray(pc.is_in(column, value_set=pa.array(values, column.type)))
         column = to_column(column.take(np.flatnonzero(keep)), "label")  # integers again, without missing values
-    found, codes = encode(column, "label")
+    found, codes = encode_column(column, "label")
     if classes is None:
         return found, codes, keep
-    names = declared(classes, column, "classes")
+    names = check_declared_names(classes, column, "classes")
     if found.dtype.kind in "iu" and names.dtype == object:  # integer labels are codes into declared text classes
         place = np.where((found >= 0) & (found < names.size), found, -1)
     else:
-        place = match(found, names, "classes")
+        place = match_names(found, names, "classes")
     if (place < 0).any():
         kept = None if keep is None else np.flatnonzero(keep)
         raise errors.LabelOutsideClasses.among("label", place[codes] < 0, found[codes], kept, n_classes=names.size)
     return names, place[codes] if codes.size else codes, keep
 
 
-def as_list(answers: Any) -> list[Any]:
+def list_abstentions(answers: Any) -> list[Any]:
     """Return one answer, or several, as a list."""
     if answers is None or isinstance(answers, str | bytes | int | float):
         return [answers]
-    found = list(answers) if is_listing(answers) else [answers]
+    found = list(answers) if is_collection(answers) else [answers]
     if not all(answer is None or np.isscalar(answer) for answer in found):
         raise errors.WrongValue(
             parameter=ParameterName("abstain"), expected="a label or a list of labels", value=answers
@@ -399,7 +396,7 @@ def encode_proba(proba: Any, classes: Iterable[Any] | int | None) -> tuple[Names
         if not classes:
             raise errors.WrongColumn(column="proba", expected="class → probabilities", found="no class")
         try:
-            proba = np.column_stack([floats(proba[name], f"p_{name}") for name in classes])
+            proba = np.column_stack([to_floats(proba[name], f"p_{name}") for name in classes])
         except KeyError as error:
             columns = tuple(sorted(map(str, proba)))
             raise errors.UnknownColumn(name=str(error.args[0]), role="its probability", columns=columns) from None
@@ -412,8 +409,8 @@ def encode_proba(proba: Any, classes: Iterable[Any] | int | None) -> tuple[Names
         raise errors.WrongColumn(column="proba", expected="numbers", found=str(error)) from None
     if proba.ndim != 2:
         expected = "one row per annotation and one column per class"
-        raise _wrong_shape("proba", expected, proba)
-    names = declared(proba.shape[1] if classes is None else classes, np.empty(0), "classes")
+        raise _wrong_shape_error("proba", expected, proba)
+    names = check_declared_names(proba.shape[1] if classes is None else classes, np.empty(0), "classes")
     if names.size != proba.shape[1]:
         raise errors.WrongColumn(column="proba", expected=f"{names.size} columns", found=str(proba.shape[1]))
     negative = ~np.isfinite(proba).all(axis=1) | (proba < 0).any(axis=1)
@@ -428,7 +425,7 @@ def encode_proba(proba: Any, classes: Iterable[Any] | int | None) -> tuple[Names
 
 def check_weight(values: Any) -> FloatArray:
     """Return (N,) weights; negative, missing and extreme ones are an error."""
-    weight = floats(values, "weight")
+    weight = to_floats(values, "weight")
     bad = ~np.isfinite(weight) | (weight < 0)
     if bad.any():
         raise errors.NegativeWeights.among("weight", bad, weight)
@@ -438,7 +435,7 @@ def check_weight(values: Any) -> FloatArray:
     return weight
 
 
-def floats(values: Any, column: str) -> FloatArray:
+def to_floats(values: Any, column: str) -> FloatArray:
     """Convert a column of numbers, or of text that spells numbers, to floats; missing and masked values are NaN."""
     if isinstance(values, pa.Array):
         values = values.to_numpy(zero_copy_only=False)
@@ -450,16 +447,16 @@ def floats(values: Any, column: str) -> FloatArray:
             raise TypeError
         numbers = numbers.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError):
-        for row, value in enumerate(values if is_listing(values) else ()):
+        for row, value in enumerate(values if is_collection(values) else ()):
             if not _is_number(value):
                 raise errors.CellNotANumber(column=column, row=row, value=value) from None
-        raise errors.WrongColumn(column=f"column '{column}'", expected="numbers", found=shown(values)) from None
+        raise errors.WrongColumn(column=f"column '{column}'", expected="numbers", found=quote_name(values)) from None
     if numbers.ndim != 1:
-        raise _wrong_shape(f"column '{column}'", "one number per row", numbers)
+        raise _wrong_shape_error(f"column '{column}'", "one number per row", numbers)
     return numbers
 
 
-def _wrong_shape(column: str, expected: str, array: Any) -> errors.WrongColumn:
+def _wrong_shape_error(column: str, expected: str, array: Any) -> errors.WrongColumn:
     return errors.WrongColumn(column=column, expected=expected, found=f"shape {array.shape}")
 
 
@@ -489,7 +486,7 @@ def encode_matrix(matrix: Any, missing: Any, items: Any, annotators: Any, number
     except ValueError as error:
         raise errors.WrongColumn(column="matrix", expected="items × annotators", found=str(error)) from None
     if matrix.ndim != 2:
-        raise _wrong_shape("matrix", "items × annotators", matrix)
+        raise _wrong_shape_error("matrix", "items × annotators", matrix)
     if missing is ...:
         missing = None if numbers else -1
     empty = hidden | np.False_ if missing is None else hidden | (matrix == missing)
@@ -499,7 +496,7 @@ def encode_matrix(matrix: Any, missing: Any, items: Any, annotators: Any, number
     for what, given, n in (("items", items, matrix.shape[0]), ("annotators", annotators, matrix.shape[1])):
         names.append(np.arange(n) if given is None else np.asarray(given))
         if len(names[-1]) != n or len(set(names[-1].tolist())) != n:
-            raise errors.WrongColumn(column=what, expected=f"{n:,} different names", found=shown(names[-1]))
+            raise errors.WrongColumn(column=what, expected=f"{n:,} different names", found=quote_name(names[-1]))
     i, a = np.nonzero(~np.asarray(empty, bool))
     columns = {"item": names[0][i], "annotator": names[1][a], "label": matrix[i, a]}
     return columns | {"items": names[0], "annotators": names[1]}

@@ -20,8 +20,8 @@ def columns_named(names: list[str]) -> str:
 class Note(Message):
     """A note in an import report; notes with the same facts are equal."""
 
-    loud = False  # True if answers may be missing
-    alone = False  # True if it holds only for a file that is read alone
+    warns = False  # True if answers may be missing
+    single_file_only = False  # True if it holds only for a file that is read alone
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and (self.facts, self.subjects) == (other.facts, other.subjects)
@@ -195,14 +195,14 @@ class ComparesFields(Note):
 
 class SamplesMissing(Note):
     template = "Samples of the run that are not in the log: {n:,}, such as {sample!r}."
-    loud = True
+    warns = True
     n: int
     sample: Any
 
 
 class RunNotSuccessful(Note):
     template = "The run has the status {status!r}."
-    loud = True
+    warns = True
     status: Any
 
 
@@ -217,14 +217,14 @@ class JudgesApart(Note):
 
 class SomeScores(Note):
     template = "This page has {n:,} of {n_total:,} scores; give all pages, in one folder."
-    loud = alone = True
+    warns = single_file_only = True
     n: int
     n_total: int
 
 
 class MorePages(Note):
     template = "There are more scores after this page; give all pages, in one folder."
-    loud = alone = True
+    warns = single_file_only = True
 
 
 # Data sets -----------------------------------------------------------------------------------------------------------

@@ -57,10 +57,10 @@ class Questions(dict[str, Annotations]):
         """
         classes = classes if classes is None or isinstance(classes, Integral) else list(classes)  # type: ignore[arg-type]
         weight = None if weight is None else naming.check_weight(weight)
-        question_names, question_code = naming.encode(naming.to_column(question, "question"), "question")
-        item, annotator, label = map(naming.to_array, (item, annotator, label), ("item", "annotator", "label"))
+        question_names, question_code = naming.encode_column(naming.to_column(question, "question"), "question")
+        item, annotator, label = map(naming.to_arrow_array, (item, annotator, label), ("item", "annotator", "label"))
         items, item_code = naming.encode_names(item, "item", items)
-        annotators, _ = naming.encode(annotator, "annotator")
+        annotators, _ = naming.encode_column(annotator, "annotator")
         n_asked = np.unique(item_code).size
         pairs = np.unique(question_code.astype(np.int64) * items.size + item_code).size
         if question_names.size == pairs == n_asked > 2:
@@ -80,9 +80,9 @@ class Questions(dict[str, Annotations]):
 
         Every (item, annotator) pair that occurs anywhere answered every question: "1" if ticked, else "0".
         """
-        question_names, question_code = naming.encode(naming.to_column(question, "question"), "question")
+        question_names, question_code = naming.encode_column(naming.to_column(question, "question"), "question")
         items, item_code = naming.encode_names(naming.to_column(item, "item"), "item", items)
-        annotators, annotator_code = naming.encode(naming.to_column(annotator, "annotator"), "annotator")
+        annotators, annotator_code = naming.encode_column(naming.to_column(annotator, "annotator"), "annotator")
         pairs, pair_code = np.unique(item_code.astype(np.int64) * len(annotators) + annotator_code, return_inverse=True)
         classes = np.array(["0", "1"], object)
         tables = {}

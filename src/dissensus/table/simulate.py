@@ -272,7 +272,7 @@ def _annotate(
     chance = np.cumsum(crowd.answers, axis=2).reshape(-1, n_classes).T.astype(np.float32)[:-1].copy()
     tickets = _tickets(crowd.activity)
     annotator = np.empty(truth.size * high, np.int32)
-    label = np.empty(truth.size * high, naming.smallest_int(n_classes))
+    label = np.empty(truth.size * high, naming.smallest_int_type(n_classes))
     ptr = np.zeros(truth.size + 1, np.int64)
     for at in range(0, truth.size, BLOCK):
         rng = _generator(seed, _LABELS, (start + at) // BLOCK)
@@ -308,7 +308,7 @@ def _annotate(
 
 def _draw_items(block: int, prior: FloatArray, hardness: float, seed: int) -> tuple[IntArray, FloatArray, IntArray]:
     """Draw truth, difficulty and decoy of the items of one chunk."""
-    rng, n_classes, code = _generator(seed, _ITEMS, block), prior.size, naming.smallest_int(prior.size)
+    rng, n_classes, code = _generator(seed, _ITEMS, block), prior.size, naming.smallest_int_type(prior.size)
     truth = np.searchsorted(np.cumsum(prior)[:-1], rng.random(BLOCK), side="right").astype(code)
     # m·U^(m/h − 1) has mean h and reaches up to m: most items easy, few hard
     power = MAX_DIFFICULTY / hardness - 1 if hardness else np.inf
@@ -342,8 +342,8 @@ def _draw_annotators(rng: np.random.Generator, n: int, size: int, tickets: IntAr
 def _shared_draws(seed: int, item: IntArray, leader: IntArray) -> tuple[FloatArray, FloatArray]:
     """Return two uniform draws for each (item, leader), the same in every row, chunk and part."""
     key = np.random.SeedSequence(seed, spawn_key=(_SHARED,)).generate_state(1, np.uint64)
-    first = naming.mix(naming.mix(item.astype(np.uint64) ^ key) ^ leader.astype(np.uint64))
-    second = naming.mix(first)
+    first = naming.scramble_integers(naming.scramble_integers(item.astype(np.uint64) ^ key) ^ leader.astype(np.uint64))
+    second = naming.scramble_integers(first)
     scale = np.float32(2**-24)  # float32 holds 24 bits below 1
     return (first >> np.uint64(40)).astype(np.float32) * scale, (second >> np.uint64(40)).astype(np.float32) * scale
 

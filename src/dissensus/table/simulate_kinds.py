@@ -17,8 +17,8 @@ from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.messages import ParameterName
 from dissensus.table import exceptions as errors
 from dissensus.table.annotations import Annotations
-from dissensus.table.kinds import OUTCOMES, set_name
-from dissensus.table.spans import place_names
+from dissensus.table.kinds import PAIR_OUTCOMES, name_set
+from dissensus.table.spans import name_positions
 
 TICKS = {
     "good": (0.85, 0.03),
@@ -89,7 +89,7 @@ def simulate_kind(
     of two scores, `ties` the odds of a tie between equals, and `noise` is not used: ε is logistic. `n_items` items have
     `redundancy` labels each, by some of `n_annotators`; `seed` determines all draws.
 
-    >>> simulate_kind("pairs", 200, 10, n_things=8).annotations.sides.things.size
+    >>> simulate_kind("pairs", 200, 10, n_things=8).annotations.alternatives.names.size
     8
     """
     if kind not in ("numbers", "graded", "pairs"):
@@ -111,7 +111,7 @@ def simulate_kind(
         half = (biases[annotator] + stretch[annotator] * (scores[left] - scores[right])[item]) / 2
         odds = np.stack([np.exp(half), np.exp(-half), np.full(half.size, ties)])
         outcome = (rng.random(half.size) > np.cumsum(odds / odds.sum(axis=0), axis=0)).sum(axis=0)
-        names, label = _numbered("t", n_things), np.array(OUTCOMES, object)[np.minimum(outcome, 2)]
+        names, label = _numbered("t", n_things), np.array(PAIR_OUTCOMES, object)[np.minimum(outcome, 2)]
         table = Annotations.from_pairs(names[left[item]], names[right[item]], label, annotator, context=item)
         return Drawn(table, scores, who, biases)
     truth: FloatArray = rng.normal(0, 1, n_items)
@@ -149,7 +149,7 @@ def simulate_sets(
     chance = np.where(truth[item], hit[:, None], false_tick[:, None])
     options = _numbered("o", n_options)
     sets, label = np.unique(rng.random(chance.shape) < chance, axis=0, return_inverse=True)
-    names = np.array([set_name(options[selected]) for selected in sets], object)[label.reshape(-1)]
+    names = np.array([name_set(options[selected]) for selected in sets], object)[label.reshape(-1)]
     everything = {"items": np.arange(n_items), "annotators": np.arange(n_annotators)}
     table = Annotations.from_arrays(item, annotator, names, kind="sets", **everything)
     return Drawn(table, truth, of_annotator, options=options)
@@ -209,7 +209,7 @@ def simulate_spans(
     all_places, truth, item, annotator, label = [], [], [], [], []
     for document, size in enumerate(sizes.tolist()):
         spans = _draw_spans(rng, size, n_types, SPAN_RATE)
-        places = place_names([f"d{document:05d}"] * size, range(size))
+        places = name_positions([f"d{document:05d}"] * size, range(size))
         all_places += places
         truth += _tags(spans, size)
         for a in rng.choice(n_annotators, redundancy, replace=False).tolist():

@@ -25,11 +25,11 @@ from dissensus.common.types import BoolArray, IntArray, Names
 from dissensus.table import exceptions as errors
 from dissensus.table import names as naming
 
-PLACE = " @ "  # joins a document and a place in it
-OUTSIDE = "O"
-MIN_SHARE_OVERLAPPING = 0.01  # share of all spans; fewer are mistakes and do not split a table
-_WORD = re.compile(r"\w+|[^\w\s]")
-_NAME = r"^(?P<document>(?s:.*)) @ (?P<start>[0-9]{1,15})(?:-(?P<end>[0-9]{1,15}))?$"
+POSITION_SEPARATOR = " @ "  # joins a document and a place in it
+OUTSIDE_TAG = "O"
+MIN_OVERLAPPING_SHARE = 0.01  # share of all spans; fewer are mistakes and do not split a table
+_WORD_PATTERN = re.compile(r"\w+|[^\w\s]")
+_POSITION_PATTERN = r"^(?P<document>(?s:.*)) @ (?P<start>[0-9]{1,15})(?:-(?P<end>[0-9]{1,15}))?$"
 
 
 class Sequences(NamedTuple):
@@ -43,7 +43,7 @@ class Sequences(NamedTuple):
     ptr: IntArray  # (S+1,) sequence s is order[ptr[s]:ptr[s+1]]
 
 
-class Scheme(NamedTuple):
+class TagScheme(NamedTuple):
     """The meaning of tags."""
 
     types: list[str | None]  # (K,) label of the span that a tag is part of; None outside of spans
@@ -52,20 +52,20 @@ class Scheme(NamedTuple):
     follows: BoolArray  # (K, K) [before, after] True for tags that may follow each other
 
 
-def place_names(document: Sequence[Any], start: Any, end: Any = None) -> list[str]:
+def name_positions(document: Sequence[Any], start: Any, end: Any = None) -> list[str]:
     """Return the names of items: tokens `start`, or characters `start` to `end` (exclusive)."""
     if end is None:
-        return [f"{name}{PLACE}{at:05d}" for name, at in zip(document, start, strict=True)]
-    return [f"{name}{PLACE}{at:05d}-{to:05d}" for name, at, to in zip(document, start, end, strict=True)]
+        return [f"{name}{POSITION_SEPARATOR}{at:05d}" for name, at in zip(document, start, strict=True)]
+    return [f"{name}{POSITION_SEPARATOR}{at:05d}-{to:05d}" for name, at, to in zip(document, start, end, strict=True)]
 
 
-def sequences_of(items: Names) -> Sequences:
+def parse_sequences(items: Names) -> Sequences:
     """Read the places in the names of items."""
-    matches = pc.extract_regex(pa.array(items, pa.string()), _NAME)
+    matches = pc.extract_regex(pa.array(items, pa.string()), _POSITION_PATTERN)
     if matches.null_count:
         raise errors.NotAPlace(item=items[matches.is_null().to_pylist().index(True)])
     parts = {name: matches.field(name) for name in ("document", "start", "end")}
-    documents, document = naming.encode(parts["document"], "document")
+    documents, document = naming.encode_column(parts["document"], "document")
     start = parts["start"].cast(pa.int64()).to_numpy()
     token = np.asarray(pc.equal(parts["end"], "").to_numpy(zero_copy_only=False))
     end = start + 1
@@ -84,7 +84,7 @@ def sequences_of(items: Names) -> Sequences:
     return Sequences(documents, document, start, end, order, ptr)
 
 
-def scheme_of(classes: Iterable[Any]) -> Scheme:
+def parse_tag_scheme(classes: Iterable[Any]) -> TagScheme:
     """Read tags: I-x continues B-x and I-x; any other tag may follow every tag."""
     names = [str(name) for name in classes]
     types = [name[2:] if name[:2] in ("B-", "I-") else None for name in names]
@@ -92,15 +92,15 @@ def scheme_of(classes: Iterable[Any]) -> Scheme:
     inside = np.array([-1 if kind is None else code.get(f"I-{kind}", -2) for kind in types], np.int64)
     is_inside = np.array([name[:2] == "I-" for name in names], bool)
     same = np.array([[kind is not None and kind == other for other in types] for kind in types], bool)
-    return Scheme(types, inside, ~is_inside, ~is_inside[None, :] | same.reshape(len(names), len(names)))
+    return TagScheme(types, inside, ~is_inside, ~is_inside[None, :] | same.reshape(len(names), len(names)))
 
 
-def spans_of(items: Names, classes: Names, tags: IntArray, probability: Any = None) -> dict[str, Any]:
+def extract_spans(items: Names, classes: Names, tags: IntArray, probability: Any = None) -> dict[str, Any]:
     """Return columns document, start, end, label of the spans in tags (I,), in reading order.
 
     A span begins at B-x, or at an I-x that continues no span. Its `probability` (I,) is that of its first item.
     """
-    where, scheme = sequences_of(items), scheme_of(classes)
+    where, scheme = parse_sequences(items), parse_tag_scheme(classes)
     types = np.array([scheme.types.index(kind) if kind is not None else -1 for kind in scheme.types], np.int64)
     tag = np.asarray(tags)[where.order]
     follows = np.concatenate([[False], scheme.follows[tag[:-1], tag[1:]]]) & ~scheme.starts[tag]
@@ -118,26 +118,26 @@ def spans_of(items: Names, classes: Names, tags: IntArray, probability: Any = No
     return columns if probability is None else columns | {"probability": np.asarray(probability)[at]}
 
 
-Span = tuple[Any, Any, int, int, Any]  # document, annotator, start, end (exclusive), label
+SpanRow = tuple[Any, Any, int, int, Any]  # document, annotator, start, end (exclusive), label
 
 
-class Tags(NamedTuple):
+class TagRows(NamedTuple):
     """Spans as rows of a table, and the number of spans that are excluded."""
 
     item: Names  # (N,) places
     annotator: Names
     label: Names  # (N,) tags
     question: Names
-    overlapping: int  # spans excluded because a place has one tag
-    empty: int  # spans excluded because they hold no character or token
+    n_overlapping: int  # spans excluded because a place has one tag
+    n_empty: int  # spans excluded because they hold no character or token
 
 
-def tags_of_layers(
-    layers: Mapping[str, Iterable[Span]],
+def convert_spans_to_tags(
+    layers: Mapping[str, Iterable[SpanRow]],
     readings: Iterable[tuple[Any, Any]] = (),
     texts: Mapping[Any, str] | None = None,
     tokens: Mapping[Any, int] | None = None,
-) -> Tags:
+) -> TagRows:
     """Turn spans by question into tags, one row per question, reader and place.
 
     An annotator who marked a span in a document has read it for all questions; `readings` are further (document,
@@ -159,19 +159,19 @@ def tags_of_layers(
         if tokens is not None:
             n = max([tokens.get(document, 0), *(end for _, end, _ in marked)])
             starts = np.arange(n)
-            names = place_names([document] * n, starts.tolist())
+            names = name_positions([document] * n, starts.tolist())
         else:
             bounds = {at for start, end, _ in marked for at in (start, end)}
-            starts, ends = _pieces(bounds, None if texts is None else texts.get(document))
-            names = place_names([document] * len(starts), starts.tolist(), ends.tolist())
+            starts, ends = _cut_document(bounds, None if texts is None else texts.get(document))
+            names = name_positions([document] * len(starts), starts.tolist(), ends.tolist())
         for annotator, question in product(readers, layers):
-            tags = np.full(len(names), OUTSIDE, object)
+            tags = np.full(len(names), OUTSIDE_TAG, object)
             own_spans = readers[annotator].get(question, ())
             for start, end, label in sorted(own_spans, key=lambda span: (span[0], -span[1], span[2])):
                 inside = slice(*np.searchsorted(starts, [start, end]).tolist())
                 if not tags[inside].size:
                     empty += 1
-                elif (tags[inside] != OUTSIDE).any():
+                elif (tags[inside] != OUTSIDE_TAG).any():
                     overlapping += 1
                 else:
                     tags[inside] = f"I-{label}"
@@ -180,10 +180,10 @@ def tags_of_layers(
             for column, more in zip(columns, (names, [annotator] * n, tags.tolist(), [question] * n), strict=True):
                 column += more
     items, annotators, labels, questions = (np.array(column, object) for column in columns)
-    return Tags(items, annotators, labels, questions, overlapping, empty)
+    return TagRows(items, annotators, labels, questions, overlapping, empty)
 
 
-def layers_of(spans: Iterable[Span]) -> list[str]:
+def assign_span_layers(spans: Iterable[SpanRow]) -> list[str]:
     """Return the layer of each span (document, annotator, start, end, label), so that no spans of a layer overlap.
 
     The first layer is "", the others are named by their labels. All spans of a label are in one layer, so that
@@ -214,7 +214,7 @@ def layers_of(spans: Iterable[Span]) -> list[str]:
             for part in taken:
                 apart.setdefault(part, set()).add(parts[n])
                 apart.setdefault(parts[n], set()).add(part)
-    if overlapping < MIN_SHARE_OVERLAPPING * len(parts) or not overlapping:
+    if overlapping < MIN_OVERLAPPING_SHARE * len(parts) or not overlapping:
         return [""] * len(parts)
     layer: dict[str, int] = {}
     for part, _ in sorted(Counter(parts).items(), key=lambda pair: (-pair[1], pair[0])):
@@ -224,9 +224,9 @@ def layers_of(spans: Iterable[Span]) -> list[str]:
     return ["" if layer[part] == 0 else names[layer[part]] for part in parts]
 
 
-def _pieces(cuts: set[int], text: str | None) -> tuple[IntArray, IntArray]:
+def _cut_document(cuts: set[int], text: str | None) -> tuple[IntArray, IntArray]:
     """Return starts and ends of the words of a text, cut at these places; without a text, of pieces between cuts."""
-    words = [] if text is None else [word.span() for word in _WORD.finditer(text)]
+    words = [] if text is None else [word.span() for word in _WORD_PATTERN.finditer(text)]
     bounds = np.array(sorted(cuts.union([0], *words)), np.int64)
     starts, ends = bounds[:-1], bounds[1:]
     if text is not None:
@@ -239,19 +239,19 @@ def are_tags(classes: Iterable[Any]) -> bool:
     """Return True if labels are O, B-x and I-x, and not only O."""
     names = [str(name) for name in classes]
     return any(name[:2] in ("B-", "I-") for name in names) and all(
-        name == OUTSIDE or (name[:2] in ("B-", "I-") and len(name) > 2) for name in names
+        name == OUTSIDE_TAG or (name[:2] in ("B-", "I-") and len(name) > 2) for name in names
     )
 
 
-def are_places(items: Names) -> bool:
+def are_positions(items: Names) -> bool:
     """Return True if all names of items are places in documents."""
     if items.dtype != object or not items.size:
         return False
-    return bool(pc.all(pc.match_substring_regex(pa.array(items, pa.string()), _NAME)).as_py())
+    return bool(pc.all(pc.match_substring_regex(pa.array(items, pa.string()), _POSITION_PATTERN)).as_py())
 
 
-def complete(classes: Names) -> list[str]:
+def complete_tags(classes: Names) -> list[str]:
     """Return the tags completed by B-x and I-x of every x, and O if there are spans."""
     names = [str(name) for name in classes.tolist()]
     types = {name[2:] for name in names if name[:2] in ("B-", "I-")}
-    return sorted({*names, *(f"{mark}-{kind}" for kind in types for mark in "BI"), *([OUTSIDE] if types else [])})
+    return sorted({*names, *(f"{mark}-{kind}" for kind in types for mark in "BI"), *([OUTSIDE_TAG] if types else [])})

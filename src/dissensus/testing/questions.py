@@ -13,7 +13,7 @@ from dissensus.messages import Message
 from dissensus.questions.base import Finding, Listing, Question, Shares, Table, sentences
 from dissensus.table.annotations import Annotations
 from dissensus.table.io.jsonl import dumps
-from dissensus.table.kinds import KINDS
+from dissensus.table.kinds import KIND_DESCRIPTIONS
 from dissensus.table.simulate import simulate, simulate_kind, simulate_sets, simulate_spans, simulate_texts
 
 SECONDS = "seconds"  # facts that differ from run to run
@@ -35,7 +35,7 @@ def example_table(kind: str) -> Annotations:
 def check_question(kind: type[Question], **options: Any) -> None:
     """Check the declaration, the facts, the findings and the frame of a question, on each of its label types."""
     check_declaration(kind)
-    for label_type in KINDS:
+    for label_type in KIND_DESCRIPTIONS:
         table = example_table(label_type)
         question = kind(**options)
         if label_type not in kind.kinds:

@@ -53,13 +53,17 @@ def _check_report(name: str, table: Any) -> None:
     """Check that the import report accounts for every row."""
     tables: list[Annotations] = list(table.values()) if isinstance(table, dict) else [table]
     for one in tables:
-        assert one.source is not None, f"{name}: the table has no import report"
-        assert one.source.format.endswith(name), f"{name}: the report names the format {one.source.format}"
+        assert one.import_report is not None, f"{name}: the table has no import report"
+        assert one.import_report.format.endswith(name), (
+            f"{name}: the report names the format {one.import_report.format}"
+        )
         assert len(one) > 0, f"{name}: the table has no rows"
-    source = tables[0].source
+    source = tables[0].import_report
     if source is not None and tables[0].kind != "spans":  # a span is several rows
         n = sum(map(len, tables))
-        assert n == source.used, f"{name}: the report counts {source.used} of {source.rows} rows, the table has {n}"
+        assert n == source.n_used, (
+            f"{name}: the report counts {source.n_used} of {source.n_rows} rows, the table has {n}"
+        )
 
 
 def _check_columns(name: str, path: Path, frame: Any) -> None:

@@ -20,7 +20,7 @@ from dissensus.report.section import Finding, Section, sections
 from dissensus.report.study import Study, plain
 from dissensus.table.annotations import Annotations
 from dissensus.table.io.jsonl import dumps
-from dissensus.table.kinds import KINDS
+from dissensus.table.kinds import KIND_DESCRIPTIONS
 from dissensus.table.simulate import simulate, simulate_kind, simulate_sets, simulate_spans, simulate_texts
 
 METHODS = ("majority-vote", "dawid-skene")  # methods that the example reports compare
@@ -31,7 +31,7 @@ def check_section(name: str, *studies: Study) -> None:
     entry = sections.entry(name)
     assert entry.summary is not None, "register it with the question that it answers as summary"
     assert isinstance(entry.facts.get("title"), str), "register it with a title"
-    assert set(entry.value.kinds) <= set(KINDS), "`kinds` must be names of label types"
+    assert set(entry.value.kinds) <= set(KIND_DESCRIPTIONS), "`kinds` must be names of label types"
     section, applied = entry.value(), 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DissensusWarning)
@@ -91,7 +91,7 @@ def example_reports() -> Iterator[Report]:
         "spans": lambda: simulate_spans(20, 6, 2),
         "objects": lambda: simulate_texts(31, 9, redundancy=3),
     }
-    for kind in KINDS:
+    for kind in KIND_DESCRIPTIONS:
         if kind != "classes":
             drawn = made.get(kind, lambda kind=kind: simulate_kind(kind, 31, 9, redundancy=3))().annotations
             yield Report(

@@ -14,7 +14,7 @@ from dissensus.models.matrices import expected_pseudo
 from dissensus.models.methods.bayesian_sequence import BayesianSequence, PathCounts
 from dissensus.models.tempering import design_effect
 from dissensus.table.simulate import simulate_spans
-from dissensus.table.spans import place_names, spans_of
+from dissensus.table.spans import extract_spans, name_positions
 
 TAGS = ["B-x", "B-y", "I-x", "I-y", "O"]
 K = len(TAGS)
@@ -25,7 +25,7 @@ TAG = np.array([*range(K), K - 1, K - 1, K - 1])  # of a state
 def tiny(seed: int, weighted: bool = False) -> Annotations:
     """Two documents of 4 and 3 tokens by three annotators, who skip some; token 2 of the first has no label."""
     rng = np.random.default_rng(seed)
-    places = place_names(["d"] * 4 + ["e"] * 3, [0, 1, 2, 3, 0, 1, 2])
+    places = name_positions(["d"] * 4 + ["e"] * 3, [0, 1, 2, 3, 0, 1, 2])
     rows = [(p, a) for p in places for a in range(3) if p != "d @ 00002" and rng.random() < 0.8]
     item, annotator = zip(*rows, strict=True)
     weight = rng.uniform(0.3, 2, len(rows)) if weighted else None
@@ -226,7 +226,7 @@ def test_crowd_with_spammers_and_adversaries_is_seen_through():
 
 
 def spans_set(table, tags):
-    return set(zip(*(c.tolist() for c in spans_of(table.items, table.classes, tags).values()), strict=True))
+    return set(zip(*(c.tolist() for c in extract_spans(table.items, table.classes, tags).values()), strict=True))
 
 
 def test_labels_of_another_kind_are_refused():

@@ -29,7 +29,7 @@ def test_likelihood_and_derivatives_are_those_of_plain_loops():
 
     def loop(shift=0.0):
         total, chance = 0.0, []
-        _things, left, right = table.sides
+        _things, left, right = table.alternatives
         for row in range(len(table)):
             gamma, h, kappa = own[table.annotator[row]]
             eta = gamma * (scores[left[table.item[row]]] - scores[right[table.item[row]]]) + h + shift
@@ -58,7 +58,7 @@ def test_plain_scores_solve_zermelos_equations():
     """Wins of a thing = Σ over its games of P(win), which has one solution (Zermelo 1929); a tie is half a win."""
     table = SIM.annotations
     model = methods["bradley-terry"](**PLAIN).fit(table)
-    _things, left, right = table.sides
+    _things, left, right = table.alternatives
     wins, expected = np.zeros(12), np.zeros(12)
     for item, label in zip(table.item, table.label, strict=True):
         one, other = left[item], right[item]
@@ -77,7 +77,7 @@ def test_scores_are_those_of_evalica():
     with gzip.open(folder / "reference.csv.gz", "rt") as file:
         theirs = {row["model"]: float(row["score"]) for row in csv.DictReader(file) if row["method"] == "bradley_terry"}
     table = read(folder / "annotations.csv.gz")
-    assert (table.kind, table.sides.things.size) == ("pairs", 59)
+    assert (table.kind, table.alternatives.names.size) == ("pairs", 59)
     model = methods["bradley-terry"](**PLAIN).fit(table)
     ours, there = np.exp(model.scores_), np.array([theirs[name] for name in model.things_])
     np.testing.assert_allclose(ours / ours.sum(), there / there.sum(), atol=1e-6)
@@ -116,7 +116,7 @@ def test_hidden_answers_are_better_foreseen_with_annotators():
 def test_answers_about_one_item_count_as_such():
     """Ten annotators who copy each other make no interval narrower than one of them."""
     one = simulate_kind("pairs", 400, 10, n_things=6, redundancy=1, spammers=0, adversaries=0, seed=1).annotations
-    things, left, right = one.sides
+    things, left, right = one.alternatives
     many = Annotations.from_pairs(
         np.tile(things[left][one.item], 10), np.tile(things[right][one.item], 10), np.tile(one.classes[one.label], 10),
         np.repeat(np.arange(10), len(one)), context=np.tile(one.item, 10),

@@ -62,7 +62,7 @@ def test_the_walks_over_the_tree_are_sums_over_all_sets():
 
 def test_rows_are_summed_as_a_loop_sums_them(drawn):
     table, rng = drawn.annotations, np.random.default_rng(1)
-    ticked, (I, L, A) = table.options.ticked, (table.n_items, 8, table.n_annotators)
+    ticked, (I, L, A) = table.options.selected, (table.n_items, 8, table.n_annotators)
     tick, blank, q = rng.normal(size=(A, L)), rng.normal(size=(A, L)), rng.random((I, L))
     weight = rng.random(len(table))
     odds, true, hits = np.zeros((I, L)), np.zeros((A, L)), np.zeros((A, L))
@@ -92,7 +92,7 @@ def test_the_objective_never_falls(drawn):
 
 def test_truth_and_annotators_are_found_again(drawn, fitted):
     table = drawn.annotations
-    shares = np.add.reduceat(table.options.ticked[table.label], table.item_ptr[:-1]) / 7
+    shares = np.add.reduceat(table.options.selected[table.label], table.item_ptr[:-1]) / 7
     wrong = (fitted.answer_ != drawn.truth).mean()
     assert wrong < 0.01
     assert wrong < 0.5 * ((shares > 0.5) != drawn.truth).mean()
@@ -138,7 +138,7 @@ def test_new_rows_are_judged_by_what_was_learnt(drawn, fitted, tmp_path):
     np.testing.assert_allclose(fitted.predict_proba(new), fitted.posterior_[:20], atol=1e-8)
     assert fitted.predict(new).tolist() == fitted.predict()[:20].tolist()
     expected = fitted.predict_annotations(new)
-    ticked = new.options.ticked[new.label]
+    ticked = new.options.selected[new.label]
     assert expected[ticked].mean() > expected[~ticked].mean() + 0.4
     save(fitted, tmp_path)
     kept = load(tmp_path)

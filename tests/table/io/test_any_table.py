@@ -91,7 +91,7 @@ def test_a_folder_of_files_with_the_same_columns_is_one_table(tmp_path, suffix):
     (tmp_path / "_SUCCESS").write_text("nor this")
     table = io.read(tmp_path)
     assert rows_of(table) == PLAIN
-    assert table.source.notes == [notes.FilesRead(n=2, n_others=1)]
+    assert table.import_report.notes == [notes.FilesRead(n=2, n_others=1)]
     io.write_frame({"item": ["a"], "label": ["yes"]}, tmp_path / f"gold.{suffix}")
     with raises(errors.DifferentColumns, columns=("item", "annotator", "label"), other_columns=("item", "label")):
         io.read(tmp_path)
@@ -149,7 +149,7 @@ def test_the_first_sheet_of_a_spreadsheet_is_a_table(tmp_path, suffix):
     )
     table = io.read(path, abstain=None)
     assert rows_of(table) == [("7", "x", "yes"), ("8", "x", "1.5")]
-    assert table.source.notes == [notes.SheetRead(sheet="s", others="'other'")]
+    assert table.import_report.notes == [notes.SheetRead(sheet="s", others="'other'")]
     with raises(errors.MissingLabels, column="label", n_bad=1, n_rows=3, row=2, value=None):
         io.read(path)
 
@@ -221,7 +221,7 @@ def test_a_wide_table_is_recognised_and_said(read):
     assert table.items.tolist() == ["1", "2", "3"]
     assert table.annotators.tolist() == ["ann", "bob", "cat"]
     assert ("2", "bob") not in {row[:2] for row in rows_of(table)}
-    assert str(table.source).splitlines() == [
+    assert str(table.import_report).splitlines() == [
         "Read as wide csv: item 'id', annotator the columns 'ann', 'bob', 'cat', label their cells, not read 'text'; "
         "8 of 9 cells used. Change: item=, annotator=, label=.",
         "Not used: 1 empty cell.",
@@ -251,8 +251,8 @@ def test_vote_counts_are_told_from_a_table_whose_annotators_are_called_otherwise
 def test_a_wide_table_with_known_labels_and_without_item_names(read):
     table = read(b"ann,bob,gold\n1,2,1\n2,2,2\n1,1,\n")
     assert table.items.tolist() == [0, 1, 2]
-    assert table.source.columns["item"] == "its number (from 0)"
-    assert table.gold_codes(*table.source.gold).tolist() == [0, 1, -1]
+    assert table.import_report.columns["item"] == "its number (from 0)"
+    assert table.gold_codes(*table.import_report.gold).tolist() == [0, 1, -1]
     with raises(errors.PerhapsWide, columns=("label", "ann", "bob"), label="label"):
         read(b"id,label,ann,bob\n1,yes,yes,no\n2,no,no,no\n3,no,no,no\n")
 
@@ -272,14 +272,14 @@ def test_frames_may_be_wide(read):
 def test_other_names_are_taken_where_the_content_agrees(read, header):
     table = read(header.encode() + b"\n" + LONG.split(b"\n", 1)[1])
     assert rows_of(table) == PLAIN
-    assert table.source.columns["label"] == f"'{header.split(',')[2]}' (guessed by name and content)"
+    assert table.import_report.columns["label"] == f"'{header.split(',')[2]}' (guessed by name and content)"
 
 
 def test_a_label_is_found_by_content_where_one_column_can_be_it(read):
     content = b"item,annotator,text,when,tone\na,x,hi,1,yes\na,y,hi,2,no\nb,x,ho,3,no\nb,y,ho,4,no\n"
     table = read(content)
     assert rows_of(table) == PLAIN
-    assert table.source.columns["label"] == "'tone' (guessed by content)"
+    assert table.import_report.columns["label"] == "'tone' (guessed by content)"
     two = content.replace(b"tone", b"tone,mood").replace(b"yes", b"yes,sad").replace(b",no", b",no,gay")
     with raises(
         errors.NoColumnFor,
@@ -305,7 +305,7 @@ def test_two_columns_may_name_the_item_together(read):
     for named in ("doc,turn", ["doc", "turn"]):
         table = read(content, item=named)
         assert table.items.tolist() == ["d/1", "d/2", "e/1"]
-    assert table.source.columns["item"] == "'doc' with 'turn'"
+    assert table.import_report.columns["item"] == "'doc' with 'turn'"
     with raises(errors.AmbiguousJoin, columns=("doc", "turn"), role="item"):
         read(b"doc,turn,annotator,label\na/b,c,x,yes\na,b/c,x,no\n", item="doc,turn")
     with raises(errors.UnknownColumn, name="page", role="item", columns=("doc", "turn", "annotator", "label")):
@@ -314,10 +314,10 @@ def test_two_columns_may_name_the_item_together(read):
 
 def test_known_labels_in_a_column_of_the_table_are_kept_beside_it(read):
     table = read(b"item,annotator,label,truth\na,x,yes,no\na,y,no,no\nb,x,no,\n")
-    assert table.gold_codes(*table.source.gold).tolist() == [0, -1]
-    assert table.source.columns["gold"] == "'truth'"
+    assert table.gold_codes(*table.import_report.gold).tolist() == [0, -1]
+    assert table.import_report.columns["gold"] == "'truth'"
     table = read(b"item,annotator,label,truth\na,x,yes,no\na,y,no,yes\n")
-    assert (table.source.gold, table.source.notes) == (
+    assert (table.import_report.gold, table.import_report.notes) == (
         None, [notes.GoldDiffersWithinItems(column="truth")],
     )  # fmt: skip
 
@@ -326,15 +326,15 @@ def test_a_guess_that_would_waste_rows_asks(read):
     content = b"item,annotator,tone\na,x,yes\na,y,no\nb,x,no\nb,y,\n"
     with raises(errors.MissingLabels, column="label", n_bad=1, n_rows=4, row=3, value=None):
         read(content)
-    assert read(content, abstain=None).source.columns["label"] == "'tone' (guessed by content)"
+    assert read(content, abstain=None).import_report.columns["label"] == "'tone' (guessed by content)"
     several = b"item,annotator,label,gold,question\na,x,yes,no,q\na,y,no,no,r\nb,x,no,,q\n"
-    assert read(several)["q"].source.notes == [notes.GoldOfSeveralQuestions(column="gold")]
+    assert read(several)["q"].import_report.notes == [notes.GoldOfSeveralQuestions(column="gold")]
 
 
 def test_a_column_of_texts_called_question_is_no_question(read):
     table = read(b"question,item,annotator,label\nhi?,1,x,a\nhi?,1,y,b\nho?,2,x,a\nha?,3,x,a\n")
     assert isinstance(table, Annotations)
-    assert table.source.columns["text"] == "'question'"
+    assert table.import_report.columns["text"] == "'question'"
     with raises(errors.NotQuestions, column="'question'", n_questions=3, n_rows=3, one_per_item=True):
         read(b"question,item,annotator,label\nhi?,1,x,a\nho?,2,x,a\nha?,3,x,a\n", question="question")
 
@@ -348,13 +348,13 @@ def test_spellings_are_merged_and_labels_renamed_on_request(read):
     assert read(SPELLED).n_classes == 5
     table = read(SPELLED, normalize=True, map={"can't say": None}, abstain=None)
     assert table.classes.tolist() == ["no", "yes"]
-    assert table.source.unused == {"rows without an answer": 1}
-    assert table.source.facts()["not_used"] == {"rows without an answer (abstain=)": 1}
-    assert table.source.facts(COMMAND_LINE)["not_used"] == {"rows without an answer (--abstain)": 1}
-    assert table.source.notes == [notes.LabelsRewritten(n=3)]
+    assert table.import_report.unused_counts == {"rows without an answer": 1}
+    assert table.import_report.to_dict()["not_used"] == {"rows without an answer (abstain=)": 1}
+    assert table.import_report.to_dict(COMMAND_LINE)["not_used"] == {"rows without an answer (--abstain)": 1}
+    assert table.import_report.notes == [notes.LabelsRewritten(n=3)]
     table = read(SPELLED, map={"yes": "1", "no": "0", "never": "0"})
     assert table.classes.tolist() == [" Yes", "0", "1", "YES", "can't say"]
-    assert notes.UnknownMapKeys(labels=["never"]) in table.source.notes
+    assert notes.UnknownMapKeys(labels=["never"]) in table.import_report.notes
     integers = pa.table({"item": [1, 2], "annotator": [1, 1], "label": [1, 2]})
     assert io.read(integers, map={1: 5}).classes.tolist() == [2, 5]
 
@@ -366,7 +366,7 @@ def test_an_empty_label_is_no_answer_by_any_name(read, nothing):
     records = [{"item": i, "annotator": a, "label": v} for i, a, v in [*PLAIN, ("c", "x", None), ("c", "y", " ")]]
     table = read("\n".join(map(json.dumps, records)).encode(), "table.jsonl", abstain=nothing)
     assert rows_of(table) == PLAIN
-    assert (table.source.rows, table.source.used, table.n_items) == (6, 4, 3)
+    assert (table.import_report.n_rows, table.import_report.n_used, table.n_items) == (6, 4, 3)
 
 
 def test_lists_of_labels_are_taken_apart_only_on_request(read):
@@ -374,11 +374,11 @@ def test_lists_of_labels_are_taken_apart_only_on_request(read):
     content = "\n".join(json.dumps({"item": i, "annotator": a, "labels": v}) for i, a, v in lines).encode()
     sets = read(content, "t.jsonl")
     assert rows_of(sets) == [("a", "x", "p|q"), ("a", "y", "p"), ("b", "x", "∅"), ("b", "y", "q")]
-    assert (sets.kind, sets.source.rows) == ("sets", 4)
-    assert sets.source.notes == [notes.AnswersAreSets(n_several=1, n_answers=4)]
+    assert (sets.kind, sets.import_report.n_rows) == ("sets", 4)
+    assert sets.import_report.notes == [notes.AnswersAreSets(n_several=1, n_answers=4)]
     votes = read(content, "t.jsonl", ticks="votes")
     assert rows_of(votes) == [("a", "x", "p"), ("a", "x", "q"), ("a", "y", "p"), ("b", "y", "q")]
-    assert (votes.source.rows, votes.source.unused) == (4, {"answers without a choice": 1})
+    assert (votes.import_report.n_rows, votes.import_report.unused_counts) == (4, {"answers without a choice": 1})
     tables = read(content, "t.jsonl", ticks="questions", label="labels")
     assert isinstance(tables, Questions)
     assert rows_of(tables["q"]) == [("a", "x", "1"), ("a", "y", "0"), ("b", "y", "1")]
@@ -407,7 +407,7 @@ def test_labels_that_do_not_look_like_classes_are_refused_early(read):
 def test_a_frame_may_have_columns_of_any_type_beside(kind):
     beside = pa.nulls(4, pa.string() if pa.types.is_dictionary(kind) else kind).cast(kind)
     frame = pa.table({"item": [1, 1, 2, 2], "annotator": [1, 2, 1, 2], "tone": ["a", "b", "b", "b"], "other": beside})
-    assert io.read(frame).source.columns["label"] == "'tone' (guessed by content)"
+    assert io.read(frame).import_report.columns["label"] == "'tone' (guessed by content)"
 
 
 def test_the_names_of_a_matrix_that_is_a_frame_are_kept():
@@ -502,7 +502,7 @@ def test_json_of_wrong_types_is_read_or_refused_in_one_sentence(read, name, tmp_
                 said.append(str(error))
                 continue
         for table in found.values() if isinstance(found, Questions) else [found]:
-            assert 0 < table.source.used <= table.source.rows
+            assert 0 < table.import_report.n_used <= table.import_report.n_rows
     assert 0 < len(said) < 100
     assert not any("\n" in sentence for sentence in said)
 
@@ -539,8 +539,8 @@ def test_a_folder_of_exports_is_one_table_in_which_nothing_counts_twice(tmp_path
     with warns(errors.RowsExcluded, unused={"answers that another file has too": 2}):
         table = io.read(tmp_path)
     assert rows_of(table) == [(1, "ann", "yes"), (1, "bob", "no"), (2, "ann", "no"), (3, "bob", "yes")]
-    assert (table.source.rows, table.source.used) == (6, 4)
-    assert table.source.notes == [notes.FilesRead(n=2, n_others=0)]
+    assert (table.import_report.n_rows, table.import_report.n_used) == (6, 4)
+    assert table.import_report.notes == [notes.FilesRead(n=2, n_others=0)]
     assert io.read_frame(tmp_path).num_rows == 4
     (tmp_path / "tuesday.json").write_text(json.dumps([studio_task(1, "another project's", ann="yes")]))
     with raises(errors.DifferentTexts, item=1, file="tuesday.json", other_file="monday.json"):

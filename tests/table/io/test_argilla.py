@@ -52,7 +52,7 @@ def test_every_shape_is_the_same_table(tmp_path, shape):
     rows = zip(*(column.to_pylist() for column in table.to_arrow().columns), strict=True)
     assert sorted(rows) == [row[:3] for row in GIVEN]
     assert table.annotators.tolist() == ["ann", "bob", "eve"]
-    assert table.source.texts == {"r0": {"text": "r0"}, "r1": {"text": "r1"}}
+    assert table.import_report.item_fields == {"r0": {"text": "r0"}, "r1": {"text": "r1"}}
     assert io.read_frame(path).to_pydict() == {"item": ["r0", "r1"], "text": ["r0", "r1"]}
 
 
@@ -97,7 +97,7 @@ def test_a_ranking_is_its_comparisons(tmp_path):
     }  # fmt: skip
     assert len(table) == 7
     assert table.n_items == 6  # the sides are the same for all annotators
-    assert (table.source.used, table.source.unused.total()) == (9, 4)
+    assert (table.import_report.n_used, table.import_report.unused_counts.total()) == (9, 4)
     with warns(
         errors.RowsExcluded,
         unused={

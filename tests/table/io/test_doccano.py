@@ -39,7 +39,7 @@ def test_the_zip_of_all_annotators_is_one_table(tmp_path):
     table = io.read(tmp_path / "export.zip")
     assert table.annotators.tolist() == ["ann", "bob"]
     assert table.votes().tolist() == [[1, 1], [0, 0]]
-    assert table.source.unused == {"answers without a choice": 1}
+    assert table.import_report.unused_counts == {"answers without a choice": 1}
 
 
 def test_a_damaged_zip_is_an_error(tmp_path):
@@ -98,4 +98,8 @@ def test_who_ticks_nothing_where_several_may_be_ticked_has_answered(tmp_path):
     lines = [json.dumps({"id": 1, "text": "t", "label": labels, "username": who}) for who, labels in said]
     (tmp_path / "export.jsonl").write_text("\n".join(lines) + "\n")
     table = io.read(tmp_path / "export.jsonl")
-    assert (table.kind, table.classes.tolist(), table.source.unused.total()) == ("sets", ["a", "a|b", "∅"], 0)
+    assert (table.kind, table.classes.tolist(), table.import_report.unused_counts.total()) == (
+        "sets",
+        ["a", "a|b", "∅"],
+        0,
+    )

@@ -63,7 +63,7 @@ def test_several_choices_of_one_answer_are_taken_apart_only_on_request(read):
     assert read(*tasks, ticks="votes").votes().tolist() == [[1, 1], [1, 0]]
     tables = read(*tasks, ticks="questions")
     assert {name: t.classes[t.label].tolist() for name, t in tables.items()} == {"a": ["1", "1"], "b": ["1", "0"]}
-    assert tables["a"].source.notes == [TicksTakenApart(into="yes/no questions", n=1)]
+    assert tables["a"].import_report.notes == [TicksTakenApart(into="yes/no questions", n=1)]
 
 
 def test_every_choice_control_is_a_question(read):
@@ -134,7 +134,7 @@ def test_ratings_are_counted_beside_choices_and_read_where_asked_for_or_alone(re
     assert {question: table.kind for question, table in tables.items()} == {"sentiment": "classes", "stars": "graded"}
     with warns(errors.RowsExcluded, unused={"ratings 'stars'": 1, "predictions by models": 1}):
         table = read(task(1, annotation(1, choice("pos"), stars)), label="sentiment")
-    assert (table.classes.tolist(), table.source.used, table.source.rows) == (["pos"], 1, 3)
+    assert (table.classes.tolist(), table.import_report.n_used, table.import_report.n_rows) == (["pos"], 1, 3)
     with warns(errors.RowsExcluded, unused={"answers 'sentiment'": 1, "predictions by models": 1}):
         assert read(task(1, annotation(1, choice("pos"), stars)), label="stars").classes.tolist() == [4]
     assert read(task(1, annotation(1, stars))).classes.tolist() == [4]
@@ -164,7 +164,7 @@ def test_a_choice_of_two_is_a_comparison_of_what_the_task_names(read, data, item
         [item],
         ["left", "right"],
     )
-    assert any(isinstance(note, ComparesFields) for note in table.source.notes) == (not data)
+    assert any(isinstance(note, ComparesFields) for note in table.import_report.notes) == (not data)
     plain = read(tasks, kind="classes")
     assert (plain.kind, plain.items.tolist()) == ("classes", [1])
     assert plain.classes[plain.label].tolist() == ["left", "right"]
@@ -183,7 +183,7 @@ def test_things_that_no_two_tasks_share_are_not_ranked(read):
     ):
         table = read(*both)
     assert (table.kind, table.items.tolist(), table.classes.tolist()) == ("classes", [0, 1, 2], ["left"])
-    assert table.source.notes == [ComparisonsAreLabels(question="pw")]
+    assert table.import_report.notes == [ComparisonsAreLabels(question="pw")]
     with pytest.warns(DataWarning):
         assert read(*both, label="rank").kind == "pairs"
     assert {name: one.kind for name, one in read(*both, kind="pairs").items()} == {"pw": "pairs", "rank": "pairs"}
@@ -223,9 +223,9 @@ def test_texts_and_ground_truth_are_used(read, tmp_path):
         task(1, annotation(1, choice("pos")), right, text="t1"), task(2, annotation(2, choice("neg")), text="t2")
     )
     assert table.annotators.tolist() == ["1", "2"]
-    assert table.gold_codes(*table.source.gold).tolist() == [0, -1]
-    assert table.source.texts == {1: {"text": "t1"}, 2: {"text": "t2"}}
-    assert table.source.unused["answers marked as right (known labels, no votes)"] == 1
+    assert table.gold_codes(*table.import_report.gold).tolist() == [0, -1]
+    assert table.import_report.item_fields == {1: {"text": "t1"}, 2: {"text": "t2"}}
+    assert table.import_report.unused_counts["answers marked as right (known labels, no votes)"] == 1
     items = io.read_frame(tmp_path / "export.json")
     assert items.to_pydict() == {"item": [1, 2], "text": ["t1", "t2"], "gold": ["neg", None]}
 

@@ -221,11 +221,11 @@ def test_every_shape_of_a_panel_keeps_who_judged(shape, packed, tmp_path):
     one, expected = SHAPES[shape]
     path = written(tmp_path, "x.eval" if packed else "x.json", as_eval(one) if packed else one)
     table = quiet(path)
-    assert detect(path) == table.source.format == "inspect"
+    assert detect(path) == table.import_report.format == "inspect"
     assert table.items.tolist() == list(GRADES)
     assert said_by(table) == {who: list(labels) for who, labels in expected.items()}
     assert table.kind == ("numbers" if shape == "numbers" else "classes")
-    assert table.source.texts["s1"] == {"input": "s1?", "answer": "an answer"}
+    assert table.import_report.item_fields["s1"] == {"input": "s1?", "answer": "an answer"}
 
 
 def test_a_model_behind_two_scorers_is_asked_two_things(tmp_path):
@@ -254,7 +254,7 @@ def test_epochs_are_items_and_what_has_no_grade_is_counted(tmp_path):
         lambda g: {"qa": value(g[0]), "qa1": value("I") | {"explanation": "Grade not found in model output: …"}}
     )
     assert said_by(quiet(written(tmp_path, "older.json", older))) == {"qa": list("CCII")}
-    assert table.source.unused == {
+    assert table.import_report.unused_counts == {
         "scores not given (no grade was found)": 1 + 6, "samples without a score": 1,
         "scores of samples marked as invalid": 1,
     }  # fmt: skip
@@ -271,7 +271,7 @@ def test_epochs_are_items_and_what_has_no_grade_is_counted(tmp_path):
 )
 def test_targets_are_known_labels_where_they_are_among_the_labels(targets, known, tmp_path):
     one = log(lambda g: {"qa": value(g[0]), "qa1": value(g[1])}, targets=targets)
-    source = quiet(written(tmp_path, "x.json", one)).source
+    source = quiet(written(tmp_path, "x.json", one)).import_report
     assert source.gold == (None if known is None else (list(GRADES), known))
     assert ("gold" in source.columns) == (known is not None)
     assert any(isinstance(note, notes.TargetsNotGold) for note in source.notes) == (known is None)
@@ -290,8 +290,8 @@ def test_a_sample_that_is_missing_is_said_aloud(tmp_path):
 def test_a_human_grade_of_promptfoo_is_a_known_label(tmp_path):
     table = quiet(written(tmp_path, "out.json", promptfoo(human=True)))
     assert said_by(table) == {"a": ["yes", "yes", "no", "no"], "b": ["yes", "no", "yes", "no"]}
-    assert table.source.gold == ([0, 1, 2, 3], ["yes"] * 4)
-    assert table.source.unused["scores 'score'"] == 8
+    assert table.import_report.gold == ([0, 1, 2, 3], ["yes"] * 4)
+    assert table.import_report.unused_counts["scores 'score'"] == 8
     scored = quiet(tmp_path / "out.json", label="score")
     assert (scored.kind, scored.classes.tolist()) == ("numbers", [0.25, 0.75])
 
@@ -301,7 +301,7 @@ def test_answers_by_several_providers_and_other_rubrics_are_kept_apart(tmp_path)
     assert table.items.tolist() == sorted(f"{n}/{who}" for n in range(4) for who in ("gpt", "claude"))
     tables = quiet(written(tmp_path, "out.json", promptfoo(rubrics=("polite", "true"), human=True)))
     assert {question: list(said_by(one)) for question, one in tables.items()} == {"a": ["a"], "b": ["b"]}
-    assert tables["a"].source.unused["human grades, of all questions together"] == 4
+    assert tables["a"].import_report.unused_counts["human grades, of all questions together"] == 4
 
 
 def test_what_sums_up_assertions_is_no_judge_and_older_results_are_numbered(tmp_path):
@@ -318,7 +318,7 @@ def test_what_sums_up_assertions_is_no_judge_and_older_results_are_numbered(tmp_
     table = quiet(written(tmp_path, "out.json", whole))
     assert said_by(table) == {"a": ["yes", "yes", "no", "no"], "b": ["yes", "no", "yes", "no"]}
     assert table.items.tolist() == [0, 1, 2, 3]
-    assert table.source.unused["results of sets of assertions, or of none that is named"] == 8
+    assert table.import_report.unused_counts["results of sets of assertions, or of none that is named"] == 8
 
 
 def test_the_author_of_a_score_answers_and_a_model_in_its_name_is_no_question(tmp_path):
@@ -328,9 +328,9 @@ def test_the_author_of_a_score_answers_and_a_model_in_its_name_is_no_question(tm
     )  # fmt: skip
     by_models["data"] += [score(8, "why", "TEXT", {"value": "x"}), score(9, "fix", "CORRECTION", {"value": ""})]
     table = quiet(written(tmp_path, "s.json", by_models))
-    assert table.source.columns["label"] == "'tone'"
+    assert table.import_report.columns["label"] == "'tone'"
     assert said_by(table) == {"tone-claude": [0.25, 0.75, 1.25, 1.75], "tone-gpt": [0.0, 0.5, 1.0, 1.5]}
-    assert table.source.unused == {"texts 'why'": 1, "corrections 'fix'": 1}
+    assert table.import_report.unused_counts == {"texts 'why'": 1, "corrections 'fix'": 1}
     yes = langfuse("BOOLEAN")
     for one in yes["data"]:
         one |= {"value": one.pop("stringValue") == "C"}
@@ -354,8 +354,8 @@ def test_a_model_is_called_by_its_folder_or_file(name, tmp_path):
     (tmp_path / "org__m").mkdir()
     table = quiet(written(tmp_path, name, lines(samples(filters=("strict", "flexible")))))
     assert said_by(table) == {"org__m": ["0", "0", "1", "1"]}
-    assert table.source.gold == ([0, 1, 2, 3], ["0", "1", "0", "1"])
-    assert table.source.unused == {"answers by the filter flexible": 4}
+    assert table.import_report.gold == ([0, 1, 2, 3], ["0", "1", "0", "1"])
+    assert table.import_report.unused_counts == {"answers by the filter flexible": 4}
     assert said_by(quiet(written(tmp_path, name, lines(samples(generated=True))))) == {"org__m": list("CCII")}
 
 
@@ -369,9 +369,9 @@ def test_a_folder_of_samples_is_one_table_and_tasks_keep_their_own_items(tmp_pat
     tables = quiet(tmp_path)
     assert said_by(tables["x"]) == {"a": ["0", "0", "1", "1"], "b": ["0", "1", "0", "1"]}
     assert said_by(tables["y"]) == {"a": list("CCII"), "b": list("CICI")}
-    assert tables["x"].source.gold == ([f"x/{n}" for n in range(4)], ["0", "1", "0", "1"])
-    assert tables["y"].source.gold is None
-    assert tables["x"].source.notes == [notes.FilesRead(n=4, n_others=2)]
+    assert tables["x"].import_report.gold == ([f"x/{n}" for n in range(4)], ["0", "1", "0", "1"])
+    assert tables["y"].import_report.gold is None
+    assert tables["x"].import_report.notes == [notes.FilesRead(n=4, n_others=2)]
 
 
 def test_all_pages_of_scores_are_one_table_and_a_score_counts_once(tmp_path):
@@ -380,8 +380,8 @@ def test_all_pages_of_scores_are_one_table_and_a_score_counts_once(tmp_path):
         written(tmp_path, f"page{number}.json", {"data": whole["data"][part], "meta": {"totalItems": 8}})
     table = quiet(tmp_path)
     assert said_by(table) == {"ann": list("CCII"), "bob": list("CICI")}
-    assert table.source.unused == {"answers that another file has too": 1}
-    assert table.source.notes == [notes.FilesRead(n=2, n_others=0)]
+    assert table.import_report.unused_counts == {"answers that another file has too": 1}
+    assert table.import_report.notes == [notes.FilesRead(n=2, n_others=0)]
 
 
 JUDGED = [
@@ -414,7 +414,7 @@ def table_of_judges(columns):
 @pytest.mark.parametrize(("columns", "item", "annotator", "label"), JUDGED)
 def test_a_table_of_judges_is_known_by_name_and_content(columns, item, annotator, label):
     table = io.read(table_of_judges(columns.split()))
-    found = {role: said.partition("'")[2].partition("'")[0] for role, said in table.source.columns.items()}
+    found = {role: said.partition("'")[2].partition("'")[0] for role, said in table.import_report.columns.items()}
     assert found == {"item": item, "annotator": annotator, "label": label}
     assert (table.n_items, table.n_annotators, len(table)) == (12, 3, 36)
 
@@ -425,7 +425,7 @@ def test_whose_answer_was_judged_names_the_item_too(item, tmp_path):
     names = [item, "model", "judge", "score"]
     path = written(tmp_path, "x.jsonl", lines([dict(zip(names, row, strict=True)) for row in rows]))
     table = quiet(path)
-    assert table.source.columns["item"] == f"'{item}' with 'model' (guessed by name and content)"
+    assert table.import_report.columns["item"] == f"'{item}' with 'model' (guessed by name and content)"
     assert (table.n_items, len(table), table.items[0]) == (10, 30, "p0/claude")
     assert quiet(path, item=item).n_items == 5
 
@@ -470,7 +470,7 @@ def test_no_label_is_another_where_a_zip_was_changed(tmp_path):
         assert (
             table is None
             or len(table) == len(whole)
-            or any(isinstance(note, notes.SamplesMissing) for note in table.source.notes)
+            or any(isinstance(note, notes.SamplesMissing) for note in table.import_report.notes)
         )
 
 
@@ -543,7 +543,7 @@ def test_a_log_gets_our_label_and_loses_nothing(name, tmp_path):
             continue
         assert rows_of(back[question]) == rows_of(table)
         assert (
-            back[question].source.unused[f"{'scores' if to == 'inspect' else 'assertions'} by dissensus"]
+            back[question].import_report.unused_counts[f"{'scores' if to == 'inspect' else 'assertions'} by dissensus"]
             == table.n_items
         )
     if to == "jsonl":

@@ -12,7 +12,7 @@ from facts import raises
 
 
 def outcomes(table):
-    things, left, right = table.sides
+    things, left, right = table.alternatives
     return sorted(
         (things[left[i]], things[right[i]], table.annotators[a], table.classes[k])
         for i, a, k in zip(table.item, table.annotator, table.label, strict=True)
@@ -48,7 +48,7 @@ def test_a_log_of_comparisons(columns, keywords):
     table = read(pa.table(columns), **keywords)
     assert table.kind == "pairs"
     assert outcomes(table) == [("x", "y", "j", "left"), ("y", "z", "k", "tie")]
-    assert ("context" in table.source.columns) == ("prompt" in columns)
+    assert ("context" in table.import_report.columns) == ("prompt" in columns)
 
 
 def test_a_table_that_we_wrote_is_read_back():
@@ -66,7 +66,7 @@ def test_verdicts_that_name_nobody_are_left_out_or_renamed():
     found = read(log, abstain=["N/A", ""])
     assert outcomes(found) == [("x", "y", "p", "left"), ("x", "y", "s", "right")]
     assert found.annotators.tolist() == list("pqrs")
-    assert "2 rows without an answer" in found.source.excluded()
+    assert "2 rows without an answer" in found.import_report.describe_unused()
     assert outcomes(read(log, abstain=[None], map={"N/A": "tie"}))[1] == ("x", "y", "q", "tie")
     with raises(errors.MissingLabels, column="label", n_bad=1, n_rows=4, row=2, value=None):
         read(log, abstain="N/A")

@@ -234,11 +234,11 @@ def test_repeated_pairs_one_annotator_and_one_class_are_fine(tmp_path):
 def test_it_is_said_that_many_rows_repeat_others(tmp_path):
     path, rows = tmp_path / "table.csv", [f"{i},{i % 3},{'xy'[i % 2]}\n" for i in range(100)]
     path.write_text("item,annotator,label\n" + "".join(rows + rows[:4]))
-    assert io.read(path).source.notes == []
+    assert io.read(path).import_report.notes == []
     path.write_text("item,annotator,label\n" + "".join(rows + rows))
     table = io.read(path)
-    assert table.ratings_per_item.tolist() == [1] * 100
-    assert table.source.notes == [RepeatedRows(n=100, n_rows=200)]
+    assert table.annotators_per_item.tolist() == [1] * 100
+    assert table.import_report.notes == [RepeatedRows(n=100, n_rows=200)]
 
 
 def test_questions_take_weights_classes_and_abstentions(tmp_path):

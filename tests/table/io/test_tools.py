@@ -122,9 +122,9 @@ def test_an_export_is_read_as_it_is_meant(exports, name):
         assert (table.kind, len(table)) == (kind, n)
         for names, there in zip((table.items, table.annotators, table.classes), columns, strict=True):
             assert there is None or names.tolist() == there
-        assert table.source.rows == table.source.used + table.source.unused.total()
+        assert table.import_report.n_rows == table.import_report.n_used + table.import_report.unused_counts.total()
     if all(table.kind != "spans" for table in tables.values()):  # of which a row is a place
-        assert sum(map(len, tables.values())) == table.source.used
+        assert sum(map(len, tables.values())) == table.import_report.n_used
 
 
 def test_several_labels_are_yes_or_no_for_each_as_the_task_has_it(exports):
@@ -152,10 +152,10 @@ def test_options_read_the_rest(exports, name, options, classes, n):
 
 def test_texts_and_the_other_questions_are_kept_and_counted(exports):
     tables = quiet_read(exports / "label_studio/export.json")
-    assert tables["stars"].source.unused == {"predictions by models": 1}
-    source = quiet_read(exports / "label_studio/export.json", label="sent").source
-    assert source.texts[3] == {"text": "Ann works at IBM", "item": "x1"}
-    assert source.unused == {
+    assert tables["stars"].import_report.unused_counts == {"predictions by models": 1}
+    source = quiet_read(exports / "label_studio/export.json", label="sent").import_report
+    assert source.item_fields[3] == {"text": "Ann works at IBM", "item": "x1"}
+    assert source.unused_counts == {
         "spans 'ner'": 4,
         "ratings 'stars'": 4,
         "predictions by models": 1,
@@ -163,5 +163,5 @@ def test_texts_and_the_other_questions_are_kept_and_counted(exports):
     assert io.read_frame(exports / "lewidi/2025_binary.json").to_pydict() == {
         "item": ["3001"], "post": ["It rains again."], "reply": ["Lovely weather for a picnic."],
     }  # fmt: skip
-    unused = quiet_read(exports / "argilla/flat.json", label="sentiment").source.unused
+    unused = quiet_read(exports / "argilla/flat.json", label="sentiment").import_report.unused_counts
     assert (unused["answers discarded"], unused["answers not finished"], unused["suggestions by models"]) == (5, 5, 3)

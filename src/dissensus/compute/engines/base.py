@@ -14,7 +14,7 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute import chunk as chunks
 from dissensus.compute.chunk import Chunk
 from dissensus.compute.rows import Rows
-from dissensus.table.annotations import Annotations, Named
+from dissensus.table.annotations import Annotations, NamedSizes
 
 if TYPE_CHECKING:
     from dissensus.compute.engines.local import Threads
@@ -47,7 +47,7 @@ class Sums:
         return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
-class RemoteTable(ABC, Named):
+class RemoteTable(ABC, NamedSizes):
     """A table whose rows are not in the memory of this process: names and sizes as of `Annotations`."""
 
     where: ClassVar[str]  # place of the rows, such as "on a disk"

@@ -70,7 +70,7 @@ class MappedNames:
         self._column = pa.ipc.open_file(pa.memory_map(str(path))).read_all()["name"]
         self._column.validate(full=True)
         self.size = len(self._column)
-        self.shape, self.dtype = (self.size,), np.dtype(object if naming.is_text(self._column.type) else np.int64)
+        self.shape, self.dtype = (self.size,), np.dtype(object if naming.is_text_type(self._column.type) else np.int64)
 
     def __len__(self) -> int:
         return self.size
@@ -147,7 +147,7 @@ class Coded(RemoteTable):
 
 def _files_of(folder: Path, n_classes: int, weighted: bool) -> dict[str, tuple[Path, Any]]:
     """Return the file of every array, with the type in its name, and the type."""
-    kinds: dict[str, Any] = {"item_ptr": np.int64, "annotator": np.int32, "label": naming.smallest_int(n_classes)}
+    kinds: dict[str, Any] = {"item_ptr": np.int64, "annotator": np.int32, "label": naming.smallest_int_type(n_classes)}
     if weighted:
         kinds["weight"] = np.float64
     return {
@@ -261,7 +261,7 @@ def _sort(rows: Any, columns: dict[str, str], folder: Path, classes: list[Any] |
         naming.to_column(rows.sql(f"SELECT DISTINCT {role} AS name FROM rows").to_arrow_table()["name"], role)
         for role in ("annotator", "label")
     )
-    annotators, annotator_codes = naming.encode(annotator_names, "annotator")
+    annotators, annotator_codes = naming.encode_column(annotator_names, "annotator")
     class_names, label_codes, _ = encode_labels(labels, classes, ())
     rows.register("annotators", pa.table({"name": pa.array(annotator_names), "code": annotator_codes}))
     rows.register("labels", pa.table({"name": pa.array(labels), "code": label_codes}))
@@ -322,7 +322,7 @@ class _Writer:
         """Append a batch of sorted rows."""
         if len(item) == 0:
             return
-        if not (naming.is_text(item.type) or pa.types.is_integer(item.type)):
+        if not (naming.is_text_type(item.type) or pa.types.is_integer(item.type)):
             raise UnsupportedType(column="item", type=str(item.type))
         codes = np.asarray(item.dictionary_encode().indices)  # rows are sorted: an item is new if its code changes
         new = np.flatnonzero(np.diff(codes, prepend=-1))
@@ -334,9 +334,9 @@ class _Writer:
 
     def add_items(self, names: Any, first_row: IntArray) -> None:
         """Append items that begin at these rows."""
-        kind = pa.large_string() if naming.is_text(names.type) else pa.int64()
+        kind = pa.large_string() if naming.is_text_type(names.type) else pa.int64()
         if pa.types.is_uint64(names.type) and len(names):
-            naming.check_fits(int(np.asarray(names).max()))
+            naming.check_fits_int64(int(np.asarray(names).max()))
         schema = pa.schema([("name", kind)])
         self.items = self.items or pa.ipc.new_file(str(self.folder / "items.arrow"), schema)
         self.items.write_batch(pa.record_batch([names.cast(kind)], schema))

@@ -192,14 +192,14 @@ def scatter(
     rows = frame.select(*(frame["`" + column.replace("`", "``") + "`"].alias(role) for role, column in found.items()))
     total, weighted = _check(rows, found), "weight" in found
     annotator_names, count = _distinct(rows, "annotator")
-    annotators, annotator_codes = naming.encode(annotator_names, "annotator")
+    annotators, annotator_codes = naming.encode_column(annotator_names, "annotator")
     labels, _ = _distinct(rows, "label")
     class_names, label_codes, _ = encode_labels(labels, classes, ())
     rows = _with_codes(_with_codes(rows, "annotator", annotator_names, annotator_codes), "label", labels, label_codes)
     keys = ["item", "annotator", "label", *(["weight"] if weighted else [])]
     partitions = _partitions(frame.sparkSession, total, options)
     ranges = rows.select(*keys).repartitionByRange(partitions, "item").sortWithinPartitions(*keys)
-    build = partial(_build, label_type=naming.smallest_int(class_names.size))
+    build = partial(_build, label_type=naming.smallest_int_type(class_names.size))
     made = ranges.mapInArrow(build, "part binary, names binary").rdd.persist(_level("DISK_ONLY"))
     parts = made.map(lambda row: pickle.loads(row["part"])).persist(_level("MEMORY_AND_DISK"))
     counts = parts.mapPartitionsWithIndex(_count).collect()

@@ -42,7 +42,7 @@ class ItemEmbedding(Encoder):
 
     def prepare(self, X: Any) -> Columns:
         """Return one column, `code`; −1 for a name that was not in `fit`."""
-        return Columns(code=torch.as_tensor(naming.match(_names(X), self.names_, "X").astype(np.int64)))
+        return Columns(code=torch.as_tensor(naming.match_names(_names(X), self.names_, "X").astype(np.int64)))
 
     def module(self) -> nn.Module:
         return ItemEmbeddingModule(self.names_.size, self.size, self.hidden, self.dropout)

@@ -34,7 +34,7 @@ from dissensus.learning.encoders.tagger import Block, blocks
 from dissensus.learning.encoders.words import PADDING, character_vectors, encode, vocabulary
 from dissensus.learning.exceptions import NotAPair
 from dissensus.learning.inputs import pairs
-from dissensus.table.names import shown
+from dissensus.messages import quote_name
 
 
 class CharacterConvolutions(nn.Module):
@@ -144,7 +144,7 @@ class Stemmer(Encoder):
         rows = pairs(X)
         for row, pair in enumerate(rows):
             if not all(isinstance(side, str) for side in pair):
-                raise NotAPair(row=row, value=shown(pair), expected="strings, a word and its stem")
+                raise NotAPair(row=row, value=quote_name(pair), expected="strings, a word and its stem")
         return [(word.lower(), stem.lower()) for word, stem in rows]
 
     def module(self) -> StemmerModule:

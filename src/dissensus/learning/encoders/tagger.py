@@ -31,7 +31,7 @@ from dissensus.learning.encoders.base import encoders
 from dissensus.learning.encoders.words import PADDING, WordEncoder, character_vectors, distinct, encode, vocabulary
 from dissensus.learning.exceptions import PositionOutOfRange
 from dissensus.learning.inputs import pairs, tokens
-from dissensus.table.names import shown
+from dissensus.messages import quote_name
 
 FEED_FORWARD_RATIO = 2  # width of the feed-forward layer over that of the block: 2,048 for [F]'s 1,024
 
@@ -136,7 +136,7 @@ class Tagger(WordEncoder):
         for row, (given, position) in enumerate(pairs(X, "tokens and a position")):
             found = tokens(given, row)
             if (at := _whole(position)) is None or not 0 <= at < len(found):
-                raise PositionOutOfRange(row=row, position=shown(position), n_tokens=len(found))
+                raise PositionOutOfRange(row=row, position=quote_name(position), n_tokens=len(found))
             read.append((found, at))
         return read
 

@@ -35,8 +35,8 @@ from dissensus.common.types import FloatArray
 from dissensus.learning.batches import Padded
 from dissensus.learning.encoders.base import Encoder
 from dissensus.learning.exceptions import NotAWordVector, NoWordVectors, UnknownWords
+from dissensus.messages import quote_name
 from dissensus.table.io.files import open_bytes, reading
-from dissensus.table.names import shown
 
 PADDING, UNKNOWN, FIRST = 0, 1, 2  # codes; FIRST is that of the vocabulary's first entry
 
@@ -168,7 +168,7 @@ def _numbers(texts: list[str], D: int, path: Path, line: int) -> FloatArray:
     except ValueError:
         vector = np.full(D, np.nan, np.float32)
     if len(vector) != D or D < 1 or not np.isfinite(vector).all():
-        raise NotAWordVector(path=path, line=line, size=str(D or "some"), text=shown(" ".join(texts)[:40]))
+        raise NotAWordVector(path=path, line=line, size=str(D or "some"), text=quote_name(" ".join(texts)[:40]))
     return vector
 
 

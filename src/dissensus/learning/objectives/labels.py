@@ -12,9 +12,9 @@ import numpy as np
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.learning.exceptions import NoGold, NothingToLearn, ZeroProbability
+from dissensus.messages import quote_name
 from dissensus.models.base import Aggregator, arg_max, methods
 from dissensus.table.annotations import Annotations
-from dissensus.table.names import shown
 
 GOLD = "gold"
 VOTE_KINDS = ("normalized", "softmax", "smoothed")
@@ -69,7 +69,7 @@ def check_positive(target: FloatArray, rows: BoolArray, table: Annotations) -> N
     if bad.size:
         i, k = bad[0]
         n_others = np.unique(bad[:, 0]).size - 1
-        raise ZeroProbability(item=shown(table.items[i]), label=shown(table.classes[k]), n_others=n_others)
+        raise ZeroProbability(item=quote_name(table.items[i]), label=quote_name(table.classes[k]), n_others=n_others)
 
 
 def check_teaches(teaches: BoolArray) -> BoolArray:

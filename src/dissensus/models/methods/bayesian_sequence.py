@@ -56,7 +56,7 @@ from dissensus.models.params import COUNT, Params, em_parameter, normalised
 from dissensus.models.tempering import design_effect, labels_per_item
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.spans import OUTSIDE, Sequences, scheme_of
+from dissensus.table.spans import OUTSIDE_TAG, Sequences, parse_tag_scheme
 
 TRANSITION_POWER = 0.5  # transitions are raised to 1/d to this power, labels to 1/d
 ILLEGAL_PSEUDO = 1e-10  # pseudo-count of an illegal transition: its probability is set to 0
@@ -82,7 +82,7 @@ class TagStates(NamedTuple):
     @classmethod
     def from_classes(cls, classes: Names) -> TagStates:
         """Return the states for the tags of a table; the state O itself then means away from spans."""
-        scheme, outside = scheme_of(classes), [k for k, name in enumerate(classes) if name == OUTSIDE]
+        scheme, outside = parse_tag_scheme(classes), [k for k, name in enumerate(classes) if name == OUTSIDE_TAG]
         means = np.arange(len(classes))
         if not outside or (scheme.inside < 0).all():
             return cls(means, scheme.starts, scheme.follows, np.ones(means.size))
@@ -193,7 +193,7 @@ class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
         self.item_total_ = labels_per_item(chain.item_ptr, chain.weight if chain.weight.size else None)
         self.posterior_, self.tags_, self.span_probability_ = self._answer(chain)
         self.prior_ = normalised(self.posterior_.sum(axis=0) + 1)
-        self._set_reliability(*table.agreement_with(self.posterior_))
+        self._set_reliability(*table.count_correct_labels(self.posterior_))
 
     def em_step(self, chain: TaggedTable, params: PathCounts) -> tuple[float, PathCounts]:
         """Return the bound at some counts, and the counts by the posterior of paths under them."""
@@ -229,7 +229,7 @@ class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
         keys, cell = np.unique((annotator * (K + 1) + before) * K + rows.label, return_inverse=True)
         return TaggedTable(
             sequences, rows.item_ptr, np.empty(0) if rows.weight is None else rows.weight, cell.astype(np.int64), keys,
-            np.empty(0, np.int32) if gold is None else gold, self._states, scheme_of(self.classes_).inside,
+            np.empty(0, np.int32) if gold is None else gold, self._states, parse_tag_scheme(self.classes_).inside,
         )  # fmt: skip
 
     def _start(self, chain: TaggedTable, table: Annotations, rng: np.random.Generator | None) -> PathCounts:
@@ -299,8 +299,8 @@ class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
     def answer(self, table: Annotations) -> tuple[FloatArray, IntArray, FloatArray]:
         """Return the answer for a new table; unseen annotators are like all annotators pooled."""
         check_label_type(self, table)
-        table = table.to_classes(self.classes_)
-        known = naming.match(table.annotators, self.annotators_, "annotators")
+        table = table.with_classes(self.classes_)
+        known = naming.match_names(table.annotators, self.annotators_, "annotators")
         return self._answer(self._chain(table, known, None))
 
 

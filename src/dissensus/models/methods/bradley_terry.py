@@ -34,6 +34,7 @@ from scipy.linalg import solve
 
 from dissensus.common.parameters import is_number, param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
+from dissensus.messages import quote_name
 from dissensus.models.answers import AnswerModel
 from dissensus.models.base import methods
 from dissensus.models.exceptions import (
@@ -130,12 +131,12 @@ class BradleyTerry(AnswerModel):
         if gold is not None:
             raise OutcomesNotUsed(method=type(self).__name__)
         games = self.comparisons_of(table)
-        self.things_ = table.sides.things
+        self.things_ = table.alternatives.names
         check_connected(self.things_, games, self.prior is None)
         hessian = self._optimise(games, table.n_annotators, on_step)
         self._set_intervals(games, np.linalg.inv(hessian), table.n_items)
         self.posterior_ = self.outcome_probabilities(
-            Comparisons.without_answers(*table.sides[1:], self.things_.size), np.full(table.n_items, -1)
+            Comparisons.without_answers(*table.alternatives[1:], self.things_.size), np.full(table.n_items, -1)
         )
         self.prior_ = np.bincount(table.label, games.weight, 3) / games.weight.sum()
         differences = self.scores_[games.left] - self.scores_[games.right]
@@ -146,14 +147,14 @@ class BradleyTerry(AnswerModel):
 
     def comparisons_of(self, table: Annotations) -> Comparisons:
         """Return the comparisons of a table."""
-        sides = table.sides
+        sides = table.alternatives
         weight = table.row_weights
         if not weight.sum() > 0:
             raise AllWeightsZero
         won = weight * np.array([1.0, -1.0, 0.0])[table.label]
         tied = weight * (table.label == TIE_CODE) if self.ties == "davidson" else np.zeros(len(table))
         left, right = sides.left[table.item], sides.right[table.item]
-        return Comparisons(left, right, table.annotator, table.item, won, tied, weight, sides.things.size)
+        return Comparisons(left, right, table.annotator, table.item, won, tied, weight, sides.names.size)
 
     def _optimise(self, games: Comparisons, A: int, on_step: OnStep) -> FloatArray:
         """Set scores and annotators' numbers by alternating Newton steps; return minus the second derivatives."""
@@ -273,7 +274,7 @@ class BradleyTerry(AnswerModel):
     def predict_annotations(self, table: Annotations) -> FloatArray:
         """(N, 3) P(left, right, tie) of every row, for its annotator."""
         self._check_fitted()
-        known = naming.match(table.annotators, self.annotators_, "annotators")[table.annotator]
+        known = naming.match_names(table.annotators, self.annotators_, "annotators")[table.annotator]
         items = self._known_sides(table)
         return self.outcome_probabilities(
             Comparisons.without_answers(items.left[table.item], items.right[table.item], items.n_alternatives), known
@@ -281,10 +282,10 @@ class BradleyTerry(AnswerModel):
 
     def _known_sides(self, table: Annotations) -> Comparisons:
         check_label_type(self, table)
-        things, left, right = table.sides
-        at = naming.match(things, self.things_, "things")
+        things, left, right = table.alternatives
+        at = naming.match_names(things, self.things_, "things")
         if (at < 0).any():
-            raise UnseenAlternative(alternative=naming.shown(things[at < 0][0]), fitted=self.things_.size)
+            raise UnseenAlternative(alternative=quote_name(things[at < 0][0]), fitted=self.things_.size)
         return Comparisons.without_answers(at[left], at[right], self.things_.size)
 
     def answers_for(self, table: Annotations) -> dict[str, Any]:
@@ -377,4 +378,4 @@ def check_connected(things: Names, games: Comparisons, strongly: bool) -> None:
     if n > 1:
         first, second = things[group == group[0]][0], things[group != group[0]][0]
         fault = NoWinsBothWays if strongly else NotCompared
-        raise fault(things=T, groups=n, first=naming.shown(first), second=naming.shown(second))
+        raise fault(things=T, groups=n, first=quote_name(first), second=quote_name(second))

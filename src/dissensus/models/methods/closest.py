@@ -125,7 +125,7 @@ class Closest(AnswerModel):
     def answers_for(self, table: Annotations) -> dict[str, Any]:
         self._check_fitted()
         check_label_type(self, table)
-        known = naming.match(table.annotators, self.annotators_, "annotators")
+        known = naming.match_names(table.annotators, self.annotators_, "annotators")
         error = np.where(known < 0, self.population_error_, self.error_[known])
         weight = table.row_weights
         found = self._answer(table, weight, error, find_candidates(table, self.distance))

@@ -216,7 +216,7 @@ class Gaussian(AnswerModel):
 
     def _score(self, table: Annotations, level: float) -> tuple[FloatArray, FloatArray]:
         check_label_type(self, table)
-        known = naming.match(table.annotators, self.annotators_, "annotators")
+        known = naming.match_names(table.annotators, self.annotators_, "annotators")
         weight = table.row_weights
         n = np.bincount(table.item, weight, table.n_items).astype(np.float64)
         return self._answers(*self.latent_posterior(table, known), n, level)
@@ -251,8 +251,8 @@ class Gaussian(AnswerModel):
     def expected_labels(self, table: Annotations) -> FloatArray:
         """(N,) the median label expected of each row's annotator, from the fit and not from the labels of `table`."""
         self._check_fitted()
-        item = naming.match(table.items, self.items_, "items")[table.item]
-        known = naming.match(table.annotators, self.annotators_, "annotators")[table.annotator]
+        item = naming.match_names(table.items, self.items_, "items")[table.item]
+        known = naming.match_names(table.annotators, self.annotators_, "annotators")[table.annotator]
         at = np.where(item >= 0, self._theta[item], self.theta_prior_[0])
         b, a = (np.append(self.spread_[:, k], self.typical_spread_[k])[known] for k in (0, 1))
         return self._to_labels(b + a * at)

@@ -157,7 +157,7 @@ class GLAD(EMAggregator[GLADParams]):
     def _easiness_of(self, items: Names) -> FloatArray:
         """(len(items),) b of the items that were fitted, 0 for new ones; names of another type are new."""
         try:
-            known = naming.match(items, self.items_, "items")
+            known = naming.match_names(items, self.items_, "items")
         except DataError:
             return np.zeros(items.size)
         return np.append(-np.log(self.difficulty_), 0.0)[known]

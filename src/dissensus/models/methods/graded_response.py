@@ -37,7 +37,7 @@ from dissensus.models.confusion import ClassParams, ConfusionModel, Engine, Expe
 from dissensus.models.matrices import class_pseudo
 from dissensus.models.params import real
 from dissensus.table.annotations import Annotations
-from dissensus.table.kinds import values_of
+from dissensus.table.kinds import class_values
 
 SCORING_STEPS = 3  # Fisher scoring steps per M step
 MAX_HALVINGS = 6
@@ -128,7 +128,7 @@ class GradedResponse(ConfusionModel[GraderParams]):
     @property
     def values_(self) -> FloatArray:
         """(I,) the mean of each posterior, of grades as numbers (`Annotations.values`)."""
-        return np.asarray(np.asarray(self.posterior_) @ np.asarray(values_of("graded", self.classes_)))
+        return np.asarray(np.asarray(self.posterior_) @ np.asarray(class_values("graded", self.classes_)))
 
 
 def grade_columns(classes: Names, items: Names, posterior: FloatArray, difficulty: FloatArray | None) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def grade_columns(classes: Names, items: Names, posterior: FloatArray, difficult
     middle, ends, places = (
         median_codes(posterior),
         interval_codes(posterior, 0.95),
-        np.asarray(values_of("graded", classes)),
+        np.asarray(class_values("graded", classes)),
     )
     columns = {"item": items, "label": classes[middle], "confidence": posterior[np.arange(middle.size), middle]}
     columns |= {"low": classes[ends[:, 0]], "high": classes[ends[:, 1]], "value": posterior @ places}

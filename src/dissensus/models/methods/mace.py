@@ -209,4 +209,4 @@ def draw_by_counts(rng: np.random.Generator, hits: FloatArray, total: FloatArray
     """
     scale = np.exp2(np.maximum(np.frexp(total / MAX_EXACT_LABELS)[1], 0))
     right, given = (np.round(number / scale * KEY_GRID).astype(np.uint64) for number in (hits, total))
-    return naming.mix(naming.mix(right ^ rng.integers(2**64, dtype=np.uint64)) ^ given)
+    return naming.scramble_integers(naming.scramble_integers(right ^ rng.integers(2**64, dtype=np.uint64)) ^ given)

@@ -39,6 +39,7 @@ from dissensus.common.arrays import sum_ranges
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.compute.kernels import sets as kernels
+from dissensus.messages import quote_name
 from dissensus.models.answers import AnswerModel, about_confidence
 from dissensus.models.base import methods
 from dissensus.models.em import EMAggregator
@@ -49,7 +50,7 @@ from dissensus.models.params import SHARE, Params, em_parameter
 from dissensus.models.tempering import MIN_GOLD, Tempering, design_effect, labels_per_item
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.kinds import set_name
+from dissensus.table.kinds import name_set
 
 TREE_PASSES = 4  # passes that learn the tree; 4, 9 and 16 worked equally well
 TENDENCY_SD = 0.5  # SD of the log odds by which an annotator ticks more or less than others
@@ -115,7 +116,7 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
         known = np.zeros((table.n_items, 0))  # with gold (I, L) log odds of options, NaN if unknown
         if gold is not None:
             known = np.where(
-                (gold >= 0)[:, None], np.where(table.options.ticked[gold], GOLD_LOG_ODDS, -GOLD_LOG_ODDS), np.nan
+                (gold >= 0)[:, None], np.where(table.options.selected[gold], GOLD_LOG_ODDS, -GOLD_LOG_ODDS), np.nan
             )
         self.item_total_ = labels_per_item(table.item_ptr, table.weight)
         used = self.item_total_ > 0
@@ -136,7 +137,7 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
 
         def start(rng: np.random.Generator | None) -> SetTreeParams:
             nonlocal prior
-            ticked = sum_ranges(table.options.ticked[table.label] * table.row_weights[:, None], table.item_ptr)
+            ticked = sum_ranges(table.options.selected[table.label] * table.row_weights[:, None], table.item_ptr)
             q = (ticked + 0.1) / (self.item_total_ + 0.5)[:, None]
             q = q if rng is None else rng.beta(0.5 + 4 * q, 4.5 - 4 * q)
             if known.size:
@@ -176,7 +177,7 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
         without_gold = type(self)(**self.get_params() | {"dependence": None}).fit(data)
         known = gold >= 0
         odds = _odds(data, without_gold.hit_, without_gold.false_tick_, np.zeros((data.n_items, 0)))[known]
-        n, sets = without_gold.item_total_[known], data.options.ticked[gold[known]]
+        n, sets = without_gold.item_total_[known], data.options.selected[gold[known]]
 
         def fit(rho: float) -> float:
             tree = without_gold.order_, without_gold.parent_, without_gold.chance_
@@ -194,7 +195,7 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
         self._check_fitted()
         answer = self.answer_ if table is None else self._answer_new(table, self._check_new(table))[1]
         found, place = np.unique(answer, axis=0, return_inverse=True)
-        return np.array([set_name(self.options_[options]) for options in found], object)[place.reshape(-1)]
+        return np.array([name_set(self.options_[options]) for options in found], object)[place.reshape(-1)]
 
     def answers_for(self, table: Annotations) -> dict[str, Any]:
         found = self._answer_new(table, self._check_new(table))
@@ -208,7 +209,7 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
     def predict_annotations(self, table: Annotations) -> FloatArray:
         """(N, L) P(the annotator of a row ticks the option)."""
         known = self._check_new(table)
-        item = naming.match(table.items, self.items_, "items")[table.item]
+        item = naming.match_names(table.items, self.items_, "items")[table.item]
         q = np.where((item >= 0)[:, None], self.posterior_[item], self.prior_)
         hit, false_tick = (rates[table.annotator] for rates in self._tick_rates(known))
         return np.asarray(q * hit + (1 - q) * false_tick)
@@ -227,17 +228,17 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
         """(A,) codes of the annotators of a new table; unseen options are an error."""
         self._check_fitted()
         check_label_type(self, table)
-        new = naming.match(table.options.names, self.options_, "options") < 0
+        new = naming.match_names(table.options.names, self.options_, "options") < 0
         if new.any():
-            raise UnseenOption(option=naming.shown(table.options.names[new][0]))
-        return naming.match(table.annotators, self.annotators_, "annotators")
+            raise UnseenOption(option=quote_name(table.options.names[new][0]))
+        return naming.match_names(table.annotators, self.annotators_, "annotators")
 
     def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:
         return self._answer_new(table, known)[0]
 
     def _answer_new(self, table: Annotations, known: IntArray) -> tuple[FloatArray, BoolArray, FloatArray]:
         ticked = np.zeros((table.n_classes, self.options_.size), np.bool_)
-        ticked[:, naming.match(table.options.names, self.options_, "options")] = table.options.ticked
+        ticked[:, naming.match_names(table.options.names, self.options_, "options")] = table.options.selected
         return self._answer(table, *self._tick_rates(known), np.zeros((table.n_items, 0)), ticked)
 
     def _tick_rates(self, known: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -274,7 +275,7 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
 
     def _count_agreement(self, table: Annotations, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(A,) Return sums of the Jaccard index of each row and the answer, 1 for two empty sets, and of weights."""
-        ticked, answer, weight = table.options.ticked[table.label], self.answer_[table.item], table.row_weights
+        ticked, answer, weight = table.options.selected[table.label], self.answer_[table.item], table.row_weights
         both, either = (ticked & answer).sum(axis=1), (ticked | answer).sum(axis=1)
         index = weight * np.divide(both, either, out=np.ones(both.size), where=either > 0)
         return tuple(np.bincount(table.annotator, value, table.n_annotators) for value in (index, weight))  # type: ignore[return-value]
@@ -357,7 +358,7 @@ def _odds(
 ) -> FloatArray:
     """(I, L) log odds of every option by the labels, or by gold."""
     hit, false_tick = _inside(hit), _inside(false_tick)
-    ticked = table.options.ticked if ticked is None else ticked
+    ticked = table.options.selected if ticked is None else ticked
     odds = np.zeros((table.n_items, hit.shape[1]))
     tick, blank = np.log(hit) - np.log(false_tick), np.log1p(-hit) - np.log1p(-false_tick)
     kernels.evidence(table.item_ptr, table.annotator, table.label, table.weight, ticked, tick, blank, odds)
@@ -367,7 +368,7 @@ def _odds(
 def _counts(table: Annotations, q: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(A, L) Return the numbers of true options of annotators' items, and of those that they ticked."""
     true, hits = np.zeros((2, table.n_annotators, q.shape[1]))
-    kernels.counts(table.item_ptr, table.annotator, table.label, table.weight, table.options.ticked, q, true, hits)
+    kernels.counts(table.item_ptr, table.annotator, table.label, table.weight, table.options.selected, q, true, hits)
     return true, hits
 
 

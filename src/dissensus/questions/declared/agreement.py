@@ -81,7 +81,7 @@ class Agreement(Question):
         if table.kind not in WITHOUT_SCALE:
             if table.weight is not None and table.kind != "numbers":  # `agreement_by_kind` has warned
                 table = dataclasses.replace(table.select(rows=table.weight > 0), weight=None)
-            facts["items_with_two_ratings"] = int((table.ratings_per_item > 1).sum())
+            facts["items_with_two_ratings"] = int((table.annotators_per_item > 1).sum())
             if table.kind != "numbers":
                 order = range(table.n_classes) if values is None else np.argsort(values, kind="stable")
                 facts["classes"] = [str(table.classes[k]) for k in order]
@@ -152,9 +152,9 @@ def _statements(facts: dict[str, Any]) -> Iterator[Finding]:
     )  # fmt: skip
     agree = Share(coefficients["percent"]["value"]) if "percent" in coefficients else None
     yield found.AgreementBeyondChance(percent=agree, verdict=next(name for name, holds in rules if holds))
-    from dissensus.table.names import unsettled_spellings
+    from dissensus.table.names import find_spelling_variants
 
-    if unsettled_spellings(facts.get("classes", ())):
+    if find_spelling_variants(facts.get("classes", ())):
         yield found.SeveralSpellings(effect=", which counts as disagreement")
     if "gwet_ac1" in coefficients:
         excess = coefficients["gwet_ac1"]["value"] - max(coefficients["fleiss_kappa"]["value"], 0)

@@ -83,13 +83,13 @@ def _doubts(facts: dict[str, Any]) -> Iterator[Message]:
     """Yield what to look at before trusting a result."""
     import numpy as np
 
-    from dissensus.table.kinds import numbers_of
-    from dissensus.table.names import unsettled_spellings
+    from dissensus.table.kinds import parse_numbers
+    from dissensus.table.names import find_spelling_variants
 
     shares = facts.get("class_shares", {})  # numbers have none
     chance = sum(share**2 for share in shares.values())
     agreement, annotators = facts.get("pairwise_agreement"), Count(facts["annotators"])
-    enough, spellings = facts["items_with_two_annotators"] >= MIN_ITEMS, bool(unsettled_spellings(shares))
+    enough, spellings = facts["items_with_two_annotators"] >= MIN_ITEMS, bool(find_spelling_variants(shares))
     if agreement is not None and facts["classes"] > 1 and agreement < chance + AT_CHANCE and enough:
         yield found.AgreementAtChance(chance=Share(chance), several_spellings=spellings)
     if facts["kind"] == "numbers" and enough and facts["sd_within_items"] >= facts["sd"]:
@@ -113,7 +113,7 @@ def _doubts(facts: dict[str, Any]) -> Iterator[Message]:
         if rare := {label: n for label, n in given.items() if 0 < n <= RARE and common}:
             yield found.RareClasses(labels=rare)
     names = [label for label in shares if label not in missing]
-    if facts["kind"] == "classes" and len(names) >= MIN_SCORES and numbers_of(np.array(names, object)) is not None:
+    if facts["kind"] == "classes" and len(names) >= MIN_SCORES and parse_numbers(np.array(names, object)) is not None:
         yield found.ClassesAreNumbers()
     if facts.get("classes", facts.get("distinct_values", 0)) == 1:
         yield found.OneClass()

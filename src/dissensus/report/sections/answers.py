@@ -19,7 +19,7 @@ from dissensus.report.face import REPORT
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.sections.overview import AT_CHANCE, MIN_ITEMS
 from dissensus.report.study import Study, first_within, plain, range_text, shown, some_of
-from dissensus.table.kinds import CLASS_KINDS, KINDS
+from dissensus.table.kinds import CLASS_KINDS, KIND_DESCRIPTIONS
 
 MAX_ROWS = 300  # items in the table
 MAX_CHARACTERS = 400_000  # JSON characters of the rows of the table
@@ -99,7 +99,7 @@ class AnswersAgainstGold(Finding):
 class Answers(Section):
     """Agreement of labels, the answers with their uncertainty, and a chart of them."""
 
-    kinds = tuple(kind for kind in KINDS if kind != "classes")
+    kinds = tuple(kind for kind in KIND_DESCRIPTIONS if kind != "classes")
 
     def collect(self, study: Study) -> Facts:
         study.on_step("weighing the answers")
@@ -108,11 +108,11 @@ class Answers(Section):
         return {
             "kind": table.kind,
             "labels_per_item": range_text(np.diff(table.item_ptr)),
-            "labels_per_annotator": range_text(table.per_annotator),
+            "labels_per_annotator": range_text(table.annotations_per_annotator),
             "agreement": None if table.kind in CLASS_KINDS else _agreement(study),
             "gold": None if table.kind in CLASS_KINDS else _against_gold(study),
             "items": table.n_items,
-            "items_with_two_annotators": int((table.ratings_per_item > 1).sum()),
+            "items_with_two_annotators": int((table.annotators_per_item > 1).sum()),
             **found,
             "rows": first_within(plain(found["rows"]), MAX_CHARACTERS),
         }
@@ -364,7 +364,7 @@ def _collect_sets(study: Study, fitted: Any) -> Facts:
     table = study.table
     label, sure, options = fitted.predict(), fitted.confidence_, fitted.options_.tolist()
     names = [shown(one, 60) for one in options]
-    selected = table.options.ticked.astype(float)[table.label]
+    selected = table.options.selected.astype(float)[table.label]
     given = dict(zip(table.options.names.tolist(), selected.T, strict=True))
     return {
         "mean_confidence": sure.mean(),

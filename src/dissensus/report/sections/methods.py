@@ -16,7 +16,7 @@ from dissensus.report import charts
 from dissensus.report.blocks import ITEM_COLUMNS, Chart, Column, Table, Text
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import Study, facts_of, plain, some_of
-from dissensus.table.kinds import CLASS_KINDS, KINDS
+from dissensus.table.kinds import CLASS_KINDS, KIND_DESCRIPTIONS
 
 MAX_ITEMS = 200  # disputed items in the table
 LEVEL, WORSE = "best, or level with it", "worse"
@@ -48,7 +48,7 @@ class BetterByGold(Finding):
 class Methods(Section):
     """Comparison without gold, and the labels that depend on the method."""
 
-    kinds = tuple(KINDS)
+    kinds = tuple(KIND_DESCRIPTIONS)
 
     def applies(self, study: Study) -> bool:
         return bool((study.labels_per_item > 1).any())

@@ -13,6 +13,7 @@ import numpy as np
 from dissensus.common.formatting import Share, format_count, format_percent
 from dissensus.common.types import FloatArray
 from dissensus.evaluation import bootstrap, confusion_matrix, jensen_shannon, paired_bootstrap
+from dissensus.messages import quote_name
 from dissensus.report import charts
 from dissensus.report.blocks import ITEM_COLUMNS, VOTE_COLUMNS, Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.calibration import calibration, calibration_chart
@@ -177,12 +178,12 @@ def _predictions(study: Study) -> tuple[FloatArray, Any]:
         items, classes, predicted = model.items_, model.classes_, model.proba_
     else:
         items, classes, predicted = outside.items, outside.classes, outside.proba
-    at = naming.match(table.items, items, "items")
+    at = naming.match_names(table.items, items, "items")
     if (at < 0).all():
-        raise TrainedOnOtherItems(item=naming.shown(items[0]))
-    columns = naming.match(classes, table.classes, "classes")
+        raise TrainedOnOtherItems(item=quote_name(items[0]))
+    columns = naming.match_names(classes, table.classes, "classes")
     if (columns < 0).any():
-        raise TrainedOnOtherClasses(name=naming.shown(classes[columns < 0][0]), classes=table.n_classes)
+        raise TrainedOnOtherClasses(name=quote_name(classes[columns < 0][0]), classes=table.n_classes)
     proba = np.zeros((table.n_items, table.n_classes))
     there = np.flatnonzero(at >= 0)
     proba[there[:, None], columns[None, :]] = predicted[at[there]]

@@ -65,7 +65,7 @@ class Overview(Section):
     def collect(self, study: Study) -> Facts:
         study.on_step("counting")
         about = study.table.describe()
-        labels = naming.match(study.fitted.predict(), study.fitted.classes_, "classes")
+        labels = naming.match_names(study.fitted.predict(), study.fitted.classes_, "classes")
         given = np.bincount(
             labels, minlength=len(study.classes)
         )  # Tempering flattens the mean posterior, so labels are counted.
@@ -92,7 +92,11 @@ class Overview(Section):
             yield OneClass()
         elif alpha is None:
             yield OneSharedClass()
-        elif alpha < AT_CHANCE and checked and not naming.unsettled_spellings(one["class"] for one in facts["classes"]):
+        elif (
+            alpha < AT_CHANCE
+            and checked
+            and not naming.find_spelling_variants(one["class"] for one in facts["classes"])
+        ):
             yield AgreementAtChance(share=Share(share), alpha=alpha)
         if facts["unlabelled_items"]:
             yield UnlabelledItems(unlabelled=facts["unlabelled_items"], items=facts["items"])

@@ -72,7 +72,7 @@ class PanelSection(Section):
         place = {name: n for n, name in enumerate(table.annotators[judges].tolist())}
         bought = {name: n for n, (name, _) in enumerate(review.kept, 1)}
         rows = [
-            {"judge": names[j], "labels": int(table.per_annotator[judges[j]]), "lost": review.value[j]}
+            {"judge": names[j], "labels": int(table.annotations_per_annotator[judges[j]]), "lost": review.value[j]}
             | {"bought": bought.get(str(review.judges[j]))}
             | ({"family": review.families[j]} if study.names else {})
             for j in sorted(place.values(), key=lambda j: study.annotator_place[judges[j]])

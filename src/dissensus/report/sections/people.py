@@ -10,7 +10,7 @@ from dissensus.report.blocks import Chart, Column, Number, Numbers, Table
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.sections.annotators import TooFewLabels, name_list
 from dissensus.report.study import Study, plain, some_of
-from dissensus.table.kinds import CLASS_KINDS, KINDS
+from dissensus.table.kinds import CLASS_KINDS, KIND_DESCRIPTIONS
 
 MAX_ANNOTATORS = 500  # in the table
 MAX_DRAWN = 40  # annotators in the chart
@@ -35,7 +35,7 @@ class UnlikeOthers(Finding):
 class People(Section):
     """Reliability and traits of annotators, and flags with their reasons."""
 
-    kinds = tuple(kind for kind in KINDS if kind not in CLASS_KINDS)
+    kinds = tuple(kind for kind in KIND_DESCRIPTIONS if kind not in CLASS_KINDS)
 
     def collect(self, study: Study) -> Facts:
         study.on_step("looking at the annotators")

@@ -53,8 +53,8 @@ class RedundancySection(Section):
         if study.known is not None:  # The fits of `redundancy` do not use known classes.
             chosen = recommend(study.fitted, study.table, budget=ADVICE_BUDGET)
         columns: Facts = {"confidence": study.confidence, "labels": study.labels_per_item}
-        item = naming.match(chosen.items, study.table.items, "items").tolist()
-        who = naming.match(chosen.annotators, study.table.annotators, "annotators").tolist()
+        item = naming.match_names(chosen.items, study.table.items, "items").tolist()
+        who = naming.match_names(chosen.annotators, study.table.annotators, "annotators").tolist()
         return {
             "verdict": found.verdict(),
             "advice": chosen.advice(),

@@ -16,7 +16,7 @@ from dissensus.serve.project import Project
 from dissensus.serve.routes import ProjectOf
 from dissensus.serve.security import BEARER, Guard, allow
 from dissensus.serve.tokens import ROLES, Caller
-from dissensus.table.spans import scheme_of
+from dissensus.table.spans import parse_tag_scheme
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: https: http:; connect-src 'self'; "
@@ -66,6 +66,6 @@ def choices(project: Project) -> list[str]:
         return []
     table = project.fitted.table
     if table.kind == "spans":
-        return sorted({name for name in scheme_of(table.classes).types if name})
+        return sorted({name for name in parse_tag_scheme(table.classes).types if name})
     found = table.options.names if table.kind == "sets" else table.classes
     return [] if table.kind in ("numbers", "objects") else [str(name) for name in found.tolist()]

@@ -17,7 +17,7 @@ from dissensus.common.atomic import open_atomically
 from dissensus.common.types import BoolArray, IntArray, Names
 from dissensus.table import exceptions as errors
 from dissensus.table import names as naming
-from dissensus.table.annotations import ANONYMOUS, Annotations
+from dissensus.table.annotations import ANONYMOUS_ANNOTATOR, Annotations
 from dissensus.table.io import write_frame
 from dissensus.table.notes import MissingParts
 from dissensus.table.questions import Questions
@@ -120,7 +120,7 @@ class Dataset:
     def _rows(self, stem: str) -> IntArray:
         """Return (I,) the stored row of each item, −1 for items without one."""
         stored = self.stored[stem][0] if stem in self.stored else self.item_names[:0]
-        return naming.match(self.item_names, stored, stem)
+        return naming.match_names(self.item_names, stored, stem)
 
     def _aligned(self, stem: str, dtype: Any, empty: float) -> Any:
         """Return (I, …) the stored rows of these items, `empty` for items without one."""
@@ -183,7 +183,7 @@ class Dataset:
         if self.gold is not None:
             known = self.gold >= 0
             frames["gold"] = pa.table({"item": table.items[known], "label": table.classes[self.gold[known]]})
-        if self.annotator_names.tolist() != [ANONYMOUS]:
+        if self.annotator_names.tolist() != [ANONYMOUS_ANNOTATOR]:
             return frames | {"annotations": table.to_arrow()}
         votes = table.votes().astype(np.int64)
         item, label = np.nonzero(votes)
@@ -194,7 +194,7 @@ class Dataset:
     def missing(self) -> str:
         """Return in one sentence which parts this set lacks."""
         absent = {
-            "annotator ids (votes only)": self.annotator_names.tolist() == [ANONYMOUS],
+            "annotator ids (votes only)": self.annotator_names.tolist() == [ANONYMOUS_ANNOTATOR],
             "gold": self.gold is None,
             "item columns": self.items is None,
             "features": self.features is None,

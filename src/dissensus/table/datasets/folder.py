@@ -170,6 +170,6 @@ def _align_frame(frame: Any, key: str, names: Names) -> Any:
     """Return one row for each of `names`, in their order; with empty cells if the frame has no such row."""
     if frame is None:
         return None
-    at = naming.match(names, _check_distinct(np.array(frame[key].to_pylist(), object), f"{key}s.csv"), key)
+    at = naming.match_names(names, _check_distinct(np.array(frame[key].to_pylist(), object), f"{key}s.csv"), key)
     frame = frame.take(pa.array(at, mask=at < 0))
     return frame.set_column(frame.column_names.index(key), key, pa.array(names.tolist(), pa.string()))

@@ -97,7 +97,7 @@ def read(
     >>> table = read(pa.table({"task": [7, 7, 8], "worker": ["ann", "bob", "ann"], "label": ["cat", "dog", "cat"]}))
     >>> table
     Annotations: 3 annotations of 2 items by 2 annotators, 2 classes (cat, dog), 1.5 per item
-    >>> print(table.source)
+    >>> print(table.import_report)
     Read as frame: item 'task', annotator 'worker', label 'label'; all 3 rows used. Change: item=, annotator=, label=.
     """
     check_argument("ticks", ticks, Literal["votes", "questions"] | None)
@@ -266,8 +266,8 @@ def gold_values(table: Annotations, item: Any, value: Any) -> FloatArray:
 
 def check_gold_items(item: Any, table: Annotations) -> None:
     """Warn of items with a gold label that are not in the table; raise DataError if none is."""
-    names, _ = naming.encode(naming.to_column(_as_integers_like(item, table.items), "item"), "item")
-    missing = names[naming.recode(np.arange(names.size), names, table.items, "items of the gold labels") < 0]
+    names, _ = naming.encode_column(naming.to_column(_as_integers_like(item, table.items), "item"), "item")
+    missing = names[naming.translate_codes(np.arange(names.size), names, table.items, "items of the gold labels") < 0]
     if missing.size == names.size and names.size:
         raise errors.NoGoldItemInTable(n=names.size, item=missing[0], table_item=table.items[0])
     if missing.size:
@@ -315,10 +315,10 @@ def write_json(value: Any, path: str | Path) -> None:
 
 def _with_spelling_of(labels: Any, classes: Names) -> Any:
     """Return labels with the spelling of the one class that they differ from only by capitals and spaces."""
-    meant = {fold: names[0] for fold, names in naming.spellings(classes).items() if len(names) == 1}
+    meant = {fold: names[0] for fold, names in naming.group_spellings(classes).items() if len(names) == 1}
     meant |= {name: name for name in classes}
     given = labels.to_pylist() if hasattr(labels, "to_pylist") else list(labels)
-    respelt = [meant.get(label, meant.get(naming.folded(label), label)) for label in given]
+    respelt = [meant.get(label, meant.get(naming.fold_spelling(label), label)) for label in given]
     return labels if respelt == given else respelt
 
 

@@ -21,11 +21,11 @@ from dissensus.table import find_columns as finding
 from dissensus.table import kinds, notes
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
+from dissensus.table.import_report import ImportReport
 from dissensus.table.io import pairs
 from dissensus.table.notes import Note, columns_named
 from dissensus.table.questions import Questions
-from dissensus.table.reading import Reading
-from dissensus.table.spans import are_places, are_tags, layers_of, place_names, tags_of_layers
+from dissensus.table.spans import are_positions, are_tags, assign_span_layers, convert_spans_to_tags, name_positions
 
 MAX_CLASSES = 1_000  # tables with fewer classes are always accepted
 MIN_ROWS_PER_CLASS = 10  # minimum in tables with more classes
@@ -63,7 +63,7 @@ class Taken:
     """The columns taken from a file, without the rows that are not used, and the import report."""
 
     columns: dict[str, Any]
-    reading: Reading
+    reading: ImportReport
     items: Any = None  # all items, if some may have no label
     annotators: Any = None
     kind: str | None = None  # the table's kind; None if the labels decide
@@ -74,9 +74,9 @@ class Taken:
     def finish(self, build: Build) -> Annotations | Questions:
         """Make the table, or one per question, and give each its import report."""
         columns, reading = self.columns, self.reading
-        if reading.loud:
+        if reading.warn_about_unused:
             warning = errors.RowsExcluded(
-                report=reading.excluded(), unused=dict(reading.unused), notes=tuple(reading.notes)
+                report=reading.describe_unused(), unused=dict(reading.unused_counts), notes=tuple(reading.notes)
             )
             warnings.warn(warning.add_subject(reading.file) if reading.file else warning, stacklevel=3)
         if self.parts:
@@ -104,10 +104,10 @@ class Taken:
             raise errors.OneQuestionNeeded(parameter=ParameterName("classes="), questions=tuple(sorted(self.parts)))
         tables: dict[str, Any] = {}
         for question, part in self.parts.items():
-            part.reading.loud = False  # the warning is about the whole file
+            part.reading.warn_about_unused = False  # the warning is about the whole file
             table: Any = part.finish(build)
-            own = [*self.reading.notes, *(note.add_subject(repr(question)) for note in table.source.notes)]
-            tables[question] = table.with_source(replace(self.reading, gold=table.source.gold, notes=own))
+            own = [*self.reading.notes, *(note.add_subject(repr(question)) for note in table.import_report.notes)]
+            tables[question] = table.with_import_report(replace(self.reading, gold=table.import_report.gold, notes=own))
         self.reading.columns["label"] = ", ".join(f"'{question}' ({table.kind})" for question, table in tables.items())
         return Questions(tables)
 
@@ -116,7 +116,7 @@ class Taken:
         tables = dict(made) if isinstance(made, Questions) else {"": made}
         reading = self.reading
         if not tables:
-            raise errors.NothingUsable(what="answer", report=reading.excluded())
+            raise errors.NothingUsable(what="answer", report=reading.describe_unused())
         guesses: list[Note] = []
         if build is not None:
             abstained = len(self.columns["item"]) - sum(map(len, tables.values()))
@@ -135,10 +135,10 @@ class Taken:
             if build is not None and build.classes is None and not build.many_classes:
                 _check_classes(table, reading.columns.get("label", "'label'"))
             gold = self.golds.get(question) if several else next(iter(self.golds.values()), None)
-            spelt = naming.unsettled_spellings(table.classes) if table.kind == "classes" else None
+            spelt = naming.find_spelling_variants(table.classes) if table.kind == "classes" else None
             found = [note for note in (_about_copies(table), spelt) if note is not None]
             source = replace(reading, gold=gold, notes=[*reading.notes, *guesses, *found])
-            tables[question] = table.with_source(source)
+            tables[question] = table.with_import_report(source)
         return Questions(tables) if several else tables[""]
 
     def _check_questions(self) -> None:
@@ -160,7 +160,7 @@ class Taken:
 
     def _take_sets(self, lists: Any, several: BoolArray) -> None:
         """Take each list of labels for a set of options; an empty list is an answer without options."""
-        names = [None if labels is None else kinds.set_name(labels) for labels in lists.to_pylist()]
+        names = [None if labels is None else kinds.name_set(labels) for labels in lists.to_pylist()]
         self.columns["label"], self.kind = pa.array(names, pa.string()), "sets"
         if several.any():
             self.reading.add_note(notes.AnswersAreSets(n_several=int(several.sum()), n_answers=len(names)))
@@ -181,14 +181,14 @@ class Taken:
             into = "votes" if build.ticks == "votes" else "yes/no questions"
             self.reading.add_note(notes.TicksTakenApart(into=into, n=int(several.sum())))
         if self.items is None:
-            self.items = naming.encode(naming.to_column(columns["item"], "item"), "item")[0]
+            self.items = naming.encode_column(naming.to_column(columns["item"], "item"), "item")[0]
         if self.annotators is None and "question" not in columns:
-            self.annotators = naming.encode(naming.to_column(columns["annotator"], "annotator"), "annotator")[0]
+            self.annotators = naming.encode_column(naming.to_column(columns["annotator"], "annotator"), "annotator")[0]
         rows = np.repeat(np.arange(len(sizes)), sizes)
         self.columns = {
-            role: naming.floats(values, role)[rows]
+            role: naming.to_floats(values, role)[rows]
             if role == "weight"
-            else naming.to_array(values, role).take(pa.array(rows))
+            else naming.to_arrow_array(values, role).take(pa.array(rows))
             for role, values in columns.items()
             if role != "label"
         }
@@ -204,29 +204,31 @@ def _as_ticks(label: Any, build: Build) -> Any:
     """Return labels such as "a|b" as lists if ticks= takes them apart; for sets, blank labels as the empty set."""
     if _is_list(label):
         return label
-    column = naming.to_array(label, "label")
+    column = naming.to_arrow_array(label, "label")
     if not pa.types.is_string(column.type):
         return label
     if build.ticks is None:
         blank = pc.equal(pc.utf8_trim_whitespace(pc.fill_null(column, "")), "")
-        return pc.if_else(blank, kinds.NOTHING, column)
+        return pc.if_else(blank, kinds.EMPTY_SET, column)
     if not kinds.look_like_sets(np.array(column.drop_null().unique().to_pylist(), object)):
         return label
-    return pa.array([None if one is None else [p.strip() for p in one.split(kinds.JOIN)] for one in column.to_pylist()])
+    return pa.array(
+        [None if one is None else [p.strip() for p in one.split(kinds.OPTION_SEPARATOR)] for one in column.to_pylist()]
+    )
 
 
 def in_guessed_kind(table: Annotations) -> tuple[Annotations, Note | None]:
     """Return the table with its labels read as the kind that they look like, and a note about the guess."""
-    if are_tags(table.classes) and are_places(table.items):
+    if are_tags(table.classes) and are_positions(table.items):
         return table.as_kind("spans"), notes.LabelsAre(what="tags of places in documents")
-    if kinds.guess(table.classes) == "numbers":
+    if kinds.guess_kind(table.classes) == "numbers":
         return table.as_kind("numbers"), notes.LabelsAre(what="numbers")
     if kinds.look_like_decimal_commas(table.classes):
         return table, notes.LabelsWithCommas()
     if kinds.look_like_sets(table.classes):
         return table.as_kind("sets"), notes.LabelsAre(what="sets of options")
-    n = int(table.rating.max(initial=-1)) + 1
-    several = int(is_first_of_pair(table.rating, table.label).sum()) - n
+    n = int(table.rating_codes.max(initial=-1)) + 1
+    several = int(is_first_of_pair(table.rating_codes, table.label).sum()) - n
     if several >= max(MIN_COPIES, MIN_COPIED_SHARE * n):
         return table, notes.SeveralLabelsPerItem(n=several)
     return table, notes.LabelsMayBeGrades() if kinds.look_graded(table.classes) else None
@@ -280,7 +282,7 @@ def long_table(
         frame, columns = read_columns(None), replace(columns, item=(found["item"], system))
         guessed["item"] = "by name and content"
         found, taken = columns.find(finding.column_names(frame)), columns.take(frame)
-    reading = Reading(format=format_name, rows=len(taken["item"]))
+    reading = ImportReport(format=format_name, n_rows=len(taken["item"]))
     for role, names in found.items():
         named = "'p_…'" if role == "proba" else " with ".join(repr(name) for name in finding.flat([names]))
         reading.columns[role] = named + (f" (guessed {guessed[role]})" if role in guessed else "")
@@ -298,7 +300,7 @@ def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
     data = finding.to_arrow(frame, finding.flat(places.values()))
     columns = {role: finding.take_column(data, name, role) for role, name in places.items()}
     cells = {role: finding.chunked(naming.to_column(column, role)).to_pylist() for role, column in columns.items()}
-    reading = Reading(format=format_name, rows=len(cells["annotator"]))
+    reading = ImportReport(format=format_name, n_rows=len(cells["annotator"]))
     reading.columns = {role: " with ".join(map(repr, finding.flat([name]))) for role, name in places.items()}
 
     def whole(role: str, row: int) -> int:
@@ -308,11 +310,11 @@ def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
         return int(text)
 
     rows = [row for row, who in enumerate(cells["annotator"]) if who is not None and cells["document"][row] is not None]
-    reading.exclude("rows without an annotator or document", reading.rows - len(rows))
+    reading.exclude("rows without an annotator or document", reading.n_rows - len(rows))
     if "token" in places:
         kept = [row for row in rows if cells["label"][row] is not None]
         reading.exclude("rows without a label", len(rows) - len(kept))
-        names = place_names([cells["document"][row] for row in kept], [whole("token", row) for row in kept])
+        names = name_positions([cells["document"][row] for row in kept], [whole("token", row) for row in kept])
         found = {"item": names, **{role: [cells[role][row] for row in kept] for role in ("annotator", "label")}}
         return Taken(found, reading)
     marked, readings = [], []
@@ -326,15 +328,15 @@ def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
     tokens: dict[str, int] | None = {} if short else None  # a document of unknown length ends with its last span
     reading.add_note(notes.OffsetsGuessed(unit="tokens" if short else "characters"))
     reading.unit = "spans"
-    layers = layers_of(marked)
+    layers = assign_span_layers(marked)
     called = {layer: f"spans, {layer}" if layer else "spans" for layer in sorted({*layers, ""})}
     by_layer: dict[str, list[Any]] = {name: [] for name in called.values()}
     for span, layer in zip(marked, layers, strict=True):
         by_layer[called[layer]].append(span)
-    tags = tags_of_layers(by_layer, readings, tokens=tokens)
+    tags = convert_spans_to_tags(by_layer, readings, tokens=tokens)
     taken: dict[str, Any] = {role: getattr(tags, role) for role in ("item", "annotator", "label", "question")}
-    reading.exclude("spans that overlap another one of the same annotator", tags.overlapping)
-    reading.exclude("spans of length 0", tags.empty)
+    reading.exclude("spans that overlap another one of the same annotator", tags.n_overlapping)
+    reading.exclude("spans of length 0", tags.n_empty)
     if any(layers):
         reading.add_note(notes.SpansOverlap(question="", names=tuple(by_layer)))
     else:
@@ -349,8 +351,8 @@ def _take_gold(frame: Any, used: Sequence[str], taken: Taken, items: Any) -> Non
         taken.reading.add_note(notes.GoldOfSeveralQuestions(column=there[0]))
         return
     for name in there:
-        label = naming.to_array(finding.to_arrow(frame, [name])[name], name)
-        item = naming.to_array(items, "item")
+        label = naming.to_arrow_array(finding.to_arrow(frame, [name])[name], name)
+        item = naming.to_arrow_array(items, "item")
         known = pa.array(~naming.missing_rows(label))
         values = pa.table([item, label], names=["i", "g"]).filter(known).group_by(["i", "g"]).aggregate([])
         if finding.count_rows(values["i"]) < values.num_rows:
@@ -365,14 +367,14 @@ def _take_time(frame: Any, used: Sequence[str], taken: Taken) -> None:
     for name in finding.time_column(finding.column_names(frame), used):
         column = finding.chunked(finding.to_arrow(frame, [name])[name])
         kind = column.type
-        if not (naming.is_text(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+        if not (naming.is_text_type(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
             continue
         texts = pc.utf8_slice_codeunits(column.cast(pa.string()), 0, MAX_TIME_LENGTH).drop_null()
         if len(texts) and pc.all(pc.match_substring_regex(texts, ISO_DATE)).as_py():
             ends, reading = pc.min_max(texts).as_py(), taken.reading
             reading.period = (ends["min"], ends["max"])
             if len(column) <= MAX_TIMES_KEPT:
-                reading.times = (taken.columns["item"], taken.columns["annotator"], column)
+                reading.label_times = (taken.columns["item"], taken.columns["annotator"], column)
             reading.columns["time"] = f"{name!r} ({ends['min']} to {ends['max']})"
 
 
@@ -380,8 +382,8 @@ def _wide(frame: Any, item: str | None, people: list[str], format_name: str) -> 
     """Take one column per annotator as rows; empty cells are not answers."""
     data = finding.to_arrow(frame, [*people, *([item] if item else [])])
     n = len(data[people[0]])
-    items = naming.to_array(data[item], item) if item else pa.array(np.arange(n))
-    columns = [naming.to_array(data[name], name) for name in people]
+    items = naming.to_arrow_array(data[item], item) if item else pa.array(np.arange(n))
+    columns = [naming.to_arrow_array(data[name], name) for name in people]
     types = {column.type for column in columns if not pa.types.is_null(column.type)}
     kind = pa.string() if len(types) > 1 else next(iter(types), pa.null())
     cells = pa.concat_arrays([column.cast(kind) for column in columns])
@@ -391,21 +393,21 @@ def _wide(frame: Any, item: str | None, people: list[str], format_name: str) -> 
         "annotator": pa.array(np.array(people, object)[given // n], pa.string()),
         "label": cells.take(pa.array(given)),
     }
-    reading = Reading(format=f"wide {format_name}", unit="cells", rows=n * len(people))
+    reading = ImportReport(format=f"wide {format_name}", unit="cells", n_rows=n * len(people))
     reading.columns = {"item": repr(item) if item else ROW, "annotator": f"the columns {columns_named(people)}"}
     reading.columns["label"] = "their cells"
     used = (*people, item, *finding.GOLD_COLUMNS)
     if unread := [name for name in finding.column_names(frame) if name not in used]:
         reading.columns["not read"] = columns_named(unread)
-    result = Taken(taken, reading, naming.encode(items, "item")[0], people)
+    result = Taken(taken, reading, naming.encode_column(items, "item")[0], people)
     if len(result.items) < n:
         raise errors.DuplicateWideRows(column=str(item), n=n - len(result.items))
     _take_gold(frame, [], result, items)
-    reading.exclude("empty cells", reading.rows - len(taken["label"]))
+    reading.exclude("empty cells", reading.n_rows - len(taken["label"]))
     return result
 
 
-def _relabelled(column: Any, build: Build, reading: Reading) -> Any:
+def _relabelled(column: Any, build: Build, reading: ImportReport) -> Any:
     """Return the labels after map= and normalize=."""
     if not build.map and not build.normalize:
         return column
@@ -416,7 +418,7 @@ def _relabelled(column: Any, build: Build, reading: Reading) -> Any:
         values = _relabelled(lists.flatten(), build, reading)
         found = pa.ListArray.from_arrays(lists.offsets, values).to_pylist()
         return pa.array([list(dict.fromkeys(labels)) for labels in found], pa.list_(values.type))
-    labels = naming.to_array(column, "label").dictionary_encode()
+    labels = naming.to_arrow_array(column, "label").dictionary_encode()
     codes = labels.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     old = labels.dictionary.to_pylist()
     count = np.bincount(codes[codes >= 0], minlength=len(old))
@@ -428,9 +430,9 @@ def _relabelled(column: Any, build: Build, reading: Reading) -> Any:
         spellings: dict[str, Counter[str]] = {}
         for name, n in zip(new, count.tolist(), strict=True):
             if isinstance(name, str):
-                spellings.setdefault(naming.folded(name), Counter())[" ".join(name.split())] += n
+                spellings.setdefault(naming.fold_spelling(name), Counter())[" ".join(name.split())] += n
         best = {key: max(sorted(same, reverse=True), key=same.__getitem__) for key, same in spellings.items()}
-        new = [best.get(naming.folded(name), name) for name in new]
+        new = [best.get(naming.fold_spelling(name), name) for name in new]
     new = [None if name is None or not str(name).strip() else name for name in new]
     large = any(isinstance(name, int) and abs(name) >= 2**63 for name in new)  # Arrow has no such number
     if large or len({type(name) for name in new if name is not None}) > 1:
@@ -443,7 +445,7 @@ def _relabelled(column: Any, build: Build, reading: Reading) -> Any:
 
 def _about_copies(table: Annotations) -> Note | None:
     """Return a note if many rows repeat others, as in a file that was pasted twice."""
-    copies = len(table) - int(is_first_of_pair(table.rating, table.label).sum())
+    copies = len(table) - int(is_first_of_pair(table.rating_codes, table.label).sum())
     if table.proba is not None or copies < max(MIN_COPIES, MIN_COPIED_SHARE * len(table)):
         return None
     return notes.RepeatedRows(n=copies, n_rows=len(table))

@@ -20,7 +20,7 @@ from dissensus.table.io.files import BinaryFile, open_bytes, reading
 from dissensus.table.io.readers import Reader, readers
 from dissensus.table.io.writers import Labels, Writer, writers
 from dissensus.table.notes import AnnotatorsNumbered, Note
-from dissensus.table.spans import OUTSIDE, are_places, place_names, sequences_of
+from dissensus.table.spans import OUTSIDE_TAG, are_positions, name_positions, parse_sequences
 
 _TAG = re.compile(r"[BIESLU]-\S+|O")
 _UNREAD = ("?", "_", "-")  # stand for a missing tag
@@ -51,7 +51,7 @@ def read(path: Path, columns: Columns | None) -> pa.Table | tuple[pa.Table, Note
         tokens = [line[0] for line in sentence]
         again = alone and tokens == before
         number, answer, before = (number, answer + 1, tokens) if again else (number + 1, 1, tokens)
-        places = place_names([f"s{number:06d}"] * len(sentence), range(len(sentence)))
+        places = name_positions([f"s{number:06d}"] * len(sentence), range(len(sentence)))
         for place in tagged:
             who = str(answer) if alone else people[place] if people else str(place)
             tags = [line[place] for line in sentence]
@@ -70,8 +70,8 @@ def as_bio(tags: list[str]) -> list[str]:
     In IOB1 a span begins with I-x; it is the scheme of a sentence in which no B-x follows an O.
     """
     plain = ["" if tag in _UNREAD else _MARKS.get(tag[0], tag[0]) + tag[1:] for tag in tags]
-    pairs = list(zip([OUTSIDE, *plain], plain, strict=False))
-    starts = [tag[0] for last, tag in pairs if tag[:2] in ("B-", "I-") and last == OUTSIDE]
+    pairs = list(zip([OUTSIDE_TAG, *plain], plain, strict=False))
+    starts = [tag[0] for last, tag in pairs if tag[:2] in ("B-", "I-") and last == OUTSIDE_TAG]
     if "I" not in starts or "B" in starts:
         return plain
     return [f"B-{tag[2:]}" if tag[:2] == "I-" and last[2:] != tag[2:] else tag for last, tag in pairs]
@@ -102,14 +102,14 @@ def write(labels: Labels, file: BinaryFile) -> None:
     if len(labels.questions) > 1:
         raise errors.OneQuestionPerProject(tool="CoNLL text", n=len(labels.questions))
     (answers,) = labels.questions.values()
-    if not are_places(answers.items):
+    if not are_positions(answers.items):
         raise errors.TagsOfTokensOnly
     tokens: dict[str, str] = {}
     if labels.source is not None:
         table = read(labels.source, None)
         table = table[0] if isinstance(table, tuple) else table
         tokens = dict(zip(table["item"].to_pylist(), table["token"].to_pylist(), strict=True))
-    where = sequences_of(answers.items)
+    where = parse_sequences(answers.items)
     for start, end in zip(where.ptr[:-1], where.ptr[1:], strict=True):
         for i in where.order[start:end].tolist():
             name = str(answers.items[i])

@@ -21,7 +21,7 @@ from dissensus.table import exceptions as errors
 from dissensus.table.find_columns import Columns, columns_to_read
 from dissensus.table.io.files import BinaryFile, open_bytes, reading
 from dissensus.table.io.readers import Reader, readers
-from dissensus.table.names import is_text
+from dissensus.table.names import is_text_type
 
 _SPECIAL = r'[",\r\n]'  # a cell with one of these is quoted
 _FIRST_CHUNK, _LAST_CHUNK = 2**22, 2**31 - 1  # bytes; a row must fit a chunk, which Arrow counts in 32 bits
@@ -50,7 +50,7 @@ def write(table: pa.Table, file: BinaryFile) -> None:
     file.write((",".join(header) + "\n").encode())
     plain = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in table.columns]
     table = pa.table(plain, names=table.column_names)
-    text = [column for column in table.columns if is_text(column.type)]
+    text = [column for column in table.columns if is_text_type(column.type)]
     quote = any(pc.any(pc.match_substring_regex(column, _SPECIAL)).as_py() for column in text)  # all text or none
     options = pacsv.WriteOptions(include_header=False, quoting_style="needed" if quote else "none")
     pacsv.write_csv(table, file, options)

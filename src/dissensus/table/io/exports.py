@@ -19,15 +19,15 @@ import pyarrow as pa
 from dissensus.messages import ParameterName, quote_name
 from dissensus.table import exceptions as errors
 from dissensus.table.find_columns import Columns, check_names
+from dissensus.table.import_report import ImportReport, join_lines
 from dissensus.table.io.build import Golds, Taken
 from dissensus.table.io.files import reading
 from dissensus.table.io.readers import JSON_SUFFIXES, Reader
-from dissensus.table.kinds import CONTEXT, VERSUS, pair_items, set_name
-from dissensus.table.kinds import NOTHING as EMPTY_SET
+from dissensus.table.kinds import CONTEXT_SEPARATOR, PAIR_SEPARATOR, name_pair_items, name_set
+from dissensus.table.kinds import EMPTY_SET as EMPTY_SET
 from dissensus.table.names import to_column
 from dissensus.table.notes import ComparisonsAreLabels, Note, ReadByLabel, SpansOverlap, TargetsNotGold
-from dissensus.table.reading import Reading, one_line
-from dissensus.table.spans import layers_of, tags_of_layers
+from dissensus.table.spans import assign_span_layers, convert_spans_to_tags
 
 MIN_SHARE_OF_TARGETS = (
     0.9  # share that are also labels, before targets are taken for gold; a letter may be one by chance
@@ -114,7 +114,12 @@ def export_reader(
 
 def _joined(files: Mapping[Path, Rows], own_items: bool) -> Rows:
     """Yield the rows of several files: an answer in two files counts once, and an item is the same in all files."""
-    rows = [(path, row) for path, found in files.items() for row in found if not (isinstance(row, Note) and row.alone)]
+    rows = [
+        (path, row)
+        for path, found in files.items()
+        for row in found
+        if not (isinstance(row, Note) and row.single_file_only)
+    ]
     apart = own_items and len({row.question for _, row in rows if not isinstance(row, Note)}) > 1
     texts: dict[str, tuple[str, Path]] = {}
     answered: dict[str, Path] = {}
@@ -154,7 +159,7 @@ class Request(NamedTuple):
 
 def _collect(rows: Rows, request: Request) -> Taken:
     """Sort out which answers count; the others are counted by reason."""
-    reading = Reading(unit="answers")
+    reading = ImportReport(unit="answers")
     given: list[Answer] = []
     for row in rows:
         if isinstance(row, Note):
@@ -162,7 +167,7 @@ def _collect(rows: Rows, request: Request) -> Taken:
             continue
         _check_names(row, request.path)
         if isinstance(row, Item):
-            reading.texts[row.item] = row.fields
+            reading.item_fields[row.item] = row.fields
         elif isinstance(row, Target):
             if isinstance(row.value, str | int | float) and str(row.value).strip():
                 request.targets[row.item] = row.value
@@ -171,7 +176,7 @@ def _collect(rows: Rows, request: Request) -> Taken:
             is_label = row.kind in _LABELS and not row.excluded
             given.append(row._replace(label=_labels(row, request.path)) if is_label else row)
     if any(answer.at is not None for answer in given):
-        reading.times = tuple(map(list, zip(*((a.item, a.annotator, a.at) for a in given), strict=True)))  # type: ignore[assignment]
+        reading.label_times = tuple(map(list, zip(*((a.item, a.annotator, a.at) for a in given), strict=True)))  # type: ignore[assignment]
     if request.kind is None:
         given = _unranked(given, request.columns.label, reading)
     given = _layered(given, reading)
@@ -188,23 +193,23 @@ def _collect(rows: Rows, request: Request) -> Taken:
     taken = Taken({}, reading)
     rest = [answer for answer in given if answer.question not in own]
     _sort_out(rest, reading, lambda answer: False, quiet=NOTHING)
-    reading.rows = len(given)
+    reading.n_rows = len(given)
     for question, answers in own.items():
-        about = Reading(unit="answers", texts=reading.texts, times=reading.times)
+        about = ImportReport(unit="answers", item_fields=reading.item_fields, label_times=reading.label_times)
         own_request = request._replace(columns=replace(request.columns, label=question))
         taken.parts[question] = _collect_one(answers, about, own_request, given)
-        reading.unused += about.unused
-        reading.advice |= about.advice
+        reading.unused_counts += about.unused_counts
+        reading.advice_by_reason |= about.advice_by_reason
         for note in about.notes:
             reading.add_note(note)
         reading.columns |= {role: word for role, word in about.columns.items() if role in ("text", "gold")}
-        reading.rows += about.rows - len(answers)  # each span or comparison is an answer
-        reading.loud |= about.loud
+        reading.n_rows += about.n_rows - len(answers)  # each span or comparison is an answer
+        reading.warn_about_unused |= about.warn_about_unused
     return taken
 
 
 def _sort_out(
-    given: list[Answer], reading: Reading, is_read: Callable[[Answer], bool], quiet: str = "", known: str = ""
+    given: list[Answer], reading: ImportReport, is_read: Callable[[Answer], bool], quiet: str = "", known: str = ""
 ) -> tuple[list[Answer], list[Answer]]:
     """Return the answers that count, and the gold ones (`known` describes these); count the others by reason.
 
@@ -223,7 +228,7 @@ def _sort_out(
             gold.append(answer)
         if reason:
             reading.exclude(_short(reason), advice=how)
-            reading.loud |= answer.annotator != "" and not answer.gold and reason != quiet
+            reading.warn_about_unused |= answer.annotator != "" and not answer.gold and reason != quiet
         else:
             used.append(answer)
     return used, gold
@@ -253,11 +258,11 @@ def _table_kind(answers: list[Answer]) -> str | None:
 
 
 def _collect_one(
-    given: list[Answer], reading: Reading, request: Request, everything: list[Answer] | None = None
+    given: list[Answer], reading: ImportReport, request: Request, everything: list[Answer] | None = None
 ) -> Taken:
     """Take the answers that make one table, or several of one kind; `everything`: answers to other questions too."""
     path, ticks = request.path, request.ticks
-    reading.rows = len(given)
+    reading.n_rows = len(given)
     answered = [answer for answer in given if not answer.excluded]
     if marked := _questions_alone(answered, SPANS, (LABEL, RATING, COMPARED), request):
         return _collect_spans(given, marked, reading, request, everything or given)
@@ -274,7 +279,7 @@ def _collect_one(
     known = "known labels, no votes"
     used, gold = _sort_out(given, reading, lambda answer: (answer.question, answer.kind) in chosen, known=known)
     if not used:
-        raise errors.NothingUsable(what="answer", report=reading.excluded())
+        raise errors.NothingUsable(what="answer", report=reading.describe_unused())
     several = any(len(answer.label) > 1 for answer in used)
     columns: dict[str, list[Any]] = {
         "item": [answer.item for answer in used],
@@ -289,7 +294,7 @@ def _collect_one(
         for role, values in columns.items()
     }
     reading.columns = request.roles(questions)
-    if texts := list(dict.fromkeys(key for fields in reading.texts.values() for key in fields)):
+    if texts := list(dict.fromkeys(key for fields in reading.item_fields.values() for key in fields)):
         reading.columns["text"] = ", ".join(f"'{key}'" for key in texts[:MAX_TEXT_FIELDS_NAMED])
     if gold:
         reading.columns["gold"] = f"{len(gold):,} answers marked as right"
@@ -299,7 +304,7 @@ def _collect_one(
     for answer in gold:
         items, labels = golds.setdefault(answer.question, ([], []))
         items.append(answer.item)
-        labels.append(set_name(answer.label) if several else answer.label[0])
+        labels.append(name_set(answer.label) if several else answer.label[0])
     voters = (str(answer.annotator) for answer in given if answer.annotator != "" and not answer.gold)
     return Taken(
         arrays,
@@ -311,7 +316,7 @@ def _collect_one(
     )
 
 
-def _golds_of_targets(targets: dict[Any, Any], used: list[Answer], reading: Reading) -> Golds:
+def _golds_of_targets(targets: dict[Any, Any], used: list[Answer], reading: ImportReport) -> Golds:
     """Return question → items and gold labels, if nearly all targets are among its labels; else add a note."""
     golds = {}
     for question in sorted({answer.question for answer in used}):
@@ -335,14 +340,14 @@ def _questions_alone(answers: list[Answer], kind: str, others: tuple[str, ...], 
     return there if label is not None or request.kind == _TABLES[kind] or alone else []
 
 
-def _layered(given: list[Answer], reading: Reading) -> list[Answer]:
+def _layered(given: list[Answer], reading: ImportReport) -> list[Answer]:
     """Divide overlapping spans of one annotator among several questions, see `layers_of`."""
     pieces: dict[int, list[Answer]] = {}
     marked = [n for n, answer in enumerate(given) if answer.kind == SPANS and not answer.excluded]
     for question in sorted({given[n].question for n in marked}):
         own = [n for n in marked if given[n].question == question]
         spans = [(n, span) for n in own for span in given[n].label]
-        layers = layers_of((given[n].item, (given[n].annotator, given[n].gold), *span) for n, span in spans)
+        layers = assign_span_layers((given[n].item, (given[n].annotator, given[n].gold), *span) for n, span in spans)
         if not any(layers):
             continue
         names = {layer: ", ".join(filter(None, (question or "spans", layer))) for layer in sorted(set(layers))}
@@ -362,14 +367,14 @@ def _compared(answer: Answer, kind: str | None) -> Answer:
     if kind == "classes" and answer.seen:
         return answer._replace(kind=LABEL, label=answer.label[0][2])
     things = {thing for left, right, _ in answer.label for thing in (left, right)}
-    if any(not thing.strip() or VERSUS in thing or CONTEXT in thing for thing in things):
+    if any(not thing.strip() or PAIR_SEPARATOR in thing or CONTEXT_SEPARATOR in thing for thing in things):
         return answer._replace(
-            excluded=f"comparisons of things without a name, or with '{VERSUS}' or '{CONTEXT}' in it"
+            excluded=f"comparisons of things without a name, or with '{PAIR_SEPARATOR}' or '{CONTEXT_SEPARATOR}' in it"
         )
     return answer
 
 
-def _unranked(given: list[Answer], label: str | None, reading: Reading) -> list[Answer]:
+def _unranked(given: list[Answer], label: str | None, reading: ImportReport) -> list[Answer]:
     """Exclude rankings of alternatives that no two items share; choices of two such alternatives become labels."""
     compared = [(n, answer) for n, answer in enumerate(given) if answer.kind == COMPARED and not answer.excluded]
     items: dict[tuple[str, Any], set[Any]] = {}  # question, and an alternative or None for all → its items
@@ -389,11 +394,11 @@ def _unranked(given: list[Answer], label: str | None, reading: Reading) -> list[
             reason, how = _not_read(answer.question, COMPARED)
             reason = _short(f"comparisons of other things in every item: {reason}")
             given[n] = answer._replace(excluded=reason)
-            reading.advice |= {} if how is None else {reason: how}
+            reading.advice_by_reason |= {} if how is None else {reason: how}
     return given
 
 
-def _collect_compared(given: list[Answer], questions: list[str], reading: Reading, request: Request) -> Taken:
+def _collect_compared(given: list[Answer], questions: list[str], reading: ImportReport, request: Request) -> Taken:
     """Take the comparisons of some questions, a row each; the item of an export is their context."""
 
     def is_read(answer: Answer) -> bool:
@@ -401,12 +406,12 @@ def _collect_compared(given: list[Answer], questions: list[str], reading: Readin
 
     used, _ = _sort_out(given, reading, is_read, NOTHING, "comparisons, not used")
     if not used:
-        raise errors.NothingUsable(what="comparison", report=reading.excluded())
+        raise errors.NothingUsable(what="comparison", report=reading.describe_unused())
     rows = [(*pair, answer) for answer in used for pair in answer.label]
-    reading.rows += len(rows) - len(used)  # each comparison is an answer
+    reading.n_rows += len(rows) - len(used)  # each comparison is an answer
     left, right, better, answers = map(list, zip(*rows, strict=True))
     columns = {
-        "item": pair_items(left, right, [str(answer.item) for answer in answers]),
+        "item": name_pair_items(left, right, [str(answer.item) for answer in answers]),
         "annotator": [str(answer.annotator) for answer in answers],
         "label": better,
     }
@@ -417,7 +422,7 @@ def _collect_compared(given: list[Answer], questions: list[str], reading: Readin
 
 
 def _collect_spans(
-    given: list[Answer], questions: list[str], reading: Reading, request: Request, everything: list[Answer]
+    given: list[Answer], questions: list[str], reading: ImportReport, request: Request, everything: list[Answer]
 ) -> Taken:
     """Take the spans of some questions as tags, see `table.spans`; an annotator with any answer has read the item."""
     readings = {
@@ -433,25 +438,25 @@ def _collect_spans(
         if answer.excluded:
             if answer.excluded != NOTHING:
                 reading.exclude(answer.excluded)
-                reading.loud |= answer.annotator != ""
+                reading.warn_about_unused |= answer.annotator != ""
         elif answer.kind == SPANS and answer.question in spans:
             item, who = str(answer.item), None if answer.gold else str(answer.annotator)
             spans[answer.question] += [(item, who, *span) for span in answer.label]
             lengths[item] = max([lengths.get(item, 0), *(end for _, end, _ in answer.label)])
-            reading.rows += max(len(answer.label) - 1, 0)  # each span is an answer
+            reading.n_rows += max(len(answer.label) - 1, 0)  # each span is an answer
             if answer.gold:
                 reading.exclude("answers marked as right (known spans, no votes)", max(len(answer.label), 1))
         elif answer.label:
             reason, how = _not_read(answer.question, answer.kind)
             reading.exclude(_short(reason), advice=how)
     texts: dict[str, str] = {}  # item → the text of its spans: `text`, or the first field that is long enough
-    for name, fields in reading.texts.items():
+    for name, fields in reading.item_fields.items():
         for key in sorted(fields, key=lambda key: key != "text"):
             if isinstance(text := fields[key], str) and len(text) >= max(lengths.get(str(name), 0), 1):
                 texts.setdefault(str(name), text)
-    tags = tags_of_layers(spans, [*readings, *known], texts)
-    reading.exclude("spans that overlap another one of the same annotator", tags.overlapping)
-    reading.exclude("spans without a character", tags.empty)
+    tags = convert_spans_to_tags(spans, [*readings, *known], texts)
+    reading.exclude("spans that overlap another one of the same annotator", tags.n_overlapping)
+    reading.exclude("spans without a character", tags.n_empty)
     votes = tags.annotator != np.array(None)
     columns = {role: getattr(tags, role)[votes].tolist() for role in ("item", "annotator", "label", "question")}
     golds: Golds = {}
@@ -522,7 +527,7 @@ def _item_table(rows: Rows, path: Path) -> pa.Table:
 
 def _short(reason: str) -> str:
     """Return a reason that may hold a name from the data, on one line and shortened."""
-    plain = one_line(reason)
+    plain = join_lines(reason)
     return plain if len(plain) <= MAX_REASON_LENGTH else plain[: MAX_REASON_LENGTH - 1] + "…"
 
 

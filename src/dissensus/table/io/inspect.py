@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dissensus.messages import quote_name
 from dissensus.table import exceptions as errors
 from dissensus.table import notes
 from dissensus.table.find_columns import Columns
@@ -28,7 +29,6 @@ from dissensus.table.io.files import is_zip, open_member, reading
 from dissensus.table.io.jsonl import OBJECT, Record, check_once, field, objects, part, records
 from dissensus.table.io.readers import JSON_SUFFIXES, readers
 from dissensus.table.io.writers import OURS, Given, Labels, json_writer, our_name, writers
-from dissensus.table.names import shown
 
 HEADER, START = "header.json", "_journal/start.json"  # the second if a run did not end
 NO_GRADE = "Grade not found in model output"  # versions before 0.3.245 scored it as incorrect
@@ -102,7 +102,7 @@ def answers(path: Path, columns: Columns) -> Rows:
     models: dict[str, set[str]] = {}  # key → the models behind it
     seen: set[tuple[Any, Any]] = set()
     for sample in samples:
-        where = f"{path}: sample {shown(sample.get('id'))}"
+        where = f"{path}: sample {quote_name(sample.get('id'))}"
         item = sample_name(sample, epochs, columns.item, where)
         key = (str(sample.get("id")), str(sample.get("epoch", 1)))
         check_once(seen, key, f"{where}, epoch {key[1]},", "write the log")

@@ -13,14 +13,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from dissensus.messages import quote_name
 from dissensus.table.find_columns import Columns
 from dissensus.table.io.exports import COMPARED, LABEL, NOTHING, RATING, SPANS, Answer, Item, Rows, export_reader
 from dissensus.table.io.jsonl import Record, field, objects, part, records
 from dissensus.table.io.pairs import SIDES, comparisons
 from dissensus.table.io.readers import readers
 from dissensus.table.io.writers import Given, Labels, json_writer, writers
-from dissensus.table.kinds import CONTEXT, OUTCOMES, VERSUS
-from dissensus.table.names import shown
+from dissensus.table.kinds import CONTEXT_SEPARATOR, PAIR_OUTCOMES, PAIR_SEPARATOR
 from dissensus.table.notes import ComparesFields
 
 _REGION_FIELDS = {"start", "end", "x", "y", "points"}  # the place of a part of the item that an answer is about
@@ -36,7 +36,7 @@ def claims(record: Record) -> bool:
 def answers(path: Path, columns: Columns) -> Rows:
     """Yield the data of every task, and one answer per control of an annotation."""
     for task in records(path):
-        yield from task_answers(task, columns, f"{path}: task {shown(task.get('id'))}")
+        yield from task_answers(task, columns, f"{path}: task {quote_name(task.get('id'))}")
 
 
 def task_answers(task: Record, columns: Columns, where: str) -> Rows:
@@ -94,7 +94,7 @@ def _comparison(item: Any, annotator: str, result: Record, gold: bool, data: Rec
     shown_as = [side.strip() for side in str(result.get("to_name", "")).split(",")]
     shown_as = shown_as if len(set(shown_as)) == 2 else ["left", "right"]
     better = value.get("selected")
-    if better not in OUTCOMES:
+    if better not in PAIR_OUTCOMES:
         yield Answer(item, annotator, [], name, COMPARED, gold=gold)
         return
     named = next((pair for pair in SIDES[:-1] if all(isinstance(data.get(side), str) for side in pair)), shown_as)
@@ -112,7 +112,11 @@ def _alternative(data: Record, field_name: str, item: Any) -> str:
         return field_name
     content = data[field_name]
     plain = isinstance(content, str) and 0 < len(content.strip()) <= MAX_NAME_LENGTH
-    return content if plain and VERSUS not in content and CONTEXT not in content else f"{field_name} of {item}"
+    return (
+        content
+        if plain and PAIR_SEPARATOR not in content and CONTEXT_SEPARATOR not in content
+        else f"{field_name} of {item}"
+    )
 
 
 def _key(task: Record) -> str:

@@ -11,12 +11,12 @@ import math
 from pathlib import Path
 from typing import Any
 
+from dissensus.messages import quote_name
 from dissensus.table import exceptions as errors
 from dissensus.table.find_columns import Columns
 from dissensus.table.io.exports import LABEL, NUMBER, Answer, Item, Rows, export_reader
 from dissensus.table.io.jsonl import Record, check_once, field, first_of, objects, part, records
 from dissensus.table.io.readers import readers
-from dissensus.table.names import shown
 from dissensus.table.notes import MorePages, SomeScores
 
 _SCORE_FIELDS = {"name", "dataType", "source"}
@@ -42,7 +42,7 @@ def answers(path: Path, columns: Columns) -> Rows:
         elif meta.get("cursor"):
             yield MorePages()
         for score in objects(page, "data", str(path)) if "data" in page else [page]:
-            where = f"{path}: score {shown(score.get('id'))}"
+            where = f"{path}: score {quote_name(score.get('id'))}"
             if "id" in score:
                 check_once(seen, str(score["id"]), where, "fetch the scores")
             item = first_of(score, (columns.item,) if isinstance(columns.item, str) else _ITEMS)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from dissensus.messages import quote_name
 from dissensus.table import exceptions as errors
 from dissensus.table.find_columns import Columns
 from dissensus.table.io.exports import Answer, Item, Rows, export_reader
 from dissensus.table.io.jsonl import Record, part, records
 from dissensus.table.io.readers import readers
-from dissensus.table.names import shown
 
 
 def claims(record: Record) -> bool:
@@ -28,7 +28,7 @@ def answers(path: Path, columns: Columns) -> Rows:
     """Yield the text of every item, and one answer per annotator of it."""
     for record in records(path):
         for item in record:
-            where = f"{path}: item {shown(item)}"
+            where = f"{path}: item {quote_name(item)}"
             entry = part(record, item, dict, where)
             text = entry.get("text")
             yield Item(item, text if isinstance(text, dict) else {"text": text})

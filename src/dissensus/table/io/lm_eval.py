@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dissensus.messages import quote_name
 from dissensus.table import exceptions as errors
 from dissensus.table.find_columns import Columns
 from dissensus.table.io.exports import Answer, Item, Rows, Target, export_reader
 from dissensus.table.io.jsonl import Record, check_once, field, part, records
 from dissensus.table.io.readers import readers
-from dissensus.table.names import shown
 
 _FILE = re.compile(r"(?:(?P<model>.+)_)?samples_(?P<task>.+?)(?:_\d{4}-\d\d-\d\dT[\d.:-]+)?\.jsonl?(?:\.\w+)?")
 
@@ -42,7 +42,7 @@ def answers(path: Path, columns: Columns) -> Rows:
     seen: set[str] = set()
     first = None
     for sample in records(path):
-        where = f"{path}: doc_id {shown(sample.get('doc_id'))}"
+        where = f"{path}: doc_id {quote_name(sample.get('doc_id'))}"
         item = field(sample, columns.item, ("doc_id",), "item", where)
         who = model if columns.annotator is None else field(sample, columns.annotator, (), "annotator", where)
         chosen = sample.get("filter")

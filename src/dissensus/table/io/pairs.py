@@ -17,9 +17,9 @@ from dissensus.exceptions import MissingColumn
 from dissensus.table import exceptions as errors
 from dissensus.table import kinds
 from dissensus.table import names as naming
-from dissensus.table.annotations import ANONYMOUS
+from dissensus.table.annotations import ANONYMOUS_ANNOTATOR
 from dissensus.table.find_columns import Columns, check_there, column_names, count_rows, split, to_arrow
-from dissensus.table.reading import Reading
+from dissensus.table.import_report import ImportReport
 
 SIDES = (
     ("left", "right"), ("model_a", "model_b"), ("player_a", "player_b"), ("a", "b"), ("model_1", "model_2"),
@@ -62,7 +62,7 @@ def are_items(there: list[str], named: Columns) -> bool:
     return isinstance(found.get("item"), str) and find(there, named) is None
 
 
-def take(frame: Any, named: Columns, format_name: str) -> tuple[dict[str, Any], Reading]:
+def take(frame: Any, named: Columns, format_name: str) -> tuple[dict[str, Any], ImportReport]:
     """Return the columns of a table of pairs under our names, and the import report; raise if a column is missing."""
     there = column_names(frame)
     found = find(there, named)
@@ -71,10 +71,10 @@ def take(frame: Any, named: Columns, format_name: str) -> tuple[dict[str, Any], 
     for role, column in found.items():
         check_there(role, (column,), there)
     data = to_arrow(frame, list(dict.fromkeys(found.values())))
-    cells = (naming.to_array(data[found[role]], "pairs").to_pylist() for role in ("left", "right", "winner"))
+    cells = (naming.to_arrow_array(data[found[role]], "pairs").to_pylist() for role in ("left", "right", "winner"))
     left, right, winner = (np.array(["" if cell is None else str(cell) for cell in c], object) for c in cells)
     n = len(left)
-    reading = Reading(format=f"comparisons in {format_name}", rows=n)
+    reading = ImportReport(format=f"comparisons in {format_name}", n_rows=n)
     reading.columns = {role: repr(column) for role, column in found.items()}
     context = data[found["context"]] if "context" in found else None
     if context is not None and count_rows(naming.to_column(context, "context")) == n > 1:
@@ -89,9 +89,11 @@ def take(frame: Any, named: Columns, format_name: str) -> tuple[dict[str, Any], 
         plain = value.strip().lower()
         code = next((k for k, words in enumerate((LEFT, RIGHT, TIE)) if plain in words), -1)
         better[(winner == value) & (better < 0)] = code
-    items = kinds.pair_items(data[found["left"]], data[found["right"]], context)
-    people = data[found["annotator"]] if "annotator" in found else [ANONYMOUS] * n
-    label = np.where(better < 0, winner, np.array(kinds.OUTCOMES, object)[better])  # abstain= or map= may use others
+    items = kinds.name_pair_items(data[found["left"]], data[found["right"]], context)
+    people = data[found["annotator"]] if "annotator" in found else [ANONYMOUS_ANNOTATOR] * n
+    label = np.where(
+        better < 0, winner, np.array(kinds.PAIR_OUTCOMES, object)[better]
+    )  # abstain= or map= may use others
     return {"item": items, "annotator": people, "label": label}, reading
 
 
@@ -102,7 +104,7 @@ def comparisons(ranks: Mapping[Any, float], item: Any) -> list[tuple[str, str, s
     """
     compared = []
     for pair in combinations(sorted((str(thing), rank) for thing, rank in ranks.items()), 2):
-        swap = crc32(f"{pair[0][0]}{kinds.VERSUS}{pair[1][0]}{kinds.CONTEXT}{item}".encode()) % 2
+        swap = crc32(f"{pair[0][0]}{kinds.PAIR_SEPARATOR}{pair[1][0]}{kinds.CONTEXT_SEPARATOR}{item}".encode()) % 2
         (left, a), (right, b) = pair[::-1] if swap else pair
         compared.append((left, right, "tie" if a == b else "left" if a < b else "right"))
     return compared

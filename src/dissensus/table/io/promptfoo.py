@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from dissensus.messages import quote_name
 from dissensus.table import exceptions as errors
 from dissensus.table.find_columns import Columns
 from dissensus.table.io.exports import LABEL, NUMBER, Answer, Item, Rows, export_reader
 from dissensus.table.io.jsonl import Record, check_once, field, objects, part, records
 from dissensus.table.io.readers import readers
 from dissensus.table.io.writers import OURS, Given, Labels, json_writer, our_name, writers
-from dissensus.table.names import shown
 from dissensus.table.notes import JudgesApart
 
 HUMAN = "human"  # the type of an assertion
@@ -60,7 +60,7 @@ def item_names(found: list[Record], path: Path) -> list[Any]:
     names = ["/".join(map(str, (place[0], *(place[k] for k in differ)))) if differ else place[0] for place in places]
     seen: set[Any] = set()
     for name, (test, prompt, by) in zip(names, places, strict=True):
-        where = f"{path}: test {test} with prompt {prompt} and provider {shown(by)}"
+        where = f"{path}: test {test} with prompt {prompt} and provider {quote_name(by)}"
         check_once(seen, name, where, "write the results")
     return names
 
@@ -77,7 +77,7 @@ def judge(assertion: Record, named: Any = None) -> str:
 
 
 def _where(result: Record, path: Path) -> str:
-    return f"{path}: test {shown(result.get('testIdx'))}"
+    return f"{path}: test {quote_name(result.get('testIdx'))}"
 
 
 def components(result: Record, path: Path) -> list[tuple[Record, Record]]:
