@@ -274,9 +274,9 @@ def check_tables(found):
     tables = list(found.values()) if isinstance(found, dict) else [found]
     for table in tables:
         check_table(table)
-    if (source := getattr(tables[0], "source", None)) is not None:
-        assert 0 <= source.used <= source.rows
-        assert sum(map(len, tables)) + source.unused.total() >= source.rows, "a row disappeared uncounted"
+    if (source := getattr(tables[0], "import_report", None)) is not None:
+        assert 0 <= source.n_used <= source.n_rows
+        assert sum(map(len, tables)) + source.unused_counts.total() >= source.n_rows, "a row disappeared uncounted"
 
 
 def check_rows_of_csv(data, source):

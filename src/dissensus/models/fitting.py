@@ -101,7 +101,7 @@ def fit(
 def set_names(model: Aggregator, data: Any) -> None:
     """Set the names, and the seed that breaks ties, drawn once so that `predict` agrees with itself."""
     model.classes_, model.items_, model.annotators_ = data.classes, data.items, data.annotators
-    model.n_annotations_ = data.per_annotator
+    model.n_annotations_ = data.annotations_per_annotator
     model.tie_seed_ = int(np.random.SeedSequence(model.seed).generate_state(1, np.uint64)[0])
 
 

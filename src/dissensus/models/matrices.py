@@ -63,7 +63,7 @@ def vote_counts(table: Annotations, gold: IntArray | None = None) -> ExpectedCou
 
 def class_pseudo(engine: Engine, votes: ExpectedCounts, class_count: float, vote_count: float) -> FloatArray:
     """(K,) pseudo-counts b of class shares: `class_count` per class, and `vote_count` votes per annotator."""
-    crowd = vote_count * np.count_nonzero(engine.per_annotator)
+    crowd = vote_count * np.count_nonzero(engine.annotations_per_annotator)
     return np.asarray(class_count + crowd * votes.classes / max(engine.size.n_items, 1))
 
 

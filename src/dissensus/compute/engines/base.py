@@ -141,7 +141,7 @@ class Engine(ABC):
     checkpoint: Any = None  # a driver saves its state there between passes, such as `disk.RunFolder`
 
     def __init__(self, size: Size, per_annotator: IntArray, pool: Threads, gold: IntArray | None):
-        self.size, self.per_annotator, self.pool, self.gold = size, per_annotator, pool, gold
+        self.size, self.annotations_per_annotator, self.pool, self.gold = size, per_annotator, pool, gold
         self._cached: dict[Any, Sums] = {}
 
     @abstractmethod

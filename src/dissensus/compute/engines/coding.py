@@ -104,7 +104,7 @@ class Coded(RemoteTable):
         self.n_annotations = int(self.meta["annotations"])
         annotators, classes = (pq.read_table(folder / f"{name}.parquet") for name in ("annotators", "classes"))
         self.annotators, self.classes = naming.to_names(annotators["name"]), naming.to_names(classes["name"])
-        self.per_annotator = annotators["count"].to_numpy()
+        self.annotations_per_annotator = annotators["count"].to_numpy()
         self.items = MappedNames(folder / "items.arrow")
         self.weighted = bool(self.meta["weighted"])
         self._check()
@@ -316,7 +316,7 @@ class _Writer:
         self.weighted, self.files = weighted, _files_of(folder, classes.size, weighted)
         self.items: Any = None
         self.last: Any = None
-        self.per_annotator = np.zeros(annotators.size, np.int64)
+        self.annotations_per_annotator = np.zeros(annotators.size, np.int64)
 
     def write(self, item: Any, annotator: Any, label: Any, weight: Any = None) -> None:
         """Append a batch of sorted rows."""
@@ -329,7 +329,7 @@ class _Writer:
         if self.last is not None and item[0].as_py() == self.last:
             new = new[1:]
         self.last = item[-1].as_py()
-        self.add_items(item.take(pa.array(new)), new + self.per_annotator.sum())
+        self.add_items(item.take(pa.array(new)), new + self.annotations_per_annotator.sum())
         self.add_rows(np.asarray(annotator), np.asarray(label), weight)
 
     def add_items(self, names: Any, first_row: IntArray) -> None:
@@ -348,7 +348,7 @@ class _Writer:
         self._append("label", label)
         if weight is not None:
             self._append("weight", weight)
-        self.per_annotator += np.bincount(annotator, minlength=self.per_annotator.size)
+        self.annotations_per_annotator += np.bincount(annotator, minlength=self.annotations_per_annotator.size)
 
     def _append(self, name: str, values: Any) -> None:
         path, kind = self.files[name]
@@ -357,12 +357,12 @@ class _Writer:
 
     def finish(self, made_of: dict[str, Any]) -> None:
         """Write names and sources after the last rows."""
-        self._append("item_ptr", [self.per_annotator.sum()])
+        self._append("item_ptr", [self.annotations_per_annotator.sum()])
         self.items.close()
-        names = pa.table({"name": self.annotators, "count": self.per_annotator})
+        names = pa.table({"name": self.annotators, "count": self.annotations_per_annotator})
         pq.write_table(names, self.folder / "annotators.parquet")
         pq.write_table(pa.table({"name": self.classes}), self.folder / "classes.parquet")
-        meta = {"made_of": made_of, "annotations": int(self.per_annotator.sum()), "weighted": self.weighted}
+        meta = {"made_of": made_of, "annotations": int(self.annotations_per_annotator.sum()), "weighted": self.weighted}
         with open_atomically(self.folder / META) as file:
             file.write(json.dumps(meta, indent=1, default=str).encode())
 

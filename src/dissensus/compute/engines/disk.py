@@ -120,7 +120,7 @@ class DiskEngine(Engine):
     """A table in files."""
 
     def __init__(self, coded: Coded, block_rows: int, pool: Threads, gold: IntArray | None, run: RunFolder):
-        super().__init__(coded.size(), coded.per_annotator, pool, gold)
+        super().__init__(coded.size(), coded.annotations_per_annotator, pool, gold)
         self.coded, self.chunks = coded, coded.ranges(block_rows)
         self.run_folder = self.checkpoint = run
 

@@ -80,7 +80,7 @@ class SparkEngine(Engine):
     """A table in a cluster."""
 
     def __init__(self, table: ClusterTable, pool: Threads, gold: IntArray | None):
-        super().__init__(table.size(), table.per_annotator, pool, gold)
+        super().__init__(table.size(), table.annotations_per_annotator, pool, gold)
         self.table = table
         self._gold = None if gold is None else table.parts.context.broadcast(gold)
 

@@ -115,7 +115,7 @@ class MACE(ConfusionModel[MACEParams]):
         unlabelled = np.full((np.count_nonzero(~labelled), K), 1 / K)
         unlabelled = with_gold(unlabelled, None if engine.gold is None else engine.gold[~labelled])
         root = np.sqrt(np.maximum(votes.classes - unlabelled.sum(axis=0), 0))
-        parameters = K * np.count_nonzero(engine.per_annotator)
+        parameters = K * np.count_nonzero(engine.annotations_per_annotator)
         self.class_pseudo_ = self.class_count + self.vote_count * parameters * root / max(root.sum(), 1e-300)
         self.fixed_prior_ = None if self.class_prior == "learned" else np.full(K, 1 / K)
 
