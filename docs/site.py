@@ -208,7 +208,7 @@ def kinds_page() -> str:
     from dissensus.table import kinds
 
     rows = ["| kind | labels are | default | other methods |", "|---|---|---|---|"]
-    for kind, told in kinds.KINDS.items():
+    for kind, told in kinds.KIND_DESCRIPTIONS.items():
         first = default_method(kind)
         others = [f"[`{name}`](../methods/{name}.md)" for name in methods_for(kind) if name != first]
         rows.append(row(f"`{kind}`", told, f"[`{first}`](../methods/{first}.md)", ", ".join(others)))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Tables = dict[str | None, "Annotations"]
 """Question → its table; None → the one table of a file without questions."""
-Kind = Literal["classes", "graded", "numbers", "pairs", "sets", "objects", "spans"]  # `table.kinds.KINDS`
+Kind = Literal["classes", "graded", "numbers", "pairs", "sets", "objects", "spans"]  # `table.kinds.KIND_DESCRIPTIONS`
 READING = "Reading FILE"  # panel of the help
 NUMBERS = ("gold", "value", "score", "rating")  # usual names of a column of known numbers
 ANY_KIND = (

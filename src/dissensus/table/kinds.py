@@ -182,7 +182,7 @@ def look_like_sets(classes: Names) -> bool:
 
 
 def parse_options(classes: Names) -> SetOptions:
-    """Return the options of sets that `set_name` named."""
+    """Return the options of sets that `name_set` named."""
     sets = [[] if name == EMPTY_SET else name.split(OPTION_SEPARATOR) for name in classes.tolist()]
     names = np.array(sorted({option for selected in sets for option in selected}), object)
     place = {name: k for k, name in enumerate(names.tolist())}

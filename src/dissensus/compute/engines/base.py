@@ -53,7 +53,7 @@ class RemoteTable(ABC, NamedSizes):
     where: ClassVar[str]  # place of the rows, such as "on a disk"
     engine: ClassVar[str]  # name of the engine that processes it
     n_annotations: Any
-    per_annotator: IntArray
+    annotations_per_annotator: IntArray
     weighted: bool
 
     def size(self) -> Size:
@@ -136,12 +136,12 @@ class Pass(Generic[P, S]):
 
 
 class Engine(ABC):
-    """A table where passes over it run; `per_annotator` (A,) counts the annotations of each annotator."""
+    """A table where passes over it run; `annotations_per_annotator` (A,) counts the annotations of each annotator."""
 
     checkpoint: Any = None  # a driver saves its state there between passes, such as `disk.RunFolder`
 
-    def __init__(self, size: Size, per_annotator: IntArray, pool: Threads, gold: IntArray | None):
-        self.size, self.annotations_per_annotator, self.pool, self.gold = size, per_annotator, pool, gold
+    def __init__(self, size: Size, annotations_per_annotator: IntArray, pool: Threads, gold: IntArray | None):
+        self.size, self.annotations_per_annotator, self.pool, self.gold = size, annotations_per_annotator, pool, gold
         self._cached: dict[Any, Sums] = {}
 
     @abstractmethod

@@ -151,7 +151,7 @@ class ClusterTable(RemoteTable):
     items: Any
     annotators: Names
     classes: Names
-    per_annotator: IntArray
+    annotations_per_annotator: IntArray
     weighted: bool
     columns: dict[str, str] = field(default_factory=dict)  # role → column
 
@@ -211,10 +211,20 @@ def scatter(
     names = made.map(lambda row: pickle.loads(row["names"]))
     kind = object if dict(rows.dtypes)["item"] == "string" else np.int64
     items = ClusterArray((n_items,), kind, names.map(naming.to_names), made)
-    per_annotator = np.zeros(annotators.size, np.int64)
-    per_annotator[annotator_codes] = count
+    annotations_per_annotator = np.zeros(annotators.size, np.int64)
+    annotations_per_annotator[annotator_codes] = count
     return ClusterTable(
-        parts, names, (made, parts), offsets, total, items, annotators, class_names, per_annotator, weighted, found
+        parts,
+        names,
+        (made, parts),
+        offsets,
+        total,
+        items,
+        annotators,
+        class_names,
+        annotations_per_annotator,
+        weighted,
+        found,
     )
 
 
@@ -234,7 +244,7 @@ def distribute_table(table: Annotations, options: Spark) -> ClusterTable:
         items=table.items,
         annotators=table.annotators,
         classes=table.classes,
-        per_annotator=np.bincount(rows.annotator, minlength=table.n_annotators),
+        annotations_per_annotator=np.bincount(rows.annotator, minlength=table.n_annotators),
         weighted=rows.weight is not None,
     )
 
