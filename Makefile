@@ -55,13 +55,7 @@ $(VENV)/.dev: $(VENV)/.report
 
 demo: $(VENV)/.report
 	@rm -rf $(DEMO)
-	$(BIN)/dissensus datasets digits-crowd -o $(DEMO)/data
-	$(BIN)/dissensus describe $(DEMO)/data/annotations.csv
-	$(BIN)/dissensus aggregate $(DEMO)/data/annotations.csv --method majority-vote --gold $(DEMO)/data/gold.csv -o $(DEMO)/majority-vote
-	$(BIN)/dissensus aggregate $(DEMO)/data/annotations.csv --gold $(DEMO)/data/gold.csv -o $(DEMO)/consensus
-	$(BIN)/dissensus compare $(DEMO)/data/annotations.csv --methods consensus,majority-vote,wawa,glad,mace,dawid-skene,hierarchical-dawid-skene --gold $(DEMO)/data/gold.csv
-	$(BIN)/dissensus report $(DEMO)/data/annotations.csv --gold $(DEMO)/data/gold.csv --items $(DEMO)/data/items.csv --title "Handwritten digits" -o $(DEMO)/report.html
-	@echo "Look into $(DEMO)/: report.html is the whole story; data/ is what went in, consensus/ (the default) and majority-vote/ what came out."
+	$(BIN)/dissensus demo -o $(DEMO)
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(ARGS)

@@ -83,7 +83,7 @@ def test_the_wheel_runs(wheel, wanted, versions, tmp_path):
     dissensus = home / "bin" / "dissensus"
 
     assert "aggregate" in run(dissensus, "--help")
-    run(dissensus, "datasets", "digits-crowd", "-o", "data")
+    run(dissensus, "list", "datasets", "digits-crowd", "-o", "data")
     plain = ["aggregate", "data/annotations.csv", "--gold", "data/gold.csv", "--json"]
     known = json.loads(run(dissensus, *plain, "-o", "out"))
     assert known["version"] == version()

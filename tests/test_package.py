@@ -67,7 +67,7 @@ def test_everything_public_is_there():
 
 def test_a_wrong_method_name_is_answered_with_the_nearest():
     with pytest.raises(
-        UnknownName, match=r"no method 'dawid-skeen'; did you mean 'dawid-skene'\? `dissensus methods` lists all"
+        UnknownName, match=r"no method 'dawid-skeen'; did you mean 'dawid-skene'\? `dissensus list methods` lists all"
     ):
         methods["dawid-skeen"]
 

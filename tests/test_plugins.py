@@ -84,7 +84,7 @@ def test_a_method_of_another_package_is_a_method(vendor, tmp_path):
     assert "dissensus_vendor" not in sys.modules
     assert "vendor-coin" in options.method_names()
     assert "dissensus_vendor" not in sys.modules  # completion imports nothing
-    listed = json.loads(run("methods", "--json").stdout)["methods"]
+    listed = json.loads(run("list", "methods", "--json").stdout)["methods"]
     (one,) = [method for method in listed if method["name"] == "vendor-coin"]
     assert (one["facts"], one["parameters"]["right"]) == ({"package": "dissensus-vendor"}, 19.0)
     (tmp_path / "labels.vendor").write_text(LABELS)
@@ -238,7 +238,7 @@ def test_a_plugin_that_cannot_be_loaded_is_one_sentence(vendor, code, why):
 
 def test_a_broken_plugin_leaves_the_command_line_working(vendor):
     install(vendor, "broken_plugin", "1 / 0", {"dissensus.methods": {"broken": "broken_plugin"}})
-    done = run("methods")
+    done = run("list", "methods")
     assert (done.exit_code, "vendor-coin" in done.stdout) == (0, True)
     assert done.stderr.count("\n") == 1
     assert "broken-plugin" in done.stderr

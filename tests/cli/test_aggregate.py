@@ -466,6 +466,6 @@ def test_an_infinite_log_loss_is_explained_and_accuracy_is_that_of_compare(cli, 
     labels.write_text("\n".join([head, *(row for row in rest if not row.endswith("dog") or "i00" not in row)]))
     shown = cli("aggregate", labels, "--method", "majority-vote", "--gold", "gold.csv").stdout
     assert "log loss infinite" in " ".join(shown.split())
-    asked = (["aggregate", "--method", "majority-vote"], ["compare", "--methods", "majority-vote"])
+    asked = (["aggregate", "--method", "majority-vote"], ["evaluate", "--methods", "majority-vote"])
     one, other = (json.loads(cli(*command, labels, "--gold", "gold.csv", "--json").stdout) for command in asked)
     assert one["gold"]["accuracy"] == pytest.approx(other["methods"][0]["accuracy"])

@@ -33,7 +33,7 @@ def test_coefficients_intervals_and_a_sentence_are_shown(cli, labels):
     import dissensus as dz
     from dissensus.evaluation import agreement
 
-    result = cli("agreement", labels)
+    result = cli("describe", labels, "--measures")
     assert (result.exit_code, result.stderr) == (0, "")
     found = agreement(dz.read(labels))
     for name in ("krippendorff_alpha", "fleiss_kappa", "gwet_ac1"):
@@ -48,31 +48,34 @@ def test_json_has_the_library_s_numbers(cli, labels):
     import dissensus as dz
     from dissensus.evaluation import agreement, cohen_kappas
 
-    parsed = json.loads(cli("agreement", labels, "--json", "--pairs", "--resamples", "99", "--seed", "3").stdout)
+    parsed = json.loads(
+        cli("describe", labels, "--measures", "--json", "--pairs", "--resamples", "99", "--seed", "3").stdout
+    )
     found = agreement(dz.read(labels), resamples=99, seed=3)
-    assert parsed["coefficients"] == {
+    assert parsed["agreement"]["coefficients"] == {
         name: {"value": one.value, "low": one.low, "high": one.high} for name, one in found.items()
     }
-    assert (parsed["resamples"], parsed["seed"], parsed["items"], parsed["items_with_two_ratings"]) == (99, 3, 40, 40)
+    settings = [parsed["agreement"][name] for name in ("resamples", "seed", "items_with_two_ratings")]
+    assert (*settings, parsed["items"]) == (99, 3, 40, 40)
     pairs = cohen_kappas(dz.read(labels))
-    assert len(parsed["pairs"]) == len(pairs) == 21
-    assert [pair["kappa"] for pair in parsed["pairs"]] == sorted(pairs.kappa.tolist(), reverse=True)
+    assert len(parsed["agreement"]["pairs"]) == len(pairs) == 21
+    assert [pair["kappa"] for pair in parsed["agreement"]["pairs"]] == sorted(pairs.kappa.tolist(), reverse=True)
 
 
 def test_best_and_worst_pairs_are_shown(cli, labels):
-    text = cli("agreement", labels, "--pairs").stdout
+    text = cli("describe", labels, "--measures", "--pairs").stdout
     table = text[text.index("Who agrees with whom") :]
     assert "… 11 more" in table
     kappas = [float(line.split()[-4]) for line in table.splitlines() if line.strip().startswith("w")]
     assert len(kappas) == 10
     assert kappas == sorted(kappas, reverse=True)
-    few = cli("agreement", labels, "--pairs", "--least", "41").stdout
+    few = cli("describe", labels, "--measures", "--pairs", "--least", "41").stdout
     assert shown(f.NoComparablePair(least=41)) in few
 
 
 def test_few_pairs_are_shown_once_each(cli, here):
     path = table(here, *["aab", "bba", "abb"] * 5)
-    text = cli("agreement", path, "--pairs", "--least", "2").stdout
+    text = cli("describe", path, "--measures", "--pairs", "--least", "2").stdout
     assert "…" not in text
     assert text.count("w0  ") == 2
 
@@ -82,21 +85,31 @@ def test_numbers_on_an_ordinal_scale_are_taken_in_their_order(cli, here):
         (f"i{i}", f"w{a}", y) for i, item in enumerate([("2", "10"), ("9", "10"), ("2", "2"), ("10", "10")])
         for a, y in enumerate(item)
     ])  # fmt: skip
-    assert shown(f.ClassOrder(classes=("2", "9", "10"))) in cli("agreement", "n.csv", "--scale", "ordinal").stdout
-    declared = cli("agreement", "n.csv", "--scale", "ordinal", "--classes", "9,10,2")
+    assert (
+        shown(f.ClassOrder(classes=("2", "9", "10")))
+        in cli("describe", "n.csv", "--measures", "--scale", "ordinal").stdout
+    )
+    declared = cli("describe", "n.csv", "--measures", "--scale", "ordinal", "--classes", "9,10,2")
     assert shown(f.ClassOrder(classes=("9", "10", "2"))) in declared.stdout
     import dissensus as dz
     from dissensus.evaluation import krippendorff_alpha
 
     for scale, order in (("ordinal", [2.0, 0.0, 1.0]), ("interval", [10.0, 2.0, 9.0])):
-        parsed = json.loads(cli("agreement", "n.csv", "--scale", scale, "--json").stdout)
+        parsed = json.loads(cli("describe", "n.csv", "--measures", "--scale", scale, "--json").stdout)
         expected = krippendorff_alpha(dz.read("n.csv"), scale=scale, values=order).value
-        assert parsed["coefficients"]["krippendorff_alpha"]["value"] == pytest.approx(expected)
-    parsed = json.loads(cli("agreement", "n.csv", "--scale", "ordinal", "--classes", "9,10,2", "--json").stdout)
-    assert parsed["classes"] == ["9", "10", "2"]
+        assert parsed["agreement"]["coefficients"]["krippendorff_alpha"]["value"] == pytest.approx(expected)
+    parsed = json.loads(
+        cli("describe", "n.csv", "--measures", "--scale", "ordinal", "--classes", "9,10,2", "--json").stdout
+    )
+    assert parsed["agreement"]["classes"] == ["9", "10", "2"]
     options = ("--scale", "interval", "--pairs", "--least", "2", "--json")
-    pairs = json.loads(cli("agreement", "n.csv", *options).stdout)["pairs"]
-    assert pairs == json.loads(cli("agreement", "n.csv", *options, "--classes", "9,10,2").stdout)["pairs"]
+    pairs = json.loads(cli("describe", "n.csv", "--measures", *options).stdout)["agreement"]["pairs"]
+    assert (
+        pairs
+        == json.loads(cli("describe", "n.csv", "--measures", *options, "--classes", "9,10,2").stdout)["agreement"][
+            "pairs"
+        ]
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,26 +152,26 @@ def test_weights_are_warned_about_once(cli, here):
     path = write_csv(here / "w.csv", ["item", "annotator", "label", "weight"], [
         (*row, 1 + number % 2) for number, row in enumerate(rows(*["aab", "bba", "abb"] * 8))
     ])  # fmt: skip
-    result = cli("agreement", path, "--pairs")
+    result = cli("describe", path, "--measures", "--pairs")
     assert result.exit_code == 0
     assert result.stderr.count("weights are ignored") == 1
 
 
 def test_questions_are_answered_one_by_one(cli, questions):
-    text = cli("agreement", questions).stdout
+    text = cli("describe", questions, "--measures").stdout
     assert text.index("question Tone") < text.index("question is it good") < text.index("question is it/good?")
-    parsed = json.loads(cli("agreement", questions, "--json").stdout)
+    parsed = json.loads(cli("describe", questions, "--measures", "--json").stdout)
     assert set(parsed["questions"]) == {"Tone", "is it good", "is it/good?"}
-    assert all("krippendorff_alpha" in one["coefficients"] for one in parsed["questions"].values())
+    assert all("krippendorff_alpha" in one["agreement"]["coefficients"] for one in parsed["questions"].values())
 
 
 def test_a_question_without_an_answer_does_not_stop_the_others(cli, questions):
     questions.write_text(questions.read_text() + "lonely,i0,a0,x\n")
-    result = cli("agreement", questions, "--json")
+    result = cli("describe", questions, "--measures", "--json")
     assert result.exit_code == 0
     assert set(json.loads(result.stdout)["questions"]) == {"Tone", "is it good", "is it/good?"}
     assert "warning: question 'lonely'" in result.stderr
-    alone = cli("agreement", questions, "--label", "lonely")
+    alone = cli("describe", questions, "--measures", "--label", "lonely")
     assert alone.exit_code == 1
 
 
@@ -180,7 +193,7 @@ def test_where_every_question_must_have_an_answer_the_first_without_one_ends_the
     [((), DataError), (("--scale", "interval"), DataError), (("--item", "nothing"), MissingColumn)],
 )
 def test_bad_data_are_one_sentence(cli, here, options, error):
-    result = cli("agreement", table(here, "a.", ".b"), *options)
+    result = cli("describe", table(here, "a.", ".b"), "--measures", *options)
     assert (result.exit_code, result.stdout) == (1, "")
     assert isinstance(error_of(result), error)
     assert result.stderr.count("\n") == 1
@@ -188,10 +201,10 @@ def test_bad_data_are_one_sentence(cli, here, options, error):
 
 def test_bad_usage_is_code_2(cli, labels):
     for options in (("--scale", "ratio"), ("--resamples", "-1"), ("--least", "0"), ("--seed", "-1")):
-        assert cli("agreement", labels, *options).exit_code == 2
+        assert cli("describe", labels, "--measures", *options).exit_code == 2
 
 
 def test_no_resamples_no_intervals(cli, labels):
-    result = cli("agreement", labels, "--resamples", "0")
+    result = cli("describe", labels, "--measures", "--resamples", "0")
     assert result.exit_code == 0
     assert " to " not in result.stdout[: result.stdout.index("two annotators of an item agree")]

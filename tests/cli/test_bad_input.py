@@ -146,7 +146,7 @@ def check(result, code: int, error: type[BaseException]) -> None:
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("command", ["aggregate", "compare", "report", "calibrate"])
+@pytest.mark.parametrize("command", ["aggregate", "evaluate", "report", "calibrate"])
 def test_known_labels_of_no_item_in_the_table_are_an_error(cli, tmp_path, command):
     labels, known = tmp_path / "labels.csv", tmp_path / "known.csv"
     rows = [f"q{i},{who},{'yes' if i % 3 else 'no'}" for i in range(12) for who in "ab"]

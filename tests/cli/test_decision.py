@@ -19,7 +19,9 @@ def test_pairs_are_the_most_probable_annotators_of_each_item(cli, labels, here, 
     table = dz.read(labels)
     write_csv(here / "items.csv", ["item", "x"], [(item, n % 5) for n, item in enumerate(table.items)])
     features = ["--features", "items.csv"] if described else []
-    result = cli("decision", labels, *features, "--top", 3, "--set", "epochs=2", "--seed", 4, "-o", "out", "--json")
+    result = cli(
+        "cluster", labels, "--decision", *features, "--top", 3, "--set", "epochs=2", "--seed", 4, "-o", "out", "--json"
+    )
     assert result.exit_code == 0, result.output
     parsed = json.loads(result.stdout)
     assert (parsed["items"], parsed["annotators"]) == (table.n_items, table.n_annotators)
@@ -36,7 +38,7 @@ def test_pairs_are_the_most_probable_annotators_of_each_item(cli, labels, here, 
 
 
 def test_the_summary_is_shown_and_a_wrong_keyword_is_an_error(cli, labels):
-    result = cli("decision", labels, "--set", "epochs=1")
+    result = cli("cluster", labels, "--decision", "--set", "epochs=1")
     assert result.exit_code == 0, result.output
     assert "40 items" in result.stdout
-    assert cli("decision", labels, "--set", "speed=1").exit_code == 2
+    assert cli("cluster", labels, "--decision", "--set", "speed=1").exit_code == 2

@@ -33,7 +33,7 @@ REFUSED = [  # arguments, and the input that would be lost; 'ag' is the folder o
     (["train", LABELS, "--items", "ag/items.csv", "-o", "ag"], "ag/items.csv"),
     (["train", LABELS, "--features", "ag/annotators.csv", "-o", "ag"], "ag/annotators.csv"),
     (["explain", LABELS, "--annotators", "people-key.csv", "-o", "people-key.csv"], "people-key.csv"),
-    (["redundancy", LABELS, "--gold", "gold.csv", "-o", "gold.csv"], "gold.csv"),
+    (["recommend", LABELS, "--enough", "--gold", "gold.csv", "-o", "gold.csv"], "gold.csv"),
     (["recommend", LABELS, "--budget", "9", "--cost", "gold.csv", "-o", "gold.csv"], "gold.csv"),
     (["diagnose", LABELS, "-o", LABELS], LABELS),
     (["predict", "ag", LABELS, "-o", LABELS], LABELS),
@@ -70,10 +70,10 @@ def test_an_input_is_never_overwritten(cli, files, arguments, lost):
 
 
 def test_a_data_set_is_not_written_over_itself(cli, here, monkeypatch):
-    assert cli("datasets", "digits-crowd", "-o", "sets/mine").exit_code == 0
+    assert cli("list", "datasets", "digits-crowd", "-o", "sets/mine").exit_code == 0
     monkeypatch.setenv("DISSENSUS_DATA", "sets")
     before = contents(here)
-    out = cli("datasets", "mine", "-o", "sets/mine")
+    out = cli("list", "datasets", "mine", "-o", "sets/mine")
     assert (out.exit_code, type(out.error)) == (2, OverwritesInput)
     assert contents(here) == before
 

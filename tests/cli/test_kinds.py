@@ -34,7 +34,7 @@ def files(here):
 def test_options_know_all_kinds():
     assert set(get_args(Kind)) == set(KIND_DESCRIPTIONS)
     assert set(ANY_KIND) == {
-        "describe", "aggregate", "agreement", "calibrate", "compare", "diagnose", "recommend", "report", "adjudicate",
+        "describe", "aggregate", "calibrate", "diagnose", "recommend", "report", "adjudicate",
     }  # fmt: skip
 
 
@@ -60,9 +60,9 @@ def test_numbers_are_aggregated_scored_and_described(cli, files):
     assert "Mean absolute error" in text
     assert "the intervals hold" in " ".join(text.split())
     assert "half of them between" in cli("describe", "numbers.csv").stdout
-    found = cli("agreement", "numbers.csv", "--resamples", "50").stdout
+    found = cli("describe", "numbers.csv", "--measures", "--resamples", "50").stdout
     assert "intraclass correlation" in found
-    pairs = cli("agreement", "numbers.csv", "--pairs", "--least", 3).stdout
+    pairs = cli("describe", "numbers.csv", "--pairs", "--least", 3).stdout
     assert "Lin's concordance" in pairs
     assert " agree " not in pairs[pairs.index("Lin's concordance") :]
     for more in (("--flags",), ("--to", "csv", "-o", "x")):
@@ -87,7 +87,9 @@ def test_grades_take_their_own_method_and_scale(cli, files):
     said = json.loads(cli("aggregate", "graded.csv", "--kind", "graded", "--json").stdout)
     assert said["method"] == "graded-response"
     assert (
-        json.loads(cli("agreement", "graded.csv", "--kind", "graded", "--resamples", "0", "--json").stdout)["scale"]
+        json.loads(cli("describe", "graded.csv", "--kind", "graded", "--resamples", "0", "--json").stdout)["agreement"][
+            "scale"
+        ]
         == "ordinal"
     )
     for command in ("explain", "recommend"):
@@ -98,8 +100,8 @@ def test_grades_take_their_own_method_and_scale(cli, files):
     assert "--kind graded" in cli("describe", "graded.csv").stdout
 
 
-OTHER = {"evaluate": ["numbers.csv"], "diff": ["numbers.csv"], "check": ["--min-settled", "0.9"]}
-REFUSING = [name for name in COMMANDS if name not in (*ANY_KIND, "train", "predict", "methods", "datasets", "serve")]
+OTHER = {"evaluate": ["numbers.csv"], "check": ["--min-settled", "0.9"]}
+REFUSING = [name for name in COMMANDS if name not in (*ANY_KIND, "train", "predict", "list", "serve", "demo")]
 
 
 @pytest.mark.parametrize("command", REFUSING)
@@ -108,6 +110,12 @@ def test_commands_for_classes_say_that_they_are(cli, files, command):
     assert (done.exit_code, done.stdout) == (2 if command == "check" else 1, "")
     assert f"dissensus {command} is for classes" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_how_many_labels_are_enough_is_for_classes(cli, files):
+    done = cli("recommend", "numbers.csv", "--enough")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "dissensus recommend --enough is for classes" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -124,7 +132,7 @@ def test_sets_and_objects_are_described_answered_and_scored(cli, tmp_path, kind,
     path, out, more = tmp_path / "labels.csv", tmp_path / "out", () if kind == "sets" else ("--kind", "objects")
     write_frame(drawn.annotations.to_arrow(), path)
     assert json.loads(cli("describe", path, "--json", *more).stdout)["kind"] == kind
-    found = json.loads(cli("agreement", path, "--json", "--resamples", 20, *more).stdout)
+    found = json.loads(cli("describe", path, "--json", "--resamples", 20, *more).stdout)["agreement"]
     assert 0.3 < found["coefficients"][coefficient]["value"] < 1
     result = cli("aggregate", path, "-o", out, *more)
     assert result.exit_code == 0, result.output
@@ -151,14 +159,14 @@ def test_known_sets_may_be_such_as_nobody_ticked(cli, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["numbers", "pairs"])
-@pytest.mark.parametrize("command", ["compare", "diagnose", "recommend", "report"])
+@pytest.mark.parametrize("command", ["evaluate", "diagnose", "recommend", "report"])
 def test_commands_answer_for_the_kind(cli, files, command, kind):
-    more = {"compare": ["--splits", 1, "--resamples", 10], "recommend": ["--budget", 3], "report": ["-o", "page.html"]}
+    more = {"evaluate": ["--splits", 1, "--resamples", 10], "recommend": ["--budget", 3], "report": ["-o", "page.html"]}
     done = cli(command, {"numbers": "numbers.csv", "pairs": "arena.csv"}[kind], *more.get(command, ()), "--json")
     assert done.exit_code == 0, done.stderr
     said = json.loads(done.stdout)
     fields = {
-        "compare": {"best", "verdict", "methods"}, "diagnose": {"annotators", "contested_items"},
+        "evaluate": {"best", "verdict", "methods"}, "diagnose": {"annotators", "contested_items"},
         "recommend": {"recommended", "verdict"}, "report": {"headline", "findings"},
     }  # fmt: skip
     assert fields[command] <= said.keys()
@@ -174,5 +182,5 @@ def test_a_known_text_need_not_be_one_that_somebody_wrote(cli, tmp_path):
     gold.write_text("item,label\n1,the black cat\n2,hello\n")
     said = json.loads(cli("aggregate", labels, "--kind", "objects", "--gold", gold, "--json").stdout)
     assert (said["gold"]["items"], said["gold"]["accuracy"]) == (2, 0.5)
-    compared = cli("compare", labels, "--kind", "objects", "--gold", gold, "--splits", 1, "--resamples", 5, "--json")
+    compared = cli("evaluate", labels, "--kind", "objects", "--gold", gold, "--splits", 1, "--resamples", 5, "--json")
     assert json.loads(compared.stdout)["methods"][0]["gold_distance"] == pytest.approx((1 / 3 + 0) / 2)

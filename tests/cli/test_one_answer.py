@@ -30,7 +30,7 @@ def test_every_command_gives_one_answer(cli, tmp_path):
     cli("report", file, "-o", tmp_path / "page.html")
     facts = json.loads((tmp_path / "page.json").read_bytes())
     assert facts["method"] == DEFAULT_METHOD
-    methods, compared = facts["sections"]["methods"], json.loads(cli("compare", file, "--json").stdout)
+    methods, compared = facts["sections"]["methods"], json.loads(cli("evaluate", file, "--json").stdout)
     assert [methods[key] for key in ("best", "verdict")] == [compared[key] for key in ("best", "verdict")]
     assert [one["method"] for one in methods["methods"]] == [one["method"] for one in compared["methods"]]
     behind = [one["behind"]["value"] for one in methods["methods"]]
@@ -41,7 +41,7 @@ def test_every_command_gives_one_answer(cli, tmp_path):
     advice = facts["sections"]["redundancy"]["advice"]
     assert advice.startswith(f"Next: with a budget of 100, a{recommended['verdict'][1:]} ")
     assert advice in facts["headline"]
-    assert advice in json.loads(cli("redundancy", file, "--json").stdout)["verdict"]
+    assert advice in json.loads(cli("recommend", file, "--enough", "--json").stdout)["verdict"]
     assert [one["item"] for one in facts["sections"]["redundancy"]["ask"]] == [
         one["item"] for one in recommended["recommended"]
     ]
@@ -73,6 +73,7 @@ def test_tiny_files_get_one_advice(rows, cli, tmp_path):
     assert verdict[1:] in advice
     page = (tmp_path / "page.html").read_text()
     assert "buy another label" not in page
-    said = [cli(command, file).stdout for command in ("diagnose", "explain", "redundancy", "aggregate")]
+    commands = (["diagnose", file], ["explain", file], ["recommend", file, "--enough"], ["aggregate", file])
+    said = [cli(*command).stdout for command in commands]
     said += [one["text"] for one in json.loads((tmp_path / "page.json").read_bytes())["findings"]]
     assert not re.search(r"\b1 (items|annotators|labels|annotations)\b", " ".join([*headline, *said]))

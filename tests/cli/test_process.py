@@ -60,7 +60,7 @@ def test_ascii_stdout_gets_utf8_json_and_readable_tables(here):
 def test_closed_pipe_is_quiet(labels):
     reader, writer = os.pipe()
     os.close(reader)
-    for args in (["methods"], ["methods", "--json"]):
+    for args in (["list", "methods"], ["list", "methods", "--json"]):
         process = subprocess.run([*COMMAND, *args], stdout=writer, stderr=subprocess.PIPE, check=False)
         assert (process.returncode, process.stderr) == (141, b"")
     os.close(writer)

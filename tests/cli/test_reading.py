@@ -41,7 +41,11 @@ def described(cli, *args):
 def test_a_command_says_how_it_read_its_file_above_its_results(cli, here):
     Path("labels.csv").write_text(LONG.replace("annotator", "worker"))
     said = "Read as csv: item 'item', annotator 'worker', label 'label'; all 4 rows used. Change: --item, --annotator, "
-    for command in (("describe",), ("aggregate", "-m", "majority-vote"), ("agreement", "--resamples", "0")):
+    for command in (
+        ("describe",),
+        ("aggregate", "-m", "majority-vote"),
+        ("describe", "--measures", "--resamples", "0"),
+    ):
         lines = cli(command[0], "labels.csv", *command[1:]).stdout.splitlines()
         assert lines[0] == f"{said}--label."
     assert not any(line.startswith("Read as") for line in lines[1:])

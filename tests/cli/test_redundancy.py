@@ -12,7 +12,7 @@ from found import error_of, shown
 
 
 def test_levels_and_verdict_are_shown(cli, labels):
-    result = cli("redundancy", labels, "--seeds", 1, "--method", "majority-vote")
+    result = cli("recommend", labels, "--enough", "--seeds", 1, "--method", "majority-vote")
     assert (result.exit_code, result.stderr) == (0, "")
     found = dz.redundancy(dz.read(labels), "majority-vote", seeds=1)
     assert all(shown(one) in result.stdout for one in found.findings())
@@ -24,7 +24,7 @@ def test_levels_and_verdict_are_shown(cli, labels):
 @pytest.mark.parametrize("method", [None, "one-coin"])
 def test_file_and_json_have_what_the_library_says(cli, labels, method):
     options = ["--seeds", 2, "--seed", 3, "--gold", "gold.csv", *([] if method is None else ["-m", method])]
-    parsed = json.loads(cli("redundancy", labels, *options, "-o", "levels.csv", "--json").stdout)
+    parsed = json.loads(cli("recommend", labels, "--enough", *options, "-o", "levels.csv", "--json").stdout)
     table = dz.read(labels)
     found = dz.redundancy(table, method or DEFAULT_METHOD, gold=read_gold("gold.csv", table), seeds=2, seed=3)
     assert (parsed["method"], parsed["verdict"], parsed["output"]) == (
@@ -39,7 +39,7 @@ def test_file_and_json_have_what_the_library_says(cli, labels, method):
 
 def test_questions_are_answered_each_and_wrong_names_are_said_first(cli, questions, here):
     options = ("--seeds", 1, "--method", "majority-vote")
-    assert len(json.loads(cli("redundancy", questions, *options, "--json").stdout)["questions"]) == 3
-    assert "question Tone" in " ".join(cli("redundancy", questions, *options).stdout.split())
-    refused = cli("redundancy", here / "missing.csv", "--method", "dawid-skeen")
+    assert len(json.loads(cli("recommend", questions, "--enough", *options, "--json").stdout)["questions"]) == 3
+    assert "question Tone" in " ".join(cli("recommend", questions, "--enough", *options).stdout.split())
+    refused = cli("recommend", here / "missing.csv", "--enough", "--method", "dawid-skeen")
     assert (refused.exit_code, isinstance(error_of(refused), UnknownName)) == (2, True)

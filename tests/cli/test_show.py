@@ -20,7 +20,7 @@ def test_what_rounds_to_nothing_has_no_sign():
 
 def test_output_that_is_no_terminal_is_plain_and_no_wider_than_100(cli, monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
-    text = cli("methods").stdout
+    text = cli("list", "methods").stdout
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) <= 100
 

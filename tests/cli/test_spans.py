@@ -63,10 +63,12 @@ def test_spans_come_with_probabilities_and_scores_and_the_model_is_used_again(cl
 
 
 def test_agreement_of_spans_and_commands_that_are_not_for_them(cli, tags):
-    found = json.loads(cli("agreement", tags, "--resamples", 10, "--json").stdout)["coefficients"]
+    found = json.loads(cli("describe", tags, "--measures", "--resamples", 10, "--json").stdout)["agreement"][
+        "coefficients"
+    ]
     assert list(found) == ["exact_f1", "overlap_f1", "krippendorff_alpha", "unitizing_alpha"]
     assert found["exact_f1"]["value"] < found["overlap_f1"]["value"]
-    assert "F1 of spans, exact" in cli("agreement", tags, "--resamples", 0).stdout
+    assert "F1 of spans, exact" in cli("describe", tags, "--measures", "--resamples", 0).stdout
     assert cli("describe", tags).exit_code == 0
     refused = cli("explain", tags)
     assert (refused.exit_code, refused.stderr.count("\n")) != (0, 0)

@@ -23,30 +23,38 @@ from typer.core import TyperGroup
 from dissensus.cli.errors import BAD_DATA, INTERRUPTED, TERMINATED, reported, say
 from dissensus.cli.show import OWN_PROCESS
 
-COMMANDS = {
-    "describe": "Describe a table: counts, classes, agreement, and doubtful data.",
-    "aggregate": "Aggregate many labels per item into one with its confidence, and measure how good each annotator is.",
-    "compare": "Rank methods by how well they predict held-out annotations; no gold labels are needed.",
-    "diagnose": "Flag annotators whose labels are unrelated to the items, contrary or copied, with reasons.",
-    "calibrate": "Correct rates, systems, items and LLM judges by a sample of human labels, with valid intervals.",
-    "explain": "Explain why labels of an item disagree: mistakes, an ambiguous item, or groups that differ.",
-    "redundancy": "Estimate how many labels per item are enough, and what one more would change.",
-    "recommend": "Recommend the labels to collect next, by expected information gain per cost.",
-    "report": "Write a page about the labels, their confidence, the annotators, hard items, and what to do next.",
-    "agreement": "Measure how far annotators agree beyond chance, with 95 % intervals.",
-    "diff": "Compare two snapshots: labels, changed answers with reasons, annotators that drift.",
-    "check": "Check a table against thresholds, alone and against an earlier one, with an exit status for cron and CI.",
-    "adjudicate": "Decide the disputed items of a file by keyboard, on a page of this machine.",
-    "serve": "Serve the consensus live next to a labelling tool: an HTTP service that stores annotations and answers.",
-    "cluster": "Cluster items by their labels and annotators by how they label, jointly.",
-    "train": "Train a model that predicts new items, from labels that disagree and what the items are.",
-    "predict": "Predict the labels of items with a trained model, which remembers the columns of its inputs.",
-    "decision": "Estimate which annotators label which items, from the pairs in a table.",
-    "evaluate": "Evaluate predictions against annotations or gold: hard, soft, perspectivist and calibration scores.",
-    "methods": "List the aggregation methods with their sources and parameters.",
-    "datasets": "List the data sets: the bundled one, and those of the data folder that DISSENSUS_DATA names.",
+PANELS = {
+    "Start": {
+        "demo": "Try dissensus on a bundled table of 8,971 labels; no file is needed.",
+        "describe": "Describe a table of labels: counts, classes, agreement (κ, α), and problems to mend first.",
+        "aggregate": "Turn several labels per item into one label with its confidence, and rate the annotators.",
+        "report": "Write an HTML page about the labels, the annotators and what to do next.",
+    },
+    "Annotators": {
+        "diagnose": "Find annotators whose labels are random, contrary or copied, with the evidence.",
+        "calibrate": "Correct the rates and scores of LLM judges with a sample of human labels.",
+        "cluster": "Group items with similar labels, and annotators who label alike.",
+    },
+    "Next labels": {
+        "explain": "Explain why annotators disagree on an item: mistakes, ambiguity or different groups.",
+        "recommend": "Choose the labels to collect next, or estimate how many per item are enough.",
+        "adjudicate": "Decide disputed items yourself, by keyboard, on a page in your browser.",
+    },
+    "Every week": {
+        "check": "Check a table against thresholds and against last week's, with an exit status for cron and CI.",
+    },
+    "Live": {
+        "serve": "Run a web service that stores labels as they arrive and returns up-to-date answers.",
+    },
+    "Models": {
+        "train": "Train a model that labels new items, from items with disagreeing labels.",
+        "predict": "Label new items with a model that `dissensus train` wrote.",
+        "evaluate": "Score a model's predictions; without predictions, rank the methods on held-out labels.",
+        "list": "List methods, data sets, encoders and everything else that an option can name.",
+    },
 }
-"""Command → the first sentence of its help; the docstring of its function holds the rest."""
+"""Panel of the help → its commands, each with the first sentence of its help; its function's docstring is the rest."""
+COMMANDS = {name: sentence for commands in PANELS.values() for name, sentence in commands.items()}
 
 
 class LazyGroup(TyperGroup):
@@ -78,12 +86,12 @@ def load_command(name: str) -> Any:
     module, sentence = None, COMMANDS.get(name)
     if find_spec(f"dissensus.cli.{name}") is not None:
         module = import_module(f"dissensus.cli.{name}")
-        function = getattr(module, name)
+        function = getattr(module, name, None) or getattr(module, f"{name}_")  # list_ does not hide the builtin
     else:
         from dissensus.cli.question import question_command
         from dissensus.questions.base import questions
 
-        function = question_command(name)
+        function = question_command(questions[name])
         sentence = sentence or questions.entry(name).summary
     paragraphs = [sentence, *cleandoc(function.__doc__ or "").split("\n\n")]
     wrapper = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -101,8 +109,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # tracebacks are for developers
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command_name, sentence in COMMANDS.items():
-    app.command(command_name, help=sentence)(lambda: None)  # see `LazyGroup`
+for panel, commands in PANELS.items():
+    for command_name, sentence in commands.items():
+        app.command(command_name, help=sentence, rich_help_panel=panel)(lambda: None)  # see `LazyGroup`
 
 
 def _print_version(requested: bool) -> None:
@@ -113,17 +122,18 @@ def _print_version(requested: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(
+    help="Get labels you can trust when annotators or models disagree.\n\n"
+    "Try `dissensus demo`. Then run `dissensus describe FILE` and `dissensus aggregate FILE -o FOLDER` on your own "
+    "labels. FILE has one row per label, with the item, the annotator and the label: CSV, Excel, Parquet, JSON lines "
+    "or the export of an annotation tool."
+)
 def common_options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Labels you can trust from the disagreeing labels of many people or models.
-
-    Start with `dissensus describe FILE`, then `dissensus aggregate FILE -o FOLDER`. FILE is a table of who gave which
-    label to what, one row per annotation: CSV, Parquet, JSON lines or the export of an annotation tool.
-    """
+    """Take the options that stand before a command."""
 
 
 def main() -> NoReturn:

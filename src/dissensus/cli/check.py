@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dissensus.cli import show
+from dissensus.cli import changes, folder, options, show
 from dissensus.cli.errors import BAD_USAGE
 from dissensus.cli.folder import SUMMARY
 from dissensus.cli.options import option
@@ -31,6 +31,7 @@ from dissensus.questions.exceptions import (
 
 if TYPE_CHECKING:
     from dissensus.questions.check import Check, Snapshot
+    from dissensus.questions.diff import Diff
     from dissensus.table.annotations import Annotations
 
 BAD_DATA = BAD_USAGE  # 1 says that a check failed
@@ -40,7 +41,7 @@ WORDS = {True: "passed", False: "failed", None: "not checked"}
 
 @dataclass(frozen=True)
 class Limits:
-    """Thresholds of a table; shares lie from 0 to 1."""
+    """Thresholds of a table; a share is a number from 0 to 1."""
 
     min_labels: int | None = option(None, "Annotators who labelled each item, at least.", metavar="N")
     min_settled: float | None = option(None, "Share of the items that are settled.", metavar="SHARE")
@@ -49,7 +50,9 @@ class Limits:
     max_fall: float | None = option(None, "Fall of the agreement.", metavar="SHARE", show_default="0.05")
     max_flips: float | None = option(None, "Items with another answer.", metavar="SHARE", show_default="0.05")
     max_lost: int | None = option(None, "Items without labels that had some.", metavar="N", show_default="0")
-    max_drifting: int | None = option(None, "Annotators who drift, as in `diff`.", metavar="N", show_default="0")
+    max_drifting: int | None = option(
+        None, "Annotators who agree less, or more, often than before.", metavar="N", show_default="0"
+    )
     max_new_classes: int | None = option(None, "Classes that are new.", metavar="N", show_default="0")
 
     def given(self, config: Path | None) -> dict[str, float]:
@@ -73,10 +76,15 @@ class Limits:
 def check(
     *,
     against: str | None = option(
-        None, "The same table earlier, or the FOLDER that `aggregate` made of it.", metavar="FILE"
+        None, "The same table earlier, or the FOLDER that `aggregate` made of it.", metavar="OLD"
     ),
-    config: Path | None = option(None, "Limits in TOML, such as min_settled = 0.9.", metavar="FILE"),
+    output: Path | None = option(
+        None, "With --against a table: write all changes here.", "--output", "-o", metavar="FOLDER"
+    ),
+    level: float = option(0.05, "Share of the annotators named for drift that may be named by chance."),
+    config: Path | None = option(None, "Thresholds in TOML, such as min_settled = 0.9.", metavar="FILE"),
     limits: Limits,
+    exit_zero: bool = option(False, "Exit with 0 even if a check fails.", "--exit-zero"),
     fit: Fit,
     source: Source,
 ) -> None:
@@ -84,7 +92,14 @@ def check(
     given thresholds are checked; with it also those with a default. --classes names the classes that are allowed. The
     exit status is 0 if all checks passed, 1 if one failed, 2 if a given one could not be run.
 
+    With --against a table, the changes are printed first: labels that were added, changed or removed; items whose
+    answer is another one, and the labels that caused it; annotators who agree with the others more or less often than
+    before. FOLDER gets items.csv (items with another answer, with the reason), labels.csv (one row per changed label),
+    annotators.csv (agreement before and since, p-values) and summary.json.
+
     Example: dissensus check labels.csv --min-settled 0.9 --min-labels 3
+
+    Example: dissensus check this-week.csv --against last-week.csv -o changes
 
     Example: dissensus check labels.csv --against last-week --config check.toml
     """
@@ -100,31 +115,47 @@ def check(
     if against is None and not given:
         raise NothingToCheck()
     classes, source = source.class_names(), dataclasses.replace(source, classes=None)  # a new class is no error here
-    folder = None if against is None or not (Path(against) / SUMMARY).is_file() else Path(against)
-    old, tables = ({}, source.read()) if against is None or folder is not None else source.read_both(against)
+    saved_run = None if against is None or not (Path(against) / SUMMARY).is_file() else Path(against)
+    if against is None or saved_run is not None:
+        options.require("--against with a table of labels", "output", "level")
+        old, tables = dict[str | None, Any](), source.read()
+    else:
+        folder.check(output, changes.FILES)
+        old, tables = source.read_both(against, output=output)
+        changes.warn_of_order(old, tables, against, source.named)
 
-    def answer(table: Annotations, question: str | None) -> list[Check]:
+    def answer(table: Annotations, question: str | None) -> tuple[Diff | None, list[Check]]:
         from dissensus.questions.check import check, snapshot
+        from dissensus.questions.diff import diff_of_models
 
         model: Any = fit.model(table.kind)
-        before = None
+        before = diff = None
         with show.show_progress(f"checking {source.title(question)}"):
-            if folder is not None:
-                before = _kept(folder, question, source.question_names)
+            if saved_run is not None:
+                before = _saved_snapshot(saved_run, question, source.question_names)
                 model = model if fit.method or fit.setting else before.model
             elif against is not None:
                 before = snapshot(old[question], model)
+            now = snapshot(table, model)
+            if before is not None and before.table is not None:
+                diff = diff_of_models(before.table, table, [before.model, now.model], level=level)
             thresholds = ({} if before is None else SINCE) | given
-            return check(snapshot(table, model), before, limits=thresholds, classes=classes)
+            return diff, check(now, before, limits=thresholds, classes=classes)
 
     answers = answer_each(tables, answer, every=True)
-    passed = all(one.passed is not False for found in answers.values() for one in found)
-    head: dict[str, Any] = {} if against is None else {"against": show.path(Path(against))}
-    source.print_each(answers, _show, _facts, **head, passed=passed)
-    for one in (one for found in answers.values() for one in found):
-        if one.passed is None and one.name in given:
-            raise Uncheckable(name=ParameterName(one.name), reason=one.found)
-    if not passed:
+    checks = [check for _, checks in answers.values() for check in checks]
+    passed = all(check.passed is not False for check in checks)
+    if output is not None and (diff := answers[None][0]) is not None:
+        changes.write(output, diff, old=str(against), new=source.file)
+    facts: dict[str, Any] = {} if against is None else {"against": show.path(Path(against))}
+    facts |= {"method": fit.name(tables)} if old else {}
+    source.print_each(answers, _show, _facts, **facts | show.paths(folder=output), passed=passed)
+    if not source.json and output is not None:
+        show.written(output, "All changes are", "FOLDER")
+    for check in checks:
+        if check.passed is None and check.name in given:
+            raise Uncheckable(name=ParameterName(check.name), reason=check.found)
+    if not (passed or exit_zero):
         raise typer.Exit(FAILED)
 
 
@@ -135,13 +166,13 @@ def _read(path: Path) -> dict[str, Any]:
         raise NotToml(path=path, error=str(error)) from error
 
 
-def _kept(folder: Path, question: str | None, left: list[str]) -> Snapshot:
+def _saved_snapshot(folder: Path, question: str | None, question_names: list[str]) -> Snapshot:
     """Return the snapshot that `aggregate` saved; of several questions, the one that `question_names` of FILE has."""
     from dissensus.cli.results import question_folders
     from dissensus.cli.scoring import load_model
     from dissensus.questions.check import Snapshot
 
-    question = question or next((one for one in left if one in question_folders(folder)), None)
+    question = question or next((name for name in question_names if name in question_folders(folder)), None)
     model = load_model(folder, question)
     if not model.items_.size or not hasattr(model, "item_total_"):
         raise SavedWithoutLabels(folder=folder)
@@ -152,21 +183,26 @@ def _kept(folder: Path, question: str | None, left: list[str]) -> Snapshot:
         raise SavedWithoutAgreement(file=folder / SUMMARY) from error
 
 
-def _facts(found: list[Check]) -> dict[str, Any]:
-    return {"checks": [vars(one) | {"passed": one.passed} for one in found]}
+def _facts(answer: tuple[Diff | None, list[Check]]) -> dict[str, Any]:
+    diff, checks = answer
+    found = {} if diff is None else {"changes": changes.facts(diff)}
+    return found | {"checks": [vars(check) | {"passed": check.passed} for check in checks]}
 
 
-def _show(title: str, found: list[Check]) -> None:
-    failed = sum(one.passed is False for one in found)
-    summary = f"{failed or 'none'} of {len(found):,} checks failed"
-    if len(found) == 1:
+def _show(title: str, answer: tuple[Diff | None, list[Check]]) -> None:
+    diff, checks = answer
+    if diff is not None:
+        changes.print_changes(title, diff)
+    failed = sum(check.passed is False for check in checks)
+    summary = f"{failed or 'none'} of {len(checks):,} checks failed"
+    if len(checks) == 1:
         summary = {True: "the check passed", False: "the check failed", None: "nothing could be checked"}[
-            found[0].passed
+            checks[0].passed
         ]
     show.line(f"{show.escape(title)}: {summary}.")
-    for one in found:
-        limit = f"{100 * one.limit:g} %" if isinstance(one.limit, float) else f"{one.limit:,}"
-        bound = "" if one.passed is None else f" ({'at least' if one.name[:3] == 'min' else 'at most'} {limit})"
-        advice = f" {one.advice}" if one.advice else ""
-        name = one.name.replace("_", "-")
-        show.line(show.escape(f"{WORDS[one.passed]:<11}  {name}: {one.found}{bound}.{advice}"))
+    for check in checks:
+        limit = f"{100 * check.limit:g} %" if isinstance(check.limit, float) else f"{check.limit:,}"
+        bound = "" if check.passed is None else f" ({'at least' if check.name[:3] == 'min' else 'at most'} {limit})"
+        advice = f" {check.advice}" if check.advice else ""
+        name = check.name.replace("_", "-")
+        show.line(show.escape(f"{WORDS[check.passed]:<11}  {name}: {check.found}{bound}.{advice}"))

@@ -27,6 +27,10 @@ FILES = [
 """Files that a later run into the same folder replaces or removes."""
 OPTIONS = ("n_clusters", "item_clusters", "annotator_clusters", "restarts", "seed")
 """Parameters of the methods that have their own option."""
+CLUSTERING_OPTIONS = (
+    "method", "item_clusters", "annotator_clusters", "search", "dev", "criterion", "restarts",
+)  # fmt: skip
+DECISION = "With --decision"  # panel of the help
 MAX_CLUSTERS_SHOWN = 12
 CLASSES_SHOWN = 3  # per cluster
 COARSE_SIZES = 4  # numbers of a range that are tried without --search full
@@ -56,6 +60,17 @@ def cluster(
     restarts: int = option(5, "Number of starts of the final fit.", min=1),
     setting: list[str] | None = options.SETTINGS,
     seed: int | None = options.SEED,
+    decision: bool = option(
+        False, "Estimate instead which annotators label which items.", "--decision", panel=DECISION
+    ),
+    features: Path | None = option(
+        None,
+        ".npz with arrays item and x, or a table: item and numbers; by default a vector per item.",
+        metavar="FILE",
+        panel=DECISION,
+    ),
+    top: int = option(20, "Annotators per item in pairs.csv, the most probable first.", min=1, panel=DECISION),
+    device: str | None = option(None, "auto, cpu, cuda, cuda:1, mps.", show_default="auto", panel=DECISION),
     source: Source,
 ) -> None:
     """Ranges of numbers are searched: pairs are fitted to the items that are not in --dev and evaluated on those.
@@ -64,12 +79,27 @@ def cluster(
     charts, with pseudonyms for annotators), model.npz for `dissensus report --clusters` and summary.json; search.jsonl
     holds the finished points, so that the same command resumes a search that was stopped.
 
+    With --decision, the decision function of Platanios et al. (2020) learns from the pairs of items and annotators in
+    FILE, not from the labels. FOLDER gets pairs.csv (item, annotator, probability, labelled), decision.safetensors and
+    summary.json.
+
     Example: dissensus cluster labels.csv --item-clusters 3:20 --annotator-clusters 3:20 --dev 0.25 -o clusters
 
     Example: dissensus cluster labels.csv --search full -o clusters
 
     Example: dissensus cluster labels.csv --method fmm --item-clusters 14
-    """
+
+    Example: dissensus cluster labels.csv --decision --features features.npz --set epochs=30 -o decision
+    """  # fmt: skip
+    if decision:
+        from dissensus.cli.decision import fit_decision_function
+
+        options.refuse("--decision", *CLUSTERING_OPTIONS)
+        fit_decision_function(
+            source, output=output, features=features, top=top, setting=setting, device=device, seed=seed
+        )
+        return
+    options.require("--decision", "features", "top", "device")
     K = _numbers(item_clusters, "item_clusters")
     L = _numbers(annotator_clusters, "annotator_clusters")
     folder.check(output, FILES)

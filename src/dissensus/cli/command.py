@@ -45,7 +45,8 @@ def with_options(command: Callable[..., None], name: str) -> Callable[..., None]
     @functools.wraps(command)
     def run(context: typer.Context, *, quiet: bool, **given: Any) -> None:
         own_process = context.find_root().obj == show.OWN_PROCESS
-        show.running.set(show.Invocation(name, tuple(given), own_process))
+        set_by_user = [key for key in given if getattr(context.get_parameter_source(key), "name", "") == "COMMANDLINE"]
+        show.running.set(show.Invocation(name, tuple(given), set_by_user, own_process))
         inputs = list(_input_files(given))
         for parameter, group in groups.items():
             given[parameter] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})

@@ -1,12 +1,12 @@
-"""`dissensus decision`: which annotators label which items."""
+"""`dissensus cluster --decision`: which annotators label which items (the decision function of Platanios et al.)."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dissensus.cli import folder, options, settings, show
-from dissensus.cli.options import InputFiles, option
+from dissensus.cli import folder, settings, show
+from dissensus.cli.options import InputFiles
 from dissensus.cli.source import Source
 
 if TYPE_CHECKING:
@@ -19,36 +19,28 @@ ITEMS_AT_ONCE = 4096
 ANNOTATORS_SHOWN = 5
 
 
-def decision(
-    *,
-    output: Path | None = options.OUTPUT_FOLDER,
-    features: Path | None = option(
-        None, ".npz with arrays item and x, or a table: item and numbers; by default a vector per item.", metavar="FILE"
-    ),
-    top: int = option(20, "Annotators per item in pairs.csv, the most probable first.", min=1),
-    setting: list[str] | None = options.SETTINGS,
-    device: str | None = options.DEVICE,
-    seed: int | None = options.SEED,
+def fit_decision_function(
     source: Source,
+    *,
+    output: Path | None,
+    features: Path | None,
+    top: int,
+    setting: list[str] | None,
+    device: str | None,
+    seed: int | None,
 ) -> None:
-    """The decision function of Platanios et al. 2020 learns from the pairs of items and annotators in FILE, not from
-    the labels. FOLDER gets pairs.csv (item, annotator, probability, labelled), decision.safetensors and summary.json.
-
-    Example: dissensus decision labels.csv -o decision
-
-    Example: dissensus decision labels.csv --features features.npz --set epochs=30
-    """
+    """Fit the decision function to FILE; print its most probable annotators and write its pairs and the model."""
     from dissensus.cli.inputs import Inputs, align_inputs
     from dissensus.learning.decision import DecisionFunction
 
     folder.check(output, FILES)
     taken = ("encoder", "seed", "device")
-    given = settings.parse(setting or [], DecisionFunction, "decision", taken=taken) | {"seed": seed or 0}
-    model = DecisionFunction(**given, **({} if device is None else {"device": device}))
+    parameters = settings.parse(setting or [], DecisionFunction, "decision", taken=taken) | {"seed": seed or 0}
+    model = DecisionFunction(**parameters, **({} if device is None else {"device": device}))
     table, X = source.read_one(), None
     if features is not None:
-        others = dict.fromkeys(("items", "text", "pair", "position", "images"))
-        file, inputs = Inputs.choose(InputFiles(features=features, **others))
+        other_files = dict.fromkeys(("items", "text", "pair", "position", "images"))
+        file, inputs = Inputs.choose(InputFiles(features=features, **other_files))
         table, X = align_inputs(table, *inputs.read(file), source.file)
     with show.show_progress(f"training on {source.file}", model.epochs) as on_step:
         model.fit(table, X, on_step=on_step)
@@ -91,10 +83,10 @@ def _most_probable(model: DecisionFunction, table: Annotations, top: int) -> dic
         item = np.repeat(np.arange(start, start + len(proba)), annotator.shape[1])
         parts.append((item, annotator.ravel(), np.take_along_axis(proba, annotator, axis=1).ravel()))
     item, annotator, probability = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    known = np.unique(table.item.astype(np.int64) * table.n_annotators + table.annotator)
+    labelled = np.unique(table.item.astype(np.int64) * table.n_annotators + table.annotator)
     return {
         "item": table.items[item],
         "annotator": table.annotators[annotator],
         "probability": probability,
-        "labelled": np.isin(item * np.int64(table.n_annotators) + annotator, known),
+        "labelled": np.isin(item * np.int64(table.n_annotators) + annotator, labelled),
     }

@@ -37,7 +37,7 @@ def reported(command: Callable[..., None], bad_data: int = BAD_DATA) -> Callable
             exit_with(for_command_line(error), BAD_USAGE if usage else bad_data, error)
         except KeyboardInterrupt as error:
             exit_with("interrupted.", INTERRUPTED, error)
-        except BrokenPipeError as error:  # such as `dissensus methods | head -1`
+        except BrokenPipeError as error:  # such as `dissensus list methods | head -1`
             sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - the flush at exit needs an open stream
             raise typer.Exit(READER_GONE) from error
         except OSError as error:

@@ -13,9 +13,11 @@ import typer
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import say
 from dissensus.cli.options import option
+from dissensus.cli.question import answer_question, new_question, question_option
 from dissensus.cli.source import Gold, Source
 from dissensus.exceptions import MissingColumn
 from dissensus.questions.declared.agreement import Scale
+from dissensus.questions.declared.compare import Compare
 
 if TYPE_CHECKING:
     from dissensus.common.types import IntArray
@@ -25,12 +27,15 @@ if TYPE_CHECKING:
     from dissensus.table.annotations import Annotations
 
 
+RANKING = "Without PREDICTIONS"  # panel of the help
+
+
 def evaluate(
     *,
     source: Source,
-    predictions: list[Path] = typer.Argument(
-        ...,
-        metavar="PREDICTIONS…",
+    predictions: list[Path] | None = typer.Argument(
+        None,
+        metavar="[PREDICTIONS]…",
         show_default=False,
         help="Files with item and label, item and p_CLASS …, or either with annotator too.",
     ),
@@ -40,7 +45,11 @@ def evaluate(
     predicted: str | None = option(None, "PREDICTIONS' column of labels (prediction, label, …).", metavar="COLUMN"),
     scale: Scale = option("nominal", "What the classes are: names, steps in an order, or numbers."),
     cells: bool = option(False, "For two PREDICTIONS: how many items only one of them gets right.", "--cells"),
-    resamples: int = option(1000, "Of the items, for the intervals.", min=0),
+    methods: list[str] | None = question_option(Compare, "methods", panel=RANKING),
+    share: float = question_option(Compare, "share", panel=RANKING),
+    splits: int = question_option(Compare, "splits", panel=RANKING),
+    limit: int = question_option(Compare, "limit", panel=RANKING),
+    resamples: int = option(1000, "Resamples of the items, for the intervals.", min=0),
     seed: int | None = options.SEED,
     gold: Gold,
 ) -> None:
@@ -49,10 +58,23 @@ def evaluate(
     each annotator. All PREDICTIONS are scored on the items that all of them predict. The intervals are by bootstrap
     over items; those of differences to the first PREDICTIONS are paired.
 
+    Without PREDICTIONS, part of the annotations is hidden, every method is fitted to the rest and predicts the hidden
+    ones. The score is the mean log probability of the hidden labels; for numbers and texts it is the mean error. A
+    method that a paired bootstrap over items cannot tell apart from the best is marked. --gold adds accuracy.
+
     Example: dissensus evaluate test.csv predicted.csv
 
     Example: dissensus evaluate labels.csv model.csv baseline.csv --gold gold.csv -o scores.csv
+
+    Example: dissensus evaluate labels.csv --methods majority-vote,dawid-skene,glad --gold gold.csv
     """
+    if not predictions:
+        options.require("PREDICTIONS", "predicted", "scale", "cells")
+        ranking = {"methods": methods, "share": share, "splits": splits, "limit": limit}
+        question = new_question(Compare, **ranking, resamples=resamples, seed=seed)
+        answer_question(question, source, gold=gold, output=output)
+        return
+    options.refuse("PREDICTIONS", "methods", "share", "splits", "limit")
     folder.check_file(output, "scores")
     table, known = read_labels(source, gold)
     from dissensus.common.frames import columns_to_frame

@@ -36,6 +36,16 @@ class OptionNeeds(BadParameter):
     example = {"needed": "--model FOLDER"}
 
 
+class NotADataset(BadParameter):
+    template = "list {what} takes no name; to describe a data set: dissensus list datasets {name}."
+    what: str
+    name: str
+
+
+class NoBudget(BadParameter):
+    template = "--budget NUMBER says how many labels to recommend; --enough says how many per item are enough."
+
+
 class NotForLabels(BadParameter):
     template = "{option} is not for {kind}; leave it out."
     option: ParameterName

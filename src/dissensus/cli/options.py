@@ -8,6 +8,7 @@ A parameter of a command whose type is a group of options, such as `Source`, sta
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
+from dissensus.cli import show
+from dissensus.cli.exceptions import OptionNeeds, OptionsConflict
 from dissensus.common.registry import DEFAULT_METHOD
+from dissensus.messages import ParameterName
 
 Engine = Literal["local", "disk", "torch", "spark"]
 
@@ -45,7 +49,7 @@ OUTPUT_FILE = option(
     None, "Write a .csv, .parquet or .jsonl file; by default nothing is written.", "--output", "-o", metavar="OUT"
 )
 METHOD = option(
-    None, "`dissensus methods` lists them.", "--method", "-m", metavar="NAME", show_default=DEFAULT_METHOD,
+    None, "`dissensus list methods` lists them.", "--method", "-m", metavar="NAME", show_default=DEFAULT_METHOD,
     autocompletion=method_names,
 )  # fmt: skip
 TO = option(
@@ -59,6 +63,23 @@ SETTINGS = option(None, "Any parameter of the method, such as smoothing=0.5; rep
 KNOWN = option(None, "Known labels of some items, used for training; excluded from scores by --gold.", metavar="GOLD")
 PEOPLE = option(None, "A table about the annotators: column annotator, and their groups.", metavar="PEOPLE")
 ITEMS = option(None, "A table about the items: column item, texts, pictures as data URIs, others.", metavar="ITEMS")
+
+
+def refuse(other: str, *names: str) -> None:
+    """Raise OptionsConflict if the user set one of these options, which cannot be used with `other`."""
+    for name in set_by_user(names):
+        raise OptionsConflict(option=ParameterName(name), other=other)
+
+
+def require(needed: str, *names: str) -> None:
+    """Raise OptionNeeds if the user set one of these options, which cannot be used without `needed`."""
+    for name in set_by_user(names):
+        raise OptionNeeds(option=ParameterName(name), needed=needed)
+
+
+def set_by_user(names: Iterable[str]) -> list[str]:
+    """Return the options among `names` that the user set, rather than left at their default."""
+    return [name for name in names if name in show.running.get().set_by_user]
 
 
 @dataclass(frozen=True)

@@ -12,71 +12,93 @@ from dissensus.cli.errors import for_command_line, say
 from dissensus.cli.options import option
 from dissensus.cli.settings import Fit
 from dissensus.cli.source import Gold, Source, answer_each
-from dissensus.common.parameters import Param, hint_alternatives
+from dissensus.common.parameters import hint_alternatives
 from dissensus.messages import Message
-from dissensus.questions.base import Finding, Listing, Question, Shares, Table, questions
+from dissensus.questions.base import Finding, Listing, Question, Shares, Table
 
 CLASS_KINDS = {"classes", "graded"}  # `table.kinds.CLASS_KINDS`, which takes long to import
 
 
-def question_command(name: str) -> Callable[..., None]:
+def question_command(kind: type[Question]) -> Callable[..., None]:
     """Return the function of a command, with the options that the question declares."""
-    kind = questions[name]
     needed = kind.inputs()
 
     def run(*, source: Source, fit: Fit | None = None, gold: Gold | None = None, output: Path | None = None,
-            annotators: Path | None = None, **given: Any) -> None:  # fmt: skip
-        given |= {"seed": given["seed"] or 0} if "seed" in given else {}
-        question = kind(**given)
-        question.check_parameters()
-        folder.check_file(output, kind.rows)
-        tables = source.read(
-            output=output, any_kind=not {*kind.kinds} <= CLASS_KINDS, gold=None if gold is None else gold.gold
-        )
-        about = None
-        if annotators is not None:
-            from dissensus.cli.inputs import read_table
+            annotators: Path | None = None, **values: Any) -> None:  # fmt: skip
+        answer_question(new_question(kind, **values), source, fit=fit, gold=gold, output=output, annotators=annotators)
 
-            about = read_table(annotators)
-
-        def answer(table: Any, title: str | None) -> Any:
-            model = None if fit is None else fit.model(table.kind)
-            known = None
-            if gold is not None:
-                table = gold.include(table, None)
-                known = gold.read(table)
-            if "model" in needed:
-                with show.show_progress(f"fitting {source.title(title)}"):
-                    model = model.fit(table)  # type: ignore[union-attr]
-            with show.show_progress(f"{kind.working} {source.title(title)}") as bar:
-                found = question.ask(table, model=model, gold=known, annotators=about, progress=bar.set_text)
-            for message in question.warnings(found):
-                say(f"warning: {for_command_line(message)}")
-            return found
-
-        def show_one(title: str, found: Any) -> None:
-            print_findings(title, question.findings(found))
-            show.text()
-
-        head = {key: getattr(question, key) for key in kind.settings}
-        head |= {} if fit is None else {"method": fit.name(tables)}
-        kept = (f"All {kind.rows} are", f"FILE to keep all {kind.rows}") if kind.rows else None
-        source.print_each(
-            answer_each(tables, answer), show_one, question.plain, output=output, kept=kept,
-            frame=lambda found: _as_frame(question.frame(found)), **head,
-        )  # fmt: skip
-
-    found = [_keyword("output", Path | None, options.OUTPUT_FILE)] if kind.rows else []
-    found += [_parameter(kind, key, declared) for key, declared in kind.declared().items()]
-    found += [_keyword("annotators", Path | None, options.PEOPLE)] if "annotators" in needed else []
-    found += [_keyword("fit", Fit)] if {"model", "method"} & set(needed) else []
-    found += [_keyword("gold", Gold)] if "gold" in needed else []
-    found.append(_keyword("source", Source))
-    run.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
+    parameters = [_keyword("output", Path | None, options.OUTPUT_FILE)] if kind.rows else []
+    parameters += [_parameter(kind, name) for name in kind.declared()]
+    parameters += [_keyword("annotators", Path | None, options.PEOPLE)] if "annotators" in needed else []
+    parameters += [_keyword("fit", Fit)] if {"model", "method"} & set(needed) else []
+    parameters += [_keyword("gold", Gold)] if "gold" in needed else []
+    parameters.append(_keyword("source", Source))
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     facts = [f"{key}: {text}" for key, text in kind.fields().items()]
     paragraphs = [inspect.cleandoc(kind.__doc__ or "").partition("\n\nParameters\n---")[0]]
     run.__doc__ = "\n\n".join([*paragraphs, *([f"Fields of --json: {'; '.join(facts)}."] if facts else [])])
     return run
+
+
+def new_question(kind: type[Question], **values: Any) -> Question:
+    """Return a question with checked options; without --seed, the seed is 0."""
+    question = kind(**(values | {"seed": values["seed"] or 0} if "seed" in values else values))
+    question.check_parameters()
+    return question
+
+
+def answer_question(
+    question: Question,
+    source: Source,
+    *,
+    fit: Fit | None = None,
+    gold: Gold | None = None,
+    output: Path | None = None,
+    annotators: Path | None = None,
+    command: str = "",
+) -> None:
+    """Read FILE, answer the question about each of its tables, and print and write the answers.
+
+    `command` names the command in the error about a label type, if a part of the command answers the question.
+    """
+    kind = type(question)
+    needed = kind.inputs()
+    folder.check_file(output, kind.rows)
+    gold_file = None if gold is None else gold.gold
+    any_kind = not {*kind.kinds} <= CLASS_KINDS
+    tables = source.read(output=output, gold=gold_file, any_kind=any_kind, command=command)
+    groups = None
+    if annotators is not None:
+        from dissensus.cli.inputs import read_table
+
+        groups = read_table(annotators)
+
+    def answer(table: Any, title: str | None) -> Any:
+        model = None if fit is None else fit.model(table.kind)
+        gold_codes = None
+        if gold is not None:
+            table = gold.include(table, None)
+            gold_codes = gold.read(table)
+        if "model" in needed:
+            with show.show_progress(f"fitting {source.title(title)}"):
+                model = model.fit(table)  # type: ignore[union-attr]
+        with show.show_progress(f"{kind.working} {source.title(title)}") as bar:
+            facts = question.ask(table, model=model, gold=gold_codes, annotators=groups, progress=bar.set_text)
+        for message in question.warnings(facts):
+            say(f"warning: {for_command_line(message)}")
+        return facts
+
+    def show_one(title: str, facts: Any) -> None:
+        print_findings(title, question.findings(facts))
+        show.text()
+
+    settings = {key: getattr(question, key) for key in kind.settings}
+    settings |= {} if fit is None else {"method": fit.name(tables)}
+    written = (f"All {kind.rows} are", f"FILE to keep all {kind.rows}") if kind.rows else None
+    source.print_each(
+        answer_each(tables, answer), show_one, question.plain, output=output, kept=written,
+        frame=lambda facts: _as_frame(question.frame(facts)), **settings,
+    )  # fmt: skip
 
 
 def _as_frame(frame: Any) -> Any:
@@ -89,16 +111,19 @@ def _keyword(name: str, hint: Any, default: Any = inspect.Parameter.empty) -> in
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
 
-def _parameter(kind: type[Question], name: str, declared: Param) -> inspect.Parameter:
-    """Return one option; typer checks its range, as far as it knows it."""
-    hint = kind.parameter_hint(name)
-    if name == "seed":
-        return _keyword(name, int | None, options.SEED)
+def _parameter(kind: type[Question], name: str) -> inspect.Parameter:
+    hint = int | None if name == "seed" else kind.parameter_hint(name)
+    return _keyword(name, hint, options.SEED if name == "seed" else question_option(kind, name))
+
+
+def question_option(kind: type[Question], name: str, *, panel: str | None = None) -> Any:
+    """Return the option for a parameter of a question; typer checks the part of its range that it can express."""
+    declared = kind.declared()[name]
     names = kind.flags.get(name, (f"--{name.replace('_', '-')}",))
-    number = {int, float} & set(hint_alternatives(hint))
+    number = {int, float} & set(hint_alternatives(kind.parameter_hint(name)))
     limits: dict[str, Any] = {"min": declared.low, "max": declared.high} if number else {}
     text = f"{declared.text[:1].upper()}{declared.text[1:]}."
-    return _keyword(name, hint, option(declared.default, text, *names, **limits))
+    return option(declared.default, text, *names, panel=panel, **limits)
 
 
 def print_findings(title: str, findings: Iterable[Finding]) -> None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from dissensus.cli import exceptions as faults
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import prefix_errors
 from dissensus.cli.options import option
-from dissensus.cli.question import print_findings
+from dissensus.cli.question import answer_question, new_question, print_findings, question_option
 from dissensus.cli.settings import Fit
-from dissensus.cli.source import Source
+from dissensus.cli.source import Gold, Source
 from dissensus.messages import Message, ParameterName
+from dissensus.questions.declared.redundancy import RedundancyQuestion
 from dissensus.questions.exceptions import (
     BadLimit,
     ModelAndMethod,
@@ -31,13 +34,27 @@ if TYPE_CHECKING:
 LABELS_SHOWN = 10
 ANNOTATORS_SHOWN = 5
 SETTLED = "0.95"  # `questions.item_status.SETTLED`, which takes long to import
+FOR_CLASSES = ("annotators", "model", "cost", "capacity", "per_item", "settled")  # options of --budget for classes
+ENOUGH = "With --enough"  # panel of the help
 MODELS = {"model.npz": "`aggregate`", "model.safetensors": "`train`", "lia.safetensors": "LIA.save"}
 """Files of models, and what writes them."""
 
 
+@dataclass(frozen=True)
+class GoldOfEnough(Gold):
+    """Gold labels that measure the accuracy at each number of labels."""
+
+    gold: Path | None = option(None, "Known labels, to measure accuracy.", metavar="GOLD", panel=ENOUGH)
+    gold_item: str | None = option(None, "GOLD's column of items.", metavar="COLUMN", panel=ENOUGH)
+    gold_label: str | None = option(None, "GOLD's column of labels.", metavar="COLUMN", panel=ENOUGH)
+
+
 def recommend(
     *,
-    budget: float = option(..., "What may be spent; a label costs 1 without --cost."),
+    budget: float | None = option(None, "What may be spent; a label costs 1 without --cost."),
+    enough: bool = option(
+        False, "Estimate instead how many labels per item are enough, and what one more would change.", "--enough"
+    ),
     output: Path | None = options.OUTPUT_FILE,
     fit: Fit,
     model: Path | None = option(
@@ -45,7 +62,7 @@ def recommend(
         "Use the model of an earlier `aggregate` or `train`, or a saved LIA, instead of fitting one.",
         metavar="FOLDER",
     ),
-    annotators: str | None = option(None, "Only these annotators; left out, all of FILE.", metavar="A,B,…"),
+    annotators: str | None = option(None, "Only these annotators; by default all of FILE.", metavar="A,B,…"),
     cost: str = option("1", "Cost of a label; FILE has columns annotator and cost.", metavar="NUMBER|FILE"),
     capacity: str = option(
         "auto",
@@ -62,6 +79,9 @@ def recommend(
         "Skip items of this confidence by two annotators; none: ask about them too.",
         metavar="NUMBER|none",
     ),
+    seeds: int = question_option(RedundancyQuestion, "seeds", panel=ENOUGH),
+    seed: int | None = option(None, "Seed of the draws; 0 by default.", min=0, panel=ENOUGH),
+    gold: GoldOfEnough,
     source: Source,
 ) -> None:
     """A method is fitted to FILE, and every pair of an item and an annotator without a label is scored by its expected
@@ -70,12 +90,27 @@ def recommend(
     probability that all labels asked for about the item change its label). Of numbers, comparisons, sets, spans and
     texts: rank, what to ask about (item, document, or left and right), gain and labels so far.
 
+    With --enough, the method is fitted to at most 1, 2, 3, 5 … labels of each item, drawn at random. For the items that
+    have more labels, it prints how many keep the label that all labels give. OUT gets one row per number of labels:
+    annotations, items with more labels, stability and accuracy (with --gold) with 95 % intervals, mean confidence,
+    seconds.
+
     Example: dissensus recommend labels.csv --budget 500 -o next.csv
 
     Example: dissensus recommend labels.csv --budget 200 --annotators ann,bob --cost prices.csv --per-item 2
 
     Example: dissensus recommend labels.csv --budget 200 --model trained
+
+    Example: dissensus recommend labels.csv --enough --gold gold.csv -o levels.csv
     """
+    if enough:
+        options.refuse("--enough", "budget", *FOR_CLASSES)
+        question = new_question(RedundancyQuestion, seeds=seeds, seed=seed)
+        answer_question(question, source, fit=fit, gold=gold, output=output, command="recommend --enough")
+        return
+    options.require("--enough", "seeds", "seed", "gold", "gold_item", "gold_label")
+    if budget is None:
+        raise faults.NoBudget()
     from dissensus.cli.inputs import read_prices, split_names
     from dissensus.questions.ask_next import ask_next
     from dissensus.questions.recommend import recommend as find
@@ -92,10 +127,8 @@ def recommend(
         raise ModelAndMethod()
     table = source.read_one()
     classes = table.kind in CLASS_KINDS
-    choices = {"annotators": annotators is not None, "model": model is not None, "cost": cost != "1"}
-    choices |= {"capacity": capacity != "auto", "per_item": per_item != "auto", "settled": settled != SETTLED}
-    for name, given in choices.items():
-        if given and not classes:
+    for name in options.set_by_user(FOR_CLASSES):
+        if not classes:
             raise OnlyForClasses(name=ParameterName(name), kind=KIND_DESCRIPTIONS[table.kind])
     fitted: Any
     began = time.perf_counter()

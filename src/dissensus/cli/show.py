@@ -28,12 +28,13 @@ OWN_PROCESS = "own process"
 
 @dataclass
 class Invocation:
-    """The running command: name, options, whether the process is its own, lines to print above its results."""
+    """The running command."""
 
     command: str = ""
-    options: Collection[str] = ()
-    own_process: bool = False
-    announced: list[str] = field(default_factory=list)
+    options: Collection[str] = ()  # names of all its parameters
+    set_by_user: Collection[str] = ()  # names of those that the command line sets
+    own_process: bool = False  # False if another program called the command line as a function
+    announced: list[str] = field(default_factory=list)  # lines to print above the results
 
 
 running: ContextVar[Invocation] = ContextVar("running", default=Invocation())  # noqa: B039 - outside of commands

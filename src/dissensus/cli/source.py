@@ -33,7 +33,7 @@ Kind = Literal["classes", "graded", "numbers", "pairs", "sets", "objects", "span
 READING = "Reading FILE"  # panel of the help
 NUMBERS = ("gold", "value", "score", "rating")  # usual names of a column of known numbers
 ANY_KIND = (
-    "describe", "aggregate", "agreement", "calibrate", "compare", "diagnose", "recommend", "report", "adjudicate",
+    "describe", "aggregate", "calibrate", "diagnose", "recommend", "report", "adjudicate",
 )  # fmt: skip
 """Commands for all label types; the others are for classes."""
 
@@ -85,10 +85,10 @@ class Source:
     kind: Kind | None = option(None, "The label type; guessed by default.", panel=READING)
     input_format: str | None = _input_format("--format", "--input-format")
 
-    def read(self, *, any_kind: bool = False, **for_one_question: Any) -> Tables:
+    def read(self, *, any_kind: bool | None = None, command: str = "", **for_one_question: Any) -> Tables:
         """Return the table, or one per question; options `for_one_question` are an error for a file of several.
 
-        With `any_kind`, the command checks the label type itself.
+        With `any_kind`, the caller checks the label type; without it, `ANY_KIND` decides. Errors name the `command`.
         """
         from dissensus.table.io import read
         from dissensus.table.kinds import CLASS_KINDS, check_kind
@@ -110,11 +110,11 @@ class Source:
                 **{name: getattr(self, name) for name in same},
             )
         tables: Tables = dict(found) if isinstance(found, Mapping) else {None: found}
-        if not any_kind and invocation.command not in ANY_KIND:
+        if not (invocation.command in ANY_KIND if any_kind is None else any_kind):
             every, tables = tables, _of_classes(tables)
             self.question_names.extend(str(name) for name, table in every.items() if table is tables.get(None))
             for table in tables.values():
-                check_kind(table.kind, CLASS_KINDS, f"dissensus {invocation.command}")
+                check_kind(table.kind, CLASS_KINDS, f"dissensus {command or invocation.command}")
         if (reading := next(iter(tables.values())).import_report) is not None:
             self.announce(reading)
         for name, given in for_one_question.items():

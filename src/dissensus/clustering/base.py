@@ -273,7 +273,7 @@ def has_converged(trace: list[float], tol: float) -> bool:
 
 
 clusterings: Registry[type[Clustering]] = Registry(
-    "clustering", "cluster --help", "dissensus.clustering", "dissensus.clusterings"
+    "clustering", "list clusterings", "dissensus.clustering", "dissensus.clusterings"
 )
 """Name → clustering: fitted, scored and saved like a method, but its posterior is not about one true class."""
 

@@ -46,7 +46,7 @@ class UnknownEntry(UnknownName):
     name: str
     known: tuple[str, ...]
     command: str  # the one that lists all; empty where no command does
-    example = {"what": "method", "name": "mase", "known": ("mace", "glad"), "command": "methods"}
+    example = {"what": "method", "name": "mase", "known": ("mace", "glad"), "command": "list methods"}
 
     @property
     def guess(self) -> str:

@@ -9,7 +9,9 @@ from dissensus.common.registry import DEFAULT_METHOD, Registry
 if TYPE_CHECKING:
     from dissensus.models.base import Aggregator
 
-methods: Registry[type[Aggregator]] = Registry("method", "methods", "dissensus.models.methods", "dissensus.methods")
+methods: Registry[type[Aggregator]] = Registry(
+    "method", "list methods", "dissensus.models.methods", "dissensus.methods"
+)
 """Name → aggregation method."""
 
 DEFAULT_METHODS = {

@@ -111,7 +111,8 @@ class Question(Parameters, ABC):
         from dissensus.table.kinds import check_kind
 
         self.check_parameters()
-        check_kind(table.kind, self.kinds, questions.name_of(type(self)))
+        entry = questions.entry_of(type(self))  # a command may combine questions without registering the result
+        check_kind(table.kind, self.kinds, type(self).__name__ if entry is None else entry.name)
         self.prepare(table)
         needed = self.inputs()
         chosen: Any = (

@@ -25,7 +25,7 @@ as drifting is expected to be named by chance.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -42,7 +42,7 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.messages import Message
 from dissensus.models.base import Aggregator
 from dissensus.questions import findings
-from dissensus.questions.compare import named_model, timed_fit
+from dissensus.questions.compare import fresh, named_model, timed_fit
 from dissensus.questions.exceptions import EmptySnapshot
 from dissensus.questions.findings import LabelChange
 from dissensus.questions.honesty import Others, ask_others
@@ -248,8 +248,13 @@ def diff(
     check_argument("level", level, float, above=0, below=1)
     if not (len(old) and len(new)):
         raise EmptySnapshot(which="new" if len(old) else "old")
-    name, blank = named_model(method)
-    models = [timed_fit(blank, table)[0] for table in (old, new)]
+    blank = named_model(method)[1]
+    return diff_of_models(old, new, [timed_fit(blank, table)[0] for table in (old, new)], level=level)
+
+
+def diff_of_models(old: Annotations, new: Annotations, models: Sequence[Aggregator], *, level: float) -> Diff:
+    """Return what changed between two snapshots, given a model of one method fitted to each."""
+    name, blank = named_model(fresh(models[1]))
     both = Annotations.concat([old, new])  # for the names
     old, new = (_with_names(table, both) for table in (old, new))
     changes = _changes(old, new)

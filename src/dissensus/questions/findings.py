@@ -454,7 +454,7 @@ class ComparedOnPart(Message):
 
 
 class CostlyMethodsSkipped(Message):
-    template = "{tried:method} were tried; `dissensus compare --methods all` also tries {names}, which take longer."
+    template = "{tried:method} were tried; `dissensus evaluate --methods all` also tries {names}, which take longer."
     tried: Count
     methods: tuple[str, ...]
     names = property(lambda self: join_words(self.methods))
@@ -1253,7 +1253,7 @@ class AgreementFell(Message):
 
 
 class CompareBoth(Message):
-    template = "`dissensus diff` of both tables names who and what changed."
+    template = "`dissensus check NEW --against OLD` names who and what changed."
 
 
 class NoItemInBoth(Message):
@@ -1267,7 +1267,7 @@ class AnswersFlipped(Message):
 
 
 class ExplainFlips(SomeItems):
-    template = "`dissensus diff` of both tables says why, of {names} and the others."
+    template = "`dissensus check NEW --against OLD` gives the reasons for {names} and the others."
 
 
 class LabelsLost(Message):

@@ -994,7 +994,7 @@ class UnknownDataset(UnknownName):
     @property
     def hint(self) -> str:
         if self.folder_named:
-            return f"`dissensus datasets` lists all {self.n_datasets:,}."
+            return f"`dissensus list datasets` lists all {self.n_datasets:,}."
         return f"{self.variable} is not set: to load from a data folder, `export {self.variable}=FOLDER`."
 
 

@@ -58,7 +58,7 @@ class Encoder(Parameters, ABC):
 
 
 encoders: Registry[type[Encoder]] = Registry(
-    "encoder", "train --help", "dissensus.learning.encoders", "dissensus.encoders"
+    "encoder", "list encoders", "dissensus.learning.encoders", "dissensus.encoders"
 )
 """Name → encoder; other packages add theirs by the entry-point group `dissensus.encoders`."""
 

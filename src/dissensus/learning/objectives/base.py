@@ -219,7 +219,7 @@ class AnnotatorObjective(Objective):
 
 
 objectives: Registry[type[Objective]] = Registry(
-    "objective", "train --help", "dissensus.learning.objectives", "dissensus.objectives"
+    "objective", "list objectives", "dissensus.learning.objectives", "dissensus.objectives"
 )
 """Name → objective; other packages add theirs by the entry-point group `dissensus.objectives`."""
 

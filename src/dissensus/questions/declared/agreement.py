@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from dissensus.common.formatting import Count, Share, format_interval, format_number, format_share, shorten_name
 from dissensus.common.parameters import param
@@ -41,11 +41,11 @@ Scale = Literal["nominal", "ordinal", "interval"]
 class Agreement(Question):
     """Any number of annotators, each having labelled any of the items. The intervals are by bootstrap over items.
 
-    Example: dissensus agreement labels.csv --scale ordinal --classes low,middle,high --pairs
+    Example: dissensus describe labels.csv --measures --scale ordinal --classes low,middle,high --pairs
     """
 
     kinds = ("classes", "graded", "numbers", "pairs", "sets", "objects", "spans")
-    settings = ("resamples", "seed", "level")
+    settings: ClassVar[tuple[str, ...]] = ("resamples", "seed", "level")
     working = "resampling"
     level = 0.95
 

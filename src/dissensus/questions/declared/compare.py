@@ -26,12 +26,13 @@ class Compare(Question):
     distance. Methods that a paired bootstrap over items cannot tell apart from the best are marked. With --gold,
     accuracy stands beside it (F1 of spans, Jaccard index of sets, error of numbers).
 
-    Example: dissensus compare labels.csv --gold gold.csv
+    Example: dissensus evaluate labels.csv --gold gold.csv
 
-    Example: dissensus compare labels.csv --methods majority-vote,dawid-skene,glad
+    Example: dissensus evaluate labels.csv --methods majority-vote,dawid-skene,glad
     """
 
     kinds = ("classes", "graded", "numbers", "pairs", "sets", "objects", "spans")
+    rows = "methods"
     settings = ("share", "splits", "limit", "seed")
     working = "comparing the methods on"
     flags: ClassVar = {"methods": ("--methods", "-m")}

@@ -21,9 +21,9 @@ class RedundancyQuestion(Question):
     how many get the label that all labels give. OUT gets one row per number of labels: annotations, items with more
     labels, stability and accuracy (with --gold) with 95 % intervals, mean confidence, seconds.
 
-    Example: dissensus redundancy labels.csv
+    Example: dissensus recommend labels.csv --enough
 
-    Example: dissensus redundancy labels.csv --gold gold.csv -o levels.csv
+    Example: dissensus recommend labels.csv --enough --gold gold.csv -o levels.csv
     """
 
     rows = "levels"

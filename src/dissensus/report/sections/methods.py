@@ -119,7 +119,7 @@ class Methods(Section):
 
 
 def _compare(study: Study) -> Comparison:
-    """Compare the methods as `dissensus compare` does, and the method that is used."""
+    """Compare the methods as `dissensus evaluate` does, and the method that is used."""
     names = list(study.methods or candidates(study.table))
     chosen = None if not study.methods and study.method in names else dict.fromkeys([*names, study.method])
     return compare(

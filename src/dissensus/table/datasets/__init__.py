@@ -65,7 +65,7 @@ def load_dataset(
     Parameters
     ----------
     name : str
-        `digits-crowd`, or a sub-folder of the data folder; `list_datasets()` and `dissensus datasets` list them.
+        `digits-crowd`, or a sub-folder of the data folder; `list_datasets()` and `dissensus list datasets` list them.
     gold : str, optional
         Another gold of the folder: "paper" reads gold_paper.csv.gz.
     votes : "annotations" or "counts", optional
