@@ -62,7 +62,7 @@ def encoders_table(page: Path) -> str:
 
     rows = ["| encoder | X | in one line | source |", "|---|---|---|---|"]
     for name, entry in encoders.entries():
-        rows.append(f"| `{name}` | {entry.value.takes} | {entry.summary} | {entry.cite or '—'} |")
+        rows.append(f"| `{name}` | {entry.value.input_kind} | {entry.summary} | {entry.cite or '—'} |")
     return "\n".join(rows)
 
 

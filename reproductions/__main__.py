@@ -139,10 +139,10 @@ def _check(device: str) -> None:
             f"{VARIABLE} is not set, and the papers' data are in the folder that it names; `export {VARIABLE}=FOLDER`."
         )
     try:
-        from dissensus.learning.devices import place
+        from dissensus.learning.devices import resolve_device
     except ImportError:  # not all parts need torch
         return
-    place(device)
+    resolve_device(device)
 
 
 app = typer.Typer(add_completion=False, context_settings={"help_option_names": ["-h", "--help"]})

@@ -14,7 +14,7 @@ import numpy as np
 from dissensus.common.types import FloatArray
 from dissensus.evaluation.soft import EPSILON, inverse_kl_divergence, jensen_shannon, kl_divergence, manhattan
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.learning import inputs as given
+from dissensus.learning import inputs as input_data
 from dissensus.learning.objectives.labels import vote_weight
 from dissensus.learning.size_search import same_winner
 from dissensus.learning.unknown_annotators import leaking_proba
@@ -71,9 +71,9 @@ def distribution_scores(
     voted = np.flatnonzero(vote_weight(table) > 0)
     if not voted.size:
         raise DataError("no item of the table has labels; there is nothing to compare with.")
-    X = given.aligned(X, table)
+    X = input_data.align_rows(X, table)
     if inference and not leak_test_labels:
         raise BadParameter(f"{', '.join(sorted(inference))}: only for leak_test_labels=True.")
-    y, X = table.soft_labels()[voted], given.take(X, voted)
+    y, X = table.soft_labels()[voted], input_data.take_rows(X, voted)
     h = leaking_proba(model, X, y, **inference) if leak_test_labels else model.predict_proba(X)
     return compare_distributions(y, h, epsilon=epsilon, leaked=leak_test_labels)

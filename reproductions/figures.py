@@ -39,7 +39,7 @@ def plot_annotator_embeddings(model: Any, table: Annotations, path: str | Path, 
         )
         for title, note, chart in annotator_charts(rows, study.classes)
     ]
-    title = f"{len(rows):,} annotators by their embeddings ({found.how}), clusters {BASES[found.mistakes.by]}"
+    title = f"{len(rows):,} annotators by their embeddings ({found.projection}), clusters {BASES[found.mistakes.by]}"
     beside = alt.hconcat(*drawn, title=alt.TitleParams(title, anchor="start", fontWeight="normal"))
     return _write(beside.resolve_scale(color="independent", shape="independent"), path, None)
 
@@ -49,10 +49,10 @@ def plot_difficulty(model: Any, table: Annotations, path: str | Path, gold: IntA
 
     Coloured by whether the model's class is right where `gold` (I,) is known, else by what most annotators say.
     """
-    from dissensus.learning.annotator_map import difficulty_of, posterior_of
+    from dissensus.learning.annotator_map import align_difficulty, align_posterior
 
     study = Study(table, model, gold=check_gold(gold, table))
-    rows = maps.difficulty_rows(difficulty_of(model, table), posterior_of(model, table), study)
+    rows = maps.difficulty_rows(align_difficulty(model, table), align_posterior(model, table), study)
     return _write(maps.difficulty_chart(rows), path)
 
 
@@ -64,20 +64,20 @@ def plot_latent(
     Marked by class: `codes`, else the majority label in `table`, else the model's own; `options` are those of
     `dissensus.learning.latent_map.item_map`.
     """
-    from dissensus.learning.latent_map import item_map, trained
+    from dissensus.learning.latent_map import get_classifier, item_map
 
     found = item_map(model, X, table=table, codes=codes, **options)
     if table is None:
-        names, classes = [str(n) for n in range(found.of)], distinct(trained(model).classes_.tolist(), 60)
+        names, classes = [str(n) for n in range(found.n_rows)], distinct(get_classifier(model).classes_.tolist(), 60)
     else:
         study = Study(table, model)
         names, classes = study.item_names, study.classes
     chart = maps.item_chart(maps.item_rows(found, names, classes), classes, columns=3, size=30)
     apart = found.separation
-    known = f"{apart.mean:.0%} of {apart.neighbours} neighbours share the class, {apart.mean_chance:.0%} by chance"
+    known = f"{apart.mean:.0%} of {apart.n_neighbours} neighbours share the class, {apart.chance:.0%} by chance"
     title = charts.need_for_report("altair").TitleParams(
-        f"{len(found.item):,} items as the network sees them ({found.how})",
-        subtitle=known if apart.neighbours and apart.count.any() else "",
+        f"{len(found.item):,} items as the network sees them ({found.projection})",
+        subtitle=known if apart.n_neighbours and apart.class_counts.any() else "",
         anchor="start",
         fontWeight="normal",
     )

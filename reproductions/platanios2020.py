@@ -23,7 +23,7 @@ from sklearn.metrics import average_precision_score
 import dissensus as dz
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.evaluation import entropy
-from dissensus.learning.run import tie_seed
+from dissensus.learning.run import make_tie_seed
 from dissensus.models.base import arg_max, methods
 from dissensus.table.annotations import Annotations
 from reproductions.experiment import Cell, SeedValues, Values
@@ -181,7 +181,7 @@ def posteriors(
 def winners(posterior: FloatArray, name: str, items: int | None, seeds: tuple[int, ...]) -> Winners:
     """Classes of posteriors (S, I, K); ties are drawn by the seed, as `predict` does."""
     table = load(name, items)[0]
-    found = [arg_max(q, table.items, table.classes, tie_seed(s)) for s, q in zip(seeds, posterior, strict=True)]
+    found = [arg_max(q, table.items, table.classes, make_tie_seed(s)) for s, q in zip(seeds, posterior, strict=True)]
     return np.array(found, np.int32)
 
 
@@ -236,7 +236,7 @@ def two_stages(models: list[Any], tables: list[Annotations], x: FloatArray, labe
 
 def bound(cell: Cell, device: str) -> Values:
     """Teach logistic regression by gold, in folds; alone, or as the prior of the drawn labels."""
-    from dissensus.learning.posterior import combine
+    from dissensus.learning.posterior import combine_posterior
 
     how, items = cell.keywords, cell.keywords.get("items")
     name = how["set"]
@@ -245,7 +245,7 @@ def bound(cell: Cell, device: str) -> Values:
     if not how["votes"]:
         return scores(np.array([proba.argmax(axis=1)] * len(cell.seeds)), golds)
     draws = (table.subsample(how["redundancy"], seed=seed) for seed in cell.seeds)
-    return scores(np.array([combine(draw, proba, None)[0].posterior.argmax(axis=1) for draw in draws]), golds)
+    return scores(np.array([combine_posterior(draw, proba, None)[0].posterior.argmax(axis=1) for draw in draws]), golds)
 
 
 def labels(cell: Cell, device: str) -> Values:
@@ -339,7 +339,7 @@ def fitted(name: str, seed: int, steps: int, device: str) -> Any:
 
 def figure2(cell: Cell, device: str) -> Values:
     """Measure whether embeddings show how annotators err. Gold judges; the fit does not see it."""
-    from dissensus.learning.annotator_map import coordinates, project
+    from dissensus.learning.annotator_map import competence_coordinates, project
     from dissensus.questions.mistakes import mistakes
 
     data: Any = dz.load_dataset(cell.data)
@@ -348,8 +348,8 @@ def figure2(cell: Cell, device: str) -> Values:
     shares = table.soft_labels()
     for seed in cell.seeds:
         model = fitted(cell.data, seed, cell.keywords["steps"], device)
-        rows = coordinates(model.classifier_)
-        place = project(rows, how="pca")[0]
+        rows = competence_coordinates(model.classifier_)
+        place = project(rows, projection="pca")[0]
         near, chance = neighbours(rows, by_gold.cluster)
         found.add(
             right=(model.posterior_.argmax(axis=1) == data.gold).mean(), neighbour=near, chance=chance,

@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation import macro_f1
-from dissensus.learning.devices import place
+from dissensus.learning.devices import resolve_device
 from dissensus.learning.encoders.tagger import Block
 
 WINDOWS, CHANNELS, CHARACTERS, INNER, DROPOUT = (3, 4, 5), 128, 300, 2048, 0.1
@@ -86,7 +86,7 @@ def predict_released(
     texts = [[word.lower() for word in side] for side in zip(*X, *test, strict=True)]
     known = {character: code for code, character in enumerate(sorted(set("".join(map("".join, texts)))), 1)}
     longest = max(len(text) for side in texts for text in side)
-    where = place(device)
+    where = resolve_device(device)
     sides = [[windows.to(where) for windows in windows_of(side, known, longest)] for side in texts]
     soft = torch.tensor(np.asarray(votes)[:, ::-1].copy()).float().log_softmax(1).to(where)  # of counts, yes first
     y, asked = torch.tensor(labels).float().to(where), np.arange(len(X), len(X) + len(test))

@@ -364,7 +364,7 @@ def figure4(cell: Cell, device: str) -> Values:
     """Share of an item's ten nearest neighbours with its majority label, by MiniLM's vectors, z_I and the mean z_E."""
     import torch
 
-    from dissensus.learning.latent_map import item_vectors, nearest, separation
+    from dissensus.learning.latent_map import find_neighbours, item_vectors, measure_separation
     from dissensus.models.base import arg_max
 
     found, part = SeedValues(), parts(cell.data)[cell.keywords["part"]]
@@ -380,8 +380,8 @@ def figure4(cell: Cell, device: str) -> Values:
             "z_i": own.double().cpu().numpy(),
             "z_e": item_vectors(model, X),
         }
-        near = {key: separation(nearest(z), code, table.n_classes) for key, z in vectors.items()}
-        found.add(chance=near["z_e"].mean_chance, **{key: one.mean for key, one in near.items()})
+        near = {key: measure_separation(find_neighbours(z), code, table.n_classes) for key, z in vectors.items()}
+        found.add(chance=near["z_e"].chance, **{key: one.mean for key, one in near.items()})
     return found.values
 
 

@@ -30,7 +30,7 @@ WITH_GOLD = ("sentiment_polarity", "labelme", "digits-crowd")
 def run(part: Part, device: str) -> dict[str, Any]:
     """Fit once, and count what the sets of new items hold, in all splits."""
     from dissensus.learning import CrowdClassifier
-    from dissensus.learning.conformal import label_sets
+    from dissensus.learning.conformal import make_label_sets
 
     table, X, _ = data(part["data"])
     order = np.random.default_rng(part["seed"]).permutation(table.n_items)[: part.get("items")]
@@ -46,9 +46,9 @@ def run(part: Part, device: str) -> dict[str, Any]:
     proba, draw = model.predict_proba(X[new]), np.random.default_rng([part["seed"], 1])
     found = []
     for _ in range(SPLITS):
-        held, asked = (draw.permutation(n)[: n // 2] for n in (len(model.judged_[1]), len(new)))
-        judged = [of[held] for of in model.judged_]
-        sets = label_sets(proba[asked], model.classes_, *judged, COVERAGE)
+        held, asked = (draw.permutation(n)[: n // 2] for n in (len(model.held_out_predictions_[1]), len(new)))
+        judged = [of[held] for of in model.held_out_predictions_]
+        sets = make_label_sets(proba[asked], model.classes_, *judged, COVERAGE)
         found.append(
             {
                 "coverage": float((truth[new[asked]] * sets.members).sum(axis=1).mean()),

@@ -25,7 +25,7 @@ from torch.nn import functional
 import dissensus as dz
 from dissensus.learning.encoders.mlp import MLPModule
 from dissensus.learning.objectives import CrowdLayerObjective
-from dissensus.learning.rows import Joint, RowAdam, use_row_sparse
+from dissensus.learning.rows import JointOptimizer, RowAdam, use_row_sparse
 from reproductions import record
 
 HERE = Path(__file__).parent
@@ -65,7 +65,7 @@ def sparse_step(n_annotators: int, link: str, device: torch.device) -> Callable[
     head = objective.head(nn.Identity, 128).to(device)
     use_row_sparse(head)
     targets = objective.targets().to(device)
-    optimizer = Joint(
+    optimizer = JointOptimizer(
         torch.optim.Adam([*encoder.parameters(), *head.main.parameters()]), RowAdam(head.crowd.parameters())
     )
 

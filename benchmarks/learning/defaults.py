@@ -63,7 +63,7 @@ def run(part: Part, device: str) -> dict[str, Any]:
     """Fit and score all on one split."""
     from dissensus.cli.train import new_model
     from dissensus.learning import CrowdClassifier
-    from dissensus.learning.inputs import take
+    from dissensus.learning.inputs import take_rows
 
     table, X, raw = data(part["data"])
     rng = np.random.default_rng(part["seed"])
@@ -76,9 +76,11 @@ def run(part: Part, device: str) -> dict[str, Any]:
     kind = "texts" if isinstance(raw, list) else "features"
 
     def ours(model: Any, inputs: Any) -> Any:
-        fitted = model.set_params(device=device).fit(part_of, take(inputs, taught), on_step=lambda step, loss: None)
+        fitted = model.set_params(device=device).fit(
+            part_of, take_rows(inputs, taught), on_step=lambda step, loss: None
+        )
         notes.append(fitted.note_)
-        return fitted.predict_proba(take(inputs, new))
+        return fitted.predict_proba(take_rows(inputs, new))
 
     notes: list[str] = []
     models = {

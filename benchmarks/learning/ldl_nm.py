@@ -58,7 +58,7 @@ def search(name: str, options: argparse.Namespace) -> tuple[SizeSearch, float]:
     found = search_sizes(
         train.table, train.X, dev=(dev.table, dev.X), item_sizes=sizes, annotator_sizes=sizes, epochs=options.epochs,
         seeds=range(options.seeds), model=ldl_nm(device=options.device), store=running(name), on_trained=say,
-        at_once=options.at_once,
+        stack_size=options.at_once,
     )  # fmt: skip
     return found, time.perf_counter() - begun
 
@@ -125,7 +125,7 @@ def one_run(options: argparse.Namespace) -> dict[str, Any]:
     seconds = time.perf_counter() - begun
     X, table = data["test"].X, data["test"].table
     begun = time.perf_counter()
-    infer_annotators(model, X, table.soft_labels(), by="item")
+    infer_annotators(model, X, table.soft_labels(), compared_output="item")
     return {
         "seconds": seconds, "threads": options.threads, "epochs": 200, "steps": 200 * 40,
         "algorithm_4_seconds": time.perf_counter() - begun,

@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 LAYERS = {"hidden": (16, 16, 16, 16), "dropout": 0.0}
 SCHEDULES: dict[str, dict[str, Any]] = {
     "the paper's": {
-        **LAYERS, "steps": 11_000, "tuning": 1 / 11, "learning_rate": 0.001, "head_learning_rate": 0.001,
+        **LAYERS, "steps": 11_000, "finetune_share": 1 / 11, "learning_rate": 0.001, "head_learning_rate": 0.001,
     },
     "the paper's layers, our steps": LAYERS,
     "`LIA()`": {},

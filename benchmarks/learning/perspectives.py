@@ -125,7 +125,7 @@ def with_columns(train: Any, logs: np.ndarray, frame: Any, seed: int) -> tuple[A
     from dissensus.learning.annotator_features import AnnotatorFeatures
 
     features = AnnotatorFeatures.fit(frame, train.annotators)
-    r = features.of(frame, train.annotators)[train.annotator]
+    r = features.features_for(frame, train.annotators)[train.annotator]
     group = np.random.default_rng(seed).permutation(train.n_annotators)[train.annotator] % 3
 
     def score(scale: float) -> float:
@@ -139,7 +139,7 @@ def with_columns(train: Any, logs: np.ndarray, frame: Any, seed: int) -> tuple[A
     fitted = regression(np.column_stack([logs, scale * r]), train.label)
 
     def answer(test: Any, logs: np.ndarray) -> np.ndarray:
-        about = features.of(frame, test.annotators)[test.annotator]
+        about = features.features_for(frame, test.annotators)[test.annotator]
         return np.asarray(fitted.predict_proba(np.column_stack([logs, scale * about])))
 
     return answer, scale

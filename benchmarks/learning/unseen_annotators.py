@@ -71,8 +71,8 @@ class Split:
         self.shuffled = self.frame.take(order).set_column(0, "annotator", [names.tolist()])
         self.shuffled_of_test = self.shuffled.take([at[name] for name in self.test.annotators.tolist()])
         features = AnnotatorFeatures.fit(self.frame, self.train.annotators)
-        self.r_train = features.of(self.frame, self.train.annotators)
-        self.r_test = features.of(self.frame, self.test.annotators)
+        self.r_train = features.features_for(self.frame, self.train.annotators)
+        self.r_test = features.features_for(self.frame, self.test.annotators)
 
 
 def smoothed(votes: np.ndarray, marginal: np.ndarray, weight: float) -> np.ndarray:
@@ -165,7 +165,7 @@ def lia(split: Split, frame: Any, of_test: Any, seed: int, **keywords: Any) -> t
             _, r = model._whom(of_test)
             rows = rows + able.described(torch.as_tensor(r, dtype=torch.float32))[:, None]
         C = able.of(rows.reshape(-1, rows.shape[2])).reshape(*rows.shape[:2], *able.shape)
-        share = torch.as_tensor(objective.labels_given_ / objective.labels_given_.sum())
+        share = torch.as_tensor(objective.label_totals_ / objective.label_totals_.sum())
         for at in torch.arange(test.n_annotations).split(100):
             D = hard[torch.as_tensor(test.item[at].astype(np.int64))][:, None]
             each = log_confusion(D, C[torch.as_tensor(test.annotator[at].astype(np.int64))]).exp()  # (n, A, K, K)

@@ -528,7 +528,7 @@ def test_items_of_another_file_or_a_column_judge_and_do_not_teach(cli, splits):
     loss = cross_entropy(dev.soft_labels(), model.proba_[at]).mean()
     assert loss == pytest.approx(model.history_[model.best_epoch_ - 1]["cross-entropy"], abs=1e-6)
     assert summary(here / "by_column")["held_out"] == dev.n_items
-    assert not model.teaches_[at].any()
+    assert not model.labelled_[at].any()
 
     scored = ("--features", "items.csv", "--split", "split", "--gold", "gold.csv", "-o", "scored", "--json")
     about = json.loads(cli("train", splits, *QUICK, *scored).stdout)

@@ -76,7 +76,9 @@ def test_frames_of_all_kinds_are_the_same(kind):
     frame = kind(FRAME)
     assert is_frame(frame)
     made = AnnotatorFeatures.fit(frame, NAMES)
-    assert np.array_equal(made.of(frame, NAMES), AnnotatorFeatures.fit(FRAME, NAMES).of(FRAME, NAMES))
+    assert np.array_equal(
+        made.features_for(frame, NAMES), AnnotatorFeatures.fit(FRAME, NAMES).features_for(FRAME, NAMES)
+    )
 
 
 def test_names_are_no_frame():
@@ -105,7 +107,7 @@ def test_what_is_not_known_is_average():
     made = AnnotatorFeatures.fit(FRAME, NAMES)
     _, r = made.encode({"annotator": ["new"], "age": pa.array([None], pa.int64()), "country": ["Atlantis"]})
     assert r[0, [0, 2, 3]].tolist() == [0, 0, 0]
-    assert made.of(FRAME, np.array(["stranger", "w03"], object))[0].tolist() == [0] * 4
+    assert made.features_for(FRAME, np.array(["stranger", "w03"], object))[0].tolist() == [0] * 4
 
 
 @pytest.mark.parametrize(
@@ -181,9 +183,12 @@ def test_competence_is_residual_and_features(form):
     found = head.competence(who)[0].detach().numpy()
     expected = np.stack([(V @ e[j] + b).reshape(shape) for j in who])
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(head.competence.rows().detach(), e, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(head.competence.embeddings().detach(), e, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(
-        head.competence.rows_of(who, torch.as_tensor(objective.labels_given_)).detach(), e[who], rtol=1e-4, atol=1e-5
+        head.competence.rows_or_average(who, torch.as_tensor(objective.label_totals_)).detach(),
+        e[who],
+        rtol=1e-4,
+        atol=1e-5,
     )
 
 
@@ -199,7 +204,7 @@ def test_pulls_are_the_literal_sums_over_annotators(rows, form):
     weight = np.ones(table.n_annotations) if table.weight is None else table.weight
     given = {j for j, w in zip(table.annotator, weight, strict=True) if w > 0}
     expected = 0.7 / 2 * sum(((V @ u[j]) ** 2).sum() for j in given) + 0.3 / 2 * ((V @ W) ** 2).sum()
-    taught = torch.as_tensor(np.flatnonzero(with_pulls.teaches_))
+    taught = torch.as_tensor(np.flatnonzero(with_pulls.train_mask_))
     found = 0.0
     for part in taught.split(5):
         targets = with_pulls.targets().take(part)
@@ -211,13 +216,13 @@ def test_pulls_are_the_literal_sums_over_annotators(rows, form):
 def test_who_was_not_there_has_the_mean_residual_and_its_features(form):
     objective, head, _, _ = described(**FORMS[form])
     e, u, W, _, _ = literal_rows(objective, head)
-    share = objective.labels_given_ / objective.labels_given_.sum()
+    share = objective.label_totals_ / objective.label_totals_.sum()
     r = np.random.default_rng(5).normal(size=(2, F))
-    totals = torch.as_tensor(objective.labels_given_)
-    found = head.competence.rows_of(torch.tensor([-1, 4]), totals, torch.as_tensor(r, dtype=torch.float32))
+    totals = torch.as_tensor(objective.label_totals_)
+    found = head.competence.rows_or_average(torch.tensor([-1, 4]), totals, torch.as_tensor(r, dtype=torch.float32))
     expected = [share @ u + W @ r[0], u[4] + W @ r[1]]
     np.testing.assert_allclose(found.detach(), expected, rtol=1e-4, atol=1e-5)
-    average = head.competence.rows_of(torch.tensor([-1]), totals)[0].detach()
+    average = head.competence.rows_or_average(torch.tensor([-1]), totals)[0].detach()
     np.testing.assert_allclose(average, share @ e, rtol=1e-4, atol=1e-5)
 
 

@@ -9,7 +9,13 @@ import pytest
 from crowds import blobs
 from dissensus.exceptions import BadParameter, MissingExtra
 from dissensus.learning import LIA, CrowdClassifier
-from dissensus.learning.annotator_map import annotator_map, coordinates, difficulty_of, posterior_of, project
+from dissensus.learning.annotator_map import (
+    align_difficulty,
+    align_posterior,
+    annotator_map,
+    competence_coordinates,
+    project,
+)
 from dissensus.learning.exceptions import LIANeeded, ModelOfOtherTable, NoLabelsOfModel, TooFewForUMAP
 from dissensus.questions.mistakes import mistakes
 
@@ -58,10 +64,10 @@ def test_umap_is_taken_where_it_is_there_and_there_are_enough(umap):
     assert how == "UMAP"
     assert found[:, 0].tolist() == [7] * 16
     assert project(rows[:15])[1] == "PCA"
-    assert project(rows[:15], how="umap")[1] == "UMAP"
-    assert project(rows, how="pca")[1] == "PCA"
+    assert project(rows[:15], projection="umap")[1] == "UMAP"
+    assert project(rows, projection="pca")[1] == "PCA"
     with pytest.raises(TooFewForUMAP) as caught:
-        project(rows[:3], how="umap")
+        project(rows[:3], projection="umap")
     assert caught.value.n_annotators == 3
 
 
@@ -70,7 +76,7 @@ def test_without_umap_there_is_another_map_or_one_sentence(monkeypatch):
     rows = np.random.default_rng(0).normal(size=(20, 5))
     assert project(rows)[1] == "PCA"
     with pytest.raises(MissingExtra):
-        project(rows, how="umap")
+        project(rows, projection="umap")
 
 
 def test_umap_itself_keeps_groups_together(monkeypatch):
@@ -82,36 +88,36 @@ def test_umap_itself_keeps_groups_together(monkeypatch):
     rng = np.random.default_rng(0)
     group = np.arange(40) % 2
     rows = rng.normal(size=(40, 4)) + 12 * group[:, None]
-    found, how = project(rows, how="umap")
+    found, how = project(rows, projection="umap")
     assert how == "UMAP"
-    assert np.array_equal(found, project(rows, how="umap")[0])
+    assert np.array_equal(found, project(rows, projection="umap")[0])
     near = np.linalg.norm(found[:, None] - found, axis=2) + np.eye(40) * 1e9
     assert (group[near.argmin(axis=1)] == group).all()
 
 
 def test_annotators_stand_by_their_embeddings_and_err_by_the_posterior(lia):
     model, table = lia
-    found = annotator_map(model, table, least=5)
-    assert found.how == "PCA"
+    found = annotator_map(model, table, min_labels=5)
+    assert found.projection == "PCA"
     assert found.annotator.tolist() == list(range(7))
-    np.testing.assert_allclose(found.place, project(coordinates(model.classifier_))[0])
+    np.testing.assert_allclose(found.position, project(competence_coordinates(model.classifier_))[0])
     expected = mistakes(table, model.posterior_, least=5)
     assert np.array_equal(found.mistakes.error, expected.error, equal_nan=True)
     assert np.array_equal(found.mistakes.cluster, expected.cluster)
-    one = annotator_map(model.classifier_, table, least=5)  # the classifier itself
-    assert np.array_equal(one.place, found.place)
+    one = annotator_map(model.classifier_, table, min_labels=5)  # the classifier itself
+    assert np.array_equal(one.position, found.position)
 
 
 def test_a_part_of_the_table_in_another_order_of_classes_is_matched_by_name(lia):
     model, table = lia
     turned = table.with_classes(table.classes[::-1].copy())
-    np.testing.assert_allclose(posterior_of(model, turned)[:, ::-1], model.posterior_)
+    np.testing.assert_allclose(align_posterior(model, turned)[:, ::-1], model.posterior_)
     part = turned.select(items=table.items[5:40], annotators=table.annotators[[1, 4, 6]])
-    np.testing.assert_allclose(difficulty_of(model, part), model.difficulty_[5:40])
-    found = annotator_map(model, part, least=1)
-    rows = coordinates(model.classifier_)[[1, 4, 6]]
-    np.testing.assert_allclose(found.place, project(rows)[0])
-    whole = mistakes(part, posterior_of(model, part), least=1)
+    np.testing.assert_allclose(align_difficulty(model, part), model.difficulty_[5:40])
+    found = annotator_map(model, part, min_labels=1)
+    rows = competence_coordinates(model.classifier_)[[1, 4, 6]]
+    np.testing.assert_allclose(found.position, project(rows)[0])
+    whole = mistakes(part, align_posterior(model, part), least=1)
     np.testing.assert_allclose(found.mistakes.error, whole.error)
 
 
@@ -119,7 +125,7 @@ def test_who_has_no_labels_has_no_place_and_of_many_the_busiest_are_there(lia):
     model, table = lia
     nobody = table.select(rows=table.annotator != 2)
     assert annotator_map(model, nobody).annotator.tolist() == [0, 1, 3, 4, 5, 6]
-    found = annotator_map(model, table, most=3)
+    found = annotator_map(model, table, max_annotators=3)
     labels = np.diff(table.annotator_ptr)
     assert found.n_labelled == 7
     assert sorted(labels[found.annotator]) == sorted(labels)[-3:]
@@ -134,7 +140,7 @@ def test_wrong_models_and_tables_are_named(lia):
     with pytest.raises(LIANeeded):
         annotator_map(LIA(), table)
     with pytest.raises(BadParameter):
-        annotator_map(model, table, how="tsne")
+        annotator_map(model, table, projection="tsne")
     items = np.array([f"z{i}" for i in range(60)], object)
     import dataclasses
 

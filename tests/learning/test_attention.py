@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from dissensus.learning.encoders.tagger import Block, blocks
+from dissensus.learning.encoders.tagger import AttentionBlock, stack_blocks
 
 
 @pytest.mark.parametrize("heads", [1, 2, 3])
 def test_it_is_torchs_layer_on_one_position(heads):
     torch.manual_seed(heads)
-    block = Block(6, heads, 0.2).eval()
+    block = AttentionBlock(6, heads, 0.2).eval()
     layer = nn.TransformerEncoderLayer(6, heads, 12, batch_first=True, norm_first=True).eval()
     with torch.no_grad():
         for ours, theirs in (
@@ -28,7 +28,7 @@ def test_it_is_torchs_layer_on_one_position(heads):
 
 def test_dropout_leaves_out_whole_heads():
     torch.manual_seed(0)
-    block = Block(4, 2, 0.5)
+    block = AttentionBlock(4, 2, 0.5)
     seen = {}
     block.output.register_forward_hook(lambda _, given, __: seen.update(value=given[0]))
     with torch.no_grad():
@@ -39,6 +39,6 @@ def test_dropout_leaves_out_whole_heads():
 
 
 def test_a_stack_ends_in_a_norm():
-    z = blocks(2, 6, 2, 0.1).eval()(torch.randn(7, 6))
+    z = stack_blocks(2, 6, 2, 0.1).eval()(torch.randn(7, 6))
     torch.testing.assert_close(z.mean(dim=1), torch.zeros(7), atol=1e-5, rtol=0)
     torch.testing.assert_close(z.var(dim=1, unbiased=False), torch.ones(7), atol=1e-3, rtol=0)

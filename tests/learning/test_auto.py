@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 import dissensus as dz
 from crowds import blobs
 from dissensus.learning import CrowdClassifier, auto, logistic
-from dissensus.learning.batches import Columns
+from dissensus.learning.batches import BatchColumns
 from dissensus.learning.encoders import MLP, Identity
 from dissensus.learning.exceptions import (
     MissingInputs,
@@ -19,10 +19,10 @@ from dissensus.learning.exceptions import (
     UnusedAnnotatorFeatures,
     UnusedInputs,
 )
-from dissensus.learning.inputs import aligned
+from dissensus.learning.inputs import align_rows
 from dissensus.learning.objectives import Auto
 from dissensus.learning.objectives.base import annotation_rows
-from dissensus.learning.validation import Validation, stratified_folds
+from dissensus.learning.validation import Validation, assign_stratified_folds
 from faults import raised, warned
 
 
@@ -48,7 +48,7 @@ def test_the_linear_model_is_that_of_scikit_learn():
     penalty = 0.05
     reference = LogisticRegression(C=1 / (n * penalty), tol=1e-9, max_iter=10_000)
     reference.fit(np.repeat(x, K, axis=0), np.tile(np.arange(K), n), sample_weight=target.ravel())
-    found = logistic.logits(x, logistic.solve(x, target, penalty))
+    found = logistic.compute_logits(x, logistic.fit_logistic(x, target, penalty))
     np.testing.assert_allclose(softmax(found, axis=1), reference.predict_proba(x), atol=2e-4)
 
 
@@ -60,7 +60,7 @@ def test_the_weights_of_a_pool_have_the_least_cross_entropy():
     def loss(weights):
         return -(target * log_softmax(np.tensordot(weights, members, 1), axis=1)).sum()
 
-    found = logistic.pool(members, target, prior=0.0)
+    found = logistic.fit_pool_weights(members, target, prior=0.0)
     assert found[2] == 0 < found[:2].min()  # the last says the contrary
     for move in 0.02 * np.vstack([np.eye(3), -np.eye(3)]):
         assert loss(np.maximum(found + move, 0)) >= loss(found) - 1e-6
@@ -69,10 +69,10 @@ def test_the_weights_of_a_pool_have_the_least_cross_entropy():
 def test_one_model_is_scaled_by_its_temperature_and_few_items_move_it_little():
     _, target = soft(n=4000)
     logits = np.log(target)
-    assert logistic.pool(2.5 * logits[None], target, prior=10.0) == pytest.approx([0.4], abs=0.01)
+    assert logistic.fit_pool_weights(2.5 * logits[None], target, prior=10.0) == pytest.approx([0.4], abs=0.01)
     sure = np.where(np.eye(3)[[0, 1, 2]] > 0, 5.0, 0.0)
-    assert logistic.pool(sure[None], np.eye(3), prior=10.0) == pytest.approx([1.0], abs=0.05)
-    assert logistic.pool(sure[None], np.eye(3), prior=0.0) > 1.5
+    assert logistic.fit_pool_weights(sure[None], np.eye(3), prior=10.0) == pytest.approx([1.0], abs=0.05)
+    assert logistic.fit_pool_weights(sure[None], np.eye(3), prior=0.0) > 1.5
 
 
 # The choice -----------------------------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ def test_it_is_the_default_and_says_what_it_chose():
     assert "by 2 folds of 150 items" in model.note_
     assert [row["name"] for row in model.candidates_] == ["linear model", *auto.CANDIDATES]
     assert not model.held_out_.any()
-    assert model.teaches_.all()
+    assert model.labelled_.all()
     np.testing.assert_allclose(model.predict_proba(X), model.proba_, atol=1e-6)
     assert model.predict_annotator_proba(X[:4], ["w3", "nobody"]).shape == (4, 2, 3)
 
@@ -99,14 +99,14 @@ def test_the_pool_is_the_weighted_sum_of_its_members():
         by_hand = head.weights[0] * head.linear(z)
         for weight, member in zip(head.weights[1:], head.members, strict=True):
             logits = sum(network(z) for network in member.networks) / 2
-            if member.of_classes:  # P(vote y) = Σ_c T_yc p_c
+            if member.predicts_classes:  # P(vote y) = Σ_c T_yc p_c
                 p = torch.softmax(member.scale * logits, dim=1)
                 logits = torch.log((p[:, None, :] * member.labels[None]).sum(dim=2))
             by_hand = by_hand + weight * logits
     np.testing.assert_allclose(softmax(by_hand.numpy(), axis=1), model.proba_, atol=1e-6)
     weights = [row["weight"] for row in model.candidates_]
     np.testing.assert_allclose(head.weights, [weights[0], *(weight for weight in weights[1:] if weight > 0)], rtol=1e-5)
-    assert any(member.of_classes for member in head.members)
+    assert any(member.predicts_classes for member in head.members)
 
 
 def test_a_channel_finds_what_is_said_of_a_class_and_how_sure_to_be():
@@ -114,7 +114,7 @@ def test_a_channel_finds_what_is_said_of_a_class_and_how_sure_to_be():
     logits = 4 * rng.normal(size=(4000, 3))
     given = np.array([[0.8, 0.0, 0.1], [0.2, 0.7, 0.0], [0.0, 0.3, 0.9]])  # [given, true]
     votes = softmax(0.5 * logits, axis=1) @ given.T
-    found = logistic.channel(logits, votes)
+    found = logistic.fit_channel(logits, votes)
     assert found.scale == 0.5
     np.testing.assert_allclose(found.labels, given, atol=0.03)
     np.testing.assert_allclose(np.exp(found(logits)), votes, atol=0.02)
@@ -128,7 +128,7 @@ def test_labels_judge_each_through_its_annotator():
     )
     model = CrowdClassifier(objective="crowd-layer", epochs=2, device="cpu").fit(table, X)
     columns, rows = model.encoder_.prepare(X), np.array([4, 2, 9])
-    targets = Columns(annotations=annotation_rows(table))
+    targets = BatchColumns(annotations=annotation_rows(table))
     judge = Validation(columns, rows, table.soft_labels()[rows], 2, targets)
     proba, total = model.predict_annotations(table, X), 0.0
     for row in np.flatnonzero(np.isin(table.item, rows)):
@@ -147,7 +147,7 @@ def test_a_crowd_layer_sees_through_those_who_take_one_class_for_another():
     given[:, :3] = np.where((given[:, :3] == 2) & (rng.random((400, 3)) < 0.7), 1, given[:, :3])
     table = dz.Annotations.from_arrays(np.repeat(np.arange(400), 5), np.tile(np.arange(5), 400), given.ravel())
     model = fitted(table, X, epochs=20)
-    (crowd,) = (member for member in model.network_.head.members if member.of_classes)
+    (crowd,) = (member for member in model.network_.head.members if member.predicts_classes)
     z = model.encoder_.prepare(X).columns["x"]
     with torch.no_grad():
         classes = sum(network(z) for network in crowd.networks).argmax(dim=1).numpy()
@@ -203,7 +203,7 @@ def test_few_items_are_enough(n):
     table, X, _ = blobs(n)
     model = fitted(table, X)
     assert np.isfinite(model.proba_).all()
-    assert ("too few items" in model.note_) == (n < auto.MIN_ITEMS)
+    assert ("too few items" in model.note_) == (n < auto.MIN_ITEMS_HELD_OUT)
 
 
 def test_items_that_the_caller_holds_out_do_not_teach():
@@ -225,7 +225,7 @@ def test_items_that_the_caller_holds_out_do_not_teach():
 def test_folds_are_of_names_and_have_every_class():
     table, _, truth = blobs(100)
     teaches = np.arange(100) >= 7
-    fold = stratified_folds(table, np.eye(3)[truth], teaches, 5, seed=3)
+    fold = assign_stratified_folds(table, np.eye(3)[truth], teaches, 5, seed=3)
     assert (fold[:7] == -1).all()
     counts = np.array([np.bincount(truth[fold == number], minlength=3) for number in range(5)])
     assert np.ptp(counts, axis=0).max() <= 1
@@ -236,10 +236,10 @@ def test_gold_teaches_and_unlabelled_items_are_predicted():
     table, X, truth = blobs(90)
     few = table.select(rows=table.item < 60)
     model = fitted(few, X)
-    assert model.teaches_.sum() == 60
+    assert model.labelled_.sum() == 60
     assert model.proba_.shape == (90, 3)
     gold = np.where(np.arange(90) >= 60, truth, -1)
-    assert fitted(few, X, gold=gold).teaches_.all()
+    assert fitted(few, X, gold=gold).labelled_.all()
 
 
 @pytest.mark.parametrize("keywords", [{}, {"encoder": "identity"}, {"encoder": "text-cnn"}])
@@ -348,8 +348,8 @@ def test_numbers_of_a_shuffled_index_are_not_taken_for_items_after_the_join():
     X = rng.normal(size=(30, 2)).astype(np.float32)
     frame = pd.DataFrame({"item": np.arange(30), "u": X[:, 0], "v": X[:, 1]}).sample(frac=1, random_state=0)
     frame.index = rng.permutation(30)
-    once = aligned(frame, table)
-    np.testing.assert_array_equal(np.asarray(aligned(once, table)), X)
+    once = align_rows(frame, table)
+    np.testing.assert_array_equal(np.asarray(align_rows(once, table)), X)
 
 
 def test_items_that_are_missing_or_too_many_are_said_in_one_sentence():
@@ -358,16 +358,16 @@ def test_items_that_are_missing_or_too_many_are_said_in_one_sentence():
     table, X, _ = blobs(20)
     frame = pd.DataFrame({"item": [*table.items[:17], "new", "other"], "x": 1.0})
     with raised(MissingInputs, n_missing=3, n_items=20, n_unused=2, unused="'new'"):
-        aligned(frame, table)
+        align_rows(frame, table)
     more = pd.DataFrame({"item": [*table.items, "new"], "x": np.arange(21.0)})
     with warned(UnusedInputs, n_rows=1, item="'new'"):
-        np.testing.assert_array_equal(np.asarray(aligned(more, table))[:, 0], np.arange(20.0))
+        np.testing.assert_array_equal(np.asarray(align_rows(more, table))[:, 0], np.arange(20.0))
     with raised(RepeatedRow, argument="X", n_rows=2):
-        aligned(pd.DataFrame({"item": [*table.items, table.items[3]], "x": 1.0}), table)
+        align_rows(pd.DataFrame({"item": [*table.items, table.items[3]], "x": 1.0}), table)
     with raised(UnnamedRows, n_rows=19, n_items=20):
-        aligned(X[:19], table)
+        align_rows(X[:19], table)
     with raised(UnequalRows, argument="items", n_rows=20, n_entries=3):
-        aligned(X, table, table.items[:3])
+        align_rows(X, table, table.items[:3])
 
 
 def test_an_item_and_a_text_are_no_pair_of_texts():

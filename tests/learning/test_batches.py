@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from dissensus.learning.batches import Bag, Columns, Padded
+from dissensus.learning.batches import BatchColumns, PaddedSequences, RaggedColumn
 from dissensus.learning.exceptions import UnequalColumns
 from faults import raised
 
@@ -11,7 +11,7 @@ ROWS = torch.tensor([2, 1, 0])
 
 def test_padded_sequences_are_those_of_a_loop():
     values = torch.arange(12).reshape(6, 2) + 1
-    batch = Padded({"x": values}, PTR, pad=-1).take("x", ROWS)["x"]
+    batch = PaddedSequences({"x": values}, PTR, pad=-1).take("x", ROWS)["x"]
     assert batch.shape == (3, 4, 2)
     for place, row in enumerate(ROWS):
         own = values[PTR[row] : PTR[row + 1]]
@@ -20,25 +20,27 @@ def test_padded_sequences_are_those_of_a_loop():
 
 
 def test_a_batch_is_at_least_as_long_as_asked():
-    assert Padded({"x": torch.arange(6)}, PTR, shortest=5).take("x", ROWS)["x"].shape == (3, 5)
-    assert Padded({"x": torch.arange(6)}, PTR).take("x", torch.tensor([1]))["x"].shape == (1, 1)
+    assert PaddedSequences({"x": torch.arange(6)}, PTR, shortest=5).take("x", ROWS)["x"].shape == (3, 5)
+    assert PaddedSequences({"x": torch.arange(6)}, PTR).take("x", torch.tensor([1]))["x"].shape == (1, 1)
 
 
 def test_a_bag_gives_every_row_of_its_items_and_whose_it_is():
-    batch = Bag({"annotator": torch.arange(6)}, PTR).take("labels", ROWS)
+    batch = RaggedColumn({"annotator": torch.arange(6)}, PTR).take("labels", ROWS)
     assert batch["annotator"].tolist() == [2, 3, 4, 5, 0, 1]
     assert batch["row"].tolist() == [0, 0, 0, 0, 2, 2]
 
 
 def test_an_item_may_be_taken_twice():
-    batch = Bag({"annotator": torch.arange(6)}, PTR).take("labels", torch.tensor([0, 0]))
+    batch = RaggedColumn({"annotator": torch.arange(6)}, PTR).take("labels", torch.tensor([0, 0]))
     assert batch["annotator"].tolist() == [0, 1, 0, 1]
     assert batch["row"].tolist() == [0, 0, 1, 1]
 
 
 def test_columns_are_taken_together():
-    columns = Columns(
-        x=torch.eye(3), words=Padded({"x": torch.arange(6)}, PTR), labels=Bag({"label": torch.arange(6)}, PTR)
+    columns = BatchColumns(
+        x=torch.eye(3),
+        words=PaddedSequences({"x": torch.arange(6)}, PTR),
+        labels=RaggedColumn({"label": torch.arange(6)}, PTR),
     )
     assert len(columns) == 3
     batch = columns.take(torch.tensor([1, 2]))
@@ -49,4 +51,4 @@ def test_columns_are_taken_together():
 
 def test_columns_of_different_lengths_are_refused():
     with raised(UnequalColumns, lengths={"x": 3, "y": 2}):
-        Columns(x=torch.eye(3), y=torch.eye(2))
+        BatchColumns(x=torch.eye(3), y=torch.eye(2))

@@ -35,8 +35,8 @@ def other_rows(X):
 def test_rows_are_pairs_of_the_whole(objective, cells, monkeypatch):
     model, X = trained(objective)
     table, new = other_rows(X)
-    monkeypatch.setattr("dissensus.learning.classifier.CELLS", cells)  # 18: two rows at a time
-    monkeypatch.setattr("dissensus.learning.classifier.BATCHES_AT_ONCE", 1 if cells > 18 else 8)
+    monkeypatch.setattr("dissensus.learning.classifier.MAX_CELLS", cells)  # 18: two rows at a time
+    monkeypatch.setattr("dissensus.learning.classifier.PREDICTION_BATCHES", 1 if cells > 18 else 8)
     model.batch_size = 1 if cells > 18 else 8  # an item at a time
     found = model.predict_annotations(table, new)
     whole = model.predict_annotator_proba(new, table.annotators)  # (6, A, K)
@@ -65,14 +65,14 @@ def test_all_pairs_at_once_are_those_of_one_annotator_after_another(kind, monkey
     for param in head.parameters():
         torch.nn.init.normal_(param)
     row, who = torch.tensor([4, 0, 0, 7, 4, 2]), torch.tensor([3, -1, 3, 0, -1, 6])
-    found = objective.row_proba(head, z, row, who)
+    found = objective.pair_label_proba(head, z, row, who)
     torch.testing.assert_close(found, objective.label_proba(head, z, who)[row, torch.arange(len(row))])
     for n in range(len(row)):
         expected = objective.label_proba(head, z[row[n : n + 1]], who[n : n + 1])[0, 0]
         torch.testing.assert_close(found[n], expected)
-    assert objective.row_proba(head, z, row[:0], who[:0]).shape == (0, 4)
+    assert objective.pair_label_proba(head, z, row[:0], who[:0]).shape == (0, 4)
     assert objective.label_proba(head, z, who[:0]).shape == (len(z), 0, 4)
-    monkeypatch.setattr("dissensus.learning.objectives.base.PAIR_NUMBERS_AT_ONCE", 2 * len(z) * 4 * 4)  # two annotators
+    monkeypatch.setattr("dissensus.learning.objectives.base.MAX_PAIR_NUMBERS", 2 * len(z) * 4 * 4)  # two annotators
     torch.testing.assert_close(found, objective.label_proba(head, z, who)[row, torch.arange(len(row))])
 
 
@@ -91,7 +91,9 @@ def test_features_tell_strangers_apart():
     assert np.abs(found - model.predict_annotations(table, new)).max() > 1e-3
     pairs = torch.tensor([0, 0]), torch.tensor([-1, -1]), torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
     objective, head, z = model.objective_, model.network_.head, torch.randn(1, new.shape[1])
-    torch.testing.assert_close(objective.label_proba(head, z, *pairs[1:])[0], objective.row_proba(head, z, *pairs))
+    torch.testing.assert_close(
+        objective.label_proba(head, z, *pairs[1:])[0], objective.pair_label_proba(head, z, *pairs)
+    )
 
 
 def test_what_cannot_be_asked_is_named():

@@ -54,7 +54,7 @@ from faults import raised
 from learning.elsewhere import checkpointed
 from tables import random_table
 
-FILE = CrowdClassifier.file
+FILE = CrowdClassifier.file_name
 OBJECTIVES = [name for name in objectives if name != "auto"]  # auto chooses for itself: test_auto.py
 MIXED = [name for name in OBJECTIVES if name != "annot-mix"]  # which mixes annotations, not items
 WITHOUT_CHANCE = {"annot-mix": {"annotation_mixup": None, "dropout": 0.0}, "ldl-nm": {"dropout": 0.0}}
@@ -206,18 +206,18 @@ def test_scikit_learn_can_clone_and_set():
 
 
 def test_a_mixed_batch_is_the_literal_mixture():
-    from dissensus.learning.network import Lessons, Network
+    from dissensus.learning.network import Network, TrainingData
 
     table, X, _ = blobs(6)
     encoder, objective = MLP(hidden=(4,), dropout=0.0).fit(X), Soft().fit(table, None, 0)
-    network = Network(encoder.module(), objective.head(encoder.branch, encoder.width), objective, mixes=True)
-    lessons = Lessons(encoder.prepare(X), objective.targets(), mixup=0.5)
+    network = Network(encoder.module(), objective.head(encoder.branch, encoder.width), objective, mixes_inputs=True)
+    data = TrainingData(encoder.prepare(X), objective.targets(), mixup=0.5)
     rows = torch.tensor([5, 0, 2])
-    inputs, targets, mix = lessons.take(rows)
+    inputs, targets, mix = data.take(rows)
     x, weight = inputs["x"], float(mix[0])
     other = rows[mix[1]]
-    z = network.encoder(weight * x + (1 - weight) * lessons.inputs.columns["x"][other])
-    target = lessons.targets.columns["target"]
+    z = network.encoder(weight * x + (1 - weight) * data.inputs.columns["x"][other])
+    target = data.targets.columns["target"]
     log_q = torch.log_softmax(network.head(z), dim=1)
     expected = 0.0
     for b in range(3):
@@ -317,7 +317,7 @@ def test_items_without_annotations_are_predicted_not_trained_on(objective):
     part = table.select(rows=~bare[table.item])
     assert part.items.size == 60
     model = quick(objective=objective).fit(part, X)
-    assert model.teaches_.sum() == 48
+    assert model.labelled_.sum() == 48
     moved = X.copy()
     moved[bare] += 100.0
     again = quick(objective=objective).fit(part, moved)
@@ -381,8 +381,8 @@ def test_questions_about_no_annotators_and_labels_that_do_not_match():
     for objective in ("soft", "crowd-layer"):
         model = quick(objective=objective, epochs=1).fit(table, X)
         assert model.predict_annotator_proba(X[:2], []).shape == (2, 0, 3)
-        everybody = model.predict_annotator_proba(X[:2], table.annotators)
-        np.testing.assert_array_equal(model.predict_annotator_proba(X[:2], None), everybody)
+        every_proba = model.predict_annotator_proba(X[:2], table.annotators)
+        np.testing.assert_array_equal(model.predict_annotator_proba(X[:2], None), every_proba)
         with raised(SingleString, argument="annotators"):
             model.predict_annotator_proba(X[:2], "w1")
     with raised(UnequalRows, argument="score", n_rows=60, n_entries=59):

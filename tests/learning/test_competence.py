@@ -7,8 +7,8 @@ from crowds import blobs
 from dissensus import Annotations
 from dissensus.learning import LIA, CrowdClassifier
 from dissensus.learning import competence as module
-from dissensus.learning.annotator_map import coordinates
-from dissensus.learning.competence import embedding, sample
+from dissensus.learning.annotator_map import competence_coordinates
+from dissensus.learning.competence import annotator_embeddings, sample_items
 from dissensus.learning.objectives import LIAObjective
 
 SMALL = {"hidden": (6,), "steps": 40, "dropout": 0.0}
@@ -39,14 +39,14 @@ def test_they_are_means_over_all_pairs_of_a_small_table(keywords):
 
 def test_annotators_are_looked_at_in_parts(lia, monkeypatch):
     table, X, _ = blobs(40)
-    monkeypatch.setattr(module, "CELLS", 40 * 9 * 2)
+    monkeypatch.setattr(module, "MAX_CELLS", 40 * 9 * 2)
     np.testing.assert_allclose(LIA(**SMALL).fit(table, X).competence_, lia.competence_, atol=1e-6)
 
 
 def test_a_sample_of_many_items_stands_evenly_in_their_order(monkeypatch):
     rng = np.random.default_rng(0)
     difficulty, among = rng.random(1000), np.flatnonzero(rng.random(1000) < 0.9)
-    found = sample(difficulty, among, 10, 2)
+    found = sample_items(difficulty, among, 10, 2)
     assert found.size == module.MAX_SAMPLED_ITEMS
     assert np.isin(found, among).all()
     assert (np.diff(difficulty[found]) >= 0).all()
@@ -54,11 +54,11 @@ def test_a_sample_of_many_items_stands_evenly_in_their_order(monkeypatch):
     assert np.diff(rank).max() - np.diff(rank).min() <= 1
     assert rank[0] <= among.size / module.MAX_SAMPLED_ITEMS
     assert rank[-1] >= among.size * (1 - 1 / module.MAX_SAMPLED_ITEMS) - 1
-    assert sorted(sample(difficulty, among[:50], 10, 2).tolist()) == among[:50].tolist()
+    assert sorted(sample_items(difficulty, among[:50], 10, 2).tolist()) == among[:50].tolist()
     monkeypatch.setattr(module, "MAX_NUMBERS", 10**6)
-    assert sample(difficulty, among, 5000, 2).size == 50
-    assert sample(difficulty, among, 10**6, 2).size == module.MIN_SAMPLED_ITEMS
-    assert sample(difficulty, among[:5], 10**6, 2).size == 5
+    assert sample_items(difficulty, among, 5000, 2).size == 50
+    assert sample_items(difficulty, among, 10**6, 2).size == module.MIN_SAMPLED_ITEMS
+    assert sample_items(difficulty, among[:5], 10**6, 2).size == 5
 
 
 def test_who_gave_no_labels_is_an_average_annotator():
@@ -79,7 +79,7 @@ def test_they_are_kept_shown_and_forgotten(tmp_path):
     again = CrowdClassifier.load(tmp_path, device="cpu")
     assert np.array_equal(again.difficulty_, model.difficulty_)
     assert np.array_equal(again.competence_, model.competence_)
-    assert np.array_equal(embedding(again), embedding(model))
+    assert np.array_equal(annotator_embeddings(again), annotator_embeddings(model))
     model.set_params(objective="soft").fit(table, X)
     assert model.difficulty_ is None
     assert model.competence_ is None
@@ -89,11 +89,11 @@ def test_they_are_kept_shown_and_forgotten(tmp_path):
 def test_coordinates_have_the_distances_of_what_competence_is_made_of(lia):
     model = lia.classifier_
     linear = model.network_.head.competence.linear.weight.detach().numpy()
-    made = embedding(model) @ linear.T  # V e_j
-    found = coordinates(model)
+    made = annotator_embeddings(model) @ linear.T  # V e_j
+    found = competence_coordinates(model)
     for a in range(7):
         for b in range(7):
             assert np.linalg.norm(found[a] - found[b]) == pytest.approx(np.linalg.norm(made[a] - made[b]), abs=1e-5)
     table, X, _ = blobs(40)
     plain = LIA(**SMALL, annotator_size=None).fit(table, X)
-    assert np.array_equal(coordinates(plain.classifier_), plain.embedding_)
+    assert np.array_equal(competence_coordinates(plain.classifier_), plain.embedding_)

@@ -6,7 +6,7 @@ import pytest
 from crowds import blobs
 from dissensus.exceptions import BadParameter
 from dissensus.learning import CrowdClassifier
-from dissensus.learning.conformal import label_sets, threshold
+from dissensus.learning.conformal import find_threshold, make_label_sets
 from dissensus.learning.exceptions import HeldOutItemsNeeded
 from dissensus.learning.objectives import Auto
 from faults import raised
@@ -28,7 +28,7 @@ def test_the_threshold_is_that_of_a_loop_over_all():
         return sum(votes[i, k] for i in range(40) for k in range(4) if said[i, k] >= t)
 
     expected = max(t for t in said.ravel() if inside(t) >= 0.8 * 41 - 1e-9)
-    assert threshold(said, votes, 0.8) == expected
+    assert find_threshold(said, votes, 0.8) == expected
 
 
 def test_with_gold_it_is_the_quantile_of_split_conformal_prediction():
@@ -36,12 +36,14 @@ def test_with_gold_it_is_the_quantile_of_split_conformal_prediction():
     said, _ = drawn(98, 0)
     gold = rng.integers(4, size=98)
     scores = np.sort(1 - said[np.arange(98), gold])
-    assert threshold(said, np.eye(4)[gold], 0.9) == pytest.approx(1 - scores[89])  # ⌈0.9 · 99⌉ = 90, not ⌈0.9 · 98⌉
+    assert find_threshold(said, np.eye(4)[gold], 0.9) == pytest.approx(
+        1 - scores[89]
+    )  # ⌈0.9 · 99⌉ = 90, not ⌈0.9 · 98⌉
 
 
 def test_too_few_items_give_all_classes():
     said, votes = drawn(5, 0)
-    assert threshold(said, votes, 0.9) == 0
+    assert find_threshold(said, votes, 0.9) == 0
 
 
 def test_coverage_is_what_is_asked_for():
@@ -49,14 +51,14 @@ def test_coverage_is_what_is_asked_for():
     found = []
     for seed in range(200):
         said, votes = drawn(200, seed)
-        sets = label_sets(said[100:], np.arange(4), said[:100], votes[:100], 0.9)
+        sets = make_label_sets(said[100:], np.arange(4), said[:100], votes[:100], 0.9)
         found.append((votes[100:] * sets.members).sum(axis=1).mean())
     assert 0.895 < np.mean(found) < 0.915
 
 
 def test_coverage_is_reported_by_items_that_had_no_part():
     said, votes = drawn(2000, 1)
-    sets = label_sets(said[:3], np.array(["a", "b", "c", "d"], object), said, votes, 0.9)
+    sets = make_label_sets(said[:3], np.array(["a", "b", "c", "d"], object), said, votes, 0.9)
     assert sets.covered.low < 0.9 < sets.covered.high
     assert sets.n_held_out == 2000
     assert sets.to_lists() == [
@@ -88,7 +90,7 @@ def test_held_out_items_are_needed():
 
 
 def test_few_items_that_are_all_covered_are_no_certainty():
-    covered = label_sets(np.eye(2), np.arange(2), np.eye(2), np.eye(2), 0.9).covered
+    covered = make_label_sets(np.eye(2), np.arange(2), np.eye(2), np.eye(2), 0.9).covered
     assert (covered.value, covered.high) == (1, 1)
     assert 0.3 < covered.low < 0.4  # Wilson's; it was 1
 

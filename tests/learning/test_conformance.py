@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from dissensus.learning.batches import Columns
+from dissensus.learning.batches import BatchColumns
 from dissensus.learning.encoders import encoders
 from dissensus.learning.encoders.identity import Identity
 from dissensus.learning.objectives import objectives
@@ -30,7 +30,7 @@ KEYWORDS |= {"wide-resnet": {"depth": 10, "widen": 1}, "stemmer": {"characters":
 @pytest.mark.parametrize("name", list(encoders))
 def test_every_encoder_keeps_the_contract(name):
     encoder = encoders[name](**KEYWORDS.get(name, {}))
-    check_encoder(encoder, INPUTS[encoder.takes])
+    check_encoder(encoder, INPUTS[encoder.input_kind])
 
 
 @pytest.mark.filterwarnings("ignore::dissensus.exceptions.ConvergenceWarning")
@@ -43,7 +43,7 @@ class Ranked(Identity):
     """Vectors depend on the other rows."""
 
     def prepare(self, X):
-        return Columns(x=torch.as_tensor(np.argsort(np.asarray(X), axis=0).astype(np.float32)))
+        return BatchColumns(x=torch.as_tensor(np.argsort(np.asarray(X), axis=0).astype(np.float32)))
 
 
 class Forgetful(Identity):
@@ -76,7 +76,7 @@ def test_a_broken_encoder_is_found(broken, monkeypatch):
     monkeypatch.setattr(encoders, "_entries", dict(encoders._entries))
     encoders.register("broken", summary="a broken one")(broken)
     with pytest.raises(AssertionError):
-        check_encoder(broken(), INPUTS[broken.takes])
+        check_encoder(broken(), INPUTS[broken.input_kind])
 
 
 @pytest.mark.parametrize("broken", [Mean, Blind])

@@ -77,12 +77,12 @@ def test_loss_is_the_literal_sum_over_the_annotations(rows, kind, link):
     scramble(head.crowd)
     q, expected = np.exp(log_q(objective, head, z)), 0.0
     for n in range(table.n_annotations):
-        says = literal(head.crowd, kind, link, q[table.item[n]], table.annotator[n])
+        expected_proba = literal(head.crowd, kind, link, q[table.item[n]], table.annotator[n])
         shares = np.eye(K)[table.label[n]] if table.proba is None else table.proba[n]
-        expected -= (1 if table.weight is None else table.weight[n]) * (shares @ np.log(says))
+        expected -= (1 if table.weight is None else table.weight[n]) * (shares @ np.log(expected_proba))
     expected -= sum(np.log(q[i, gold[i]]) for i in range(table.n_items) if gold[i] >= 0)
     np.testing.assert_allclose(objective.loss(head, z, targets).item(), expected, rtol=1e-4)
-    np.testing.assert_array_equal(objective.teaches_, (table.votes().sum(axis=1) > 0) | (gold >= 0))
+    np.testing.assert_array_equal(objective.train_mask_, (table.votes().sum(axis=1) > 0) | (gold >= 0))
 
 
 @pytest.mark.parametrize("link", LINKS)
@@ -98,7 +98,7 @@ def test_gradients_are_those_of_finite_differences(kind, link):
         log_p = torch.log_softmax(x, dim=1)
         weight, bias = (dict(zip(names, values, strict=True)).get(name, None) for name in ("weight", "bias"))
         picked = (None if table is None else table[annotator] for table in (weight, bias))
-        return (layer.given(log_p[row], *picked) * mixed).sum()
+        return (layer.label_log_proba(log_p[row], *picked) * mixed).sum()
 
     values = [p.detach().clone().requires_grad_() for p in layer.parameters()]
     assert torch.autograd.gradcheck(loss, [logits.requires_grad_(), *values])

@@ -8,11 +8,11 @@ import torch
 
 from dissensus import Annotations, recommend
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableFile
-from dissensus.learning.batches import Bag, Columns
-from dissensus.learning.decision import DecisionFunction, PairNetwork, with_draws
+from dissensus.learning.batches import BatchColumns, RaggedColumn
+from dissensus.learning.decision import DecisionFunction, PairNetwork, add_random_pairs
 from dissensus.learning.encoders import Identity, TextCNN
 from dissensus.learning.exceptions import NothingAnnotated, UnequalPairs
-from dissensus.learning.network import Lessons
+from dissensus.learning.network import TrainingData
 from dissensus.table.simulate import simulate
 
 I, A = 160, 22
@@ -36,8 +36,8 @@ def pairs_of(table):
     counts = np.bincount(keys // A, minlength=I)
     ptr = torch.as_tensor(np.concatenate([[0], np.cumsum(counts)]))
     x = torch.randn(I, 3, generator=torch.Generator().manual_seed(1))
-    answered = Columns(answered=Bag({"annotator": torch.as_tensor(keys % A)}, ptr))
-    return Lessons(Columns(x=x), answered), keys
+    answered = BatchColumns(answered=RaggedColumn({"annotator": torch.as_tensor(keys % A)}, ptr))
+    return TrainingData(BatchColumns(x=x), answered), keys
 
 
 def test_a_batch_holds_every_answer_once_and_draws_that_count_where_nobody_answered():
@@ -45,7 +45,7 @@ def test_a_batch_holds_every_answer_once_and_draws_that_count_where_nobody_answe
     pairs, keys = pairs_of(table)
     rows = torch.tensor([7, 3, 90])
     torch.manual_seed(0)
-    batch = with_draws(pairs.take(rows)[1], 3, A, 40)
+    batch = add_random_pairs(pairs.take(rows)[1], 3, A, 40)
     met = list(zip(rows[batch["row"]].tolist(), batch["annotator"].tolist(), strict=True))
     answered = {(i, j) for i in rows.tolist() for j in range(A) if i * A + j in set(keys.tolist())}
     n = len(answered)
@@ -68,7 +68,7 @@ def test_loss_is_the_literal_sum(described):
         if described:
             network.described.weight.add_(torch.randn(5, 2))
     inputs, answered, _ = pairs.take(torch.arange(20))
-    batch = with_draws(answered, 20, A, 6)
+    batch = add_random_pairs(answered, 20, A, 6)
     x = inputs["x"].double().numpy()
     weight, bias, u = (
         t.detach().double().numpy() for t in (network.item.weight, network.item.bias, network.table.weight)
@@ -135,7 +135,7 @@ def test_pairs_are_the_entries():
     )
     rows = model.network_.table.weight
     np.testing.assert_allclose(
-        model.network_.annotators(np.array([-1]), None).detach()[0], rows.mean(dim=0).detach(), rtol=1e-5
+        model.network_.annotator_rows(np.array([-1]), None).detach()[0], rows.mean(dim=0).detach(), rtol=1e-5
     )
 
 

@@ -16,7 +16,7 @@ from dissensus.learning.exceptions import (
     UnusedAnnotatorFeatures,
 )
 from dissensus.learning.folds import load_trained
-from dissensus.learning.posterior import combine
+from dissensus.learning.posterior import combine_posterior
 from dissensus.table.io import write_frame
 from faults import raised
 
@@ -44,7 +44,7 @@ def test_each_item_is_predicted_by_a_network_taught_by_the_others(objective):
         others = table.select(rows=~here[table.item])
         network = quick(objective=objective).fit(others, X)
         np.testing.assert_array_equal(found.proba[here], network.proba_[here])
-    np.testing.assert_array_equal(found.posterior, combine(table, found.proba, None)[0].posterior)
+    np.testing.assert_array_equal(found.posterior, combine_posterior(table, found.proba, None)[0].posterior)
 
 
 def test_an_item_s_own_labels_and_gold_do_not_reach_its_network():

@@ -49,7 +49,7 @@ def test_gold_alone_teaches_where_it_is_known():
     gold = some_gold(TABLE)
     objective = Hard(labels="gold").fit(TABLE, gold, 0)
     np.testing.assert_array_equal(objective.targets().columns["label"], gold)
-    np.testing.assert_array_equal(objective.teaches_, gold >= 0)
+    np.testing.assert_array_equal(objective.train_mask_, gold >= 0)
 
 
 def test_a_method_with_keywords_is_copied_not_fitted_itself():

@@ -25,45 +25,45 @@ from faults import raised
      pa.chunked_array([["a", ""]]), pd.DataFrame({"text": ["a", ""]}), pa.table({"text": ["a", ""]})],
 )  # fmt: skip
 def test_texts_from_every_kind_of_column(X):
-    assert inputs.texts(X) == ["a", ""]
-    assert inputs.rows(X) == 2
-    assert inputs.texts(inputs.take(X, np.array([1, 0]))) == ["", "a"]
+    assert inputs.to_texts(X) == ["a", ""]
+    assert inputs.count_rows(X) == 2
+    assert inputs.to_texts(inputs.take_rows(X, np.array([1, 0]))) == ["", "a"]
 
 
 @pytest.mark.parametrize(
     "X", [[("a b", 1), ("c", 0)], pd.DataFrame({"t": ["a b", "c"], "p": [1, 0]}), [["a b", 1], ["c", 0]]]
 )
 def test_pairs_from_two_columns_or_tuples(X):
-    assert inputs.pairs(X) == [("a b", 1), ("c", 0)]
-    assert inputs.pairs(inputs.take(X, [1])) == [("c", 0)]
+    assert inputs.to_pairs(X) == [("a b", 1), ("c", 0)]
+    assert inputs.to_pairs(inputs.take_rows(X, [1])) == [("c", 0)]
 
 
 @pytest.mark.parametrize("X", [pd.DataFrame({"x": [1.0, 2.0]}, index=[7, 9]), pl.DataFrame({"x": [1.0, 2.0]})])
 def test_some_rows_of_one_feature_are_a_table_still(X):
-    assert inputs.vectors(inputs.take(X, np.array([1]))).tolist() == [[2.0]]
+    assert inputs.to_vectors(inputs.take_rows(X, np.array([1]))).tolist() == [[2.0]]
 
 
 @pytest.mark.parametrize(
     "X", [np.eye(2), np.eye(2).tolist(), pd.DataFrame(np.eye(2)), pl.DataFrame({"a": [1, 0], "b": [0, 1]})]
 )
 def test_vectors_from_arrays_and_frames(X):
-    np.testing.assert_array_equal(inputs.vectors(X), np.eye(2, dtype=np.float32))
+    np.testing.assert_array_equal(inputs.to_vectors(X), np.eye(2, dtype=np.float32))
 
 
 @pytest.mark.parametrize(
     "X", [pd.DataFrame({"a": [1, 2]}), pa.table({"a": [1, 2]}), pl.DataFrame({"a": [1, 2]}).lazy()]
 )
 def test_one_column_of_a_frame_is_one_feature(X):
-    assert inputs.vectors(X).tolist() == [[1.0], [2.0]]
-    assert inputs.rows(X) == 2
+    assert inputs.to_vectors(X).tolist() == [[1.0], [2.0]]
+    assert inputs.count_rows(X) == 2
 
 
 def test_tokens_are_given_or_parted_by_spaces():
-    assert inputs.tokens("a  bc", 0) == ["a", "bc"]
-    assert inputs.tokens("a \xa0 bc\n", 0) == ["a", "\xa0", "bc"]  # a no-break space is a token of gimpel_pos
-    assert inputs.tokens(("a", "bc"), 0) == ["a", "bc"]
+    assert inputs.to_tokens("a  bc", 0) == ["a", "bc"]
+    assert inputs.to_tokens("a \xa0 bc\n", 0) == ["a", "\xa0", "bc"]  # a no-break space is a token of gimpel_pos
+    assert inputs.to_tokens(("a", "bc"), 0) == ["a", "bc"]
     with raised(NotTokens, row=3, value="7"):
-        inputs.tokens(7, 3)
+        inputs.to_tokens(7, 3)
 
 
 GREY = np.arange(12, dtype=np.uint8).reshape(1, 3, 4) * 20
@@ -79,21 +79,21 @@ COLOUR = np.arange(48, dtype=np.uint8).reshape(2, 4, 2, 3) * 5
      lambda x: pd.DataFrame({"image": list(x)}), torch.tensor],
 )  # fmt: skip
 def test_images_from_arrays_lists_and_columns(pixels, form):
-    found = inputs.images(form(pixels))
+    found = inputs.to_images(form(pixels))
     assert {image.dtype for image in found} == {np.dtype(np.uint8)}
     np.testing.assert_array_equal(np.stack(found), pixels if pixels.ndim == 4 else pixels[..., None])
 
 
 def test_images_may_differ_in_size_and_be_black_and_white():
-    found = inputs.images([np.eye(2, dtype=bool), COLOUR[0]])
+    found = inputs.to_images([np.eye(2, dtype=bool), COLOUR[0]])
     np.testing.assert_array_equal(found[0][..., 0], 255 * np.eye(2))
     assert [image.shape for image in found] == [(2, 2, 1), (4, 2, 3)]
-    assert inputs.images(COLOUR[:0]) == []
+    assert inputs.to_images(COLOUR[:0]) == []
 
 
 def test_a_larger_image_is_the_bilinear_one():
     image = np.random.default_rng(0).integers(0, 256, (3, 4, 2), dtype=np.uint8)
-    found = inputs.resized(image, (6, 9))
+    found = inputs.resize_image(image, (6, 9))
     for r, c in np.ndindex(6, 9):
         y, x = np.clip((r + 0.5) * 3 / 6 - 0.5, 0, 2), np.clip((c + 0.5) * 4 / 9 - 0.5, 0, 3)
         top, left = min(int(y), 1), min(int(x), 2)
@@ -107,47 +107,47 @@ def test_a_larger_image_is_the_bilinear_one():
 def test_a_resized_image_is_that_of_pillow(size):
     image = np.random.default_rng(0).integers(0, 256, (13, 17, 3), dtype=np.uint8)
     expected = np.asarray(Image.fromarray(image).resize(size[::-1], Image.Resampling.BILINEAR))
-    found = inputs.resized(image, size)
+    found = inputs.resize_image(image, size)
     assert found.dtype == np.uint8
     np.testing.assert_allclose(found.astype(int), expected.astype(int), atol=1)
 
 
 def test_an_image_of_the_size_is_left_as_it_is():
     image = COLOUR[0]
-    assert inputs.resized(image, (4, 2)) is image
+    assert inputs.resize_image(image, (4, 2)) is image
 
 
 def pairs_of_texts(X):
-    return inputs.pairs(X, "texts")
+    return inputs.to_pairs(X, "texts")
 
 
 @pytest.mark.parametrize(
     ("X", "ask", "error", "facts"),
     [
-        (["a", None], inputs.texts, NotAText, {"argument": "X", "row": 1, "value": "None"}),
-        ("abc", inputs.texts, SingleString, {"argument": "X"}),
+        (["a", None], inputs.to_texts, NotAText, {"argument": "X", "row": 1, "value": "None"}),
+        ("abc", inputs.to_texts, SingleString, {"argument": "X"}),
         ([("a", 1), "ab"], pairs_of_texts, NotAPair, {"row": 1, "value": "'ab'", "expected": "texts"}),
-        ([[1.0], [np.nan]], inputs.vectors, FeatureNotFinite, {"row": 1, "column": 0, "n_values": 1, "n_rows": 1}),
-        ([["a"]], inputs.vectors, NotNumbers, {}),
-        ([1.0, 2.0], inputs.vectors, NotTwoDimensional, {"shape": (2,)}),
-        (np.ones((3, 0)), inputs.vectors, NotTwoDimensional, {"shape": (3, 0)}),
-        (7, inputs.rows, InputsWithoutRows, {"found": "int"}),
-        ([GREY[0], "cat.png"], inputs.images, NotAnImage, {"row": 1, "found": "'cat.png'"}),
-        ([[["a", "b"]]], inputs.images, NotAnImage, {"row": 0, "found": "of shape (1, 2, 1), <U1"}),
-        ([GREY[0], None], inputs.images, NotAnImage, {"row": 1, "found": "None"}),
-        ([[[1, 2], [3]]], inputs.images, NotAnImage, {"row": 0}),
-        (np.zeros((2, 5)), inputs.images, NotAnImage, {"row": 0, "found": "of shape (5,), float64"}),
+        ([[1.0], [np.nan]], inputs.to_vectors, FeatureNotFinite, {"row": 1, "column": 0, "n_values": 1, "n_rows": 1}),
+        ([["a"]], inputs.to_vectors, NotNumbers, {}),
+        ([1.0, 2.0], inputs.to_vectors, NotTwoDimensional, {"shape": (2,)}),
+        (np.ones((3, 0)), inputs.to_vectors, NotTwoDimensional, {"shape": (3, 0)}),
+        (7, inputs.count_rows, InputsWithoutRows, {"found": "int"}),
+        ([GREY[0], "cat.png"], inputs.to_images, NotAnImage, {"row": 1, "found": "'cat.png'"}),
+        ([[["a", "b"]]], inputs.to_images, NotAnImage, {"row": 0, "found": "of shape (1, 2, 1), <U1"}),
+        ([GREY[0], None], inputs.to_images, NotAnImage, {"row": 1, "found": "None"}),
+        ([[[1, 2], [3]]], inputs.to_images, NotAnImage, {"row": 0}),
+        (np.zeros((2, 5)), inputs.to_images, NotAnImage, {"row": 0, "found": "of shape (5,), float64"}),
         (
             [COLOUR[0], np.zeros((3, 8, 9))],
-            inputs.images,
+            inputs.to_images,
             NotAnImage,
             {"row": 1, "found": "of shape (3, 8, 9), float64"},
         ),
-        (np.zeros((2, 0, 4)), inputs.images, NotAnImage, {"row": 0, "found": "of shape (0, 4, 1), float64"}),
-        (COLOUR.astype(float), inputs.images, PixelsOutOfRange, {"row": 0, "low": 0, "high": 115}),
-        ([GREY[0], GREY[0] * np.nan], inputs.images, PixelsOutOfRange, {"row": 1}),
-        ([GREY[0].astype(int) - 1], inputs.images, PixelsOutOfRange, {"row": 0, "low": -1, "high": 219}),
-        ([GREY[0].astype(int) + 40], inputs.images, PixelsOutOfRange, {"row": 0, "low": 40, "high": 260}),
+        (np.zeros((2, 0, 4)), inputs.to_images, NotAnImage, {"row": 0, "found": "of shape (0, 4, 1), float64"}),
+        (COLOUR.astype(float), inputs.to_images, PixelsOutOfRange, {"row": 0, "low": 0, "high": 115}),
+        ([GREY[0], GREY[0] * np.nan], inputs.to_images, PixelsOutOfRange, {"row": 1}),
+        ([GREY[0].astype(int) - 1], inputs.to_images, PixelsOutOfRange, {"row": 0, "low": -1, "high": 219}),
+        ([GREY[0].astype(int) + 40], inputs.to_images, PixelsOutOfRange, {"row": 0, "low": 40, "high": 260}),
     ],
 )
 def test_what_cannot_be_used_is_named(X, ask, error, facts):

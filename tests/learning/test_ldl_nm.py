@@ -49,11 +49,11 @@ def literal(head, z, i, z_annotator):
     """ŷ, ŷ_I, ŷ_A of one pair, by Eqs. 6 to 8; W_P is put together again."""
     W_I, b_I = matrix(head.item)
     z_I = W_I @ head.branch(z[i : i + 1])[0].detach().double().numpy() + b_I
-    W_P, b_P = matrix(head.of_item)
-    if head.of_annotator is None:
+    W_P, b_P = matrix(head.item_to_pair)
+    if head.annotator_to_pair is None:
         both = z_I + z_annotator
     else:
-        W_P = np.hstack([W_P, head.of_annotator.weight.detach().double().numpy()])
+        W_P = np.hstack([W_P, head.annotator_to_pair.weight.detach().double().numpy()])
         both = np.concatenate([z_I, z_annotator])
     z_P = phi(W_P @ phi(both) + b_P)
     W_E, b_E = matrix(head.residual)
@@ -80,9 +80,9 @@ def test_the_loss_is_the_sum_of_three_heads_by_scipy(form, kind):
         i, a = table.item[n], table.annotator[n]
         own = table.annotator == a
         given = (labels[own] * weight[own][:, None]).sum(axis=0) / weight[own].sum()
-        said, of_item, of_annotator = literal(head, z, i, rows_of(head)[a])
+        said, said_item, said_annotator = literal(head, z, i, rows_of(head)[a])
         total += weight[n] * (
-            -(labels[n] * np.log(said)).sum() + entropy(votes[i], of_item) + entropy(given, of_annotator)
+            -(labels[n] * np.log(said)).sum() + entropy(votes[i], said_item) + entropy(given, said_annotator)
         )
     per_item = np.bincount(table.item, weight)
     expected = total / per_item[per_item > 0].mean()
@@ -97,8 +97,8 @@ def test_everybody_is_asked_as_in_a_loop(form, monkeypatch):
     who = [a for a in range(table.n_annotators) if (table.annotator == a).any()]
     assert 2 not in who
     each = np.array([[literal(head, z, i, rows_of(head)[a])[1] for a in who] for i in range(table.n_items)])
-    for at_once in (module.NUMBERS_AT_ONCE, 1, 300):
-        monkeypatch.setattr(module, "NUMBERS_AT_ONCE", at_once)
+    for at_once in (module.MAX_NUMBERS, 1, 300):
+        monkeypatch.setattr(module, "MAX_NUMBERS", at_once)
         objective.average = "mean"
         found = torch.softmax(objective.logits(head, z), dim=1).detach().numpy()
         np.testing.assert_allclose(found, each.mean(axis=1), atol=1e-6)
@@ -115,18 +115,18 @@ def test_what_somebody_would_say_is_their_head_and_strangers_are_like_everybody(
     objective, head, z, _ = made(form, table)
     who = [a for a in range(table.n_annotators) if a != 2]
 
-    def says(i, a):
+    def expected_proba(i, a):
         each = [literal(head, z, i, rows_of(head)[j])[0] for j in ([a] if a in who else who)]
         return np.mean(each, axis=0)
 
     codes = torch.tensor([3, -1, 0, 2])
     found = objective.label_proba(head, z, codes).detach().numpy()
     row = torch.tensor([4, 4, 0, 1])
-    pairs = objective.row_proba(head, z, row, codes).detach().numpy()
+    pairs = objective.pair_label_proba(head, z, row, codes).detach().numpy()
     for at, a in enumerate(codes.tolist()):
-        np.testing.assert_allclose(found[4, at], says(4, a), atol=1e-6)
-        np.testing.assert_allclose(pairs[at], says(int(row[at]), a), atol=1e-6)
-    known = objective.row_proba(head, z, row[:1], codes[:1]).detach().numpy()
+        np.testing.assert_allclose(found[4, at], expected_proba(4, a), atol=1e-6)
+        np.testing.assert_allclose(pairs[at], expected_proba(int(row[at]), a), atol=1e-6)
+    known = objective.pair_label_proba(head, z, row[:1], codes[:1]).detach().numpy()
     np.testing.assert_allclose(known, pairs[:1], atol=1e-6)
 
 
@@ -167,14 +167,14 @@ def test_who_has_features_and_no_labels_is_known_by_them():
     codes, row = torch.tensor([2, -1, 0]), torch.tensor([4, 4, 0])
     found = objective.label_proba(head, z, codes)
     torch.testing.assert_close(found[:, :1], objective.label_proba(head, z, codes[:1], features[2:3]))
-    everybody = objective.label_proba(head, z, torch.tensor([a for a in range(table.n_annotators) if a != 2]))
-    torch.testing.assert_close(found[:, 1], everybody.mean(dim=1))  # of −1 nothing is known
-    torch.testing.assert_close(objective.row_proba(head, z, row, codes), found[row, torch.arange(3)])
+    every_proba = objective.label_proba(head, z, torch.tensor([a for a in range(table.n_annotators) if a != 2]))
+    torch.testing.assert_close(found[:, 1], every_proba.mean(dim=1))  # of −1 nothing is known
+    torch.testing.assert_close(objective.pair_label_proba(head, z, row, codes), found[row, torch.arange(3)])
 
 
 def test_matrices_start_orthogonal_and_biases_at_nothing():
     _, head, _, _ = fitted(LDLNMObjective(item_size=4, annotator_size=5))
-    both = torch.cat([head.of_item.weight[:9, :4], head.of_annotator.weight[:9, :5]], dim=1)
+    both = torch.cat([head.item_to_pair.weight[:9, :4], head.annotator_to_pair.weight[:9, :5]], dim=1)
     for weight in (head.item.weight[:4], both, head.residual.weight[:9, :9], head.to_item.weight[:, :9]):
         torch.testing.assert_close(weight @ weight.T, torch.eye(len(weight)), atol=1e-5, rtol=0)
     own = head.table.weight[:, :5]
@@ -249,7 +249,7 @@ def test_gold_without_annotations_is_an_error():
 
 @pytest.mark.parametrize("at_once", [1, 2**22])
 def test_the_vector_of_an_item_is_the_mean_of_z_e_over_annotators_with_labels(at_once, monkeypatch):
-    monkeypatch.setattr(module, "NUMBERS_AT_ONCE", at_once)
+    monkeypatch.setattr(module, "MAX_NUMBERS", at_once)
     table = sparse_table()
     silent = table.select(rows=table.annotator != 2)  # an annotator without labels is nobody's opinion
     objective, head, z, _ = fitted(LDLNMObjective(item_size=3, annotator_size=4), silent)
@@ -258,5 +258,5 @@ def test_the_vector_of_an_item_is_the_mean_of_z_e_over_annotators_with_labels(at
     there = [j for j in range(len(head.labels)) if head.labels[j] > 0]
     z_item = head.z_item(z)
     for i in (0, 5):
-        each = [head.z_pair(z_item[i : i + 1], head.known_rows(torch.tensor([j])))[0] for j in there]
+        each = [head.z_pair(z_item[i : i + 1], head.fitted_rows(torch.tensor([j])))[0] for j in there]
         torch.testing.assert_close(objective.item_vectors(head, z)[i], torch.stack(each).mean(dim=0))

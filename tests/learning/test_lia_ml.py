@@ -61,7 +61,7 @@ def scrambled(objective, questions, gold=None):
     torch.manual_seed(5)
     head = objective.head(lambda: nn.Sequential(nn.Linear(WIDTH, 9), nn.Tanh()), 9)
     with torch.no_grad():
-        for parameter in (head.competence.table.weight, head.labels.own, head.labels.pair_bias):
+        for parameter in (head.competence.table.weight, head.labels.offset, head.labels.pair_bias):
             parameter.add_(torch.randn(parameter.shape))
     z = torch.randn(objective.n_items_, WIDTH)
     return objective, head, z, objective.targets().take(torch.arange(objective.n_items_))
@@ -84,7 +84,7 @@ def literal(objective, head, z, questions):
         table = questions[name]
         K = table.n_classes
         t = [
-            numbers(labels.common)[objective.names_.index(str(table.classes[k]))] + numbers(labels.own)[q, k]
+            numbers(labels.common)[objective.names_.index(str(table.classes[k]))] + numbers(labels.offset)[q, k]
             for k in range(K)
         ]
         logits = np.array([[y[i] @ t[k] + numbers(labels.bias)[q, k] for k in range(K)] for i in range(len(z))])
@@ -148,7 +148,7 @@ def test_losses_are_the_literal_sums(rows, form):
     own = numbers(head.competence(torch.arange(A))[0]).reshape(A, -1) - numbers(head.competence.crowd)
     penalty += 0.4 / 2 * sum((own[j] ** 2).sum() for j in given)
     if head.difficulty is not None:
-        penalty += 0.6 / 2 * (numbers(head.hardness(z)) ** 2).sum()
+        penalty += 0.6 / 2 * (numbers(head.item_difficulty(z)) ** 2).sum()
     for head.marginal, expected in ((False, bound), (True, marginal)):
         np.testing.assert_allclose(objective.loss(head, z, targets).item(), expected + penalty, rtol=1e-4)
 
@@ -170,7 +170,7 @@ def test_one_question_is_lia(difficulty):
     same = lia.head(lambda: nn.Sequential(nn.Linear(WIDTH, 9), nn.Tanh()), 9)
     labels = head.labels
     with torch.no_grad():
-        t, phi = labels.classes()[0], labels.pairs()[0].flatten(0, 1)  # (K, T), (K·K, S)
+        t, phi = labels.classes()[0], labels.pair_embeddings()[0].flatten(0, 1)  # (K, T), (K·K, S)
         for mine, theirs, by, bias in (
             (same.truth[-1], head.truth[-1], t, labels.bias[0]),
             *([(same.difficulty[-1], head.difficulty[-1], phi, 0)] if difficulty else []),
@@ -183,7 +183,7 @@ def test_one_question_is_lia(difficulty):
         same.truth[0].load_state_dict(head.truth[0].state_dict())
         if difficulty:
             same.difficulty[0].load_state_dict(head.difficulty[0].state_dict())
-        q = torch.rand(I, 4).softmax(dim=1) * torch.as_tensor(lia.teaches_)[:, None]
+        q = torch.rand(I, 4).softmax(dim=1) * torch.as_tensor(lia.train_mask_)[:, None]
         same.q.copy_(q)
         head.q.copy_(q)
     theirs = lia.targets().take(torch.arange(I))
@@ -388,8 +388,8 @@ def test_a_new_annotator_of_an_added_question_is_an_average_one(one_more):
     np.testing.assert_allclose(found[:, 1], found[:, 2], rtol=1e-5)
     block = model._blocks[1]
     rows = block.head.competence.table.weight
-    totals = torch.as_tensor(block.objective.labels_given_)
-    torch.testing.assert_close(rows[6], block.head.competence.rows_of(torch.tensor([-1]), totals)[0])
+    totals = torch.as_tensor(block.objective.label_totals_)
+    torch.testing.assert_close(rows[6], block.head.competence.rows_or_average(torch.tensor([-1]), totals)[0])
     assert (table.annotators == "stranger").any()
     assert (block.objective.targets().columns["annotations"].columns["annotator"] == 6).any()
 

@@ -17,7 +17,7 @@ from dissensus.learning.encoders import MLP, Identity
 from dissensus.learning.exceptions import NoAnnotations, NoStage
 from dissensus.learning.network import Network
 from dissensus.learning.objectives import LIAObjective
-from dissensus.learning.objectives.lia import CLASS_ITEMS
+from dissensus.learning.objectives.lia import CLASS_PSEUDO_VOTES
 from dissensus.learning.rows import use_row_sparse
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.models.methods.mmce import MMCE
@@ -27,7 +27,7 @@ from tables import KINDS as ROWS
 from tables import some_gold
 
 A, K = 7, 4
-FREE = {"penalty": 0, "residual_penalty": 0, "difficulty_penalty": 0, "left_out": False}
+FREE = {"penalty": 0, "residual_penalty": 0, "difficulty_penalty": 0, "leave_one_out": False}
 FORMS = {
     "plain": {},
     "one-hot": {"annotator_size": None},
@@ -203,7 +203,7 @@ def test_constant_h_and_one_hot_annotators_are_dawid_skene(way):
     ).fit(table)  # fmt: skip
     schedule = {
         "em": {"rounds": 60, "finetune": None},
-        "em-tuned": {"rounds": 5, "tuning": 0.75},
+        "em-tuned": {"rounds": 5, "finetune_share": 0.75},
         "marginal": {"rounds": 0},
     }[way]
     model = CrowdClassifier(
@@ -214,7 +214,7 @@ def test_constant_h_and_one_hot_annotators_are_dawid_skene(way):
     objective, head = model.objective_, model.network_.head
     everyone = torch.arange(6)
     with torch.no_grad():
-        confusion = objective.pair_confusion(head, torch.zeros(1, 1), everyone)[0].numpy()
+        confusion = objective.all_pair_confusions(head, torch.zeros(1, 1), everyone)[0].numpy()
     np.testing.assert_allclose(confusion, reference.confusion_, atol=1e-3)
     np.testing.assert_allclose(model.proba_[0], reference.prior_, atol=1e-3)
     np.testing.assert_allclose(model.posterior_, reference.posterior_, atol=1e-3)
@@ -268,7 +268,7 @@ def test_additive_form_is_mmce():
 
 
 def test_epochs_are_shared_out_among_the_rounds():
-    lia = LIAObjective(rounds=3, tuning=0.25)
+    lia = LIAObjective(rounds=3, finetune_share=0.25)
     assert [lia.stage(e, 12) for e in range(12)] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
     lia = LIAObjective(rounds=3, finetune=None)
     assert [lia.stage(e, 7) for e in range(7)] == [0, 0, 0, 1, 1, 2, 2]
@@ -279,7 +279,7 @@ def test_epochs_are_shared_out_among_the_rounds():
 def test_a_round_begins_with_an_e_step_and_the_first_with_the_votes():
     table = sparse_table()
     gold = some_gold(table)
-    objective, head, z, targets = scrambled(LIAObjective(rounds=2, tuning=0.5), table, gold)
+    objective, head, z, targets = scrambled(LIAObjective(rounds=2, finetune_share=0.5), table, gold)
     asked = []
 
     def walk():
@@ -289,7 +289,7 @@ def test_a_round_begins_with_an_e_step_and_the_first_with_the_votes():
     seen = []
     for epoch in range(8):
         with torch.no_grad():
-            if objective.begins(epoch, 8):
+            if objective.needs_begin_epoch(epoch, 8):
                 objective.begin_epoch(head, epoch, 8, walk)
             seen.append((len(asked), head.marginal, head.q.clone()))
             head.truth[-1].bias.add_(torch.randn(K))
@@ -319,7 +319,7 @@ def test_marginal_likelihood_does_not_fall_from_round_to_round(penalty):
     table, X, _ = blobs(120)
     Watched.seen = []
     CrowdClassifier(
-        encoder=MLP(hidden=(8,), dropout=0), objective=Watched(rounds=12, penalty=penalty, tuning=0.2),
+        encoder=MLP(hidden=(8,), dropout=0), objective=Watched(rounds=12, penalty=penalty, finetune_share=0.2),
         epochs=240, batch_size=120, learning_rate=0.01, device="cpu",
     ).fit(table, X)  # fmt: skip
     gains = np.diff(Watched.seen[1:])  # the first round's target are the votes, no posterior
@@ -346,7 +346,8 @@ def test_a_run_that_was_killed_within_a_round_goes_on_to_the_same_bits(tmp_path,
 
     def model(kind, **keywords):
         return CrowdClassifier(
-            encoder=MLP(hidden=(8,), dropout=0.3), objective=kind(rounds=3, tuning=0.25), optimizer="amsgrad", epochs=8,
+            encoder=MLP(hidden=(8,), dropout=0.3), objective=kind(rounds=3, finetune_share=0.25), optimizer="amsgrad",
+            epochs=8,
             batch_size=20, device="cpu", mixup=0.3, **keywords,
         )  # fmt: skip
 
@@ -373,7 +374,7 @@ def test_label_probabilities_are_those_of_the_formula(form):
     h = torch.log_softmax(head(z), dim=1).exp().detach().numpy()
     for i, (place, j) in itertools.product(range(3), [(0, 5), (2, 2)]):
         np.testing.assert_allclose(found[i, place], h[i] @ literal_confusion(objective, head, z, i, j), rtol=1e-4)
-    share = objective.labels_given_ / objective.labels_given_.sum()
+    share = objective.label_totals_ / objective.label_totals_.sum()
     with torch.no_grad():
         head.competence.table.weight[0] = torch.as_tensor(share) @ head.competence.table.weight
     for i in range(3):
@@ -411,7 +412,7 @@ def test_held_out_items_have_a_posterior_of_their_labels_too():
 def test_h_starts_near_the_shares_of_the_votes():
     _, head, _, _ = fitted(LIAObjective())
     table = sparse_table()
-    votes = table.soft_labels()[np.diff(table.item_ptr) > 0].sum(axis=0) + CLASS_ITEMS / K
+    votes = table.soft_labels()[np.diff(table.item_ptr) > 0].sum(axis=0) + CLASS_PSEUDO_VOTES / K
     np.testing.assert_allclose(head.truth[-1].bias.exp().detach(), votes / votes.sum(), rtol=1e-5)
 
 
@@ -432,8 +433,10 @@ def test_saved_and_loaded_says_the_same(tmp_path):
 @pytest.mark.parametrize(
     "keywords",
     [
-        {"rounds": -1}, {"latent": 0}, {"rounds": "many"}, {"penalty": "big"}, {"tuning": None}, {"annotator_size": 0},
-        {"penalty": -1}, {"entropy": float("inf")}, {"tuning": 1.5}, {"finetune": "both"}, {"truth_counts": "votes"},
+        {"rounds": -1}, {"latent": 0}, {"rounds": "many"}, {"penalty": "big"}, {"finetune_share": None},
+        {"annotator_size": 0},
+        {"penalty": -1}, {"entropy": float("inf")}, {"finetune_share": 1.5}, {"finetune": "both"},
+        {"truth_counts": "votes"},
     ],
 )  # fmt: skip
 def test_bad_keywords_are_named(keywords):
@@ -455,7 +458,7 @@ def test_no_annotations_is_an_error():
 def test_e_step_is_made_without_dropout():
     table = sparse_table()
     objective, head, z, targets = scrambled(LIAObjective(rounds=2, finetune=None), table)
-    network = Network(nn.Dropout(0.5), head, objective, mixes=False).train()
+    network = Network(nn.Dropout(0.5), head, objective, mixes_inputs=False).train()
 
     def walk():
         yield {"input": z}, targets, None

@@ -6,7 +6,7 @@ import torch
 
 from dissensus.learning import LIA
 from dissensus.learning.objectives import lia_others
-from dissensus.learning.objectives.lia_others import PENALTIES, Others
+from dissensus.learning.objectives.lia_others import PENALTIES, LeaveOneOutClasses
 from dissensus.table.annotations import Annotations
 
 
@@ -23,7 +23,7 @@ def test_left_out_is_a_refit_without_the_item(monkeypatch, penalty):
     monkeypatch.setattr(lia_others, "PENALTIES", (penalty,))
     x, y, _ = cloud()
     taught = np.delete(np.arange(23), [4, 11])
-    others, prior = Others(x, taught), torch.tensor([0.2, 0.5, 0.3])
+    others, prior = LeaveOneOutClasses(x, taught), torch.tensor([0.2, 0.5, 0.3])
     found = others.log_classes(y, prior).double().numpy()
     P, centred = others.axes.double().numpy(), np.log(prior.numpy())
     slopes = []
@@ -45,7 +45,7 @@ def test_left_out_is_a_refit_without_the_item(monkeypatch, penalty):
 
 def test_an_item_does_not_hear_its_own_labels():
     x, y, _ = cloud()
-    others, prior = Others(x, np.arange(23)), torch.full((3,), 1 / 3)
+    others, prior = LeaveOneOutClasses(x, np.arange(23)), torch.full((3,), 1 / 3)
     before = others.log_classes(y, prior)
     y[7] = torch.tensor([0.0, 0.0, 1.0]) if y[7, 2] < 0.5 else torch.tensor([1.0, 0.0, 0.0])
     after = others.log_classes(y, prior)
@@ -57,7 +57,7 @@ def test_features_that_know_nothing_leave_the_prior():
     rng = np.random.default_rng(1)
     y = torch.as_tensor(rng.dirichlet([1, 1], 300), dtype=torch.float32)
     prior = torch.tensor([0.3, 0.7])
-    found = Others(torch.as_tensor(rng.normal(size=(300, 5))), np.arange(300)).log_classes(y, prior)
+    found = LeaveOneOutClasses(torch.as_tensor(rng.normal(size=(300, 5))), np.arange(300)).log_classes(y, prior)
     assert (found.exp() - prior).abs().max() < 0.1
 
 
@@ -65,7 +65,7 @@ def test_items_that_do_not_teach_are_predicted(monkeypatch):
     monkeypatch.setattr(lia_others, "MAX_LANDMARKS", 40)
     x, y, truth = cloud(90, 4, 3, seed=2)
     taught = np.arange(0, 90, 2)
-    found = Others(x, taught).log_classes(y, torch.full((3,), 1 / 3))
+    found = LeaveOneOutClasses(x, taught).log_classes(y, torch.full((3,), 1 / 3))
     assert (found.argmax(dim=1).numpy() == truth)[1::2].mean() > 0.8
 
 
@@ -78,6 +78,6 @@ def test_two_labels_and_good_features_beat_two_labels():
     right = rng.random((120, 2)) < 0.68
     label = np.where(right, truth[:, None], 1 - truth[:, None])
     table = Annotations.from_arrays(np.repeat(np.arange(120), 2), who.ravel(), label.ravel())
-    by_others, by_heart = (LIA(steps=60, left_out=kind).fit(table, X) for kind in (True, False))
-    score = [(model.posterior_.argmax(axis=1) == truth).mean() for model in (by_others, by_heart)]
+    leave_one_out_log_h, by_heart = (LIA(steps=60, leave_one_out=kind).fit(table, X) for kind in (True, False))
+    score = [(model.posterior_.argmax(axis=1) == truth).mean() for model in (leave_one_out_log_h, by_heart)]
     assert score[0] > score[1] + 0.05

@@ -10,15 +10,15 @@ from torch import nn
 from crowds import blobs
 from dissensus import Annotations
 from dissensus.learning import CrowdClassifier
-from dissensus.learning.batches import Columns
+from dissensus.learning.batches import BatchColumns
 from dissensus.learning.encoders import MLP, Identity
 from dissensus.learning.exceptions import NoAnnotations, TwoMixtures
 from dissensus.learning.network import Network
 from dissensus.learning.objectives import AnnotatorHeads, objectives
-from dissensus.learning.objectives.annot_mix import AnnotationLessons, AnnotMix, MixingNetwork
+from dissensus.learning.objectives.annot_mix import AnnotationData, AnnotMix, MixingNetwork
 from dissensus.learning.objectives.annotator_embeddings import AnnotatorEmbeddings
 from dissensus.learning.objectives.conal import CoNAL
-from dissensus.learning.run import begin
+from dissensus.learning.run import prepare_run
 from faults import raised
 from learning.tables import fitted, log_q, sparse_table
 from tables import KINDS as ROWS
@@ -60,7 +60,10 @@ def embeddings(objective, head, v, j):
     counts = objective.label_counts_[j]
     e, n = array(head.table.weight[j]), sum(counts[k] / counts.sum() * array(head.label[k]) for k in range(K))
     if objective.weighted:
-        e, n = linear(head.sees, v) @ linear(head.minds, e) * e, linear(head.sees, v) @ linear(head.says, n) * n
+        e, n = (
+            linear(head.item_projection, v) @ linear(head.annotator_projection, e) * e,
+            linear(head.item_projection, v) @ linear(head.label_projection, n) * n,
+        )
     return softmax(linear(head.out, v + e + n))
 
 
@@ -101,7 +104,7 @@ def said(table, n) -> np.ndarray:
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("rows", ROWS)
 def test_loss_is_the_literal_sum_over_the_annotations(rows, case):
-    objective, says = copy.deepcopy(CASES[case][0]), CASES[case][1]
+    objective, expected_proba = copy.deepcopy(CASES[case][0]), CASES[case][1]
     table, gold = sparse_table(**ROWS[rows]), some_gold(TABLE)
     objective, head, z, targets = fitted(objective, table, gold)
     v, expected = vectors(shake(head), z), 0.0
@@ -109,7 +112,7 @@ def test_loss_is_the_literal_sum_over_the_annotations(rows, case):
     total = np.bincount(table.annotator, weight, A)
     for n in range(len(table)):
         j, shares = table.annotator[n], said(table, n)
-        p = says(objective, head, v[table.item[n]], j)
+        p = expected_proba(objective, head, v[table.item[n]], j)
         expected -= weight[n] * (shares @ np.log(p))
         if getattr(objective, "penalty", 0):
             common = (head.common.weight,) if "heads" in case else (head.out.weight, head.label)
@@ -123,7 +126,7 @@ def test_loss_is_the_literal_sum_over_the_annotations(rows, case):
         with torch.no_grad():
             mean[1].table.weight[0] = torch.as_tensor(total / total.sum() @ array(head.table.weight))
         mean[0].label_counts_ = np.array([getattr(objective, "label_counts_", np.zeros((A, K))).sum(axis=0)])
-        q = np.log([says(*mean, one, 0) for one in v])
+        q = np.log([expected_proba(*mean, one, 0) for one in v])
     expected -= sum(q[i, gold[i]] for i in range(table.n_items) if gold[i] >= 0)
     if case == "conal":
         apart = [np.linalg.norm(array(head.common[0] - head.crowd.weight[j])) for j in set(table.annotator.tolist())]
@@ -133,7 +136,7 @@ def test_loss_is_the_literal_sum_over_the_annotations(rows, case):
 
 @pytest.mark.parametrize("case", CASES)
 def test_answers_for_known_and_unknown_annotators(case):
-    objective, says = copy.deepcopy(CASES[case][0]), CASES[case][1]
+    objective, expected_proba = copy.deepcopy(CASES[case][0]), CASES[case][1]
     table = Annotations.from_arrays(
         [0, 0, 1, 2, 2, 2], [0, 1, 1, 3, 3, 0], [0, 1, 2, 2, 3, 1], classes=K, annotators=np.arange(5),
         weight=[1, 2, 1, 1, 0.5, 3],
@@ -142,7 +145,7 @@ def test_answers_for_known_and_unknown_annotators(case):
     v = vectors(shake(head), z)
     out = array(objective.label_proba(head, z, torch.tensor([3, -1, 0, 2])))
     assert out.shape == (3, 4, K)
-    pair = array(objective.row_proba(head, z, torch.tensor([2, 1, 2]), torch.tensor([0, -1, 3])))
+    pair = array(objective.pair_label_proba(head, z, torch.tensor([2, 1, 2]), torch.tensor([0, -1, 3])))
     np.testing.assert_allclose(pair, [out[2, 2], out[1, 1], out[2, 0]], rtol=1e-5)
     share = np.array([4, 3, 0, 1.5, 0]) / 8.5
     with torch.no_grad():
@@ -150,12 +153,12 @@ def test_answers_for_known_and_unknown_annotators(case):
             if isinstance(part, nn.Embedding) and case in ("conal", "annot-mix"):
                 part.weight[4] = torch.as_tensor(share @ part.weight.double().numpy())
     for i in range(3):
-        np.testing.assert_allclose(out[i, 0], says(objective, head, v[i], 3), rtol=1e-4)
-        np.testing.assert_allclose(out[i, 2], says(objective, head, v[i], 0), rtol=1e-4)
+        np.testing.assert_allclose(out[i, 0], expected_proba(objective, head, v[i], 3), rtol=1e-4)
+        np.testing.assert_allclose(out[i, 2], expected_proba(objective, head, v[i], 0), rtol=1e-4)
         if case in ("conal", "annot-mix"):
-            anybody = says(objective, head, v[i], 4)
+            anybody = expected_proba(objective, head, v[i], 4)
         else:
-            anybody = np.mean([says(objective, head, v[i], j) for j in (0, 1, 3)], axis=0)
+            anybody = np.mean([expected_proba(objective, head, v[i], j) for j in (0, 1, 3)], axis=0)
             np.testing.assert_allclose(np.exp(array(objective.logits(head, z)))[i], anybody, rtol=1e-4)
         np.testing.assert_allclose(out[i, 1], anybody, rtol=1e-4)  # −1
         np.testing.assert_allclose(out[i, 3], anybody, rtol=1e-4)  # without labels
@@ -176,10 +179,10 @@ def test_mode_is_the_vote_of_heads():
 def test_mixtures_of_annotations_are_those_of_the_paper(rows):
     table, gold = sparse_table(**ROWS[rows]), some_gold(TABLE)
     objective, head, _, targets = fitted(AnnotMix(size=3), table, gold)
-    network = shake(MixingNetwork(nn.Linear(5, 6), head, objective, mixes=True))
+    network = shake(MixingNetwork(nn.Linear(5, 6), head, objective, mixes_inputs=True))
     x = torch.randn(table.n_items, 5)
-    lessons = AnnotationLessons(Columns(input=x), objective.targets(), alpha=1.0)
-    inputs, targets, (weight, partner, _) = lessons.take(torch.arange(table.n_items))
+    data = AnnotationData(BatchColumns(input=x), objective.targets(), alpha=1.0)
+    inputs, targets, (weight, partner, _) = data.take(torch.arange(table.n_items))
     assert weight.shape == partner.shape == (len(table),)
     v, e, expected = array(x), array(head.table.weight), 0.0
     w = np.ones(len(table)) if table.weight is None else table.weight
@@ -200,7 +203,7 @@ def test_mixtures_of_annotations_are_those_of_the_paper(rows):
 
 def test_vectors_are_mixed_where_inputs_cannot_be():
     objective, head, _, targets = fitted(AnnotMix(size=3))
-    network = shake(MixingNetwork(nn.Sequential(nn.Linear(5, 6), nn.Tanh()), head, objective, mixes=False))
+    network = shake(MixingNetwork(nn.Sequential(nn.Linear(5, 6), nn.Tanh()), head, objective, mixes_inputs=False))
     inputs = {"input": torch.randn(TABLE.n_items, 5)}
     partner, weight = torch.randperm(len(TABLE)), torch.rand(len(TABLE))
     z = network.encoder(**inputs)[targets["row"]]
@@ -221,7 +224,7 @@ def test_a_classifier_trains_on_mixtures_unless_there_are_none():
     table, X, _ = blobs(30)
 
     def network(**keywords):
-        return begin(CrowdClassifier(objective=AnnotMix(**keywords), device="cpu"), table, X, None).network
+        return prepare_run(CrowdClassifier(objective=AnnotMix(**keywords), device="cpu"), table, X, None).network
 
     assert type(network()) is MixingNetwork
     assert type(network(annotation_mixup=None)) is Network
@@ -230,7 +233,7 @@ def test_a_classifier_trains_on_mixtures_unless_there_are_none():
 def test_an_item_of_known_class_without_annotations_has_no_part_in_mixtures():
     gold = some_gold(TABLE)
     objective = AnnotMix().fit(TABLE, gold, 0)
-    np.testing.assert_array_equal(objective.teaches_, np.diff(TABLE.item_ptr) > 0)
+    np.testing.assert_array_equal(objective.train_mask_, np.diff(TABLE.item_ptr) > 0)
     with raised(NoAnnotations, objective="annot-mix"):
         AnnotMix().fit(TABLE.select(rows=np.zeros(len(TABLE), bool)), gold, 0)
 

@@ -3,7 +3,7 @@ import pytest
 
 from dissensus import Annotations
 from dissensus.learning import CrowdClassifier, out_of_fold
-from dissensus.learning.posterior import combine
+from dissensus.learning.posterior import combine_posterior
 
 
 def labelled(truth, right, redundancy, seed, n_annotators=9):
@@ -30,7 +30,10 @@ def test_good_features_are_not_outvoted_by_poor_annotators(redundancy):
     model = CrowdClassifier(encoder="identity", device="cpu", seed=0).fit(table, X)
     assert model.power_ > 1
     assert share_right(model.posterior_, truth) > share_right(model.proba_, truth) - 0.01
-    assert share_right(combine(table, model.proba_, None)[0].posterior, truth) < share_right(model.proba_, truth) - 0.1
+    assert (
+        share_right(combine_posterior(table, model.proba_, None)[0].posterior, truth)
+        < share_right(model.proba_, truth) - 0.1
+    )
     found = out_of_fold(model, table, X, folds=3)
     assert share_right(found.posterior, truth) > share_right(found.proba, truth) - 0.02
 
@@ -40,7 +43,9 @@ def test_probabilities_of_classes_keep_their_power(right):
     rng = np.random.default_rng(3)
     first = rng.beta(1, 1, size=600)
     truth = (rng.random(600) >= first).astype(np.int64)
-    found, power = combine(labelled(truth, right, 3, seed=4), np.stack([first, 1 - first], axis=1), None, True)
+    found, power = combine_posterior(
+        labelled(truth, right, 3, seed=4), np.stack([first, 1 - first], axis=1), None, True
+    )
     assert power == 1
     assert share_right(found.posterior, truth) > 0.75
 
@@ -49,6 +54,6 @@ def test_gold_stays_known():
     truth = np.random.default_rng(5).integers(2, size=200)
     table = labelled(truth, 0.7, 2, seed=6)
     seen = np.where(np.eye(2)[truth] > 0, 0.6, 0.4)  # the class, through annotators
-    found, power = combine(table, seen, np.where(np.arange(200) < 9, truth, -1), True)
+    found, power = combine_posterior(table, seen, np.where(np.arange(200) < 9, truth, -1), True)
     assert power > 1
     np.testing.assert_array_equal(found.posterior[:9], np.eye(2)[truth[:9]])

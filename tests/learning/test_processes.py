@@ -9,11 +9,11 @@ import torch
 
 from crowds import blobs
 from dissensus.learning import CrowdClassifier
-from dissensus.learning.batches import Mapped
-from dissensus.learning.devices import fabric_class
+from dissensus.learning.batches import MappedRows
+from dissensus.learning.devices import import_fabric
 from dissensus.learning.encoders import encoders
 from dissensus.learning.exceptions import FeatureNotFinite, OneProcessNeeded
-from dissensus.learning.inputs import take, vectors
+from dissensus.learning.inputs import take_rows, to_vectors
 from dissensus.learning.objectives import objectives
 from faults import raised
 
@@ -23,14 +23,16 @@ N, D = 40_000, 100  # 16 MB of features
 @pytest.fixture
 def light_processes(tmp_path_factory, monkeypatch):
     """Spawned processes find no torchmetrics, which lightning-fabric imports for 2 s, to read its version."""
-    fabric_class()  # here it may find it
+    import_fabric()  # here it may find it
     folder = tmp_path_factory.mktemp("without")
     (folder / "torchmetrics.py").write_text("raise ImportError")
     monkeypatch.syspath_prepend(folder)  # goes to the processes
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("objective", ["crowd-layer", objectives["lia"](left_out=False)], ids=["crowd-layer", "lia"])
+@pytest.mark.parametrize(
+    "objective", ["crowd-layer", objectives["lia"](leave_one_out=False)], ids=["crowd-layer", "lia"]
+)
 def test_two_processes_learn_what_one_does(objective, light_processes):
     """With rows of annotators, whose steps are their own, an E step over all items, and steps without a row for one."""
     table, X, truth = blobs(40)
@@ -102,33 +104,33 @@ def test_what_was_changed_in_memory_is_not_read_from_the_file(tmp_path):
 
 def test_a_column_in_a_file_is_the_one_in_memory(stored, monkeypatch):
     _, X, mapped, _ = stored
-    monkeypatch.setattr("dissensus.learning.batches.BLOCK_ROWS", 64)
+    monkeypatch.setattr("dissensus.learning.batches.ROWS_PER_READ", 64)
     encoder = encoders["mlp"]().fit(X)
     whole = encoder.prepare(X).columns["x"]
     some = np.random.default_rng(0).permutation(200)[:150]
     for column, expected in (
         (encoder.prepare(mapped).columns["x"], whole),
-        (encoder.prepare(take(mapped, some)).columns["x"], whole[some]),
-        (encoder.prepare(take(take(mapped, some), np.arange(9, 40))).columns["x"], whole[some[9:40]]),
+        (encoder.prepare(take_rows(mapped, some)).columns["x"], whole[some]),
+        (encoder.prepare(take_rows(take_rows(mapped, some), np.arange(9, 40))).columns["x"], whole[some[9:40]]),
     ):
-        assert isinstance(column, Mapped)
+        assert isinstance(column, MappedRows)
         assert torch.equal(column.to("cpu"), expected)
         rows = torch.tensor([5, 0, 3])
         for each in (column, pickle.loads(pickle.dumps(column))):
             assert torch.equal(each.take("x", rows)["x"], expected[rows])
-            assert torch.equal(each.pick(np.arange(4, 20)).take("x", rows)["x"], expected[rows + 4])
+            assert torch.equal(each.select_rows(np.arange(4, 20)).take("x", rows)["x"], expected[rows + 4])
         assert column.nbytes == expected.nbytes
         assert len(pickle.dumps(column)) < 3000  # the rows stay where they are
 
 
 def test_a_file_is_read_in_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr("dissensus.learning.inputs.BLOCK_ROWS", 1000)
+    monkeypatch.setattr("dissensus.learning.inputs.ROWS_PER_READ", 1000)
     x = np.random.default_rng(0).normal(5, 2, (N, D)).astype(np.float32)
     np.save(tmp_path / "x.npy", x)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     encoder = encoders["mlp"]()
     tracemalloc.start()
-    encoder.fit(take(mapped, np.arange(1, N)))
+    encoder.fit(take_rows(mapped, np.arange(1, N)))
     columns = encoder.prepare(mapped)
     columns.take(torch.arange(64))
     assert tracemalloc.get_traced_memory()[1] < x.nbytes / 4
@@ -138,18 +140,18 @@ def test_a_file_is_read_in_blocks(tmp_path, monkeypatch):
 
 
 def test_what_is_no_number_is_found_wherever_it_is(tmp_path, monkeypatch):
-    monkeypatch.setattr("dissensus.learning.inputs.BLOCK_ROWS", 10)
+    monkeypatch.setattr("dissensus.learning.inputs.ROWS_PER_READ", 10)
     x = np.zeros((40, 3), np.float32)
     x[25, 1] = x[25, 2] = x[33, 0] = np.nan
     np.save(tmp_path / "x.npy", x)
     for given in (x, np.load(tmp_path / "x.npy", mmap_mode="r")):
         with raised(FeatureNotFinite, row=25, column=1, n_values=3, n_rows=2):
-            vectors(given)
+            to_vectors(given)
 
 
 def test_rows_of_a_file_are_an_array_where_one_is_needed(stored):
     _, X, mapped, _ = stored
-    found = take(mapped, [3, 1])
-    assert isinstance(found, Mapped)
+    found = take_rows(mapped, [3, 1])
+    assert isinstance(found, MappedRows)
     np.testing.assert_array_equal(np.asarray(found, np.float32), X[[3, 1]])
     assert len(found) == 2

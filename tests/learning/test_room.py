@@ -42,7 +42,11 @@ def test_loss_and_answers_are_those_without_room(described):
         head.eval()
         codes, row = torch.tensor([2, -1, 0]), torch.tensor([4, 4, 0])
         found.append(
-            [objective.loss(head, z, targets), objective.logits(head, z), objective.row_proba(head, z, row, codes)]
+            [
+                objective.loss(head, z, targets),
+                objective.logits(head, z),
+                objective.pair_label_proba(head, z, row, codes),
+            ]
         )
     for a, b in zip(*found, strict=True):
         torch.testing.assert_close(a, b)

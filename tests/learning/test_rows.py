@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 from torch.optim.lr_scheduler import StepLR
 
-from dissensus.learning.rows import Joint, RowAdam, clip_gradients, touched_rows
+from dissensus.learning.rows import JointOptimizer, RowAdam, clip_gradients, get_gradient_rows
 
 WEIGHT = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
 GOAL = torch.randn(7, 5, generator=torch.Generator().manual_seed(1))
@@ -76,9 +76,9 @@ def test_gradients_of_parts_add_up():
     loss(whole, rows).backward()
     loss(parts, rows[:2]).backward()
     loss(parts, rows[2:]).backward()
-    for one, other in zip(touched_rows(whole), touched_rows(parts), strict=True):
+    for one, other in zip(get_gradient_rows(whole), get_gradient_rows(parts), strict=True):
         torch.testing.assert_close(one, other)
-    assert touched_rows(parts)[0].tolist() == [0, 2, 5]
+    assert get_gradient_rows(parts)[0].tolist() == [0, 2, 5]
 
 
 class Net(nn.Module):
@@ -92,8 +92,8 @@ class Net(nn.Module):
     def loss(self, rows: torch.Tensor) -> torch.Tensor:
         return (self.dense(functional.embedding(rows, self.rows, sparse=True)) ** 2).sum()
 
-    def joint(self) -> Joint:
-        return Joint(torch.optim.SGD(self.dense.parameters(), 0.1, momentum=0.9), RowAdam([self.rows], 0.01))
+    def joint(self) -> JointOptimizer:
+        return JointOptimizer(torch.optim.SGD(self.dense.parameters(), 0.1, momentum=0.9), RowAdam([self.rows], 0.01))
 
 
 def steps(net: Net, optimizer, numbers) -> None:

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from dissensus.exceptions import BadParameter
-from dissensus.learning.rows import Joint, RowAdam
+from dissensus.learning.rows import JointOptimizer, RowAdam
 from dissensus.learning.sam import SAM
 from faults import raised
 
@@ -35,7 +35,7 @@ class Net(nn.Module):
     def optimizer(self, name: str) -> torch.optim.Optimizer:
         if name == "sgd":
             return torch.optim.SGD(self.parameters(), 0.1)
-        return Joint(torch.optim.Adam(self.body.parameters(), 0.05), RowAdam([self.bias], 0.05))
+        return JointOptimizer(torch.optim.Adam(self.body.parameters(), 0.05), RowAdam([self.bias], 0.05))
 
 
 def whole(net: Net, optimizer: torch.optim.Optimizer, scale: float = 1.0):
@@ -195,7 +195,7 @@ def test_around_leaves_the_step_to_others():
     sam = SAM(base, 0.2, model=again)
     torch.manual_seed(9)
     for _ in range(4):
-        sam.around(whole(again, base))
+        sam.compute_gradients(whole(again, base))
         base.step()
     result = {**again.state_dict(), "drawn": torch.rand(2)}
     assert_same(result, train(net, SAM(net.optimizer("joint"), 0.2, model=net)))

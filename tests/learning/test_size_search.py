@@ -20,7 +20,7 @@ from dissensus.learning.exceptions import (
     WrongDevelopmentItems,
 )
 from dissensus.learning.objectives.ldl_nm import LDLNMObjective
-from dissensus.learning.size_search import same_winner, search_sizes
+from dissensus.learning.size_search import search_sizes, winner_agreement
 
 TABLE, X, _ = blobs(50, redundancy=4, noise=0.4)
 DEV, X_DEV, _ = blobs(20, redundancy=4, seed=3)
@@ -32,7 +32,7 @@ GRID = {"item_sizes": (2, 4), "annotator_sizes": (3,), "epochs": (2, 5), "seeds"
 
 @pytest.mark.parametrize("at_once", [None, 3])
 def test_every_point_is_its_training(at_once):
-    found = search_sizes(TABLE, X, dev=(DEV, X_DEV), at_once=at_once, **GRID)
+    found = search_sizes(TABLE, X, dev=(DEV, X_DEV), stack_size=at_once, **GRID)
     assert len(found.points) == 2 * 2 * 2
     for point in found.points:
         objective = LDLNMObjective(item_size=point.item_size, annotator_size=point.annotator_size, dropout=0.0)
@@ -41,7 +41,7 @@ def test_every_point_is_its_training(at_once):
         y, h = DEV.soft_labels(), alone.predict_proba(X_DEV)
         scores = kl_divergence(y, h).mean(), inverse_kl_divergence(y, h).mean()
         assert (point.kl, point.inverse_kl) == pytest.approx(scores, abs=1e-4)
-        assert point.accuracy == pytest.approx(same_winner(y, h).mean())
+        assert point.accuracy == pytest.approx(winner_agreement(y, h).mean())
 
 
 def test_the_best_has_the_lowest_mean_and_can_be_had():
@@ -62,16 +62,16 @@ def test_the_best_has_the_lowest_mean_and_can_be_had():
 
 def test_a_search_goes_on_where_it_was_killed(tmp_path, monkeypatch):
     store = tmp_path / "sizes.jsonl"
-    whole = search_sizes(TABLE, X, dev=(DEV, X_DEV), store=store, at_once=2, **GRID)
+    whole = search_sizes(TABLE, X, dev=(DEV, X_DEV), store=store, stack_size=2, **GRID)
     lines = store.read_text().splitlines()
     store.write_text("\n".join(lines[:4]) + "\n" + lines[4][:20])  # one stack of two, and a line that was cut short
-    trained, real = [], size_search.stacked
+    trained, real = [], size_search.stack_trainings
     monkeypatch.setattr(
-        size_search, "stacked", lambda models, *args: trained.append(len(models)) or real(models, *args)
+        size_search, "stack_trainings", lambda models, *args: trained.append(len(models)) or real(models, *args)
     )
     seen = []
     again = search_sizes(
-        TABLE, X, dev=(DEV, X_DEV), store=store, at_once=2, on_trained=lambda *done: seen.append(done), **GRID
+        TABLE, X, dev=(DEV, X_DEV), store=store, stack_size=2, on_trained=lambda *done: seen.append(done), **GRID
     )
     assert trained == [2]
     assert seen == [(2, 4), (4, 4)]
@@ -126,7 +126,7 @@ def test_items_whose_labels_weigh_nothing_are_not_judged():
         ({"seeds": ()}, NotWholeNumbers),
         ({"seeds": (0.5,)}, NotWholeNumbers),
         ({"seeds": 3}, NotWholeNumbers),
-        ({"at_once": -1}, BadParameter),
+        ({"stack_size": -1}, BadParameter),
         ({"dev": [1, 2]}, WrongDevelopmentItems),
         ({"dev": 1.5}, WrongDevelopmentItems),
         ({"model": CrowdClassifier(objective="soft")}, NotSearchable),

@@ -50,7 +50,7 @@ def test_an_item_of_known_class_has_a_one_hot_target(labels):
     objective = Soft(labels=labels, weight="votes").fit(TABLE, gold, 0)
     columns = {name: column.numpy() for name, column in objective.targets().columns.items()}
     np.testing.assert_array_equal(columns["target"][gold >= 0], np.eye(4)[gold[gold >= 0]])
-    np.testing.assert_array_equal(objective.teaches_, VOTED | (gold >= 0))
+    np.testing.assert_array_equal(objective.train_mask_, VOTED | (gold >= 0))
     votes = TABLE.votes().sum(axis=1)
     np.testing.assert_allclose(columns["weight"], np.where(VOTED, votes, gold >= 0))
 

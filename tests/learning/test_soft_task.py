@@ -38,7 +38,7 @@ def test_loss_is_the_papers_sum(divergence, labels):
         if VOTED[i]:
             expected += 0.7 * BITS[divergence](soft[i], r[i])  # the votes, also where gold is known
     np.testing.assert_allclose(objective.loss(head, z, targets).item(), expected, rtol=1e-5)
-    np.testing.assert_array_equal(objective.teaches_, VOTED | (main.numpy() >= 0))
+    np.testing.assert_array_equal(objective.train_mask_, VOTED | (main.numpy() >= 0))
 
 
 def trained(objective, gold):
@@ -48,7 +48,7 @@ def trained(objective, gold):
     encoder = nn.Sequential(nn.Linear(5, 8), nn.Dropout(0.3))
     head = objective.head(lambda: nn.Sequential(nn.Linear(8, 7), nn.Dropout(0.5)), 7)
     optimizer = torch.optim.Adam([*encoder.parameters(), *head.parameters()], lr=0.05)
-    columns, rows = objective.targets(), torch.as_tensor(np.flatnonzero(objective.teaches_))
+    columns, rows = objective.targets(), torch.as_tensor(np.flatnonzero(objective.train_mask_))
     X = torch.randn(TABLE.n_items, 5, generator=torch.Generator().manual_seed(2))
     for step in range(12):
         at = rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(step))[:6]]

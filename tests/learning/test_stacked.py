@@ -19,7 +19,7 @@ from dissensus.learning.lia_ml import LIAML
 from dissensus.learning.objectives import CrowdLayerObjective, Hard, LIAObjective
 from dissensus.learning.objectives.ldl_nm import LDLNMObjective
 from dissensus.learning.rows import RowAdam
-from dissensus.learning.stacked import Stack, StackedRowAdam, fit_together, stacked
+from dissensus.learning.stacked import Stack, StackedRowAdam, fit_together, stack_trainings
 
 NEAR = 2e-5
 SEEDS = 3
@@ -83,7 +83,7 @@ def test_items_with_different_numbers_of_annotations():
         keep[TABLE.item_ptr[:-1]] = True
         tables.append(TABLE.select(rows=keep))
     objective, encoder = (
-        LIAObjective(rounds=3, left_out=False),
+        LIAObjective(rounds=3, leave_one_out=False),
         MLP(hidden=(8,), dropout=0.0),
     )  # left out, rounding grows
     alone = [m.fit(t, X) for m, t in zip(models(objective, encoder), tables, strict=True)]
@@ -108,30 +108,30 @@ def test_models_are_ordinary_afterwards(tmp_path):
 
 def test_classes_without_unstacking():
     objective, encoder = PARTS["lia"]
-    stack = stacked(models(objective, encoder), TABLE, X)
+    stack = stack_trainings(models(objective, encoder), TABLE, X)
     stack.train()
     together = fit_together(models(objective, encoder), TABLE, X)
-    np.testing.assert_allclose(stack.proba(), [m.proba_ for m in together], atol=NEAR)
-    np.testing.assert_allclose(stack.posterior(), [m.posterior_ for m in together], atol=NEAR)
+    np.testing.assert_allclose(stack.predict_proba(), [m.proba_ for m in together], atol=NEAR)
+    np.testing.assert_allclose(stack.predict_posterior(), [m.posterior_ for m in together], atol=NEAR)
 
 
 def test_rows_of_a_stack_move_as_rows_do():
     """StackedRowAdam with dense gradients against RowAdam with sparse ones."""
     draw = torch.Generator().manual_seed(0)
-    stacked = torch.nn.Parameter(torch.randn(2, 5, 3, generator=draw))
-    plain = [torch.nn.Parameter(part.detach().clone()) for part in stacked]
-    one, many = [RowAdam([p], lr=0.1) for p in plain], StackedRowAdam([stacked], lr=0.1)
+    stacked_rows = torch.nn.Parameter(torch.randn(2, 5, 3, generator=draw))
+    plain = [torch.nn.Parameter(part.detach().clone()) for part in stacked_rows]
+    one, many = [RowAdam([p], lr=0.1) for p in plain], StackedRowAdam([stacked_rows], lr=0.1)
     for _ in range(6):
         touched = torch.rand(2, 5, generator=draw) < 0.5
         grad = torch.randn(2, 5, 3, generator=draw) * touched[..., None]
-        stacked.grad = grad.clone()
+        stacked_rows.grad = grad.clone()
         many.step()
         for part, optimizer, g, at in zip(plain, one, grad, touched, strict=True):
             part.grad = None
             rows = at.nonzero()[:, 0]
             (torch.nn.functional.embedding(rows, part, sparse=True) * g[rows]).sum().backward()
             optimizer.step()
-    torch.testing.assert_close(stacked, torch.stack(list(plain)))
+    torch.testing.assert_close(stacked_rows, torch.stack(list(plain)))
 
 
 def test_no_models():
@@ -187,7 +187,7 @@ def test_sizes_that_have_room_are_trained_together():
         np.testing.assert_allclose(b.trace_, a.trace_, atol=2e-5)
         head, (item, annotator) = b.network_.head, sizes[b.seed]
         used, table = item + annotator, head.table.weight
-        for weight in (head.item.weight[item:], table[:, annotator:], head.of_item.weight[:, item:],
+        for weight in (head.item.weight[item:], table[:, annotator:], head.item_to_pair.weight[:, item:],
                        head.residual.weight[used:], head.to_label.weight[:, used:]):  # fmt: skip
             assert weight.numel()
             assert not weight.any()
@@ -209,7 +209,7 @@ def test_sizes_that_have_room_are_trained_together():
 def test_many_questions_are_stacked_too():
     questions = {"a": TABLE, "b": TABLE.subsample(4, seed=1)}
     models = [LIAML(steps=60, hidden=(16,), label_size=6, annotator_size=4, seed=s) for s in (0, 3)]
-    stack = Stack([model.run(questions, X) for model in models])
+    stack = Stack([model.prepare_run(questions, X) for model in models])
     traces = stack.train()
     stack.unstack()
     for model, run, trace in zip(models, stack.runs, traces, strict=True):

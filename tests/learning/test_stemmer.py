@@ -38,8 +38,8 @@ def convolve(x, convolution, window):
 def test_the_literal_loop():
     encoder, module, columns = prepared()
     given = []
-    for blocks in module.blocks:
-        blocks.register_forward_pre_hook(lambda _, inputs: given.append(inputs[0].detach().numpy()))
+    for block in module.blocks:
+        block.register_forward_pre_hook(lambda _, inputs: given.append(inputs[0].detach().numpy()))
     assert module(**columns.take(torch.arange(len(X)))).shape == (len(X), 24)
     for side, z in enumerate(given):
         for row, pair in enumerate(X):
@@ -108,8 +108,8 @@ def test_options_are_those_of_the_released_code():
     assert module.blocks[0][0].wide.out_features == 7
     assert module.characters(batch["word"])[0, 0].tolist() == start["f"]  # of forefathers
     read = []
-    for blocks in module.blocks:
-        blocks[0].register_forward_pre_hook(lambda _, given: read.append(given[0]))
+    for block in module.blocks:
+        block[0].register_forward_pre_hook(lambda _, given: read.append(given[0]))
     with torch.no_grad():
         module(**batch)
         x = module.characters(batch["word"])

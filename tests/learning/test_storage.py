@@ -101,10 +101,10 @@ def test_a_pickle_is_never_read(tmp_path):
 
 def test_another_kind_or_format_says_which(tmp_path, monkeypatch):
     path = write_tree(tmp_path / "t", TREE, "thing")
-    with raised(OtherFormat, kind="thing", format=1, expected_kind="model", expected_format=1):
+    with raised(OtherFormat, kind="thing", format=2, expected_kind="model", expected_format=2):
         read_tree(path, "model")
-    monkeypatch.setattr("dissensus.learning.storage.FORMAT", 2)
-    with raised(OtherFormat, kind="thing", format=1, expected_kind="thing", expected_format=2):
+    monkeypatch.setattr("dissensus.learning.storage.FORMAT", 3)
+    with raised(OtherFormat, kind="thing", format=2, expected_kind="thing", expected_format=3):
         read_tree(path, "thing")
 
 

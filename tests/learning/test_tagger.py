@@ -52,7 +52,7 @@ def test_the_literal_loop():
     for row, (given, position) in enumerate(X):
         sentence = given.split() if isinstance(given, str) else list(given)
         at = int(position)
-        x = [module.vectors.seen[1 + encoder.words_.index(word)].detach().numpy() for word in sentence]
+        x = [module.vectors.tuned[1 + encoder.words_.index(word)].detach().numpy() for word in sentence]
         u = np.concatenate([
             lstm(x, module.context, "")[at], lstm(x[::-1], module.context, "_reverse")[len(x) - 1 - at],
         ])  # fmt: skip

@@ -27,7 +27,7 @@ def test_the_literal_loop():
     for i in range(5):
         codes = words.columns["code"][words.ptr[i] : words.ptr[i + 1]].tolist()
         codes += [0] * (3 - len(codes))  # filled up to the longest window
-        x = [np.zeros(6) if code == 0 else module.vectors.seen[code - 1].detach().numpy() for code in codes]
+        x = [np.zeros(6) if code == 0 else module.vectors.tuned[code - 1].detach().numpy() for code in codes]
         for h, convolution in zip((2, 3), module.convolutions, strict=True):
             W, b = convolution.weight.detach().numpy(), convolution.bias.detach().numpy()
             for channel in range(4):

@@ -11,7 +11,7 @@ from torch import nn
 
 from dissensus.exceptions import BadParameter
 from dissensus.learning.checkpoint import CHECKPOINT
-from dissensus.learning.devices import fabric_class
+from dissensus.learning.devices import import_fabric
 from dissensus.learning.exceptions import (
     DamagedModelFile,
     LossNotFinite,
@@ -73,7 +73,7 @@ def test_a_run_is_the_literal_loop():
     velocity = [torch.zeros_like(p) for p in other.parameters()]
     for epoch in range(3):
         summed = 0.0
-        for rows in Trainer(batch_size=5, seed=1).batches(np.arange(23), epoch):
+        for rows in Trainer(batch_size=5, seed=1).draw_batches(np.arange(23), epoch):
             loss = other(*data.take(rows))
             summed += float(loss.detach())
             for p, v, g in zip(
@@ -91,15 +91,15 @@ def test_a_run_is_the_literal_loop():
 
 def test_an_epoch_sees_every_row_once_in_an_order_of_its_own():
     trainer = Trainer(batch_size=5, seed=1)
-    first, second = (torch.cat(trainer.batches(np.arange(3, 26), epoch)) for epoch in (0, 1))
+    first, second = (torch.cat(trainer.draw_batches(np.arange(3, 26), epoch)) for epoch in (0, 1))
     assert sorted(first.tolist()) == list(range(3, 26))
     assert first.tolist() != second.tolist()
-    assert [len(batch) for batch in trainer.batches(np.arange(23), 0)] == [5, 5, 5, 5, 3]
+    assert [len(batch) for batch in trainer.draw_batches(np.arange(23), 0)] == [5, 5, 5, 5, 3]
 
 
 def test_a_last_batch_of_one_joins_the_one_before():
-    assert [len(batch) for batch in Trainer(batch_size=5).batches(np.arange(11), 0)] == [5, 6]
-    assert [len(batch) for batch in Trainer(batch_size=5).batches(np.arange(1), 0)] == [1]
+    assert [len(batch) for batch in Trainer(batch_size=5).draw_batches(np.arange(11), 0)] == [5, 6]
+    assert [len(batch) for batch in Trainer(batch_size=5).draw_batches(np.arange(1), 0)] == [1]
 
 
 def test_the_same_seed_gives_the_same_bits_and_leaves_torch_alone():
@@ -201,14 +201,14 @@ def falling(values):
 def test_early_stopping_keeps_the_best_epoch():
     best, _ = trained(epochs=2)
     model, trace = trained(epochs=9, patience=2, evaluate=falling([3.0, 1.0, 2.0, 1.5, 0.0]))
-    assert (trace.best, trace.stopped, len(trace.epochs)) == (2, True, 4)
+    assert (trace.best_epoch, trace.stopped, len(trace.epochs)) == (2, True, 4)
     assert torch.equal(weights(best), weights(model))
 
 
 def test_the_monitor_may_be_one_that_grows():
     told = iter([0.1, 0.5, 0.4])
     _, trace = trained(epochs=3, monitor="accuracy", evaluate=lambda model: {"accuracy": next(told)})
-    assert trace.best == 2
+    assert trace.best_epoch == 2
 
 
 def test_early_stopping_goes_on_after_a_kill(tmp_path):
@@ -219,7 +219,7 @@ def test_early_stopping_goes_on_after_a_kill(tmp_path):
         trained(evaluate=falling(values[:3]), **keywords)
     again, trace_again = trained(evaluate=falling(values[3:]), **keywords)
     assert torch.equal(weights(whole), weights(again))
-    assert (trace.best, trace.stopped) == (trace_again.best, trace_again.stopped)
+    assert (trace.best_epoch, trace.stopped) == (trace_again.best_epoch, trace_again.stopped)
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_fabric_may_be_that_of_lightning(monkeypatch):
     whole.__spec__ = ModuleSpec("lightning", None)
     for name, module in (("lightning_fabric", None), ("lightning", whole), ("lightning.fabric", part)):
         monkeypatch.setitem(sys.modules, name, module)
-    assert fabric_class() == "the same"
+    assert import_fabric() == "the same"
 
 
 def test_a_missing_package_is_named():

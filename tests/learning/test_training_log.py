@@ -10,7 +10,7 @@ import pytest
 from dissensus.common.progress import ProgressBar
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.exceptions import FolderNotWritable, TensorBoardMissing
-from dissensus.learning.training_log import TrainingLog, tell
+from dissensus.learning.training_log import TrainingLog, call_on_step
 from dissensus.table.simulate import simulate
 from faults import raised, warned
 
@@ -127,7 +127,7 @@ def test_a_bar_shows_the_validation_score():
     said = []
     bar = ProgressBar("training", 5, None)
     bar._update = lambda **fields: said.append(fields["state"])
-    tell(bar, 2, 0.5, {"cross-entropy": 0.61, "accuracy": 0.8})
-    tell(bar, 3, 0.25, {"loss": 0.25})
+    call_on_step(bar, 2, 0.5, {"cross-entropy": 0.61, "accuracy": 0.8})
+    call_on_step(bar, 3, 0.25, {"loss": 0.25})
     assert said[0] == "pass 2 of at most 5, objective 0.5, cross-entropy 0.6100, accuracy 0.8000"
     assert said[1] == "pass 3 of at most 5, objective 0.25"

@@ -33,7 +33,7 @@ def model():
 @pytest.mark.parametrize("by", ["label", "item"])
 @pytest.mark.parametrize("spread", [0.0, 1.0])
 def test_every_step_lowers_kl_for_everybody(model, by, spread):
-    found = infer_annotators(model, X, Y, by=by, rate=0.2, steps=60, spread=spread)
+    found = infer_annotators(model, X, Y, compared_output=by, rate=0.2, steps=60, spread=spread)
     assert found.trace.shape == (61, TABLE.n_items)
     assert (np.diff(found.trace, axis=0) <= 1e-6).all()
     assert (np.diff(found.trace.mean(axis=1)) < 0).all()
@@ -96,7 +96,7 @@ def test_somebody_new_is_found_by_a_few_labels():
 
 
 def test_the_answer_is_read_by_the_leaking_protocol(model):
-    trace = infer_annotators(model, X, Y, by="item", steps=200).trace
+    trace = infer_annotators(model, X, Y, compared_output="item", steps=200).trace
     leaked = kl_divergence(Y, leaking_proba(model, X, Y, steps=200)).mean()
     assert leaked == pytest.approx(trace[-1].mean(), abs=1e-5)
     assert leaked < kl_divergence(Y, model.predict_proba(X)).mean()
@@ -109,7 +109,7 @@ def test_wrong_arguments_are_one_clear_error(model):
     with pytest.raises(UnknownKeywords) as unknown:
         leaking_proba(model, X, Y, speed=3)
     assert unknown.value.names == ("speed",)
-    for keywords in ({"by": "votes"}, {"steps": -1}, {"rate": -1.0}, {"spread": np.nan}, {"seed": "x"}):
+    for keywords in ({"compared_output": "votes"}, {"steps": -1}, {"rate": -1.0}, {"spread": np.nan}, {"seed": "x"}):
         with pytest.raises(BadParameter):
             infer_annotators(model, X, Y, **keywords)
     for y in (Y[:, :2], 2 * Y):

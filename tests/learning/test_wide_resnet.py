@@ -12,7 +12,7 @@ from dissensus.exceptions import BadParameter
 from dissensus.features.exceptions import NoFeatureInputs
 from dissensus.learning import CrowdClassifier, inputs
 from dissensus.learning.encoders import WideResNet
-from dissensus.learning.encoders.wide_resnet import MAX_SHIFT, Block, WideResNetModule, moved
+from dissensus.learning.encoders.wide_resnet import MAX_SHIFT, ResidualBlock, WideResNetModule, augment_images
 from dissensus.learning.exceptions import OtherChannels
 from faults import raised
 
@@ -92,7 +92,7 @@ def normalised(x, norm):
 @pytest.mark.parametrize(("channels", "wide", "stride"), [(3, 4, 2), (4, 4, 1)])
 def test_a_block_is_the_literal_one(channels, wide, stride):
     torch.manual_seed(0)
-    block = Block(channels, wide, stride, 0.0).double()
+    block = ResidualBlock(channels, wide, stride, 0.0).double()
     for norm in (block.norm1, block.norm2):
         nn.init.normal_(norm.weight)
         nn.init.normal_(norm.bias)
@@ -129,7 +129,7 @@ def test_weights_start_as_wide_as_their_outputs_ask_for():
 
 def test_dropout_is_between_the_convolutions_of_a_block():
     torch.manual_seed(0)
-    block, x = Block(3, 3, 1, 0.5), torch.randn(2, 3, 4, 4)
+    block, x = ResidualBlock(3, 3, 1, 0.5), torch.randn(2, 3, 4, 4)
     seen = []
     block.conv2.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
     block.conv1.register_forward_hook(lambda _, __, out: seen.append(out))
@@ -155,7 +155,7 @@ def test_moved_images_are_crops_of_images_mirrored_at_their_edges(kind):
         crop = padded[r : r + 13, c : c + 11]
         crops[(crop.flip(1) if flip else crop).contiguous().numpy().tobytes()] = (r, c, flip)
     assert len(crops) == 162
-    found = moved(image.expand(3000, 13, 11, 3))
+    found = augment_images(image.expand(3000, 13, 11, 3))
     assert found.dtype == kind
     seen = [crops[part.contiguous().float().numpy().tobytes()] for part in found]  # KeyError: not a crop
     assert set(seen) == set(crops.values())
@@ -164,8 +164,8 @@ def test_moved_images_are_crops_of_images_mirrored_at_their_edges(kind):
 
 def test_tiny_images_are_moved_within_what_they_have():
     x = torch.arange(8, dtype=torch.uint8).reshape(2, 2, 2, 1).expand(2, 2, 2, 3)
-    assert moved(x).shape == x.shape
-    np.testing.assert_array_equal(moved(x[:, :1, :1]), x[:, :1, :1])
+    assert augment_images(x).shape == x.shape
+    np.testing.assert_array_equal(augment_images(x[:, :1, :1]), x[:, :1, :1])
 
 
 def test_images_are_moved_while_training_only():
@@ -226,7 +226,7 @@ def test_mixtures_are_of_pixels():
     model = quick(mixup=0.5, epochs=1)
     seen = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys.modules[WideResNet.__module__], "moved", lambda batch: seen.append(batch) or batch)
+        patch.setattr(sys.modules[WideResNet.__module__], "augment_images", lambda batch: seen.append(batch) or batch)
         model.fit(table, x)
     assert {batch.dtype for batch in seen} == {torch.float32}
     assert max(float(batch.max()) for batch in seen) > 150
@@ -268,7 +268,7 @@ def test_images_of_other_sizes_are_resized_to_the_fitted_one():
     double = np.repeat(np.repeat(x, 2, axis=1), 2, axis=2)
     assert model.encoder_.size_ == (8, 6)
     prepared = model.encoder_.prepare(double).columns["x"].numpy()
-    np.testing.assert_array_equal(prepared, [inputs.resized(image, (8, 6)) for image in double])
+    np.testing.assert_array_equal(prepared, [inputs.resize_image(image, (8, 6)) for image in double])
     mixed = [double[0], x[1], double[2]]
     expected = [model.predict_proba(part)[0] for part in (double[:1], x[1:2], double[2:3])]
     np.testing.assert_allclose(model.predict_proba(mixed), expected, atol=1e-6)

@@ -34,7 +34,7 @@ def test_the_map_is_that_of_the_model():
     _, facts = facts_of(model)
     found = annotator_map(model, table)
     assert len(facts["annotators"]) == facts["labelled"] == found.n_labelled == table.n_annotators
-    assert [row["x"] for row in facts["annotators"]] == pytest.approx(found.place[:, 0].tolist(), rel=1e-3)
+    assert [row["x"] for row in facts["annotators"]] == pytest.approx(found.position[:, 0].tolist(), rel=1e-3)
     errors = [np.nan if row["error"] is None else row["error"] for row in facts["annotators"]]
     np.testing.assert_allclose(errors, found.mistakes.error, atol=1e-3)
     titles = [block.title for block in blocks("annotator-map", json.loads(json.dumps(facts)), Chart)]

@@ -156,7 +156,7 @@ def _deduplicate(names: Names, X: Any, path: Path) -> tuple[Names, Any]:
 
 def align_inputs(table: Annotations, names: Names, X: Any, labels: Path) -> tuple[Annotations, Any]:
     """Return the table over all items with inputs, labelled or not, and the inputs in its order."""
-    from dissensus.learning.inputs import take
+    from dissensus.learning.inputs import take_rows
 
     source = table.import_report
     names = in_kind_of(table.items, names)
@@ -174,14 +174,14 @@ def align_inputs(table: Annotations, names: Names, X: Any, labels: Path) -> tupl
         place[at][table.item].astype(np.int32), table.annotator, table.label, names[order], table.annotators,
         table.classes, weight=table.weight, proba=table.proba, kind=table.kind,
     )  # fmt: skip
-    return whole.with_import_report(source), take(X, order)
+    return whole.with_import_report(source), take_rows(X, order)
 
 
 def validation_by_share_or_file(
     text: str, table: Annotations, X: Any, source: Source
 ) -> tuple[BoolArray, BoolArray, Any]:
     """Read --validation: (I,) items not to train on, (I,) validation items, and the `validation` of `fit`."""
-    from dissensus.learning.inputs import take
+    from dissensus.learning.inputs import take_rows
 
     none = np.zeros(table.n_items, np.bool_)
     with suppress(ValueError):
@@ -201,12 +201,12 @@ def validation_by_share_or_file(
     if both := int((validation & (np.diff(table.item_ptr) > 0)).sum()):
         warnings.warn(faults.ValidationHasLabels(number=both, path=path, labels=source.file), stacklevel=2)
     labels = other.select(items=there) if gold is None else other.classes[gold[there]]
-    return validation, validation, (take(X, at[there]), labels)
+    return validation, validation, (take_rows(X, at[there]), labels)
 
 
 def validation_by_column(column: str, file: Path, table: Annotations, X: Any) -> tuple[BoolArray, BoolArray, Any]:
     """Return the same from a column of the file of inputs that holds train, dev or test for each item."""
-    from dissensus.learning.inputs import take
+    from dissensus.learning.inputs import take_rows
 
     if _holds_arrays(file):
         raise faults.OtherFormat(path=file, what="splits", expected="a column of a table")
@@ -224,7 +224,7 @@ def validation_by_column(column: str, file: Path, table: Annotations, X: Any) ->
     if not (train & labelled).any():
         raise faults.NothingToTrain(path=file, column=column)
     validation &= labelled
-    given = (take(X, np.flatnonzero(validation)), table.select(items=validation)) if validation.any() else None
+    given = (take_rows(X, np.flatnonzero(validation)), table.select(items=validation)) if validation.any() else None
     return ~train, validation, given
 
 

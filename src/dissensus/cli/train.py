@@ -247,7 +247,7 @@ def _summary(
     counts = np.bincount(label, minlength=model.classes_.size)
     kept = {} if model.best_epoch_ is None else dict(model.history_[model.best_epoch_ - 1])
     parameters = model.get_params(deep=False)
-    taught = model.teaches_ & ~model.held_out_
+    taught = model.labelled_ & ~model.held_out_
     return {
         "version": __version__,
         "inputs": asdict(inputs),
@@ -264,7 +264,7 @@ def _summary(
         "items": int(model.items_.size),
         "taught": int(taught.sum()),
         "held_out": int(model.held_out_.sum()),
-        "without_labels": int((~model.teaches_ & ~model.held_out_).sum()),
+        "without_labels": int((~model.labelled_ & ~model.held_out_).sum()),
         "note": model.note_,
         "candidates": model.candidates_,
         "epochs": model.n_iter_,
@@ -285,8 +285,8 @@ def _against_gold(model: CrowdClassifier, gold: IntArray, folded: OutOfFold | No
         at = ((gold >= 0) & rows).nonzero()[0]
         return gold_scores(gold[at], proba[at].argmax(axis=1) == gold[at], proba[at])
 
-    annotated = model.teaches_
-    taught = model.teaches_ & ~model.held_out_
+    annotated = model.labelled_
+    taught = model.labelled_ & ~model.held_out_
     result: dict[str, Any] = {"labels": scores(model.posterior_, annotated), "model": {}}
     if folded is not None:
         result["model"]["out of fold"] = scores(folded.proba, folded.fold >= 0)

@@ -5,7 +5,7 @@ from dissensus.learning.exceptions import LearningNotInstalled
 try:
     from dissensus.learning import devices, storage  # noqa: F401  # needs torch and safetensors
 
-    devices.fabric_module()
+    devices.find_fabric_module()
 except ImportError as error:
     raise LearningNotInstalled(library=str(error.name)) from error
 

@@ -20,18 +20,18 @@ import pyarrow.compute as pc
 
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.learning import exceptions as faults
-from dissensus.learning.inputs import codes_of
+from dissensus.learning.inputs import match_names
 from dissensus.messages import quote_name
 from dissensus.table import names as naming
 from dissensus.table.find_columns import guess_column, no_column, to_arrow
 
-MIN_ANNOTATORS = 5  # a level of fewer annotators has no column of its own
-ANNOTATOR = "annotator"
+MIN_LEVEL_ANNOTATORS = 5  # a level of fewer annotators has no column of its own
+ANNOTATOR_COLUMN = "annotator"
 
 Levels = dict[str | None, int]
 """Level → index among the columns of its feature; None is "missing"."""
 
-Whom = tuple[IntArray, FloatArray | None]
+AnnotatorCodes = tuple[IntArray, FloatArray | None]
 """Codes of annotators, −1 for an unknown one, and their features if they came in a frame."""
 
 
@@ -42,10 +42,10 @@ def is_frame(value: Any) -> bool:
     )
 
 
-def find(annotators: Any, known: Names, described: AnnotatorFeatures | None) -> Whom:
+def match_annotators(annotators: Any, known: Names, described: AnnotatorFeatures | None) -> AnnotatorCodes:
     """Return the annotators, given by name (None: all) or in a frame, as codes of those `known` to a fitted model."""
     if not is_frame(annotators):
-        return codes_of(annotators, known, "annotators"), None
+        return match_names(annotators, known, "annotators"), None
     if described is None:
         raise faults.FittedWithoutFeatures()
     names, features = described.encode(annotators)
@@ -63,8 +63,8 @@ class AnnotatorFeatures:
     @classmethod
     def fit(cls, frame: Any, annotators: Names) -> Self:
         """Learn levels, means and scales from the rows of these annotators (A,)."""
-        arrow = _arrow(frame)
-        names, rows = _names(arrow), {name: values for name, values in arrow.items() if name != ANNOTATOR}
+        arrow = _read_frame(frame)
+        names, rows = _read_names(arrow), {name: values for name, values in arrow.items() if name != ANNOTATOR_COLUMN}
         if not rows:
             raise faults.NoAnnotatorFeatures()
         distinct, counts = np.unique(names, return_counts=True)
@@ -76,9 +76,9 @@ class AnnotatorFeatures:
             name, other = quote_name(annotators[0]), quote_name(names[0])
             raise faults.NoCommonAnnotators(n_annotators=annotators.size, name=name, other=other)
         there = pa.array(at[at >= 0])  # in the table's order, so that the order of the frame changes no bit
-        columns = {name: _levels(values.take(there), name) for name, values in rows.items()}
-        raw = np.hstack([_raw(rows[name].take(there), levels, name) for name, levels in columns.items()])
-        widths = [[True, False] if levels is None else [False] * _width(levels) for levels in columns.values()]
+        columns = {name: _find_levels(values.take(there), name) for name, values in rows.items()}
+        raw = np.hstack([_encode_column(rows[name].take(there), levels, name) for name, levels in columns.items()])
+        widths = [[True, False] if levels is None else [False] * _count_columns(levels) for levels in columns.values()]
         is_number = np.concatenate(widths).astype(bool)  # scaled columns; flags of missing values are only centred
         known = ~np.isnan(raw)
         total = np.maximum(known.sum(axis=0), 1)
@@ -88,21 +88,21 @@ class AnnotatorFeatures:
 
     def encode(self, frame: Any) -> tuple[Names, FloatArray]:
         """Return names (rows,) and features (rows, F) of a frame with the columns of `fit`."""
-        arrow = _arrow(frame)
+        arrow = _read_frame(frame)
         for name in self.columns:
             if name not in arrow:
                 raise faults.MissingFeature(column=name, columns=tuple(arrow))
-        raw = np.hstack([_raw(arrow[name], levels, name) for name, levels in self.columns.items()])
-        return _names(arrow), np.nan_to_num((raw - self.mean) / self.scale, nan=0.0)
+        raw = np.hstack([_encode_column(arrow[name], levels, name) for name, levels in self.columns.items()])
+        return _read_names(arrow), np.nan_to_num((raw - self.mean) / self.scale, nan=0.0)
 
-    def of(self, frame: Any, annotators: Names) -> FloatArray:
+    def features_for(self, frame: Any, annotators: Names) -> FloatArray:
         """Return features (A, F) of these annotators, zeros if the frame has no row for one."""
         names, features = self.encode(frame)
         at = naming.match_names(annotators, names, "annotators")
         return np.where(at[:, None] >= 0, features[at], 0.0)
 
 
-def _arrow(frame: Any) -> dict[str, Any]:
+def _read_frame(frame: Any) -> dict[str, Any]:
     """Return the columns of any frame as Arrow arrays, the column of annotators under the name `annotator`."""
     if isinstance(frame, Mapping):
         columns = {str(name): naming.to_column(values, str(name)) for name, values in frame.items()}
@@ -113,50 +113,50 @@ def _arrow(frame: Any) -> dict[str, Any]:
     if not is_frame(frame):
         raise faults.NotAFrame(found=type(frame).__name__)
     there = list(nw.from_native(frame).collect_schema().names())
-    own = guess_column(ANNOTATOR, there)
+    own = guess_column(ANNOTATOR_COLUMN, there)
     if own is None:
-        raise no_column(ANNOTATOR, there)
-    return {ANNOTATOR if name == own else name: values for name, values in to_arrow(frame, there).items()}
+        raise no_column(ANNOTATOR_COLUMN, there)
+    return {ANNOTATOR_COLUMN if name == own else name: values for name, values in to_arrow(frame, there).items()}
 
 
-def _names(arrow: dict[str, Any]) -> Names:
-    column = naming.to_column(arrow[ANNOTATOR], ANNOTATOR)
+def _read_names(arrow: dict[str, Any]) -> Names:
+    column = naming.to_column(arrow[ANNOTATOR_COLUMN], ANNOTATOR_COLUMN)
     if naming.missing_rows(column).any():
         raise faults.AnnotatorWithoutName(row=int(np.argmax(naming.missing_rows(column))))
     return naming.to_names(column)
 
 
-def _levels(values: Any, name: str) -> Levels | None:
+def _find_levels(values: Any, name: str) -> Levels | None:
     """Return level → column index for a column of texts, None for numbers."""
-    if _is_number(values.type):
+    if _is_number_type(values.type):
         return None
-    counts = Counter(_texts(values, name))
-    own = sorted(level for level, n in counts.items() if n >= MIN_ANNOTATORS and level is not None)
+    counts = Counter(_read_texts(values, name))
+    own = sorted(level for level, n in counts.items() if n >= MIN_LEVEL_ANNOTATORS and level is not None)
     levels: Levels = {level: place for place, level in enumerate(own)}
-    rare = [level for level, n in counts.items() if n < MIN_ANNOTATORS and level is not None]
-    if sum(counts[level] for level in rare) >= MIN_ANNOTATORS:
+    rare = [level for level, n in counts.items() if n < MIN_LEVEL_ANNOTATORS and level is not None]
+    if sum(counts[level] for level in rare) >= MIN_LEVEL_ANNOTATORS:
         levels |= dict.fromkeys(sorted(rare), len(own))
-    if counts[None] >= MIN_ANNOTATORS:
-        levels[None] = _width(levels)
+    if counts[None] >= MIN_LEVEL_ANNOTATORS:
+        levels[None] = _count_columns(levels)
     return levels
 
 
-def _raw(values: Any, levels: Levels | None, name: str) -> FloatArray:
+def _encode_column(values: Any, levels: Levels | None, name: str) -> FloatArray:
     """Return (rows, columns of this feature), NaN if the value is missing or its level has no column."""
     if levels is None:
-        if not _is_number(values.type):
+        if not _is_number_type(values.type):
             raise faults.OtherColumnType(column=name, expected="numbers", found=str(values.type))
         numbers = np.asarray(pc.cast(values, pa.float64()).fill_null(np.nan))
         if np.isinf(numbers).any():
             raise faults.InfiniteFeature(column=name, row=int(np.argmax(np.isinf(numbers))))
         return np.column_stack([numbers, np.isnan(numbers)])
-    if _is_number(values.type):
+    if _is_number_type(values.type):
         raise faults.OtherColumnType(column=name, expected="texts", found=str(values.type))
-    place = np.array([levels.get(level, -1) for level in _texts(values, name)], np.int64)
-    return np.where(place[:, None] >= 0, place[:, None] == np.arange(_width(levels)), np.nan)
+    place = np.array([levels.get(level, -1) for level in _read_texts(values, name)], np.int64)
+    return np.where(place[:, None] >= 0, place[:, None] == np.arange(_count_columns(levels)), np.nan)
 
 
-def _texts(values: Any, name: str) -> list[str | None]:
+def _read_texts(values: Any, name: str) -> list[str | None]:
     kind = values.type
     nested = pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
     if nested or pa.types.is_temporal(kind):
@@ -164,9 +164,9 @@ def _texts(values: Any, name: str) -> list[str | None]:
     return [None if value is None or not str(value).strip() else str(value) for value in values.to_pylist()]
 
 
-def _is_number(kind: Any) -> bool:
+def _is_number_type(kind: Any) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-def _width(levels: Levels) -> int:
+def _count_columns(levels: Levels) -> int:
     return len(set(levels.values()))

@@ -18,9 +18,9 @@ from dissensus.common.extras import import_extra
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.exceptions import MissingExtra
-from dissensus.learning.competence import embedding
+from dissensus.learning.competence import annotator_embeddings
 from dissensus.learning.exceptions import LIANeeded, ModelOfOtherTable, NoLabelsOfModel, TooFewForUMAP
-from dissensus.learning.latent_map import principal
+from dissensus.learning.latent_map import project_principal
 from dissensus.messages import quote_name
 from dissensus.questions.mistakes import CLUSTERS, MIN_LABELS, Mistakes, mistakes
 from dissensus.table import names as naming
@@ -28,9 +28,9 @@ from dissensus.table.annotations import Annotations
 
 MAX_ANNOTATORS = 1500  # on a map, those with the most labels
 UMAP_NEIGHBOURS = 15  # UMAP's default; among fewer annotators all are neighbours
-MIN_UMAP = 4  # annotators
+MIN_UMAP_ANNOTATORS = 4  # annotators
 
-How = Literal["auto", "umap", "pca"]
+Projection = Literal["auto", "umap", "pca"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +38,8 @@ class AnnotatorMap:
     """Places and mistakes of annotators."""
 
     annotator: IntArray  # (n,) codes into the table's annotators
-    place: FloatArray  # (n, 2)
-    how: str  # "UMAP" or "PCA"
+    position: FloatArray  # (n, 2)
+    projection: str  # "UMAP" or "PCA"
     mistakes: Mistakes  # of these n
     n_labelled: int  # annotators with labels, on the map or not
 
@@ -48,10 +48,10 @@ def annotator_map(
     model: Any,
     table: Annotations,
     *,
-    how: How = "auto",
+    projection: Projection = "auto",
     clusters: int = CLUSTERS,
-    least: int = MIN_LABELS,
-    most: int = MAX_ANNOTATORS,
+    min_labels: int = MIN_LABELS,
+    max_annotators: int = MAX_ANNOTATORS,
     seed: int = 0,
 ) -> AnnotatorMap:
     """Map the annotators of a fitted LIA, or of a CrowdClassifier with objective "lia".
@@ -60,26 +60,26 @@ def annotator_map(
     installed (`dissensus[umap]`) and there are more than 15 annotators. At most `most` annotators are on the map, those
     with the most labels; `clusters` and `least` are those of `mistakes`.
     """
-    check_argument("how", how, How)
-    posterior = posterior_of(model, table)
-    table = table.select(rows=known_rows(model, table))
+    check_argument("how", projection, Projection)
+    posterior = align_posterior(model, table)
+    table = table.select(rows=find_fitted_rows(model, table))
     labels = np.diff(table.annotator_ptr)
     labelled = np.flatnonzero(labels)
     if not labelled.size:
         raise NoLabelsOfModel()
-    annotators = np.sort(labelled[np.argsort(-labels[labelled], kind="stable")[:most]])
+    annotators = np.sort(labelled[np.argsort(-labels[labelled], kind="stable")[:max_annotators]])
     chosen = np.isin(np.arange(labels.size), annotators)
     code = naming.match_names(table.annotators[annotators], model.annotators_, "annotators")
-    place, used = project(coordinates(classifier_of(model))[code], how=how, seed=seed)
-    errors = mistakes(table.select(annotators=chosen), posterior, clusters=clusters, least=least)
+    place, used = project(competence_coordinates(get_lia_classifier(model))[code], projection=projection, seed=seed)
+    errors = mistakes(table.select(annotators=chosen), posterior, clusters=clusters, least=min_labels)
     return AnnotatorMap(annotators, place, used, errors, labelled.size)
 
 
-def project(rows: FloatArray, *, how: How = "auto", seed: int = 0) -> tuple[FloatArray, str]:
+def project(rows: FloatArray, *, projection: Projection = "auto", seed: int = 0) -> tuple[FloatArray, str]:
     """Project (n, E) to (n, 2); also return the method used."""
-    if how == "umap" and len(rows) < MIN_UMAP:
-        raise TooFewForUMAP(n_annotators=len(rows), least=MIN_UMAP)
-    if how == "umap" or (how == "auto" and len(rows) > UMAP_NEIGHBOURS):
+    if projection == "umap" and len(rows) < MIN_UMAP_ANNOTATORS:
+        raise TooFewForUMAP(n_annotators=len(rows), least=MIN_UMAP_ANNOTATORS)
+    if projection == "umap" or (projection == "auto" and len(rows) > UMAP_NEIGHBOURS):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about TensorFlow, and about spectral starts of small graphs
             try:
@@ -88,21 +88,21 @@ def project(rows: FloatArray, *, how: How = "auto", seed: int = 0) -> tuple[Floa
                 fitted = umap.UMAP(n_neighbors=neighbours, random_state=seed, n_jobs=1).fit_transform(rows)
                 return np.asarray(fitted, np.float64), "UMAP"
             except MissingExtra:
-                if how == "umap":
+                if projection == "umap":
                     raise
-    return principal(rows), "PCA"
+    return project_principal(rows), "PCA"
 
 
-def known_rows(model: Any, table: Annotations) -> BoolArray:
+def find_fitted_rows(model: Any, table: Annotations) -> BoolArray:
     """(N,) bool: the labels whose items and annotators are known to the model."""
     items = naming.match_names(table.items, model.items_, "items") >= 0
     annotators = naming.match_names(table.annotators, model.annotators_, "annotators") >= 0
     return np.asarray(items[table.item] & annotators[table.annotator])
 
 
-def posterior_of(model: Any, table: Annotations) -> FloatArray:
+def align_posterior(model: Any, table: Annotations) -> FloatArray:
     """(I, K) the model's posterior for the table's items and classes; zeros for unknown items."""
-    classifier_of(model)  # raises for a model of another kind
+    get_lia_classifier(model)  # raises for a model of another kind
     at = naming.match_names(table.items, model.items_, "items")
     columns = naming.match_names(model.classes_, table.classes, "classes")
     if (at < 0).all() or (columns < 0).any():
@@ -114,14 +114,14 @@ def posterior_of(model: Any, table: Annotations) -> FloatArray:
     return posterior
 
 
-def difficulty_of(model: Any, table: Annotations) -> FloatArray:
+def align_difficulty(model: Any, table: Annotations) -> FloatArray:
     """(I,) the model's difficulty of the table's items; NaN for unknown items."""
-    classifier_of(model)
+    get_lia_classifier(model)
     at = naming.match_names(table.items, model.items_, "items")
     return np.where(at >= 0, model.difficulty_[at], np.nan)
 
 
-def classifier_of(model: Any) -> Any:
+def get_lia_classifier(model: Any) -> Any:
     """Return the CrowdClassifier with objective "lia" that the model is, or contains."""
     classifier = getattr(model, "classifier_", model)
     if getattr(classifier, "difficulty_", None) is None:
@@ -129,12 +129,12 @@ def classifier_of(model: Any) -> Any:
     return classifier
 
 
-def coordinates(model: Any) -> FloatArray:
+def competence_coordinates(model: Any) -> FloatArray:
     """(A, E) e_j, transformed so that distances are those of V e_j, of which competence is made.
 
     A direction that V ignores has only its random start. V = QR, and |V e| = |R e|.
     """
-    linear, rows = model.network_.head.competence.linear, embedding(model)
+    linear, rows = model.network_.head.competence.linear, annotator_embeddings(model)
     if linear is None:
         return rows
     return np.asarray(rows @ np.linalg.qr(linear.weight.detach().cpu().numpy()).R.T)

@@ -32,30 +32,39 @@ from dissensus.common.progress import show_progress
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.evaluation import cross_entropy
 from dissensus.exceptions import ConvergenceWarning
-from dissensus.learning import inputs as given
+from dissensus.learning import inputs as input_data
 from dissensus.learning import logistic
-from dissensus.learning.batches import Bag, Columns, Mapped
+from dissensus.learning.batches import BatchColumns, MappedRows, RaggedColumn
 from dissensus.learning.checkpoint import Trace
-from dissensus.learning.devices import one_thread
+from dissensus.learning.devices import single_thread
 from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.encoders.mlp import MLP
 from dissensus.learning.exceptions import NetworkChosen, NoItemsHeldOut, PoolChosen
 from dissensus.learning.network import Network
 from dissensus.learning.objectives import Objective, objectives
-from dissensus.learning.objectives.auto import Auto, Pool, PoolMember
+from dissensus.learning.objectives.auto import Auto, PoolHead, PoolMember
 from dissensus.learning.objectives.base import annotation_rows
 from dissensus.learning.objectives.crowd_layer import CrowdLayerObjective
 from dissensus.learning.objectives.soft import Soft
-from dissensus.learning.run import Run, begin, describe, fit_without, fitted_encoder, new_part, ready, torch_seed
-from dissensus.learning.storage import with_learnt
-from dissensus.learning.trainer import BATCHES_AT_ONCE
-from dissensus.learning.training_log import tell
+from dissensus.learning.run import (
+    TrainingRun,
+    copy_component,
+    fit_encoder,
+    fit_objective_without,
+    make_run,
+    make_torch_seed,
+    prepare_run,
+    set_annotator_features,
+)
+from dissensus.learning.storage import set_attributes
+from dissensus.learning.trainer import PREDICTION_BATCHES
+from dissensus.learning.training_log import call_on_step
 from dissensus.learning.validation import (
     Validation,
+    assign_stratified_folds,
     hold_out,
-    known_truth,
-    stratified_folds,
-    validation_items,
+    read_validation,
+    target_distributions,
 )
 from dissensus.messages import Message
 from dissensus.models.base import check_gold
@@ -65,15 +74,15 @@ if TYPE_CHECKING:
     from dissensus.learning.classifier import CrowdClassifier
 
 PATIENCE = 8  # epochs without a better score, unless the user sets `patience`
-HIDDEN = (128, 128)  # widths of the layers of the pool's networks
+HIDDEN_WIDTHS = (128, 128)  # widths of the layers of the pool's networks
 DROPOUT = 0.5  # dropout of the pool's networks
-HELD_OUT = 0.1  # share of the items that is held out if training is slow
+HELD_OUT_SHARE = 0.1  # share of the items that is held out if training is slow
 MIN_ITEMS_SPLIT_ONCE = 20_000  # training items; with more, training is slow and there is one split
-MIN_ITEMS = 10  # training items; with fewer, no items are held out
-PENALTY_WITHOUT_CHOICE = 1.0  # λ of the linear model if no items are held out
-WORSE_BEFORE_END = 2  # worse penalties in a row that end the search
+MIN_ITEMS_HELD_OUT = 10  # training items; with fewer, no items are held out
+DEFAULT_PENALTY = 1.0  # λ of the linear model if no items are held out
+MAX_WORSE_PENALTIES = 2  # worse penalties in a row that end the search
 PRIOR_ITEMS = 10.0  # weight, in items, of the prior on equal weights and temperature 1
-MIN_LABELS = 3.0  # mean labels per annotator, for candidates that model annotators
+MIN_LABELS_PER_ANNOTATOR = 3.0  # mean labels per annotator, for candidates that model annotators
 MAX_NUMBERS_ONE_THREAD = 2**23  # items × features; smaller steps are not faster on several threads
 MAX_MATRIX_CELLS = 2**23  # annotators × K × K of a crowd layer
 
@@ -90,12 +99,12 @@ p(x) is the distribution of the class, not of the votes: a channel maps one to t
 class Split(NamedTuple):
     """Validation items, as rows of the table or of separate inputs."""
 
-    held: BoolArray  # (I,) items whose labels are not trained on
+    held_out: BoolArray  # (I,) items whose labels are not trained on
     rows: IntArray  # (V,)
     truth: FloatArray  # (V, K)
 
 
-class Member(NamedTuple):
+class ScoredMember(NamedTuple):
     """A member of the pool, as the splits score it."""
 
     name: str
@@ -105,48 +114,56 @@ class Member(NamedTuple):
     channel: logistic.Channel | None = None  # labels given the class, if the networks predict classes
 
 
-def pools(model: CrowdClassifier, X: Any) -> bool:
+def uses_pool(model: CrowdClassifier, X: Any) -> bool:
     """Return True if the objective is auto and the inputs are vectors in memory, which get a pool."""
-    encoder: Encoder = new_part(model.encoder, encoders, Encoder)
-    auto = isinstance(new_part(model.objective, objectives, Objective), Auto)
-    return auto and model.processes == 1 and bool(encoder.fixed()) and not isinstance(given.plain(X), Mapped)
+    encoder: Encoder = copy_component(model.encoder, encoders, Encoder)
+    auto = isinstance(copy_component(model.objective, objectives, Objective), Auto)
+    return (
+        auto
+        and model.processes == 1
+        and bool(encoder.pool_encoders())
+        and not isinstance(input_data.strip_row_names(X), MappedRows)
+    )
 
 
-def train_auto(model: CrowdClassifier, on_step: OnStep | None, *data: Any) -> tuple[Run, Trace]:
+def train_auto(model: CrowdClassifier, on_step: OnStep | None, *data: Any) -> tuple[TrainingRun, Trace]:
     """Train a pool of models of vectors, or any other encoder once; `data` is the data of `run.begin`."""
-    if not pools(model, data[1]):
+    if not uses_pool(model, data[1]):
         return _train_once(model, on_step, *data)
     with show_progress("training") if on_step is None else nullcontext(on_step) as after_epoch:
-        return _Choice(model, after_epoch, *data).train()
+        return _ModelSelection(model, after_epoch, *data).train()
 
 
 def _train_once(
     model: CrowdClassifier, on_step: OnStep | None, table: Annotations, X: Any, gold: Any, validation: Any, about: Any
-) -> tuple[Run, Trace]:
+) -> tuple[TrainingRun, Trace]:
     """Train one network; held-out items choose the epoch and the temperature."""
-    if validation is None and np.count_nonzero(np.diff(table.item_ptr)) >= MIN_ITEMS:
-        validation = HELD_OUT
-    run = begin(model, table, X, gold, validation, about)
+    if validation is None and np.count_nonzero(np.diff(table.item_ptr)) >= MIN_ITEMS_HELD_OUT:
+        validation = HELD_OUT_SHARE
+    run = prepare_run(model, table, X, gold, validation, about)
     judge = run.evaluate
     if judge is None:
         return replace(run, note=str(NoItemsHeldOut(penalty=None))), run.train(on_step)
     run.trainer.set_params(patience=model.patience or PATIENCE)
     trace = run.train(on_step)
-    logits = run.network.ask(run.network.logits, judge.columns, rows=judge.rows, at_once=judge.at_once)
-    (scale,) = logistic.pool(logits[None], judge.truth, PRIOR_ITEMS).tolist()
+    logits = run.network.apply_in_batches(run.network.logits, judge.columns, rows=judge.rows, at_once=judge.at_once)
+    (scale,) = logistic.fit_pool_weights(logits[None], judge.truth, PRIOR_ITEMS).tolist()
     with torch.no_grad():
         for parameter in run.network.head[-1].parameters():
             parameter.mul_(scale)
-    score = _score(judge.truth, scale * logits)
+    score = _mean_cross_entropy(judge.truth, scale * logits)
     note = NetworkChosen(
-        epoch=trace.best or 0, n_epochs=len(trace.epochs), temperature=1 / scale, n_items=len(judge.rows), score=score,
-        baseline=_score_of_mean(known_truth(table, run.gold)[run.taught], judge.truth),
+        epoch=trace.best_epoch or 0, n_epochs=len(trace.epochs), temperature=1 / scale, n_items=len(judge.rows),
+        score=score,
+        baseline=_baseline_cross_entropy(target_distributions(table, run.gold)[run.train_items], judge.truth),
     )  # fmt: skip
-    rows = [_candidate("network", 1, score, scale)]
-    return replace(run, note=str(note), candidates=rows, judged=(softmax(scale * logits, axis=1), judge.truth)), trace
+    rows = [_describe_candidate("network", 1, score, scale)]
+    return replace(
+        run, note=str(note), candidates=rows, held_out_predictions=(softmax(scale * logits, axis=1), judge.truth)
+    ), trace
 
 
-class _Choice:
+class _ModelSelection:
     """The choice among models of vectors: its data and its steps."""
 
     def __init__(
@@ -160,188 +177,207 @@ class _Choice:
         about: Any,
     ):
         self.model, self.table, self.X, self.on_step = model, table, X, on_step
-        self.encoder: Encoder = new_part(model.encoder, encoders, Encoder)
-        self.gold, self.seed = check_gold(gold, table), torch_seed(model.seed)
-        self.objective: Auto = new_part(model.objective, objectives, Objective).fit(table, self.gold, self.seed)
-        describe(self.objective, about, table)
-        self.truth = known_truth(table, self.gold)
-        self.beside: Any = None  # inputs of the validation items, if they are not in the table
+        self.encoder: Encoder = copy_component(model.encoder, encoders, Encoder)
+        self.gold, self.seed = check_gold(gold, table), make_torch_seed(model.seed)
+        self.objective: Auto = copy_component(model.objective, objectives, Objective).fit(table, self.gold, self.seed)
+        set_annotator_features(self.objective, about, table)
+        self.truth = target_distributions(table, self.gold)
+        self.validation_inputs: Any = None  # inputs of the validation items, if they are not in the table
         self.held_out = np.zeros(table.n_items, np.bool_)
-        self.splits = self._splits(validation)
-        self.taught = self._taught(self.held_out)
-        self.judged = np.concatenate([self.truth[:0], *(split.truth for split in self.splits)])
+        self.splits = self._make_splits(validation)
+        self.taught = self._find_train_items(self.held_out)
+        self.validation_truth = np.concatenate([self.truth[:0], *(split.truth for split in self.splits)])
         self.trace = Trace(stopped=True)
 
-    def _splits(self, validation: Any) -> list[Split]:
+    def _make_splits(self, validation: Any) -> list[Split]:
         """Return folds; or one split, if the caller gives validation data or there are many items."""
-        teaches, held = self.objective.teaches_, []
+        teaches, held_out = self.objective.train_mask_, []
         if validation is not None and not is_number(validation):
-            self.beside, truth = validation_items(validation, self.table.classes)
+            self.validation_inputs, truth = read_validation(validation, self.table.classes)
             return [Split(self.held_out, np.arange(len(truth)), truth)]
         if validation is not None or teaches.sum() >= MIN_ITEMS_SPLIT_ONCE:
-            self.held_out = hold_out(HELD_OUT if validation is None else validation, self.table, teaches, self.seed)
-            held = [self.held_out]
-        elif teaches.sum() >= MIN_ITEMS:
-            fold = stratified_folds(self.table, self.truth, teaches, self.objective.folds, self.seed)
-            held = [fold == number for number in range(self.objective.folds)]
-        return [Split(one, np.flatnonzero(one), self.truth[one]) for one in held]
+            self.held_out = hold_out(
+                HELD_OUT_SHARE if validation is None else validation, self.table, teaches, self.seed
+            )
+            held_out = [self.held_out]
+        elif teaches.sum() >= MIN_ITEMS_HELD_OUT:
+            fold = assign_stratified_folds(self.table, self.truth, teaches, self.objective.folds, self.seed)
+            held_out = [fold == number for number in range(self.objective.folds)]
+        return [Split(one, np.flatnonzero(one), self.truth[one]) for one in held_out]
 
-    def _taught(self, held: BoolArray) -> IntArray:
-        return np.flatnonzero(self.objective.teaches_ & ~held)
+    def _find_train_items(self, held_out: BoolArray) -> IntArray:
+        return np.flatnonzero(self.objective.train_mask_ & ~held_out)
 
-    def train(self) -> tuple[Run, Trace]:
+    def train(self) -> tuple[TrainingRun, Trace]:
         """Train all candidates and pool them."""
-        inputs = list(self._inputs())
-        small = _vectors(inputs[0][1]).size <= MAX_NUMBERS_ONE_THREAD
-        with one_thread() if small else nullcontext():
-            found = [(*self._linear(*columns), *columns) for columns in inputs]
+        inputs = list(self._prepare_inputs())
+        small = _feature_array(inputs[0][1]).size <= MAX_NUMBERS_ONE_THREAD
+        with single_thread() if small else nullcontext():
+            found = [(*self._fit_linear(*columns), *columns) for columns in inputs]
             linear, penalty, encoder, columns, judging = min(found, key=lambda one: one[0].score)
-            trained = [self._networks(kind, name, columns, judging) for kind, name in enumerate(self._candidates())]
+            trained = [
+                self._train_networks(kind, name, columns, judging) for kind, name in enumerate(self._list_candidates())
+            ]
         weights: FloatArray = np.ones(1)
-        members, score, judged = [linear, *trained], linear.score, None
+        members, score, held_out_predictions = [linear, *trained], linear.score, None
         if self.splits:
             logits = np.stack([member.logits for member in members])
-            weights = logistic.pool(logits, self.judged, PRIOR_ITEMS)
+            weights = logistic.fit_pool_weights(logits, self.validation_truth, PRIOR_ITEMS)
             pooled = np.tensordot(weights, logits, 1)
-            score, judged = _score(self.judged, pooled), (softmax(pooled, axis=1), self.judged)
+            score, held_out_predictions = (
+                _mean_cross_entropy(self.validation_truth, pooled),
+                (softmax(pooled, axis=1), self.validation_truth),
+            )
         kept = list(zip(members, weights.tolist(), strict=True))
-        rows = [_candidate(one.name, len(one.networks), one.score, weight) for one, weight in kept]
-        run = self._run(kept, penalty, encoder, columns)
+        rows = [_describe_candidate(one.name, len(one.networks), one.score, weight) for one, weight in kept]
+        run = self._build_run(kept, penalty, encoder, columns)
         note: Message = NoItemsHeldOut(penalty=penalty)
         if self.splits:
             note = PoolChosen(
                 weights={member.name: weight for member, weight in kept}, penalty=penalty, n_splits=len(self.splits),
-                n_items=len(self.judged), score=score, linear=linear.score,
-                baseline=_score_of_mean(self.truth[self.taught], self.judged),
+                n_items=len(self.validation_truth), score=score, linear=linear.score,
+                baseline=_baseline_cross_entropy(self.truth[self.taught], self.validation_truth),
             )  # fmt: skip
-        return replace(run, note=str(note), candidates=rows, judged=judged), self.trace
+        return replace(run, note=str(note), candidates=rows, held_out_predictions=held_out_predictions), self.trace
 
-    def _inputs(self) -> Iterator[tuple[Encoder, Columns, Columns]]:
+    def _prepare_inputs(self) -> Iterator[tuple[Encoder, BatchColumns, BatchColumns]]:
         """Yield candidate encoders, with the inputs of the table and of the validation items."""
-        for one in self.encoder.fixed()[: None if self.splits else 1]:
-            encoder = fitted_encoder(one, self.X, self.taught, self.table.n_items)
+        for one in self.encoder.pool_encoders()[: None if self.splits else 1]:
+            encoder = fit_encoder(one, self.X, self.taught, self.table.n_items)
             columns = encoder.prepare(self.X)
-            yield encoder, columns, columns if self.beside is None else encoder.prepare(self.beside)
+            yield (
+                encoder,
+                columns,
+                columns if self.validation_inputs is None else encoder.prepare(self.validation_inputs),
+            )
 
-    def _linear(self, encoder: Encoder, columns: Columns, judging: Columns) -> tuple[Member, float]:
+    def _fit_linear(self, encoder: Encoder, columns: BatchColumns, judging: BatchColumns) -> tuple[ScoredMember, float]:
         """Fit the linear model along the path of penalties, and stop when scores get worse."""
-        x, other = _vectors(columns), _vectors(judging)
-        penalty, best, behind = PENALTY_WITHOUT_CHOICE, Member("linear model", self.judged, np.inf), 0
+        x, other = _feature_array(columns), _feature_array(judging)
+        penalty, best, behind = DEFAULT_PENALTY, ScoredMember("linear model", self.validation_truth, np.inf), 0
         solutions: list[FloatArray | None] = [None] * len(self.splits)
         for point in logistic.PENALTIES if self.splits else ():
             parts = []
             for number, split in enumerate(self.splits):
-                at = self._taught(split.held)
-                solutions[number] = found = logistic.solve(x[at], self.truth[at], point, solutions[number])
-                parts.append(logistic.logits(other[split.rows], found))
+                at = self._find_train_items(split.held_out)
+                solutions[number] = found = logistic.fit_logistic(x[at], self.truth[at], point, solutions[number])
+                parts.append(logistic.compute_logits(other[split.rows], found))
             logits = np.concatenate(parts)
-            score = _score(self.judged, logits)
+            score = _mean_cross_entropy(self.validation_truth, logits)
             self.on_step(len(self.trace.epochs), score)
             behind += 1
             if score < best.score:
-                penalty, best, behind = point, Member("linear model", logits, score), 0
-            if behind == WORSE_BEFORE_END:
+                penalty, best, behind = point, ScoredMember("linear model", logits, score), 0
+            if behind == MAX_WORSE_PENALTIES:
                 break
         return best, penalty
 
-    def _candidates(self) -> Iterator[str]:
+    def _list_candidates(self) -> Iterator[str]:
         """Yield the kinds of networks that this table and encoder allow."""
         table = self.table
-        if not self.splits or self.encoder.linear:
+        if not self.splits or self.encoder.is_linear:
             return
-        named = table.n_annotators > 1 and table.n_annotations >= MIN_LABELS * table.n_annotators
+        named = table.n_annotators > 1 and table.n_annotations >= MIN_LABELS_PER_ANNOTATOR * table.n_annotators
         fits = table.n_annotators * table.n_classes**2 <= MAX_MATRIX_CELLS
-        fits &= all(not split.held[table.item].all() for split in self.splits)  # gold alone trains no annotator
+        fits &= all(not split.held_out[table.item].all() for split in self.splits)  # gold alone trains no annotator
         for place, (name, objective) in enumerate(CANDIDATES.items()):
             if (named or place == 0) and (fits or not objective.models_annotators):
                 yield name
 
-    def _networks(self, kind: int, name: str, columns: Columns, judging: Columns) -> Member:
+    def _train_networks(self, kind: int, name: str, columns: BatchColumns, judging: BatchColumns) -> ScoredMember:
         """Train one network per split, until its score on validation items stops improving."""
-        model, table, of_classes = self.model, self.table, CANDIDATES[name].models_annotators
-        size = _vectors(columns).shape[1]
+        model, table, predicts_classes = self.model, self.table, CANDIDATES[name].models_annotators
+        size = _feature_array(columns).shape[1]
         learnt = {"center_": np.zeros(size), "spread_": np.ones(size)}
-        layers = with_learnt(MLP(hidden=self.hidden, dropout=DROPOUT), learnt)
+        layers = set_attributes(MLP(hidden=self.hidden_widths, dropout=DROPOUT), learnt)
         parts, networks, channel = [], [], None
         for number, split in enumerate(self.splits):
-            objective = new_part(CANDIDATES[name], objectives, Objective)
+            objective = copy_component(CANDIDATES[name], objectives, Objective)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # a candidate may be imperfect
-                fit_without(objective, split.held, table, self.gold, self.seed)
-            network = Network.fresh(layers, objective, (self.seed + number) % 2**32)
-            judge = Validation(judging, split.rows, split.truth, BATCHES_AT_ONCE * model.batch_size)
-            if of_classes:
-                judge = self._by_labels(judge)
-            taught = self._taught(split.held)
-            run = ready(model, table, layers, network, columns, taught, gold=self.gold, evaluate=judge)
+                fit_objective_without(objective, split.held_out, table, self.gold, self.seed)
+            network = Network.initialise(layers, objective, (self.seed + number) % 2**32)
+            judge = Validation(judging, split.rows, split.truth, PREDICTION_BATCHES * model.batch_size)
+            if predicts_classes:
+                judge = self._score_by_labels(judge)
+            taught = self._find_train_items(split.held_out)
+            run = make_run(model, table, layers, network, columns, taught, gold=self.gold, evaluate=judge)
             run.trainer.set_params(patience=model.patience or PATIENCE, monitor=model.monitor or "cross-entropy")
             if model.checkpoint is not None:
                 run.trainer.set_params(checkpoint=Path(model.checkpoint) / f"{kind}-{number}")
             before = len(self.trace.epochs)
-            trace = run.train(lambda epoch, loss, entry, before=before: tell(self.on_step, before + epoch, loss, entry))
+            trace = run.train(
+                lambda epoch, loss, entry, before=before: call_on_step(self.on_step, before + epoch, loss, entry)
+            )
             self.trace.epochs += [{**entry, "epoch": before + entry["epoch"]} for entry in trace.epochs]
-            parts.append(network.ask(network.logits, judging, rows=split.rows))
+            parts.append(network.apply_in_batches(network.logits, judging, rows=split.rows))
             main = getattr(network.head, "main", network.head)
             networks.append(nn.Sequential(network.encoder, main[-1]))
         logits = np.concatenate(parts)
-        if of_classes:
-            channel = logistic.channel(logits, self.judged)
+        if predicts_classes:
+            channel = logistic.fit_channel(logits, self.validation_truth)
             logits = channel(logits)
-        return Member(name, logits, _score(self.judged, logits), networks, channel)
+        return ScoredMember(name, logits, _mean_cross_entropy(self.validation_truth, logits), networks, channel)
 
     @property
-    def hidden(self) -> tuple[int, ...]:
+    def hidden_widths(self) -> tuple[int, ...]:
         """Return the layer widths of the networks: the encoder's, if the user set them."""
         own, default = (tuple(getattr(of, "hidden", ())) for of in (self.encoder, type(self.encoder)))
-        return HIDDEN if own == default else own
+        return HIDDEN_WIDTHS if own == default else own
 
-    def _by_labels(self, judge: Validation) -> Validation:
+    def _score_by_labels(self, judge: Validation) -> Validation:
         """Score a crowd layer by the held-out labels, each through its annotator's matrix, or the average one."""
-        if self.beside is None:
+        if self.validation_inputs is None:
             rows = annotation_rows(self.table)
         else:
             nobody = torch.full((len(judge.truth),), -1)
             proba = torch.as_tensor(judge.truth, dtype=torch.float32)
-            rows = Bag({"annotator": nobody, "proba": proba}, torch.arange(1 + len(nobody)))
-        return replace(judge, labels=Columns(annotations=rows))
+            rows = RaggedColumn({"annotator": nobody, "proba": proba}, torch.arange(1 + len(nobody)))
+        return replace(judge, labels=BatchColumns(annotations=rows))
 
-    def _run(self, kept: list[tuple[Member, float]], penalty: float, encoder: Encoder, columns: Columns) -> Run:
+    def _build_run(
+        self, kept: list[tuple[ScoredMember, float]], penalty: float, encoder: Encoder, columns: BatchColumns
+    ) -> TrainingRun:
         """Build the pool as one network: the linear model on all training items, and the networks of all splits."""
         used = [(member, weight) for member, weight in kept[1:] if weight > 0]
         self.objective.members_ = [
-            {"hidden": list(self.hidden), "networks": len(member.networks), "of_classes": member.channel is not None}
+            {
+                "hidden": list(self.hidden_widths),
+                "networks": len(member.networks),
+                "predicts_classes": member.channel is not None,
+            }
             for member, _ in used
         ]
-        network = Network.fresh(encoder, self.objective, self.seed)
-        pool: Pool = network.head
-        solution = logistic.solve(_vectors(columns)[self.taught], self.truth[self.taught], penalty)
+        network = Network.initialise(encoder, self.objective, self.seed)
+        pool: PoolHead = network.head
+        solution = logistic.fit_logistic(_feature_array(columns)[self.taught], self.truth[self.taught], penalty)
         with torch.no_grad():
             pool.linear.weight.copy_(torch.as_tensor(solution[:-1].T))
             pool.linear.bias.copy_(torch.as_tensor(solution[-1]))
             pool.weights.copy_(torch.tensor([kept[0][1], *(weight for _, weight in used)]))
             for place, (member, _) in zip(pool.members, used, strict=True):
                 assert isinstance(place, PoolMember)
-                place.fill(member.networks, member.channel)
+                place.copy_weights(member.networks, member.channel)
         network.eval()
-        return ready(
+        return make_run(
             self.model, self.table, encoder, network, columns, self.taught, gold=self.gold, held_out=self.held_out
         )
 
 
-def _vectors(columns: Columns) -> FloatArray:
+def _feature_array(columns: BatchColumns) -> FloatArray:
     """Return the only column (I, D) float32 as an array."""
     column = columns.columns["x"]
     assert isinstance(column, torch.Tensor)
     return np.asarray(column.numpy())
 
 
-def _candidate(name: str, networks: int, score: float, weight: float) -> dict[str, Any]:
+def _describe_candidate(name: str, networks: int, score: float, weight: float) -> dict[str, Any]:
     return {"name": name, "networks": networks, "cross_entropy": score, "weight": weight}
 
 
-def _score(truth: FloatArray, logits: FloatArray) -> float:
+def _mean_cross_entropy(truth: FloatArray, logits: FloatArray) -> float:
     return float(cross_entropy(truth, softmax(logits, axis=1)).mean())
 
 
-def _score_of_mean(taught: FloatArray, truth: FloatArray) -> float:
+def _baseline_cross_entropy(taught: FloatArray, truth: FloatArray) -> float:
     return float(cross_entropy(truth, np.tile(taught.mean(axis=0), (len(truth), 1))).mean())

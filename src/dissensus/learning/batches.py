@@ -19,10 +19,10 @@ from dissensus.common.types import FloatArray, IntArray
 from dissensus.learning.exceptions import UnequalColumns
 
 Batch = dict[str, Tensor]
-BLOCK_ROWS = 2**16  # rows of a file that are read at once
+ROWS_PER_READ = 2**16  # rows of a file that are read at once
 
 
-class Mapped:
+class MappedRows:
     """Rows of an array that is mapped from a file (`at` None: all), which are centred, scaled and float32 when read.
 
     Pickling stores the location; another process opens the file and reads the rows that it needs.
@@ -32,13 +32,13 @@ class Mapped:
         self.array, self.at, self.center, self.spread = array, at, center, spread
         self.shape, self.ndim = (len(array) if at is None else at.size, *array.shape[1:]), array.ndim
 
-    def scaled(self, center: FloatArray, spread: FloatArray) -> Mapped:
+    def rescale(self, center: FloatArray, spread: FloatArray) -> MappedRows:
         """Return the same rows, less center (D,), divided by spread (D,)."""
-        return Mapped(self.array, self.at, center, spread)
+        return MappedRows(self.array, self.at, center, spread)
 
-    def pick(self, at: IntArray) -> Mapped:
+    def select_rows(self, at: IntArray) -> MappedRows:
         """Select rows; none is read."""
-        return Mapped(self.array, at if self.at is None else self.at[at], self.center, self.spread)
+        return MappedRows(self.array, at if self.at is None else self.at[at], self.center, self.spread)
 
     def __len__(self) -> int:
         return int(self.shape[0])
@@ -56,7 +56,7 @@ class Mapped:
             whole = whole.base
         offset = whole.offset + self.array.ctypes.data - whole.ctypes.data
         where = (str(self.array.filename), self.array.dtype, "r", offset, self.array.shape)
-        return _opened, (where, self.at, self.center, self.spread)
+        return _open_mapped, (where, self.at, self.center, self.spread)
 
     def take(self, name: str, rows: Tensor) -> Batch:
         """Read these rows."""
@@ -64,8 +64,8 @@ class Mapped:
 
     def blocks(self) -> Iterator[Tensor]:
         """Yield all rows, `BLOCK_ROWS` at a time."""
-        for start in range(0, max(len(self), 1), BLOCK_ROWS):
-            yield torch.from_numpy(self[start : start + BLOCK_ROWS])
+        for start in range(0, max(len(self), 1), ROWS_PER_READ):
+            yield torch.from_numpy(self[start : start + ROWS_PER_READ])
 
     def to(self, device: Any) -> Tensor:
         """Read all rows into the memory of a device."""
@@ -77,12 +77,12 @@ class Mapped:
         return 4 * len(self) * int(self.shape[1])
 
 
-def _opened(where: tuple[Any, ...], *how: Any) -> Mapped:
-    return Mapped(np.memmap(*where), *how)
+def _open_mapped(where: tuple[Any, ...], *how: Any) -> MappedRows:
+    return MappedRows(np.memmap(*where), *how)
 
 
 @dataclass(frozen=True)
-class Bag:
+class RaggedColumn:
     """Any number of rows per item: those of item i are [ptr[i]:ptr[i + 1]] of every column."""
 
     columns: Mapping[str, Tensor]  # each (T, …)
@@ -111,7 +111,7 @@ class Bag:
 
 
 @dataclass(frozen=True)
-class Padded(Bag):
+class PaddedSequences(RaggedColumn):
     """Sequences of different lengths, in the only column; a batch is (B, longest, …)."""
 
     pad: float = 0
@@ -129,10 +129,10 @@ class Padded(Bag):
         return {name: padded}
 
 
-class Columns:
+class BatchColumns:
     """Columns by name, all with one entry per item; `take(rows)` makes a batch."""
 
-    def __init__(self, **columns: Tensor | Mapped | Bag):
+    def __init__(self, **columns: Tensor | MappedRows | RaggedColumn):
         self.columns = columns
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) != 1:
@@ -154,10 +154,10 @@ class Columns:
     def tensors(self) -> Iterator[Tensor]:
         """Yield all tensors, a file in blocks; the bytes are those of one read."""
         for column in self.columns.values():
-            if isinstance(column, Bag):
+            if isinstance(column, RaggedColumn):
                 yield from (column.ptr, *column.columns.values())
             else:
-                yield from column.blocks() if isinstance(column, Mapped) else [column]
+                yield from column.blocks() if isinstance(column, MappedRows) else [column]
 
     def take(self, rows: Tensor) -> Batch:
         """Return the batch of these items."""

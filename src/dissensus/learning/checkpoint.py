@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dissensus.learning.devices import gpus
+from dissensus.learning.devices import gpu_indices
 from dissensus.learning.exceptions import OtherRun
 from dissensus.learning.storage import make_folder, read_tree, write_tree
 
 CHECKPOINT = "checkpoint.safetensors"
-KIND = "checkpoint"
+CHECKPOINT_KIND = "checkpoint"
 
 
 @dataclass
@@ -27,52 +27,52 @@ class Trace:
     """Metrics per epoch, and which epoch was kept."""
 
     epochs: list[dict[str, float]] = field(default_factory=list)
-    best: int | None = None  # the epoch whose weights were kept, from 1; None for the last
+    best_epoch: int | None = None  # the epoch whose weights were kept, from 1; None for the last
     stopped: bool = False  # True if patience ended the run early
 
 
 @dataclass
-class State:
+class TrainingState:
     """Position and results of a training run."""
 
     trace: Trace = field(default_factory=Trace)
-    best: dict[str, Tensor] | None = None  # weights of the best epoch so far
+    best_weights: dict[str, Tensor] | None = None  # weights of the best epoch so far
     epoch: int = 0  # finished epochs
-    place: int = 0  # finished steps of this epoch
+    step_in_epoch: int = 0  # finished steps of this epoch
     step: int = 0  # finished steps of all epochs
-    total: float = 0.0  # the losses of this epoch so far
+    epoch_loss: float = 0.0  # the losses of this epoch so far
 
 
 class Checkpoint:
     """The checkpoint file of a run, written every `checkpoint_every` seconds; without a folder, nothing is written."""
 
-    def __init__(self, how: Any, key: str, fabric: Any, model: nn.Module, optimizer: torch.optim.Optimizer):
-        self.path = None if how.checkpoint is None else Path(how.checkpoint) / CHECKPOINT
+    def __init__(self, trainer: Any, key: str, fabric: Any, model: nn.Module, optimizer: torch.optim.Optimizer):
+        self.path = None if trainer.checkpoint is None else Path(trainer.checkpoint) / CHECKPOINT
         if self.path is not None:
             make_folder(self.path.parent)
-        self.every, self.key, self.model, self.optimizer = how.checkpoint_every, key, model, optimizer
+        self.every, self.key, self.model, self.optimizer = trainer.checkpoint_every, key, model, optimizer
         self.device, self.writes = fabric.device, fabric.global_rank == 0
         self.written = time.monotonic()
 
-    def read(self) -> State:
+    def read(self) -> TrainingState:
         """Restore weights, optimiser and generators, and return the state; without a file, the initial state."""
         if self.path is None or not self.path.exists():
-            return State()
-        found = read_tree(self.path, KIND)
+            return TrainingState()
+        found = read_tree(self.path, CHECKPOINT_KIND)
         if found["key"] != self.key:
             raise OtherRun(path=self.path)
         self.model.load_state_dict(found["model"])
         self.optimizer.load_state_dict(found["optimizer"])
         torch.set_rng_state(found["rng"])
-        if gpus(self.device) and found["cuda_rng"] is not None:
+        if gpu_indices(self.device) and found["cuda_rng"] is not None:
             torch.cuda.set_rng_state(found["cuda_rng"], self.device)
-        return State(**found["state"] | {"trace": Trace(**found["state"]["trace"])})
+        return TrainingState(**found["state"] | {"trace": Trace(**found["state"]["trace"])})
 
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         """Return True if the next checkpoint is due."""
         return bool(time.monotonic() - self.written > self.every)
 
-    def write(self, state: State) -> None:
+    def write(self, state: TrainingState) -> None:
         """Write the state, if this is the first process and there is a folder."""
         self.written = time.monotonic()
         if self.path is None or not self.writes:
@@ -80,5 +80,5 @@ class Checkpoint:
         tree: dict[str, Any] = {"key": self.key, "state": {**vars(state), "trace": vars(state.trace)}}
         tree |= {"model": dict(self.model.state_dict()), "optimizer": self.optimizer.state_dict()}
         tree["rng"] = torch.get_rng_state()
-        tree["cuda_rng"] = torch.cuda.get_rng_state(self.device) if gpus(self.device) else None
-        write_tree(self.path, tree, KIND)
+        tree["cuda_rng"] = torch.cuda.get_rng_state(self.device) if gpu_indices(self.device) else None
+        write_tree(self.path, tree, CHECKPOINT_KIND)

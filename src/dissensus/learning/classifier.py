@@ -17,26 +17,26 @@ from torch import Tensor
 from dissensus.common.parameters import check_argument, param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.learning import exceptions as faults
-from dissensus.learning import inputs as given
-from dissensus.learning.annotator_features import AnnotatorFeatures, find
+from dissensus.learning import inputs as input_data
+from dissensus.learning.annotator_features import AnnotatorFeatures, match_annotators
 from dissensus.learning.auto import train_auto
-from dissensus.learning.batches import Bag, Batch, Columns
+from dissensus.learning.batches import Batch, BatchColumns, RaggedColumn
 from dissensus.learning.checkpoint import Trace
-from dissensus.learning.competence import WHERE, difficulty_and_competence
-from dissensus.learning.conformal import LabelSets, label_sets
+from dissensus.learning.competence import DIFFICULTY_LEVELS, difficulty_and_competence
+from dissensus.learning.conformal import LabelSets, make_label_sets
 from dissensus.learning.encoders import Encoder, encoders
-from dissensus.learning.network import CELLS, Network
+from dissensus.learning.network import MAX_CELLS, Network
 from dissensus.learning.objectives import Objective, objectives
 from dissensus.learning.objectives.auto import Auto
 from dissensus.learning.objectives.base import as_tensor
 from dissensus.learning.objectives.soft import Soft
-from dissensus.learning.optimizers import stored_optimizer
-from dissensus.learning.posterior import annotators_by, combine
-from dissensus.learning.run import Run, begin, new_part, tie_seed, torch_seed
-from dissensus.learning.sklearn_loop import ByItem, Learner, table_first
-from dissensus.learning.storage import loaded_part, stored_part, with_learnt
-from dissensus.learning.trainer import BATCHES_AT_ONCE, Trainer, Training
-from dissensus.learning.validation import one_hot
+from dissensus.learning.optimizers import pack_optimizer
+from dissensus.learning.posterior import combine_posterior, estimate_confusions
+from dissensus.learning.run import TrainingRun, copy_component, make_tie_seed, make_torch_seed, prepare_run
+from dissensus.learning.sklearn_loop import ByItem, Learner, order_arguments
+from dissensus.learning.storage import pack_component, set_attributes, unpack_component
+from dissensus.learning.trainer import PREDICTION_BATCHES, Trainer, TrainingKeywords
+from dissensus.learning.validation import encode_one_hot
 from dissensus.models.base import Likelihoods, annotated_results, given_first, item_columns
 from dissensus.models.confidence import reliability
 from dissensus.models.saving import check_arrays
@@ -44,7 +44,7 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS_ANNOTATOR, Annotations
 
 
-class CrowdClassifier(Learner, Training):
+class CrowdClassifier(Learner, TrainingKeywords):
     """A classifier that is trained on the labels of many annotators who disagree.
 
     Items without annotations (and without gold) are predicted, not trained on.
@@ -63,8 +63,8 @@ class CrowdClassifier(Learner, Training):
     (80, 2)
     """
 
-    file: ClassVar[str] = "model.safetensors"
-    stored_as: ClassVar[str] = "trained model"
+    file_name: ClassVar[str] = "model.safetensors"
+    stored_kind: ClassVar[str] = "trained model"
 
     encoder: str | Encoder = param("mlp", "how an input becomes a vector: a name, or an `Encoder` with its keywords")
     objective: str | Objective = param(
@@ -90,7 +90,7 @@ class CrowdClassifier(Learner, Training):
     hits_: Annotated[FloatArray, "A count"]
     total_: Annotated[FloatArray, "A count"]
     n_annotations_: Annotated[IntArray, "A count"]
-    teaches_: Annotated[BoolArray, "I flag"]
+    labelled_: Annotated[BoolArray, "I flag"]
     held_out_: Annotated[BoolArray, "I flag"]
     history_: list[dict[str, float]]  # metrics per epoch
     trace_: Annotated[FloatArray, "T any"]  # mean training loss per epoch
@@ -102,13 +102,15 @@ class CrowdClassifier(Learner, Training):
     converged_: Annotated[bool, "flag"]
     note_: str  # what objective "auto" chose, in a sentence
     candidates_: list[dict[str, Any]]  # its candidates: name, networks, cross entropy on held-out items, weight
-    judged_: tuple[FloatArray, FloatArray] | None  # (V, K) P(class) of held-out items, and their gold or votes
+    held_out_predictions_: (
+        tuple[FloatArray, FloatArray] | None
+    )  # (V, K) P(class) of held-out items, and their gold or votes
 
     def trainer(self) -> Trainer:
         """Return the trainer with these keywords."""
-        keywords = {name: getattr(self, name) for name in Training.parameter_names()}
-        keywords["monitor"] = self.monitor or new_part(self.objective, objectives, Objective).monitor
-        return Trainer(**{**keywords, "seed": torch_seed(self.seed)})
+        keywords = {name: getattr(self, name) for name in TrainingKeywords.parameter_names()}
+        keywords["monitor"] = self.monitor or copy_component(self.objective, objectives, Objective).monitor
+        return Trainer(**{**keywords, "seed": make_torch_seed(self.seed)})
 
     # Learning ---------------------------------------------------------------------------------------------------------
 
@@ -147,14 +149,14 @@ class CrowdClassifier(Learner, Training):
             Called after every epoch with (epoch, mean loss), and with all metrics if it has a parameter `entry`
             (`training_log`). By default a bar shows the progress if training takes longer than a second.
         """
-        table, X, gold = table_first(table, X, gold)
-        given.check_table(table)
-        X = given.aligned(X, table, items)
-        if isinstance(new_part(self.objective, objectives, Objective), Auto):
+        table, X, gold = order_arguments(table, X, gold)
+        input_data.check_table(table)
+        X = input_data.align_rows(X, table, items)
+        if isinstance(copy_component(self.objective, objectives, Objective), Auto):
             self.check()
-            return self._end(*train_auto(self, on_step, table, X, gold, validation, annotators))
-        run = begin(self, table, X, gold, validation, annotators)
-        return self._end(run, run.train(on_step))
+            return self._store_results(*train_auto(self, on_step, table, X, gold, validation, annotators))
+        run = prepare_run(self, table, X, gold, validation, annotators)
+        return self._store_results(run, run.train(on_step))
 
     def fit_distributions(
         self,
@@ -171,48 +173,48 @@ class CrowdClassifier(Learner, Training):
         row of `X`, over `classes` (default: 0, 1, …, K − 1). `validation` and `on_step` are as in `fit`; the labels of
         `validation` may be distributions too.
         """
-        objective = new_part(self.objective, objectives, Objective)
+        objective = copy_component(self.objective, objectives, Objective)
         if not (isinstance(objective, Soft) and isinstance(objective.labels, str) and objective.labels == "normalized"):
             raise faults.SoftObjectiveNeeded(objective=repr(self.objective))
-        table = _one_row_each(X, y, classes, "y")
+        table = _table_from_distributions(X, y, classes, "y")
         if isinstance(validation, tuple) and len(validation) == 2 and np.ndim(validation[1]) == 2:
-            validation = validation[0], _one_row_each(*validation, table.classes, "validation")
+            validation = validation[0], _table_from_distributions(*validation, table.classes, "validation")
         return self.fit(table, X, validation=validation, on_step=on_step)
 
-    def _end(self, run: Run, trace: Trace) -> Self:
+    def _store_results(self, run: TrainingRun, trace: Trace) -> Self:
         """Store the trained network, and compute the results for the items and annotators of the table."""
-        table, lessons, objective = run.table, run.lessons, run.objective
+        table, data, objective = run.table, run.data, run.objective
         self.classes_, self.items_, self.annotators_ = table.classes, table.items, table.annotators
-        self.tie_seed_ = tie_seed(self.seed)
+        self.tie_seed_ = make_tie_seed(self.seed)
         self.encoder_, self.objective_, self.network_ = run.encoder, objective, run.network
         self.held_out_ = np.zeros(table.n_items, np.bool_) if run.held_out is None else run.held_out
-        self.teaches_ = objective.teaches_ | self.held_out_
-        self.annotator_features_ = run.described
+        self.labelled_ = objective.train_mask_ | self.held_out_
+        self.annotator_features_ = run.annotator_features
         self.history_, self.n_iter_ = trace.epochs, len(trace.epochs)
         self.trace_ = np.array([entry["loss"] for entry in trace.epochs])
-        self.best_epoch_, self.monitor_ = trace.best, run.trainer.monitor
-        self.note_, self.candidates_, self.judged_ = run.note, run.candidates, run.judged
-        if self.judged_ is None and (judge := run.evaluate) is not None:
-            logits = self._ask(self.network_.logits, judge.columns, rows=judge.rows)
-            self.judged_ = softmax(logits, axis=1), judge.truth
+        self.best_epoch_, self.monitor_ = trace.best_epoch, run.trainer.monitor
+        self.note_, self.candidates_, self.held_out_predictions_ = run.note, run.candidates, run.held_out_predictions
+        if self.held_out_predictions_ is None and (judge := run.evaluate) is not None:
+            logits = self._apply_network(self.network_.logits, judge.columns, rows=judge.rows)
+            self.held_out_predictions_ = softmax(logits, axis=1), judge.truth
         self.converged_ = trace.stopped or self.patience is None
-        self.proba_, self.power_ = softmax(self._ask(self.network_.logits, lessons.inputs), axis=1), 1
+        self.proba_, self.power_ = softmax(self._apply_network(self.network_.logits, data.inputs), axis=1), 1
         if objective.has_posterior:
-            targets = lessons.targets
+            targets = data.targets
             if self.held_out_.any():  # the posterior uses all labels, also those of held-out items
-                whole = new_part(self.objective, objectives, Objective).fit(table, run.gold, run.trainer.seed)
+                whole = copy_component(self.objective, objectives, Objective).fit(table, run.gold, run.trainer.seed)
                 targets = whole.targets()
-            log_q = self._ask(self.network_.log_posterior, lessons.inputs, targets)
-            combined = annotators_by(table, softmax(log_q, axis=1), run.gold)
+            log_q = self._apply_network(self.network_.log_posterior, data.inputs, targets)
+            combined = estimate_confusions(table, softmax(log_q, axis=1), run.gold)
         else:
-            combined, self.power_ = combine(table, self.proba_, run.gold, objective.predicts_votes)
+            combined, self.power_ = combine_posterior(table, self.proba_, run.gold, objective.predicts_votes)
         self.posterior_, self.confusion_ = combined.posterior, combined.confusion
         self.population_confusion_ = combined.population
         self.n_annotations_ = np.diff(table.annotator_ptr)
         hits, total = table.count_correct_labels(self.posterior_)
         self.hits_, self.total_ = np.minimum(hits, total), total
         self.reliability_ = reliability(hits, total)
-        self.difficulty_, self.competence_ = difficulty_and_competence(self, lessons.inputs)
+        self.difficulty_, self.competence_ = difficulty_and_competence(self, data.inputs)
         return self
 
     # Answers ----------------------------------------------------------------------------------------------------------
@@ -220,13 +222,13 @@ class CrowdClassifier(Learner, Training):
     def likelihoods(self) -> Likelihoods:
         """Return the posterior of the items, and the likelihood of every label given the class."""
         self._check_fitted()
-        everyone = given_first(self.confusions_of())
+        everyone = given_first(self.all_confusions())
         return Likelihoods(self.posterior_, lambda _, annotators: everyone[annotators][None], True)  # −1 takes the last
 
     def predict_proba(self, X: Any) -> FloatArray:
         """(rows, K) P(class | x), columns in the order of `classes_`."""
         self._check_fitted()
-        return np.asarray(softmax(self._ask(self.network_.logits, self.encoder_.prepare(X)), axis=1))
+        return np.asarray(softmax(self._apply_network(self.network_.logits, self.encoder_.prepare(X)), axis=1))
 
     def predict(self, X: Any) -> Names:
         """Return the most probable class names (rows,)."""
@@ -240,9 +242,9 @@ class CrowdClassifier(Learner, Training):
         at random. Needs objective "auto", or `validation` at `fit`.
         """
         self._check_fitted()
-        if self.judged_ is None:
+        if self.held_out_predictions_ is None:
             raise faults.HeldOutItemsNeeded()
-        return label_sets(self.predict_proba(X), self.classes_, *self.judged_, coverage)
+        return make_label_sets(self.predict_proba(X), self.classes_, *self.held_out_predictions_, coverage)
 
     def predict_annotator_proba(self, X: Any, annotators: Any) -> FloatArray:
         """(rows, annotators, K) P(label | x, annotator).
@@ -252,13 +254,13 @@ class CrowdClassifier(Learner, Training):
         as one with these features. None stands for all annotators of `fit`.
         """
         self._check_fitted()
-        codes, features = find(annotators, self.annotators_, self.annotator_features_)
+        codes, features = match_annotators(annotators, self.annotators_, self.annotator_features_)
         columns, network = self.encoder_.prepare(X), self.network_
         if not self.objective_.models_annotators or not codes.size:
-            known = softmax(self.power_ * self._ask(network.logits, columns), axis=1)
-            return np.asarray(np.einsum("ic,acl->ial", known, self.confusions_of()[codes]))  # −1 takes the last
-        who = self.network_.to(self.place()).placed(codes, features)
-        proba = self._ask(
+            known = softmax(self.power_ * self._apply_network(network.logits, columns), axis=1)
+            return np.asarray(np.einsum("ic,acl->ial", known, self.all_confusions()[codes]))  # −1 takes the last
+        who = self.network_.to(self.torch_device()).to_device(codes, features)
+        proba = self._apply_network(
             lambda batch: self.objective_.label_proba(network.head, network.encoder(**batch), *who), columns
         )
         return np.asarray(proba / proba.sum(axis=2, keepdims=True))
@@ -272,33 +274,35 @@ class CrowdClassifier(Learner, Training):
         average features.
         """
         self._check_fitted()
-        given.check_table(table, "predict_annotations")
-        X, table = given.aligned(X, table), table.with_classes(self.classes_)
+        input_data.check_table(table, "predict_annotations")
+        X, table = input_data.align_rows(X, table), table.with_classes(self.classes_)
         known = naming.match_names(table.annotators, self.annotators_, "annotators")  # (A,) −1: unknown
         features = None
         if annotators is not None:
             if self.annotator_features_ is None:
                 raise faults.FittedWithoutFeatures()
-            features = self.annotator_features_.of(annotators, table.annotators)
+            features = self.annotator_features_.features_for(annotators, table.annotators)
         network, head, objective = self.network_, self.network_.head, self.objective_
-        confusion = torch.as_tensor(self.confusions_of())
+        confusion = torch.as_tensor(self.all_confusions())
 
         def modelled(z: Tensor, row: Tensor, at: IntArray) -> Tensor:
             who = table.annotator[at]
-            placed = network.placed(known[who], None if features is None else features[who])
-            return objective.row_proba(head, z, row, *placed)
+            placed = network.to_device(known[who], None if features is None else features[who])
+            return objective.pair_label_proba(head, z, row, *placed)
 
         def confused(z: Tensor, row: Tensor, at: IntArray) -> Tensor:
             p = (self.power_ * objective.logits(head, z).cpu().double()).softmax(dim=1)[row.cpu()]
             return torch.einsum("nk,nkl->nl", p, confusion[known[table.annotator[at]]])  # −1 takes the last
 
-        return self._ask_rows(self.encoder_.prepare(X), table, modelled if objective.models_annotators else confused)
+        return self._predict_rows(
+            self.encoder_.prepare(X), table, modelled if objective.models_annotators else confused
+        )
 
     def score(self, X: Any, labels: Any) -> float:
         """Return the accuracy against class names, or codes with −1 for unknown."""
         self._check_fitted()
-        truth = one_hot(np.asarray(labels) if isinstance(labels, ByItem) else labels, self.classes_)
-        given.check_rows(X, len(truth), "labels", "score")
+        truth = encode_one_hot(np.asarray(labels) if isinstance(labels, ByItem) else labels, self.classes_)
+        input_data.check_row_count(X, len(truth), "labels", "score")
         known = truth.sum(axis=1) > 0
         if not known.any():
             raise faults.NoKnownLabels(argument="score")
@@ -312,7 +316,7 @@ class CrowdClassifier(Learner, Training):
         check_argument("kind", kind, Literal["items", "annotators", "history"])
         if kind == "items":
             columns = item_columns(self.classes_, self.tie_seed_, self.items_, self.posterior_, self.difficulty_)
-            columns |= {"model": self.classes_[self.proba_.argmax(axis=1)], "taught": self.teaches_ & ~self.held_out_}
+            columns |= {"model": self.classes_[self.proba_.argmax(axis=1)], "taught": self.labelled_ & ~self.held_out_}
             first = ("item", "label", "confidence", "model", "taught")
             columns = {name: columns[name] for name in (*first, *columns)}
         elif kind == "annotators":
@@ -320,14 +324,16 @@ class CrowdClassifier(Learner, Training):
                 "annotator": self.annotators_, "annotations": self.n_annotations_, "reliability": self.reliability_,
             }  # fmt: skip
             if self.competence_ is not None:
-                columns |= {f"competence_{where}": self.competence_[:, at] for at, where in enumerate(WHERE)}
+                columns |= {
+                    f"competence_{where}": self.competence_[:, at] for at, where in enumerate(DIFFICULTY_LEVELS)
+                }
         else:
             columns = {key: [entry[key] for entry in self.history_] for key in (self.history_ or [{}])[0]}
         return pa.table(columns)
 
     # Storage ----------------------------------------------------------------------------------------------------------
 
-    def _tree(self) -> dict[str, Any]:
+    def _to_tree(self) -> dict[str, Any]:
         results = {
             name: value
             for name, value in vars(self).items()
@@ -335,13 +341,15 @@ class CrowdClassifier(Learner, Training):
         }
         described = self.annotator_features_
         parameters = self.get_params(deep=False)
-        parameters["optimizer"] = stored_optimizer(parameters["optimizer"])
+        parameters["optimizer"] = pack_optimizer(parameters["optimizer"])
         parameters["checkpoint"] = parameters["log"] = None  # folders of this machine
         return {
             "parameters": {k: v for k, v in parameters.items() if k not in ("encoder", "objective")},
-            "encoder": stored_part(self.encoder_, encoders),
-            "asked": stored_part(new_part(self.encoder, encoders, Encoder), encoders),  # auto may fit another encoder
-            "objective": stored_part(self.objective_, objectives),
+            "encoder": pack_component(self.encoder_, encoders),
+            "asked": pack_component(
+                copy_component(self.encoder, encoders, Encoder), encoders
+            ),  # auto may fit another encoder
+            "objective": pack_component(self.objective_, objectives),
             "annotators": None if described is None else dataclasses.asdict(described),
             "results": results,
             "weights": dict(self.network_.state_dict()),
@@ -349,34 +357,36 @@ class CrowdClassifier(Learner, Training):
 
     @classmethod
     def _from_tree(cls, tree: dict[str, Any], device: str) -> Self:
-        encoder = loaded_part(tree["encoder"], encoders)
-        objective = loaded_part(tree["objective"], objectives)
+        encoder = unpack_component(tree["encoder"], encoders)
+        objective = unpack_component(tree["objective"], objectives)
         model = cls(
             **{**tree["parameters"], "device": device},
-            encoder=loaded_part(tree["asked"], encoders),
+            encoder=unpack_component(tree["asked"], encoders),
             objective=type(objective)(**objective.get_params(deep=False)),
         )
         model.check_parameters()
         results, schema = tree["results"], annotated_results(cls)
         check_arrays(dict.fromkeys(schema) | results, schema)  # a missing result counts as None
-        with_learnt(model, results)
+        set_attributes(model, results)
         model.encoder_, model.objective_ = encoder, objective
         described = tree["annotators"]
         model.annotator_features_ = None if described is None else AnnotatorFeatures(**described)
-        model.network_ = Network.fresh(encoder, objective)
+        model.network_ = Network.initialise(encoder, objective)
         model.network_.load_state_dict(tree["weights"])
         model.network_.eval()
         return model
 
     # Inside -----------------------------------------------------------------------------------------------------------
 
-    def _ask(self, question: Callable[..., Tensor], *columns: Columns, rows: IntArray | None = None) -> FloatArray:
+    def _apply_network(
+        self, question: Callable[..., Tensor], *columns: BatchColumns, rows: IntArray | None = None
+    ) -> FloatArray:
         """Apply a function to the network's inputs on the device; see `Network.ask`."""
-        network, at_once = self.network_.to(self.place()), BATCHES_AT_ONCE * self.batch_size
-        return network.ask(question, *columns, rows=rows, at_once=at_once)
+        network, at_once = self.network_.to(self.torch_device()), PREDICTION_BATCHES * self.batch_size
+        return network.apply_in_batches(question, *columns, rows=rows, at_once=at_once)
 
-    def _ask_rows(
-        self, columns: Columns, table: Annotations, ask: Callable[[Tensor, Tensor, IntArray], Tensor]
+    def _predict_rows(
+        self, columns: BatchColumns, table: Annotations, ask: Callable[[Tensor, Tensor, IntArray], Tensor]
     ) -> FloatArray:
         """(N, K) distributions of the rows of a table, whose item i is row i of `columns`.
 
@@ -389,23 +399,23 @@ class CrowdClassifier(Learner, Training):
 
         def some(inputs: Batch, asked: Batch) -> Tensor:
             z, at = self.network_.encoder(**inputs), asked["at"].cpu().numpy()
-            parts = torch.split(torch.arange(len(at)), max(CELLS // K**2, 1))  # one item may have many rows
+            parts = torch.split(torch.arange(len(at)), max(MAX_CELLS // K**2, 1))  # one item may have many rows
             return torch.cat([ask(z, asked["row"][part.to(z.device)], at[part.numpy()]).cpu() for part in parts])
 
-        bag = Columns(rows=Bag({"at": torch.arange(len(table))}, as_tensor(table.item_ptr, torch.int64)))
-        found = self._ask(some, columns, bag, rows=items)
+        bag = BatchColumns(rows=RaggedColumn({"at": torch.arange(len(table))}, as_tensor(table.item_ptr, torch.int64)))
+        found = self._apply_network(some, columns, bag, rows=items)
         return np.asarray(found / found.sum(axis=1, keepdims=True))
 
-    def confusions_of(self) -> FloatArray:
+    def all_confusions(self) -> FloatArray:
         """Return the confusion matrices (A + 1, K, K); the last is that of an unknown annotator."""
         return np.concatenate([self.confusion_, self.population_confusion_[None]])
 
 
-def _one_row_each(X: Any, y: Any, classes: Any, what: str) -> Annotations:
+def _table_from_distributions(X: Any, y: Any, classes: Any, what: str) -> Annotations:
     """Make a table in which one annotator gives each row of X its distribution y (n, K)."""
     y = np.asarray(y, np.float64)
     if y.ndim != 2:
         raise faults.NotDistributions(argument=what, shape=y.shape)
-    given.check_rows(X, len(y), "distributions", what)
+    input_data.check_row_count(X, len(y), "distributions", what)
     items = np.arange(len(y))
     return Annotations.from_arrays(items, [ANONYMOUS_ANNOTATOR] * len(y), proba=y, classes=classes, items=items)

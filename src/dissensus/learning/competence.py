@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.learning.annotator_features import Whom
-from dissensus.learning.batches import Batch, Columns
-from dissensus.learning.network import CELLS
+from dissensus.learning.annotator_features import AnnotatorCodes
+from dissensus.learning.batches import Batch, BatchColumns
+from dissensus.learning.network import MAX_CELLS
 from dissensus.learning.objectives.lia import LIAHead, LIAObjective
-from dissensus.learning.trainer import BATCHES_AT_ONCE
+from dissensus.learning.trainer import PREDICTION_BATCHES
 
 if TYPE_CHECKING:
     from dissensus.learning.classifier import CrowdClassifier
@@ -29,57 +29,57 @@ if TYPE_CHECKING:
 MAX_SAMPLED_ITEMS = 200
 MIN_SAMPLED_ITEMS = 12  # also with many annotators
 MAX_NUMBERS = 2**26  # sampled items × annotators × K × K, unless the sample would be too small
-WHERE = ("all", "easiest", "hardest")
+DIFFICULTY_LEVELS = ("all", "easiest", "hardest")
 """Columns of `competence_`; the last two are quarters of the sample."""
 
 
-def ask_pairs(
+def map_pairs(
     model: CrowdClassifier,
-    columns: Columns,
-    whom: Whom,
+    columns: BatchColumns,
+    whom: AnnotatorCodes,
     ask: Callable[[Tensor, Tensor], Tensor],
     rows: IntArray | None = None,
 ) -> FloatArray:
     """Apply `ask` to Q (B, J, K, K) and the rows (B,) of `columns`, in chunks; return (items, annotators, …)."""
-    objective, network = model.objective_, model.network_.to(model.place())
+    objective, network = model.objective_, model.network_.to(model.torch_device())
     assert isinstance(objective, LIAObjective)
-    (codes, features), pairs, parts = whom, max(CELLS // objective.n_classes_**2, 1), []
-    places = Columns(at=torch.arange(len(columns)))
+    (codes, features), pairs, parts = whom, max(MAX_CELLS // objective.n_classes_**2, 1), []
+    places = BatchColumns(at=torch.arange(len(columns)))
     for start in range(0, max(codes.size, 1), pairs):
         some = slice(start, start + pairs)
-        who = network.placed(codes[some], None if features is None else features[some])
+        who = network.to_device(codes[some], None if features is None else features[some])
 
         def of(batch: Batch, at: Batch, who: Any = who) -> Tensor:
-            return ask(objective.pair_confusion(network.head, network.encoder(**batch), *who), at["at"].cpu())
+            return ask(objective.all_pair_confusions(network.head, network.encoder(**batch), *who), at["at"].cpu())
 
-        at_once = min(max(pairs // max(len(who[0]), 1), 1), BATCHES_AT_ONCE * model.batch_size)
-        parts.append(network.ask(of, columns, places, rows=rows, at_once=at_once))
+        at_once = min(max(pairs // max(len(who[0]), 1), 1), PREDICTION_BATCHES * model.batch_size)
+        parts.append(network.apply_in_batches(of, columns, places, rows=rows, at_once=at_once))
     return np.concatenate(parts, axis=1)
 
 
-def share_right(posterior: FloatArray) -> Callable[[Tensor, Tensor], Tensor]:
+def probability_right(posterior: FloatArray) -> Callable[[Tensor, Tensor], Tensor]:
     """Return a function for `ask_pairs`: (B, J) Σ_k q_i(k) Q_ij[k, k], by the posterior of all rows."""
     q = torch.as_tensor(posterior)
     return lambda confusion, at: torch.einsum("ik,ijkk->ij", q[at], confusion.cpu().double())
 
 
 def difficulty_and_competence(
-    model: CrowdClassifier, inputs: Columns
+    model: CrowdClassifier, inputs: BatchColumns
 ) -> tuple[FloatArray, FloatArray] | tuple[None, None]:
     """Compute difficulty (I,) and competence (A, 3) of a classifier with objective "lia"; None, None for others."""
     if not isinstance(model.objective_, LIAObjective):
         return None, None
-    right, A = share_right(model.posterior_), model.annotators_.size
-    difficulty = 1 - ask_pairs(model, inputs, (np.array([-1]), None), right)[:, 0]
-    rows = sample(difficulty, np.flatnonzero(model.teaches_), A, model.classes_.size)
-    by_item = ask_pairs(model, inputs, (np.arange(A), None), right, rows)  # (S, A)
+    right, A = probability_right(model.posterior_), model.annotators_.size
+    difficulty = 1 - map_pairs(model, inputs, (np.array([-1]), None), right)[:, 0]
+    rows = sample_items(difficulty, np.flatnonzero(model.labelled_), A, model.classes_.size)
+    by_item = map_pairs(model, inputs, (np.arange(A), None), right, rows)  # (S, A)
     quarter = max(round(rows.size / 4), 1)
     return difficulty, np.stack(
         [some.mean(axis=0) for some in (by_item, by_item[:quarter], by_item[-quarter:])], axis=1
     )
 
 
-def sample(difficulty: FloatArray, among: IntArray, n_annotators: int, n_classes: int) -> IntArray:
+def sample_items(difficulty: FloatArray, among: IntArray, n_annotators: int, n_classes: int) -> IntArray:
     """Return items (S,), the easiest first: all of `among`, or some at regular steps in their order of difficulty."""
     order = among[np.argsort(difficulty[among], kind="stable")]
     size = max(MAX_NUMBERS // max(n_annotators * n_classes**2, 1), MIN_SAMPLED_ITEMS)
@@ -87,9 +87,9 @@ def sample(difficulty: FloatArray, among: IntArray, n_annotators: int, n_classes
     return np.asarray(order[((np.arange(size) + 0.5) * order.size / max(size, 1)).astype(np.int64)])
 
 
-def embedding(model: Any) -> FloatArray:
+def annotator_embeddings(model: Any) -> FloatArray:
     """Return e_j (A, E) of a fitted CrowdClassifier with objective "lia"."""
     head = model.network_.head
     assert isinstance(head, LIAHead)
     with torch.no_grad():
-        return np.asarray(head.competence.rows().cpu().numpy().copy())
+        return np.asarray(head.competence.embeddings().cpu().numpy().copy())

@@ -43,7 +43,7 @@ class LabelSets:
         return [self.classes[row].tolist() for row in self.members]
 
 
-def label_sets(
+def make_label_sets(
     proba: FloatArray, classes: Names, held_out: FloatArray, truth: FloatArray, coverage: float
 ) -> LabelSets:
     """Return sets of the classes in `proba` (rows, K), by probabilities (n, K) and truth (n, K) of held-out items."""
@@ -51,13 +51,13 @@ def label_sets(
     fold, inside = np.arange(len(truth)) % FOLDS, np.zeros(len(truth))
     for number in range(FOLDS):
         here = fold == number
-        limit = threshold(held_out[~here], truth[~here], coverage)
+        limit = find_threshold(held_out[~here], truth[~here], coverage)
         inside[here] = (truth[here] * (held_out[here] >= limit)).sum(axis=1)
-    limit = threshold(held_out, truth, coverage)
+    limit = find_threshold(held_out, truth, coverage)
     return LabelSets(proba >= limit, classes, limit, bootstrap(inside), len(truth))
 
 
-def threshold(held_out: FloatArray, truth: FloatArray, coverage: float) -> float:
+def find_threshold(held_out: FloatArray, truth: FloatArray, coverage: float) -> float:
     """Return t above; 0, with all classes in the set, if held-out items are too few for the coverage."""
     order = np.argsort(-held_out, axis=None, kind="stable")
     inside = np.cumsum(truth.ravel()[order])

@@ -59,12 +59,12 @@ def crowdlab(table: Annotations, proba: FloatArray) -> Crowdlab:
         raise NoItemWithTwoLabels()
     consensus = np.where(votes == votes.max(axis=1, keepdims=True), proba, -1.0).argmax(axis=1)
     for _ in range(2):
-        posterior, annotator_weight, model_weight = _weigh(table, votes, proba, consensus)
+        posterior, annotator_weight, model_weight = _compute_weights(table, votes, proba, consensus)
         label, consensus = consensus, posterior.argmax(axis=1)
     return Crowdlab(table.items, table.annotators, table.classes, posterior, label, annotator_weight, model_weight)
 
 
-def _weigh(
+def _compute_weights(
     table: Annotations, votes: FloatArray, proba: FloatArray, consensus: IntArray
 ) -> tuple[FloatArray, FloatArray, float]:
     """Compute posterior (I, K), weights of annotators (A,) and of the classifier, given a consensus (I,)."""

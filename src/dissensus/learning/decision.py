@@ -31,27 +31,27 @@ from torch.nn import functional
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, Names, OnStep
-from dissensus.learning import inputs as given
-from dissensus.learning.annotator_features import AnnotatorFeatures, Whom, find
-from dissensus.learning.batches import Bag, Batch, Columns
-from dissensus.learning.devices import own_draws, place
+from dissensus.learning import inputs as input_data
+from dissensus.learning.annotator_features import AnnotatorCodes, AnnotatorFeatures, match_annotators
+from dissensus.learning.batches import Batch, BatchColumns, RaggedColumn
+from dissensus.learning.devices import isolated_rng, resolve_device
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding, encoders
 from dissensus.learning.exceptions import NothingAnnotated, UnequalPairs
-from dissensus.learning.network import Lessons
+from dissensus.learning.network import TrainingData
 from dissensus.learning.objectives.base import AnnotatorRows
 from dissensus.learning.rows import RowEmbedding
-from dissensus.learning.run import new_part, torch_seed
-from dissensus.learning.saved_inputs import loaded_columns, stored_columns
+from dissensus.learning.run import copy_component, make_torch_seed
+from dissensus.learning.saved_inputs import pack_columns, unpack_columns
 from dissensus.learning.sklearn_loop import Learner
-from dissensus.learning.storage import loaded_part, stored_part, with_learnt
+from dissensus.learning.storage import pack_component, set_attributes, unpack_component
 from dissensus.learning.trainer import Trainer
 from dissensus.table.annotations import Annotations
 
-FIRST_SPREAD = 0.1  # standard deviation of annotators' vectors at the start
+INITIAL_SPREAD = 0.1  # standard deviation of annotators' vectors at the start
 PAIRS_AT_ONCE = 2**18  # pairs whose scores are computed together
 
 
-def with_draws(observed: Batch, n_items: int, n_annotators: int, draws: int) -> Batch:
+def add_random_pairs(observed: Batch, n_items: int, n_annotators: int, draws: int) -> Batch:
     """Add random pairs to the observed ones of a batch: `row` (the item's place), `annotator`, `answer`, `counts`.
 
     A drawn pair that is also observed has `counts` 0.
@@ -80,36 +80,36 @@ class PairNetwork(AnnotatorRows):
         super().__init__()
         self.encoder, self.rate, self.penalty = encoder.module(), rate, penalty
         self.item = nn.Linear(encoder.width, size + 1)
-        rows = torch.randn(n_annotators, size + 1) * FIRST_SPREAD
+        rows = torch.randn(n_annotators, size + 1) * INITIAL_SPREAD
         rows[:, -1] = 0
         self.table = RowEmbedding(rows)
-        self.describe(features, size + 1)
+        self.add_features(features, size + 1)
 
     def forward(self, inputs: Batch, observed: Batch, mix: None = None) -> Tensor:
         """Draw pairs, and sum the losses of the batch's pairs; `mix` is never given."""
         n_items, n_annotators = len(next(iter(inputs.values()))), self.table.num_embeddings
-        return self.loss(inputs, with_draws(observed, n_items, n_annotators, round(self.rate * n_annotators)))
+        return self.loss(inputs, add_random_pairs(observed, n_items, n_annotators, round(self.rate * n_annotators)))
 
     def loss(self, inputs: Batch, pairs: Batch) -> Tensor:
         """Sum the losses of pairs."""
         v = self.item(self.encoder(**inputs)).index_select(0, pairs["row"])  # (n, size + 1)
-        u, explained = self.table(pairs["annotator"]), self.explained(pairs["annotator"])
-        logit = self.score(v, u if explained is None else u + explained) - math.log(self.rate)
+        u, feature_effect = self.table(pairs["annotator"]), self.feature_effect(pairs["annotator"])
+        logit = self.score_pairs(v, u if feature_effect is None else u + feature_effect) - math.log(self.rate)
         counts = pairs["counts"]
         loss: Tensor = functional.binary_cross_entropy_with_logits(logit, pairs["answer"], counts, reduction="sum")
         squares: Tensor = (v[:, :-1].square() + u[:, :-1].square()).sum(dim=1)
         return loss + self.penalty / 2 * (counts * squares).sum()
 
-    def score(self, v: Tensor, e: Tensor) -> Tensor:
+    def score_pairs(self, v: Tensor, e: Tensor) -> Tensor:
         """(n,) s of rows of items and annotators (n, size + 1), whose last columns are the biases."""
         inner: Tensor = (v[..., :-1] * e[..., :-1]).sum(dim=-1)
         return inner + v[..., -1] + e[..., -1]
 
-    def annotators(self, codes: IntArray, features: FloatArray | None) -> Tensor:
+    def annotator_rows(self, codes: IntArray, features: FloatArray | None) -> Tensor:
         """(n, size + 1) rows of annotators; −1 has the mean row, and its features if they are given."""
         on_device = torch.as_tensor(codes.astype(np.int64)).to(self.device)
         described = None if features is None else torch.as_tensor(features.astype(np.float32)).to(self.device)
-        return self.rows_of(on_device, torch.ones_like(self.table.weight[:, 0]), described)
+        return self.rows_or_average(on_device, torch.ones_like(self.table.weight[:, 0]), described)
 
     @property
     def device(self) -> torch.device:
@@ -126,8 +126,8 @@ class DecisionFunction(Learner):
     (3, 1)
     """
 
-    file: ClassVar[str] = "decision.safetensors"
-    stored_as: ClassVar[str] = "DecisionFunction"
+    file_name: ClassVar[str] = "decision.safetensors"
+    stored_kind: ClassVar[str] = "DecisionFunction"
 
     encoder: Encoder | None = param(
         None, "encoder of features; None: one hidden layer (`MLP`) or, without features, a vector per item"
@@ -160,9 +160,9 @@ class DecisionFunction(Learner):
         X (I, D) has one row per `table.items`; `annotators` is a frame of their features, as `LIA` takes it.
         """
         self.check_parameters()
-        given.check_table(table)
+        input_data.check_table(table)
         if X is not None:
-            X = given.aligned(X, table)
+            X = input_data.align_rows(X, table)
         taught = np.flatnonzero(np.diff(table.item_ptr))
         if not taught.size:
             raise NothingAnnotated(learner="DecisionFunction")
@@ -171,21 +171,23 @@ class DecisionFunction(Learner):
         keys = np.unique(table.item.astype(np.int64) * A + table.annotator)  # repeated labels are one pair
         counts = np.bincount(keys // A, minlength=table.n_items)
         draws = math.ceil(4 * len(keys) / taught.size) if self.draws is None else self.draws
-        seed = torch_seed(self.seed)
+        seed = make_torch_seed(self.seed)
         inputs = table.items if X is None else X
         self.encoder_ = self._new_encoder(features=X is not None)
-        self.encoder_.fit(inputs if taught.size == table.n_items else given.take(inputs, taught))
+        self.encoder_.fit(inputs if taught.size == table.n_items else input_data.take_rows(inputs, taught))
         self._columns = self.encoder_.prepare(inputs)
         self.annotator_features_ = features = None
         if annotators is not None:
             self.annotator_features_ = AnnotatorFeatures.fit(annotators, table.annotators)
-            features = self.annotator_features_.of(annotators, table.annotators)
+            features = self.annotator_features_.features_for(annotators, table.annotators)
         share = min(len(keys) / (taught.size * A), 1 - 1 / (2 * len(keys)))
-        with own_draws(seed):
+        with isolated_rng(seed):
             network = PairNetwork(self.encoder_, A, self.size, draws / A, self.penalty, features)
         with torch.no_grad():
             network.item.bias[-1] = math.log(share / (1 - share))
-        observed = Bag({"annotator": torch.as_tensor(keys % A)}, torch.as_tensor(np.append(0, np.cumsum(counts))))
+        observed = RaggedColumn(
+            {"annotator": torch.as_tensor(keys % A)}, torch.as_tensor(np.append(0, np.cumsum(counts)))
+        )
         trainer = Trainer(
             epochs=self.epochs, batch_size=self.batch_size, schedule="cosine", device=self.device,
             precision="32-true", seed=seed,
@@ -194,8 +196,8 @@ class DecisionFunction(Learner):
             {"params": [p for p in network.parameters() if getattr(p, "row_sparse", False) is sparse], "lr": rate}
             for sparse, rate in ((False, self.learning_rate), (True, self.vector_learning_rate))
         ]
-        lessons = Lessons(self._columns, Columns(observed=observed))
-        trace = trainer.fit(network, lessons, taught, groups, on_step=on_step)
+        data = TrainingData(self._columns, BatchColumns(observed=observed))
+        trace = trainer.fit(network, data, taught, groups, on_step=on_step)
         self.trace_ = np.array([entry["loss"] for entry in trace.epochs])
         self.network_ = network
         return self
@@ -206,19 +208,21 @@ class DecisionFunction(Learner):
         Give names of items of the table and of annotators, None for all. An unseen annotator is an average one or, if
         `annotators` is a frame with the columns of `fit`, one with these features.
         """
-        rows, (codes, features) = self._codes(items, annotators)
+        rows, (codes, features) = self._match_codes(items, annotators)
         proba = np.empty((rows.size, codes.size))
         step = max(PAIRS_AT_ONCE // max(codes.size, 1), 1)
         with torch.inference_mode():
-            e = self.network_.annotators(codes, features)
+            e = self.network_.annotator_rows(codes, features)
             for start in range(0, rows.size, step):
-                v = self._item_rows(rows[start : start + step])
-                proba[start : start + step] = self.network_.score(v[:, None], e[None]).sigmoid().cpu().double().numpy()
+                v = self._encode_items(rows[start : start + step])
+                proba[start : start + step] = (
+                    self.network_.score_pairs(v[:, None], e[None]).sigmoid().cpu().double().numpy()
+                )
         return proba
 
     def predict_pairs(self, items: Any, annotators: Any) -> FloatArray:
         """(n,) the same for n pairs: the first item with the first annotator, and so on."""
-        rows, (codes, features) = self._codes(items, annotators)
+        rows, (codes, features) = self._match_codes(items, annotators)
         if rows.size != codes.size:
             raise UnequalPairs(n_items=rows.size, n_annotators=codes.size)
         proba = np.empty(rows.size)
@@ -226,18 +230,18 @@ class DecisionFunction(Learner):
             for start in range(0, rows.size, PAIRS_AT_ONCE):
                 at = slice(start, start + PAIRS_AT_ONCE)
                 distinct, place = np.unique(rows[at], return_inverse=True)
-                e = self.network_.annotators(codes[at], None if features is None else features[at])
-                v = self._item_rows(distinct)[torch.as_tensor(place).to(e.device)]
-                proba[at] = self.network_.score(v, e).sigmoid().cpu().double().numpy()
+                e = self.network_.annotator_rows(codes[at], None if features is None else features[at])
+                v = self._encode_items(distinct)[torch.as_tensor(place).to(e.device)]
+                proba[at] = self.network_.score_pairs(v, e).sigmoid().cpu().double().numpy()
         return proba
 
-    def _tree(self) -> dict[str, Any]:
+    def _to_tree(self) -> dict[str, Any]:
         network, described = self.network_, self.annotator_features_
         return {
             "parameters": {**self.get_params(deep=False), "encoder": None},
             "own encoder": self.encoder is not None,
-            "encoder": stored_part(self.encoder_, encoders),
-            "inputs": stored_columns(self._columns),
+            "encoder": pack_component(self.encoder_, encoders),
+            "inputs": pack_columns(self._columns),
             "annotators": None if described is None else asdict(described),
             "features": None if described is None else network.features.cpu().numpy(),
             "network": {"size": network.item.out_features - 1, "rate": network.rate, "penalty": network.penalty},
@@ -247,23 +251,25 @@ class DecisionFunction(Learner):
 
     @classmethod
     def _from_tree(cls, tree: dict[str, Any], device: str) -> Self:
-        model: Self = with_learnt(cls(**{**tree["parameters"], "device": device}), tree["results"])
-        model.encoder_, model._columns = loaded_part(tree["encoder"], encoders), loaded_columns(tree["inputs"])
+        model: Self = set_attributes(cls(**{**tree["parameters"], "device": device}), tree["results"])
+        model.encoder_, model._columns = unpack_component(tree["encoder"], encoders), unpack_columns(tree["inputs"])
         if tree["own encoder"]:
-            model.encoder = new_part(model.encoder_, encoders, Encoder)
+            model.encoder = copy_component(model.encoder_, encoders, Encoder)
         described = tree["annotators"]
         model.annotator_features_ = None if described is None else AnnotatorFeatures(**described)
         network = PairNetwork(model.encoder_, model.annotators_.size, **tree["network"], features=tree["features"])
         network.load_state_dict(tree["weights"])
-        model.network_ = network.to(place(device))
+        model.network_ = network.to(resolve_device(device))
         return model
 
-    def _codes(self, items: Any, annotators: Any) -> tuple[IntArray, Whom]:
+    def _match_codes(self, items: Any, annotators: Any) -> tuple[IntArray, AnnotatorCodes]:
         """Return codes of items, and codes of annotators with the features of a frame; None for all."""
         self._check_fitted()
-        return given.item_codes(items, self.items_), find(annotators, self.annotators_, self.annotator_features_)
+        return input_data.match_items(items, self.items_), match_annotators(
+            annotators, self.annotators_, self.annotator_features_
+        )
 
-    def _item_rows(self, codes: IntArray) -> Tensor:
+    def _encode_items(self, codes: IntArray) -> Tensor:
         """(n, size + 1) rows of items."""
         network = self.network_.eval()
         batch = self._columns.take(torch.as_tensor(codes.astype(np.int64)))
@@ -273,5 +279,5 @@ class DecisionFunction(Learner):
     def _new_encoder(self, *, features: bool) -> Encoder:
         encoder: Encoder = MLP(hidden=(64,), dropout=0.0) if features else ItemEmbedding(size=self.size, hidden=())
         if self.encoder is not None:
-            encoder = new_part(self.encoder, encoders, Encoder)
+            encoder = copy_component(self.encoder, encoders, Encoder)
         return encoder

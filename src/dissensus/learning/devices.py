@@ -22,7 +22,7 @@ _TURN = threading.RLock()
 MUST = "must be 'auto', 'cpu', 'cuda', 'cuda:1' … or 'mps'"
 
 
-def place(device: str) -> torch.device:
+def resolve_device(device: str) -> torch.device:
     """Return the device, or for "auto" the best one of this machine."""
     kind, _, index = str(device).partition(":")
     if kind not in ("auto", "cpu", "cuda", "mps") or (index and not (kind == "cuda" and index.isdecimal())):
@@ -35,21 +35,23 @@ def place(device: str) -> torch.device:
     return torch.device(kind, int(index)) if index else torch.device(kind)
 
 
-DEVICE: Any = param("auto", "device to compute on", check=lambda device: place(device) is not None, must=MUST)
+DEVICE_PARAM: Any = param(
+    "auto", "device to compute on", check=lambda device: resolve_device(device) is not None, must=MUST
+)
 
 
-def gpus(device: torch.device) -> list[int]:
+def gpu_indices(device: torch.device) -> list[int]:
     """Return the indices of the GPUs whose generators a run uses."""
     return [device.index or 0] if device.type == "cuda" else []
 
 
-def free_memory(device: torch.device) -> float:
+def measure_free_memory(device: torch.device) -> float:
     """Return the free bytes of a GPU; infinity for other devices."""
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else math.inf
 
 
 @contextmanager
-def own_draws(seed: int | None = None, devices: Iterable[int] = ()) -> Iterator[None]:
+def isolated_rng(seed: int | None = None, devices: Iterable[int] = ()) -> Iterator[None]:
     """Use torch's random generators from a `seed` on, and restore them afterwards.
 
     Threads take turns, so that concurrent fits give the same bits as single ones.
@@ -61,7 +63,7 @@ def own_draws(seed: int | None = None, devices: Iterable[int] = ()) -> Iterator[
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def single_thread() -> Iterator[None]:
     """Compute on one core in torch and NumPy, and restore the number of threads afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -74,10 +76,10 @@ def one_thread() -> Iterator[None]:
 
 def make_fabric(device: str, precision: str, processes: int) -> Any:
     """Make a fabric for a device, a precision and a number of processes."""
-    where, exact = place(device), precision
+    where, exact = resolve_device(device), precision
     if exact == "auto":
         exact = "bf16-mixed" if where.type == "cuda" and torch.cuda.is_bf16_supported() else "32-true"
-    make, log = fabric_class(), logging.getLogger(f"{fabric_module()}.utilities.rank_zero")
+    make, log = import_fabric(), logging.getLogger(f"{find_fabric_module()}.utilities.rank_zero")
     level = log.level
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*(GPU|MPS) available but not used.*")
@@ -95,7 +97,7 @@ def make_fabric(device: str, precision: str, processes: int) -> Any:
             log.setLevel(level)
 
 
-def fabric_module() -> str:
+def find_fabric_module() -> str:
     """Return the name of the module with `Fabric`: lightning-fabric, or lightning, which contains it."""
     if find_spec("lightning_fabric") is not None:
         return "lightning_fabric"
@@ -104,6 +106,6 @@ def fabric_module() -> str:
     return "lightning.fabric"
 
 
-def fabric_class() -> Any:
+def import_fabric() -> Any:
     """Import `Fabric` when a training begins: it takes 3 s."""
-    return importlib.import_module(fabric_module()).Fabric
+    return importlib.import_module(find_fabric_module()).Fabric

@@ -458,8 +458,8 @@ class TooManyProcesses(BadParameter):
 
 class OneProcessNeeded(BadParameter):
     template = (
-        "objective 'lia' with left_out=True compares each item with all others, in one process; set left_out=False or "
-        "{param[processes]} 1."
+        "objective 'lia' with leave_one_out=True compares each item with all others, in one process; set "
+        "leave_one_out=False or {param[processes]} 1."
     )
 
 

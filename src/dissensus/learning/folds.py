@@ -19,15 +19,15 @@ from dissensus.exceptions import DataError
 from dissensus.learning import exceptions as faults
 from dissensus.learning.annotator_features import AnnotatorFeatures
 from dissensus.learning.classifier import CrowdClassifier
-from dissensus.learning.posterior import combine
-from dissensus.learning.run import tie_seed
-from dissensus.learning.validation import stratified_folds
+from dissensus.learning.posterior import combine_posterior
+from dissensus.learning.run import make_tie_seed
+from dissensus.learning.validation import assign_stratified_folds
 from dissensus.models.base import check_gold, item_columns
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import to_arrow
 from dissensus.table.io import read_frame
 
-STEM = "out_of_fold"  # name of the file in a trained model's folder
+FILE_STEM = "out_of_fold"  # name of the file in a trained model's folder
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ class OutOfFold:
 def load_trained(folder: str | Path) -> tuple[CrowdClassifier, OutOfFold | None]:
     """Load the model in a folder of `dissensus train`, and its out-of-fold predictions if there are any."""
     model = CrowdClassifier.load(folder, device="cpu")
-    found = [path for path in sorted(Path(folder).glob(f"{STEM}.*")) if path.is_file()]
+    found = [path for path in sorted(Path(folder).glob(f"{FILE_STEM}.*")) if path.is_file()]
     try:
         return model, OutOfFold.from_frame(read_frame(found[0]), model) if found else None
     except (ValueError, KeyError) as error:
@@ -120,7 +120,7 @@ def out_of_fold(
     teaches = teaches if gold is None else teaches | (gold >= 0)
     if not 2 <= folds <= teaches.sum():
         raise faults.FoldsOutOfRange(folds=folds, n_items=int(teaches.sum()))
-    fold = stratified_folds(table, np.zeros((table.n_items, 1)), teaches, folds, seed)
+    fold = assign_stratified_folds(table, np.zeros((table.n_items, 1)), teaches, folds, seed)
     proba = np.zeros((table.n_items, table.n_classes))
     done = 0
     for number in range(folds):
@@ -147,10 +147,10 @@ def out_of_fold(
 
     of_votes = network.objective_.predicts_votes
     if gold is None:
-        posterior = combine(table, proba, None, of_votes)[0].posterior
+        posterior = combine_posterior(table, proba, None, of_votes)[0].posterior
     else:
         posterior = proba.copy()
         for number in range(folds):
             here = fold == number
-            posterior[here] = combine(table, proba, np.where(here, -1, gold), of_votes)[0].posterior[here]
-    return OutOfFold(table.items, table.classes, proba, posterior, fold, tie_seed(model.seed))
+            posterior[here] = combine_posterior(table, proba, np.where(here, -1, gold), of_votes)[0].posterior[here]
+    return OutOfFold(table.items, table.classes, proba, posterior, fold, make_tie_seed(model.seed))

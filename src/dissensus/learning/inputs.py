@@ -22,7 +22,7 @@ from dissensus.common.types import ByteArray, FloatArray, IntArray, Names
 from dissensus.features.exceptions import NotAnImage, PixelsOutOfRange, SingleString
 from dissensus.features.text import check_texts
 from dissensus.learning import exceptions as faults
-from dissensus.learning.batches import BLOCK_ROWS, Mapped
+from dissensus.learning.batches import ROWS_PER_READ, MappedRows
 from dissensus.messages import quote_name
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -30,7 +30,7 @@ from dissensus.table.kinds import CLASS_KINDS, check_kind
 
 MAX_CHANNELS = 4  # colours and transparency; with more, the channels are probably not last
 PIXEL_TOLERANCE = 1e-3  # pixels may exceed 0 to 1 by this much, from rounding
-ITEM = "item"  # column or index that names the rows of a frame
+ITEM_COLUMN = "item"  # column or index that names the rows of a frame
 BLANKS = re.compile(r"[ \t\r\n]+")
 
 
@@ -41,7 +41,7 @@ def check_table(table: Any, caller: str = "fit") -> None:
     check_kind(table.kind, CLASS_KINDS, "training")
 
 
-def plain(X: Any) -> Any:
+def strip_row_names(X: Any) -> Any:
     """Return X without names of rows: an array, a sparse matrix, a list, or a narwhals frame or series in memory.
 
     A table of numbers that is mapped from a file row by row becomes `Mapped`; not with mode "c", whose changes are in
@@ -50,29 +50,29 @@ def plain(X: Any) -> Any:
     if isinstance(X, str):
         raise SingleString(argument="X")
     if isinstance(X, np.memmap) and X.filename is not None and X.mode != "c":
-        return Mapped(X) if X.ndim == 2 and X.flags.c_contiguous and X.dtype.kind in "fiub" else X
-    if isinstance(X, np.ndarray | Mapped) or sparse.issparse(X):
+        return MappedRows(X) if X.ndim == 2 and X.flags.c_contiguous and X.dtype.kind in "fiub" else X
+    if isinstance(X, np.ndarray | MappedRows) or sparse.issparse(X):
         return X
     if isinstance(X, Mapping):
         return list(X.values())
     frame = nw.from_native(X, allow_series=True, pass_through=True)
     frame = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
-    named = isinstance(frame, nw.DataFrame) and ITEM in frame.columns and len(frame.columns) > 1
-    return frame.drop(ITEM) if named else frame
+    named = isinstance(frame, nw.DataFrame) and ITEM_COLUMN in frame.columns and len(frame.columns) > 1
+    return frame.drop(ITEM_COLUMN) if named else frame
 
 
-def aligned(X: Any, table: Annotations, items: Any = None) -> Any:
+def align_rows(X: Any, table: Annotations, items: Any = None) -> Any:
     """Return one row per item of the table, in their order; joined by name if X or `items` names the rows.
 
     Raise DataError if an item has no row, or if rows without names are not as many as the items.
     """
-    named = _names(X, table) if items is None else naming.to_names(naming.to_column(items, "items"))
-    n = rows(X)
+    named = find_row_names(X, table) if items is None else naming.to_names(naming.to_column(items, "items"))
+    n = count_rows(X)
     if named is None:
         if n != table.n_items:
             raise faults.UnnamedRows(n_rows=n, n_items=table.n_items)
         return X
-    check_rows(X, named.size, "names", "items")
+    check_row_count(X, named.size, "names", "items")
     known, count = np.unique(named, return_counts=True)
     if (count > 1).any():
         name = f"item {quote_name(known[count > 1][0])}"
@@ -87,79 +87,81 @@ def aligned(X: Any, table: Annotations, items: Any = None) -> Any:
         )  # fmt: skip
     if n_unused:
         warnings.warn(faults.UnusedInputs(n_rows=n_unused, item=unused), stacklevel=3)
-    X = plain(X) if np.array_equal(at, np.arange(n)) else plain(take(X, at))
+    X = strip_row_names(X) if np.array_equal(at, np.arange(n)) else strip_row_names(take_rows(X, at))
     return nw.maybe_reset_index(X).to_native() if isinstance(X, nw.DataFrame | nw.Series) else X
 
 
-def _names(X: Any, table: Annotations) -> Names | None:
+def find_row_names(X: Any, table: Annotations) -> Names | None:
     """Return the items of the rows of X: keys of a mapping, a column or index `item`, or an index with all items."""
     if isinstance(X, Mapping):
         return naming.to_names(naming.to_column(list(X), "X"))
     frame = nw.from_native(X, allow_series=True, pass_through=True)
     if isinstance(frame, nw.DataFrame | nw.LazyFrame) and len(columns := frame.collect_schema().names()) > 1:
-        if ITEM in columns:
-            return naming.to_names(naming.to_column(frame.select(ITEM).lazy().collect()[ITEM].to_list(), "X"))
+        if ITEM_COLUMN in columns:
+            return naming.to_names(
+                naming.to_column(frame.select(ITEM_COLUMN).lazy().collect()[ITEM_COLUMN].to_list(), "X")
+            )
     index = nw.maybe_get_index(frame) if isinstance(frame, nw.DataFrame | nw.Series) else None
     if index is None or getattr(index, "nlevels", 1) > 1 or index.dtype.kind not in "iuO":
         return None
-    if index.name != ITEM and np.array_equal(index, np.arange(len(index))):
+    if index.name != ITEM_COLUMN and np.array_equal(index, np.arange(len(index))):
         return None
     found = naming.to_names(naming.to_column(index.tolist(), "X"))
-    if index.name == ITEM:
+    if index.name == ITEM_COLUMN:
         return found
     same = (found.dtype.kind == "O") == (table.items.dtype.kind == "O")
     return found if same and (naming.match_names(table.items, found, "items") >= 0).all() else None
 
 
-def rows(X: Any) -> int:
+def count_rows(X: Any) -> int:
     """Count the rows of X."""
-    shape = getattr(X := plain(X), "shape", None)
+    shape = getattr(X := strip_row_names(X), "shape", None)
     try:
         return int(shape[0]) if shape else len(X)
     except TypeError:
         raise faults.InputsWithoutRows(found=type(X).__name__) from None
 
 
-def check_rows(X: Any, n: int, entries: str, argument: str) -> None:
+def check_row_count(X: Any, n: int, entries: str, argument: str) -> None:
     """Raise UnequalRows if X does not have `n` rows, one for each of the `entries` of an argument."""
-    if (n_rows := rows(X)) != n:
+    if (n_rows := count_rows(X)) != n:
         raise faults.UnequalRows(argument=argument, n_rows=n_rows, n_entries=n, entries=entries)
 
 
-def take(X: Any, at: Any) -> Any:
+def take_rows(X: Any, at: Any) -> Any:
     """Return the rows of X at these indices, in that order."""
-    X = plain(X)
-    if isinstance(X, Mapped):
-        return X.pick(np.asarray(at))
+    X = strip_row_names(X)
+    if isinstance(X, MappedRows):
+        return X.select_rows(np.asarray(at))
     if sparse.issparse(X):
         return X.tocsr()[at]
     if isinstance(X, nw.DataFrame | nw.Series):
         return X[np.asarray(at).tolist()].to_native()
     if isinstance(X, np.ndarray):
         return X[at]
-    values = _values(X)
+    values = _to_list(X)
     return [values[i] for i in at]
 
 
-def vectors(X: Any) -> Any:
+def to_vectors(X: Any) -> Any:
     """Return features (I, D) float32; a file that is mapped into memory is read in blocks, for a check only."""
-    X = plain(X)
+    X = strip_row_names(X)
     if sparse.issparse(X):
         X = X.astype(np.float32).toarray()
     if isinstance(X, nw.DataFrame | nw.Series):
         X = X.to_numpy()
     try:
         with np.errstate(over="ignore"):  # infinite values are reported below
-            array = X if isinstance(X, Mapped) else np.asarray(X, np.float32)
+            array = X if isinstance(X, MappedRows) else np.asarray(X, np.float32)
     except (TypeError, ValueError):
         raise faults.NotNumbers() from None
     if array.ndim != 2 or not array.shape[1]:
         raise faults.NotTwoDimensional(shape=array.shape)
     first, values, rows_hit = None, 0, 0
-    for number, block in enumerate(blocks(array)):
+    for number, block in enumerate(iterate_blocks(array)):
         bad = np.argwhere(~np.isfinite(block))
         if len(bad):
-            first = first or (number * BLOCK_ROWS + int(bad[0, 0]), int(bad[0, 1]), float(block[tuple(bad[0])]))
+            first = first or (number * ROWS_PER_READ + int(bad[0, 0]), int(bad[0, 1]), float(block[tuple(bad[0])]))
             values, rows_hit = values + len(bad), rows_hit + np.unique(bad[:, 0]).size
     if first is not None:
         row, column, value = first
@@ -169,12 +171,12 @@ def vectors(X: Any) -> Any:
 
 def column_names(X: Any) -> list[str] | None:
     """Return the names of the features, if X is a frame that has some."""
-    X = plain(X)
+    X = strip_row_names(X)
     named = isinstance(X, nw.DataFrame) and all(isinstance(name, str) for name in X.columns)
     return X.columns if named else None
 
 
-def by_column(X: Any, names: list[str] | None) -> Any:
+def reorder_columns(X: Any, names: list[str] | None) -> Any:
     """Return X with the columns of `fit`, in their order, if both have names."""
     there = column_names(X)
     if names is None or there is None or there == names:
@@ -184,30 +186,30 @@ def by_column(X: Any, names: list[str] | None) -> Any:
     unexpected = tuple(name for name in there if name not in known)
     if missing or unexpected:
         raise faults.OtherFeatures(n_columns=len(names), missing=missing, unexpected=unexpected)
-    return plain(X).select(names).to_native()
+    return strip_row_names(X).select(names).to_native()
 
 
-def blocks(array: Any) -> Iterator[FloatArray]:
+def iterate_blocks(array: Any) -> Iterator[FloatArray]:
     """Yield the rows of `vectors` as float32, `BLOCK_ROWS` at a time."""
-    for start in range(0, len(array), BLOCK_ROWS):
-        yield np.asarray(array[start : start + BLOCK_ROWS], np.float32)
+    for start in range(0, len(array), ROWS_PER_READ):
+        yield np.asarray(array[start : start + ROWS_PER_READ], np.float32)
 
 
-def texts(X: Any) -> list[str]:
+def to_texts(X: Any) -> list[str]:
     """Return one text per item; it may be empty."""
-    return check_texts(_values(X), "X")
+    return check_texts(_to_list(X), "X")
 
 
-def pairs(X: Any, expected: str = "values") -> list[tuple[Any, Any]]:
+def to_pairs(X: Any, expected: str = "values") -> list[tuple[Any, Any]]:
     """Return two values per item, `expected` in words: two columns of a frame, or a list of pairs."""
-    values = _values(X)
+    values = _to_list(X)
     for row, value in enumerate(values):
         if isinstance(value, str) or not isinstance(value, Iterable) or len(tuple(value)) != 2:
             raise faults.NotAPair(row=row, value=quote_name(value), expected=expected)
     return [tuple(value) for value in values]
 
 
-def tokens(value: Any, row: int) -> list[str]:
+def to_tokens(value: Any, row: int) -> list[str]:
     """Return the tokens of one item: a sequence of strings, or one string that is split at blanks.
 
     Only plain blanks split: a no-break space is a token of its own in tweets of gimpel_pos.
@@ -223,16 +225,16 @@ def tokens(value: Any, row: int) -> list[str]:
     return found
 
 
-def images(X: Any) -> list[ByteArray]:
+def to_images(X: Any) -> list[ByteArray]:
     """Return one array of bytes (height, width, channels) per item; a grey image has one channel.
 
     X is an array (I, H, W) or (I, H, W, C), or a list or column of images of any sizes, (H, W) or (H, W, C) each:
     integers from 0 to 255, floats from 0 to 1 (rounded to 255ths), or booleans.
     """
-    return [_image(value, i) for i, value in enumerate(list(X) if isinstance(X, np.ndarray) else _values(X))]
+    return [_to_pixels(value, i) for i, value in enumerate(list(X) if isinstance(X, np.ndarray) else _to_list(X))]
 
 
-def _image(value: Any, row: int) -> ByteArray:
+def _to_pixels(value: Any, row: int) -> ByteArray:
     try:
         pixels = np.asarray(value)
     except (TypeError, ValueError):  # rows of pixels of different lengths
@@ -251,7 +253,7 @@ def _image(value: Any, row: int) -> ByteArray:
     return np.rint(np.clip(pixels.astype(np.float64), 0, 1) * 255).astype(np.uint8)
 
 
-def resized(image: ByteArray, size: tuple[int, int]) -> ByteArray:
+def resize_image(image: ByteArray, size: tuple[int, int]) -> ByteArray:
     """Resize an image to this height and width, bilinear; a smaller image has means of the pixels."""
     if image.shape[:2] == size:
         return image
@@ -260,9 +262,9 @@ def resized(image: ByteArray, size: tuple[int, int]) -> ByteArray:
     return np.asarray(found.round().clamp(0, 255).to(torch.uint8).numpy())
 
 
-def _values(X: Any) -> list[Any]:
+def _to_list(X: Any) -> list[Any]:
     """Return one value per row; a tuple if there are several columns."""
-    X = plain(X)
+    X = strip_row_names(X)
     if isinstance(X, nw.DataFrame):
         columns = [column.to_list() for column in X.iter_columns()]
         return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
@@ -271,7 +273,7 @@ def _values(X: Any) -> list[Any]:
     return list(X.to_pylist() if hasattr(X, "to_pylist") else X)  # an Arrow array, or a list
 
 
-def codes_of(named: Any, known: Names, what: str) -> IntArray:
+def match_names(named: Any, known: Names, what: str) -> IntArray:
     """Return codes of names among the known ones, −1 for an unknown name; None stands for all."""
     if named is None:
         return np.arange(known.size)
@@ -287,9 +289,9 @@ def check_codes(codes: IntArray, n_classes: int, argument: str) -> None:
         raise faults.CodesOutOfRange(argument=argument, highest=n_classes - 1, low=low, high=high)
 
 
-def item_codes(items: Any, known: Names) -> IntArray:
+def match_items(items: Any, known: Names) -> IntArray:
     """Return codes of items by their names; None stands for all fitted items."""
-    codes = codes_of(items, known, "items")
+    codes = match_names(items, known, "items")
     if (codes < 0).any():
         bad = naming.to_names(naming.to_column(items, "items"))[codes < 0][0]
         raise faults.UnknownItem(item=quote_name(bad), n_items=known.size)

@@ -22,16 +22,16 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.features.exceptions import NoFeatureInputs
 from dissensus.learning import exceptions as faults
-from dissensus.learning import inputs as given
+from dissensus.learning import inputs as input_data
 from dissensus.learning.classifier import CrowdClassifier
-from dissensus.learning.validation import shuffled
+from dissensus.learning.validation import shuffle_by_name
 from dissensus.models.base import arg_max
 from dissensus.table.annotations import Annotations
 
 MAX_ITEMS = 1500  # more items are sampled, by their names
 MIN_TSNE_VECTORS = 10  # different vectors; with fewer, the map is by PCA
 PERPLEXITY = 30.0  # scikit-learn's own default
-NEIGHBOURS = 10
+N_NEIGHBOURS = 10
 VECTOR_DIGITS = 6  # decimal digits; equal vectors have one place
 
 
@@ -39,20 +39,20 @@ VECTOR_DIGITS = 6  # decimal digits; equal vectors have one place
 class Separation:
     """Classes of an item's nearest neighbours."""
 
-    neighbours: int  # per item
-    same: FloatArray  # (n,) share of an item's neighbours with its class; NaN without a class
-    count: IntArray  # (K,) items
+    n_neighbours: int  # per item
+    same_class_share: FloatArray  # (n,) share of an item's neighbours with its class; NaN without a class
+    class_counts: IntArray  # (K,) items
 
     @property
     def mean(self) -> float:
         """Mean share over all items that have a class."""
-        return float(np.nanmean(self.same)) if np.isfinite(self.same).any() else float("nan")
+        return float(np.nanmean(self.same_class_share)) if np.isfinite(self.same_class_share).any() else float("nan")
 
     @property
-    def mean_chance(self) -> float:
+    def chance(self) -> float:
         """Expected mean share if vectors were independent of classes: the share of other items with an item's class."""
-        others, known = max(self.same.size - 1, 1), self.count.sum()
-        return float((self.count * (self.count - 1)).sum() / (known * others)) if known else float("nan")
+        others, known = max(self.same_class_share.size - 1, 1), self.class_counts.sum()
+        return float((self.class_counts * (self.class_counts - 1)).sum() / (known * others)) if known else float("nan")
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,13 +60,13 @@ class ItemMap:
     """Places and classes of items."""
 
     item: IntArray  # (n,) rows of X
-    place: FloatArray  # (n, 2)
-    code: IntArray  # (n,) class, −1 if unknown
-    how: str  # "t-SNE" or "PCA"
-    size: int  # length of the vectors
+    position: FloatArray  # (n, 2)
+    class_code: IntArray  # (n,) class, −1 if unknown
+    projection: str  # "t-SNE" or "PCA"
+    vector_length: int  # length of the vectors
     separation: Separation  # of these n items, by their vectors
-    kept: float  # share of an item's nearest neighbours by vectors that are neighbours on the map
-    of: int  # rows of X
+    kept_neighbours: float  # share of an item's nearest neighbours by vectors that are neighbours on the map
+    n_rows: int  # rows of X
 
 
 def item_map(
@@ -75,7 +75,7 @@ def item_map(
     *,
     table: Annotations | None = None,
     codes: Any = None,
-    most: int = MAX_ITEMS,
+    max_items: int = MAX_ITEMS,
     seed: int = 0,
 ) -> ItemMap:
     """Map items by a fitted CrowdClassifier or LIA.
@@ -84,53 +84,53 @@ def item_map(
     `codes` (rows,) into the table's classes or the model's, −1 for none; else the majority labels in `table`; else the
     model's most probable classes. Names (else numbers) and `seed` decide which `most` items are on the map.
     """
-    check_argument("most", most, int, low=1)
+    check_argument("most", max_items, int, low=1)
     check_argument("seed", seed, int, low=0)
-    found, n = trained(model), given.rows(X)
+    found, n = get_classifier(model), input_data.count_rows(X)
     if table is not None:
-        given.check_rows(X, table.n_items, "items", "item_map")
+        input_data.check_row_count(X, table.n_items, "items", "item_map")
     if not n:
         raise NoFeatureInputs(argument="X")
-    rows = np.sort(shuffled(np.arange(n) if table is None else table.items, seed)[:most])
-    some = given.take(X, rows)
+    rows = np.sort(shuffle_by_name(np.arange(n) if table is None else table.items, seed)[:max_items])
+    some = input_data.take_rows(X, rows)
     vectors = item_vectors(found, some)
     largest = float(np.abs(vectors).max(initial=0))
     vectors = np.round(vectors / (largest or 1.0), VECTOR_DIGITS)
-    place, how = lay_out(vectors, seed=seed)
-    near, on_map = nearest(vectors), nearest(place)
+    place, how = project_items(vectors, seed=seed)
+    near, on_map = find_neighbours(vectors), find_neighbours(place)
     kept = (near[:, :, None] == on_map[:, None, :]).any(axis=2).mean() if near.size else np.nan
     classes = found.classes_ if table is None else table.classes
     if table is None and codes is None:
         code = found.predict_proba(some).argmax(axis=1)
     else:
-        code = _codes(classes, table, codes, n)[rows]
-    apart = separation(near, code, classes.size)
+        code = _read_class_codes(classes, table, codes, n)[rows]
+    apart = measure_separation(near, code, classes.size)
     return ItemMap(rows, place, code, how, vectors.shape[1], apart, float(kept), n)
 
 
 def item_vectors(model: Any, X: Any) -> FloatArray:
     """Return the input of the network's last layer, (rows, D)."""
-    found = trained(model)
+    found = get_classifier(model)
 
     def ask(batch: Any) -> Any:
         return found.objective_.item_vectors(found.network_.head, found.network_.encoder(**batch))
 
-    vectors = found._ask(ask, found.encoder_.prepare(X))
+    vectors = found._apply_network(ask, found.encoder_.prepare(X))
     return vectors.reshape(len(vectors), -1)
 
 
-def lay_out(vectors: FloatArray, *, seed: int = 0) -> tuple[FloatArray, str]:
+def project_items(vectors: FloatArray, *, seed: int = 0) -> tuple[FloatArray, str]:
     """Lay vectors (n, D) out in (n, 2), equal ones at one place; also return the name of the method."""
     different, which = np.unique(vectors, axis=0, return_inverse=True)
     if len(different) < MIN_TSNE_VECTORS:
-        return principal(different)[which], "PCA"
+        return project_principal(different)[which], "PCA"
     perplexity = min(PERPLEXITY, (len(different) - 1) / 3)  # t-SNE uses three times as many neighbours
     fitted = TSNE(perplexity=perplexity, init="pca", random_state=seed, n_jobs=1)
     with threadpool_limits(1):  # sums over threads depend on their number
         return np.asarray(fitted.fit_transform(different), np.float64)[which], "t-SNE"
 
 
-def principal(rows: FloatArray) -> FloatArray:
+def project_principal(rows: FloatArray) -> FloatArray:
     """Project (n, E) on its two first principal components, (n, 2)."""
     rows = np.asarray(rows, np.float64)
     left, size, right = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
@@ -139,14 +139,14 @@ def principal(rows: FloatArray) -> FloatArray:
     return np.pad(place, ((0, 0), (0, 2 - place.shape[1])))
 
 
-def nearest(vectors: FloatArray, neighbours: int = NEIGHBOURS) -> IntArray:
+def find_neighbours(vectors: FloatArray, neighbours: int = N_NEIGHBOURS) -> IntArray:
     """Find the nearest other rows of each row, (n, at most `neighbours`)."""
     if (k := min(neighbours, len(vectors) - 1)) < 1:
         return np.empty((len(vectors), 0), np.int64)
     return np.asarray(NearestNeighbors(n_neighbors=k).fit(vectors).kneighbors(return_distance=False), np.int64)
 
 
-def separation(near: IntArray, code: IntArray, n_classes: int) -> Separation:
+def measure_separation(near: IntArray, code: IntArray, n_classes: int) -> Separation:
     """Compute how many neighbours, rows (n, k), have the class (n,) of a row; −1 is no class."""
     known = code >= 0
     count = np.bincount(code[known], minlength=n_classes)
@@ -156,7 +156,7 @@ def separation(near: IntArray, code: IntArray, n_classes: int) -> Separation:
     return Separation(near.shape[1], same, count)
 
 
-def trained(model: Any) -> CrowdClassifier:
+def get_classifier(model: Any) -> CrowdClassifier:
     """Return the fitted CrowdClassifier that a model is or contains."""
     found = getattr(model, "classifier_", model)
     if not isinstance(found, CrowdClassifier):
@@ -165,7 +165,7 @@ def trained(model: Any) -> CrowdClassifier:
     return found
 
 
-def _codes(classes: Names, table: Annotations | None, codes: Any, n: int) -> IntArray:
+def _read_class_codes(classes: Names, table: Annotations | None, codes: Any, n: int) -> IntArray:
     """Return the given classes (n,), or majority labels."""
     if codes is None:
         assert table is not None
@@ -175,5 +175,5 @@ def _codes(classes: Names, table: Annotations | None, codes: Any, n: int) -> Int
     if found.shape != (n,) or found.dtype.kind not in "iu":
         kind = str(found.dtype)
         raise faults.WrongShape(argument="codes", kind="integers", expected=(n,), found=kind, shape=found.shape)
-    given.check_codes(found, classes.size, "codes")
+    input_data.check_codes(found, classes.size, "codes")
     return found

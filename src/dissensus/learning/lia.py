@@ -28,20 +28,20 @@ from torch import Tensor
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, Names, OnStep
-from dissensus.learning import inputs as given
-from dissensus.learning.annotator_features import Whom, find
+from dissensus.learning import inputs as input_data
+from dissensus.learning.annotator_features import AnnotatorCodes, match_annotators
 from dissensus.learning.classifier import CrowdClassifier
-from dissensus.learning.competence import ask_pairs, embedding, share_right
-from dissensus.learning.devices import DEVICE
+from dissensus.learning.competence import annotator_embeddings, map_pairs, probability_right
+from dissensus.learning.devices import DEVICE_PARAM
 from dissensus.learning.encoders import Encoder
 from dissensus.learning.encoders.item_embedding import ItemEmbedding
 from dissensus.learning.encoders.mlp import MLP
 from dissensus.learning.exceptions import NoFeatures
-from dissensus.learning.inputs import vectors
+from dissensus.learning.inputs import to_vectors
 from dissensus.learning.objectives.lia import LIAKeywords, LIAObjective
-from dissensus.learning.sklearn_loop import Learner, table_first
-from dissensus.learning.storage import with_learnt
-from dissensus.learning.trainer import Training
+from dissensus.learning.sklearn_loop import Learner, order_arguments
+from dissensus.learning.storage import set_attributes
+from dissensus.learning.trainer import TrainingKeywords
 from dissensus.models.base import Likelihoods, arg_max, given_first
 from dissensus.table.annotations import Annotations
 
@@ -63,8 +63,8 @@ class LIA(Learner, LIAKeywords):
     'CrowdClassifier'
     """
 
-    file: ClassVar[str] = "lia.safetensors"
-    stored_as: ClassVar[str] = "LIA"
+    file_name: ClassVar[str] = "lia.safetensors"
+    stored_kind: ClassVar[str] = "LIA"
 
     hidden: Sequence[int] = param((64, 64), "widths of the layers that h and d share")
     item_size: int = param(16, "size of an item's vector, where there are no features")
@@ -74,9 +74,9 @@ class LIA(Learner, LIAKeywords):
     head_learning_rate: float = param(0.01, "of the last layers and the annotators", low=0)
     weight_decay: float = param(0.0, "weight decay of the layers", low=0)
     dropout: float = param(0.5, "dropout of the layers")
-    device: str = replace(DEVICE, default="cpu")
-    seed: int | None = Training.declared()["seed"]  # type: ignore[assignment]
-    checkpoint: str | Path | None = Training.declared()["checkpoint"]  # type: ignore[assignment]
+    device: str = replace(DEVICE_PARAM, default="cpu")
+    seed: int | None = TrainingKeywords.declared()["seed"]  # type: ignore[assignment]
+    checkpoint: str | Path | None = TrainingKeywords.declared()["checkpoint"]  # type: ignore[assignment]
 
     embedding_: FloatArray  # (A, annotator_size)
     posterior_: FloatArray  # (I, K) of the last E step
@@ -97,15 +97,15 @@ class LIA(Learner, LIAKeywords):
         are known classes, −1 if unknown. `annotators` is a frame with a column `annotator` and columns of features,
         numbers or texts.
         """
-        table, X, gold = table_first(table, X, gold)
-        given.check_table(table)
-        X = None if X is None else given.aligned(X, table)
+        table, X, gold = order_arguments(table, X, gold)
+        input_data.check_table(table)
+        X = None if X is None else input_data.align_rows(X, table)
         model = self.classifier(table, features=X is not None)
-        self._inputs = table.items if X is None else np.array(vectors(X), np.float32)  # a copy, in case X changes
+        self._inputs = table.items if X is None else np.array(to_vectors(X), np.float32)  # a copy, in case X changes
         self.classifier_ = model.fit(table, self._inputs, gold=gold, annotators=annotators, on_step=on_step)
         if X is not None:
-            with_learnt(self.classifier_.encoder_, {"columns_": given.column_names(X)})
-        self.embedding_ = embedding(model)
+            set_attributes(self.classifier_.encoder_, {"columns_": input_data.column_names(X)})
+        self.embedding_ = annotator_embeddings(model)
         return self
 
     def classifier(self, table: Annotations, *, features: bool) -> CrowdClassifier:
@@ -113,9 +113,11 @@ class LIA(Learner, LIAKeywords):
         self.check_parameters()
         objective = LIAObjective(**{name: getattr(self, name) for name in LIAObjective.parameter_names()})
         items = max(int(np.count_nonzero(np.diff(table.item_ptr))), 1)
-        return self._preset(objective, features=features, items=items, labels=table.n_annotations)
+        return self._make_classifier(objective, features=features, items=items, labels=table.n_annotations)
 
-    def _preset(self, objective: LIAObjective, *, features: bool, items: int, labels: float) -> CrowdClassifier:
+    def _make_classifier(
+        self, objective: LIAObjective, *, features: bool, items: int, labels: float
+    ) -> CrowdClassifier:
         """Return the classifier; the numbers of items and labels determine its epochs and batches."""
         layers: dict[str, Any] = {"hidden": self.hidden, "dropout": self.dropout}
         encoder = MLP(**layers) if features else ItemEmbedding(size=self.item_size, **layers)
@@ -145,7 +147,7 @@ class LIA(Learner, LIAKeywords):
 
     def predict(self, X: Any = None) -> Names:
         """Return the most probable class names (rows,)."""
-        return self._names_of(self.predict_proba(X), self.classes_, fitted=X is None)
+        return self._most_probable_names(self.predict_proba(X), self.classes_, fitted=X is None)
 
     def competence(self, items: Any = None, annotators: Any = None) -> FloatArray:
         """(items, annotators) P(the annotator is right on the item).
@@ -153,12 +155,12 @@ class LIA(Learner, LIAKeywords):
         Names of fitted items and of annotators, None for all; an unknown annotator is treated as an average one, or,
         if `annotators` is a frame with the columns that `fit` had, as one with these features.
         """
-        codes, whom = self._found(items, annotators)
-        return self._pairs(codes, whom, share_right(self.posterior_[codes]))
+        codes, whom = self._match_codes(items, annotators)
+        return self._map_pairs(codes, whom, probability_right(self.posterior_[codes]))
 
     def confusion(self, items: Any = None, annotators: Any = None) -> FloatArray:
         """(items, annotators, K, K) [true, given] P(label of the annotator | class of the item)."""
-        return self._pairs(*self._found(items, annotators))
+        return self._map_pairs(*self._match_codes(items, annotators))
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
         """(N, K) Σ_k q_i(k) Q_ij[k, ·] for the rows of a table of fitted items: P(label | item, annotator).
@@ -167,31 +169,31 @@ class LIA(Learner, LIAKeywords):
         """
         self._check_fitted()
         table, model = table.with_classes(self.classes_), self.classifier_
-        items, (codes, _) = self._found(table.items, table.annotators)
+        items, (codes, _) = self._match_codes(table.items, table.annotators)
         q = self.posterior_[items]
 
         def ask(z: Tensor, row: Tensor, at: IntArray) -> Tensor:
             assert isinstance(model.objective_, LIAObjective)
-            who, _ = model.network_.placed(codes[table.annotator[at]])
-            confusion = model.objective_.row_confusion(model.network_.head, z, row, who).cpu().double()
+            who, _ = model.network_.to_device(codes[table.annotator[at]])
+            confusion = model.objective_.pair_confusions(model.network_.head, z, row, who).cpu().double()
             return torch.einsum("nk,nkl->nl", torch.as_tensor(q[table.item[at]]), confusion)
 
-        return model._ask_rows(model.encoder_.prepare(self._inputs[items]), table, ask)
+        return model._predict_rows(model.encoder_.prepare(self._inputs[items]), table, ask)
 
     def likelihoods(self) -> Likelihoods:
         """Return the posterior of the items, and the likelihood of every label of any pair."""
 
         def of(items: IntArray, annotators: IntArray) -> FloatArray:
-            return given_first(self._pairs(items, (annotators, None)))
+            return given_first(self._map_pairs(items, (annotators, None)))
 
         return Likelihoods(self.posterior_, of, False)
 
     # Storage ----------------------------------------------------------------------------------------------------------
 
-    def _tree(self) -> dict[str, Any]:
+    def _to_tree(self) -> dict[str, Any]:
         return {
             "parameters": {**self.get_params(deep=False), "checkpoint": None},
-            "classifier": self.classifier_._tree(),
+            "classifier": self.classifier_._to_tree(),
             "inputs": None if isinstance(self.classifier_.encoder_, ItemEmbedding) else self._inputs,
         }
 
@@ -199,30 +201,32 @@ class LIA(Learner, LIAKeywords):
     def _from_tree(cls, tree: dict[str, Any], device: str) -> Self:
         model = cls(**{**tree["parameters"], "device": device})
         model.classifier_ = CrowdClassifier._from_tree(tree["classifier"], device)
-        model.embedding_ = embedding(model.classifier_)
+        model.embedding_ = annotator_embeddings(model.classifier_)
         model._inputs = model.items_ if tree["inputs"] is None else tree["inputs"]
         return model
 
     # Inside -----------------------------------------------------------------------------------------------------------
 
-    def _pairs(
-        self, items: IntArray, whom: Whom, ask: Callable[[Tensor, Tensor], Tensor] = lambda Q, at: Q
+    def _map_pairs(
+        self, items: IntArray, whom: AnnotatorCodes, ask: Callable[[Tensor, Tensor], Tensor] = lambda Q, at: Q
     ) -> FloatArray:
         """Apply `ask` to pairs of fitted items and annotators; by default, return the confusion matrix of each pair."""
         some = self.classifier_.encoder_.prepare(self._inputs[items])  # only these: `recommend` asks for one at a time
-        return ask_pairs(self.classifier_, some, whom, ask)
+        return map_pairs(self.classifier_, some, whom, ask)
 
-    def _found(self, items: Any, annotators: Any) -> tuple[IntArray, Whom]:
+    def _match_codes(self, items: Any, annotators: Any) -> tuple[IntArray, AnnotatorCodes]:
         """Return codes of items, and codes of annotators with features if they come in a frame; None stands for all."""
         self._check_fitted()
-        return given.item_codes(items, self.items_), find(annotators, self.annotators_, self.annotator_features_)
+        return input_data.match_items(items, self.items_), match_annotators(
+            annotators, self.annotators_, self.annotator_features_
+        )
 
     def _check_features(self, encoder: Encoder) -> None:
         """Raise NoFeatures if new items cannot be told apart, because the model was fitted without features."""
         if isinstance(encoder, ItemEmbedding):
             raise NoFeatures(model=type(self).__name__)
 
-    def _names_of(self, proba: FloatArray, classes: Names, *, fitted: bool) -> Names:
+    def _most_probable_names(self, proba: FloatArray, classes: Names, *, fitted: bool) -> Names:
         """Return the most probable classes (rows,); ties of fitted items are broken at random."""
         best = arg_max(proba, self.items_, classes, self.tie_seed_) if fitted else proba.argmax(axis=1)
         return np.asarray(classes[best])

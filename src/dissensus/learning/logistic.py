@@ -23,13 +23,13 @@ CHANNEL_STEPS = 60  # EM steps per scale
 MIN_PROBABILITY = 1e-12
 
 
-def solve(x: FloatArray, target: FloatArray, penalty: float, start: FloatArray | None = None) -> FloatArray:
+def fit_logistic(x: FloatArray, target: FloatArray, penalty: float, start: FloatArray | None = None) -> FloatArray:
     """Return W and, in the last row, b (D + 1, K) for features x (n, D) and distributions (n, K)."""
     (n, D), K = x.shape, target.shape[1]
 
     def value(flat: FloatArray) -> tuple[float, FloatArray]:
         solution = flat.reshape(D + 1, K)
-        log_p = log_softmax(logits(x, solution), axis=1)
+        log_p = log_softmax(compute_logits(x, solution), axis=1)
         error = ((np.exp(log_p) - target) / n).astype(x.dtype)
         slope = np.vstack([x.T @ error + penalty * solution[:D], error.sum(axis=0)])
         loss = -(target * log_p).sum() / n + penalty / 2 * np.square(solution[:D]).sum()
@@ -40,12 +40,12 @@ def solve(x: FloatArray, target: FloatArray, penalty: float, start: FloatArray |
     return np.asarray(found.x.reshape(D + 1, K))
 
 
-def logits(x: FloatArray, solution: FloatArray) -> FloatArray:
+def compute_logits(x: FloatArray, solution: FloatArray) -> FloatArray:
     """Return x W + b (n, K), in float64."""
     return np.asarray((x @ solution[:-1].astype(x.dtype)).astype(np.float64) + solution[-1])
 
 
-def pool(members: FloatArray, target: FloatArray, prior: float) -> FloatArray:
+def fit_pool_weights(members: FloatArray, target: FloatArray, prior: float) -> FloatArray:
     """Return weights w ≥ 0 (M,) of models with logits (M, n, K) that minimise the cross entropy to `target`.
 
     The prediction is softmax(Σ_m w_m z_m). The sum of the weights is the inverse of a temperature: one model alone is
@@ -80,7 +80,7 @@ class Channel:
         return np.asarray(np.log(np.maximum(softmax(self.scale * logits, axis=1) @ self.labels.T, MIN_PROBABILITY)))
 
 
-def channel(logits: FloatArray, target: FloatArray) -> Channel:
+def fit_channel(logits: FloatArray, target: FloatArray) -> Channel:
     """Find the channel from logits of classes (n, K) to shares of votes (n, K) with the least cross entropy.
 
     T by EM for each scale; one pseudo-vote per class is shared equally by all labels.

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.learning.batches import Batch, Columns
-from dissensus.learning.devices import own_draws
+from dissensus.learning.batches import Batch, BatchColumns
+from dissensus.learning.devices import isolated_rng
 from dissensus.learning.encoders.base import Encoder
 from dissensus.learning.objectives.base import Objective
 
-CELLS = 2**22  # pairs of an item and an annotator × K × K that are computed at once
+MAX_CELLS = 2**22  # pairs of an item and an annotator × K × K that are computed at once
 ITEMS_AT_ONCE = 4096  # items that are predicted at once by default
 
 Mix = tuple[Tensor, Tensor, Batch]
@@ -30,11 +30,11 @@ moves and casts the contents of tuples and dicts."""
 
 
 @dataclass(frozen=True)
-class Lessons:
+class TrainingData:
     """Training data: inputs and targets of the same items; with `mixup` (α) a batch comes with its mixture."""
 
-    inputs: Columns
-    targets: Columns
+    inputs: BatchColumns
+    targets: BatchColumns
     mixup: float | None = None
 
     @property
@@ -42,7 +42,7 @@ class Lessons:
         """Bytes of both."""
         return self.inputs.nbytes + self.targets.nbytes
 
-    def to(self, device: Any) -> Lessons:
+    def to(self, device: Any) -> TrainingData:
         """Return the same data on another device."""
         return replace(self, inputs=self.inputs.to(device), targets=self.targets.to(device))
 
@@ -62,23 +62,25 @@ class Network(nn.Module):
     head: Any  # made by the objective
     objective: Objective
 
-    def __init__(self, encoder: nn.Module, head: nn.Module, objective: Objective, *, mixes: bool = False):
+    def __init__(self, encoder: nn.Module, head: nn.Module, objective: Objective, *, mixes_inputs: bool = False):
         super().__init__()
-        self.encoder, self.head, self.objective, self.mixes = encoder, head, objective, mixes
+        self.encoder, self.head, self.objective, self.mixes_inputs = encoder, head, objective, mixes_inputs
 
     @classmethod
-    def fresh(cls, encoder: Encoder, objective: Objective, seed: int = 0) -> Self:
+    def initialise(cls, encoder: Encoder, objective: Objective, seed: int = 0) -> Self:
         """Draw initial weights, first the encoder's, then the head's; torch's generator is restored."""
-        with own_draws(seed):
+        with isolated_rng(seed):
             module = encoder.module()
-            return cls(module, objective.head(encoder.branch, encoder.width), objective, mixes=encoder.mixes)
+            return cls(
+                module, objective.head(encoder.branch, encoder.width), objective, mixes_inputs=encoder.averages_inputs
+            )
 
     def forward(self, inputs: Batch, targets: Batch, mix: Mix | None = None) -> Tensor:
         """Return the sum of the batch's losses."""
         if mix is None:
             return self.objective.loss(self.head, self.encoder(**inputs), targets)
         weight, partner, others = mix
-        if self.mixes:
+        if self.mixes_inputs:
             z = self.encoder(**{name: weight * x + (1 - weight) * x[partner] for name, x in inputs.items()})
         else:
             whole = self.encoder(**inputs)
@@ -87,13 +89,13 @@ class Network(nn.Module):
         return weight * own + (1 - weight) * other
 
     @torch.no_grad()
-    def begin_epoch(self, epoch: int, epochs: int, walk: Callable[[], Iterator[tuple[Any, ...]]]) -> None:
-        """Let the objective prepare the epoch; `walk()` yields all training items, as `forward` takes them."""
-        if not self.objective.begins(epoch, epochs):
+    def begin_epoch(self, epoch: int, epochs: int, iterate_batches: Callable[[], Iterator[tuple[Any, ...]]]) -> None:
+        """Let the objective prepare the epoch; `iterate_batches()` yields batches of all training items."""
+        if not self.objective.needs_begin_epoch(epoch, epochs):
             return
 
         def encoded() -> Iterator[tuple[Tensor, Batch]]:
-            for inputs, targets, _ in walk():
+            for inputs, targets, _ in iterate_batches():
                 yield self.encoder(**inputs), targets
 
         self.eval()
@@ -119,16 +121,16 @@ class Network(nn.Module):
         """The device of the weights."""
         return next(iter(self.parameters())).device
 
-    def placed(self, codes: IntArray, features: FloatArray | None = None) -> tuple[Tensor, Tensor | None]:
+    def to_device(self, codes: IntArray, features: FloatArray | None = None) -> tuple[Tensor, Tensor | None]:
         """Put codes (n,) of annotators and their features (n, F) on the device."""
         at = torch.as_tensor(codes.astype(np.int64)).to(self.device)
         return at, None if features is None else torch.as_tensor(features.astype(np.float32)).to(self.device)
 
     @torch.inference_mode()
-    def ask(
+    def apply_in_batches(
         self,
         question: Callable[..., Tensor],
-        *columns: Columns,
+        *columns: BatchColumns,
         rows: IntArray | None = None,
         at_once: int = ITEMS_AT_ONCE,
     ) -> FloatArray:

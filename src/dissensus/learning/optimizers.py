@@ -17,9 +17,9 @@ import torch
 
 from dissensus.common.parameters import is_number, is_whole, param
 from dissensus.learning.exceptions import WrongOptimizer
-from dissensus.learning.rows import Joint, RowAdam
+from dissensus.learning.rows import JointOptimizer, RowAdam
 
-Wanted = str | Mapping[str, Any] | Callable[..., torch.optim.Optimizer]
+OptimizerSpec = str | Mapping[str, Any] | Callable[..., torch.optim.Optimizer]
 """A name, a name with keywords, or a function of parameter groups."""
 Schedule = str | Mapping[int, float]
 Groups = list[dict[str, Any]]
@@ -32,23 +32,23 @@ OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
 }
 
 
-def stored_optimizer(wanted: Wanted) -> Any:
+def pack_optimizer(wanted: OptimizerSpec) -> Any:
     """Name of the optimiser, or a mapping with its keywords, for a file."""
     if callable(wanted):  # its repr may contain an address
         return getattr(wanted, "__qualname__", type(wanted).__qualname__)
     return wanted if isinstance(wanted, str) else dict(wanted)
 
 
-def make_optimizer(wanted: Wanted, groups: Groups, weight_decay: float) -> torch.optim.Optimizer:
+def make_optimizer(wanted: OptimizerSpec, groups: Groups, weight_decay: float) -> torch.optim.Optimizer:
     """Make the optimiser of these groups; row-sparse parameters go to `RowAdam`."""
-    dense, sparse = split(groups)
+    dense, sparse = split_sparse_groups(groups)
     if not dense:  # an encoder without weights, and only rows in the head
         return RowAdam(sparse)
     made: torch.optim.Optimizer
     if callable(wanted):
         made = wanted(dense)
     else:
-        name, options = _named(wanted)
+        name, options = _split_name(wanted)
         kind, defaults = OPTIMIZERS[name]
         # One pass over the weights instead of ten takes a third of the time of a small network's step.
         fused = all(p.device.type in ("cpu", "cuda") for group in dense for p in group["params"])
@@ -56,10 +56,10 @@ def make_optimizer(wanted: Wanted, groups: Groups, weight_decay: float) -> torch
             made = kind(dense, **{"weight_decay": weight_decay, "fused": fused, **defaults, **options})
         except (TypeError, ValueError) as error:
             raise WrongOptimizer(optimizer=repr(wanted), reason=str(error)) from error
-    return Joint(made, RowAdam(sparse)) if sparse else made
+    return JointOptimizer(made, RowAdam(sparse)) if sparse else made
 
 
-def split(groups: Groups) -> tuple[Groups, Groups]:
+def split_sparse_groups(groups: Groups) -> tuple[Groups, Groups]:
     """Return the groups of dense and of row-sparse parameters."""
     found: tuple[Groups, Groups] = ([], [])
     for group in groups:
@@ -80,7 +80,7 @@ def rate_factor(schedule: Schedule, warmup: float, step: int, steps: int, epoch:
     return {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}[schedule]
 
 
-def _named(wanted: Any) -> tuple[str, dict[str, Any]]:
+def _split_name(wanted: Any) -> tuple[str, dict[str, Any]]:
     options = dict(wanted) if isinstance(wanted, Mapping) else {"name": wanted}
     return options.pop("name", None), options
 
@@ -91,13 +91,13 @@ def _is_schedule(schedule: Any) -> bool:
     return schedule in ("constant", "linear", "cosine")
 
 
-OPTIMIZER: Any = param(
+OPTIMIZER_PARAM: Any = param(
     "adam",
     "name of an optimiser, a mapping with its name and keywords, or a function of parameter groups",
-    check=lambda wanted: callable(wanted) or _named(wanted)[0] in OPTIMIZERS,
+    check=lambda wanted: callable(wanted) or _split_name(wanted)[0] in OPTIMIZERS,
     must=f"must be one of {', '.join(OPTIMIZERS)}, a mapping with such a 'name', or a function of parameter groups",
 )
-SCHEDULE: Any = param(
+SCHEDULE_PARAM: Any = param(
     "constant",
     "schedule of the learning rates; a factor applies from its epoch on (the first is 0), and factors multiply",
     check=_is_schedule,

@@ -31,11 +31,11 @@ from dissensus.table.annotations import Annotations
 POWERS = (2, 4, 8, 16)  # candidates after 1, tried until the likelihood of the annotations falls
 
 
-def combine(
+def combine_posterior(
     table: Annotations, proba: FloatArray, gold: IntArray | None, of_votes: bool = False
 ) -> tuple[LearntMatrices, int]:
     """Return the posterior q given the network's `proba` (I, K), of classes or `of_votes`, and the power τ."""
-    pseudo, log_p = _pseudo(table, gold), np.log(np.maximum(proba, MIN_BEFORE))
+    pseudo, log_p = _pseudo_counts(table, gold), np.log(np.maximum(proba, MIN_BEFORE))
     learnt, power = learn_matrices(table, proba, pseudo, gold), 1
     for greater in POWERS if of_votes else ():
         other = learn_matrices(table, softmax(greater * log_p, axis=1), pseudo, gold)
@@ -46,12 +46,12 @@ def combine(
     return replace(learnt, posterior=softened / softened.sum(axis=1, keepdims=True)), power
 
 
-def annotators_by(table: Annotations, posterior: FloatArray, gold: IntArray | None) -> LearntMatrices:
+def estimate_confusions(table: Annotations, posterior: FloatArray, gold: IntArray | None) -> LearntMatrices:
     """Estimate annotators given a posterior (I, K): one M step."""
-    return matrices_by(table, posterior, _pseudo(table, gold))
+    return matrices_by(table, posterior, _pseudo_counts(table, gold))
 
 
-def _pseudo(table: Annotations, gold: IntArray | None) -> FloatArray:
+def _pseudo_counts(table: Annotations, gold: IntArray | None) -> FloatArray:
     """Return the pseudo-counts (K, K) [true, given] of Dawid-Skene."""
     method = DawidSkene()
     return crowd_pseudo_counts(

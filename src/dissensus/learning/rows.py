@@ -78,7 +78,7 @@ class RowAdam(Optimizer):
         if not state:
             state["moments"] = param.new_zeros((len(param), 2, *param.shape[1:]))  # m and v of a row are adjacent
             state["steps"] = param.new_zeros((len(param), *[1] * (param.ndim - 1)))  # (A, 1)
-        rows, grad = touched_rows(param)
+        rows, grad = get_gradient_rows(param)
         steps = state["steps"].index_select(0, rows) + 1  # (rows, 1); index_select is four times as fast as [rows]
         moments = state["moments"].index_select(0, rows)  # (rows, 2, D)
         mean, square = moments.unbind(1)
@@ -91,7 +91,7 @@ class RowAdam(Optimizer):
         param.index_copy_(0, rows, param.index_select(0, rows).sub_(move, alpha=lr))
 
 
-class Joint(Optimizer):
+class JointOptimizer(Optimizer):
     """Two optimisers as one: `dense` for most parameters, `rows` for those that are marked `row_sparse`.
 
     Groups, learning rates and state are shared with the two, so schedulers and checkpoints see one optimiser.
@@ -121,7 +121,7 @@ class Joint(Optimizer):
         self._share()
 
 
-def rows_or_mean(table: Tensor, codes: Tensor, totals: Tensor) -> Tensor:
+def take_rows_or_mean(table: Tensor, codes: Tensor, totals: Tensor) -> Tensor:
     """Return rows of annotators (n, D); the mean, weighted by labels, for −1 and for no labels in `totals` (A,)."""
     known = (codes >= 0) & (totals[codes] > 0)
     share = (totals / totals.sum()).unsqueeze(1)
@@ -133,7 +133,7 @@ def one_minus_power(beta: float, steps: Tensor) -> Tensor:
     return -torch.expm1(steps * (math.log(beta) if beta > 0 else -math.inf))
 
 
-def touched_rows(param: Tensor) -> tuple[Tensor, Tensor]:
+def get_gradient_rows(param: Tensor) -> tuple[Tensor, Tensor]:
     """Return the rows (rows,) of a parameter that have a gradient, each once, and their gradients (rows, D)."""
     assert param.grad is not None
     param.grad = param.grad.coalesce()  # stored, so that the next call finds it sorted and summed
@@ -145,7 +145,7 @@ def clip_gradients(params: Iterable[Tensor], max_norm: float) -> Tensor:
     holders = []
     for param in params:
         if param.grad is not None and param.grad.is_sparse:
-            _, values = touched_rows(param)
+            _, values = get_gradient_rows(param)
             holder = torch.empty_like(values)
             holder.grad = values  # the same memory, so scaling it scales the gradient
             holders.append(holder)

@@ -20,16 +20,16 @@ from dissensus.common.registry import Registry
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.exceptions import DataError
 from dissensus.learning import exceptions as faults
-from dissensus.learning import inputs as given
+from dissensus.learning import inputs as input_data
 from dissensus.learning.annotator_features import AnnotatorFeatures
-from dissensus.learning.batches import Columns
+from dissensus.learning.batches import BatchColumns
 from dissensus.learning.checkpoint import Trace
 from dissensus.learning.encoders import Encoder, encoders
-from dissensus.learning.network import Lessons, Network
+from dissensus.learning.network import Network, TrainingData
 from dissensus.learning.objectives import Objective, objectives
-from dissensus.learning.optimizers import split
-from dissensus.learning.trainer import BATCHES_AT_ONCE, Trainer
-from dissensus.learning.validation import Validation, hold_out, known_truth, validation_items
+from dissensus.learning.optimizers import split_sparse_groups
+from dissensus.learning.trainer import PREDICTION_BATCHES, Trainer
+from dissensus.learning.validation import Validation, hold_out, read_validation, target_distributions
 from dissensus.messages import ParameterName
 from dissensus.models.base import check_gold
 from dissensus.table.annotations import Annotations
@@ -41,115 +41,117 @@ MIN_HEAD_RATE = 1e-3  # learning rate of the last layers, which are never pretra
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class TrainingRun:
     """A training run, ready to start."""
 
     table: Annotations
     encoder: Encoder
     objective: Objective
     network: Network
-    lessons: Lessons
-    taught: IntArray  # the training items
+    data: TrainingData
+    train_items: IntArray  # the training items
     groups: list[dict[str, Any]]
     trainer: Trainer
     gold: IntArray | None = None
-    described: AnnotatorFeatures | None = None  # encoding of the annotators' features
+    annotator_features: AnnotatorFeatures | None = None  # encoding of the annotators' features
     held_out: BoolArray | None = None  # (I,) items with labels that are validated against
     evaluate: Validation | None = None
     key: str = ""  # hash of data and keywords, for the checkpoint
     note: str = ""  # what objective "auto" chose
     candidates: list[dict[str, Any]] = field(default_factory=list)  # its candidates
-    judged: tuple[FloatArray, FloatArray] | None = None  # (V, K) each: predictions for held-out items, and their truth
+    held_out_predictions: tuple[FloatArray, FloatArray] | None = (
+        None  # (V, K) each: predictions for held-out items, and their truth
+    )
 
     def train(self, on_step: Callable[..., None] | None = None) -> Trace:
         """Train; without `on_step` a bar shows the progress."""
         with show_progress("training", self.trainer.epochs) if on_step is None else nullcontext(on_step) as after_epoch:
             return self.trainer.fit(
-                self.network, self.lessons, self.taught, self.groups,
+                self.network, self.data, self.train_items, self.groups,
                 evaluate=self.evaluate, on_step=after_epoch, key=self.key,
             )  # fmt: skip
 
 
-def begin(
+def prepare_run(
     model: CrowdClassifier,
     table: Annotations,
     X: Any,
     gold: Any,
     validation: Any = None,
     annotators: Any = None,
-    like: Run | None = None,
-) -> Run:
-    """Prepare a run; inputs that the run `like` has prepared are used again."""
-    given.check_table(table)
-    X = given.aligned(X, table)
+    reuse: TrainingRun | None = None,
+) -> TrainingRun:
+    """Prepare a run; inputs that the run `reuse` has prepared are used again."""
+    input_data.check_table(table)
+    X = input_data.align_rows(X, table)
     model.check()
     gold = check_gold(gold, table)
-    encoder, seed = new_part(model.encoder, encoders, Encoder), torch_seed(model.seed)
-    objective = new_part(model.objective, objectives, Objective).fit(table, gold, seed)
-    described = describe(objective, annotators, table)
-    teaches, inside = objective.teaches_, is_number(validation)
+    encoder, seed = copy_component(model.encoder, encoders, Encoder), make_torch_seed(model.seed)
+    objective = copy_component(model.objective, objectives, Objective).fit(table, gold, seed)
+    described = set_annotator_features(objective, annotators, table)
+    teaches, inside = objective.train_mask_, is_number(validation)
     held_out = hold_out(validation, table, teaches, seed) if inside else np.zeros(table.n_items, np.bool_)
     taught = np.flatnonzero(teaches & ~held_out)
     if not taught.size:
         raise faults.NothingLeftToTrainOn(n_items=int(teaches.sum()))
-    if (chosen := objective.choose(model, table, X, taught)) is not objective:
+    if (chosen := objective.tune_keywords(model, table, X, taught)) is not objective:
         model = type(model)(**model.get_params(deep=False) | {"objective": chosen})
-        return begin(model, table, X, gold, validation, annotators, like)
+        return prepare_run(model, table, X, gold, validation, annotators, reuse)
     if held_out.any():
-        fit_without(objective, held_out, table, gold, seed)
-    if like is not None and np.array_equal(like.taught, taught):
-        encoder, columns = like.encoder, like.lessons.inputs
-        objective.see(columns, taught, like.objective)
+        fit_objective_without(objective, held_out, table, gold, seed)
+    if reuse is not None and np.array_equal(reuse.train_items, taught):
+        encoder, columns = reuse.encoder, reuse.data.inputs
+        objective.set_inputs(columns, taught, reuse.objective)
     else:
-        encoder = fitted_encoder(encoder, X, taught, table.n_items)
+        encoder = fit_encoder(encoder, X, taught, table.n_items)
         columns = encoder.prepare(X)
-        objective.see(columns, taught)
-    if model.processes > 1 and getattr(objective, "_others", None) is not None:
+        objective.set_inputs(columns, taught)
+    if model.processes > 1 and getattr(objective, "_leave_one_out", None) is not None:
         raise faults.OneProcessNeeded()
-    evaluate, at_once = None, BATCHES_AT_ONCE * model.batch_size
+    evaluate, at_once = None, PREDICTION_BATCHES * model.batch_size
     if inside:
-        evaluate = Validation(columns, np.flatnonzero(held_out), known_truth(table, gold)[held_out], at_once)
+        evaluate = Validation(columns, np.flatnonzero(held_out), target_distributions(table, gold)[held_out], at_once)
     elif validation is not None:
-        X_other, truth = validation_items(validation, table.classes)
+        X_other, truth = read_validation(validation, table.classes)
         evaluate = Validation(encoder.prepare(X_other), np.arange(len(truth)), truth, at_once)
-    network = Network.fresh(encoder, objective, seed)
-    run = ready(
+    network = Network.initialise(encoder, objective, seed)
+    run = make_run(
         model, table, encoder, network, columns, taught,
-        gold=gold, described=described, held_out=held_out, evaluate=evaluate,
+        gold=gold, annotator_features=described, held_out=held_out, evaluate=evaluate,
     )  # fmt: skip
-    return cast(Run, objective.adapt(run))
+    return cast(TrainingRun, objective.adapt_run(run))
 
 
-def ready(
+def make_run(
     model: CrowdClassifier,
     table: Annotations,
     encoder: Encoder,
     network: Network,
-    columns: Columns,
+    columns: BatchColumns,
     taught: IntArray,
     **more: Any,
-) -> Run:
+) -> TrainingRun:
     """Make the run that trains a network on prepared inputs, with the keywords of a classifier."""
-    run = Run(
+    run = TrainingRun(
         table=table, encoder=encoder, objective=network.objective, network=network,
-        lessons=Lessons(columns, network.objective.targets(), model.mixup), taught=taught,
+        data=TrainingData(columns, network.objective.targets(), model.mixup), train_items=taught,
         groups=parameter_groups(model, network, encoder), trainer=model.trainer(), **more,
     )  # fmt: skip
-    return run if model.checkpoint is None else replace(run, key=_key(run, model))
+    return run if model.checkpoint is None else replace(run, key=_hash_run(run, model))
 
 
-def _key(run: Run, model: CrowdClassifier) -> str:
+def _hash_run(run: TrainingRun, model: CrowdClassifier) -> str:
     """Hash keywords, annotations, names, gold, inputs, validation and features of annotators."""
-    arrays, inputs, judge = [run.gold, run.objective.annotator_features_], [run.lessons.inputs], run.evaluate
+    arrays, inputs, judge = [run.gold, run.objective.annotator_features_], [run.data.inputs], run.evaluate
     if judge is not None:
         arrays += [judge.rows, judge.truth]
         inputs += [] if judge.columns is inputs[0] else [judge.columns]
-    settings = {**model.deciding(), "arrays": [array is not None for array in arrays], "inputs": len(inputs)}
+    settings = {**model.result_keywords(), "arrays": [array is not None for array in arrays], "inputs": len(inputs)}
     there = (array for array in arrays if array is not None)
     return hash_settings(settings, [run.table], chain(there, (x.numpy() for part in inputs for x in part.tensors())))
 
 
-def fit_without(
+def fit_objective_without(
     objective: Objective, held_out: BoolArray, table: Annotations, gold: IntArray | None, seed: int
 ) -> None:
     """Fit to the other items, so that held-out labels have no influence, not even through a method's posterior."""
@@ -157,12 +159,12 @@ def fit_without(
     objective.fit(table.select(rows=~held_out[table.item]), known, seed)
 
 
-def fitted_encoder(encoder: Encoder, X: Any, taught: IntArray, n_items: int) -> Encoder:
+def fit_encoder(encoder: Encoder, X: Any, taught: IntArray, n_items: int) -> Encoder:
     """Fit an encoder to the training items."""
     try:
-        return encoder.fit(X if taught.size == n_items else given.take(X, taught))
+        return encoder.fit(X if taught.size == n_items else input_data.take_rows(X, taught))
     except DataError:
-        new_part(encoder, encoders, Encoder).fit(X)  # raises the same error with the row's number in X
+        copy_component(encoder, encoders, Encoder).fit(X)  # raises the same error with the row's number in X
         raise
 
 
@@ -170,15 +172,15 @@ def parameter_groups(model: CrowdClassifier, network: Network, encoder: Encoder)
     """Return the trainable parameters with their learning rates: the encoder's, the head's, then the rows of both."""
     rate = encoder.learning_rate if model.learning_rate is None else model.learning_rate
     head = max(rate, MIN_HEAD_RATE) if model.head_learning_rate is None else model.head_learning_rate
-    rows = network.objective.rows_rate if model.head_learning_rate is None else model.head_learning_rate
-    dense, sparse = split([
+    rows = network.objective.row_learning_rate if model.head_learning_rate is None else model.head_learning_rate
+    dense, sparse = split_sparse_groups([
         {"params": [p for p in part.parameters() if p.requires_grad], "lr": lr}
         for part, lr in ((network.encoder, rate), (network.head, head))
     ])  # fmt: skip
     return [*dense, *({**group, "lr": rows} for group in sparse)]
 
 
-def new_part(wanted: Any, registry: Registry[Any], kind: type) -> Any:
+def copy_component(wanted: Any, registry: Registry[Any], kind: type) -> Any:
     """Return a copy of an encoder or objective, or a new one by its name."""
     if isinstance(wanted, str):
         return registry[wanted]()
@@ -188,23 +190,23 @@ def new_part(wanted: Any, registry: Registry[Any], kind: type) -> Any:
     raise faults.WrongPart(part=part, name=name, kind=kind.__name__, found=repr(wanted))
 
 
-def torch_seed(seed: int | None) -> int:
+def make_torch_seed(seed: int | None) -> int:
     """Return the seed of a run's initial weights and draws."""
     return int(np.random.SeedSequence(seed).generate_state(1, np.uint32)[0])
 
 
-def tie_seed(seed: int | None) -> int:
+def make_tie_seed(seed: int | None) -> int:
     """Return the seed of the draw that breaks ties between classes."""
     return int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
 
 
-def describe(objective: Objective, annotators: Any, table: Annotations) -> AnnotatorFeatures | None:
+def set_annotator_features(objective: Objective, annotators: Any, table: Annotations) -> AnnotatorFeatures | None:
     """Give the objective the features of the annotators."""
     if annotators is None:
         return None
-    if not objective.describes_annotators:
-        able = tuple(name for name in objectives if objectives[name].describes_annotators)
+    if not objective.uses_annotator_features:
+        able = tuple(name for name in objectives if objectives[name].uses_annotator_features)
         raise faults.UnusedAnnotatorFeatures(objective=objectives.name_of(type(objective)), able=able)
     described = AnnotatorFeatures.fit(annotators, table.annotators)
-    objective.annotator_features_ = described.of(annotators, table.annotators)
+    objective.annotator_features_ = described.features_for(annotators, table.annotators)
     return described

@@ -24,7 +24,7 @@ from torch.optim import Optimizer
 
 from dissensus.common.parameters import check_argument, is_number, param
 from dissensus.learning.exceptions import UnknownSharpnessKeyword
-from dissensus.learning.rows import touched_rows
+from dissensus.learning.rows import get_gradient_rows
 
 
 def sam_options(sam: float | Mapping[str, Any]) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def _is_sam(sam: Any) -> bool:
     return known and SAM(torch.optim.SGD([torch.zeros(1)]), **sam_options(sam)) is not None
 
 
-SHARPNESS: Any = param(
+SAM_PARAM: Any = param(
     None,
     "sharpness-aware training with this ρ (0.05 is usual), or with a mapping of rho and adaptive",
     check=_is_sam,
@@ -77,12 +77,12 @@ class SAM(Optimizer):
 
     def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
         """Take a step with the gradient at θ + ε; return the loss at θ. `closure` as in `around`."""
-        loss = self.around(closure)
+        loss = self.compute_gradients(closure)
         self.base.step()
         return loss
 
     @torch.no_grad()
-    def around(self, closure: Callable[[], Any]) -> Any:
+    def compute_gradients(self, closure: Callable[[], Any]) -> Any:
         """Leave the gradients of θ + ε at θ, for a caller that clips or unscales them and takes the step.
 
         Return the loss at θ. `closure` clears the gradients, goes forward and backward over all items of the step (in
@@ -111,7 +111,7 @@ class SAM(Optimizer):
         moves, norms = [], []
         for weight in params:
             assert weight.grad is not None
-            rows, grad = touched_rows(weight) if weight.grad.is_sparse else (None, weight.grad)
+            rows, grad = get_gradient_rows(weight) if weight.grad.is_sparse else (None, weight.grad)
             values = weight.clone() if rows is None else weight.index_select(0, rows)  # copies, to restore exact values
             slope = grad * values.abs() if self.adaptive else grad
             norms.append(torch.linalg.vector_norm(slope, dtype=torch.promote_types(slope.dtype, torch.float32)))
@@ -120,8 +120,8 @@ class SAM(Optimizer):
         if not 0 < norm < float("inf"):
             return []
         for weight, rows, values, direction in moves:
-            _write(weight, rows, torch.add(values, direction, alpha=self.rho / norm))
-        return [partial(_write, weight, rows, values) for weight, rows, values, _ in moves]
+            _copy_rows(weight, rows, torch.add(values, direction, alpha=self.rho / norm))
+        return [partial(_copy_rows, weight, rows, values) for weight, rows, values, _ in moves]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the base optimiser."""
@@ -134,7 +134,7 @@ class SAM(Optimizer):
 
 
 @torch.no_grad()
-def _write(parameter: Tensor, rows: Tensor | None, values: Tensor) -> None:
+def _copy_rows(parameter: Tensor, rows: Tensor | None, values: Tensor) -> None:
     """Copy values into a parameter, or into these rows of it."""
     if rows is None:
         parameter.copy_(values)

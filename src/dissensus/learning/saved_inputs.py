@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from dissensus.learning.batches import Bag, Columns, Mapped, Padded
+from dissensus.learning.batches import BatchColumns, MappedRows, PaddedSequences, RaggedColumn
 
-KINDS = {"Padded": Padded, "Bag": Bag}
+COLUMN_CLASSES = {kind.__name__: kind for kind in (PaddedSequences, RaggedColumn)}
 
 
-def stored_columns(columns: Columns) -> dict[str, Any]:
+def pack_columns(columns: BatchColumns) -> dict[str, Any]:
     """Return prepared inputs as plain values and tensors; those in a file are read, as it may not exist later."""
     stored: dict[str, Any] = {}
     for name, column in columns.columns.items():
-        if isinstance(column, Bag):
+        if isinstance(column, RaggedColumn):
             stored[name] = {"kind": type(column).__name__, **vars(column)}
         else:
-            stored[name] = column.to("cpu") if isinstance(column, Mapped) else column
+            stored[name] = column.to("cpu") if isinstance(column, MappedRows) else column
     return stored
 
 
-def loaded_columns(stored: dict[str, Any]) -> Columns:
+def unpack_columns(stored: dict[str, Any]) -> BatchColumns:
     """Return the columns that `stored_columns` stored."""
-    return Columns(
+    return BatchColumns(
         **{
-            name: KINDS[column.pop("kind")](**column) if isinstance(column, dict) else column
+            name: COLUMN_CLASSES[column.pop("kind")](**column) if isinstance(column, dict) else column
             for name, column in stored.items()
         }
     )

@@ -2,7 +2,7 @@
 
 Every pair of sizes is trained with every seed on the training items and judged, after some of the epochs, by its
 predictions from features for the development items. All networks have room for the largest sizes, so that they have
-one shape and are one training (`stacked.Stack`), which on a GPU takes little longer than a few of them.
+one shape and are one training (`stack_trainings.Stack`), which on a GPU takes little longer than a few of them.
 
 A store keeps one line per size, seed and epoch; a search that was stopped continues from it.
 """
@@ -22,7 +22,7 @@ from dissensus.common.parameters import check_argument, is_number, is_whole
 from dissensus.common.types import FloatArray
 from dissensus.evaluation.hard import tied_classes
 from dissensus.evaluation.soft import EPSILON, inverse_kl_divergence, kl_divergence
-from dissensus.learning import inputs as given
+from dissensus.learning import inputs as input_data
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.encoders import Identity
 from dissensus.learning.exceptions import (
@@ -35,12 +35,12 @@ from dissensus.learning.exceptions import (
 )
 from dissensus.learning.objectives.labels import vote_weight
 from dissensus.learning.objectives.ldl_nm import LDLNMObjective
-from dissensus.learning.stacked import stacked
+from dissensus.learning.stacked import stack_trainings
 from dissensus.learning.trainer import Trainer
 from dissensus.messages import ParameterName, quote_name
 from dissensus.table.annotations import Annotations
 
-AT_ONCE = {"cpu": 32, "cuda": 1080}
+TRAININGS_PER_STACK = {"cpu": 32, "cuda": 1080}
 """Trainings in one stack: on a CPU a larger one is no faster, on a GPU memory is the limit, some 5 MB each."""
 MEASURES = ("kl", "inverse_kl", "accuracy")
 OnTrained = Callable[[int, int], None]
@@ -85,7 +85,7 @@ class SizeSearch:
     @property
     def best(self) -> tuple[int, int, int]:
         """Return item size, annotator size and epochs of the lowest mean KL over seeds; of equal ones, the smallest."""
-        means = {(e, i, j): value for e in self.epochs for (i, j), value in self._means("kl", e).items()}
+        means = {(e, i, j): value for e in self.epochs for (i, j), value in self._mean_by_size("kl", e).items()}
         epoch, item, annotator = min(means, key=lambda at: (means[at], at[1] + at[2], at))
         return item, annotator, epoch
 
@@ -93,7 +93,7 @@ class SizeSearch:
         """(item sizes, annotator sizes) mean of a measure over seeds, after `epoch`; None: the best epoch."""
         if measure not in MEASURES:
             raise NoValueAmong(name=ParameterName("measure"), value=measure, allowed=MEASURES)
-        means = self._means(measure, self.best[2] if epoch is None else epoch)
+        means = self._mean_by_size(measure, self.best[2] if epoch is None else epoch)
         return np.array([[means[i, j] for j in self.annotator_sizes] for i in self.item_sizes])
 
     def estimator(self, seed: int = 0) -> CrowdClassifier:
@@ -101,7 +101,9 @@ class SizeSearch:
         item, annotator, epochs = self.best
         sizes = {"item_size": item, "annotator_size": annotator}
         model = CrowdClassifier(**self.model.get_params(deep=False))
-        return model.set_params(objective=LDLNMObjective(**_keywords(self.model) | sizes), epochs=epochs, seed=seed)
+        return model.set_params(
+            objective=LDLNMObjective(**_read_objective_keywords(self.model) | sizes), epochs=epochs, seed=seed
+        )
 
     def to_frame(self) -> Any:
         """Return one row per point, as an Arrow table."""
@@ -109,7 +111,7 @@ class SizeSearch:
 
         return pa.Table.from_pylist([asdict(point) for point in self.points])
 
-    def _means(self, measure: str, epoch: int) -> dict[tuple[int, int], float]:
+    def _mean_by_size(self, measure: str, epoch: int) -> dict[tuple[int, int], float]:
         values: dict[tuple[int, int], list[float]] = {}
         for point in self.points:
             if point.epoch == epoch:
@@ -137,7 +139,7 @@ def search_sizes(
     model: CrowdClassifier | None = None,
     epsilon: float = EPSILON,
     store: str | Path | None = None,
-    at_once: int | None = None,
+    stack_size: int | None = None,
     on_trained: OnTrained | None = None,
 ) -> SizeSearch:
     """Search for the sizes and epochs of LDL-NM that best predict the votes of items that were not trained on.
@@ -157,44 +159,52 @@ def search_sizes(
         None: `ldl_nm()`.
     store : path, optional
         A file of JSON lines; finished trainings of the same data and settings are read from it.
-    at_once : int, optional
+    stack_size : int, optional
         Trainings in one stack. With dropout, random draws depend on the other trainings of the stack.
     """
     model = ldl_nm() if model is None else model
-    keywords = _keywords(model)
-    given.check_table(table, "search_sizes")
-    if given.rows(X) != table.n_items:
-        raise UnequalRows(argument="X", n_rows=given.rows(X), n_entries=table.n_items, entries="items")
-    check_argument("at_once", at_once, int | None, low=1)
-    sizes = [(i, j) for i in _whole("item_sizes", item_sizes) for j in _whole("annotator_sizes", annotator_sizes)]
-    at, drawn = _whole("epochs", epochs), _whole("seeds", seeds, 0)
+    keywords = _read_objective_keywords(model)
+    input_data.check_table(table, "search_sizes")
+    if input_data.count_rows(X) != table.n_items:
+        raise UnequalRows(argument="X", n_rows=input_data.count_rows(X), n_entries=table.n_items, entries="items")
+    check_argument("stack_size", stack_size, int | None, low=1)
+    sizes = [
+        (i, j)
+        for i in _check_whole_numbers("item_sizes", item_sizes)
+        for j in _check_whole_numbers("annotator_sizes", annotator_sizes)
+    ]
+    at, drawn = _check_whole_numbers("epochs", epochs), _check_whole_numbers("seeds", seeds, 0)
     if not isinstance(dev, tuple):
-        table, X, dev = _split(table, X, dev)
+        table, X, dev = _split_items(table, X, dev)
     judged, X_dev = dev[0].with_classes(table.classes), dev[1]
     voted = np.flatnonzero(vote_weight(judged) > 0)
-    if given.rows(X_dev) != judged.n_items:
-        raise UnequalRows(argument="dev", n_rows=given.rows(X_dev), n_entries=judged.n_items, entries="items")
+    if input_data.count_rows(X_dev) != judged.n_items:
+        raise UnequalRows(
+            argument="dev", n_rows=input_data.count_rows(X_dev), n_entries=judged.n_items, entries="items"
+        )
     if not voted.size:
         raise NoDevelopmentItems(n_items=judged.n_items)
-    votes, X_dev = judged.soft_labels()[voted], given.take(X_dev, voted)
+    votes, X_dev = judged.soft_labels()[voted], input_data.take_rows(X_dev, voted)
     room = (max(i for i, _ in sizes), max(j for _, j in sizes))
     settings = {
         "model": {k: v for k, v in model.get_params(deep=False).items() if k not in ("seed", "device", "epochs")},
         "objective": {k: v for k, v in keywords.items() if k not in ("item_size", "annotator_size")},
         "epsilon": epsilon, "epochs": at,
     }  # fmt: skip
-    log = JsonLinesStore(store, hash_settings(settings, (table, judged), (_array(X), _array(X_dev))))
+    log = JsonLinesStore(store, hash_settings(settings, (table, judged), (_to_array(X), _to_array(X_dev))))
     points = _complete_trainings(log.rows, at)
     grid = [(i, j, seed) for seed in drawn for i, j in sizes]
     known = {(p.item_size, p.annotator_size, p.seed) for p in points}
     rest = [place for place in grid if place not in known]
-    stack_size = at_once or AT_ONCE.get(Trainer(device=model.device).place().type, AT_ONCE["cpu"])
+    stack_size = stack_size or TRAININGS_PER_STACK.get(
+        Trainer(device=model.device).torch_device().type, TRAININGS_PER_STACK["cpu"]
+    )
     report = on_trained or (lambda done, total: None)
     report(len(grid) - len(rest), len(grid))
     for begin in range(0, len(rest), stack_size):
         part = rest[begin : begin + stack_size]
-        models = [_model_of(model, keywords, room, place, at[-1]) for place in part]
-        trained = _train(models, part, at, (table, X), (votes, X_dev), epsilon)
+        models = [_make_model(model, keywords, room, place, at[-1]) for place in part]
+        trained = _train_stack(models, part, at, (table, X), (votes, X_dev), epsilon)
         log.add(*(asdict(point) for point in trained))
         points += trained
         report(len(grid) - len(rest) + begin + len(part), len(grid))
@@ -203,7 +213,7 @@ def search_sizes(
     return SizeSearch(tuple(kept), model)
 
 
-def _model_of(
+def _make_model(
     model: CrowdClassifier, keywords: dict[str, Any], room: tuple[int, int], place: tuple[int, int, int], epochs: int
 ) -> CrowdClassifier:
     """Return the model of one size and seed, with room for all sizes."""
@@ -212,7 +222,7 @@ def _model_of(
     return CrowdClassifier(**model.get_params(deep=False)).set_params(objective=objective, epochs=epochs, seed=seed)
 
 
-def _train(
+def _train_stack(
     models: list[CrowdClassifier],
     places: list[tuple[int, int, int]],
     epochs: list[int],
@@ -221,14 +231,14 @@ def _train(
     epsilon: float,
 ) -> list[SizePoint]:
     """Train one stack; judge it by votes and inputs of the development items after each of `epochs`."""
-    (votes, X_dev), stack, points = dev, stacked(models, *train), list[SizePoint]()
+    (votes, X_dev), stack, points = dev, stack_trainings(models, *train), list[SizePoint]()
 
     def after(epoch: int) -> None:
         if epoch not in epochs:
             return
-        for (item, annotator, seed), proba in zip(places, stack.proba(X_dev), strict=True):
+        for (item, annotator, seed), proba in zip(places, stack.predict_proba(X_dev), strict=True):
             kl, inverse = kl_divergence(votes, proba), inverse_kl_divergence(votes, proba, epsilon=epsilon)
-            accuracy = same_winner(votes, proba)
+            accuracy = winner_agreement(votes, proba)
             scores = (float(score.mean()) for score in (kl, inverse, accuracy))
             points.append(SizePoint(item, annotator, epoch, seed, *scores))
 
@@ -236,17 +246,17 @@ def _train(
     return points
 
 
-def same_winner(y: FloatArray, h: FloatArray) -> FloatArray:
+def winner_agreement(y: FloatArray, h: FloatArray) -> FloatArray:
     """(I,) probability that y and h (I, K) have the same most probable class, if ties are broken at random.
 
-    >>> same_winner(np.array([[1, 0], [0.5, 0.5]]), np.array([[0.9, 0.1], [0.6, 0.4]]))
+    >>> winner_agreement(np.array([[1, 0], [0.5, 0.5]]), np.array([[0.9, 0.1], [0.6, 0.4]]))
     array([1. , 0.5])
     """
     first, second = tied_classes(y), tied_classes(h)
     return np.asarray((first & second).sum(axis=1) / (first.sum(axis=1) * second.sum(axis=1)))
 
 
-def _keywords(model: CrowdClassifier) -> dict[str, Any]:
+def _read_objective_keywords(model: CrowdClassifier) -> dict[str, Any]:
     """Return the keywords of the objective, which must be one whose sizes can be searched."""
     objective = LDLNMObjective() if model.objective == "ldl-nm" else model.objective
     if not isinstance(objective, LDLNMObjective) or objective.combine == "sum" or objective.pair_size is not None:
@@ -267,20 +277,20 @@ def _complete_trainings(rows: Iterable[dict[str, Any]], epochs: list[int]) -> li
     return [point for points in found.values() if points.keys() == set(epochs) for point in points.values()]
 
 
-def _whole(name: str, values: Iterable[int], least: int = 1) -> list[int]:
+def _check_whole_numbers(name: str, values: Iterable[int], least: int = 1) -> list[int]:
     numbers = list(values) if isinstance(values, Iterable) else values
     if not (isinstance(numbers, list) and numbers and all(is_whole(value) and value >= least for value in numbers)):
         raise NotWholeNumbers(name=ParameterName(name), least=least, values=repr(numbers))
     return sorted({int(value) for value in numbers})
 
 
-def _split(table: Annotations, X: Any, share: float) -> tuple[Annotations, Any, tuple[Annotations, Any]]:
+def _split_items(table: Annotations, X: Any, share: float) -> tuple[Annotations, Any, tuple[Annotations, Any]]:
     if not (is_number(share) and 0 < share < 1):
         raise WrongDevelopmentItems(value=quote_name(share))
     train, dev = table.split(1 - share, by="item", seed=0)
     at = [np.flatnonzero(np.isin(table.items, part.items)) for part in (train, dev)]
-    return train, given.take(X, at[0]), (dev, given.take(X, at[1]))
+    return train, input_data.take_rows(X, at[0]), (dev, input_data.take_rows(X, at[1]))
 
 
-def _array(X: Any) -> Any:
+def _to_array(X: Any) -> Any:
     return X.astype(np.float32).toarray() if sparse.issparse(X) else np.asarray(X)

@@ -22,11 +22,11 @@ from dissensus.common.parameters import Parameters
 from dissensus.common.types import IntArray, Names
 from dissensus.evaluation import cross_entropy
 from dissensus.learning import exceptions as faults
-from dissensus.learning import inputs as given
-from dissensus.learning.devices import own_draws, place
+from dissensus.learning import inputs as input_data
+from dissensus.learning.devices import isolated_rng, resolve_device
 from dissensus.learning.encoders.mlp import Scaled
 from dissensus.learning.objectives.labels import vote_weight
-from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
+from dissensus.learning.storage import read_tree, report_other_version, resolve_file, write_tree
 from dissensus.messages import quote_name
 from dissensus.models.base import arg_max
 from dissensus.questions.scoring import log_likelihood
@@ -49,13 +49,13 @@ class ByItem:
 
     ndim = 1
 
-    def __init__(self, table: Annotations, at: IntArray | None = None):
-        given.check_table(table, "ByItem")
+    def __init__(self, table: Annotations, item_codes: IntArray | None = None):
+        input_data.check_table(table, "ByItem")
         self.table = table
-        self.at = np.arange(table.n_items) if at is None else at  # item code of each entry
+        self.item_codes = np.arange(table.n_items) if item_codes is None else item_codes  # item code of each entry
 
     def __len__(self) -> int:
-        return int(self.at.size)
+        return int(self.item_codes.size)
 
     @property
     def shape(self) -> tuple[int]:
@@ -64,10 +64,10 @@ class ByItem:
 
     def __getitem__(self, key: Any) -> ByItem:
         key = key[0] if isinstance(key, tuple) else key  # scikit-learn indexes with [rows, ...]
-        return ByItem(self.table, np.atleast_1d(self.at[key]))
+        return ByItem(self.table, np.atleast_1d(self.item_codes[key]))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return np.asarray(self._labels[self.at], dtype)
+        return np.asarray(self._labels[self.item_codes], dtype)
 
     def __repr__(self) -> str:
         return f"ByItem({len(self):,} of {self.table!r})"
@@ -77,13 +77,13 @@ class ByItem:
         table = self.table
         return np.asarray(table.classes[arg_max(table.votes(), table.items, table.classes, 0)])
 
-    def in_order(self) -> tuple[Annotations, IntArray]:
+    def select_table(self) -> tuple[Annotations, IntArray]:
         """Return the table of these items, and the entries in the order of its items."""
-        mask = np.bincount(self.at, minlength=self.table.n_items)
+        mask = np.bincount(self.item_codes, minlength=self.table.n_items)
         if (mask > 1).any():
             item = quote_name(self.table.items[mask.argmax()])
             raise faults.RepeatedItem(item=item, times=int(mask.max()))
-        return self.table.select(items=mask > 0), np.argsort(self.at)
+        return self.table.select(items=mask > 0), np.argsort(self.item_codes)
 
 
 class Learner(Parameters, ABC):
@@ -101,15 +101,15 @@ class Learner(Parameters, ABC):
     (True, 80)
     """
 
-    file: ClassVar[str]  # name of the file in a folder
-    stored_as: ClassVar[str]  # kind of model, stored in the file
-    fit_call: ClassVar[str] = "fit(table, X)"
+    file_name: ClassVar[str]  # name of the file in a folder
+    stored_kind: ClassVar[str]  # kind of model, stored in the file
+    fit_signature: ClassVar[str] = "fit(table, X)"
     _estimator_type = "classifier"  # before scikit-learn 1.6
 
     def save(self, folder: str | Path) -> Path:
         """Write the fitted model into `folder` (made if need be): one file, safetensors with a JSON header."""
         self._check_fitted()
-        return write_tree(Path(folder) / self.file, self._tree(), self.stored_as)
+        return write_tree(Path(folder) / self.file_name, self._to_tree(), self.stored_kind)
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str | None = None) -> Self:
@@ -117,24 +117,24 @@ class Learner(Parameters, ABC):
 
         It computes on `device`; None stands for the keyword's default.
         """
-        path, device = file_in(folder, cls.file), device or cls.declared()["device"].default
-        tree = read_tree(path, cls.stored_as)
-        place(device)  # raises an error for a wrong device
-        with of_this_version(path), own_draws():
+        path, device = resolve_file(folder, cls.file_name), device or cls.declared()["device"].default
+        tree = read_tree(path, cls.stored_kind)
+        resolve_device(device)  # raises an error for a wrong device
+        with report_other_version(path), isolated_rng():
             return cls._from_tree(tree, device)
 
     @abstractmethod
-    def _tree(self) -> dict[str, Any]:
+    def _to_tree(self) -> dict[str, Any]:
         """Return what `save` writes: keywords, results and weights."""
 
     @classmethod
     @abstractmethod
     def _from_tree(cls, tree: dict[str, Any], device: str) -> Self:
-        """Make a model from the result of `_tree`."""
+        """Make a model from the result of `_to_tree`."""
 
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
-            raise faults.ModelNotFitted(model=type(self).__name__, call=self.fit_call)
+            raise faults.ModelNotFitted(model=type(self).__name__, call=self.fit_signature)
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
@@ -156,7 +156,7 @@ class Learner(Parameters, ABC):
         raise AttributeError("n_features_in_")
 
 
-def table_first(table: Any, X: Any, gold: Any = None) -> tuple[Any, Any, Any]:
+def order_arguments(table: Any, X: Any, gold: Any = None) -> tuple[Any, Any, Any]:
     """Return table, inputs and gold in the order of the table's items, from (table, X) or scikit-learn's (X, y)."""
     swapped = not isinstance(table, Annotations) and X is not None
     X, y = (table, X) if swapped else (X, table)
@@ -164,35 +164,35 @@ def table_first(table: Any, X: Any, gold: Any = None) -> tuple[Any, Any, Any]:
     if not swapped or isinstance(y, Annotations):
         return y, X, gold
     if not isinstance(y, ByItem):
-        y = _one_label_each(y)
-    given.check_rows(X, len(y), "entries", "y")
-    found, order = y.in_order()
-    X = _by_position(X, y)
-    if given._names(X, found) is not None:
-        X = given.aligned(X, found)
+        y = _table_from_classes(y)
+    input_data.check_row_count(X, len(y), "entries", "y")
+    found, order = y.select_table()
+    X = _drop_positional_index(X, y)
+    if input_data.find_row_names(X, found) is not None:
+        X = input_data.align_rows(X, found)
     elif not np.array_equal(order, np.arange(order.size)):
-        X = given.take(X, order)
+        X = input_data.take_rows(X, order)
     return found, X, None if gold is None else np.asarray(gold)[order]
 
 
-def _by_position(X: Any, y: ByItem) -> Any:
+def _drop_positional_index(X: Any, y: ByItem) -> Any:
     """Return X without an index that does not name items; raise OtherIndex if it names other items than y."""
     frame = nw.from_native(X, allow_series=True, pass_through=True)
     index = nw.maybe_get_index(frame) if isinstance(frame, nw.DataFrame | nw.Series) else None
-    if index is None or getattr(index, "nlevels", 1) > 1 or index.name == given.ITEM:
+    if index is None or getattr(index, "nlevels", 1) > 1 or index.name == input_data.ITEM_COLUMN:
         return X  # `aligned` handles these
     text, items = index.dtype.kind not in "iu", y.table.items
-    at = y.at  # as row numbers
+    at = y.item_codes  # as row numbers
     if not np.array_equal(index, at) and text == (items.dtype.kind not in "iu"):
         at = naming.match_names(np.asarray(index.astype(object) if text else index), items, "items")
-    if (at < 0).any() or np.array_equal(at, y.at):
+    if (at < 0).any() or np.array_equal(at, y.item_codes):
         return nw.maybe_reset_index(frame).to_native()
-    if set(at.tolist()) != set(y.at.tolist()):
+    if set(at.tolist()) != set(y.item_codes.tolist()):
         raise faults.OtherIndex(name=quote_name(index[0]))
     return X
 
 
-def _one_label_each(y: Any) -> ByItem:
+def _table_from_classes(y: Any) -> ByItem:
     """Make a table in which one annotator gives every row of X its class."""
     labels = np.asarray(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
@@ -218,7 +218,7 @@ def soft_cross_entropy(estimator: Any, X: Any, y: Any) -> float:
     >>> round(soft_cross_entropy(LogisticRegression().fit(X, y), X, y), 2)
     -0.51
     """
-    table, X, _ = table_first(X, y)
+    table, X, _ = order_arguments(X, y)
     table = table.with_classes(np.asarray(estimator.classes_))
     proba, voted = np.asarray(estimator.predict_proba(X)), vote_weight(table) > 0
     return -float(cross_entropy(table.soft_labels()[voted], proba[voted]).mean())
@@ -234,7 +234,7 @@ def annotation_likelihood(estimator: Any, X: Any, y: Any) -> float:
     >>> round(annotation_likelihood(LogisticRegression().fit(X, y), X, y), 2)
     -0.51
     """
-    table, X, _ = table_first(X, y)
+    table, X, _ = order_arguments(X, y)
     table = table.with_classes(np.asarray(estimator.classes_))
     while hasattr(estimator, "named_steps"):  # a Pipeline
         estimator, X = estimator[-1], estimator[:-1].transform(X)

@@ -32,10 +32,10 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from dissensus.common.progress import show_progress
 from dissensus.common.types import FloatArray, IntArray, OnStep
-from dissensus.learning.batches import Bag, Batch, Columns
+from dissensus.learning.batches import Batch, BatchColumns, RaggedColumn
 from dissensus.learning.checkpoint import Trace
 from dissensus.learning.classifier import CrowdClassifier
-from dissensus.learning.devices import gpus
+from dissensus.learning.devices import gpu_indices
 from dissensus.learning.exceptions import (
     DifferentModels,
     DifferentTables,
@@ -48,10 +48,10 @@ from dissensus.learning.exceptions import (
 from dissensus.learning.network import Network
 from dissensus.learning.objectives import Objective
 from dissensus.learning.objectives.ldl_nm import LDLNMObjective
-from dissensus.learning.optimizers import make_optimizer, split
+from dissensus.learning.optimizers import make_optimizer, split_sparse_groups
 from dissensus.learning.rows import RowAdam, one_minus_power
-from dissensus.learning.run import Run, begin
-from dissensus.learning.trainer import mixed
+from dissensus.learning.run import TrainingRun, prepare_run
+from dissensus.learning.trainer import derive_seed
 from dissensus.messages import ParameterName
 from dissensus.table.annotations import Annotations
 
@@ -60,8 +60,10 @@ ROWS_AT_ONCE = 2**22  # annotations of all trainings that an E step reads togeth
 NUMBERS_AT_ONCE = 2**27  # that all networks together compute for a chunk of items
 REPORT_SECONDS = 0.2  # between two copies of the losses from the device
 
-PLAIN = {"accumulate": 1, "schedule": "constant", "warmup": 0.0, "sam": None, "clip": None, "patience": None,
-         "processes": 1, "mixup": None, "checkpoint": None, "compile": False}  # fmt: skip
+REQUIRED_KEYWORDS = {
+    "accumulate": 1, "schedule": "constant", "warmup": 0.0, "sam": None, "clip": None, "patience": None,
+    "processes": 1, "mixup": None, "checkpoint": None, "compile": False,
+}  # fmt: skip
 """Keywords of `CrowdClassifier` → the value that they must have."""
 
 
@@ -95,14 +97,14 @@ def fit_together(
     models = list(models)
     if not models:
         return []
-    stack = stacked(models, tables, X, gold=gold, annotators=annotators)
+    stack = stack_trainings(models, tables, X, gold=gold, annotators=annotators)
     with show_progress("training", models[0].epochs) if on_step is None else nullcontext(on_step) as after_epoch:
         traces = stack.train(after_epoch)
     stack.unstack()
-    return [model._end(run, trace) for model, run, trace in zip(models, stack.runs, traces, strict=True)]
+    return [model._store_results(run, trace) for model, run, trace in zip(models, stack.runs, traces, strict=True)]
 
 
-def stacked(
+def stack_trainings(
     models: Sequence[CrowdClassifier],
     tables: Sequence[Annotations] | Annotations,
     X: Any,
@@ -116,28 +118,28 @@ def stacked(
     golds = [gold] * len(models) if gold is None or isinstance(gold, np.ndarray) else list(gold)
     if not len(each) == len(golds) == len(models):
         raise UnequalLists(models=len(models), tables=len(each), golds=len(golds))
-    _check(models, each)
-    runs: list[Run] = []
+    _check_models(models, each)
+    runs: list[TrainingRun] = []
     for model, table, known in zip(models, each, golds, strict=True):
-        runs.append(begin(model, table, X, known, annotators=annotators, like=runs[0] if runs else None))
+        runs.append(prepare_run(model, table, X, known, annotators=annotators, reuse=runs[0] if runs else None))
         if runs[-1].table is runs[0].table and runs[-1].gold is runs[0].gold:
-            runs[-1] = dataclasses.replace(runs[-1], lessons=runs[0].lessons)  # one copy for all runs
-    if any(not np.array_equal(run.taught, runs[0].taught) for run in runs):
+            runs[-1] = dataclasses.replace(runs[-1], data=runs[0].data)  # one copy for all runs
+    if any(not np.array_equal(run.train_items, runs[0].train_items) for run in runs):
         raise DifferentTables(what="items with labels")
     if type(runs[0].network) is not Network:
         raise NotStackable(reason="batches")
     return Stack(runs)
 
 
-def _check(models: list[CrowdClassifier], tables: list[Annotations]) -> None:
+def _check_models(models: list[CrowdClassifier], tables: list[Annotations]) -> None:
     first = models[0]
-    for name, wanted in PLAIN.items():
+    for name, wanted in REQUIRED_KEYWORDS.items():
         if (value := getattr(first, name)) != wanted:
             raise NotPlain(name=ParameterName(name), wanted=repr(wanted), value=repr(value))
-    kind = _kind(first)
+    kind = _describe_objective(first)
     for model in models:
         for name, value in first.get_params(deep=False).items():
-            if name == "objective" and _kind(model) == kind:
+            if name == "objective" and _describe_objective(model) == kind:
                 continue
             if name != "seed" and repr(getattr(model, name)) != repr(value):
                 raise DifferentModels(name=name, first=repr(value), second=repr(getattr(model, name)))
@@ -147,7 +149,7 @@ def _check(models: list[CrowdClassifier], tables: list[Annotations]) -> None:
                 raise DifferentTables(what=name)
 
 
-def _kind(model: CrowdClassifier) -> str:
+def _describe_objective(model: CrowdClassifier) -> str:
     """Describe the keywords that all objectives must share; LDL-NM with room may have any sizes."""
     objective = model.objective
     if isinstance(objective, LDLNMObjective) and objective.room is not None:
@@ -158,53 +160,53 @@ def _kind(model: CrowdClassifier) -> str:
 class Stack:
     """The trainings of `runs`, stacked, on the device of the first."""
 
-    def __init__(self, runs: Sequence[Run]):
+    def __init__(self, runs: Sequence[TrainingRun]):
         self.runs = runs
-        self.device = device = runs[0].trainer.place()
+        self.device = device = runs[0].trainer.torch_device()
         _check_shapes([run.network for run in runs])
-        self.parameters, self.buffers = stack_module_state([_Asked(run.network) for run in runs])
+        self.parameters, self.buffers = stack_module_state([_MethodModule(run.network) for run in runs])
         for name, value in self.parameters.items():
             self.parameters[name] = value.detach().to(device).requires_grad_(value.requires_grad)
         self.buffers = {name: value.to(device) for name, value in self.buffers.items()}
-        self.template = _Asked(runs[0].network).to(device)
-        self.inputs = runs[0].lessons.inputs.to(device)
+        self.template = _MethodModule(runs[0].network).to(device)
+        self.inputs = runs[0].data.inputs.to(device)
         if not all(isinstance(column, Tensor) for column in self.inputs.columns.values()):
             raise NotStackable(reason="inputs")
-        self.targets = StackedColumns([run.lessons.targets for run in runs], device)
+        self.targets = StackedColumns([run.data.targets for run in runs], device)
         self.optimizers = self._optimizers()
         self.sums = torch.zeros(len(runs), device=device)
-        self.steps: dict[tuple[int, Any], _Step] = {}
+        self.steps: dict[tuple[int, Any], _StackedStep] = {}
 
     @cached_property
-    def whole(self) -> list[tuple[Batch, Batch]]:
+    def training_batches(self) -> list[tuple[Batch, Batch]]:
         """Return all training items, some at a time."""
-        rows = torch.as_tensor(self.runs[0].taught, device=self.device).expand(len(self.runs), -1)
+        rows = torch.as_tensor(self.runs[0].train_items, device=self.device).expand(len(self.runs), -1)
         parts = torch.split(rows, max(ROWS_AT_ONCE // (len(self.runs) * self.targets.widest), 1), dim=1)
-        return [(self._inputs(part), self.targets.take(part)) for part in parts]
+        return [(self._take_inputs(part), self.targets.take(part)) for part in parts]
 
     def train(self, on_step: OnStep | None = None, after: Callable[[int], None] | None = None) -> list[Trace]:
         """Train all epochs of all trainings; the first seed draws random numbers, torch's generator is restored.
 
         `after(epoch)` is called after every epoch, from 1; the networks may predict there.
         """
-        with torch.random.fork_rng(gpus(self.device)):
-            torch.manual_seed(mixed(self.runs[0].trainer.seed, -1))
+        with torch.random.fork_rng(gpu_indices(self.device)):
+            torch.manual_seed(derive_seed(self.runs[0].trainer.seed, -1))
             return self._train(on_step, after)
 
     def _train(self, on_step: OnStep | None, after: Callable[[int], None] | None) -> list[Trace]:
         traces, epochs = [Trace() for _ in self.runs], self.runs[0].trainer.epochs
-        taught = self.runs[0].taught
+        taught = self.runs[0].train_items
         sums, reported = torch.zeros(epochs, len(self.runs), device=self.device), time.monotonic()
         self.template.train()
-        order = self._orders(0)
+        order = self._draw_batches(0)
         for epoch in range(epochs):
-            if self.runs[0].objective.begins(epoch, epochs):
+            if self.runs[0].objective.needs_begin_epoch(epoch, epochs):
                 self._begin_epoch(epoch, epochs)
             if len(order) > 1:  # the order of a batch of all items does not matter
-                order = self._orders(epoch)
+                order = self._draw_batches(epoch)
             self.sums.zero_()
             for rows in order:
-                self._step(rows)
+                self._run_step(rows)
             sums[epoch] = self.sums
             if epoch + 1 == epochs or time.monotonic() - reported > REPORT_SECONDS:  # a copy waits for the device
                 done = len(traces[0].epochs)
@@ -221,22 +223,22 @@ class Stack:
                 after(epoch + 1)
         return traces
 
-    def proba(self, X: Any = None) -> FloatArray:
+    def predict_proba(self, X: Any = None) -> FloatArray:
         """(S, rows, K) P(class | x) by every network, for new inputs, or for the training items."""
         columns = self.inputs if X is None else self.runs[0].encoder.prepare(X).to(self.device)
-        rows = torch.as_tensor(self.runs[0].taught) if X is None else torch.arange(len(columns))
+        rows = torch.as_tensor(self.runs[0].train_items) if X is None else torch.arange(len(columns))
         at_once = max(NUMBERS_AT_ONCE // (len(self.runs) * _numbers_per_item(self.runs[0].objective)), 1)
         parts = torch.split(rows.to(self.device).expand(len(self.runs), -1), at_once, dim=1)
-        return self._answers("logits", [(self._inputs(part, columns),) for part in parts])
+        return self._predict("logits", [(self._take_inputs(part, columns),) for part in parts])
 
-    def posterior(self) -> FloatArray:
+    def predict_posterior(self) -> FloatArray:
         """(S, taught, K) P(class | x, annotations), for an objective with `log_posterior`."""
-        return self._answers("log_posterior", self.whole)
+        return self._predict("log_posterior", self.training_batches)
 
     def unstack(self) -> None:
         """Give every network its own weights."""
         for s, run in enumerate(self.runs):
-            network = _Asked(run.network)
+            network = _MethodModule(run.network)
             tensors = dict(network.named_parameters()) | dict(network.named_buffers())
             with torch.no_grad():
                 for name, value in (self.parameters | self.buffers).items():
@@ -248,31 +250,31 @@ class Stack:
 
     # One step ---------------------------------------------------------------------------------------------------------
 
-    def _orders(self, epoch: int) -> tuple[Tensor, ...]:
+    def _draw_batches(self, epoch: int) -> tuple[Tensor, ...]:
         """Return rows (S, B) of the batches of an epoch, each training's by its seed."""
         trainers = {run.trainer.seed: run.trainer for run in self.runs}
-        batches = {seed: trainer.batches(self.runs[0].taught, epoch) for seed, trainer in trainers.items()}
+        batches = {seed: trainer.draw_batches(self.runs[0].train_items, epoch) for seed, trainer in trainers.items()}
         rows = torch.stack([torch.cat(batches[run.trainer.seed]) for run in self.runs]).to(self.device)
         return torch.split(rows, [len(batch) for batch in next(iter(batches.values()))], dim=1)
 
-    def _step(self, rows: Tensor) -> None:
+    def _run_step(self, rows: Tensor) -> None:
         """Make a step of every training; rows (S, B)."""
         key = (rows.shape[1], getattr(self.runs[0].network.head, "marginal", None))  # LIA's loss has two phases
         if key not in self.steps:
-            self.steps[key] = _Step(self, rows.shape)
+            self.steps[key] = _StackedStep(self, rows.shape)
         self.steps[key](rows)
 
-    def update(self, rows: Tensor) -> None:
+    def update_weights(self, rows: Tensor) -> None:
         """Run forward, backward and the optimisers, for rows (S, B) on the device."""
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
-        losses = self._ask("forward", self._inputs(rows), self.targets.take(rows))
+        losses = self._call_networks("forward", self._take_inputs(rows), self.targets.take(rows))
         torch.autograd.backward(losses.sum() / rows.shape[1])
         for optimizer in self.optimizers:
             optimizer.step()
         self.sums += losses.detach()
 
-    def _ask(self, what: str, *batches: Batch) -> Tensor:
+    def _call_networks(self, what: str, *batches: Batch) -> Tensor:
         """Call a method of all networks, each with its own batches: inputs and, if it takes them, targets."""
 
         def one(parameters: Batch, buffers: Batch, *batches: Batch) -> Tensor:
@@ -282,37 +284,37 @@ class Stack:
         answers: Tensor = vmap(one, randomness="different")(self.parameters, self.buffers, *batches)
         return answers
 
-    def _answers(self, what: str, parts: Sequence[tuple[Batch, ...]]) -> FloatArray:
+    def _predict(self, what: str, parts: Sequence[tuple[Batch, ...]]) -> FloatArray:
         self.template.eval()
         with torch.no_grad():
-            answers = [self._ask(what, *part).softmax(dim=-1).cpu().double() for part in parts]
+            answers = [self._call_networks(what, *part).softmax(dim=-1).cpu().double() for part in parts]
         self.template.train()
         return np.asarray(torch.cat(answers, dim=1).numpy())
 
-    def _inputs(self, rows: Tensor, columns: Columns | None = None) -> Batch:
+    def _take_inputs(self, rows: Tensor, columns: BatchColumns | None = None) -> Batch:
         columns = columns or self.inputs
         return {name: column[rows] for name, column in columns.columns.items() if isinstance(column, Tensor)}
 
     def _begin_epoch(self, epoch: int, epochs: int) -> None:
         """Run the objective's `begin_epoch` for all trainings at once; it writes into the stacked buffers."""
 
-        def one(parameters: Batch, buffers: Batch, whole: list[tuple[Batch, Batch]]) -> Tensor:
-            def walk() -> Any:
-                return ((inputs, targets, None) for inputs, targets in whole)
+        def one(parameters: Batch, buffers: Batch, training_batches: list[tuple[Batch, Batch]]) -> Tensor:
+            def iterate_batches() -> Any:
+                return ((inputs, targets, None) for inputs, targets in training_batches)
 
-            functional_call(self.template, (parameters, buffers), ("begin_epoch", epoch, epochs, walk))
+            functional_call(self.template, (parameters, buffers), ("begin_epoch", epoch, epochs, iterate_batches))
             return torch.zeros(())
 
         with torch.no_grad():
-            vmap(one, randomness="different")(self.parameters, self.buffers, self.whole)
+            vmap(one, randomness="different")(self.parameters, self.buffers, self.training_batches)
 
     def _optimizers(self) -> list[torch.optim.Optimizer]:
         """Make torch's optimiser for all dense parameters, as the trainer does, and one for rows."""
         run = self.runs[0]
-        names = {id(value): name for name, value in _Asked(run.network).named_parameters()}
+        names = {id(value): name for name, value in _MethodModule(run.network).named_parameters()}
         dense_groups, row_groups = (
             [{**group, "params": [self.parameters[names[id(p)]] for p in group["params"]]} for group in groups]
-            for groups in split(run.groups)
+            for groups in split_sparse_groups(run.groups)
         )
         trainer = run.trainer
         dense = [make_optimizer(trainer.optimizer, dense_groups, trainer.weight_decay)] if dense_groups else []
@@ -322,7 +324,7 @@ class Stack:
         return [*dense, *([StackedRowAdam(row_groups)] if row_groups else [])]
 
 
-class _Step:
+class _StackedStep:
     """Steps of one shape; on a GPU they are captured after a few and replayed."""
 
     def __init__(self, stack: Stack, shape: torch.Size):
@@ -333,12 +335,12 @@ class _Step:
     def __call__(self, rows: Tensor) -> None:
         self.rows.copy_(rows, non_blocking=True)
         if self.stack.device.type != "cuda":
-            self.stack.update(self.rows)
+            self.stack.update_weights(self.rows)
         elif self.done < EAGER_STEPS:
             side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
-                self.stack.update(self.rows)
+                self.stack.update_weights(self.rows)
             torch.cuda.current_stream().wait_stream(side)
         else:
             if self.graph is None:
@@ -346,12 +348,12 @@ class _Step:
                 for optimizer in self.stack.optimizers:
                     optimizer.zero_grad(set_to_none=True)
                 with torch.cuda.graph(self.graph):
-                    self.stack.update(self.rows)
+                    self.stack.update_weights(self.rows)
             self.graph.replay()
         self.done += 1
 
 
-class _Asked(nn.Module):
+class _MethodModule(nn.Module):
     """A network whose `forward` calls any of its methods, as `functional_call` calls only `forward`."""
 
     def __init__(self, network: nn.Module):
@@ -387,13 +389,13 @@ def _numbers_per_item(objective: Objective) -> int:
     if not isinstance(objective, LDLNMObjective):
         return objective.n_classes_
     sizes = objective.room or (objective.item_size, objective.annotator_size)
-    return int(np.count_nonzero(objective.labels_given_)) * (objective.pair_size or sum(sizes))
+    return int(np.count_nonzero(objective.label_totals_)) * (objective.pair_size or sum(sizes))
 
 
 class StackedColumns:
     """Columns of several trainings: tensors (S, I, …), bags padded to (S, I, widest, …); S is 1 for shared ones."""
 
-    def __init__(self, parts: Sequence[Columns], device: torch.device):
+    def __init__(self, parts: Sequence[BatchColumns], device: torch.device):
         self.tensors: dict[str, Tensor] = {}
         self.bags: dict[str, Tensor] = {}
         self.widest = 1
@@ -406,12 +408,12 @@ class StackedColumns:
             columns: list[Any] = [part.columns[name] for part in parts]
             if isinstance(first, Tensor):
                 self.tensors[name] = torch.stack(columns).to(device)
-            elif isinstance(first, Bag):
+            elif isinstance(first, RaggedColumn):
                 self._pad(columns, device)
             else:
                 raise NotStackable(reason="targets")
 
-    def _pad(self, bags: list[Bag], device: torch.device) -> None:
+    def _pad(self, bags: list[RaggedColumn], device: torch.device) -> None:
         lengths = torch.stack([bag.ptr.diff() for bag in bags])  # (S, I)
         S, n_items = lengths.shape
         self.widest = widest = max(int(lengths.max()), 1)

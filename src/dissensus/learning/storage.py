@@ -27,19 +27,23 @@ from dissensus.learning import exceptions as faults
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.saving import check_arrays, pack_text, unpack_text
 
-FORMAT = 1  # increased if older versions cannot read the file
-LEARNT = {"center_": "F real", "spread_": "F real", "n_classes_": "whole"}  # checked results of encoder and objective
-DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, AttributeError, OSError, RuntimeError)
+FORMAT = 2  # increased if older versions cannot read the file
+COMPONENT_ARRAYS = {
+    "center_": "F real",
+    "spread_": "F real",
+    "n_classes_": "whole",
+}  # checked results of encoder and objective
+DAMAGE_ERRORS = (SafetensorError, ValueError, KeyError, TypeError, AttributeError, OSError, RuntimeError)
 
 
-def file_in(folder: str | Path, name: str) -> Path:
+def resolve_file(folder: str | Path, name: str) -> Path:
     """Return the path of the file `name` in a folder; or the path itself, if it names that file."""
     folder = Path(folder)
     return folder if folder.name == name else folder / name
 
 
 @contextmanager
-def of_this_version(path: Path) -> Iterator[None]:
+def report_other_version(path: Path) -> Iterator[None]:
     """Turn errors about missing or wrong values in a tree into OtherVersion."""
     try:
         yield
@@ -80,7 +84,7 @@ def read_tree(path: str | Path, kind: str) -> Any:
         return _unpack(header["tree"], tensors)
     except UnreadableFile:
         raise
-    except DAMAGE as error:
+    except DAMAGE_ERRORS as error:
         raise faults.DamagedModelFile(path=path, kind=kind, reason=str(error)) from error
 
 
@@ -150,19 +154,19 @@ def _digest(tree: Any, tensors: dict[str, Tensor]) -> str:
 # Trees of models ------------------------------------------------------------------------------------------------------
 
 
-def learnt(part: Parameters) -> dict[str, Any]:
+def fitted_attributes(part: Parameters) -> dict[str, Any]:
     """Return what `fit` learnt: the attributes whose names end in an underscore."""
     return {name: value for name, value in vars(part).items() if name.endswith("_")}
 
 
-def with_learnt(part: Any, values: dict[str, Any]) -> Any:
+def set_attributes(part: Any, values: dict[str, Any]) -> Any:
     """Set attributes of an object, and return it."""
     for name, value in values.items():
         setattr(part, name, value)
     return part
 
 
-def stored_part(part: Parameters, registry: Registry[Any]) -> dict[str, Any]:
+def pack_component(part: Parameters, registry: Registry[Any]) -> dict[str, Any]:
     """Return an encoder or objective as plain values and arrays."""
     keywords = {
         name: {"method": methods.name_of(type(value)), "keywords": value.get_params(deep=False)}
@@ -170,10 +174,10 @@ def stored_part(part: Parameters, registry: Registry[Any]) -> dict[str, Any]:
         else value
         for name, value in part.get_params(deep=False).items()
     }
-    return {"name": registry.name_of(type(part)), "parameters": keywords, "learnt": learnt(part)}
+    return {"name": registry.name_of(type(part)), "parameters": keywords, "learnt": fitted_attributes(part)}
 
 
-def loaded_part(stored: dict[str, Any], registry: Registry[Any]) -> Any:
+def unpack_component(stored: dict[str, Any], registry: Registry[Any]) -> Any:
     """Load the result of `stored_part`; raise ValueError or BadParameter for values out of range."""
     keywords = {
         name: methods[value["method"]](**value["keywords"]) if isinstance(value, dict) and "method" in value else value
@@ -181,5 +185,5 @@ def loaded_part(stored: dict[str, Any], registry: Registry[Any]) -> Any:
     }
     part = registry[stored["name"]](**keywords)
     part.check_parameters()
-    check_arrays(stored["learnt"], LEARNT)
-    return with_learnt(part, stored["learnt"])
+    check_arrays(stored["learnt"], COMPONENT_ARRAYS)
+    return set_attributes(part, stored["learnt"])

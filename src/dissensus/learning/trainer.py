@@ -36,36 +36,52 @@ from dissensus.common.types import IntArray
 from dissensus.learning import exceptions as faults
 from dissensus.learning import optimizers
 from dissensus.learning.checkpoint import Checkpoint, Trace
-from dissensus.learning.devices import DEVICE, free_memory, gpus, make_fabric, own_draws, place
-from dissensus.learning.network import Lessons
+from dissensus.learning.devices import (
+    DEVICE_PARAM,
+    gpu_indices,
+    isolated_rng,
+    make_fabric,
+    measure_free_memory,
+    resolve_device,
+)
+from dissensus.learning.network import TrainingData
 from dissensus.learning.rows import clip_gradients, use_row_sparse
-from dissensus.learning.sam import SAM, SHARPNESS, sam_options
+from dissensus.learning.sam import SAM, SAM_PARAM, sam_options
 from dissensus.learning.storage import read_tree, write_tree
-from dissensus.learning.training_log import Entry, reporter
+from dissensus.learning.training_log import Entry, make_reporter
 
 Metric = Literal["accuracy", "macro-f1", "cross-entropy"]
-RUNNING = ("checkpoint", "checkpoint_every", "log", "device", "precision", "processes", "compile", "accumulate")
+RUN_ONLY_KEYWORDS = (
+    "checkpoint",
+    "checkpoint_every",
+    "log",
+    "device",
+    "precision",
+    "processes",
+    "compile",
+    "accumulate",
+)
 """Keywords that do not change the result of a run, only where and how it is computed."""
-BATCHES_AT_ONCE = 4  # predicted together; without gradients a batch needs less memory than in training
+PREDICTION_BATCHES = 4  # predicted together; without gradients a batch needs less memory than in training
 MAX_MEMORY_SHARE = 0.5  # share of a GPU's free memory that inputs and targets may take
-WEIGHTS = "weights"  # kind of the file in which a process returns them
+WEIGHTS_KIND = "weights"  # kind of the file in which a process returns them
 
 
-class Training(Parameters):
+class TrainingKeywords(Parameters):
     """Keywords of a training run."""
 
     epochs: int = param(50, "passes over the training items", low=0)
     batch_size: int = param(64, "items per step", low=1)
     accumulate: int = param(1, "parts of a step that are computed one after another, to save memory", low=1)
-    optimizer: optimizers.Wanted = optimizers.OPTIMIZER
+    optimizer: optimizers.OptimizerSpec = optimizers.OPTIMIZER_PARAM
     weight_decay: float = param(0.0, "weight decay of torch's optimisers", low=0)
-    schedule: optimizers.Schedule = optimizers.SCHEDULE
+    schedule: optimizers.Schedule = optimizers.SCHEDULE_PARAM
     warmup: float = param(0.0, "share of all steps in which the learning rates grow to their values", low=0, high=1)
-    sam: float | Mapping[str, Any] | None = SHARPNESS
+    sam: float | Mapping[str, Any] | None = SAM_PARAM
     clip: float | None = param(None, "largest norm of a step's gradient; None: any", above=0)
     patience: int | None = param(None, "number of epochs without a better `monitor` that ends training", low=1)
     monitor: Metric | None = param(None, "metric on the validation items; None: the objective's default")
-    device: str = DEVICE
+    device: str = DEVICE_PARAM
     precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = param(
         "auto", "number format, as in lightning-fabric; auto: bf16-mixed on a GPU that has it, else 32-true"
     )
@@ -81,22 +97,22 @@ class Training(Parameters):
     def check(self) -> None:
         """Raise BadParameter for a keyword out of its range; `fit` calls it first."""
         self.check_parameters()
-        if self.place().index is not None and self.processes > 1:
+        if self.torch_device().index is not None and self.processes > 1:
             raise faults.OneDeviceForProcesses(device=self.device, processes=self.processes)
         if self.seed is None and self.checkpoint is not None:
             raise faults.SeedNeeded()
 
-    def deciding(self) -> dict[str, str]:
+    def result_keywords(self) -> dict[str, str]:
         """Return the keywords that determine the result, as text; a checkpoint belongs to one set of them."""
-        keywords = self.get_params(deep=False) | {"optimizer": optimizers.stored_optimizer(self.optimizer)}
-        return {name: repr(value) for name, value in keywords.items() if name not in RUNNING}
+        keywords = self.get_params(deep=False) | {"optimizer": optimizers.pack_optimizer(self.optimizer)}
+        return {name: repr(value) for name, value in keywords.items() if name not in RUN_ONLY_KEYWORDS}
 
-    def place(self) -> torch.device:
+    def torch_device(self) -> torch.device:
         """Return the device, or for "auto" the best one of this machine."""
-        return place(self.device)
+        return resolve_device(self.device)
 
 
-class Trainer(Training):
+class Trainer(TrainingKeywords):
     """The training loop with its keywords."""
 
     seed: int = param(0, "seed of the order of rows and of all random numbers", low=0)
@@ -105,7 +121,7 @@ class Trainer(Training):
     def fit(
         self,
         model: nn.Module,
-        data: Lessons,
+        data: TrainingData,
         rows: IntArray,
         groups: list[dict[str, Any]],
         *,
@@ -126,22 +142,22 @@ class Trainer(Training):
         if self.processes > len(rows):
             raise faults.TooManyProcesses(processes=self.processes, n_items=len(rows))
         fabric = make_fabric(self.device, self.precision, self.processes)
-        key = hash_settings({"key": key, "rows": len(rows), **self.deciding()}, [])
-        loop = _Loop(self, model, data, rows, groups, key, evaluate)
+        key = hash_settings({"key": key, "rows": len(rows), **self.result_keywords()}, [])
+        loop = _TrainingLoop(self, model, data, rows, groups, key, evaluate)
         if self.processes == 1:
-            loop.report = reporter(on_step, self.log)
+            loop.report = make_reporter(on_step, self.log)
             return loop.run(fabric)
         with tempfile.TemporaryDirectory() as folder:  # a pipe between processes takes only a few kilobytes
-            trace: Trace = fabric.launch(loop.in_process, file := Path(folder) / "weights")
-            model.load_state_dict(read_tree(file, WEIGHTS))
-        report = reporter(on_step, self.log)
+            trace: Trace = fabric.launch(loop.run_in_process, file := Path(folder) / "weights")
+            model.load_state_dict(read_tree(file, WEIGHTS_KIND))
+        report = make_reporter(on_step, self.log)
         for entry in trace.epochs:  # processes report nothing before the end
             report(entry)
         return trace
 
-    def batches(self, rows: IntArray, epoch: int) -> list[Tensor]:
+    def draw_batches(self, rows: IntArray, epoch: int) -> list[Tensor]:
         """Return the steps of an epoch: all rows once, in an order that depends on seed and epoch alone."""
-        draw = torch.Generator().manual_seed(mixed(self.seed, epoch))
+        draw = torch.Generator().manual_seed(derive_seed(self.seed, epoch))
         order = torch.as_tensor(rows)[torch.randperm(len(rows), generator=draw)]
         steps = list(torch.split(order, self.batch_size))
         if len(steps) > 1 and len(steps[-1]) == 1:
@@ -150,118 +166,127 @@ class Trainer(Training):
 
 
 @dataclass
-class _Loop:
+class _TrainingLoop:
     """The training of one process: epochs of steps of parts."""
 
-    how: Trainer
+    trainer: Trainer
     model: nn.Module
-    data: Lessons
+    data: TrainingData
     rows: IntArray
     groups: list[dict[str, Any]]
     key: str
     evaluate: Callable[[nn.Module], dict[str, float]] | None = None
     report: Callable[[Entry], None] | None = None
 
-    def in_process(self, fabric: Any, weights: Path) -> Trace:
+    def run_in_process(self, fabric: Any, weights: Path) -> Trace:
         """Train in one of several processes; the first writes the weights."""
         self.model, self.groups = copy.deepcopy((self.model, self.groups))  # the arguments are in shared memory
         trace = self.run(fabric)
         if fabric.global_rank == 0:
-            write_tree(weights, dict(self.model.state_dict()), WEIGHTS)
+            write_tree(weights, dict(self.model.state_dict()), WEIGHTS_KIND)
         fabric.barrier()
-        del self.wrapped, self.optimizer  # DDP keeps the process group alive
+        del self.wrapped_model, self.optimizer  # DDP keeps the process group alive
         torch.distributed.destroy_process_group()  # else threads of gloo may abort a process that ends while they run
         return trace
 
     def run(self, fabric: Any) -> Trace:
         """Train from the beginning, or from the checkpoint."""
-        how, model, self.fabric = self.how, self.model, fabric
-        if how.compile:
+        trainer, model, self.fabric = self.trainer, self.model, fabric
+        if trainer.compile:
             model.compile()
         use_row_sparse(model)  # before DDP reads the module
-        self.wrapped = fabric.setup_module(model)
-        self.base = optimizers.make_optimizer(how.optimizer, self.groups, how.weight_decay)
-        self.sam = None if how.sam is None else SAM(self.base, model=model, **sam_options(how.sam))
-        self.optimizer = fabric.setup_optimizers(self.base)
-        self.rates = [group["lr"] for group in self.base.param_groups]
-        self.home = torch.device("cpu")  # device of the data
-        if fabric.device.type != "cpu" and self.data.nbytes < MAX_MEMORY_SHARE * free_memory(fabric.device):
-            self.data, self.home = self.data.to(fabric.device), fabric.device
-        self.steps_in_all = how.epochs * len(how.batches(self.rows, 0))
-        self.checkpoint = Checkpoint(how, self.key, fabric, model, self.base)
-        with own_draws(mixed(how.seed, -1 - fabric.global_rank), gpus(fabric.device)):
-            self.at = self.checkpoint.read()
+        self.wrapped_model = fabric.setup_module(model)
+        self.base_optimizer = optimizers.make_optimizer(trainer.optimizer, self.groups, trainer.weight_decay)
+        self.sam = None if trainer.sam is None else SAM(self.base_optimizer, model=model, **sam_options(trainer.sam))
+        self.optimizer = fabric.setup_optimizers(self.base_optimizer)
+        self.rates = [group["lr"] for group in self.base_optimizer.param_groups]
+        self.data_device = torch.device("cpu")  # device of the data
+        if fabric.device.type != "cpu" and self.data.nbytes < MAX_MEMORY_SHARE * measure_free_memory(fabric.device):
+            self.data, self.data_device = self.data.to(fabric.device), fabric.device
+        self.n_steps = trainer.epochs * len(trainer.draw_batches(self.rows, 0))
+        self.checkpoint = Checkpoint(trainer, self.key, fabric, model, self.base_optimizer)
+        with isolated_rng(derive_seed(trainer.seed, -1 - fabric.global_rank), gpu_indices(fabric.device)):
+            self.state = self.checkpoint.read()
             model.train()
-            while self.at.epoch < how.epochs and not self.at.trace.stopped:
-                self.epoch()
-        if self.at.best is not None:
-            model.load_state_dict(self.at.best)
+            while self.state.epoch < trainer.epochs and not self.state.trace.stopped:
+                self.run_epoch()
+        if self.state.best_weights is not None:
+            model.load_state_dict(self.state.best_weights)
         use_row_sparse(model, False)
         model.eval()
-        return self.at.trace
+        return self.state.trace
 
-    def epoch(self) -> None:
+    def run_epoch(self) -> None:
         """Run the rest of an epoch, evaluate it, and add it to the trace."""
-        at, how, fabric, began = self.at, self.how, self.fabric, time.monotonic()
-        batches = how.batches(self.rows, at.epoch)
-        several = fabric.world_size > 1
-        if several:  # each draws its own numbers; the checkpoint, written at the end of an epoch, does not need them
-            torch.manual_seed(mixed(how.seed, at.epoch + 1 + fabric.global_rank * 2**20))
+        state, trainer, fabric, start = self.state, self.trainer, self.fabric, time.monotonic()
+        batches = trainer.draw_batches(self.rows, state.epoch)
+        distributed = fabric.world_size > 1
+        if (
+            distributed
+        ):  # each draws its own numbers; the checkpoint, written at the end of an epoch, does not need them
+            torch.manual_seed(derive_seed(trainer.seed, state.epoch + 1 + fabric.global_rank * 2**20))
         begin_epoch = getattr(self.model, "begin_epoch", None)
-        if begin_epoch is not None and at.place == 0:  # later, its results are in the checkpoint
-            begin_epoch(at.epoch, how.epochs, self.walk)
+        if begin_epoch is not None and state.step_in_epoch == 0:  # later, its results are in the checkpoint
+            begin_epoch(state.epoch, trainer.epochs, self.iterate_batches)
         sums: list[Tensor] = []
-        while at.place < len(batches):
-            sums.append(self.step(batches[at.place]))
-            at.place, at.step = at.place + 1, at.step + 1
-            if how.checkpoint is not None and not several and at.place < len(batches) and self.checkpoint.due():
-                at.total, sums = at.total + _added(sums), []
-                self.checkpoint.write(at)
-        at.total += _added(sums)
-        if several:
-            at.total = float(fabric.all_reduce(torch.tensor(at.total, dtype=torch.float32), reduce_op="sum"))
-        loss = at.total / len(self.rows)
+        while state.step_in_epoch < len(batches):
+            sums.append(self.run_step(batches[state.step_in_epoch]))
+            state.step_in_epoch, state.step = state.step_in_epoch + 1, state.step + 1
+            if (
+                trainer.checkpoint is not None
+                and not distributed
+                and state.step_in_epoch < len(batches)
+                and self.checkpoint.is_due()
+            ):
+                state.epoch_loss, sums = state.epoch_loss + _sum_losses(sums), []
+                self.checkpoint.write(state)
+        state.epoch_loss += _sum_losses(sums)
+        if distributed:
+            state.epoch_loss = float(
+                fabric.all_reduce(torch.tensor(state.epoch_loss, dtype=torch.float32), reduce_op="sum")
+            )
+        loss = state.epoch_loss / len(self.rows)
         if not math.isfinite(loss):
-            raise faults.LossNotFinite(loss=loss, epoch=at.epoch + 1)
-        entry = {"epoch": float(at.epoch + 1), "loss": loss, "seconds": time.monotonic() - began}
+            raise faults.LossNotFinite(loss=loss, epoch=state.epoch + 1)
+        entry = {"epoch": float(state.epoch + 1), "loss": loss, "seconds": time.monotonic() - start}
         if self.evaluate is not None:
             self.model.eval()
             metrics = self.evaluate(self.model) if fabric.global_rank == 0 else None
             entry |= fabric.broadcast(metrics)  # all processes have to stop together
             self.model.train()
-            self.judge(entry)
-        at.trace.epochs.append(entry)
-        at.epoch, at.place, at.total = at.epoch + 1, 0, 0.0
+            self.update_best(entry)
+        state.trace.epochs.append(entry)
+        state.epoch, state.step_in_epoch, state.epoch_loss = state.epoch + 1, 0, 0.0
         if self.report is not None:
-            rate = self.base.param_groups[0]["lr"]
-            self.report({**entry, "step": float(at.step), "learning_rate": float(rate)})
-        if self.checkpoint.due() or at.epoch == how.epochs or at.trace.stopped:
-            self.checkpoint.write(at)
+            rate = self.base_optimizer.param_groups[0]["lr"]
+            self.report({**entry, "step": float(state.step), "learning_rate": float(rate)})
+        if self.checkpoint.is_due() or state.epoch == trainer.epochs or state.trace.stopped:
+            self.checkpoint.write(state)
 
-    def batch(self, rows: Tensor) -> Any:
+    def take_batch(self, rows: Tensor) -> Any:
         """Return what the model takes for these rows, on the device."""
-        return self.fabric.to_device(self.data.take(rows.to(self.home)))
+        return self.fabric.to_device(self.data.take(rows.to(self.data_device)))
 
-    def walk(self) -> Iterator[Any]:
+    def iterate_batches(self) -> Iterator[Any]:
         """Yield batches of all training rows, in their order."""
-        for part in torch.split(torch.as_tensor(self.rows), BATCHES_AT_ONCE * self.how.batch_size):
-            yield self.batch(part)
+        for part in torch.split(torch.as_tensor(self.rows), PREDICTION_BATCHES * self.trainer.batch_size):
+            yield self.take_batch(part)
 
-    def step(self, rows: Tensor) -> Tensor:
+    def run_step(self, rows: Tensor) -> Tensor:
         """Update the weights by the mean loss of these rows; return the sum of this process's losses."""
-        at, how = self.at, self.how
-        factor = optimizers.rate_factor(how.schedule, how.warmup, at.step, self.steps_in_all, at.epoch)
-        for group, rate in zip(self.base.param_groups, self.rates, strict=True):
+        state, trainer = self.state, self.trainer
+        factor = optimizers.rate_factor(trainer.schedule, trainer.warmup, state.step, self.n_steps, state.epoch)
+        for group, rate in zip(self.base_optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * factor
-        closure = partial(self.gradients, rows)
-        summed: Tensor = closure() if self.sam is None else self.sam.around(closure)
-        if how.clip is not None:
-            self.fabric.strategy.precision.unscale_gradients(self.base)
-            clip_gradients(self.model.parameters(), how.clip)  # fabric does not clip row-sparse gradients
+        closure = partial(self.compute_gradients, rows)
+        summed: Tensor = closure() if self.sam is None else self.sam.compute_gradients(closure)
+        if trainer.clip is not None:
+            self.fabric.strategy.precision.unscale_gradients(self.base_optimizer)
+            clip_gradients(self.model.parameters(), trainer.clip)  # fabric does not clip row-sparse gradients
         self.optimizer.step()
         return summed
 
-    def gradients(self, rows: Tensor) -> Tensor:
+    def compute_gradients(self, rows: Tensor) -> Tensor:
         """Set the gradients of the mean loss of these rows; return the sum of this process's losses."""
         fabric = self.fabric
         self.optimizer.zero_grad()
@@ -269,32 +294,32 @@ class _Loop:
         weight = fabric.world_size / len(rows) if len(own) else 0.0  # DDP averages over processes
         if not len(own):  # every process has to take part, here with gradients of zero
             own = rows[:2]
-        parts = own.tensor_split(min(self.how.accumulate, max(len(own) // 2, 1)))  # batch norm needs two items
+        parts = own.tensor_split(min(self.trainer.accumulate, max(len(own) // 2, 1)))  # batch norm needs two items
         summed = torch.zeros((), device=fabric.device)
         for i, part in enumerate(parts):
-            with fabric.no_backward_sync(self.wrapped, enabled=i + 1 < len(parts)):
-                loss = self.wrapped(*self.batch(part))
+            with fabric.no_backward_sync(self.wrapped_model, enabled=i + 1 < len(parts)):
+                loss = self.wrapped_model(*self.take_batch(part))
                 fabric.backward(loss * weight)
             summed += loss.detach() if weight else 0
         return summed
 
-    def judge(self, entry: dict[str, float]) -> None:
+    def update_best(self, entry: dict[str, float]) -> None:
         """Keep the weights if the epoch has the best metrics so far; else stop if patience is exhausted."""
-        how, trace = self.how, self.at.trace
-        sign = -1 if how.monitor == "cross-entropy" else 1
-        before = -math.inf if trace.best is None else sign * trace.epochs[trace.best - 1][how.monitor]
-        if sign * entry[how.monitor] >= before:  # of equal epochs, the later one has learnt more
-            trace.best = int(entry["epoch"])
-            self.at.best = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
-        elif how.patience is not None and entry["epoch"] - (trace.best or 0) >= how.patience:
+        trainer, trace = self.trainer, self.state.trace
+        sign = -1 if trainer.monitor == "cross-entropy" else 1
+        before = -math.inf if trace.best_epoch is None else sign * trace.epochs[trace.best_epoch - 1][trainer.monitor]
+        if sign * entry[trainer.monitor] >= before:  # of equal epochs, the later one has learnt more
+            trace.best_epoch = int(entry["epoch"])
+            self.state.best_weights = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+        elif trainer.patience is not None and entry["epoch"] - (trace.best_epoch or 0) >= trainer.patience:
             trace.stopped = True
 
 
-def _added(sums: list[Tensor]) -> float:
+def _sum_losses(sums: list[Tensor]) -> float:
     """Add up losses on the CPU: one wait for the device per epoch, not per step."""
     return float(torch.stack(sums).cpu().double().sum()) if sums else 0.0
 
 
-def mixed(seed: int, place: int) -> int:
+def derive_seed(seed: int, place: int) -> int:
     """Return a seed for one place of a run, independent of those of other places."""
     return int(np.random.SeedSequence((seed, place + 2**31)).generate_state(1, np.uint32)[0])

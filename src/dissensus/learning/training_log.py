@@ -14,12 +14,12 @@ from pathlib import Path
 
 from dissensus.learning.exceptions import FolderNotWritable, TensorBoardMissing
 
-FILE = "log.csv"
-HEAD = ("run", "epoch", "step", "loss", "learning_rate", "seconds", "cross-entropy", "accuracy", "macro-f1")
+LOG_FILE = "log.csv"
+LOG_COLUMNS = ("run", "epoch", "step", "loss", "learning_rate", "seconds", "cross-entropy", "accuracy", "macro-f1")
 Entry = dict[str, float]
 
 
-def tell(on_step: Callable[..., None] | None, epoch: int, loss: float, entry: Entry) -> None:
+def call_on_step(on_step: Callable[..., None] | None, epoch: int, loss: float, entry: Entry) -> None:
     """Call `on_step` with (epoch, loss), and with `entry` if it has such a parameter."""
     if on_step is not None:
         whole = "entry" in inspect.signature(on_step).parameters
@@ -30,12 +30,12 @@ class TrainingLog:
     """A folder with `log.csv` and events for TensorBoard, one run after another."""
 
     def __init__(self, folder: str | Path):
-        self.file, self.events = Path(folder) / FILE, None
+        self.file, self.events = Path(folder) / LOG_FILE, None
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             rows = list(csv.DictReader(self.file.read_text("utf-8").splitlines())) if self.file.exists() else []
             if not rows:
-                self.file.write_text(",".join(HEAD) + "\n", encoding="utf-8")
+                self.file.write_text(",".join(LOG_COLUMNS) + "\n", encoding="utf-8")
         except OSError as error:
             raise FolderNotWritable(folder=Path(folder), reason=error.strerror or str(error)) from error
         self.run = 1 + int(rows[-1]["run"]) if rows else 1
@@ -43,14 +43,14 @@ class TrainingLog:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             if self.run == 1:
-                warnings.warn(TensorBoardMissing(folder=str(folder), file=FILE), stacklevel=4)
+                warnings.warn(TensorBoardMissing(folder=str(folder), file=LOG_FILE), stacklevel=4)
             return
         self.events = SummaryWriter(str(self.file.with_name(f"run-{self.run}")))
 
     def __call__(self, entry: Entry) -> None:
         """Write the entry of an epoch; a concurrent reader sees whole lines."""
         with self.file.open("a", newline="", encoding="utf-8") as file:
-            values = [({"run": self.run} | entry).get(key, "") for key in HEAD]
+            values = [({"run": self.run} | entry).get(key, "") for key in LOG_COLUMNS]
             csv.writer(file).writerow([int(v) if isinstance(v, float) and v.is_integer() else v for v in values])
         if self.events is not None:
             for key, value in entry.items():
@@ -59,13 +59,13 @@ class TrainingLog:
             self.events.flush()
 
 
-def reporter(on_step: Callable[..., None] | None, folder: str | Path | None) -> Callable[[Entry], None]:
+def make_reporter(on_step: Callable[..., None] | None, folder: str | Path | None) -> Callable[[Entry], None]:
     """Return a function that calls `on_step` and writes the log of a folder, if they are given."""
     log = None if folder is None else TrainingLog(folder)
 
     def report(entry: Entry) -> None:
         if log is not None:
             log(entry)
-        tell(on_step, int(entry["epoch"]), entry["loss"], entry)
+        call_on_step(on_step, int(entry["epoch"]), entry["loss"], entry)
 
     return report

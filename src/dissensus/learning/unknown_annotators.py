@@ -23,7 +23,7 @@ from torch import Tensor
 
 from dissensus.common.parameters import Parameters, param
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.learning import inputs as given
+from dissensus.learning import inputs as input_data
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.exceptions import (
     AnnotatorNameMissing,
@@ -38,7 +38,7 @@ from dissensus.table import names as naming
 
 
 @dataclass(frozen=True, eq=False)
-class Inferred:
+class InferredAnnotators:
     """Inferred embeddings, and the model that they belong to."""
 
     model: CrowdClassifier
@@ -48,20 +48,20 @@ class Inferred:
 
     def label_proba(self, X: Any) -> FloatArray:
         """(rows, n, K) P(label) of each annotator for other items."""
-        head = _head(self.model)
+        head = _get_head(self.model)
         z_annotator = torch.as_tensor(self.embedding.astype(np.float32)).to(self.model.network_.device)
 
         def ask(batch: dict[str, Tensor]) -> Tensor:
             z_item = head.z_item(self.model.network_.encoder(**batch))
             return log_softmax(head.to_label(head.z_pairs(z_item, z_annotator))).exp()
 
-        return self.model._ask(ask, self.model.encoder_.prepare(X))
+        return self.model._apply_network(ask, self.model.encoder_.prepare(X))
 
 
-class Descent(Parameters):
+class EmbeddingDescent(Parameters):
     """The keywords of Algorithm 4, and the algorithm."""
 
-    by: Literal["label", "item"] = param(
+    compared_output: Literal["label", "item"] = param(
         "label", "distribution that y is compared with: of the annotator's label (ŷ), or of the item (ŷ_I)"
     )
     steps: int = param(
@@ -78,7 +78,7 @@ class Descent(Parameters):
         counts = torch.bincount(row)
         draw = torch.Generator().manual_seed(self.seed)
         z = torch.randn(len(counts), head.table.embedding_dim, generator=draw).to(z_item.device) * self.spread
-        answer = head.to_label if self.by == "label" else head.to_item
+        answer = head.to_label if self.compared_output == "label" else head.to_item
         trace = []
         for step in range(self.steps + 1):
             z.requires_grad_()
@@ -92,7 +92,9 @@ class Descent(Parameters):
         return z, torch.stack(trace)
 
 
-def infer_annotators(model: CrowdClassifier, X: Any, y: Any, *, annotator: Any = None, **keywords: Any) -> Inferred:
+def infer_annotators(
+    model: CrowdClassifier, X: Any, y: Any, *, annotator: Any = None, **keywords: Any
+) -> InferredAnnotators:
     """Find embeddings of annotators that the model was not fitted to.
 
     Parameters
@@ -106,45 +108,49 @@ def infer_annotators(model: CrowdClassifier, X: Any, y: Any, *, annotator: Any =
     annotator : (n,) names, optional
         Rows of one annotator share an embedding. None: every row has its own.
     keywords
-        Those of `Descent`: by, steps, rate, decay, spread, seed.
+        Those of `EmbeddingDescent`: by, steps, rate, decay, spread, seed.
     """
-    head, descent = _head(model), _descent(**keywords)
+    head, descent = _get_head(model), _make_descent(**keywords)
     y = np.asarray(y, np.float64)
     if y.ndim != 2 or y.shape[1] != model.classes_.size:
         raise LabelsWithoutDistributions(n_classes=model.classes_.size, shape=y.shape)
-    if given.rows(X) != len(y):
-        raise UnequalRows(argument="y", n_rows=given.rows(X), n_entries=len(y), entries="labels")
+    if input_data.count_rows(X) != len(y):
+        raise UnequalRows(argument="y", n_rows=input_data.count_rows(X), n_entries=len(y), entries="labels")
     if not (np.isfinite(y).all() and (y >= 0).all() and np.allclose(y.sum(axis=1), 1)):
         raise LabelsWithoutDistributions(n_classes=model.classes_.size, shape=y.shape)
-    names, rows = _annotator_rows(annotator, len(y))
-    z, trace = descent.run(head, _z_item(model, X), y, rows)
-    return Inferred(model, names, z.cpu().double().numpy(), trace.cpu().double().numpy())
+    names, rows = _match_rows(annotator, len(y))
+    z, trace = descent.run(head, _encode_items(model, X), y, rows)
+    return InferredAnnotators(model, names, z.cpu().double().numpy(), trace.cpu().double().numpy())
 
 
 def leaking_proba(model: CrowdClassifier, X: Any, y: FloatArray, **keywords: Any) -> FloatArray:
     """(rows, K) ŷ_I of each item with the annotator inferred from the item's own distribution y, which it reads."""
-    descent, head, z_item = _descent(**{"by": "item"} | keywords), _head(model), _z_item(model, X)
+    descent, head, z_item = (
+        _make_descent(**{"compared_output": "item"} | keywords),
+        _get_head(model),
+        _encode_items(model, X),
+    )
     z, _ = descent.run(head, z_item, y, np.arange(len(y)))
     with torch.inference_mode():
         proba = log_softmax(head.to_item(head.z_pair(z_item, z))).exp().cpu().double().numpy()
     return np.asarray(proba / proba.sum(axis=1, keepdims=True))
 
 
-def _descent(**keywords: Any) -> Descent:
-    if unknown := keywords.keys() - Descent.declared().keys():
-        raise UnknownKeywords(names=tuple(sorted(unknown)), known=tuple(Descent.declared()))
-    descent = Descent(**keywords)
+def _make_descent(**keywords: Any) -> EmbeddingDescent:
+    if unknown := keywords.keys() - EmbeddingDescent.declared().keys():
+        raise UnknownKeywords(names=tuple(sorted(unknown)), known=tuple(EmbeddingDescent.declared()))
+    descent = EmbeddingDescent(**keywords)
     descent.check_parameters()
     return descent
 
 
-def _z_item(model: CrowdClassifier, X: Any) -> Tensor:
-    head = _head(model)
-    z = model._ask(lambda batch: head.z_item(model.network_.encoder(**batch)), model.encoder_.prepare(X))
+def _encode_items(model: CrowdClassifier, X: Any) -> Tensor:
+    head = _get_head(model)
+    z = model._apply_network(lambda batch: head.z_item(model.network_.encoder(**batch)), model.encoder_.prepare(X))
     return torch.as_tensor(z).float().to(model.network_.device)
 
 
-def _head(model: Any) -> LDLNMHead:
+def _get_head(model: Any) -> LDLNMHead:
     if not isinstance(model, CrowdClassifier):
         raise LDLNMNeeded(found=type(model).__name__)
     model._check_fitted()
@@ -153,7 +159,7 @@ def _head(model: Any) -> LDLNMHead:
     return model.network_.head
 
 
-def _annotator_rows(annotator: Any, n: int) -> tuple[Names, Any]:
+def _match_rows(annotator: Any, n: int) -> tuple[Names, Any]:
     """Return names, and the annotator of each row as a code into them."""
     if annotator is None:
         return np.arange(n), np.arange(n)

@@ -14,8 +14,8 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.evaluation import cross_entropy, macro_f1
 from dissensus.learning import exceptions as faults
-from dissensus.learning import inputs as given
-from dissensus.learning.batches import Batch, Columns
+from dissensus.learning import inputs as input_data
+from dissensus.learning.batches import Batch, BatchColumns
 from dissensus.learning.logistic import MIN_PROBABILITY
 from dissensus.learning.losses import label_log_likelihood
 from dissensus.learning.network import Network
@@ -31,11 +31,11 @@ MUST = "must be a share between 0 and 1, or (X, labels)"
 class Validation:
     """Metrics of a network on validation items."""
 
-    columns: Columns
+    columns: BatchColumns
     rows: IntArray  # (V,) indices into the columns
     truth: FloatArray  # (V, K)
     at_once: int  # items predicted together
-    labels: Columns | None = None  # annotations of the items in `columns`; cross entropy is computed from them
+    labels: BatchColumns | None = None  # annotations of the items in `columns`; cross entropy is computed from them
 
     def __call__(self, network: nn.Module) -> dict[str, float]:
         """Return cross entropy, accuracy and macro F1 against gold or votes; any class with most votes is right.
@@ -44,20 +44,24 @@ class Validation:
         −Σ v log P_j(y | x) / Σ v.
         """
         assert isinstance(network, Network)
-        proba = softmax(network.ask(network.logits, self.columns, rows=self.rows, at_once=self.at_once), axis=1)
+        proba = softmax(
+            network.apply_in_batches(network.logits, self.columns, rows=self.rows, at_once=self.at_once), axis=1
+        )
         best = proba.argmax(axis=1)
         right = self.truth[np.arange(len(best)), best] == self.truth.max(axis=1)
         loss = float(cross_entropy(self.truth, proba).mean())
 
         def likelihood(inputs: Batch, targets: Batch) -> Tensor:
             z = network.encoder(**inputs)
-            proba = network.objective.row_proba(network.head, z, targets["row"], targets["annotator"])
+            proba = network.objective.pair_label_proba(network.head, z, targets["row"], targets["annotator"])
             found = label_log_likelihood(proba.clamp(min=MIN_PROBABILITY).log(), targets)
             weight = targets.get("weight", torch.ones_like(found))
             return torch.stack([weight, weight * found], dim=1)
 
         if self.labels is not None:
-            asked = network.ask(likelihood, self.columns, self.labels, rows=self.rows, at_once=self.at_once)
+            asked = network.apply_in_batches(
+                likelihood, self.columns, self.labels, rows=self.rows, at_once=self.at_once
+            )
             weight, found = asked.sum(axis=0)
             loss = -float(found / max(weight, MIN_PROBABILITY))
         gold = np.where(right, best, self.truth.argmax(axis=1))
@@ -68,27 +72,29 @@ def hold_out(share: float, table: Annotations, teaches: BoolArray, seed: int) ->
     """Choose a share of the training items (I,) by seed and name, independent of their order."""
     check_argument("validation", share, float, above=0, below=1, must=MUST)
     among, held = np.flatnonzero(teaches), np.zeros(table.n_items, np.bool_)
-    held[among[shuffled(table.items[among], seed)[: max(round(share * among.size), 1)]]] = True
+    held[among[shuffle_by_name(table.items[among], seed)[: max(round(share * among.size), 1)]]] = True
     return held
 
 
-def stratified_folds(table: Annotations, truth: FloatArray, teaches: BoolArray, folds: int, seed: int) -> IntArray:
+def assign_stratified_folds(
+    table: Annotations, truth: FloatArray, teaches: BoolArray, folds: int, seed: int
+) -> IntArray:
     """Assign training items to folds (I,), −1 for other items; each fold has its share of every class.
 
     Seed and names decide, not the order. The class is the most frequent label, the first of tied ones.
     """
     among, fold = np.flatnonzero(teaches), np.full(table.n_items, -1)
-    drawn = among[shuffled(table.items[among], seed)]
+    drawn = among[shuffle_by_name(table.items[among], seed)]
     fold[drawn[np.argsort(truth[drawn].argmax(axis=1), kind="stable")]] = np.arange(among.size) % folds
     return fold
 
 
-def shuffled(names: Names, seed: int) -> IntArray:
+def shuffle_by_name(names: Names, seed: int) -> IntArray:
     """Return the indices (n,) of names in a random order that depends on seed and names alone."""
     return np.argsort(naming.scramble_integers(naming.hash_names(names) ^ np.uint64(seed)), kind="stable")
 
 
-def known_truth(table: Annotations, gold: IntArray | None) -> FloatArray:
+def target_distributions(table: Annotations, gold: IntArray | None) -> FloatArray:
     """Return one-hot gold, or shares of the votes (I, K)."""
     truth = table.soft_labels()
     if gold is not None:
@@ -96,25 +102,25 @@ def known_truth(table: Annotations, gold: IntArray | None) -> FloatArray:
     return truth
 
 
-def validation_items(validation: Any, classes: Names) -> tuple[Any, FloatArray]:
+def read_validation(validation: Any, classes: Names) -> tuple[Any, FloatArray]:
     """Return inputs and truth (V, K) of (X, labels), with labels as names, codes or a table; drop unknown items."""
     try:
         X, labels = validation
     except (TypeError, ValueError):
         raise faults.WrongValidation() from None
     if isinstance(labels, Annotations):
-        X, labels = given.aligned(X, labels), labels.with_classes(classes)
+        X, labels = input_data.align_rows(X, labels), labels.with_classes(classes)
         truth = np.where(vote_weight(labels)[:, None] > 0, labels.soft_labels(), 0.0)
     else:
-        truth = one_hot(labels, classes)
-    given.check_rows(X, len(truth), "labels", "validation")
+        truth = encode_one_hot(labels, classes)
+    input_data.check_row_count(X, len(truth), "labels", "validation")
     known = np.flatnonzero(truth.sum(axis=1) > 0)
     if not known.size:
         raise faults.NoKnownLabels(argument="validation")
-    return X if known.size == len(truth) else given.take(X, known), truth[known]
+    return X if known.size == len(truth) else input_data.take_rows(X, known), truth[known]
 
 
-def one_hot(labels: Any, classes: Names) -> FloatArray:
+def encode_one_hot(labels: Any, classes: Names) -> FloatArray:
     """Return one-hot rows (n, K) of class names, or of codes unless classes are integers; zeros if unknown (−1)."""
     array = np.asarray(labels)
     if array.dtype.kind in "iu" and classes.dtype.kind not in "iu":
@@ -125,5 +131,5 @@ def one_hot(labels: Any, classes: Names) -> FloatArray:
         bad = column[(codes < 0) & (column != -1)]
         if bad.size:
             raise faults.UnknownLabel(label=quote_name(bad[0]), n_classes=classes.size)
-    given.check_codes(codes, classes.size, "labels")
+    input_data.check_codes(codes, classes.size, "labels")
     return np.vstack([np.eye(classes.size), np.zeros(classes.size)])[codes]  # −1 takes the last

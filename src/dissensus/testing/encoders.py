@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from dissensus.learning import CrowdClassifier
-from dissensus.learning.batches import Columns
+from dissensus.learning.batches import BatchColumns
 from dissensus.learning.encoders import Encoder, encoders
-from dissensus.learning.inputs import rows, take
-from dissensus.learning.run import new_part
-from dissensus.learning.storage import loaded_part, read_tree, stored_part, write_tree
+from dissensus.learning.inputs import count_rows, take_rows
+from dissensus.learning.run import copy_component
+from dissensus.learning.storage import pack_component, read_tree, unpack_component, write_tree
 from dissensus.table.annotations import Annotations
 
 TOLERANCE = 1e-4  # float32 rounding of values of size one
@@ -26,31 +26,31 @@ def check_encoder(encoder: Encoder, X: Any) -> None:
     """Check an encoder with its keywords on inputs X: at least four rows, some of them different."""
     entry = encoders.entry(encoders.name_of(type(encoder)))
     assert entry.summary, "the registered summary is empty"
-    assert isinstance(encoder.takes, str), "`takes` must name the kind of X"
+    assert isinstance(encoder.input_kind, str), "`input_kind` must name the kind of X"
     before = pickle.dumps(X)
-    fitted: Encoder = new_part(encoder, encoders, Encoder)
+    fitted: Encoder = copy_component(encoder, encoders, Encoder)
     assert fitted.fit(X) is fitted, "fit must return the encoder"
-    columns, n = fitted.prepare(X), rows(X)
+    columns, n = fitted.prepare(X), count_rows(X)
     assert pickle.dumps(X) == before, "fit and prepare must not change X"
-    assert isinstance(columns, Columns), "prepare must return Columns"
+    assert isinstance(columns, BatchColumns), "prepare must return BatchColumns"
     assert len(columns) == n, "prepare must return one entry per row"
-    assert len(fitted.prepare(take(X, np.arange(0)))) == 0, "prepare must take no rows"
+    assert len(fitted.prepare(take_rows(X, np.arange(0)))) == 0, "prepare must take no rows"
     module = fitted.module()
     z = _encode(module, columns, np.arange(n))
     _check_rows(fitted, module, X, columns, z)
     _check_branch(fitted, z)
     _check_storage(fitted, module, X, z)
     _check_training(encoder, X)
-    assert all(isinstance(one, Encoder) for one in encoder.fixed()), "fixed must return encoders"
+    assert all(isinstance(one, Encoder) for one in encoder.pool_encoders()), "pool_encoders must return encoders"
 
 
-def _encode(module: nn.Module, columns: Columns, items: Any) -> Tensor:
+def _encode(module: nn.Module, columns: BatchColumns, items: Any) -> Tensor:
     with torch.no_grad():
         out: Tensor = module.eval()(**columns.take(torch.as_tensor(items)))
     return out
 
 
-def _check_rows(fitted: Encoder, module: nn.Module, X: Any, columns: Columns, z: Tensor) -> None:
+def _check_rows(fitted: Encoder, module: nn.Module, X: Any, columns: BatchColumns, z: Tensor) -> None:
     n = len(columns)
     assert z.shape[0] == n, "forward must return one row per item"
     assert bool(torch.isfinite(z).all()), "vectors must be finite"
@@ -58,7 +58,7 @@ def _check_rows(fitted: Encoder, module: nn.Module, X: Any, columns: Columns, z:
     reordered = _encode(module, columns, order)
     assert torch.allclose(reordered, z[order], atol=TOLERANCE), "an item's vector depends on its place in the batch"
     for item in (0, n - 1):
-        alone = _encode(module, fitted.prepare(take(X, np.array([item]))), [0])
+        alone = _encode(module, fitted.prepare(take_rows(X, np.array([item]))), [0])
         assert torch.allclose(alone[0], z[item], atol=TOLERANCE), "an item's vector depends on the other rows of X"
 
 
@@ -70,8 +70,8 @@ def _check_branch(fitted: Encoder, z: Tensor) -> None:
 def _check_storage(fitted: Encoder, module: nn.Module, X: Any, z: Tensor) -> None:
     """The attributes that end in an underscore are all that `prepare` and `module` need."""
     with TemporaryDirectory() as folder:
-        path = write_tree(Path(folder) / "encoder", stored_part(fitted, encoders), "encoder")
-        loaded = loaded_part(read_tree(path, "encoder"), encoders)
+        path = write_tree(Path(folder) / "encoder", pack_component(fitted, encoders), "encoder")
+        loaded = unpack_component(read_tree(path, "encoder"), encoders)
     again = loaded.module()
     again.load_state_dict(module.state_dict())
     assert torch.equal(_encode(again, loaded.prepare(X), np.arange(len(z))), z), (
@@ -80,7 +80,7 @@ def _check_storage(fitted: Encoder, module: nn.Module, X: Any, z: Tensor) -> Non
 
 
 def _check_training(encoder: Encoder, X: Any) -> None:
-    n = rows(X)
+    n = count_rows(X)
     table = Annotations.from_arrays(np.repeat(np.arange(n), 2), np.tile([0, 1], n), np.arange(2 * n) // 2 % 2)
     model = CrowdClassifier(encoder=encoder, objective="soft", epochs=1, batch_size=4, device="cpu").fit(table, X)
     proba = model.predict_proba(X)

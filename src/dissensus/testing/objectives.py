@@ -17,8 +17,8 @@ from dissensus.learning import CrowdClassifier
 from dissensus.learning.batches import Batch
 from dissensus.learning.encoders import encoders
 from dissensus.learning.objectives import Objective, objectives
-from dissensus.learning.run import new_part
-from dissensus.learning.storage import loaded_part, read_tree, stored_part, write_tree
+from dissensus.learning.run import copy_component
+from dissensus.learning.storage import pack_component, read_tree, unpack_component, write_tree
 from dissensus.table.annotations import Annotations
 from dissensus.table.simulate import simulate
 
@@ -34,7 +34,7 @@ def check_objective(objective: Objective) -> None:
     table = crowd.annotations.select(rows=crowd.annotations.item >= 4)  # the first items have no labels
     some_gold = np.where(np.arange(table.n_items) % 5 == 1, crowd.truth, -1)
     for gold in (None, some_gold):
-        fitted: Objective = new_part(objective, objectives, Objective)
+        fitted: Objective = copy_component(objective, objectives, Objective)
         assert fitted.fit(table, gold, 0) is fitted, "fit must return the objective"
         _check_fit(fitted, table, gold)
         head, z, targets = _prepared(fitted, table)
@@ -53,7 +53,7 @@ def _prepared(fitted: Objective, table: Annotations) -> tuple[Any, Tensor, Batch
     def encoded() -> Iterator[tuple[Tensor, Batch]]:
         yield z, targets
 
-    if fitted.begins(0, 4):
+    if fitted.needs_begin_epoch(0, 4):
         with torch.no_grad():
             fitted.begin_epoch(head, 0, 4, encoded)
     return head.eval(), z, targets  # without dropout, so that losses add up
@@ -61,11 +61,11 @@ def _prepared(fitted: Objective, table: Annotations) -> tuple[Any, Tensor, Batch
 
 def _check_fit(fitted: Objective, table: Annotations, gold: IntArray | None) -> None:
     assert fitted.n_classes_ == table.n_classes, "fit must set n_classes_"
-    assert fitted.teaches_.shape == (table.n_items,), "fit must set teaches_ (I,)"
-    assert fitted.teaches_.dtype == np.bool_, "teaches_ must be boolean"
+    assert fitted.train_mask_.shape == (table.n_items,), "fit must set train_mask_ (I,)"
+    assert fitted.train_mask_.dtype == np.bool_, "train_mask_ must be boolean"
     known = np.diff(table.item_ptr) > 0 if gold is None else (np.diff(table.item_ptr) > 0) | (gold >= 0)
-    assert fitted.teaches_.any(), "no item is trained on"
-    assert not (fitted.teaches_ & ~known).any(), "an item without labels and gold is trained on"
+    assert fitted.train_mask_.any(), "no item is trained on"
+    assert not (fitted.train_mask_ & ~known).any(), "an item without labels and gold is trained on"
     assert len(fitted.targets()) == table.n_items, "targets must have one entry per item"
     sent = pickle.loads(pickle.dumps(fitted))
     assert not [name for name in vars(sent) if name.startswith("_")], "a process must not get the table"
@@ -96,9 +96,9 @@ def _check_answers(fitted: Objective, head: Any, z: Tensor, targets: Batch) -> N
             proba = fitted.label_proba(head, z, annotators)
             _check_shape("label_proba", proba, (B, 3, K))
             assert torch.allclose(proba.sum(dim=2), torch.ones(B, 3), atol=TOLERANCE), "label_proba must sum to one"
-            rows = fitted.row_proba(head, z, torch.tensor([1, 0]), torch.tensor([2, -1]))
+            rows = fitted.pair_label_proba(head, z, torch.tensor([1, 0]), torch.tensor([2, -1]))
             expected = proba[[1, 0], [2, 1]]
-            assert torch.allclose(rows, expected, atol=TOLERANCE), "row_proba and label_proba must agree"
+            assert torch.allclose(rows, expected, atol=TOLERANCE), "pair_label_proba and label_proba must agree"
 
 
 def _check_shape(name: str, value: Tensor, shape: tuple[int, ...], *, finite: bool = True) -> None:
@@ -110,8 +110,8 @@ def _check_shape(name: str, value: Tensor, shape: tuple[int, ...], *, finite: bo
 def _check_storage(fitted: Objective, head: Any, z: Tensor) -> None:
     """The attributes that end in an underscore are all that `head` and the answers need."""
     with TemporaryDirectory() as folder:
-        path = write_tree(Path(folder) / "objective", stored_part(fitted, objectives), "objective")
-        loaded = loaded_part(read_tree(path, "objective"), objectives)
+        path = write_tree(Path(folder) / "objective", pack_component(fitted, objectives), "objective")
+        loaded = unpack_component(read_tree(path, "objective"), objectives)
     again = loaded.head(nn.Identity, WIDTH)
     again.load_state_dict(head.state_dict())
     ask: Callable[[Any, Any], Tensor] = lambda one, layers: one.logits(layers.eval(), z)  # noqa: E731

@@ -16,18 +16,18 @@ from torch import nn
 
 from dissensus.common.parameters import Parameters, is_whole, param
 from dissensus.common.registry import Registry
-from dissensus.learning.batches import Columns
+from dissensus.learning.batches import BatchColumns
 
 
 class Encoder(Parameters, ABC):
     """A map from x to a vector."""
 
-    takes: ClassVar[str]  # the kind of X, in words, for tables and errors
-    mixes: ClassVar[bool] = False  # mixup may average inputs (else it averages the vectors)
+    input_kind: ClassVar[str]  # the kind of X, in words, for tables and errors
+    averages_inputs: ClassVar[bool] = False  # mixup may average inputs (else it averages the vectors)
     learning_rate: ClassVar[float] = 1e-3  # unless the user gives one
-    linear: ClassVar[bool] = False  # a linear model is wanted: objective `auto` adds no networks
+    is_linear: ClassVar[bool] = False  # a linear model is wanted: objective `auto` adds no networks
 
-    def fixed(self) -> list[Encoder]:
+    def pool_encoders(self) -> list[Encoder]:
         """Return encoders without weights that objective `auto` may pool instead; none if this one has to be trained.
 
         The first is the default, and `auto` chooses among them by held-out items.
@@ -40,7 +40,7 @@ class Encoder(Parameters, ABC):
         return self
 
     @abstractmethod
-    def prepare(self, X: Any) -> Columns:
+    def prepare(self, X: Any) -> BatchColumns:
         """Turn inputs into columns, one entry per row of X; raise DataError for inputs that cannot be used."""
 
     @abstractmethod
@@ -63,7 +63,7 @@ encoders: Registry[type[Encoder]] = Registry(
 """Name → encoder; other packages add theirs by the entry-point group `dissensus.encoders`."""
 
 
-def sizes(default: Any, text: str, must: str, *, least: int = 1, most: float = np.inf) -> Any:
+def size_param(default: Any, text: str, must: str, *, least: int = 1, most: float = np.inf) -> Any:
     """Declare a keyword that holds `least` to `most` whole numbers, each at least 1."""
 
     def check(values: Any) -> bool:

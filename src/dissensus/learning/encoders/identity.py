@@ -9,4 +9,4 @@ class Identity(Scaled):
     """A linear model: no layers before the objective's own."""
 
     learning_rate = 1e-2  # a convex problem
-    linear = True
+    is_linear = True

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from dissensus.common.parameters import param
 from dissensus.common.types import Names
-from dissensus.learning.batches import Columns
-from dissensus.learning.encoders.base import Encoder, encoders, sizes
+from dissensus.learning.batches import BatchColumns
+from dissensus.learning.encoders.base import Encoder, encoders, size_param
 from dissensus.learning.encoders.mlp import MLPModule
 from dissensus.learning.rows import RowEmbedding
 from dissensus.table import names as naming
@@ -25,10 +25,10 @@ from dissensus.table import names as naming
 class ItemEmbedding(Encoder):
     """Names of items → vectors."""
 
-    takes = "names of items"
+    input_kind = "names of items"
 
     size: int = param(16, "numbers of an item's vector", low=1)
-    hidden: Sequence[int] = sizes(
+    hidden: Sequence[int] = size_param(
         (16, 16, 16, 16), "widths of the layers over it; none: the vector itself", "must be widths of layers", least=0
     )
     dropout: float = param(0.0, "share of values set to zero after each layer while training", low=0, below=1)
@@ -40,9 +40,9 @@ class ItemEmbedding(Encoder):
         self.names_ = np.unique(_names(X))
         return self
 
-    def prepare(self, X: Any) -> Columns:
+    def prepare(self, X: Any) -> BatchColumns:
         """Return one column, `code`; −1 for a name that was not in `fit`."""
-        return Columns(code=torch.as_tensor(naming.match_names(_names(X), self.names_, "X").astype(np.int64)))
+        return BatchColumns(code=torch.as_tensor(naming.match_names(_names(X), self.names_, "X").astype(np.int64)))
 
     def module(self) -> nn.Module:
         return ItemEmbeddingModule(self.names_.size, self.size, self.hidden, self.dropout)

@@ -15,10 +15,10 @@ from torch import nn
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray
-from dissensus.learning.batches import Columns, Mapped
-from dissensus.learning.encoders.base import Encoder, encoders, sizes
+from dissensus.learning.batches import BatchColumns, MappedRows
+from dissensus.learning.encoders.base import Encoder, encoders, size_param
 from dissensus.learning.exceptions import OtherFeatureCount
-from dissensus.learning.inputs import blocks, by_column, column_names, vectors
+from dissensus.learning.inputs import column_names, iterate_blocks, reorder_columns, to_vectors
 
 MIN_RELATIVE_SPREAD = 1e-7  # a feature that varies less, relative to its size, is constant
 
@@ -26,8 +26,8 @@ MIN_RELATIVE_SPREAD = 1e-7  # a feature that varies less, relative to its size, 
 class Scaled(Encoder):
     """Features (I, D), centred and scaled."""
 
-    takes = "features, items × columns"
-    mixes = True
+    input_kind = "features, items × columns"
+    averages_inputs = True
 
     scale: bool | Literal["all", "max"] = param(
         True,
@@ -51,7 +51,7 @@ class Scaled(Encoder):
     def module(self) -> nn.Module:
         return MLPModule(self.center_.size, self.hidden, self.dropout)
 
-    def fixed(self) -> list[Encoder]:
+    def pool_encoders(self) -> list[Encoder]:
         """Return the features themselves, each scaled by its own spread or all by one number."""
         scales = (True, "all") if self.scale is True else (self.scale,)
         return [encoders["identity"](scale=scale) for scale in scales]
@@ -59,35 +59,35 @@ class Scaled(Encoder):
     def fit(self, X: Any) -> Self:
         """Find mean and standard deviation of every feature (0 and 1 for a constant one), or its largest size."""
         super().fit(X)
-        x, self.columns_ = vectors(X), column_names(X)
+        x, self.columns_ = to_vectors(X), column_names(X)
         self.center_, self.spread_ = np.zeros(x.shape[1]), np.ones(x.shape[1])
         if self.scale == "max":
-            largest = np.max([np.abs(block).max(axis=0) for block in blocks(x)], axis=0).astype(np.float64)
+            largest = np.max([np.abs(block).max(axis=0) for block in iterate_blocks(x)], axis=0).astype(np.float64)
             self.spread_ = np.where(largest > 0, largest, 1.0)
         elif self.scale:
-            self.center_ = sum(block.sum(axis=0, dtype=np.float64) for block in blocks(x)) / len(x)
-            spread = np.sqrt(sum(np.square(block - self.center_).sum(axis=0) for block in blocks(x)) / len(x))
+            self.center_ = sum(block.sum(axis=0, dtype=np.float64) for block in iterate_blocks(x)) / len(x)
+            spread = np.sqrt(sum(np.square(block - self.center_).sum(axis=0) for block in iterate_blocks(x)) / len(x))
             varies = spread > MIN_RELATIVE_SPREAD * np.maximum(np.abs(self.center_), 1)
             self.spread_ = np.where(varies, spread, 1.0)
             if self.scale == "all" and varies.any():
                 self.spread_ = np.full(spread.size, np.sqrt(np.square(spread).mean()))
         return self
 
-    def prepare(self, X: Any) -> Columns:
+    def prepare(self, X: Any) -> BatchColumns:
         """Return one column, `x`; features in a file stay there, those of a frame are found by name."""
-        x = vectors(by_column(X, self.columns_))
+        x = to_vectors(reorder_columns(X, self.columns_))
         if x.shape[1] != self.center_.size:
             raise OtherFeatureCount(n_features=x.shape[1], expected=self.center_.size)
-        if isinstance(x, Mapped):
-            return Columns(x=x.scaled(self.center_, self.spread_))
-        return Columns(x=torch.from_numpy(((x - self.center_) / self.spread_).astype(np.float32)))
+        if isinstance(x, MappedRows):
+            return BatchColumns(x=x.rescale(self.center_, self.spread_))
+        return BatchColumns(x=torch.from_numpy(((x - self.center_) / self.spread_).astype(np.float32)))
 
 
 @encoders.register("mlp", summary="fully connected layers over features", cite="")
 class MLP(Scaled):
     """Fully connected layers with ReLU and dropout."""
 
-    hidden: Sequence[int] = sizes((128, 128, 128, 128), "widths of the layers", "must be widths of layers")
+    hidden: Sequence[int] = size_param((128, 128, 128, 128), "widths of the layers", "must be widths of layers")
     dropout: float = param(0.2, "share of values set to zero after each layer while training", low=0, below=1)
 
 
@@ -96,8 +96,8 @@ class MLPModule(nn.Module):
 
     def __init__(self, features: int, hidden: Sequence[int] = (), dropout: float = 0.0):
         super().__init__()
-        sizes = [features, *hidden]
-        layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), nn.ReLU(), nn.Dropout(dropout))]
+        widths = [features, *hidden]
+        layers = [part for a, b in pairwise(widths) for part in (nn.Linear(a, b), nn.ReLU(), nn.Dropout(dropout))]
         self.layers = nn.Sequential(*layers)
 
     def forward(self, x: torch.Tensor) -> Any:

@@ -28,12 +28,12 @@ from torch import Tensor, nn
 from torch.nn.functional import max_pool1d, pad
 
 from dissensus.common.parameters import param
-from dissensus.learning.batches import Columns
-from dissensus.learning.encoders.base import Encoder, encoders, sizes
-from dissensus.learning.encoders.tagger import Block, blocks
-from dissensus.learning.encoders.words import PADDING, character_vectors, encode, vocabulary
+from dissensus.learning.batches import BatchColumns
+from dissensus.learning.encoders.base import Encoder, encoders, size_param
+from dissensus.learning.encoders.tagger import AttentionBlock, stack_blocks
+from dissensus.learning.encoders.words import PADDING, build_vocabulary, encode_sequences, make_character_vectors
 from dissensus.learning.exceptions import NotAPair
-from dissensus.learning.inputs import pairs
+from dissensus.learning.inputs import to_pairs
 from dissensus.messages import quote_name
 
 
@@ -65,7 +65,7 @@ class StemmerModule(nn.Module):
 
     def __init__(self, encoder: Stemmer):
         super().__init__()
-        self.characters = character_vectors(encoder.characters_, encoder.characters)
+        self.characters = make_character_vectors(encoder.characters_, encoder.characters)
         start, first = encoder.start or {}, len(self.characters.weight) - len(encoder.characters_)
         with torch.no_grad():
             for row, character in enumerate(encoder.characters_, first):
@@ -77,12 +77,16 @@ class StemmerModule(nn.Module):
             CharacterConvolutions(encoder.characters, channels, windows, encoder.stacked) for _ in range(2)
         )
         full = len(windows) * channels[1]
-        self.blocks = nn.ModuleList(blocks(encoder.layers, full, encoder.heads, encoder.dropout) for _ in range(2))
+        self.blocks = nn.ModuleList(
+            stack_blocks(encoder.layers, full, encoder.heads, encoder.dropout) for _ in range(2)
+        )
         if encoder.wide is not None:
-            for block in (part for part in self.blocks.modules() if isinstance(part, Block)):
+            for block in (part for part in self.blocks.modules() if isinstance(part, AttentionBlock)):
                 block.wide, block.narrow = nn.Linear(full, encoder.wide), nn.Linear(encoder.wide, full)
         self.scale = full**0.5 if encoder.scaled else 1.0
-        self.register_buffer("place", (torch.arange(full) % 2).float() * encoder.scaled)  # sin 0, cos 0, sin 0, …
+        self.register_buffer(
+            "position_code", (torch.arange(full) % 2).float() * encoder.scaled
+        )  # sin 0, cos 0, sin 0, …
         self.longest = encoder.longest_ if encoder.padded else 0
         self.padding = nn.Parameter(torch.randn(encoder.characters)) if encoder.padded else None
 
@@ -95,7 +99,7 @@ class StemmerModule(nn.Module):
             x, mask = self.characters(codes), codes != PADDING
             if self.padding is not None:  # a character like any other
                 x, mask = torch.where(mask[:, :, None], x, self.padding), torch.ones_like(mask)
-            z.append(block(self.dropout(conv(x, mask)) * self.scale + self.place))
+            z.append(block(self.dropout(conv(x, mask)) * self.scale + self.position_code))
         return torch.cat(z, dim=1)
 
 
@@ -107,13 +111,15 @@ class StemmerModule(nn.Module):
 class Stemmer(Encoder):
     """(word, stem) pairs of strings → vectors."""
 
-    takes = "(word, stem) pairs"
+    input_kind = "(word, stem) pairs"
 
     characters: int = param(100, "length of the characters' vectors; upper and lower case are one", low=1)
-    channels: tuple[int, int] = sizes(
+    channels: tuple[int, int] = size_param(
         (64, 128), "outputs of the two convolutions", "must be two numbers of outputs", least=2, most=2
     )
-    windows: tuple[int, ...] = sizes((3, 4, 5), "characters in a convolution's window", "must be numbers of characters")
+    windows: tuple[int, ...] = size_param(
+        (3, 4, 5), "characters in a convolution's window", "must be numbers of characters"
+    )
     layers: int = param(1, "attention blocks for each side", low=0)
     heads: int = param(1, "heads of a block", low=1)
     dropout: float = param(0.1, "share dropped in training", low=0, below=1)
@@ -131,17 +137,19 @@ class Stemmer(Encoder):
         """Find the characters."""
         super().fit(X)
         sides = [side for pair in self._read(X) for side in pair]
-        self.characters_, self.longest_ = vocabulary(sides), max(map(len, sides), default=0)
+        self.characters_, self.longest_ = build_vocabulary(sides), max(map(len, sides), default=0)
         return self
 
-    def prepare(self, X: Any) -> Columns:
+    def prepare(self, X: Any) -> BatchColumns:
         """Make two columns, the codes of the characters of both."""
         words, stems = zip(*rows, strict=True) if (rows := self._read(X)) else ((), ())
-        return Columns(word=encode(words, self.characters_), stem=encode(stems, self.characters_))
+        return BatchColumns(
+            word=encode_sequences(words, self.characters_), stem=encode_sequences(stems, self.characters_)
+        )
 
     @staticmethod
     def _read(X: Any) -> list[tuple[str, str]]:
-        rows = pairs(X)
+        rows = to_pairs(X)
         for row, pair in enumerate(rows):
             if not all(isinstance(side, str) for side in pair):
                 raise NotAPair(row=row, value=quote_name(pair), expected="strings, a word and its stem")

@@ -26,17 +26,24 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from dissensus.common.parameters import param
-from dissensus.learning.batches import Columns
+from dissensus.learning.batches import BatchColumns
 from dissensus.learning.encoders.base import encoders
-from dissensus.learning.encoders.words import PADDING, WordEncoder, character_vectors, distinct, encode, vocabulary
+from dissensus.learning.encoders.words import (
+    PADDING,
+    WordEncoder,
+    build_vocabulary,
+    encode_sequences,
+    find_distinct,
+    make_character_vectors,
+)
 from dissensus.learning.exceptions import PositionOutOfRange
-from dissensus.learning.inputs import pairs, tokens
+from dissensus.learning.inputs import to_pairs, to_tokens
 from dissensus.messages import quote_name
 
 FEED_FORWARD_RATIO = 2  # width of the feed-forward layer over that of the block: 2,048 for [F]'s 1,024
 
 
-class Block(nn.Module):
+class AttentionBlock(nn.Module):
     """(B, D) → (B, D)."""
 
     def __init__(self, width: int, heads: int = 1, dropout: float = 0.1):
@@ -58,9 +65,9 @@ class Block(nn.Module):
         return x + self.dropout(self.narrow(wide))
 
 
-def blocks(n: int, width: int, heads: int, dropout: float) -> nn.Sequential:
+def stack_blocks(n: int, width: int, heads: int, dropout: float) -> nn.Sequential:
     """Return n blocks with a norm at their end."""
-    return nn.Sequential(*(Block(width, heads, dropout) for _ in range(n)), nn.LayerNorm(width))
+    return nn.Sequential(*(AttentionBlock(width, heads, dropout) for _ in range(n)), nn.LayerNorm(width))
 
 
 class TaggerModule(nn.Module):
@@ -68,25 +75,25 @@ class TaggerModule(nn.Module):
 
     def __init__(self, of: Tagger):
         super().__init__()
-        characters = character_vectors(of.characters_, of.characters)  # its random numbers come first
+        characters = make_character_vectors(of.characters_, of.characters)  # its random numbers come first
         self.vectors, self.characters = of.word_vectors(), characters
         self.context = nn.LSTM(of.dimensions_, of.hidden, batch_first=True, bidirectional=True)
         self.spelling = nn.LSTM(of.characters, of.hidden, batch_first=True, bidirectional=True)
-        self.blocks = blocks(of.layers, 4 * of.hidden, of.heads, of.dropout)
+        self.blocks = stack_blocks(of.layers, 4 * of.hidden, of.heads, of.dropout)
         self.dropout = nn.Dropout(of.dropout)
 
     def forward(self, sentence: Tensor, words: Tensor, position: Tensor, word: Tensor, characters: Tensor) -> Any:
         """`sentence` and `word` (B,) number the different ones; words (B, L), position (B,), characters (B, C)."""
-        one, which = distinct(sentence)
-        states, _ = self.context(_packed(self.vectors(words[one]), words[one]))
+        one, which = find_distinct(sentence)
+        states, _ = self.context(_pack_sequences(self.vectors(words[one]), words[one]))
         u = pad_packed_sequence(states, batch_first=True)[0][which, position]  # (B, 2H)
-        one, which = distinct(word)
-        _, (last, _) = self.spelling(_packed(self.characters(characters[one]), characters[one]))
+        one, which = find_distinct(word)
+        _, (last, _) = self.spelling(_pack_sequences(self.characters(characters[one]), characters[one]))
         v = torch.cat([last[0], last[1]], dim=1)[which]  # (B, 2H): forwards to the end, backwards to the beginning
         return self.dropout(self.blocks(torch.cat([u, v], dim=1)))
 
 
-def _packed(x: Tensor, codes: Tensor) -> Any:
+def _pack_sequences(x: Tensor, codes: Tensor) -> Any:
     length = (codes != PADDING).sum(dim=1).clamp(min=1)  # a word without letters counts as one empty letter
     return pack_padded_sequence(x, length.cpu(), batch_first=True, enforce_sorted=False)
 
@@ -99,7 +106,7 @@ def _packed(x: Tensor, codes: Tensor) -> Any:
 class Tagger(WordEncoder):
     """(tokens, position) pairs → vectors; tokens are a sequence of strings, or a string that is split at spaces."""
 
-    takes = "(tokens, position) pairs"
+    input_kind = "(tokens, position) pairs"
 
     dimensions: int = param(300, "length of the word vectors where `vectors` is None", low=1)
     characters: int = param(100, "length of the characters' vectors, which are always learnt", low=1)
@@ -114,28 +121,28 @@ class Tagger(WordEncoder):
     def fit(self, X: Any) -> Self:
         read = self._read(X)
         self.fit_words(sentence for sentence, _ in read)
-        self.characters_ = vocabulary(sentence[at] for sentence, at in read)
+        self.characters_ = build_vocabulary(sentence[at] for sentence, at in read)
         return self
 
-    def prepare(self, X: Any) -> Columns:
+    def prepare(self, X: Any) -> BatchColumns:
         """Return codes of words and characters; equal sentences, and equal targets, get the same number."""
         read = self._read(X)
         sentences = [sentence for sentence, _ in read]
         targets = [sentence[at][: self.max_characters] for sentence, at in read]
-        return Columns(
-            sentence=_numbered([tuple(sentence) for sentence in sentences]),
-            words=encode(sentences, self.words_),
+        return BatchColumns(
+            sentence=_number_values([tuple(sentence) for sentence in sentences]),
+            words=encode_sequences(sentences, self.words_),
             position=torch.tensor([at for _, at in read], dtype=torch.int64),
-            word=_numbered(targets),
-            characters=encode(targets, self.characters_),
+            word=_number_values(targets),
+            characters=encode_sequences(targets, self.characters_),
         )
 
     def _read(self, X: Any) -> list[tuple[list[str], int]]:
         """Return tokens and position of every row."""
         read: list[tuple[list[str], int]] = []
-        for row, (given, position) in enumerate(pairs(X, "tokens and a position")):
-            found = tokens(given, row)
-            if (at := _whole(position)) is None or not 0 <= at < len(found):
+        for row, (given, position) in enumerate(to_pairs(X, "tokens and a position")):
+            found = to_tokens(given, row)
+            if (at := _parse_position(position)) is None or not 0 <= at < len(found):
                 raise PositionOutOfRange(row=row, position=quote_name(position), n_tokens=len(found))
             read.append((found, at))
         return read
@@ -145,19 +152,19 @@ class Tagger(WordEncoder):
 
     def branch(self) -> nn.Module:
         full = 4 * self.hidden
-        return nn.Sequential(blocks(1, full, self.heads, self.dropout), nn.Linear(full, self.width), nn.ReLU())
+        return nn.Sequential(stack_blocks(1, full, self.heads, self.dropout), nn.Linear(full, self.width), nn.ReLU())
 
     @property
     def width(self) -> int:
         return 2 * self.hidden
 
 
-def _numbered(values: Sequence[Any]) -> Tensor:
+def _number_values(values: Sequence[Any]) -> Tensor:
     number: dict[Any, int] = {}
     return torch.tensor([number.setdefault(value, len(number)) for value in values], dtype=torch.int64)
 
 
-def _whole(value: Any) -> int | None:
+def _parse_position(value: Any) -> int | None:
     """Return a whole number, also from 3.0 or "3"; None for other values."""
     try:
         number = int(value)

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from dissensus.common.parameters import param
-from dissensus.learning.batches import Columns
-from dissensus.learning.encoders.base import encoders, sizes
-from dissensus.learning.encoders.words import PADDING, WordEncoder, encode
-from dissensus.learning.inputs import texts
+from dissensus.learning.batches import BatchColumns
+from dissensus.learning.encoders.base import encoders, size_param
+from dissensus.learning.encoders.words import PADDING, WordEncoder, encode_sequences
+from dissensus.learning.inputs import to_texts
 
 WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")  # don't is one word
 
@@ -49,9 +49,9 @@ class TextCNNModule(nn.Module):
 class TextCNN(WordEncoder):
     """Texts → vectors."""
 
-    takes = "texts"
+    input_kind = "texts"
 
-    windows: tuple[int, ...] = sizes(
+    windows: tuple[int, ...] = size_param(
         (3, 4, 5), "words that a convolution sees at once", "must be one or more numbers of words"
     )
     channels: int = param(100, "outputs of the convolution of each window", low=1)
@@ -62,12 +62,12 @@ class TextCNN(WordEncoder):
         self.fit_words(self._words(X))
         return self
 
-    def prepare(self, X: Any) -> Columns:
+    def prepare(self, X: Any) -> BatchColumns:
         """Return one column, `words`: their codes."""
-        return Columns(words=encode(self._words(X), self.words_, shortest=max(self.windows)))
+        return BatchColumns(words=encode_sequences(self._words(X), self.words_, shortest=max(self.windows)))
 
     def _words(self, X: Any) -> list[list[str]]:
-        return [WORD.findall(text.lower())[: self.max_words] for text in texts(X)]
+        return [WORD.findall(text.lower())[: self.max_words] for text in to_texts(X)]
 
     def module(self) -> TextCNNModule:
         return TextCNNModule(self)

@@ -33,8 +33,8 @@ from dissensus.features.text import (
     read_text_model,
     tokenize_texts,
 )
-from dissensus.learning import inputs as given
-from dissensus.learning.batches import Columns, Padded
+from dissensus.learning import inputs as input_data
+from dissensus.learning.batches import BatchColumns, PaddedSequences
 from dissensus.learning.encoders.base import Encoder, encoders
 from dissensus.learning.encoders.mlp import MLPModule
 from dissensus.learning.exceptions import NotAPair, OtherTextModel
@@ -47,7 +47,7 @@ TOKENIZED_AT_ONCE = 8192  # texts; the tokens of more would take much memory
 class Transformer(Encoder):
     """A pretrained encoder of texts."""
 
-    takes = "texts, or pairs of a text and a target"
+    input_kind = "texts, or pairs of a text and a target"
 
     model: str | Path | None = param(
         None,
@@ -76,7 +76,7 @@ class Transformer(Encoder):
         """Learning rate: small for pretrained weights, that of other encoders for frozen ones."""
         return 5e-5 if self.tune else 1e-3
 
-    def fixed(self) -> list[Encoder]:
+    def pool_encoders(self) -> list[Encoder]:
         return [] if self.tune else [self]
 
     def fit(self, X: Any) -> Self:
@@ -86,14 +86,14 @@ class Transformer(Encoder):
         self.max_length_ = check_length(source, self.max_length)
         self.config_, self.tokenizer_ = source.config, source.tokenizer
         self.normalize_, self.identity_ = source.normalize, source.identity
-        self.pairs_ = given.rows(X) > 0 and not isinstance(given.take(X, [0])[0], str)
+        self.pairs_ = input_data.count_rows(X) > 0 and not isinstance(input_data.take_rows(X, [0])[0], str)
         self.weights_ = None
         if not self.tune and self.model is not None:
             self.weights_ = {name: value.numpy() for name, value in source.network().state_dict().items()}
         self._pretrained = source  # not saved with the model, whose weights are the module's
         return self
 
-    def prepare(self, X: Any) -> Columns:
+    def prepare(self, X: Any) -> BatchColumns:
         """Return columns `ids` and, for pairs, `types`; for a frozen model one column, `x`."""
         first, second = self._texts(X)
         if not self.tune:
@@ -101,7 +101,9 @@ class Transformer(Encoder):
                 first, self._frozen(), pair=second, pooling=self.pooling, max_length=self.max_length_, cache=self.cache
             )
             length = np.linalg.norm(x, axis=1, keepdims=True)
-            return Columns(x=torch.from_numpy(x / np.where(length > 0, length, 1) * np.float32(np.sqrt(self.width))))
+            return BatchColumns(
+                x=torch.from_numpy(x / np.where(length > 0, length, 1) * np.float32(np.sqrt(self.width)))
+            )
         values: list[Any] = [np.zeros((2, 0), np.int64)]
         lengths = [0]
         for start in range(0, len(first), TOKENIZED_AT_ONCE):
@@ -113,10 +115,10 @@ class Transformer(Encoder):
             lengths += [len(ids) for ids, _ in found]
         ids, types = torch.from_numpy(np.concatenate(values, axis=1).astype(np.int32)).unbind()
         ptr = torch.from_numpy(np.cumsum(lengths))
-        columns = {"ids": Padded({"id": ids.clone()}, ptr, pad=-1)}
+        columns = {"ids": PaddedSequences({"id": ids.clone()}, ptr, pad=-1)}
         if self.pairs_:
-            columns["types"] = Padded({"type": types.clone()}, ptr)
-        return Columns(**columns)
+            columns["types"] = PaddedSequences({"type": types.clone()}, ptr)
+        return BatchColumns(**columns)
 
     def module(self) -> nn.Module:
         """Return the network: pretrained after `fit`; without weights after loading."""
@@ -131,8 +133,8 @@ class Transformer(Encoder):
 
     def _texts(self, X: Any) -> tuple[list[str], list[str] | None]:
         if not self.pairs_:
-            return given.texts(X), None
-        pairs = given.pairs(X, "texts")
+            return input_data.to_texts(X), None
+        pairs = input_data.to_pairs(X, "texts")
         for row, pair in enumerate(pairs):
             if not all(isinstance(text, str) for text in pair):
                 raise NotAPair(row=row, value=repr(pair), expected="texts")

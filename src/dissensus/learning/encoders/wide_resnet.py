@@ -28,10 +28,10 @@ from torch.nn import functional as F  # noqa: N812
 from dissensus.common.parameters import is_whole, param
 from dissensus.common.types import ByteArray, FloatArray
 from dissensus.features.exceptions import NoFeatureInputs
-from dissensus.learning.batches import Columns
-from dissensus.learning.encoders.base import Encoder, encoders, sizes
+from dissensus.learning.batches import BatchColumns
+from dissensus.learning.encoders.base import Encoder, encoders, size_param
 from dissensus.learning.exceptions import OtherChannels
-from dissensus.learning.inputs import images, resized
+from dissensus.learning.inputs import resize_image, to_images
 
 MAX_SHIFT = 4  # pixels by which an image is moved
 
@@ -44,8 +44,8 @@ class WideResNet(Encoder):
     than rounding, unlike for other encoders.
     """
 
-    takes = "images, items × height × width (× channels)"
-    mixes = True
+    input_kind = "images, items × height × width (× channels)"
+    averages_inputs = True
 
     depth: int = param(
         16,
@@ -63,7 +63,7 @@ class WideResNet(Encoder):
         0.0, "share of values set to zero between the convolutions of a block in training", low=0, below=1
     )
     augment: bool = param(True, "mirror and move images at random in training; with mixup, the mixtures")
-    size: Sequence[int] | None = sizes(
+    size: Sequence[int] | None = size_param(
         None,
         "(height, width) that all images are resized to (bilinear); None for the most common size of the training "
         "images, of equally common ones the largest",
@@ -84,7 +84,7 @@ class WideResNet(Encoder):
     def fit(self, X: Any) -> Self:
         """Find size and channels of the images; mean and standard deviation of every channel."""
         super().fit(X)
-        found = images(X)
+        found = to_images(X)
         if not found:
             raise NoFeatureInputs(argument="X")
         shapes = Counter(image.shape[:2] for image in found)
@@ -99,8 +99,8 @@ class WideResNet(Encoder):
         self.spread_ = np.where(spread > 0, spread, 1.0)
         return self
 
-    def prepare(self, X: Any) -> Columns:
-        return Columns(x=torch.from_numpy(self._pixels(images(X))))
+    def prepare(self, X: Any) -> BatchColumns:
+        return BatchColumns(x=torch.from_numpy(self._pixels(to_images(X))))
 
     def module(self) -> nn.Module:
         return WideResNetModule(self.depth, self.widen, self.center_, self.spread_, self.dropout, self.augment)
@@ -111,7 +111,7 @@ class WideResNet(Encoder):
                 raise OtherChannels(row=i, channels=image.shape[2], expected=self.channels_)
         x = np.empty((len(found), *self.size_, self.channels_), np.uint8)
         for i, image in enumerate(found):
-            x[i] = resized(image, self.size_)
+            x[i] = resize_image(image, self.size_)
         return x
 
 
@@ -144,7 +144,7 @@ class WideResNetModule(nn.Module):
         blocks, channels = [], 16
         for group, wide in enumerate((16 * widen, 32 * widen, 64 * widen)):
             for place in range((depth - 4) // 6):
-                blocks.append(Block(channels, wide, 2 if group and not place else 1, dropout))
+                blocks.append(ResidualBlock(channels, wide, 2 if group and not place else 1, dropout))
                 channels = wide
         self.blocks = nn.Sequential(*blocks)
         self.norm = nn.BatchNorm2d(channels)
@@ -155,13 +155,13 @@ class WideResNetModule(nn.Module):
 
     def forward(self, x: Tensor) -> Any:
         if self.augment and self.training:
-            x = moved(x)
+            x = augment_images(x)
         x = (x.permute(0, 3, 1, 2).to(self.center.dtype) - self.center) / self.spread  # (B, C, H, W)
         x = F.relu(self.norm(self.blocks(self.first(x))), inplace=True)
         return x.mean(dim=(2, 3))
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """B(3, 3) with dropout: Fig. 1d of the paper."""
 
     def __init__(self, channels: int, wide: int, stride: int, dropout: float):
@@ -179,7 +179,7 @@ class Block(nn.Module):
         return self.conv2(self.dropout(y)) + kept
 
 
-def moved(x: Tensor) -> Tensor:
+def augment_images(x: Tensor) -> Tensor:
     """Shift images (B, H, W, C) by up to MAX_SHIFT pixels each way, mirrored at the edges; mirror half of them."""
     items, height, width, _ = x.shape
 

@@ -32,38 +32,38 @@ from torch.nn.functional import embedding
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray
-from dissensus.learning.batches import Padded
+from dissensus.learning.batches import PaddedSequences
 from dissensus.learning.encoders.base import Encoder
 from dissensus.learning.exceptions import NotAWordVector, NoWordVectors, UnknownWords
 from dissensus.messages import quote_name
 from dissensus.table.io.files import open_bytes, reading
 
-PADDING, UNKNOWN, FIRST = 0, 1, 2  # codes; FIRST is that of the vocabulary's first entry
+PADDING, UNKNOWN, FIRST_CODE = 0, 1, 2  # codes; FIRST is that of the vocabulary's first entry
 
 
-def vocabulary(sequences: Iterable[Iterable[str]]) -> list[str]:
+def build_vocabulary(sequences: Iterable[Iterable[str]]) -> list[str]:
     """Return the distinct words (or characters), sorted, so that the order of the inputs does not matter."""
     return sorted({entry for sequence in sequences for entry in sequence})
 
 
-def encode(sequences: Sequence[Sequence[str]], known: Sequence[str], shortest: int = 1) -> Padded:
+def encode_sequences(sequences: Sequence[Sequence[str]], known: Sequence[str], shortest: int = 1) -> PaddedSequences:
     """Turn sequences of words (or characters) into codes, ready to be padded."""
-    code = {entry: n for n, entry in enumerate(known, FIRST)}
+    code = {entry: n for n, entry in enumerate(known, FIRST_CODE)}
     codes = [code.get(e) or code.get(e.lower(), UNKNOWN) for sequence in sequences for e in sequence]
     ptr = np.cumsum([0, *(len(sequence) for sequence in sequences)])
-    return Padded({"code": torch.tensor(codes, dtype=torch.int64)}, torch.from_numpy(ptr), PADDING, shortest)
+    return PaddedSequences({"code": torch.tensor(codes, dtype=torch.int64)}, torch.from_numpy(ptr), PADDING, shortest)
 
 
-def distinct(ids: Tensor) -> tuple[Tensor, Tensor]:
+def find_distinct(ids: Tensor) -> tuple[Tensor, Tensor]:
     """Find equal entries of a batch, which are computed once: one row of each, and the number of each row's entry."""
     values, which = torch.unique(ids, return_inverse=True)
     first = values.new_empty(len(values)).scatter_(0, which, torch.arange(len(ids), device=ids.device))
     return first, which
 
 
-def character_vectors(characters: Sequence[str], size: int) -> nn.Embedding:
+def make_character_vectors(characters: Sequence[str], size: int) -> nn.Embedding:
     """Return an embedding of the codes of these characters, random; padding is zeros."""
-    return nn.Embedding(FIRST + len(characters), size, padding_idx=PADDING)
+    return nn.Embedding(FIRST_CODE + len(characters), size, padding_idx=PADDING)
 
 
 class WordVectors(nn.Module):
@@ -80,18 +80,18 @@ class WordVectors(nn.Module):
         spread = start[~without].std() if (~without).sum() > 1 else torch.tensor(1.0)
         start[without] = torch.randn(int(without.sum()), start.shape[1]) * spread
         start[0] = start[1:].mean(dim=0) if len(start) > 1 else 0.0
-        self.seen = nn.Parameter(start[: len(start) - kept].clone(), requires_grad=tune)
-        self.register_buffer("kept", start[len(start) - kept :].clone())
-        self.kept: Tensor
+        self.tuned = nn.Parameter(start[: len(start) - kept].clone(), requires_grad=tune)
+        self.register_buffer("frozen", start[len(start) - kept :].clone())
+        self.frozen: Tensor
 
     def forward(self, codes: Tensor) -> Tensor:
         if self.training and self.word_dropout:
             drop = torch.rand(codes.shape, device=codes.device) < self.word_dropout
             codes = torch.where(drop & (codes != PADDING), UNKNOWN, codes)
-        row, n = codes - UNKNOWN, len(self.seen)
-        z = embedding(row.clamp(0, n - 1), self.seen)
-        if len(self.kept) and not self.training:
-            beyond = embedding((row - n).clamp(min=0), self.kept)
+        row, n = codes - UNKNOWN, len(self.tuned)
+        z = embedding(row.clamp(0, n - 1), self.tuned)
+        if len(self.frozen) and not self.training:
+            beyond = embedding((row - n).clamp(min=0), self.frozen)
             z = torch.where((row >= n)[..., None], beyond, z)
         return z * (codes != PADDING)[..., None]
 
@@ -107,26 +107,26 @@ class WordEncoder(Encoder):
     )
     dimensions: int = param(100, "length of the word vectors where `vectors` is None", low=1)
     tune: bool = param(True, "whether training changes the word vectors")
-    keep: int = param(20_000, "words kept in addition to those of the training inputs", low=0)
+    extra_words: int = param(20_000, "words kept in addition to those of the training inputs", low=0)
     word_dropout: float = param(0.05, "how often a word is taken for unknown in training", low=0, below=1)
 
     words_: list[str]
-    n_kept_: int  # number of words, the last ones, that were not in the training inputs
+    n_extra_words_: int  # number of words, the last ones, that were not in the training inputs
     dimensions_: int
 
     def fit_words(self, sequences: Iterable[Iterable[str]]) -> None:
         """Check the keywords; find the vocabulary and its initial vectors."""
         self.check_parameters()
-        seen, more = vocabulary(sequences), list[str]()
+        seen, more = build_vocabulary(sequences), list[str]()
         if self.vectors is None:
             found = np.full((len(seen), self.dimensions), np.nan, np.float32)
         elif self.vectors == "transformer":
-            found, more = from_transformer(seen, self.keep)
+            found, more = read_transformer_vectors(seen, self.extra_words)
         else:
-            found, more = from_file(Path(self.vectors), seen, self.keep)
+            found, more = read_vectors(Path(self.vectors), seen, self.extra_words)
         if self.vectors is not None and seen and np.isnan(found[: len(seen), 0]).all():
             warn(UnknownWords(n_words=len(seen), source=self.vectors), stacklevel=2)
-        self.words_, self.n_kept_, self.dimensions_ = seen + more, len(more), found.shape[1]
+        self.words_, self.n_extra_words_, self.dimensions_ = seen + more, len(more), found.shape[1]
         self._start = found  # not saved: the weights of a loaded module replace it
 
     def word_vectors(self) -> WordVectors:
@@ -134,10 +134,10 @@ class WordEncoder(Encoder):
         start = np.full((1 + len(self.words_), self.dimensions_), np.nan, np.float32)
         if (found := getattr(self, "_start", None)) is not None:
             start[1:] = found
-        return WordVectors(torch.from_numpy(start), self.n_kept_, self.tune, self.word_dropout)
+        return WordVectors(torch.from_numpy(start), self.n_extra_words_, self.tune, self.word_dropout)
 
 
-def from_file(path: Path, seen: Sequence[str], keep: int) -> tuple[FloatArray, list[str]]:
+def read_vectors(path: Path, seen: Sequence[str], keep: int) -> tuple[FloatArray, list[str]]:
     """Read vectors (W + M, D) of the words `seen`, NaN for a word without one, and of M other words, also returned."""
     wanted = {*seen, *(word.lower() for word in seen)}
     found: dict[str, FloatArray] = {}
@@ -153,7 +153,7 @@ def from_file(path: Path, seen: Sequence[str], keep: int) -> tuple[FloatArray, l
                 continue
             word, *numbers = line.rsplit(" ", D) if D else [line]
             if word not in found:
-                found[word] = _numbers(numbers, D, path, n)
+                found[word] = _parse_numbers(numbers, D, path, n)
     if not D:
         raise NoWordVectors(path=path)
     more = sorted(word for word in found if word not in wanted)
@@ -162,7 +162,7 @@ def from_file(path: Path, seen: Sequence[str], keep: int) -> tuple[FloatArray, l
     return np.array(rows, np.float32).reshape(len(rows), D), more
 
 
-def _numbers(texts: list[str], D: int, path: Path, line: int) -> FloatArray:
+def _parse_numbers(texts: list[str], D: int, path: Path, line: int) -> FloatArray:
     try:
         vector = np.array(texts, np.float32)
     except ValueError:
@@ -172,7 +172,7 @@ def _numbers(texts: list[str], D: int, path: Path, line: int) -> FloatArray:
     return vector
 
 
-def from_transformer(seen: Sequence[str], keep: int) -> tuple[FloatArray, list[str]]:
+def read_transformer_vectors(seen: Sequence[str], keep: int) -> tuple[FloatArray, list[str]]:
     """Return the same from the bundled transformer: `seen` averaged over pieces, others if they are one piece."""
     from dissensus.features.text import make_tokenizer, read_text_model, word_vectors
 

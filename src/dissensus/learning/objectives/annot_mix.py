@@ -33,16 +33,16 @@ from dissensus.common.types import IntArray
 from dissensus.learning.batches import Batch
 from dissensus.learning.exceptions import TwoMixtures
 from dissensus.learning.losses import label_log_likelihood, log_softmax, weighted_sum
-from dissensus.learning.network import Lessons, Mix, Network
+from dissensus.learning.network import Mix, Network, TrainingData
 from dissensus.learning.objectives.base import AnnotatorRows, Branch, objectives
-from dissensus.learning.objectives.crowd_layer import AnnotationsThroughP
+from dissensus.learning.objectives.crowd_layer import LabelsThroughClasses
 from dissensus.learning.rows import RowEmbedding
 from dissensus.table.annotations import Annotations
 
 if TYPE_CHECKING:
-    from dissensus.learning.run import Run
+    from dissensus.learning.run import TrainingRun
 
-FIRST_SPREAD = 0.1  # standard deviation of annotators' vectors at the start
+INITIAL_SPREAD = 0.1  # standard deviation of annotators' vectors at the start
 
 
 class AnnotMixHead(AnnotatorRows):
@@ -53,8 +53,8 @@ class AnnotMixHead(AnnotatorRows):
         size, K = objective.size, objective.n_classes_
         self.main, self.n_classes = main, K
         self.item = nn.Linear(width, size)
-        self.table = RowEmbedding(torch.randn(len(objective.labels_given_), size) * FIRST_SPREAD)
-        self.describe(objective.annotator_features_, size)
+        self.table = RowEmbedding(torch.randn(len(objective.label_totals_), size) * INITIAL_SPREAD)
+        self.add_features(objective.annotator_features_, size)
         last = nn.Linear(size, K * K)
         eta = objective.first_accuracy
         with torch.no_grad():
@@ -66,7 +66,7 @@ class AnnotMixHead(AnnotatorRows):
         out: Tensor = self.main(z)
         return out
 
-    def log_labels(self, v: Tensor, log_p: Tensor, e: Tensor) -> Tensor:
+    def log_label_proba(self, v: Tensor, log_p: Tensor, e: Tensor) -> Tensor:
         """(n, K) log P of pairs: items by v (n, D) and log_p (n, K), annotators by e (n, size)."""
         K = self.n_classes
         confusion = self.mixed(torch.cat([self.item(v.detach()), e], dim=1)).reshape(-1, K, K)  # [true, given]
@@ -76,10 +76,10 @@ class AnnotMixHead(AnnotatorRows):
 @objectives.register(
     "annot-mix", summary="the labels of every annotator, by mixtures of two annotations", cite="Herde et al. 2024"
 )
-class AnnotMix(AnnotationsThroughP):
+class AnnotMix(LabelsThroughClasses):
     """Mixup of annotations."""
 
-    describes_annotators = True
+    uses_annotator_features = True
 
     annotation_mixup: float | None = param(1.0, "α of the mixtures; None: no mixtures", above=0)
     first_accuracy: float = param(0.9, "η: an annotator is right with this probability at the start", above=0, below=1)
@@ -88,34 +88,34 @@ class AnnotMix(AnnotationsThroughP):
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         """Count labels; items without annotations are not trained on, as mixtures are of annotations."""
-        self.teaches_ = self.count_labels(table, gold, "annot-mix") > 0
+        self.train_mask_ = self.count_labels(table, gold, "annot-mix") > 0
         return self
 
-    def adapt(self, run: Run) -> Run:
+    def adapt_run(self, run: TrainingRun) -> TrainingRun:
         """Train on mixtures of annotations."""
         if self.annotation_mixup is None:
             return run
-        if run.lessons.mixup is not None:
-            raise TwoMixtures(mixup=run.lessons.mixup)
-        network = MixingNetwork(run.network.encoder, run.network.head, self, mixes=run.network.mixes)
-        lessons = AnnotationLessons(run.lessons.inputs, run.lessons.targets, alpha=self.annotation_mixup)
-        return replace(run, network=network, lessons=lessons)
+        if run.data.mixup is not None:
+            raise TwoMixtures(mixup=run.data.mixup)
+        network = MixingNetwork(run.network.encoder, run.network.head, self, mixes_inputs=run.network.mixes_inputs)
+        data = AnnotationData(run.data.inputs, run.data.targets, alpha=self.annotation_mixup)
+        return replace(run, network=network, data=data)
 
     def head(self, branch: Branch, width: int) -> Any:
         """Make the layers of the classes first, so that they start as they would alone."""
         return AnnotMixHead(super().head(branch, width), width, self)
 
-    def log_labels(self, head: Any, v: Tensor, log_p: Tensor, targets: Batch) -> Tensor:
+    def log_label_proba(self, head: Any, v: Tensor, log_p: Tensor, targets: Batch) -> Tensor:
         """(n, K) log P of annotations."""
         v, log_p = (values.index_select(0, targets["row"]) for values in (v, log_p))
-        out: Tensor = head.log_labels(v, log_p, head.known_rows(targets["annotator"]))
+        out: Tensor = head.log_label_proba(v, log_p, head.fitted_rows(targets["annotator"]))
         return out
 
     def mixed_loss(self, head: Any, z: Tensor, targets: Batch, weight: Tensor, partner: Tensor) -> Tensor:
         """Sum −λ log P(y | x̃, ã) − (1 − λ) log P(y' | x̃, ã), each label with its own weight; likewise for gold."""
-        e = head.known_rows(targets["annotator"])
-        v, log_p = self.read(head, z)
-        log_label = head.log_labels(v, log_p, weight[:, None] * e + (1 - weight[:, None]) * e[partner])
+        e = head.fitted_rows(targets["annotator"])
+        v, log_p = self.encode_items(head, z)
+        log_label = head.log_label_proba(v, log_p, weight[:, None] * e + (1 - weight[:, None]) * e[partner])
         rows: Batch = {name: targets[name] for name in ("label", "proba", "weight") if name in targets}
         partners = {name: value[partner] for name, value in rows.items()}
         loss = torch.zeros((), device=z.device)
@@ -130,17 +130,19 @@ class AnnotMix(AnnotationsThroughP):
                 loss = loss + (share * each / times).sum()
         return loss
 
-    def row_proba(
+    def pair_label_proba(
         self, head: Any, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
         """(n, K) P(label | x, annotator) of pairs; −1 is the average annotator, or one with these features."""
-        e = head.rows_of(annotators, self.totals(z.device), features)
-        log_proba: Tensor = head.log_labels(*(values.index_select(0, row) for values in self.read(head, z)), e)
+        e = head.rows_or_average(annotators, self.label_totals(z.device), features)
+        log_proba: Tensor = head.log_label_proba(
+            *(values.index_select(0, row) for values in self.encode_items(head, z)), e
+        )
         return log_proba.exp()
 
 
 @dataclass(frozen=True)
-class AnnotationLessons(Lessons):
+class AnnotationData(TrainingData):
     """Inputs and targets whose batches have λ (n,) and the places of partners (n,) for their annotations."""
 
     alpha: float = 1.0
@@ -167,7 +169,7 @@ class MixingNetwork(Network):
             share = weight.reshape(-1, *[1] * (x.ndim - 1))
             return share * x + (1 - share) * x[partner]
 
-        if self.mixes:
+        if self.mixes_inputs:
             z = self.encoder(**{name: mixed(x) for name, x in inputs.items()})
         else:
             z = mixed(self.encoder(**inputs))

@@ -19,7 +19,7 @@ e_j = u_j + W_r r_j.
 |---|---|---|
 | e | `EmbeddingHead.table` | (A, D) |
 | N | `EmbeddingHead.label` | (K, D) |
-| W_s, W_a, W_n | `sees`, `minds`, `says` | (size, D) |
+| W_s, W_a, W_n | `item_projection`, `annotator_projection`, `label_projection` | (size, D) |
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from dissensus.learning.objectives.ldl_nm import label_counts
 from dissensus.learning.rows import RowEmbedding
 from dissensus.table.annotations import Annotations
 
-FIRST_SPREAD = 0.1  # standard deviation of the vectors of annotators and labels at the start
+INITIAL_SPREAD = 0.1  # standard deviation of the vectors of annotators and labels at the start
 
 
 class EmbeddingHead(LinearHeads):
@@ -47,54 +47,61 @@ class EmbeddingHead(LinearHeads):
 
     def __init__(self, branch: nn.Module, width: int, objective: AnnotatorEmbeddings):
         nn.Module.__init__(self)
-        A, K = len(objective.labels_given_), objective.n_classes_
+        A, K = len(objective.label_totals_), objective.n_classes_
         self.branch, self.out = branch, nn.Linear(width, K)
-        self.table = RowEmbedding(torch.randn(A, width) * FIRST_SPREAD)
-        self.label = nn.Parameter(torch.randn(K, width) * FIRST_SPREAD)
+        self.table = RowEmbedding(torch.randn(A, width) * INITIAL_SPREAD)
+        self.label = nn.Parameter(torch.randn(K, width) * INITIAL_SPREAD)
         self.weighted = objective.weighted
         if self.weighted:
-            self.sees, self.minds, self.says = (nn.Linear(width, objective.size, bias=False) for _ in range(3))
-        self.describe(objective.annotator_features_, width)
-        self.register_buffer("labels", as_tensor(objective.labels_given_), persistent=False)
+            self.item_projection, self.annotator_projection, self.label_projection = (
+                nn.Linear(width, objective.size, bias=False) for _ in range(3)
+            )
+        self.add_features(objective.annotator_features_, width)
+        self.register_buffer("labels", as_tensor(objective.label_totals_), persistent=False)
         self.register_buffer("label_counts", as_tensor(objective.label_counts_, torch.float32), persistent=False)
 
-    def known_rows(self, codes: Tensor) -> Tensor:
+    def fitted_rows(self, codes: Tensor) -> Tensor:
         """(n, 2 D) rows of annotators of the fit."""
-        return torch.cat([super().known_rows(codes), self._usual(self.label_counts.index_select(0, codes))], dim=1)
+        return torch.cat(
+            [super().fitted_rows(codes), self._mean_label_vectors(self.label_counts.index_select(0, codes))], dim=1
+        )
 
-    def in_common(self) -> Tensor:
+    def shared_penalty(self) -> Tensor:
         """Return |N|² + |W|²."""
         return self.label.square().sum() + self.out.weight.square().sum()
 
-    def rows_of(self, codes: Tensor, totals: Tensor, features: Tensor | None = None) -> Tensor:
+    def rows_or_average(self, codes: Tensor, totals: Tensor, features: Tensor | None = None) -> Tensor:
         """(n, 2 D) rows of any annotators; one without labels has the shares of all labels."""
         known = (codes >= 0) & (totals[codes] > 0)
         counts = torch.where(known[:, None], self.label_counts[codes], self.label_counts.sum(dim=0))
-        return torch.cat([super().rows_of(codes, totals, features), self._usual(counts)], dim=1)
+        return torch.cat([super().rows_or_average(codes, totals, features), self._mean_label_vectors(counts)], dim=1)
 
-    def _usual(self, counts: Tensor) -> Tensor:
+    def _mean_label_vectors(self, counts: Tensor) -> Tensor:
         """(n, D) Σ_k s_k N_k by counts (n, K)."""
         return counts / counts.sum(dim=1, keepdim=True) @ self.label
 
-    def pair(self, v: Tensor, rows: Tensor) -> Tensor:
+    def pair_logits(self, v: Tensor, rows: Tensor) -> Tensor:
         """(n, K) logits of n pairs."""
         e, n = rows.chunk(2, dim=-1)
         if not self.weighted:
             return torch.as_tensor(self.out(v + e + n))
-        seen = self.sees(v)
-        alpha_a = (seen * self.minds(e)).sum(dim=-1, keepdim=True)
-        alpha_n = (seen * self.says(n)).sum(dim=-1, keepdim=True)
+        seen = self.item_projection(v)
+        alpha_a = (seen * self.annotator_projection(e)).sum(dim=-1, keepdim=True)
+        alpha_n = (seen * self.label_projection(n)).sum(dim=-1, keepdim=True)
         return torch.as_tensor(self.out(v + alpha_a * e + alpha_n * n))
 
-    def pairs(self, v: Tensor, rows: Tensor) -> Tensor:
+    def all_pair_logits(self, v: Tensor, rows: Tensor) -> Tensor:
         """(B, J, K) logits of all pairs; W is linear, so that items and annotators are multiplied separately."""
         e, n = rows.chunk(2, dim=-1)
         logits_e, logits_n = e @ self.out.weight.T, n @ self.out.weight.T  # (J, K)
         logits = self.out(v).unsqueeze(1)  # (B, 1, K)
         if not self.weighted:
             return torch.as_tensor(logits + logits_e + logits_n)
-        seen = self.sees(v)
-        alpha_a, alpha_n = (seen @ self.minds(e).T).unsqueeze(2), (seen @ self.says(n).T).unsqueeze(2)
+        seen = self.item_projection(v)
+        alpha_a, alpha_n = (
+            (seen @ self.annotator_projection(e).T).unsqueeze(2),
+            (seen @ self.label_projection(n).T).unsqueeze(2),
+        )
         return torch.as_tensor(logits + alpha_a * logits_e + alpha_n * logits_n)
 
 
@@ -105,7 +112,7 @@ class EmbeddingHead(LinearHeads):
 class AnnotatorEmbeddings(AnnotatorHeads):
     """Vectors of annotators and of their labels, added to the item's."""
 
-    describes_annotators = True
+    uses_annotator_features = True
 
     shared: ClassVar[bool] = True  # type: ignore[misc]  # no keyword
     weighted: bool = param(False, "weigh both vectors by the item (α), as Deng et al.; False: α = 1")

@@ -30,7 +30,7 @@ from dissensus.learning.objectives.base import AnnotatorObjective, AnnotatorRows
 from dissensus.learning.rows import RowEmbedding
 
 Average = Literal["mean", "mode"]
-NUMBERS_AT_ONCE = 2**22  # items × annotators × K that are computed at once
+MAX_NUMBERS = 2**22  # items × annotators × K that are computed at once
 MIN_SHARE = 1e-30  # replaces a share of 0 in logarithms
 
 
@@ -43,39 +43,39 @@ class LinearHeads(AnnotatorRows):
         super().__init__()
         self.branch, self.n_classes = branch, objective.n_classes_
         self.common = nn.Linear(width, self.n_classes) if objective.shared else None
-        size = (len(objective.labels_given_), self.n_classes * (width + 1))
+        size = (len(objective.label_totals_), self.n_classes * (width + 1))
         bound = 0.0 if objective.shared else width**-0.5  # the default of nn.Linear
         self.table = RowEmbedding(torch.empty(size).uniform_(-bound, bound))
-        self.describe(None, size[1])
-        self.register_buffer("labels", as_tensor(objective.labels_given_), persistent=False)
+        self.add_features(None, size[1])
+        self.register_buffer("labels", as_tensor(objective.label_totals_), persistent=False)
 
-    def in_common(self) -> Tensor | float:
+    def shared_penalty(self) -> Tensor | float:
         """|W_0|²."""
         return 0.0 if self.common is None else self.common.weight.square().sum()
 
-    def _layers(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def _combined_layers(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return weights (n, K, D) and biases (n, K), with the common layer added."""
         both = rows.reshape(len(rows), self.n_classes, -1)
         weight, bias = both[..., :-1], both[..., -1]
         return (weight, bias) if self.common is None else (weight + self.common.weight, bias + self.common.bias)
 
-    def pair(self, v: Tensor, rows: Tensor) -> Tensor:
+    def pair_logits(self, v: Tensor, rows: Tensor) -> Tensor:
         """Return logits (n, K) of n pairs, v (n, D) and rows (n, E)."""
-        weight, bias = self._layers(rows)
+        weight, bias = self._combined_layers(rows)
         out: Tensor = (weight * v.unsqueeze(1)).sum(dim=2) + bias
         return out
 
-    def pairs(self, v: Tensor, rows: Tensor) -> Tensor:
+    def all_pair_logits(self, v: Tensor, rows: Tensor) -> Tensor:
         """Return logits (B, J, K) of all pairs of v (B, D) and rows (J, E)."""
-        weight, bias = self._layers(rows)
+        weight, bias = self._combined_layers(rows)
         return torch.einsum("bd,jkd->bjk", v, weight) + bias
 
-    def everybody(self, v: Tensor, average: Average) -> Tensor:
+    def mean_label_proba(self, v: Tensor, average: Average) -> Tensor:
         """Return the mean over annotators with labels of their distributions (B, K), or the shares of their classes."""
         who = torch.nonzero(self.labels)[:, 0]
         total = torch.zeros((), device=v.device)
-        for some in torch.split(who, max(NUMBERS_AT_ONCE // max(v.numel(), 1), 1)):
-            said = log_softmax(self.pairs(v, self.rows_of(some, self.labels))).exp()  # (B, some, K)
+        for some in torch.split(who, max(MAX_NUMBERS // max(v.numel(), 1), 1)):
+            said = log_softmax(self.all_pair_logits(v, self.rows_or_average(some, self.labels))).exp()  # (B, some, K)
             if average == "mode":
                 said = functional.one_hot(said.argmax(dim=2), said.shape[2]).to(said.dtype)
             total = total + said.sum(dim=1)
@@ -99,15 +99,15 @@ class AnnotatorHeads(AnnotatorObjective):
     def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
         items, who = head.branch(z), targets["annotator"]
         v = items.index_select(0, targets["row"])
-        loss = -label_log_likelihood(log_softmax(head.pair(v, head.known_rows(who))), targets)
+        loss = -label_log_likelihood(log_softmax(head.pair_logits(v, head.fitted_rows(who))), targets)
         if self.penalty > 0:
             own = head.table(who).square().sum(dim=1) / head.labels.index_select(0, who)
-            loss = loss + self.penalty / 2 * (own + head.in_common() / head.labels.sum())
+            loss = loss + self.penalty / 2 * (own + head.shared_penalty() / head.labels.sum())
         total = weighted_sum(loss, targets)
         if "gold" in targets:
-            average = head.rows_of(torch.full((1,), -1, device=z.device), head.labels)
+            average = head.rows_or_average(torch.full((1,), -1, device=z.device), head.labels)
             average = average.detach()  # else every row gets a gradient
-            total = total + hard_loss(head.pairs(items, average)[:, 0], targets["gold"])
+            total = total + hard_loss(head.all_pair_logits(items, average)[:, 0], targets["gold"])
         return total
 
     def item_vectors(self, head: Any, z: Tensor) -> Tensor:
@@ -115,16 +115,18 @@ class AnnotatorHeads(AnnotatorObjective):
         return out
 
     def logits(self, head: Any, z: Tensor) -> Tensor:
-        out: Tensor = head.everybody(head.branch(z), self.average)
+        out: Tensor = head.mean_label_proba(head.branch(z), self.average)
         return out.clamp(min=MIN_SHARE).log()
 
-    def row_proba(
+    def pair_label_proba(
         self, head: Any, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
         """Return P_j(label | x) (n, K) of pairs; the mean over all annotators for −1 without known features."""
         v = head.branch(z)
-        found = log_softmax(head.pair(v.index_select(0, row), head.rows_of(annotators, head.labels, features))).exp()
-        stranger = head.strangers(annotators, head.labels, features)
+        found = log_softmax(
+            head.pair_logits(v.index_select(0, row), head.rows_or_average(annotators, head.labels, features))
+        ).exp()
+        stranger = head.find_unseen(annotators, head.labels, features)
         if not stranger.any():
             return found
-        return torch.where(stranger[:, None], head.everybody(v, "mean")[row], found)
+        return torch.where(stranger[:, None], head.mean_label_proba(v, "mean")[row], found)

@@ -36,17 +36,17 @@ class PoolMember(nn.Module):
     scale: Tensor
     labels: Tensor
 
-    def __init__(self, width: int, n_classes: int, hidden: Sequence[int], networks: int, of_classes: bool):
+    def __init__(self, width: int, n_classes: int, hidden: Sequence[int], networks: int, predicts_classes: bool):
         super().__init__()
-        self.of_classes = of_classes
+        self.predicts_classes = predicts_classes
         self.networks = nn.ModuleList(
             nn.Sequential(MLPModule(width, hidden, 0.0), nn.Linear(hidden[-1], n_classes)) for _ in range(networks)
         )
-        if of_classes:
+        if predicts_classes:
             self.register_buffer("scale", torch.ones(()))
             self.register_buffer("labels", torch.eye(n_classes))  # T
 
-    def fill(self, trained: Sequence[nn.Module], channel: Channel | None) -> None:
+    def copy_weights(self, trained: Sequence[nn.Module], channel: Channel | None) -> None:
         for place, network in zip(self.networks, trained, strict=True):
             place.load_state_dict(network.state_dict())
         if channel is not None:
@@ -55,12 +55,12 @@ class PoolMember(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         logits = torch.stack([network(z) for network in self.networks]).mean(dim=0)
-        if not self.of_classes:
+        if not self.predicts_classes:
             return logits
         return ((self.scale * logits).softmax(dim=1) @ self.labels.T).clamp(min=MIN_PROBABILITY).log()
 
 
-class Pool(nn.Module):
+class PoolHead(nn.Module):
     """(B, D) vectors → (B, K) weighted logits of a linear model and of members, each of some networks."""
 
     weights: Tensor
@@ -90,7 +90,7 @@ class Auto(Soft):
     members_: list[dict[str, Any]] | None = None  # keywords of the pool's `PoolMember`s; None: the one head of `soft`
 
     def head(self, branch: Branch, width: int) -> nn.Module:
-        return super().head(branch, width) if self.members_ is None else Pool(width, self.n_classes_, self.members_)
+        return super().head(branch, width) if self.members_ is None else PoolHead(width, self.n_classes_, self.members_)
 
     def item_vectors(self, head: Any, z: Tensor) -> Tensor:
         """Return the input of the last layers (B, D): for a pool, vectors and the hidden layers of its networks."""

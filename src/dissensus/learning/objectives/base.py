@@ -18,15 +18,15 @@ from torch import Tensor, nn
 from dissensus.common.parameters import Parameters
 from dissensus.common.registry import Registry
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.learning.batches import Bag, Batch, Columns
+from dissensus.learning.batches import Batch, BatchColumns, RaggedColumn
 from dissensus.learning.exceptions import NoAnnotations
-from dissensus.learning.rows import RowEmbedding, rows_or_mean
+from dissensus.learning.rows import RowEmbedding, take_rows_or_mean
 from dissensus.table.annotations import Annotations
 
-PAIR_NUMBERS_AT_ONCE = 2**22  # items × annotators × K × K that `label_proba` computes at once
+MAX_PAIR_NUMBERS = 2**22  # items × annotators × K × K that `label_proba` computes at once
 
 Branch = Callable[[], nn.Module]
-Walk = Callable[[], Iterator[tuple[Tensor, Batch]]]
+BatchIterator = Callable[[], Iterator[tuple[Tensor, Batch]]]
 """A function that yields the encoder's output and the targets of all training items, in chunks."""
 
 
@@ -39,27 +39,27 @@ class Objective(Parameters, ABC):
     models_annotators: ClassVar[bool] = False
     has_posterior: ClassVar[bool] = False
     predicts_votes: Any = False  # True if `logits` predict votes, not the class
-    describes_annotators: ClassVar[bool] = False  # True if it can use features of annotators
+    uses_annotator_features: ClassVar[bool] = False  # True if it can use features of annotators
     monitor: ClassVar[Any] = "cross-entropy"  # metric on validation items that chooses the epoch
-    rows_rate: ClassVar[float] = 1e-3  # default learning rate of annotators' rows
+    row_learning_rate: ClassVar[float] = 1e-3  # default learning rate of annotators' rows
 
     n_classes_: int
-    teaches_: BoolArray  # (I,) training items; the others are only predicted
-    annotator_features_: FloatArray | None = None  # (A, F) set before `head`, if it `describes_annotators`
-    _targets: Columns
+    train_mask_: BoolArray  # (I,) training items; the others are only predicted
+    annotator_features_: FloatArray | None = None  # (A, F) set before `head`, if it `uses_annotator_features`
+    _targets: BatchColumns
 
     @abstractmethod
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
-        """Prepare the targets; `gold` (I,) class codes, −1 unknown. Sets `n_classes_` and `teaches_`."""
+        """Prepare the targets; `gold` (I,) class codes, −1 unknown. Sets `n_classes_` and `train_mask_`."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Drop attributes that only `targets` needs: a training process gets the targets, not the table."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
-    def see(self, inputs: Columns, taught: IntArray, like: Any = None) -> None:
+    def set_inputs(self, inputs: BatchColumns, taught: IntArray, like: Any = None) -> None:
         """Use the inputs of all items, of which `taught` are trained on, after `fit`; `like` has used the same."""
 
-    def targets(self) -> Columns:
+    def targets(self) -> BatchColumns:
         """Return the data of the loss for every item, in the order of the table's items."""
         return self._targets
 
@@ -77,11 +77,11 @@ class Objective(Parameters, ABC):
         out: Tensor = getattr(head, "main", head)[0](z)
         return out
 
-    def choose(self, model: Any, table: Annotations, X: Any, taught: IntArray) -> Self:
+    def tune_keywords(self, model: Any, table: Annotations, X: Any, taught: IntArray) -> Self:
         """Return the objective to train, after a search for its keywords on the items `taught`; itself without one."""
         return self
 
-    def adapt(self, run: Any) -> Any:
+    def adapt_run(self, run: Any) -> Any:
         """Return the `Run` of a `CrowdClassifier`, changed if the objective needs other batches or another network."""
         return run
 
@@ -89,11 +89,11 @@ class Objective(Parameters, ABC):
     def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
         """Return the sum of the losses of the batch's items, in nats by default."""
 
-    def begins(self, epoch: int, epochs: int) -> bool:
+    def needs_begin_epoch(self, epoch: int, epochs: int) -> bool:
         """Return True if `begin_epoch` has to be called before that epoch."""
         return False
 
-    def begin_epoch(self, head: Any, epoch: int, epochs: int, walk: Walk) -> None:
+    def begin_epoch(self, head: Any, epoch: int, epochs: int, iterate_batches: BatchIterator) -> None:
         """Prepare epoch `epoch` (from 0) of `epochs`, without gradients, such as by an E step.
 
         Results belong into the head's state dict: a run that continues within an epoch does not call this again.
@@ -106,23 +106,23 @@ class Objective(Parameters, ABC):
         """
         raise NotImplementedError
 
-    def row_proba(
+    def pair_label_proba(
         self, head: Any, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
         """Return P(label | x, annotator) (n, K) of n pairs: items, by their rows (n,) in z (B, …), and annotators (n,).
 
-        −1 is an unknown annotator. `features` (n, F) are those of the annotators, if it `describes_annotators`.
+        −1 is an unknown annotator. `features` (n, F) are those of the annotators, if it `uses_annotator_features`.
         """
         raise NotImplementedError
 
     def label_proba(self, head: Any, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
-        """Return `row_proba` of all pairs of B items and J annotators, (B, J, K)."""
+        """Return `pair_label_proba` of all pairs of B items and J annotators, (B, J, K)."""
         n, parts = len(z), [z.new_zeros(len(z), 0, self.n_classes_)]
-        at_once = max(PAIR_NUMBERS_AT_ONCE // max(n * self.n_classes_**2, 1), 1)
+        at_once = max(MAX_PAIR_NUMBERS // max(n * self.n_classes_**2, 1), 1)
         for at in torch.split(torch.arange(len(annotators), device=annotators.device), at_once):
             row = torch.arange(n, device=z.device).repeat_interleave(len(at))
             known = None if features is None else features[at].repeat(n, 1)
-            found = self.row_proba(head, z, row, annotators[at].repeat(n), known)
+            found = self.pair_label_proba(head, z, row, annotators[at].repeat(n), known)
             parts.append(found.reshape(n, len(at), self.n_classes_))
         return torch.cat(parts, dim=1)
 
@@ -146,7 +146,7 @@ class AnnotatorRows(nn.Module):
     table: RowEmbedding
     features: Tensor
 
-    def describe(self, features: FloatArray | None, width: int) -> None:
+    def add_features(self, features: FloatArray | None, width: int) -> None:
         """Make W for features (A, F), or for none."""
         self.described: nn.Linear | None = None  # W
         if features is not None:
@@ -155,27 +155,27 @@ class AnnotatorRows(nn.Module):
             self.described = nn.Linear(features.shape[1], width, bias=False)
             nn.init.zeros_(self.described.weight)
 
-    def explained(self, codes: Tensor) -> Tensor | None:
+    def feature_effect(self, codes: Tensor) -> Tensor | None:
         """Return W r (n, E) of known annotators; None without features."""
         return None if self.described is None else self.described(self.features.index_select(0, codes))
 
-    def known_rows(self, codes: Tensor) -> Tensor:
+    def fitted_rows(self, codes: Tensor) -> Tensor:
         """Return vectors (n, E) of known annotators."""
-        own, explained = self.table(codes), self.explained(codes)
-        return torch.as_tensor(own if explained is None else own + explained)
+        own, feature_effect = self.table(codes), self.feature_effect(codes)
+        return torch.as_tensor(own if feature_effect is None else own + feature_effect)
 
-    def strangers(self, codes: Tensor, totals: Tensor, features: Tensor | None = None) -> Tensor:
+    def find_unseen(self, codes: Tensor, totals: Tensor, features: Tensor | None = None) -> Tensor:
         """Return True (n,) for annotators without labels, by `totals` (A,), and features: they count as average."""
         if self.described is None:
             return (codes < 0) | (totals[codes] == 0)
         return codes < 0 if features is None else torch.zeros_like(codes, dtype=torch.bool)
 
-    def rows_of(self, codes: Tensor, totals: Tensor, features: Tensor | None = None) -> Tensor:
+    def rows_or_average(self, codes: Tensor, totals: Tensor, features: Tensor | None = None) -> Tensor:
         """Return vectors (n, E); the mean, weighted by labels, for −1 and for no labels in `totals` (A,).
 
         Given `features` (n, F) replace those of `fit`.
         """
-        rows = rows_or_mean(self.table.weight, codes, totals)
+        rows = take_rows_or_mean(self.table.weight, codes, totals)
         if self.described is None:
             return rows
         if features is None:  # known annotators without labels keep their features
@@ -189,17 +189,17 @@ class AnnotatorObjective(Objective):
     """An objective that models annotators and learns from each label."""
 
     models_annotators = True
-    labels_given_: FloatArray  # (A,) weight of the labels that each annotator gave
+    label_totals_: FloatArray  # (A,) weight of the labels that each annotator gave
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         """Count the labels of every annotator."""
         self.count_labels(table, gold, objectives.name_of(type(self)))
         return self
 
-    def targets(self) -> Columns:
+    def targets(self) -> BatchColumns:
         """Return the rows of the table (`annotator`, `label` or `proba`, `weight`), and `gold` (I,) if any is known."""
         known = {} if self._gold is None else {"gold": as_tensor(self._gold, torch.int64)}
-        return Columns(annotations=annotation_rows(self._table), **known)
+        return BatchColumns(annotations=annotation_rows(self._table), **known)
 
     def count_labels(self, table: Annotations, gold: IntArray | None, name: str) -> FloatArray:
         """Check the keywords, count labels, set the common attributes; return the weight of the votes (I,)."""
@@ -208,14 +208,14 @@ class AnnotatorObjective(Objective):
         if not (weight > 0).any():
             raise NoAnnotations(objective=name)
         self.n_classes_ = table.n_classes
-        self.teaches_ = weight > 0 if gold is None else (weight > 0) | (gold >= 0)
-        self.labels_given_ = np.bincount(table.annotator, table.weight, table.n_annotators).astype(np.float32)
+        self.train_mask_ = weight > 0 if gold is None else (weight > 0) | (gold >= 0)
+        self.label_totals_ = np.bincount(table.annotator, table.weight, table.n_annotators).astype(np.float32)
         self._table, self._gold = table, gold
         return weight
 
-    def totals(self, device: torch.device) -> Tensor:
+    def label_totals(self, device: torch.device) -> Tensor:
         """Return the weight of each annotator's labels (A,), on the device."""
-        return as_tensor(self.labels_given_).to(device)
+        return as_tensor(self.label_totals_).to(device)
 
 
 objectives: Registry[type[Objective]] = Registry(
@@ -229,7 +229,7 @@ def as_tensor(values: FloatArray | IntArray | BoolArray, kind: torch.dtype | Non
     return torch.as_tensor(np.array(values), dtype=kind)
 
 
-def annotation_rows(table: Annotations) -> Bag:
+def annotation_rows(table: Annotations) -> RaggedColumn:
     """Return the rows of a table as a column: `annotator`, `label` or `proba`, and `weight` if there is one."""
     rows = {"annotator": as_tensor(table.annotator, torch.int64)}
     if table.proba is None:
@@ -238,4 +238,4 @@ def annotation_rows(table: Annotations) -> Bag:
         rows["proba"] = as_tensor(table.proba, torch.float32)
     if table.weight is not None:
         rows["weight"] = as_tensor(table.weight, torch.float32)
-    return Bag(rows, as_tensor(table.item_ptr, torch.int64))
+    return RaggedColumn(rows, as_tensor(table.item_ptr, torch.int64))

@@ -27,8 +27,8 @@ from torch.nn import functional
 from dissensus.common.parameters import param
 from dissensus.learning.batches import Batch
 from dissensus.learning.objectives.base import Branch, HeadWithMain, objectives
-from dissensus.learning.objectives.crowd_layer import AnnotationsThroughP, CrowdLayer
-from dissensus.learning.rows import RowEmbedding, rows_or_mean
+from dissensus.learning.objectives.crowd_layer import CrowdLayer, LabelsThroughClasses
+from dissensus.learning.rows import RowEmbedding, take_rows_or_mean
 
 
 class ConalHead(HeadWithMain):
@@ -42,17 +42,17 @@ class ConalHead(HeadWithMain):
         self.common = nn.Parameter(start * torch.eye(K).reshape(1, -1))
         self.u, self.v = RowEmbedding(torch.randn(A, size)), nn.Linear(width, size)
 
-    def log_labels(self, v: Tensor, log_p: Tensor, row: Tensor, weight: Tensor, u: Tensor) -> Tensor:
+    def log_label_proba(self, v: Tensor, log_p: Tensor, row: Tensor, weight: Tensor, u: Tensor) -> Tensor:
         """(n, K) log P of annotations of items `row` (n,) by rows of W (n, K·K) and u (n, size)."""
         omega = functional.cosine_similarity(u, self.v(v).index_select(0, row)).sigmoid().unsqueeze(1)
         weight = omega * self.common + (1 - omega) * weight  # P is linear in W, so one product serves both
-        return self.crowd.given(log_p.index_select(0, row), weight, None)
+        return self.crowd.label_log_proba(log_p.index_select(0, row), weight, None)
 
 
 @objectives.register(
     "conal", summary="the labels of every annotator, by common and individual confusions", cite="Chu et al. 2021"
 )
-class CoNAL(AnnotationsThroughP):
+class CoNAL(LabelsThroughClasses):
     """Common and individual noise."""
 
     start: float = param(2.0, "multiple of the identity that W_0 and W_j start at", above=0)
@@ -62,16 +62,16 @@ class CoNAL(AnnotationsThroughP):
     def head(self, branch: Branch, width: int) -> ConalHead:
         """Make the layers of the classes first, so that they start as they would alone."""
         main = super().head(branch, width)
-        layer = CrowdLayer(len(self.labels_given_), self.n_classes_, "matrix", "softmax", True, self.start)
+        layer = CrowdLayer(len(self.label_totals_), self.n_classes_, "matrix", "softmax", True, self.start)
         return ConalHead(main, width, layer, self.size, self.start)
 
-    def log_labels(self, head: Any, v: Tensor, log_p: Tensor, targets: Batch) -> Tensor:
+    def log_label_proba(self, head: Any, v: Tensor, log_p: Tensor, targets: Batch) -> Tensor:
         """(n, K) log P_j of annotations."""
         codes = targets["annotator"]
-        out: Tensor = head.log_labels(v, log_p, targets["row"], head.crowd.tables["weight"](codes), head.u(codes))
+        out: Tensor = head.log_label_proba(v, log_p, targets["row"], head.crowd.tables["weight"](codes), head.u(codes))
         return out
 
-    def regulariser(self, head: Any, log_p: Tensor, targets: Batch) -> Tensor | None:
+    def regularise(self, head: Any, log_p: Tensor, targets: Batch) -> Tensor | None:
         """Compute −apart · Σ_j |W_0 − W_j|."""
         if self.apart == 0:
             return None
@@ -79,11 +79,11 @@ class CoNAL(AnnotationsThroughP):
         distances: Tensor = torch.linalg.vector_norm(head.common - weights, dim=1)
         return -self.apart * distances.sum()
 
-    def row_proba(
+    def pair_label_proba(
         self, head: Any, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
         """(n, K) P_j(label | x) of pairs; −1 is the average annotator."""
-        totals = self.totals(z.device)
-        weight, u = (rows_or_mean(table, annotators, totals) for table in (head.crowd.weight, head.u.weight))
-        log_proba: Tensor = head.log_labels(*self.read(head, z), row, weight, u)
+        totals = self.label_totals(z.device)
+        weight, u = (take_rows_or_mean(table, annotators, totals) for table in (head.crowd.weight, head.u.weight))
+        log_proba: Tensor = head.log_label_proba(*self.encode_items(head, z), row, weight, u)
         return log_proba.exp()

@@ -41,13 +41,13 @@ from dissensus.learning.batches import Batch
 from dissensus.learning.exceptions import VolumeWithoutMatrices
 from dissensus.learning.losses import hard_loss, label_log_likelihood, log_softmax, weighted_sum
 from dissensus.learning.objectives.base import AnnotatorObjective, Branch, HeadWithMain, objectives
-from dissensus.learning.rows import RowEmbedding, rows_or_mean
+from dissensus.learning.rows import RowEmbedding, take_rows_or_mean
 
 Kind = Literal["matrix", "vector", "bias", "vector-bias", "matrix-bias"]
 Link = Literal["normalize", "softmax", "softmax-twice"]
 Volume = Literal["classes", "annotators"]
 
-FIRST_ACCURACY = 0.8  # initial η of every annotator, unless `start` is given
+INITIAL_ACCURACY = 0.8  # initial η of every annotator, unless `start` is given
 ROWS_RATE = 1e-2  # learning rate of annotators' rows; 1e-3 costs two points on LabelMe
 MIN_VOLUME = 1e-6  # added to the diagonal, so that fewer items or annotators than classes have a volume
 
@@ -72,7 +72,7 @@ class CrowdLayer(nn.Module):
         if link == "normalize":
             others = max(n_classes - 1, 1)
             if start is None:  # a softmax is then right with probability η
-                start = math.log(FIRST_ACCURACY / (1 - FIRST_ACCURACY) * others)
+                start = math.log(INITIAL_ACCURACY / (1 - INITIAL_ACCURACY) * others)
             bias += math.log(others / n_classes) - start  # P = η p + (1 − η) / K, of a bias alone
         tables = {"weight": (1.0 if start is None else start) * first, "bias": bias}
         self.tables = nn.ModuleDict()  # embeddings: DDP supports row-sparse gradients of no other layer
@@ -95,9 +95,9 @@ class CrowdLayer(nn.Module):
     def forward(self, log_p: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
         """Return log P(label) (n, K): by `annotator` (n,), for the item in row `row` (n,) of log_p (B, K)."""
         weight, bias = (self.tables[name](annotator) if name in self.tables else None for name in ("weight", "bias"))
-        return self.given(log_p.index_select(0, row), weight, bias)
+        return self.label_log_proba(log_p.index_select(0, row), weight, bias)
 
-    def given(self, log_p: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    def label_log_proba(self, log_p: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
         """Return log P(label) (n, K) given log_p (n, K) and rows of the two tables, (n, …) each; size 1 broadcasts."""
         if self.link == "normalize":
             log_scores = log_p
@@ -119,10 +119,11 @@ class CrowdLayer(nn.Module):
         """Return log W (n, K, K) [given, true] for rows of θ (n, K·K), under `normalize`."""
         return functional.log_softmax(weight.reshape(-1, self.n_classes, self.n_classes), dim=1)
 
-    def rows_of(self, annotators: Tensor, totals: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    def rows_or_average(self, annotators: Tensor, totals: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Return rows of the two tables for codes (J,); the mean for −1 and for no labels in `totals` (A,)."""
         weight, bias = (
-            None if table is None else rows_or_mean(table, annotators, totals) for table in (self.weight, self.bias)
+            None if table is None else take_rows_or_mean(table, annotators, totals)
+            for table in (self.weight, self.bias)
         )
         return weight, bias
 
@@ -136,38 +137,38 @@ def log_volume(parts: Tensor) -> Tensor:
     return torch.logdet(gram + MIN_VOLUME * torch.eye(len(gram), device=gram.device)).to(parts.dtype)
 
 
-class AnnotationsThroughP(AnnotatorObjective):
+class LabelsThroughClasses(AnnotatorObjective):
     """The loss of objectives that explain labels by P(class): −Σ v log P_j(y), −Σ log p(gold), and a regulariser."""
 
     monitor = "accuracy"  # cross entropy to noisy votes grows as the network learns the classes
-    rows_rate = ROWS_RATE  # annotators have to learn faster than a network that memorises labels
+    row_learning_rate = ROWS_RATE  # annotators have to learn faster than a network that memorises labels
 
     @abstractmethod
-    def log_labels(self, head: Any, v: Tensor, log_p: Tensor, targets: Batch) -> Tensor:
+    def log_label_proba(self, head: Any, v: Tensor, log_p: Tensor, targets: Batch) -> Tensor:
         """Return log P_j (n, K) of annotations, given the last layer's input v (B, D) and log_p (B, K)."""
 
-    def regulariser(self, head: Any, log_p: Tensor, targets: Batch) -> Tensor | None:
+    def regularise(self, head: Any, log_p: Tensor, targets: Batch) -> Tensor | None:
         """Return a term that is added to the mean loss per item, or None."""
         return None
 
-    def read(self, head: Any, z: Tensor) -> tuple[Tensor, Tensor]:
+    def encode_items(self, head: Any, z: Tensor) -> tuple[Tensor, Tensor]:
         """Return the last layer's input v (B, D), and log p (B, K)."""
         v = self.item_vectors(head, z)
         return v, log_softmax(head.main[-1](v))
 
     def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
-        v, log_p = self.read(head, z)
-        loss = -weighted_sum(label_log_likelihood(self.log_labels(head, v, log_p, targets), targets), targets)
+        v, log_p = self.encode_items(head, z)
+        loss = -weighted_sum(label_log_likelihood(self.log_label_proba(head, v, log_p, targets), targets), targets)
         if "gold" in targets:
             loss = loss + hard_loss(log_p, targets["gold"])
-        more = self.regulariser(head, log_p, targets)
+        more = self.regularise(head, log_p, targets)
         return loss if more is None else loss + len(z) * more
 
 
 @objectives.register(
     "crowd-layer", summary="the labels of every annotator, by a layer of its own", cite="Rodrigues & Pereira 2018"
 )
-class CrowdLayerObjective(AnnotationsThroughP):
+class CrowdLayerObjective(LabelsThroughClasses):
     """One layer per annotator over P(class)."""
 
     kind: Kind = param("matrix", "what an annotator has")
@@ -192,19 +193,19 @@ class CrowdLayerObjective(AnnotationsThroughP):
     def head(self, branch: Branch, width: int) -> HeadWithMain:
         """Make the classes first, so that they start as they would alone; then `crowd`, the layer of annotators."""
         main = super().head(branch, width)
-        A, K = len(self.labels_given_), self.n_classes_
+        A, K = len(self.label_totals_), self.n_classes_
         return HeadWithMain(main, crowd=CrowdLayer(A, K, self.kind, self.link, self.trainable, self.start))
 
     @property
-    def rows_rate(self) -> float:  # type: ignore[override]  # here it depends on a keyword
+    def row_learning_rate(self) -> float:  # type: ignore[override]  # here it depends on a keyword
         """Learning rate of annotators' rows; under a softmax that of the paper's other layers."""
         return ROWS_RATE if self.link == "normalize" else 1e-3
 
-    def log_labels(self, head: Any, v: Tensor, log_p: Tensor, targets: Batch) -> Tensor:
+    def log_label_proba(self, head: Any, v: Tensor, log_p: Tensor, targets: Batch) -> Tensor:
         out: Tensor = head.crowd(log_p, targets["row"], targets["annotator"])
         return out
 
-    def regulariser(self, head: Any, log_p: Tensor, targets: Batch) -> Tensor | None:
+    def regularise(self, head: Any, log_p: Tensor, targets: Batch) -> Tensor | None:
         if self.volume is None:
             return None
         parts = log_p
@@ -212,10 +213,12 @@ class CrowdLayerObjective(AnnotationsThroughP):
             parts = head.crowd.log_confusion(head.crowd.tables["weight"](torch.unique(targets["annotator"])))
         return -self.volume_weight * log_volume(parts.exp())
 
-    def row_proba(
+    def pair_label_proba(
         self, head: Any, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
         """Return P_j(label | x) (n, K) of pairs; −1 is the average annotator."""
-        (_, log_p), layer = self.read(head, z), head.crowd
-        found: Tensor = layer.given(log_p.index_select(0, row), *layer.rows_of(annotators, self.totals(log_p.device)))
+        (_, log_p), layer = self.encode_items(head, z), head.crowd
+        found: Tensor = layer.label_log_proba(
+            log_p.index_select(0, row), *layer.rows_or_average(annotators, self.label_totals(log_p.device))
+        )
         return found.exp()

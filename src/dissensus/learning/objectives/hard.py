@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from dissensus.common.parameters import param
 from dissensus.common.types import IntArray
-from dissensus.learning.batches import Batch, Columns
+from dissensus.learning.batches import Batch, BatchColumns
 from dissensus.learning.losses import hard_loss
 from dissensus.learning.objectives.base import Objective, as_tensor, objectives
-from dissensus.learning.objectives.labels import check_teaches, hard_labels
+from dissensus.learning.objectives.labels import check_train_mask, hard_labels
 from dissensus.models.base import Aggregator
 from dissensus.table.annotations import Annotations
 
@@ -34,8 +34,8 @@ class Hard(Objective):
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         self.n_classes_ = table.n_classes
         label = hard_labels(table, gold, self.labels, seed)
-        self.teaches_ = check_teaches(label >= 0)
-        self._targets = Columns(label=as_tensor(label, torch.int64))  # −1 for none
+        self.train_mask_ = check_train_mask(label >= 0)
+        self._targets = BatchColumns(label=as_tensor(label, torch.int64))  # −1 for none
         return self
 
     def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:

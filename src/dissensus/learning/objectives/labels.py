@@ -26,7 +26,7 @@ def vote_weight(table: Annotations) -> FloatArray:
     return np.asarray(table.votes().sum(axis=1))
 
 
-def aggregate(table: Annotations, gold: IntArray | None, labels: str | Aggregator, seed: int) -> Aggregator:
+def fit_aggregator(table: Annotations, gold: IntArray | None, labels: str | Aggregator, seed: int) -> Aggregator:
     """Fit the method of that name with this seed, or a copy of the given one."""
     if isinstance(labels, Aggregator):
         return copy.deepcopy(labels).fit(table, gold=gold)
@@ -44,7 +44,7 @@ def hard_labels(table: Annotations, gold: IntArray | None, labels: str | Aggrega
     voted = vote_weight(table) > 0
     found = np.full(table.n_items, -1)
     if voted.any():
-        model = aggregate(table, gold, labels, seed)
+        model = fit_aggregator(table, gold, labels, seed)
         winner = arg_max(model.posterior_, table.items, table.classes, model.tie_seed_)
         found = np.where(voted, winner, -1)
     return found if gold is None else np.where(gold >= 0, gold, found)
@@ -59,7 +59,7 @@ def soft_labels(table: Annotations, gold: IntArray | None, labels: str | Aggrega
     target = np.full((table.n_items, table.n_classes), 1 / table.n_classes, np.float32)
     voted = vote_weight(table) > 0
     if voted.any():
-        target[voted] = aggregate(table, gold, labels, seed).posterior_[voted]
+        target[voted] = fit_aggregator(table, gold, labels, seed).posterior_[voted]
     return target
 
 
@@ -72,7 +72,7 @@ def check_positive(target: FloatArray, rows: BoolArray, table: Annotations) -> N
         raise ZeroProbability(item=quote_name(table.items[i]), label=quote_name(table.classes[k]), n_others=n_others)
 
 
-def check_teaches(teaches: BoolArray) -> BoolArray:
+def check_train_mask(teaches: BoolArray) -> BoolArray:
     """Return the training items (I,); raise NothingToLearn without any."""
     if not teaches.any():
         raise NothingToLearn(n_items=teaches.size)

@@ -46,7 +46,7 @@ from torch.nn.functional import dropout, one_hot, pad, softsign
 
 from dissensus.common.parameters import is_whole, param
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.learning.batches import Batch, Columns
+from dissensus.learning.batches import Batch, BatchColumns
 from dissensus.learning.exceptions import RoomTooSmall, SizesDiffer
 from dissensus.learning.losses import kl, label_log_likelihood, log_softmax, weighted_sum
 from dissensus.learning.objectives.base import (
@@ -62,7 +62,7 @@ from dissensus.table.annotations import Annotations
 
 Combine = Literal["concatenate", "sum"]
 Average = Literal["mean", "mode"]
-NUMBERS_AT_ONCE = 2**22  # of a batch's pairs of items and annotators: more do not stay in a cache
+MAX_NUMBERS = 2**22  # of a batch's pairs of items and annotators: more do not stay in a cache
 MIN_SHARE = 1e-30  # replaces a share of 0 in logarithms
 
 
@@ -77,18 +77,18 @@ class LDLNMHead(AnnotatorRows):
     def __init__(self, branch: nn.Module, width: int, objective: LDLNMObjective):
         super().__init__()
         item, annotator, pair = objective.sizes()
-        labels, K = as_tensor(objective.labels_given_), objective.n_classes_
+        labels, K = as_tensor(objective.label_totals_), objective.n_classes_
         self.branch, self.rate = branch, objective.dropout
-        self.item = _layer(width, item)
-        self.table = RowEmbedding(_orthogonal(len(labels), annotator))
-        both = _orthogonal(pair, item if objective.combine == "sum" else item + annotator)  # W_P
-        self.of_item = _layer(item, pair, both[:, :item])
-        self.of_annotator: nn.Linear | None = None
+        self.item = _make_layer(width, item)
+        self.table = RowEmbedding(_make_orthogonal(len(labels), annotator))
+        both = _make_orthogonal(pair, item if objective.combine == "sum" else item + annotator)  # W_P
+        self.item_to_pair = _make_layer(item, pair, both[:, :item])
+        self.annotator_to_pair: nn.Linear | None = None
         if objective.combine == "concatenate":
-            self.of_annotator = _layer(annotator, pair, both[:, item:], bias=False)
-        self.residual = _layer(pair, pair)
-        self.to_label, self.to_item, self.to_annotator = (_layer(pair, K) for _ in range(3))
-        self.describe(objective.annotator_features_, annotator)
+            self.annotator_to_pair = _make_layer(annotator, pair, both[:, item:], bias=False)
+        self.residual = _make_layer(pair, pair)
+        self.to_label, self.to_item, self.to_annotator = (_make_layer(pair, K) for _ in range(3))
+        self.add_features(objective.annotator_features_, annotator)
         shares = as_tensor(objective.annotator_shares_, torch.float32)
         self.register_buffer("shares", shares, persistent=False)
         self.register_buffer("labels", labels, persistent=False)
@@ -102,38 +102,40 @@ class LDLNMHead(AnnotatorRows):
 
     def annotator_mean(self, z_item: Tensor, answer: Callable[[Tensor], Tensor]) -> Tensor:
         """(B, …) mean of `answer` over all annotators with labels; it maps z_E (B, n, J_P) of some to (B, n, …)."""
-        at_once = max(NUMBERS_AT_ONCE // max(len(z_item) * self.residual.in_features, 1), 1)
-        parts = torch.split(self.known_rows(self.labelled), at_once)
+        at_once = max(MAX_NUMBERS // max(len(z_item) * self.residual.in_features, 1), 1)
+        parts = torch.split(self.fitted_rows(self.labelled), at_once)
         total: Tensor = sum(answer(self.z_pairs(z_item, part)).sum(dim=1) for part in parts)  # type: ignore[assignment]
         return total / len(self.labelled)
 
     def z_pair(self, z_item: Tensor, z_annotator: Tensor, row: Tensor | None = None) -> Tensor:
         """(n, J_P) z_E of pairs: items (n, J_I) or, with `row` (n,), (B, J_I); annotators (n, J_A)."""
-        if self.of_annotator is None:
+        if self.annotator_to_pair is None:
             z_item = z_item if row is None else z_item.index_select(0, row)
-            return self._through(self.of_item(softsign(z_item + z_annotator)))
-        item = self.of_item(softsign(z_item))
+            return self._apply_residual(self.item_to_pair(softsign(z_item + z_annotator)))
+        item = self.item_to_pair(softsign(z_item))
         item = item if row is None else item.index_select(0, row)
-        return self._through(item + self.of_annotator(softsign(z_annotator)))
+        return self._apply_residual(item + self.annotator_to_pair(softsign(z_annotator)))
 
     def z_pairs(self, z_item: Tensor, z_annotator: Tensor) -> Tensor:
         """(B, n, J_P) z_E of all pairs of items (B, J_I) and annotators (n, J_A)."""
-        if self.of_annotator is None:
-            return self._through(self.of_item(softsign(z_item.unsqueeze(1) + z_annotator)))
-        return self._through(self.of_item(softsign(z_item)).unsqueeze(1) + self.of_annotator(softsign(z_annotator)))
+        if self.annotator_to_pair is None:
+            return self._apply_residual(self.item_to_pair(softsign(z_item.unsqueeze(1) + z_annotator)))
+        return self._apply_residual(
+            self.item_to_pair(softsign(z_item)).unsqueeze(1) + self.annotator_to_pair(softsign(z_annotator))
+        )
 
-    def _through(self, z: Tensor) -> Tensor:
+    def _apply_residual(self, z: Tensor) -> Tensor:
         z = dropout(softsign(z), self.rate, self.training)
         return dropout(softsign(self.residual(z) + z), self.rate, self.training)
 
     def make_room(self, items: int, annotators: int) -> None:
         """Pad the layers with zeros, as if z_I and z_A had these sizes."""
-        assert self.of_annotator is not None
+        assert self.annotator_to_pair is not None
         pairs, rows = items + annotators, self.table.weight.detach()
         self.table = RowEmbedding(pad(rows, (0, annotators - rows.shape[1])))
         _pad_layer(self.item, self.item.in_features, items)
-        _pad_layer(self.of_item, items, pairs)
-        _pad_layer(self.of_annotator, annotators, pairs)
+        _pad_layer(self.item_to_pair, items, pairs)
+        _pad_layer(self.annotator_to_pair, annotators, pairs)
         _pad_layer(self.residual, pairs, pairs)
         for last in (self.to_label, self.to_item, self.to_annotator):
             _pad_layer(last, pairs, last.out_features)
@@ -141,15 +143,15 @@ class LDLNMHead(AnnotatorRows):
             _pad_layer(self.described, self.described.in_features, annotators)
 
 
-def _orthogonal(rows: int, columns: int) -> Tensor:
+def _make_orthogonal(rows: int, columns: int) -> Tensor:
     return nn.init.orthogonal_(torch.empty(rows, columns))
 
 
-def _layer(inputs: int, outputs: int, start: Tensor | None = None, *, bias: bool = True) -> nn.Linear:
+def _make_layer(inputs: int, outputs: int, start: Tensor | None = None, *, bias: bool = True) -> nn.Linear:
     """Make a layer with W = `start` (outputs, inputs), orthogonal unless given; biases are 0."""
     layer = nn.Linear(inputs, outputs, bias=bias, device="meta").to_empty(device="cpu")  # draws no random weights
     with torch.no_grad():
-        layer.weight.copy_(_orthogonal(outputs, inputs) if start is None else start)
+        layer.weight.copy_(_make_orthogonal(outputs, inputs) if start is None else start)
         if bias:
             layer.bias.zero_()
     return layer
@@ -174,7 +176,7 @@ class LDLNMObjective(AnnotatorObjective):
     Known gold replaces an item's votes in y_I. Items without annotations are not trained on, known or not.
     """
 
-    describes_annotators = True
+    uses_annotator_features = True
 
     item_size: int = param(10, "J_I, from 3 to 20 in the paper", low=1)
     annotator_size: int = param(10, "J_A, from 3 to 20 in the paper", low=1)
@@ -201,25 +203,25 @@ class LDLNMObjective(AnnotatorObjective):
         super().check_parameters()
         if self.combine == "sum" and self.item_size != self.annotator_size:
             raise SizesDiffer(item_size=self.item_size, annotator_size=self.annotator_size)
-        if self.room is not None and not self._fits(*self.room):
+        if self.room is not None and not self._fits_room(*self.room):
             raise RoomTooSmall(room=tuple(self.room), item_size=self.item_size, annotator_size=self.annotator_size)
 
-    def _fits(self, items: int, annotators: int) -> bool:
+    def _fits_room(self, items: int, annotators: int) -> bool:
         plain = self.combine == "concatenate" and self.pair_size is None
         return plain and items >= self.item_size and annotators >= self.annotator_size
 
-    def choose(self, model: Any, table: Annotations, X: Any, taught: IntArray) -> Self:
+    def tune_keywords(self, model: Any, table: Annotations, X: Any, taught: IntArray) -> Self:
         """Search for the sizes, with the encoder, epochs and rates of the model."""
         if self.search is None:
             return self
-        from dissensus.learning.inputs import take
+        from dissensus.learning.inputs import take_rows
         from dissensus.learning.size_search import search_sizes  # imports this module
 
         items = np.isin(np.arange(table.n_items), taught)
         fixed = type(self)(**self.get_params(deep=False) | {"search": None})
         model = type(model)(**model.get_params(deep=False) | {"objective": fixed, "checkpoint": None, "log": None})
         found = search_sizes(
-            table.select(items=items), take(X, taught), model=model, item_sizes=self.search,
+            table.select(items=items), take_rows(X, taught), model=model, item_sizes=self.search,
             annotator_sizes=self.search, epochs=[model.epochs],
         )  # fmt: skip
         item, annotator, _ = found.best
@@ -233,16 +235,16 @@ class LDLNMObjective(AnnotatorObjective):
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         """Compute the shares of labels, by item and by annotator."""
         weight = self.count_labels(table, None, "ldl-nm")
-        self.per_item_ = float(weight[self.teaches_].mean())
-        self.annotator_shares_ = _shares(table)
+        self.per_item_ = float(weight[self.train_mask_].mean())
+        self.annotator_shares_ = _label_shares(table)
         self._votes = table.soft_labels()
         if gold is not None:
             self._votes = np.where((gold >= 0)[:, None], np.eye(table.n_classes)[gold], self._votes)
         return self
 
-    def targets(self) -> Columns:
+    def targets(self) -> BatchColumns:
         """Return the rows of the table, and `votes` (I, K): y_I."""
-        return Columns(annotations=annotation_rows(self._table), votes=as_tensor(self._votes, torch.float32))
+        return BatchColumns(annotations=annotation_rows(self._table), votes=as_tensor(self._votes, torch.float32))
 
     def head(self, branch: Branch, width: int) -> LDLNMHead:
         """Make all layers, orthogonal, then room for unused units."""
@@ -254,7 +256,7 @@ class LDLNMObjective(AnnotatorObjective):
     def loss(self, head: LDLNMHead, z: Tensor, targets: Batch) -> Tensor:
         """Sum Eq. 9 over the batch's annotations, divided by the mean number of annotations of an item."""
         row, annotator = targets["row"], targets["annotator"]
-        z_pair = head.z_pair(head.z_item(z), head.known_rows(annotator), row)
+        z_pair = head.z_pair(head.z_item(z), head.fitted_rows(annotator), row)
         loss = -label_log_likelihood(log_softmax(head.to_label(z_pair)), targets)
         loss = loss + kl(targets["votes"].index_select(0, row), head.to_item(z_pair))
         loss = loss + kl(head.shares.index_select(0, annotator), head.to_annotator(z_pair))
@@ -275,13 +277,13 @@ class LDLNMObjective(AnnotatorObjective):
 
         return head.annotator_mean(head.z_item(z), answer).clamp(min=MIN_SHARE).log()
 
-    def row_proba(
+    def pair_label_proba(
         self, head: LDLNMHead, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
         """(n, K) ŷ of pairs; for −1 without features, the mean over all annotators."""
-        z_item, z_annotator = head.z_item(z), head.rows_of(annotators, head.labels, features)
+        z_item, z_annotator = head.z_item(z), head.rows_or_average(annotators, head.labels, features)
         proba = log_softmax(head.to_label(head.z_pair(z_item, z_annotator, row))).exp()
-        unseen = head.strangers(annotators, head.labels, features)
+        unseen = head.find_unseen(annotators, head.labels, features)
         if not unseen.any():
             return proba
         mean = head.annotator_mean(z_item, lambda z_pairs: log_softmax(head.to_label(z_pairs)).exp())
@@ -298,7 +300,7 @@ def label_counts(table: Annotations) -> FloatArray:
     return np.stack([np.bincount(table.annotator, weight * table.proba[:, k], A) for k in range(K)], axis=1)
 
 
-def _shares(table: Annotations) -> FloatArray:
+def _label_shares(table: Annotations) -> FloatArray:
     """(A, K) shares of each annotator's labels; uniform without labels."""
     count = label_counts(table)
     total = count.sum(axis=1, keepdims=True)

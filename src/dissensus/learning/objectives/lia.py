@@ -39,7 +39,7 @@ An unknown annotator has the mean residual and W r_j.
 The epochs are distributed evenly among the rounds (an E step, then M steps from the last parameters), except the last
 `tuning` of them, which raise the marginal likelihood; with `rounds=0` all do. The authors' program differs from their
 equations: `penalty=0.25`, `residual_penalty=0`, `difficulty_penalty=0`, `entropy=0.01`, `truth_counts="annotations"`,
-`truth_in_posterior=False`. Its h has seen the item: `left_out=False`.
+`truth_in_posterior=False`. Its h has seen the item: `leave_one_out=False`.
 
 | symbol | name | shape |
 |---|---|---|
@@ -59,18 +59,25 @@ from torch import Tensor, nn
 
 from dissensus.common.parameters import Parameters, param
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.learning.batches import Batch, Columns
+from dissensus.learning.batches import Batch, BatchColumns
 from dissensus.learning.exceptions import NoStage
 from dissensus.learning.losses import log_softmax
-from dissensus.learning.objectives.base import AnnotatorObjective, AnnotatorRows, Branch, Walk, as_tensor, objectives
-from dissensus.learning.objectives.lia_others import Others
+from dissensus.learning.objectives.base import (
+    AnnotatorObjective,
+    AnnotatorRows,
+    BatchIterator,
+    Branch,
+    as_tensor,
+    objectives,
+)
+from dissensus.learning.objectives.lia_others import LeaveOneOutClasses
 from dissensus.learning.rows import RowEmbedding
 from dissensus.models.methods.mmce import unknown_effect
 from dissensus.table.annotations import Annotations
 
-CLASS_ITEMS = 400.0  # pseudo-votes, shared equally by the classes, of the initial class shares
-MIN_OTHERS = 10  # training items, for leave-one-out estimates of classes
-SPREAD = 0.1  # initial standard deviation of an annotator's numbers
+CLASS_PSEUDO_VOTES = 400.0  # pseudo-votes, shared equally by the classes, of the initial class shares
+MIN_LEAVE_ONE_OUT_ITEMS = 10  # training items, for leave-one-out estimates of classes
+INITIAL_SPREAD = 0.1  # initial standard deviation of an annotator's numbers
 MIN_SHARE = 1e-30  # replaces a share of 0 in the logarithm of votes
 
 
@@ -87,39 +94,39 @@ class Competence(AnnotatorRows):
         self.shape = (n_classes, n_classes, latent)
         first = as_tensor(unknown_effect(n_classes), torch.float32)[..., None].expand(self.shape).reshape(-1)
         width = math.prod(self.shape) if size is None else size
-        self.table = RowEmbedding(torch.randn(len(labels), width) * SPREAD)
+        self.table = RowEmbedding(torch.randn(len(labels), width) * INITIAL_SPREAD)
         self.register_buffer("share", torch.where(labels > 0, 1 / labels, 0), persistent=False)
         self.crowd = nn.Parameter(first.clone())  # b
         self.register_buffer("unknown", first.clone(), persistent=False)  # b0
         self.linear: nn.Linear | None = None  # V
         if size is not None:
             self.linear = nn.Linear(size, math.prod(self.shape), bias=False)
-        self.describe(features, width)
+        self.add_features(features, width)
 
     def forward(self, annotator: Tensor) -> tuple[Tensor, Tensor]:
         """Return C (n, K, K, L) of codes (n,), and ½ |V u_j|² / labels of j, (n,)."""
-        own = self._made(self.table(annotator))
+        own = self._project(self.table(annotator))
         pull = own.square().sum(dim=1) / 2 * self.share.index_select(0, annotator)
-        if (explained := self.explained(annotator)) is not None:
-            own = own + self._made(explained)
+        if (feature_effect := self.feature_effect(annotator)) is not None:
+            own = own + self._project(feature_effect)
         return (own + self.crowd).reshape(-1, *self.shape), pull
 
-    def _made(self, rows: Tensor) -> Any:
+    def _project(self, rows: Tensor) -> Any:
         return rows if self.linear is None else self.linear(rows)
 
-    def of(self, rows: Tensor) -> Tensor:
+    def from_embeddings(self, rows: Tensor) -> Tensor:
         """Return C (n, K, K, L) of embeddings (n, E)."""
-        return torch.as_tensor(self._made(rows) + self.crowd).reshape(-1, *self.shape)
+        return torch.as_tensor(self._project(rows) + self.crowd).reshape(-1, *self.shape)
 
-    def rows(self) -> Tensor:
+    def embeddings(self) -> Tensor:
         """Return e_j (A, E) of all annotators."""
         return self.table.weight if self.described is None else self.table.weight + self.described(self.features)
 
-    def pull(self) -> Tensor:
+    def crowd_penalty(self) -> Tensor:
         """Return ½ |b − b0|²."""
         return (self.crowd - self.unknown).square().sum() / 2
 
-    def effect(self) -> Tensor:
+    def feature_penalty(self) -> Tensor:
         """Return ½ |V W|²."""
         assert self.described is not None
         effect = self.described.weight if self.linear is None else self.linear.weight @ self.described.weight
@@ -130,7 +137,7 @@ class LIAHead(nn.Module):
     """h, d and c, and the posterior q of the last E step."""
 
     q: Tensor
-    by_others: Tensor
+    leave_one_out_log_h: Tensor
     prior: Tensor
     difficulty_penalty: Tensor
     per_item: Tensor
@@ -149,7 +156,7 @@ class LIAHead(nn.Module):
         self.truth, self.difficulty, self.competence = truth, difficulty, competence
         self.register_buffer("q", torch.zeros(n_items, len(prior)))
         self.register_buffer("prior", prior)  # π
-        self.register_buffer("by_others", torch.zeros(n_items, len(prior)))  # log h, leave-one-out
+        self.register_buffer("leave_one_out_log_h", torch.zeros(n_items, len(prior)))  # log h, leave-one-out
         self.register_buffer("per_item", torch.tensor(per_item))  # annotations
         self.register_buffer("difficulty_penalty", torch.tensor(float(difficulty_penalty)))  # δ
         self.marginal = False  # True after the rounds
@@ -161,7 +168,7 @@ class LIAHead(nn.Module):
     def forward(self, z: Tensor) -> Any:
         return self.truth(z)
 
-    def hardness(self, z: Tensor) -> Tensor | None:
+    def item_difficulty(self, z: Tensor) -> Tensor | None:
         """Return the difficulty D (B, K, K, L) of the items."""
         return None if self.difficulty is None else self.difficulty(z).reshape(-1, *self.competence.shape)
 
@@ -191,7 +198,7 @@ class LIAKeywords(Parameters):
     finetune: Literal["joint", "per-annotation"] | None = param(
         "joint", "marginal likelihood that is raised after the rounds: of an item's labels together, or of each alone"
     )
-    tuning: float = param(
+    finetune_share: float = param(
         0.5, "share of the epochs that raise the marginal likelihood, after the rounds", low=0, high=1
     )
     penalty: float = param(0.01, "γ, on (log Q)²; the authors' is 0.25", low=0)
@@ -203,14 +210,16 @@ class LIAKeywords(Parameters):
         "items", "in the M step log h_k(x_i) counts once, or once for each of the item's annotations"
     )
     truth_in_posterior: bool = param(True, "False: the E step leaves h out")
-    left_out: bool = param(
+    leave_one_out: bool = param(
         True, "predict an item's class from features by the other items; False: by h, which has seen the item"
     )
     residual_penalty: float = param(1.0, "α, on the residuals of annotators", low=0)
     difficulty_penalty: float | None = param(
         None, "δ, on the difficulty of items; None: 10 / √(labels per item), at least 1", low=0
     )
-    known: float = param(5.0, "n0, weight of an unknown annotator, in annotators, in the crowd's competence", low=0)
+    crowd_weight: float = param(
+        5.0, "n0, weight of an unknown annotator, in annotators, in the crowd's competence", low=0
+    )
     feature_penalty: float = param(3.0, "β, on the effect of annotators' features", low=0)
 
     def check_parameters(self) -> None:
@@ -227,33 +236,33 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
     """LIA, trained end to end."""
 
     has_posterior = True
-    describes_annotators = True
+    uses_annotator_features = True
     monitor = "accuracy"  # as for the crowd layer: h should predict classes, not noisy votes
-    _others: Others | None = None  # replaces h for the items of `fit`
+    _leave_one_out: LeaveOneOutClasses | None = None  # replaces h for the items of `fit`
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         weight = self.count_labels(table, gold, "lia")
         self.n_items_ = table.n_items
         self.per_item_ = float(weight[weight > 0].mean())
-        self.n_taught_ = int(np.count_nonzero(self.teaches_))
+        self.n_train_items_ = int(np.count_nonzero(self.train_mask_))
         by_labels = max(10 / math.sqrt(self.per_item_), 1.0)
         self.difficulty_penalty_ = by_labels if self.difficulty_penalty is None else self.difficulty_penalty
-        counts = table.soft_labels()[weight > 0].sum(axis=0) + CLASS_ITEMS / table.n_classes
+        counts = table.soft_labels()[weight > 0].sum(axis=0) + CLASS_PSEUDO_VOTES / table.n_classes
         self.shares_ = counts / counts.sum()  # (K,) π
         return self
 
-    def see(self, inputs: Columns, taught: IntArray, like: Self | None = None) -> None:
+    def set_inputs(self, inputs: BatchColumns, taught: IntArray, like: Self | None = None) -> None:
         """Prepare leave-one-out estimates of classes (`lia_others.py`), if inputs are features; `like` has them."""
         x = inputs.columns.get("x")
-        if not (self.left_out and self.truth_in_posterior and isinstance(x, Tensor) and x.ndim == 2):
+        if not (self.leave_one_out and self.truth_in_posterior and isinstance(x, Tensor) and x.ndim == 2):
             return
-        if taught.size >= MIN_OTHERS:
-            self._others = like._others if like is not None else Others(x, taught)
+        if taught.size >= MIN_LEAVE_ONE_OUT_ITEMS:
+            self._leave_one_out = like._leave_one_out if like is not None else LeaveOneOutClasses(x, taught)
 
-    def targets(self) -> Columns:
+    def targets(self) -> BatchColumns:
         """Return the rows of the table; `item` (I,), row in q; shares `votes` (I, K); `gold` (I,) if any is known."""
         votes = as_tensor(self._table.soft_labels(), torch.float32)
-        return Columns(**super().targets().columns, item=torch.arange(len(votes)), votes=votes)
+        return BatchColumns(**super().targets().columns, item=torch.arange(len(votes)), votes=votes)
 
     def head(self, branch: Branch, width: int) -> LIAHead:
         """The classes first, then difficulty, then the annotators.
@@ -266,7 +275,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
             last.bias.copy_(as_tensor(np.log(self.shares_), torch.float32))
         truth = nn.Sequential(truth, last)
         hard = nn.Sequential(branch(), nn.Linear(width, K * K * L)) if self.difficulty else None
-        labels = as_tensor(self.labels_given_)
+        labels = as_tensor(self.label_totals_)
         competence = Competence(labels, K, L, self.annotator_size, self.annotator_features_)
         prior = as_tensor(self.shares_, torch.float32)
         return LIAHead(truth, hard, competence, self.n_items_, self.per_item_, prior, self.difficulty_penalty_)
@@ -277,57 +286,61 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         """Return the round of an epoch, from 0; the number `rounds` is the tuning."""
         if self.rounds == 0:
             return 0
-        em = epochs - round(self.tuning * epochs) if self.finetune is not None else epochs
+        em = epochs - round(self.finetune_share * epochs) if self.finetune is not None else epochs
         return self.rounds if epoch >= em else epoch * self.rounds // em
 
-    def begins(self, epoch: int, epochs: int) -> bool:
+    def needs_begin_epoch(self, epoch: int, epochs: int) -> bool:
         return epoch == 0 or self.stage(epoch, epochs) != self.stage(epoch - 1, epochs)
 
-    def begin_epoch(self, head: LIAHead, epoch: int, epochs: int, walk: Walk) -> None:
+    def begin_epoch(self, head: LIAHead, epoch: int, epochs: int, iterate_batches: BatchIterator) -> None:
         head.marginal = self.stage(epoch, epochs) == self.rounds
-        if head.marginal and self._others is None:
+        if head.marginal and self._leave_one_out is None:
             return
-        for z, targets in walk():
+        for z, targets in iterate_batches():
             if epoch == 0:
-                q = self._known(targets["votes"].clamp(min=MIN_SHARE).log(), targets)  # Eq. 8, Platanios et al. 2020
-            elif self._others is None:
+                q = self._mask_gold(
+                    targets["votes"].clamp(min=MIN_SHARE).log(), targets
+                )  # Eq. 8, Platanios et al. 2020
+            elif self._leave_one_out is None:
                 q = self.log_posterior(head, z, targets)
             else:
-                _, votes, _, _ = self._parts(head, z, targets)
-                q = self._known(self._by_item(votes, targets), targets)
+                _, votes, _, _ = self._loss_terms(head, z, targets)
+                q = self._mask_gold(self._sum_by_item(votes, targets), targets)
             head.q[targets["item"]] = q.softmax(dim=1)
-        if self._others is not None:
-            head.by_others.copy_(self._others.to(head.q.device).log_classes(head.q, head.prior))
+        if self._leave_one_out is not None:
+            head.leave_one_out_log_h.copy_(self._leave_one_out.to(head.q.device).log_classes(head.q, head.prior))
             if epoch > 0:
-                head.q.copy_((head.q.clamp(min=MIN_SHARE).log() + head.by_others).softmax(dim=1))
+                head.q.copy_((head.q.clamp(min=MIN_SHARE).log() + head.leave_one_out_log_h).softmax(dim=1))
 
     def log_posterior(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
         """Return Eq. 4, not normalised (B, K): classes by h and by the labels; by h alone without labels."""
-        logits, votes, _, _ = self._parts(head, z, targets)
-        if self._others is not None:
-            teaches = self._others.to(logits.device).teaches[targets["item"]]  # other items are treated as new ones
-            logits = torch.where(teaches[:, None], head.by_others[targets["item"]], logits)
+        logits, votes, _, _ = self._loss_terms(head, z, targets)
+        if self._leave_one_out is not None:
+            teaches = self._leave_one_out.to(logits.device).teaches[
+                targets["item"]
+            ]  # other items are treated as new ones
+            logits = torch.where(teaches[:, None], head.leave_one_out_log_h[targets["item"]], logits)
         if not self.truth_in_posterior:
             weight = _weight(targets, logits.new_ones(len(votes)))[:, 0]
             voted = logits.new_zeros(len(logits)).index_add(0, targets["row"], weight)
             logits = torch.where(voted[:, None] > 0, 0, logits)
-        return self._known(logits + self._by_item(votes, targets), targets)
+        return self._mask_gold(logits + self._sum_by_item(votes, targets), targets)
 
     # Losses -----------------------------------------------------------------------------------------------------------
 
     def loss(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
-        logits, votes, log_q, pulls = self._parts(head, z, targets)
+        logits, votes, log_q, pulls = self._loss_terms(head, z, targets)
         log_h = log_softmax(logits)
-        summed = self._by_item(votes, targets)  # (B, K)
+        summed = self._sum_by_item(votes, targets)  # (B, K)
         if not head.marginal:
             log_p = log_h
             if self.truth_counts == "annotations":
-                log_p = log_h * self._by_item(torch.ones_like(votes) * _weight(targets, votes), targets)
+                log_p = log_h * self._sum_by_item(torch.ones_like(votes) * _weight(targets, votes), targets)
             loss = -(self._target(head, targets) * (log_p + summed)).sum()  # Eq. 7, Platanios et al. 2020, no division
-        elif self._others is None:
+        elif self._leave_one_out is None:
             loss = self._marginal(log_h, votes, summed, targets)
         else:  # h learns from q, whose estimate of an item does not use h of that item
-            loss = self._marginal(head.by_others[targets["item"]], votes, summed, targets)
+            loss = self._marginal(head.leave_one_out_log_h[targets["item"]], votes, summed, targets)
             loss = loss - (self._target(head, targets) * log_h).sum()
         loss = loss + pulls
         if self.penalty > 0:
@@ -335,11 +348,11 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
             loss = loss + self.penalty / head.per_item * (4 / self.n_classes_**2) * each.sum()
         if self.entropy > 0:
             loss = loss + self.entropy * (log_h.exp() * log_h).sum()
-        if self.known > 0:
-            shared = self.residual_penalty * self.known * head.competence.pull()
-            loss = loss + shared * len(z) / self.n_taught_
+        if self.crowd_weight > 0:
+            shared = self.residual_penalty * self.crowd_weight * head.competence.crowd_penalty()
+            loss = loss + shared * len(z) / self.n_train_items_
         if self.annotator_features_ is not None:
-            loss = loss + self.feature_penalty * len(z) / self.n_taught_ * head.competence.effect()
+            loss = loss + self.feature_penalty * len(z) / self.n_train_items_ * head.competence.feature_penalty()
         return loss
 
     def _target(self, head: LIAHead, targets: Batch) -> Tensor:
@@ -349,7 +362,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
     def _marginal(self, log_h: Tensor, votes: Tensor, summed: Tensor, targets: Batch) -> Tensor:
         """Return minus the log likelihood of the labels, summed over classes; for known classes, of that class."""
         if self.finetune == "joint":
-            return -torch.logsumexp(self._known(log_h + summed, targets), dim=1).sum()
+            return -torch.logsumexp(self._mask_gold(log_h + summed, targets), dim=1).sum()
         weight = _weight(targets, votes)  # Eq. 9, Platanios et al. 2020, without the division
         plain = torch.where(weight > 0, votes / weight.clamp(min=torch.finfo(votes.dtype).tiny), 0)
         each = weight[:, 0] * torch.logsumexp(log_h.index_select(0, targets["row"]) + plain, dim=1)
@@ -359,7 +372,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         joint = (log_h + summed).gather(1, targets["gold"].clamp(min=0)[:, None])[:, 0]
         return -torch.where(known[targets["row"]], 0, each).sum() - torch.where(known, joint, 0).sum()
 
-    def _parts(self, head: LIAHead, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _loss_terms(self, head: LIAHead, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return logits of h (B, K); v · log Q[·, y] (n, K) of annotations; log Q (n, K, K); the penalties."""
         log_q, pulls = self._log_q(head, z, targets)
         if "proba" in targets:
@@ -371,17 +384,17 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
 
     def _log_q(self, head: LIAHead, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor]:
         """Return log Q of the annotations (n, K, K), and the penalties on annotators and items."""
-        row, hard = targets["row"], head.hardness(z)
+        row, hard = targets["row"], head.item_difficulty(z)
         able, pull = head.competence(targets["annotator"])
         log_q = head.log_q(None if hard is None else hard.index_select(0, row), able, row)
         pulls = self.residual_penalty * (_weight(targets, pull)[:, 0] * pull).sum()  # α/2 Σ_j |V u_j|²
         return log_q, pulls if hard is None else pulls + head.difficulty_penalty / 2 * hard.square().sum()
 
-    def _by_item(self, values: Tensor, targets: Batch) -> Tensor:
+    def _sum_by_item(self, values: Tensor, targets: Batch) -> Tensor:
         """Sum values (n, K) of annotations by item, (B, K)."""
         return values.new_zeros(len(targets["item"]), self.n_classes_).index_add(0, targets["row"], values)
 
-    def _known(self, logs: Tensor, targets: Batch) -> Tensor:
+    def _mask_gold(self, logs: Tensor, targets: Batch) -> Tensor:
         """Set log probabilities (B, K) to −∞ for all classes but the known one."""
         if "gold" not in targets:
             return logs
@@ -391,27 +404,31 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
 
     # Annotators -------------------------------------------------------------------------------------------------------
 
-    def pair_confusion(self, head: LIAHead, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
+    def all_pair_confusions(
+        self, head: LIAHead, z: Tensor, annotators: Tensor, features: Tensor | None = None
+    ) -> Tensor:
         """Return Q (B, J, K, K) of all items with all annotators; −1 is the average one, or has these `features`."""
-        hard, able = head.hardness(z), self._able(head, annotators, features)
+        hard, able = head.item_difficulty(z), self._annotator_competence(head, annotators, features)
         return log_confusion(None if hard is None else hard[:, None], able[None]).exp().expand(len(z), -1, -1, -1)
 
-    def row_confusion(
+    def pair_confusions(
         self, head: LIAHead, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
         """Return Q (n, K, K) of n pairs: the item in row `row` (n,) of z, and an annotator; −1 is the average one."""
-        hard, able = head.hardness(z), self._able(head, annotators, features)
+        hard, able = head.item_difficulty(z), self._annotator_competence(head, annotators, features)
         return log_confusion(None if hard is None else hard.index_select(0, row), able).exp()
 
-    def row_proba(
+    def pair_label_proba(
         self, head: LIAHead, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
         h = log_softmax(head(z)).exp().index_select(0, row)
-        return (h[:, :, None] * self.row_confusion(head, z, row, annotators, features)).sum(dim=1)
+        return (h[:, :, None] * self.pair_confusions(head, z, row, annotators, features)).sum(dim=1)
 
-    def _able(self, head: LIAHead, annotators: Tensor, features: Tensor | None) -> Tensor:
+    def _annotator_competence(self, head: LIAHead, annotators: Tensor, features: Tensor | None) -> Tensor:
         """Return C (n, K, K, L) of codes (n,)."""
-        return head.competence.of(head.competence.rows_of(annotators, self.totals(annotators.device), features))
+        return head.competence.from_embeddings(
+            head.competence.rows_or_average(annotators, self.label_totals(annotators.device), features)
+        )
 
 
 def _weight(targets: Batch, like: Tensor) -> Tensor:

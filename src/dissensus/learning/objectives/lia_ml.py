@@ -22,8 +22,8 @@ relations of its paper it is not better than LIA, question by question (`reprodu
 
 | symbol | name | shape |
 |---|---|---|
-| t | `Labels.classes()` | (Q, K, T) |
-| φ | `Labels.pairs()` | (Q, K, K, S), S = T |
+| t | `ClassEmbeddings.classes()` | (Q, K, T) |
+| φ | `ClassEmbeddings.pairs()` | (Q, K, K, S), S = T |
 | q | `LIAMLHead.q` | (I·Q, K) |
 """
 
@@ -40,14 +40,14 @@ from torch import Tensor, nn
 
 from dissensus.common.parameters import param
 from dissensus.common.types import IntArray
-from dissensus.learning.batches import Bag, Batch, Columns
+from dissensus.learning.batches import Batch, BatchColumns, RaggedColumn
 from dissensus.learning.exceptions import (
     NothingAnnotated,
     QuestionsDiffer,
     QuestionsNeeded,
     UnknownQuestion,
 )
-from dissensus.learning.objectives.base import Branch, Walk, as_tensor, objectives
+from dissensus.learning.objectives.base import BatchIterator, Branch, as_tensor, objectives
 from dissensus.learning.objectives.lia import Competence, LIAHead, LIAKeywords, LIAObjective, log_confusion
 from dissensus.learning.rows import RowEmbedding
 from dissensus.models.base import check_gold
@@ -58,7 +58,7 @@ ONE_QUESTION = "question"  # name of the question of a single table
 ABSENT = -1e4  # logit of a class that the question does not have: its exponential is 0, and 0 times it is 0
 
 
-class Labels(nn.Module):
+class ClassEmbeddings(nn.Module):
     """The classes of Q questions, K at most: embeddings of classes and of pairs, and their biases."""
 
     name: Tensor
@@ -73,7 +73,7 @@ class Labels(nn.Module):
         with torch.no_grad():  # so that both keep the length of a vector
             self.true.weight.mul_(math.sqrt(size))
             self.given.weight.mul_(math.sqrt(size))
-        self.own = nn.Parameter(torch.zeros(Q, K, size))
+        self.offset = nn.Parameter(torch.zeros(Q, K, size))
         first = np.zeros((Q, K, K))
         for q, k in enumerate((name >= 0).sum(axis=1)):
             first[q, :k, :k] = unknown_effect(k)
@@ -82,9 +82,9 @@ class Labels(nn.Module):
 
     def classes(self) -> Tensor:
         """(Q, K, T) t."""
-        return self.common[self.name.clamp(min=0)] + self.own
+        return self.common[self.name.clamp(min=0)] + self.offset
 
-    def pairs(self) -> Tensor:
+    def pair_embeddings(self) -> Tensor:
         """(Q, K, K, S) φ [true, given]; 0 for an absent class."""
         t, mask = self.classes(), (self.name >= 0)[..., None].to(self.common.dtype)
         products: Tensor = (self.true(t) * mask)[:, :, None] * (self.given(t) * mask)[:, None]
@@ -107,7 +107,7 @@ class LIAMLHead(LIAHead):
         competence: Competence,
         n_items: int,
         per_item: float,
-        labels: Labels,
+        labels: ClassEmbeddings,
         difficulty_penalty: float = 1.0,
     ):
         super().__init__(truth, difficulty, competence, 0, per_item, torch.ones(1), difficulty_penalty)
@@ -119,18 +119,18 @@ class LIAMLHead(LIAHead):
         """(B·Q, K) logits of the classes."""
         return self.labels.truth(self.truth(z)).flatten(0, 1)
 
-    def hardness(self, z: Tensor) -> Tensor | None:
+    def item_difficulty(self, z: Tensor) -> Tensor | None:
         """(B·Q, K, K, L) D of the items."""
         if self.difficulty is None:
             return None
-        phi = self.labels.pairs()  # (Q, K, K, S)
+        phi = self.labels.pair_embeddings()  # (Q, K, K, S)
         Q, K, _, S = phi.shape
         y: Tensor = self.difficulty(z).reshape(len(z), S, -1).transpose(1, 2)  # (B, L, S)
         return (y @ phi.flatten(0, 2).T).reshape(len(z), -1, Q, K, K).movedim(1, -1).flatten(0, 1)
 
-    def able(self, rows: Tensor, question: Tensor) -> Tensor:
+    def annotator_competence(self, rows: Tensor, question: Tensor) -> Tensor:
         """(n, K, K, L) C of annotators in questions, from `competence(codes)[0]` or its `of` (n, 1, 1, S·L)."""
-        phi = self.labels.pairs().index_select(0, question)  # (n, K, K, S)
+        phi = self.labels.pair_embeddings().index_select(0, question)  # (n, K, K, S)
         K, S = phi.shape[1], phi.shape[3]
         L = self.labels.pair_bias.shape[3]
         able = phi.flatten(1, 2) @ rows.reshape(len(rows), S, L)  # (n, K·K, L)
@@ -144,10 +144,10 @@ class LIAMLHead(LIAHead):
     def log_q(self, hard: Tensor | None, able: Tensor, row: Tensor) -> Tensor:
         """(n, K, K) log Q of pairs of an item and a question in rows `row` (n,)."""
         question = row % len(self.labels.name)
-        return self.log_confusion(hard, self.able(able, question), question)
+        return self.log_confusion(hard, self.annotator_competence(able, question), question)
 
-    def extended(
-        self, labels: Labels, known: list[int | None], n_items: int, per_item: float, totals: Tensor
+    def extend(
+        self, labels: ClassEmbeddings, known: list[int | None], n_items: int, per_item: float, totals: Tensor
     ) -> LIAMLHead:
         """Make a head for more questions, in which only the embeddings and biases of their classes are trained.
 
@@ -156,7 +156,7 @@ class LIAMLHead(LIAHead):
         """
         able = copy.deepcopy(self.competence)
         rows = able.table.weight
-        average = able.rows_of(torch.tensor([-1], device=rows.device), totals.to(rows.device))
+        average = able.rows_or_average(torch.tensor([-1], device=rows.device), totals.to(rows.device))
         able.table = RowEmbedding(torch.cat([rows, average]).detach())
         able.share = torch.cat([able.share, able.share.new_zeros(1)])
         with torch.no_grad():
@@ -166,7 +166,7 @@ class LIAMLHead(LIAHead):
         labels.true, labels.given = self.labels.true, self.labels.given
         head = LIAMLHead(self.truth, self.difficulty, able, n_items, per_item, labels, float(self.difficulty_penalty))
         head.requires_grad_(False)
-        for parameter in (labels.own, labels.bias, labels.pair_bias):
+        for parameter in (labels.offset, labels.bias, labels.pair_bias):
             parameter.requires_grad_(True)
         return head
 
@@ -176,8 +176,8 @@ class LIAMLKeywords(LIAKeywords):
 
     label_size: int = param(16, "T, the size of a class's embedding", low=1)
     feature_penalty: ClassVar[float] = 0.0  # type: ignore[misc]  # no keyword, as it takes no features of annotators
-    left_out: ClassVar[bool] = False  # type: ignore[misc]
-    known: ClassVar[float] = 0.0  # type: ignore[misc]  # annotators have no matrix of their own
+    leave_one_out: ClassVar[bool] = False  # type: ignore[misc]
+    crowd_weight: ClassVar[float] = 0.0  # type: ignore[misc]  # annotators have no matrix of their own
     penalty: float = param(0.06, "γ, on (log Q)²; the authors' is 0.25", low=0)
     difficulty_penalty: float = param(1.0, "δ, on the difficulty of items", low=0)
 
@@ -193,7 +193,7 @@ class LIAMLObjective(LIAMLKeywords, LIAObjective):
     The penalty is per annotations of an item in one question.
     """
 
-    describes_annotators = False
+    uses_annotator_features = False
 
     def fit(
         self,
@@ -217,8 +217,8 @@ class LIAMLObjective(LIAMLKeywords, LIAObjective):
             raise NothingAnnotated(learner="lia-ml")
         super().fit(pairs, _pair_gold(gold, self.questions_, tables), seed)
         self.n_items_ = tables[0].n_items
-        self.taught_ = self.teaches_.reshape(-1, Q)  # (I, Q)
-        self.teaches_ = np.asarray(self.taught_.any(axis=1))
+        self.pair_train_mask_ = self.train_mask_.reshape(-1, Q)  # (I, Q)
+        self.train_mask_ = np.asarray(self.pair_train_mask_.any(axis=1))
         self.question_classes_ = [table.classes for table in tables]
         self.names_ = sorted({str(name) for classes in self.question_classes_ for name in classes})
         code = {name: at for at, name in enumerate(self.names_)}
@@ -230,15 +230,15 @@ class LIAMLObjective(LIAMLKeywords, LIAObjective):
         self.shares_ = np.where(mask, shares, 1.0)  # (Q, K) of the votes
         return self
 
-    def targets(self) -> Columns:
+    def targets(self) -> BatchColumns:
         """Return the targets of LIA by item, (I, Q, …) each, with the rows' `question`, and `taught` (I, Q)."""
         pairs, Q = super().targets().columns, len(self.questions_)
         rows, question = pairs["annotations"], as_tensor(self._table.item % Q, torch.int64)
-        assert isinstance(rows, Bag)
+        assert isinstance(rows, RaggedColumn)
         tensors = {name: column for name, column in pairs.items() if isinstance(column, Tensor)}
-        return Columns(
-            annotations=Bag({**rows.columns, "question": question}, rows.ptr[::Q]),
-            taught=as_tensor(self.taught_, torch.float32),
+        return BatchColumns(
+            annotations=RaggedColumn({**rows.columns, "question": question}, rows.ptr[::Q]),
+            train_mask=as_tensor(self.pair_train_mask_, torch.float32),
             **{name: column.reshape(-1, Q, *column.shape[1:]) for name, column in tensors.items()},
         )
 
@@ -247,77 +247,90 @@ class LIAMLObjective(LIAMLKeywords, LIAObjective):
         T, L = self.label_size, self.latent
         truth = nn.Sequential(branch(), nn.Linear(width, T))
         hard = nn.Sequential(branch(), nn.Linear(width, T * L)) if self.difficulty else None
-        able = Competence(as_tensor(self.labels_given_), 1, T * L, self.annotator_size)  # S·L numbers, as for one class
-        return LIAMLHead(truth, hard, able, self.n_items_, self.per_item_, self._labels(), self.difficulty_penalty)
+        able = Competence(as_tensor(self.label_totals_), 1, T * L, self.annotator_size)  # S·L numbers, as for one class
+        return LIAMLHead(
+            truth, hard, able, self.n_items_, self.per_item_, self._make_embeddings(), self.difficulty_penalty
+        )
 
     def extend_head(self, other: LIAMLObjective, head: LIAMLHead) -> LIAMLHead:
-        """Make a head for these questions from the fitted head of others: see `LIAMLHead.extended`.
+        """Make a head for these questions from the fitted head of others: see `LIAMLHead.extend`.
 
         Annotators are the others' and an additional one, the average.
         """
         known = [other.names_.index(name) if name in other.names_ else None for name in self.names_]
-        self.labels_given_ = np.append(other.labels_given_, np.float32(0))  # the average is that of the others
-        return head.extended(self._labels(), known, self.n_items_, self.per_item_, as_tensor(other.labels_given_))
+        self.label_totals_ = np.append(other.label_totals_, np.float32(0))  # the average is that of the others
+        return head.extend(
+            self._make_embeddings(), known, self.n_items_, self.per_item_, as_tensor(other.label_totals_)
+        )
 
-    def _labels(self) -> Labels:
+    def _make_embeddings(self) -> ClassEmbeddings:
         """Make fresh embeddings of the classes."""
-        return Labels(self.class_name_, len(self.names_), self.shares_, self.label_size, self.latent)
+        return ClassEmbeddings(self.class_name_, len(self.names_), self.shares_, self.label_size, self.latent)
 
     # The methods of LIA, for pairs ------------------------------------------------------------------------------------
 
-    def begin_epoch(self, head: LIAHead, epoch: int, epochs: int, walk: Walk) -> None:
+    def begin_epoch(self, head: LIAHead, epoch: int, epochs: int, iterate_batches: BatchIterator) -> None:
         """Run an E step of pairs at the start of a round."""
-        super().begin_epoch(head, epoch, epochs, lambda: ((z, self.by_pair(targets)) for z, targets in walk()))
+        super().begin_epoch(
+            head, epoch, epochs, lambda: ((z, self.flatten_pairs(targets)) for z, targets in iterate_batches())
+        )
 
     def log_posterior(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
         """(B·Q, K) Eq. 4 of Platanios et al. 2020, not normalised."""
-        return super().log_posterior(head, z, self.by_pair(targets))
+        return super().log_posterior(head, z, self.flatten_pairs(targets))
 
     def loss(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
         """Return minus the objective that is maximised."""
-        return super().loss(head, z, self.by_pair(targets))
+        return super().loss(head, z, self.flatten_pairs(targets))
 
-    def by_pair(self, targets: Batch) -> Batch:
+    def flatten_pairs(self, targets: Batch) -> Batch:
         """Flatten targets (B, Q, …) of items and questions to (B·Q, …) of pairs; `row` is an annotation's pair."""
         if "question" not in targets:
             return targets
-        pairs = {name: targets[name].flatten(0, 1) for name in ("item", "votes", "taught", "gold") if name in targets}
+        pairs = {
+            name: targets[name].flatten(0, 1) for name in ("item", "votes", "train_mask", "gold") if name in targets
+        }
         rest = {name: value for name, value in targets.items() if name != "question"}
         return rest | pairs | {"row": targets["row"] * targets["item"].shape[1] + targets["question"]}
 
-    def _parts(self, head: LIAHead, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _loss_terms(self, head: LIAHead, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Scale log Q for the penalty, which is 0 for absent classes and 2/K with the question's K; else as LIA."""
         assert isinstance(head, LIAMLHead)
-        logits, votes, log_q, pulls = super()._parts(head, z, targets)
+        logits, votes, log_q, pulls = super()._loss_terms(head, z, targets)
         mask = (head.labels.name >= 0).to(log_q.dtype)  # (Q, K)
         scale = self.n_classes_ / mask.sum(dim=1)[:, None, None] * mask[:, :, None] * mask[:, None]  # (Q, K, K)
         return logits, votes, log_q * scale.index_select(0, targets["row"] % len(mask)), pulls
 
     def _target(self, head: LIAHead, targets: Batch) -> Tensor:
         """(B·Q, K) q of the last E step; 0 for pairs without labels, so that h does not learn its own guess."""
-        return super()._target(head, targets) * targets["taught"][:, None]
+        return super()._target(head, targets) * targets["train_mask"][:, None]
 
     def question_confusion(self, head: LIAHead, z: Tensor, annotators: Tensor, question: int) -> Tensor:
         """(B, J, K, K) Q of all items with all annotators in one question; −1 is the average annotator."""
         assert isinstance(head, LIAMLHead)
-        rows = head.competence.rows_of(annotators, self.totals(z.device))
+        rows = head.competence.rows_or_average(annotators, self.label_totals(z.device))
         asked = torch.full((len(rows),), question, device=z.device)
-        able, hard = head.able(head.competence.of(rows), asked)[None], head.hardness(z)
+        able, hard = (
+            head.annotator_competence(head.competence.from_embeddings(rows), asked)[None],
+            head.item_difficulty(z),
+        )
         if hard is not None:
             hard = hard.reshape(len(z), -1, *hard.shape[1:])[:, question, None]
         log_q = head.log_confusion(hard, able, asked[None])
         return log_q.exp().expand(len(z), -1, -1, -1)
 
-    def pair_confusion(self, head: LIAHead, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
+    def all_pair_confusions(
+        self, head: LIAHead, z: Tensor, annotators: Tensor, features: Tensor | None = None
+    ) -> Tensor:
         """(B, J, K, K) Q of all items with all annotators in the only question."""
         return self.question_confusion(head, z, annotators, 0)
 
-    def row_confusion(
+    def pair_confusions(
         self, head: LIAHead, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
         """(n, K, K) Q of n pairs in the only question: the item in row `row` (n,) of z, and an annotator."""
-        hard = head.hardness(z)
-        able = head.competence.of(head.competence.rows_of(annotators, self.totals(z.device)))
+        hard = head.item_difficulty(z)
+        able = head.competence.from_embeddings(head.competence.rows_or_average(annotators, self.label_totals(z.device)))
         return head.log_q(None if hard is None else hard.index_select(0, row), able, row).exp()
 
 

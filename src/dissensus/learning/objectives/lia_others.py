@@ -30,17 +30,17 @@ NEWTON_STEPS = 25
 MIN_SHARE = 1e-6
 
 
-class Others:
+class LeaveOneOutClasses:
     """Leave-one-out estimates given features (I, D) of the items, of which `taught` (T,) are trained on."""
 
     def __init__(self, x: Tensor, taught: IntArray):
         self.taught = torch.as_tensor(taught.astype(np.int64))
         self.teaches = torch.zeros(len(x), dtype=torch.bool)
         self.teaches[self.taught] = True
-        self.axes = _axes(x.double(), self.taught).float()  # P (I, R)
+        self.axes = _principal_axes(x.double(), self.taught).float()  # P (I, R)
         self.squares = self.axes[self.taught].square().sum(dim=0)  # s (R,)
 
-    def to(self, device: torch.device) -> Others:
+    def to(self, device: torch.device) -> LeaveOneOutClasses:
         if self.axes.device != device:
             self.taught, self.teaches, self.axes, self.squares = (
                 value.to(device) for value in (self.taught, self.teaches, self.axes, self.squares)
@@ -62,7 +62,7 @@ class Others:
         left_out = (own @ effect - hat[..., None] * (y - mean)) / (1 - hat[..., None])  # (G, T, K) f − ȳ
         base = ((T * mean - y) / max(T - 1, 1)).clamp(min=MIN_SHARE)  # (T, K) ȳ without the item
         shift = left_out + mean - base
-        slope = _slope(shift, base.log(), y)  # (G,)
+        slope = _fit_slope(shift, base.log(), y)  # (G,)
         score = (y * torch.log_softmax(base.log() + slope[:, None, None] * shift, dim=-1)).sum(dim=(1, 2))
         best = (torch.arange(len(score), device=score.device) == score.argmax()).to(P.dtype)[:, None, None]  # one-hot
         by_all = P @ (best * effect).sum(dim=0)  # (I, K) f − ȳ, corrected for training items in the next line
@@ -70,7 +70,7 @@ class Others:
         return torch.log_softmax(prior.log() + (best[:, 0, 0] @ slope) * away, dim=-1)
 
 
-def _slope(shift: Tensor, base: Tensor, y: Tensor) -> Tensor:
+def _fit_slope(shift: Tensor, base: Tensor, y: Tensor) -> Tensor:
     """Return a (G,) that maximises the likelihood of y (T, K) under base + a · shift (G, T, K), by Newton's method."""
     slope = shift.new_ones(len(shift))
     for _ in range(NEWTON_STEPS):
@@ -81,7 +81,7 @@ def _slope(shift: Tensor, base: Tensor, y: Tensor) -> Tensor:
     return slope
 
 
-def _axes(x: Tensor, taught: Tensor) -> Tensor:
+def _principal_axes(x: Tensor, taught: Tensor) -> Tensor:
     """Return P (I, R): the kernel between all items and landmarks, centred, along its principal axes."""
     n = min(len(taught), MAX_LANDMARKS, max(MAX_NUMBERS // len(x), 1))
     landmarks = taught[torch.arange(n) * len(taught) // n]

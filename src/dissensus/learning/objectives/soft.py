@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 from dissensus.common.parameters import param
 from dissensus.common.types import IntArray
-from dissensus.learning.batches import Batch, Columns
+from dissensus.learning.batches import Batch, BatchColumns
 from dissensus.learning.losses import DIVERGENCES, Divergence
 from dissensus.learning.objectives.base import Objective, as_tensor, objectives
-from dissensus.learning.objectives.labels import VOTE_KINDS, check_positive, check_teaches, soft_labels, vote_weight
+from dissensus.learning.objectives.labels import VOTE_KINDS, check_positive, check_train_mask, soft_labels, vote_weight
 from dissensus.models.base import Aggregator
 from dissensus.table.annotations import Annotations
 
@@ -44,15 +44,15 @@ class Soft(Objective):
         self.n_classes_ = table.n_classes
         votes = vote_weight(table)
         known = np.zeros(table.n_items, bool) if gold is None else gold >= 0
-        self.teaches_ = check_teaches((votes > 0) | known)
+        self.train_mask_ = check_train_mask((votes > 0) | known)
         target = soft_labels(table, gold, self.labels, seed)
         if gold is not None:
             target[known] = np.eye(table.n_classes, dtype=np.float32)[gold[known]]
         if self.divergence == "inverse-kl":
-            check_positive(target, self.teaches_, table)
+            check_positive(target, self.train_mask_, table)
         weight = np.where(votes > 0, votes, 1.0) if self.weight == "votes" else np.ones(table.n_items)
-        weight = np.where(self.teaches_, weight, 0.0)
-        self._targets = Columns(target=as_tensor(target), weight=as_tensor(weight, torch.float32))
+        weight = np.where(self.train_mask_, weight, 0.0)
+        self._targets = BatchColumns(target=as_tensor(target), weight=as_tensor(weight, torch.float32))
         return self
 
     @property

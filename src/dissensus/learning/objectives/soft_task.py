@@ -18,11 +18,11 @@ from torch import Tensor
 
 from dissensus.common.parameters import param
 from dissensus.common.types import IntArray
-from dissensus.learning.batches import Batch, Columns
+from dissensus.learning.batches import Batch, BatchColumns
 from dissensus.learning.losses import DIVERGENCES, Divergence
 from dissensus.learning.objectives.base import Branch, HeadWithMain, as_tensor, objectives
 from dissensus.learning.objectives.hard import Hard
-from dissensus.learning.objectives.labels import check_positive, check_teaches, hard_labels, soft_labels, vote_weight
+from dissensus.learning.objectives.labels import check_positive, check_train_mask, hard_labels, soft_labels, vote_weight
 from dissensus.models.base import Aggregator
 from dissensus.table.annotations import Annotations
 
@@ -42,11 +42,11 @@ class SoftTask(Hard):
         self.n_classes_ = table.n_classes
         label = hard_labels(table, gold, self.labels, seed)
         voted = (vote_weight(table) > 0) & (self.weight > 0)  # items with a soft label
-        self.teaches_ = check_teaches((label >= 0) | voted)
+        self.train_mask_ = check_train_mask((label >= 0) | voted)
         soft = soft_labels(table, None, self.soft, seed)
         if self.divergence == "inverse-kl":
             check_positive(soft, voted, table)
-        self._targets = Columns(
+        self._targets = BatchColumns(
             label=as_tensor(label, torch.int64), soft=as_tensor(soft), voted=as_tensor(voted, torch.float32)
         )
         return self

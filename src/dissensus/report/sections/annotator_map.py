@@ -46,7 +46,7 @@ class AnnotatorMapSection(Section):
         study.on_step("mapping annotators")
         found = annotator_map(study.model, study.table, seed=study.seed)
         return {
-            "projection": found.how,
+            "projection": found.projection,
             "basis": found.mistakes.by,
             "labelled": found.n_labelled,
             "classes": study.classes,

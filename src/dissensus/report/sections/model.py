@@ -109,7 +109,7 @@ class ModelSection(Section):
 
         study.on_step("looking at the model")
         model, (proba, seen) = study.model, _predictions(study)
-        taught = model.teaches_ & ~model.held_out_
+        taught = model.labelled_ & ~model.held_out_
         return {
             "encoder": encoders.name_of(type(model.encoder_)),
             "objective": objectives.name_of(type(model.objective_)),
@@ -189,7 +189,7 @@ def _predictions(study: Study) -> tuple[FloatArray, Any]:
     proba[there[:, None], columns[None, :]] = predicted[at[there]]
     if outside is not None:
         return proba, np.where(at >= 0, "out of fold", "")
-    seen = np.where(model.held_out_, "held out", np.where(model.teaches_, "trained on", "without labels"))
+    seen = np.where(model.held_out_, "held out", np.where(model.labelled_, "trained on", "without labels"))
     return proba, np.where(at >= 0, seen[at], "")
 
 
