@@ -58,7 +58,16 @@ PACKAGES: dict[str, tuple[str, ...]] = {
 }
 """Public package → its public names; without any, those of its `__all__`. Modules among these are packages here."""
 INNER = (
-    *("check", "columns", "confusion_support", "confusions_of", "deciding", "expected_labels", "from_tree", "in_order"),
+    *(
+        "check",
+        "columns",
+        "confusion_support",
+        "annotator_confusions",
+        "deciding",
+        "expected_labels",
+        "from_tree",
+        "in_order",
+    ),
     *("item_columns", "likelihoods", "load", "open", "params_", "row_weights", "rows", "run", "shown", "snap_items"),
     *("store_results", "take", "temperatures", "to_tree", "trainer"),
 )

@@ -3,7 +3,7 @@
 import numpy as np
 
 from dissensus import Annotations
-from dissensus.compute.engines.local import Local, Threads
+from dissensus.compute.engines.local import LocalEngine, Threads
 from dissensus.compute.rows import expand_rows
 from dissensus.table.simulate import Simulation, simulate_kind, simulate_sets, simulate_spans, simulate_texts
 
@@ -89,6 +89,6 @@ def with_extremes(sim: Simulation, labels: int = 60) -> Annotations:
     )
 
 
-def placed(table: Annotations, gold=None, threads: int = 1) -> Local:
+def placed(table: Annotations, gold=None, threads: int = 1) -> LocalEngine:
     """The table on the local engine with just so many threads, however few its rows."""
-    return Local(expand_rows(table), table.n_annotators, table.n_classes, Threads(threads), gold)
+    return LocalEngine(expand_rows(table), table.n_annotators, table.n_classes, Threads(threads), gold)

@@ -258,7 +258,7 @@ def test_the_added_method_is_in_the_command_line_and_has_its_page(added, tmp_pat
     done = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "out")], prog_name="dissensus")
     assert done.exit_code == 0, done.output
     model = module.ClassAccuracy(smoothing=3).fit(sim.annotations)
-    counts = model.labels_[0]
+    counts = model.label_counts_[0]
     right = (counts.diagonal() + 3) / (counts.sum(axis=1) + 6)
     np.testing.assert_allclose(model.hit_[0, :, 0], right, atol=1e-4)  # the M step of the page, at the end of EM
     vote = methods["majority-vote"]().fit(sim.annotations)

@@ -96,7 +96,7 @@ def measure(million: int, redundancy: int, n_annotators: int, n_classes: int, de
     model._prepare(engine)
     params = model.initialise(engine, None)
     start = time.perf_counter() - begun
-    likelihood = EStepParams.of(params.prior, model.label_likelihood(params))
+    likelihood = EStepParams.from_likelihood(params.prior, model.label_likelihood(params))
     each, passes = least(lambda: engine.run(pass_, likelihood), device)
     whole, _ = least(lambda: model.em_step(engine, pass_, params), device, repeats=3)
     streamed = data.annotator.nbytes + data.label.nbytes + data.item_ptr.nbytes

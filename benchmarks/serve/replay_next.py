@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import dissensus as dz
-from dissensus.models.base import given_first
+from dissensus.models.base import put_given_first
 from dissensus.serve.events import KINDS, Stored
 from dissensus.serve.project import CHANGED_SHARE, Project
 from dissensus.serve.store import ROW_COLUMNS
@@ -209,7 +209,9 @@ def bound(data: Replayed, seed: int) -> int:
     rng = np.random.default_rng([seed, 1])
     model = fit(data, np.arange(data.item.size))
     order = {name: at for at, name in enumerate(map(str, model.annotators_))}
-    theta = np.log(given_first(model.confusions_of(np.array([order[name] for name in data.names[1]]))) + 1e-12)
+    theta = np.log(
+        put_given_first(model.annotator_confusions(np.array([order[name] for name in data.names[1]]))) + 1e-12
+    )
     score = np.tile(np.log(model.prior_), (data.gold.size, 1))
     whole = score.copy()
     np.add.at(whole, data.item, theta[data.annotator, data.label])

@@ -7,7 +7,7 @@ from dissensus.compute.chunk import FULL, LIKELIHOOD, Chunk
 from dissensus.compute.rows import expand_rows
 from dissensus.models.base import methods_for
 from dissensus.models.class_shares import NONUNIFORM_COST, UniformClassPrior, UniformPriorDawidSkene
-from dissensus.models.confusion import ConfusionModel, ConfusionPass, EStepParams, ExpectedCounts, OwnLabelLikelihood
+from dissensus.models.confusion import ConfusionModel, ConfusionPass, EStepParams, ExpectedCounts, RightWrongLikelihood
 from tables import placed
 
 UNIFORM = "uniform-prior-dawid-skene"  # the model of `consensus`, which is not registered
@@ -26,7 +26,7 @@ def begun(model: ConfusionModel, table: Annotations, gold=None) -> ConfusionMode
 
 
 def full(cells, n_classes: int) -> np.ndarray:
-    return cells.full(n_classes) if isinstance(cells, OwnLabelLikelihood) else cells
+    return cells.full(n_classes) if isinstance(cells, RightWrongLikelihood) else cells
 
 
 def readable_pass(table: Annotations, prior, confusion, gold=None) -> tuple[np.ndarray, ExpectedCounts]:
@@ -40,7 +40,7 @@ def readable_pass(table: Annotations, prior, confusion, gold=None) -> tuple[np.n
 def readable_objective(model: ConfusionModel, table: Annotations, params, gold=None) -> tuple[np.ndarray, float]:
     """Posterior (I, K) and objective at some parameters, by `readable_pass`."""
     posterior, sums = readable_pass(table, params.prior, full(model.label_likelihood(params), table.n_classes), gold)
-    density = 0.0 if model.fixed_prior_ is not None else model.class_pseudo_ @ np.log(params.prior)
+    density = 0.0 if model.fixed_prior_ is not None else model.class_pseudo_counts_ @ np.log(params.prior)
     if isinstance(params, UniformClassPrior):
         votes = table.votes()
         named = (votes / np.maximum(votes.sum(axis=1, keepdims=True), 1e-300)).sum(axis=0) + 1 / table.n_classes
@@ -48,8 +48,8 @@ def readable_objective(model: ConfusionModel, table: Annotations, params, gold=N
         uneven = (
             NONUNIFORM_COST * min(table.n_items / 50, 1) * priced * np.log(table.n_items) * (1 - params.uniformity[0])
         )
-        density = model.class_pseudo_ @ np.log(params.free_shares) - uneven
-    return posterior, sums.evidence + model.log_prior(params) + density
+        density = model.class_pseudo_counts_ @ np.log(params.free_shares) - uneven
+    return posterior, sums.log_evidence + model.log_prior(params) + density
 
 
 def sums_by(model: ConfusionModel, table: Annotations, posterior: np.ndarray) -> ExpectedCounts:

@@ -9,9 +9,9 @@ import pytest
 import dissensus
 from dissensus import Annotations, methods
 from dissensus.common.parameters import param
-from dissensus.compute.chunk import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES
+from dissensus.compute.chunk import ALL_ONES, COIN, DIAGONAL, FULL, LIKELIHOOD, POSTERIOR, VOTES
 from dissensus.compute.engines import Disk, Torch
-from dissensus.compute.engines.local import Local, Threads
+from dissensus.compute.engines.local import LocalEngine, Threads
 from dissensus.compute.kernels.confusion import chunk_rows
 from dissensus.compute.rows import expand_rows
 from dissensus.exceptions import ConvergenceWarning
@@ -20,7 +20,7 @@ from dissensus.models.confusion import (
     ConfusionModel,
     ConfusionPass,
     EStepParams,
-    OwnLabelLikelihood,
+    RightWrongLikelihood,
     label_totals,
     soft_counts,
 )
@@ -43,8 +43,8 @@ from models.family import (
 from tables import KINDS, placed, random_table, shares_of, some_gold
 
 family = pytest.mark.parametrize("name", FAMILY)
-SHAPES = {"full": FULL, "own": OWN, "coin": COIN}
-SOURCES = {"likelihood": LIKELIHOOD, "votes": VOTES, "given": GIVEN, "ones": ONES}
+SHAPES = {"full": FULL, "own": DIAGONAL, "coin": COIN}
+SOURCES = {"likelihood": LIKELIHOOD, "votes": VOTES, "given": POSTERIOR, "ones": ALL_ONES}
 
 
 # The pass -------------------------------------------------------------------------------------------------------------
@@ -55,8 +55,8 @@ def random_cells(seed: int, table: Annotations, shape: int, sharp: float):
     rng, A, K = np.random.default_rng(seed), table.n_annotators, table.n_classes
     if shape == FULL:
         return np.maximum(rng.dirichlet(np.full(K, 1 / sharp), (A, K)), 1e-12)
-    right = np.clip(rng.beta(2 / sharp, 1 / sharp, (A, K if shape == OWN else 1)), 1e-12, 1 - 1e-12)
-    return OwnLabelLikelihood(right, (1 - right) / max(K - 1, 1))
+    right = np.clip(rng.beta(2 / sharp, 1 / sharp, (A, K if shape == DIAGONAL else 1)), 1e-12, 1 - 1e-12)
+    return RightWrongLikelihood(right, (1 - right) / max(K - 1, 1))
 
 
 def literal_pass(table: Annotations, prior, cells, gold=None):
@@ -90,23 +90,23 @@ def test_the_readable_pass_equals_the_literal_loops(kind, with_gold, per_item):
     posterior, labels, evidence = literal_pass(table, prior, cells, gold)
     readable, sums = readable_pass(table, prior, cells, gold)
     np.testing.assert_allclose(readable, posterior, atol=1e-12)
-    np.testing.assert_allclose(sums.labels, labels, atol=1e-11)
-    np.testing.assert_allclose(sums.classes, posterior.sum(axis=0), atol=1e-11)
-    np.testing.assert_allclose(sums.evidence, evidence, rtol=1e-12)
+    np.testing.assert_allclose(sums.label_counts, labels, atol=1e-11)
+    np.testing.assert_allclose(sums.class_counts, posterior.sum(axis=0), atol=1e-11)
+    np.testing.assert_allclose(sums.log_evidence, evidence, rtol=1e-12)
 
 
 def expected_pass(source: int, shape: int, table: Annotations, prior, cells, given, gold):
     """Posterior, classes, labels and evidence of a pass, by `readable_pass` and loops."""
     if source == LIKELIHOOD:
         posterior, sums = readable_pass(table, prior, full(cells, table.n_classes), gold)
-        totals = np.array([sums.labels[a].sum(axis=0) for a in range(table.n_annotators)])
+        totals = np.array([sums.label_counts[a].sum(axis=0) for a in range(table.n_annotators)])
         shared = 0.0 if shape == FULL else (totals * np.log(cells.wrong)).sum()  # what all classes have in common
-        return posterior, sums.classes, in_shape(sums.labels, shape), sums.evidence - shared
-    q = {VOTES: table.soft_labels(), GIVEN: given.copy(), ONES: np.ones_like(given)}[source]
-    if gold is not None and source != ONES:
+        return posterior, sums.class_counts, in_shape(sums.label_counts, shape), sums.log_evidence - shared
+    q = {VOTES: table.soft_labels(), POSTERIOR: given.copy(), ALL_ONES: np.ones_like(given)}[source]
+    if gold is not None and source != ALL_ONES:
         q[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
     model = type("Shaped", (), {"layout": shape})
-    return q, q.sum(axis=0), sums_by(model, table, q).labels, 0.0
+    return q, q.sum(axis=0), sums_by(model, table, q).label_counts, 0.0
 
 
 def engines_of(table: Annotations, gold, monkeypatch):
@@ -126,7 +126,7 @@ def engines_of(table: Annotations, gold, monkeypatch):
 def test_an_item_without_labels_has_the_prior_or_even_votes(source, monkeypatch):
     table = Annotations.from_arrays([1, 1, 3], [0, 1, 0], [0, 2, 1], classes=3, items=np.arange(5), annotators=[0, 1])
     prior = np.array([0.5, 0.3, 0.2])
-    params = EStepParams.of(prior, random_cells(1, table, FULL, 1.0)) if source == "likelihood" else None
+    params = EStepParams.from_likelihood(prior, random_cells(1, table, FULL, 1.0)) if source == "likelihood" else None
     for engine in engines_of(table, None, monkeypatch):
         out = np.full((5, 3), np.nan)
         with engine:
@@ -146,18 +146,18 @@ def test_every_pass_on_every_engine_is_the_readable_one(source, shape, kind, wit
     prior = rng.dirichlet(np.ones(4), table.n_items if "prior" in source else None)
     given, cells = rng.dirichlet(np.ones(4), table.n_items), random_cells(2, table, SHAPES[shape], sharp)
     expected = expected_pass(code, SHAPES[shape], table, prior, cells, given, gold)
-    params = EStepParams.of(prior, cells) if code == LIKELIHOOD else None
+    params = EStepParams.from_likelihood(prior, cells) if code == LIKELIHOOD else None
     if params is not None:
-        assert (chunk_rows(params.table) < np.diff(table.item_ptr).max()) == (sharp > 1)
+        assert (chunk_rows(params.likelihood) < np.diff(table.item_ptr).max()) == (sharp > 1)
     for engine in engines_of(table, gold, monkeypatch):
         out, walk = np.full_like(given, np.nan), ConfusionPass(code, SHAPES[shape])
-        walk.given = given if code == GIVEN else None
+        walk.posterior = given if code == POSTERIOR else None
         with engine:
             for _ in range(2):  # the second time, what a pass keeps between passes is used again
                 sums = engine.run(walk, params, {"posterior": out})
-        for found, value in zip((out, sums.classes, sums.labels), expected[:3], strict=True):
+        for found, value in zip((out, sums.class_counts, sums.label_counts), expected[:3], strict=True):
             np.testing.assert_allclose(found, value, atol=1e-10)
-        np.testing.assert_allclose(sums.evidence, expected[3], rtol=1e-10, atol=1e-9)
+        np.testing.assert_allclose(sums.log_evidence, expected[3], rtol=1e-10, atol=1e-9)
 
 
 @pytest.mark.parametrize("with_gold", [False, True])
@@ -169,9 +169,9 @@ def test_votes_can_be_counted_without_gold(with_gold, monkeypatch):
     for engine in engines_of(table, some_gold(table), monkeypatch):
         with engine:
             found = engine.run(ConfusionPass(VOTES, FULL, with_gold), None)
-        np.testing.assert_allclose(found.labels, soft_counts(table, q), atol=1e-11)
+        np.testing.assert_allclose(found.label_counts, soft_counts(table, q), atol=1e-11)
     if with_gold:
-        np.testing.assert_allclose(vote_counts(table, some_gold(table)).labels, found.labels)
+        np.testing.assert_allclose(vote_counts(table, some_gold(table)).label_counts, found.label_counts)
 
 
 def test_draws_are_the_same_on_every_engine(monkeypatch):
@@ -179,10 +179,10 @@ def test_draws_are_the_same_on_every_engine(monkeypatch):
     found = []
     for engine in engines_of(table, some_gold(table), monkeypatch):
         with engine:
-            found.append(engine.run(ConfusionPass(GIVEN, OWN, rng=np.random.default_rng(7)), None))
+            found.append(engine.run(ConfusionPass(POSTERIOR, DIAGONAL, rng=np.random.default_rng(7)), None))
     for other in found[1:]:
-        np.testing.assert_allclose(other.labels, found[0].labels, atol=1e-11)
-        np.testing.assert_allclose(other.classes, found[0].classes, atol=1e-11)
+        np.testing.assert_allclose(other.label_counts, found[0].label_counts, atol=1e-11)
+        np.testing.assert_allclose(other.class_counts, found[0].class_counts, atol=1e-11)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -193,11 +193,13 @@ def test_any_number_of_classes(n_classes, shape):
     expected = expected_pass(LIKELIHOOD, SHAPES[shape], table, prior, cells, np.empty(0), None)
     out = np.empty((table.n_items, n_classes))
     with placed(table) as engine:
-        sums = engine.run(ConfusionPass(LIKELIHOOD, SHAPES[shape]), EStepParams.of(prior, cells), {"posterior": out})
+        sums = engine.run(
+            ConfusionPass(LIKELIHOOD, SHAPES[shape]), EStepParams.from_likelihood(prior, cells), {"posterior": out}
+        )
     if n_classes > 1 or shape == "full":  # of one class `OwnLabelLikelihood.full` says that nothing can go wrong
-        np.testing.assert_allclose(sums.evidence, expected[3], rtol=1e-10)
+        np.testing.assert_allclose(sums.log_evidence, expected[3], rtol=1e-10)
     np.testing.assert_allclose(out, expected[0], atol=1e-12)
-    np.testing.assert_allclose(sums.labels, expected[2], atol=1e-10)
+    np.testing.assert_allclose(sums.label_counts, expected[2], atol=1e-10)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -208,9 +210,11 @@ def test_an_item_with_thousands_of_labels_is_scored_exactly(shape):
     expected = expected_pass(LIKELIHOOD, SHAPES[shape], table, prior, cells, np.empty(0), None)
     out = np.empty((1, 3))
     with placed(table) as engine:
-        sums = engine.run(ConfusionPass(LIKELIHOOD, SHAPES[shape]), EStepParams.of(prior, cells), {"posterior": out})
+        sums = engine.run(
+            ConfusionPass(LIKELIHOOD, SHAPES[shape]), EStepParams.from_likelihood(prior, cells), {"posterior": out}
+        )
     np.testing.assert_allclose(out, expected[0], atol=1e-9)
-    np.testing.assert_allclose(sums.evidence, expected[3], rtol=1e-12)
+    np.testing.assert_allclose(sums.log_evidence, expected[3], rtol=1e-12)
 
 
 def test_what_is_expected_of_an_unknown_annotator():
@@ -268,9 +272,9 @@ def test_what_is_not_moved_stays_and_rows_are_taken_and_put():
     back = some.from_vector(some.to_vector() + 1)
     np.testing.assert_array_equal(back.each, some.each + 1)
     assert back.data is some.data
-    taken = some.take(np.array([2, 0]))
+    taken = some.select_annotators(np.array([2, 0]))
     assert (taken.each.tolist(), taken.data.tolist()) == ([[4, 5], [0, 1]], [9, 7])
-    put = some.put(np.array([2, 0]), Some(np.array([0.1, 0.9]), -taken.each, taken.data + 10))
+    put = some.replace_annotators(np.array([2, 0]), Some(np.array([0.1, 0.9]), -taken.each, taken.data + 10))
     assert (put.each.tolist(), put.data.tolist()) == ([[0, -1], [2, 3], [-4, -5]], [17, 8, 19])
     assert put.prior.tolist() == [0.1, 0.9]
     assert some.data.tolist() == [7, 8, 9]  # what somebody else holds does not change
@@ -312,7 +316,7 @@ def test_the_objective_never_falls_and_ends_at_what_is_returned(name, keywords, 
         posterior, sums = readable_pass(table, params.prior, full(model.expected_label_likelihood(params), 4), gold)
         np.testing.assert_allclose(model.posterior_, posterior, atol=1e-10)
         np.testing.assert_allclose(model.confusion_, full(model.expected_label_likelihood(params), 4))
-        np.testing.assert_allclose(model.class_counts_, sums.classes, atol=1e-9)
+        np.testing.assert_allclose(model.class_counts_, sums.class_counts, atol=1e-9)
         if model.restarts == 1 and "communities" not in keywords:
             assert model.n_iter_ == len(model.trace_) - 1
 
@@ -377,7 +381,7 @@ def test_restarts_start_apart_and_keep_gold(name):
             assert all(np.abs(vectors[a] - vectors[b]).max() > 1e-3 for a in range(4) for b in range(a))
         elif model.fixed_prior_ is None and name not in ("mace", UNIFORM):  # whose π are not free
             for start in starts:
-                shares = np.add(model.class_pseudo_, [table.n_items, 0, 0, 0])
+                shares = np.add(model.class_pseudo_counts_, [table.n_items, 0, 0, 0])
                 np.testing.assert_allclose(start.prior, shares / shares.sum())
 
 
@@ -474,7 +478,7 @@ def test_the_population_is_all_labels_as_one_annotators(name):
     together = Annotations.from_arrays(table.item, np.zeros(len(table), int), table.label, classes=3)
     pseudo = {"crowd_labels": 0} if name == "dawid-skene" else {}  # which would be those of another crowd
     every, one = (family_method(name)(**pseudo).fit(each, gold=gold) for each in (table, together))
-    np.testing.assert_allclose(every.confusions_of(np.array([-1]))[0], one.confusion_[0], atol=1e-9)
+    np.testing.assert_allclose(every.annotator_confusions(np.array([-1]))[0], one.confusion_[0], atol=1e-9)
 
 
 @family
@@ -505,17 +509,17 @@ def test_a_pass_over_some_items_bounds_the_evidence_and_is_exact_where_it_began(
     table, code = random_table(3), SHAPES[shape]
     prior, walk = np.array([0.4, 0.3, 0.2, 0.1]), ConfusionPass(LIKELIHOOD, code)
     keep = np.arange(table.n_items) % 2 == 0
-    with placed(table) as engine, Local(engine.select_rows(keep), 7, 4, Threads(1), None) as rest:
-        here, *others = (EStepParams.of(prior, random_cells(seed, table, code, 1.0)) for seed in range(20))
-        focused = FocusedEngine.of(engine.run(walk, here), rest, here, walk)
+    with placed(table) as engine, LocalEngine(engine.select_rows(keep), 7, 4, Threads(1), None) as rest:
+        here, *others = (EStepParams.from_likelihood(prior, random_cells(seed, table, code, 1.0)) for seed in range(20))
+        focused = FocusedEngine.from_counts(engine.run(walk, here), rest, here, walk)
         for likelihood in (here, *others):
             found, whole = focused.run(walk, likelihood), engine.run(walk, likelihood)
             if likelihood is here:
-                np.testing.assert_allclose(found.evidence, whole.evidence, rtol=1e-12)
-                np.testing.assert_allclose(found.labels, whole.labels, atol=1e-11)
-                np.testing.assert_allclose(found.classes, whole.classes, atol=1e-11)
+                np.testing.assert_allclose(found.log_evidence, whole.log_evidence, rtol=1e-12)
+                np.testing.assert_allclose(found.label_counts, whole.label_counts, atol=1e-11)
+                np.testing.assert_allclose(found.class_counts, whole.class_counts, atol=1e-11)
             else:
-                assert found.evidence < whole.evidence
+                assert found.log_evidence < whole.log_evidence
 
 
 @pytest.mark.parametrize("name", ["dawid-skene", "one-coin", "mace", "hierarchical-dawid-skene"])
@@ -524,9 +528,9 @@ def test_a_fit_that_turns_to_the_items_in_doubt_ends_where_one_that_does_not_doe
     gold = np.where(np.arange(3000) % 50 == 0, 1, -1)
     keywords = {"tol": 1e-12, "max_iter": 5000, "restarts": 1, "dependence": None}
     plain = family_method(name)(**keywords).fit(table, gold=gold)
-    sizes, sweep = [], Local.run
+    sizes, sweep = [], LocalEngine.run
     monkeypatch.setattr("dissensus.models.confusion.MIN_FOCUS_ROWS", 10_000)
-    monkeypatch.setattr(Local, "run", lambda self, *a: sizes.append(self.rows.annotator.size) or sweep(self, *a))
+    monkeypatch.setattr(LocalEngine, "run", lambda self, *a: sizes.append(self.rows.annotator.size) or sweep(self, *a))
     focused = family_method(name)(**keywords).fit(table, gold=gold)
     assert set(sizes) == {len(table), min(sizes)}
     assert min(sizes) < 0.9 * len(table)
@@ -556,9 +560,9 @@ class ClassAccuracy(ConfusionModel[ByClass]):
         right = params.right[:, :, None]
         return np.where(np.eye(params.prior.size, dtype=bool), right, (1 - right) / (params.prior.size - 1))
 
-    def m_step(self, labels, totals, params):
-        right = np.einsum("akk->ak", labels) + self.pseudo
-        return ByClass(params.prior, right / (labels.sum(axis=2) + 1.5 * self.pseudo))
+    def m_step(self, label_counts, label_totals, params):
+        right = np.einsum("akk->ak", label_counts) + self.pseudo
+        return ByClass(params.prior, right / (label_counts.sum(axis=2) + 1.5 * self.pseudo))
 
     def log_prior(self, params):
         return float((self.pseudo * np.log(params.right) + self.pseudo / 2 * np.log1p(-params.right)).sum())
@@ -603,7 +607,7 @@ def test_a_method_in_twenty_lines_has_all_that_the_family_gives(toy, tmp_path):
 def test_totals_are_the_weights_of_all_labels():
     for kind in KINDS:
         table = random_table(3, **KINDS[kind])
-        with Local(expand_rows(table), 7, 4, Threads(1), some_gold(table)) as engine:
+        with LocalEngine(expand_rows(table), 7, 4, Threads(1), some_gold(table)) as engine:
             found = label_totals(engine)[:, 0]
         expected = np.zeros((7, 4))
         for row in range(len(table)):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations, methods
-from dissensus.compute.engines.local import Local
+from dissensus.compute.engines.local import LocalEngine
 from dissensus.models import incremental
 from dissensus.models.base import Aggregator, methods_for
 from dissensus.models.confusion import MAX_UPDATE_PASSES, MIN_BEFORE, UPDATE_TOL
@@ -36,8 +36,8 @@ def test_an_update_is_the_em_of_a_literal_loop(kind):
     before, new = random_table(1, **KINDS[kind]), random_table(2, n=40, **KINDS[kind])
     model = DawidSkene(dependence=None).fit(before)
     K, gold = 4, some_gold(new)
-    labels, q_before, theta = model.labels_.copy(), model.posterior_.copy(), model.confusion_.copy()
-    class_counts, pseudo = model.class_counts_.copy(), model.pseudo_
+    labels, q_before, theta = model.label_counts_.copy(), model.posterior_.copy(), model.confusion_.copy()
+    class_counts, pseudo = model.class_counts_.copy(), model.pseudo_counts_
     last = q_before
     for _ in range(MAX_UPDATE_PASSES):
         q = np.maximum(q_before, MIN_BEFORE)
@@ -59,9 +59,9 @@ def test_an_update_is_the_em_of_a_literal_loop(kind):
         last = q
     model.partial_fit(new, gold=gold)
     np.testing.assert_allclose(model.posterior_, q, atol=1e-8)
-    np.testing.assert_allclose(model.labels_, labels + added, atol=1e-8)
+    np.testing.assert_allclose(model.label_counts_, labels + added, atol=1e-8)
     np.testing.assert_allclose(model.confusion_, theta, atol=1e-8)
-    shares = class_counts + (q - q_before).sum(axis=0) + model.class_pseudo_
+    shares = class_counts + (q - q_before).sum(axis=0) + model.class_pseudo_counts_
     np.testing.assert_allclose(model.prior_, shares / shares.sum(), atol=1e-8)
     np.testing.assert_allclose(model.label_totals_[:, 0], (labels + added).sum(axis=1), atol=1e-8)
 
@@ -70,7 +70,7 @@ def test_an_update_is_the_em_of_a_literal_loop(kind):
 def test_an_update_walks_what_is_new_and_not_what_is_there(name, monkeypatch):
     model = methods[name]().fit(simulate(900, 30, 4, redundancy=5, seed=0).annotations)
     new = Annotations.from_arrays(np.arange(895, 905).repeat(2), np.tile([3, 999], 10), np.arange(20) % 4)
-    placed, walked, place, sweep = [], [], Local.__init__, Local.run
+    placed, walked, place, sweep = [], [], LocalEngine.__init__, LocalEngine.run
 
     def watched_place(self, rows, *arguments):
         placed.append(rows.annotator.size)
@@ -80,8 +80,8 @@ def test_an_update_walks_what_is_new_and_not_what_is_there(name, monkeypatch):
         walked.append(self.rows.annotator.size)
         return sweep(self, *arguments)
 
-    monkeypatch.setattr(Local, "__init__", watched_place)
-    monkeypatch.setattr(Local, "run", watched_sweep)
+    monkeypatch.setattr(LocalEngine, "__init__", watched_place)
+    monkeypatch.setattr(LocalEngine, "run", watched_sweep)
     model.partial_fit(new)
     assert set(placed + walked) <= {len(new)}
     assert len(walked) <= MAX_UPDATE_PASSES + 1  # and the weights of all labels, once

@@ -30,7 +30,7 @@ class Fixed(Aggregator):
         self.trace_, self.n_iter_, self.converged_ = np.empty(0), 1, True
         self._set_reliability(np.ones(table.n_annotators), np.full(table.n_annotators, 2.0))
 
-    def _posterior_of(self, table, known):
+    def _compute_posterior(self, table, annotators):
         return np.tile(self.prior_, (table.n_items, 1))
 
     def _label_probabilities(self, posterior, item, annotator):

@@ -46,11 +46,11 @@ class Expects(Aggregator):
         self._set_reliability(counts, counts)
         self.n_iter_ = 0
 
-    def _posterior_of(self, table, known):
+    def _compute_posterior(self, table, annotators):
         return self.posterior_
 
-    def confusions_of(self, known):
-        return self.confusion_[known]
+    def annotator_confusions(self, annotators):
+        return self.confusion_[annotators]
 
     def confusion_support(self):
         return None if self.labels is None else np.array(self.labels)[:, :, None]

@@ -33,7 +33,7 @@ def next_label(model: Aggregator):
 def said_right(model: Aggregator) -> np.ndarray:
     """How often those who may label next are right about class 0, on the first item."""
     expected = model.likelihoods()
-    return expected.of(np.array([0]), inside._annotators(model, expected)[0])[0, :, 0, 0]
+    return expected.matrices(np.array([0]), inside._annotators(model, expected)[0])[0, :, 0, 0]
 
 
 class Expects(Aggregator):
@@ -48,11 +48,11 @@ class Expects(Aggregator):
         counts = np.diff(table.annotator_ptr).astype(float)
         self._set_reliability(counts * np.linspace(0.3, 0.9, counts.size), counts)
 
-    def _posterior_of(self, table, known):
+    def _compute_posterior(self, table, annotators):
         return self.posterior_
 
-    def confusions_of(self, known):
-        return np.array(self.confusion)[known]
+    def annotator_confusions(self, annotators):
+        return np.array(self.confusion)[annotators]
 
 
 @pytest.fixture(autouse=True)
@@ -362,7 +362,7 @@ def test_the_average_annotator_would_tell_less_than_annotators_do():
     )
     gain, _ = next_label(model)
     average = Likelihoods(
-        model.posterior_, lambda *_: model.confusions_of(np.array([-1])).transpose(0, 2, 1)[None], True
+        model.posterior_, lambda *_: model.annotator_confusions(np.array([-1])).transpose(0, 2, 1)[None], True
     )
     of_average, _ = inside._next_label(average, np.array([-1]), np.ones(1))
     assert abs(gain.mean() - rose.mean()) < abs(of_average.mean() - rose.mean()) / 2

@@ -752,11 +752,11 @@ def test_what_a_label_is_worth_to_next_is_its_equation(opened):
     codes = np.arange(len(project.names[0]))
     given = Counter(row["item"] for row in rows)
     for name in ("b", "c", "somebody new"):
-        crowd = model.confusions_of(np.array([-1]))[0]  # [true, given]
+        crowd = model.annotator_confusions(np.array([-1]))[0]  # [true, given]
         theta = crowd
         if name in "bc":
             checked = sum(row["annotator"] == name and given[row["item"]] > 1 for row in rows)
-            own = model.confusions_of(np.array(["abc".index(name)]))[0]
+            own = model.annotator_confusions(np.array(["abc".index(name)]))[0]
             theta = (5 * crowd + checked * own) / (5 + checked)
         worth = assigner._gain(codes, assigner._beliefs(codes), project.names[1].codes.get(name, -1))
         for code in codes[::9]:

@@ -110,7 +110,7 @@ def result_of(
     """Return the answers of a model to a table of any label type, with their summary."""
     if isinstance(model, AnswerModel):
         counts = {"annotations": table.n_annotations, "items": table.n_items, "annotators": table.n_annotators}
-        about = {"kind": table.kind} | counts | fit_facts(model, seconds) | model.about_answers(gold)
+        about = {"kind": table.kind} | counts | fit_facts(model, seconds) | model.summarise_answers(gold)
     else:
         about = summarise(model, count_items(model, gold), seconds)
     return Result(model, about | {"status": status.counts()}, fitted, status=status)

@@ -97,13 +97,13 @@ def _scored(model: Aggregator, table: Annotations, gold: Any, text: str) -> Resu
         scored = copy.copy(model)
         scored.items_, scored.item_total_ = table.items, labels_per_item(table.item_ptr, table.weight)
         if isinstance(model, AnswerModel):
-            vars(scored).update(model.answers_for(table))
+            vars(scored).update(model.predict_answers(table))
         else:
             known = naming.match_names(table.annotators, model.annotators_, "annotators")
             scored.posterior_, scored.annotators_ = model.predict_proba(table), table.annotators
             scored.n_annotations_ = np.bincount(table.annotator, minlength=table.n_annotators)
             if isinstance(scored, SpanModel):
-                scored.tags_, scored.span_probability_ = scored.answer(table)[1:]
+                scored.tags_, scored.span_probability_ = scored.predict_tags(table)[1:]
             for key in ("reliability_", "hits_", "total_"):
                 setattr(scored, key, np.where(known >= 0, getattr(model, key)[known], np.nan))
             vars(scored).pop("difficulty_", None)  # it belongs to the items of the fit

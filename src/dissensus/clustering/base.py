@@ -213,8 +213,8 @@ class Clustering(Aggregator):
             factors.run_round(self.psi_, believed[edges.annotator], outgoing, belief, pair, pool)
         return belief
 
-    def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:
-        found = self.snap_clusters(self._place(table, known), self.snap)
+    def _compute_posterior(self, table: Annotations, annotators: IntArray) -> FloatArray:
+        found = self.snap_clusters(self._place(table, annotators), self.snap)
         return np.where((np.diff(table.item_ptr) > 0)[:, None], found, self.prior_)
 
     def _label_probabilities(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:

@@ -9,12 +9,12 @@ A pass of the confusion family is described by two constants:
 | source | the posterior q_i comes from | | layout | label likelihood and label counts |
 |---|---|---|---|---|
 | LIKELIHOOD | the class prior and the label likelihood | | FULL | (A, K, K) [annotator, true, given] |
-| VOTES | shares of the item's votes, uniform without votes | | OWN | odds (A, 1, K) [annotator, –, given] |
-| GIVEN | an array (I, K), whatever it holds | | COIN | odds (A, 1, 1) |
-| ONES | 1 for every class: the counts are those of the labels | | | |
+| VOTES | shares of the item's votes, uniform without votes | | DIAGONAL | odds (A, 1, K) [annotator, –, given] |
+| POSTERIOR | an array (I, K), whatever it holds | | COIN | odds (A, 1, 1) |
+| ALL_ONES | 1 for every class: the counts are those of the labels | | | |
 
-In OWN and COIN a label changes the odds of its own class alone: the likelihood is the odds if true = given, else 1,
-times a factor that all classes share; the label counts are the expected numbers of right labels.
+In the layouts DIAGONAL and COIN a label changes the odds of its own class alone: the likelihood is the odds if
+true = given, else 1, times a factor that all classes share. The label counts are the expected numbers of right labels.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ import numpy as np
 
 from dissensus.compute.rows import Rows
 
-LIKELIHOOD, VOTES, GIVEN, ONES = range(4)
-FULL, OWN, COIN = range(3)
+LIKELIHOOD, VOTES, POSTERIOR, ALL_ONES = range(4)
+FULL, DIAGONAL, COIN = range(3)
 MIN_KERNEL_ROWS = 20_000  # rows; shorter tables are not worth the second that numba takes to load
 
 

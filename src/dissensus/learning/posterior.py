@@ -55,5 +55,5 @@ def _pseudo_counts(table: Annotations, gold: IntArray | None) -> FloatArray:
     """Return the pseudo-counts (K, K) [true, given] of Dawid-Skene."""
     method = DawidSkene()
     return crowd_pseudo_counts(
-        vote_counts(table, gold).labels, method.crowd_labels, method.smoothing, method.least_labels
+        vote_counts(table, gold).label_counts, method.crowd_labels, method.smoothing, method.least_labels
     )

@@ -23,11 +23,11 @@ class AnswerModel(Aggregator, ABC):
     takes_earlier: ClassVar = False
 
     @abstractmethod
-    def answers_for(self, table: Annotations) -> dict[str, Any]:
+    def predict_answers(self, table: Annotations) -> dict[str, Any]:
         """Return the results with one row per item, for the items of another table."""
 
     @abstractmethod
-    def about_answers(self, gold: Any = None) -> dict[str, Any]:
+    def summarise_answers(self, gold: Any = None) -> dict[str, Any]:
         """Return a summary of the answers; with gold answers (I,) also their accuracy."""
 
 
@@ -40,18 +40,18 @@ class SpanModel(Aggregator, ABC):
     span_probability_: Annotated[FloatArray, "I share?"]  # of the span that begins at the item; else NaN
 
     @abstractmethod
-    def answer(self, table: Annotations) -> tuple[FloatArray, IntArray, FloatArray]:
+    def predict_tags(self, table: Annotations) -> tuple[FloatArray, IntArray, FloatArray]:
         """Return posterior (I, K), tags (I,) and probabilities of their spans (I,) for a new table."""
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
         """(I, K) P(tag of item | all annotations of its sequence); see `Aggregator.predict_proba`."""
         self._check_fitted()
-        return self.posterior_ if table is None else self.answer(table)[0]
+        return self.posterior_ if table is None else self.predict_tags(table)[0]
 
     def predict(self, table: Annotations | None = None) -> Names:
         """(I,) the tags."""
         self._check_fitted()
-        return self.classes_[self.tags_ if table is None else self.answer(table)[1]]
+        return self.classes_[self.tags_ if table is None else self.predict_tags(table)[1]]
 
     def spans(self, backend: Literal["pandas", "polars", "pyarrow"] | None = None) -> Any:
         """Return the spans: document, start, end (exclusive), label, probability of the whole span."""
@@ -68,7 +68,7 @@ class SpanModel(Aggregator, ABC):
         return columns | {f"p_{name}": q[:, k] for k, name in enumerate(self.classes_)}
 
 
-def about_confidence(model: Any, gold: IntArray | None) -> dict[str, Any]:
+def summarise_confidence(model: Any, gold: IntArray | None) -> dict[str, Any]:
     """Return the mean confidence of answers with a `confidence_`, and their accuracy."""
     from dissensus.evaluation import bootstrap
 
@@ -80,7 +80,7 @@ def about_confidence(model: Any, gold: IntArray | None) -> dict[str, Any]:
     return about
 
 
-def check_values(gold: Any, table: Annotations) -> FloatArray | None:
+def check_gold_values(gold: Any, table: Annotations) -> FloatArray | None:
     """Return gold as floats (I,), NaN where unknown; None without gold."""
     if gold is None:
         return None

@@ -24,7 +24,7 @@ from dissensus.models.earlier_counts import Earlier
 from dissensus.models.exceptions import ChosenModel, ModelNotFitted
 from dissensus.models.fitting import check_gold
 from dissensus.models.frames import FrameKind, annotated_results, arg_max, item_columns
-from dissensus.models.likelihoods import Likelihoods, given_first
+from dissensus.models.likelihoods import Likelihoods, put_given_first
 from dissensus.models.registry import default_method, methods, methods_for
 from dissensus.models.tempering import Tempering, labels_per_item
 from dissensus.table import names as naming
@@ -32,8 +32,18 @@ from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS
 
 __all__ = [
-    "Aggregator", "Earlier", "FrameKind", "Likelihoods", "annotated_results", "arg_max", "check_gold",
-    "default_method", "given_first", "item_columns", "methods", "methods_for",
+    "Aggregator",
+    "Earlier",
+    "FrameKind",
+    "Likelihoods",
+    "annotated_results",
+    "arg_max",
+    "check_gold",
+    "default_method",
+    "item_columns",
+    "methods",
+    "methods_for",
+    "put_given_first",
 ]  # fmt: skip
 
 
@@ -53,7 +63,7 @@ class Aggregator(Parameters, ABC):
     >>> new = Annotations.from_arrays([200, 200], [0, 5], [1, 1])
     >>> model.predict(new).tolist(), model.predict_annotations(table).shape, model.partial_fit(new).items_.size
     ([1], (1000, 3), 201)
-    >>> model.reliability_interval().shape, model.confusion_interval().shape, model.confusions_of(np.array([0, -1])).shape
+    >>> model.reliability_interval().shape, model.confusion_interval().shape, model.annotator_confusions(np.array([0, -1])).shape
     ((12, 2), (12, 3, 3, 2), (2, 3, 3))
     >>> model.tempering.dependence, model.untempered_posterior().shape, model.results()["prior_"]
     (0.6, (201, 3), 'K simplex')
@@ -85,13 +95,13 @@ class Aggregator(Parameters, ABC):
     tie_seed_: Annotated[int, "whole"]
     class_counts_: FloatArray  # (K,) items of each class by the posterior, if a method learns their shares
 
-    lacks: ClassVar[tuple[str, ...]] = ()  # results that a method for other label types does not have
+    missing_results: ClassVar[tuple[str, ...]] = ()  # results that a method for other label types does not have
     kinds: ClassVar[tuple[str, ...]] = CLASS_KINDS  # label types that it is for, see `table.kinds`
     takes_earlier: ClassVar[bool] = True
     labels_depend_on_items: ClassVar[bool] = False  # given the class
     models_annotators: ClassVar[bool] = True  # False if all are treated alike
     max_rows_in_memory: ClassVar[int] = 0  # rows of a remote table up to which it is fitted in memory
-    _assumed = False  # whether ρ is neither given nor learnt from gold
+    _default_correlation = False  # whether ρ is neither given nor learnt from gold
 
     fit = fitting.fit
     partial_fit = incremental.partial_fit
@@ -106,9 +116,9 @@ class Aggregator(Parameters, ABC):
         if table is None:
             return self.posterior_
         table = table.with_classes(self.classes_)
-        known = naming.match_names(table.annotators, self.annotators_, "annotators")
-        table = self._reweight(table, known)
-        posterior, rows = self._posterior_of(table, known), expand_rows(table)
+        annotators = naming.match_names(table.annotators, self.annotators_, "annotators")
+        table = self._reweight(table, annotators)
+        posterior, rows = self._compute_posterior(table, annotators), expand_rows(table)
         return self.tempering.temper(posterior, labels_per_item(rows.item_ptr, rows.weight))
 
     def predict(self, table: Annotations | None = None) -> Names:
@@ -138,11 +148,15 @@ class Aggregator(Parameters, ABC):
     def tempering(self) -> Tempering:
         """What turns the posterior of independent labels into `posterior_`."""
         interval = tuple(getattr(self, "dependence_interval_", (0.0, 0.0)))
-        return Tempering(self.dependence_, interval, self.shift_, self.damping_, self._assumed)
+        return Tempering(self.dependence_, interval, self.shift_, self.damping_, self._default_correlation)
 
     @tempering.setter
     def tempering(self, new: Tempering) -> None:
-        self.dependence_, self.dependence_interval_, self._assumed = new.dependence, list(new.interval), new.assumed
+        self.dependence_, self.dependence_interval_, self._default_correlation = (
+            new.dependence,
+            list(new.interval),
+            new.is_default,
+        )
         self.shift_, self.damping_ = new.shift, new.damping
 
     def untempered_posterior(self) -> FloatArray:
@@ -181,7 +195,7 @@ class Aggregator(Parameters, ABC):
     @classmethod
     def results(cls) -> dict[str, str]:
         """Return the axes and range (`models.saving.RANGES`) of every result, as the classes annotate them."""
-        return {name: about for name, about in annotated_results(cls).items() if name not in cls.lacks}
+        return {name: about for name, about in annotated_results(cls).items() if name not in cls.missing_results}
 
     # Defined by a method
 
@@ -192,7 +206,7 @@ class Aggregator(Parameters, ABC):
     def _check_gold(self, gold: Any, table: Any) -> Any:
         return check_gold(gold, table)
 
-    def _reweight(self, table: Annotations, known: IntArray) -> Annotations:
+    def _reweight(self, table: Annotations, annotators: IntArray) -> Annotations:
         """Return the table with the weights that a method gives to labels; `known` (A,) codes, −1 unseen."""
         return table
 
@@ -214,7 +228,7 @@ class Aggregator(Parameters, ABC):
         """(A,) weight of each annotator's labels that are right by a posterior (I, K), and of all its labels."""
         return table.count_correct_labels(posterior)
 
-    def confusions_of(self, annotators: IntArray) -> FloatArray:
+    def annotator_confusions(self, annotators: IntArray) -> FloatArray:
         """(n, K, K) [annotator, true, given] P(label | class) of n annotators by code into `annotators_`, −1 unseen."""
         if not hasattr(self, "population_confusion_"):
             raise NotImplementedError  # a method in which items matter too, or a vote
@@ -225,7 +239,7 @@ class Aggregator(Parameters, ABC):
         """Return the number of labels behind every entry of `confusion_`, broadcastable to it, or None if unknown."""
         return None
 
-    _posterior_of = expectations.posterior_of
+    _compute_posterior = expectations.compute_posterior
     _label_probabilities = expectations.label_probabilities
     _estimate_tempering = fitting.estimate_tempering
     _open_engine = fitting.open_engine

@@ -119,35 +119,35 @@ class UniformPriorDawidSkene(DawidSkene):
     shares_are_free = False  # True for matrices of a pool, whose models have free shares
 
     def crowd_factor(self, votes: ExpectedCounts) -> float:
-        items = max(float(votes.classes.sum()), 1.0)
-        n = self.labels_per_item or float(votes.labels.sum()) / items
+        items = max(float(votes.class_counts.sum()), 1.0)
+        n = self.labels_per_item or float(votes.label_counts.sum()) / items
         return label_check_factor(n) * (1 + PRIOR_ITEMS / items)
 
     def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
-        crowd = votes.labels.sum(axis=0, keepdims=True)
+        crowd = votes.label_counts.sum(axis=0, keepdims=True)
         given = crowd.sum(axis=2, keepdims=True)
-        crowd += PRIOR_LABELS * normalised(expected_pseudo(votes.classes.size))
-        super().prepare(replace(votes, labels=crowd * given / (given + PRIOR_LABELS)), engine)
-        weights, items = uniform_weights(votes.classes), float(votes.classes.sum())
+        crowd += PRIOR_LABELS * normalised(expected_pseudo(votes.class_counts.size))
+        super().prepare(replace(votes, label_counts=crowd * given / (given + PRIOR_LABELS)), engine)
+        weights, items = uniform_weights(votes.class_counts), float(votes.class_counts.sum())
         self.uniform_shares_ = normalised(weights)
         self.nonuniform_cost_ = NONUNIFORM_COST * min(items / MIN_COST_ITEMS, 1) * nonuniform_cost(weights, items)
 
     def initial_params(self, prior: FloatArray) -> Any:
         return UniformPriorConfusions(np.array([INITIAL_UNIFORMITY]), prior, self.uniform_shares_, np.empty((0, 0, 0)))
 
-    def update_class_shares(self, classes: FloatArray, params: Any) -> Any:
+    def update_class_shares(self, class_counts: FloatArray, params: Any) -> Any:
         if params is None:
-            params = self.initial_params(self.class_shares(classes))
+            params = self.initial_params(self.class_shares(class_counts))
         if self.shares_are_free:
-            return replace(params, free_shares=self.class_shares(classes))
-        return update_class_prior(params, np.maximum(classes, 0), self.class_pseudo_, self.nonuniform_cost_)
+            return replace(params, free_shares=self.class_shares(class_counts))
+        return update_class_prior(params, np.maximum(class_counts, 0), self.class_pseudo_counts_, self.nonuniform_cost_)
 
     def log_class_prior(self, params: Any) -> float:
         cost = self.nonuniform_cost_ * (1 - params.uniformity[0])
-        return float(self.class_pseudo_ @ np.log(params.free_shares) - cost)
+        return float(self.class_pseudo_counts_ @ np.log(params.free_shares) - cost)
 
-    def m_step(self, labels: FloatArray, totals: FloatArray, params: Any) -> Any:
-        return replace(params, confusion=super().m_step(labels, totals, params).confusion)
+    def m_step(self, label_counts: FloatArray, label_totals: FloatArray, params: Any) -> Any:
+        return replace(params, confusion=super().m_step(label_counts, label_totals, params).confusion)
 
     def _set_params(self, params: Any) -> None:
         super()._set_params(params)

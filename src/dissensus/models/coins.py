@@ -13,7 +13,7 @@ from dissensus.models.confusion import (
     ClassParams,
     ConfusionModel,
     FloatArray,
-    OwnLabelLikelihood,
+    RightWrongLikelihood,
     em_parameter,
 )
 
@@ -27,9 +27,9 @@ class Coins(ClassParams):
 
     coin: FloatArray = em_parameter(SIMPLEX, "A 2")
 
-    def label_likelihood(self) -> OwnLabelLikelihood:
+    def label_likelihood(self) -> RightWrongLikelihood:
         """Return p and (1 − p)/(K − 1)."""
-        return OwnLabelLikelihood(self.coin[:, :1], self.coin[:, 1:] / max(self.prior.size - 1, 1))
+        return RightWrongLikelihood(self.coin[:, :1], self.coin[:, 1:] / max(self.prior.size - 1, 1))
 
 
 class CoinModel(ConfusionModel[Coins]):
@@ -39,7 +39,7 @@ class CoinModel(ConfusionModel[Coins]):
     coin_: FloatArray
     population_coin_: Annotated[FloatArray, "1 2 share"]
 
-    def label_likelihood(self, params: Coins) -> OwnLabelLikelihood:
+    def label_likelihood(self, params: Coins) -> RightWrongLikelihood:
         """Return the likelihood of the coins."""
         return params.label_likelihood()
 

@@ -14,9 +14,10 @@ probabilistic rows, gold, earlier counts, `partial_fit`, scoring, `predict_annot
 SQUAREM. If likelihoods are expected logarithms (variational Bayes), `expected_label_likelihood` gives the probability
 of a label.
 
-If a label changes the odds of its own class alone, L_j[c, l] = right_j[l] if c = l, else wrong_j[l], a method sets
-`layout` to OWN (or COIN, if all labels of an annotator have the same odds) and returns `OwnLabelLikelihood`: a row then
-costs one multiplication instead of K, and the label counts are (A, 1, K) or (A, 1, 1), the labels that are right.
+Some methods have a label change the odds of its own class alone: L_j[c, l] = right_j[l] if c = l, else wrong_j[l]. Such
+a method sets `layout` to DIAGONAL (or COIN, if all labels of an annotator have the same odds) and returns
+`RightWrongLikelihood`. A row then costs one multiplication instead of K, and the label counts are (A, 1, K) or
+(A, 1, 1), the expected numbers of right labels.
 
 Arrays here are [annotator, true, given]. The kernels have their own order, see `compute.kernels.confusion`.
 """
@@ -33,7 +34,7 @@ import numpy as np
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute import chunk as chunks
-from dissensus.compute.chunk import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES, Chunk
+from dissensus.compute.chunk import ALL_ONES, COIN, DIAGONAL, FULL, LIKELIHOOD, POSTERIOR, VOTES, Chunk
 from dissensus.compute.engines import ENGINE, EngineChoice, in_memory
 from dissensus.compute.engines.base import Engine, Pass, Size, Sums, Worker
 from dissensus.compute.engines.local import Threads, even
@@ -50,8 +51,20 @@ UPDATE_TOL = 1e-4  # largest change of a posterior at which they end
 MIN_BEFORE = 1e-12  # probability that an item's posterior leaves to every class: new labels may still change it
 
 __all__ = [
-    "COIN", "FULL", "OWN", "SIMPLEX", "ClassParams", "ConfusionModel", "Engine", "ExpectedCounts", "FloatArray",
-    "OwnLabelLikelihood", "em_parameter", "methods", "param", "soft_counts",
+    "COIN",
+    "DIAGONAL",
+    "FULL",
+    "SIMPLEX",
+    "ClassParams",
+    "ConfusionModel",
+    "Engine",
+    "ExpectedCounts",
+    "FloatArray",
+    "RightWrongLikelihood",
+    "em_parameter",
+    "methods",
+    "param",
+    "soft_counts",
 ]  # fmt: skip
 
 
@@ -69,8 +82,8 @@ P = TypeVar("P", bound=ClassParams)
 
 
 @dataclass(frozen=True)
-class OwnLabelLikelihood:
-    """Label likelihood in the layouts OWN, (A, K), and COIN, (A, 1)."""
+class RightWrongLikelihood:
+    """Label likelihood in the layouts DIAGONAL, (A, K), and COIN, (A, 1)."""
 
     right: FloatArray  # P(label | its own class)
     wrong: FloatArray  # P(label | any other class)
@@ -82,7 +95,7 @@ class OwnLabelLikelihood:
         return np.where(np.eye(n_classes, dtype=bool), self.right[:, None, :], self.wrong[:, None, :])
 
 
-LabelLikelihood = FloatArray | OwnLabelLikelihood
+LabelLikelihood = FloatArray | RightWrongLikelihood
 
 
 # The E step -----------------------------------------------------------------------------------------------------------
@@ -94,13 +107,13 @@ class EStepParams:
 
     by_annotator: ClassVar = ("table",)
     prior: FloatArray
-    table: FloatArray
+    likelihood: FloatArray
 
     @classmethod
-    def of(cls, prior: FloatArray, likelihood: LabelLikelihood) -> EStepParams:
+    def from_likelihood(cls, prior: FloatArray, likelihood: LabelLikelihood) -> EStepParams:
         """Make them from likelihoods as a method states them."""
         prior = np.ascontiguousarray(np.atleast_2d(prior))
-        if isinstance(likelihood, OwnLabelLikelihood):
+        if isinstance(likelihood, RightWrongLikelihood):
             return cls(prior, (likelihood.right / likelihood.wrong)[:, None, :])
         return cls(prior, likelihood)
 
@@ -109,19 +122,20 @@ class EStepParams:
 class ExpectedCounts(Sums):
     """What a pass adds up: log evidence, items of each class (K,), labels (A, true, given), all by the posterior.
 
-    In OWN and COIN the labels are (A, 1, given), those that are right, and the evidence lacks what all classes share.
+    In the layouts DIAGONAL and COIN the label counts are (A, 1, given), those of right labels, and the log evidence
+    lacks the factor that all classes share.
     """
 
     by_annotator: ClassVar = ("labels",)
-    evidence: float
-    classes: FloatArray
-    labels: FloatArray
+    log_evidence: float
+    class_counts: FloatArray
+    label_counts: FloatArray
 
 
-def e_step(chunk: Chunk, layout: int, table: Any, prior: Any, gold: Any) -> tuple[Any, Any]:
+def e_step(chunk: Chunk, layout: int, likelihood: Any, prior: Any, gold: Any) -> tuple[Any, Any]:
     """Return the posterior (I, K) and the log evidence (I,) of a chunk's items: the E step of the module."""
     xp = chunks.array_library(chunk.label)
-    logs = xp.log(xp.swapaxes(table, 1, 2)).reshape(-1, table.shape[1])  # (A·given, true)
+    logs = xp.log(xp.swapaxes(likelihood, 1, 2)).reshape(-1, likelihood.shape[1])  # (A·given, true)
     if layout == FULL:
         log_likelihood = chunk.sum_by_item(chunk.apply_weights(logs[chunk.annotator_label]))
     else:
@@ -144,13 +158,13 @@ def count_labels(chunk: Chunk, layout: int, posterior: Any) -> Any:
 class ConfusionPass(Pass[EStepParams | None, ExpectedCounts]):
     """One pass of the family, see `compute.chunk` for `source` and `layout`; may write `posterior`.
 
-    `given` is the posterior for GIVEN, (I, K) or the chunk's; with `rng` it is drawn from Dirichlet(1 + votes) instead.
+    `posterior` is that of POSTERIOR, (I, K) or the chunk's; with `rng` it is drawn from Dirichlet(1 + votes) instead.
     """
 
     source: int
     layout: int
     with_gold: bool = True
-    given: FloatArray | None = None
+    posterior: FloatArray | None = None
     rng: np.random.Generator | None = None
     cells: Any = None  # (workers, A, given, 2, true) likelihoods and counts of the kernel, kept between passes
 
@@ -165,20 +179,20 @@ class ConfusionPass(Pass[EStepParams | None, ExpectedCounts]):
         if self.source == LIKELIHOOD:
             assert params is not None
             prior = chunk.to_backend(params.prior) if len(params.prior) == 1 else chunk.item_values(params.prior)
-            q, log_evidence = e_step(chunk, self.layout, chunk.to_backend(params.table), prior, gold)
+            q, log_evidence = e_step(chunk, self.layout, chunk.to_backend(params.likelihood), prior, gold)
             evidence = log_evidence.sum()
         elif self.source == VOTES:
             q = chunks.vote_shares(chunk, gold)
-        elif self.source == GIVEN:
+        elif self.source == POSTERIOR:
             q = chunks.with_gold(self._given(chunk), gold)
         else:
             q = chunk.zeros(chunk.n_items, chunk.n_classes) + 1
         return evidence, q.sum(0), count_labels(chunk, self.layout, q), q
 
     def _given(self, chunk: Chunk) -> Any:
-        """(items, K) posterior of a chunk's items for GIVEN; None if there is none."""
+        """(items, K) posterior of a chunk's items for POSTERIOR; None if there is none."""
         if self.rng is None:
-            return chunk.item_values(self.given)
+            return chunk.item_values(self.posterior)
         votes = chunk.to_numpy(chunk.votes(chunk.row_weights()))
         return chunk.to_backend(draw_vote_shares(votes, chunk.to_numpy(chunk.gold), self.rng))
 
@@ -202,7 +216,7 @@ class ConfusionPass(Pass[EStepParams | None, ExpectedCounts]):
         if params is None:
             self.cells[..., 1, :] = 0.0
         else:
-            table = params.table
+            table = params.likelihood
             prior, chunk_rows = params.prior, kernels.chunk_rows(table)
             pool.map(
                 lambda _, start, stop: kernels.load(start, stop, table, self.cells, size.weighted),
@@ -217,7 +231,7 @@ class ConfusionPass(Pass[EStepParams | None, ExpectedCounts]):
         from dissensus.compute.kernels import confusion as kernels
 
         K, weight, gold = chunk.n_classes, chunk.weight, chunk.gold if self.with_gold else None
-        given = self._given(Chunk(chunk.rows, gold, 0, K, chunk.first)) if self.source == GIVEN else None
+        given = self._given(Chunk(chunk.rows, gold, 0, K, chunk.first)) if self.source == POSTERIOR else None
         prior, chunk_rows, cells = worker.params
         vector = self.layout == FULL and K <= kernels.MAX_VECTOR and weight is None
         loop = kernels.sweep(K if vector else 0, self.source, self.layout, weight is not None)
@@ -248,7 +262,7 @@ class ConfusionPass(Pass[EStepParams | None, ExpectedCounts]):
         if (
             params is not None
             and self.layout == FULL
-            and (found := on_torch.fused(data, params.table, params.prior, out))
+            and (found := on_torch.fused(data, params.likelihood, params.prior, out))
         ):
             return ExpectedCounts(*found)
         return super().on_torch(params, data, out)
@@ -256,7 +270,7 @@ class ConfusionPass(Pass[EStepParams | None, ExpectedCounts]):
 
 def label_totals(engine: Engine) -> FloatArray:
     """(A, 1, given) weight of each annotator's labels."""
-    return engine.run(ConfusionPass(ONES, OWN), None).labels
+    return engine.run(ConfusionPass(ALL_ONES, DIAGONAL), None).label_counts
 
 
 def posterior_of_table(
@@ -264,17 +278,17 @@ def posterior_of_table(
 ) -> tuple[FloatArray, ExpectedCounts]:
     """Return the posterior (I, K) of a table in memory and the sums by it: one E step."""
     layout = FULL
-    if isinstance(likelihood, OwnLabelLikelihood):
-        layout = COIN if likelihood.right.shape[1] == 1 else OWN
+    if isinstance(likelihood, RightWrongLikelihood):
+        layout = COIN if likelihood.right.shape[1] == 1 else DIAGONAL
     posterior = np.empty((engine.size.n_items, engine.size.n_classes))
     out = {"posterior": posterior}
-    return posterior, engine.run(ConfusionPass(LIKELIHOOD, layout), EStepParams.of(prior, likelihood), out)
+    return posterior, engine.run(ConfusionPass(LIKELIHOOD, layout), EStepParams.from_likelihood(prior, likelihood), out)
 
 
 def soft_counts(table: Annotations, posterior: FloatArray) -> FloatArray:
     """(A, K, K) [annotator, true, given] how often each annotator gave each label, by a posterior (I, K)."""
     with in_memory(table, None, 1) as engine:
-        return engine.run(ConfusionPass(GIVEN, FULL, given=np.ascontiguousarray(posterior)), None).labels
+        return engine.run(ConfusionPass(POSTERIOR, FULL, posterior=np.ascontiguousarray(posterior)), None).label_counts
 
 
 def draw_vote_shares(votes: FloatArray, gold: IntArray | None, rng: np.random.Generator) -> FloatArray:
@@ -304,18 +318,18 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
 
     layout: ClassVar[int] = FULL
 
-    labels_: Annotated[FloatArray, "A 1|K 1|K count"]  # [annotator, true, given] counts of the last pass
+    label_counts_: Annotated[FloatArray, "A 1|K 1|K count"]  # [annotator, true, given] counts of the last pass
     label_totals_: Annotated[FloatArray, "A 1 K count"]  # weight of all labels
-    class_pseudo_: Annotated[FloatArray, "K count"]  # b of π; one of each class, unless `prepare` sets them
+    class_pseudo_counts_: Annotated[FloatArray, "K count"]  # b of π; one of each class, unless `prepare` sets them
     fixed_prior_: Annotated[FloatArray | None, "optional K simplex"] = None  # π if it is not learnt
     class_counts_: Annotated[FloatArray, "K count"]
 
     # Defined by a method
 
     def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
-        """Set what is fixed while EM runs, from counts by the votes: `class_pseudo_`, `fixed_prior_`, or its own.
+        """Set what is fixed while EM runs, from the counts under the vote shares.
 
-        A name that ends in _ is saved with the model.
+        Set `class_pseudo_counts_`, `fixed_prior_` or results of the method; names that end in _ are saved.
         """
 
     def initial_params(self, prior: FloatArray) -> Any:
@@ -323,21 +337,24 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         return ClassParams(prior)
 
     def label_likelihood(self, params: P) -> LabelLikelihood:
-        """(A, K, K) [annotator, true, given] P(label | class), or exp E log; `OwnLabelLikelihood` in OWN and COIN."""
+        """Return P(label | class), or its exp E log, as (A, K, K) [annotator, true, given].
+
+        In the layouts DIAGONAL and COIN, return a `RightWrongLikelihood`.
+        """
         raise NotImplementedError
 
     def expected_label_likelihood(self, params: P) -> LabelLikelihood:
         """Return P(label | class) if `label_likelihood` gives expected logarithms."""
         return self.label_likelihood(params)
 
-    def m_step(self, labels: FloatArray, totals: FloatArray, params: Any) -> P:
+    def m_step(self, label_counts: FloatArray, label_totals: FloatArray, params: Any) -> P:
         """Return the parameters of each annotator from its label counts (A, true, given), with π of `params`.
 
         `totals` (A, 1, given) are the weights of all labels.
         """
         raise NotImplementedError
 
-    def update_hyperparameters(self, labels: FloatArray, params: Any) -> Any:
+    def update_hyperparameters(self, label_counts: FloatArray, params: Any) -> Any:
         """Return the parameters that annotators share, learnt before `m_step`; a partial fit keeps them."""
         return params
 
@@ -347,12 +364,12 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
 
     def population_params(self, params: P) -> P:
         """Return the parameters of an unseen annotator: as if all labels together were one annotator's."""
-        labels, totals = (counts.sum(axis=0, keepdims=True) for counts in (self.labels_, self.label_totals_))
+        labels, totals = (counts.sum(axis=0, keepdims=True) for counts in (self.label_counts_, self.label_totals_))
         return self.m_step(labels, totals, params)
 
     def confusion_support(self) -> FloatArray | None:
         """Return the number of labels behind every entry of `confusion_`, in a shape that broadcasts to it."""
-        labels = self.labels_ if self.layout == FULL else self.label_totals_
+        labels = self.label_counts_ if self.layout == FULL else self.label_totals_
         return np.asarray(labels.sum(axis=2, keepdims=True))
 
     def set_derived_results(self) -> None:
@@ -370,8 +387,8 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         """Set what EM needs to know of the whole table."""
         votes = self.vote_counts(engine)
         full = self.layout == FULL
-        self.label_totals_ = votes.labels.sum(axis=1, keepdims=True) if full else label_totals(engine)
-        self.class_pseudo_ = np.ones(votes.classes.size)
+        self.label_totals_ = votes.label_counts.sum(axis=1, keepdims=True) if full else label_totals(engine)
+        self.class_pseudo_counts_ = np.ones(votes.class_counts.size)
         self.prepare(votes, engine)
 
     def _run_em(self, engine: Engine, on_step: OnStep) -> P:
@@ -380,7 +397,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         size = engine.size
         focus = size.n_rows >= MIN_FOCUS_ROWS and size.n_items * size.n_classes * 8 <= MAX_FOCUS_BYTES
         refine = partial(focused_em, self, engine, pass_) if focus else None
-        return self.run(
+        return self.run_restarts(
             partial(self.em_step, engine, pass_), partial(self.initialise, engine), on_step, engine.checkpoint, refine
         )
 
@@ -391,13 +408,13 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
     def initialise(self, engine: Engine, rng: np.random.Generator | None) -> P:
         """Return one M step from the votes; for a random start their shares are drawn from Dirichlet(1 + votes)."""
         if rng is not None:
-            return self._next_params(engine.run(ConfusionPass(GIVEN, self.layout, rng=rng), None), None)
+            return self._next_params(engine.run(ConfusionPass(POSTERIOR, self.layout, rng=rng), None), None)
         return self._next_params(self.vote_counts(engine), None)
 
     def em_step(self, engine: Any, pass_: ConfusionPass, params: P) -> tuple[float, P]:
         """Return the objective at `params`, and the parameters of the next pass."""
         likelihood = self.label_likelihood(params)
-        counts = engine.run(pass_, EStepParams.of(params.prior, likelihood))
+        counts = engine.run(pass_, EStepParams.from_likelihood(params.prior, likelihood))
         return self._objective(counts, params, likelihood), self._next_params(counts, params)
 
     def vote_counts(self, engine: Engine, with_gold: bool = True) -> ExpectedCounts:
@@ -406,30 +423,34 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
 
     def _objective(self, counts: ExpectedCounts, params: P, likelihood: LabelLikelihood) -> float:
         """Return log evidence plus log prior density."""
-        objective = counts.evidence + self.log_prior(params)
-        if isinstance(likelihood, OwnLabelLikelihood):
+        objective = counts.log_evidence + self.log_prior(params)
+        if isinstance(likelihood, RightWrongLikelihood):
             objective += float((self.label_totals_ * np.log(likelihood.wrong)[:, None, :]).sum())
         return objective + self.log_class_prior(params)
 
     def _next_params(self, counts: ExpectedCounts, params: P | None) -> P:
         """Return the parameters of the next pass: the M step; of the first pass if `params` is None."""
-        shares = self.update_class_shares(counts.classes, params)
-        return self.m_step(counts.labels, self.label_totals_, self.update_hyperparameters(counts.labels, shares))
+        shares = self.update_class_shares(counts.class_counts, params)
+        return self.m_step(
+            counts.label_counts, self.label_totals_, self.update_hyperparameters(counts.label_counts, shares)
+        )
 
-    def update_class_shares(self, classes: FloatArray, params: Any) -> Any:
+    def update_class_shares(self, class_counts: FloatArray, params: Any) -> Any:
         """Return parameters with π of the next pass, from items of each class (K,)."""
-        prior = self.class_shares(classes)
+        prior = self.class_shares(class_counts)
         return self.initial_params(prior) if params is None else replace(params, prior=prior)
 
     def log_class_prior(self, params: P) -> float:
         """Return the log prior density of π, up to a constant."""
-        return float(self.class_pseudo_ @ np.log(params.prior)) if self.fixed_prior_ is None else 0.0
+        return float(self.class_pseudo_counts_ @ np.log(params.prior)) if self.fixed_prior_ is None else 0.0
 
-    def class_shares(self, classes: FloatArray) -> FloatArray:
+    def class_shares(self, class_counts: FloatArray) -> FloatArray:
         """(K,) π from items of each class (K,)."""
         if self.fixed_prior_ is not None:
             return self.fixed_prior_
-        shares = np.maximum(classes, 0) + self.class_pseudo_  # an update may leave a rounding error below zero
+        shares = (
+            np.maximum(class_counts, 0) + self.class_pseudo_counts_
+        )  # an update may leave a rounding error below zero
         return np.asarray(shares / shares.sum())
 
     def _set_results(self, engine: Engine) -> None:
@@ -438,11 +459,13 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         likelihood = learnt = self.label_likelihood(params)
         if type(self).expected_label_likelihood is not ConfusionModel.expected_label_likelihood:
             likelihood = self.expected_label_likelihood(params)
-        counts = run_tempered(self, engine, pass_, EStepParams.of(params.prior, likelihood), self.label_totals_)
-        self.class_counts_, self.labels_ = counts.classes, counts.labels
+        counts = run_tempered(
+            self, engine, pass_, EStepParams.from_likelihood(params.prior, likelihood), self.label_totals_
+        )
+        self.class_counts_, self.label_counts_ = counts.class_counts, counts.label_counts
         if likelihood is not learnt:
-            counts = engine.run(pass_, EStepParams.of(params.prior, learnt))
-            self.labels_ = counts.labels
+            counts = engine.run(pass_, EStepParams.from_likelihood(params.prior, learnt))
+            self.label_counts_ = counts.label_counts
         self.trace_ = np.append(
             self.trace_, self._objective(counts, params, learnt)
         )  # the objective of the returned parameters
@@ -470,30 +493,30 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         params = self._params()
         seen = self.expected_label_likelihood(params)
         unseen = self.expected_label_likelihood(self.population_params(params))  # −1 takes the last
-        if isinstance(seen, OwnLabelLikelihood) and isinstance(unseen, OwnLabelLikelihood):
+        if isinstance(seen, RightWrongLikelihood) and isinstance(unseen, RightWrongLikelihood):
             right, wrong = (seen.right, unseen.right), (seen.wrong, unseen.wrong)
-            return OwnLabelLikelihood(np.concatenate(right)[annotators], np.concatenate(wrong)[annotators])
+            return RightWrongLikelihood(np.concatenate(right)[annotators], np.concatenate(wrong)[annotators])
         return np.concatenate([seen, unseen])[annotators]
 
-    def confusions_of(self, annotators: IntArray) -> FloatArray:
+    def annotator_confusions(self, annotators: IntArray) -> FloatArray:
         """(n, K, K) [annotator, true, given] of annotators by code, −1 unseen."""
         likelihood = self._likelihood_of(annotators)
-        return likelihood.full(self.classes_.size) if isinstance(likelihood, OwnLabelLikelihood) else likelihood
+        return likelihood.full(self.classes_.size) if isinstance(likelihood, RightWrongLikelihood) else likelihood
 
     @computed_result
     def confusion_(self) -> FloatArray:
         """(A, K, K) [annotator, true, given], computed when asked for unless it is a parameter."""
-        if not hasattr(self, "labels_"):
+        if not hasattr(self, "label_counts_"):
             raise AttributeError("confusion_")
-        return self.confusions_of(np.arange(self.annotators_.size))
+        return self.annotator_confusions(np.arange(self.annotators_.size))
 
-    def _posterior_of(self, table: Annotations, annotators: IntArray) -> FloatArray:
+    def _compute_posterior(self, table: Annotations, annotators: IntArray) -> FloatArray:
         with in_memory(table, None, self.threads) as engine:
             return posterior_of_table(engine, self.prior_, self._likelihood_of(annotators))[0]
 
     def _label_probabilities(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
         likelihood = self._likelihood_of(annotator) if self.layout != FULL else None
-        if not isinstance(likelihood, OwnLabelLikelihood):
+        if not isinstance(likelihood, RightWrongLikelihood):
             return super()._label_probabilities(posterior, item, annotator)
         if self.classes_.size == 1:
             return np.ones_like(posterior)
@@ -505,7 +528,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         params = self._params()
         unseen = self.population_params(params)
         values = {f"{name}_": getattr(unseen, name)[0] for name in params.by_annotator}
-        return values | {"labels_": 0.0, "label_totals_": 0.0}
+        return values | {"label_counts_": 0.0, "label_totals_": 0.0}
 
     def _partial_update(
         self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
@@ -516,21 +539,21 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         The counts of the old rows are not revised by what the new rows show about their items (Neal & Hinton 1998 would
         revisit them); a test compares the result with a fit of everything.
         """
-        before, params = self.posterior_[item], self._params().take(annotator)
-        labels, totals = self.labels_[annotator], self.label_totals_[annotator]
+        before, params = self.posterior_[item], self._params().select_annotators(annotator)
+        labels, totals = self.label_counts_[annotator], self.label_totals_[annotator]
         posterior, pass_ = before, self.e_step_pass()
         with in_memory(table, gold, self.threads) as engine:
             totals = totals + label_totals(engine)
             for _ in range(MAX_UPDATE_PASSES):
                 last, posterior = posterior, np.empty_like(before)
                 likelihood = self.expected_label_likelihood(params)
-                e_step_params = EStepParams.of(np.maximum(before, MIN_BEFORE), likelihood)
+                e_step_params = EStepParams.from_likelihood(np.maximum(before, MIN_BEFORE), likelihood)
                 counts = engine.run(pass_, e_step_params, {"posterior": posterior})
-                params = self.m_step(labels + counts.labels, totals, params)
+                params = self.m_step(labels + counts.label_counts, totals, params)
                 if np.abs(posterior - last).max(initial=0) < UPDATE_TOL:
                     break
-        params = self._params().put(annotator, params)
-        for key, new in (("labels_", labels + counts.labels), ("label_totals_", totals)):
+        params = self._params().replace_annotators(annotator, params)
+        for key, new in (("label_counts_", labels + counts.label_counts), ("label_totals_", totals)):
             setattr(self, key, updated_copy(getattr(self, key), annotator, new))
         self.class_counts_ = self.class_counts_ + posterior.sum(axis=0) - before[old].sum(axis=0)
         self._set_params(self.update_class_shares(self.class_counts_, params))

@@ -73,7 +73,7 @@ class EMAggregator(Aggregator, Generic[P]):
 
     item_total_: Annotated[FloatArray, "I count"]
 
-    def run(
+    def run_restarts(
         self,
         em_step: EMStep[P],
         initialise: Callable[[np.random.Generator | None], P],

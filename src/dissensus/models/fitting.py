@@ -112,7 +112,7 @@ def estimate_tempering(model: Aggregator, data: Any, gold: IntArray | None, earl
         return Tempering(float(choice or 0), (float(choice or 0), float(choice or 0)))
     known = gold_items_with_labels(gold, data)
     if gold is None or known.size < MIN_GOLD:
-        return Tempering(DEFAULT_CORRELATION, CORRELATION_INTERVAL, assumed=True)
+        return Tempering(DEFAULT_CORRELATION, CORRELATION_INTERVAL, is_default=True)
     blind = type(model)(**model.get_params() | {"dependence": None})  # it has not seen the gold that scores it
     blind.fit(data, earlier=earlier)
     posterior, total = (np.asarray(values)[known] for values in (blind.posterior_, blind.item_total_))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dissensus.compute.engines.base import Engine
-from dissensus.compute.engines.local import Local, Threads
+from dissensus.compute.engines.local import LocalEngine, Threads
 from dissensus.models.em import run_em
 
 if TYPE_CHECKING:
@@ -34,22 +34,27 @@ class FocusedEngine:
     clear: ExpectedCounts  # their `evidence` is the entropy of their posterior
 
     @classmethod
-    def of(cls, counts: ExpectedCounts, in_doubt: Engine, params: EStepParams, pass_: ConfusionPass) -> FocusedEngine:
+    def from_counts(
+        cls, counts: ExpectedCounts, in_doubt: Engine, params: EStepParams, pass_: ConfusionPass
+    ) -> FocusedEngine:
         """Make it from the counts of all items at some parameters."""
         own = in_doubt.run(pass_, params)
-        clear = replace(counts, classes=counts.classes - own.classes, labels=counts.labels - own.labels)
-        entropy = counts.evidence - own.evidence - expected_log_joint(clear, params)
-        return cls(in_doubt, replace(clear, evidence=entropy))
+        class_counts = counts.class_counts - own.class_counts
+        clear = replace(counts, class_counts=class_counts, label_counts=counts.label_counts - own.label_counts)
+        entropy = counts.log_evidence - own.log_evidence - expected_log_joint(clear, params)
+        return cls(in_doubt, replace(clear, log_evidence=entropy))
 
     def run(self, pass_: ConfusionPass, params: EStepParams, out: Mapping[str, Any] | None = None) -> ExpectedCounts:
         """Run one pass, as an engine does."""
-        bound = self.clear.evidence + expected_log_joint(self.clear, params)
-        return self.in_doubt.run(pass_, params) + replace(self.clear, evidence=bound)
+        bound = self.clear.log_evidence + expected_log_joint(self.clear, params)
+        return self.in_doubt.run(pass_, params) + replace(self.clear, log_evidence=bound)
 
 
 def expected_log_joint(counts: ExpectedCounts, params: EStepParams) -> float:
     """Return Σ q log (π L) of the items that were counted."""
-    return float((counts.labels * np.log(params.table)).sum() + counts.classes @ np.log(params.prior[0]))
+    return float(
+        (counts.label_counts * np.log(params.likelihood)).sum() + counts.class_counts @ np.log(params.prior[0])
+    )
 
 
 def focused_em(model: ConfusionModel[Any], engine: Engine, pass_: ConfusionPass, params: Any) -> Any:
@@ -57,7 +62,7 @@ def focused_em(model: ConfusionModel[Any], engine: Engine, pass_: ConfusionPass,
     from dissensus.models.confusion import EStepParams
 
     posterior: Any = engine.allocate("posterior", engine.size.n_classes)
-    e_step_params = EStepParams.of(params.prior, model.label_likelihood(params))
+    e_step_params = EStepParams.from_likelihood(params.prior, model.label_likelihood(params))
     counts = engine.run(pass_, e_step_params, {"posterior": posterior})
     best = np.asarray(posterior.open() if hasattr(posterior, "open") else posterior).max(axis=1)
     in_doubt = best < 1 - DOUBT
@@ -65,8 +70,8 @@ def focused_em(model: ConfusionModel[Any], engine: Engine, pass_: ConfusionPass,
         return params
     gold = None if engine.gold is None else engine.gold[in_doubt]
     size, pool = engine.size, Threads(engine.pool.threads)
-    with Local(engine.select_rows(in_doubt), size.n_annotators, size.n_classes, pool, gold) as rest:
-        focused = FocusedEngine.of(counts, rest, e_step_params, pass_)
+    with LocalEngine(engine.select_rows(in_doubt), size.n_annotators, size.n_classes, pool, gold) as rest:
+        focused = FocusedEngine.from_counts(counts, rest, e_step_params, pass_)
         step = partial(model.em_step, focused, pass_)
         start, limits = model._next_params(counts, params), {"max_iter": model.max_iter, "tol": model.tol}
         return run_em(step, start, accelerate=model.accelerate, **limits).params

@@ -26,8 +26,8 @@ class Likelihoods:
     """
 
     belief: FloatArray
-    of: Callable[[IntArray, IntArray], FloatArray]
-    same: bool
+    matrices: Callable[[IntArray, IntArray], FloatArray]
+    same_for_all_items: bool
 
 
 def likelihoods(model: Aggregator) -> Likelihoods:
@@ -35,27 +35,31 @@ def likelihoods(model: Aggregator) -> Likelihoods:
     model._check_fitted()
     K, belief = model.classes_.size, model.untempered_posterior()
     if not model.labels_depend_on_items:
-        return Likelihoods(belief, lambda _, annotators: given_first(model.confusions_of(annotators)[None]), True)
+        return Likelihoods(
+            belief, lambda _, annotators: put_given_first(model.annotator_confusions(annotators)[None]), True
+        )
 
     def of(items: IntArray, annotators: IntArray) -> FloatArray:
         pairs = np.repeat(items, annotators.size * K), np.tile(np.repeat(annotators, K), items.size)
         given = model._label_probabilities(np.tile(np.eye(K), (items.size * annotators.size, 1)), *pairs)
-        return given_first(given.reshape(items.size, annotators.size, K, K))
+        return put_given_first(given.reshape(items.size, annotators.size, K, K))
 
     return Likelihoods(belief, of, False)
 
 
-def posterior_of(model: Aggregator, table: Annotations, annotators: IntArray) -> FloatArray:
+def compute_posterior(model: Aggregator, table: Annotations, annotators: IntArray) -> FloatArray:
     """(I, K) posterior of a new table over the same classes; `annotators` (A,) codes, −1 unseen."""
     from dissensus.models.confusion import posterior_of_table
 
     with in_memory(table, None, model.threads) as engine:  # type: ignore[attr-defined]
-        return posterior_of_table(engine, model.prior_, model.confusions_of(annotators))[0]
+        return posterior_of_table(engine, model.prior_, model.annotator_confusions(annotators))[0]
 
 
 def label_probabilities(model: Aggregator, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
     """(n, K) P(label | item, annotator) of n pairs; posterior (n, K) of their items, codes (n,), −1 unseen."""
-    everyone = model.confusions_of(np.append(np.arange(model.annotators_.size), -1))  # −1, unseen, takes the last
+    everyone = model.annotator_confusions(
+        np.append(np.arange(model.annotators_.size), -1)
+    )  # −1, unseen, takes the last
     expected = np.empty_like(posterior)
     for start in range(0, len(posterior), EXPECTED_ROWS):
         rows = slice(start, start + EXPECTED_ROWS)
@@ -63,6 +67,6 @@ def label_probabilities(model: Aggregator, posterior: FloatArray, item: IntArray
     return expected
 
 
-def given_first(confusion: FloatArray) -> FloatArray:
+def put_given_first(confusion: FloatArray) -> FloatArray:
     """Return […, given, true] of […, true, given]."""
     return np.ascontiguousarray(np.swapaxes(confusion, -1, -2), np.float64)

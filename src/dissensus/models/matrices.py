@@ -50,8 +50,8 @@ def learn_matrices(
         with in_memory(table, gold, None) as engine:
             posterior, sums = posterior_of_table(engine, floor, learnt.confusion)
         if np.abs(posterior - learnt.posterior).max(initial=0) < tol:
-            return replace(learnt, posterior=posterior, evidence=sums.evidence)
-        learnt = replace(matrices_by(table, posterior, pseudo), evidence=sums.evidence)
+            return replace(learnt, posterior=posterior, evidence=sums.log_evidence)
+        learnt = replace(matrices_by(table, posterior, pseudo), evidence=sums.log_evidence)
     return learnt
 
 
@@ -64,7 +64,7 @@ def vote_counts(table: Annotations, gold: IntArray | None = None) -> ExpectedCou
 def class_pseudo(engine: Engine, votes: ExpectedCounts, class_count: float, vote_count: float) -> FloatArray:
     """(K,) pseudo-counts b of class shares: `class_count` per class, and `vote_count` votes per annotator."""
     crowd = vote_count * np.count_nonzero(engine.annotations_per_annotator)
-    return np.asarray(class_count + crowd * votes.classes / max(engine.size.n_items, 1))
+    return np.asarray(class_count + crowd * votes.class_counts / max(engine.size.n_items, 1))
 
 
 def expected_pseudo(n_classes: int, smoothing: float = 0.7, margin: float = 1.0) -> FloatArray:

@@ -89,11 +89,11 @@ class Params:
             start += size
         return replace(self, **new)
 
-    def take(self, annotators: IntArray) -> Self:
+    def select_annotators(self, annotators: IntArray) -> Self:
         """Return the parameters of these annotators."""
         return replace(self, **{name: getattr(self, name)[annotators] for name in self.by_annotator})
 
-    def put(self, annotators: IntArray, new: Self) -> Self:
+    def replace_annotators(self, annotators: IntArray, new: Self) -> Self:
         """Return copies in which these annotators have the parameters of `new`; all else is that of `new`."""
         rows = {}
         for name in self.by_annotator:

@@ -39,7 +39,7 @@ DAMAGE = (
     zipfile.BadZipFile, zlib.error, MemoryError, RecursionError, IndexError, OverflowError,
 )  # fmt: skip
 """Errors that NumPy, zipfile and json raise for a damaged file."""
-FORMAT = 2  # raised if an older reader could not make sense of the file; 2: results of the redesign have other names
+FORMAT = 3  # raised when an older reader could not make sense of the file; 3: results and keywords have new names
 
 OPTIONAL = "optional "  # prefix of results that may be None, or missing
 ROUNDING = 1e-6  # largest difference of a sum of probabilities from one

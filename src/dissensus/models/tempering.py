@@ -41,7 +41,7 @@ import numpy as np
 from dissensus.common.arrays import row_max
 from dissensus.common.parameters import is_number, param
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.compute.chunk import COIN, GIVEN, Chunk
+from dissensus.compute.chunk import COIN, POSTERIOR, Chunk
 from dissensus.compute.engines.base import Engine, Pass, Size, Sums
 from dissensus.compute.engines.local import Threads
 
@@ -77,7 +77,7 @@ class Tempering:
     interval: tuple[float, float] = (0.0, 0.0)  # 95 % of ρ
     shift: Shift = None  # (K,) s
     damping: Shift = None  # (K,) log h
-    assumed: bool = False  # neither given nor learnt from gold
+    is_default: bool = False  # neither given nor learnt from gold
 
     def temper(self, posterior: FloatArray, n_labels: FloatArray) -> FloatArray:
         """(I, K) q from p; 0 stays 0."""
@@ -143,7 +143,7 @@ def limit_shift(tempering: Tempering, prior: FloatArray, apply: Callable[[Temper
 
     `apply` tempers and returns how far they moved, in total variation; its last call has the tempering returned.
     """
-    if not tempering.assumed:
+    if not tempering.is_default:
         apply(tempering)
         return tempering
     limited = prior.size > 2 and bool(np.ptp(prior))
@@ -179,7 +179,7 @@ class TemperedSums(Sums):
 class TemperedPass(Pass[Any, TemperedSums]):
     """A pass that also tempers the `posterior` it writes, and counts labels by it; writes `item_total` too.
 
-    `count` is a pass over a given posterior, such as `ConfusionPass(GIVEN, …)`.
+    `count` is a pass over a given posterior, such as `ConfusionPass(POSTERIOR, …)`.
     """
 
     inner: Any
@@ -196,7 +196,7 @@ class TemperedPass(Pass[Any, TemperedSums]):
         items = slice(chunk.start, chunk.stop)
         self.inner.process(chunk, worker[0], out)
         self._temper(chunk.item_ptr[chunk.start : chunk.stop + 1], chunk.weight, out, items)
-        replace(self.count, given=out["posterior"]).process(chunk, worker[1], {})
+        replace(self.count, posterior=out["posterior"]).process(chunk, worker[1], {})
 
     def _temper(self, item_ptr: Any, weight: Any, out: Mapping[str, Any], items: slice) -> None:
         out["item_total"][items] = total = labels_per_item(item_ptr, weight)
@@ -212,7 +212,7 @@ class TemperedPass(Pass[Any, TemperedSums]):
         untempered = self.inner.on_torch(params, data, out)
         weight = None if data.weight is None else data.weight.cpu().numpy()
         self._temper(data.item_ptr.cpu().numpy(), weight, out, slice(None))
-        return TemperedSums(untempered, replace(self.count, given=out["posterior"]).on_torch(None, data, {}))
+        return TemperedSums(untempered, replace(self.count, posterior=out["posterior"]).on_torch(None, data, {}))
 
 
 def run_tempered(
@@ -231,10 +231,10 @@ def run_tempered(
 
     def apply(tempering: Tempering) -> float:
         nonlocal sums
-        sums = engine.run(TemperedPass(pass_, ConfusionPass(GIVEN, COIN), tempering), params, out)
-        before, after = (one / one.sum() for one in (sums.untempered.classes, sums.tempered.classes))
+        sums = engine.run(TemperedPass(pass_, ConfusionPass(POSTERIOR, COIN), tempering), params, out)
+        before, after = (one / one.sum() for one in (sums.untempered.class_counts, sums.tempered.class_counts))
         return float(np.abs(before - after).sum() / 2)
 
     model.tempering = limit_shift(model.tempering, model.prior_, apply)
-    model._set_reliability(sums.tempered.labels.sum(axis=(1, 2)), totals.sum(axis=(1, 2)))
+    model._set_reliability(sums.tempered.label_counts.sum(axis=(1, 2)), totals.sum(axis=(1, 2)))
     return sums.untempered

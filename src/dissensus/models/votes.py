@@ -41,21 +41,21 @@ class VoteModel(Aggregator):
 
     item_total_: Annotated[FloatArray, "I count"]
 
-    def _conclude_on(self, engine: Engine, skill: FloatArray, votes: FloatArray) -> FloatArray:
+    def _run_final_vote(self, engine: Engine, skill: FloatArray, votes: FloatArray) -> FloatArray:
         """(A,) Set prior and posterior by skills (A,) and all votes (K,); return the weight of labels that agree."""
         K, total = engine.size.n_classes, float(votes.sum())
         self.prior_ = votes / total if total > 0 else np.full(K, 1 / K)
         self.posterior_, self.item_total_ = engine.allocate("posterior", K), engine.allocate("item_total")
         out = {"posterior": self.posterior_, "item_total": self.item_total_}
-        return engine.run(VotePass(True, self.prior_, self._leaning()), skill, out).hits
+        return engine.run(VotePass(True, self.prior_, self._tie_break_weights()), skill, out).hits
 
-    def _leaning(self) -> FloatArray | None:
+    def _tie_break_weights(self) -> FloatArray | None:
         """(K,) Return weights of classes that break ties, or None."""
         return None
 
-    def _skills(self, known: IntArray) -> FloatArray:
+    def _annotator_skills(self, annotators: IntArray) -> FloatArray:
         """(len(known),) Return the weight of a vote, by code into `annotators_`, −1 unseen."""
-        return np.ones(known.size)
+        return np.ones(annotators.size)
 
     def _population_skill(self) -> float:
         """Return the weight of each earlier vote."""
@@ -71,14 +71,16 @@ class VoteModel(Aggregator):
         if total.sum() > 0:
             self.prior_ = total / total.sum()
         self.item_total_ = updated_copy(self.item_total_, item, weight + table.votes().sum(axis=1))
-        return np.asarray(chunks.with_gold(kernels.shares(before + new, self.prior_, self._leaning()), gold))
+        return np.asarray(chunks.with_gold(kernels.shares(before + new, self.prior_, self._tie_break_weights()), gold))
 
-    def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:
-        return np.asarray(kernels.shares(self._votes(table, known), self.prior_, self._leaning()))
+    def _compute_posterior(self, table: Annotations, annotators: IntArray) -> FloatArray:
+        return np.asarray(kernels.shares(self._votes(table, annotators), self.prior_, self._tie_break_weights()))
 
-    def _votes(self, table: Annotations, known: IntArray) -> FloatArray:
+    def _votes(self, table: Annotations, annotators: IntArray) -> FloatArray:
         """(I, K) votes of a table of annotators by code, −1 unseen."""
-        return np.asarray(kernels.skilled_votes(expand_rows(table), self._skills(known), table.n_classes))
+        return np.asarray(
+            kernels.skilled_votes(expand_rows(table), self._annotator_skills(annotators), table.n_classes)
+        )
 
     def _label_probabilities(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
         """(N, K) Return the item's votes plus one distributed as all votes: new annotators are like earlier ones."""
@@ -103,7 +105,7 @@ class VoteModel(Aggregator):
         belief[empty] = self.posterior_[empty]
 
         def matrices_of(_: IntArray, annotators: IntArray) -> FloatArray:
-            skill = self._skills(annotators) / (self._population_skill() or 1.0)
+            skill = self._annotator_skills(annotators) / (self._population_skill() or 1.0)
             wrong = np.exp(-scale * skill)[:, None, None]  # relative to a right label
             matrices = np.where(np.eye(K, dtype=bool), 1.0, wrong) / (1 + (K - 1) * wrong)
             return np.asarray(matrices[None])
@@ -112,7 +114,7 @@ class VoteModel(Aggregator):
 
 
 @dataclass(frozen=True)
-class Outcome(Sums):
+class VoteSums(Sums):
     """The sums of a vote: agreement of annotators, and votes."""
 
     by_annotator: ClassVar = ("hits", "total")
@@ -122,18 +124,18 @@ class Outcome(Sums):
 
 
 @dataclass(frozen=True, eq=False)
-class VotePass(Pass[FloatArray, Outcome]):
+class VotePass(Pass[FloatArray, VoteSums]):
     """A vote in which annotators have skills (A,), see `kernels.vote`. `alone`: all items count for skills.
 
     With a `prior` (K,) the outcome is the shares of the votes, with ties broken by `lean` (K,): outputs `posterior` and
     `item_total`.
     """
 
-    alone: bool = False
+    count_single: bool = False
     prior: FloatArray | None = None
-    lean: FloatArray | None = None
+    tie_break: FloatArray | None = None
 
-    sums_type, outputs = Outcome, ("posterior", "item_total")
+    sums_type, outputs = VoteSums, ("posterior", "item_total")
 
     def zeros(self, size: Size) -> list[Any]:
         """Return zero hits, totals and votes."""
@@ -143,15 +145,19 @@ class VotePass(Pass[FloatArray, Outcome]):
         """Run `kernels.vote.vote_on`, and return the weight of each item's rows too if there is a prior."""
         own = None if self.prior is None else chunk.sum_by_item(chunk.row_weights()[:, None])[:, 0]
         return *kernels.vote_on(
-            chunk, chunk.to_backend(params), self.alone, chunk.to_backend(self.prior), chunk.to_backend(self.lean)
+            chunk,
+            chunk.to_backend(params),
+            self.count_single,
+            chunk.to_backend(self.prior),
+            chunk.to_backend(self.tie_break),
         ), own
 
     def kernel(self, chunk: Chunk, worker: Worker, out: Mapping[str, Any]) -> None:
         """Run `kernels.vote.vote`."""
         none, K = np.empty(0), worker.size.n_classes
-        prior, lean = (none if values is None else values for values in (self.prior, self.lean))
+        prior, lean = (none if values is None else values for values in (self.prior, self.tie_break))
         kernels.vote(
-            chunk.start, chunk.stop, chunk.rows, worker.params, chunk.gold, self.alone, prior, lean,
+            chunk.start, chunk.stop, chunk.rows, worker.params, chunk.gold, self.count_single, prior, lean,
             *worker.sums, out.get("posterior", np.empty((0, K))), out.get("item_total", none),
         )  # fmt: skip
 
@@ -163,11 +169,11 @@ class SkilledVote:
         self.engine, self.pass_ = engine, VotePass()
         self.first = self(np.ones(engine.size.n_annotators))  # all count the same
         if not self.first.total.any():  # no item has two annotators
-            self.pass_ = VotePass(alone=True)
+            self.pass_ = VotePass(count_single=True)
             self.first = self(np.ones(engine.size.n_annotators))
         self.total = self.first.total
 
-    def __call__(self, skill: FloatArray) -> Outcome:
+    def __call__(self, skill: FloatArray) -> VoteSums:
         """Return the vote with these skills (A,)."""
         return self.engine.run(self.pass_, skill)
 

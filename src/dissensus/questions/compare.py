@@ -28,7 +28,7 @@ from dissensus.evaluation import Estimate, bootstrap, expected_calibration_error
 from dissensus.evaluation.intervals import holm_correction
 from dissensus.exceptions import ConvergenceWarning, DataError
 from dissensus.messages import Message
-from dissensus.models.answers import check_values
+from dissensus.models.answers import check_gold_values
 from dissensus.models.base import Aggregator, check_gold, default_method, methods
 from dissensus.questions import findings
 from dissensus.questions.exceptions import (
@@ -224,7 +224,7 @@ def compare(
     """
     if table.kind == "pairs" and gold is not None:
         raise NoGoldOfPairs()
-    gold = check_values(gold, table) if table.kind == "numbers" else check_gold(gold, table)
+    gold = check_gold_values(gold, table) if table.kind == "numbers" else check_gold(gold, table)
     models = _models(names, table)
     costly = () if names is not None else tuple(name for name in candidates(table, True) if name not in models)
     check_argument("splits", splits, int, low=1, must="must be at least 1")

@@ -315,7 +315,7 @@ class _Search:
         total = np.where(self.item >= 0, getattr(model, "item_total_", np.zeros(len(model.items_)))[self.item], 0.0)
         self.sharp = Tempering(dependence).untemper(self.belief, total)  # (I, K) p, untempered
         self.labels = _labels_behind(model, self.who, np.diff(table.annotator_ptr)[annotators])  # (J, K) γ
-        self.theta = self.expected.of(np.array([-1]), self.who) if self.expected.same else None
+        self.theta = self.expected.matrices(np.array([-1]), self.who) if self.expected.same_for_all_items else None
         self.keys = naming.hash_names(self.items), naming.scramble_integers(naming.hash_names(self.annotators))
 
     def limit_pairs(self, candidates: tuple[Any, Any] | None, allow_repeats: bool) -> None:
@@ -467,7 +467,7 @@ class _Search:
         """Return Θ (rows or 1, J, K, K) [given, true] and E H (rows or 1, J, K)."""
         if self.theta is not None and self.spread is not None:
             return self.theta, self.spread
-        theta = self.expected.of(self.item[rows], self.who)
+        theta = self.expected.matrices(self.item[rows], self.who)
         return theta, expected_entropy(theta, self.known)
 
     def _result(self, chosen: list[tuple[int, int, float, float]], budget: float, in_vain: int) -> Recommendation:

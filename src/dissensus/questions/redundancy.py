@@ -404,13 +404,13 @@ def _next_label(expected: Likelihoods, annotator: IntArray, share: FloatArray) -
     belief = np.ascontiguousarray(expected.belief, np.float64)
     I, K = belief.shape
     gain, flips = np.zeros(I), np.zeros(I)
-    size = max(1, I if expected.same else CELLS // K**2)
+    size = max(1, I if expected.same_for_all_items else CELLS // K**2)
 
     def add(_: int, start: int, end: int) -> None:
         for first in range(start, end, size):
             some = slice(first, min(first + size, end))
             for one, often in zip(annotator, share, strict=True):
-                theta = expected.of(np.arange(some.start, some.stop), np.array([one]))[:, 0]
+                theta = expected.matrices(np.arange(some.start, some.stop), np.array([one]))[:, 0]
                 kernels.add_next_label(belief[some], theta, often, TIE_TOLERANCE, MIN_RELATIVE, gain[some], flips[some])
 
     with Threads(thread_count(None, I)) as pool:
@@ -422,7 +422,7 @@ def _next_label(expected: Likelihoods, annotator: IntArray, share: FloatArray) -
 def _annotators(model: Aggregator, expected: Likelihoods) -> tuple[IntArray, FloatArray]:
     """Return the annotators who may label next, all or some spread evenly over the labels, and their shares."""
     I, K = expected.belief.shape
-    places = PLACES if expected.same else int(np.clip(MAX_LIKELIHOODS // (I * K * K), 1, PLACES))
+    places = PLACES if expected.same_for_all_items else int(np.clip(MAX_LIKELIHOODS // (I * K * K), 1, PLACES))
     weight = model.total_
     # the order does not depend on names or codes, unless annotators are equal in all three
     order = np.lexsort((model.n_annotations_, weight, model.reliability_))

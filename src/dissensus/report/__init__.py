@@ -17,7 +17,7 @@ import numpy as np
 from dissensus.clustering import Clustering, Selection
 from dissensus.common.atomic import OWNER_ONLY_MODE, open_atomically
 from dissensus.common.registry import skip_failing_plugin
-from dissensus.models.answers import check_values
+from dissensus.models.answers import check_gold_values
 from dissensus.models.base import check_gold
 from dissensus.questions.scoring import unseen
 from dissensus.report.exceptions import AllGoldKnown, MailAddressesShown, ModelOfOtherTable, NoSuchColumn, NotAPage
@@ -107,7 +107,7 @@ class Report(Study):
             raise ModelOfOtherTable(fitted=fitted.items_.size, items=table.n_items)
         if table.kind in CLASS_KINDS:
             self.table = table.with_classes(fitted.classes_)
-        check = check_values if table.kind == "numbers" else check_gold
+        check = check_gold_values if table.kind == "numbers" else check_gold
         self.known = check(self.known, table)
         given = check(self.gold, table)
         self.gold = check(unseen(given, self.known), table)

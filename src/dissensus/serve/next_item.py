@@ -26,7 +26,7 @@ from scipy.special import entr
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.messages import Message
-from dissensus.models.base import given_first
+from dissensus.models.base import put_given_first
 from dissensus.models.confidence import CROWD_LABELS
 from dissensus.questions.recommend import MORE_LABELS
 from dissensus.serve.exceptions import EnoughLabels, NothingLeft, OthersBusy, OthersFirst
@@ -245,7 +245,7 @@ class Assigner:
         """(K, K) float: Θ [given, true] of an annotator, shrunk to that of the crowd; −1 is an unseen annotator."""
         place = int(fitted.who[who]) if 0 <= who < fitted.who.size else -1
         if place not in self.thetas:
-            own, crowd = given_first(fitted.model.confusions_of(np.array([place, -1])))
+            own, crowd = put_given_first(fitted.model.annotator_confusions(np.array([place, -1])))
             self.thetas[place] = crowd + (own - crowd) * self._weight(fitted.table, place)
         return self.thetas[place]
 

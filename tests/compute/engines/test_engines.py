@@ -13,7 +13,7 @@ import pytest
 from compute.engines.agreement import METHODS, assert_agree, fit, independent, short
 from compute.engines.cluster import marks
 from dissensus import Annotations, methods
-from dissensus.compute.chunk import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES, Chunk
+from dissensus.compute.chunk import ALL_ONES, COIN, DIAGONAL, FULL, LIKELIHOOD, POSTERIOR, VOTES, Chunk
 from dissensus.compute.engines import Disk, Spark, Torch
 from dissensus.compute.engines.coding import code_table
 from dissensus.compute.engines.scatter import scatter, session
@@ -29,7 +29,7 @@ from dissensus.compute.exceptions import (
     UnknownEngine,
 )
 from dissensus.exceptions import BadParameter
-from dissensus.models.confusion import ConfusionPass, EStepParams, OwnLabelLikelihood
+from dissensus.models.confusion import ConfusionPass, EStepParams, RightWrongLikelihood
 from dissensus.models.exceptions import NoEarlierCounts, NotATable
 from dissensus.models.methods import consensus
 from dissensus.models.methods.glad import AbilityPass, GLADParams
@@ -113,16 +113,16 @@ def passes(table: Annotations):
     rng, I, A, K = np.random.default_rng(1), table.n_items, table.n_annotators, table.n_classes
     prior, right, skill = rng.dirichlet(np.ones(K)), rng.uniform(0.3, 0.9, (A, K)), rng.uniform(0, 1, A)
     every, out = rng.dirichlet(np.ones(K), I), {"posterior": (I, K)}
-    full, own = rng.dirichlet(np.ones(K), (A, K)), OwnLabelLikelihood(right, (1 - right) / (K - 1))
-    coin = OwnLabelLikelihood(own.right[:, :1], own.wrong[:, :1])
+    full, own = rng.dirichlet(np.ones(K), (A, K)), RightWrongLikelihood(right, (1 - right) / (K - 1))
+    coin = RightWrongLikelihood(own.right[:, :1], own.wrong[:, :1])
     return {
-        "full": (ConfusionPass(LIKELIHOOD, FULL), EStepParams.of(prior, full), out),
-        "own": (ConfusionPass(LIKELIHOOD, OWN), EStepParams.of(prior, own), out),
-        "coin": (ConfusionPass(LIKELIHOOD, COIN), EStepParams.of(prior, coin), out),
-        "prior per item": (ConfusionPass(LIKELIHOOD, FULL), EStepParams.of(every, full), out),
+        "full": (ConfusionPass(LIKELIHOOD, FULL), EStepParams.from_likelihood(prior, full), out),
+        "own": (ConfusionPass(LIKELIHOOD, DIAGONAL), EStepParams.from_likelihood(prior, own), out),
+        "coin": (ConfusionPass(LIKELIHOOD, COIN), EStepParams.from_likelihood(prior, coin), out),
+        "prior per item": (ConfusionPass(LIKELIHOOD, FULL), EStepParams.from_likelihood(every, full), out),
         "votes": (ConfusionPass(VOTES, FULL), None, {}),
-        "given": (ConfusionPass(GIVEN, COIN, given=every), None, {}),
-        "totals": (ConfusionPass(ONES, OWN), None, {}),
+        "given": (ConfusionPass(POSTERIOR, COIN, posterior=every), None, {}),
+        "totals": (ConfusionPass(ALL_ONES, DIAGONAL), None, {}),
         "skill": (VotePass(), skill, {}),
         "share": (VotePass(True, prior, np.ones(K)), skill, {"posterior": (I, K), "item_total": (I,)}),
         "ability": (
@@ -215,7 +215,7 @@ def test_consensus_counts_copies_once_on_every_engine_but_in_tables_that_are_too
     assert (found.copy_group_ >= 0).any() == (longest > len(table))
     assert_agree(local, found)
     if longest < len(table):
-        np.testing.assert_allclose(found.pseudo_, local.pseudo_)
+        np.testing.assert_allclose(found.pseudo_counts_, local.pseudo_counts_)
 
 
 def test_more_classes_than_the_kernels_have_vectors_for(tmp_path):

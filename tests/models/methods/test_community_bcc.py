@@ -124,13 +124,15 @@ def test_a_pass_equals_the_readable_form(kind, with_gold, monkeypatch):
     gold = some_gold(table) if with_gold else None
     params = random_params(4, 7, 4, 3)
     model = begun(CommunityBCC(communities=3, prior_annotators=1.5), table, gold)
-    model.class_pseudo_ = np.array([0.7, 0.2, 3.0, 1.0])
+    model.class_pseudo_counts_ = np.array([0.7, 0.2, 3.0, 1.0])
     with placed(table, gold) as engine:
         bound, after = model.em_step(engine, model.e_step_pass(), params)
     posterior, objective = readable_objective(model, table, params, gold)
     np.testing.assert_allclose(bound, objective, rtol=1e-11)
-    np.testing.assert_allclose(after.counts, sums_by(model, table, posterior).labels, atol=1e-9)
-    np.testing.assert_allclose(after.prior, (posterior.sum(axis=0) + model.class_pseudo_) / (table.n_items + 4.9))
+    np.testing.assert_allclose(after.counts, sums_by(model, table, posterior).label_counts, atol=1e-9)
+    np.testing.assert_allclose(
+        after.prior, (posterior.sum(axis=0) + model.class_pseudo_counts_) / (table.n_items + 4.9)
+    )
     believed = readable_annotator_posteriors(replace(params, counts=after.counts))
     members = believed.membership.sum(axis=0)
     np.testing.assert_allclose(after.community_share, (members + 1) / (7 + 3), rtol=1e-9)
@@ -192,7 +194,7 @@ def test_the_bound_is_below_the_log_evidence():
         for _ in range(50):  # the posteriors that fit best, with α, h and π as they are
             bound, after = model.em_step(engine, model.e_step_pass(), params)
             density = model._log_evidence(params) - model.annotator_posteriors(params).evidence  # log priors of α and h
-            found = bound - density - model.class_pseudo_ @ np.log(params.prior)
+            found = bound - density - model.class_pseudo_counts_ @ np.log(params.prior)
             params = replace(params, counts=after.counts)
     assert found <= np.log(evidence.mean())
     assert found > np.log(evidence.mean()) - 0.5
@@ -309,7 +311,7 @@ def test_what_is_said_of_communities_belongs_together():
         share * matrix for share, matrix in zip(model.community_share_, model.community_confusion_, strict=True)
     )
     np.testing.assert_allclose(model.confusion_[40], anybody)
-    np.testing.assert_allclose(model.confusions_of(np.array([-1, 3])), [anybody, model.confusion_[3]])
+    np.testing.assert_allclose(model.annotator_confusions(np.array([-1, 3])), [anybody, model.confusion_[3]])
 
 
 def test_interval_of_a_confusion_matrix_is_that_of_the_mixture():
@@ -342,7 +344,7 @@ def test_an_update_puts_newcomers_into_the_communities_that_are_there():
     model.partial_fit(table.select(annotators=new))
     assert model.community_concentration_ is alpha
     assert model.community_posterior_.shape == (60, 3)
-    np.testing.assert_allclose(model.counts_[new], model.labels_[new])
+    np.testing.assert_allclose(model.counts_[new], model.label_counts_[new])
     refit = CommunityBCC(communities=3).fit(table)
     assert (model.community_ == refit.community_).mean() > 0.95
     assert (model.predict() == refit.predict()).mean() > 0.99

@@ -31,9 +31,9 @@ def test_without_copies_it_is_dawid_skene_with_more_of_the_crowd_the_fewer_label
     for c in range(3):  # three labels more of somebody of whom nothing is known; the row stays as heavy
         drawn = crowd[c] + 3 * unknown[c] / unknown[c].sum()
         crowd[c] = drawn / drawn.sum() * crowd[c].sum()
-    np.testing.assert_allclose(ours.pseudo_, crowd_pseudo_counts(crowd[None], 1.25 * factor, 0.15, 2.0))
-    np.testing.assert_allclose(ours.class_pseudo_, 1 + 0.5 * factor * 12 * shares.mean(axis=0))
-    counts = ours.labels_ + ours.pseudo_
+    np.testing.assert_allclose(ours.pseudo_counts_, crowd_pseudo_counts(crowd[None], 1.25 * factor, 0.15, 2.0))
+    np.testing.assert_allclose(ours.class_pseudo_counts_, 1 + 0.5 * factor * 12 * shares.mean(axis=0))
+    counts = ours.label_counts_ + ours.pseudo_counts_
     np.testing.assert_allclose(ours.confusion_, counts / counts.sum(axis=2, keepdims=True), atol=1e-4)
     joint = np.tile(ours.prior_, (300, 1))  # the E step, row by row
     for item, annotator, label in zip(table.item, table.annotator, table.label, strict=True):
@@ -53,7 +53,7 @@ def test_its_classes_are_equally_frequent_unless_the_labels_say_otherwise():
         e, s = grid[:, :1], np.stack([grid[:, 1], 1 - grid[:, 1]], axis=1)
         fit = (
             np.log(e / 2 + (1 - e) * s) @ counts
-            + np.log(s) @ model.class_pseudo_
+            + np.log(s) @ model.class_pseudo_counts_
             - model.nonuniform_cost_ * (1 - e[:, 0])
         )
         stage = model._dawid_skene()
@@ -187,7 +187,7 @@ def test_an_update_of_a_pool_leaves_its_class_shares_free():
     model = dz.methods["consensus"]().fit(table)
     assert model.member_weights_ is not None
     model.partial_fit(simulate(20, 20, 2, redundancy=3, seed=3).annotations)
-    shares = model.class_counts_ + model.class_pseudo_
+    shares = model.class_counts_ + model.class_pseudo_counts_
     np.testing.assert_allclose(model.prior_, shares / shares.sum())
     assert model.uniformity_[0] == 0
 
@@ -312,7 +312,7 @@ def test_a_panel_has_the_answers_of_two_models_each_softened_by_its_own_labels()
     np.testing.assert_allclose(ours.predict_proba(table), ours.posterior_, atol=1e-9)
     counts = np.zeros((12, 2, 2))
     np.add.at(counts, table.annotator, np.eye(2)[table.label][:, None, :] * plain[table.item][:, :, None])
-    counts += ours.pseudo_  # a literal M step by what the pool believes
+    counts += ours.pseudo_counts_  # a literal M step by what the pool believes
     np.testing.assert_allclose(ours.confusion_, counts / counts.sum(axis=2, keepdims=True), atol=1e-9)
 
 

@@ -14,7 +14,7 @@ def test_m_step_and_penalty_equal_their_definitions():
     rng = np.random.default_rng(3)
     pseudo, labels = rng.gamma(1.0, size=(4, 4)), rng.gamma(1.0, size=(7, 4, 4))  # [true, given], not symmetric
     model, prior = DawidSkene(), np.full(4, 0.25)
-    model.pseudo_ = pseudo
+    model.pseudo_counts_ = pseudo
     found = model.m_step(labels, np.empty(0), DawidSkeneParams(prior, np.empty(0)))
     for a, c in np.ndindex(7, 4):
         np.testing.assert_allclose(found.confusion[a, c], (labels[a, c] + pseudo[c]) / (labels[a, c] + pseudo[c]).sum())
@@ -29,7 +29,7 @@ def test_pseudo_counts_are_those_of_the_docstring(kind, with_gold):
     v = table.soft_labels()  # uniform where an item has no votes
     if gold is not None:
         v[gold >= 0] = np.eye(4)[2]
-    crowd = sums_by(DawidSkene(), table, v).labels.sum(axis=0)  # [true, given]
+    crowd = sums_by(DawidSkene(), table, v).label_counts.sum(axis=0)  # [true, given]
     n = crowd.sum()
     expected = np.array(
         [[0.7 * 8 * crowd[c, y] / n + 0.2 * (3 if y == c else 1) for y in range(4)] for c in range(4)]  # 8 = 4 √4
@@ -40,10 +40,10 @@ def test_pseudo_counts_are_those_of_the_docstring(kind, with_gold):
         expected[c] += [missing * (1.7 if y == c else 1.4 / 3) / 3.1 for y in range(4)]
     model = DawidSkene(crowd_labels=0.7, smoothing=0.2, least_labels=least, class_count=0.6, vote_count=0.4)
     begun(model, table, gold)
-    np.testing.assert_allclose(model.pseudo_, expected, rtol=1e-9)
+    np.testing.assert_allclose(model.pseudo_counts_, expected, rtol=1e-9)
     active = len(set(table.annotator.tolist()))
-    np.testing.assert_allclose(model.class_pseudo_, 0.6 + 0.4 * active * v.mean(axis=0), rtol=1e-12)
-    prior = v.sum(axis=0) + model.class_pseudo_
+    np.testing.assert_allclose(model.class_pseudo_counts_, 0.6 + 0.4 * active * v.mean(axis=0), rtol=1e-12)
+    prior = v.sum(axis=0) + model.class_pseudo_counts_
     np.testing.assert_allclose(model.initialise(placed(table, gold), None).prior, prior / prior.sum(), atol=1e-12)
 
 
@@ -90,9 +90,9 @@ def test_default_prior_holds_up_for_annotators_with_three_labels():
 def test_population_confusion_is_the_pooled_counts_per_true_class():
     table = simulate(300, 9, 3, kinds={"ordinary": 1, "constant-spammer": 1}, prior=[0.7, 0.2, 0.1], seed=4).annotations
     model = DawidSkene(dependence=None).fit(table)
-    counts = model.pseudo_ + sums_by(model, table, model.posterior_).labels.sum(axis=0)
+    counts = model.pseudo_counts_ + sums_by(model, table, model.posterior_).label_counts.sum(axis=0)
     np.testing.assert_allclose(model.population_confusion_, counts / counts.sum(axis=1, keepdims=True), atol=1e-9)
-    np.testing.assert_array_equal(model.confusions_of(np.array([-1]))[0], model.population_confusion_)
+    np.testing.assert_array_equal(model.annotator_confusions(np.array([-1]))[0], model.population_confusion_)
 
 
 def test_a_crowd_that_leans_one_way_is_expected_to():
@@ -133,5 +133,5 @@ def test_reliability_is_near_the_truth_even_for_a_few_labels():
 def test_intervals_count_labels_and_pseudo_counts():
     table = random_table(4, **KINDS["both"])
     model = DawidSkene(dependence=None).fit(table)
-    rows = (sums_by(model, table, model.posterior_).labels + model.pseudo_).sum(axis=2)
+    rows = (sums_by(model, table, model.posterior_).label_counts + model.pseudo_counts_).sum(axis=2)
     np.testing.assert_allclose(np.broadcast_to(model.confusion_support(), (7, 4, 4)), np.repeat(rows[:, :, None], 4, 2))

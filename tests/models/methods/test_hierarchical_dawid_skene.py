@@ -125,7 +125,7 @@ def test_the_bound_is_below_the_log_evidence():
             params.prior[c] * np.prod([theta[j][c][:, labels[j]] for j in range(2)], axis=0) for c in range(2)
         )
     model = HierarchicalDawidSkene()
-    model.class_pseudo_ = np.ones(2)
+    model.class_pseudo_counts_ = np.ones(2)
     nothing = HierarchicalParams(params.prior, np.stack([params.population] * 2), params.population)  # KL = 0
     constant = model.log_prior(nothing) + np.log(params.prior).sum()
     assert readable_objective(model, table, params)[1] - constant <= np.log(evidence.mean()) + 0.02

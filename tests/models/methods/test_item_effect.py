@@ -60,7 +60,7 @@ def test_without_a_loading_it_is_dawid_skene():
     plain = dz.methods["dawid-skene"](dependence=None).fit(table)
     np.testing.assert_allclose(effect.posterior_, plain.posterior_, atol=1e-3)
     np.testing.assert_allclose(effect.confusion_, plain.confusion_, atol=1e-3)
-    np.testing.assert_allclose(effect.confusions_of(np.array([-1]))[0], plain.population_confusion_, atol=1e-3)
+    np.testing.assert_allclose(effect.annotator_confusions(np.array([-1]))[0], plain.population_confusion_, atol=1e-3)
 
 
 def test_a_shared_effect_is_found_and_the_posterior_is_less_sure_of_it():
@@ -69,7 +69,7 @@ def test_a_shared_effect_is_found_and_the_posterior_is_less_sure_of_it():
     np.testing.assert_allclose(np.abs(model.loading_), 1.5, atol=0.45)
     loss, independent = (-np.log(one.posterior_[np.arange(600), truth]).mean() for one in (model, plain))
     assert loss < 0.75 * independent
-    np.testing.assert_allclose(model.confusions_of(np.array([-1]))[0], model.confusion_.mean(axis=0), atol=0.01)
+    np.testing.assert_allclose(model.annotator_confusions(np.array([-1]))[0], model.confusion_.mean(axis=0), atol=0.01)
     independent_labels = ItemEffect().fit(shared_effect(0.0)[0])
     assert np.abs(independent_labels.loading_).max() < 0.45
 

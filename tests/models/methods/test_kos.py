@@ -260,7 +260,9 @@ def test_unseen_annotator_weighs_as_the_crowd_and_empty_item_has_the_prior():
     np.testing.assert_array_equal(scored[0], model.prior_)
     odds = model.scale_ * np.array([model.population_weight_, -model.weight_[3]])
     np.testing.assert_allclose(scored[1:, 1], 1 / (1 + np.exp(-odds)))
-    np.testing.assert_allclose(model.confusions_of(np.array([-1]))[0, 0, 0], model.hits_.sum() / model.total_.sum())
+    np.testing.assert_allclose(
+        model.annotator_confusions(np.array([-1]))[0, 0, 0], model.hits_.sum() / model.total_.sum()
+    )
 
 
 def test_confusions_are_made_of_the_reliabilities():

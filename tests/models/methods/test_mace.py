@@ -89,9 +89,9 @@ def test_bound_and_m_step_equal_the_literal_loops(kind, with_gold):
     for class_prior in ("uniform", "learned"):
         model = begun(MACE(alpha=0.7, beta=0.4, strategy_count=1.3, class_prior=class_prior), table, gold)
         if class_prior == "learned":
-            model.class_pseudo_ = np.array([0.7, 0.2, 3.0, 1.0])
+            model.class_pseudo_counts_ = np.array([0.7, 0.2, 3.0, 1.0])
         posterior, copied, bound = literal_pass(model, table, params, gold)
-        of_prior = 0.0 if class_prior == "uniform" else model.class_pseudo_ @ np.log(params.prior)
+        of_prior = 0.0 if class_prior == "uniform" else model.class_pseudo_counts_ @ np.log(params.prior)
         with placed(table, gold) as engine:
             objective, after = model.em_step(engine, model.e_step_pass(), params)
         readable, same = readable_objective(model, table, params, gold)
@@ -99,7 +99,7 @@ def test_bound_and_m_step_equal_the_literal_loops(kind, with_gold):
         np.testing.assert_allclose([objective, same], bound + of_prior, rtol=1e-12)
         np.testing.assert_allclose(after.copied_share * after.given, copied, atol=1e-11)
         np.testing.assert_allclose(after.given, params.given)
-        shares = posterior.sum(axis=0) + model.class_pseudo_ if class_prior == "learned" else np.ones(4)
+        shares = posterior.sum(axis=0) + model.class_pseudo_counts_ if class_prior == "learned" else np.ones(4)
         np.testing.assert_allclose(after.prior, shares / shares.sum())
 
 
@@ -181,7 +181,7 @@ def test_class_shares_are_held_as_the_docstring_says(kind, with_gold):
     roots = [float(np.sqrt(v)) for v in share]
     model = begun(MACE(class_count=0.6, vote_count=0.4), table, gold)
     expected = [0.6 + 0.4 * len(active) * 4 * root / sum(roots) for root in roots]
-    np.testing.assert_allclose(model.class_pseudo_, expected, rtol=1e-12)
+    np.testing.assert_allclose(model.class_pseudo_counts_, expected, rtol=1e-12)
 
 
 def test_held_shares_keep_few_labels_each_from_making_one_class_of_all_items():
@@ -238,7 +238,7 @@ def test_the_population_pools_what_was_copied():
     spammed = (model.strategy_counts_ - model.strategy_count).sum(axis=0) + model.strategy_count
     np.testing.assert_allclose(model.population_strategy_, spammed / spammed.sum())
     unseen = pooled * np.eye(3) + (1 - pooled) * model.population_strategy_
-    np.testing.assert_allclose(model.confusions_of(np.array([-1]))[0], unseen)
+    np.testing.assert_allclose(model.annotator_confusions(np.array([-1]))[0], unseen)
 
 
 def test_intervals_have_the_variance_of_what_is_believed():
@@ -273,7 +273,7 @@ def test_no_prior_that_is_allowed_makes_odds_that_could_overflow():
     model = MACE(alpha=MIN_PRIOR, beta=MIN_PRIOR, strategy_count=MIN_PRIOR)
     for share in (0.0, 0.5, 1.0):
         params = MACEParams(np.full(3, 1 / 3), np.full((2, 3), share), given)
-        odds = EStepParams.of(params.prior, model.label_likelihood(params)).table
+        odds = EStepParams.from_likelihood(params.prior, model.label_likelihood(params)).likelihood
         assert np.abs(np.log(odds)).max() < LOG_RANGE
         assert chunk_rows(odds) >= 1
 

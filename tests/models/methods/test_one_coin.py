@@ -30,7 +30,7 @@ def test_m_step_and_penalty_equal_their_definitions(kind, class_prior):
     lean = 1 + 0.01 * votes / votes.sum()
     shares = lean / lean.sum() if class_prior == "uniform" else (2 + posterior.sum(axis=0)) / (8 + table.n_items)
     np.testing.assert_allclose(after.prior, shares)
-    np.testing.assert_array_equal(model.class_pseudo_, 2.0)
+    np.testing.assert_array_equal(model.class_pseudo_counts_, 2.0)
     penalty = sum(3.0 * np.log(p) + 0.5 * np.log(not_p) for p, not_p in coin)
     np.testing.assert_allclose(model.log_prior(Coins(after.prior, coin)), penalty)
 
@@ -73,7 +73,7 @@ def test_confusions_and_their_intervals_are_made_of_the_coins():
     np.testing.assert_allclose(model.confusion_support()[:, 0, 0], model.n_annotations_ + 5)
     hits = model.posterior_[table.item, table.label].sum()
     unseen = (hits + 3) / (len(table) + 5)
-    np.testing.assert_allclose(model.confusions_of(np.array([-1]))[0].diagonal(), unseen)
+    np.testing.assert_allclose(model.annotator_confusions(np.array([-1]))[0].diagonal(), unseen)
 
 
 @pytest.mark.realdata

@@ -112,7 +112,7 @@ def test_m_step_and_penalty_equal_their_definitions(kind, balance):
     params = Coins(rng.dirichlet(np.ones(4)), coin)
     model = begun(Snorkel(l2=0.8, initial_accuracy=0.75, class_balance=balance, class_count=2.0), table)
     penalty = -0.4 * sum((np.log(p / q) - np.log(3)) ** 2 for p, q in coin)
-    np.testing.assert_array_equal(model.class_pseudo_, 2.0)
+    np.testing.assert_array_equal(model.class_pseudo_counts_, 2.0)
     np.testing.assert_allclose(model.log_prior(params), penalty)
     posterior = rng.dirichlet(np.ones(4), 23)
     shares = np.eye(4)[table.label] if table.proba is None else table.proba

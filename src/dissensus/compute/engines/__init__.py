@@ -46,7 +46,7 @@ from dissensus.common.extras import import_extra
 from dissensus.common.parameters import check_argument, param
 from dissensus.common.types import IntArray
 from dissensus.compute.engines.base import Engine, RemoteTable
-from dissensus.compute.engines.local import Local as LocalEngine
+from dissensus.compute.engines.local import LocalEngine as LocalEngine
 from dissensus.compute.engines.local import Threads, thread_count
 from dissensus.compute.exceptions import BadClusterAddress, NoFolderForCodes, UnknownEngine, WrongEngine
 from dissensus.compute.rows import expand_rows

@@ -81,7 +81,7 @@ class Threads:
             self._pool.shutdown()
 
 
-class Local(Engine):
+class LocalEngine(Engine):
     """Rows in memory, processed by the threads of a pool."""
 
     def __init__(self, rows: Rows, n_annotators: int, n_classes: int, pool: Threads, gold: IntArray | None):

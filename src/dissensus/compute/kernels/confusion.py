@@ -28,7 +28,7 @@ import numpy as np
 
 from dissensus.common.jit import lazy_jit
 from dissensus.common.types import FloatArray
-from dissensus.compute.chunk import COIN, FULL, GIVEN, LIKELIHOOD, ONES, VOTES
+from dissensus.compute.chunk import ALL_ONES, COIN, FULL, LIKELIHOOD, POSTERIOR, VOTES
 from dissensus.compute.kernels.items import normalise
 from dissensus.compute.kernels.vector import ask, plus, settle, times
 
@@ -49,7 +49,7 @@ def chunk_rows(table: FloatArray) -> int:
 @cache
 def sweep(n_classes: int, source: int, shape: int, logs: bool) -> Any:
     """Return the compiled pass; `n_classes` is 0 if the number of classes is not a constant of the code."""
-    model, votes, given_q, ones = (source == kind for kind in (LIKELIHOOD, VOTES, GIVEN, ONES))
+    model, votes, given_q, ones = (source == kind for kind in (LIKELIHOOD, VOTES, POSTERIOR, ALL_ONES))
     full, coin, vector = shape == FULL, shape == COIN, n_classes > 0
 
     @lazy_jit

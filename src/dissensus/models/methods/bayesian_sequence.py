@@ -179,7 +179,7 @@ class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         chain = self._chain(table, np.arange(table.n_annotators), gold)
         em_step = partial(self.em_step, chain)
-        params = self.run(em_step, partial(self._start, chain, table), on_step)
+        params = self.run_restarts(em_step, partial(self._start, chain, table), on_step)
         self.trace_ = np.append(self.trace_, em_step(params)[0])  # the objective of the returned parameters
         self.cell_, self.cell_counts_ = chain.keys, params.cells
         self.transition_counts_, self.start_counts_ = params.transitions, params.starts
@@ -211,7 +211,7 @@ class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
         """(S, K) [state, given] pseudo-counts."""
         return expected_pseudo(self.classes_.size)[self._states.means]
 
-    def _chain(self, table: Annotations, known: IntArray, gold: IntArray | None) -> TaggedTable:
+    def _chain(self, table: Annotations, annotators: IntArray, gold: IntArray | None) -> TaggedTable:
         """Return the table with cells of the model's annotators; unseen ones, −1, are treated as one annotator."""
         rows, sequences, K = expand_rows(table), table.sequences, table.n_classes
         before = np.full(len(rows.label), K, np.int64)
@@ -225,7 +225,7 @@ class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
             begins[sequences.order[sequences.ptr[:-1]]] = True
             found = (key[order[at]] == key - table.n_annotators) & ~begins[table.item]
             before[found] = rows.label[order[at]][found]
-        annotator = np.where(known < 0, self.annotators_.size, known)[table.annotator]
+        annotator = np.where(annotators < 0, self.annotators_.size, annotators)[table.annotator]
         keys, cell = np.unique((annotator * (K + 1) + before) * K + rows.label, return_inverse=True)
         return TaggedTable(
             sequences, rows.item_ptr, np.empty(0) if rows.weight is None else rows.weight, cell.astype(np.int64), keys,
@@ -296,7 +296,7 @@ class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
         total = np.where((groups[place] == keys // K)[:, None], totals[place], 0.0)
         return np.asarray(np.log((own + alpha[:, keys % K].T) / (total + alpha.sum(axis=1))))
 
-    def answer(self, table: Annotations) -> tuple[FloatArray, IntArray, FloatArray]:
+    def predict_tags(self, table: Annotations) -> tuple[FloatArray, IntArray, FloatArray]:
         """Return the answer for a new table; unseen annotators are like all annotators pooled."""
         check_label_type(self, table)
         table = table.with_classes(self.classes_)

@@ -274,10 +274,11 @@ class BradleyTerry(AnswerModel):
     def predict_annotations(self, table: Annotations) -> FloatArray:
         """(N, 3) P(left, right, tie) of every row, for its annotator."""
         self._check_fitted()
-        known = naming.match_names(table.annotators, self.annotators_, "annotators")[table.annotator]
+        annotators = naming.match_names(table.annotators, self.annotators_, "annotators")[table.annotator]
         items = self._known_sides(table)
         return self.outcome_probabilities(
-            Comparisons.without_answers(items.left[table.item], items.right[table.item], items.n_alternatives), known
+            Comparisons.without_answers(items.left[table.item], items.right[table.item], items.n_alternatives),
+            annotators,
         )
 
     def _known_sides(self, table: Annotations) -> Comparisons:
@@ -288,10 +289,10 @@ class BradleyTerry(AnswerModel):
             raise UnseenAlternative(alternative=quote_name(things[at < 0][0]), fitted=self.things_.size)
         return Comparisons.without_answers(at[left], at[right], self.things_.size)
 
-    def answers_for(self, table: Annotations) -> dict[str, Any]:
+    def predict_answers(self, table: Annotations) -> dict[str, Any]:
         raise ScoresOfNewPairs
 
-    def about_answers(self, gold: Any = None) -> dict[str, Any]:
+    def summarise_answers(self, gold: Any = None) -> dict[str, Any]:
         """Return the ranking, and the crowd's position effect and ties."""
         _, left, tie = self.crowd_answering_.tolist()
         found = {"things": self.things_.size, "favours_left": left, "calls_ties": tie if tie > NO_TIES_KAPPA else None}

@@ -31,7 +31,7 @@ from dissensus.common.arrays import concatenate_ranges
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, Names, OnStep
 from dissensus.evaluation.distances import ObjectDistance, pair_distances
-from dissensus.models.answers import AnswerModel, about_confidence
+from dissensus.models.answers import AnswerModel, summarise_confidence
 from dissensus.models.base import check_gold, methods
 from dissensus.models.exceptions import GoldNotUsed, NoClassProbabilities, TooManyDistances
 from dissensus.models.fitting import check_label_type
@@ -75,7 +75,7 @@ class Closest(AnswerModel):
     dependence: DependenceChoice = DEPENDENCE
 
     kinds: ClassVar = ("objects",)
-    lacks: ClassVar = ("prior_",)
+    missing_results: ClassVar = ("prior_",)
 
     error_: Annotated[FloatArray, "A real"]  # σ
     population_error_: Annotated[float, "number"]
@@ -120,13 +120,13 @@ class Closest(AnswerModel):
     def predict(self, table: Annotations | None = None) -> Names:
         """(I,) the label of each item that is nearest to all others; empty for items without labels."""
         self._check_fitted()
-        return self.answer_names_ if table is None else self.answers_for(table)["answer_names_"]
+        return self.answer_names_ if table is None else self.predict_answers(table)["answer_names_"]
 
-    def answers_for(self, table: Annotations) -> dict[str, Any]:
+    def predict_answers(self, table: Annotations) -> dict[str, Any]:
         self._check_fitted()
         check_label_type(self, table)
-        known = naming.match_names(table.annotators, self.annotators_, "annotators")
-        error = np.where(known < 0, self.population_error_, self.error_[known])
+        annotators = naming.match_names(table.annotators, self.annotators_, "annotators")
+        error = np.where(annotators < 0, self.population_error_, self.error_[annotators])
         weight = table.row_weights
         found = self._answer(table, weight, error, find_candidates(table, self.distance))
         return dict(zip(("answer_names_", "confidence_", "expected_distance_"), found, strict=True))
@@ -143,8 +143,8 @@ class Closest(AnswerModel):
             return columns | {"expected_distance": self.expected_distance_}
         return super()._frame_columns(kind) | {"error": self.error_}
 
-    def about_answers(self, gold: IntArray | None = None) -> dict[str, Any]:
-        return about_confidence(self, gold)
+    def summarise_answers(self, gold: IntArray | None = None) -> dict[str, Any]:
+        return summarise_confidence(self, gold)
 
     def _answer(
         self, table: Annotations, weight: FloatArray, error: FloatArray, found: CandidateLabels

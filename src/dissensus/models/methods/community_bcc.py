@@ -111,13 +111,13 @@ class CommunityBCC(CrowdPriorModel[CommunityParams]):
 
     def _run(self, communities: int, engine: Engine, on_step: OnStep) -> CommunityParams:
         initialise = partial(self.initialise, engine, communities=communities)
-        return self.run(partial(self.em_step, engine, self.e_step_pass()), initialise, on_step)
+        return self.run_restarts(partial(self.em_step, engine, self.e_step_pass()), initialise, on_step)
 
     def initialise(self, engine: Engine, rng: np.random.Generator | None, communities: int = 0) -> CommunityParams:
         """Return the votes as q, and communities by `_sorted`."""
         votes = self.vote_counts(engine)
         number = communities or self.communities or 1
-        return self._sorted(self.class_shares(votes.classes), votes.labels, rng, number)
+        return self._sorted(self.class_shares(votes.class_counts), votes.label_counts, rng, number)
 
     def _sorted(
         self, prior: FloatArray, counts: FloatArray, rng: np.random.Generator | None, M: int
@@ -166,12 +166,12 @@ class CommunityBCC(CrowdPriorModel[CommunityParams]):
         """E Θ."""
         return self._moments(params)[0]
 
-    def m_step(self, labels: FloatArray, totals: FloatArray, params: CommunityParams) -> CommunityParams:
-        return params if params.counts is labels else replace(params, counts=labels)
+    def m_step(self, label_counts: FloatArray, label_totals: FloatArray, params: CommunityParams) -> CommunityParams:
+        return params if params.counts is label_counts else replace(params, counts=label_counts)
 
-    def update_hyperparameters(self, labels: FloatArray, params: CommunityParams) -> CommunityParams:
+    def update_hyperparameters(self, label_counts: FloatArray, params: CommunityParams) -> CommunityParams:
         """Return more probable α and h for these counts: those of EM, and of a few longer steps if they help."""
-        params = replace(params, counts=labels)
+        params = replace(params, counts=label_counts)
         believed = self.annotator_posteriors(params)
         members = believed.membership.sum(axis=0)
         alpha = fixed_point_step(believed.log_sums, members, self.prior_annotators, params.community_concentration)

@@ -96,10 +96,10 @@ class Consensus(Aggregator):
 
     def _temper_by_labels(self, pool: Pool) -> None:
         """Set ρ by the mean number of labels per item, unless it is given or learnt from gold."""
-        if self._assumed:
+        if self._default_correlation:
             rho = (pool.design_effect - 1) / (pool.n - 1) if pool.n > 1 else POWER
             low, high = CORRELATION_INTERVAL
-            self.tempering = Tempering(rho, (min(low, rho), high), assumed=True)
+            self.tempering = Tempering(rho, (min(low, rho), high), is_default=True)
 
     def _set_pool(self, pool: Pool) -> None:
         """Keep the results of the models of the pool that score new tables; None without a pool."""
@@ -116,12 +116,12 @@ class Consensus(Aggregator):
         last, members = pool.members[-1], pool.members
         self.trace_, self.n_iter_, self.converged_ = last.trace_, last.n_iter_, all(m.converged_ for m in members)
         self.prior_ = np.mean([member.prior_ for member in members], axis=0)
-        self.posterior_ = self._posterior_of(table, np.arange(table.n_annotators))
+        self.posterior_ = self._compute_posterior(table, np.arange(table.n_annotators))
         if gold is not None:
             self.posterior_[gold >= 0] = np.eye(self.prior_.size)[gold[gold >= 0]]
-        model.labels_, model.class_counts_ = soft_counts(table, self.posterior_), self.posterior_.sum(axis=0)
+        model.label_counts_, model.class_counts_ = soft_counts(table, self.posterior_), self.posterior_.sum(axis=0)
         free = replace(model.initial_params(self.prior_), uniformity=np.zeros(1))
-        model._set_params(model.m_step(model.labels_, model.label_totals_, free))
+        model._set_params(model.m_step(model.label_counts_, model.label_totals_, free))
         model.set_derived_results()
         self._adopt(model)
 
@@ -129,7 +129,7 @@ class Consensus(Aggregator):
         """Return Dawid-Skene with uniform class shares, with the keywords and the results of this model."""
         model = UniformPriorDawidSkene(labels_per_item=n, **self.get_params())
         vars(model).update({name: value for name, value in vars(self).items() if name.endswith("_")})
-        model.shares_are_free, model._assumed = self.member_weights_ is not None, self._assumed
+        model.shares_are_free, model._default_correlation = self.member_weights_ is not None, self._default_correlation
         return model
 
     def _adopt(self, model: UniformPriorDawidSkene) -> None:
@@ -143,24 +143,24 @@ class Consensus(Aggregator):
 
     # Scoring
 
-    def _reweight(self, table: Annotations, known: IntArray) -> Annotations:
-        return collapse(table, np.append(self.copy_group_, -1)[known])  # −1, unseen, takes the last
+    def _reweight(self, table: Annotations, annotators: IntArray) -> Annotations:
+        return collapse(table, np.append(self.copy_group_, -1)[annotators])  # −1, unseen, takes the last
 
-    def _posterior_of(self, table: Annotations, annotators: IntArray) -> FloatArray:
+    def _compute_posterior(self, table: Annotations, annotators: IntArray) -> FloatArray:
         if self.member_weights_ is None:
-            return self._dawid_skene()._posterior_of(table, annotators)
+            return self._dawid_skene()._compute_posterior(table, annotators)
         posteriors, weights = [], []
         for (kind, names), weight in zip(KEPT_RESULTS.items(), self.member_weights_, strict=True):
             if weight:
                 member = kind()
                 for name in ("prior_", *names):
                     setattr(member, name, getattr(self, name))
-                posteriors.append(member._posterior_of(table, annotators))
+                posteriors.append(member._compute_posterior(table, annotators))
                 weights.append(weight)
         return pooled_posterior(posteriors, np.array(weights))
 
-    def confusions_of(self, annotators: IntArray) -> FloatArray:
-        return self._dawid_skene().confusions_of(annotators)
+    def annotator_confusions(self, annotators: IntArray) -> FloatArray:
+        return self._dawid_skene().annotator_confusions(annotators)
 
     def confusion_support(self) -> FloatArray | None:
         return self._dawid_skene().confusion_support()

@@ -16,7 +16,7 @@ the equations are 2.3 to 2.5 of the paper with pseudo-counts a and b:
 - `posterior_` (I, K): q, the probability of each class
 - `prior_` (K,): π, the class shares
 - `confusion_` (A, K, K) [annotator, true, given]: Θ
-- `pseudo_` (K, K) [true, given] and `class_pseudo_` (K,): a and b
+- `pseudo_counts_` (K, K) [true, given] and `class_pseudo_counts_` (K,): a and b
 
 Without pseudo-counts an annotator with three labels is trusted as much as one with three hundred. So every annotator
 starts with the pseudo-counts a of a typical annotator of this table. v_i(c) is the share of item i's votes for class c,
@@ -69,8 +69,8 @@ class CrowdPseudoCounts(Parameters):
     class_count: float = param(1.0, "pseudo-count of every class", **PSEUDO)
     vote_count: float = param(0.5, "pseudo-items per annotator, of classes as voted", low=0, high=MAX_PSEUDO)
 
-    pseudo_: Annotated[FloatArray, "K K count"]
-    class_pseudo_: Annotated[FloatArray, "K count"]
+    pseudo_counts_: Annotated[FloatArray, "K K count"]
+    class_pseudo_counts_: Annotated[FloatArray, "K count"]
 
     def crowd_factor(self, votes: ExpectedCounts) -> float:
         """Return the factor of the crowd's part."""
@@ -78,8 +78,10 @@ class CrowdPseudoCounts(Parameters):
 
     def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
         factor = self.crowd_factor(votes)
-        self.pseudo_ = crowd_pseudo_counts(votes.labels, factor * self.crowd_labels, self.smoothing, self.least_labels)
-        self.class_pseudo_ = class_pseudo(engine, votes, self.class_count, factor * self.vote_count)
+        self.pseudo_counts_ = crowd_pseudo_counts(
+            votes.label_counts, factor * self.crowd_labels, self.smoothing, self.least_labels
+        )
+        self.class_pseudo_counts_ = class_pseudo(engine, votes, self.class_count, factor * self.vote_count)
 
 
 @methods.register(
@@ -88,24 +90,24 @@ class CrowdPseudoCounts(Parameters):
 class DawidSkene(CrowdPseudoCounts, ConfusionModel[DawidSkeneParams]):
     """MAP Dawid-Skene."""
 
-    Params, counts_ = DawidSkeneParams, property(lambda self: self.labels_)
+    Params, counts_ = DawidSkeneParams, property(lambda self: self.label_counts_)
     confusion_: FloatArray
     population_confusion_: Annotated[FloatArray, "K K simplex"]
 
     def label_likelihood(self, params: DawidSkeneParams) -> FloatArray:
         return params.confusion
 
-    def m_step(self, labels: FloatArray, totals: FloatArray, params: Any) -> DawidSkeneParams:
+    def m_step(self, label_counts: FloatArray, label_totals: FloatArray, params: Any) -> DawidSkeneParams:
         """Return Θ by eq. 2.3, Dawid & Skene 1979, with pseudo-counts."""
-        counts = labels + self.pseudo_
+        counts = label_counts + self.pseudo_counts_
         return DawidSkeneParams(params.prior, counts / counts.sum(axis=2, keepdims=True))
 
     def log_prior(self, params: DawidSkeneParams) -> float:
-        return float((self.pseudo_ * log_sum(params.confusion)).sum())
+        return float((self.pseudo_counts_ * log_sum(params.confusion)).sum())
 
     def confusion_support(self) -> FloatArray:
         """(A, K, 1) Return labels and pseudo-counts of each row of Θ."""
-        return np.asarray((self.labels_ + self.pseudo_).sum(axis=2, keepdims=True))
+        return np.asarray((self.label_counts_ + self.pseudo_counts_).sum(axis=2, keepdims=True))
 
     def set_derived_results(self) -> None:
         """Set the matrix of an unseen annotator."""

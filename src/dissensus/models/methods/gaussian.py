@@ -41,7 +41,7 @@ from scipy.special import gammaln, ndtr, ndtri
 from dissensus.common.parameters import check_argument, param
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.evaluation import bootstrap
-from dissensus.models.answers import AnswerModel, check_values
+from dissensus.models.answers import AnswerModel, check_gold_values
 from dissensus.models.base import methods
 from dissensus.models.exceptions import AllWeightsZero, IntervalNeedsTable, NoClassProbabilities
 from dissensus.models.fitting import check_label_type
@@ -91,7 +91,7 @@ class Gaussian(AnswerModel):
     dependence: DependenceChoice = DEPENDENCE
 
     kinds: ClassVar = ("numbers",)
-    lacks: ClassVar = ("posterior_", "prior_")
+    missing_results: ClassVar = ("posterior_", "prior_")
     tie_seed_: Annotated[int, "optional whole"]
     values_: Annotated[FloatArray, "I real"]
     interval_: Annotated[FloatArray, "I 2 real"]  # 95 %
@@ -184,7 +184,7 @@ class Gaussian(AnswerModel):
         return fit, trace, False
 
     def _check_gold(self, gold: Any, table: Any) -> FloatArray | None:
-        return check_values(gold, table)
+        return check_gold_values(gold, table)
 
     def _estimate_tempering(self, data: Any, gold: Any, earlier: Any) -> Tempering:
         return super()._estimate_tempering(data, None, earlier)  # gold values are used after the fit
@@ -204,7 +204,7 @@ class Gaussian(AnswerModel):
             raise IntervalNeedsTable
         return self._score(table, level)[1]
 
-    def answers_for(self, table: Annotations) -> dict[str, Any]:
+    def predict_answers(self, table: Annotations) -> dict[str, Any]:
         return {"values_": self.predict(table), "interval_": self.predict_interval(table)}
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
@@ -252,18 +252,18 @@ class Gaussian(AnswerModel):
         """(N,) the median label expected of each row's annotator, from the fit and not from the labels of `table`."""
         self._check_fitted()
         item = naming.match_names(table.items, self.items_, "items")[table.item]
-        known = naming.match_names(table.annotators, self.annotators_, "annotators")[table.annotator]
+        annotators = naming.match_names(table.annotators, self.annotators_, "annotators")[table.annotator]
         at = np.where(item >= 0, self._theta[item], self.theta_prior_[0])
-        b, a = (np.append(self.spread_[:, k], self.typical_spread_[k])[known] for k in (0, 1))
+        b, a = (np.append(self.spread_[:, k], self.typical_spread_[k])[annotators] for k in (0, 1))
         return self._to_labels(b + a * at)
 
-    def latent_posterior(self, table: Annotations, known: IntArray) -> tuple[FloatArray, FloatArray]:
+    def latent_posterior(self, table: Annotations, annotators: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return mean and variance of the latent values (I,); `known` (A,) are codes, −1 unseen."""
         b, a, s2 = (
-            np.append(self.spread_[:, column], typical)[known][table.annotator]
+            np.append(self.spread_[:, column], typical)[annotators][table.annotator]
             for column, typical in zip((0, 1, 4), self.typical_spread_, strict=True)
         )
-        aa = a**2 + np.append(self.spread_[:, 3], 0.0)[known][table.annotator]
+        aa = a**2 + np.append(self.spread_[:, 3], 0.0)[annotators][table.annotator]
         weight = table.row_weights
         x, (mu, tau2) = self._to_scores(table.values)[table.label], self.theta_prior_
         v = 1 / (1 / tau2 + np.bincount(table.item, weight * aa / s2, table.n_items))
@@ -279,7 +279,7 @@ class Gaussian(AnswerModel):
             return columns | {name: getattr(self, f"{name}_") for name in ANNOTATOR_COLUMNS}
         return super()._frame_columns(kind)
 
-    def about_answers(self, gold: Any = None) -> dict[str, Any]:
+    def summarise_answers(self, gold: Any = None) -> dict[str, Any]:
         """Return quantiles of values, mean width of intervals, and error and coverage of gold values."""
         quantiles = np.quantile(self.values_, [0, 0.5, 1]).tolist()
         about: dict[str, Any] = {

@@ -94,25 +94,25 @@ class GLAD(EMAggregator[GLADParams]):
                 sums, easiness = run_pass(params)
                 prior = params.prior
                 if self.class_count is not None:
-                    prior = (sums.classes + self.class_count) / (easiness.size + self.class_count * prior.size)
+                    prior = (sums.class_counts + self.class_count) / (easiness.size + self.class_count * prior.size)
                 ability, easiness = self._m_step(sums, easiness, labelled)
-                return sums.evidence + self.log_prior(params), GLADParams(ability, easiness, prior)
+                return sums.log_evidence + self.log_prior(params), GLADParams(ability, easiness, prior)
 
-            params = self.run(em_step, partial(self.initialise, engine), on_step, engine.checkpoint)
+            params = self.run_restarts(em_step, partial(self.initialise, engine), on_step, engine.checkpoint)
             self.prior_ = params.prior
             sums = run_tempered(
                 self, engine, pass_, params, label_totals(engine), easiness=np.empty_like(params.easiness)
             )
         self.trace_ = np.append(
-            self.trace_, sums.evidence + self.log_prior(params)
+            self.trace_, sums.log_evidence + self.log_prior(params)
         )  # the objective of the returned parameters
-        self.ability_, self.class_counts_ = params.ability, sums.classes
+        self.ability_, self.class_counts_ = params.ability, sums.class_counts
         self.pull_, self.curvature_ = sums.pull, sums.curvature  # sums that determine the ability
         self.difficulty_ = np.exp(-params.easiness)
 
-    def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:
+    def _compute_posterior(self, table: Annotations, annotators: IntArray) -> FloatArray:
         everyone = np.append(self.ability_, self.ability_.mean())  # −1, unseen, takes the last
-        params = GLADParams(everyone[known], self._easiness_of(table.items), self.prior_)
+        params = GLADParams(everyone[annotators], self._easiness_of(table.items), self.prior_)
         out = {"posterior": np.empty((table.n_items, table.n_classes)), "easiness": np.empty(table.n_items)}
         with in_memory(table, None, self.threads) as engine:
             engine.run(AbilityPass(1 / self.easiness_sd**2), params, out)
@@ -204,8 +204,8 @@ class AbilitySums(Sums):
     """The log evidence, classes (K,) and the sums of the next α (A,)."""
 
     by_annotator: ClassVar = ("pull", "curvature")
-    evidence: float
-    classes: FloatArray
+    log_evidence: float
+    class_counts: FloatArray
     pull: FloatArray
     curvature: FloatArray
 

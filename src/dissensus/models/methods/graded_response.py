@@ -72,9 +72,9 @@ class GradedResponse(ConfusionModel[GraderParams]):
 
     def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
         """Set q from all labels, and pseudo-counts that keep π near the shares of the votes."""
-        counts = votes.labels.sum(axis=(0, 1)) + 1.0
+        counts = votes.label_counts.sum(axis=(0, 1)) + 1.0
         self.label_shares_ = counts / counts.sum()
-        self.class_pseudo_ = class_pseudo(engine, votes, 1.0, 0.5)
+        self.class_pseudo_counts_ = class_pseudo(engine, votes, 1.0, 0.5)
 
     def initial_params(self, prior: FloatArray) -> GraderParams:
         """Return the parameters of annotators who err by about one grade."""
@@ -83,25 +83,25 @@ class GradedResponse(ConfusionModel[GraderParams]):
     def label_likelihood(self, params: GraderParams) -> FloatArray:
         return grade_likelihoods(params.grading, self.label_shares_)[0]
 
-    def m_step(self, labels: FloatArray, totals: FloatArray, params: Any) -> GraderParams:
+    def m_step(self, label_counts: FloatArray, label_totals: FloatArray, params: Any) -> GraderParams:
         """Run Fisher scoring from the last parameters."""
         at = params.grading
-        if len(at) != len(labels):  # an unseen annotator
-            at = np.tile(at.mean(axis=0), (len(labels), 1))
+        if len(at) != len(label_counts):  # an unseen annotator
+            at = np.tile(at.mean(axis=0), (len(label_counts), 1))
         mean = PRIOR_MEAN + np.array([0, 0, params.precision_center[0], 0])
-        best = m_step_objective(labels, at, self.label_shares_, mean)
+        best = m_step_objective(label_counts, at, self.label_shares_, mean)
         for _ in range(SCORING_STEPS):
-            step = scoring_step(labels, at, self.label_shares_, mean)
+            step = scoring_step(label_counts, at, self.label_shares_, mean)
             for _ in range(MAX_HALVINGS):
                 new = at + step
                 new[:, 2] = np.minimum(new[:, 2], MAX_LOG_PRECISION)
-                value = m_step_objective(labels, new, self.label_shares_, mean)
+                value = m_step_objective(label_counts, new, self.label_shares_, mean)
                 better = value >= best
                 at, best = np.where(better[:, None], new, at), np.where(better, value, best)
                 step = np.where(better[:, None], 0.0, step / 2)
         return GraderParams(params.prior, at, params.precision_center)
 
-    def update_hyperparameters(self, labels: FloatArray, params: GraderParams) -> GraderParams:
+    def update_hyperparameters(self, label_counts: FloatArray, params: GraderParams) -> GraderParams:
         """Set log λ₀ to the mean of log λ with one pseudo-annotator at 0."""
         own = params.grading[:, 2]
         return replace(params, precision_center=np.array([own.sum() / (own.size + 1)]))

@@ -72,7 +72,7 @@ class CrowdPriorModel(ConfusionModel[P]):
     vote_count: float = param(0.5, "pseudo-items per annotator, of classes as voted", low=0, high=MAX_PSEUDO)
 
     def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
-        self.class_pseudo_ = class_pseudo(engine, votes, self.class_count, self.vote_count)
+        self.class_pseudo_counts_ = class_pseudo(engine, votes, self.class_count, self.vote_count)
 
 
 @methods.register(
@@ -104,17 +104,20 @@ class HierarchicalDawidSkene(CrowdPriorModel[HierarchicalParams]):
         """(A, K, K) Return E Θ."""
         return np.asarray(params.concentration / params.concentration.sum(axis=2, keepdims=True))
 
-    def update_hyperparameters(self, labels: FloatArray, params: HierarchicalParams) -> HierarchicalParams:
+    def update_hyperparameters(self, label_counts: FloatArray, params: HierarchicalParams) -> HierarchicalParams:
         """Return a more probable α for these counts."""
-        logs, weight = expected_log(labels + params.population).sum(axis=0), len(labels) + self.prior_annotators
+        logs, weight = (
+            expected_log(label_counts + params.population).sum(axis=0),
+            len(label_counts) + self.prior_annotators,
+        )
         shape = fixed_point(
             (logs + self.prior_annotators * unknown_expected_log(params.prior.size)) / weight, params.population
         )
-        return replace(params, population=improve_population(shape, labels, self.prior_annotators))
+        return replace(params, population=improve_population(shape, label_counts, self.prior_annotators))
 
-    def m_step(self, labels: FloatArray, totals: FloatArray, params: Any) -> HierarchicalParams:
+    def m_step(self, label_counts: FloatArray, label_totals: FloatArray, params: Any) -> HierarchicalParams:
         """Return γ = α + n."""
-        return HierarchicalParams(params.prior, labels + params.population, params.population)
+        return HierarchicalParams(params.prior, label_counts + params.population, params.population)
 
     def log_prior(self, params: HierarchicalParams) -> float:
         """Return the log prior of α less the divergences of γ from α, up to a constant."""

@@ -22,7 +22,7 @@ odds of the right label, and h(x) = tanh(x/2)/(2x) is the curvature of a parabol
 - `theta_` (A, K, K) [annotator, true, given]: θ; `confusion_` is the mean of L over b
 - `loading_` (K,): λ
 - `prior_` (K,): π, the class shares
-- `pseudo_` (K, K) and `class_pseudo_` (K,): a and g, the pseudo-counts of `dawid-skene`
+- `pseudo_counts_` (K, K) and `class_pseudo_counts_` (K,): a and g, the pseudo-counts of `dawid-skene`
 
 The effect explains only a part of what labels of an item share: an item that misleads every annotator looks like an
 easy item of another class. The posterior is therefore tempered like that of other methods (`models.tempering`).
@@ -84,19 +84,19 @@ class ItemEffect(CrowdPseudoCounts, EMAggregator[ItemEffectParams]):
             self.prepare(votes, engine)
 
         def start(rng: np.random.Generator | None) -> ItemEffectParams:
-            counts = votes.labels
+            counts = votes.label_counts
             if rng is not None:
                 shares = draw_vote_shares(table.votes(), gold, rng)
                 counts = (labels.T @ shares).reshape(-1, K, K).swapaxes(1, 2)
-            theta = np.log(counts + self.pseudo_)
-            prior = self._shares(votes.classes)
+            theta = np.log(counts + self.pseudo_counts_)
+            prior = self._shares(votes.class_counts)
             return ItemEffectParams(prior, np.full(K, INITIAL_LOADING), theta - theta.mean(axis=2, keepdims=True))
 
         def em_step(params: ItemEffectParams) -> tuple[float, ItemEffectParams]:
             evidence, posterior = self.e_step(labels, params, gold)
             return evidence + self.log_prior(params), self.m_step(labels, posterior, params)
 
-        params = self.run(em_step, start, on_step)
+        params = self.run_restarts(em_step, start, on_step)
         evidence, posterior = self.e_step(labels, params, gold)
         self.trace_ = np.append(
             self.trace_, evidence + self.log_prior(params)
@@ -104,7 +104,7 @@ class ItemEffect(CrowdPseudoCounts, EMAggregator[ItemEffectParams]):
         self.prior_, self.loading_, self.theta_ = params.prior, params.loading, params.theta
         self.posterior_ = _class_posterior(posterior)
         counts = self._counts(labels, posterior).sum(axis=0, keepdims=True)
-        population = replace(params, theta=np.log(counts.sum(axis=2) + self.pseudo_))
+        population = replace(params, theta=np.log(counts.sum(axis=2) + self.pseudo_counts_))
         for _ in range(UNSEEN_STEPS):
             population = replace(population, theta=self._next_theta(counts + self._pseudo, population))
         self.population_theta_ = population.theta[0]
@@ -132,9 +132,9 @@ class ItemEffect(CrowdPseudoCounts, EMAggregator[ItemEffectParams]):
 
     def log_prior(self, params: ItemEffectParams) -> float:
         logs = np.log(np.maximum(self.likelihood(params), 1e-300))
-        matrices = np.einsum("cl,s,acsl->", self.pseudo_, self._quadrature[1], logs)
+        matrices = np.einsum("cl,s,acsl->", self.pseudo_counts_, self._quadrature[1], logs)
         loading = float(params.loading @ params.loading) / (2 * self.loading_sd**2)
-        return float(matrices + self.class_pseudo_ @ np.log(params.prior)) - loading
+        return float(matrices + self.class_pseudo_counts_ @ np.log(params.prior)) - loading
 
     def _next_theta(self, counts: FloatArray, params: ItemEffectParams) -> FloatArray:
         """(A, K, K) θ of the next pass."""
@@ -160,7 +160,7 @@ class ItemEffect(CrowdPseudoCounts, EMAggregator[ItemEffectParams]):
         return np.asarray((labels.T @ posterior.reshape(-1, K * S)).reshape(-1, K, K, S).transpose(0, 2, 3, 1))
 
     def _shares(self, classes: FloatArray) -> FloatArray:
-        return np.asarray((classes + self.class_pseudo_) / (classes + self.class_pseudo_).sum())
+        return np.asarray((classes + self.class_pseudo_counts_) / (classes + self.class_pseudo_counts_).sum())
 
     @property
     def _quadrature(self) -> tuple[FloatArray, FloatArray]:
@@ -170,24 +170,26 @@ class ItemEffect(CrowdPseudoCounts, EMAggregator[ItemEffectParams]):
     @property
     def _pseudo(self) -> FloatArray:
         """(K, S, K) pseudo-counts of n."""
-        return np.asarray(self.pseudo_[:, None, :] * self._quadrature[1][:, None])
+        return np.asarray(self.pseudo_counts_[:, None, :] * self._quadrature[1][:, None])
 
-    def _annotator_params(self, known: IntArray) -> ItemEffectParams:
+    def _annotator_params(self, annotators: IntArray) -> ItemEffectParams:
         """Return the parameters of annotators by code, −1 unseen."""
         everyone = np.concatenate([self.theta_, self.population_theta_[None]])  # −1 takes the last
-        return ItemEffectParams(self.prior_, self.loading_, everyone[known])
+        return ItemEffectParams(self.prior_, self.loading_, everyone[annotators])
 
-    def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:
+    def _compute_posterior(self, table: Annotations, annotators: IntArray) -> FloatArray:
         labels = label_matrix(expand_rows(table), table.n_annotators, table.n_classes)
-        return _class_posterior(self.e_step(labels, self._annotator_params(known), None)[1])
+        return _class_posterior(self.e_step(labels, self._annotator_params(annotators), None)[1])
 
-    def confusions_of(self, known: IntArray) -> FloatArray:
-        return np.asarray(np.einsum("s,acsl->acl", self._quadrature[1], self.likelihood(self._annotator_params(known))))
+    def annotator_confusions(self, annotators: IntArray) -> FloatArray:
+        return np.asarray(
+            np.einsum("s,acsl->acl", self._quadrature[1], self.likelihood(self._annotator_params(annotators)))
+        )
 
     @property
     def confusion_(self) -> FloatArray:
         """(A, K, K) [annotator, true, given], computed on access: the mean of L over b."""
-        return self.confusions_of(np.arange(self.annotators_.size))
+        return self.annotator_confusions(np.arange(self.annotators_.size))
 
 
 @cache

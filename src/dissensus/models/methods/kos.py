@@ -72,7 +72,7 @@ class KOS(Aggregator):
     @property
     def confusion_(self) -> FloatArray:
         """(A, 2, 2) [annotator, true, given], computed on access, with the reliability on the diagonal."""
-        return self.confusions_of(np.arange(self.reliability_.size))
+        return self.annotator_confusions(np.arange(self.reliability_.size))
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         edges = AnswerEdges.from_table(table, gold)
@@ -92,22 +92,22 @@ class KOS(Aggregator):
         if not self.converged_:
             self._warn_unconverged("passes", "a weight", float(change))
         self.prior_ = np.full(table.n_classes, 1 / table.n_classes)
-        self.posterior_ = chunks.with_gold(self._posterior_of(table, np.arange(table.n_annotators)), gold)
+        self.posterior_ = chunks.with_gold(self._compute_posterior(table, np.arange(table.n_annotators)), gold)
         hits, total = self._count_agreement(table, self.posterior_)
         self.population_accuracy_ = float(hits.sum() / total.sum()) if total.sum() > 0 else 1 / table.n_classes
         self._set_reliability(hits, total)
 
-    def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:
+    def _compute_posterior(self, table: Annotations, annotators: IntArray) -> FloatArray:
         edges = AnswerEdges.from_table(table, None)
-        weight = np.append(self.weight_, self.population_weight_)[known]  # −1, unseen, takes the last
+        weight = np.append(self.weight_, self.population_weight_)[annotators]  # −1, unseen, takes the last
         log_odds = self.scale_ * np.bincount(edges.item, edges.answer * weight[edges.annotator], table.n_items)
         posterior = np.stack([-log_odds, log_odds], axis=1)[:, : table.n_classes] / 2
         posterior = np.exp(posterior - posterior.max(axis=1, keepdims=True, initial=-np.inf))
         return np.asarray(posterior / posterior.sum(axis=1, keepdims=True))
 
-    def confusions_of(self, known: IntArray) -> FloatArray:
+    def annotator_confusions(self, annotators: IntArray) -> FloatArray:
         K = self.classes_.size
-        right = np.append(self.reliability_, self.population_accuracy_)[known][:, None, None]
+        right = np.append(self.reliability_, self.population_accuracy_)[annotators][:, None, None]
         return np.where(np.eye(K, dtype=bool), right if K > 1 else 1.0, 1 - right)
 
     def confusion_support(self) -> FloatArray:

@@ -38,7 +38,7 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute import chunk as chunks
 from dissensus.compute.chunk import LIKELIHOOD
 from dissensus.compute.engines import in_memory
-from dissensus.compute.engines.local import Local, Threads, balanced, thread_count
+from dissensus.compute.engines.local import LocalEngine, Threads, balanced, thread_count
 from dissensus.compute.kernels import m_msr as kernels
 from dissensus.compute.kernels.vote import several_annotators
 from dissensus.compute.rows import Rows, expand_rows
@@ -48,7 +48,7 @@ from dissensus.models.confusion import (
     COIN,
     ConfusionPass,
     EStepParams,
-    OwnLabelLikelihood,
+    RightWrongLikelihood,
     label_totals,
     posterior_of_table,
 )
@@ -93,7 +93,7 @@ class MMSR(Aggregator):
     @property
     def confusion_(self) -> FloatArray:
         """(A, K, K) [annotator, true, given], computed on access: p on the diagonal, (1 − p)/(K − 1) off it."""
-        return self.confusions_of(np.arange(len(self.coin_)))
+        return self.annotator_confusions(np.arange(len(self.coin_)))
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         K = table.n_classes
@@ -102,11 +102,13 @@ class MMSR(Aggregator):
             self.skill_ = self._complete(pairs, pool, on_step)
             rows = expand_rows(table)
             self.coin_, self.population_coin_ = self._coins(comparable_labels(table, rows, gold), pairs.has_skill)
-            engine = Local(rows, table.n_annotators, K, pool, gold)
+            engine = LocalEngine(rows, table.n_annotators, K, pool, gold)
             totals = label_totals(engine)
             self.prior_ = leaning(totals.sum(axis=(0, 1)), VOTE_LEANING)
             cells = Coins(self.prior_, self.coin_).label_likelihood()
-            run_tempered(self, engine, ConfusionPass(LIKELIHOOD, COIN), EStepParams.of(self.prior_, cells), totals)
+            run_tempered(
+                self, engine, ConfusionPass(LIKELIHOOD, COIN), EStepParams.from_likelihood(self.prior_, cells), totals
+            )
         self.trace_ = np.empty(0)
 
     def _coins(self, total: FloatArray, linked: BoolArray) -> tuple[FloatArray, FloatArray]:
@@ -147,16 +149,16 @@ class MMSR(Aggregator):
             self._warn_unconverged("rounds", "a skill", float(change))
         return np.where(pairs.has_skill, skill, 0.0)
 
-    def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:
+    def _compute_posterior(self, table: Annotations, annotators: IntArray) -> FloatArray:
         with in_memory(table, None, self.threads) as engine:
-            return posterior_of_table(engine, self.prior_, self._cells(known))[0]
+            return posterior_of_table(engine, self.prior_, self._cells(annotators))[0]
 
-    def _cells(self, known: IntArray) -> OwnLabelLikelihood:
-        coin = np.concatenate([self.coin_, self.population_coin_])[known]  # −1, unseen, takes the last
+    def _cells(self, annotators: IntArray) -> RightWrongLikelihood:
+        coin = np.concatenate([self.coin_, self.population_coin_])[annotators]  # −1, unseen, takes the last
         return Coins(self.prior_, coin).label_likelihood()
 
-    def confusions_of(self, known: IntArray) -> FloatArray:
-        return self._cells(known).full(self.classes_.size)
+    def annotator_confusions(self, annotators: IntArray) -> FloatArray:
+        return self._cells(annotators).full(self.classes_.size)
 
     def confusion_support(self) -> FloatArray:
         return np.asarray(self.total_ + self.right_count + self.wrong_count)[:, None, None]

@@ -44,12 +44,12 @@ import numpy as np
 from dissensus.compute.chunk import with_gold
 from dissensus.compute.engines.base import Engine
 from dissensus.models.confusion import (
-    OWN,
+    DIAGONAL,
     ClassParams,
     ConfusionModel,
     ExpectedCounts,
     FloatArray,
-    OwnLabelLikelihood,
+    RightWrongLikelihood,
     em_parameter,
     methods,
     param,
@@ -100,7 +100,7 @@ class MACE(ConfusionModel[MACEParams]):
     )
     restarts: int = param(10, "number of starts, of which the best bound is kept; all but the first are random", low=1)
 
-    Params, layout = MACEParams, OWN
+    Params, layout = MACEParams, DIAGONAL
     copied_share_: FloatArray
     given_: FloatArray
     competence_counts_: Annotated[FloatArray, "A 2 count"]
@@ -111,12 +111,12 @@ class MACE(ConfusionModel[MACEParams]):
     population_strategy_: Annotated[FloatArray, "K share"]
 
     def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
-        K, labelled = votes.classes.size, engine.has_labels()
+        K, labelled = votes.class_counts.size, engine.has_labels()
         unlabelled = np.full((np.count_nonzero(~labelled), K), 1 / K)
         unlabelled = with_gold(unlabelled, None if engine.gold is None else engine.gold[~labelled])
-        root = np.sqrt(np.maximum(votes.classes - unlabelled.sum(axis=0), 0))
+        root = np.sqrt(np.maximum(votes.class_counts - unlabelled.sum(axis=0), 0))
         parameters = K * np.count_nonzero(engine.annotations_per_annotator)
-        self.class_pseudo_ = self.class_count + self.vote_count * parameters * root / max(root.sum(), 1e-300)
+        self.class_pseudo_counts_ = self.class_count + self.vote_count * parameters * root / max(root.sum(), 1e-300)
         self.fixed_prior_ = None if self.class_prior == "learned" else np.full(K, 1 / K)
 
     def initialise(self, engine: Engine, rng: np.random.Generator | None) -> MACEParams:
@@ -128,7 +128,7 @@ class MACE(ConfusionModel[MACEParams]):
         K, given = engine.size.n_classes, self.label_totals_[:, 0]
         share = np.full(len(given), 0.5)
         if rng is not None:
-            agreed = self.vote_counts(engine, with_gold=False).labels.sum(axis=(1, 2))
+            agreed = self.vote_counts(engine, with_gold=False).label_counts.sum(axis=(1, 2))
             share = draw_by_counts(rng, agreed, given.sum(axis=1)) / 2.0**64
         return MACEParams(np.full(K, 1 / K), np.where(given > 0, share[:, None], 0.0), given)
 
@@ -145,20 +145,20 @@ class MACE(ConfusionModel[MACEParams]):
         believed = self.annotator_posterior(params)
         return expected_log(believed.competence), expected_log(believed.strategy)
 
-    def label_likelihood(self, params: MACEParams) -> OwnLabelLikelihood:
+    def label_likelihood(self, params: MACEParams) -> RightWrongLikelihood:
         """Return copy + spam for the label's own class and spam for the others, by expected logarithms."""
         log_theta, log_xi = self.expected_logs(params)
         spam = np.exp(log_theta[:, 1:] + log_xi)
-        return OwnLabelLikelihood(np.exp(log_theta[:, :1]) + spam, spam)
+        return RightWrongLikelihood(np.exp(log_theta[:, :1]) + spam, spam)
 
-    def expected_label_likelihood(self, params: MACEParams) -> OwnLabelLikelihood:
+    def expected_label_likelihood(self, params: MACEParams) -> RightWrongLikelihood:
         theta, xi = posterior_means(self.annotator_posterior(params))
         spam = (1 - theta)[:, None] * xi
-        return OwnLabelLikelihood(theta[:, None] + spam, spam)
+        return RightWrongLikelihood(theta[:, None] + spam, spam)
 
-    def m_step(self, labels: FloatArray, totals: FloatArray, params: MACEParams) -> MACEParams:
+    def m_step(self, label_counts: FloatArray, label_totals: FloatArray, params: MACEParams) -> MACEParams:
         """Return the share of right labels that was copied: the M step of the module."""
-        cells, hits, given = self.label_likelihood(params), labels[:, 0], totals[:, 0]
+        cells, hits, given = self.label_likelihood(params), label_counts[:, 0], label_totals[:, 0]
         right = np.divide(hits, given, out=np.zeros_like(given), where=given > 0)
         return MACEParams(params.prior, np.minimum(right * (1 - cells.wrong / cells.right), 1.0), given)
 

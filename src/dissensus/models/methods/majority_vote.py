@@ -38,7 +38,7 @@ class MajorityVote(VoteModel):
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         with self._open_engine(table, gold) as engine:
             total = label_totals(engine)[:, 0]
-            hits = self._conclude_on(engine, np.ones(engine.size.n_annotators), total.sum(axis=0))
+            hits = self._run_final_vote(engine, np.ones(engine.size.n_annotators), total.sum(axis=0))
         self._set_reliability(hits, total.sum(axis=1))
         self.trace_, self.n_iter_, self.converged_ = np.empty(0), 1, True
         on_step(1, float("nan"))

@@ -54,7 +54,7 @@ from dissensus.compute.engines import in_memory
 from dissensus.compute.engines.local import Threads, balanced, even
 from dissensus.compute.kernels import metal as kernels
 from dissensus.compute.rows import Rows
-from dissensus.models.base import Aggregator, given_first, methods
+from dissensus.models.base import Aggregator, methods, put_given_first
 from dissensus.models.confusion import FULL, ConfusionPass, EStepParams
 from dissensus.models.matrices import MAX_PSEUDO, PSEUDO, expected_pseudo
 from dissensus.models.methods.snorkel import is_class_balance, normalise_shares
@@ -97,23 +97,23 @@ class MeTaL(Aggregator):
         pseudo = self.pseudo(K)
         with in_memory(table, gold, self.threads) as engine:
             rows, pool, votes = engine.rows, engine.pool, engine.run(ConfusionPass(VOTES, FULL), None)
-            prior, voted = self._balance(rows, gold, votes.classes), given_first(votes.labels)
+            prior, voted = self._balance(rows, gold, votes.class_counts), put_given_first(votes.label_counts)
             from_gold = count_gold_labels(rows, gold, table.n_annotators, K)
             known = prior_moments(voted.sum(axis=0) + pseudo, from_gold, prior, self.overlap)
             counts = voted + pseudo
             counts /= counts.sum(axis=1, keepdims=True)
             moments = PairMoments(rows, pool, gold, prior, known)
             confusion = self._descend(moments, counts, on_step)
-            totals = votes.labels.sum(axis=1, keepdims=True)
+            totals = votes.label_counts.sum(axis=1, keepdims=True)
             unknown = np.maximum(totals.sum(axis=(1, 2)) - from_gold.sum(axis=(1, 2)), 0)  # (A,) on items without gold
             labels = from_gold.sum(axis=1) + np.outer(unknown, prior)  # (A, K)
             counted = confusion * labels[:, None, :] + pseudo
             self.evidence_ = counted.sum(axis=1)
             counted /= self.evidence_[:, None, :]
-            self.prior_, self.confusion_ = prior, given_first(counted)
-            pass_, params = ConfusionPass(LIKELIHOOD, FULL), EStepParams.of(prior, self.confusion_)
+            self.prior_, self.confusion_ = prior, put_given_first(counted)
+            pass_, params = ConfusionPass(LIKELIHOOD, FULL), EStepParams.from_likelihood(prior, self.confusion_)
             sums = run_tempered(self, engine, pass_, params, totals)
-        population = sums.labels.sum(axis=0) + pseudo
+        population = sums.label_counts.sum(axis=0) + pseudo
         self.population_confusion_ = population / population.sum(axis=1, keepdims=True)
 
     def confusion_support(self) -> FloatArray:

@@ -143,7 +143,7 @@ class MMCE(EMAggregator[MMCEParams]):
                     posterior=fused_pass.posterior,
                 )
 
-            params = self.run(em_step, partial(self.initialise, table, gold), on_step)
+            params = self.run_restarts(em_step, partial(self.initialise, table, gold), on_step)
             self.trace_ = np.append(self.trace_, em_step(params)[0])
             fused_pass(replace(params, posterior=None), MAX_ROUNDS)
         self.posterior_, self.prior_, self.annotator_effect_ = fused_pass.posterior, params.prior, params.effect
@@ -165,17 +165,19 @@ class MMCE(EMAggregator[MMCEParams]):
         here = softmax(np.log(self.population_confusion_[k]) + self.item_effect_, axis=1)[np.arange(cell.size), k]
         self.difficulty_ = np.bincount(cell // K, q[cell] * (right[k] - here), I).astype(np.float64)
 
-    def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:
+    def _compute_posterior(self, table: Annotations, annotators: IntArray) -> FloatArray:
         rows = expand_rows(bound_weights(table))
         with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
             fused_pass = FusedPass(rows, pool, self.item_penalty_, None, table.n_items)
             everyone = np.concatenate([self.annotator_effect_, np.log(self.population_confusion_)[None]])
-            effect = everyone[known]  # −1, unseen, takes the last
+            effect = everyone[annotators]  # −1, unseen, takes the last
             fused_pass(MMCEParams(np.zeros(1), self.prior_, self.prior_, effect, None), MAX_ROUNDS)
         return fused_pass.posterior
 
     def _label_probabilities(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
-        everyone = self.confusions_of(np.append(np.arange(self.annotators_.size), -1))  # −1, unseen, takes the last
+        everyone = self.annotator_confusions(
+            np.append(np.arange(self.annotators_.size), -1)
+        )  # −1, unseen, takes the last
         K, cell = self.prior_.size, self.item_effect_cell_
         power = np.concatenate([np.exp(self.item_effect_, dtype=np.float64), np.ones((1, K))])
         place = np.full((self.items_.size + 1, K), cell.size)  # −1, new, takes the last item, which has no effects

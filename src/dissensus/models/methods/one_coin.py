@@ -42,12 +42,12 @@ class OneCoin(CoinModel):
     class_count: float = param(1.0, "pseudo-count of every class in a learnt π", **PSEUDO)
 
     def prepare(self, votes: Any, engine: Any) -> None:
-        self.class_pseudo_ = np.full(votes.classes.size, self.class_count)
+        self.class_pseudo_counts_ = np.full(votes.class_counts.size, self.class_count)
         uniform = leaning(self.label_totals_.sum(axis=(0, 1)), VOTE_LEANING)
         self.fixed_prior_ = None if self.class_prior == "learned" else uniform
 
-    def m_step(self, labels: FloatArray, totals: FloatArray, params: Any) -> Coins:
-        hits, total = labels[:, 0, 0], totals.sum(axis=(1, 2))
+    def m_step(self, label_counts: FloatArray, label_totals: FloatArray, params: Any) -> Coins:
+        hits, total = label_counts[:, 0, 0], label_totals.sum(axis=(1, 2))
         counts = np.stack(
             [hits + self.right_count, np.maximum(total - hits, 0) + self.wrong_count], axis=1
         )  # rounding: below 0

@@ -40,7 +40,7 @@ from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.compute.kernels import sets as kernels
 from dissensus.messages import quote_name
-from dissensus.models.answers import AnswerModel, about_confidence
+from dissensus.models.answers import AnswerModel, summarise_confidence
 from dissensus.models.base import methods
 from dissensus.models.em import EMAggregator
 from dissensus.models.exceptions import NoOptionTicked, UnseenOption
@@ -159,7 +159,7 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
             objective = float(log_total.sum() + nothing_true) + self._log_prior(params, prior)
             return objective, m_step(q, joint)
 
-        params = self.run(em_step, start, on_step)
+        params = self.run_restarts(em_step, start, on_step)
         self.hit_, self.false_tick_, self.chance_ = params.hit, params.false_tick, params.chance
         self.order_, self.parent_ = prior.order, prior.parent
         q = posterior_of_table(params)[0]
@@ -188,7 +188,7 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
         """(I, L) P(option is true | labels of the item), columns in the order of `options_`."""
         self._check_fitted()
-        return self.posterior_ if table is None else self._posterior_of(table, self._check_new(table))
+        return self.posterior_ if table is None else self._compute_posterior(table, self._check_new(table))
 
     def predict(self, table: Annotations | None = None) -> Names:
         """(I,) the name of the set of options that is the answer for each item."""
@@ -197,21 +197,21 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
         found, place = np.unique(answer, axis=0, return_inverse=True)
         return np.array([name_set(self.options_[options]) for options in found], object)[place.reshape(-1)]
 
-    def answers_for(self, table: Annotations) -> dict[str, Any]:
+    def predict_answers(self, table: Annotations) -> dict[str, Any]:
         found = self._answer_new(table, self._check_new(table))
         return dict(zip(("posterior_", "answer_", "confidence_"), found, strict=True))
 
-    def about_answers(self, gold: IntArray | None = None) -> dict[str, Any]:
+    def summarise_answers(self, gold: IntArray | None = None) -> dict[str, Any]:
         """Return the confidence of the sets, the accuracy on gold sets, and the frequency of each option."""
         options = dict(zip(map(str, self.options_), self.answer_.sum(axis=0).tolist(), strict=True))
-        return {"options": options} | about_confidence(self, gold)
+        return {"options": options} | summarise_confidence(self, gold)
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
         """(N, L) P(the annotator of a row ticks the option)."""
-        known = self._check_new(table)
+        annotators = self._check_new(table)
         item = naming.match_names(table.items, self.items_, "items")[table.item]
         q = np.where((item >= 0)[:, None], self.posterior_[item], self.prior_)
-        hit, false_tick = (rates[table.annotator] for rates in self._tick_rates(known))
+        hit, false_tick = (rates[table.annotator] for rates in self._tick_rates(annotators))
         return np.asarray(q * hit + (1 - q) * false_tick)
 
     def _frame_columns(self, kind: str) -> dict[str, Any]:
@@ -233,20 +233,20 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
             raise UnseenOption(option=quote_name(table.options.names[new][0]))
         return naming.match_names(table.annotators, self.annotators_, "annotators")
 
-    def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:
-        return self._answer_new(table, known)[0]
+    def _compute_posterior(self, table: Annotations, annotators: IntArray) -> FloatArray:
+        return self._answer_new(table, annotators)[0]
 
-    def _answer_new(self, table: Annotations, known: IntArray) -> tuple[FloatArray, BoolArray, FloatArray]:
+    def _answer_new(self, table: Annotations, annotators: IntArray) -> tuple[FloatArray, BoolArray, FloatArray]:
         ticked = np.zeros((table.n_classes, self.options_.size), np.bool_)
         ticked[:, naming.match_names(table.options.names, self.options_, "options")] = table.options.selected
-        return self._answer(table, *self._tick_rates(known), np.zeros((table.n_items, 0)), ticked)
+        return self._answer(table, *self._tick_rates(annotators), np.zeros((table.n_items, 0)), ticked)
 
-    def _tick_rates(self, known: IntArray) -> tuple[FloatArray, FloatArray]:
+    def _tick_rates(self, annotators: IntArray) -> tuple[FloatArray, FloatArray]:
         """(A, L) s and f by code, −1 unseen."""
-        unseen = (known < 0)[:, None]
+        unseen = (annotators < 0)[:, None]
         return (
-            np.where(unseen, self.population_hit_, self.hit_[known]),
-            np.where(unseen, self.population_false_tick_, self.false_tick_[known]),
+            np.where(unseen, self.population_hit_, self.hit_[annotators]),
+            np.where(unseen, self.population_false_tick_, self.false_tick_[annotators]),
         )
 
     def _answer(

@@ -73,13 +73,13 @@ class Snorkel(CoinModel):
     propensity_: Annotated[FloatArray, "A real"]
 
     def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
-        K = votes.classes.size
-        self.class_pseudo_ = np.full(K, self.class_count)
+        K = votes.class_counts.size
+        self.class_pseudo_counts_ = np.full(K, self.class_count)
         balance = [1.0] * K if self.class_balance == "uniform" else self.class_balance
         self.fixed_prior_ = None if isinstance(balance, str) else normalise_shares(balance, K)
 
-    def m_step(self, labels: FloatArray, totals: FloatArray, params: Any) -> Coins:
-        x = penalised_logit(labels[:, 0, 0], totals.sum(axis=(1, 2)), self._initial_logit(), self.l2)
+    def m_step(self, label_counts: FloatArray, label_totals: FloatArray, params: Any) -> Coins:
+        x = penalised_logit(label_counts[:, 0, 0], label_totals.sum(axis=(1, 2)), self._initial_logit(), self.l2)
         return Coins(params.prior, np.stack([expit(x), expit(-x)], axis=1))
 
     def log_prior(self, params: Coins) -> float:

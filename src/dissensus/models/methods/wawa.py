@@ -60,12 +60,12 @@ class Wawa(VoteModel):
         sums = vote(skill)
         self.skill_ = skill
         self.population_skill_ = vote.population(vote.total * skill)
-        self._conclude_on(vote.engine, skill, sums.votes)
+        self._run_final_vote(vote.engine, skill, sums.votes)
         self._set_reliability(sums.hits, vote.total)
         return sums.hits
 
-    def _skills(self, known: IntArray) -> FloatArray:
-        return np.append(self.skill_, self.population_skill_)[known]  # −1 takes the last
+    def _annotator_skills(self, annotators: IntArray) -> FloatArray:
+        return np.append(self.skill_, self.population_skill_)[annotators]  # −1 takes the last
 
     def _population_skill(self) -> float:
         return self.population_skill_
@@ -90,5 +90,5 @@ class Wawa(VoteModel):
         tied = posterior >= posterior.max(axis=1, keepdims=True, initial=0) * (1 - TIE_PREFERENCE)
         return super()._count_agreement(table, tied / tied.sum(axis=1, keepdims=True))
 
-    def _leaning(self) -> FloatArray:
+    def _tie_break_weights(self) -> FloatArray:
         return leaning(self.prior_, TIE_PREFERENCE)

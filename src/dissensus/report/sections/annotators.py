@@ -263,7 +263,7 @@ def _confusions(study: Study, order: IntArray) -> list[Facts]:
     whole = K <= MAX_CLASSES
     order = order[: MAX_CONFUSION_CELLS // (K * K if whole else 3 * MAX_MISTAKES)].astype(np.int32)
     try:
-        parts = [study.fitted.confusions_of(order[start : start + 100]) for start in range(0, order.size, 100)]
+        parts = [study.fitted.annotator_confusions(order[start : start + 100]) for start in range(0, order.size, 100)]
     except NotImplementedError:  # The error rates of the method depend on the item.
         return []
     posterior, item, annotator = study.fitted.untempered_posterior(), study.table.item, study.table.annotator
