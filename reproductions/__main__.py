@@ -132,11 +132,12 @@ def _write_page(paper: Any, output: Path, name: str, lines: Any, failures: Any, 
 
 def _check(device: str) -> None:
     """Say once, before any part is begun, what every part would fail for."""
-    from dissensus.table.datasets.folder import VARIABLE, data_folder
+    from dissensus.table.datasets.folder import FOLDER_VARIABLE, find_data_folder
 
-    if data_folder() is None:
+    if find_data_folder() is None:
         raise UnreadableFile(
-            f"{VARIABLE} is not set, and the papers' data are in the folder that it names; `export {VARIABLE}=FOLDER`."
+            f"{FOLDER_VARIABLE} is not set, and the papers' data are in the folder that it names; "
+            f"`export {FOLDER_VARIABLE}=FOLDER`."
         )
     try:
         from dissensus.learning.devices import resolve_device

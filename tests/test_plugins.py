@@ -258,7 +258,7 @@ class Fails(Section):
     def draw(self, facts):
         raise RuntimeError("no picture")
 
-readers.register("fails", summary="", place=0)(Reader(print, claims=lambda record: record["nothing"]))
+readers.register("fails", summary="", place=0)(Reader(print, matches_record=lambda record: record["nothing"]))
 """
 
 

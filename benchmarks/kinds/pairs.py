@@ -20,7 +20,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from dissensus import Annotations, methods, read
-from dissensus.table.datasets.folder import data_folder
+from dissensus.table.datasets.folder import find_data_folder
 
 FOLDS = 10
 OURS: dict[str, dict[str, Any]] = {"all": {}, "annotators alike": {"annotators": False}}
@@ -94,7 +94,7 @@ def main() -> None:
     if given.million:
         million()
         return
-    table = read(str(Path(data_folder()) / "pairs_llmfao" / "annotations.csv.gz"))
+    table = read(str(Path(find_data_folder()) / "pairs_llmfao" / "annotations.csv.gz"))
     rng = np.random.default_rng(0)
     peers = [
         ("evalica-bradley-terry", given.evalica),

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dissensus import methods, read
-from dissensus.table.datasets.folder import data_folder
+from dissensus.table.datasets.folder import find_data_folder
 from dissensus.table.io import gold_columns
 
 SETS = {  # name → file of ratings, file of gold, its column, what to multiply it by
@@ -27,7 +27,7 @@ SETS = {  # name → file of ratings, file of gold, its column, what to multiply
 def load(name: str, kind: str) -> tuple[Any, Any]:
     """The ratings of a set, and (I,) what they should be."""
     ratings, gold, column, times = SETS[name]
-    folder = Path(data_folder()) / name
+    folder = Path(find_data_folder()) / name
     table = read(str(folder / ratings), kind=kind)
     return table, times * table.gold_values(*gold_columns(folder / gold, "item", column))
 
@@ -43,7 +43,7 @@ def judges() -> dict[str, float]:
     """AUC of judges' scores of civilcomments: their mean, the model of numbers, and the default of classes."""
     from sklearn.metrics import roc_auc_score
 
-    folder = Path(data_folder()) / "judges_civilcomments"
+    folder = Path(find_data_folder()) / "judges_civilcomments"
     table = read(str(folder / "annotations.csv.gz"), label="score", kind="numbers")
     gold = table.gold_values(*gold_columns(folder / "gold.csv.gz", "item", "label"))
     found = {"mean score": baselines(table)["mean"], "gaussian": methods["gaussian"]().fit(table).values_}

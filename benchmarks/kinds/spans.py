@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dissensus import Annotations, methods
 from dissensus.evaluation import span_agreement, span_scores
-from dissensus.table.datasets.folder import data_folder
+from dissensus.table.datasets.folder import find_data_folder
 from dissensus.table.io import read_frame
 from dissensus.table.simulate import simulate_spans
 from dissensus.table.spans import extract_spans, name_positions, parse_tag_scheme
@@ -26,7 +26,7 @@ HEADER = f"{'':34} {'F1':>6} {'prec.':>6} {'recall':>6} {'illegal':>7} {'s':>5} 
 
 def columns(name: str, file: str) -> dict[str, list[Any]]:
     """The columns of a file of a data set."""
-    frame: pa.Table = read_frame(data_folder() / name / f"{file}.csv.gz")
+    frame: pa.Table = read_frame(find_data_folder() / name / f"{file}.csv.gz")
     return frame.to_pydict()
 
 

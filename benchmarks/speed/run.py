@@ -23,11 +23,11 @@ import numpy as np
 import dissensus as dz
 from benchmarks import peers
 from benchmarks.speed import floors
-from dissensus.table.simulate import BLOCK, simulate
+from dissensus.table.simulate import ITEMS_PER_CHUNK, simulate
 from reproductions import record
 
 HERE = Path(__file__).parent
-ITEMS_PER_PART = 64 * BLOCK  # items simulated at a time
+ITEMS_PER_PART = 64 * ITEMS_PER_CHUNK  # items simulated at a time
 
 
 @dataclass(frozen=True)

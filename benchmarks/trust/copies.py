@@ -18,7 +18,7 @@ import numpy as np
 
 import dissensus as dz
 from benchmarks.trust.people import copying_crowd
-from dissensus.table.datasets.digits import NAME
+from dissensus.table.datasets.digits import DATASET_NAME
 
 METHODS = ("consensus", "dawid-skene", "hierarchical-dawid-skene", "majority-vote")
 SHARES = (0.1, 0.2, 0.4)
@@ -29,8 +29,13 @@ def crowds(seed: int) -> Iterator[tuple[str, Any, Any, Any]]:
     for share in SHARES:
         table, leader, truth = copying_crowd(110, 1000, 4, share, 1, seed)
         yield f"{share:.0%} copy", table, truth, (leader >= 0) & (leader != np.arange(leader.size))
-    data: Any = dz.load_dataset(NAME, seed=seed)
-    yield NAME, data.annotations, data.gold, np.array([bool(one) for one in data.annotators["copies"].to_pylist()])
+    data: Any = dz.load_dataset(DATASET_NAME, seed=seed)
+    yield (
+        DATASET_NAME,
+        data.annotations,
+        data.gold,
+        np.array([bool(one) for one in data.annotators["copies"].to_pylist()]),
+    )
 
 
 def scores(method: str, table: Any, truth: Any) -> tuple[float, float]:

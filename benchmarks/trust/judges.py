@@ -20,7 +20,7 @@ from benchmarks.trust.posterior import scores
 from dissensus.models.gold_tempering import tempering_from_gold
 from dissensus.models.gold_weights import Panel, panel_judges
 from dissensus.questions.panel import review_panel
-from dissensus.table.datasets.folder import data_folder
+from dissensus.table.datasets.folder import find_data_folder
 from dissensus.table.io import read_frame
 
 NAME = "judges_civilcomments"
@@ -30,7 +30,7 @@ OTHERS = ("bluebirds", "plank_pos")  # sets where few annotators label everythin
 
 def score_table() -> Any:
     """The scores of the judges, a table of numbers."""
-    frame = read_frame(Path(data_folder() or ".") / NAME / "annotations.csv.gz")
+    frame = read_frame(Path(find_data_folder() or ".") / NAME / "annotations.csv.gz")
     columns = (frame[name].to_pylist() for name in ("item", "annotator", "score"))
     item, annotator, score = columns
     return dz.Annotations.from_arrays(item, annotator, [float(one) for one in score], kind="numbers")

@@ -14,7 +14,7 @@ from dissensus import Annotations, Questions
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import check_gold
 from dissensus.table import exceptions as errors
-from dissensus.table.find_columns import Columns
+from dissensus.table.find_columns import ColumnNames
 from facts import raises, warns
 from strategies import columns, identical, tables
 
@@ -280,12 +280,12 @@ def test_every_kind_of_frame_gives_the_same_table(kind):
 
 
 def test_columns_have_synonyms_in_any_case_with_or_without_id():
-    found = Columns().find(["Task_ID", "rater", "Answer", "weight"])
+    found = ColumnNames().resolve(["Task_ID", "rater", "Answer", "weight"])
     assert found == {"item": "Task_ID", "annotator": "rater", "label": "Answer", "weight": "weight"}
 
 
 def test_our_own_name_wins_over_a_synonym():
-    assert Columns().find(["id", "item", "worker", "label"])["item"] == "item"
+    assert ColumnNames().resolve(["id", "item", "worker", "label"])["item"] == "item"
 
 
 def test_an_annotation_id_is_no_label():
@@ -295,16 +295,16 @@ def test_an_annotation_id_is_no_label():
         columns=("item", "worker", "annotation_id"),
         taken={"item": "'item'", "annotator": "'worker'"},
     ):
-        Columns().find(["item", "worker", "annotation_id"])
+        ColumnNames().resolve(["item", "worker", "annotation_id"])
 
 
 def test_two_synonyms_have_to_be_told_apart():
     with raises(errors.AmbiguousColumns, role="item", columns=("task", "id")):
-        Columns().find(["task", "id", "worker", "label"])
+        ColumnNames().resolve(["task", "id", "worker", "label"])
 
 
 def test_a_column_that_is_named_for_one_role_plays_no_other():
-    found = Columns(item="question").find(["question", "worker", "label"])
+    found = ColumnNames(item="question").resolve(["question", "worker", "label"])
     assert found == {"item": "question", "annotator": "worker", "label": "label"}
 
 

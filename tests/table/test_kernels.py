@@ -33,7 +33,7 @@ def test_group_is_a_stable_sort(n):
     codes = np.random.default_rng(0).integers(0, 6, n).astype(np.int32)
     ptr = group_offsets(codes, 8)  # two codes that nobody has
     np.testing.assert_array_equal(np.diff(ptr), np.bincount(codes, minlength=8))
-    np.testing.assert_array_equal(kernels.group(codes, ptr), np.argsort(codes, kind="stable"))
+    np.testing.assert_array_equal(kernels.group_rows(codes, ptr), np.argsort(codes, kind="stable"))
 
 
 @pytest.mark.parametrize("column", [0, 1, 2])

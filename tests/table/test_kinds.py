@@ -92,8 +92,8 @@ def test_people_who_choose_several_classes_of_an_item_are_said():
 @pytest.mark.parametrize(
     ("labels", "kind", "note"),
     [
-        ([f"{k / 2}" for k in range(4)], "numbers", notes.LabelsAre(what="numbers")),
-        (list(range(31)), "numbers", notes.LabelsAre(what="numbers")),
+        ([f"{k / 2}" for k in range(4)], "numbers", notes.LabelTypeGuessed(what="numbers")),
+        (list(range(31)), "numbers", notes.LabelTypeGuessed(what="numbers")),
         (list(range(30)), "classes", None),
         (["1", "2", "3", "4", "5"], "classes", notes.LabelsMayBeGrades()),
         ([0, 1], "classes", None),
@@ -179,7 +179,7 @@ def test_labels_that_join_options_are_read_as_sets(tmp_path):
     path.write_text("item,annotator,label\n1,x,a|b\n1,y,b\n2,x,a\n2,y,a|c\n3,x,c|b\n3,y,b\n")
     table = read(path)
     assert (table.kind, table.options.names.tolist()) == ("sets", ["a", "b", "c"])
-    assert table.import_report.notes == [notes.LabelsAre(what="sets of options")]
+    assert table.import_report.notes == [notes.LabelTypeGuessed(what="sets of options")]
     assert read(path, kind="classes").kind == "classes"
     path.write_text("item,annotator,label\n1,x,a/b\n1,y,yes|no\n")
     assert read(path).kind == "classes"  # no option occurs twice
@@ -200,7 +200,7 @@ def test_a_wide_table_of_numbers_and_questions_of_several_kinds(tmp_path):
     rows = {"question": ["size", "size", "hue", "hue"], "item": [1, 2, 1, 2], "annotator": ["x"] * 4}
     found = read(pa.table(rows | {"label": ["0.5", "2.5", "red", "blue"]}))
     assert {name: one.kind for name, one in found.items()} == {"hue": "classes", "size": "numbers"}
-    note = notes.LabelsAre(what="numbers").add_subject("Question size")
+    note = notes.LabelTypeGuessed(what="numbers").add_subject("Question size")
     assert found["hue"].import_report.notes == [note]  # every report has those of all questions
 
 

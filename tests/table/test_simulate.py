@@ -8,10 +8,19 @@ import pytest
 from dissensus import Annotations
 from dissensus.exceptions import BadParameter
 from dissensus.table import exceptions as errors
-from dissensus.table.simulate import BLOCK, KINDS, Crowd, _draw_annotators, _tickets, annotate, make_crowd, simulate
+from dissensus.table.simulate import (
+    DEFAULT_KIND_SHARES,
+    ITEMS_PER_CHUNK,
+    Crowd,
+    _draw_annotators,
+    _make_tickets,
+    annotate,
+    make_crowd,
+    simulate,
+)
 from facts import raises
 
-ALL_KINDS = {kind: 5 if kind == "clique" else 2 for kind in KINDS}  # 17 annotators
+ALL_KINDS = {kind: 5 if kind == "clique" else 2 for kind in DEFAULT_KIND_SHARES}  # 17 annotators
 
 
 def empirical_confusion(table, truth):
@@ -105,10 +114,10 @@ def test_harder_items_are_confused_more_but_not_by_those_who_do_not_look():
 @pytest.mark.parametrize("n_annotators", [11, 400])  # the two ways of drawing annotators
 @pytest.mark.parametrize("redundancy", [3, (1, 4)])
 def test_parts_make_up_the_whole_wherever_they_are_cut(n_annotators, redundancy):
-    n = 2 * BLOCK + 777
+    n = 2 * ITEMS_PER_CHUNK + 777
     options = {"redundancy": redundancy, "prior": np.array([0.5, 0.3, 0.2]), "seed": 6}
     whole = simulate(n, n_annotators, 3, **options)
-    cuts = [0, 5, BLOCK - 1, BLOCK, BLOCK + 1234, n]
+    cuts = [0, 5, ITEMS_PER_CHUNK - 1, ITEMS_PER_CHUNK, ITEMS_PER_CHUNK + 1234, n]
     parts = [simulate(n, n_annotators, 3, part=part, **options) for part in itertools.pairwise(cuts)]
     joined = Annotations.concat([part.annotations for part in parts])
     for field in ("annotator", "label", "item_ptr", "items"):
@@ -155,7 +164,7 @@ def pair_chances(weight):
 @pytest.mark.parametrize("idle", [0, 60], ids=["small-crowd", "large-crowd"])
 def test_annotators_of_an_item_differ_and_come_in_proportion_to_activity(idle):
     activity = np.concatenate([np.zeros(idle), [1.0, 2.0, 5.0, 0.5]])
-    who = _draw_annotators(np.random.default_rng(1), 40_000, 2, _tickets(activity))
+    who = _draw_annotators(np.random.default_rng(1), 40_000, 2, _make_tickets(activity))
     assert (who[:, 0] < who[:, 1]).all()
     pairs, count = np.unique(who, axis=0, return_counts=True)
     expected = pair_chances({idle + a: w for a, w in enumerate([1.0, 2.0, 5.0, 0.5])})
@@ -189,7 +198,7 @@ def test_items_follow_the_prior_and_the_hardness():
 
 def test_kinds_are_counts_where_they_sum_to_the_crowd():
     crowd = make_crowd(17, 5, kinds=ALL_KINDS, seed=11)
-    assert {kind: int((crowd.kind == kind).sum()) for kind in KINDS} == ALL_KINDS
+    assert {kind: int((crowd.kind == kind).sum()) for kind in DEFAULT_KIND_SHARES} == ALL_KINDS
     assert crowd.kind.tolist() != [kind for kind, n in ALL_KINDS.items() for _ in range(n)]  # codes tell nothing
     right = np.diagonal(crowd.answers, axis1=1, axis2=2)
     assert right[crowd.kind == "expert"].mean() > 0.9

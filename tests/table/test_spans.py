@@ -7,7 +7,7 @@ import pytest
 
 from dissensus import Annotations, read
 from dissensus.table import exceptions as errors
-from dissensus.table.notes import AnnotatorsNumbered, LabelsAre, SpansOverlap
+from dissensus.table.notes import AnnotatorsNumbered, LabelTypeGuessed, SpansOverlap
 from dissensus.table.spans import assign_span_layers, convert_spans_to_tags, extract_spans, name_positions
 from facts import raises, warns
 
@@ -196,7 +196,7 @@ def test_conll_knows_other_schemes_and_answers_one_after_the_other(tmp_path):
     )
     table = read(tmp_path / "a.conll")
     assert table.annotators.tolist() == ["1", "2"]
-    assert table.import_report.notes == [AnnotatorsNumbered(), LabelsAre(what="tags of places in documents")]
+    assert table.import_report.notes == [AnnotatorsNumbered(), LabelTypeGuessed(what="tags of places in documents")]
     assert table.to_arrow().to_pydict()["label"] == ["B-PER", "B-PER", "I-PER", "O", "O", "O", "B-ORG", "I-ORG"]
 
 

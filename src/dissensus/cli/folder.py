@@ -68,12 +68,12 @@ def _check_place(folder: Path) -> None:
 
 def check_file(output: Path | None, what: str, option: str = "-o") -> None:
     """Raise an error, before any work is done, if one file of results cannot be written or is being read."""
-    from dissensus.table.io.readers import readers, suffix_of
+    from dissensus.table.io.readers import readers, suffix_without_gz
 
     if output is None:
         return
     suffixes = tuple(suffix for reader in readers.values() if reader.write for suffix in reader.suffixes)
-    if suffix_of(output) not in suffixes:
+    if suffix_without_gz(output) not in suffixes:
         raise faults.UnknownSuffix(option=option, path=output, what=what, suffixes=suffixes)
     if not output.absolute().parent.is_dir():
         raise faults.FolderMissing(option=option, path=output)

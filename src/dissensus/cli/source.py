@@ -337,7 +337,7 @@ def answer_each(
 def _of_classes(tables: Tables) -> Tables:
     """Return the questions with classes, if there are any; a note in the import report names the others."""
     from dissensus.table.kinds import CLASS_KINDS
-    from dissensus.table.notes import OtherKinds
+    from dissensus.table.notes import QuestionsOfOtherTypes
 
     chosen = {question: table for question, table in tables.items() if table.kind == "classes"}
     if not chosen or len(chosen) == len(tables):
@@ -348,7 +348,7 @@ def _of_classes(tables: Tables) -> Tables:
         if question not in chosen
     ]
     if (reading := next(iter(chosen.values())).import_report) is not None:
-        reading.add_note(OtherKinds(questions=", ".join(skipped)))
+        reading.add_note(QuestionsOfOtherTypes(questions=", ".join(skipped)))
     return chosen if len(chosen) > 1 else {None: next(iter(chosen.values()))}
 
 

@@ -14,7 +14,7 @@ from dissensus.cli import exceptions as faults
 from dissensus.messages import ParameterName
 from dissensus.models.answers import AnswerModel, SpanModel
 from dissensus.table import names as naming
-from dissensus.table.io.writers import Answers, Labels, Span, write_labels, writers
+from dissensus.table.io.writers import LabelledSpan, LabelsToWrite, QuestionLabels, write_labels, writers
 from dissensus.table.spans import POSITION_SEPARATOR, parse_sequences
 
 if TYPE_CHECKING:
@@ -55,13 +55,13 @@ def write(results: Mapping[str | None, Result], to: str, source: Source, folder:
             labelled = np.ones(model.items_.size, np.bool_) if result.status is None else result.status.labels > 0
             label = model.predict()
             confidence = model.posterior_[np.arange(label.size), naming.match_names(label, model.classes_, "classes")]
-            found[question] = Answers(model.items_[labelled], label[labelled], confidence[labelled])
+            found[question] = QuestionLabels(model.items_[labelled], label[labelled], confidence[labelled])
     if skipped:
         warnings.warn(faults.NotForTool(to=to, questions=tuple(skipped)), stacklevel=2)
     columns = source.import_report.get("columns", {}).items()
     columns = {role: column[1:-1] for role, column in columns if ONE_COLUMN.match(column)}
     own_export = source.import_report.get("format") == to and source.file.is_file()
-    labels = Labels(
+    labels = LabelsToWrite(
         found,
         f"dissensus {next(iter(results.values())).summary['method']}",
         source.file if own_export else None,
@@ -72,15 +72,15 @@ def write(results: Mapping[str | None, Result], to: str, source: Source, folder:
     write_labels(labels, to, folder)
 
 
-def _span_answers(model: SpanModel, to: str) -> Answers:
+def _span_answers(model: SpanModel, to: str) -> QuestionLabels:
     """Return the spans of every document; the confidence of a document is that of its least probable span."""
     where = parse_sequences(np.asarray(model.items_))
     if POSITION_SEPARATOR in str(model.items_[0]) and "-" not in str(model.items_[0]).rpartition(POSITION_SEPARATOR)[2]:
         raise faults.NoCharacters(to=to)
-    by_document: dict[str, list[Span]] = {name: [] for name in where.documents.tolist()}
+    by_document: dict[str, list[LabelledSpan]] = {name: [] for name in where.documents.tolist()}
     for row in model.spans("pyarrow").to_pylist():
-        by_document[row["document"]].append(Span(row["start"], row["end"], row["label"], row["probability"]))
+        by_document[row["document"]].append(LabelledSpan(row["start"], row["end"], row["label"], row["probability"]))
     label = np.empty(len(by_document), object)
     label[:] = list(by_document.values())
     confidence = [min((span.probability for span in spans), default=float("nan")) for spans in by_document.values()]
-    return Answers(where.documents, label, np.array(confidence))
+    return QuestionLabels(where.documents, label, np.array(confidence))

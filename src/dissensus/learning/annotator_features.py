@@ -23,7 +23,7 @@ from dissensus.learning import exceptions as faults
 from dissensus.learning.inputs import match_names
 from dissensus.messages import quote_name
 from dissensus.table import names as naming
-from dissensus.table.find_columns import guess_column, no_column, to_arrow
+from dissensus.table.find_columns import guess_column, missing_column_error, to_arrow
 
 MIN_LEVEL_ANNOTATORS = 5  # a level of fewer annotators has no column of its own
 ANNOTATOR_COLUMN = "annotator"
@@ -115,7 +115,7 @@ def _read_frame(frame: Any) -> dict[str, Any]:
     there = list(nw.from_native(frame).collect_schema().names())
     own = guess_column(ANNOTATOR_COLUMN, there)
     if own is None:
-        raise no_column(ANNOTATOR_COLUMN, there)
+        raise missing_column_error(ANNOTATOR_COLUMN, there)
     return {ANNOTATOR_COLUMN if name == own else name: values for name, values in to_arrow(frame, there).items()}
 
 

@@ -28,7 +28,7 @@ from dissensus.evaluation.intervals import holm_correction
 from dissensus.questions.exceptions import AnnotatorTwice, UnequalColumns, UnknownAnnotators
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.find_columns import column_names, guess_column, no_column, to_arrow
+from dissensus.table.find_columns import column_names, guess_column, missing_column_error, to_arrow
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ def metadata_groups(
     there = list(metadata) if by_column else column_names(metadata)
     key = guess_column("annotator", there)
     if key is None:
-        raise no_column("annotator", there)
+        raise missing_column_error("annotator", there)
     data = metadata if by_column else to_arrow(metadata, there)
     columns = {name: naming.to_column(data[name], name) for name in there}
     for name, column in columns.items():

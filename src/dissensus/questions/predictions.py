@@ -23,9 +23,9 @@ from dissensus.messages import quote_names
 from dissensus.questions.exceptions import NoPredictedColumn, NoRows, PredictedTwice, PredictionsOfOtherItems
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.find_columns import column_names, guess_column, no_column, to_arrow
+from dissensus.table.find_columns import column_names, guess_column, missing_column_error, to_arrow
 from dissensus.table.io import read_frame
-from dissensus.table.io.files import naming_file
+from dissensus.table.io.files import name_file_in_errors
 from dissensus.table.names import encode_proba
 
 PREDICTED = ("predicted", "prediction", "predicted_label", "pred", "label", "answer")
@@ -55,7 +55,7 @@ class Predictions:
             return cls._of_array(np.asarray(source), table)
         path = Path(source) if isinstance(source, str | PathLike) else None
         frame = source if path is None else read_frame(path)
-        with naming_file(path) if path is not None else nullcontext():
+        with name_file_in_errors(path) if path is not None else nullcontext():
             return cls._of_frame(frame, _text(table.classes), predicted)
 
     @classmethod
@@ -73,9 +73,9 @@ class Predictions:
         there = column_names(frame)
         item, annotator = (guess_column(role, there) for role in ("item", "annotator"))
         if item is None:
-            raise no_column("item", there)
+            raise missing_column_error("item", there)
         if predicted is not None and predicted not in there:
-            raise no_column("label", there, predicted)
+            raise missing_column_error("label", there, predicted)
         small = {name.strip().lower(): name for name in reversed(there)}
         label = predicted or next((small[name] for name in PREDICTED if name in small), None)
         by_class = {name.removeprefix(PROBABILITY): name for name in there if name.startswith(PROBABILITY)}

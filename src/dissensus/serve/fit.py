@@ -15,7 +15,7 @@ from dissensus.serve.events import Stored, label_json
 from dissensus.serve.rows import ITEM, Columns
 from dissensus.table import kinds
 from dissensus.table.annotations import Annotations
-from dissensus.table.io.build import in_guessed_kind
+from dissensus.table.io.build import convert_to_guessed_kind
 from dissensus.table.kinds import CLASS_KINDS
 from dissensus.table.names import match_names
 
@@ -122,7 +122,7 @@ def table_of(
     item, annotator = rank[now.item], who[now.annotator]
     table = Annotations.from_codes(item, annotator, class_of[now.label], items, annotators, classes)
     if kind is None:
-        kind = "classes" if declared is not None else in_guessed_kind(table)[0].kind
+        kind = "classes" if declared is not None else convert_to_guessed_kind(table)[0].kind
     if kind != "classes":
         _, places = kinds.build_vocabulary(kind, classes, declared is not None)
         class_of = np.where(class_of >= 0, np.append(places, -1)[class_of], -1)

@@ -34,9 +34,9 @@ from dissensus.serve.routes import JsonRoute
 from dissensus.serve.service import Service
 from dissensus.serve.tool import AGENT, MIN_CHANGE, PREFIX, Question, Tool, difference
 from dissensus.serve.tool_client import Record, ToolClient
-from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import COMPARED, SPANS, Answer
-from dissensus.table.io.label_studio import task_answers
+from dissensus.table.find_columns import ColumnNames
+from dissensus.table.io.exports import COMPARISONS, SPANS, ExportedAnswer
+from dissensus.table.io.label_studio import read_task_answers
 from dissensus.table.kinds import name_set
 
 REVIEW = PREFIX + "review"
@@ -157,7 +157,11 @@ def events_of(task: int, annotation: Record, control: Question, annotator: str, 
     """Return an annotation's events about one control: a label, none, or a known label, as the export's reader has."""
     one = {"id": task, "data": {}, "annotations": [annotation | {"completed_by": annotator}]}
     where = f"Label Studio: task {task}"
-    rows = [row for row in task_answers(one, Columns(), where) if isinstance(row, Answer) and not row.excluded]
+    rows = [
+        row
+        for row in read_task_answers(one, ColumnNames(), where)
+        if isinstance(row, ExportedAnswer) and not row.excluded
+    ]
     given = [row for row in rows if row.question == control.name and row.label is not None]
     text: str | None = None
     if control.kind == "spans":
@@ -165,7 +169,7 @@ def events_of(task: int, annotation: Record, control: Question, annotator: str, 
         spans = [{"start": start, "end": end, "label": label} for start, end, label in marked]
         text = None if annotation.get("was_cancelled") else span_text(spans)  # without a span: there are none
     else:
-        given = [row._replace(label=row.label[0][2]) if row.kind == COMPARED and row.label else row for row in given]
+        given = [row._replace(label=row.label[0][2]) if row.kind == COMPARISONS and row.label else row for row in given]
         labels = [label for row in given for label in (row.label if isinstance(row.label, list) else [row.label])]
         labels = [label for label in dict.fromkeys(labels) if label is not None and str(label).strip()]
         if labels:

@@ -19,7 +19,7 @@ from dissensus.serve.exceptions import NothingToReport, NoToolFormat
 from dissensus.serve.fit import Fitted, table_of
 from dissensus.serve.rows import ANNOTATOR, ITEM
 from dissensus.table.io.readers import readers
-from dissensus.table.io.writers import Answers, Labels, Span, writers
+from dissensus.table.io.writers import LabelledSpan, LabelsToWrite, QuestionLabels, writers
 from dissensus.table.kinds import CLASS_KINDS
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _decisions(project: Project) -> Any:
     )
 
 
-def _for_tool(project: Project, form: str) -> Labels:
+def _for_tool(project: Project, form: str) -> LabelsToWrite:
     """Return the answers as a tool's writer takes them; decided labels have confidence 1."""
     fitted, kind = project.fitted, project.kind
     if kind not in (*CLASS_KINDS, "spans"):
@@ -178,19 +178,19 @@ def _for_tool(project: Project, form: str) -> Labels:
     answers: dict[str, tuple[Any, float]] = {}
     if fitted is not None and kind == "spans":
         for name, one in fitted.answers.items():
-            answers[name] = ([Span(**span) for span in one["label"]], one["confidence"] or float("nan"))
+            answers[name] = ([LabelledSpan(**span) for span in one["label"]], one["confidence"] or float("nan"))
     elif fitted is not None:
         rows = zip(fitted.table.items.tolist(), fitted.top.tolist(), fitted.confidence.tolist(), strict=True)
         answers = {name: (str(fitted.model.classes_[top]), confidence) for name, top, confidence in rows}
     for one in project.all_decisions():
         if (label := one["label"]) is not None:
             spans = kind == "spans"
-            answers[one["item"]] = ([Span(**span, probability=1.0) for span in label] if spans else label, 1.0)
+            answers[one["item"]] = ([LabelledSpan(**span, probability=1.0) for span in label] if spans else label, 1.0)
     items, labels = np.array(list(answers), object), np.empty(len(answers), object)
     labels[:] = [label for label, _ in answers.values()]
     confidence = np.array([one for _, one in answers.values()], np.float64)
     method = default_method(fitted.table.kind) if fitted is not None else "consensus"
-    return Labels({None: Answers(items, labels, confidence)}, f"dissensus {method}")
+    return LabelsToWrite({None: QuestionLabels(items, labels, confidence)}, f"dissensus {method}")
 
 
 def report(project: Project, names: bool = False) -> str:

@@ -18,9 +18,9 @@ from dissensus.serve.exceptions import NoFolder
 from dissensus.serve.requests import label_of, span_text
 from dissensus.serve.service import Follower, Service, log
 from dissensus.table.annotations import Annotations
-from dissensus.table.find_columns import chunked
+from dissensus.table.find_columns import to_chunked_array
 from dissensus.table.io import read
-from dissensus.table.io.build import in_guessed_kind
+from dissensus.table.io.build import convert_to_guessed_kind
 from dissensus.table.spans import extract_spans, parse_sequences
 
 SECONDS_BETWEEN_LOOKS = 2.0
@@ -52,7 +52,7 @@ def times_of(table: Annotations) -> dict[tuple[str, str], float]:
     if table.import_report is None or table.import_report.label_times is None:
         return found
     columns = [
-        column if isinstance(column, list) else chunked(column).to_pylist()
+        column if isinstance(column, list) else to_chunked_array(column).to_pylist()
         for column in table.import_report.label_times
     ]
     for item, annotator, time in zip(*columns, strict=True):
@@ -120,7 +120,7 @@ class Folder(Follower):
         for question, table in tables.items():
             title = f"{path.name}-{question}".rstrip("-")
             name = slug(title)
-            guessed = table.kind != "spans" and in_guessed_kind(table.as_kind("classes"))[0].kind == table.kind
+            guessed = table.kind != "spans" and convert_to_guessed_kind(table.as_kind("classes"))[0].kind == table.kind
             known = guessed or name in self.service.projects()  # a guessed kind may change with the file
             project = self.service.create(name, kind=None if known else table.kind, title=title)
             events = list(table_events(table))

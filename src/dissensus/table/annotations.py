@@ -31,7 +31,7 @@ from dissensus.messages import quote_name
 from dissensus.table import describe, kernels, kinds
 from dissensus.table import exceptions as errors
 from dissensus.table import names as naming
-from dissensus.table.find_columns import Columns, column_names
+from dissensus.table.find_columns import ColumnNames, column_names
 from dissensus.table.import_report import ImportReport
 from dissensus.table.spans import Sequences, convert_spans_to_tags, parse_sequences
 
@@ -264,10 +264,10 @@ class Annotations(ReadOnlyArrays, NamedSizes):
         list of columns `p_<class>`), which are also found in a frame with columns `p_…` and no label column. `classes`,
         `abstain` and `kind` are those of `from_arrays`.
         """
-        named = Columns(item, annotator, label, weight=weight, proba=proba)
-        if question := named.find(column_names(frame)).get("question"):
+        named = ColumnNames(item, annotator, label, weight=weight, proba=proba)
+        if question := named.resolve(column_names(frame)).get("question"):
             raise errors.SeveralQuestions(column=question)
-        return cls.from_arrays(**named.take(frame), classes=classes, abstain=abstain, kind=kind)
+        return cls.from_arrays(**named.read_arrays(frame), classes=classes, abstain=abstain, kind=kind)
 
     @classmethod
     def from_matrix(
@@ -408,7 +408,7 @@ class Annotations(ReadOnlyArrays, NamedSizes):
     @cached_property
     def by_annotator(self) -> IntArray:
         """Return (N,) row numbers in annotator order."""
-        return make_read_only(kernels.group(self.annotator, self.annotator_ptr))
+        return make_read_only(kernels.group_rows(self.annotator, self.annotator_ptr))
 
     @cached_property
     def sequences(self) -> Sequences:
@@ -520,7 +520,7 @@ class Annotations(ReadOnlyArrays, NamedSizes):
 
     def describe(self) -> dict[str, Any]:
         """Count rows, balance, redundancy and raw agreement, as plain values for a table or JSON."""
-        return describe.counts_of(self)
+        return describe.count_table(self)
 
     def to_arrow(self) -> Any:
         """Make an Arrow table with columns item, annotator, label (and weight, p_<class>), names instead of codes."""
@@ -755,10 +755,10 @@ class Annotations(ReadOnlyArrays, NamedSizes):
     # Display ----------------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        return describe.line_of(self)
+        return describe.summarize_table(self)
 
     def _repr_html_(self) -> str:
-        return describe.html_of(self)
+        return describe.format_table_html(self)
 
 
 def _check_columns(

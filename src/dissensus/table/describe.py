@@ -18,7 +18,7 @@ MAX_NAMES_SHOWN = 5
 MAX_NAME_LENGTH = 40  # characters
 
 
-def counts_of(table: Annotations) -> dict[str, Any]:
+def count_table(table: Annotations) -> dict[str, Any]:
     """Count rows, balance, redundancy and raw agreement, as plain values for a table or JSON."""
     per_item, per_annotator = np.diff(table.item_ptr), np.diff(table.annotator_ptr)
     counts = {
@@ -26,10 +26,10 @@ def counts_of(table: Annotations) -> dict[str, Any]:
         "annotations": table.n_annotations,
         "items": table.n_items,
         "annotators": table.n_annotators,
-        "annotations_per_item": _summary(per_item),
-        "annotators_per_item": _summary(table.annotators_per_item),
+        "annotations_per_item": _summarize_counts(per_item),
+        "annotators_per_item": _summarize_counts(table.annotators_per_item),
         "items_with_two_annotators": int((table.annotators_per_item > 1).sum()),
-        "annotations_per_annotator": _summary(per_annotator),
+        "annotations_per_annotator": _summarize_counts(per_annotator),
         "items_without_annotation": int((per_item == 0).sum()),
         "annotators_without_annotation": int((per_annotator == 0).sum()),
         "annotators_with_fewer_than_5": int(((per_annotator > 0) & (per_annotator < 5)).sum()),
@@ -38,12 +38,18 @@ def counts_of(table: Annotations) -> dict[str, Any]:
         "probabilistic": table.proba is not None,
     }
     if table.kind in ("numbers", "objects", "sets"):
-        own = _numbers(table) if table.kind == "numbers" else _sets(table) if table.kind == "sets" else {}
+        own = (
+            _summarize_numbers(table)
+            if table.kind == "numbers"
+            else _summarize_sets(table)
+            if table.kind == "sets"
+            else {}
+        )
         return counts | {"distinct_values": table.n_classes} | own
     if table.kind == "pairs":
         sides = table.alternatives
         counts["things"] = int(sides.names.size)
-        counts["comparisons_per_thing"] = _summary(
+        counts["comparisons_per_thing"] = _summarize_counts(
             sum(np.bincount(side[table.item], minlength=sides.names.size) for side in sides[1:])  # type: ignore[arg-type]
         )
     votes = table.votes()
@@ -54,11 +60,13 @@ def counts_of(table: Annotations) -> dict[str, Any]:
         "classes": table.n_classes,
         "class_shares": dict(zip(map(str, table.classes), shares.tolist(), strict=True)),
         "unanimous_items": float((votes.max(axis=1)[checked] == total[checked]).mean()) if checked.any() else None,
-        "pairwise_agreement": None if table.weight is not None or table.proba is not None else _agreement(table),
+        "pairwise_agreement": None
+        if table.weight is not None or table.proba is not None
+        else _pairwise_agreement(table),
     }
 
 
-def _agreement(table: Annotations) -> float | None:
+def _pairwise_agreement(table: Annotations) -> float | None:
     """Return the share of pairs of annotators of an item who agree (Fleiss' observed agreement, pooled).
 
     The labels of an annotator of an item share one vote, as in `evaluation.percent_agreement`.
@@ -73,7 +81,7 @@ def _agreement(table: Annotations) -> float | None:
     return float((both @ both - own @ own) / (m @ (m - 1)))
 
 
-def _sets(table: Annotations) -> dict[str, Any]:
+def _summarize_sets(table: Annotations) -> dict[str, Any]:
     """Return the share of labels with each option, and the mean number of options per label."""
     times = np.bincount(table.label, minlength=table.n_classes)
     names, ticked = table.options
@@ -85,7 +93,7 @@ def _sets(table: Annotations) -> dict[str, Any]:
     }
 
 
-def _numbers(table: Annotations) -> dict[str, Any]:
+def _summarize_numbers(table: Annotations) -> dict[str, Any]:
     """Return quantiles and standard deviations of numbers, overall and within items."""
     x = table.values[table.label]
     n = np.diff(table.item_ptr)
@@ -101,7 +109,7 @@ def _numbers(table: Annotations) -> dict[str, Any]:
     }
 
 
-def line_of(table: Annotations) -> str:
+def summarize_table(table: Annotations) -> str:
     """Return the table in one line."""
     shown = _first_names(table.classes)
     kind = "probabilistic " if table.proba is not None else "weighted " if table.weight is not None else ""
@@ -127,12 +135,12 @@ def line_of(table: Annotations) -> str:
     )
 
 
-def html_of(table: Annotations) -> str:
+def format_table_html(table: Annotations) -> str:
     """Return the line and the first rows as HTML."""
     head = (
         table.select(rows=np.arange(min(MAX_ROWS_SHOWN, len(table)))).to_arrow().select(["item", "annotator", "label"])
     )
-    return html_table(line_of(table), head.to_pylist(), len(table))
+    return html_table(summarize_table(table), head.to_pylist(), len(table))
 
 
 def _first_names(names: Names) -> str:
@@ -140,7 +148,7 @@ def _first_names(names: Names) -> str:
     return ", ".join(shown) + (", …" if names.size > MAX_NAMES_SHOWN else "")
 
 
-def _summary(values: IntArray) -> dict[str, float]:
+def _summarize_counts(values: IntArray) -> dict[str, float]:
     values = values if values.size else np.zeros(1, np.int64)
     middle = {"median": float(np.median(values)), "mean": float(values.mean())}
     return {"min": int(values.min()), **middle, "max": int(values.max())}

@@ -32,13 +32,13 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 }
 """Column names taken for one of ours, in any case and with or without `_id`; our own name wins over its synonyms."""
 
-COUNTS = ("count", "counts", "votes", "n")
+COUNT_COLUMNS = ("count", "counts", "votes", "n")
 """Column names, in any case, of the number of annotators who gave an item a label, in a table without annotators."""
 GOLD_COLUMNS = ("gold", "gold_label", "ground_truth", "truth", "true_label")
 """Columns of a table of labels that are taken for gold labels of its items."""
-TIMES = ("time", "timestamp", "datetime", "date", "created_at", "submitted_at", "completed_at", "updated_at")
+TIME_COLUMNS = ("time", "timestamp", "datetime", "date", "created_at", "submitted_at", "completed_at", "updated_at")
 """Columns that are taken for the time of a label; the first one found counts."""
-SEPARATOR = "/"  # joins the values of several columns that name an item together
+NAME_SEPARATOR = "/"  # joins the values of several columns that name an item together
 
 MAX_ROWS_INSPECTED = 20_000
 MAX_CLASSES_GUESSED = 20  # distinct values; a column with repeats and no more of them may hold classes at any length
@@ -46,7 +46,7 @@ MAX_CLASS_LENGTH = 60  # mean number of characters
 MIN_ROWS_FOR_REPEATS = 8  # shorter tables may lack repeated items by chance
 
 
-OTHER_NAMES: dict[str, str] = {
+OTHER_SYNONYMS: dict[str, str] = {
     "item": "doc document sample record row prompt text sentence image file filename url post tweet comment hit query "
     "pair conversation trace case answer_id completion_id output_id question_id response_id",
     "annotator": "user username labeler labeller coder reviewer annotated_by completed_by created_by email author "
@@ -55,9 +55,9 @@ OTHER_NAMES: dict[str, str] = {
     "sentiment tag result correct is_correct passed winner preference outcome",
 }
 """Column names that are taken for one of ours only if the content agrees."""
-SYSTEMS = ("model", "llm", "system", "assistant", "candidate", "provider", "generator")
+SYSTEM_COLUMNS = ("model", "llm", "system", "assistant", "candidate", "provider", "generator")
 """Columns that name the system whose answer was judged, if another column names the judge."""
-PLACES: dict[str, str] = {
+SPAN_COLUMNS: dict[str, str] = {
     "document": "document doc text file passage",
     "sentence": "sentence sent",
     "token": "token position token_index index tok",
@@ -69,7 +69,7 @@ PLACES: dict[str, str] = {
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnNames:
     """The names that a caller gave for our columns; None for columns to find by the usual names."""
 
     item: str | Sequence[str] | None = None  # several columns, or "a,b", name it together
@@ -79,41 +79,41 @@ class Columns:
     weight: str | None = None
     proba: Mapping[Any, str] | Sequence[str] | None = None
 
-    def named(self, there: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    def split_names(self, there: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Return our name → the columns that the caller named for it, except for `proba`."""
-        return {role: split(name, there) for role, name in vars(self).items() if role != "proba"}
+        return {role: split_column_names(name, there) for role, name in vars(self).items() if role != "proba"}
 
-    def find(self, there: Sequence[str]) -> dict[str, Any]:
+    def resolve(self, there: Sequence[str]) -> dict[str, Any]:
         """Map our names to the table's columns, `proba` to {class: column}; raise if a column is missing.
 
         An item or annotator that several columns name together is mapped to a tuple of them.
         """
-        given = self.named(there)
+        given = self.split_names(there)
         found: dict[str, Any] = {}
-        taken = flat(given.values())
+        taken = flatten_columns(given.values())
         free = [column for column in there if column not in taken]  # a column named for one role plays no other
         for role, names in given.items():
             if not names and (column := guess_column(role, free)) is not None:
                 names = (column,)
-            if check_there(role, names, there):
+            if check_columns_exist(role, names, there):
                 found[role] = names if len(names) > 1 else names[0]
         proba = self.proba
         if proba is None and "label" not in found:
             proba = [column for column in there if column.startswith("p_")]
         if proba:
             by_class = proba if isinstance(proba, Mapping) else {column.removeprefix("p_"): column for column in proba}
-            check_there("proba", tuple(by_class.values()), there)
+            check_columns_exist("proba", tuple(by_class.values()), there)
             found["proba"] = dict(by_class)
             found.pop("label", None)
         for role in ("item", "annotator", "label"):
             if role not in found and not (role == "label" and "proba" in found):
-                raise no_column(role, free, taken=found)
+                raise missing_column_error(role, free, taken=found)
         return found
 
-    def take(self, frame: Any) -> dict[str, Any]:
+    def read_arrays(self, frame: Any) -> dict[str, Any]:
         """Take the columns of a frame as Arrow arrays, under our names; `proba` as {class: numbers}."""
-        found = self.find(column_names(frame))
-        data = to_arrow(frame, flat(found.values()))
+        found = self.resolve(column_names(frame))
+        data = to_arrow(frame, flatten_columns(found.values()))
         by_class = found.pop("proba", {})
         columns: dict[str, Any] = {role: take_column(data, column, role) for role, column in found.items()}
         if by_class:
@@ -121,27 +121,27 @@ class Columns:
         return columns
 
 
-def columns_to_read(columns: Columns | None, there: Sequence[str]) -> list[str]:
+def columns_to_read(columns: ColumnNames | None, there: Sequence[str]) -> list[str]:
     """Return the names of the columns to read; all of the file's if `columns` is None."""
     wanted = list(there)
     if columns is not None:
-        wanted = flat(columns.find(there).values())
+        wanted = flatten_columns(columns.resolve(there).values())
         wanted += [name for name in there if name in GOLD_COLUMNS and name not in wanted]
-        wanted += time_column(there, wanted)
-    check_names(wanted)
+        wanted += find_time_column(there, wanted)
+    check_column_names(wanted)
     for name in wanted:
         if there.count(name) > 1:
             raise errors.DuplicateColumn(n=there.count(name), name=name)
     return list(dict.fromkeys(wanted))
 
 
-def time_column(there: Sequence[str], used: Sequence[str]) -> list[str]:
+def find_time_column(there: Sequence[str], used: Sequence[str]) -> list[str]:
     """Return a list with the column of times, found by name, or an empty list."""
     plain = {name.strip().lower(): name for name in there if name not in used and there.count(name) == 1}
-    return [plain[name] for name in TIMES if name in plain][:1]
+    return [plain[name] for name in TIME_COLUMNS if name in plain][:1]
 
 
-def split(name: str | Sequence[str] | None, there: Sequence[str]) -> tuple[str, ...]:
+def split_column_names(name: str | Sequence[str] | None, there: Sequence[str]) -> tuple[str, ...]:
     """Return the columns that a caller named for one role: none, one, or several separated by commas."""
     if name is None:
         return ()
@@ -151,7 +151,7 @@ def split(name: str | Sequence[str] | None, there: Sequence[str]) -> tuple[str, 
     return parts if name not in there and len(parts) > 1 and all(parts) else (name,)
 
 
-def flat(columns: Iterable[str | tuple[str, ...] | Mapping[Any, str]]) -> list[str]:
+def flatten_columns(columns: Iterable[str | tuple[str, ...] | Mapping[Any, str]]) -> list[str]:
     """Flatten names of columns, some of them in tuples or under the names of classes."""
     groups = (column.values() if isinstance(column, Mapping) else column for column in columns)
     return [name for group in groups for name in ([group] if isinstance(group, str) else group)]
@@ -161,25 +161,27 @@ def take_column(data: Mapping[str, Any], column: str | tuple[str, ...], role: st
     """Return one column, or the values of several joined by a slash; raise if different rows would get one name."""
     if isinstance(column, str):
         return data[column]
-    texts = [pc.cast(chunked(naming.to_column(data[name], name)), pa.string()) for name in column]
-    together = pc.binary_join_element_wise(*texts, SEPARATOR)
-    if count_rows(*texts) != count_rows(together):
+    texts = [pc.cast(to_chunked_array(naming.to_column(data[name], name)), pa.string()) for name in column]
+    together = pc.binary_join_element_wise(*texts, NAME_SEPARATOR)
+    if count_distinct_rows(*texts) != count_distinct_rows(together):
         raise errors.AmbiguousJoin(columns=column, role=role)
     return together
 
 
-def chunked(column: Any) -> Any:
+def to_chunked_array(column: Any) -> Any:
     """Return a column of any type as a chunked Arrow array."""
     return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([pa.array(column)])
 
 
-def count_rows(*columns: Any) -> int:
+def count_distinct_rows(*columns: Any) -> int:
     """Count the distinct rows of the columns; missing values are equal."""
     names = [str(i) for i in range(len(columns))]
-    return int(pa.table([chunked(column) for column in columns], names=names).group_by(names).aggregate([]).num_rows)
+    return int(
+        pa.table([to_chunked_array(column) for column in columns], names=names).group_by(names).aggregate([]).num_rows
+    )
 
 
-def check_names(names: Iterable[str]) -> None:
+def check_column_names(names: Iterable[str]) -> None:
     """Raise if a column's name cannot be stored: half a pair of surrogates, as JSON may write it."""
     for name in names:
         try:
@@ -199,14 +201,14 @@ def column_names(frame: Any) -> list[str]:
             raise errors.ColumnNameNotText(name=name)
         if pandas_names.count(name) > 1:
             raise errors.DuplicateColumn(n=pandas_names.count(name), name=name)
-    return list(frame.column_names if isinstance(frame, pa.Table) else _native(frame).collect_schema().names())
+    return list(frame.column_names if isinstance(frame, pa.Table) else _to_narwhals(frame).collect_schema().names())
 
 
 def to_arrow(frame: Any, columns: Sequence[str]) -> dict[str, Any]:
     """Return the named columns of any frame as Arrow arrays."""
     if isinstance(frame, pa.Table):  # narwhals would join the chunks, at the cost of a copy
         return {column: frame[column] for column in columns}
-    native = _native(frame)
+    native = _to_narwhals(frame)
     if not hasattr(native, "to_arrow"):  # lazy: DuckDB, polars' lazy frames
         native = native.select(list(dict.fromkeys(columns))).collect(backend="pyarrow")
     result = {}
@@ -218,7 +220,7 @@ def to_arrow(frame: Any, columns: Sequence[str]) -> dict[str, Any]:
     return result
 
 
-def _native(frame: Any) -> Any:
+def _to_narwhals(frame: Any) -> Any:
     import narwhals as nw
 
     try:
@@ -227,7 +229,7 @@ def _native(frame: Any) -> Any:
         raise errors.UnsupportedSource(type=type(frame).__name__) from None
 
 
-def no_column(
+def missing_column_error(
     role: str,
     there: Sequence[str],
     name: str | None = None,
@@ -240,9 +242,13 @@ def no_column(
     """
     if name is not None:
         return errors.UnknownColumn(name=name, role=role, columns=tuple(there))
-    counts = next((column for column in there if column.strip().lower() in COUNTS), "") if role == "annotator" else ""
+    counts = (
+        next((column for column in there if column.strip().lower() in COUNT_COLUMNS), "") if role == "annotator" else ""
+    )
     error = errors.NoAnnotatorColumn if role == "annotator" and not counts else errors.NoColumnFor
-    others = {other: quote_names(flat([columns])) for other, columns in (taken or {}).items() if other != "proba"}
+    others = {
+        other: quote_names(flatten_columns([columns])) for other, columns in (taken or {}).items() if other != "proba"
+    }
     return error(
         role=role, synonyms=", ".join(SYNONYMS[role]), columns=tuple(there), taken=others, counts=counts,
         candidates=tuple(candidates),
@@ -260,21 +266,21 @@ def guess_column(role: str, there: Sequence[str]) -> str | None:
     own = [c for c in there if c == role] or [c for c in there if plain(c) == role]
     if own:
         return own[0]
-    return only_candidate(role, [c for c in there if plain(c) in SYNONYMS[role]])
+    return require_one_candidate(role, [c for c in there if plain(c) in SYNONYMS[role]])
 
 
-def only_candidate(role: str, candidates: Sequence[str]) -> str | None:
+def require_one_candidate(role: str, candidates: Sequence[str]) -> str | None:
     """Return the only candidate for a role, or None; raise if there are several."""
     if len(candidates) > 1:
         raise errors.AmbiguousColumns(role=role, columns=tuple(candidates))
     return candidates[0] if candidates else None
 
 
-def check_there(role: str, names: tuple[str, ...], there: Sequence[str]) -> tuple[str, ...]:
+def check_columns_exist(role: str, names: tuple[str, ...], there: Sequence[str]) -> tuple[str, ...]:
     """Return the columns that were named for a role; raise if one does not exist."""
     for name in names:
         if name not in there:
-            raise no_column(role, there, name)
+            raise missing_column_error(role, there, name)
     return names
 
 
@@ -282,14 +288,14 @@ def check_there(role: str, names: tuple[str, ...], there: Sequence[str]) -> tupl
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnSample:
     """The first rows of a column."""
 
     name: str
     values: Any
 
     @cached_property
-    def present(self) -> Any:
+    def present_values(self) -> Any:
         """Return the values that are not missing, as an Arrow array; none of a column whose values cannot be names."""
         values = self.values.combine_chunks() if isinstance(self.values, pa.ChunkedArray) else self.values
         if pa.types.is_nested(values.type) or pa.types.is_null(values.type):
@@ -306,37 +312,37 @@ class Column:
         )
 
     @cached_property
-    def distinct(self) -> set[Any]:
+    def distinct_values(self) -> set[Any]:
         """Return the distinct values."""
-        return set(self.present.unique().to_pylist())
+        return set(self.present_values.unique().to_pylist())
 
     @cached_property
     def holds_classes(self) -> bool:
         """Return True if a few short values repeat, none of them JSON."""
-        n, several = len(self.present), len(self.distinct)
+        n, several = len(self.present_values), len(self.distinct_values)
         if not 1 <= several < n or several > max(MAX_CLASSES_GUESSED, n // 10):
             return False
-        if not naming.is_text_type(self.present.type):
-            return not pa.types.is_temporal(self.present.type)
-        texts = [str(value) for value in self.distinct]
+        if not naming.is_text_type(self.present_values.type):
+            return not pa.types.is_temporal(self.present_values.type)
+        texts = [str(value) for value in self.distinct_values]
         long = sum(map(len, texts)) / len(texts) > MAX_CLASS_LENGTH
         return not long and not any(text.lstrip()[:1] in ("[", "{") for text in texts)
 
     @cached_property
     def holds_numbers(self) -> bool:
         """Return True if the values are numbers or spell numbers, as in columns called score, rating, value, …."""
-        kind = self.present.type
+        kind = self.present_values.type
         if not naming.is_text_type(kind):
             return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
-        return parse_numbers(np.array(list(self.distinct), object)) is not None
+        return parse_numbers(np.array(list(self.distinct_values), object)) is not None
 
 
-def complete(frame: Any, columns: Columns, error: MissingColumn) -> tuple[Columns, dict[str, str]]:
+def guess_missing_columns(frame: Any, columns: ColumnNames, error: MissingColumn) -> tuple[ColumnNames, dict[str, str]]:
     """Return the columns completed by guesses, and role → why; raise `error` if a role has no candidate."""
-    head = _head(frame)
+    head = _sample_columns(frame)
     there = list(head)
-    named = columns.named(there)
-    taken = set(flat(named.values()))
+    named = columns.split_names(there)
+    taken = set(flatten_columns(named.values()))
     if any(name not in there for name in taken):
         raise error
     free = [name for name in there if name not in taken and name not in GOLD_COLUMNS]
@@ -346,70 +352,73 @@ def complete(frame: Any, columns: Columns, error: MissingColumn) -> tuple[Column
             continue
         if column := guess_column(role, free):
             named[role] = (column,)
-        elif column := _by_other_name(role, [head[name] for name in free]):
+        elif column := _find_by_other_name(role, [head[name] for name in free]):
             named[role], found[role] = (column,), "by name and content"
         if named[role]:
             free = [name for name in free if name not in named[role]]
     missing = [role for role in ("item", "annotator", "label") if not named[role]]
     if missing in (["label"], ["item"]):
         (role,) = missing
-        named[role], found[role] = (_by_content(role, head, named, free),), "by content"
+        named[role], found[role] = (_find_by_content(role, head, named, free),), "by content"
     elif missing:
-        raise no_column("annotator", there) if "annotator" in missing else error
+        raise missing_column_error("annotator", there) if "annotator" in missing else error
     chosen: dict[str, Any] = {role: names if len(names) > 1 else names[0] for role, names in named.items() if names}
     return replace(columns, **chosen), found
 
 
-def place_columns(frame: Any, columns: Columns) -> dict[str, Any] | None:
+def find_span_columns(frame: Any, columns: ColumnNames) -> dict[str, Any] | None:
     """Return role → columns of a table of spans (document, annotator, label, and token or start and end), or None."""
     there = column_names(frame)
     plain = {name: name.strip().lower() for name in there}
     found: dict[str, Any] = {}
-    for role, usual in PLACES.items():
+    for role, usual in SPAN_COLUMNS.items():
         named = [name for word in usual.split() for name in there if plain[name].removesuffix("_id") == word]
         if named:
             found[role] = named[0]
-    annotator = split(columns.annotator, there) or (guess_column("annotator", there),)
+    annotator = split_column_names(columns.annotator, there) or (guess_column("annotator", there),)
     if annotator[0] is None:
-        annotator = tuple(name for name in there if plain[name] in OTHER_NAMES["annotator"].split())[:1]
-    for role, given in (("annotator", annotator), ("label", split(columns.label, there))):
+        annotator = tuple(name for name in there if plain[name] in OTHER_SYNONYMS["annotator"].split())[:1]
+    for role, given in (("annotator", annotator), ("label", split_column_names(columns.label, there))):
         if given:
             found[role] = given if len(given) > 1 else given[0]
     sentence = found.pop("sentence", None)
-    if item := split(columns.item, there):
+    if item := split_column_names(columns.item, there):
         found["document"], sentence = item if len(item) > 1 else item[0], None
     spans = {"start", "end"} <= found.keys()
     if not {"document", "annotator", "label"} <= found.keys() or not (spans or "token" in found):
         return None
-    if any(name not in there for name in flat(found.values())):
+    if any(name not in there for name in flatten_columns(found.values())):
         return None
     if spans:
         found.pop("token", None)
         return found
-    known = Column("label", to_arrow(frame, [found["label"]])[found["label"]]).distinct
+    known = ColumnSample("label", to_arrow(frame, [found["label"]])[found["label"]]).distinct_values
     if sentence is not None and sentence != found["document"]:
-        found["document"] = (*flat([found["document"]]), sentence)
+        found["document"] = (*flatten_columns([found["document"]]), sentence)
     return found if are_tags(known) else None
 
 
-def wide_columns(frame: Any, columns: Columns, insist: bool) -> tuple[str | None, list[str]] | None:
+def find_wide_columns(frame: Any, columns: ColumnNames, insist: bool) -> tuple[str | None, list[str]] | None:
     """Return the column of the items (None: each row is an item) and those of the annotators; None if not wide.
 
     With `insist`, because the caller says that the table is wide, raise if its columns cannot be found.
     """
-    head = _head(frame)
+    head = _sample_columns(frame)
     there = list(head)
-    item, people = (check_there(role, split(getattr(columns, role), there), there) for role in ("item", "annotator"))
+    item, people = (
+        check_columns_exist(role, split_column_names(getattr(columns, role), there), there)
+        for role in ("item", "annotator")
+    )
     if len(item) > 1:
         raise errors.SeveralItemColumns
     free = [name for name in there if name not in (*item, *people, *GOLD_COLUMNS)]
     named = item[0] if item else guess_column("item", free)
     others = [name for name in free if name != named]
-    group = list(people) or _largest_group([head[name] for name in others])
-    if people and others and not insist and len(_largest_group([head[name] for name in people])) < len(people):
+    group = list(people) or _find_largest_group([head[name] for name in others])
+    if people and others and not insist and len(_find_largest_group([head[name] for name in people])) < len(people):
         return None
     if insist and len(group) < 2:
-        group = [name for name in others if head[name].present and head[name].holds_numbers]
+        group = [name for name in others if head[name].present_values and head[name].holds_numbers]
     if len(group) < 2:
         if insist:
             raise errors.NoWideColumns(columns=tuple(there))
@@ -417,75 +426,92 @@ def wide_columns(frame: Any, columns: Columns, insist: bool) -> tuple[str | None
     if not insist and (label := guess_column("label", group)):
         raise errors.PerhapsWide(columns=tuple(group), label=label)
     if named is None:
-        unique = [name for name in free if name not in group and len(head[name].distinct) == len(head[name].values)]
+        unique = [
+            name for name in free if name not in group and len(head[name].distinct_values) == len(head[name].values)
+        ]
         named = unique[0] if unique else None
-    elif not insist and len(head[named].distinct) < len(head[named].values):
+    elif not insist and len(head[named].distinct_values) < len(head[named].values):
         return None
     return named, group
 
 
-def check_item(read_columns: Callable[[None], Any], found: dict[str, Any], taken: dict[str, Any]) -> None:
+def check_item_column(read_columns: Callable[[None], Any], found: dict[str, Any], taken: dict[str, Any]) -> None:
     """Raise if a column called `id` or similar numbers the rows, and another one may name the items."""
     item, annotator, n = found["item"], found["annotator"], len(taken["item"])
     if item.strip().lower().removesuffix("_id") == "item" or n < MIN_ROWS_FOR_REPEATS or not isinstance(annotator, str):
         return
-    if count_rows(naming.to_column(taken["item"], "item")) < n:
+    if count_distinct_rows(naming.to_column(taken["item"], "item")) < n:
         return
-    head = _head(read_columns(None))
-    for name, other in _other_full_columns(head, item, annotator).items():
+    head = _sample_columns(read_columns(None))
+    for name, other in _find_other_full_columns(head, item, annotator).items():
         n = len(other.values)
-        if 2 * len(other.distinct) <= n and _count_rows(other, head[annotator]) >= 0.9 * n:
+        if 2 * len(other.distinct_values) <= n and _count_distinct_samples(other, head[annotator]) >= 0.9 * n:
             raise errors.ItemsNeverRepeat(item=item, other=name)
 
 
-def system_column(read_columns: Callable[[None], Any], found: dict[str, Any], taken: dict[str, Any]) -> str | None:
+def find_system_column(read_columns: Callable[[None], Any], found: dict[str, Any], taken: dict[str, Any]) -> str | None:
     """Return the column of the system whose answer was judged, which names an item together with `item`, or None."""
     item, annotator = found["item"], found["annotator"]
     if not (isinstance(item, str) and isinstance(annotator, str)) or "question" in found:
         return None
-    if count_rows(*(naming.to_column(taken[role], role) for role in ("item", "annotator"))) == len(taken["item"]):
+    if count_distinct_rows(*(naming.to_column(taken[role], role) for role in ("item", "annotator"))) == len(
+        taken["item"]
+    ):
         return None
-    head = _head(read_columns(None))
-    for name, other in _other_full_columns(head, item, annotator).items():
-        if _plain(name) & set(SYSTEMS) and _count_rows(head[item], head[annotator], other) == len(other.values):
+    head = _sample_columns(read_columns(None))
+    for name, other in _find_other_full_columns(head, item, annotator).items():
+        if _name_variants(name) & set(SYSTEM_COLUMNS) and _count_distinct_samples(
+            head[item], head[annotator], other
+        ) == len(other.values):
             return name
     return None
 
 
-def _head(frame: Any) -> dict[str, Column]:
+def _sample_columns(frame: Any) -> dict[str, ColumnSample]:
     data = to_arrow(frame, column_names(frame))
-    return {name: Column(name, column[:MAX_ROWS_INSPECTED] if len(column) else column) for name, column in data.items()}
+    return {
+        name: ColumnSample(name, column[:MAX_ROWS_INSPECTED] if len(column) else column)
+        for name, column in data.items()
+    }
 
 
-def _other_full_columns(head: dict[str, Column], *used: str) -> dict[str, Column]:
+def _find_other_full_columns(head: dict[str, ColumnSample], *used: str) -> dict[str, ColumnSample]:
     """Return the columns that are not used and have a value in every row."""
-    return {name: other for name, other in head.items() if name not in used and len(other.present) == len(other.values)}
+    return {
+        name: other
+        for name, other in head.items()
+        if name not in used and len(other.present_values) == len(other.values)
+    }
 
 
-def _by_other_name(role: str, free: Sequence[Column]) -> str | None:
+def _find_by_other_name(role: str, free: Sequence[ColumnSample]) -> str | None:
     """Return the only column with another usual name whose content does not contradict it, or None."""
 
-    def fits(column: Column) -> bool:
+    def fits(column: ColumnSample) -> bool:
         if role == "label":
             is_list = pa.types.is_list(column.values.type)
-            return is_list or (bool(column.distinct) and (column.holds_classes or column.holds_numbers))
-        return bool(column.distinct) and (role != "item" or not pa.types.is_floating(column.present.type))
+            return is_list or (bool(column.distinct_values) and (column.holds_classes or column.holds_numbers))
+        return bool(column.distinct_values) and (role != "item" or not pa.types.is_floating(column.present_values.type))
 
-    fitting = [column for column in free if _plain(column.name) & set(OTHER_NAMES[role].split()) and fits(column)]
+    fitting = [
+        column for column in free if _name_variants(column.name) & set(OTHER_SYNONYMS[role].split()) and fits(column)
+    ]
     if role == "annotator" and len(fitting) > 1:  # next to a judge, a model is the system that was judged
-        fitting = [column for column in fitting if not _plain(column.name) & set(SYSTEMS)] or fitting
+        fitting = [column for column in fitting if not _name_variants(column.name) & set(SYSTEM_COLUMNS)] or fitting
     if role == "label" and len(fitting) > 1:  # a verdict goes before its score
         fitting = [column for column in fitting if not column.holds_numbers] or fitting
-    return only_candidate(role, [column.name for column in fitting])
+    return require_one_candidate(role, [column.name for column in fitting])
 
 
-def _plain(name: str) -> set[str]:
+def _name_variants(name: str) -> set[str]:
     """Return a column's name in lower case, with and without its usual endings."""
     whole = name.strip().lower()
     return {whole, *(whole.removesuffix(end) for end in ("_id", "_name", "_model"))}
 
 
-def _by_content(role: str, head: dict[str, Column], named: dict[str, tuple[str, ...]], free: list[str]) -> str:
+def _find_by_content(
+    role: str, head: dict[str, ColumnSample], named: dict[str, tuple[str, ...]], free: list[str]
+) -> str:
     """Return the only column that can play the role by its content; raise if there are none or several.
 
     A label is a column of classes whose values differ within items; an item repeats, and distinguishes the rows of an
@@ -494,37 +520,44 @@ def _by_content(role: str, head: dict[str, Column], named: dict[str, tuple[str, 
     partner = head[named["item" if role == "label" else "annotator"][0]]
     n = len(partner.values)
 
-    def may_be(column: Column) -> bool:
+    def may_be(column: ColumnSample) -> bool:
         if role == "item":
-            return 1.5 * len(column.distinct) <= n == len(column.present) and _count_rows(column, partner) >= 0.9 * n
-        if not column.holds_classes or len(column.distinct) < 2:
+            return (
+                1.5 * len(column.distinct_values) <= n == len(column.present_values)
+                and _count_distinct_samples(column, partner) >= 0.9 * n
+            )
+        if not column.holds_classes or len(column.distinct_values) < 2:
             return False
-        return len(named["item"]) > 1 or _count_rows(partner, column) > len(partner.distinct)
+        return len(named["item"]) > 1 or _count_distinct_samples(partner, column) > len(partner.distinct_values)
 
     candidates = [name for name in free if may_be(head[name])]
     if len(candidates) == 1:
         return candidates[0]
-    raise no_column(role, free, taken={other: names for other, names in named.items() if names}, candidates=candidates)
+    raise missing_column_error(
+        role, free, taken={other: names for other, names in named.items() if names}, candidates=candidates
+    )
 
 
-def _largest_group(free: Sequence[Column]) -> list[str]:
+def _find_largest_group(free: Sequence[ColumnSample]) -> list[str]:
     """Return the largest group of columns that hold the same few classes."""
     groups: list[tuple[list[str], set[Any], set[Any]]] = []  # names, values, values in any spelling
     for column in free:
-        short = all(len(str(value)) <= MAX_CLASS_LENGTH for value in column.distinct)
-        if not column.holds_classes and not (1 <= len(column.distinct) <= 3 and short):
+        short = all(len(str(value)) <= MAX_CLASS_LENGTH for value in column.distinct_values)
+        if not column.holds_classes and not (1 <= len(column.distinct_values) <= 3 and short):
             continue
-        own = set(map(naming.fold_spelling, column.distinct))  # half of them, or of the group's, are in the other
+        own = set(
+            map(naming.fold_spelling, column.distinct_values)
+        )  # half of them, or of the group's, are in the other
         home = next((group for group in groups if 2 * len(own & group[2]) >= min(len(own), len(group[2]))), None)
         if home is None:
             groups.append(home := ([], set(), set()))
         home[0].append(column.name)
-        home[1].update(column.distinct)
+        home[1].update(column.distinct_values)
         home[2].update(own)
     names, values, _ = max(groups, key=lambda group: len(group[0]), default=([], set(), set()))
     return names if len(values) > 1 else []
 
 
-def _count_rows(*columns: Column) -> int:
+def _count_distinct_samples(*columns: ColumnSample) -> int:
     """Count the distinct rows of the columns."""
-    return count_rows(*(naming.to_column(column.values, column.name) for column in columns))
+    return count_distinct_rows(*(naming.to_column(column.values, column.name) for column in columns))

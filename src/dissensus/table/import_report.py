@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dissensus.messages import PYTHON_FACE, Face, Message
-from dissensus.table.notes import Note, ReadAs
+from dissensus.table.notes import Note, ReadSummary
 
 _NOUNS = re.compile(
     r"\b(annotation|answer|assertion|cell|comparison|correction|draft|grade|prediction|ranking|rating|result|row|sample|score|"
@@ -73,7 +73,7 @@ class ImportReport:
     def render_lines(self, face: Face = PYTHON_FACE) -> list[str]:
         """Return one line on how the file was read; if something was not used, a second that counts it."""
         rows = count_with_noun(self.n_rows, self.unit)
-        found = ReadAs(format=self.format, columns=self.columns, rows=rows, n_used=self.n_used, n_rows=self.n_rows)
+        found = ReadSummary(format=self.format, columns=self.columns, rows=rows, n_used=self.n_used, n_rows=self.n_rows)
         excluded = self.describe_unused(face)
         return [found.render(face), *([excluded] if excluded else [])]
 

@@ -18,7 +18,7 @@ INSERTION_LIMIT = 48  # rows of one item up to which an insertion sort beats np.
 CHUNK = 2**15  # rows whose differences fit the processor's cache
 
 
-def group(codes: IntArray, ptr: IntArray) -> IntArray:
+def group_rows(codes: IntArray, ptr: IntArray) -> IntArray:
     """Return row numbers grouped by code, in row order within each code (a stable counting sort)."""
     order: IntArray = np.empty(codes.size, np.int32 if codes.size < 2**31 else np.int64)
     if codes.size < MIN_ROWS_TO_COMPILE:

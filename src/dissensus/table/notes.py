@@ -11,7 +11,7 @@ MAX_SPELLINGS_SHOWN = 5  # classes
 MAX_COLUMNS_NAMED = 8
 
 
-def columns_named(names: list[str]) -> str:
+def quote_columns(names: list[str]) -> str:
     """Quote the first few column names."""
     more = f" and {len(names) - MAX_COLUMNS_NAMED:,} more" if len(names) > MAX_COLUMNS_NAMED else ""
     return ", ".join(f"'{name}'" for name in names[:MAX_COLUMNS_NAMED]) + more
@@ -45,7 +45,7 @@ class SpellingVariants(Note):
         return "; ".join(", ".join(labels) for labels in self.variants[:MAX_SPELLINGS_SHOWN])
 
 
-class LabelsAre(Note):
+class LabelTypeGuessed(Note):
     template = "Labels are {what}; change with {param[kind='classes']}."
     what: Literal["tags of places in documents", "numbers", "sets of options"]
 
@@ -87,7 +87,7 @@ class UnknownMapKeys(Note):
 
     @property
     def listed(self) -> str:
-        return columns_named(self.labels)
+        return quote_columns(self.labels)
 
 
 class LabelsRewritten(Note):
@@ -162,7 +162,7 @@ class AnnotatorsNumbered(Note):
     template = "Annotators are numbered by the order of their sentences: one number may be several annotators."
 
 
-class OtherKinds(Note):
+class QuestionsOfOtherTypes(Note):
     template = "This command is for classes; not looked at: {questions}."
     questions: str
 
@@ -249,7 +249,7 @@ class MissingParts(Message):
 # Counts ---------------------------------------------------------------------------------------------------------------
 
 
-class ReadAs(Message):
+class ReadSummary(Message):
     template = "Read as {format}: {found}; {used} used. Change: {changes}."
     format: str
     columns: dict[str, str]  # role → what was taken for it

@@ -30,10 +30,10 @@ from dissensus.table.simulate_kinds import simulate_sets as simulate_sets
 from dissensus.table.simulate_kinds import simulate_spans as simulate_spans
 from dissensus.table.simulate_kinds import simulate_texts as simulate_texts
 
-BLOCK = 2**13
+ITEMS_PER_CHUNK = 2**13
 """Items per chunk: the unit of seeding, and small enough that a chunk's arrays fit the processor's cache."""
 
-KINDS: dict[str, float] = {
+DEFAULT_KIND_SHARES: dict[str, float] = {
     "expert": 0.15,
     "ordinary": 0.55,
     "specialist": 0.15,
@@ -131,12 +131,12 @@ def simulate(
         expected = f"{n_classes} shares that sum to one"
         raise errors.WrongValue(parameter=ParameterName("prior"), expected=expected, value=shares.tolist())
 
-    aligned = first // BLOCK * BLOCK  # chunks are drawn whole, then cut
-    blocks = range(aligned // BLOCK, max(-(-end // BLOCK), aligned // BLOCK + 1))
+    aligned = first // ITEMS_PER_CHUNK * ITEMS_PER_CHUNK  # chunks are drawn whole, then cut
+    blocks = range(aligned // ITEMS_PER_CHUNK, max(-(-end // ITEMS_PER_CHUNK), aligned // ITEMS_PER_CHUNK + 1))
     drawn = zip(*(_draw_items(block, shares, hardness, seed) for block in blocks), strict=True)
     truth, difficulty, decoy = (np.concatenate(parts)[: end - aligned] for parts in drawn)
     names = (np.arange(aligned, end), np.arange(n_annotators), np.arange(n_classes))
-    table = _annotate(crowd, truth, difficulty, decoy, redundancy, seed, names, aligned)
+    table = _draw_annotations(crowd, truth, difficulty, decoy, redundancy, seed, names, aligned)
     if first > aligned:
         table = table.select(items=table.items >= first)
     taken_for = np.full((n_classes, n_classes), hardness / (n_classes - 1))
@@ -187,7 +187,7 @@ def annotate(
     given = ((items, truth.size), (annotators, n_annotators), (classes, n_classes))
     first, second, third = (np.arange(n) if known is None else known for known, n in given)
     names = first, second, third
-    table = _annotate(crowd, truth, difficulty, decoy, redundancy, seed, names)
+    table = _draw_annotations(crowd, truth, difficulty, decoy, redundancy, seed, names)
     return Simulation(table, truth, difficulty, decoy, crowd.confusion(taken_for), crowd)
 
 
@@ -216,8 +216,8 @@ def make_crowd(
     """
     if n_annotators < 1 or n_classes < 2:
         raise errors.CrowdTooSmall(n_annotators=n_annotators, n_classes=n_classes)
-    rng = _generator(seed, _CROWD)
-    kind = apportion(KINDS if kinds is None else kinds, n_annotators, KINDS)
+    rng = _make_generator(seed, _CROWD)
+    kind = apportion(DEFAULT_KIND_SHARES if kinds is None else kinds, n_annotators, DEFAULT_KIND_SHARES)
     if (kind == "clique").sum() == 1:
         kind[kind == "clique"] = "ordinary"
     kind = rng.permutation(kind)
@@ -251,7 +251,7 @@ def make_crowd(
     return Crowd(answers, kind, np.exp(skew * rng.standard_normal(n_annotators)), leader, copying)
 
 
-def _annotate(
+def _draw_annotations(
     crowd: Crowd,
     truth: IntArray,
     difficulty: FloatArray,
@@ -270,20 +270,20 @@ def _annotate(
         raise errors.WrongValue(parameter=ParameterName("redundancy"), expected=expected, value=redundancy)
     # probability of a label up to l: one (A·K,) column per l, in the order of gathering
     chance = np.cumsum(crowd.answers, axis=2).reshape(-1, n_classes).T.astype(np.float32)[:-1].copy()
-    tickets = _tickets(crowd.activity)
+    tickets = _make_tickets(crowd.activity)
     annotator = np.empty(truth.size * high, np.int32)
     label = np.empty(truth.size * high, naming.smallest_int_type(n_classes))
     ptr = np.zeros(truth.size + 1, np.int64)
-    for at in range(0, truth.size, BLOCK):
-        rng = _generator(seed, _LABELS, (start + at) // BLOCK)
-        n = min(BLOCK, truth.size - at)
+    for at in range(0, truth.size, ITEMS_PER_CHUNK):
+        rng = _make_generator(seed, _LABELS, (start + at) // ITEMS_PER_CHUNK)
+        n = min(ITEMS_PER_CHUNK, truth.size - at)
         # every chunk is drawn whole and then cut, so that the last one of a part has the same bits
-        who = _draw_annotators(rng, BLOCK, high, tickets)[:n]  # (n, high)
-        count = rng.integers(low, high + 1, BLOCK, dtype=np.int32)[:n]
-        uniform = rng.random((3, BLOCK, high), np.float32)[:, :n]
+        who = _draw_annotators(rng, ITEMS_PER_CHUNK, high, tickets)[:n]  # (n, high)
+        count = rng.integers(low, high + 1, ITEMS_PER_CHUNK, dtype=np.int32)[:n]
+        uniform = rng.random((3, ITEMS_PER_CHUNK, high), np.float32)[:, :n]
         kept: BoolArray | slice = slice(None)
         if low < high:  # a random choice; the first annotators have the lowest codes
-            kept = (rng.random((BLOCK, high), np.float32)[:n].argsort(axis=1) < count[:, None]).ravel()
+            kept = (rng.random((ITEMS_PER_CHUNK, high), np.float32)[:n].argsort(axis=1) < count[:, None]).ravel()
         ptr[at + 1 : at + n + 1] = ptr[at] + np.cumsum(count)
         rows = slice(ptr[at], ptr[at + n])
         annotator[rows] = who.ravel()[kept]
@@ -308,12 +308,12 @@ def _annotate(
 
 def _draw_items(block: int, prior: FloatArray, hardness: float, seed: int) -> tuple[IntArray, FloatArray, IntArray]:
     """Draw truth, difficulty and decoy of the items of one chunk."""
-    rng, n_classes, code = _generator(seed, _ITEMS, block), prior.size, naming.smallest_int_type(prior.size)
-    truth = np.searchsorted(np.cumsum(prior)[:-1], rng.random(BLOCK), side="right").astype(code)
+    rng, n_classes, code = _make_generator(seed, _ITEMS, block), prior.size, naming.smallest_int_type(prior.size)
+    truth = np.searchsorted(np.cumsum(prior)[:-1], rng.random(ITEMS_PER_CHUNK), side="right").astype(code)
     # m·U^(m/h − 1) has mean h and reaches up to m: most items easy, few hard
     power = MAX_DIFFICULTY / hardness - 1 if hardness else np.inf
-    difficulty = np.float32(MAX_DIFFICULTY) * rng.random(BLOCK, np.float32) ** np.float32(power)
-    decoy = (truth.astype(np.int32) + rng.integers(1, n_classes, BLOCK, dtype=np.int32)) % n_classes
+    difficulty = np.float32(MAX_DIFFICULTY) * rng.random(ITEMS_PER_CHUNK, np.float32) ** np.float32(power)
+    decoy = (truth.astype(np.int32) + rng.integers(1, n_classes, ITEMS_PER_CHUNK, dtype=np.int32)) % n_classes
     return truth, difficulty, decoy.astype(code)
 
 
@@ -348,12 +348,12 @@ def _shared_draws(seed: int, item: IntArray, leader: IntArray) -> tuple[FloatArr
     return (first >> np.uint64(40)).astype(np.float32) * scale, (second >> np.uint64(40)).astype(np.float32) * scale
 
 
-def _tickets(activity: FloatArray) -> IntArray:
+def _make_tickets(activity: FloatArray) -> IntArray:
     """Repeat the code of each active annotator by its activity: a random entry is a random annotator."""
     per_annotator = max(16, 2**16 // activity.size)
     share = np.round(activity / activity.mean() * per_annotator).astype(np.int64)
     return np.repeat(np.arange(activity.size, dtype=np.int32), np.where(activity > 0, np.maximum(share, 1), 0))
 
 
-def _generator(seed: int, *child: int) -> np.random.Generator:
+def _make_generator(seed: int, *child: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=child))

@@ -20,7 +20,7 @@ from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import PAIR_OUTCOMES, name_set
 from dissensus.table.spans import name_positions
 
-TICKS = {
+SELECTION_RATES = {
     "good": (0.85, 0.03),
     "sparing": (0.4, 0.01),
     "eager": (0.9, 0.3),
@@ -47,15 +47,15 @@ ERROR_RATES = {
     "adversary": ErrorRates(0.10, 0.05, 1.0, 0.005),
 }
 """The kinds of annotators of spans."""
-READERS = {"expert": 0.15, "ordinary": 0.6, "sloppy": 0.1, "spammer": 0.1, "adversary": 0.05}
+SPAN_KIND_SHARES = {"expert": 0.15, "ordinary": 0.6, "sloppy": 0.1, "spammer": 0.1, "adversary": 0.05}
 """Their shares in a default crowd."""
 SPAN_RATE = 0.12  # spans per token outside of spans
 P_CONTINUED = 0.4  # probability that a span has one more token
-Span = tuple[int, int, int]
+SpanTuple = tuple[int, int, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class SimulatedTable:
     """A table and its true parameters."""
 
     annotations: Annotations
@@ -80,7 +80,7 @@ def simulate_kind(
     n_things: int = 20,
     ties: float = 0.5,
     seed: int = 0,
-) -> Drawn:
+) -> SimulatedTable:
     """Draw a table of labels of the kind "numbers", "graded" or "pairs", with spammers, adversaries and bias.
 
     An item has a truth θ ~ N(0, 1). An annotator with a bias ~ N(0, `bias`²), a stretch ~ N(1, 0.2²) and a noise of
@@ -103,7 +103,7 @@ def simulate_kind(
     biases, stretch = rng.normal(0, bias, n_annotators), rng.normal(1, 0.2, n_annotators)
     stretch = np.where(who == "adversary", -stretch, np.where(who == "spammer", 0.0, stretch))
     noises = noise * np.exp(rng.normal(0, 0.3, n_annotators))
-    item, annotator = _who_labels(rng, n_items, n_annotators, redundancy)
+    item, annotator = _assign_annotators(rng, n_items, n_annotators, redundancy)
     if kind == "pairs":
         scores = rng.normal(0, 1, n_things)
         left = rng.integers(n_things, size=n_items)
@@ -111,17 +111,17 @@ def simulate_kind(
         half = (biases[annotator] + stretch[annotator] * (scores[left] - scores[right])[item]) / 2
         odds = np.stack([np.exp(half), np.exp(-half), np.full(half.size, ties)])
         outcome = (rng.random(half.size) > np.cumsum(odds / odds.sum(axis=0), axis=0)).sum(axis=0)
-        names, label = _numbered("t", n_things), np.array(PAIR_OUTCOMES, object)[np.minimum(outcome, 2)]
+        names, label = _number_names("t", n_things), np.array(PAIR_OUTCOMES, object)[np.minimum(outcome, 2)]
         table = Annotations.from_pairs(names[left[item]], names[right[item]], label, annotator, context=item)
-        return Drawn(table, scores, who, biases)
+        return SimulatedTable(table, scores, who, biases)
     truth: FloatArray = rng.normal(0, 1, n_items)
     x = biases[annotator] + stretch[annotator] * truth[item] + noises[annotator] * rng.normal(size=item.size)
     x = np.where(who[annotator] == "spammer", rng.normal(0, 1, item.size), x)
     if kind == "numbers":
-        return Drawn(Annotations.from_arrays(item, annotator, x, kind=kind), truth, who, biases)
+        return SimulatedTable(Annotations.from_arrays(item, annotator, x, kind=kind), truth, who, biases)
     edges = ndtri(np.arange(1, n_grades) / n_grades)
     table = Annotations.from_arrays(item, annotator, np.searchsorted(edges, x), n_grades, kind=kind)
-    return Drawn(table, np.searchsorted(edges, truth).astype(np.float64), who, biases)
+    return SimulatedTable(table, np.searchsorted(edges, truth).astype(np.float64), who, biases)
 
 
 def simulate_sets(
@@ -132,7 +132,7 @@ def simulate_sets(
     redundancy: int = 5,
     kinds: dict[str, int] | None = None,
     seed: int = 0,
-) -> Drawn:
+) -> SimulatedTable:
     """Draw sets; `kinds`: the number of annotators of each kind, all others are good.
 
     The first option is true for a fifth of the items; each later one follows a true predecessor with probability 0.8.
@@ -144,15 +144,15 @@ def simulate_sets(
         truth[:, c] = after | (rng.random(n_items) < (0.2 if c == 0 else 0.05))
     special = [kind for kind, count in (kinds or {}).items() for _ in range(count)]
     of_annotator = np.array([*special, *["good"] * (n_annotators - len(special))], object)
-    item, annotator = _who_labels(rng, n_items, n_annotators, redundancy)
-    hit, false_tick = np.array([TICKS[kind] for kind in of_annotator])[annotator].T
+    item, annotator = _assign_annotators(rng, n_items, n_annotators, redundancy)
+    hit, false_tick = np.array([SELECTION_RATES[kind] for kind in of_annotator])[annotator].T
     chance = np.where(truth[item], hit[:, None], false_tick[:, None])
-    options = _numbered("o", n_options)
+    options = _number_names("o", n_options)
     sets, label = np.unique(rng.random(chance.shape) < chance, axis=0, return_inverse=True)
     names = np.array([name_set(options[selected]) for selected in sets], object)[label.reshape(-1)]
     everything = {"items": np.arange(n_items), "annotators": np.arange(n_annotators)}
     table = Annotations.from_arrays(item, annotator, names, kind="sets", **everything)
-    return Drawn(table, truth, of_annotator, options=options)
+    return SimulatedTable(table, truth, of_annotator, options=options)
 
 
 def simulate_texts(
@@ -164,12 +164,12 @@ def simulate_texts(
     redundancy: int = 5,
     spammers: int = 0,
     seed: int = 0,
-) -> Drawn:
+) -> SimulatedTable:
     """Draw texts of about `words` words; annotators replace, omit and add 2 to 30 % of them, spammers all."""
     rng = np.random.default_rng(seed)
     truth = [rng.integers(0, vocabulary, rng.integers(words // 2, words * 3 // 2)) for _ in range(n_items)]
     error = np.append(np.ones(spammers), rng.uniform(0.02, 0.3, n_annotators - spammers))
-    item, annotator = _who_labels(rng, n_items, n_annotators, redundancy)
+    item, annotator = _assign_annotators(rng, n_items, n_annotators, redundancy)
     texts = []
     for i, a in zip(item, annotator, strict=True):
         wrong = rng.random(truth[i].size) < error[a]
@@ -180,11 +180,11 @@ def simulate_texts(
                 del text[place]
             elif how == 1:
                 text.insert(place, int(rng.integers(0, vocabulary)))
-        texts.append(_written(text) or "w")
+        texts.append(_join_words(text) or "w")
     everything = {"items": np.arange(n_items), "annotators": np.arange(n_annotators)}
     table = Annotations.from_arrays(item, annotator, texts, kind="objects", **everything)
     kind = np.where(error == 1, "spammer", "ordinary").astype(object)
-    return Drawn(table, np.array(list(map(_written, truth)), object), kind, error=error)
+    return SimulatedTable(table, np.array(list(map(_join_words, truth)), object), kind, error=error)
 
 
 def simulate_spans(
@@ -196,7 +196,7 @@ def simulate_spans(
     redundancy: int = 5,
     kinds: Mapping[str, float] | None = None,
     seed: int = 0,
-) -> Drawn:
+) -> SimulatedTable:
     """Draw documents of `length` tokens on average, each read by `redundancy` annotators; `kinds` are kind → share.
 
     >>> simulate_spans(50, 8, 2, seed=1).annotations
@@ -204,22 +204,22 @@ def simulate_spans(
     """
     _check_redundancy(redundancy, n_annotators)
     rng = np.random.default_rng(seed)
-    kind = rng.permutation(apportion(kinds or READERS, n_annotators, tuple(ERROR_RATES)))
+    kind = rng.permutation(apportion(kinds or SPAN_KIND_SHARES, n_annotators, tuple(ERROR_RATES)))
     sizes = rng.integers(max(length // 2, 1), length + length // 2 + 1, n_documents)
     all_places, truth, item, annotator, label = [], [], [], [], []
     for document, size in enumerate(sizes.tolist()):
         spans = _draw_spans(rng, size, n_types, SPAN_RATE)
         places = name_positions([f"d{document:05d}"] * size, range(size))
         all_places += places
-        truth += _tags(spans, size)
+        truth += _tags_from_spans(spans, size)
         for a in rng.choice(n_annotators, redundancy, replace=False).tolist():
             item += places
             annotator += [f"a{a:03d}"] * size
-            label += _tags(_mark(rng, spans, size, n_types, ERROR_RATES[str(kind[a])]), size)
+            label += _tags_from_spans(_draw_marked_spans(rng, spans, size, n_types, ERROR_RATES[str(kind[a])]), size)
     types = [f"{mark}-t{k}" for mark in "BI" for k in range(n_types)]
     people = [f"a{a:03d}" for a in range(n_annotators)]
     table = Annotations.from_arrays(item, annotator, label, [*types, "O"], annotators=people, kind="spans")
-    return Drawn(table, table.gold_codes(all_places, truth), kind)
+    return SimulatedTable(table, table.gold_codes(all_places, truth), kind)
 
 
 def apportion(shares: Mapping[str, float], n: int, known: Iterable[str]) -> Names:
@@ -241,7 +241,7 @@ def _check_redundancy(redundancy: int, n_annotators: int) -> None:
         raise errors.WrongValue(parameter=ParameterName("redundancy"), expected=expected, value=redundancy)
 
 
-def _who_labels(
+def _assign_annotators(
     rng: np.random.Generator, n_items: int, n_annotators: int, redundancy: int
 ) -> tuple[IntArray, IntArray]:
     """Return (N,) items and annotators of `redundancy` labels of every item, each by another annotator."""
@@ -250,15 +250,15 @@ def _who_labels(
     return np.repeat(np.arange(n_items), redundancy), annotator
 
 
-def _numbered(letter: str, n: int) -> Names:
+def _number_names(letter: str, n: int) -> Names:
     return np.array([f"{letter}{k:0{len(str(n - 1))}d}" for k in range(n)], object)
 
 
-def _written(words: Iterable[int]) -> str:
+def _join_words(words: Iterable[int]) -> str:
     return " ".join(f"w{word}" for word in words)
 
 
-def _draw_spans(rng: np.random.Generator, size: int, n_types: int, rate: float) -> list[Span]:
+def _draw_spans(rng: np.random.Generator, size: int, n_types: int, rate: float) -> list[SpanTuple]:
     spans, at = [], 0
     while at < size:
         end = at + 1
@@ -270,7 +270,9 @@ def _draw_spans(rng: np.random.Generator, size: int, n_types: int, rate: float) 
     return spans
 
 
-def _mark(rng: np.random.Generator, spans: list[Span], size: int, n_types: int, rates: ErrorRates) -> list[Span]:
+def _draw_marked_spans(
+    rng: np.random.Generator, spans: list[SpanTuple], size: int, n_types: int, rates: ErrorRates
+) -> list[SpanTuple]:
     """Draw the spans that an annotator with these error rates marks."""
     marked = _draw_spans(rng, size, n_types, rates.extra)
     for start, end, kind in spans:
@@ -286,7 +288,7 @@ def _mark(rng: np.random.Generator, spans: list[Span], size: int, n_types: int, 
     return marked
 
 
-def _tags(spans: list[Span], size: int) -> list[str]:
+def _tags_from_spans(spans: list[SpanTuple], size: int) -> list[str]:
     """Return the tags of spans; a later span overwrites an earlier one."""
     tags = ["O"] * size
     for start, end, kind in spans:

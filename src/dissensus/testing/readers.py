@@ -12,9 +12,9 @@ import numpy as np
 
 from dissensus.exceptions import DataError, DissensusWarning
 from dissensus.table.annotations import Annotations
-from dissensus.table.find_columns import Columns
+from dissensus.table.find_columns import ColumnNames
 from dissensus.table.io import read, read_frame, write_frame
-from dissensus.table.io.readers import detect, readers
+from dissensus.table.io.readers import detect_format, readers
 
 
 def check_reader(name: str, path: str | Path) -> None:
@@ -28,8 +28,8 @@ def check_reader(name: str, path: str | Path) -> None:
     path, entry = Path(path), readers.entry(name)
     reader = entry.value
     assert entry.summary, f"{name}: register it with a summary"
-    assert reader.suffixes or reader.claims or reader.first_bytes, f"{name}: nothing recognises its files"
-    assert detect(path) == name, f"{path.name} is taken for {detect(path)}, not for {name}"
+    assert reader.suffixes or reader.matches_record or reader.first_bytes, f"{name}: nothing recognises its files"
+    assert detect_format(path) == name, f"{path.name} is taken for {detect_format(path)}, not for {name}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DissensusWarning)
         table = read(path)
@@ -68,14 +68,14 @@ def _check_report(name: str, table: Any) -> None:
 
 def _check_columns(name: str, path: Path, frame: Any) -> None:
     """Check that a reader returns the named columns alone, with the values of the whole file."""
-    item, annotator, label = Columns().find(frame.column_names).values()
-    content = readers[name].read(path, Columns(item, annotator, label))
+    item, annotator, label = ColumnNames().resolve(frame.column_names).values()
+    content = readers[name].read(path, ColumnNames(item, annotator, label))
     part = content[0] if isinstance(content, tuple) else content
     assert {item, annotator, label} <= set(part.column_names), f"{name}: a column that was asked for is missing"
     for column in part.column_names:
         assert part[column].to_pylist() == frame[column].to_pylist(), f"{name}: column {column!r} read alone differs"
     try:
-        readers[name].read(path, Columns(annotator="no such column"))
+        readers[name].read(path, ColumnNames(annotator="no such column"))
     except DataError:
         return
     raise AssertionError(f"{name}: a missing column is not an error; call columns_to_read")

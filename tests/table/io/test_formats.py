@@ -10,7 +10,7 @@ from dissensus.exceptions import UnknownName
 from dissensus.table import exceptions as errors
 from dissensus.table import io
 from dissensus.table.io import exports, jsonl
-from dissensus.table.io.readers import detect, readers
+from dissensus.table.io.readers import detect_format, readers
 from dissensus.testing.readers import check_reader
 from facts import raises, warns
 
@@ -28,9 +28,9 @@ RECORDS = {
 def test_json_is_told_apart_by_its_first_record(name, suffix, tmp_path):
     path = tmp_path / f"file{suffix}"
     path.write_text(RECORDS[name] + "\n")
-    assert detect(path) == name
+    assert detect_format(path) == name
     path.write_text(f"[\n{RECORDS[name]}\n]")
-    assert detect(path) == name
+    assert detect_format(path) == name
 
 
 def test_other_formats_are_known_by_suffix_else_by_their_first_bytes(tmp_path):
@@ -40,9 +40,9 @@ def test_other_formats_are_known_by_suffix_else_by_their_first_bytes(tmp_path):
         writer.write_table(table)
     (tmp_path / "a.csv").write_text(CSV)
     for path, name in (("a.PARQUET", "parquet"), ("a.Feather", "arrow"), ("a.csv", "csv")):
-        assert detect(tmp_path / path) == name
+        assert detect_format(tmp_path / path) == name
         shutil.copy(tmp_path / path, tmp_path / "file")
-        assert detect(tmp_path / "file") == name
+        assert detect_format(tmp_path / "file") == name
 
 
 def test_a_named_format_wins_over_the_suffix(tmp_path):
@@ -74,7 +74,7 @@ def test_a_reader_is_one_file_as_the_guide_writes_it(tmp_path, monkeypatch):
         table = io.read(tmp_path / "table.votes")
         assert (table.items.tolist(), table.annotators.tolist()) == (["a", "b"], ["ann", "bob"])
         assert io.read(tmp_path / "table.votes", item="label", label="item").classes.tolist() == ["a", "b"]
-        assert detect(tmp_path / "table.votes") == "votes"
+        assert detect_format(tmp_path / "table.votes") == "votes"
         assert list(readers).index("arrow") < list(readers).index("votes") < list(readers).index("label-studio")
         with raises(errors.UnknownColumn, name="who", role="annotator", columns=("item", "annotator", "label")):
             io.read(tmp_path / "table.votes", annotator="who")
@@ -92,11 +92,11 @@ def test_an_export_is_a_function_that_yields_answers(tmp_path, monkeypatch):
     len(readers)  # all are entered; the next one is new
 
     def answers(path, columns):
-        for record in jsonl.records(path):
-            who = jsonl.field(record, columns.annotator, ("by",), "annotator", str(path))
-            yield exports.Answer(record["fancy_id"], who, record["says"])
+        for record in jsonl.read_records(path):
+            who = jsonl.require_field(record, columns.annotator, ("by",), "annotator", str(path))
+            yield exports.ExportedAnswer(record["fancy_id"], who, record["says"])
 
-    reader = exports.export_reader(answers, lambda record: "fancy_id" in record)
+    reader = exports.make_export_reader(answers, lambda record: "fancy_id" in record)
     readers.register("fancy", summary="", place=75)(reader)
     path = tmp_path / "export.json"
     path.write_text('{"fancy_id": 7, "by": "ann", "says": "cat"}\n{"fancy_id": 8, "by": "bob", "says": null}\n')

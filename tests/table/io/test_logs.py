@@ -15,8 +15,8 @@ import pytest
 from dissensus.exceptions import DissensusError, RowsLeftOut
 from dissensus.table import exceptions as errors
 from dissensus.table import io, notes
-from dissensus.table.io.readers import detect
-from dissensus.table.io.writers import Answers, Labels, write_labels
+from dissensus.table.io.readers import detect_format
+from dissensus.table.io.writers import LabelsToWrite, QuestionLabels, write_labels
 from facts import raises, warns
 from table.io.test_writers import WHO, by_question, majority, rows_of
 
@@ -221,7 +221,7 @@ def test_every_shape_of_a_panel_keeps_who_judged(shape, packed, tmp_path):
     one, expected = SHAPES[shape]
     path = written(tmp_path, "x.eval" if packed else "x.json", as_eval(one) if packed else one)
     table = quiet(path)
-    assert detect(path) == table.import_report.format == "inspect"
+    assert detect_format(path) == table.import_report.format == "inspect"
     assert table.items.tolist() == list(GRADES)
     assert said_by(table) == {who: list(labels) for who, labels in expected.items()}
     assert table.kind == ("numbers" if shape == "numbers" else "classes")
@@ -530,7 +530,7 @@ def test_wrong_types_anywhere_get_one_sentence_or_a_table(name, tmp_path):
 def test_a_log_gets_our_label_and_loses_nothing(name, tmp_path):
     epochs = log(lambda g: {"qa": value(g[0]), "qa1": value(g[1])}, epochs=2)
     file, write, good = LOGS[name] if name != "epochs" else ("x.eval", as_eval, epochs)
-    to = detect(path := written(tmp_path, file, write(good)))
+    to = detect_format(path := written(tmp_path, file, write(good)))
     if to not in ("inspect", "promptfoo"):
         to = "jsonl"
     before = by_question(quiet(path))
@@ -564,7 +564,7 @@ def test_a_log_gets_our_label_and_loses_nothing(name, tmp_path):
 def test_scores_go_back_as_scores(tmp_path):
     path = written(tmp_path, "out.json", promptfoo())
     item, score = np.arange(4), np.array([0.75, 0.5, 0.5, 0.25])
-    labels = Labels({None: Answers(item, score, np.ones(4))}, WHO, path)
+    labels = LabelsToWrite({None: QuestionLabels(item, score, np.ones(4))}, WHO, path)
     (found,) = objects_of(json.loads(write_labels(labels, "promptfoo", tmp_path).read_text()))
     ours = [one["gradingResult"]["componentResults"][-1] for one in found]
     assert [(one["score"], one["pass"]) for one in ours] == [(0.75, True), (0.5, True), (0.5, True), (0.25, False)]

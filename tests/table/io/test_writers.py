@@ -13,9 +13,9 @@ from dissensus.cli import app
 from dissensus.exceptions import UnknownName
 from dissensus.table import exceptions as errors
 from dissensus.table import io
-from dissensus.table.datasets.folder import VARIABLE
-from dissensus.table.io.readers import detect
-from dissensus.table.io.writers import Answers, Labels, Span, write_labels, writers
+from dissensus.table.datasets.folder import FOLDER_VARIABLE
+from dissensus.table.io.readers import detect_format
+from dissensus.table.io.writers import LabelledSpan, LabelsToWrite, QuestionLabels, write_labels, writers
 from facts import raises
 from table.io.test_argilla import by_person, flat, nested, on_the_hub
 
@@ -24,8 +24,8 @@ WHO = "dissensus majority-vote"
 
 def exports():
     """The folder of real exports, beside the data folder."""
-    folder = Path(os.environ.get(VARIABLE, "")).parent / "exports"
-    if VARIABLE not in os.environ or not folder.is_dir():
+    folder = Path(os.environ.get(FOLDER_VARIABLE, "")).parent / "exports"
+    if FOLDER_VARIABLE not in os.environ or not folder.is_dir():
         pytest.skip("the folder of exports is not beside the data folder")
     return folder
 
@@ -102,8 +102,8 @@ def majority(tables, **more):
     answers = {}
     for question, m in fitted.items():
         some = np.diff(tables[question].item_ptr) > 0
-        answers[question] = Answers(m.items_[some], m.predict()[some], m.posterior_.max(axis=1)[some])
-    return Labels(answers, WHO, **more)
+        answers[question] = QuestionLabels(m.items_[some], m.predict()[some], m.posterior_.max(axis=1)[some])
+    return LabelsToWrite(answers, WHO, **more)
 
 
 def by_question(tables):
@@ -119,7 +119,7 @@ def rows_of(table):
 
 @pytest.mark.filterwarnings("ignore::dissensus.exceptions.DataWarning")
 def check_round_trip(to, path, folder):
-    assert detect(path) == to
+    assert detect_format(path) == to
     before = by_question(io.read(path))
     back = by_question(io.read(write_labels(majority(before, source=path), to, folder)))
     assert back.keys() == before.keys()
@@ -193,14 +193,14 @@ def test_spans_in_each_other_and_a_choice_of_two_go_back_to_their_controls(tmp_p
     ]  # fmt: skip
     path = tmp_path / "export.json"
     path.write_text(json.dumps(tasks))
-    said = {"ner": [Span(4, 9, "LOC", 0.9)], "ner, ORG": [Span(0, 9, "ORG", 0.9)], "pw": "right"}
+    said = {"ner": [LabelledSpan(4, 9, "LOC", 0.9)], "ner, ORG": [LabelledSpan(0, 9, "ORG", 0.9)], "pw": "right"}
     assert io.read(path).keys() == said.keys()
     answers = {}
     for question, one in said.items():
         label = np.empty(1, object)
         label[0] = one
-        answers[question] = Answers(np.array([0]), label, np.array([0.9]))
-    first, *_ = json.loads(write_labels(Labels(answers, WHO, source=path), "label-studio", tmp_path).read_text())
+        answers[question] = QuestionLabels(np.array([0]), label, np.array([0.9]))
+    first, *_ = json.loads(write_labels(LabelsToWrite(answers, WHO, source=path), "label-studio", tmp_path).read_text())
     found = [{key: one[key] for key in given[0]} for one in first["predictions"][-1]["result"]]
     assert sorted(found, key=str) == sorted(given, key=str)
 
@@ -219,8 +219,8 @@ def test_a_record_of_argilla_keeps_its_types_and_gets_suggestions(tmp_path):
         path = exports() / "argilla" / f"{name}.json"
         before = json.loads(path.read_text())
         item = np.array([record["id"] for record in before], object)
-        stars = Answers(item, np.full(item.size, "4", object), np.full(item.size, 0.75))
-        after = json.loads(write_labels(Labels({"stars": stars}, WHO, path), "argilla", tmp_path).read_text())
+        stars = QuestionLabels(item, np.full(item.size, "4", object), np.full(item.size, 0.75))
+        after = json.loads(write_labels(LabelsToWrite({"stars": stars}, WHO, path), "argilla", tmp_path).read_text())
         ours = {"value": 4, "score": 0.75, "agent": WHO}
         for old, new in zip(before, after, strict=True):
             if name == "records":
@@ -259,7 +259,9 @@ def test_a_log_of_inspect_gets_one_score_more(tmp_path):
     path = exports() / "inspect_ai" / "panel3.json"
     before = json.loads(path.read_text())
     item = np.array([sample["id"] for sample in before["samples"]], object)
-    labels = Labels({None: Answers(item, np.full(item.size, "C", object), np.full(item.size, 0.9))}, WHO, path)
+    labels = LabelsToWrite(
+        {None: QuestionLabels(item, np.full(item.size, "C", object), np.full(item.size, 0.9))}, WHO, path
+    )
     after = json.loads(write_labels(labels, "inspect", tmp_path).read_text())
     for sample in after["samples"]:
         ours = sample["scores"].pop("dissensus")
@@ -322,8 +324,8 @@ def test_every_shape_of_argilla_keeps_its_shape(shape, ours, tmp_path):
 
 
 def test_the_score_of_a_prediction_is_that_of_its_least_sure_answer(tmp_path):
-    one, other = (Answers(np.array(["x"]), np.array(["a"]), np.array([p])) for p in (0.9, 0.4))
-    path = write_labels(Labels({"tone": one, "topic": other}, WHO), "label-studio", tmp_path)
+    one, other = (QuestionLabels(np.array(["x"]), np.array(["a"]), np.array([p])) for p in (0.9, 0.4))
+    path = write_labels(LabelsToWrite({"tone": one, "topic": other}, WHO), "label-studio", tmp_path)
     (task,) = json.loads(path.read_text())
     assert task["predictions"][0]["score"] == 0.4
     assert [result["score"] for result in task["predictions"][0]["result"]] == [0.9, 0.4]

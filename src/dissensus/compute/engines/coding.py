@@ -54,8 +54,8 @@ from dissensus.compute.rows import Rows
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.exceptions import UnsupportedType
-from dissensus.table.find_columns import Columns
-from dissensus.table.io.files import reading
+from dissensus.table.find_columns import ColumnNames
+from dissensus.table.io.files import report_read_errors
 from dissensus.table.names import encode_labels
 
 META, VERSION = "meta.json", 3
@@ -170,7 +170,7 @@ def code(
     the same files are reused; an interrupted sort starts again.
     """
     files, folder = _files(source), Path(folder)
-    with reading(Path(files[0])):
+    with report_read_errors(Path(files[0])):
         found = find_columns(columns, pq.read_schema(files[0]).names, "disk")
     classes = list(classes) if isinstance(classes, Iterable) else classes
     made_of = {
@@ -220,7 +220,7 @@ def _made_once(folder: Path, made_of: dict[str, Any], write: Callable[[Path], No
 
 def find_columns(columns: dict[str, Any], names: list[str], engine: str) -> dict[str, str]:
     """Return role → column of a table with one label per row."""
-    found = Columns(**columns).find(names)
+    found = ColumnNames(**columns).find(names)
     for role in ("proba", "question"):
         if role in found:
             raise OneLabelPerRow(engine=engine, role=role)

@@ -36,7 +36,7 @@ from dissensus.learning.batches import PaddedSequences
 from dissensus.learning.encoders.base import Encoder
 from dissensus.learning.exceptions import NotAWordVector, NoWordVectors, UnknownWords
 from dissensus.messages import quote_name
-from dissensus.table.io.files import open_bytes, reading
+from dissensus.table.io.files import open_bytes, report_read_errors
 
 PADDING, UNKNOWN, FIRST_CODE = 0, 1, 2  # codes; FIRST is that of the vocabulary's first entry
 
@@ -141,7 +141,7 @@ def read_vectors(path: Path, seen: Sequence[str], keep: int) -> tuple[FloatArray
     """Read vectors (W + M, D) of the words `seen`, NaN for a word without one, and of M other words, also returned."""
     wanted = {*seen, *(word.lower() for word in seen)}
     found: dict[str, FloatArray] = {}
-    with reading(path), open_bytes(path) as file:
+    with report_read_errors(path), open_bytes(path) as file:
         D = n = 0
         for n, raw in enumerate(file, 1):
             line = raw.decode("utf-8").rstrip(" \r\n")

@@ -11,7 +11,14 @@ from dissensus.common.registry import suggest_nearest
 from dissensus.table import exceptions as errors
 from dissensus.table.datasets import digits
 from dissensus.table.datasets.dataset import Dataset
-from dissensus.table.datasets.folder import VARIABLE, data_folder, describe, is_labelled, read_folder, set_folders
+from dissensus.table.datasets.folder import (
+    FOLDER_VARIABLE,
+    find_data_folder,
+    find_set_folders,
+    is_labelled,
+    read_description,
+    read_folder,
+)
 from dissensus.table.questions import Questions
 
 __all__ = ["Dataset", "DatasetInfo", "list_datasets", "load_dataset"]
@@ -35,17 +42,17 @@ def list_datasets(folder: str | Path | None = None) -> list[DatasetInfo]:
     >>> type(info).__name__, info.name, info.source
     ('DatasetInfo', 'digits-crowd', 'bundled')
     """
-    bundled = DatasetInfo(digits.NAME, digits.DESCRIPTION.splitlines()[0], "bundled", (), True)
-    where = data_folder(folder)
+    bundled = DatasetInfo(digits.DATASET_NAME, digits.DESCRIPTION.splitlines()[0], "bundled", (), True)
+    where = find_data_folder(folder)
     return [bundled] + [
         DatasetInfo(
             name,
-            describe(path).splitlines()[0],
+            read_description(path).splitlines()[0],
             str(path),
             tuple(sorted(file.name for file in path.iterdir())),
             is_labelled(path),
         )
-        for name, path in ({} if where is None else set_folders(where)).items()
+        for name, path in ({} if where is None else find_set_folders(where)).items()
     ]
 
 
@@ -81,19 +88,19 @@ def load_dataset(
     >>> data.gold.shape, data.features.shape, list(data.splits)
     ((1797,), (1797, 64), ['test', 'train'])
     """
-    if name == digits.NAME:
+    if name == digits.DATASET_NAME:
         if gold is not None or votes is not None:
             raise errors.OneGoldOnly(name=name)
         return digits.digits_crowd(0 if seed is None else seed)
-    where = data_folder(folder)
-    there = {} if where is None else set_folders(where)
+    where = find_data_folder(folder)
+    there = {} if where is None else find_set_folders(where)
     if name not in there:
-        guess = suggest_nearest(name, [digits.NAME, *there])
+        guess = suggest_nearest(name, [digits.DATASET_NAME, *there])
         raise errors.UnknownDataset(
-            name=name, guess=guess, n_datasets=len(there) + 1, variable=VARIABLE, folder_named=where is not None
+            name=name, guess=guess, n_datasets=len(there) + 1, variable=FOLDER_VARIABLE, folder_named=where is not None
         )
     if seed is not None:
-        raise errors.NotRandom(name=name, simulated=digits.NAME)
+        raise errors.NotRandom(name=name, simulated=digits.DATASET_NAME)
     whole = read_folder(there[name], gold=gold, votes=votes)
     tables = whole.annotations.values() if isinstance(whole.annotations, Questions) else [whole.annotations]
     labelled = np.any([np.diff(table.item_ptr) > 0 for table in tables], axis=0)

@@ -99,7 +99,7 @@ class Dataset:
             raise errors.UnknownColumn(name=column, role="items", columns=tuple(columns)).add_subject(self.name)
         values = np.array(frame[column].to_pylist(), object)
         return MappingProxyType(
-            {str(v): self.whole.only(values == v) for v in class_order({v for v in values if v not in (None, "")})}
+            {str(v): self.whole.only(values == v) for v in sort_classes({v for v in values if v not in (None, "")})}
         )
 
     def only(self, mask: BoolArray) -> Dataset:
@@ -224,7 +224,7 @@ class Dataset:
         return "\n".join([*lines, f"  {self.missing}"])
 
 
-def class_order(names: Iterable[str]) -> list[str]:
+def sort_classes(names: Iterable[str]) -> list[str]:
     """Sort names; whole numbers by value, so that "10" comes after "9"."""
     names = list(names)
     if all(name.removeprefix("-").isdecimal() and str(int(name)) == name for name in names):

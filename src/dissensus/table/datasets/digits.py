@@ -21,12 +21,12 @@ from dissensus.common.types import FloatArray, IntArray
 from dissensus.table.datasets.dataset import Dataset
 from dissensus.table.simulate import MAX_DIFFICULTY, annotate, make_crowd
 
-NAME = "digits-crowd"
+DATASET_NAME = "digits-crowd"
 DESCRIPTION = """Handwritten digits with simulated annotators
 Which digit does the image show? 1,797 real images of 8 × 8 pixels from scikit-learn; about five labels each by 42 \
 simulated annotators: experts, ordinary people, per-class specialists, spammers, an adversary and a clique who copy."""
 
-KINDS = {
+ANNOTATOR_COUNTS = {
     "expert": 5,
     "ordinary": 20,
     "specialist": 6,
@@ -42,13 +42,13 @@ N_TEST = 360  # last images
 
 def digits_crowd(seed: int = 0) -> Dataset:
     """Return the set with the crowd and the labels drawn from a seed; images, difficulty and splits never change."""
-    pixels, truth = _digits()
-    difficulty, decoy = _difficulty()
+    pixels, truth = _load_digits()
+    difficulty, decoy = _compute_difficulty()
     n = truth.size
     items = np.array([f"d{i:04d}" for i in range(n)], object)
     classes = np.array([str(k) for k in range(10)], object)
 
-    crowd = make_crowd(sum(KINDS.values()), 10, kinds=KINDS, skew=0.6, seed=seed)
+    crowd = make_crowd(sum(ANNOTATOR_COUNTS.values()), 10, kinds=ANNOTATOR_COUNTS, skew=0.6, seed=seed)
     names = np.array([f"a{a:02d}" for a in range(crowd.kind.size)], object)
     activity = np.clip(crowd.activity, 0.3, 2.5)
     for kinds, low, high in ((("uniform-spammer", "constant-spammer", "adversary"), 0.9, 1.5), (("clique",), 1.3, 1.7)):
@@ -65,12 +65,12 @@ def digits_crowd(seed: int = 0) -> Dataset:
 
     right = np.einsum("akk,k->a", sim.confusion, np.bincount(truth, minlength=10) / n)
     split = np.where(np.arange(n) < n - N_TEST, "train", "test")
-    about_items = {"item": items, "image": _pictures(), "split": split, "difficulty": difficulty}
+    about_items = {"item": items, "image": _encode_pictures(), "split": split, "difficulty": difficulty}
     about_items["looks_like"] = classes[decoy]
     copies = pa.array([names[leader] if leader >= 0 else None for leader in crowd.leader], pa.string())
     features = pixels.reshape(n, 64)
     return Dataset(
-        NAME,
+        DATASET_NAME,
         DESCRIPTION,
         sim.annotations,
         gold=truth,
@@ -81,7 +81,7 @@ def digits_crowd(seed: int = 0) -> Dataset:
 
 
 @cache
-def _digits() -> tuple[Any, IntArray]:
+def _load_digits() -> tuple[Any, IntArray]:
     """Return pixels (1797, 8, 8) from 0 to 16, and the digit of each image (1797,)."""
     from sklearn.datasets import load_digits  # slow to import, and rarely needed
 
@@ -90,7 +90,7 @@ def _digits() -> tuple[Any, IntArray]:
 
 
 @cache
-def _pictures() -> list[str]:
+def _encode_pictures() -> list[str]:
     """Return (1797,) the images as data URLs of PNGs, dark on light."""
 
     def chunk(kind: bytes, body: bytes) -> bytes:
@@ -98,7 +98,7 @@ def _pictures() -> list[str]:
 
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 0, 0, 0, 0))  # 8 bits of grey (PNG specification, 11.2.2)
     urls = []
-    for pixels in (255 - np.minimum(_digits()[0].astype(np.int64) * 16, 255)).astype(np.uint8):
+    for pixels in (255 - np.minimum(_load_digits()[0].astype(np.int64) * 16, 255)).astype(np.uint8):
         rows = b"".join(b"\0" + row.tobytes() for row in pixels)  # filter 0: unchanged
         chunks = header + chunk(b"IDAT", zlib.compress(rows, 9)) + chunk(b"IEND", b"")
         urls.append("data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + chunks).decode())
@@ -106,9 +106,9 @@ def _pictures() -> list[str]:
 
 
 @cache
-def _difficulty() -> tuple[FloatArray, IntArray]:
+def _compute_difficulty() -> tuple[FloatArray, IntArray]:
     """Return (1797,) difficulty and look-alike digit of each image."""
-    pixels, truth = _digits()
+    pixels, truth = _load_digits()
     x = pixels.reshape(len(pixels), -1).astype(np.float32)
     square = (x * x).sum(axis=1)
     distance = square[:, None] + square - 2 * (x @ x.T)  # whole numbers below 2^24: exact in any order of summing

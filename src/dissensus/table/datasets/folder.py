@@ -23,15 +23,15 @@ from dissensus.messages import ParameterName
 from dissensus.table import exceptions as errors
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.datasets.dataset import Dataset, class_order
+from dissensus.table.datasets.dataset import Dataset, sort_classes
 from dissensus.table.io import read_frame
-from dissensus.table.io.files import naming_file
+from dissensus.table.io.files import name_file_in_errors
 from dissensus.table.questions import Questions
 
-VARIABLE = "DISSENSUS_DATA"
+FOLDER_VARIABLE = "DISSENSUS_DATA"
 """The environment variable that names the data folder."""
 
-COLUMNS = {
+REQUIRED_COLUMNS = {
     "annotations": ("item", "annotator", "label"),
     "counts": ("item", "label", "count"),
     "gold": ("item", "label"),
@@ -43,18 +43,18 @@ COLUMNS = {
 MAX_REASON_LENGTH = 100  # characters of a library's message
 
 
-def data_folder(folder: str | Path | None = None) -> Path | None:
+def find_data_folder(folder: str | Path | None = None) -> Path | None:
     """Return the data folder: `folder`, or that of the environment, or None."""
-    given = folder if folder is not None else os.environ.get(VARIABLE) or None
+    given = folder if folder is not None else os.environ.get(FOLDER_VARIABLE) or None
     if given is None:
         return None
     if not Path(given).is_dir():
-        where = f"the environment variable {VARIABLE}" if folder is None else "folder"
+        where = f"the environment variable {FOLDER_VARIABLE}" if folder is None else "folder"
         raise errors.NotAFolder(where=where, path=str(given))
     return Path(given)
 
 
-def set_folders(folder: Path) -> dict[str, Path]:
+def find_set_folders(folder: Path) -> dict[str, Path]:
     """Return the sub-folders with a data set or a README, by name."""
     paths = (p for p in sorted(folder.iterdir()) if p.is_dir() and (is_labelled(p) or (p / "README.md").is_file()))
     return {path.name: path for path in paths}
@@ -62,10 +62,10 @@ def set_folders(folder: Path) -> dict[str, Path]:
 
 def is_labelled(path: Path) -> bool:
     """Return True if a folder holds annotations or counts."""
-    return _find(path, "annotations") is not None or _find(path, "counts") is not None
+    return _find_csv(path, "annotations") is not None or _find_csv(path, "counts") is not None
 
 
-def describe(path: Path) -> str:
+def read_description(path: Path) -> str:
     """Read the title and the first lines of a folder's README, up to its first list."""
     readme = path / "README.md"
     lines = readme.read_text(encoding="utf-8").splitlines() if readme.is_file() else []
@@ -77,29 +77,29 @@ def read_folder(path: Path, *, gold: str | None = None, votes: str | None = None
     """Read the set in one folder, with all its items; see `load_dataset`."""
     if not is_labelled(path):
         raise errors.NotALabelledSet(name=path.name)
-    there = [stem for stem in ("annotations", "counts") if _find(path, stem) is not None]
+    there = [stem for stem in ("annotations", "counts") if _find_csv(path, stem) is not None]
     if votes not in (None, *there):
         expected = f"{' or '.join(map(repr, there))} for '{path.name}'"
         raise errors.WrongValue(parameter=ParameterName("votes"), expected=expected, value=votes)
-    rows = _read(path, votes or there[0])
+    rows = _read_csv(path, votes or there[0])
     golds = tuple(sorted({file.name.split(".")[0].removeprefix("gold_") for file in path.glob("gold_*.csv*")}))
-    known = _read(path, "gold" if gold is None else f"gold_{gold}")
+    known = _read_csv(path, "gold" if gold is None else f"gold_{gold}")
     if gold is not None and known is None:
-        has_default = _find(path, "gold") is not None
+        has_default = _find_csv(path, "gold") is not None
         raise errors.UnknownGold(name=path.name, gold=gold, golds=golds, has_default=has_default)
-    frame = {stem: _read(path, stem) for stem in ("items", "annotators", "responses")}
+    frame = {stem: _read_csv(path, stem) for stem in ("items", "annotators", "responses")}
     stored = {
-        stem: (_check_distinct(read_array(file, "item"), file.name), cache(partial(read_array, file, "x")))
+        stem: (_check_names_distinct(read_array(file, "item"), file.name), cache(partial(read_array, file, "x")))
         for stem in ("features", "images")
         if (file := path / f"{stem}.npz").is_file()
     }
-    named = [_distinct(part, "item") for part in (rows, known, frame["items"]) if part is not None]
+    named = [_distinct_values(part, "item") for part in (rows, known, frame["items"]) if part is not None]
     items = np.array(sorted(set().union(*named, *(names.tolist() for names, _ in stored.values()))), object)
-    with naming_file(path):
-        annotations = _annotations(rows, known, items)
+    with name_file_in_errors(path):
+        annotations = _make_annotations(rows, known, items)
         data = Dataset(
             path.name,
-            describe(path),
+            read_description(path),
             annotations,
             items=_align_frame(frame["items"], "item", items),
             responses=frame["responses"],
@@ -111,14 +111,16 @@ def read_folder(path: Path, *, gold: str | None = None, votes: str | None = None
         return replace(data, annotators=_align_frame(frame["annotators"], "annotator", data.annotator_names))
 
 
-def _annotations(rows: Any, known: Any, items: Names) -> Annotations | Questions:
+def _make_annotations(rows: Any, known: Any, items: Names) -> Annotations | Questions:
     if "relation" in rows.column_names:
         return Questions.from_ticks(rows["relation"], rows["item"], rows["annotator"], items)
     columns = {name: rows[name] for name in ("question", "item", "annotator", "label") if name in rows.column_names}
     if "question" in columns:
         return Questions.from_arrays(**columns, items=items)
     # the gold's labels are classes too, even if no annotator gave them
-    classes = class_order(_distinct(rows, "label") | (set() if known is None else _distinct(known, "label")))
+    classes = sort_classes(
+        _distinct_values(rows, "label") | (set() if known is None else _distinct_values(known, "label"))
+    )
     if "annotator" in columns:
         return Annotations.from_arrays(**columns, classes=classes, items=items)
     try:
@@ -128,17 +130,17 @@ def _annotations(rows: Any, known: Any, items: Names) -> Annotations | Questions
     return Annotations.from_counts(**columns, count=count, classes=classes, items=items)
 
 
-def _find(path: Path, stem: str) -> Path | None:
+def _find_csv(path: Path, stem: str) -> Path | None:
     return next((file for end in (".csv", ".csv.gz") if (file := path / (stem + end)).is_file()), None)
 
 
-def _read(path: Path, stem: str) -> Any:
+def _read_csv(path: Path, stem: str) -> Any:
     """Read a table with all columns as text; return None if there is no such file."""
-    file = _find(path, stem)
+    file = _find_csv(path, stem)
     if file is None:
         return None
     frame = read_frame(file)
-    for column in COLUMNS[stem.partition("_")[0]]:
+    for column in REQUIRED_COLUMNS[stem.partition("_")[0]]:
         if column not in frame.column_names:
             error = errors.UnknownColumn(name=column, role=stem, columns=tuple(frame.column_names))
             raise error.add_subject(str(file))
@@ -155,11 +157,11 @@ def read_array(file: Path, name: str) -> Any:
     return array.astype(object) if array.dtype.kind == "U" else array
 
 
-def _distinct(frame: Any, column: str) -> set[str]:
+def _distinct_values(frame: Any, column: str) -> set[str]:
     return set(frame[column].drop_null().unique().to_pylist())  # missing names are an error of the table
 
 
-def _check_distinct(names: Names, where: str) -> Names:
+def _check_names_distinct(names: Names, where: str) -> Names:
     known, count = np.unique(names[names != np.array(None)], return_counts=True)
     if (count > 1).any():
         raise errors.DuplicateName(where=where, name=known[count > 1][0], n=int(count.max()))
@@ -170,6 +172,6 @@ def _align_frame(frame: Any, key: str, names: Names) -> Any:
     """Return one row for each of `names`, in their order; with empty cells if the frame has no such row."""
     if frame is None:
         return None
-    at = naming.match_names(names, _check_distinct(np.array(frame[key].to_pylist(), object), f"{key}s.csv"), key)
+    at = naming.match_names(names, _check_names_distinct(np.array(frame[key].to_pylist(), object), f"{key}s.csv"), key)
     frame = frame.take(pa.array(at, mask=at < 0))
     return frame.set_column(frame.column_names.index(key), key, pa.array(names.tolist(), pa.string()))

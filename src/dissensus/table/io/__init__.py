@@ -23,11 +23,18 @@ from dissensus.messages import ParameterName
 from dissensus.table import exceptions as errors
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.find_columns import Columns, column_names, columns_to_read, guess_column, no_column, to_arrow
-from dissensus.table.io.build import Build, Taken, long_table
-from dissensus.table.io.files import PACKED_SUFFIXES, as_file, naming_file
+from dissensus.table.find_columns import (
+    ColumnNames,
+    column_names,
+    columns_to_read,
+    guess_column,
+    missing_column_error,
+    to_arrow,
+)
+from dissensus.table.io.build import BuildOptions, ImportedColumns, import_frame
+from dissensus.table.io.files import PACKED_SUFFIXES, as_local_path, name_file_in_errors
 from dissensus.table.io.jsonl import dumps
-from dissensus.table.io.readers import Reader, detect, readers, suffix_of, unpacked_suffix
+from dissensus.table.io.readers import Reader, detect_format, readers, suffix_without_gz, unpacked_suffix
 from dissensus.table.kinds import CLASS_KINDS, check_kind
 from dissensus.table.notes import FilesRead, Note
 from dissensus.table.questions import Questions
@@ -101,7 +108,7 @@ def read(
     Read as frame: item 'task', annotator 'worker', label 'label'; all 3 rows used. Change: item=, annotator=, label=.
     """
     check_argument("ticks", ticks, Literal["votes", "questions"] | None)
-    columns = Columns(item, annotator, label, question, weight, proba)
+    columns = ColumnNames(item, annotator, label, question, weight, proba)
     for name, given in (vars(columns) | {"format": format}).items():
         several = name in ("item", "annotator") and isinstance(given, list | tuple) and given
         if name != "proba" and not all(isinstance(text, str | None) for text in (given if several else [given])):
@@ -117,20 +124,20 @@ def read(
             raise errors.WrongValue(parameter=ParameterName(name), expected=expected, value=given)
     if kind is not None:
         check_kind(kind)
-    build = Build(classes, abstain, ticks, normalize, map, many_classes, kind)
+    build = BuildOptions(classes, abstain, ticks, normalize, map, many_classes, kind)
     if not isinstance(source, str | PathLike):
         name = "frame"
         if type(source).__module__.partition(".")[0] == "datasets":  # an object of the package, which is installed
             name, (source, names) = "dataset", _read_dataset(source, columns)
             build = replace(build, classes=names if classes is None else classes)
-        return long_table(lambda _: source, columns, wide, name, kind).finish(build)
+        return import_frame(lambda _: source, columns, wide, name, kind).finish(build)
     if not str(source):
         raise errors.NoFileName
-    with as_file(source) as path, naming_file(path):  # type: ignore[arg-type]
-        files, folder_note = _in_folder(path) if path.is_dir() else ([path], None)
-        name = format or _one_format(path, files)
+    with as_local_path(source) as path, name_file_in_errors(path):  # type: ignore[arg-type]
+        files, folder_note = _list_folder(path) if path.is_dir() else ([path], None)
+        name = format or _detect_common_format(path, files)
         reader, notes = readers[name], list[Note]()
-        taken: Taken
+        taken: ImportedColumns
         if reader.collect is not None:
             given = [role for role in ("question", "weight", "proba") if getattr(columns, role) is not None]
             if given or wide:
@@ -139,16 +146,16 @@ def read(
                 if not isinstance(fields, str | None):
                     raise errors.SeveralFields(parameter=ParameterName(f"{role}="), format=name)
             taken = reader.collect(files, columns, ticks, kind)
-            taken.reading.format = name
+            taken.report.format = name
         else:
-            taken = long_table(partial(_read_files, reader, files, notes=notes), columns, wide, name, kind)
-        taken.reading.file = str(source)
+            taken = import_frame(partial(_read_files, reader, files, notes=notes), columns, wide, name, kind)
+        taken.report.file = str(source)
         for note in (*notes, *([folder_note] if folder_note else [])):
-            taken.reading.add_note(note)
+            taken.report.add_note(note)
         return taken.finish(build)
 
 
-def _read_dataset(dataset: Any, columns: Columns) -> tuple[pa.Table, list[str] | None]:
+def _read_dataset(dataset: Any, columns: ColumnNames) -> tuple[pa.Table, list[str] | None]:
     """Read the columns needed of a Hugging Face dataset, and the class names that its label declares (ClassLabel).
 
     Integers of a ClassLabel become their names; −1, which marks hidden labels on the hub, becomes missing.
@@ -165,7 +172,7 @@ def _read_dataset(dataset: Any, columns: Columns) -> tuple[pa.Table, list[str] |
         known = np.array([*names, None], object)
         text = pa.array(known[np.where(codes >= 0, codes, -1)], pa.string())
         table = table.set_column(table.column_names.index(name), name, text)
-    return table, declared.get(columns.find(wanted).get("label", ""))
+    return table, declared.get(columns.resolve(wanted).get("label", ""))
 
 
 def read_frame(path: str | Path) -> pa.Table:
@@ -173,12 +180,12 @@ def read_frame(path: str | Path) -> pa.Table:
 
     An annotation tool's export gives one row per item: its name, its texts and, if it is known, its label.
     """
-    with as_file(path) as file, naming_file(file):
-        files = _in_folder(file)[0] if file.is_dir() else [file]
-        return _read_files(readers[_one_format(file, files)], files, None, [])
+    with as_local_path(path) as file, name_file_in_errors(file):
+        files = _list_folder(file)[0] if file.is_dir() else [file]
+        return _read_files(readers[_detect_common_format(file, files)], files, None, [])
 
 
-def _in_folder(path: Path) -> tuple[list[Path], Note]:
+def _list_folder(path: Path) -> tuple[list[Path], Note]:
     """Return the tables in a folder, and a note on how many files are read as one."""
     files: list[Path] = []
     for folder, inside, names in os.walk(path):
@@ -190,26 +197,26 @@ def _in_folder(path: Path) -> tuple[list[Path], Note]:
     packed = PACKED_SUFFIXES
     known = [f for f in files if (unpacked_suffix(f) if f.suffix.lower() in packed else f.suffix.lower()) in suffixes]
     names = [file.name for file in known]
-    others = {name for reader in readers.values() if reader.companions for name in reader.companions(names)}
+    others = {name for reader in readers.values() if reader.find_companions for name in reader.find_companions(names)}
     known = [file for file in known if file.name not in others]
     if not known:
         raise errors.FolderWithoutTable(path=path)
     return known, FilesRead(n=len(known), n_others=len(files) - len(known))
 
 
-def _one_format(path: Path, files: Sequence[Path]) -> str:
+def _detect_common_format(path: Path, files: Sequence[Path]) -> str:
     """Return the format of a file, or of all files of a folder."""
-    formats = sorted({detect(file) for file in files})
+    formats = sorted({detect_format(file) for file in files})
     if len(formats) > 1:
         raise errors.SeveralFormats(path=path, formats=", ".join(formats))
     return formats[0]
 
 
-def _read_files(reader: Reader, files: Sequence[Path], columns: Columns | None, notes: list[Note]) -> pa.Table:
+def _read_files(reader: Reader, files: Sequence[Path], columns: ColumnNames | None, notes: list[Note]) -> pa.Table:
     """Read the rows of all files, which must have the same columns, except for exports; add notes to the list."""
     parts: list[pa.Table] = []
     for file in files:
-        with naming_file(file):
+        with name_file_in_errors(file):
             content = reader.read(file, columns)
         table, *about = content if isinstance(content, tuple) else (content,)
         notes += about
@@ -229,7 +236,7 @@ def read_gold(path: str | Path, table: Annotations, item: str | None = None, lab
     converted to integers if the table's names are integers.
     """
     columns = gold_columns(path, item, label)
-    with naming_file(Path(path)):
+    with name_file_in_errors(Path(path)):
         return gold_codes(table, *columns)
 
 
@@ -238,13 +245,13 @@ def gold_columns(
 ) -> tuple[Any, Any]:
     """Read the columns of items and labels of a file of gold labels, as Arrow arrays; `usual` names come first."""
     frame = read_frame(path)
-    with naming_file(Path(path)):
+    with name_file_in_errors(Path(path)):
         item = item or guess_column("item", frame.column_names)
         label = label or next((name for name in usual if name in frame.column_names), None)
         label = label or guess_column("gold", frame.column_names)
         for role, column in (("item", item), ("label", label)):
             if column not in frame.column_names:
-                raise no_column(role, frame.column_names, column)
+                raise missing_column_error(role, frame.column_names, column)
         return frame[item], frame[label]
 
 
@@ -253,20 +260,20 @@ def gold_codes(table: Annotations, item: Any, label: Any) -> IntArray:
 
     A label that differs from one class only by capitals and spaces is that class.
     """
-    label = _as_integers_like(label, table.classes)
+    label = _cast_integers_like(label, table.classes)
     if table.kind in CLASS_KINDS and table.classes.dtype.kind == "O":
-        label = _with_spelling_of(label, table.classes)
-    return table.gold_codes(_as_integers_like(item, table.items), label)
+        label = _respell_like_classes(label, table.classes)
+    return table.gold_codes(_cast_integers_like(item, table.items), label)
 
 
 def gold_values(table: Annotations, item: Any, value: Any) -> FloatArray:
     """Return (I,) gold numbers, from the columns of `gold_columns`; NaN for items without one."""
-    return table.gold_values(_as_integers_like(item, table.items), value)
+    return table.gold_values(_cast_integers_like(item, table.items), value)
 
 
 def check_gold_items(item: Any, table: Annotations) -> None:
     """Warn of items with a gold label that are not in the table; raise DataError if none is."""
-    names, _ = naming.encode_column(naming.to_column(_as_integers_like(item, table.items), "item"), "item")
+    names, _ = naming.encode_column(naming.to_column(_cast_integers_like(item, table.items), "item"), "item")
     missing = names[naming.translate_codes(np.arange(names.size), names, table.items, "items of the gold labels") < 0]
     if missing.size == names.size and names.size:
         raise errors.NoGoldItemInTable(n=names.size, item=missing[0], table_item=table.items[0])
@@ -287,7 +294,7 @@ def write_frame(
     not at all, and floats read back as the same bits. `mode`: the permissions of the file.
     """
     path = Path(path)
-    suffix = suffix_of(path)
+    suffix = suffix_without_gz(path)
     writable = {name: reader for name, reader in readers.items() if reader.write}
     name = format or next((name for name, reader in writable.items() if suffix in reader.suffixes), "")
     if name not in writable or (write := writable[name].write) is None:
@@ -313,7 +320,7 @@ def write_json(value: Any, path: str | Path) -> None:
         file.write((dumps(value, indent=2) + "\n").encode())
 
 
-def _with_spelling_of(labels: Any, classes: Names) -> Any:
+def _respell_like_classes(labels: Any, classes: Names) -> Any:
     """Return labels with the spelling of the one class that they differ from only by capitals and spaces."""
     meant = {fold: names[0] for fold, names in naming.group_spellings(classes).items() if len(names) == 1}
     meant |= {name: name for name in classes}
@@ -322,7 +329,7 @@ def _with_spelling_of(labels: Any, classes: Names) -> Any:
     return labels if respelt == given else respelt
 
 
-def _as_integers_like(column: Any, like: Names) -> Any:
+def _cast_integers_like(column: Any, like: Names) -> Any:
     """Convert text to integers if `like` holds integers and all of the text spells integers."""
     if like.dtype.kind in "iu" and pa.types.is_string(getattr(column, "type", None)):
         with suppress(pa.ArrowInvalid):

@@ -13,84 +13,102 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.table import exceptions as errors
-from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import COMPARED, LABEL, RATING, SPANS, Answer, Item, Rows, export_reader
-from dissensus.table.io.jsonl import Record, field, objects, part, records, span_of
-from dissensus.table.io.pairs import comparisons
+from dissensus.table.find_columns import ColumnNames
+from dissensus.table.io.exports import (
+    COMPARISONS,
+    LABEL,
+    RATING,
+    SPANS,
+    ExportedAnswer,
+    ExportedItem,
+    ExportRows,
+    make_export_reader,
+)
+from dissensus.table.io.jsonl import Record, get_entry, get_objects, parse_span, read_records, require_field
+from dissensus.table.io.pairs import compare_ranked
 from dissensus.table.io.readers import readers
-from dissensus.table.io.writers import Labels, Span, json_writer, writers
+from dissensus.table.io.writers import LabelledSpan, LabelsToWrite, json_writer, writers
 
 _RESPONSES, _USERS, _STATUS = ".responses", ".responses.users", ".responses.status"
-_COUNTED = ("submitted", None)  # values of a status; None if the export has none
+_COUNTED_STATUSES = ("submitted", None)  # values of a status; None if the export has none
 
 
-def claims(record: Record) -> bool:
+def matches_record(record: Record) -> bool:
     """Return True for a record that looks like one of Argilla."""
     nested = isinstance(record.get("fields"), dict) and isinstance(record.get("responses"), dict | list)
-    return nested or any(key.endswith(_USERS) for key in record) or bool(_own_questions(record))
+    return nested or any(key.endswith(_USERS) for key in record) or bool(_questions_in_fields(record))
 
 
-def answers(path: Path, columns: Columns) -> Rows:
+def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
     """Yield the fields of every record, and one answer per annotator and question."""
-    for number, record in enumerate(records(path)):
+    for number, record in enumerate(read_records(path)):
         where = f"{path}: record {number:,} (from 0)"
-        item = field(record, columns.item, ("id", "external_id"), "item", where)
+        item = require_field(record, columns.item, ("id", "external_id"), "item", where)
         flat = _is_flat(record)
-        fields = {} if flat else part(record, "fields", dict, where)
+        fields = {} if flat else get_entry(record, "fields", dict, where)
         if flat:  # those that belong to no question
-            questions = [*(key.removesuffix(_USERS) for key in record if key.endswith(_USERS)), *_own_questions(record)]
+            questions = [
+                *(key.removesuffix(_USERS) for key in record if key.endswith(_USERS)),
+                *_questions_in_fields(record),
+            ]
             own = (*questions, "_server_id", "status", "id", "external_id", "metadata")
             parts = tuple(f"{question}{mark}" for question in questions for mark in ".-")
             fields = {key: value for key, value in record.items() if key not in own and not key.startswith(parts)}
-        yield Item(item, fields)
-        for question, user, value, status in responses(record, where):
+        yield ExportedItem(item, fields)
+        for question, user, value, status in iterate_responses(record, where):
             if user is None:
                 raise errors.MissingField(where=where, names=("user_id",), role="annotator")
-            excluded = "" if status in _COUNTED else f"answers {'not finished' if status == 'draft' else status}"
+            excluded = (
+                "" if status in _COUNTED_STATUSES else f"answers {'not finished' if status == 'draft' else status}"
+            )
             kind = RATING if isinstance(value, int | float) and not isinstance(value, bool) else LABEL
             if isinstance(value, list) and value and isinstance(value[0], dict) and "rank" in value[0]:
-                kind, ranked = COMPARED, (entry for entry in value if isinstance(entry, dict))
+                kind, ranked = COMPARISONS, (entry for entry in value if isinstance(entry, dict))
                 ranks = {str(entry.get("value", "")): entry.get("rank") for entry in ranked}
-                value = comparisons({name: r for name, r in ranks.items() if isinstance(r, int | float)}, item)
+                value = compare_ranked({name: r for name, r in ranks.items() if isinstance(r, int | float)}, item)
             elif isinstance(value, list) and value and isinstance(value[0], dict):
-                kind, value = SPANS, [span_of(span, ("start", "end", "label"), where) for span in value]
-            yield Answer(item, user, value, question, kind, excluded)
+                kind, value = SPANS, [parse_span(span, ("start", "end", "label"), where) for span in value]
+            yield ExportedAnswer(item, user, value, question, kind, excluded)
         suggested = record.get("suggestions") or ()
         if flat:
             suggested = [key for key in record if key.endswith((".suggestion", "-suggestion"))]
         for _ in suggested if isinstance(suggested, list | dict) else ():
-            yield Answer(item, "", None, excluded="suggestions by models")
+            yield ExportedAnswer(item, "", None, excluded="suggestions by models")
 
 
 def _is_flat(record: Record) -> bool:
     return any(key.endswith(_USERS) for key in record) or "responses" not in record
 
 
-def responses(record: Record, where: str) -> Iterator[tuple[str, Any, Any, Any]]:
+def iterate_responses(record: Record, where: str) -> Iterator[tuple[str, Any, Any, Any]]:
     """Yield (question, user, value, status) of every response."""
     flat = _is_flat(record)
     if not flat and isinstance(record.get("responses"), list):
-        for response in objects(record, "responses", where):
-            for question, answer in part(response, "values", dict, where).items():
+        for response in get_objects(record, "responses", where):
+            for question, answer in get_entry(response, "values", dict, where).items():
                 value = answer.get("value") if isinstance(answer, dict) else answer
                 yield question, response.get("user_id"), value, response.get("status")
         return
     by_question = (
-        {name: record[name] for name in _own_questions(record)} if flat else part(record, "responses", dict, where)
+        {name: record[name] for name in _questions_in_fields(record)}
+        if flat
+        else get_entry(record, "responses", dict, where)
     )
     for question in by_question:
-        for response in objects(by_question, question, where):
+        for response in get_objects(by_question, question, where):
             yield question, response.get("user_id"), response.get("value"), response.get("status")
     for key in [key for key in record if key.endswith(_USERS)]:
         question = key.removesuffix(_USERS)
-        users, values, states = (part(record, question + what, list, where) for what in (_USERS, _RESPONSES, _STATUS))
+        users, values, states = (
+            get_entry(record, question + what, list, where) for what in (_USERS, _RESPONSES, _STATUS)
+        )
         if not len(users) == len(values) == len(states or users):
             raise errors.UnequalAnswers(where=where, n=len(values), n_annotators=len(users))
         for user, value, status in zip(users, values, states or [None] * len(users), strict=True):
             yield question, user, value, status
 
 
-def _own_questions(record: Record) -> list[str]:
+def _questions_in_fields(record: Record) -> list[str]:
     """Return the questions that are fields of a record."""
     return [
         key for key, value in record.items()
@@ -98,19 +116,19 @@ def _own_questions(record: Record) -> list[str]:
     ]  # fmt: skip
 
 
-def suggestions(labels: Labels) -> Iterator[Record]:
+def add_suggestions(labels: LabelsToWrite) -> Iterator[Record]:
     """Yield the records of the export, each with our suggestion in place of an earlier one to the same question."""
     if labels.source is None:
         for item, given in labels.named_items():
-            ours = {question or "label": _suggestion(*answer, labels.agent) for question, answer in given.items()}
+            ours = {question or "label": _make_suggestion(*answer, labels.agent) for question, answer in given.items()}
             yield {"id": item, "fields": {"item": str(item)}, "metadata": {}, "suggestions": ours, "responses": {}}
         return
     by_item = labels.by_item()
     values: dict[str, dict[str, Any]] = {}  # question → answers as text → as in the export
-    for record in records(labels.source):
-        for name, _, value, _ in responses(record, str(labels.source)):
+    for record in read_records(labels.source):
+        for name, _, value, _ in iterate_responses(record, str(labels.source)):
             values.setdefault(name, {})[str(value)] = value
-    for record in records(labels.source):
+    for record in read_records(labels.source):
         item = labels.item_of(record, "id", "external_id")
         for question, answer in by_item.get(str(item), {}).items():
             name = question or labels.question or next(iter(values), "label")
@@ -118,11 +136,11 @@ def suggestions(labels: Labels) -> Iterator[Record]:
             label = known.get(str(answer.label), answer.label)  # 4 if a table holds the text "4"
             if any(isinstance(value, list) for value in known.values()) and not isinstance(answer.label, list):  # ticks
                 label = [label]
-            record = _with_suggestion(record, name, _suggestion(label, answer.confidence, labels.agent))
+            record = _add_suggestion(record, name, _make_suggestion(label, answer.confidence, labels.agent))
         yield record
 
 
-def _with_suggestion(record: Record, name: str, ours: Record) -> Record:
+def _add_suggestion(record: Record, name: str, ours: Record) -> Record:
     """Return the record with our suggestion for one question, in the record's own shape."""
     if isinstance(record.get("responses"), dict):
         return record | {"suggestions": {**(record.get("suggestions") or {}), name: ours}}
@@ -132,20 +150,20 @@ def _with_suggestion(record: Record, name: str, ours: Record) -> Record:
     about = {"score": ours["score"], "agent": ours["agent"]}
     if f"{name}.responses" in record:
         key = f"{name}.suggestion"
-        return record | {key: ours["value"]} | {f"{key}.{part}": value for part, value in about.items()}
+        return record | {key: ours["value"]} | {f"{key}.{entry}": value for entry, value in about.items()}
     return record | {f"{name}-suggestion": ours["value"], f"{name}-suggestion-metadata": about}
 
 
-def _suggestion(label: Any, confidence: Any, agent: str) -> Record:
-    if isinstance(label, list) and all(isinstance(span, Span) for span in label):
+def _make_suggestion(label: Any, confidence: Any, agent: str) -> Record:
+    if isinstance(label, list) and all(isinstance(span, LabelledSpan) for span in label):
         confidence = [span.probability for span in label]
         label = [{"start": span.start, "end": span.end, "label": span.label} for span in label]
     return {"value": label, "score": confidence, "agent": agent}
 
 
 readers.register("argilla", summary="Argilla's labels, ratings, spans, rankings", place=55)(
-    export_reader(answers, claims)
+    make_export_reader(read_answers, matches_record)
 )
 writers.register("argilla", summary="Argilla's records with suggestions", place=20)(
-    json_writer("to-argilla.json", suggestions)
+    json_writer("to-argilla.json", add_suggestions)
 )

@@ -23,7 +23,7 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.import_report import ImportReport
 from dissensus.table.io import pairs
-from dissensus.table.notes import Note, columns_named
+from dissensus.table.notes import Note, quote_columns
 from dissensus.table.questions import Questions
 from dissensus.table.spans import are_positions, are_tags, assign_span_layers, convert_spans_to_tags, name_positions
 
@@ -34,7 +34,7 @@ MAX_QUESTIONS = 50
 ISO_DATE = r"^\d{4}-\d\d-\d\d"
 MAX_TIME_LENGTH = 19  # characters: to the second
 MAX_TIMES_KEPT = 2_000_000  # rows; of longer tables only the first and last time are kept
-ROW = "its number (from 0)"
+ROW_NUMBER = "its number (from 0)"
 MIN_COPIES, MIN_COPIED_SHARE = (
     5,
     0.05,
@@ -43,7 +43,7 @@ MAX_TOKENS_OF_A_SPAN = 3  # median length up to which starts and ends count toke
 
 
 @dataclass(frozen=True)
-class Build:
+class BuildOptions:
     """Options for making a table from columns of any origin; see `read`."""
 
     classes: Iterable[Any] | int | None = None
@@ -55,30 +55,30 @@ class Build:
     kind: str | None = None  # None: guessed
 
 
-Golds = dict[str, tuple[list[Any], list[Any]]]  # question → items and gold labels
+GoldByQuestion = dict[str, tuple[list[Any], list[Any]]]  # question → items and gold labels
 
 
 @dataclass
-class Taken:
+class ImportedColumns:
     """The columns taken from a file, without the rows that are not used, and the import report."""
 
     columns: dict[str, Any]
-    reading: ImportReport
+    report: ImportReport
     items: Any = None  # all items, if some may have no label
     annotators: Any = None
     kind: str | None = None  # the table's kind; None if the labels decide
-    golds: Golds = field(default_factory=dict)
-    parts: dict[str, Taken] = field(default_factory=dict)  # question → its answers, if kinds differ
+    golds: GoldByQuestion = field(default_factory=dict)
+    parts: dict[str, ImportedColumns] = field(default_factory=dict)  # question → its answers, if kinds differ
     guessed_question: bool = False
 
-    def finish(self, build: Build) -> Annotations | Questions:
+    def finish(self, build: BuildOptions) -> Annotations | Questions:
         """Make the table, or one per question, and give each its import report."""
-        columns, reading = self.columns, self.reading
-        if reading.warn_about_unused:
+        columns, report = self.columns, self.report
+        if report.warn_about_unused:
             warning = errors.RowsExcluded(
-                report=reading.describe_unused(), unused=dict(reading.unused_counts), notes=tuple(reading.notes)
+                report=report.describe_unused(), unused=dict(report.unused_counts), notes=tuple(report.notes)
             )
-            warnings.warn(warning.add_subject(reading.file) if reading.file else warning, stacklevel=3)
+            warnings.warn(warning.add_subject(report.file) if report.file else warning, stacklevel=3)
         if self.parts:
             return self._finish_parts(build)
         if len(columns["item"]) == 0:
@@ -87,10 +87,10 @@ class Taken:
             raise errors.OneQuestionOnly(parameter=ParameterName("proba="))
         self._check_questions()
         if "label" in columns:
-            columns["label"] = _relabelled(columns["label"], build, reading)
+            columns["label"] = _rewrite_labels(columns["label"], build, report)
         if "label" in columns and (build.ticks is not None or build.kind == "sets"):
-            columns["label"] = _as_ticks(columns["label"], build)
-        if "label" in columns and _is_list(columns["label"]):
+            columns["label"] = _split_ticks(columns["label"], build)
+        if "label" in columns and _is_list_column(columns["label"]):
             if (questions := self._take_ticks(build)) is not None:
                 return self._with_source(questions)
         given = self.columns | {"items": self.items, "classes": build.classes, "abstain": build.abstain}
@@ -98,46 +98,46 @@ class Taken:
             return self._with_source(Questions.from_arrays(**given), build)
         return self._with_source(Annotations.from_arrays(**given, annotators=self.annotators), build)
 
-    def _finish_parts(self, build: Build) -> Questions:
+    def _finish_parts(self, build: BuildOptions) -> Questions:
         """Make a table per question of an export with labels of several kinds; all have the report of the file."""
         if build.classes is not None:
             raise errors.OneQuestionNeeded(parameter=ParameterName("classes="), questions=tuple(sorted(self.parts)))
         tables: dict[str, Any] = {}
         for question, part in self.parts.items():
-            part.reading.warn_about_unused = False  # the warning is about the whole file
+            part.report.warn_about_unused = False  # the warning is about the whole file
             table: Any = part.finish(build)
-            own = [*self.reading.notes, *(note.add_subject(repr(question)) for note in table.import_report.notes)]
-            tables[question] = table.with_import_report(replace(self.reading, gold=table.import_report.gold, notes=own))
-        self.reading.columns["label"] = ", ".join(f"'{question}' ({table.kind})" for question, table in tables.items())
+            own = [*self.report.notes, *(note.add_subject(repr(question)) for note in table.import_report.notes)]
+            tables[question] = table.with_import_report(replace(self.report, gold=table.import_report.gold, notes=own))
+        self.report.columns["label"] = ", ".join(f"'{question}' ({table.kind})" for question, table in tables.items())
         return Questions(tables)
 
-    def _with_source(self, made: Annotations | Questions, build: Build | None = None) -> Annotations | Questions:
+    def _with_source(self, made: Annotations | Questions, build: BuildOptions | None = None) -> Annotations | Questions:
         several = isinstance(made, Questions)
         tables = dict(made) if isinstance(made, Questions) else {"": made}
-        reading = self.reading
+        report = self.report
         if not tables:
-            raise errors.NothingUsable(what="answer", report=reading.describe_unused())
+            raise errors.NothingUsable(what="answer", report=report.describe_unused())
         guesses: list[Note] = []
         if build is not None:
             abstained = len(self.columns["item"]) - sum(map(len, tables.values()))
-            reading.exclude("rows without an answer", abstained, notes.DeclaredAbstention())
+            report.exclude("rows without an answer", abstained, notes.DeclaredAbstention())
             kind = build.kind or (self.kind if build.classes is None else None)
             for question, table in tables.items():
                 if kind is not None:
                     tables[question] = table.as_kind(kind, ordered=build.classes is not None)
                 elif build.classes is None and not build.many_classes and table.proba is None:
-                    tables[question], note = in_guessed_kind(table)
+                    tables[question], note = convert_to_guessed_kind(table)
                     if note is not None:
                         guesses.append(note.add_subject(f"Question {question}") if several else note)
                 joined = len(table) - len(tables[question])
-                reading.exclude("rows that are one set with another of their item and annotator", joined)
+                report.exclude("rows that are one set with another of their item and annotator", joined)
         for question, table in tables.items():
             if build is not None and build.classes is None and not build.many_classes:
-                _check_classes(table, reading.columns.get("label", "'label'"))
+                _check_classes(table, report.columns.get("label", "'label'"))
             gold = self.golds.get(question) if several else next(iter(self.golds.values()), None)
             spelt = naming.find_spelling_variants(table.classes) if table.kind == "classes" else None
-            found = [note for note in (_about_copies(table), spelt) if note is not None]
-            source = replace(reading, gold=gold, notes=[*reading.notes, *guesses, *found])
+            found = [note for note in (_note_repeated_rows(table), spelt) if note is not None]
+            source = replace(report, gold=gold, notes=[*report.notes, *guesses, *found])
             tables[question] = table.with_import_report(source)
         return Questions(tables) if several else tables[""]
 
@@ -146,29 +146,29 @@ class Taken:
         if "question" not in self.columns:
             return
         question, item = (naming.to_column(self.columns[role], role) for role in ("question", "item"))
-        n, rows = finding.count_rows(question), len(question)
-        one_per_item = n > 2 and n == finding.count_rows(item) == finding.count_rows(question, item)
+        n, rows = finding.count_distinct_rows(question), len(question)
+        one_per_item = n > 2 and n == finding.count_distinct_rows(item) == finding.count_distinct_rows(question, item)
         if not one_per_item and n <= max(MAX_QUESTIONS, rows // MIN_ROWS_PER_CLASS):
             return
-        name = self.reading.columns["question"]
+        name = self.report.columns["question"]
         error = errors.NotQuestions(column=name, n_questions=n, n_rows=rows, one_per_item=one_per_item)
         if not self.guessed_question:
             raise error
         del self.columns["question"]
-        self.reading.columns["text"] = self.reading.columns.pop("question")
-        self.reading.add_note(notes.TextsNotQuestions(column=name, contents=error.contents))
+        self.report.columns["text"] = self.report.columns.pop("question")
+        self.report.add_note(notes.TextsNotQuestions(column=name, contents=error.contents))
 
     def _take_sets(self, lists: Any, several: BoolArray) -> None:
         """Take each list of labels for a set of options; an empty list is an answer without options."""
         names = [None if labels is None else kinds.name_set(labels) for labels in lists.to_pylist()]
         self.columns["label"], self.kind = pa.array(names, pa.string()), "sets"
         if several.any():
-            self.reading.add_note(notes.AnswersAreSets(n_several=int(several.sum()), n_answers=len(names)))
+            self.report.add_note(notes.AnswersAreSets(n_several=int(several.sum()), n_answers=len(names)))
 
-    def _take_ticks(self, build: Build) -> Questions | None:
+    def _take_ticks(self, build: BuildOptions) -> Questions | None:
         """Take lists of labels apart: into yes/no questions, which are returned, or into votes, which stay columns."""
         columns = self.columns
-        lists = _flat_list(columns["label"])
+        lists = _check_flat_lists(columns["label"])
         sizes = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
         several = sizes > 1
         if build.ticks is None and (several.any() or build.kind == "sets"):
@@ -176,10 +176,10 @@ class Taken:
             return None
         if build.ticks == "questions" and "question" in columns:
             raise errors.OneQuestionOnly(parameter=ParameterName("ticks='questions'"))
-        self.reading.exclude("answers without a choice", int((sizes == 0).sum()))
+        self.report.exclude("answers without a choice", int((sizes == 0).sum()))
         if several.any():
             into = "votes" if build.ticks == "votes" else "yes/no questions"
-            self.reading.add_note(notes.TicksTakenApart(into=into, n=int(several.sum())))
+            self.report.add_note(notes.TicksTakenApart(into=into, n=int(several.sum())))
         if self.items is None:
             self.items = naming.encode_column(naming.to_column(columns["item"], "item"), "item")[0]
         if self.annotators is None and "question" not in columns:
@@ -200,9 +200,9 @@ class Taken:
         return Questions.from_ticks(self.columns["label"], self.columns["item"], self.columns["annotator"], self.items)
 
 
-def _as_ticks(label: Any, build: Build) -> Any:
+def _split_ticks(label: Any, build: BuildOptions) -> Any:
     """Return labels such as "a|b" as lists if ticks= takes them apart; for sets, blank labels as the empty set."""
-    if _is_list(label):
+    if _is_list_column(label):
         return label
     column = naming.to_arrow_array(label, "label")
     if not pa.types.is_string(column.type):
@@ -217,16 +217,16 @@ def _as_ticks(label: Any, build: Build) -> Any:
     )
 
 
-def in_guessed_kind(table: Annotations) -> tuple[Annotations, Note | None]:
+def convert_to_guessed_kind(table: Annotations) -> tuple[Annotations, Note | None]:
     """Return the table with its labels read as the kind that they look like, and a note about the guess."""
     if are_tags(table.classes) and are_positions(table.items):
-        return table.as_kind("spans"), notes.LabelsAre(what="tags of places in documents")
+        return table.as_kind("spans"), notes.LabelTypeGuessed(what="tags of places in documents")
     if kinds.guess_kind(table.classes) == "numbers":
-        return table.as_kind("numbers"), notes.LabelsAre(what="numbers")
+        return table.as_kind("numbers"), notes.LabelTypeGuessed(what="numbers")
     if kinds.look_like_decimal_commas(table.classes):
         return table, notes.LabelsWithCommas()
     if kinds.look_like_sets(table.classes):
-        return table.as_kind("sets"), notes.LabelsAre(what="sets of options")
+        return table.as_kind("sets"), notes.LabelTypeGuessed(what="sets of options")
     n = int(table.rating_codes.max(initial=-1)) + 1
     several = int(is_first_of_pair(table.rating_codes, table.label).sum()) - n
     if several >= max(MIN_COPIES, MIN_COPIED_SHARE * n):
@@ -234,74 +234,76 @@ def in_guessed_kind(table: Annotations) -> tuple[Annotations, Note | None]:
     return table, notes.LabelsMayBeGrades() if kinds.look_graded(table.classes) else None
 
 
-def long_table(
-    read_columns: Callable[[finding.Columns | None], Any],
-    columns: finding.Columns,
+def import_frame(
+    read_columns: Callable[[finding.ColumnNames | None], Any],
+    columns: finding.ColumnNames,
     wide: bool | None,
     format_name: str,
     kind: str | None = None,
-) -> Taken:
+) -> ImportedColumns:
     """Take the columns of a frame by their names, else by their content; the cells of a wide table."""
     if kind == "pairs":
         whole = read_columns(None)
-        if not pairs.are_items(finding.column_names(whole), columns):
-            return Taken(*pairs.take(whole, columns, format_name), kind="pairs")
+        if not pairs.are_pair_items(finding.column_names(whole), columns):
+            return ImportedColumns(*pairs.import_pairs(whole, columns, format_name), kind="pairs")
     guessed: dict[str, str] = {}
     frame = shape = None
     asked = columns
     if not wide:
         try:
             frame = read_columns(columns)
-            columns.find(finding.column_names(frame))
+            columns.resolve(finding.column_names(frame))
         except MissingColumn as error:
             frame = read_columns(None)
             there = finding.column_names(frame)
-            if kind in (None, "spans") and (places := finding.place_columns(frame, columns)) is not None:
-                return _places(frame, places, format_name)
+            if kind in (None, "spans") and (places := finding.find_span_columns(frame, columns)) is not None:
+                return _import_spans(frame, places, format_name)
             unnamed = kind is None and columns.item is None  # two columns that are named may be a composite key
-            if unnamed and pairs.find(there, columns) is not None:
-                return Taken(*pairs.take(frame, columns, format_name), kind="pairs")
+            if unnamed and pairs.find_pair_columns(there, columns) is not None:
+                return ImportedColumns(*pairs.import_pairs(frame, columns, format_name), kind="pairs")
             try:
-                columns, guessed = finding.complete(frame, columns, error)
+                columns, guessed = finding.guess_missing_columns(frame, columns, error)
             except MissingColumn as missing:
-                annotators = finding.split(columns.annotator, there)  # several may have a column each
+                annotators = finding.split_column_names(columns.annotator, there)  # several may have a column each
                 no_annotator = isinstance(missing, errors.NoColumnFor) and missing.role == "annotator"
                 may_be_wide = no_annotator or len(annotators) > 1
                 if wide is None and may_be_wide and columns.label is None and columns.proba is None:
-                    shape = finding.wide_columns(frame, columns, insist=False)
+                    shape = finding.find_wide_columns(frame, columns, insist=False)
                 if shape is None:
                     raise errors.PerhapsWideTable(missing=missing) if len(annotators) > 1 else missing from None
     else:
         frame = read_columns(None)
-        shape = finding.wide_columns(frame, columns, insist=True)
+        shape = finding.find_wide_columns(frame, columns, insist=True)
     if shape is not None:
-        return _wide(frame, *shape, format_name)
-    found = columns.find(finding.column_names(frame))
-    taken = columns.take(frame)
-    if asked.item is None and (system := finding.system_column(read_columns, found, taken)):
+        return _import_wide(frame, *shape, format_name)
+    found = columns.resolve(finding.column_names(frame))
+    taken = columns.read_arrays(frame)
+    if asked.item is None and (system := finding.find_system_column(read_columns, found, taken)):
         frame, columns = read_columns(None), replace(columns, item=(found["item"], system))
         guessed["item"] = "by name and content"
-        found, taken = columns.find(finding.column_names(frame)), columns.take(frame)
-    reading = ImportReport(format=format_name, n_rows=len(taken["item"]))
+        found, taken = columns.resolve(finding.column_names(frame)), columns.read_arrays(frame)
+    report = ImportReport(format=format_name, n_rows=len(taken["item"]))
     for role, names in found.items():
-        named = "'p_…'" if role == "proba" else " with ".join(repr(name) for name in finding.flat([names]))
-        reading.columns[role] = named + (f" (guessed {guessed[role]})" if role in guessed else "")
-    result = Taken(taken, reading, guessed_question=columns.question is None)
+        named = "'p_…'" if role == "proba" else " with ".join(repr(name) for name in finding.flatten_columns([names]))
+        report.columns[role] = named + (f" (guessed {guessed[role]})" if role in guessed else "")
+    result = ImportedColumns(taken, report, guessed_question=columns.question is None)
     if asked.item is None and isinstance(found["item"], str) and not guessed.get("item"):
-        finding.check_item(read_columns, found, taken)
-    used = finding.flat(found.values())
-    _take_gold(frame, used, result, taken["item"])
-    _take_time(frame, used, result)
+        finding.check_item_column(read_columns, found, taken)
+    used = finding.flatten_columns(found.values())
+    _import_gold(frame, used, result, taken["item"])
+    _import_times(frame, used, result)
     return result
 
 
-def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
+def _import_spans(frame: Any, places: Mapping[str, Any], format_name: str) -> ImportedColumns:
     """Take tags of tokens, or spans with a start and an end, as tags of places; rows without a start name readers."""
-    data = finding.to_arrow(frame, finding.flat(places.values()))
+    data = finding.to_arrow(frame, finding.flatten_columns(places.values()))
     columns = {role: finding.take_column(data, name, role) for role, name in places.items()}
-    cells = {role: finding.chunked(naming.to_column(column, role)).to_pylist() for role, column in columns.items()}
-    reading = ImportReport(format=format_name, n_rows=len(cells["annotator"]))
-    reading.columns = {role: " with ".join(map(repr, finding.flat([name]))) for role, name in places.items()}
+    cells = {
+        role: finding.to_chunked_array(naming.to_column(column, role)).to_pylist() for role, column in columns.items()
+    }
+    report = ImportReport(format=format_name, n_rows=len(cells["annotator"]))
+    report.columns = {role: " with ".join(map(repr, finding.flatten_columns([name]))) for role, name in places.items()}
 
     def whole(role: str, row: int) -> int:
         text = str(cells[role][row]).strip().removesuffix(".0")
@@ -310,13 +312,13 @@ def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
         return int(text)
 
     rows = [row for row, who in enumerate(cells["annotator"]) if who is not None and cells["document"][row] is not None]
-    reading.exclude("rows without an annotator or document", reading.n_rows - len(rows))
+    report.exclude("rows without an annotator or document", report.n_rows - len(rows))
     if "token" in places:
         kept = [row for row in rows if cells["label"][row] is not None]
-        reading.exclude("rows without a label", len(rows) - len(kept))
+        report.exclude("rows without a label", len(rows) - len(kept))
         names = name_positions([cells["document"][row] for row in kept], [whole("token", row) for row in kept])
         found = {"item": names, **{role: [cells[role][row] for row in kept] for role in ("annotator", "label")}}
-        return Taken(found, reading)
+        return ImportedColumns(found, report)
     marked, readings = [], []
     for row in rows:
         document, who = str(cells["document"][row]), cells["annotator"][row]
@@ -326,8 +328,8 @@ def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
             marked.append((document, who, whole("start", row), whole("end", row), cells["label"][row]))
     short = marked and np.median([end - start for _, _, start, end, _ in marked]) <= MAX_TOKENS_OF_A_SPAN
     tokens: dict[str, int] | None = {} if short else None  # a document of unknown length ends with its last span
-    reading.add_note(notes.OffsetsGuessed(unit="tokens" if short else "characters"))
-    reading.unit = "spans"
+    report.add_note(notes.OffsetsGuessed(unit="tokens" if short else "characters"))
+    report.unit = "spans"
     layers = assign_span_layers(marked)
     called = {layer: f"spans, {layer}" if layer else "spans" for layer in sorted({*layers, ""})}
     by_layer: dict[str, list[Any]] = {name: [] for name in called.values()}
@@ -335,50 +337,50 @@ def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
         by_layer[called[layer]].append(span)
     tags = convert_spans_to_tags(by_layer, readings, tokens=tokens)
     taken: dict[str, Any] = {role: getattr(tags, role) for role in ("item", "annotator", "label", "question")}
-    reading.exclude("spans that overlap another one of the same annotator", tags.n_overlapping)
-    reading.exclude("spans of length 0", tags.n_empty)
+    report.exclude("spans that overlap another one of the same annotator", tags.n_overlapping)
+    report.exclude("spans of length 0", tags.n_empty)
     if any(layers):
-        reading.add_note(notes.SpansOverlap(question="", names=tuple(by_layer)))
+        report.add_note(notes.SpansOverlap(question="", names=tuple(by_layer)))
     else:
         del taken["question"]
-    return Taken(taken, reading)
+    return ImportedColumns(taken, report)
 
 
-def _take_gold(frame: Any, used: Sequence[str], taken: Taken, items: Any) -> None:
+def _import_gold(frame: Any, used: Sequence[str], taken: ImportedColumns, items: Any) -> None:
     """Take gold labels from a column of the table with one value per item; `items` of the rows of the frame."""
     there = [name for name in finding.column_names(frame) if name in finding.GOLD_COLUMNS and name not in used]
     if there and "question" in taken.columns:
-        taken.reading.add_note(notes.GoldOfSeveralQuestions(column=there[0]))
+        taken.report.add_note(notes.GoldOfSeveralQuestions(column=there[0]))
         return
     for name in there:
         label = naming.to_arrow_array(finding.to_arrow(frame, [name])[name], name)
         item = naming.to_arrow_array(items, "item")
         known = pa.array(~naming.missing_rows(label))
         values = pa.table([item, label], names=["i", "g"]).filter(known).group_by(["i", "g"]).aggregate([])
-        if finding.count_rows(values["i"]) < values.num_rows:
-            taken.reading.add_note(notes.GoldDiffersWithinItems(column=name))
+        if finding.count_distinct_rows(values["i"]) < values.num_rows:
+            taken.report.add_note(notes.GoldDiffersWithinItems(column=name))
         elif values.num_rows and not taken.golds:
             taken.golds[""] = (values["i"].to_pylist(), values["g"].to_pylist())
-            taken.reading.columns["gold"] = f"'{name}'"
+            taken.report.columns["gold"] = f"'{name}'"
 
 
-def _take_time(frame: Any, used: Sequence[str], taken: Taken) -> None:
+def _import_times(frame: Any, used: Sequence[str], taken: ImportedColumns) -> None:
     """Take the column of times and their range; text counts if all of it begins with a date."""
-    for name in finding.time_column(finding.column_names(frame), used):
-        column = finding.chunked(finding.to_arrow(frame, [name])[name])
+    for name in finding.find_time_column(finding.column_names(frame), used):
+        column = finding.to_chunked_array(finding.to_arrow(frame, [name])[name])
         kind = column.type
         if not (naming.is_text_type(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
             continue
         texts = pc.utf8_slice_codeunits(column.cast(pa.string()), 0, MAX_TIME_LENGTH).drop_null()
         if len(texts) and pc.all(pc.match_substring_regex(texts, ISO_DATE)).as_py():
-            ends, reading = pc.min_max(texts).as_py(), taken.reading
-            reading.period = (ends["min"], ends["max"])
+            ends, report = pc.min_max(texts).as_py(), taken.report
+            report.period = (ends["min"], ends["max"])
             if len(column) <= MAX_TIMES_KEPT:
-                reading.label_times = (taken.columns["item"], taken.columns["annotator"], column)
-            reading.columns["time"] = f"{name!r} ({ends['min']} to {ends['max']})"
+                report.label_times = (taken.columns["item"], taken.columns["annotator"], column)
+            report.columns["time"] = f"{name!r} ({ends['min']} to {ends['max']})"
 
 
-def _wide(frame: Any, item: str | None, people: list[str], format_name: str) -> Taken:
+def _import_wide(frame: Any, item: str | None, people: list[str], format_name: str) -> ImportedColumns:
     """Take one column per annotator as rows; empty cells are not answers."""
     data = finding.to_arrow(frame, [*people, *([item] if item else [])])
     n = len(data[people[0]])
@@ -393,29 +395,29 @@ def _wide(frame: Any, item: str | None, people: list[str], format_name: str) -> 
         "annotator": pa.array(np.array(people, object)[given // n], pa.string()),
         "label": cells.take(pa.array(given)),
     }
-    reading = ImportReport(format=f"wide {format_name}", unit="cells", n_rows=n * len(people))
-    reading.columns = {"item": repr(item) if item else ROW, "annotator": f"the columns {columns_named(people)}"}
-    reading.columns["label"] = "their cells"
+    report = ImportReport(format=f"wide {format_name}", unit="cells", n_rows=n * len(people))
+    report.columns = {"item": repr(item) if item else ROW_NUMBER, "annotator": f"the columns {quote_columns(people)}"}
+    report.columns["label"] = "their cells"
     used = (*people, item, *finding.GOLD_COLUMNS)
     if unread := [name for name in finding.column_names(frame) if name not in used]:
-        reading.columns["not read"] = columns_named(unread)
-    result = Taken(taken, reading, naming.encode_column(items, "item")[0], people)
+        report.columns["not read"] = quote_columns(unread)
+    result = ImportedColumns(taken, report, naming.encode_column(items, "item")[0], people)
     if len(result.items) < n:
         raise errors.DuplicateWideRows(column=str(item), n=n - len(result.items))
-    _take_gold(frame, [], result, items)
-    reading.exclude("empty cells", reading.n_rows - len(taken["label"]))
+    _import_gold(frame, [], result, items)
+    report.exclude("empty cells", report.n_rows - len(taken["label"]))
     return result
 
 
-def _relabelled(column: Any, build: Build, reading: ImportReport) -> Any:
+def _rewrite_labels(column: Any, build: BuildOptions, report: ImportReport) -> Any:
     """Return the labels after map= and normalize=."""
     if not build.map and not build.normalize:
         return column
-    if _is_list(column):
-        lists = _flat_list(column)
+    if _is_list_column(column):
+        lists = _check_flat_lists(column)
         if lists.null_count:
             raise errors.ListsMissing
-        values = _relabelled(lists.flatten(), build, reading)
+        values = _rewrite_labels(lists.flatten(), build, report)
         found = pa.ListArray.from_arrays(lists.offsets, values).to_pylist()
         return pa.array([list(dict.fromkeys(labels)) for labels in found], pa.list_(values.type))
     labels = naming.to_arrow_array(column, "label").dictionary_encode()
@@ -425,7 +427,7 @@ def _relabelled(column: Any, build: Build, reading: ImportReport) -> Any:
     by_text = {str(key): value for key, value in (build.map or {}).items()}
     new = [by_text.get(str(name), name) for name in old]
     if unknown := sorted(by_text.keys() - set(map(str, old))):
-        reading.add_note(notes.UnknownMapKeys(labels=unknown))
+        report.add_note(notes.UnknownMapKeys(labels=unknown))
     if build.normalize:
         spellings: dict[str, Counter[str]] = {}
         for name, n in zip(new, count.tolist(), strict=True):
@@ -439,11 +441,11 @@ def _relabelled(column: Any, build: Build, reading: ImportReport) -> Any:
         new = [None if name is None else str(name) for name in new]
     changed = sum(n for name, other, n in zip(old, new, count.tolist(), strict=True) if name != other)
     if changed:
-        reading.add_note(notes.LabelsRewritten(n=changed))
+        report.add_note(notes.LabelsRewritten(n=changed))
     return pa.array([*new, None]).take(pa.array(np.where(codes < 0, len(new), codes)))
 
 
-def _about_copies(table: Annotations) -> Note | None:
+def _note_repeated_rows(table: Annotations) -> Note | None:
     """Return a note if many rows repeat others, as in a file that was pasted twice."""
     copies = len(table) - int(is_first_of_pair(table.rating_codes, table.label).sum())
     if table.proba is not None or copies < max(MIN_COPIES, MIN_COPIED_SHARE * len(table)):
@@ -459,14 +461,14 @@ def _check_classes(table: Annotations, label: str) -> None:
         raise errors.LabelsNotClasses(column=label, n_classes=K, n_rows=N, n_items=table.n_items)
 
 
-def _is_list(column: Any) -> bool:
+def _is_list_column(column: Any) -> bool:
     kind = getattr(column, "type", None)
     return kind is not None and bool(
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     )
 
 
-def _flat_list(column: Any) -> Any:
+def _check_flat_lists(column: Any) -> Any:
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_nested(whole.type.value_type):
         found = f"lists of {whole.type.value_type}"

@@ -15,33 +15,33 @@ from pathlib import Path
 import pyarrow as pa
 
 from dissensus.table import exceptions as errors
-from dissensus.table.find_columns import Columns, columns_to_read
-from dissensus.table.io.files import BinaryFile, open_bytes, reading
+from dissensus.table.find_columns import ColumnNames, columns_to_read
+from dissensus.table.io.files import BinaryFile, open_bytes, report_read_errors
 from dissensus.table.io.readers import Reader, readers
-from dissensus.table.io.writers import Labels, Writer, writers
+from dissensus.table.io.writers import LabelsToWrite, Writer, writers
 from dissensus.table.notes import AnnotatorsNumbered, Note
 from dissensus.table.spans import OUTSIDE_TAG, are_positions, name_positions, parse_sequences
 
-_TAG = re.compile(r"[BIESLU]-\S+|O")
-_UNREAD = ("?", "_", "-")  # stand for a missing tag
-_MARKS = {"S": "B", "U": "B", "E": "I", "L": "I"}  # BIOES and BILOU
+_TAG_PATTERN = re.compile(r"[BIESLU]-\S+|O")
+_MISSING_TAGS = ("?", "_", "-")  # stand for a missing tag
+_BIO_MARKS = {"S": "B", "U": "B", "E": "I", "L": "I"}  # BIOES and BILOU
 Sentence = list[list[str]]
 
 
-def read(path: Path, columns: Columns | None) -> pa.Table | tuple[pa.Table, Note]:
+def read(path: Path, columns: ColumnNames | None) -> pa.Table | tuple[pa.Table, Note]:
     """Read the columns item (places), annotator, label and token."""
     rows: list[tuple[str, str, str, str]] = []
-    with reading(path):
-        sentences = list(_sentences(path))
+    with report_read_errors(path):
+        sentences = list(_read_sentences(path))
     people: list[str] = []  # annotators of the columns, if the first line names them
-    if sentences and len(sentences[0][0]) > 1 and not any(map(_TAG.fullmatch, sentences[0][0][1:])):
+    if sentences and len(sentences[0][0]) > 1 and not any(map(_TAG_PATTERN.fullmatch, sentences[0][0][1:])):
         people = sentences[0].pop(0)
         sentences = sentences if sentences[0] else sentences[1:]
     width = len(sentences[0][0]) if sentences else 0
     tagged = [
         place for place in range(1, width)
-        if all(_TAG.fullmatch(line[place]) or line[place] in _UNREAD for s in sentences for line in s)
-        and any(_TAG.fullmatch(line[place]) for s in sentences for line in s)
+        if all(_TAG_PATTERN.fullmatch(line[place]) or line[place] in _MISSING_TAGS for s in sentences for line in s)
+        and any(_TAG_PATTERN.fullmatch(line[place]) for s in sentences for line in s)
     ]  # fmt: skip
     if not tagged:
         raise errors.NoTags(path=path)
@@ -55,7 +55,7 @@ def read(path: Path, columns: Columns | None) -> pa.Table | tuple[pa.Table, Note
         for place in tagged:
             who = str(answer) if alone else people[place] if people else str(place)
             tags = [line[place] for line in sentence]
-            for item, token, tag in zip(places, tokens, as_bio(tags), strict=True):
+            for item, token, tag in zip(places, tokens, convert_to_bio(tags), strict=True):
                 if tag:
                     rows.append((item, who, tag, token))
     names = ("item", "annotator", "label", "token")
@@ -64,12 +64,12 @@ def read(path: Path, columns: Columns | None) -> pa.Table | tuple[pa.Table, Note
     return (table, AnnotatorsNumbered()) if alone else table
 
 
-def as_bio(tags: list[str]) -> list[str]:
+def convert_to_bio(tags: list[str]) -> list[str]:
     """Convert tags of one annotator in a sentence to B-x, I-x and O, "" for a missing tag.
 
     In IOB1 a span begins with I-x; it is the scheme of a sentence in which no B-x follows an O.
     """
-    plain = ["" if tag in _UNREAD else _MARKS.get(tag[0], tag[0]) + tag[1:] for tag in tags]
+    plain = ["" if tag in _MISSING_TAGS else _BIO_MARKS.get(tag[0], tag[0]) + tag[1:] for tag in tags]
     pairs = list(zip([OUTSIDE_TAG, *plain], plain, strict=False))
     starts = [tag[0] for last, tag in pairs if tag[:2] in ("B-", "I-") and last == OUTSIDE_TAG]
     if "I" not in starts or "B" in starts:
@@ -77,7 +77,7 @@ def as_bio(tags: list[str]) -> list[str]:
     return [f"B-{tag[2:]}" if tag[:2] == "I-" and last[2:] != tag[2:] else tag for last, tag in pairs]
 
 
-def _sentences(path: Path) -> Iterator[Sentence]:
+def _read_sentences(path: Path) -> Iterator[Sentence]:
     sentence: Sentence = []
     width = 0
     with open_bytes(path) as file:
@@ -97,7 +97,7 @@ def _sentences(path: Path) -> Iterator[Sentence]:
         yield sentence
 
 
-def write(labels: Labels, file: BinaryFile) -> None:
+def write(labels: LabelsToWrite, file: BinaryFile) -> None:
     """Write token, tag and probability; without a CoNLL file that has the tokens, their places are written."""
     if len(labels.questions) > 1:
         raise errors.OneQuestionPerProject(tool="CoNLL text", n=len(labels.questions))

@@ -18,26 +18,26 @@ import pyarrow as pa
 
 from dissensus.exceptions import UnreadableFile
 from dissensus.table import exceptions as errors
-from dissensus.table.find_columns import Columns, columns_to_read
-from dissensus.table.io.files import BinaryFile, open_bytes, reading
+from dissensus.table.find_columns import ColumnNames, columns_to_read
+from dissensus.table.io.files import BinaryFile, open_bytes, report_read_errors
 from dissensus.table.io.readers import Reader, readers
 from dissensus.table.names import is_text_type
 
-_SPECIAL = r'[",\r\n]'  # a cell with one of these is quoted
+_QUOTED_CHARACTERS = r'[",\r\n]'  # a cell with one of these is quoted
 _FIRST_CHUNK, _LAST_CHUNK = 2**22, 2**31 - 1  # bytes; a row must fit a chunk, which Arrow counts in 32 bits
 _QUOTED_REST = re.compile(rb'(?:[^"]|"")*"(?!")')  # the rest of a quoted cell, up to the quote that closes it
 
 
-def read(path: Path, columns: Columns | None, delimiters: str = ",;\t") -> pa.Table:
+def read(path: Path, columns: ColumnNames | None, delimiters: str = ",;\t") -> pa.Table:
     """Read the columns needed, as text. The delimiter is the most frequent one in the header."""
-    with reading(path):
-        delimiter, there = _header(path, delimiters)
+    with report_read_errors(path):
+        delimiter, there = _read_header(path, delimiters)
         wanted = columns_to_read(columns, there)
         try:
-            table = _parse(path, delimiter, wanted)
+            table = _parse_file(path, delimiter, wanted)
         except pa.ArrowInvalid as error:
-            raise _explained(path, delimiter, wanted, error) from error
-        _check_quotes(path, delimiter)
+            raise _explain_error(path, delimiter, wanted, error) from error
+        _check_quotes_closed(path, delimiter)
         return table
 
 
@@ -46,17 +46,22 @@ def write(table: pa.Table, file: BinaryFile) -> None:
     import pyarrow.compute as pc
     import pyarrow.csv as pacsv
 
-    header = ['"' + name.replace('"', '""') + '"' if re.search(_SPECIAL, name) else name for name in table.column_names]
+    header = [
+        '"' + name.replace('"', '""') + '"' if re.search(_QUOTED_CHARACTERS, name) else name
+        for name in table.column_names
+    ]
     file.write((",".join(header) + "\n").encode())
     plain = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in table.columns]
     table = pa.table(plain, names=table.column_names)
     text = [column for column in table.columns if is_text_type(column.type)]
-    quote = any(pc.any(pc.match_substring_regex(column, _SPECIAL)).as_py() for column in text)  # all text or none
+    quote = any(
+        pc.any(pc.match_substring_regex(column, _QUOTED_CHARACTERS)).as_py() for column in text
+    )  # all text or none
     options = pacsv.WriteOptions(include_header=False, quoting_style="needed" if quote else "none")
     pacsv.write_csv(table, file, options)
 
 
-def _header(path: Path, delimiters: str) -> tuple[str, list[str]]:
+def _read_header(path: Path, delimiters: str) -> tuple[str, list[str]]:
     with open_bytes(path) as file:
         lines = (line.decode("utf-8-sig") for line in dropwhile(bytes.isspace, file))
         first = next(lines, None)
@@ -69,7 +74,7 @@ def _header(path: Path, delimiters: str) -> tuple[str, list[str]]:
             raise errors.NotAHeader(path=path, reason=str(error)) from error
 
 
-def _parse(path: Path, delimiter: str, wanted: list[str], use_threads: bool = True) -> Any:
+def _parse_file(path: Path, delimiter: str, wanted: list[str], use_threads: bool = True) -> Any:
     import pyarrow.csv as pacsv
 
     chunk = _FIRST_CHUNK
@@ -93,10 +98,10 @@ def _parse(path: Path, delimiter: str, wanted: list[str], use_threads: bool = Tr
         chunk = min(16 * chunk, _LAST_CHUNK)  # a row is longer than the chunk
 
 
-def _explained(path: Path, delimiter: str, wanted: list[str], error: pa.ArrowInvalid) -> UnreadableFile:
+def _explain_error(path: Path, delimiter: str, wanted: list[str], error: pa.ArrowInvalid) -> UnreadableFile:
     """Make our error from Arrow's, which names the row only if one thread reads the file again."""
     try:
-        _parse(path, delimiter, wanted, use_threads=False)
+        _parse_file(path, delimiter, wanted, use_threads=False)
     except pa.ArrowInvalid as again:
         error = again
     reason = str(error)
@@ -116,7 +121,7 @@ def _explained(path: Path, delimiter: str, wanted: list[str], error: pa.ArrowInv
     return errors.DamagedFile(path=path, reason=reason[:200].rstrip("."))
 
 
-def _check_quotes(path: Path, delimiter: str) -> None:
+def _check_quotes_closed(path: Path, delimiter: str) -> None:
     """Raise if a quote is never closed: Arrow reads the following rows as one cell, even of a column not read.
 
     If every quote opens a cell, closes one or stands in a pair, and their number is even, all are closed; else every

@@ -1,8 +1,9 @@
-"""What the exports of annotation tools have in common: answers to one or several questions, some of them not used.
+"""Common part of all annotation tools' exports: answers to one or several questions, some of which are not used.
 
-A tool is one file with two functions: `answers` yields an `Answer` for every answer in the file, used or not, an `Item`
-for every text, a `Target` for the expected answer in a log, and a `Note` for the import report; `claims` recognises the
-tool's records. Which answers count is decided here, equally for all tools.
+A tool is one file with two functions. `read_answers` yields an `ExportedAnswer` for every answer in the file (used or
+not), an `ExportedItem` for every text, an `ExportedTarget` for the expected answer in a log, and a `Note` for the
+import report. `matches_record` recognises the tool's records. This module decides which answers count, by the same
+rules for all tools.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ import pyarrow as pa
 
 from dissensus.messages import ParameterName, quote_name
 from dissensus.table import exceptions as errors
-from dissensus.table.find_columns import Columns, check_names
+from dissensus.table.find_columns import ColumnNames, check_column_names
 from dissensus.table.import_report import ImportReport, join_lines
-from dissensus.table.io.build import Golds, Taken
-from dissensus.table.io.files import reading
+from dissensus.table.io.build import GoldByQuestion, ImportedColumns
+from dissensus.table.io.files import report_read_errors
 from dissensus.table.io.readers import JSON_SUFFIXES, Reader
 from dissensus.table.kinds import CONTEXT_SEPARATOR, PAIR_SEPARATOR, name_pair_items, name_set
 from dissensus.table.kinds import EMPTY_SET as EMPTY_SET
@@ -34,32 +35,32 @@ MIN_SHARE_OF_TARGETS = (
 )
 MAX_REASON_LENGTH = 200  # characters
 MAX_TEXT_FIELDS_NAMED = 3
-LABEL, RATING, NUMBER, SPANS, COMPARED = "label", "rating", "number", "spans", "comparisons"
+LABEL, RATING, NUMBER, SPANS, COMPARISONS = "label", "rating", "number", "spans", "comparisons"
 """Kinds of answers that are read: one label or a list of ticked ones; a grade; a score; a list of (start, end, label)
 in characters; a list of (left, right, which is better). All others are only counted."""
-_RATED = (RATING, NUMBER)
-_LABELS = (LABEL, *_RATED)
-_TABLES = {SPANS: "spans", COMPARED: "pairs"}  # kinds of answers that make tables of their own kind
-_READABLE = (*_LABELS, *_TABLES)
+_RATED_KINDS = (RATING, NUMBER)
+_LABEL_KINDS = (LABEL, *_RATED_KINDS)
+_TABLE_KINDS = {SPANS: "spans", COMPARISONS: "pairs"}  # kinds of answers that make tables of their own kind
+_READABLE_KINDS = (*_LABEL_KINDS, *_TABLE_KINDS)
 NO_CHOICE = "answers without a choice"
-NOTHING = "annotations without an answer"  # excluded if labels are read; if spans are read, the item has none
+NO_ANSWER = "annotations without an answer"  # excluded if labels are read; if spans are read, the item has none
 
 
-class Answer(NamedTuple):
+class ExportedAnswer(NamedTuple):
     """One answer. If the label is None or [], the item and the annotator stay, the row does not."""
 
     item: Any
     annotator: Any
     label: Any
     question: str = ""
-    kind: str = LABEL  # or RATING, NUMBER, SPANS, COMPARED, or the plural noun for other answers: "texts"
+    kind: str = LABEL  # or RATING, NUMBER, SPANS, COMPARISONS, or the plural noun for other answers: "texts"
     excluded: str = ""  # the reason why this answer does not count, as a plural: "answers skipped"
     gold: bool = False  # True if it is known to be right; then it is not a vote
     seen: bool = False  # True for a comparison whose left and right are those that the annotator saw
     at: Any = None  # the time of the answer, as in the export
 
 
-class Item(NamedTuple):
+class ExportedItem(NamedTuple):
     """The fields of an item in an export besides answers: its text, its own id."""
 
     item: Any
@@ -67,7 +68,7 @@ class Item(NamedTuple):
     question: str = ""
 
 
-class Target(NamedTuple):
+class ExportedTarget(NamedTuple):
     """The expected answer of an item: a gold label if it is one of the labels given; None without one."""
 
     item: Any
@@ -75,19 +76,19 @@ class Target(NamedTuple):
     question: str = ""
 
 
-Rows = Iterator[Answer | Item | Target | Note]
+ExportRows = Iterator[ExportedAnswer | ExportedItem | ExportedTarget | Note]
 
 
-def export_reader(
-    answers: Callable[[Path, Columns], Rows],
-    claims: Callable[[dict[str, Any]], bool],
+def make_export_reader(
+    answers: Callable[[Path, ColumnNames], ExportRows],
+    matches_record: Callable[[dict[str, Any]], bool],
     *,
     suffixes: tuple[str, ...] = JSON_SUFFIXES,
     words: tuple[str, str] = ("id", "who answered"),
     own_items: bool = False,
     aside: Callable[[str], bool] = lambda question: False,
-    claims_zip: Callable[[Sequence[str]], bool] | None = None,
-    companions: Callable[[Sequence[str]], Iterable[str]] | None = None,
+    matches_zip: Callable[[Sequence[str]], bool] | None = None,
+    find_companions: Callable[[Sequence[str]], Iterable[str]] | None = None,
 ) -> Reader:
     """Make the reader of an annotation tool's exports; `words` describe what names its items and annotators.
 
@@ -95,24 +96,33 @@ def export_reader(
     request.
     """
 
-    def answers_of(path: Path, columns: Columns) -> Rows:
-        with reading(path):  # a record without an entry that the reader relies on is one error
+    def answers_of(path: Path, columns: ColumnNames) -> ExportRows:
+        with report_read_errors(path):  # a record without an entry that the reader relies on is one error
             yield from answers(path, columns)
 
-    def read_items(path: Path, columns: Columns | None) -> pa.Table:
-        return _item_table(answers_of(path, columns or Columns()), path)
+    def read_items(path: Path, columns: ColumnNames | None) -> pa.Table:
+        return _make_item_table(answers_of(path, columns or ColumnNames()), path)
 
-    def collect(paths: Sequence[Path], columns: Columns, ticks: str | None, kind: str | None = None) -> Taken:
+    def collect(
+        paths: Sequence[Path], columns: ColumnNames, ticks: str | None, kind: str | None = None
+    ) -> ImportedColumns:
         rows = answers_of(paths[0], columns)
         if len(paths) > 1:
-            rows = _joined({path: answers_of(path, columns) for path in paths}, own_items)
+            rows = _merge_files({path: answers_of(path, columns) for path in paths}, own_items)
         path = paths[0] if len(paths) == 1 else paths[0].parent
-        return _collect(rows, Request(path, columns, ticks, kind, words, aside, {}))
+        return _import_answers(rows, ImportRequest(path, columns, ticks, kind, words, aside, {}))
 
-    return Reader(read_items, suffixes, claims=claims, collect=collect, claims_zip=claims_zip, companions=companions)
+    return Reader(
+        read_items,
+        suffixes,
+        matches_record=matches_record,
+        collect=collect,
+        matches_zip=matches_zip,
+        find_companions=find_companions,
+    )
 
 
-def _joined(files: Mapping[Path, Rows], own_items: bool) -> Rows:
+def _merge_files(files: Mapping[Path, ExportRows], own_items: bool) -> ExportRows:
     """Yield the rows of several files: an answer in two files counts once, and an item is the same in all files."""
     rows = [
         (path, row)
@@ -128,21 +138,21 @@ def _joined(files: Mapping[Path, Rows], own_items: bool) -> Rows:
             yield row
             continue
         row = row._replace(item=f"{row.question}/{row.item}") if apart else row
-        if isinstance(row, Item):
+        if isinstance(row, ExportedItem):
             text, other = texts.setdefault(repr(row.item), (repr(row.fields), path))
             if text != repr(row.fields):
                 raise errors.DifferentTexts(item=row.item, file=path.name, other_file=other.name)
-        elif isinstance(row, Answer) and not row.excluded:
+        elif isinstance(row, ExportedAnswer) and not row.excluded:
             if answered.setdefault(repr(row._replace(at=None)), path) != path:
                 row = row._replace(excluded="answers that another file has too")
         yield row
 
 
-class Request(NamedTuple):
+class ImportRequest(NamedTuple):
     """The caller's choices, the tool's words, and the targets of the whole file."""
 
     path: Path
-    columns: Columns
+    columns: ColumnNames
     ticks: str | None
     kind: str | None
     words: tuple[str, str]
@@ -157,98 +167,102 @@ class Request(NamedTuple):
         return {"item": item.format(name), "annotator": annotator, "label": label}
 
 
-def _collect(rows: Rows, request: Request) -> Taken:
+def _import_answers(rows: ExportRows, request: ImportRequest) -> ImportedColumns:
     """Sort out which answers count; the others are counted by reason."""
-    reading = ImportReport(unit="answers")
-    given: list[Answer] = []
+    report = ImportReport(unit="answers")
+    given: list[ExportedAnswer] = []
     for row in rows:
         if isinstance(row, Note):
-            reading.add_note(row)
+            report.add_note(row)
             continue
-        _check_names(row, request.path)
-        if isinstance(row, Item):
-            reading.item_fields[row.item] = row.fields
-        elif isinstance(row, Target):
+        _check_names_usable(row, request.path)
+        if isinstance(row, ExportedItem):
+            report.item_fields[row.item] = row.fields
+        elif isinstance(row, ExportedTarget):
             if isinstance(row.value, str | int | float) and str(row.value).strip():
                 request.targets[row.item] = row.value
         else:
-            row = _compared(row, request.kind) if row.kind == COMPARED and not row.excluded else row
-            is_label = row.kind in _LABELS and not row.excluded
-            given.append(row._replace(label=_labels(row, request.path)) if is_label else row)
+            row = _check_comparison(row, request.kind) if row.kind == COMPARISONS and not row.excluded else row
+            is_label = row.kind in _LABEL_KINDS and not row.excluded
+            given.append(row._replace(label=_list_labels(row, request.path)) if is_label else row)
     if any(answer.at is not None for answer in given):
-        reading.label_times = tuple(map(list, zip(*((a.item, a.annotator, a.at) for a in given), strict=True)))  # type: ignore[assignment]
+        report.label_times = tuple(map(list, zip(*((a.item, a.annotator, a.at) for a in given), strict=True)))  # type: ignore[assignment]
     if request.kind is None:
-        given = _unranked(given, request.columns.label, reading)
-    given = _layered(given, reading)
-    own: dict[str, list[Answer]] = {}  # readable question → all its answers
+        given = _exclude_unshared_rankings(given, request.columns.label, report)
+    given = _split_overlapping_spans(given, report)
+    own: dict[str, list[ExportedAnswer]] = {}  # readable question → all its answers
     if request.columns.label is request.ticks is request.kind is None:
-        used = [answer for answer in given if _is_used(answer) and answer.kind in _READABLE]
+        used = [answer for answer in given if _is_used(answer) and answer.kind in _READABLE_KINDS]
         own = {answer.question: [] for answer in used if not request.aside(answer.question)}
         for answer in given:
             if answer.question in own:
                 own[answer.question].append(answer)
     if len({_table_kind(answers) for answers in own.values()}) < 2:
-        return _collect_one(given, reading, request)
-    reading.columns = request.roles(own)
-    taken = Taken({}, reading)
+        return _import_one_table(given, report, request)
+    report.columns = request.roles(own)
+    taken = ImportedColumns({}, report)
     rest = [answer for answer in given if answer.question not in own]
-    _sort_out(rest, reading, lambda answer: False, quiet=NOTHING)
-    reading.n_rows = len(given)
+    _select_answers(rest, report, lambda answer: False, quiet=NO_ANSWER)
+    report.n_rows = len(given)
     for question, answers in own.items():
-        about = ImportReport(unit="answers", item_fields=reading.item_fields, label_times=reading.label_times)
+        about = ImportReport(unit="answers", item_fields=report.item_fields, label_times=report.label_times)
         own_request = request._replace(columns=replace(request.columns, label=question))
-        taken.parts[question] = _collect_one(answers, about, own_request, given)
-        reading.unused_counts += about.unused_counts
-        reading.advice_by_reason |= about.advice_by_reason
+        taken.parts[question] = _import_one_table(answers, about, own_request, given)
+        report.unused_counts += about.unused_counts
+        report.advice_by_reason |= about.advice_by_reason
         for note in about.notes:
-            reading.add_note(note)
-        reading.columns |= {role: word for role, word in about.columns.items() if role in ("text", "gold")}
-        reading.n_rows += about.n_rows - len(answers)  # each span or comparison is an answer
-        reading.warn_about_unused |= about.warn_about_unused
+            report.add_note(note)
+        report.columns |= {role: word for role, word in about.columns.items() if role in ("text", "gold")}
+        report.n_rows += about.n_rows - len(answers)  # each span or comparison is an answer
+        report.warn_about_unused |= about.warn_about_unused
     return taken
 
 
-def _sort_out(
-    given: list[Answer], reading: ImportReport, is_read: Callable[[Answer], bool], quiet: str = "", known: str = ""
-) -> tuple[list[Answer], list[Answer]]:
+def _select_answers(
+    given: list[ExportedAnswer],
+    report: ImportReport,
+    is_read: Callable[[ExportedAnswer], bool],
+    quiet: str = "",
+    known: str = "",
+) -> tuple[list[ExportedAnswer], list[ExportedAnswer]]:
     """Return the answers that count, and the gold ones (`known` describes these); count the others by reason.
 
     Excluded answers of annotators make the report loud, except for the reason `quiet`.
     """
-    used: list[Answer] = []
-    gold: list[Answer] = []
+    used: list[ExportedAnswer] = []
+    gold: list[ExportedAnswer] = []
     for answer in given:
         reason, how = answer.excluded, None
-        if not reason and not answer.label and (answer.kind in _LABELS or is_read(answer)):
+        if not reason and not answer.label and (answer.kind in _LABEL_KINDS or is_read(answer)):
             reason = NO_CHOICE
         elif not reason and not is_read(answer):
-            reason, how = _not_read(answer.question, answer.kind)
+            reason, how = _describe_unread(answer.question, answer.kind)
         elif not reason and answer.gold:
             reason = f"answers marked as right ({known})"
             gold.append(answer)
         if reason:
-            reading.exclude(_short(reason), advice=how)
-            reading.warn_about_unused |= answer.annotator != "" and not answer.gold and reason != quiet
+            report.exclude(_shorten_reason(reason), advice=how)
+            report.warn_about_unused |= answer.annotator != "" and not answer.gold and reason != quiet
         else:
             used.append(answer)
     return used, gold
 
 
-def _is_used(answer: Answer) -> bool:
+def _is_used(answer: ExportedAnswer) -> bool:
     return bool(answer.label) and not answer.excluded
 
 
-def _check_names(row: Answer | Item | Target, path: Path) -> None:
+def _check_names_usable(row: ExportedAnswer | ExportedItem | ExportedTarget, path: Path) -> None:
     for role, name in (("item", row.item), ("annotator", getattr(row, "annotator", ""))):
         if not isinstance(name, str | int | float):
             raise errors.UnusableName(path=path, role=role, name=name)
 
 
-def _table_kind(answers: list[Answer]) -> str | None:
+def _table_kind(answers: list[ExportedAnswer]) -> str | None:
     """Return the kind of table that the answers to one question make, or None if the labels decide."""
     used = list(filter(_is_used, answers))
     kinds = {answer.kind for answer in used}
-    if own := [table for kind, table in _TABLES.items() if kind in kinds]:
+    if own := [table for kind, table in _TABLE_KINDS.items() if kind in kinds]:
         return own[0]
     if kinds == {RATING}:
         return "graded"
@@ -257,19 +271,22 @@ def _table_kind(answers: list[Answer]) -> str | None:
     return "sets" if any(len(answer.label) > 1 for answer in used) else None
 
 
-def _collect_one(
-    given: list[Answer], reading: ImportReport, request: Request, everything: list[Answer] | None = None
-) -> Taken:
+def _import_one_table(
+    given: list[ExportedAnswer],
+    report: ImportReport,
+    request: ImportRequest,
+    everything: list[ExportedAnswer] | None = None,
+) -> ImportedColumns:
     """Take the answers that make one table, or several of one kind; `everything`: answers to other questions too."""
     path, ticks = request.path, request.ticks
-    reading.n_rows = len(given)
+    report.n_rows = len(given)
     answered = [answer for answer in given if not answer.excluded]
-    if marked := _questions_alone(answered, SPANS, (LABEL, RATING, COMPARED), request):
-        return _collect_spans(given, marked, reading, request, everything or given)
+    if marked := _find_readable_questions(answered, SPANS, (LABEL, RATING, COMPARISONS), request):
+        return _import_spans(given, marked, report, request, everything or given)
     if request.kind == SPANS and not any(answer.kind == SPANS for answer in answered):
         raise errors.NoSpans(path=path)
-    if ranked := _questions_alone(answered, COMPARED, _LABELS, request):
-        return _collect_compared(given, ranked, reading, request)
+    if ranked := _find_readable_questions(answered, COMPARISONS, _LABEL_KINDS, request):
+        return _import_comparisons(given, ranked, report, request)
     chosen = _choose_questions(answered, request)
     if request.kind in (None, "sets") and ticks is None:  # an answer without ticks to a question with sets is a set
         sets = {answer.question for answer in answered if answer.kind == LABEL and len(answer.label or ()) > 1}
@@ -277,9 +294,9 @@ def _collect_one(
             if answer.question in sets and answer.label == [] and answer.kind == LABEL and answer.annotator != "":
                 given[n] = answer._replace(label=[EMPTY_SET])
     known = "known labels, no votes"
-    used, gold = _sort_out(given, reading, lambda answer: (answer.question, answer.kind) in chosen, known=known)
+    used, gold = _select_answers(given, report, lambda answer: (answer.question, answer.kind) in chosen, known=known)
     if not used:
-        raise errors.NothingUsable(what="answer", report=reading.describe_unused())
+        raise errors.NothingUsable(what="answer", report=report.describe_unused())
     several = any(len(answer.label) > 1 for answer in used)
     columns: dict[str, list[Any]] = {
         "item": [answer.item for answer in used],
@@ -293,30 +310,30 @@ def _collect_one(
         role: pa.array(values) if several and role == "label" else to_column(values, role)
         for role, values in columns.items()
     }
-    reading.columns = request.roles(questions)
-    if texts := list(dict.fromkeys(key for fields in reading.item_fields.values() for key in fields)):
-        reading.columns["text"] = ", ".join(f"'{key}'" for key in texts[:MAX_TEXT_FIELDS_NAMED])
+    report.columns = request.roles(questions)
+    if texts := list(dict.fromkeys(key for fields in report.item_fields.values() for key in fields)):
+        report.columns["text"] = ", ".join(f"'{key}'" for key in texts[:MAX_TEXT_FIELDS_NAMED])
     if gold:
-        reading.columns["gold"] = f"{len(gold):,} answers marked as right"
+        report.columns["gold"] = f"{len(gold):,} answers marked as right"
     if ticks and several and any(len(answer.label) > 1 for answer in gold):
         raise errors.SeveralKnownLabels(path=path)
-    golds: Golds = {}
+    golds: GoldByQuestion = {}
     for answer in gold:
         items, labels = golds.setdefault(answer.question, ([], []))
         items.append(answer.item)
         labels.append(name_set(answer.label) if several else answer.label[0])
     voters = (str(answer.annotator) for answer in given if answer.annotator != "" and not answer.gold)
-    return Taken(
+    return ImportedColumns(
         arrays,
-        reading,
+        report,
         list(dict.fromkeys(answer.item for answer in given)),
         list(dict.fromkeys(voters)),
         _table_kind(used) if not several else None,
-        golds or (_golds_of_targets(request.targets, used, reading) if request.targets else {}),
+        golds or (_gold_from_targets(request.targets, used, report) if request.targets else {}),
     )
 
 
-def _golds_of_targets(targets: dict[Any, Any], used: list[Answer], reading: ImportReport) -> Golds:
+def _gold_from_targets(targets: dict[Any, Any], used: list[ExportedAnswer], report: ImportReport) -> GoldByQuestion:
     """Return question → items and gold labels, if nearly all targets are among its labels; else add a note."""
     golds = {}
     for question in sorted({answer.question for answer in used}):
@@ -326,23 +343,25 @@ def _golds_of_targets(targets: dict[Any, Any], used: list[Answer], reading: Impo
         known = {item: classes[str(value)] for item, value in expected.items() if str(value) in classes}
         if len(set(map(str, known.values()))) > 1 and len(known) >= MIN_SHARE_OF_TARGETS * len(expected):
             golds[question] = (list(known), list(known.values()))
-            reading.columns["gold"] = f"{len(known):,} targets, which are among the labels"
+            report.columns["gold"] = f"{len(known):,} targets, which are among the labels"
     if not golds:
-        reading.add_note(TargetsNotGold(target=next(iter(targets.values()))))
+        report.add_note(TargetsNotGold(target=next(iter(targets.values()))))
     return golds
 
 
-def _questions_alone(answers: list[Answer], kind: str, others: tuple[str, ...], request: Request) -> list[str]:
+def _find_readable_questions(
+    answers: list[ExportedAnswer], kind: str, others: tuple[str, ...], request: ImportRequest
+) -> list[str]:
     """Return the questions whose spans or comparisons are read: those chosen, or all if nothing else can be read."""
     label = request.columns.label
     there = sorted({answer.question for answer in answers if answer.kind == kind and label in (None, answer.question)})
     alone = not any(answer.kind in others and answer.label for answer in answers)
-    return there if label is not None or request.kind == _TABLES[kind] or alone else []
+    return there if label is not None or request.kind == _TABLE_KINDS[kind] or alone else []
 
 
-def _layered(given: list[Answer], reading: ImportReport) -> list[Answer]:
+def _split_overlapping_spans(given: list[ExportedAnswer], report: ImportReport) -> list[ExportedAnswer]:
     """Divide overlapping spans of one annotator among several questions, see `layers_of`."""
-    pieces: dict[int, list[Answer]] = {}
+    pieces: dict[int, list[ExportedAnswer]] = {}
     marked = [n for n, answer in enumerate(given) if answer.kind == SPANS and not answer.excluded]
     for question in sorted({given[n].question for n in marked}):
         own = [n for n in marked if given[n].question == question]
@@ -356,11 +375,11 @@ def _layered(given: list[Answer], reading: ImportReport) -> list[Answer]:
             split[n].setdefault(layer, []).append(span)
         for n, parts in split.items():
             pieces[n] = [given[n]._replace(question=names[layer], label=part) for layer, part in parts.items()]
-        reading.add_note(SpansOverlap(question=names[""], names=tuple(names.values())))
+        report.add_note(SpansOverlap(question=names[""], names=tuple(names.values())))
     return [piece for n, answer in enumerate(given) for piece in pieces.get(n, [answer])]
 
 
-def _compared(answer: Answer, kind: str | None) -> Answer:
+def _check_comparison(answer: ExportedAnswer, kind: str | None) -> ExportedAnswer:
     """Return an answer that compares; as a label, left or right, if the caller reads classes."""
     if not answer.label:
         return answer._replace(excluded="comparisons without two things and which is better")
@@ -374,9 +393,11 @@ def _compared(answer: Answer, kind: str | None) -> Answer:
     return answer
 
 
-def _unranked(given: list[Answer], label: str | None, reading: ImportReport) -> list[Answer]:
+def _exclude_unshared_rankings(
+    given: list[ExportedAnswer], label: str | None, report: ImportReport
+) -> list[ExportedAnswer]:
     """Exclude rankings of alternatives that no two items share; choices of two such alternatives become labels."""
-    compared = [(n, answer) for n, answer in enumerate(given) if answer.kind == COMPARED and not answer.excluded]
+    compared = [(n, answer) for n, answer in enumerate(given) if answer.kind == COMPARISONS and not answer.excluded]
     items: dict[tuple[str, Any], set[Any]] = {}  # question, and an alternative or None for all → its items
     for _, answer in compared:
         for thing in {None, *(thing for left, right, _ in answer.label for thing in (left, right))}:
@@ -389,26 +410,28 @@ def _unranked(given: list[Answer], label: str | None, reading: ImportReport) -> 
             continue
         if answer.seen:
             given[n] = answer._replace(kind=LABEL, label=[answer.label[0][2]])
-            reading.add_note(ComparisonsAreLabels(question=answer.question))
+            report.add_note(ComparisonsAreLabels(question=answer.question))
         elif answer.question != label:
-            reason, how = _not_read(answer.question, COMPARED)
-            reason = _short(f"comparisons of other things in every item: {reason}")
+            reason, how = _describe_unread(answer.question, COMPARISONS)
+            reason = _shorten_reason(f"comparisons of other things in every item: {reason}")
             given[n] = answer._replace(excluded=reason)
-            reading.advice_by_reason |= {} if how is None else {reason: how}
+            report.advice_by_reason |= {} if how is None else {reason: how}
     return given
 
 
-def _collect_compared(given: list[Answer], questions: list[str], reading: ImportReport, request: Request) -> Taken:
+def _import_comparisons(
+    given: list[ExportedAnswer], questions: list[str], report: ImportReport, request: ImportRequest
+) -> ImportedColumns:
     """Take the comparisons of some questions, a row each; the item of an export is their context."""
 
-    def is_read(answer: Answer) -> bool:
-        return answer.kind == COMPARED and answer.question in questions
+    def is_read(answer: ExportedAnswer) -> bool:
+        return answer.kind == COMPARISONS and answer.question in questions
 
-    used, _ = _sort_out(given, reading, is_read, NOTHING, "comparisons, not used")
+    used, _ = _select_answers(given, report, is_read, NO_ANSWER, "comparisons, not used")
     if not used:
-        raise errors.NothingUsable(what="comparison", report=reading.describe_unused())
+        raise errors.NothingUsable(what="comparison", report=report.describe_unused())
     rows = [(*pair, answer) for answer in used for pair in answer.label]
-    reading.n_rows += len(rows) - len(used)  # each comparison is an answer
+    report.n_rows += len(rows) - len(used)  # each comparison is an answer
     left, right, better, answers = map(list, zip(*rows, strict=True))
     columns = {
         "item": name_pair_items(left, right, [str(answer.item) for answer in answers]),
@@ -417,18 +440,22 @@ def _collect_compared(given: list[Answer], questions: list[str], reading: Import
     }
     if len({answer.question for answer in used}) > 1:
         columns["question"] = [answer.question for answer in answers]
-    reading.columns = request.roles(questions, "two things in {}")
-    return Taken(columns, reading, kind="pairs")
+    report.columns = request.roles(questions, "two things in {}")
+    return ImportedColumns(columns, report, kind="pairs")
 
 
-def _collect_spans(
-    given: list[Answer], questions: list[str], reading: ImportReport, request: Request, everything: list[Answer]
-) -> Taken:
+def _import_spans(
+    given: list[ExportedAnswer],
+    questions: list[str],
+    report: ImportReport,
+    request: ImportRequest,
+    everything: list[ExportedAnswer],
+) -> ImportedColumns:
     """Take the spans of some questions as tags, see `table.spans`; an annotator with any answer has read the item."""
     readings = {
         (str(answer.item), str(answer.annotator)): None
         for answer in everything
-        if answer.annotator != "" and not answer.gold and answer.excluded in ("", NOTHING)
+        if answer.annotator != "" and not answer.gold and answer.excluded in ("", NO_ANSWER)
     }
     is_gold = (answer for answer in everything if answer.kind == SPANS and answer.gold and not answer.excluded)
     known = [(str(answer.item), None) for answer in is_gold]
@@ -436,49 +463,49 @@ def _collect_spans(
     lengths: dict[str, int] = {}  # item → the end of its last span
     for answer in given:
         if answer.excluded:
-            if answer.excluded != NOTHING:
-                reading.exclude(answer.excluded)
-                reading.warn_about_unused |= answer.annotator != ""
+            if answer.excluded != NO_ANSWER:
+                report.exclude(answer.excluded)
+                report.warn_about_unused |= answer.annotator != ""
         elif answer.kind == SPANS and answer.question in spans:
             item, who = str(answer.item), None if answer.gold else str(answer.annotator)
             spans[answer.question] += [(item, who, *span) for span in answer.label]
             lengths[item] = max([lengths.get(item, 0), *(end for _, end, _ in answer.label)])
-            reading.n_rows += max(len(answer.label) - 1, 0)  # each span is an answer
+            report.n_rows += max(len(answer.label) - 1, 0)  # each span is an answer
             if answer.gold:
-                reading.exclude("answers marked as right (known spans, no votes)", max(len(answer.label), 1))
+                report.exclude("answers marked as right (known spans, no votes)", max(len(answer.label), 1))
         elif answer.label:
-            reason, how = _not_read(answer.question, answer.kind)
-            reading.exclude(_short(reason), advice=how)
+            reason, how = _describe_unread(answer.question, answer.kind)
+            report.exclude(_shorten_reason(reason), advice=how)
     texts: dict[str, str] = {}  # item → the text of its spans: `text`, or the first field that is long enough
-    for name, fields in reading.item_fields.items():
+    for name, fields in report.item_fields.items():
         for key in sorted(fields, key=lambda key: key != "text"):
             if isinstance(text := fields[key], str) and len(text) >= max(lengths.get(str(name), 0), 1):
                 texts.setdefault(str(name), text)
     tags = convert_spans_to_tags(spans, [*readings, *known], texts)
-    reading.exclude("spans that overlap another one of the same annotator", tags.n_overlapping)
-    reading.exclude("spans without a character", tags.n_empty)
+    report.exclude("spans that overlap another one of the same annotator", tags.n_overlapping)
+    report.exclude("spans without a character", tags.n_empty)
     votes = tags.annotator != np.array(None)
     columns = {role: getattr(tags, role)[votes].tolist() for role in ("item", "annotator", "label", "question")}
-    golds: Golds = {}
+    golds: GoldByQuestion = {}
     for question in questions if known else ():
         own = ~votes & (tags.question == question)
         golds[question] = tags.item[own].tolist(), tags.label[own].tolist()
     if len(questions) == 1:
         del columns["question"]
-    reading.columns = request.roles(questions, "places in {}", "the spans")
-    return Taken(columns, reading, kind="spans", golds=golds)
+    report.columns = request.roles(questions, "places in {}", "the spans")
+    return ImportedColumns(columns, report, kind="spans", golds=golds)
 
 
-def _choose_questions(answers: list[Answer], request: Request) -> set[tuple[str, str]]:
+def _choose_questions(answers: list[ExportedAnswer], request: ImportRequest) -> set[tuple[str, str]]:
     """Return the questions and kinds of answers that are read: labels, or ratings if there are none."""
     path, label = request.path, request.columns.label
-    counted = (answer for answer in answers if answer.kind not in _LABELS or answer.label)
+    counted = (answer for answer in answers if answer.kind not in _LABEL_KINDS or answer.label)
     kinds = Counter((answer.question, answer.kind) for answer in counted)
     there = sorted({question for question, _ in kinds})
     if label is not None and label not in there:
         raise errors.NoSuchQuestion(path=path, label=label, questions=tuple(there))
     wanted = {key: count for key, count in kinds.items() if label in (None, key[0])}
-    single, rated = ({key for key in wanted if key[1] in kinds_read} for kinds_read in ((LABEL,), _RATED))
+    single, rated = ({key for key in wanted if key[1] in kinds_read} for kinds_read in ((LABEL,), _RATED_KINDS))
     if kinds and not single and not rated:
         contents = ", ".join(f"{count:,} {kind}" for (_, kind), count in wanted.items())
         raise errors.NoReadableAnswers(
@@ -490,7 +517,7 @@ def _choose_questions(answers: list[Answer], request: Request) -> set[tuple[str,
     return single or rated
 
 
-def _labels(answer: Answer, path: Path) -> list[Any]:
+def _list_labels(answer: ExportedAnswer, path: Path) -> list[Any]:
     """Return the distinct labels of an answer; empty texts are missing."""
     given = answer.label if isinstance(answer.label, list) else [answer.label]
     for label in given:
@@ -500,22 +527,22 @@ def _labels(answer: Answer, path: Path) -> list[Any]:
     return list(dict.fromkeys(label for label in given if label is not None and str(label).strip()))
 
 
-def _item_table(rows: Rows, path: Path) -> pa.Table:
+def _make_item_table(rows: ExportRows, path: Path) -> pa.Table:
     """Return one row per item: its name, the fields that are text or numbers, and its gold label if there is one."""
     about: dict[Any, dict[str, Any]] = {}
     for row in rows:
         if isinstance(row, Note):
             continue
-        _check_names(row, path)
+        _check_names_usable(row, path)
         fields = about.setdefault(row.item, {})
-        if isinstance(row, Item):
+        if isinstance(row, ExportedItem):
             fields |= {key: value for key, value in row.fields.items() if isinstance(value, str | int | float)}
-        elif isinstance(row, Answer) and row.gold:
-            fields["gold"] = (_labels(row, path) or [None])[0]
+        elif isinstance(row, ExportedAnswer) and row.gold:
+            fields["gold"] = (_list_labels(row, path) or [None])[0]
     if not about:
         raise errors.EmptyFile(where=str(path), needs="at least one item")
     names = list(dict.fromkeys(key for fields in about.values() for key in fields if key != "item"))
-    check_names(names)
+    check_column_names(names)
     columns = {"item": to_column(list(about), "item")}
     for name in names:
         values = [fields.get(name) for fields in about.values()]
@@ -525,15 +552,15 @@ def _item_table(rows: Rows, path: Path) -> pa.Table:
     return pa.table(columns)
 
 
-def _short(reason: str) -> str:
+def _shorten_reason(reason: str) -> str:
     """Return a reason that may hold a name from the data, on one line and shortened."""
     plain = join_lines(reason)
     return plain if len(plain) <= MAX_REASON_LENGTH else plain[: MAX_REASON_LENGTH - 1] + "…"
 
 
-def _not_read(question: str, kind: str) -> tuple[str, ReadByLabel | None]:
+def _describe_unread(question: str, kind: str) -> tuple[str, ReadByLabel | None]:
     """Return which answers are not read, and the parameter that reads them."""
     plural = {LABEL: "answers", RATING: "ratings", NUMBER: "scores"}
     what = plural.get(kind, kind) + (f" '{question}'" if question else "")
-    on_request = kind in plural or (kind in _READABLE and question)
+    on_request = kind in plural or (kind in _READABLE_KINDS and question)
     return what, ReadByLabel(label=question) if on_request else None

@@ -27,11 +27,11 @@ BinaryFile: TypeAlias = IO[bytes] | gzip.GzipFile | io.BufferedReader
 MAX_UNPACKED_RATIO = 100  # times the size of the packed file; label tables reach 50, a bomb 1,000 and more
 MIN_UNPACKED_LIMIT = 2**26  # bytes; any packed file may be as large when unpacked
 MAX_REASON_LENGTH = 200  # characters of a library's message
-UTF16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
-ZIP = b"PK\x03\x04"
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
+ZIP_MAGIC = b"PK\x03\x04"
 ZIP_ZSTD = 93  # compression method of a zip's member
 LOCAL_HEADER_BYTES = 30  # length before a member's name; the last four bytes are the lengths of name and extra fields
-STDIN = "-"
+STDIN_NAME = "-"
 
 _OPENERS: dict[bytes, Any] = {
     b"\x1f\x8b": gzip.open,
@@ -43,7 +43,7 @@ PACKED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zip")
 
 
 @contextmanager
-def naming_file(path: Path) -> Iterator[None]:
+def name_file_in_errors(path: Path) -> Iterator[None]:
     """Add the name of the file to a DataError that is raised inside."""
     try:
         yield
@@ -54,7 +54,7 @@ def naming_file(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def report_read_errors(path: Path) -> Iterator[None]:
     """Turn any failure inside, except for our own errors, into an `UnreadableFile` that names the file."""
     if not path.exists():
         raise errors.MissingFile(path=path)
@@ -75,9 +75,9 @@ def reading(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def as_file(source: str | Path) -> Iterator[Path]:
+def as_local_path(source: str | Path) -> Iterator[Path]:
     """Yield the path of a file; for "-", a temporary copy of standard input, which errors call by that name."""
-    if str(source) != STDIN:
+    if str(source) != STDIN_NAME:
         yield Path(source)
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -105,14 +105,14 @@ def open_bytes(path: Path, *, for_arrow: bool = False) -> Any:
         start = file.read(6)
     opener = next((opener for magic, opener in _OPENERS.items() if start.startswith(magic)), None)
     opened: BinaryFile
-    if start.startswith(ZIP):
-        if len(names := members(path)) != 1:
+    if start.startswith(ZIP_MAGIC):
+        if len(names := list_zip_members(path)) != 1:
             raise errors.ZipOfSeveralFiles(path=path, names=tuple(names))
-        opened = open_member(zipfile.ZipFile(path), names[0], path)
+        opened = open_zip_member(zipfile.ZipFile(path), names[0], path)
     elif opener:
-        opened = io.BufferedReader(_Bounded(opener(path), path), 2**20)
+        opened = io.BufferedReader(_SizeLimitedFile(opener(path), path), 2**20)
     else:
-        if for_arrow and start[:2] not in UTF16:
+        if for_arrow and start[:2] not in UTF16_MARKS:
             with suppress(UnicodeEncodeError):  # Arrow opens no file whose name is not UTF-8
                 return pa.OSFile(str(path))
         opened = path.open("rb")
@@ -121,37 +121,37 @@ def open_bytes(path: Path, *, for_arrow: bool = False) -> Any:
     except BaseException:
         opened.close()
         raise
-    if start in UTF16:
+    if start in UTF16_MARKS:
         with opened:
             return io.BytesIO(opened.read().decode("utf-16").encode())
     return opened
 
 
-def open_member(archive: zipfile.ZipFile, name: str | zipfile.ZipInfo, path: Path) -> io.BufferedReader:
+def open_zip_member(archive: zipfile.ZipFile, name: str | zipfile.ZipInfo, path: Path) -> io.BufferedReader:
     """Open one file of a zip, also with Zstandard, which Python decompresses only from 3.14 on."""
     entry = archive.getinfo(name) if isinstance(name, str) else name
     if entry.compress_type == ZIP_ZSTD:
-        return io.BufferedReader(io.BytesIO(_zstd_member(entry, path)))
-    return io.BufferedReader(_Bounded(archive.open(entry), path), 2**20)
+        return io.BufferedReader(io.BytesIO(_read_zstd_member(entry, path)))
+    return io.BufferedReader(_SizeLimitedFile(archive.open(entry), path), 2**20)
 
 
-def _zstd_member(entry: zipfile.ZipInfo, path: Path) -> bytes:
+def _read_zstd_member(entry: zipfile.ZipInfo, path: Path) -> bytes:
     with path.open("rb") as file:
         file.seek(entry.header_offset)
         head = file.read(LOCAL_HEADER_BYTES)
-        if len(head) < LOCAL_HEADER_BYTES or not head.startswith(ZIP):
+        if len(head) < LOCAL_HEADER_BYTES or not head.startswith(ZIP_MAGIC):
             raise zipfile.BadZipFile(f"no file {entry.filename} at its place in the zip")
         file.seek(sum(struct.unpack("<HH", head[-4:])), io.SEEK_CUR)  # skips its name and extra fields
         packed = file.read(min(entry.compress_size, path.stat().st_size))
     stream = pa.CompressedInputStream(pa.BufferReader(packed), "zstd")
-    with io.BufferedReader(_Bounded(stream, path), 2**20) as unpacked:
+    with io.BufferedReader(_SizeLimitedFile(stream, path), 2**20) as unpacked:
         content = unpacked.read()
     if zlib.crc32(content) != entry.CRC:
         raise zipfile.BadZipFile(f"bad CRC-32 of {entry.filename}")
     return content
 
 
-def members(path: Path) -> list[str]:
+def list_zip_members(path: Path) -> list[str]:
     """Return the names of the files in a zip, without hidden ones."""
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if not name.endswith("/")]
@@ -161,19 +161,19 @@ def members(path: Path) -> list[str]:
 def is_zip(path: Path) -> bool:
     """Return True if a file begins as a zip does."""
     with path.open("rb") as file:
-        return file.read(len(ZIP)) == ZIP
+        return file.read(len(ZIP_MAGIC)) == ZIP_MAGIC
 
 
-def max_unpacked(path: Path) -> int:
+def max_unpacked_size(path: Path) -> int:
     """Return the limit of bytes for the unpacked file: a small bomb would fill the machine."""
     return max(MAX_UNPACKED_RATIO * path.stat().st_size, MIN_UNPACKED_LIMIT)
 
 
-class _Bounded(io.RawIOBase):
+class _SizeLimitedFile(io.RawIOBase):
     """A decompressed file with the limit `max_unpacked`."""
 
     def __init__(self, file: Any, path: Path):
-        self._file, self._path, self._left = file, path, max_unpacked(path)
+        self._file, self._path, self._left = file, path, max_unpacked_size(path)
 
     def readable(self) -> bool:
         return True

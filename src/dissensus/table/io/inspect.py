@@ -23,21 +23,37 @@ from typing import Any, NamedTuple
 from dissensus.messages import quote_name
 from dissensus.table import exceptions as errors
 from dissensus.table import notes
-from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import LABEL, NUMBER, Answer, Item, Rows, Target, export_reader
-from dissensus.table.io.files import is_zip, open_member, reading
-from dissensus.table.io.jsonl import OBJECT, Record, check_once, field, objects, part, records
+from dissensus.table.find_columns import ColumnNames
+from dissensus.table.io.exports import (
+    LABEL,
+    NUMBER,
+    ExportedAnswer,
+    ExportedItem,
+    ExportedTarget,
+    ExportRows,
+    make_export_reader,
+)
+from dissensus.table.io.files import is_zip, open_zip_member, report_read_errors
+from dissensus.table.io.jsonl import (
+    EXPECTED_OBJECT,
+    Record,
+    check_unique,
+    get_entry,
+    get_objects,
+    read_records,
+    require_field,
+)
 from dissensus.table.io.readers import JSON_SUFFIXES, readers
-from dissensus.table.io.writers import OURS, Given, Labels, json_writer, our_name, writers
+from dissensus.table.io.writers import OWN_PREFIX, ItemLabel, LabelsToWrite, json_writer, own_answer_name, writers
 
-HEADER, START = "header.json", "_journal/start.json"  # the second if a run did not end
+HEADER_FILE, START_FILE = "header.json", "_journal/start.json"  # the second if a run did not end
 NO_GRADE = "Grade not found in model output"  # versions before 0.3.245 scored it as incorrect
-_GRADE = re.compile(r"(?is).*(?<!\w)GRADE(?!\w)\W*?:\W*(\w+)")  # matches the last grade
+_GRADE_PATTERN = re.compile(r"(?is).*(?<!\w)GRADE(?!\w)\W*?:\W*(\w+)")  # matches the last grade
 _GRADES = {"C", "I", "P", "N"}  # correct, incorrect, partial, no answer
-_WORDS = {"correct": "C", "incorrect": "I", "partial": "P"}
+_GRADE_WORDS = {"correct": "C", "incorrect": "I", "partial": "P"}
 
 
-class Vote(NamedTuple):
+class JudgeVote(NamedTuple):
     """A judge's answer under one key of a sample's scores; `judge` is "" if the key itself is the judge."""
 
     item: Any
@@ -47,94 +63,98 @@ class Vote(NamedTuple):
     excluded: str = ""
 
 
-def claims(record: Record) -> bool:
+def matches_record(record: Record) -> bool:
     """Return True for a log."""
     return {"eval", "version"} <= record.keys() and ("samples" in record or "status" in record)
 
 
-def claims_zip(names: Sequence[str]) -> bool:
+def matches_zip(names: Sequence[str]) -> bool:
     """Return True for the files of a log."""
-    return HEADER in names or any(name.startswith("_journal/") for name in names)
+    return HEADER_FILE in names or any(name.startswith("_journal/") for name in names)
 
 
 def open_log(path: Path) -> tuple[Record, Iterator[Record]]:
     """Return a log, which describes the run, and its samples."""
-    with reading(path):
+    with report_read_errors(path):
         if not is_zip(path):
-            log = next(records(path), {})
-            return log, iter(objects(log, "samples", str(path)))
-    header = next((record for name in (HEADER, START) for record in _entries(path, name)), None)
+            log = next(read_records(path), {})
+            return log, iter(get_objects(log, "samples", str(path)))
+    header = next((record for name in (HEADER_FILE, START_FILE) for record in _read_zip_entries(path, name)), None)
     if header is None:
-        raise errors.NoInspectHeader(path=path, header=HEADER)
-    return header, _entries(path, "samples/")
+        raise errors.NoInspectHeader(path=path, header=HEADER_FILE)
+    return header, _read_zip_entries(path, "samples/")
 
 
-def _entries(path: Path, begin: str, kind: type[Any] = dict) -> Iterator[Any]:
+def _read_zip_entries(path: Path, begin: str, kind: type[Any] = dict) -> Iterator[Any]:
     """Yield the JSON of the files of a zip whose names begin with `begin`; raise if it is of another type."""
-    with reading(path), zipfile.ZipFile(path) as archive:
+    with report_read_errors(path), zipfile.ZipFile(path) as archive:
         for entry in archive.infolist():
             if entry.filename.startswith(begin):
-                with open_member(archive, entry, path) as file:
+                with open_zip_member(archive, entry, path) as file:
                     content = json.load(file)
                 if not isinstance(content, kind):
-                    raise errors.UnexpectedValue(where=str(path), field=entry.filename, value=content, expected=OBJECT)
+                    raise errors.UnexpectedValue(
+                        where=str(path), field=entry.filename, value=content, expected=EXPECTED_OBJECT
+                    )
                 yield content
 
 
 def sample_name(sample: Record, epochs: Any, field_name: Any = None, where: str = "") -> Any:
     """Return the name of a sample: its id, with its epoch if there are several."""
-    name = field(sample, field_name, ("id",), "item", where)
+    name = require_field(sample, field_name, ("id",), "item", where)
     epoch = sample.get("epoch", 1)
     return name if epochs in (1, None) and epoch == 1 else f"{name}_epoch_{epoch}"
 
 
-def answers(path: Path, columns: Columns) -> Rows:
+def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
     """Yield the texts of every sample, its target, and one answer per judge."""
     header, samples = open_log(path)
-    about = part(header, "eval", dict, str(path))
-    declared = _declared(about, str(path))
-    epochs = part(about, "config", dict, str(path)).get("epochs")
+    about = get_entry(header, "eval", dict, str(path))
+    declared = _declared_models(about, str(path))
+    epochs = get_entry(about, "config", dict, str(path)).get("epochs")
     if columns.annotator not in (None, "model", "scorer"):
         raise errors.UnexpectedValue(
             where=str(path), field="annotator", value=columns.annotator, expected="'scorer' or 'model'"
         )
-    votes: list[Vote] = []
+    votes: list[JudgeVote] = []
     models: dict[str, set[str]] = {}  # key → the models behind it
     seen: set[tuple[Any, Any]] = set()
     for sample in samples:
         where = f"{path}: sample {quote_name(sample.get('id'))}"
         item = sample_name(sample, epochs, columns.item, where)
         key = (str(sample.get("id")), str(sample.get("epoch", 1)))
-        check_once(seen, key, f"{where}, epoch {key[1]},", "write the log")
-        output = part(sample, "output", dict, where)
-        yield Item(item, {"input": _text(sample.get("input")), "answer": _text(output.get("completion"))})
+        check_unique(seen, key, f"{where}, epoch {key[1]},", "write the log")
+        output = get_entry(sample, "output", dict, where)
+        yield ExportedItem(
+            item, {"input": _message_text(sample.get("input")), "answer": _message_text(output.get("completion"))}
+        )
         target = sample.get("target")
-        yield Target(item, target[0] if isinstance(target, list) and len(target) == 1 else target)
-        given = list(_votes(sample, item, declared, models, where))
-        votes += given or [Vote(item, ("", ""), "", None, "samples without a score")]
+        yield ExportedTarget(item, target[0] if isinstance(target, list) and len(target) == 1 else target)
+        given = list(_read_votes(sample, item, declared, models, where))
+        votes += given or [JudgeVote(item, ("", ""), "", None, "samples without a score")]
     there = {name for name, _ in seen}
-    expected = part(part(about, "dataset", dict, str(path)), "sample_ids", list, str(path))
+    expected = get_entry(get_entry(about, "dataset", dict, str(path)), "sample_ids", list, str(path))
     if missing := [name for name in expected if str(name) not in there]:
         yield notes.SamplesMissing(n=len(missing), sample=missing[0])
     status = header.get("status")
     if status not in ("success", None):
         yield notes.RunNotSuccessful(status=status)
-    yield from _questions(votes, models, columns)
+    yield from _group_into_questions(votes, models, columns)
 
 
-def _votes(
+def _read_votes(
     sample: Record, item: Any, declared: dict[str, list[str]], models: dict[str, set[str]], where: str
-) -> Iterator[Vote]:
+) -> Iterator[JudgeVote]:
     """Yield one vote per judge of a sample."""
-    called = _calls(sample, where)
+    called = _find_model_calls(sample, where)
     invalid = "scores of samples marked as invalid" if sample.get("invalidation") else ""
-    scores = part(sample, "scores", dict, where)
+    scores = get_entry(sample, "scores", dict, where)
     for key in scores:
-        score = part(scores, key, dict, where)
-        metadata = part(score, "metadata", dict, where)
+        score = get_entry(scores, key, dict, where)
+        metadata = get_entry(score, "metadata", dict, where)
         value = score.get("value")
-        if key.startswith(OURS) and str(metadata.get("agent")).startswith(OURS):
-            yield Vote(item, (key, ""), "", None, "scores by dissensus")
+        if key.startswith(OWN_PREFIX) and str(metadata.get("agent")).startswith(OWN_PREFIX):
+            yield JudgeVote(item, (key, ""), "", None, "scores by dissensus")
             continue
         if str(score.get("explanation")).startswith(NO_GRADE):
             value = None
@@ -142,37 +162,39 @@ def _votes(
         behind = declared.get(key) or [model for model, _ in calls]
         panel = metadata.get("panel")
         if isinstance(panel, dict) and isinstance(panel.get("votes"), list):
-            given = _panel(key, panel["votes"], declared.get(key), calls)
+            given = _panel_votes(key, panel["votes"], declared.get(key), calls)
         elif isinstance(value, list):
-            given = _panel(key, value, declared.get(key), calls)
+            given = _panel_votes(key, value, declared.get(key), calls)
         elif isinstance(value, dict) and value and set(value) <= set(behind):
             given = value
-        elif len(set(behind)) > 1 and (graded := _grades(calls, value)):
+        elif len(set(behind)) > 1 and (graded := _parse_grades(calls, value)):
             given = graded
         else:
             grading = metadata.get("grading") if isinstance(metadata.get("grading"), list) else []
             graders = [str(grade["model"]) for grade in grading if isinstance(grade, dict) and grade.get("model")]
             models.setdefault(key, set()).update(behind or graders)
             for name, label in value.items() if isinstance(value, dict) else [("", value)]:
-                yield Vote(item, (key, str(name)), "", *_label(label, invalid))
+                yield JudgeVote(item, (key, str(name)), "", *_label_or_exclusion(label, invalid))
             continue
         for judge, label in given.items():
-            yield Vote(item, (key, ""), judge, *_label(label, invalid))
+            yield JudgeVote(item, (key, ""), judge, *_label_or_exclusion(label, invalid))
 
 
-def _label(value: Any, invalid: str) -> tuple[Any, str]:
+def _label_or_exclusion(value: Any, invalid: str) -> tuple[Any, str]:
     """Return a value as a label, and why it does not count ("" if it does)."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return None, "scores not given (no grade was found)"
     return str(value) if isinstance(value, bool) else value, invalid
 
 
-def _panel(key: str, given: list[Any], declared: list[str] | None, calls: list[tuple[str, str]]) -> dict[str, Any]:
+def _panel_votes(
+    key: str, given: list[Any], declared: list[str] | None, calls: list[tuple[str, str]]
+) -> dict[str, Any]:
     """Return judge → vote. The names are the models in the scorer's order, else numbers.
 
     Models that are called concurrently may be logged in another order than their votes, so their own answers go first.
     """
-    grades = {} if len(declared or []) == len(given) else _grades(calls, None)
+    grades = {} if len(declared or []) == len(given) else _parse_grades(calls, None)
     if grades and sorted(map(str, grades.values())) == sorted(map(str, given)):
         return grades
     for names in (declared or [], [model for model, _ in calls]):
@@ -183,13 +205,13 @@ def _panel(key: str, given: list[Any], declared: list[str] | None, calls: list[t
     return {f"{key} #{place}": vote for place, vote in enumerate(given, start=1)}
 
 
-def _grades(calls: list[tuple[str, str]], value: Any) -> dict[str, Any]:
+def _parse_grades(calls: list[tuple[str, str]], value: Any) -> dict[str, Any]:
     """Return model → its grade, None for an invalid one; nothing if no model gave a grade."""
     grades: dict[str, Any] = {}
     for model, text in calls:
-        match = _GRADE.match(text)
+        match = _GRADE_PATTERN.match(text)
         word = match.group(1) if match else ""
-        grade: Any = _WORDS.get(word.lower(), word.upper())
+        grade: Any = _GRADE_WORDS.get(word.lower(), word.upper())
         if isinstance(value, int | float) and grade.isdecimal():
             grades[model] = int(grade)
         else:
@@ -197,11 +219,11 @@ def _grades(calls: list[tuple[str, str]], value: Any) -> dict[str, Any]:
     return grades if any(grade is not None for grade in grades.values()) else {}
 
 
-def _calls(sample: Record, where: str) -> dict[str, list[tuple[str, str]]]:
+def _find_model_calls(sample: Record, where: str) -> dict[str, list[tuple[str, str]]]:
     """Return scorer → the models called under it, each with its answer."""
     spans: dict[str, Record] = {}
     calls: dict[str, list[tuple[str, str]]] = {}
-    for event in objects(sample, "events", where):
+    for event in get_objects(sample, "events", where):
         if event.get("event") == "span_begin":
             spans[str(event.get("id"))] = event
         elif event.get("event") == "model" and not event.get("error"):
@@ -209,27 +231,27 @@ def _calls(sample: Record, where: str) -> dict[str, list[tuple[str, str]]]:
             while span is not None and span.get("type") != "scorer" and steps < len(spans):
                 span, steps = spans.get(str(span.get("parent_id"))), steps + 1
             if span is not None and span.get("type") == "scorer":
-                text = _text(part(event, "output", dict, where).get("completion"))
+                text = _message_text(get_entry(event, "output", dict, where).get("completion"))
                 calls.setdefault(str(span.get("name")), []).append((str(event.get("model")), text))
     return calls
 
 
-def _declared(about: Record, path: str) -> dict[str, list[str]]:
+def _declared_models(about: Record, path: str) -> dict[str, list[str]]:
     """Return key in the scores → the models of the scorer; a second scorer of a name gets a number."""
     declared: dict[str, list[str]] = {}
     count: dict[str, int] = {}
-    for scorer in objects(about, "scorers", path):
+    for scorer in get_objects(about, "scorers", path):
         name = str(scorer.get("name")).rpartition("/")[2]
         key = f"{name}{count[name]}" if name in count else name
         count[name] = count.get(name, 0) + 1
-        model = part(scorer, "options", dict, path).get("model")
+        model = get_entry(scorer, "options", dict, path).get("model")
         models = model if isinstance(model, list) else [model]
         names = [model.get("model") if isinstance(model, dict) else model for model in models]
         declared[key] = [str(name) for name in names if name is not None]
     return declared
 
 
-def _questions(votes: list[Vote], models: dict[str, set[str]], columns: Columns) -> Rows:
+def _group_into_questions(votes: list[JudgeVote], models: dict[str, set[str]], columns: ColumnNames) -> ExportRows:
     """Yield the votes as answers.
 
     Scorers are judges of one question if their names differ only by a number, or if they give the same labels (or
@@ -241,12 +263,14 @@ def _questions(votes: list[Vote], models: dict[str, set[str]], columns: Columns)
             values.setdefault(vote.slot, []).append(vote.label)
     groups: list[list[tuple[str, str]]] = []
     for slot in values:
-        home = next((group for group in groups if all(_same(slot, other, values, models) for other in group)), None)
+        home = next(
+            (group for group in groups if all(_are_same_question(slot, other, values, models) for other in group)), None
+        )
         if home is None:
             groups.append([slot])
         else:
             home.append(slot)
-    question = {slot: _name(group) for group in groups for slot in group}
+    question = {slot: _question_name(group) for group in groups for slot in group}
     for group in groups:
         if len(group) > 1:
             named = (f"{key} ({', '.join(sorted(models[key]))})" if models.get(key) else key for key, _ in group)
@@ -258,10 +282,10 @@ def _questions(votes: list[Vote], models: dict[str, set[str]], columns: Columns)
             (who,) = models[key]
         number = isinstance(vote.label, int | float)
         asked = question.get(vote.slot, key)
-        yield Answer(vote.item, who, vote.label, asked, NUMBER if number else LABEL, vote.excluded)
+        yield ExportedAnswer(vote.item, who, vote.label, asked, NUMBER if number else LABEL, vote.excluded)
 
 
-def _same(
+def _are_same_question(
     slot_a: tuple[str, str],
     slot_b: tuple[str, str],
     values: dict[tuple[str, str], list[Any]],
@@ -271,7 +295,7 @@ def _same(
     numbers = [all(isinstance(value, int | float) for value in values[slot]) for slot in (slot_a, slot_b)]
     if numbers[0] != numbers[1] or slot_a[1] != slot_b[1] or slot_a[0] == slot_b[0]:
         return False
-    if _base(slot_a[0]) == _base(slot_b[0]):
+    if _strip_number(slot_a[0]) == _strip_number(slot_b[0]):
         return True
     behind = [models.get(key, set()) for key, _ in (slot_a, slot_b)]
     if behind[0] & behind[1]:
@@ -280,52 +304,54 @@ def _same(
     return all(behind) if numbers[0] else bool(labels[0] & labels[1]) or all(own <= _GRADES for own in labels)
 
 
-def _name(group: list[tuple[str, str]]) -> str:
+def _question_name(group: list[tuple[str, str]]) -> str:
     """Return the name of a question: its scorer, the common name of its scorers, or its part of an object."""
-    bases = {_base(key) for key, _ in group}
+    bases = {_strip_number(key) for key, _ in group}
     key, name = group[0]
     common = key if len(group) == 1 else bases.pop() if len(bases) == 1 else ""
-    return "/".join(part for part in (common, name) if part) or "score"
+    return "/".join(word for word in (common, name) if word) or "score"
 
 
-def _base(key: str) -> str:
+def _strip_number(key: str) -> str:
     return key.rstrip("0123456789") or key
 
 
-def _text(value: Any) -> str:
+def _message_text(value: Any) -> str:
     """Return the text of a message, of its parts, or of the last message."""
     if isinstance(value, list):
-        parts = [_text(part.get("text", part.get("content")) if isinstance(part, dict) else part) for part in value]
+        parts = [
+            _message_text(part.get("text", part.get("content")) if isinstance(part, dict) else part) for part in value
+        ]
         return "\n".join(filter(None, parts))
     return value if isinstance(value, str) else ""
 
 
-def scored(labels: Labels) -> Record | Iterator[Record]:
+def add_scores(labels: LabelsToWrite) -> Record | Iterator[Record]:
     """Return the log, or precomputed scores; metrics and reductions of the log stay those of its own scorers."""
     if labels.source is None:
-        return ({"id": item} | _together(given, labels.agent) for item, given in labels.named_items())
+        return ({"id": item} | _make_joint_score(given, labels.agent) for item, given in labels.named_items())
     by_item = labels.by_item()
     log, samples = open_log(labels.source)
     log["samples"] = list(samples)
     if is_zip(labels.source):
-        for reductions in _entries(labels.source, "reductions.json", object):
+        for reductions in _read_zip_entries(labels.source, "reductions.json", object):
             log["reductions"] = reductions
     epochs = log["eval"].get("config", {}).get("epochs")
     for sample in log["samples"]:
         if (given := by_item.get(str(sample_name(sample, epochs, labels.item)))) is not None:
-            ours = {our_name(question): _score(answer, labels.agent) for question, answer in given.items()}
+            ours = {own_answer_name(question): _make_score(answer, labels.agent) for question, answer in given.items()}
             sample["scores"] = (sample.get("scores") or {}) | ours
     return log
 
 
-def _score(answer: Given, agent: str) -> Record:
+def _make_score(answer: ItemLabel, agent: str) -> Record:
     metadata = {"confidence": answer.confidence, "agent": agent}
     return {"value": answer.label, "explanation": answer.signature(agent), "metadata": metadata}
 
 
-def _together(given: dict[str | None, Given], agent: str) -> Record:
+def _make_joint_score(given: dict[str | None, ItemLabel], agent: str) -> Record:
     """Return one score for all questions; its explanation is that of the least confident answer."""
-    least = _score(min(given.values(), key=lambda answer: answer.confidence), agent)
+    least = _make_score(min(given.values(), key=lambda answer: answer.confidence), agent)
     if None in given:
         return least
     confidence = {question: answer.confidence for question, answer in given.items()}
@@ -336,9 +362,9 @@ def _together(given: dict[str | None, Given], agent: str) -> Record:
 
 
 readers.register("inspect", summary="Inspect's logs: judges' grades", place=56)(
-    export_reader(
-        answers, claims, suffixes=(".eval", *JSON_SUFFIXES), words=("the sample's id", "the judge"),
-        claims_zip=claims_zip,
+    make_export_reader(
+        read_answers, matches_record, suffixes=(".eval", *JSON_SUFFIXES), words=("the sample's id", "the judge"),
+        matches_zip=matches_zip,
     )
 )  # fmt: skip
-writers.register("inspect", summary="Inspect's log with scores", place=50)(json_writer("to-inspect.json", scored))
+writers.register("inspect", summary="Inspect's log with scores", place=50)(json_writer("to-inspect.json", add_scores))

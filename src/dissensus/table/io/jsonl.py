@@ -16,19 +16,19 @@ from typing import Any
 import pyarrow as pa
 
 from dissensus.table import exceptions as errors
-from dissensus.table.find_columns import Columns, columns_to_read
-from dissensus.table.io.files import BinaryFile, open_bytes, reading
+from dissensus.table.find_columns import ColumnNames, columns_to_read
+from dissensus.table.io.files import BinaryFile, open_bytes, report_read_errors
 from dissensus.table.io.readers import JSON_SUFFIXES, Reader, readers
 from dissensus.table.names import to_column
 
 Record = dict[str, Any]
-OBJECT = "an object: {…}"
+EXPECTED_OBJECT = "an object: {…}"
 N_RECORDS_FOR_COLUMNS = 1000  # records from which the columns are taken
 
 
-def read(path: Path, columns: Columns | None) -> pa.Table:
+def read(path: Path, columns: ColumnNames | None) -> pa.Table:
     """Read the fields needed of every record; fields that a record lacks are missing values."""
-    rows = records(path)
+    rows = read_records(path)
     first = list(islice(rows, N_RECORDS_FOR_COLUMNS))
     wanted = columns_to_read(columns, list(dict.fromkeys(key for record in first for key in record)))
     values: dict[str, Any] = {name: [] for name in wanted}
@@ -43,13 +43,13 @@ def read(path: Path, columns: Columns | None) -> pa.Table:
     return pa.table(values)
 
 
-def records(path: Path) -> Iterator[Record]:
+def read_records(path: Path) -> Iterator[Record]:
     """Yield the records of a file; raise for anything else in it, with its line."""
-    with reading(path), open_bytes(path) as file:
-        yield from parse(file, str(path))
+    with report_read_errors(path), open_bytes(path) as file:
+        yield from parse_records(file, str(path))
 
 
-def parse(file: BinaryFile, where: str) -> Iterator[Record]:
+def parse_records(file: BinaryFile, where: str) -> Iterator[Record]:
     """Yield the records of an open file, which errors call `where`."""
     first = True
     for number, line in enumerate(file, start=1):
@@ -58,16 +58,16 @@ def parse(file: BinaryFile, where: str) -> Iterator[Record]:
             continue
         if first and line.lstrip()[:1] == b"[":  # the whole file is one array
             for position, record in enumerate(_loads(line + file.read(), where, number)):
-                yield _checked(record, f"{where}: record {position:,} (from 0)")
+                yield _check_record(record, f"{where}: record {position:,} (from 0)")
             return
-        if first and line.lstrip()[:1] == b"{" and _goes_on(line):
-            yield _checked(_loads(line + file.read(), where, number), where)
+        if first and line.lstrip()[:1] == b"{" and _spans_several_lines(line):
+            yield _check_record(_loads(line + file.read(), where, number), where)
             return
         first = False
-        yield _checked(_loads(line.rstrip(), where, number), f"{where}: line {number:,}")
+        yield _check_record(_loads(line.rstrip(), where, number), f"{where}: line {number:,}")
 
 
-def _goes_on(line: bytes) -> bool:
+def _spans_several_lines(line: bytes) -> bool:
     """Return True if an object continues after its first line."""
     try:
         json.loads(line)
@@ -94,7 +94,7 @@ def _loads(text: bytes, where: str, number: int) -> Any:
         raise errors.NumberTooLong(where=where, line=number, reason=reason) from error
 
 
-def _checked(record: Any, where: str) -> Record:
+def _check_record(record: Any, where: str) -> Record:
     if not isinstance(record, dict):
         raise errors.NotARecord(where=where, value=str(record)[:40])
     return record
@@ -109,64 +109,64 @@ def write(table: pa.Table, file: BinaryFile) -> None:
 
 def dumps(value: Any, indent: int | None = None) -> str:
     """Return `value` as JSON in plain UTF-8; NaN and infinity become null, floats are written in full."""
-    return json.dumps(_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
+    return json.dumps(_to_json_value(value), indent=indent, ensure_ascii=False, allow_nan=False)
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     if is_dataclass(value):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, dict):
-        return {str(key): _plain(entry) for key, entry in value.items()}
+        return {str(key): _to_json_value(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
+        return [_to_json_value(entry) for entry in value]
     if hasattr(value, "tolist"):  # NumPy
-        return _plain(value.tolist())
+        return _to_json_value(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
 
 
-def field(record: dict[str, Any], named: Any, usual: tuple[str, ...], role: str, where: str) -> Any:
+def require_field(record: dict[str, Any], named: Any, usual: tuple[str, ...], role: str, where: str) -> Any:
     """Return the field that the caller named for a role, or the first usual one that the record has; else raise."""
     keys = usual if named is None else (named,)
-    if (value := first_of(record, keys)) is not None:
+    if (value := first_present(record, keys)) is not None:
         return value
     raise errors.MissingField(where=where, names=tuple(keys), role=role)
 
 
-def first_of(record: dict[str, Any], keys: Iterable[str]) -> Any:
+def first_present(record: dict[str, Any], keys: Iterable[str]) -> Any:
     """Return the first of these fields that a record has, or None."""
     return next((record[key] for key in keys if record.get(key) is not None), None)
 
 
-def check_once(seen: set[Any], name: Any, where: str, what: str) -> None:
+def check_unique(seen: set[Any], name: Any, where: str, what: str) -> None:
     """Add a name to those seen; raise if it occurs twice."""
     if name in seen:
         raise errors.DuplicateRecord(where=where, what=what)
     seen.add(name)
 
 
-def part(record: Any, key: str, kind: type[Any], where: str) -> Any:
+def get_entry(record: Any, key: str, kind: type[Any], where: str) -> Any:
     """Return the entry of a record, empty if it is missing or null; raise if it is of another type."""
     value = record.get(key)
     if value is None:
         return kind()
     if not isinstance(value, kind):
-        words: dict[Any, str] = {dict: OBJECT, list: "a list: […]", str: "text"}
+        words: dict[Any, str] = {dict: EXPECTED_OBJECT, list: "a list: […]", str: "text"}
         raise errors.UnexpectedValue(where=where, field=key, value=value, expected=words[kind])
     return value
 
 
-def objects(record: Any, key: str, where: str) -> list[dict[str, Any]]:
+def get_objects(record: Any, key: str, where: str) -> list[dict[str, Any]]:
     """Return the entry of a record that is a list of objects; empty if it is missing or null."""
-    entries = part(record, key, list, where)
+    entries = get_entry(record, key, list, where)
     for entry in entries:
         if not isinstance(entry, dict):
-            raise errors.UnexpectedValue(where=where, field=key, value=entry, expected=OBJECT)
+            raise errors.UnexpectedValue(where=where, field=key, value=entry, expected=EXPECTED_OBJECT)
     return list(entries)
 
 
-def span_of(record: Any, keys: tuple[str, str, str], where: str) -> tuple[int, int, str]:
+def parse_span(record: Any, keys: tuple[str, str, str], where: str) -> tuple[int, int, str]:
     """Return the start, end and label of a span; raise if one of them is missing."""
     start, end, label = (record.get(key) for key in keys)
     if not (isinstance(start, int) and isinstance(end, int) and start >= 0 and isinstance(label, str | int)):
@@ -177,5 +177,5 @@ def span_of(record: Any, keys: tuple[str, str, str], where: str) -> tuple[int, i
 
 # after the exports of tools, whose records are JSON too
 readers.register("jsonl", summary="one record a line", place=80)(
-    Reader(read, JSON_SUFFIXES, write, claims=lambda record: True)
+    Reader(read, JSON_SUFFIXES, write, matches_record=lambda record: True)
 )

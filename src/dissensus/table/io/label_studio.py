@@ -14,99 +14,111 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.messages import quote_name
-from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import COMPARED, LABEL, NOTHING, RATING, SPANS, Answer, Item, Rows, export_reader
-from dissensus.table.io.jsonl import Record, field, objects, part, records
-from dissensus.table.io.pairs import SIDES, comparisons
+from dissensus.table.find_columns import ColumnNames
+from dissensus.table.io.exports import (
+    COMPARISONS,
+    LABEL,
+    NO_ANSWER,
+    RATING,
+    SPANS,
+    ExportedAnswer,
+    ExportedItem,
+    ExportRows,
+    make_export_reader,
+)
+from dissensus.table.io.jsonl import Record, get_entry, get_objects, read_records, require_field
+from dissensus.table.io.pairs import SIDE_COLUMNS, compare_ranked
 from dissensus.table.io.readers import readers
-from dissensus.table.io.writers import Given, Labels, json_writer, writers
+from dissensus.table.io.writers import ItemLabel, LabelsToWrite, json_writer, writers
 from dissensus.table.kinds import CONTEXT_SEPARATOR, PAIR_OUTCOMES, PAIR_SEPARATOR
 from dissensus.table.notes import ComparesFields
 
 _REGION_FIELDS = {"start", "end", "x", "y", "points"}  # the place of a part of the item that an answer is about
-_KINDS = {"choices": LABEL, "rating": RATING, "number": RATING, "textarea": "texts"}
+_ANSWER_KINDS = {"choices": LABEL, "rating": RATING, "number": RATING, "textarea": "texts"}
 MAX_NAME_LENGTH = 200  # characters; longer texts are the content of an alternative, not its name
 
 
-def claims(record: Record) -> bool:
+def matches_record(record: Record) -> bool:
     """Return True for a record that looks like a task of Label Studio."""
-    return isinstance(record.get("data"), dict) and isinstance(record.get(_key(record)), list)
+    return isinstance(record.get("data"), dict) and isinstance(record.get(_annotations_key(record)), list)
 
 
-def answers(path: Path, columns: Columns) -> Rows:
+def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
     """Yield the data of every task, and one answer per control of an annotation."""
-    for task in records(path):
-        yield from task_answers(task, columns, f"{path}: task {quote_name(task.get('id'))}")
+    for task in read_records(path):
+        yield from read_task_answers(task, columns, f"{path}: task {quote_name(task.get('id'))}")
 
 
-def task_answers(task: Record, columns: Columns, where: str) -> Rows:
+def read_task_answers(task: Record, columns: ColumnNames, where: str) -> ExportRows:
     """Yield the data of one task, and one answer per control of its annotations."""
-    data = part(task, "data", dict, where)
-    item = field(task if columns.item is None else data, columns.item, ("id",), "item", where)
-    yield Item(item, data)
-    for annotation in objects(task, _key(task), where):
-        who = field(annotation, columns.annotator, ("completed_by", "created_username"), "annotator", where)
-        annotator = field(who, None, ("email", "id"), "annotator", where) if isinstance(who, dict) else who
-        results = objects(annotation, "result", where)
+    data = get_entry(task, "data", dict, where)
+    item = require_field(task if columns.item is None else data, columns.item, ("id",), "item", where)
+    yield ExportedItem(item, data)
+    for annotation in get_objects(task, _annotations_key(task), where):
+        who = require_field(annotation, columns.annotator, ("completed_by", "created_username"), "annotator", where)
+        annotator = require_field(who, None, ("email", "id"), "annotator", where) if isinstance(who, dict) else who
+        results = get_objects(annotation, "result", where)
         gold = bool(annotation.get("ground_truth"))
         if annotation.get("was_cancelled") or not results:
-            why = "annotations skipped" if annotation.get("was_cancelled") else NOTHING
-            yield Answer(item, annotator, None, excluded=why)
+            why = "annotations skipped" if annotation.get("was_cancelled") else NO_ANSWER
+            yield ExportedAnswer(item, annotator, None, excluded=why)
             continue
         for result in results:
             if result.get("type") in ("pairwise", "ranker"):
-                yield from _comparison(item, annotator, result, gold, data, where)
+                yield from _read_comparison(item, annotator, result, gold, data, where)
             else:
                 at = annotation.get("updated_at") or annotation.get("created_at")
-                yield _answer(item, annotator, result, gold, where)._replace(at=at)
+                yield _read_result(item, annotator, result, gold, where)._replace(at=at)
     for key, what in (("predictions", "predictions by models"), ("drafts", "drafts")):
-        for _ in part(task, key, list, where):
-            yield Answer(item, "", None, excluded=what)
+        for _ in get_entry(task, key, list, where):
+            yield ExportedAnswer(item, "", None, excluded=what)
 
 
-def _answer(item: Any, annotator: str, result: Record, gold: bool, where: str) -> Answer:
+def _read_result(item: Any, annotator: str, result: Record, gold: bool, where: str) -> ExportedAnswer:
     kind = str(result.get("type"))
-    value = part(result, "value", dict, where)
+    value = get_entry(result, "value", dict, where)
     name = str(result.get("from_name", ""))
     if kind == "labels" and isinstance(value.get("start"), int) and isinstance(value.get("end"), int):
-        marked = [(value["start"], value["end"], str(label)) for label in part(value, "labels", list, where)]
-        return Answer(item, annotator, marked, name, SPANS, gold=gold)
-    if kind not in _KINDS:
-        return Answer(item, annotator, None, name, f"answers of type {kind}")
+        marked = [(value["start"], value["end"], str(label)) for label in get_entry(value, "labels", list, where)]
+        return ExportedAnswer(item, annotator, marked, name, SPANS, gold=gold)
+    if kind not in _ANSWER_KINDS:
+        return ExportedAnswer(item, annotator, None, name, f"answers of type {kind}")
     if _REGION_FIELDS & value.keys():
-        return Answer(item, annotator, None, name, "answers about regions")
-    given = part(value, kind, list, where) if kind == "choices" else value.get(kind)
-    return Answer(item, annotator, given, name, _KINDS[kind], gold=gold)
+        return ExportedAnswer(item, annotator, None, name, "answers about regions")
+    given = get_entry(value, kind, list, where) if kind == "choices" else value.get(kind)
+    return ExportedAnswer(item, annotator, given, name, _ANSWER_KINDS[kind], gold=gold)
 
 
-def _comparison(item: Any, annotator: str, result: Record, gold: bool, data: Record, where: str) -> Rows:
+def _read_comparison(item: Any, annotator: str, result: Record, gold: bool, data: Record, where: str) -> ExportRows:
     """Yield a choice of two, or the comparisons of an ordered list; unordered lists in buckets are only counted."""
-    name, value = str(result.get("from_name", "")), part(result, "value", dict, where)
+    name, value = str(result.get("from_name", "")), get_entry(result, "value", dict, where)
     if result["type"] == "ranker":
         given = value.get("ranker")
         lists = list(given.values()) if isinstance(given, dict) else [given]
         if len(lists) == 1 and isinstance(lists[0], list):
-            ranked = comparisons({str(name): rank for rank, name in enumerate(lists[0])}, item)
-            yield Answer(item, annotator, ranked, name, COMPARED, gold=gold)
+            ranked = compare_ranked({str(name): rank for rank, name in enumerate(lists[0])}, item)
+            yield ExportedAnswer(item, annotator, ranked, name, COMPARISONS, gold=gold)
         else:
-            yield Answer(item, annotator, None, name, COMPARED, "rankings of other than one list")
+            yield ExportedAnswer(item, annotator, None, name, COMPARISONS, "rankings of other than one list")
         return
     shown_as = [side.strip() for side in str(result.get("to_name", "")).split(",")]
     shown_as = shown_as if len(set(shown_as)) == 2 else ["left", "right"]
     better = value.get("selected")
     if better not in PAIR_OUTCOMES:
-        yield Answer(item, annotator, [], name, COMPARED, gold=gold)
+        yield ExportedAnswer(item, annotator, [], name, COMPARISONS, gold=gold)
         return
-    named = next((pair for pair in SIDES[:-1] if all(isinstance(data.get(side), str) for side in pair)), shown_as)
-    left, right = (_alternative(data, side, item) for side in named)
+    named = next(
+        (pair for pair in SIDE_COLUMNS[:-1] if all(isinstance(data.get(side), str) for side in pair)), shown_as
+    )
+    left, right = (_name_alternative(data, side, item) for side in named)
     if left == right:
         left, right = (f"{side} of {item}" for side in shown_as)
     if not all(side in data for side in named):
         yield ComparesFields(question=name, left=left, right=right)
-    yield Answer(item, annotator, [(left, right, better)], name, COMPARED, gold=gold, seen=True)
+    yield ExportedAnswer(item, annotator, [(left, right, better)], name, COMPARISONS, gold=gold, seen=True)
 
 
-def _alternative(data: Record, field_name: str, item: Any) -> str:
+def _name_alternative(data: Record, field_name: str, item: Any) -> str:
     """Return the name of an alternative: the field's content, or its place in the task if that is long or missing."""
     if field_name not in data:
         return field_name
@@ -119,33 +131,33 @@ def _alternative(data: Record, field_name: str, item: Any) -> str:
     )
 
 
-def _key(task: Record) -> str:
+def _annotations_key(task: Record) -> str:
     return "annotations" if "annotations" in task else "completions"  # the latter before version 1.0
 
 
-def tasks(labels: Labels) -> Iterator[Record]:
+def add_predictions(labels: LabelsToWrite) -> Iterator[Record]:
     """Yield the tasks of the export, each with our prediction; its score is that of its least confident answer.
 
     Predictions that an export only numbers cannot be imported again, and are skipped.
     """
     if labels.source is None:
         for item, given in labels.named_items():
-            yield {"id": item, "data": {"item": item}, "predictions": [_prediction(given, {}, labels.agent)]}
+            yield {"id": item, "data": {"item": item}, "predictions": [_make_prediction(given, {}, labels.agent)]}
         return
-    by_item, controls = labels.by_item(), _controls(labels)
-    for task in records(labels.source):
+    by_item, controls = labels.by_item(), _results_by_control(labels)
+    for task in read_records(labels.source):
         item = (task if labels.item is None else task["data"]).get(labels.item or "id")
         predictions = [old for old in task.get("predictions") or [] if isinstance(old, dict)]
         if str(item) in by_item:
-            predictions.append(_prediction(by_item[str(item)], controls, labels.agent))
+            predictions.append(_make_prediction(by_item[str(item)], controls, labels.agent))
         yield task | {"predictions": predictions}
 
 
-def _controls(labels: Labels) -> dict[str | None, list[Record]]:
+def _results_by_control(labels: LabelsToWrite) -> dict[str | None, list[Record]]:
     """Return the annotators' results by control; under None those of the first, for a table of one question."""
     by_control: dict[str | None, list[Record]] = {}
-    for task in records(labels.source):  # type: ignore[arg-type]  # called only with a source
-        for annotation in task.get(_key(task)) or []:
+    for task in read_records(labels.source):  # type: ignore[arg-type]  # called only with a source
+        for annotation in task.get(_annotations_key(task)) or []:
             for result in annotation.get("result") or []:
                 name, kind = result.get("from_name"), result.get("type")
                 wanted = {name} if labels.question is None and kind in ("choices", "labels") else set()
@@ -157,13 +169,15 @@ def _controls(labels: Labels) -> dict[str | None, list[Record]]:
     return by_control | {None: next(iter(by_control.values()), [])}
 
 
-def _prediction(given: dict[str | None, Given], controls: dict[str | None, list[Record]], agent: str) -> Record:
-    results = [_results(question, answer, controls.get(question, [])) for question, answer in given.items()]
+def _make_prediction(
+    given: dict[str | None, ItemLabel], controls: dict[str | None, list[Record]], agent: str
+) -> Record:
+    results = [_make_results(question, answer, controls.get(question, [])) for question, answer in given.items()]
     score = min(answer.confidence for answer in given.values())
     return {"model_version": agent, "score": score, "result": list(chain.from_iterable(results))}
 
 
-def _results(question: str | None, given: Given, before: list[Record]) -> list[Record]:
+def _make_results(question: str | None, given: ItemLabel, before: list[Record]) -> list[Record]:
     first = before[0] if before else {}
     names = {"from_name": first.get("from_name", question or "label"), "to_name": first.get("to_name", "text")}
     if isinstance(given.label, list):
@@ -182,8 +196,8 @@ def _results(question: str | None, given: Given, before: list[Record]) -> list[R
 
 
 readers.register("label-studio", summary="Label Studio's choices, ratings, spans, rankings", place=50)(
-    export_reader(answers, claims)
+    make_export_reader(read_answers, matches_record)
 )
 writers.register("label-studio", summary="Label Studio's tasks with predictions", place=10)(
-    json_writer("to-label-studio.json", tasks)
+    json_writer("to-label-studio.json", add_predictions)
 )

@@ -11,41 +11,41 @@ from typing import Any
 
 from dissensus.messages import quote_name
 from dissensus.table import exceptions as errors
-from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import Answer, Item, Rows, export_reader
-from dissensus.table.io.jsonl import Record, part, records
+from dissensus.table.find_columns import ColumnNames
+from dissensus.table.io.exports import ExportedAnswer, ExportedItem, ExportRows, make_export_reader
+from dissensus.table.io.jsonl import Record, get_entry, read_records
 from dissensus.table.io.readers import readers
 
 
-def claims(record: Record) -> bool:
+def matches_record(record: Record) -> bool:
     """Return True for an object of objects that have annotations and annotators."""
     return bool(record) and all(
         isinstance(e, dict) and {"annotations", "annotators"} <= e.keys() for e in record.values()
     )
 
 
-def answers(path: Path, columns: Columns) -> Rows:
+def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
     """Yield the text of every item, and one answer per annotator of it."""
-    for record in records(path):
+    for record in read_records(path):
         for item in record:
             where = f"{path}: item {quote_name(item)}"
-            entry = part(record, item, dict, where)
+            entry = get_entry(record, item, dict, where)
             text = entry.get("text")
-            yield Item(item, text if isinstance(text, dict) else {"text": text})
-            for annotator, label in _annotations(entry, where):
-                yield Answer(item, annotator, label, excluded="" if label else "answers held back (empty text)")
+            yield ExportedItem(item, text if isinstance(text, dict) else {"text": text})
+            for annotator, label in _labels_by_annotator(entry, where):
+                yield ExportedAnswer(item, annotator, label, excluded="" if label else "answers held back (empty text)")
 
 
-def _annotations(entry: Record, where: str) -> list[tuple[str, list[Any]]]:
+def _labels_by_annotator(entry: Record, where: str) -> list[tuple[str, list[Any]]]:
     if isinstance(entry.get("annotations"), dict):
-        labels = {who: part(entry["annotations"], who, str, where) for who in entry["annotations"]}
+        labels = {who: get_entry(entry["annotations"], who, str, where) for who in entry["annotations"]}
         return [(who, [text.strip() for text in label.split(",") if text.strip()]) for who, label in labels.items()]
-    given, people = (part(entry, key, str, where).split(",") for key in ("annotations", "annotators"))
+    given, people = (get_entry(entry, key, str, where).split(",") for key in ("annotations", "annotators"))
     if len(given) != len(people):
         raise errors.UnequalAnswers(where=where, n=len(given), n_annotators=len(people))
     return [(who.strip(), [label.strip()] if label.strip() else []) for who, label in zip(people, given, strict=True)]
 
 
 readers.register("lewidi", summary="Learning With Disagreements, 2023 and 2025", place=65)(
-    export_reader(answers, claims)
+    make_export_reader(read_answers, matches_record)
 )

@@ -15,52 +15,52 @@ from typing import Any
 
 from dissensus.messages import quote_name
 from dissensus.table import exceptions as errors
-from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import Answer, Item, Rows, Target, export_reader
-from dissensus.table.io.jsonl import Record, check_once, field, part, records
+from dissensus.table.find_columns import ColumnNames
+from dissensus.table.io.exports import ExportedAnswer, ExportedItem, ExportedTarget, ExportRows, make_export_reader
+from dissensus.table.io.jsonl import Record, check_unique, get_entry, read_records, require_field
 from dissensus.table.io.readers import readers
 
-_FILE = re.compile(r"(?:(?P<model>.+)_)?samples_(?P<task>.+?)(?:_\d{4}-\d\d-\d\dT[\d.:-]+)?\.jsonl?(?:\.\w+)?")
+_FILE_PATTERN = re.compile(r"(?:(?P<model>.+)_)?samples_(?P<task>.+?)(?:_\d{4}-\d\d-\d\dT[\d.:-]+)?\.jsonl?(?:\.\w+)?")
 
 
-def claims(record: Record) -> bool:
+def matches_record(record: Record) -> bool:
     """Return True for a sample."""
     return {"doc_id", "filtered_resps"} <= record.keys()
 
 
-def companions(names: Sequence[str]) -> list[str]:
+def find_companions(names: Sequence[str]) -> list[str]:
     """Return the files of means, which the tool writes in the folder of its samples."""
     has_samples = any("samples_" in name for name in names)
     return [name for name in names if has_samples and name.startswith("results_")]
 
 
-def answers(path: Path, columns: Columns) -> Rows:
+def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
     """Yield the document of every sample, its target, and the model's answer."""
-    named = _FILE.fullmatch(path.name)
+    named = _FILE_PATTERN.fullmatch(path.name)
     model = (named["model"] or path.absolute().parent.name) if named else path.name.partition(".")[0]
     task = named["task"] if named else ""
     seen: set[str] = set()
     first = None
-    for sample in records(path):
+    for sample in read_records(path):
         where = f"{path}: doc_id {quote_name(sample.get('doc_id'))}"
-        item = field(sample, columns.item, ("doc_id",), "item", where)
-        who = model if columns.annotator is None else field(sample, columns.annotator, (), "annotator", where)
+        item = require_field(sample, columns.item, ("doc_id",), "item", where)
+        who = model if columns.annotator is None else require_field(sample, columns.annotator, (), "annotator", where)
         chosen = sample.get("filter")
         first = chosen if first is None else first
         if chosen != first:
-            yield Answer(item, "", None, task, excluded=f"answers by the filter {chosen}")
+            yield ExportedAnswer(item, "", None, task, excluded=f"answers by the filter {chosen}")
             continue
-        check_once(seen, str(item), where, "write the samples")
-        document = part(sample, "doc", dict, where)
+        check_unique(seen, str(item), where, "write the samples")
+        document = get_entry(sample, "doc", dict, where)
         fields = {key: value for key, value in document.items() if isinstance(value, str | int | float)}
-        yield Item(item, fields, task)
+        yield ExportedItem(item, fields, task)
         target = sample.get("target")
-        yield Target(item, str(target).strip() if isinstance(target, str | int | float) else None, task)
-        yield Answer(item, who, _label(sample, where), task)
+        yield ExportedTarget(item, str(target).strip() if isinstance(target, str | int | float) else None, task)
+        yield ExportedAnswer(item, who, _sample_label(sample, where), task)
 
 
-def _label(sample: Record, where: str) -> str:
-    given = part(sample, "filtered_resps", list, where)
+def _sample_label(sample: Record, where: str) -> str:
+    given = get_entry(sample, "filtered_resps", list, where)
     if given and all(map(_is_choice, given)):
         likely = [float(log_likelihood) for log_likelihood, _ in given]
         return str(max(range(len(likely)), key=likely.__getitem__)) if len(likely) > 1 else str(given[0][1])
@@ -84,8 +84,11 @@ def _is_choice(pair: Any) -> bool:
 
 
 readers.register("lm-eval", summary="samples of lm-evaluation-harness", place=59)(
-    export_reader(
-        answers, claims, words=("doc_id", "the model, from the name of the folder or file"), own_items=True,
-        companions=companions,
+    make_export_reader(
+        read_answers,
+        matches_record,
+        words=("doc_id", "the model, from the name of the folder or file"),
+        own_items=True,
+        find_companions=find_companions,
     )
-)  # fmt: skip
+)

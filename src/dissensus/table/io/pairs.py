@@ -18,34 +18,56 @@ from dissensus.table import exceptions as errors
 from dissensus.table import kinds
 from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS_ANNOTATOR
-from dissensus.table.find_columns import Columns, check_there, column_names, count_rows, split, to_arrow
+from dissensus.table.find_columns import (
+    ColumnNames,
+    check_columns_exist,
+    column_names,
+    count_distinct_rows,
+    split_column_names,
+    to_arrow,
+)
 from dissensus.table.import_report import ImportReport
 
-SIDES = (
+SIDE_COLUMNS = (
     ("left", "right"), ("model_a", "model_b"), ("player_a", "player_b"), ("a", "b"), ("model_1", "model_2"),
     ("item_a", "item_b"), ("winner", "loser"),
 )  # fmt: skip
-WINNER = ("winner", "preference", "preferred", "better", "outcome", "result", "choice", "label", "answer", "vote")
-JUDGE = ("annotator", "judge", "worker", "rater", "user", "judge_id", "annotator_id", "worker_id", "user_id")
-CONTEXT = ("prompt", "prompt_id", "question_id", "context", "instruction")
-LEFT = {"left", "a", "model_a", "player_a", "item_a", "model_1", "1", "first"}
-RIGHT = {"right", "b", "model_b", "player_b", "item_b", "model_2", "2", "second"}
-TIE = {"tie", "draw", "equal", "same", "both", "neither", "none"}
-TIE |= {"bothbad", "both_bad", "tie (bothbad)", "tie (both bad)"}
+WINNER_COLUMNS = (
+    "winner",
+    "preference",
+    "preferred",
+    "better",
+    "outcome",
+    "result",
+    "choice",
+    "label",
+    "answer",
+    "vote",
+)
+JUDGE_COLUMNS = ("annotator", "judge", "worker", "rater", "user", "judge_id", "annotator_id", "worker_id", "user_id")
+CONTEXT_COLUMNS = ("prompt", "prompt_id", "question_id", "context", "instruction")
+LEFT_WORDS = {"left", "a", "model_a", "player_a", "item_a", "model_1", "1", "first"}
+RIGHT_WORDS = {"right", "b", "model_b", "player_b", "item_b", "model_2", "2", "second"}
+TIE_WORDS = {"tie", "draw", "equal", "same", "both", "neither", "none"}
+TIE_WORDS |= {"bothbad", "both_bad", "tie (bothbad)", "tie (both bad)"}
 
 
-def find(there: list[str], named: Columns) -> dict[str, str] | None:
+def find_pair_columns(there: list[str], named: ColumnNames) -> dict[str, str] | None:
     """Return role → column of left, right, winner, annotator and context, or None if the rows are not comparisons."""
     plain = {name.strip().lower(): name for name in there}
-    given = split(named.item, there)
+    given = split_column_names(named.item, there)
     if 2 <= len(given) <= 3:
         found = dict(zip(("left", "right", "context"), given, strict=False))
     else:
-        sides = next((pair for pair in SIDES if pair[0] in plain and pair[1] in plain), None)
+        sides = next((pair for pair in SIDE_COLUMNS if pair[0] in plain and pair[1] in plain), None)
         if sides is None:
             return None
         found = {"left": plain[sides[0]], "right": plain[sides[1]]}
-    others = {"winner": (named.label, WINNER), "annotator": (named.annotator, JUDGE), "context": (None, CONTEXT)}
+    others = {
+        "winner": (named.label, WINNER_COLUMNS),
+        "annotator": (named.annotator, JUDGE_COLUMNS),
+        "context": (None, CONTEXT_COLUMNS),
+    }
     for role, (asked, usual) in others.items():
         column = asked if isinstance(asked, str) else next((plain[name] for name in usual if name in plain), None)
         if column is not None and role not in found:
@@ -53,51 +75,51 @@ def find(there: list[str], named: Columns) -> dict[str, str] | None:
     return found if "winner" in found else None
 
 
-def are_items(there: list[str], named: Columns) -> bool:
+def are_pair_items(there: list[str], named: ColumnNames) -> bool:
     """Return True if a column holds items that are named "A vs B", as we write them."""
     try:
-        found = named.find(there)
+        found = named.resolve(there)
     except MissingColumn:
         return False
-    return isinstance(found.get("item"), str) and find(there, named) is None
+    return isinstance(found.get("item"), str) and find_pair_columns(there, named) is None
 
 
-def take(frame: Any, named: Columns, format_name: str) -> tuple[dict[str, Any], ImportReport]:
+def import_pairs(frame: Any, named: ColumnNames, format_name: str) -> tuple[dict[str, Any], ImportReport]:
     """Return the columns of a table of pairs under our names, and the import report; raise if a column is missing."""
     there = column_names(frame)
-    found = find(there, named)
+    found = find_pair_columns(there, named)
     if found is None:
         raise errors.NoPairColumns(columns=tuple(there))
     for role, column in found.items():
-        check_there(role, (column,), there)
+        check_columns_exist(role, (column,), there)
     data = to_arrow(frame, list(dict.fromkeys(found.values())))
     cells = (naming.to_arrow_array(data[found[role]], "pairs").to_pylist() for role in ("left", "right", "winner"))
     left, right, winner = (np.array(["" if cell is None else str(cell) for cell in c], object) for c in cells)
     n = len(left)
-    reading = ImportReport(format=f"comparisons in {format_name}", n_rows=n)
-    reading.columns = {role: repr(column) for role, column in found.items()}
+    report = ImportReport(format=f"comparisons in {format_name}", n_rows=n)
+    report.columns = {role: repr(column) for role, column in found.items()}
     context = data[found["context"]] if "context" in found else None
-    if context is not None and count_rows(naming.to_column(context, "context")) == n > 1:
+    if context is not None and count_distinct_rows(naming.to_column(context, "context")) == n > 1:
         context = None  # it numbers the rows
-        del reading.columns["context"]
+        del report.columns["context"]
     if (same := left == right).any():
-        raise errors.ComparedWithItself.among(", ".join(reading.columns.values()), same, left)
+        raise errors.ComparedWithItself.among(", ".join(report.columns.values()), same, left)
     better = np.select(
         [winner == right, winner == left], [1, 0], -1
     )  # compares names; the loop below reads words such as "left"
     for value in set(winner[better < 0].tolist()):
         plain = value.strip().lower()
-        code = next((k for k, words in enumerate((LEFT, RIGHT, TIE)) if plain in words), -1)
+        code = next((k for k, words in enumerate((LEFT_WORDS, RIGHT_WORDS, TIE_WORDS)) if plain in words), -1)
         better[(winner == value) & (better < 0)] = code
     items = kinds.name_pair_items(data[found["left"]], data[found["right"]], context)
     people = data[found["annotator"]] if "annotator" in found else [ANONYMOUS_ANNOTATOR] * n
     label = np.where(
         better < 0, winner, np.array(kinds.PAIR_OUTCOMES, object)[better]
     )  # abstain= or map= may use others
-    return {"item": items, "annotator": people, "label": label}, reading
+    return {"item": items, "annotator": people, "label": label}, report
 
 
-def comparisons(ranks: Mapping[Any, float], item: Any) -> list[tuple[str, str, str]]:
+def compare_ranked(ranks: Mapping[Any, float], item: Any) -> list[tuple[str, str, str]]:
     """Return a comparison of every two alternatives of a ranking: a smaller rank is better, an equal one a tie.
 
     A checksum decides which is left, equally for all annotators: no alternative is left more often than by chance.

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dissensus.table.find_columns import Columns, columns_to_read
-from dissensus.table.io.files import BinaryFile, reading
+from dissensus.table.find_columns import ColumnNames, columns_to_read
+from dissensus.table.io.files import BinaryFile, report_read_errors
 from dissensus.table.io.readers import Reader, readers
 
 
-def read(path: Path, columns: Columns | None) -> pa.Table:
+def read(path: Path, columns: ColumnNames | None) -> pa.Table:
     """Read the columns needed, with their types."""
     import pyarrow.parquet as pq
 
-    with reading(path), pq.ParquetFile(path) as file:
+    with report_read_errors(path), pq.ParquetFile(path) as file:
         table = file.read(columns=columns_to_read(columns, file.schema_arrow.names))
         table.validate(full=True)  # offsets of a damaged file may point anywhere
         return table

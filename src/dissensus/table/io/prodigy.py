@@ -13,61 +13,63 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dissensus.table import exceptions as errors
-from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import LABEL, SPANS, Answer, Item, Rows, export_reader
-from dissensus.table.io.jsonl import Record, field, objects, records, span_of
+from dissensus.table.find_columns import ColumnNames
+from dissensus.table.io.exports import LABEL, SPANS, ExportedAnswer, ExportedItem, ExportRows, make_export_reader
+from dissensus.table.io.jsonl import Record, get_objects, parse_span, read_records, require_field
 from dissensus.table.io.readers import readers
-from dissensus.table.io.writers import Labels, json_writer, writers
+from dissensus.table.io.writers import LabelsToWrite, json_writer, writers
 
-_CHOICE = "choice"
+_CHOICE_QUESTION = "choice"
 _UNNAMED_SESSION = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d")  # the time at which it began
 
 
-def claims(record: Record) -> bool:
+def matches_record(record: Record) -> bool:
     """Return True for a record that looks like a task of Prodigy."""
     return "answer" in record and any(key in record for key in ("_input_hash", "_task_hash", "_view_id", "_session_id"))
 
 
-def answers(path: Path, columns: Columns) -> Rows:
+def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
     """Yield the text of every task, and its answer, with the displayed label as the question."""
     sessions = set()
-    for number, record in enumerate(records(path), start=1):
+    for number, record in enumerate(read_records(path), start=1):
         where = f"{path}: record {number:,}"
-        item = field(record, columns.item, ("_input_hash", "_task_hash"), "item", where)
-        annotator = field(record, columns.annotator, ("_annotator_id", "_session_id"), "annotator", where)
+        item = require_field(record, columns.item, ("_input_hash", "_task_hash"), "item", where)
+        annotator = require_field(record, columns.annotator, ("_annotator_id", "_session_id"), "annotator", where)
         sessions.add(str(annotator))
         answer = record.get("answer")
         if answer not in ("accept", "reject", "ignore"):
             expected = "'accept', 'reject' or 'ignore'"
             raise errors.UnexpectedValue(where=where, field="answer", value=answer, expected=expected)
-        yield Item(item, {"text": record["text"]} if isinstance(record.get("text"), str) else {})
+        yield ExportedItem(item, {"text": record["text"]} if isinstance(record.get("text"), str) else {})
         ignored = "tasks ignored" if answer == "ignore" else ""
-        question = _question(record)
+        question = _task_question(record)
         label, kind, rejected = answer, LABEL, ""
-        if question == _CHOICE:
+        if question == _CHOICE_QUESTION:
             label, rejected = record.get("accept"), "choice tasks rejected"
         elif question == SPANS:
-            label = [span_of(span, ("start", "end", "label"), where) for span in objects(record, "spans", where)]
+            label = [parse_span(span, ("start", "end", "label"), where) for span in get_objects(record, "spans", where)]
             kind, rejected = SPANS, "tasks with spans rejected"
-        yield Answer(item, annotator, label, question, kind, ignored or (rejected if answer == "reject" else ""))
+        yield ExportedAnswer(
+            item, annotator, label, question, kind, ignored or (rejected if answer == "reject" else "")
+        )
     if len(sessions) > 1 and (unnamed := sum(bool(_UNNAMED_SESSION.fullmatch(session)) for session in sessions)):
         warnings.warn(errors.UnnamedSessions(path=path, n=unnamed, n_annotators=len(sessions)), stacklevel=2)
 
 
-def _question(record: Record) -> str:
+def _task_question(record: Record) -> str:
     """Return the question of a task: a choice, spans, or the displayed label."""
     if "accept" in record or "options" in record:
-        return _CHOICE
+        return _CHOICE_QUESTION
     return SPANS if "spans" in record and "label" not in record else str(record.get("label", "answer"))
 
 
-def tasks(labels: Labels) -> Iterator[Record]:
+def add_answered_tasks(labels: LabelsToWrite) -> Iterator[Record]:
     """Yield the tasks of the export and, for each question about each input, one more with our answer."""
     asked: dict[str, dict[str, Record]] = {}  # input → question → the first task
-    for record in records(labels.source) if labels.source else ():
+    for record in read_records(labels.source) if labels.source else ():
         yield record
         item = labels.item_of(record, "_input_hash", "_task_hash")
-        asked.setdefault(str(item), {}).setdefault(_question(record), record)
+        asked.setdefault(str(item), {}).setdefault(_task_question(record), record)
     who = labels.agent.replace(" ", "-")
     for item, given in labels.named_items():
         tasks_of = asked.get(str(item)) or {}
@@ -77,7 +79,7 @@ def tasks(labels: Labels) -> Iterator[Record]:
                 before = tasks_of.get(SPANS) or {"text": str(item), "_input_hash": item}
                 yield before | {"spans": spans, "answer": "accept", "_annotator_id": who, "_session_id": who}
                 continue
-            name = question or next(iter(tasks_of), _CHOICE)
+            name = question or next(iter(tasks_of), _CHOICE_QUESTION)
             options = [{"id": answer.label, "text": str(answer.label)}]
             before = tasks_of.get(name) or {"text": str(item), "_input_hash": item, "options": options}
             chosen = {"accept": [answer.label], "answer": "accept"} if "options" in before else {"answer": answer.label}
@@ -85,6 +87,8 @@ def tasks(labels: Labels) -> Iterator[Record]:
 
 
 readers.register("prodigy", summary="Prodigy's choices, binary tasks and spans", place=60)(
-    export_reader(answers, claims)
+    make_export_reader(read_answers, matches_record)
 )
-writers.register("prodigy", summary="Prodigy's tasks, answered", place=40)(json_writer("to-prodigy.jsonl", tasks))
+writers.register("prodigy", summary="Prodigy's tasks, answered", place=40)(
+    json_writer("to-prodigy.jsonl", add_answered_tasks)
+)

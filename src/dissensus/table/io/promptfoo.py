@@ -18,35 +18,35 @@ from typing import Any
 
 from dissensus.messages import quote_name
 from dissensus.table import exceptions as errors
-from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import LABEL, NUMBER, Answer, Item, Rows, export_reader
-from dissensus.table.io.jsonl import Record, check_once, field, objects, part, records
+from dissensus.table.find_columns import ColumnNames
+from dissensus.table.io.exports import LABEL, NUMBER, ExportedAnswer, ExportedItem, ExportRows, make_export_reader
+from dissensus.table.io.jsonl import Record, check_unique, get_entry, get_objects, read_records, require_field
 from dissensus.table.io.readers import readers
-from dissensus.table.io.writers import OURS, Given, Labels, json_writer, our_name, writers
+from dissensus.table.io.writers import OWN_PREFIX, ItemLabel, LabelsToWrite, json_writer, own_answer_name, writers
 from dissensus.table.notes import JudgesApart
 
-HUMAN = "human"  # the type of an assertion
-PASS, SCORE = "pass", "score"
-_YES = {True: "yes", False: "no"}
+HUMAN_TYPE = "human"  # the type of an assertion
+PASS_QUESTION, SCORE_QUESTION = "pass", "score"
+_VERDICT_WORDS = {True: "yes", False: "no"}
 MIN_SCORE_PASSED = 0.5  # scores lie between 0 and 1
 
 
-def claims(record: Record) -> bool:
+def matches_record(record: Record) -> bool:
     """Return True for a file of results, or one of them."""
     return {"evalId", "results"} <= record.keys() or {"gradingResult", "promptIdx"} <= record.keys()
 
 
-def results(path: Path) -> Iterator[Record]:
+def read_results(path: Path) -> Iterator[Record]:
     """Yield every result, from either shape of file."""
-    for record in records(path):
+    for record in read_records(path):
         if "gradingResult" in record or "promptIdx" in record:
             yield record
             continue
         inside = record.get("results")
-        yield from objects(inside if isinstance(inside, dict) else record, "results", str(path))
+        yield from get_objects(inside if isinstance(inside, dict) else record, "results", str(path))
 
 
-def item_names(found: list[Record], path: Path) -> list[Any]:
+def result_names(found: list[Record], path: Path) -> list[Any]:
     """Return the name of each result: the parts of its place in which the results differ, the test first."""
     places = []
     for number, result in enumerate(found):
@@ -55,157 +55,165 @@ def item_names(found: list[Record], path: Path) -> list[Any]:
             if not isinstance(value, int):
                 where = f"{path}: result {number:,} (from 0)"
                 raise errors.UnexpectedValue(where=where, field=field_name, value=value, expected="a number")
-        places.append((test, prompt, str(_name(result.get("provider")))))
+        places.append((test, prompt, str(_provider_name(result.get("provider")))))
     differ = [k for k in (1, 2) if len({place[k] for place in places}) > 1]
     names = ["/".join(map(str, (place[0], *(place[k] for k in differ)))) if differ else place[0] for place in places]
     seen: set[Any] = set()
     for name, (test, prompt, by) in zip(names, places, strict=True):
         where = f"{path}: test {test} with prompt {prompt} and provider {quote_name(by)}"
-        check_once(seen, name, where, "write the results")
+        check_unique(seen, name, where, "write the results")
     return names
 
 
-def _name(value: Any) -> Any:
+def _provider_name(value: Any) -> Any:
     """Return the name in a field; a provider may be an object."""
     return value.get("label") or value.get("id") if isinstance(value, dict) else value
 
 
-def judge(assertion: Record, named: Any = None) -> str:
+def judge_name(assertion: Record, named: Any = None) -> str:
     """Return the judge of an assertion: by the field that the caller named, else by the first usual one."""
     keys = ("metric", "provider", "type") if named is None else (named,)
-    return str(next(filter(None, (_name(assertion.get(key)) for key in keys)), "assertion"))
+    return str(next(filter(None, (_provider_name(assertion.get(key)) for key in keys)), "assertion"))
 
 
-def _where(result: Record, path: Path) -> str:
+def _locate(result: Record, path: Path) -> str:
     return f"{path}: test {quote_name(result.get('testIdx'))}"
 
 
-def components(result: Record, path: Path) -> list[tuple[Record, Record]]:
+def judge_components(result: Record, path: Path) -> list[tuple[Record, Record]]:
     """Return (component result, its assertion) of every judge; a result with one assertion is its own component."""
-    where = _where(result, path)
-    grading = part(result, "gradingResult", dict, where)
-    inside = objects(grading, "componentResults", where) or ([grading] if grading.get("assertion") else [])
-    return [(component, part(component, "assertion", dict, where)) for component in inside]
+    where = _locate(result, path)
+    grading = get_entry(result, "gradingResult", dict, where)
+    inside = get_objects(grading, "componentResults", where) or ([grading] if grading.get("assertion") else [])
+    return [(component, get_entry(component, "assertion", dict, where)) for component in inside]
 
 
-def answers(path: Path, columns: Columns) -> Rows:
+def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
     """Yield the variables of every item, and the answers of its judges."""
-    found = list(results(path))
-    names = item_names(found, path) if columns.item is None else [
-        field(part(result, "vars", dict, str(path)), columns.item, (), "item", _where(result, path))
+    found = list(read_results(path))
+    names = result_names(found, path) if columns.item is None else [
+        require_field(get_entry(result, "vars", dict, str(path)), columns.item, (), "item", _locate(result, path))
         for result in found
     ]  # fmt: skip
-    questions = _questions(found, path, columns.annotator)
+    questions = _questions_by_judge(found, path, columns.annotator)
     several = len(set(questions.values())) > 1
-    providers = [str(_name(result.get("provider"))) for result in found]
+    providers = [str(_provider_name(result.get("provider"))) for result in found]
     for item, result, by in zip(names, found, providers, strict=True):
-        where = _where(result, path)
+        where = _locate(result, path)
         about = {"provider": by, "test": result.get("testIdx")} if len(set(providers)) > 1 else {}
-        output = part(result, "response", dict, where).get("output")
-        of_test = {"description": part(result, "testCase", dict, where).get("description")}
-        fields = {**of_test, **part(result, "vars", dict, where), "answer": output}
+        output = get_entry(result, "response", dict, where).get("output")
+        of_test = {"description": get_entry(result, "testCase", dict, where).get("description")}
+        fields = {**of_test, **get_entry(result, "vars", dict, where), "answer": output}
         fields = {key: value for key, value in fields.items() if value is not None}
-        yield Item(item, fields | {key: value for key, value in about.items() if key not in fields})
-        given = components(result, path)
+        yield ExportedItem(item, fields | {key: value for key, value in about.items() if key not in fields})
+        given = judge_components(result, path)
         if not given:
-            yield Answer(item, "", None, excluded="results without an assertion")
+            yield ExportedAnswer(item, "", None, excluded="results without an assertion")
         for component, assertion in given:
-            if reason := _no_verdict(component, assertion):
-                yield Answer(item, "", None, excluded=reason)
+            if reason := _exclusion_reason(component, assertion):
+                yield ExportedAnswer(item, "", None, excluded=reason)
                 continue
-            if assertion.get("type") == HUMAN:
+            if assertion.get("type") == HUMAN_TYPE:
                 reason = "human grades, of all questions together" if several else ""
-                question = next(iter(questions.values()), PASS)
-                yield _passed(item, HUMAN, component, question, reason, where)._replace(gold=True)
+                question = next(iter(questions.values()), PASS_QUESTION)
+                yield _read_verdict(item, HUMAN_TYPE, component, question, reason, where)._replace(gold=True)
                 continue
-            who = judge(assertion, columns.annotator)
+            who = judge_name(assertion, columns.annotator)
             question = questions[who]
-            yield _passed(item, who, component, question, "", where)
+            yield _read_verdict(item, who, component, question, "", where)
             if (score := component.get("score")) is not None:
                 if not isinstance(score, int | float) or not math.isfinite(score):
                     raise errors.UnexpectedValue(where=where, field="score", value=score, expected="a number")
-                yield Answer(item, who, float(score), SCORE if question == PASS else f"{question}/{SCORE}", NUMBER)
+                yield ExportedAnswer(
+                    item,
+                    who,
+                    float(score),
+                    SCORE_QUESTION if question == PASS_QUESTION else f"{question}/{SCORE_QUESTION}",
+                    NUMBER,
+                )
     if several:
         yield JudgesApart()
 
 
-def _no_verdict(component: Record, assertion: Record) -> str:
+def _exclusion_reason(component: Record, assertion: Record) -> str:
     """Return why a result is not a verdict: it sums up a set of assertions, which follow, or failed, or is ours."""
     named = any(assertion.get(key) for key in ("metric", "type", "provider"))
     if not named or component.get("componentResults"):
         return "results of sets of assertions, or of none that is named"
-    return "assertions by dissensus" if judge(assertion).startswith(OURS) else ""
+    return "assertions by dissensus" if judge_name(assertion).startswith(OWN_PREFIX) else ""
 
 
-def _passed(item: Any, who: str, component: Record, question: str, excluded: str, where: str) -> Answer:
+def _read_verdict(item: Any, who: str, component: Record, question: str, excluded: str, where: str) -> ExportedAnswer:
     passed = component.get("pass")
     if not isinstance(passed, bool):
         raise errors.UnexpectedValue(where=f"{where}: {who}", field="pass", value=passed, expected="true or false")
-    return Answer(item, who, _YES[passed], question, LABEL, excluded)
+    return ExportedAnswer(item, who, _VERDICT_WORDS[passed], question, LABEL, excluded)
 
 
-def _questions(found: list[Record], path: Path, named: Any) -> dict[str, str]:
+def _questions_by_judge(found: list[Record], path: Path, named: Any) -> dict[str, str]:
     """Return judge → question: judges with the same rubric in one test answer the same question."""
     group: dict[str, str] = {}  # judge → the first judge of its question
     for result in found:
         asked: dict[str, str] = {}
-        for component, assertion in components(result, path):
-            if _no_verdict(component, assertion) or assertion.get("type") == HUMAN:
+        for component, assertion in judge_components(result, path):
+            if _exclusion_reason(component, assertion) or assertion.get("type") == HUMAN_TYPE:
                 continue
-            who = judge(assertion, named)
+            who = judge_name(assertion, named)
             group.setdefault(who, who)
             rubric = f"{assertion.get('type')} {assertion.get('value')}"
             home, other = group[who], group[asked.setdefault(rubric, who)]
             if home != other:
                 group = {name: other if first == home else first for name, first in group.items()}
-    return dict.fromkeys(group, PASS) if len(set(group.values())) < 2 else group
+    return dict.fromkeys(group, PASS_QUESTION) if len(set(group.values())) < 2 else group
 
 
-def tests(labels: Labels) -> Iterator[Record]:
+def make_tests(labels: LabelsToWrite) -> Iterator[Record]:
     """Yield a test per item that asserts its labels."""
     for item, given in labels.named_items():
         ours = [
-            {"type": "equals", "value": answer.label, "metric": our_name(question), "weight": answer.confidence}
+            {"type": "equals", "value": answer.label, "metric": own_answer_name(question), "weight": answer.confidence}
             for question, answer in given.items()
         ]
         yield {"description": str(item), "vars": {"item": item}, "assert": ours}
 
 
-def graded(labels: Labels) -> Any:
+def add_components(labels: LabelsToWrite) -> Any:
     """Return the results with our component result added to each; one result a line becomes one of an array."""
     if labels.source is None:
-        return tests(labels)
-    found = list(results(labels.source))
+        return make_tests(labels)
+    found = list(read_results(labels.source))
     by_item = labels.by_item()
-    for name, result in zip(item_names(found, labels.source), found, strict=True):
-        ours = [_component(*answer, agent=labels.agent) for answer in by_item.get(str(name), {}).items()]
+    for name, result in zip(result_names(found, labels.source), found, strict=True):
+        ours = [_make_component(*answer, agent=labels.agent) for answer in by_item.get(str(name), {}).items()]
         grading = result.get("gradingResult") or {}
         grading["componentResults"] = [*(grading.get("componentResults") or []), *ours]
         result["gradingResult"] = grading
-    whole = next(records(labels.source))
+    whole = next(read_records(labels.source))
     if "results" not in whole or "promptIdx" in whole:  # a line each
         return found
     inside = whole["results"]
     return whole | {"results": inside | {"results": found} if isinstance(inside, dict) else found}
 
 
-def _component(question: str | None, answer: Given, agent: str) -> Record:
+def _make_component(question: str | None, answer: ItemLabel, agent: str) -> Record:
     number = isinstance(answer.label, int | float)
-    passed = answer.label >= MIN_SCORE_PASSED if number else str(answer.label) == _YES[True]
+    passed = answer.label >= MIN_SCORE_PASSED if number else str(answer.label) == _VERDICT_WORDS[True]
     return {
         "pass": passed,
         "score": answer.label if number else answer.confidence if passed else 1 - answer.confidence,
         "reason": answer.signature(agent),
-        "assertion": {"type": "python", "metric": our_name(question)},
+        "assertion": {"type": "python", "metric": own_answer_name(question)},
     }
 
 
 readers.register("promptfoo", summary="promptfoo's results: assertions", place=57)(
-    export_reader(
-        answers, claims, words=("the test, with prompt and provider", "the assertion's metric or provider"),
+    make_export_reader(
+        read_answers,
+        matches_record,
+        words=("the test, with prompt and provider", "the assertion's metric or provider"),
         aside=lambda question: question.endswith("score"),
     )
-)  # fmt: skip
+)
 writers.register("promptfoo", summary="promptfoo's results with an assertion", place=55)(
-    json_writer("to-promptfoo.json", graded)
+    json_writer("to-promptfoo.json", add_components)
 )

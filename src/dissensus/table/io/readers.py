@@ -15,8 +15,15 @@ import pyarrow as pa
 
 from dissensus.common.registry import Registry, skip_failing_plugin
 from dissensus.table import exceptions as errors
-from dissensus.table.find_columns import Columns
-from dissensus.table.io.files import PACKED_SUFFIXES, BinaryFile, is_zip, members, open_bytes, reading
+from dissensus.table.find_columns import ColumnNames
+from dissensus.table.io.files import (
+    PACKED_SUFFIXES,
+    BinaryFile,
+    is_zip,
+    list_zip_members,
+    open_bytes,
+    report_read_errors,
+)
 from dissensus.table.notes import Note
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
@@ -28,56 +35,56 @@ class Reader:
     """Reads one format. The reader of an annotation tool's export has `collect`; its `read` returns the items.
 
     `read(path, columns)` returns the columns needed, or all if `columns` is None, and may add a note for the import
-    report. `claims` takes the first record of a JSON file, `claims_zip` the names of the files in a zip, and
-    `companions` the names of the files in a folder: it returns those that a tool writes in addition to its results.
-    Readers are asked in the order of their `place`, and the first that claims a file reads it.
+    report. `matches_record` takes the first record of a JSON file, `matches_zip` the names of the files in a zip, and
+    `find_companions` the names of the files in a folder, and returns those that a tool writes next to its results.
+    Readers are asked in the order of their `place`, and the first that recognises a file reads it.
     """
 
-    read: Callable[[Path, Columns | None], pa.Table | tuple[pa.Table, Note]]
+    read: Callable[[Path, ColumnNames | None], pa.Table | tuple[pa.Table, Note]]
     suffixes: tuple[str, ...] = ()
     write: Callable[[pa.Table, BinaryFile], None] | None = None
     first_bytes: bytes = b""  # recognises a file without a known suffix
-    claims: Callable[[dict[str, Any]], bool] | None = None
-    claims_zip: Callable[[Sequence[str]], bool] | None = None
-    companions: Callable[[Sequence[str]], Iterable[str]] | None = None
-    collect: Callable[[Sequence[Path], Columns, str | None, str | None], Any] | None = None
+    matches_record: Callable[[dict[str, Any]], bool] | None = None
+    matches_zip: Callable[[Sequence[str]], bool] | None = None
+    find_companions: Callable[[Sequence[str]], Iterable[str]] | None = None
+    collect: Callable[[Sequence[Path], ColumnNames, str | None, str | None], Any] | None = None
 
 
 readers: Registry[Reader] = Registry("format", "", "dissensus.table.io", "dissensus.readers")
 
 
-def detect(path: Path) -> str:
+def detect_format(path: Path) -> str:
     """Return the format of a file by its suffix, else by its first bytes; JSON always by its first record."""
     suffix = unpacked_suffix(path)
     if suffix in JSON_SUFFIXES:
-        return _json_format(path)
-    return next((name for name, reader in readers.items() if suffix in reader.suffixes), "") or _by_content(path)
+        return _detect_json_format(path)
+    return next((name for name, reader in readers.items() if suffix in reader.suffixes), "") or _detect_by_content(path)
 
 
-def suffix_of(path: Path) -> str:
+def suffix_without_gz(path: Path) -> str:
     """Return the suffix in lower case, without .gz."""
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
 def unpacked_suffix(path: Path) -> str:
     """Return the suffix in lower case without that of compression; for a zip of one file, that file's suffix."""
-    with reading(path):
-        if is_zip(path) and len(names := members(path)) == 1:
+    with report_read_errors(path):
+        if is_zip(path) and len(names := list_zip_members(path)) == 1:
             return Path(names[0].lower()).suffix
     suffix = path.suffix.lower()
     return Path(path.stem.lower()).suffix if suffix in PACKED_SUFFIXES else suffix
 
 
-def _by_content(path: Path) -> str:
-    with reading(path):
-        if is_zip(path) and len(names := members(path)) != 1:
-            if found := _first_claim("claims_zip", names):
+def _detect_by_content(path: Path) -> str:
+    with report_read_errors(path):
+        if is_zip(path) and len(names := list_zip_members(path)) != 1:
+            if found := _first_matching_format("matches_zip", names):
                 return found
             raise errors.ZipOfSeveralFiles(path=path, names=tuple(names))
         with open_bytes(path) as file:
             start = file.read(MAX_BYTES_INSPECTED)
     if start.lstrip()[:1] in (b"{", b"["):
-        return _json_format(path)
+        return _detect_json_format(path)
     for name, reader in readers.items():
         if reader.first_bytes and start.startswith(reader.first_bytes):
             return name
@@ -86,21 +93,21 @@ def _by_content(path: Path) -> str:
     return "csv"
 
 
-def _json_format(path: Path) -> str:
-    from dissensus.table.io.jsonl import records  # imports this module
+def _detect_json_format(path: Path) -> str:
+    from dissensus.table.io.jsonl import read_records  # imports this module
 
-    record = next(records(path), None)
+    record = next(read_records(path), None)
     if record is None:
         raise errors.EmptyFile(where=str(path), needs="at least one record")
     if record and all(isinstance(value, dict) and "annotations" not in value for value in record.values()):
         raise errors.RecordsOfItems(path=path)
-    return _first_claim("claims", record)
+    return _first_matching_format("matches_record", record)
 
 
-def _first_claim(test: str, content: Any) -> str:
-    """Return the first format whose reader claims the content by a test; "" if none does."""
+def _first_matching_format(test: str, content: Any) -> str:
+    """Return the first format whose reader matches_record the content by a test; "" if none does."""
     for name, entry in readers.entries():
         with skip_failing_plugin(entry):
-            if (claims := getattr(entry.value, test)) and claims(content):
+            if (matches_record := getattr(entry.value, test)) and matches_record(content):
                 return name
     return ""

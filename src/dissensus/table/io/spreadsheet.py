@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from dissensus.common.extras import import_extra
 from dissensus.table import exceptions as errors
-from dissensus.table.find_columns import Columns, columns_to_read
-from dissensus.table.io.files import MAX_UNPACKED_RATIO, is_zip, max_unpacked, reading
+from dissensus.table.find_columns import ColumnNames, columns_to_read
+from dissensus.table.io.files import MAX_UNPACKED_RATIO, is_zip, max_unpacked_size, report_read_errors
 from dissensus.table.io.readers import Reader, readers
 from dissensus.table.notes import Note, SheetRead
 
@@ -21,21 +21,21 @@ SUFFIXES = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 MAX_SHEETS_NAMED = 5
 
 
-def claims_zip(names: Sequence[str]) -> bool:
+def matches_zip(names: Sequence[str]) -> bool:
     """Return True for the files in an Excel or OpenDocument file."""
     return "xl/workbook.xml" in names or {"mimetype", "content.xml"} <= set(names)
 
 
-def read(path: Path, columns: Columns | None) -> pa.Table | tuple[pa.Table, Note]:
+def read(path: Path, columns: ColumnNames | None) -> pa.Table | tuple[pa.Table, Note]:
     """Read the columns needed as text, as in CSV: 7 for a cell of the number 7, nothing for an empty cell."""
     import_extra("python_calamine", f"reading {path.name} needs", "excel")
     import python_calamine
 
-    with reading(path):
+    with report_read_errors(path):
         if is_zip(path):
             with zipfile.ZipFile(path) as archive:
                 size = sum(entry.file_size for entry in archive.infolist())
-            if size > max_unpacked(path):
+            if size > max_unpacked_size(path):
                 raise errors.UnpacksTooLarge(path=path, ratio=MAX_UNPACKED_RATIO)
         book = python_calamine.CalamineWorkbook.from_path(str(path))
         if not book.sheet_names:
@@ -43,16 +43,18 @@ def read(path: Path, columns: Columns | None) -> pa.Table | tuple[pa.Table, Note
         rows = book.get_sheet_by_index(0).to_python()
         if not rows:
             raise errors.EmptyFile(where=f"{path}: sheet {book.sheet_names[0]!r}", needs="a header and rows")
-    there = [_text(cell) or "" for cell in rows[0]]
+    there = [_cell_text(cell) or "" for cell in rows[0]]
     cells = [row for row in rows[1:] if any(cell != "" for cell in row)]
     wanted = columns_to_read(columns, there)
-    table = pa.table({name: pa.array([_text(row[there.index(name)]) for row in cells], pa.string()) for name in wanted})
+    table = pa.table(
+        {name: pa.array([_cell_text(row[there.index(name)]) for row in cells], pa.string()) for name in wanted}
+    )
     if others := book.sheet_names[1:]:
         return table, SheetRead(sheet=book.sheet_names[0], others=", ".join(map(repr, others[:MAX_SHEETS_NAMED])))
     return table
 
 
-def _text(cell: Any) -> str | None:
+def _cell_text(cell: Any) -> str | None:
     """Return the text of a cell: whole numbers without a point, None if it is empty."""
     if cell is None or cell == "":
         return None
@@ -62,5 +64,5 @@ def _text(cell: Any) -> str | None:
 
 
 readers.register("spreadsheet", summary="the first sheet of Excel and OpenDocument files", place=47)(
-    Reader(read, SUFFIXES, claims_zip=claims_zip)
+    Reader(read, SUFFIXES, matches_zip=matches_zip)
 )

@@ -23,10 +23,10 @@ from dissensus.table.io import delimited, jsonl
 from dissensus.table.io.files import BinaryFile
 from dissensus.table.io.jsonl import Record, dumps
 
-OURS = "dissensus"  # prefix of answers that we wrote into a log, so that they are not read as votes
+OWN_PREFIX = "dissensus"  # prefix of answers that we wrote into a log, so that they are not read as votes
 
 
-class Span(NamedTuple):
+class LabelledSpan(NamedTuple):
     """A span of a text, in characters or tokens; `end` is exclusive."""
 
     start: int
@@ -35,7 +35,7 @@ class Span(NamedTuple):
     probability: float
 
 
-class Answers(NamedTuple):
+class QuestionLabels(NamedTuple):
     """The answers to one question; the items of spans are documents, and a label is the list of their spans."""
 
     items: Names  # (I,)
@@ -43,7 +43,7 @@ class Answers(NamedTuple):
     confidence: FloatArray  # (I,)
 
 
-class Given(NamedTuple):
+class ItemLabel(NamedTuple):
     """The answer for one item."""
 
     label: Any
@@ -55,7 +55,7 @@ class Given(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Labels:
+class LabelsToWrite:
     """Labels to write: question → answers, and their agent.
 
     `questions` has the key None if a table has one question, which the tool calls `question`. `source` is an export of
@@ -63,20 +63,20 @@ class Labels:
     the names of the columns item, annotator, label and question of a sheet that has other names.
     """
 
-    questions: Mapping[str | None, Answers]
+    questions: Mapping[str | None, QuestionLabels]
     agent: str
     source: Path | None = None
     item: str | None = None
     question: str | None = None
     header: Mapping[str, str] | None = None
 
-    def by_item(self) -> dict[str, dict[str | None, Given]]:
+    def by_item(self) -> dict[str, dict[str | None, ItemLabel]]:
         """Return item, as text → question → label with its confidence."""
-        by_item: dict[str, dict[str | None, Given]] = {}
+        by_item: dict[str, dict[str | None, ItemLabel]] = {}
         for question, answers in self.questions.items():
             columns = (column.tolist() for column in answers)
             for item, *given in zip(*columns, strict=True):
-                by_item.setdefault(str(item), {})[question] = Given(*given)
+                by_item.setdefault(str(item), {})[question] = ItemLabel(*given)
         return by_item
 
     def item_of(self, record: Record, *usual: str) -> Any:
@@ -84,7 +84,7 @@ class Labels:
         keys = (self.item,) if self.item else usual
         return next((record[key] for key in keys if record.get(key) is not None), None)
 
-    def named_items(self) -> Iterator[tuple[Any, dict[str | None, Given]]]:
+    def named_items(self) -> Iterator[tuple[Any, dict[str | None, ItemLabel]]]:
         """Yield each item by its own name, with its entry of `by_item`."""
         by_item = self.by_item()
         for answers in self.questions.values():
@@ -98,18 +98,18 @@ class Writer:
     """Writes labels for one tool into a file of this name."""
 
     file: str
-    write: Callable[[Labels, BinaryFile], None]
+    write: Callable[[LabelsToWrite, BinaryFile], None]
 
 
 writers: Registry[Writer] = Registry("format to write labels in", "", "dissensus.table.io")
 
 
-def our_name(question: str | None) -> str:
+def own_answer_name(question: str | None) -> str:
     """Return the name of our answers to a question in a log with the scores of others."""
-    return OURS if question is None else f"{OURS}/{question}"
+    return OWN_PREFIX if question is None else f"{OWN_PREFIX}/{question}"
 
 
-def write_labels(labels: Labels, to: str, folder: str | Path) -> Path:
+def write_labels(labels: LabelsToWrite, to: str, folder: str | Path) -> Path:
     """Write labels for a tool into a folder, whole or not at all; return the file's path."""
     writer = writers[to]
     path = Path(folder) / writer.file
@@ -118,13 +118,13 @@ def write_labels(labels: Labels, to: str, folder: str | Path) -> Path:
     return path
 
 
-def json_writer(file: str, convert: Callable[[Labels], Record | Iterable[Record]]) -> Writer:
+def json_writer(file: str, convert: Callable[[LabelsToWrite], Record | Iterable[Record]]) -> Writer:
     """Make the writer of a tool that takes JSON: one record a line in a .jsonl file, one array in a .json file.
 
     An object or a list is the log that the labels were read from, and may hold a bare NaN.
     """
 
-    def write(labels: Labels, target: BinaryFile) -> None:
+    def write(labels: LabelsToWrite, target: BinaryFile) -> None:
         converted = convert(labels)
         if isinstance(converted, dict | list):
             target.write((json.dumps(converted, indent=2, ensure_ascii=False) + "\n").encode())
@@ -140,7 +140,7 @@ def json_writer(file: str, convert: Callable[[Labels], Record | Iterable[Record]
     return Writer(file, write)
 
 
-def _columns(labels: Labels) -> dict[str, Any]:
+def _sheet_columns(labels: LabelsToWrite) -> dict[str, Any]:
     """Return one row per item and question: item, annotator (our agent), label, confidence and any question."""
     parts = list(labels.questions.values())
     sizes = [answers.items.size for answers in parts]
@@ -155,14 +155,14 @@ def _columns(labels: Labels) -> dict[str, Any]:
     return {(labels.header or {}).get(name, name): values for name, values in columns.items()}
 
 
-def _write_xlsx(labels: Labels, file: BinaryFile) -> None:
+def _write_xlsx(labels: LabelsToWrite, file: BinaryFile) -> None:
     """Write one sheet; text stays text, even if it looks like a formula."""
     openpyxl = import_extra("openpyxl", "--to xlsx needs", "excel")
     from openpyxl.cell import WriteOnlyCell
 
     book = openpyxl.Workbook(write_only=True)
     sheet = book.create_sheet("labels")
-    columns = _columns(labels)
+    columns = _sheet_columns(labels)
 
     def cell(value: Any) -> Any:
         written = WriteOnlyCell(sheet, value)
@@ -177,9 +177,9 @@ def _write_xlsx(labels: Labels, file: BinaryFile) -> None:
 
 
 writers.register("csv", summary="a sheet of labels", place=60)(
-    Writer("to-csv.csv", lambda labels, file: delimited.write(pa.table(_columns(labels)), file))
+    Writer("to-csv.csv", lambda labels, file: delimited.write(pa.table(_sheet_columns(labels)), file))
 )
 writers.register("jsonl", summary="one label a line", place=65)(
-    Writer("to-jsonl.jsonl", lambda labels, file: jsonl.write(pa.table(_columns(labels)), file))
+    Writer("to-jsonl.jsonl", lambda labels, file: jsonl.write(pa.table(_sheet_columns(labels)), file))
 )
 writers.register("xlsx", summary="the same for Excel", place=70)(Writer("to-xlsx.xlsx", _write_xlsx))
