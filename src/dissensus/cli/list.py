@@ -155,7 +155,7 @@ def _show_dataset(name: str, output: Path | None, features: bool, json: bool) ->
 def _list_datasets(json: bool) -> None:
     """Print the names of the data sets and where each is."""
     from dissensus.table.datasets import list_datasets
-    from dissensus.table.datasets.folder import VARIABLE, data_folder
+    from dissensus.table.datasets.folder import FOLDER_VARIABLE, find_data_folder
 
     infos = list_datasets()
     if json:
@@ -167,8 +167,8 @@ def _list_datasets(json: bool) -> None:
         place = place if info.labelled else f"{place}, no labels"
         rows.append((show.escape(info.name), show.escape(info.title), place))
     show.table(None, ("data set", "description", "where"), rows, unbroken=("data set",))
-    if data_folder() is None:
-        show.text(f"Set {VARIABLE}=FOLDER to list the data sets of a folder too.")
+    if find_data_folder() is None:
+        show.text(f"Set {FOLDER_VARIABLE}=FOLDER to list the data sets of a folder too.")
     show.text("Describe one: dissensus list datasets NAME")
 
 

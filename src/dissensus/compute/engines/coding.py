@@ -220,7 +220,7 @@ def _made_once(folder: Path, made_of: dict[str, Any], write: Callable[[Path], No
 
 def find_columns(columns: dict[str, Any], names: list[str], engine: str) -> dict[str, str]:
     """Return role → column of a table with one label per row."""
-    found = ColumnNames(**columns).find(names)
+    found = ColumnNames(**columns).resolve(names)
     for role in ("proba", "question"):
         if role in found:
             raise OneLabelPerRow(engine=engine, role=role)
