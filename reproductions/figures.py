@@ -10,8 +10,8 @@ from dissensus.common.types import IntArray
 from dissensus.exceptions import BadParameter
 from dissensus.models.base import check_gold
 from dissensus.report import charts
-from dissensus.report.sections.annotator_map import BASES, annotator_charts, annotator_rows
-from dissensus.report.study import Study, distinct
+from dissensus.report.sections.annotator_map import BASIS_WORDS, annotator_charts, annotator_rows
+from dissensus.report.study import Study, distinct_names
 from dissensus.table.annotations import Annotations
 from reproductions import maps
 
@@ -30,7 +30,7 @@ def plot_annotator_embeddings(model: Any, table: Annotations, path: str | Path, 
     """
     from dissensus.learning.annotator_map import annotator_map
 
-    alt, found = charts.need_for_report("altair"), annotator_map(model, table, **options)
+    alt, found = charts.import_for_report("altair"), annotator_map(model, table, **options)
     study = Study(table, model, names=True)
     rows = annotator_rows(found, study)
     drawn = [
@@ -39,7 +39,7 @@ def plot_annotator_embeddings(model: Any, table: Annotations, path: str | Path, 
         )
         for title, note, chart in annotator_charts(rows, study.classes)
     ]
-    title = f"{len(rows):,} annotators by their embeddings ({found.projection}), clusters {BASES[found.mistakes.by]}"
+    title = f"{len(rows):,} annotators by their embeddings ({found.projection}), clusters {BASIS_WORDS[found.mistakes.by]}"
     beside = alt.hconcat(*drawn, title=alt.TitleParams(title, anchor="start", fontWeight="normal"))
     return _write(beside.resolve_scale(color="independent", shape="independent"), path, None)
 
@@ -68,14 +68,14 @@ def plot_latent(
 
     found = item_map(model, X, table=table, codes=codes, **options)
     if table is None:
-        names, classes = [str(n) for n in range(found.n_rows)], distinct(get_classifier(model).classes_.tolist(), 60)
+        names, classes = [str(n) for n in range(found.n_rows)], distinct_names(get_classifier(model).classes_.tolist(), 60)
     else:
         study = Study(table, model)
         names, classes = study.item_names, study.classes
     chart = maps.item_chart(maps.item_rows(found, names, classes), classes, columns=3, size=30)
     apart = found.separation
     known = f"{apart.mean:.0%} of {apart.n_neighbours} neighbours share the class, {apart.chance:.0%} by chance"
-    title = charts.need_for_report("altair").TitleParams(
+    title = charts.import_for_report("altair").TitleParams(
         f"{len(found.item):,} items as the network sees them ({found.projection})",
         subtitle=known if apart.n_neighbours and apart.class_counts.any() else "",
         anchor="start",
@@ -88,7 +88,7 @@ def _write(chart: Any, path: str | Path, size: tuple[int, int] | None = SIZE) ->
     path = Path(path)
     if size is not None:
         chart = chart.properties(width=size[0], height=size[1])
-    spec, convert, kind = chart.to_dict(), charts.need_for_report("vl_convert"), path.suffix.lower()
+    spec, convert, kind = chart.to_dict(), charts.import_for_report("vl_convert"), path.suffix.lower()
     if kind == ".svg":
         drawn = convert.vegalite_to_svg(spec).encode()
     elif kind == ".png":

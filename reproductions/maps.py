@@ -14,8 +14,15 @@ from dissensus.common.types import FloatArray
 from dissensus.evaluation import entropy
 from dissensus.report import charts
 from dissensus.report.blocks import Row
-from dissensus.report.sections.annotator_map import OTHER, merge_rare, place, place_of, shape, with_colors
-from dissensus.report.study import Study, entries
+from dissensus.report.sections.annotator_map import (
+    OTHER,
+    limit_to_colors,
+    map_position,
+    merge_rare_names,
+    position_axes,
+    shape_encoding,
+)
+from dissensus.report.study import Study, values_at
 
 MAX_DOTS = 2000  # items in the chart of difficulty
 MAX_MARKS = 24  # distinct classes: eight colours and six shapes, each turned by one, repeat after that many
@@ -37,7 +44,7 @@ def difficulty_rows(difficulty: FloatArray, posterior: FloatArray, study: Study)
     by_gold = gold is not None and bool((gold[there] >= 0).any())
     rows = []
     for n, i in enumerate(order.tolist()):
-        row = {"item": study.item_names[i], **entries(i, 4, difficulty=difficulty), **entries(n, 4, entropy=spread)}
+        row = {"item": study.item_names[i], **values_at(i, 4, difficulty=difficulty), **values_at(n, 4, entropy=spread)}
         if by_gold:
             assert gold is not None
             row["model"] = UNKNOWN if gold[i] < 0 else RIGHT if gold[i] == posterior[i].argmax() else WRONG
@@ -50,16 +57,16 @@ def difficulty_rows(difficulty: FloatArray, posterior: FloatArray, study: Study)
 def difficulty_chart(rows: Sequence[Row]) -> Any:
     """Draw items by whether the class is right where gold is known, else by what most annotators say."""
     field, title = ("model", "the model is") if rows and "model" in rows[0] else ("most", "most say")
-    rows, there = with_colors(rows, field)
-    x = charts.quantity("entropy", "entropy of the votes (nats)", ".1f")
-    y = charts.quantity("difficulty", "difficulty", charts.SHARE)
+    rows, there = limit_to_colors(rows, field)
+    x = charts.quantity_axis("entropy", "entropy of the votes (nats)", ".1f")
+    y = charts.quantity_axis("difficulty", "difficulty", charts.SHARE_FORMAT)
     tips = [
         "item:N",
-        ("difficulty:Q", "difficulty", charts.EXACT_SHARE),
+        ("difficulty:Q", "difficulty", charts.EXACT_SHARE_FORMAT),
         ("entropy:Q", "entropy", ".2f"),
         (f"{field}:N", title),
     ]
-    return charts.dots(rows, 45, 0.6, tips, x=x, y=y, color=charts.color(field, there))
+    return charts.dot_plot(rows, 45, 0.6, tips, x=x, y=y, color=charts.color_encoding(field, there))
 
 
 # Items ----------------------------------------------------------------------------------------------------------------
@@ -70,7 +77,7 @@ def item_rows(found: Any, names: Sequence[str], classes: Sequence[str]) -> list[
     return [
         {
             "item": names[row],
-            **place_of(found, n),
+            **map_position(found, n),
             "class": NO_LABELS if code < 0 else classes[code],
         }
         for n, (row, code) in enumerate(zip(found.item.tolist(), found.code.tolist(), strict=True))
@@ -79,11 +86,14 @@ def item_rows(found: Any, names: Sequence[str], classes: Sequence[str]) -> list[
 
 def item_chart(rows: Sequence[Row], classes: Sequence[str], *, columns: int = 4, size: int = 40) -> Any:
     """Draw items by class: each has a colour and a shape, so that more classes than colours can be told apart."""
-    rows = merge_rare(rows, "class", MAX_MARKS)
+    rows = merge_rare_names(rows, "class", MAX_MARKS)
     seen = {row["class"] for row in rows}
     there = [name for name in (*classes, OTHER, NO_LABELS) if name in seen]
     tips = [(f"{field}:N", field) for field in ("item", "class")]
-    color, marks = charts.color("class", there, columns=columns), shape("class", there, columns=columns)
+    color, marks = (
+        charts.color_encoding("class", there, columns=columns),
+        shape_encoding("class", there, columns=columns),
+    )
     mark = {"type": "point", "filled": True, "size": size, "opacity": 0.75}
     mark["aria"] = False  # 1,500 places say nothing to who cannot see them
-    return charts.plot(rows, mark, tips, **place(grid=False), color=color, shape=marks)
+    return charts.plot(rows, mark, tips, **position_axes(grid=False), color=color, shape=marks)

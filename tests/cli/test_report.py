@@ -8,7 +8,7 @@ from cli.tables import write_csv, write_export
 from dissensus.cli.exceptions import FolderMissing, OptionNeeds, UnknownSuffix
 from dissensus.common.exceptions import UnknownEntry
 from dissensus.exceptions import MissingColumn, UnreadableFile
-from dissensus.report.pseudonyms import pseudonyms
+from dissensus.report.pseudonyms import make_pseudonyms
 
 FAST = ("--method", "dawid-skene")
 
@@ -45,11 +45,11 @@ def test_annotators_have_stable_pseudonyms_unless_names_are_asked_for(cli, label
     names = sorted({line.split(",")[1] for line in labels.read_text(encoding="utf-8").splitlines()[1:]})
     cli("report", labels, *FAST)
     page = (labels.parent / "report.html").read_text(encoding="utf-8")
-    assert all(one in page for one in pseudonyms(names))
+    assert all(one in page for one in make_pseudonyms(names))
     key = (labels.parent / "report-key.csv").read_text(encoding="utf-8").splitlines()
-    assert key[1:] == sorted(f"{one},{name}" for one, name in zip(pseudonyms(names), names, strict=True))
+    assert key[1:] == sorted(f"{one},{name}" for one, name in zip(make_pseudonyms(names), names, strict=True))
     cli("report", labels, *FAST, "--salt", "secret", "-o", "salted.html")
-    assert not any(one in (labels.parent / "salted.html").read_text(encoding="utf-8") for one in pseudonyms(names))
+    assert not any(one in (labels.parent / "salted.html").read_text(encoding="utf-8") for one in make_pseudonyms(names))
     cli("report", labels, *FAST, "--names", "-o", "named.html")
     people = facts(labels.parent / "named.html")["sections"]["annotators"]["people"]
     assert sorted(one["annotator"] for one in people) == names

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dissensus import Annotations, Report, methods
-from dissensus.report.blocks import Block
+from dissensus.report.blocks import PageBlock
 from dissensus.report.section import Finding, sections
 from dissensus.table.simulate import Simulation, simulate
 
@@ -56,7 +56,7 @@ def trained(table: Annotations | None = None, truth: Any = None, validation: Any
     return model.fit(table, features(table, truth), validation=validation)
 
 
-def blocks(name: str, facts: Any, kind: type[Block] = Block) -> list[Any]:
+def blocks(name: str, facts: Any, kind: type[PageBlock] = PageBlock) -> list[Any]:
     """What a section draws, of one kind."""
     return [block for block in sections[name]().draw(facts) if isinstance(block, kind)]
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from dissensus.report.blocks import Chart
+from dissensus.report.blocks import ChartBlock
 from dissensus.report.section import sections
 from dissensus.report.sections import annotator_map as section
 from dissensus.testing.sections import check_facts
@@ -37,7 +37,7 @@ def test_the_map_is_that_of_the_model():
     assert [row["x"] for row in facts["annotators"]] == pytest.approx(found.position[:, 0].tolist(), rel=1e-3)
     errors = [np.nan if row["error"] is None else row["error"] for row in facts["annotators"]]
     np.testing.assert_allclose(errors, found.mistakes.error, atol=1e-3)
-    titles = [block.title for block in blocks("annotator-map", json.loads(json.dumps(facts)), Chart)]
+    titles = [block.title for block in blocks("annotator-map", json.loads(json.dumps(facts)), ChartBlock)]
     assert titles == ["Clusters of mistakes", "Error rate", "Over-used class"]
 
 

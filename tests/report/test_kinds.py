@@ -36,7 +36,7 @@ def test_every_kind_has_its_page(kind):
     assert len(facts["findings"]) <= 5
     for name, about in facts["sections"].items():
         check_facts(sections[name](), about)
-    titles = [one.title for one in blocks("answers", facts["sections"]["answers"]) if one.kind == "chart"]
+    titles = [one.title for one in blocks("answers", facts["sections"]["answers"]) if one.kind == "ChartBlock"]
     assert titles == PICTURES[kind]
     parsed = Page(made.html())
     assert len(parsed.ids()) == len(set(parsed.ids()))

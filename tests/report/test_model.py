@@ -9,7 +9,7 @@ import pytest
 
 from dissensus import Annotations, evaluation, methods
 from dissensus.exceptions import UnreadableFile
-from dissensus.report.blocks import Chart, Table, Text
+from dissensus.report.blocks import ChartBlock, TableBlock, TextBlock
 from dissensus.report.exceptions import TrainedOnOtherClasses, TrainedOnOtherItems
 from dissensus.report.section import sections
 from dissensus.report.sections import model as section
@@ -61,8 +61,8 @@ def test_numbers_are_those_of_the_evaluation_on_items_held_out():
     assert [entry["loss"] for entry in facts["history"]] == pytest.approx(model.trace_.tolist(), rel=1e-4)
     assert (facts["best_epoch"], facts["taught"], facts["held_out"]) == (model.best_epoch_, 70, 30)
     assert facts["chosen_by"]
-    assert blocks("model", facts, Text)
-    titles = [chart.title for chart in blocks("model", facts, Chart)]
+    assert blocks("model", facts, TextBlock)
+    titles = [chart.title for chart in blocks("model", facts, ChartBlock)]
     curves = ["Training", "Validation", "Validation: right"]
     assert titles == [*curves, "Model against gold", "Can the confidence be believed?"]
 
@@ -129,7 +129,7 @@ def test_items_are_sorted_by_how_far_apart_model_and_crowd_are():
     assert facts["apart"] == differ
     apart = found("model", facts, ModelAndCrowdDiffer)
     assert (apart.apart, apart.compared) == (differ, 100)
-    assert len(blocks("model", facts, Table)[0].rows) == 100
+    assert len(blocks("model", facts, TableBlock)[0].rows) == 100
 
 
 def test_a_model_of_more_items_or_in_another_order_of_classes_is_aligned_by_name():
@@ -164,6 +164,6 @@ def test_many_classes_and_items_are_cut_and_said_to_be(monkeypatch):
     monkeypatch.setattr(section, "MAX_CLASSES", 2)
     facts = about(trained())
     assert len(facts["items_apart"]) == 10
-    assert len(blocks("model", facts, Table)[0].rows) == 10
+    assert len(blocks("model", facts, TableBlock)[0].rows) == 10
     assert np.shape(facts["confusion"]["counts"]) == (2, 2)
     assert facts["confusion"]["of"] == 3

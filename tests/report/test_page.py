@@ -13,7 +13,7 @@ import pytest
 from dissensus import Annotations, Report, methods
 from dissensus.exceptions import MissingExtra
 from dissensus.report.exceptions import NotAPage
-from dissensus.report.page import render
+from dissensus.report.page import render_page
 from refused import refused
 from report.reports import FEW_METHODS, Page, crowd, people, report, things, trained
 
@@ -99,7 +99,7 @@ def test_every_chart_says_in_words_what_it_shows():
 def test_a_page_is_drawn_from_the_numbers_alone():
     made = report(gold=crowd().truth)
     again = json.loads(json.dumps(made.facts))
-    assert render(again) == made.html()
+    assert render_page(again) == made.html()
 
 
 def test_save_writes_page_numbers_and_key(tmp_path):

@@ -6,31 +6,31 @@ import pytest
 from dissensus import Annotations
 from dissensus.clustering import PGMBP
 from dissensus.report import study
-from dissensus.report.exceptions import MailAddressesShown, NoSuchColumn
-from dissensus.report.pseudonyms import LENGTH, pseudonyms
+from dissensus.report.exceptions import MailAddressesShown, NoAnnotatorColumn
+from dissensus.report.pseudonyms import LENGTH, make_pseudonyms
 from dissensus.table.io.jsonl import dumps
 from refused import refused
 from report.reports import crowd, people, report
 
 
 def test_a_name_has_the_same_pseudonym_whoever_stands_beside_it():
-    assert pseudonyms(["ann", "bob", "eve"])[1] == pseudonyms(["zoe", "bob"])[1]
+    assert make_pseudonyms(["ann", "bob", "eve"])[1] == make_pseudonyms(["zoe", "bob"])[1]
 
 
 def test_numbers_and_their_text_are_one_annotator_in_two_files():
-    assert pseudonyms([7]) == pseudonyms(["7"])
+    assert make_pseudonyms([7]) == make_pseudonyms(["7"])
 
 
 def test_pseudonyms_are_all_different_however_many():
-    made = pseudonyms(range(200_000))
+    made = make_pseudonyms(range(200_000))
     assert len(set(made)) == 200_000
     assert {len(one) for one in made} == {LENGTH + 1, LENGTH + 2, LENGTH + 3}  # a few are longer, as they met
 
 
 def test_a_salt_gives_others():
-    plain, salted = pseudonyms(["ann", "bob"]), pseudonyms(["ann", "bob"], "secret")
+    plain, salted = make_pseudonyms(["ann", "bob"]), make_pseudonyms(["ann", "bob"], "secret")
     assert not set(plain) & set(salted)
-    assert salted == pseudonyms(["ann", "bob"], "secret")
+    assert salted == make_pseudonyms(["ann", "bob"], "secret")
 
 
 def test_a_report_tells_nothing_of_the_order_of_the_real_names(monkeypatch):
@@ -41,7 +41,7 @@ def test_a_report_tells_nothing_of_the_order_of_the_real_names(monkeypatch):
     others = Annotations.from_codes(
         table.item, to[table.annotator], table.label, table.items, table.annotators, table.classes
     )
-    hidden = pseudonyms(range(table.n_annotators))
+    hidden = make_pseudonyms(range(table.n_annotators))
 
     def facts(rows, names):
         monkeypatch.setattr(study, "pseudonyms", lambda *_: list(names))
@@ -67,5 +67,5 @@ def test_columns_about_annotators_are_printed_only_where_asked_for(tmp_path):
     assert {one["about"]["country"] for one in shown} == {"x", "y"}
     with pytest.warns(MailAddressesShown):
         report(annotators=about, show=["mail"])
-    with refused(NoSuchColumn, column="team"):
+    with refused(NoAnnotatorColumn, column="team"):
         report(annotators=about, show=["team"])

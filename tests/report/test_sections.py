@@ -15,32 +15,32 @@ from dissensus.models.base import methods_for
 from dissensus.models.confidence import ask_for_gold
 from dissensus.questions.base import questions
 from dissensus.questions.compare import MIN_HIDDEN
-from dissensus.report import Section, collect
-from dissensus.report.blocks import Chart, Table, Text
-from dissensus.report.exceptions import AllGoldKnown
+from dissensus.report import Section, collect_sections
+from dissensus.report.blocks import ChartBlock, TableBlock, TextBlock
+from dissensus.report.exceptions import AllGoldUsedForTraining
 from dissensus.report.face import (
     REPORT,
-    ItemsSettled,
     MethodUsed,
-    NothingSettled,
-    SettledByGold,
+    NoSettledItemsSummary,
+    SettledItemsByGoldSummary,
+    SettledItemsSummary,
     TableSize,
-    settled_items,
+    summarize_settled_items,
 )
-from dissensus.report.pseudonyms import pseudonyms
+from dissensus.report.pseudonyms import make_pseudonyms
 from dissensus.report.section import sections
-from dissensus.report.sections.annotators import BelowAverage, Flagged, TooFewLabels
+from dissensus.report.sections.annotators import BelowAverageCard, FlaggedAnnotatorsCard, TooFewLabelsCard
 from dissensus.report.sections.items import (
-    GroupsDiffer,
-    GroupsDifferInReliability,
+    GroupsDifferCard,
+    GroupsDifferInReliabilityCard,
     MinorityTrusted,
     ReasonsOfDisagreement,
     VotesDoubted,
-    _group_finding,
-    _reason_to_look,
-    look_first,
+    _explain_review,
+    _make_group_card,
+    review_priority,
 )  # fmt: skip
-from dissensus.report.sections.overview import AgreementAtChance, OneClass, OneSharedClass
+from dissensus.report.sections.overview import AgreementAtChanceCard, OneClassCard, OneSharedClass
 from dissensus.table.datasets import load_dataset
 from dissensus.table.io.jsonl import dumps
 from dissensus.testing.sections import check_facts, check_section
@@ -100,7 +100,9 @@ def test_items_that_a_method_was_told_are_not_scored():
     table, truth = crowd().annotations, crowd().truth
     known = np.where(np.arange(table.n_items) < 9, truth, -1)
     fitted = methods["dawid-skene"]().fit(table, gold=known)
-    about = collect(Report(table, fitted, gold=truth, known=known, methods=FEW_METHODS))["sections"]["labels"]["gold"]
+    about = collect_sections(Report(table, fitted, gold=truth, training_gold=known, methods=FEW_METHODS))["sections"][
+        "labels"
+    ]["gold"]
     right = fitted.posterior_.argmax(axis=1) == truth
     assert (about["items"], about["accuracy"]["value"]) == (truth.size - 9, pytest.approx(right[9:].mean(), abs=1e-5))
 
@@ -108,9 +110,9 @@ def test_items_that_a_method_was_told_are_not_scored():
 def test_where_a_method_was_told_all_that_gold_has_accuracy_is_left_out():
     table, truth = crowd().annotations, crowd().truth
     fitted = methods["dawid-skene"]().fit(table, gold=truth)
-    with pytest.warns(AllGoldKnown):
-        made = Report(table, fitted, gold=truth, known=truth, methods=FEW_METHODS)
-    assert collect(made)["sections"]["labels"]["gold"] is None
+    with pytest.warns(AllGoldUsedForTraining):
+        made = Report(table, fitted, gold=truth, training_gold=truth, methods=FEW_METHODS)
+    assert collect_sections(made)["sections"]["labels"]["gold"] is None
 
 
 def test_overview_has_the_counts_and_the_agreement():
@@ -134,13 +136,13 @@ def test_agreement_is_held_against_chance_only_where_enough_items_have_two_annot
     table = Annotations.from_arrays(
         np.repeat(np.arange(n_items), 2), [0, 1] * n_items, np.resize([0, 1, 1, 0], 2 * n_items)
     )
-    told_of = [one for one in findings("overview", overview(table)) if isinstance(one, AgreementAtChance)]
+    told_of = [one for one in findings("overview", overview(table)) if isinstance(one, AgreementAtChanceCard)]
     assert [one.share for one in told_of] == ([0] if told else [])
     spelt = report(dataclasses.replace(table, classes=np.array(["yes", "Yes"], object)), only=["overview"])
     assert spelt.facts["findings"] == []  # the spelling is to be settled first
 
 
-@pytest.mark.parametrize(("second", "kind"), [("a", OneClass), ("b", OneSharedClass)])
+@pytest.mark.parametrize(("second", "kind"), [("a", OneClassCard), ("b", OneSharedClass)])
 def test_one_class_is_said_to_be_the_only_one_where_it_is(second, kind):
     table = Annotations.from_arrays([1, 1, 2], ["x", "y", "x"], ["a", "a", second])
     assert type(findings("overview", overview(table))[0]) is kind
@@ -170,7 +172,7 @@ def test_what_one_person_repeats_is_not_settled():
     table = Annotations.from_arrays(item, np.where(item < 5, 0, np.arange(120) % 6), item % 2)
     fitted = methods["dawid-skene"](dependence=None).fit(table)
     assert (fitted.posterior_.max(axis=1) > 0.9).all()
-    assert collect(Report(table, fitted, methods=FEW_METHODS))["sections"]["labels"]["settled"] == 15
+    assert collect_sections(Report(table, fitted, methods=FEW_METHODS))["sections"]["labels"]["settled"] == 15
 
 
 def test_where_most_labels_are_unsure_known_classes_are_asked_for_before_more_labels():
@@ -185,7 +187,9 @@ def test_where_most_labels_are_unsure_known_classes_are_asked_for_before_more_la
     asked = ask_for_gold(report().fitted).render(REPORT)
     assert asked in report().facts["headline"]
     known = crowd().truth
-    learnt = Report(crowd().annotations, methods["dawid-skene"]().fit(crowd().annotations, gold=known), known=known)
+    learnt = Report(
+        crowd().annotations, methods["dawid-skene"]().fit(crowd().annotations, gold=known), training_gold=known
+    )
     assert learnt.settled.all()
     assert asked not in learnt.facts["headline"]
 
@@ -263,30 +267,36 @@ def test_annotators_have_pseudonyms_in_every_sentence_unless_names_are_asked_for
     text = dumps(facts)
     assert "gives the same answer as" in text
     assert "person-" not in text
-    assert all(name in text for name in pseudonyms(table.annotators.tolist()))
+    assert all(name in text for name in make_pseudonyms(table.annotators.tolist()))
     assert "person-03" in dumps(report(table.select(items=table.items[:50]), names=True).facts)
 
 
 def test_one_annotator_is_not_told_to_label_what_others_label():
     facts = report(SMALL["one annotator"], only=["annotators", "redundancy"]).facts["sections"]["annotators"]
-    few = found("annotators", facts, TooFewLabels)
+    few = found("annotators", facts, TooFewLabelsCard)
     assert (few.too_few, few.active, few.advice) == (1, 1, "")
 
 
 def test_those_to_look_at_come_first_and_the_summary_names_them(digits):
     table, facts = digits
     diagnosis = diagnose(table)
-    bad = {name for name, flags in zip(pseudonyms(table.annotators.tolist()), diagnosis.flags, strict=True) if flags}
+    bad = {
+        name for name, flags in zip(make_pseudonyms(table.annotators.tolist()), diagnosis.flags, strict=True) if flags
+    }
     people = facts["sections"]["annotators"]["people"]
     assert {one["annotator"] for one in people[: len(bad)]} == bad
-    flagged = [one for one in findings("annotators", facts["sections"]["annotators"]) if isinstance(one, Flagged)]
+    flagged = [
+        one for one in findings("annotators", facts["sections"]["annotators"]) if isinstance(one, FlaggedAnnotatorsCard)
+    ]
     assert set().union(*(one.annotators for one in flagged)) == bad
     assert any(one["section"] == "annotators" for one in facts["findings"] if one["tone"] == "bad")
-    drawn = blocks("annotators", facts["sections"]["annotators"], Table)[0]
+    drawn = blocks("annotators", facts["sections"]["annotators"], TableBlock)[0]
     assert {row[0] for row in drawn.rows[: len(bad)]} == bad
     assert all(one["flags"] in (["below"], []) for one in people[len(bad) :])
     below = facts["sections"]["annotators"] | {"people": [people[0] | {"flags": ["below"]}]}
-    assert found("annotators", below, BelowAverage).reliability == {people[0]["annotator"]: people[0]["reliability"]}
+    assert found("annotators", below, BelowAverageCard).reliability == {
+        people[0]["annotator"]: people[0]["reliability"]
+    }
 
 
 def test_items_have_the_explanation_and_who_said_what():
@@ -331,13 +341,13 @@ def test_who_is_trusted_has_said_it():
         "kind": "cannot tell",
     }
     about = {"top": "6", "share": Share(0.6), "confidence": Share(0.22)}
-    assert _reason_to_look(item | {"label": "7"}) == MinorityTrusted(**about, label="7").render(REPORT)
-    assert _reason_to_look(item | {"label": "5"}) == VotesDoubted(**about, label="5").render(REPORT)
+    assert _explain_review(item | {"label": "7"}) == MinorityTrusted(**about, label="7").render(REPORT)
+    assert _explain_review(item | {"label": "5"}) == VotesDoubted(**about, label="5").render(REPORT)
 
 
 def test_the_first_items_are_those_with_the_most_reason_to_look():
     made = report()
-    worth = look_first(made.explanation)
+    worth = review_priority(made.explanation)
     order = np.argsort(-worth, kind="stable")
     first = [one["item"] for one in made.facts["sections"]["items"]["first"]]
     assert first == [made.item_names[i] for i in order[:10]]
@@ -353,7 +363,7 @@ def test_of_many_items_those_in_need_and_some_others_are_shown(monkeypatch):
     made = report()
     facts = made.facts["sections"]["items"]
     shown = [one["item"] for one in facts["table"]]
-    worth = look_first(made.explanation)
+    worth = review_priority(made.explanation)
     order = [made.item_names[i] for i in np.argsort(-worth, kind="stable")]
     assert shown[:20] == order[:20]
     assert len(set(shown)) == 30
@@ -372,7 +382,7 @@ def test_redundancy_is_the_library_s():
     assert facts["verdict"] == found.verdict()
     asked = recommend(methods["dawid-skene"]().fit(table), table, budget=100)
     assert [one["item"] for one in facts["ask"]] == [str(name) for name in asked.items]
-    called = dict(zip(table.annotators.tolist(), pseudonyms(table.annotators.tolist(), ""), strict=True))
+    called = dict(zip(table.annotators.tolist(), make_pseudonyms(table.annotators.tolist(), ""), strict=True))
     assert [one["annotator"] for one in facts["ask"]] == [called[name] for name in asked.annotators.tolist()]
     assert facts["advice"] == found.advice.advice() == asked.advice()
 
@@ -400,7 +410,7 @@ def test_clusters_are_those_of_the_clustering():
         assert {name: share for name, share, code in one["labels"] if code >= 0} == pytest.approx(
             {str(p): share for p, share in enumerate(model.snap_clusters(np.eye(3))[k])}, abs=0.01
         )
-    assert len(blocks("clusters", facts, Chart)) == 5
+    assert len(blocks("clusters", facts, ChartBlock)) == 5
     assert "clusters" not in report(table).facts["sections"]
     with refused(UnknownName, name="cluster"):
         report(table, only=["cluster"])
@@ -433,7 +443,7 @@ def test_a_new_section_is_one_class_and_one_registration(monkeypatch):
             return {"n": study.table.n_items}
 
         def draw(self, facts):
-            return [Text(f"{facts['n']} colours")]
+            return [TextBlock(f"{facts['n']} colours")]
 
     made = report()
     assert list(made.facts["sections"])[:4] == ["overview", "labels", "colours", "methods"]
@@ -447,7 +457,9 @@ def test_the_headline_says_what_a_boss_asks():
     about = {"labels": 700, "items": 100, "annotators": 14, "groups": 0}
     facts = {name: Count(n) for name, n in about.items()} | {"kind": "classes"}
     assert size == TableSize(**facts).render(REPORT)
-    assert isinstance(settled_items(report()), NothingSettled)  # seven labels of one item are worth less than two
+    assert isinstance(
+        summarize_settled_items(report()), NoSettledItemsSummary
+    )  # seven labels of one item are worth less than two
     assert following == report().facts["sections"]["redundancy"]["advice"]
     assert worth == str(report().fitted.mean_effective_labels())
     assert method == MethodUsed(what="Labels", method="dawid-skene").render(REPORT)
@@ -455,16 +467,16 @@ def test_the_headline_says_what_a_boss_asks():
     made = Report(table, model, gold=gold, methods=FEW_METHODS)
     sure = made.confidence >= 0.95
     right = (made.label == gold)[sure].mean()
-    settled = settled_items(made)
-    assert isinstance(settled, SettledByGold)
+    settled = summarize_settled_items(made)
+    assert isinstance(settled, SettledItemsByGoldSummary)
     assert (settled.settled, settled.share, settled.known) == (sure.sum(), sure.mean(), sure.sum())
     assert settled.low < settled.right == right < settled.high
     assert settled.render(REPORT) in made.facts["headline"]
     one = np.flatnonzero(sure & (made.label == gold))[0]
     some = np.where(np.arange(100) == one, gold, -1)
-    few = settled_items(Report(table, model, gold=some, methods=FEW_METHODS))
+    few = summarize_settled_items(Report(table, model, gold=some, methods=FEW_METHODS))
     assert (few.known, few.right) == (1, 1)
-    assert type(settled_items(Report(table, model, methods=FEW_METHODS))) is ItemsSettled
+    assert type(summarize_settled_items(Report(table, model, methods=FEW_METHODS))) is SettledItemsSummary
     assert all(sentence.replace(" %", "\u00a0%") in made.html() for sentence in made.facts["headline"])
 
 
@@ -487,7 +499,7 @@ def test_progress_is_told():
 
 def test_collect_makes_the_facts_of_a_study():
     made = report()
-    facts = collect(made, "Title")
+    facts = collect_sections(made, "Title")
     assert facts["title"] == "Title"
     assert facts["sections"]["items"] == made.facts["sections"]["items"]
     assert isinstance(made, Report)
@@ -541,8 +553,10 @@ def test_the_shares_of_classes_are_those_of_the_labels_not_of_a_softened_posteri
 
 def test_of_groups_it_is_said_how_far_the_model_believes_their_labels_where_labels_differ():
     groups = [{"group": "old", "reliability": 0.83}, {"group": "young", "reliability": 0.48}]
-    found = _group_finding({"column": "age", "effect": 0.4, "p_value": 0.001, "groups": groups})
-    assert isinstance(found, GroupsDifferInReliability)
+    found = _make_group_card({"column": "age", "effect": 0.4, "p_value": 0.001, "groups": groups})
+    assert isinstance(found, GroupsDifferInReliabilityCard)
     assert (found.worst, found.low, found.best, found.high) == ("young", 0.48, "old", 0.83)
     alike = [one | {"reliability": 0.8} for one in groups]
-    assert type(_group_finding({"column": "age", "effect": 0.4, "p_value": 0.001, "groups": alike})) is GroupsDiffer
+    assert (
+        type(_make_group_card({"column": "age", "effect": 0.4, "p_value": 0.001, "groups": alike})) is GroupsDifferCard
+    )

@@ -6,8 +6,8 @@ import pytest
 
 from dissensus import Annotations, Report, methods
 from dissensus.exceptions import NotFitted
-from dissensus.report.exceptions import EmptyFrame, ModelOfOtherTable, NoKeyColumn, OtherNames
-from dissensus.report.study import aligned, distinct, first_within, plain, shares, shown
+from dissensus.report.exceptions import EmptyFrame, FittedToOtherTable, NoKeyColumn, OtherNames
+from dissensus.report.study import align_frame, distinct_names, largest_shares, limit_size, shorten_text, to_plain
 from dissensus.table.io.jsonl import dumps
 from refused import refused
 from report.reports import crowd, report
@@ -16,34 +16,34 @@ from report.reports import crowd, report
 def test_frames_are_aligned_by_name_in_any_order_of_rows():
     names = np.array(["a", "b", "c"], object)
     frame = pa.table({"item": ["c", "x", "a"], "text": ["of c", "of x", "of a"]})
-    assert aligned(frame, "item", names) == {"text": ["of a", None, "of c"]}
-    assert aligned({"task": ["c", "a"], "n": [3, 1]}, "item", names) == {"n": [1, None, 3]}
+    assert align_frame(frame, "item", names) == {"text": ["of a", None, "of c"]}
+    assert align_frame({"task": ["c", "a"], "n": [3, 1]}, "item", names) == {"n": [1, None, 3]}
 
 
 def test_of_rows_with_one_name_the_first_counts():
-    assert aligned({"item": ["a", "a"], "n": [1, 2]}, "item", np.array(["a"], object)) == {"n": [1]}
+    assert align_frame({"item": ["a", "a"], "n": [1, 2]}, "item", np.array(["a"], object)) == {"n": [1]}
 
 
 @pytest.mark.parametrize(("names", "column"), [(np.array([7, 8]), ["8", "7"]), (np.array(["7", "8"], object), [8, 7])])
 def test_numbers_read_as_text_are_still_found(names, column):
-    assert aligned({"item": column, "n": [8, 7]}, "item", names) == {"n": [7, 8]}
+    assert align_frame({"item": column, "n": [8, 7]}, "item", names) == {"n": [7, 8]}
 
 
 def test_a_frame_about_something_else_is_an_error():
     names = np.array(["a", "b"], object)
     with refused(NoKeyColumn, role="item", columns=("name", "text")):
-        aligned(pa.table({"name": ["a"], "text": ["x"]}), "item", names)
+        align_frame(pa.table({"name": ["a"], "text": ["x"]}), "item", names)
     with refused(OtherNames, rows=1, role="item", name="'z'", column="item"):
-        aligned({"item": ["z"], "text": ["x"]}, "item", names)
+        align_frame({"item": ["z"], "text": ["x"]}, "item", names)
     with refused(EmptyFrame, role="item"):
-        aligned(pa.table({"item": pa.array([], pa.string()), "text": pa.array([], pa.string())}), "item", names)
+        align_frame(pa.table({"item": pa.array([], pa.string()), "text": pa.array([], pa.string())}), "item", names)
 
 
 def test_a_model_of_another_table_is_an_error():
     table = crowd().annotations
     half = table.select(items=np.arange(table.n_items) < 50)
     fitted = methods["majority-vote"]().fit(half)
-    with refused(ModelOfOtherTable, fitted=50, items=100):
+    with refused(FittedToOtherTable, fitted=50, items=100):
         Report(table, fitted)
     with pytest.raises(NotFitted):
         Report(table, methods["majority-vote"]())
@@ -74,8 +74,8 @@ def test_texts_are_the_columns_to_read():
 
 
 def test_values_for_people_and_for_json():
-    assert shown("a\x00b\x1b[31m\nc" + "x" * 50, 12) == "a b [31m\ncx…"
-    assert plain({"a": np.float64(1 / 3), "b": np.array([np.nan, 2.0]), "c": (np.int32(4), None)}) == {
+    assert shorten_text("a\x00b\x1b[31m\nc" + "x" * 50, 12) == "a b [31m\ncx…"
+    assert to_plain({"a": np.float64(1 / 3), "b": np.array([np.nan, 2.0]), "c": (np.int32(4), None)}) == {
         "a": 0.33333,
         "b": [None, 2.0],
         "c": [4, None],
@@ -83,21 +83,30 @@ def test_values_for_people_and_for_json():
 
 
 def test_names_that_are_cut_to_the_same_are_told_apart():
-    assert distinct(["abcdef", "abcdeg", "x"], 4) == ["abc… #0", "abc… #1", "x"]
-    assert distinct([1, 2], 4) == ["1", "2"]
+    assert distinct_names(["abcdef", "abcdeg", "x"], 4) == ["abc… #0", "abc… #1", "x"]
+    assert distinct_names([1, 2], 4) == ["1", "2"]
 
 
 def test_rows_are_taken_as_long_as_there_is_room():
-    assert first_within([{"a": 1}] * 9, 25) == [{"a": 1}] * (25 // len(dumps({"a": 1})))
-    assert first_within([], 5) == []
+    assert limit_size([{"a": 1}] * 9, 25) == [{"a": 1}] * (25 // len(dumps({"a": 1})))
+    assert limit_size([], 5) == []
 
 
 def test_a_bar_has_the_largest_shares_and_one_for_the_rest():
     few, many = list("abcdef"), list("abcdefghi")
-    assert shares(np.array([1.0, 0, 3, 0, 0, 0]), few) == [["c", 0.75, 2], ["a", 0.25, 0]]  # colours of the classes
+    assert largest_shares(np.array([1.0, 0, 3, 0, 0, 0]), few) == [
+        ["c", 0.75, 2],
+        ["a", 0.25, 0],
+    ]  # colours of the classes
     counts = np.array([5.0, 1, 4, 3, 1, 6, 0, 0, 0])
-    assert shares(counts, many) == [["f", 0.3, 0], ["a", 0.25, 1], ["c", 0.2, 2], ["d", 0.15, 3], ["other", 0.1, -1]]
-    assert shares(np.zeros(6), few) == []
+    assert largest_shares(counts, many) == [
+        ["f", 0.3, 0],
+        ["a", 0.25, 1],
+        ["c", 0.2, 2],
+        ["d", 0.15, 3],
+        ["other", 0.1, -1],
+    ]
+    assert largest_shares(np.zeros(6), few) == []
 
 
 def test_the_report_names_options_that_there_are():

@@ -67,7 +67,7 @@ class HumanGold(Gold):
     def probabilities(self, table: Annotations) -> list[Any] | None:
         """Return the probabilities of the named column (I,), if any."""
         from dissensus.cli.inputs import read_table
-        from dissensus.report.study import aligned
+        from dissensus.report.study import align_frame
 
         name = self.gold_probability
         if name is None or self.gold is None:
@@ -79,7 +79,8 @@ class HumanGold(Gold):
             frame = frame.select([item, name]).rename_columns(["item", name])
         try:
             return [
-                float("nan") if one in (None, "") else float(one) for one in aligned(frame, "item", table.items)[name]
+                float("nan") if one in (None, "") else float(one)
+                for one in align_frame(frame, "item", table.items)[name]
             ]
         except (TypeError, ValueError) as error:
             raise ColumnNotNumbers(column=name, error=str(error)).add_subject(str(self.gold)) from None
@@ -215,11 +216,11 @@ def _gold(table: Annotations, gold: Gold) -> tuple[Any, list[str] | None]:
 def _columns(table: Annotations, source: Source, items: Path | None, wanted: list[str]) -> dict[str, list[Any]]:
     """Return column → values of the items (I,) from ITEMS, or from FILE without ITEMS, then also of its rows (N,)."""
     from dissensus.cli.inputs import read_table
-    from dissensus.report.study import aligned
+    from dissensus.report.study import align_frame
 
     found: dict[str, list[Any]]
     if items is not None:
-        found = aligned(read_table(items), "item", table.items)
+        found = align_frame(read_table(items), "item", table.items)
     elif table.import_report is not None and table.import_report.item_fields:  # a tool's log
         about = {str(item): fields for item, fields in table.import_report.item_fields.items()}
         names = dict.fromkeys(name for fields in about.values() for name in fields)
@@ -240,7 +241,7 @@ def _columns_of_rows(table: Annotations, source: Source, wanted: list[str]) -> d
     import numpy as np
 
     from dissensus.cli.inputs import in_kind_of, read_table
-    from dissensus.report.study import aligned
+    from dissensus.report.study import align_frame
     from dissensus.table import names as naming
 
     columns = {} if table.import_report is None else table.import_report.columns
@@ -252,7 +253,7 @@ def _columns_of_rows(table: Annotations, source: Source, wanted: list[str]) -> d
     if not {"item", "annotator", "label"} <= of.keys() or not {*of.values()} <= {*frame.column_names}:
         return {}
     about = frame.rename_columns(["item" if name == of["item"] else name for name in frame.column_names])
-    found = aligned(about, "item", table.items) if wanted else {}
+    found = align_frame(about, "item", table.items) if wanted else {}
     found = {name: found[name] for name in wanted if name in found}
     reacted = [name for name in frame.column_names if name not in {*of.values(), *wanted} and _may_matter(name)]
     if not reacted or frame.num_rows != len(table):

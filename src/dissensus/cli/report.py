@@ -68,9 +68,9 @@ def report(
         raise faults.OptionNeeds(option=ParameterName("setting"), needed="--method NAME")
     for module in ("jinja2", "altair", "vl_convert"):  # a missing one is reported before FILE is read
         import_extra(module, "the report needs", "report")
-    from dissensus.report import files_of
+    from dissensus.report import report_files
 
-    check_not_an_input(*files_of(output, names=not pseudonyms))
+    check_not_an_input(*report_files(output, names=not pseudonyms))
     tables = source.read(gold=gold.gold, known=known, model=model)
     from dissensus.cli.inputs import read_table
     from dissensus.cli.results import safe_names
@@ -92,7 +92,7 @@ def report(
     if None not in tables:
         found = safe_names(map(str, tables)).items()
         pages = {question: output.with_name(f"{output.stem}-{name}{output.suffix}") for question, name in found}
-    check_not_an_input(*(file for page in pages.values() for file in files_of(page, names=not pseudonyms)))
+    check_not_an_input(*(file for page in pages.values() for file in report_files(page, names=not pseudonyms)))
 
     def write(table: Annotations, question: str | None) -> dict[str, Any]:
         from dissensus.report import Report
@@ -109,7 +109,7 @@ def report(
                 parts | {"items": None} if table.kind == "pairs" and items is None else parts
             )  # the items of a table of pairs are no items of ITEMS
             drawn = Report(
-                table, fitted, gold=codes, known=known_labels, title=name, names=not pseudonyms, salt=salt,
+                table, fitted, gold=codes, training_gold=known_labels, title=name, names=not pseudonyms, salt=salt,
                 show=show_column or (), seed=seed or 0, on_step=bar.set_text, **about,
             )  # fmt: skip
             files = drawn.save(pages[question])

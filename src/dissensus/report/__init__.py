@@ -20,18 +20,24 @@ from dissensus.common.registry import skip_failing_plugin
 from dissensus.models.answers import check_gold_values
 from dissensus.models.base import check_gold
 from dissensus.questions.scoring import unseen
-from dissensus.report.exceptions import AllGoldKnown, MailAddressesShown, ModelOfOtherTable, NoSuchColumn, NotAPage
-from dissensus.report.face import headline, shown_finding
+from dissensus.report.exceptions import (
+    AllGoldUsedForTraining,
+    FittedToOtherTable,
+    MailAddressesShown,
+    NoAnnotatorColumn,
+    NotAPage,
+)
+from dissensus.report.face import headline, render_finding
 from dissensus.report.section import Finding, Section
 from dissensus.report.section import sections as registry
-from dissensus.report.study import Study, aligned, plain, shown
+from dissensus.report.study import Study, align_frame, shorten_text, to_plain
 from dissensus.table.io import write_frame, write_json
 from dissensus.table.kinds import CLASS_KINDS
 
 MAX_FINDINGS = 5  # in the summary
-MAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]")
+MAIL_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]")
 
-__all__ = ["Finding", "Report", "Section", "Study", "collect"]
+__all__ = ["Finding", "Report", "Section", "Study", "collect_sections"]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -104,15 +110,15 @@ class Report(Study):
         table, fitted = self.table, self.fitted
         fitted._check_fitted()
         if fitted.items_.tolist() != table.items.tolist() or fitted.annotators_.tolist() != table.annotators.tolist():
-            raise ModelOfOtherTable(fitted=fitted.items_.size, items=table.n_items)
+            raise FittedToOtherTable(fitted=fitted.items_.size, items=table.n_items)
         if table.kind in CLASS_KINDS:
             self.table = table.with_classes(fitted.classes_)
         check = check_gold_values if table.kind == "numbers" else check_gold
-        self.known = check(self.known, table)
+        self.training_gold = check(self.training_gold, table)
         given = check(self.gold, table)
-        self.gold = check(unseen(given, self.known), table)
+        self.gold = check(unseen(given, self.training_gold), table)
         if given is not None and self.gold is None:
-            warnings.warn(AllGoldKnown(), stacklevel=3)
+            warnings.warn(AllGoldUsedForTraining(), stacklevel=3)
         about = table.sequences.documents if table.kind == "spans" else table.items
         if (
             self.items is None
@@ -125,15 +131,15 @@ class Report(Study):
                 for item, fields in table.import_report.item_fields.items()
             }
             self.items = {"item": list(texts), "text": list(texts.values())}
-        self.items = aligned(self.items, "item", about)
-        self.annotators = aligned(self.annotators, "annotator", table.annotators)
+        self.items = align_frame(self.items, "item", about)
+        self.annotators = align_frame(self.annotators, "annotator", table.annotators)
         for name in self.show:
             if name not in self.annotators:
-                raise NoSuchColumn(column=name, columns=tuple(self.annotators))
-            mail = sum(MAIL.search(str(value)) is not None for value in self.annotators[name])
+                raise NoAnnotatorColumn(column=name, columns=tuple(self.annotators))
+            mail = sum(MAIL_ADDRESS.search(str(value)) is not None for value in self.annotators[name])
             if mail and not self.names:
                 warnings.warn(MailAddressesShown(column=name, count=mail), stacklevel=3)
-        self.search = None if self.clustering is None else _as_facts(self.search, self.clustering)
+        self.search = None if self.clustering is None else _search_facts(self.search, self.clustering)
         self.on_step = self.on_step or (lambda what: None)
 
     def __repr__(self) -> str:
@@ -148,22 +154,22 @@ class Report(Study):
     @cached_property
     def facts(self) -> dict[str, Any]:
         """Return all facts of the report as plain values."""
-        return collect(self, self.title, self.only)
+        return collect_sections(self, self.title, self.only)
 
     def html(self) -> str:
         """Draw the page."""
-        from dissensus.report.page import render
+        from dissensus.report.page import render_page
 
         facts = self.facts
         self.on_step("drawing")
-        return render(facts)
+        return render_page(facts)
 
     def save(self, path: str | Path) -> list[Path]:
         """Write the page, its facts (.json) and, with pseudonyms, their key (-key.csv); return the paths."""
         path = Path(path)
         if path.suffix.lower() not in (".html", ".htm"):
             raise NotAPage(name=path.name, page=path.with_suffix(".html").name)
-        page, written = self.html(), files_of(path, self.names)
+        page, written = self.html(), report_files(path, self.names)
         for key in written[2:]:
             order = np.argsort(self.annotator_names)
             columns = {"pseudonym": np.array(self.annotator_names)[order], "annotator": self.table.annotators[order]}
@@ -174,13 +180,13 @@ class Report(Study):
         return written
 
 
-def files_of(page: Path, names: bool) -> list[Path]:
+def report_files(page: Path, names: bool) -> list[Path]:
     """Return the paths of the page, of its facts and, unless it shows names, of the key to the pseudonyms."""
     key = [] if names else [page.with_name(f"{page.stem}-key.csv")]
     return [page, page.with_suffix(".json"), *key]
 
 
-def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -> dict[str, Any]:
+def collect_sections(study: Study, title: str = "Labels", only: set[str] | None = None) -> dict[str, Any]:
     """Return the facts and findings of all sections that apply, as plain values."""
     from dissensus import __version__
 
@@ -193,12 +199,12 @@ def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -
                 continue
             if not section.applies(study):
                 continue
-            about = dict(plain(section.collect(study)))
-            findings += [shown_finding(name, one) for one in section.findings(about)]
+            about = dict(to_plain(section.collect(study)))
+            findings += [render_finding(name, one) for one in section.findings(about)]
             found[name] = about
     order = {"bad": 0, "note": 1, "good": 2}
     return {
-        "title": shown(title, 200),
+        "title": shorten_text(title, 200),
         "headline": headline(study, found),
         "version": __version__,
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -210,11 +216,11 @@ def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -
     }
 
 
-def _as_facts(search: Selection | Mapping[str, Any] | None, chosen: Clustering) -> dict[str, Any] | None:
+def _search_facts(search: Selection | Mapping[str, Any] | None, chosen: Clustering) -> dict[str, Any] | None:
     """Return the search of a clustering as plain values, or None if it is the search of another one."""
     if isinstance(search, Selection):
         search = {"criterion": search.criterion, "points": search.rows()}
-    points = [] if search is None else plain(search["points"])
+    points = [] if search is None else to_plain(search["points"])
     best = next((p for p in points if (p["K"], p["L"]) == chosen.labels_of_clusters_.shape[:2]), None)
     if search is None or best is None:
         return None

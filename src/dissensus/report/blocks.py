@@ -9,17 +9,17 @@ from typing import Any, Literal, Self
 Row = dict[str, Any]
 
 
-class Block:
+class PageBlock:
     """Something on the page."""
 
     @property
     def kind(self) -> str:
         """Return the name of the macro of page.html that draws it."""
-        return type(self).__name__.lower()
+        return type(self).__name__
 
 
 @dataclass(frozen=True)
-class Number:
+class KeyFigure:
     """One figure with its name and a note, such as its interval."""
 
     value: str
@@ -28,21 +28,21 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Numbers(Block):
+class KeyFigures(PageBlock):
     """Figures in a row."""
 
-    numbers: Sequence[Number]
+    numbers: Sequence[KeyFigure]
 
 
 @dataclass(frozen=True)
-class Text(Block):
+class TextBlock(PageBlock):
     """A paragraph."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Chart(Block):
+class ChartBlock(PageBlock):
     """A Vega-Lite chart with a caption and an alternative text."""
 
     spec: dict[str, Any]
@@ -53,7 +53,7 @@ class Chart(Block):
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """One column of a table.
 
     kind: text, long (text over several lines, or a list of texts), picture (a data URI), number, percent, chips (a
@@ -79,7 +79,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table(Block):
+class TableBlock(PageBlock):
     """Rows to search, sort and open.
 
     `details` are shown below a row when it is opened: a list of {"type": "text", "title", "text"}, {"type": "list",
@@ -90,14 +90,16 @@ class Table(Block):
     name: str  # unique on the page, for links
     title: str
     caption: str
-    columns: Sequence[Column]
+    columns: Sequence[TableColumn]
     rows: Sequence[Sequence[Any]]
     details: Sequence[Sequence[dict[str, Any]]] | None = None
     page: int = 15
     search: bool = True
 
     @classmethod
-    def of(cls, name: str, title: str, caption: str, columns: dict[str, Column], rows: list[Row], **more: Any) -> Self:
+    def from_rows(
+        cls, name: str, title: str, caption: str, columns: dict[str, TableColumn], rows: list[Row], **more: Any
+    ) -> Self:
         """Return a table of rows that are mappings, with those of `columns` that the first row has.
 
         If rows can be opened, their field "about" comes first.
@@ -105,20 +107,26 @@ class Table(Block):
         shown = {key: column for key, column in columns.items() if rows and key in rows[0]}
         cells = [[column.cell(row[key]) for key, column in shown.items()] for row in rows]
         if more.get("details"):
-            first = [[listing("About", ["", ""], list(row["about"].items()))] if "about" in row else [] for row in rows]
+            first = [
+                [detail_list("About", ["", ""], list(row["about"].items()))] if "about" in row else [] for row in rows
+            ]
             more["details"] = [[*about, *detail] for about, detail in zip(first, more["details"], strict=True)]
         return cls(name, title, caption, list(shown.values()), cells, **more)
 
 
-def listing(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "") -> dict[str, Any]:
+def detail_list(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "") -> dict[str, Any]:
     """Return a list that is shown below a row of a table."""
     return {"type": "list", "title": title, "columns": columns, "rows": rows} | ({"note": note} if note else {})
 
 
-ITEM_COLUMNS = {"item": Column("item"), "picture": Column("picture", "picture"), "texts": Column("text", "long")}
+ITEM_COLUMNS = {
+    "item": TableColumn("item"),
+    "picture": TableColumn("picture", "picture"),
+    "texts": TableColumn("text", "long"),
+}
 VOTE_COLUMNS = {
-    "votes": Column("votes", "shares", note="of the annotators"),
-    "labels": Column("labels", "number"),
-    "gold": Column("gold"),
+    "votes": TableColumn("votes", "shares", note="of the annotators"),
+    "labels": TableColumn("labels", "number"),
+    "gold": TableColumn("gold"),
 }
 """Columns for the facts of `Study.about_with_votes`."""

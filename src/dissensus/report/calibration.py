@@ -8,43 +8,43 @@ from dissensus.common.formatting import format_percent
 from dissensus.evaluation import reliability_curve
 from dissensus.evaluation.pairs import wilson_interval_of_mean
 from dissensus.report import charts
-from dissensus.report.blocks import Chart
-from dissensus.report.study import entries
+from dissensus.report.blocks import ChartBlock
+from dissensus.report.study import values_at
 
 N_BINS = 10
 
 
-def calibration(gold: Any, h: Any) -> dict[str, Any]:
+def calibration_facts(gold: Any, h: Any) -> dict[str, Any]:
     """Return the expected calibration error and the bins with items; `gold` and `h` as in `reliability_curve`."""
     curve = reliability_curve(gold, h, bins=N_BINS)
     some = curve.count > 0
     share, items = curve.accuracy[some], curve.count[some]
     low, high = wilson_interval_of_mean(share, share * (1 - share), items.astype(float))
     columns: dict[str, Any] = {"items": items, "confidence": curve.confidence[some], "accuracy": share}
-    bins = [entries(b, 5, **columns, low=low, high=high) for b in range(items.size)]
+    bins = [values_at(b, 5, **columns, low=low, high=high) for b in range(items.size)]
     return {"calibration_error": curve.error, "bins": bins}
 
 
-def calibration_chart(bins: list[dict[str, Any]], *, who: str, right: str) -> Chart:
+def calibration_chart(bins: list[dict[str, Any]], *, subject: str, right: str) -> ChartBlock:
     """Return a chart of bins as dots along the diagonal; `who` is confident, `right` names the share."""
     scale = {"domain": [0, 1]}
-    x = charts.quantity("confidence", "confidence", "%", scale=scale)
+    x = charts.quantity_axis("confidence", "confidence", "%", scale=scale)
     diagonal = {"type": "line", "strokeDash": [4, 4], "strokeWidth": 1}
     line = charts.plot([{"a": 0}, {"a": 1}], diagonal, x="a:Q", y="a:Q")
     low = {"field": "low", "type": "quantitative", "scale": scale}
     bars = charts.plot(bins, "rule", x=x, y=low, y2="high:Q")
-    y = charts.quantity("accuracy", right, "%", scale=scale)
+    y = charts.quantity_axis("accuracy", right, "%", scale=scale)
     size = {"field": "items", "type": "quantitative", "legend": None, "scale": {"range": [40, 400]}}
     tips = [
-        ("confidence:Q", "confidence", charts.EXACT_SHARE),
-        ("accuracy:Q", "right", charts.EXACT_SHARE),
-        ("items:Q", "items", charts.COUNT),
+        ("confidence:Q", "confidence", charts.EXACT_SHARE_FORMAT),
+        ("accuracy:Q", "right", charts.EXACT_SHARE_FORMAT),
+        ("items:Q", "items", charts.COUNT_FORMAT),
     ]
     dots = charts.plot(bins, {"type": "point", "filled": True, "opacity": 1}, tips, x=x, y=y, size=size)
     words = "; ".join(f"at {format_percent(one['confidence'])} {format_percent(one['accuracy'])} right" for one in bins)
-    return Chart(
-        charts.spec(line + bars + dots, 260),
+    return ChartBlock(
+        charts.to_spec(line + bars + dots, 260),
         "Can the confidence be believed?",
-        f"Below the dashed line, {who} is too sure of itself. Size: items; lines: 95 % intervals.",
+        f"Below the dashed line, {subject} is too sure of itself. Size: items; lines: 95 % intervals.",
         f"Confidence against share right: {words}.",
     )

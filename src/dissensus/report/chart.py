@@ -16,14 +16,14 @@ from dissensus.common.types import IntArray
 from dissensus.questions.compare import Comparison
 from dissensus.questions.diagnose import FLAG_WORDS, Diagnosis
 from dissensus.report import charts
-from dissensus.report.blocks import Chart
-from dissensus.report.calibration import calibration, calibration_chart
+from dissensus.report.blocks import ChartBlock
+from dissensus.report.calibration import calibration_chart, calibration_facts
 from dissensus.report.exceptions import NothingToChart
 from dissensus.report.sections.methods import ranking_chart
-from dissensus.report.study import distinct, facts_of
+from dissensus.report.study import distinct_names, plain_attributes
 
 WIDTH = 520  # pixels
-MAX_LETTERS = 90  # letters in a line of the caption
+MAX_LINE_LENGTH = 90  # letters in a line of the caption
 N_BINS = 20
 MAX_POWER = 6  # powers of ten at which odds are cut
 
@@ -43,32 +43,32 @@ def chart(result: Any, gold: IntArray | None = None) -> Picture:
     '<svg'
     """
     if isinstance(result, Comparison):
-        rows = [facts_of(one, "method", "behind", "tied") for one in result]
+        rows = [plain_attributes(one, "method", "behind", "tied") for one in result]
         facts = {"methods": rows, "verdict": result.verdict(), "hidden": result.hidden, "unit": result.measure.unit}
         return Picture(ranking_chart(facts))
     if isinstance(result, Diagnosis):
-        return Picture(_honesty_chart(result))
+        return Picture(_annotator_chart(result))
     if not hasattr(result, "posterior_"):
         raise NothingToChart(got=type(result).__name__)
     if gold is not None:
-        bins = calibration(gold, result.posterior_)["bins"]
-        return Picture(calibration_chart(bins, who="the model", right="right, by gold"))
+        bins = calibration_facts(gold, result.posterior_)["bins"]
+        return Picture(calibration_chart(bins, subject="the model", right="right, by gold"))
     return Picture(_confidence_chart(result.posterior_.max(axis=1)))
 
 
 class Picture:
     """A single chart of the report: SVG in Jupyter, its title in other consoles."""
 
-    def __init__(self, chart: Chart):
+    def __init__(self, chart: ChartBlock):
         self.chart = chart
 
     def svg(self) -> str:
         """Return the chart as SVG."""
         spec = self.chart.spec | {"width": WIDTH, "background": "white", "config": {"view": {"stroke": None}}}
         spec["title"] = {
-            "text": self.chart.title, "subtitle": wrap(self.chart.caption, MAX_LETTERS), "anchor": "start",
+            "text": self.chart.title, "subtitle": wrap(self.chart.caption, MAX_LINE_LENGTH), "anchor": "start",
         }  # fmt: skip
-        return str(charts.need_for_report("vl_convert").vegalite_to_svg(_in_colors(spec)))
+        return str(charts.import_for_report("vl_convert").vegalite_to_svg(_fill_in_colors(spec)))
 
     def __repr__(self) -> str:
         return f"Chart: {self.chart.title}"
@@ -77,38 +77,41 @@ class Picture:
         return {"image/svg+xml": self.svg(), "text/plain": f"{self!r} {self.chart.alt}"}
 
 
-def _in_colors(spec: dict[str, Any]) -> str:
+def _fill_in_colors(spec: dict[str, Any]) -> str:
     """Return a specification with the light colours of the style sheet in place of their names."""
     sheet = resources.files("dissensus.report").joinpath("page.css").read_text(encoding="utf-8")
     colors = dict(re.findall(r"(--\w+): (#\w+);", sheet.split("}", 1)[0]))
     return re.sub(r"var\((--\w+)\)", lambda found: colors[found[1]], json.dumps(spec))
 
 
-def _confidence_chart(confidence: Any) -> Chart:
+def _confidence_chart(confidence: Any) -> ChartBlock:
     edges = np.linspace(0, 1, N_BINS + 1)
     counts = np.histogram(confidence, edges)[0]
     first = int(np.flatnonzero(counts)[0]) if counts.any() else 0
     spec = charts.histogram(counts[first:].tolist(), edges[first:].tolist(), x_title="confidence", y_title="items")
     mean = f"{format_percent(float(confidence.mean()))} on average" if confidence.size else "no items"
-    return Chart(spec, "How sure the labels are", f"Probability of each item's label, {mean}.", f"Histogram: {mean}.")
+    return ChartBlock(
+        spec, "How sure the labels are", f"Probability of each item's label, {mean}.", f"Histogram: {mean}."
+    )
 
 
-def _honesty_chart(found: Diagnosis) -> Chart:
+def _annotator_chart(found: Diagnosis) -> ChartBlock:
     odds = np.clip(logit(found.honest) / np.log(10), -MAX_POWER, MAX_POWER)
     words = [FLAG_WORDS[flags[0]] if flags else "none" for flags in found.flags]
-    names, seen = distinct(found.annotators.tolist(), 60), (found.labels > 0) & ~np.isnan(found.honest)
+    names, seen = distinct_names(found.annotators.tolist(), 60), (found.labels > 0) & ~np.isnan(found.honest)
     rows = [
         {"annotator": names[at], "labels": float(found.labels[at]), "odds": float(odds[at])}
         | {"honest": float(found.honest[at]), "flag": words[at]}
         for at in np.flatnonzero(seen)
     ]
     there = [word for word in (*FLAG_WORDS.values(), "none") if any(row["flag"] == word for row in rows)]
-    dots = charts.dots(
-        rows, 60, 0.8, ["annotator:N", ("labels:Q", "labels", charts.COUNT), ("honest:Q", "honest", ".0%"), "flag:N"],
-        x=charts.quantity("labels", "labels that others gave too", "~s"),
-        y=charts.quantity("odds", "odds of labelling by the item, powers of ten"),
-        color=charts.color("flag", there), shape=charts.color("flag", there),
+    dots = charts.dot_plot(
+        rows, 60, 0.8,
+        ["annotator:N", ("labels:Q", "labels", charts.COUNT_FORMAT), ("honest:Q", "honest", ".0%"), "flag:N"],
+        x=charts.quantity_axis("labels", "labels that others gave too", "~s"),
+        y=charts.quantity_axis("odds", "odds of labelling by the item, powers of ten"),
+        color=charts.color_encoding("flag", there), shape=charts.color_encoding("flag", there),
     )  # fmt: skip
     flagged = sum(row["flag"] != "none" for row in rows)
     caption = f"{flagged:,} of {len(rows):,} annotators are flagged. Below 0, labels look unrelated to the items."
-    return Chart(charts.spec(dots, 260), "Whose labels depend on the items", caption, caption)
+    return ChartBlock(charts.to_spec(dots, 260), "Whose labels depend on the items", caption, caption)

@@ -13,24 +13,24 @@ HEIGHT = 220  # pixels
 MIN_HEIGHT = 60
 BAR_HEIGHT = 22  # pixels for each row of a chart of bars
 MAX_NAMES_ACROSS = 20  # names along both sides of a matrix
-COUNT = ",d"
-SHARE = ".0%"
-EXACT_SHARE = ".1%"
+COUNT_FORMAT = ",d"
+SHARE_FORMAT = ".0%"
+EXACT_SHARE_FORMAT = ".1%"
 
-Tip = Sequence[str]
+TipLine = Sequence[str]
 """Line of a tooltip: field with its type, title if it is not the field's name, and an optional format."""
 Rows = Iterable[Mapping[str, Any]]
 Channel = dict[str, Any]
 """Encoding of x, y, color or shape, as a mapping that Altair accepts for any of them."""
 
 
-need_for_report = partial(import_extra, who="the report needs", extra="report")
+import_for_report = partial(import_extra, who="the report needs", extra="report")
 """Import a module of the extra `report`, or raise MissingExtra."""
 
 
-def plot(rows: Rows, mark: str | Mapping[str, Any], tips: Iterable[Tip] = (), **channels: Any) -> Any:
+def plot(rows: Rows, mark: str | Mapping[str, Any], tips: Iterable[TipLine] = (), **channels: Any) -> Any:
     """Return rows as marks ("bar" or {"type": "bar", …}) with tooltips; `channels` are Altair's x, y, color, …."""
-    alt = need_for_report("altair")
+    alt = import_for_report("altair")
     if tips:
         lines = [(tip, tip.partition(":")[0]) if isinstance(tip, str) else tip for tip in tips]
         channels["tooltip"] = [
@@ -39,41 +39,53 @@ def plot(rows: Rows, mark: str | Mapping[str, Any], tips: Iterable[Tip] = (), **
     return alt.Chart(alt.Data(values=[dict(row) for row in rows]), mark=mark).encode(**channels)
 
 
-def dots(rows: Rows, size: int, opacity: float, tips: Iterable[Tip], **channels: Any) -> Any:
+def dot_plot(rows: Rows, size: int, opacity: float, tips: Iterable[TipLine], **channels: Any) -> Any:
     """Return rows as filled points."""
     return plot(rows, {"type": "point", "filled": True, "size": size, "opacity": opacity}, tips, **channels)
 
 
-def intervals(
-    rows: Sequence[Mapping[str, Any]], name: str, x: Channel, tips: Iterable[Tip], *, opens: str = "", **channels: Any
+def interval_chart(
+    rows: Sequence[Mapping[str, Any]],
+    name: str,
+    x: Channel,
+    tips: Iterable[TipLine],
+    *,
+    opens: str = "",
+    **channels: Any,
 ) -> dict[str, Any]:
     """Return a dot at `value` on a line from `low` to `high` for each row, from top to bottom."""
-    y = names(name, [str(row[name]) for row in rows], limit=200)
+    y = name_axis(name, [str(row[name]) for row in rows], limit=200)
     lines = plot(rows, {"type": "rule", "strokeWidth": 2}, x=x, x2="high:Q", y=y, **channels)
-    values = dots(rows, 80, 1, [f"{name}:N", *tips], x="value:Q", y=y, **channels)
-    return spec(lines + values, _height_of(rows, channels), opens=(opens, name))
+    values = dot_plot(rows, 80, 1, [f"{name}:N", *tips], x="value:Q", y=y, **channels)
+    return to_spec(lines + values, _chart_height(rows, channels), opens=(opens, name))
 
 
-def from_to(title: str, form: str = "") -> list[Tip]:
+def interval_tips(title: str, form: str = "") -> list[TipLine]:
     """Return the lines of a tooltip for the value of an interval and its ends."""
     fields = {"value:Q": title, "low:Q": "from", "high:Q": "to"}
     return [(field, words, *([form] if form else [])) for field, words in fields.items()]
 
 
-def bars(
-    rows: Sequence[Mapping[str, Any]], name: str, x: Channel, tips: Iterable[Tip], *, opens: str = "", **channels: Any
+def bar_chart(
+    rows: Sequence[Mapping[str, Any]],
+    name: str,
+    x: Channel,
+    tips: Iterable[TipLine],
+    *,
+    opens: str = "",
+    **channels: Any,
 ) -> dict[str, Any]:
     """Return a bar for each row, from top to bottom."""
-    y = names(name, [str(row[name]) for row in rows])
-    return spec(plot(rows, "bar", tips, x=x, y=y, **channels), _height_of(rows, channels), opens=(opens, name))
+    y = name_axis(name, [str(row[name]) for row in rows])
+    return to_spec(plot(rows, "bar", tips, x=x, y=y, **channels), _chart_height(rows, channels), opens=(opens, name))
 
 
-def _height_of(rows: Sequence[Any], channels: Channel) -> int:
+def _chart_height(rows: Sequence[Any], channels: Channel) -> int:
     """Return the height in pixels of a chart with a line per row, and a legend if there are other channels."""
     return max(MIN_HEIGHT, BAR_HEIGHT * len(rows) + 10) + (20 if channels else 0)
 
 
-def spec(chart: Any, height: int = HEIGHT, *, opens: tuple[str, str] = ("", "")) -> dict[str, Any]:
+def to_spec(chart: Any, height: int = HEIGHT, *, opens: tuple[str, str] = ("", "")) -> dict[str, Any]:
     """Return the Vega-Lite specification of a chart as wide as its container.
 
     `opens` (table, field): a click on a mark opens the row of that table whose first cell is the mark's field.
@@ -85,7 +97,7 @@ def spec(chart: Any, height: int = HEIGHT, *, opens: tuple[str, str] = ("", ""))
     return result
 
 
-def quantity(
+def quantity_axis(
     field: str, title: str | None, form: str = "", *, ticks: int = 5, scale: Channel | None = None, **axis: Any
 ) -> Channel:
     """Return an encoding of numbers along an axis with few ticks."""
@@ -93,14 +105,14 @@ def quantity(
     return {"field": field, "type": "quantitative", "title": title, "axis": axis} | ({"scale": scale} if scale else {})
 
 
-def names(
+def name_axis(
     field: str, order: Sequence[str] | None, *, title: str | None = None, limit: int = 170, **axis: Any
 ) -> Channel:
     """Return an encoding of names in this order, cut to `limit` pixels."""
     return {"field": field, "type": "nominal", "title": title, "sort": order, "axis": {"labelLimit": limit, **axis}}
 
 
-def color(
+def color_encoding(
     field: str, domain: Sequence[str], colors: Sequence[str] = (), *, legend: bool = True, columns: int = 3
 ) -> Channel:
     """Return an encoding of names by the page's colours, or by `colors` (`var(--…)` of the style sheet)."""
@@ -109,13 +121,13 @@ def color(
     return {"field": field, "type": "nominal", "title": None, "scale": scale, "legend": shown}
 
 
-def heat(field: str, title: str, form: str = SHARE) -> Channel:
+def heat_encoding(field: str, title: str, form: str = SHARE_FORMAT) -> Channel:
     """Return an encoding of the numbers of a matrix by colour."""
     legend = {"orient": "top", "gradientLength": 140} | ({"format": form} if form else {})
     return {"field": field, "type": "quantitative", "title": title, "legend": legend}
 
 
-def cells(down: Sequence[str], across: Sequence[str], **values: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+def matrix_cells(down: Sequence[str], across: Sequence[str], **values: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
     """Return a row for each cell of matrices with these names of rows and of columns."""
     return [
         {"down": one, "across": other} | {key: matrix[i][j] for key, matrix in values.items()}
@@ -124,24 +136,24 @@ def cells(down: Sequence[str], across: Sequence[str], **values: Sequence[Sequenc
     ]
 
 
-def pairs(names_: Sequence[str], rows: Rows, tips: Iterable[Tip], color: Channel) -> dict[str, Any]:
+def matrix_chart(names_: Sequence[str], rows: Rows, tips: Iterable[TipLine], color: Channel) -> dict[str, Any]:
     """Return a symmetric matrix from cells with a value, with names along both sides if they fit."""
     shown = len(names_) <= MAX_NAMES_ACROSS
     scale, title = {"scale": {"domain": list(names_)}}, None if shown else "in the same order"
-    x = names("across", names_, title=title, limit=180, labels=shown, ticks=shown, labelAngle=-90) | scale
-    chart = plot(rows, "rect", tips, x=x, y=names("down", names_) | scale, color=color)
-    return spec(chart, max(HEIGHT, 13 * len(names_) + 60))
+    x = name_axis("across", names_, title=title, limit=180, labels=shown, ticks=shown, labelAngle=-90) | scale
+    chart = plot(rows, "rect", tips, x=x, y=name_axis("down", names_) | scale, color=color)
+    return to_spec(chart, max(HEIGHT, 13 * len(names_) + 60))
 
 
-def shares_beside(things: Sequence[Mapping[str, Any]], name: str, words: Mapping[str, str]) -> dict[str, Any]:
+def grouped_bars(things: Sequence[Mapping[str, Any]], name: str, words: Mapping[str, str]) -> dict[str, Any]:
     """Return several shares of each thing as grouped bars; `words` maps fields to legends."""
     rows = [{name: one[name], "what": word, "share": one[key]} for one in things for key, word in words.items()]
     legends = list(words.values())
-    x, y = quantity("share", "share", "%", ticks=4), names(name, [one[name] for one in things], limit=180)
+    x, y = quantity_axis("share", "share", "%", ticks=4), name_axis(name, [one[name] for one in things], limit=180)
     offset = {"field": "what", "type": "nominal", "sort": legends}
-    tips = [f"{name}:N", ("what:N", "share"), ("share:Q", "is", EXACT_SHARE)]
-    chart = plot(rows, "bar", tips, x=x, y=y, yOffset=offset, color=color("what", legends))
-    return spec(chart, max(MIN_HEIGHT, 30 * len(things) + 10))
+    tips = [f"{name}:N", ("what:N", "share"), ("share:Q", "is", EXACT_SHARE_FORMAT)]
+    chart = plot(rows, "bar", tips, x=x, y=y, yOffset=offset, color=color_encoding("what", legends))
+    return to_spec(chart, max(MIN_HEIGHT, 30 * len(things) + 10))
 
 
 def histogram(counts: Sequence[int], edges: Sequence[float], *, x_title: str, y_title: str) -> dict[str, Any]:
@@ -150,8 +162,8 @@ def histogram(counts: Sequence[int], edges: Sequence[float], *, x_title: str, y_
         {"low": low, "high": high, "count": count, "zero": 0}
         for (low, high), count in zip(pairwise(edges), counts, strict=True)
     ]
-    x = quantity("low", x_title, "~s", scale={"zero": False, "nice": False}, labelOverlap=True)
+    x = quantity_axis("low", x_title, "~s", scale={"zero": False, "nice": False}, labelOverlap=True)
     mark = {"type": "rect", "stroke": "var(--card)", "strokeWidth": 1}
-    tips = [("low:Q", "from", "~g"), ("high:Q", "to below", "~g"), ("count:Q", y_title, COUNT)]
-    y = quantity("count", y_title, COUNT, ticks=4)
-    return spec(plot(rows, mark, tips, x=x, x2="high:Q", y=y, y2="zero:Q"))
+    tips = [("low:Q", "from", "~g"), ("high:Q", "to below", "~g"), ("count:Q", y_title, COUNT_FORMAT)]
+    y = quantity_axis("count", y_title, COUNT_FORMAT, ticks=4)
+    return to_spec(plot(rows, mark, tips, x=x, x2="high:Q", y=y, y2="zero:Q"))

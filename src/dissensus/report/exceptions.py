@@ -5,7 +5,7 @@ from __future__ import annotations
 from dissensus.exceptions import BadParameter, DataError, DataWarning, MissingColumn
 
 
-class ModelOfOtherTable(DataError):
+class FittedToOtherTable(DataError):
     template = (
         "the model was fitted to another table ({fitted:,} items, this one has {items:,}); pass the table that it was "
         "fitted to."
@@ -14,7 +14,7 @@ class ModelOfOtherTable(DataError):
     items: int
 
 
-class NoSuchColumn(MissingColumn):
+class NoAnnotatorColumn(MissingColumn):
     template = "no column {column!r} of annotators to show; there are {listing}."
     column: str
     columns: tuple[str, ...]
@@ -69,7 +69,7 @@ class NothingToChart(BadParameter):
     got: str
 
 
-class AllGoldKnown(DataWarning):
+class AllGoldUsedForTraining(DataWarning):
     template = "{param[known]} has the label of every item of {param[gold]}, so accuracy cannot be measured."
 
 

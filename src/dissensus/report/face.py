@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 REPORT = Face(option_words)
 
 
-def shown_finding(section: str, found: Finding) -> dict[str, Any]:
+def render_finding(section: str, found: Finding) -> dict[str, Any]:
     """Return a finding as the page shows it."""
     words = {"text": found.render(REPORT), "advice": found.render_advice(REPORT)}
     return {"section": section, **words, "tone": found.tone, "table": found.table}
@@ -41,11 +41,11 @@ class TableSize(Message):
         return f"{self.groups:document} ({self.items:place})" if self.kind == "spans" else f"{self.items:item}"
 
 
-class NothingSettled(Message):
+class NoSettledItemsSummary(Message):
     template = f"No item is settled at {Share(SETTLED):0}."
 
 
-class ItemsSettled(Message):
+class SettledItemsSummary(Message):
     template = (
         "{settled:item} ({share:0}) {settled:is|are} settled at {limit:0}; about {expected:0} of these are expected to "
         "be right."
@@ -56,7 +56,7 @@ class ItemsSettled(Message):
     limit = Share(SETTLED)
 
 
-class SettledByGold(ItemsSettled):
+class SettledItemsByGoldSummary(SettledItemsSummary):
     template = (
         "{settled:item} ({share:0}) {settled:is|are} settled at {limit:0}; of {these} {right} are right by gold ({low} "
         "to {high})."
@@ -71,7 +71,7 @@ class SettledByGold(ItemsSettled):
         return "these" if self.known == self.settled else f"the {self.known:,} with a known label"
 
 
-class SpellingFirst(Message):
+class SpellingFirstSummary(Message):
     template = "Next: settle the spelling of the classes, then report again. {spelling}"
     spelling: str
 
@@ -97,35 +97,35 @@ def headline(study: Study, sections: Mapping[str, Any]) -> list[str]:
         ).render(REPORT)
     ]
     if classes:
-        words += [settled_items(study).render(REPORT), *_next_steps(study, sections)]
+        words += [summarize_settled_items(study).render(REPORT), *_next_steps(study, sections)]
     elif "answers" in sections:
-        from dissensus.report.sections.answers import summary
+        from dissensus.report.sections.answers import headline_sentences
 
-        words += summary(sections["answers"])
+        words += headline_sentences(sections["answers"])
     return [*words, MethodUsed(what="Labels" if classes else "Answers", method=study.method).render(REPORT)]
 
 
-def settled_items(study: Study) -> Message:
+def summarize_settled_items(study: Study) -> Message:
     """Return the number of settled items, with their accuracy by gold or as expected."""
     settled = study.settled
     if not (n := int(settled.sum())):
-        return NothingSettled()
+        return NoSettledItemsSummary()
     facts: Any = {
         "settled": Count(n),
         "share": Share(n / settled.size),
         "expected": Share(study.confidence[settled].mean()),
     }
     if study.gold is None or not (known := settled & (study.gold >= 0)).any():
-        return ItemsSettled(**facts)
+        return SettledItemsSummary(**facts)
     right = (study.label == study.gold)[known].mean()
     low, high = wilson_interval_of_mean(right, right * (1 - right), known.sum())
     facts |= {"known": int(known.sum()), "right": Share(right), "low": Share(low), "high": Share(high)}
-    return SettledByGold(**facts)
+    return SettledItemsByGoldSummary(**facts)
 
 
 def _next_steps(study: Study, sections: Mapping[str, Any]) -> Iterator[str]:
     if study.diagnosis.unsettled:
-        yield SpellingFirst(spelling=str(study.diagnosis.unsettled)).render(REPORT)
+        yield SpellingFirstSummary(spelling=str(study.diagnosis.unsettled)).render(REPORT)
     elif "redundancy" in sections:
         yield sections["redundancy"]["advice"]
     effective = study.fitted.mean_effective_labels()

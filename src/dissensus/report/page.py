@@ -14,17 +14,17 @@ from importlib import resources
 from typing import Any
 
 from dissensus.common.registry import skip_failing_plugin
-from dissensus.report.blocks import Block, Chart, Table
-from dissensus.report.charts import need_for_report
+from dissensus.report.blocks import ChartBlock, PageBlock, TableBlock
+from dissensus.report.charts import import_for_report
 from dissensus.report.exceptions import TwoTables
 from dissensus.report.section import sections
 from dissensus.table.io.jsonl import dumps
 
-MAX_CHARTS_BESIDE = 3
+MAX_CHARTS_IN_ROW = 3
 VEGA = "window.drawChart = vegaEmbed;"
 
 
-def render(facts: dict[str, Any]) -> str:
+def render_page(facts: dict[str, Any]) -> str:
     """Return the page of facts from `collect`."""
     drawn = []
     data: dict[str, Any] = {"charts": {}, "tables": {}}
@@ -32,16 +32,16 @@ def render(facts: dict[str, Any]) -> str:
         entry = sections.entry(name)
         with skip_failing_plugin(entry):
             blocks = list(entry.value().draw(about))
-            placed = [_placed(block, name, number, data) for number, block in enumerate(blocks)]
+            placed = [_template_block(block, name, number, data) for number, block in enumerate(blocks)]
             head = {"name": name, "title": entry.facts["title"], "summary": entry.summary}
-            drawn.append(head | {"rows": _rows(placed)})
-    scripts = [_vega(), _asset("common.js") + _asset("page.js")]
-    jinja2 = need_for_report("jinja2")
+            drawn.append(head | {"rows": _arrange_rows(placed)})
+    scripts = [_vega_script(), _read_asset("common.js") + _read_asset("page.js")]
+    jinja2 = import_for_report("jinja2")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("dissensus", "report"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
-        finalize=_together,
+        finalize=_join_percent_signs,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -49,20 +49,20 @@ def render(facts: dict[str, Any]) -> str:
         environment.get_template("page.html").render(
             facts=facts,
             sections=drawn,
-            style=_asset("page.css"),
+            style=_read_asset("page.css"),
             scripts=scripts,
-            policy=_policy(scripts),
-            data=_in_script(data),
+            policy=_content_policy(scripts),
+            data=_escape_for_script(data),
         )
     )
 
 
-def _placed(block: Block, section: str, number: int, data: dict[str, Any]) -> dict[str, Any]:
+def _template_block(block: PageBlock, section: str, number: int, data: dict[str, Any]) -> dict[str, Any]:
     """Return a block as the template expects it, and add the data of its scripts to `data`."""
     result = {"kind": block.kind, "id": f"{section}-{number}", **vars(block)}
-    if isinstance(block, Chart):
+    if isinstance(block, ChartBlock):
         data["charts"][result["id"]] = block.spec | {"description": block.alt}
-    if isinstance(block, Table):
+    if isinstance(block, TableBlock):
         if block.name in data["tables"]:
             raise TwoTables(name=block.name)
         data["tables"][block.name] = {
@@ -74,13 +74,13 @@ def _placed(block: Block, section: str, number: int, data: dict[str, Any]) -> di
     return result
 
 
-def _rows(blocks: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+def _arrange_rows(blocks: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Return blocks in rows: up to three charts in one row, every other block in a row of its own."""
     rows: list[list[dict[str, Any]]] = []
     open_ = False
     for block in blocks:
-        narrow = block["kind"] == "chart" and not block["wide"]
-        if narrow and open_ and len(rows[-1]) < MAX_CHARTS_BESIDE:
+        narrow = block["kind"] == "ChartBlock" and not block["wide"]
+        if narrow and open_ and len(rows[-1]) < MAX_CHARTS_IN_ROW:
             rows[-1].append(block)
         else:
             rows.append([block])
@@ -88,21 +88,21 @@ def _rows(blocks: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     return rows
 
 
-def _together(value: Any) -> Any:
+def _join_percent_signs(value: Any) -> Any:
     """Return text in which a number and its % stay on one line."""
     plain = isinstance(value, str) and not hasattr(value, "__html__")
     return value.replace(" %", "\u00a0%") if plain else value
 
 
-def _in_script(value: Any) -> Any:
+def _escape_for_script(value: Any) -> Any:
     """Return JSON without characters that could end a <script> block."""
     text = dumps(value)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
-    return need_for_report("markupsafe").Markup(text)
+    return import_for_report("markupsafe").Markup(text)
 
 
-def _policy(scripts: list[str]) -> str:
+def _content_policy(scripts: list[str]) -> str:
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{one}'" for one in hashes)
     # No eval: page.js makes Vega interpret its expressions (ast).
@@ -110,12 +110,12 @@ def _policy(scripts: list[str]) -> str:
 
 
 @cache
-def _vega() -> str:
+def _vega_script() -> str:
     """Return Vega, Vega-Lite and Vega-Embed as one script."""
-    bundle: str = need_for_report("vl_convert").javascript_bundle(VEGA)
+    bundle: str = import_for_report("vl_convert").javascript_bundle(VEGA)
     return bundle.replace("</script", "<\\/script")
 
 
 @cache
-def _asset(name: str) -> str:
+def _read_asset(name: str) -> str:
     return resources.files("dissensus.report").joinpath(name).read_text(encoding="utf-8")

@@ -13,18 +13,18 @@ from typing import Any
 
 ALPHABET = "0123456789BCDFGHJKLMNPQRSTVWXZ"  # no vowels: no words by accident; no Y
 LENGTH = 5  # letters; more if two annotators of a table would share them
-LONGEST = 16
+MAX_LENGTH = 16
 
 
-def pseudonyms(names: Sequence[Any], salt: str = "") -> list[str]:
+def make_pseudonyms(names: Sequence[Any], salt: str = "") -> list[str]:
     """Return a different pseudonym for each name.
 
-    >>> pseudonyms(["ann", "bob"])
+    >>> make_pseudonyms(["ann", "bob"])
     ['A76JD9', 'ASGS5F']
     """
-    codes = [_code(name, salt) for name in names]
+    codes = [_hash_name(name, salt) for name in names]
     result = [code[:LENGTH] for code in codes]
-    for length in range(LENGTH + 1, LONGEST + 1):
+    for length in range(LENGTH + 1, MAX_LENGTH + 1):
         shared = Counter(result)
         if len(shared) == len(result):
             break
@@ -32,11 +32,11 @@ def pseudonyms(names: Sequence[Any], salt: str = "") -> list[str]:
     return [f"A{code}" for code in result]
 
 
-def _code(name: Any, salt: str) -> str:
+def _hash_name(name: Any, salt: str) -> str:
     key = blake2b(salt.encode(), digest_size=32).digest()
     number = int.from_bytes(blake2b(str(name).encode("utf-8", "surrogatepass"), digest_size=16, key=key).digest())
     code = ""
-    for _ in range(LONGEST):
+    for _ in range(MAX_LENGTH):
         number, digit = divmod(number, len(ALPHABET))
         code += ALPHABET[digit]
     return code

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from dissensus.common.registry import Registry
 from dissensus.messages import PYTHON_FACE, Face, Message
-from dissensus.report.blocks import Block
+from dissensus.report.blocks import PageBlock
 from dissensus.report.study import Study
 from dissensus.table.kinds import CLASS_KINDS
 
@@ -46,7 +46,7 @@ class Finding(Message):
 
 
 Findings = Iterator[Finding]
-Blocks = Iterator[Block]
+Blocks = Iterator[PageBlock]
 
 
 class Section(ABC):
@@ -68,7 +68,7 @@ class Section(ABC):
         return []
 
     @abstractmethod
-    def draw(self, facts: Facts) -> Iterable[Block]:
+    def draw(self, facts: Facts) -> Iterable[PageBlock]:
         """Return blocks that show the facts, charts before tables."""
 
 

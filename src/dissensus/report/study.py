@@ -28,7 +28,7 @@ from dissensus.questions.diagnose import Diagnosis, diagnose_classes
 from dissensus.questions.explain import Explanation, explain
 from dissensus.questions.item_status import is_settled
 from dissensus.report.exceptions import EmptyFrame, NoKeyColumn, OtherNames
-from dissensus.report.pseudonyms import pseudonyms
+from dissensus.report.pseudonyms import make_pseudonyms
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import column_names, guess_column, to_arrow
@@ -56,7 +56,7 @@ class Study:
     fitted: Aggregator
     _: KW_ONLY
     gold: Any = None  # (I,) codes, −1 unknown; of numbers floats, NaN unknown
-    known: Any = None  # the same, for items whose gold was used to fit `fitted`
+    training_gold: Any = None  # the same, for items whose gold was used to fit `fitted`
     items: Any = None  # column → (I,)
     annotators: Any = None  # column → (A,)
     show: Sequence[str] = ()  # columns of `annotators` to print
@@ -75,22 +75,22 @@ class Study:
     @cached_property
     def classes(self) -> list[str]:
         """Return (K,) names of the classes as shown."""
-        return distinct(self.table.classes.tolist(), 60)
+        return distinct_names(self.table.classes.tolist(), 60)
 
     @cached_property
     def item_names(self) -> list[str]:
         """Return (I,) names of the items as shown."""
-        return distinct(self.table.items.tolist(), 100)
+        return distinct_names(self.table.items.tolist(), 100)
 
     @cached_property
     def annotator_names(self) -> list[str]:
         """Return (A,) pseudonyms of the annotators, or their names if `names` is set."""
         if self.names:
-            return distinct(self.table.annotators.tolist(), 60)
-        return pseudonyms(self.table.annotators.tolist(), self.salt)
+            return distinct_names(self.table.annotators.tolist(), 60)
+        return make_pseudonyms(self.table.annotators.tolist(), self.salt)
 
     @cached_property
-    def annotator_place(self) -> IntArray:
+    def annotator_rank(self) -> IntArray:
         """Return (A,) rank of each annotator by shown name, which orders all lists and breaks ties.
 
         The codes of a table follow the real names, whose order pseudonyms must not reveal.
@@ -99,9 +99,11 @@ class Study:
             return np.arange(self.table.n_annotators, dtype=np.int32)
         return np.argsort(np.argsort(self.annotator_names, kind="stable")).astype(np.int32)
 
-    def about_annotator(self, code: int) -> dict[str, str]:
+    def annotator_columns(self, code: int) -> dict[str, str]:
         """Return column → value of the `show` columns of an annotator."""
-        return {name: shown(self.annotators[name][code], 80) for name in self.show if self.annotators[name][code]}
+        return {
+            name: shorten_text(self.annotators[name][code], 80) for name in self.show if self.annotators[name][code]
+        }
 
     @cached_property
     def text_columns(self) -> list[str]:
@@ -133,23 +135,25 @@ class Study:
         """Return the texts of an item, one per column, without empty ones."""
         values = [self.items[name][item] for name in self.text_columns]
         cut = max(max_length // max(len(values), 1), MIN_TEXT_LENGTH)
-        return [shown(html.unescape(str(value)), cut) for value in values if value]  # Exports often escape texts.
+        return [
+            shorten_text(html.unescape(str(value)), cut) for value in values if value
+        ]  # Exports often escape texts.
 
     def other_columns(self, item: int) -> dict[str, str]:
         """Return column → value of the other columns of an item."""
         used = (*self.text_columns, self.picture_column, *HIDDEN_COLUMNS)
         there = {name: values[item] for name, values in self.items.items() if name not in used}
-        return {name: shown(value, 120) for name, value in there.items() if value not in (None, "")}
+        return {name: shorten_text(value, 120) for name, value in there.items() if value not in (None, "")}
 
-    def about(self, item: int, max_length: int = SHORT_TEXT_LENGTH) -> dict[str, Any]:
+    def describe_item(self, item: int, max_length: int = SHORT_TEXT_LENGTH) -> dict[str, Any]:
         """Return name and texts of an item."""
         texts = {"texts": self.texts(item, max_length)} if self.text_columns else {}
         return {"item": self.item_names[item], **texts}
 
-    def about_with_votes(self, item: int, max_length: int = SHORT_TEXT_LENGTH) -> dict[str, Any]:
+    def describe_item_with_votes(self, item: int, max_length: int = SHORT_TEXT_LENGTH) -> dict[str, Any]:
         """Return name, texts, picture, votes and gold of an item, as far as known."""
-        result = self.about(item, max_length) | {
-            "votes": shares(self.votes[item], self.classes),
+        result = self.describe_item(item, max_length) | {
+            "votes": largest_shares(self.votes[item], self.classes),
             "labels": int(self.labels_per_item[item]),
         }
         if self.picture_column:
@@ -180,7 +184,7 @@ class Study:
     @cached_property
     def settled(self) -> BoolArray:
         """Return (I,) bool: settled items."""
-        return is_settled(self.confidence, self.table.annotators_per_item, self.known)
+        return is_settled(self.confidence, self.table.annotators_per_item, self.training_gold)
 
     @cached_property
     def votes(self) -> FloatArray:
@@ -208,7 +212,7 @@ class Study:
     def diagnosis(self) -> Diagnosis:
         """Return flags of annotators with their reasons."""
         self.on_step("looking at the annotators")
-        table, place = self.table, self.annotator_place
+        table, place = self.table, self.annotator_rank
         named = Annotations.from_codes(  # Its sentences use the shown names.
             table.item, place[table.annotator], table.label, table.items,
             np.array(self.annotator_names, object)[np.argsort(place)], table.classes, weight=table.weight,
@@ -239,7 +243,7 @@ class Study:
         return explain(self.table, self.fitted, annotators=people, seed=self.seed)
 
 
-def aligned(frame: Any, role: str, names: Names) -> dict[str, list[Any]]:
+def align_frame(frame: Any, role: str, names: Names) -> dict[str, list[Any]]:
     """Return the columns of a frame aligned to `names`, with None for names without a row."""
     if frame is None:
         return {}
@@ -250,7 +254,7 @@ def aligned(frame: Any, role: str, names: Names) -> dict[str, list[Any]]:
     if key is None:
         raise NoKeyColumn(role=role, columns=tuple(columns))
     data = to_arrow(frame, columns)
-    found = _in_kind_of(data.pop(key), names)
+    found = _cast_like_names(data.pop(key), names)
     row_names, code = naming.encode_column(found, role)
     if not row_names.size:
         raise EmptyFrame(role=role)
@@ -263,7 +267,7 @@ def aligned(frame: Any, role: str, names: Names) -> dict[str, list[Any]]:
     return {name: column.take(chosen).to_pylist() for name, column in data.items()}
 
 
-def _in_kind_of(column: Any, names: Names) -> Any:
+def _cast_like_names(column: Any, names: Names) -> Any:
     """Return a column of names in the type of the table's names, if it can be converted."""
     integers = names.dtype.kind in "iu"
     with suppress(pa.ArrowInvalid):
@@ -272,22 +276,22 @@ def _in_kind_of(column: Any, names: Names) -> Any:
     return column
 
 
-def shown(value: Any, longest: int) -> str:
+def shorten_text(value: Any, longest: int) -> str:
     """Return a value as text without control characters, cut to a length."""
     text = "".join(c if c.isprintable() or c == "\n" else " " for c in str(value)).strip()
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def distinct(names: Sequence[Any], longest: int) -> list[str]:
+def distinct_names(names: Sequence[Any], longest: int) -> list[str]:
     """Return names as text, numbered if they are cut to the same text."""
-    result = [shown(name, longest) for name in names]
+    result = [shorten_text(name, longest) for name in names]
     if len(set(result)) == len(result):
         return result
     times = Counter(result)
     return [f"{name} #{number}" if times[name] > 1 else name for number, name in enumerate(result)]
 
 
-def first_within(rows: Iterable[Any], max_characters: int) -> list[Any]:
+def limit_size(rows: Iterable[Any], max_characters: int) -> list[Any]:
     """Return the first rows that fit into `max_characters` of JSON."""
     kept = []
     for row in rows:
@@ -298,47 +302,47 @@ def first_within(rows: Iterable[Any], max_characters: int) -> list[Any]:
     return kept
 
 
-def shares(weights: FloatArray, classes: list[str]) -> list[list[Any]]:
+def largest_shares(weights: FloatArray, classes: list[str]) -> list[list[Any]]:
     """Return [class, share, number of its colour] of the largest classes, with the others merged."""
     total = float(weights.sum())
     order: IntArray = np.argsort(-weights, kind="stable")
     order = order[weights[order] > 0.005 * max(total, 1e-300)]
     parts = [
-        [classes[k], plain(weights[k] / total, 3), rank if len(classes) > N_COLORS else k]
+        [classes[k], to_plain(weights[k] / total, 3), rank if len(classes) > N_COLORS else k]
         for rank, k in enumerate(order[:MAX_SHARES].tolist())
     ]
     rest = float(weights[order[MAX_SHARES:]].sum())
-    return [*parts, ["other", plain(rest / total, 3), -1]] if rest > 0 else parts
+    return [*parts, ["other", to_plain(rest / total, 3), -1]] if rest > 0 else parts
 
 
-def plain(value: Any, digits: int = 5) -> Any:
+def to_plain(value: Any, digits: int = 5) -> Any:
     """Return values for JSON: floats with `digits` significant digits, NaN and infinity as None."""
     if isinstance(value, Estimate):
-        return facts_of(value, "value", "low", "high")
+        return plain_attributes(value, "value", "low", "high")
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, list | tuple):
-        return [plain(one, digits) for one in value]
+        return [to_plain(one, digits) for one in value]
     if isinstance(value, dict):
-        return {str(key): plain(one, digits) for key, one in value.items()}
+        return {str(key): to_plain(one, digits) for key, one in value.items()}
     if isinstance(value, float):
         return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     return value
 
 
-def entries(i: int, digits: int = 3, **arrays: Any) -> dict[str, Any]:
+def values_at(i: int, digits: int = 3, **arrays: Any) -> dict[str, Any]:
     """Return the i-th entry of each array, as plain values."""
-    return {key: plain(values[i], digits) for key, values in arrays.items()}
+    return {key: to_plain(values[i], digits) for key, values in arrays.items()}
 
 
-def some_of(rows: Sequence[Any], total: int, words: str = "are here.", before: str = " ") -> str:
+def shown_count_text(rows: Sequence[Any], total: int, words: str = "are here.", before: str = " ") -> str:
     """Return how many of all rows are shown; "" if all are."""
     return f"{before}{len(rows):,} of {total:,} {words}".rstrip() if len(rows) < total else ""
 
 
-def facts_of(thing: Any, *names: str) -> dict[str, Any]:
+def plain_attributes(thing: Any, *names: str) -> dict[str, Any]:
     """Return these attributes as plain values."""
-    return {name: plain(getattr(thing, name)) for name in names}
+    return {name: to_plain(getattr(thing, name)) for name in names}
 
 
 def range_text(counts: Any) -> str:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from dissensus.exceptions import DataError
 from dissensus.models.base import default_method
 from dissensus.questions.diagnose import FLAG_WORDS, diagnose_classes
-from dissensus.report.study import plain
+from dissensus.report.study import to_plain
 from dissensus.serve import describe
 from dissensus.serve.exceptions import NothingToReport, NoToolFormat
 from dissensus.serve.fit import Fitted, table_of
@@ -43,7 +43,7 @@ def annotators(project: Project) -> list[dict[str, Any]]:
     known: dict[str, dict[str, Any]] = {}
     if fitted is not None:
         frame = fitted.model.to_frame("annotators", "pyarrow").drop_columns("annotations")
-        known = {str(row.pop("annotator")): plain(row, 17) for row in frame.to_pylist()}
+        known = {str(row.pop("annotator")): to_plain(row, 17) for row in frame.to_pylist()}
     flags = project.cached("flags", lambda: _flags(fitted)) if fitted is not None else {}
     found = []
     with project.lock:

@@ -29,7 +29,7 @@ import numpy as np
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.exceptions import StoreUnavailable
 from dissensus.questions.item_status import MIN_ANNOTATORS, STATUSES, ItemStatus, item_status
-from dissensus.report.pseudonyms import pseudonyms
+from dissensus.report.pseudonyms import make_pseudonyms
 from dissensus.serve import check as checks
 from dissensus.serve import describe, overview
 from dissensus.serve.events import FAMILY, KINDS, Stored, winner
@@ -388,7 +388,7 @@ class Project:
         with self.lock:
             names = list(self.names[ANNOTATOR].texts)
         if len(self._pseudonyms) != len(names):
-            self._pseudonyms = dict(zip(names, pseudonyms(names, self.store.salt()), strict=True))
+            self._pseudonyms = dict(zip(names, make_pseudonyms(names, self.store.salt()), strict=True))
         return self._pseudonyms
 
     def numbers(self) -> dict[str, int]:

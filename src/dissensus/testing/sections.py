@@ -14,10 +14,10 @@ from dissensus.clustering import clusterings
 from dissensus.exceptions import DissensusWarning
 from dissensus.models.base import default_method, methods
 from dissensus.report import Report
-from dissensus.report.blocks import Block, Chart, Table
+from dissensus.report.blocks import ChartBlock, PageBlock, TableBlock
 from dissensus.report.face import REPORT
 from dissensus.report.section import Finding, Section, sections
-from dissensus.report.study import Study, plain
+from dissensus.report.study import Study, to_plain
 from dissensus.table.annotations import Annotations
 from dissensus.table.io.jsonl import dumps
 from dissensus.table.kinds import KIND_DESCRIPTIONS
@@ -37,7 +37,7 @@ def check_section(name: str, *studies: Study) -> None:
         warnings.simplefilter("ignore", DissensusWarning)
         for study in studies or example_reports():
             if study.table.kind in section.kinds and section.applies(study):
-                check_facts(section, dict(plain(section.collect(study))))
+                check_facts(section, dict(to_plain(section.collect(study))))
                 applied += 1
     assert applied, "the section applies to none of the studies; pass one that it applies to"
 
@@ -51,19 +51,19 @@ def check_facts(section: Section, facts: dict[str, Any]) -> None:
         assert found.tone in ("good", "note", "bad")
         _check_words(f"{found.render(REPORT)} {found.render_advice(REPORT)}")
     blocks = list(section.draw(again))
-    assert all(isinstance(block, Block) for block in blocks), "draw must return blocks"
+    assert all(isinstance(block, PageBlock) for block in blocks), "draw must return blocks"
     assert blocks, "draw must return at least one block"
     assert again == facts, "findings and draw must not change the facts"
     for block in blocks:
-        if isinstance(block, Chart):
+        if isinstance(block, ChartBlock):
             assert block.alt, "a chart needs an alternative text"
             assert block.caption, "a chart needs a caption"
             _check_words(f"{block.caption} {block.alt}")
-        if isinstance(block, Table):
+        if isinstance(block, TableBlock):
             assert block.rows, "a table needs rows"
             assert all(len(row) == len(block.columns) for row in block.rows), "a cell for each column"
             assert block.details is None or len(block.details) == len(block.rows), "details for each row"
-    names = [block.name for block in blocks if isinstance(block, Table)]
+    names = [block.name for block in blocks if isinstance(block, TableBlock)]
     assert len(names) == len(set(names)), "names of tables must be unique"
 
 

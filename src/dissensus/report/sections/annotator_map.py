@@ -13,20 +13,20 @@ from typing import Any
 
 from dissensus.common.formatting import format_count
 from dissensus.report import charts
-from dissensus.report.blocks import Chart, Row, Text
+from dissensus.report.blocks import ChartBlock, Row, TextBlock
 from dissensus.report.section import Blocks, Facts, Section, sections
-from dissensus.report.study import N_COLORS, Study, entries
+from dissensus.report.study import N_COLORS, Study, values_at
 
 HEIGHT = 320  # pixels
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 OTHER, TOO_FEW, NONE = "(others)", "(too few labels)", "(none)"  # in brackets: no names of classes
-BASES = {
+BASIS_WORDS = {
     "items": "by the items on which they err",
     "confusions": "by the classes that they confuse, as not all pairs of annotators share enough items",
     None: "without clusters, as no annotator has enough labels",
 }
 """Basis of the clusters (`Mistakes.by`) → words."""
-TIPS = ("annotator:N", ("labels:Q", "labels", charts.COUNT))
+ANNOTATOR_TIPS = ("annotator:N", ("labels:Q", "labels", charts.COUNT_FORMAT))
 
 
 @sections.register(
@@ -54,15 +54,15 @@ class AnnotatorMapSection(Section):
         }
 
     def draw(self, facts: Facts) -> Blocks:
-        rows, basis = facts["annotators"], BASES[facts["basis"]]
-        yield Text(
+        rows, basis = facts["annotators"], BASIS_WORDS[facts["basis"]]
+        yield TextBlock(
             f"{format_count(len(rows), 'annotator')} of {facts['labelled']:,} with labels, at their embeddings in the "
             f"model ({facts['projection']}); clusters {basis}. Mistakes are those that the model infers. Only "
             "neighbourhoods have a meaning, distances and directions have none."
         )
         for title, caption, chart in annotator_charts(rows, facts["classes"]):
             alt = f"{title} of {format_count(len(rows), 'annotator')}, at their embeddings in two dimensions."
-            yield Chart(charts.spec(chart, HEIGHT), title, caption, alt)
+            yield ChartBlock(charts.to_spec(chart, HEIGHT), title, caption, alt)
 
 
 def annotator_rows(found: Any, study: Study) -> list[Row]:
@@ -75,13 +75,13 @@ def annotator_rows(found: Any, study: Study) -> list[Row]:
         cluster, over = int(mistakes.cluster[n]), int(mistakes.overused[n])
         row = {
             "annotator": study.annotator_names[code],
-            **place_of(found, n),
+            **map_position(found, n),
             "cluster": TOO_FEW if cluster < 0 else f"{cluster + 1}",
-            **entries(n, labels=mistakes.labels, error=mistakes.error),
+            **values_at(n, labels=mistakes.labels, error=mistakes.error),
         }
         if len(study.classes) == 2:
             positive, negative = mistakes.false_positive[:, 1], mistakes.false_negative[:, 1]
-            row |= entries(n, false_positive=positive, false_negative=negative)
+            row |= values_at(n, false_positive=positive, false_negative=negative)
         elif over >= 0:
             row["overused"] = study.classes[over]
         else:
@@ -92,44 +92,46 @@ def annotator_rows(found: Any, study: Study) -> list[Row]:
 
 def annotator_charts(rows: Sequence[Row], classes: Sequence[str]) -> list[tuple[str, str, Any]]:
     """Draw the map of annotators in three colours: (title, caption, chart)."""
-    clusters = _by_name(rows, "cluster", "cluster")
+    clusters = _chart_by_name(rows, "cluster", "cluster")
     drawn = [("Clusters of mistakes", "Annotators of one colour and shape make similar mistakes.", clusters)]
     if len(classes) == 2:
         for kind, given, true in (("positive", 1, 0), ("negative", 0, 1)):
             caption = f"Share of {classes[true]} items that an annotator labels {classes[given]}."
-            drawn.append((f"False {kind} rate", caption, _by_rate(rows, f"false_{kind}")))
+            drawn.append((f"False {kind} rate", caption, _chart_by_rate(rows, f"false_{kind}")))
         return drawn
-    overused = _by_name(rows, "overused", "over-used")
+    overused = _chart_by_name(rows, "overused", "over-used")
     return [
         *drawn,
-        ("Error rate", "Share of wrong labels.", _by_rate(rows, "error")),
+        ("Error rate", "Share of wrong labels.", _chart_by_rate(rows, "error")),
         ("Over-used class", "The class that an annotator gives too often by the most labels.", overused),
     ]
 
 
-def _by_name(rows: Sequence[Row], field: str, title: str) -> Any:
-    rows, names = with_colors(rows, field)
-    color, marks = charts.color(field, names, columns=4), shape(field, names, columns=4)
-    return charts.dots(rows, 70, 0.85, [*TIPS, (f"{field}:N", title)], **place(), color=color, shape=marks)
+def _chart_by_name(rows: Sequence[Row], field: str, title: str) -> Any:
+    rows, names = limit_to_colors(rows, field)
+    color, marks = charts.color_encoding(field, names, columns=4), shape_encoding(field, names, columns=4)
+    return charts.dot_plot(
+        rows, 70, 0.85, [*ANNOTATOR_TIPS, (f"{field}:N", title)], **position_axes(), color=color, shape=marks
+    )
 
 
-def _by_rate(rows: Sequence[Row], field: str) -> Any:
+def _chart_by_rate(rows: Sequence[Row], field: str) -> Any:
     known = [row for row in rows if row[field] is not None]
     unknown = [row for row in rows if row[field] is None]
-    tips = [*TIPS, (f"{field}:Q", field.replace("_", " "), charts.EXACT_SHARE)]
-    dots = charts.dots(known, 70, 0.9, tips, **place(), color=charts.heat(field, ""))
+    tips = [*ANNOTATOR_TIPS, (f"{field}:Q", field.replace("_", " "), charts.EXACT_SHARE_FORMAT)]
+    dots = charts.dot_plot(known, 70, 0.9, tips, **position_axes(), color=charts.heat_encoding(field, ""))
     if not unknown:
         return dots
     grey = {"type": "point", "size": 40, "opacity": 0.5, "color": "grey"}
-    return charts.plot(unknown, grey, TIPS, **place()) + dots
+    return charts.plot(unknown, grey, ANNOTATOR_TIPS, **position_axes()) + dots
 
 
-def place_of(found: Any, n: int) -> Row:
+def map_position(found: Any, n: int) -> Row:
     """Return x and y of the n-th place of a map."""
-    return entries(n, 4, x=found.place[:, 0], y=found.place[:, 1])
+    return values_at(n, 4, x=found.place[:, 0], y=found.place[:, 1])
 
 
-def place(**axis: Any) -> dict[str, charts.Channel]:
+def position_axes(**axis: Any) -> dict[str, charts.Channel]:
     """Return x and y of a map, without labels on the axes."""
     more = {
         "type": "quantitative",
@@ -139,12 +141,12 @@ def place(**axis: Any) -> dict[str, charts.Channel]:
     return {"x": {"field": "x", **more}, "y": {"field": "y", **more}}
 
 
-def shape(field: str, domain: Sequence[str], *, columns: int) -> charts.Channel:
+def shape_encoding(field: str, domain: Sequence[str], *, columns: int) -> charts.Channel:
     """Give names shapes, in addition to their colours."""
-    return charts.color(field, domain, [SHAPES[n % len(SHAPES)] for n in range(len(domain))], columns=columns)
+    return charts.color_encoding(field, domain, [SHAPES[n % len(SHAPES)] for n in range(len(domain))], columns=columns)
 
 
-def merge_rare(rows: Sequence[Row], field: str, max_names: int) -> list[Row]:
+def merge_rare_names(rows: Sequence[Row], field: str, max_names: int) -> list[Row]:
     """Return the rows with at most `max_names` names in a field; rare names become one."""
     times = Counter(row[field] for row in rows)
     if len(times) <= max_names:
@@ -153,8 +155,8 @@ def merge_rare(rows: Sequence[Row], field: str, max_names: int) -> list[Row]:
     return [row if row[field] in kept else row | {field: OTHER} for row in rows]
 
 
-def with_colors(rows: Sequence[Row], field: str) -> tuple[list[Row], list[str]]:
+def limit_to_colors(rows: Sequence[Row], field: str) -> tuple[list[Row], list[str]]:
     """Return the rows with at most as many names in a field as there are colours, and these names in order."""
-    rows = merge_rare(rows, field, N_COLORS)
+    rows = merge_rare_names(rows, field, N_COLORS)
     last = (TOO_FEW, NONE, OTHER)
     return rows, sorted({row[field] for row in rows}, key=lambda name: (name in last, name))

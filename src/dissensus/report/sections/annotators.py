@@ -16,9 +16,9 @@ from dissensus.exceptions import DataWarning
 from dissensus.questions import findings
 from dissensus.questions.diagnose import FLAG_WORDS
 from dissensus.report import charts
-from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, Text, listing
+from dissensus.report.blocks import ChartBlock, KeyFigure, KeyFigures, TableBlock, TableColumn, TextBlock, detail_list
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, Tone, sections
-from dissensus.report.study import Study, entries, first_within, plain, some_of
+from dissensus.report.study import Study, limit_size, shown_count_text, to_plain, values_at
 from dissensus.table import names as naming
 
 MAX_ANNOTATORS = 1_500  # in the table and the chart
@@ -28,10 +28,10 @@ MAX_CLASSES = 10  # classes up to which a confusion matrix is shown whole; beyon
 MAX_MISTAKES = 10
 MAX_MATRIX_SIZE = 40  # annotators in the matrix of agreement
 MIN_SHARED_ITEMS = 5  # items that two annotators share for an entry in the matrix
-MIN_FILLED = 0.3  # share of entries below which the matrix is not drawn
+MIN_FILLED_SHARE = 0.3  # share of entries below which the matrix is not drawn
 MAX_WEAK_NAMED = 5  # annotators below the average in the summary
-MAX_NAMES = 8  # names in a sentence
-FLAGS = {
+MAX_NAMES_LISTED = 8  # names in a sentence
+FLAG_COLORS = {
     "unrelated": "var(--c3)",
     "contrary": "var(--c5)",
     "copies": "var(--c2)",
@@ -43,8 +43,8 @@ FLAGS = {
 """Flag → colour, the worst first."""
 
 
-SCALE = "Ask how they understand the scale; graded-response takes it into account."
-WORDS: dict[str, tuple[str, str]] = {  # flag → behaviour of one annotator|of several, and what to do
+SCALE_ADVICE = "Ask how they understand the scale; graded-response takes it into account."
+FLAG_SENTENCES: dict[str, tuple[str, str]] = {  # flag → behaviour of one annotator|of several, and what to do
     "unrelated": (
         "gives labels that do not depend on the item|give labels that do not depend on the item",
         "Ask them how they label before you rely on their labels.",
@@ -60,23 +60,23 @@ WORDS: dict[str, tuple[str, str]] = {  # flag → behaviour of one annotator|of 
     ),
     "higher": (
         "gives higher grades than others to the same items|give higher grades than others to the same items",
-        SCALE,
+        SCALE_ADVICE,
     ),
     "lower": (
         "gives lower grades than others to the same items|give lower grades than others to the same items",
-        SCALE,
+        SCALE_ADVICE,
     ),
 }
 
 
-def name_list(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
     """Return names as a sentence lists them, with the number of all if there are many."""
-    if (more := len(names) - MAX_NAMES) > 0:
-        return f"{len(names)} annotators ({', '.join(names[:MAX_NAMES])} and {more} more)"
+    if (more := len(names) - MAX_NAMES_LISTED) > 0:
+        return f"{len(names)} annotators ({', '.join(names[:MAX_NAMES_LISTED])} and {more} more)"
     return join_words(names)
 
 
-class Flagged(Finding):
+class FlaggedAnnotatorsCard(Finding):
     template = "{listing} {behaviour} ({share:0} of the annotators)."
     table = "annotators-flagged"
     flag: str
@@ -86,22 +86,22 @@ class Flagged(Finding):
 
     @property
     def listing(self) -> str:
-        return name_list(self.annotators)
+        return list_names(self.annotators)
 
     @property
     def behaviour(self) -> str:
-        return f"{Count(len(self.annotators)):{WORDS[self.flag][0]}}"
+        return f"{Count(len(self.annotators)):{FLAG_SENTENCES[self.flag][0]}}"
 
     @property
     def advice(self) -> str:
-        return WORDS[self.flag][1]
+        return FLAG_SENTENCES[self.flag][1]
 
     @property
     def tone(self) -> Tone:
         return "note" if self.flag in ("higher", "lower") else "bad"
 
 
-class BelowAverage(Finding):
+class BelowAverageCard(Finding):
     template = (
         "Below the average of {average:0} right by the method, also at the upper end of the 95 % interval: {listing}."
     )
@@ -117,7 +117,7 @@ class BelowAverage(Finding):
         return ", ".join(first) + (f" and {more:,} more" if more > 0 else "")
 
 
-class TooFewLabels(Finding):
+class TooFewLabelsCard(Finding):
     template = "{few}"
     too_few: int
     active: int
@@ -133,20 +133,20 @@ class TooFewLabels(Finding):
         return "Give the same people more items that others label too, rather than more people a few."
 
 
-NOUNS = {str(flag): words for flag, words in FLAG_WORDS.items()} | {"below": "below the average", "none": "none"}
-COLUMNS = {
-    "annotator": Column("annotator"),
-    "labels": Column("labels", "number"),
-    "interval": Column("reliability", "interval", note="share right, 95 % interval"),
-    "flags": Column("answers", "chips"),
-    "why": Column("why", "long"),
+FLAG_NAMES = {str(flag): words for flag, words in FLAG_WORDS.items()} | {"below": "below the average", "none": "none"}
+ANNOTATOR_COLUMNS = {
+    "annotator": TableColumn("annotator"),
+    "labels": TableColumn("labels", "number"),
+    "interval": TableColumn("reliability", "interval", note="share right, 95 % interval"),
+    "flags": TableColumn("answers", "chips"),
+    "why": TableColumn("why", "long"),
 }
 
 
 @sections.register(
     "annotators", title="Annotators", summary="How good is each annotator, and who agrees with whom?", place=40
 )
-class Annotators(Section):
+class AnnotatorsSection(Section):
     """Reliability with intervals, flags with reasons, confusion matrices, agreement."""
 
     def collect(self, study: Study) -> Facts:
@@ -158,15 +158,15 @@ class Annotators(Section):
             [*one, *(["below"] if below and not one else [])]
             for one, below in zip(found.flags, weak.tolist(), strict=True)
         ]
-        serious = np.array([not set(WORDS).isdisjoint(one) for one in flags], np.bool_)
-        order = np.lexsort((study.annotator_place, interval[:, 1], -fitted.n_annotations_, ~serious))[:MAX_ANNOTATORS]
-        confusions = _confusions(study, order)
+        serious = np.array([not set(FLAG_SENTENCES).isdisjoint(one) for one in flags], np.bool_)
+        order = np.lexsort((study.annotator_rank, interval[:, 1], -fitted.n_annotations_, ~serious))[:MAX_ANNOTATORS]
+        confusions = _confusion_facts(study, order)
         columns: Facts = {"labels": fitted.n_annotations_, "reliability": fitted.reliability_}
         columns |= {"low": interval[:, 0], "high": interval[:, 1], "flags": flags, "reasons": found.reasons}
         people = [
             {"annotator": study.annotator_names[code]}
-            | entries(code, **columns)
-            | ({"about": about} if (about := study.about_annotator(code)) else {})
+            | values_at(code, **columns)
+            | ({"about": about} if (about := study.annotator_columns(code)) else {})
             | ({"confusion": confusions[at]} if at < len(confusions) else {})
             for at, code in enumerate(order.tolist())
         ]
@@ -176,65 +176,81 @@ class Annotators(Section):
             "active": found.active_annotators,
             "mean_reliability": average,
             "too_few_labels": found.too_few_labels,
-            "flags": {flag: counts.get(flag, 0) for flag in FLAGS if flag != "none"},
+            "flags": {flag: counts.get(flag, 0) for flag in FLAG_COLORS if flag != "none"},
             "groups": [list(group) for group in found.groups],
-            "people": first_within(people, MAX_CHARACTERS),
+            "people": limit_size(people, MAX_CHARACTERS),
             "classes": study.classes,
             "whole_confusions": study.table.n_classes <= MAX_CLASSES,
             "agreement": _agreement_matrix(study, serious),
         }
 
     def findings(self, facts: Facts) -> Findings:
-        for flag in WORDS:
+        for flag in FLAG_SENTENCES:
             names = tuple(person["annotator"] for person in facts["people"] if flag in person["flags"])
             if names:
                 share = Share(facts["flags"][flag] / max(facts["active"], 1))
-                yield Flagged(flag=flag, annotators=names, share=share)
-        if weak := _weak_people(facts):
+                yield FlaggedAnnotatorsCard(flag=flag, annotators=names, share=share)
+        if weak := _annotators_below_average(facts):
             reliability = {one["annotator"]: Share(one["reliability"]) for one in weak}
-            yield BelowAverage(average=Share(facts["mean_reliability"]), reliability=reliability)
+            yield BelowAverageCard(average=Share(facts["mean_reliability"]), reliability=reliability)
         if few := facts["too_few_labels"]:
-            yield TooFewLabels(too_few=few, active=facts["active"])
+            yield TooFewLabelsCard(too_few=few, active=facts["active"])
 
     def draw(self, facts: Facts) -> Blocks:
         flags, people = facts["flags"], facts["people"]
-        yield Numbers(
+        yield KeyFigures(
             [
-                Number(format_percent(facts["mean_reliability"], 1), "of the labels are right", "by the method"),
-                *(Number(f"{n:,}", NOUNS[flag], "annotator" + "s" * (n != 1)) for flag, n in flags.items() if n),
-                Number(f"{facts['too_few_labels']:,}", "with too few labels to say"),
+                KeyFigure(format_percent(facts["mean_reliability"], 1), "of the labels are right", "by the method"),
+                *(
+                    KeyFigure(f"{n:,}", FLAG_NAMES[flag], "annotator" + "s" * (n != 1))
+                    for flag, n in flags.items()
+                    if n
+                ),
+                KeyFigure(f"{facts['too_few_labels']:,}", "with too few labels to say"),
             ]
         )
         yield _reliability_chart(facts)
-        if look := [one for one in people if set(one["flags"]) & set(WORDS)] + _weak_people(facts):
+        if look := [one for one in people if set(one["flags"]) & set(FLAG_SENTENCES)] + _annotators_below_average(
+            facts
+        ):
             judged = "Judged by the others' labels."
-            yield _table("annotators-flagged", "Annotators to look at", judged, look, facts, page=10)
+            yield _annotator_table("annotators-flagged", "Annotators to look at", judged, look, facts, page=10)
         if facts["agreement"] is not None:
             yield _agreement_chart(facts["agreement"])
         else:
-            yield Text(f"Too few pairs of annotators share {MIN_SHARED_ITEMS} items to draw who agrees with whom.")
-        cut = some_of(people, facts["annotators"], "are here: the flagged and the busiest.")
+            yield TextBlock(f"Too few pairs of annotators share {MIN_SHARED_ITEMS} items to draw who agrees with whom.")
+        cut = shown_count_text(people, facts["annotators"], "are here: the flagged and the busiest.")
         caption = f"Open a row to see which classes are confused.{cut}"
-        yield _table("annotators", "All annotators", caption, people, facts)
+        yield _annotator_table("annotators", "All annotators", caption, people, facts)
 
 
-def _table(name: str, title: str, caption: str, people: list[Facts], facts: Facts, **options: Any) -> Table:
+def _annotator_table(
+    name: str, title: str, caption: str, people: list[Facts], facts: Facts, **options: Any
+) -> TableBlock:
     average, rows = format_percent(facts["mean_reliability"]), []
     for one in people:
         why = one["reasons"]
         if "below" in one["flags"] and not why:
             why = f"right {format_percent(one['reliability'])} of the time, where the average is {average}"
         interval = [one["reliability"], one["low"], one["high"]]
-        rows.append(one | {"interval": interval, "flags": [NOUNS[flag] for flag in one["flags"]], "why": why})
-    return Table.of(name, title, caption, COLUMNS, rows, details=[_details(one, facts) for one in people], **options)
+        rows.append(one | {"interval": interval, "flags": [FLAG_NAMES[flag] for flag in one["flags"]], "why": why})
+    return TableBlock.from_rows(
+        name,
+        title,
+        caption,
+        ANNOTATOR_COLUMNS,
+        rows,
+        details=[_confusion_details(one, facts) for one in people],
+        **options,
+    )
 
 
-def _weak_people(facts: Facts) -> list[Facts]:
+def _annotators_below_average(facts: Facts) -> list[Facts]:
     """Return annotators without a worse flag whose interval is below the average, the least reliable first."""
     return sorted((one for one in facts["people"] if "below" in one["flags"]), key=lambda one: one["high"])
 
 
-def _details(person: Facts, facts: Facts) -> list[Facts]:
+def _confusion_details(person: Facts, facts: Facts) -> list[Facts]:
     confusion = person.get("confusion")
     if confusion is None:
         why = "No confusion matrix: the method has none, or it was left out to keep the page small."
@@ -242,7 +258,7 @@ def _details(person: Facts, facts: Facts) -> list[Facts]:
     if not facts["whole_confusions"]:
         rows = [[truth, label, format_percent(share)] for truth, label, share in confusion["mistakes"]]
         title = f"Most frequent mistakes of {person['annotator']}"
-        return [listing(title, ["class", "label given", "how often"], rows)]
+        return [detail_list(title, ["class", "label given", "how often"], rows)]
     return [
         {
             "type": "matrix",
@@ -257,7 +273,7 @@ def _details(person: Facts, facts: Facts) -> list[Facts]:
     ]
 
 
-def _confusions(study: Study, order: IntArray) -> list[Facts]:
+def _confusion_facts(study: Study, order: IntArray) -> list[Facts]:
     """Return confusion matrices with the items per row, or the worst mistakes, of the first annotators."""
     K = study.table.n_classes
     whole = K <= MAX_CLASSES
@@ -271,12 +287,12 @@ def _confusions(study: Study, order: IntArray) -> list[Facts]:
     found = []
     for matrix, items in zip((matrix for part in parts for matrix in part), seen[order], strict=True):  # (K, K), (K,)
         if whole:
-            found.append({"shares": plain(np.round(matrix, 2)), "items": plain(np.round(items, 1))})
+            found.append({"shares": to_plain(np.round(matrix, 2)), "items": to_plain(np.round(items, 1))})
             continue
         loss = matrix * items[:, None]  # Expected number of labels with each mistake.
         np.fill_diagonal(loss, 0)
         worst = np.argsort(-loss, axis=None, kind="stable")[:MAX_MISTAKES].tolist()
-        rows = [[study.classes[w // K], study.classes[w % K], plain(matrix.flat[w], 2)] for w in worst]
+        rows = [[study.classes[w // K], study.classes[w % K], to_plain(matrix.flat[w], 2)] for w in worst]
         found.append({"mistakes": rows})
     return found
 
@@ -288,7 +304,7 @@ def _agreement_matrix(study: Study, serious: Any) -> Facts | None:
 
     table = study.table
     labels = np.diff(table.annotator_ptr)
-    order = np.lexsort((study.annotator_place, -labels, ~(serious & (labels >= MIN_SHARED_ITEMS))))[:MAX_MATRIX_SIZE]
+    order = np.lexsort((study.annotator_rank, -labels, ~(serious & (labels >= MIN_SHARED_ITEMS))))[:MAX_MATRIX_SIZE]
     chosen = np.zeros(table.n_annotators, np.bool_)
     chosen[order[labels[order] > 0]] = True
     if chosen.sum() < 2:
@@ -303,68 +319,71 @@ def _agreement_matrix(study: Study, serious: Any) -> Facts | None:
         matrix[rows, columns] = matrix[columns, rows] = values
     met = ~np.isnan(share).all(axis=1)
     share, count = share[met][:, met], count[met][:, met]
-    if met.sum() < 3 or (count > 0).sum() < MIN_FILLED * count.size:
+    if met.sum() < 3 or (count > 0).sum() < MIN_FILLED_SHARE * count.size:
         return None
     codes = np.flatnonzero(chosen)[met]
-    by_name = np.argsort(study.annotator_place[codes])
+    by_name = np.argsort(study.annotator_rank[codes])
     codes, share, count = codes[by_name], share[by_name][:, by_name], count[by_name][:, by_name]
     distance = 1 - np.where(np.isnan(share), np.nanmean(share), share)
     np.fill_diagonal(distance, 0)
     leaves = leaves_list(linkage(squareform(distance, checks=False), "average", optimal_ordering=True))
     return {
         "annotators": [study.annotator_names[codes[leaf]] for leaf in leaves],
-        "share": plain(share[leaves][:, leaves], 2),
+        "share": to_plain(share[leaves][:, leaves], 2),
         "shared": count[leaves][:, leaves],
         "of": (labels > 0).sum(),
     }
 
 
-def _reliability_chart(facts: Facts) -> Chart:
-    colors = {NOUNS[flag]: color for flag, color in FLAGS.items()}
+def _reliability_chart(facts: Facts) -> ChartBlock:
+    colors = {FLAG_NAMES[flag]: color for flag, color in FLAG_COLORS.items()}
     rank = list(colors).index
     rows = [
         {key: p[key] for key in ("annotator", "reliability", "low", "high")}
-        | {"labels": max(p["labels"], 1), "flag": min((NOUNS[one] for one in p["flags"]), key=rank, default="none")}
+        | {
+            "labels": max(p["labels"], 1),
+            "flag": min((FLAG_NAMES[one] for one in p["flags"]), key=rank, default="none"),
+        }
         for p in facts["people"]
         if p["reliability"] is not None
     ]
     rows.sort(key=lambda row: -rank(row["flag"]))  # The worst are drawn on top.
     there = sorted({row["flag"] for row in rows}, key=rank)
     scale = {"type": "log", "nice": False, "padding": 12}
-    x = charts.quantity("labels", "labels given", "~s", scale=scale, labelOverlap=True)
-    y = charts.quantity("low", "reliability", "%")
-    color = charts.color("flag", there, [colors[words] for words in there], columns=4)
+    x = charts.quantity_axis("labels", "labels given", "~s", scale=scale, labelOverlap=True)
+    y = charts.quantity_axis("low", "reliability", "%")
+    color = charts.color_encoding("flag", there, [colors[words] for words in there], columns=4)
     bars = charts.plot(rows, {"type": "rule", "opacity": 0.35}, x=x, y=y, y2="high:Q", color=color)
     shares = {"reliability": "reliability", "low": "from", "high": "to"}
-    in_percent = [(f"{field}:Q", title, charts.SHARE) for field, title in shares.items()]
-    tips = ["annotator:N", ("labels:Q", "labels", charts.COUNT), *in_percent, "flag:N"]
-    shape = charts.color("flag", there, columns=4)
-    dots = charts.dots(rows, 55, 0.9, tips, x=x, y="reliability:Q", color=color, shape=shape)
-    bad = [f"{row['annotator']} ({row['flag']})" for row in rows if rank(row["flag"]) < len(WORDS)]
-    return Chart(
-        charts.spec(bars + dots, 320, opens=("annotators", "annotator")),
+    in_percent = [(f"{field}:Q", title, charts.SHARE_FORMAT) for field, title in shares.items()]
+    tips = ["annotator:N", ("labels:Q", "labels", charts.COUNT_FORMAT), *in_percent, "flag:N"]
+    shape = charts.color_encoding("flag", there, columns=4)
+    dots = charts.dot_plot(rows, 55, 0.9, tips, x=x, y="reliability:Q", color=color, shape=shape)
+    bad = [f"{row['annotator']} ({row['flag']})" for row in rows if rank(row["flag"]) < len(FLAG_SENTENCES)]
+    return ChartBlock(
+        charts.to_spec(bars + dots, 320, opens=("annotators", "annotator")),
         "Who is reliable",
         "Lines are 95 % intervals. Click a mark to see that annotator.",
         f"Reliability against number of labels of {len(rows):,} annotators, "
         f"{format_percent(facts['mean_reliability'])} on average; "
-        f"{'flagged: ' + ', '.join(bad[:MAX_NAMES]) if bad else 'no annotator is flagged'}.",
+        f"{'flagged: ' + ', '.join(bad[:MAX_NAMES_LISTED]) if bad else 'no annotator is flagged'}.",
         wide=True,
     )
 
 
-def _agreement_chart(matrix: Facts) -> Chart:
+def _agreement_chart(matrix: Facts) -> ChartBlock:
     names = matrix["annotators"]
     rows = [
         row
-        for row in charts.cells(names, names, share=matrix["share"], shared=matrix["shared"])
+        for row in charts.matrix_cells(names, names, share=matrix["share"], shared=matrix["shared"])
         if row["share"] is not None and row["down"] != row["across"]
     ]
     pair = [("down:N", "annotator"), ("across:N", "and")]
-    tips = [*pair, ("share:Q", "agree on", charts.SHARE), ("shared:Q", "of items")]
+    tips = [*pair, ("share:Q", "agree on", charts.SHARE_FORMAT), ("shared:Q", "of items")]
     best = max(rows, key=lambda row: (row["share"], row["shared"]))
     few = f" The {len(names)} flagged and busiest of {matrix['of']:,} annotators." if len(names) < matrix["of"] else ""
-    return Chart(
-        charts.pairs(names, rows, tips, charts.heat("share", "agree")),
+    return ChartBlock(
+        charts.matrix_chart(names, rows, tips, charts.heat_encoding("share", "agree")),
         "Who agrees with whom",
         f"Bright blocks label similarly, or copy. Blank: fewer than {MIN_SHARED_ITEMS} shared items.{few}",
         f"Matrix of agreement of {len(names)} annotators; highest between {best['down']} and {best['across']}, "

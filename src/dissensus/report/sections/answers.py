@@ -14,11 +14,11 @@ from dissensus.evaluation.exceptions import NoSharedItems
 from dissensus.evaluation.intervals import bootstrap
 from dissensus.questions.scoring import SCORING
 from dissensus.report import charts
-from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, listing
+from dissensus.report.blocks import ChartBlock, KeyFigure, KeyFigures, TableBlock, TableColumn, detail_list
 from dissensus.report.face import REPORT
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.sections.overview import AT_CHANCE, MIN_ITEMS
-from dissensus.report.study import Study, first_within, plain, range_text, shown, some_of
+from dissensus.report.study import Study, limit_size, range_text, shorten_text, shown_count_text, to_plain
 from dissensus.table.kinds import CLASS_KINDS, KIND_DESCRIPTIONS
 
 MAX_ROWS = 300  # items in the table
@@ -26,8 +26,8 @@ MAX_CHARACTERS = 400_000  # JSON characters of the rows of the table
 MAX_DRAWN = 40  # items or things in a chart
 MAX_IN_ALT = 8  # items or things in the text that replaces a chart
 MIN_SPAN_CONFIDENCE = 0.7  # mean confidence of spans below which more readers are suggested
-RESAMPLES = 500  # of the bootstrap of agreement
-COEFFICIENTS = {
+N_RESAMPLES = 500  # of the bootstrap of agreement
+COEFFICIENT_NAMES = {
     "icc": "intraclass correlation", "exact_f1": "F1 of two annotators", "krippendorff_alpha": "Krippendorff's α",
     "jaccard_alpha": "Krippendorff's α, Jaccard", "words_alpha": "Krippendorff's α, words",
 }  # fmt: skip
@@ -54,14 +54,14 @@ class WideIntervals(Finding):
         return "has" if self.wide == 1 else "have"
 
 
-class BestThing(Finding):
+class BestAlternative(Finding):
     template = "{best} is best by the 95 % intervals of ranks."
     tone = "good"
     table = "answers"
     best: str
 
 
-class BestIsUnclear(Finding):
+class BestAlternativeUnclear(Finding):
     template = "{best} leads, but not significantly ahead of {others}."
     advice = "Compare these more: `dissensus recommend`."
     table = "answers"
@@ -73,7 +73,7 @@ class BestIsUnclear(Finding):
         return f"{len(self.level):,} others" if len(self.level) > 3 else " and ".join(self.level)
 
 
-class UnsureSpans(Finding):
+class UncertainSpans(Finding):
     template = "The spans are {confidence:0} sure on average."
     advice = "Ask for more readers: `dissensus recommend`."
     table = "answers"
@@ -96,7 +96,7 @@ class AnswersAgainstGold(Finding):
 
 
 @sections.register("answers", title="Answers", summary="What are the answers, and how sure are they?", place=15)
-class Answers(Section):
+class AnswersSection(Section):
     """Agreement of labels, the answers with their uncertainty, and a chart of them."""
 
     kinds = tuple(kind for kind in KIND_DESCRIPTIONS if kind != "classes")
@@ -104,27 +104,27 @@ class Answers(Section):
     def collect(self, study: Study) -> Facts:
         study.on_step("weighing the answers")
         table = study.table
-        found = ANSWERS[table.kind].collect(study, study.fitted)
+        found = ANSWER_DISPLAYS[table.kind].collect(study, study.fitted)
         return {
             "kind": table.kind,
             "labels_per_item": range_text(np.diff(table.item_ptr)),
             "labels_per_annotator": range_text(table.annotations_per_annotator),
-            "agreement": None if table.kind in CLASS_KINDS else _agreement(study),
-            "gold": None if table.kind in CLASS_KINDS else _against_gold(study),
+            "agreement": None if table.kind in CLASS_KINDS else _agreement_facts(study),
+            "gold": None if table.kind in CLASS_KINDS else _compare_with_gold(study),
             "items": table.n_items,
             "items_with_two_annotators": int((table.annotators_per_item > 1).sum()),
             **found,
-            "rows": first_within(plain(found["rows"]), MAX_CHARACTERS),
+            "rows": limit_size(to_plain(found["rows"]), MAX_CHARACTERS),
         }
 
     def findings(self, facts: Facts) -> Findings:
-        alpha = next((one for one in facts["agreement"] or () if "α" in COEFFICIENTS[one["name"]]), None)
+        alpha = next((one for one in facts["agreement"] or () if "α" in COEFFICIENT_NAMES[one["name"]]), None)
         checked = facts["items_with_two_annotators"] >= MIN_ITEMS
         if alpha is not None and alpha["value"] is not None and alpha["value"] < AT_CHANCE and checked:
-            yield AgreementAtChance(coefficient=COEFFICIENTS[alpha["name"]], alpha=alpha["value"])
-        yield from ANSWERS[facts["kind"]].findings(facts)
+            yield AgreementAtChance(coefficient=COEFFICIENT_NAMES[alpha["name"]], alpha=alpha["value"])
+        yield from ANSWER_DISPLAYS[facts["kind"]].findings(facts)
         if (gold := facts["gold"]) is not None:
-            words, covered = _gold_words(gold), gold.get("covered")
+            words, covered = _format_gold(gold), gold.get("covered")
             yield AnswersAgainstGold(
                 **words | {"measure": f"{words['measure'][0].upper()}{words['measure'][1:]}"},
                 covered=None if covered is None else Share(covered),
@@ -136,49 +136,51 @@ class Answers(Section):
         numbers = []
         if facts["kind"] not in CLASS_KINDS:
             numbers += [
-                Number(facts["labels_per_item"], "labels per item"),
-                Number(facts["labels_per_annotator"], "labels per annotator"),
+                KeyFigure(facts["labels_per_item"], "labels per item"),
+                KeyFigure(facts["labels_per_annotator"], "labels per annotator"),
             ]
-        shown_as, rows = ANSWERS[facts["kind"]], facts["rows"]
+        shown_as, rows = ANSWER_DISPLAYS[facts["kind"]], facts["rows"]
         numbers += shown_as.numbers(facts)
         for one in facts["agreement"] or ():
             if one["value"] is not None:
                 between = "" if one["low"] is None else f"{one['low']:.2f} to {one['high']:.2f}"
-                numbers.append(Number(f"{one['value']:.2f}", COEFFICIENTS[one["name"]], between))
+                numbers.append(KeyFigure(f"{one['value']:.2f}", COEFFICIENT_NAMES[one["name"]], between))
         if (gold := facts["gold"]) is not None:
-            words = _gold_words(gold)
+            words = _format_gold(gold)
             note = f"{gold['items']:,} {gold['of']} with a known answer"
-            numbers.append(Number(words["value"], words["measure"], note))
-        yield Numbers(numbers)
+            numbers.append(KeyFigure(words["value"], words["measure"], note))
+        yield KeyFigures(numbers)
         yield from shown_as.draw(facts)
         labels = [
-            [listing("Labels of annotators", ("annotator", "answer"), row["given"])] for row in rows if "given" in row
+            [detail_list("Labels of annotators", ("annotator", "answer"), row["given"])]
+            for row in rows
+            if "given" in row
         ]
-        caption = f"{shown_as.order} first{some_of(rows, facts['items'], 'are here', '; ')}."
+        caption = f"{shown_as.order} first{shown_count_text(rows, facts['items'], 'are here', '; ')}."
         more = {"details": labels or None, "page": shown_as.page}
-        yield Table.of("answers", shown_as.title, caption, shown_as.columns, rows, **more)
+        yield TableBlock.from_rows("answers", shown_as.title, caption, shown_as.columns, rows, **more)
 
 
-def summary(facts: Facts) -> list[str]:
+def headline_sentences(facts: Facts) -> list[str]:
     """Return the sentences of the headline: the best thing of a ranking, or the first numbers."""
-    shown_as = ANSWERS[facts["kind"]]
+    shown_as = ANSWER_DISPLAYS[facts["kind"]]
     if facts["kind"] == "pairs":
         return [one.render(REPORT) for one in shown_as.findings(facts)]
     return [f"{one.name[0].upper()}{one.name[1:]}: {one.value}." for one in shown_as.numbers(facts)[:2]]
 
 
-def _agreement(study: Study) -> list[Facts] | None:
+def _agreement_facts(study: Study) -> list[Facts] | None:
     """Return the coefficients of the label type, as far as they are defined."""
     if study.table.kind == "objects" and study.table.n_classes > MAX_LABELS:
         return None
     try:
-        found = agreement_for_label_type(study.table, resamples=RESAMPLES, seed=study.seed)
+        found = agreement_for_label_type(study.table, resamples=N_RESAMPLES, seed=study.seed)
     except NoSharedItems:
         return None
-    return [{"name": name, **plain(found[name])} for name in COEFFICIENTS if name in found]
+    return [{"name": name, **to_plain(found[name])} for name in COEFFICIENT_NAMES if name in found]
 
 
-def _against_gold(study: Study) -> Facts | None:
+def _compare_with_gold(study: Study) -> Facts | None:
     scoring, gold = SCORING[study.table.kind], study.gold
     if gold is None or scoring.gold is None:
         return None
@@ -200,7 +202,7 @@ def _against_gold(study: Study) -> Facts | None:
     return facts
 
 
-def _gold_words(gold: Facts) -> dict[str, str]:
+def _format_gold(gold: Facts) -> dict[str, str]:
     words = {
         key: format_percent(gold["value"][key], 1) if gold["share"] else f"{gold['value'][key]:.3g}"
         for key in ("value", "low", "high")
@@ -208,25 +210,25 @@ def _gold_words(gold: Facts) -> dict[str, str]:
     return {"measure": GOLD_NAMES.get(gold["measure"], "mean distance, by gold"), **words}
 
 
-class Kind(NamedTuple):
+class AnswerDisplay(NamedTuple):
     """How the answers of one label type are shown."""
 
     title: str  # title of the table
     collect: Callable[[Study, Any], Facts]  # rows of the table and other facts, from a study and its fitted method
-    numbers: Callable[[Facts], list[Number]]
+    numbers: Callable[[Facts], list[KeyFigure]]
     findings: Callable[[Facts], Iterator[Finding]]
     draw: Callable[[Facts], Blocks]  # charts
-    columns: dict[str, Column]
+    columns: dict[str, TableColumn]
     order: str = "The least sure"  # rows that come first in the table
     page: int = 15
 
 
-def _least_sure(doubt: FloatArray) -> list[int]:
+def _least_certain_items(doubt: FloatArray) -> list[int]:
     """Return the codes of the items with most doubt."""
     return list(np.argsort(-doubt, kind="stable")[:MAX_ROWS].tolist())
 
 
-def _listed(title: str, rows: list[Facts], words: str) -> str:
+def _list_rows(title: str, rows: list[Facts], words: str) -> str:
     """Return a sentence that lists the first rows of a chart; `words` is a template of their fields."""
     return f"{title}: {', '.join(words.format_map(row) for row in rows[:MAX_IN_ALT])}."
 
@@ -235,9 +237,14 @@ def _no_findings(facts: Facts) -> Iterator[Finding]:
     yield from ()
 
 
-def _columns(**columns: Column) -> dict[str, Column]:
+def _item_columns(**columns: TableColumn) -> dict[str, TableColumn]:
     """Return the columns of items, with those of a label type in between."""
-    return {"item": Column("item"), "texts": Column("text", "long"), **columns, "labels": Column("labels", "number")}
+    return {
+        "item": TableColumn("item"),
+        "texts": TableColumn("text", "long"),
+        **columns,
+        "labels": TableColumn("labels", "number"),
+    }
 
 
 # Values ---------------------------------------------------------------------------------------------------------------
@@ -265,20 +272,20 @@ def _collect_values(study: Study, fitted: Any) -> Facts:
         "wide": (width[some] > spread / 2).sum(),
         "labelled": some.sum(),
         "rows": [
-            study.about(i) | {"value": value[i], "low": low[i], "high": high[i], "labels": labels[i]}
-            for i in _least_sure(width)
+            study.describe_item(i) | {"value": value[i], "low": low[i], "high": high[i], "labels": labels[i]}
+            for i in _least_certain_items(width)
         ],
         "drawn": [{"item": study.item_names[i], "value": value[i], "low": low[i], "high": high[i]} for i in drawn],
     }
 
 
-def _value_numbers(facts: Facts) -> list[Number]:
+def _value_numbers(facts: Facts) -> list[KeyFigure]:
     if facts["kind"] != "numbers":
         return []
     (low, high), width = facts["range"], f"{facts['mean_width']:.3g}"
     return [
-        Number(f"{low:.4g} to {high:.4g}", "values"),
-        Number(width, "mean width of a 95 % interval", f"labels span {facts['spread']:.4g}"),
+        KeyFigure(f"{low:.4g} to {high:.4g}", "values"),
+        KeyFigure(width, "mean width of a 95 % interval", f"labels span {facts['spread']:.4g}"),
     ]
 
 
@@ -289,13 +296,13 @@ def _value_findings(facts: Facts) -> Iterator[Finding]:
 
 def _draw_values(facts: Facts) -> Blocks:
     rows = facts["drawn"]
-    few = some_of(rows, facts["items"], "are drawn, evenly by value.", " ")
-    x = charts.quantity("low", "value", "~g", scale={"zero": False})
-    yield Chart(
-        charts.intervals(rows, "item", x, charts.from_to("value", ".4g"), opens="answers"),
+    few = shown_count_text(rows, facts["items"], "are drawn, evenly by value.", " ")
+    x = charts.quantity_axis("low", "value", "~g", scale={"zero": False})
+    yield ChartBlock(
+        charts.interval_chart(rows, "item", x, charts.interval_tips("value", ".4g"), opens="answers"),
         "Items by value",
         f"Lines are 95 % intervals.{few} Click a mark to see its item.",
-        _listed("Values from the highest", rows, "{item} {value:.4g}"),
+        _list_rows("Values from the highest", rows, "{item} {value:.4g}"),
         wide=True,
     )
 
@@ -305,7 +312,7 @@ def _draw_values(facts: Facts) -> Blocks:
 
 def _collect_ranking(study: Study, fitted: Any) -> Facts:
     rows = fitted.to_frame("things", "pyarrow").to_pylist()
-    rows = [{"thing": shown(row.pop("thing"), 100)} | row | {"value": row["score"]} for row in rows]
+    rows = [{"thing": shorten_text(row.pop("thing"), 100)} | row | {"value": row["score"]} for row in rows]
     rest = [row["thing"] for row in rows[1:] if row["rank_low"] == 1]
     _, left, _ = fitted.crowd_answering_
     return {
@@ -317,43 +324,43 @@ def _collect_ranking(study: Study, fitted: Any) -> Facts:
     }
 
 
-def _ranking_numbers(facts: Facts) -> list[Number]:
+def _ranking_numbers(facts: Facts) -> list[KeyFigure]:
     found = [
-        Number(f"{facts['items']:,}", "things"),
-        Number(f"{1 + len(facts['level']):,}", "may be best", "their 95 % ranks hold 1"),
+        KeyFigure(f"{facts['items']:,}", "things"),
+        KeyFigure(f"{1 + len(facts['level']):,}", "may be best", "their 95 % ranks hold 1"),
     ]
     if abs(left := facts["left_log_odds"]) > 0.01:
         side = "left" if left > 0 else "right"
         odds = f"{np.exp(abs(left)):.2f} : 1"
-        found.append(Number(odds, f"for what stands {side}", "odds where both are equally good"))
+        found.append(KeyFigure(odds, f"for what stands {side}", "odds where both are equally good"))
     return found
 
 
 def _ranking_findings(facts: Facts) -> Iterator[Finding]:
     best, level = facts["best"], tuple(facts["level"])
-    yield BestIsUnclear(best=best, level=level) if level else BestThing(best=best)
+    yield BestAlternativeUnclear(best=best, level=level) if level else BestAlternative(best=best)
 
 
 def _draw_ranking(facts: Facts) -> Blocks:
     rows = facts["rows"][:MAX_DRAWN]
-    few = some_of(rows, facts["items"], "are drawn, the best.", " ")
-    x = charts.quantity("low", "score (log odds of being preferred)", "~g", scale={"zero": False})
-    tips = [*charts.from_to("score", ".3f"), ("rank:Q", "rank")]
-    yield Chart(
-        charts.intervals(rows, "thing", x, tips, opens="answers"),
+    few = shown_count_text(rows, facts["items"], "are drawn, the best.", " ")
+    x = charts.quantity_axis("low", "score (log odds of being preferred)", "~g", scale={"zero": False})
+    tips = [*charts.interval_tips("score", ".3f"), ("rank:Q", "rank")]
+    yield ChartBlock(
+        charts.interval_chart(rows, "thing", x, tips, opens="answers"),
         "Scores",
         f"Lines are 95 % intervals.{few}",
-        _listed("Scores from the best", rows, "{thing} {score:.2f}"),
+        _list_rows("Scores from the best", rows, "{thing} {score:.2f}"),
     )
     by_rank = [
         {"thing": row["thing"], "value": row["rank"], "low": row["rank_low"], "high": row["rank_high"]} for row in rows
     ]
-    x = charts.quantity("low", "rank", "d", scale={"reverse": True, "zero": False}, tickMinStep=1)
-    yield Chart(
-        charts.intervals(by_rank, "thing", x, charts.from_to("rank")),
+    x = charts.quantity_axis("low", "rank", "d", scale={"reverse": True, "zero": False}, tickMinStep=1)
+    yield ChartBlock(
+        charts.interval_chart(by_rank, "thing", x, charts.interval_tips("rank")),
         "Ranks",
         "Where a thing may stand, in 95 % of cases; 1 is best, on the right.",
-        _listed("Ranks", by_rank, "{thing} {low} to {high}"),
+        _list_rows("Ranks", by_rank, "{thing} {low} to {high}"),
     )
 
 
@@ -363,7 +370,7 @@ def _draw_ranking(facts: Facts) -> Blocks:
 def _collect_sets(study: Study, fitted: Any) -> Facts:
     table = study.table
     label, sure, options = fitted.predict(), fitted.confidence_, fitted.options_.tolist()
-    names = [shown(one, 60) for one in options]
+    names = [shorten_text(one, 60) for one in options]
     selected = table.options.selected.astype(float)[table.label]
     given = dict(zip(table.options.names.tolist(), selected.T, strict=True))
     return {
@@ -371,10 +378,14 @@ def _collect_sets(study: Study, fitted: Any) -> Facts:
         "mean_options": fitted.answer_.sum(axis=1).mean(),
         "mean_selected": selected.sum(axis=1).mean(),
         "rows": [
-            study.about(i)
-            | {"label": shown(label[i], 200), "confidence": sure[i], "options": _shares(fitted.posterior_[i], names)}
+            study.describe_item(i)
+            | {
+                "label": shorten_text(label[i], 200),
+                "confidence": sure[i],
+                "options": _option_shares(fitted.posterior_[i], names),
+            }
             | {"labels": study.labels_per_item[i]}
-            for i in _least_sure(-sure)
+            for i in _least_certain_items(-sure)
         ],
         "options": [
             {"option": name, "given": given[one].mean(), "found": found}
@@ -383,15 +394,15 @@ def _collect_sets(study: Study, fitted: Any) -> Facts:
     }
 
 
-def _set_numbers(facts: Facts) -> list[Number]:
+def _set_numbers(facts: Facts) -> list[KeyFigure]:
     selected = f"{facts['mean_selected']:.2f} ticked at a time"
     return [
-        Number(format_percent(facts["mean_confidence"]), "chance that exactly the set is right", "on average"),
-        Number(f"{facts['mean_options']:.2f}", "options an item", selected),
+        KeyFigure(format_percent(facts["mean_confidence"]), "chance that exactly the set is right", "on average"),
+        KeyFigure(f"{facts['mean_options']:.2f}", "options an item", selected),
     ]
 
 
-def _shares(probability: Any, names: list[str]) -> list[list[Any]]:
+def _option_shares(probability: Any, names: list[str]) -> list[list[Any]]:
     """Return the most probable options of an item as a table shows them; they do not sum to one."""
     order = np.argsort(-probability, kind="stable")[:4]
     return [[names[k], float(probability[k]), k] for k in order.tolist() if probability[k] > 0.01]
@@ -400,11 +411,11 @@ def _shares(probability: Any, names: list[str]) -> list[list[Any]]:
 def _draw_sets(facts: Facts) -> Blocks:
     words = {"given": "of the labels have it", "found": "of the items, by the method"}
     ranked = sorted(facts["options"], key=lambda one: -one["found"])[:MAX_DRAWN]
-    yield Chart(
-        charts.shares_beside(ranked, "option", words),
+    yield ChartBlock(
+        charts.grouped_bars(ranked, "option", words),
         "Options",
         f"How often each of {len(facts['options']):,} options was ticked, and in how many answers it is.",
-        _listed("Options", [one | {"in": format_percent(one["found"])} for one in ranked], "{option} {in}"),
+        _list_rows("Options", [one | {"in": format_percent(one["found"])} for one in ranked], "{option} {in}"),
     )
 
 
@@ -422,7 +433,7 @@ def _collect_spans(study: Study, fitted: Any) -> Facts:
     labels = sorted(by_label)
     rows = [
         {
-            "document": shown(name, 100), "marked": _marked(study, name, of_document[name], labels),
+            "document": shorten_text(name, 100), "marked": _mark_spans(study, name, of_document[name], labels),
             "spans": len(of_document[name]), "sure": unsure[name],
         }
         for name in sorted(of_document, key=lambda name: (unsure[name], name))[:MAX_ROWS]
@@ -436,27 +447,27 @@ def _collect_spans(study: Study, fitted: Any) -> Facts:
     }
 
 
-def _span_numbers(facts: Facts) -> list[Number]:
+def _span_numbers(facts: Facts) -> list[KeyFigure]:
     right = facts["mean_confidence"] * facts["spans"]
     return [
-        Number(f"{facts['spans']:,}", "spans", f"about {right:,.0f} of them right"),
-        Number(f"{facts['items']:,}", "documents"),
+        KeyFigure(f"{facts['spans']:,}", "spans", f"about {right:,.0f} of them right"),
+        KeyFigure(f"{facts['items']:,}", "documents"),
     ]
 
 
 def _span_findings(facts: Facts) -> Iterator[Finding]:
     if facts["spans"] and facts["mean_confidence"] < MIN_SPAN_CONFIDENCE:
-        yield UnsureSpans(confidence=Share(facts["mean_confidence"]))
+        yield UncertainSpans(confidence=Share(facts["mean_confidence"]))
 
 
-def _marked(study: Study, name: str, spans: list[Facts], labels: list[str]) -> list[list[Any]]:
+def _mark_spans(study: Study, name: str, spans: list[Facts], labels: list[str]) -> list[list[Any]]:
     """Return [text, label, its number, confidence] per part of a document, or the places of spans without its text."""
     text = study.document_text(name)
     pieces, between = (text, "") if isinstance(text, str) else (text, " ")
     parts: list[list[Any]] = []
     at = 0
     for span in spans:
-        about = [shown(span["label"], 40), labels.index(span["label"]), span["probability"]]
+        about = [shorten_text(span["label"], 40), labels.index(span["label"]), span["probability"]]
         start, end = span["start"], span["end"]
         if pieces is None:
             parts.append([f"{start} to {end}", *about])
@@ -473,12 +484,12 @@ def _marked(study: Study, name: str, spans: list[Facts], labels: list[str]) -> l
 def _draw_spans(facts: Facts) -> Blocks:
     rows = sorted(facts["labels"], key=lambda one: -one["spans"])[:MAX_DRAWN]
     if rows:
-        tips = ["label:N", ("spans:Q", "spans", charts.COUNT), ("sure:Q", "sure", charts.SHARE)]
-        yield Chart(
-            charts.bars(rows, "label", charts.quantity("spans", "spans", charts.COUNT), tips),
+        tips = ["label:N", ("spans:Q", "spans", charts.COUNT_FORMAT), ("sure:Q", "sure", charts.SHARE_FORMAT)]
+        yield ChartBlock(
+            charts.bar_chart(rows, "label", charts.quantity_axis("spans", "spans", charts.COUNT_FORMAT), tips),
             "Spans found",
             "By label.",
-            _listed("Spans", rows, "{label} {spans:,}"),
+            _list_rows("Spans", rows, "{label} {spans:,}"),
         )
 
 
@@ -489,13 +500,13 @@ def _collect_objects(study: Study, fitted: Any) -> Facts:
     table = study.table
     label, sure, off = fitted.predict(), fitted.confidence_, fitted.expected_distance_
     rows = []
-    for i in _least_sure(off):
+    for i in _least_certain_items(off):
         given = slice(table.item_ptr[i], table.item_ptr[i + 1])
         given_labels = [
-            [study.annotator_names[who], shown(table.classes[k], 600)]
+            [study.annotator_names[who], shorten_text(table.classes[k], 600)]
             for who, k in zip(table.annotator[given], table.label[given], strict=True)
         ]
-        row = study.about(i) | {"label": shown(label[i], 600), "confidence": sure[i], "off": off[i]}
+        row = study.describe_item(i) | {"label": shorten_text(label[i], 600), "confidence": sure[i], "off": off[i]}
         rows.append(row | {"labels": len(given_labels), "given": sorted(given_labels)})
     histogram, edges = np.histogram(off, np.linspace(0, max(1.0, float(off.max(initial=0))), 21))
     return {
@@ -507,16 +518,16 @@ def _collect_objects(study: Study, fitted: Any) -> Facts:
     }
 
 
-def _object_numbers(facts: Facts) -> list[Number]:
+def _object_numbers(facts: Facts) -> list[KeyFigure]:
     distance = f"{facts['mean_distance']:.2f}"
     return [
-        Number(distance, "expected distance of an answer", "0 is exact, 1 nothing in common"),
-        Number(format_percent(facts["mean_confidence"]), "mean confidence"),
+        KeyFigure(distance, "expected distance of an answer", "0 is exact, 1 nothing in common"),
+        KeyFigure(format_percent(facts["mean_confidence"]), "mean confidence"),
     ]
 
 
 def _draw_objects(facts: Facts) -> Blocks:
-    yield Chart(
+    yield ChartBlock(
         charts.histogram(facts["histogram"], facts["edges"], x_title="expected distance", y_title="items"),
         "How far off answers may be",
         "Expected distance of each item's answer to the truth.",
@@ -524,29 +535,31 @@ def _draw_objects(facts: Facts) -> Blocks:
     )
 
 
-_VALUES = _columns(
-    value=Column("value", "number", 2), low=Column("from", "number", 2), high=Column("to", "number", 2)
+_VALUE_COLUMNS = _item_columns(
+    value=TableColumn("value", "number", 2), low=TableColumn("from", "number", 2), high=TableColumn("to", "number", 2)
 )  # fmt: skip
-_SURE = Column("sure", "percent")
-ANSWERS = {
-    "graded": Kind("Grades", _collect_values, _value_numbers, _value_findings, _draw_values, _VALUES),
-    "numbers": Kind("Values", _collect_values, _value_numbers, _value_findings, _draw_values, _VALUES),
-    "pairs": Kind("Ranking", _collect_ranking, _ranking_numbers, _ranking_findings, _draw_ranking, {
-        "thing": Column("thing"), "rank": Column("rank", "number"), "rank_low": Column("from", "number"),
-        "rank_high": Column("to", "number"), "score": Column("score", "number", 2), "low": Column("from", "number", 2),
-        "high": Column("to", "number", 2), "elo": Column("Elo", "number", note="mean 1,000"),
-        "comparisons": Column("comparisons", "number"),
+_CONFIDENCE_COLUMN = TableColumn("sure", "percent")
+ANSWER_DISPLAYS = {
+    "graded": AnswerDisplay("Grades", _collect_values, _value_numbers, _value_findings, _draw_values, _VALUE_COLUMNS),
+    "numbers": AnswerDisplay("Values", _collect_values, _value_numbers, _value_findings, _draw_values, _VALUE_COLUMNS),
+    "pairs": AnswerDisplay("Ranking", _collect_ranking, _ranking_numbers, _ranking_findings, _draw_ranking, {
+        "thing": TableColumn("thing"), "rank": TableColumn("rank", "number"), "rank_low": TableColumn("from", "number"),
+        "rank_high": TableColumn("to", "number"), "score": TableColumn("score", "number", 2),
+        "low": TableColumn("from", "number", 2),
+        "high": TableColumn("to", "number", 2), "elo": TableColumn("Elo", "number", note="mean 1,000"),
+        "comparisons": TableColumn("comparisons", "number"),
     }, "The best"),
-    "sets": Kind("Sets", _collect_sets, _set_numbers, _no_findings, _draw_sets, _columns(
-        label=Column("set", "long"), confidence=_SURE,
-        options=Column("probability of options", "list", note="the most probable four"),
+    "sets": AnswerDisplay("Sets", _collect_sets, _set_numbers, _no_findings, _draw_sets, _item_columns(
+        label=TableColumn("set", "long"), confidence=_CONFIDENCE_COLUMN,
+        options=TableColumn("probability of options", "list", note="the most probable four"),
     )),
-    "spans": Kind("Documents", _collect_spans, _span_numbers, _span_findings, _draw_spans, {
-        "document": Column("document"),
-        "marked": Column("text", "marked", note="spans with their labels and how sure they are"),
-        "spans": Column("spans", "number"), "sure": Column("least sure span", "percent"),
+    "spans": AnswerDisplay("Documents", _collect_spans, _span_numbers, _span_findings, _draw_spans, {
+        "document": TableColumn("document"),
+        "marked": TableColumn("text", "marked", note="spans with their labels and how sure they are"),
+        "spans": TableColumn("spans", "number"), "sure": TableColumn("least sure span", "percent"),
     }, page=8),
-    "objects": Kind("Answers", _collect_objects, _object_numbers, _no_findings, _draw_objects, _columns(
-        label=Column("answer", "long"), confidence=_SURE, off=Column("expected distance", "number", 2),
+    "objects": AnswerDisplay("Answers", _collect_objects, _object_numbers, _no_findings, _draw_objects, _item_columns(
+        label=TableColumn("answer", "long"), confidence=_CONFIDENCE_COLUMN,
+        off=TableColumn("expected distance", "number", 2),
     )),
 }  # fmt: skip

@@ -10,13 +10,13 @@ from dissensus.clustering.base import clusterings
 from dissensus.clustering.model import population_labels
 from dissensus.common.formatting import Share, format_count, format_percent
 from dissensus.report import charts
-from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, listing
+from dissensus.report.blocks import ChartBlock, KeyFigure, KeyFigures, TableBlock, TableColumn, detail_list
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
-from dissensus.report.study import Study, entries, shares
+from dissensus.report.study import Study, largest_shares, values_at
 
 MAX_EXAMPLES = 5  # items of each cluster
 MAX_MEMBERS = 50  # annotators of each cluster that are listed
-MAX_PICTURES = 6  # clusters of annotators with a chart
+MAX_LABEL_CHARTS = 6  # clusters of annotators with a chart
 MAX_CLASSES = 15  # in a chart, the most frequent
 
 
@@ -50,13 +50,18 @@ class ClustersSection(Section):
         labels = population_labels(model.params_)  # (K, P)
         most = np.argsort(-model.prior_, kind="stable")[:MAX_CLASSES]
         n_items = np.bincount(model.item_cluster_[model.labelled_], minlength=K)
-        by_name = np.argsort(study.annotator_place)
+        by_name = np.argsort(study.annotator_rank)
         members = [by_name[model.annotator_cluster_[by_name] == number] for number in range(L)]
         largest = np.argsort([-one.size for one in members], kind="stable")
         return {
             "method": clusterings.name_of(type(model)),
             "item_clusters": [
-                {"cluster": k, "items": n, "labels": shares(labels[k], study.classes), "examples": _examples(study, k)}
+                {
+                    "cluster": k,
+                    "items": n,
+                    "labels": largest_shares(labels[k], study.classes),
+                    "examples": _typical_items(study, k),
+                }
                 for k, n in enumerate(n_items)
             ],
             "annotator_clusters": [
@@ -71,7 +76,7 @@ class ClustersSection(Section):
             "classes": [study.classes[p] for p in most],
             "says": [  # (K, classes shown) of the largest clusters of annotators
                 {"cluster": number, "shares": np.round(model.labels_of_clusters_[:, number][:, most], 3)}
-                for number in largest[:MAX_PICTURES]
+                for number in largest[:MAX_LABEL_CHARTS]
             ],
             "search": study.search,
         }
@@ -86,15 +91,15 @@ class ClustersSection(Section):
 
     def draw(self, facts: Facts) -> Blocks:
         items, people, search = facts["item_clusters"], facts["annotator_clusters"], facts["search"]
-        numbers = [Number(f"{len(items)}", "clusters of items", f"by {facts['method']}")]
+        numbers = [KeyFigure(f"{len(items)}", "clusters of items", f"by {facts['method']}")]
         if len(people) > 1:
-            numbers.append(Number(f"{len(people)}", "clusters of annotators"))
+            numbers.append(KeyFigure(f"{len(people)}", "clusters of annotators"))
         if search is not None:
             kl, likelihood = search["best"]["kl"], search["best"]["log_likelihood"]
-            numbers.append(Number(f"{kl:.3f}", "KL to the votes of development items", "nats; 0 is perfect"))
+            numbers.append(KeyFigure(f"{kl:.3f}", "KL to the votes of development items", "nats; 0 is perfect"))
             if likelihood is not None:
-                numbers.append(Number(f"{likelihood:.3f}", "log-likelihood of hidden labels", "nats each"))
-        yield Numbers(numbers)
+                numbers.append(KeyFigure(f"{likelihood:.3f}", "log-likelihood of hidden labels", "nats each"))
+        yield KeyFigures(numbers)
         if search is not None:
             yield _search_chart(search)
         yield _size_chart(items, "items", "Items in each cluster")
@@ -103,12 +108,12 @@ class ClustersSection(Section):
         for one in facts["says"]:
             yield _labels_chart(one, facts)
         text = any(example.get("texts") for one in items for example in one["examples"])
-        yield _table(
+        yield _cluster_table(
             "item",
             "What a population of annotators says of the items of each cluster. Open a row for typical items.",
-            {"items": Column("items", "number"), "labels": Column("labels", "shares", note="of the cluster")},
+            {"items": TableColumn("items", "number"), "labels": TableColumn("labels", "shares", note="of the cluster")},
             items,
-            [[_typical(one["examples"], text)] for one in items],
+            [[_typical_item_details(one["examples"], text)] for one in items],
         )
         if len(people) > 1:
             members = []
@@ -116,45 +121,47 @@ class ClustersSection(Section):
                 more = one["annotators"] - len(one["members"])
                 names = ", ".join(one["members"]) + (f" and {more:,} more" if more > 0 else "")
                 members.append([{"type": "text", "title": "Members", "text": names or "No members."}])
-            yield _table(
+            yield _cluster_table(
                 "annotator",
                 "Open a row for its members.",
                 {
-                    "annotators": Column("annotators", "number"),
-                    "labels": Column("labels", "number", note="given by them"),
+                    "annotators": TableColumn("annotators", "number"),
+                    "labels": TableColumn("labels", "number", note="given by them"),
                 },
                 people,
                 members,
             )
 
 
-def _table(of: str, caption: str, columns: dict[str, Column], clusters: list[Facts], details: list[Any]) -> Table:
+def _cluster_table(
+    of: str, caption: str, columns: dict[str, TableColumn], clusters: list[Facts], details: list[Any]
+) -> TableBlock:
     rows = [one | {"cluster": str(one["cluster"])} for one in clusters]
-    columns = {"cluster": Column("cluster"), **columns}
-    return Table.of(f"{of}-clusters", f"Clusters of {of}s", caption, columns, rows, details=details)
+    columns = {"cluster": TableColumn("cluster"), **columns}
+    return TableBlock.from_rows(f"{of}-clusters", f"Clusters of {of}s", caption, columns, rows, details=details)
 
 
-def _examples(study: Study, cluster: int) -> list[Facts]:
+def _typical_items(study: Study, cluster: int) -> list[Facts]:
     """Return the items with the highest probability of belonging to a cluster."""
     model = study.clustering
     assert model is not None
     sure = model.item_clusters_[:, cluster]
     own = np.flatnonzero((model.item_cluster_ == cluster) & model.labelled_)
     own = own[np.argsort(-sure[own], kind="stable")][:MAX_EXAMPLES]
-    return [study.about(i) | entries(i, probability=sure) for i in own.tolist()]
+    return [study.describe_item(i) | values_at(i, probability=sure) for i in own.tolist()]
 
 
-def _typical(examples: list[Facts], text: bool) -> Facts:
+def _typical_item_details(examples: list[Facts], text: bool) -> Facts:
     rows = [[one["item"], format_percent(one["probability"]), " / ".join(one.get("texts", []))] for one in examples]
     columns = ["item", "of this cluster", "text"]
     return (
-        listing("Typical items", columns, rows)
+        detail_list("Typical items", columns, rows)
         if text
-        else listing("Typical items", columns[:2], [row[:2] for row in rows])
+        else detail_list("Typical items", columns[:2], [row[:2] for row in rows])
     )
 
 
-def _search_chart(search: Facts) -> Chart:
+def _search_chart(search: Facts) -> ChartBlock:
     key, title = ("kl", "KL to the votes")
     if search["criterion"] == "likelihood":
         key, title = ("log_likelihood", "log-likelihood of hidden labels")
@@ -164,11 +171,13 @@ def _search_chart(search: Facts) -> Chart:
         "x": {"field": "L", "type": "ordinal", "title": "clusters of annotators", "axis": {"labelAngle": 0}},
         "y": {"field": "K", "type": "ordinal", "title": "clusters of items", "sort": "descending"},
     }
-    color = charts.heat("value", title, form="") | {"scale": {"reverse": key == "kl", "zero": False}}
+    color = charts.heat_encoding("value", title, form="") | {"scale": {"reverse": key == "kl", "zero": False}}
     tips = [("K:O", "of items"), ("L:O", "of annotators"), ("value:Q", title, ".4f")]
     cross = {"type": "point", "shape": "cross", "size": 90, "filled": True, "color": "var(--c3)"}
-    return Chart(
-        charts.spec(charts.plot(rows, "rect", tips, **place, color=color) + charts.plot([best], cross, **place), 300),
+    return ChartBlock(
+        charts.to_spec(
+            charts.plot(rows, "rect", tips, **place, color=color) + charts.plot([best], cross, **place), 300
+        ),
         "How many clusters",
         f"Every pair of numbers that was tried, by {title}; bright is better. The cross is what was chosen: "
         f"{best['K']} of items and {best['L']} of annotators. Where a wide area is equally bright, the numbers matter "
@@ -177,38 +186,38 @@ def _search_chart(search: Facts) -> Chart:
     )
 
 
-def _size_chart(clusters: list[Facts], what: str, title: str) -> Chart:
+def _size_chart(clusters: list[Facts], what: str, title: str) -> ChartBlock:
     ordered = sorted(clusters, key=lambda one: -one[what])
     rows = [{"cluster": str(one["cluster"]), "count": one[what]} for one in ordered]
-    x = charts.quantity("count", what, charts.COUNT, ticks=4)
+    x = charts.quantity_axis("count", what, charts.COUNT_FORMAT, ticks=4)
     top = rows[0]
     share = format_percent(top["count"] / max(sum(row["count"] for row in rows), 1))
-    return Chart(
-        charts.bars(rows, "cluster", x, ["cluster:N", ("count:Q", what, charts.COUNT)]),
+    return ChartBlock(
+        charts.bar_chart(rows, "cluster", x, ["cluster:N", ("count:Q", what, charts.COUNT_FORMAT)]),
         title,
         f"Cluster {top['cluster']} is the largest, with {share} of the {what}.",
         f"{title}: " + ", ".join(f"{row['cluster']} {row['count']:,}" for row in rows[:10]) + ".",
     )
 
 
-def _labels_chart(one: Facts, facts: Facts) -> Chart:
+def _labels_chart(one: Facts, facts: Facts) -> ChartBlock:
     """Return a chart of the labels that one cluster of annotators gives to every cluster of items."""
     classes, people = facts["classes"], facts["annotator_clusters"]
     numbers = [str(k) for k in range(len(one["shares"]))]
-    rows = charts.cells(numbers, classes, share=one["shares"])
-    legend = {"format": charts.SHARE, "orient": "top"}
-    color = charts.heat("share", "say so") | {"scale": {"domain": [0, 1]}, "legend": legend}
-    x = charts.names("across", classes, limit=90, labelAngle=-40)
-    y = charts.names("down", numbers, title="cluster of items", limit=180)
-    tips = [("down:N", "items of cluster"), ("across:N", "are called"), ("share:Q", "by", charts.SHARE)]
+    rows = charts.matrix_cells(numbers, classes, share=one["shares"])
+    legend = {"format": charts.SHARE_FORMAT, "orient": "top"}
+    color = charts.heat_encoding("share", "say so") | {"scale": {"domain": [0, 1]}, "legend": legend}
+    x = charts.name_axis("across", classes, limit=90, labelAngle=-40)
+    y = charts.name_axis("down", numbers, title="cluster of items", limit=180)
+    tips = [("down:N", "items of cluster"), ("across:N", "are called"), ("share:Q", "by", charts.SHARE_FORMAT)]
     chart = charts.plot(rows, "rect", tips, x=x, y=y, color=color)
     who, title = "annotators", "What annotators say"
     if len(people) > 1:
         who = f"the {format_count(people[one['cluster']]['annotators'], 'annotator')} of cluster {one['cluster']}"
         title = f"What cluster {one['cluster']} of annotators says"
     top = max(rows, key=lambda row: row["share"])
-    return Chart(
-        charts.spec(chart, max(180, 16 * len(numbers) + 90)),
+    return ChartBlock(
+        charts.to_spec(chart, max(180, 16 * len(numbers) + 90)),
         title,
         f"Of items of each cluster (rows), the share of each label that {who} give.",
         f"Heat map of labels by cluster of items; most uniform are those of cluster {top['down']}, "

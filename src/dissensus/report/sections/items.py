@@ -9,12 +9,31 @@ from dissensus.common.types import FloatArray, IntArray
 from dissensus.messages import Message
 from dissensus.questions.explain import KINDS, MEANINGS, SURE, Explanation
 from dissensus.report import charts
-from dissensus.report.blocks import ITEM_COLUMNS, VOTE_COLUMNS, Chart, Column, Number, Numbers, Table, Text, listing
+from dissensus.report.blocks import (
+    ITEM_COLUMNS,
+    VOTE_COLUMNS,
+    ChartBlock,
+    KeyFigure,
+    KeyFigures,
+    TableBlock,
+    TableColumn,
+    TextBlock,
+    detail_list,
+)
 from dissensus.report.face import REPORT
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
-from dissensus.report.study import MAX_TEXT_LENGTH, Study, entries, facts_of, first_within, plain, shares, some_of
+from dissensus.report.study import (
+    MAX_TEXT_LENGTH,
+    Study,
+    largest_shares,
+    limit_size,
+    plain_attributes,
+    shown_count_text,
+    to_plain,
+    values_at,
+)
 
-N_FIRST = 10  # items to look at first
+N_FIRST_ITEMS = 10  # items to look at first
 MAX_ITEMS = 1_500  # in the table
 MAX_OTHER_ITEMS = 300  # random other items among them, for comparison
 MAX_CHARACTERS = 1_600_000  # JSON characters of the table
@@ -24,7 +43,7 @@ MAX_LABELS_OF_ITEM, MAX_LABELS = 30, 20_000  # listed labels, per item and in al
 SURPRISE_WEIGHT = 0.2  # probability of a wrong label per standard deviation of surprise
 MIN_RELIABILITY_GAP = 0.1  # difference in reliability of two groups that is reported
 MIN_TWO_ANSWERS = 0.01  # probability of two answers that is reported
-KIND_COLORS = {
+REASON_COLORS = {
     "agreed": "var(--grey)",
     "ambiguous": "var(--c3)",
     "group perspective": "var(--c5)",
@@ -32,16 +51,16 @@ KIND_COLORS = {
     "likely error": "var(--c1)",
 }
 """Reason of disagreement → colour, in the order of charts."""
-COLUMNS = {
+ITEM_TABLE_COLUMNS = {
     **ITEM_COLUMNS,
-    "why": Column("why", "long"),
+    "why": TableColumn("why", "long"),
     "votes": VOTE_COLUMNS["votes"],
-    "label": Column("label", note="the method's"),
-    "confidence": Column("confidence", "percent"),
+    "label": TableColumn("label", note="the method's"),
+    "confidence": TableColumn("confidence", "percent"),
     "gold": VOTE_COLUMNS["gold"],
-    "kind": Column("reason", "chips", note="why labels disagree"),
-    "disagreement": Column("disagreement", "percent", note="pairs of labels that differ"),
-    "difficulty": Column("difficulty", "number", 2),
+    "kind": TableColumn("reason", "chips", note="why labels disagree"),
+    "disagreement": TableColumn("disagreement", "percent", note="pairs of labels that differ"),
+    "difficulty": TableColumn("difficulty", "number", 2),
 }
 
 
@@ -71,7 +90,7 @@ class ReasonsOfDisagreement(Finding):
         return "items-first" if self.first else ""
 
 
-class GroupsDiffer(Finding):
+class GroupsDifferCard(Finding):
     template = (
         "What annotators say depends on who they are: by {column}, {effect} of the disagreement lies between groups "
         "(p = {p_value:.2g})."
@@ -82,7 +101,7 @@ class GroupsDiffer(Finding):
     p_value: float
 
 
-class GroupsDifferInReliability(GroupsDiffer):
+class GroupsDifferInReliabilityCard(GroupsDifferCard):
     template = (
         "What annotators say depends on who they are: by {column}, {effect} of the disagreement lies between groups "
         "(p = {p_value:.2g}); where labels differ, the model gives the labels of those with {column} {worst} {low:0} "
@@ -120,12 +139,12 @@ class MajorityConfirmed(OnlyLabel):
 
 
 @sections.register("items", title="Items", summary="Which items are hard, ambiguous or wrongly labelled?", place=50)
-class Items(Section):
+class ItemsSection(Section):
     """Disagreement by its reason, ten items to look at, a table of all."""
 
     def collect(self, study: Study) -> Facts:
         found = study.explanation
-        worth = look_first(found)
+        worth = review_priority(found)
         rng = np.random.default_rng(study.seed)
         order = np.argsort(-worth, kind="stable")
         most = max(min(MAX_ITEMS, order.size), 1)
@@ -133,8 +152,8 @@ class Items(Section):
         max_labels = min(MAX_LABELS_OF_ITEM, max(5, MAX_LABELS // most))
 
         def about(chosen: IntArray, max_characters: int) -> list[Facts]:
-            rows = (_about(study, found, i, max_length, max_labels) for i in chosen.tolist())
-            return first_within(rows, max_characters)
+            rows = (_item_facts(study, found, i, max_length, max_labels) for i in chosen.tolist())
+            return limit_size(rows, max_characters)
 
         first = order[: MAX_ITEMS if order.size <= MAX_ITEMS else MAX_ITEMS - MAX_OTHER_ITEMS]
         table = about(first, MAX_CHARACTERS)
@@ -143,23 +162,23 @@ class Items(Section):
         return {
             "items": found.kind.size,
             "kinds": found.counts(),
-            "first": table[: min(N_FIRST, int((worth > 0).sum()))],
+            "first": table[: min(N_FIRST_ITEMS, int((worth > 0).sum()))],
             "table": table + others,
             "others": len(others),
             "groups": [
-                facts_of(effect, "column", "effect", "p_value", "significant")
+                plain_attributes(effect, "column", "effect", "p_value", "significant")
                 | {
                     "groups": [
-                        {"group": name} | entries(n, labels=effect.labels, reliability=effect.reliability)
+                        {"group": name} | values_at(n, labels=effect.labels, reliability=effect.reliability)
                         for n, name in enumerate(effect.groups)
                     ],
-                    "strongest": [study.item_names[i] for i in effect.items[:N_FIRST].tolist()],
+                    "strongest": [study.item_names[i] for i in effect.items[:N_FIRST_ITEMS].tolist()],
                 }
                 for effect in found.groups
             ],
             "map": [
                 {"item": study.item_names[i], "kind": KINDS[found.kind[i]]}
-                | entries(i, disagreement=found.disagreement, confidence=found.confidence)
+                | values_at(i, disagreement=found.disagreement, confidence=found.confidence)
                 for i in dots.tolist()
                 if np.isfinite(found.disagreement[i])
             ],
@@ -171,44 +190,51 @@ class Items(Section):
         if others:
             first = tuple(one["item"] for one in facts["first"])
             yield ReasonsOfDisagreement(agreed=Share(kinds["agreed"] / n), others=others, first=first)
-        yield from [_group_finding(group) for group in facts["groups"] if group["significant"]][:1]
+        yield from [_make_group_card(group) for group in facts["groups"] if group["significant"]][:1]
 
     def draw(self, facts: Facts) -> Blocks:
         kinds, n = facts["kinds"], max(facts["items"], 1)
         there = [kind for kind in KINDS if kinds[kind]]
-        yield Numbers(
-            [Number(f"{kinds[kind]:,}", kind, f"{format_percent(kinds[kind] / n)}: {MEANINGS[kind]}") for kind in there]
+        yield KeyFigures(
+            [
+                KeyFigure(f"{kinds[kind]:,}", kind, f"{format_percent(kinds[kind] / n)}: {MEANINGS[kind]}")
+                for kind in there
+            ]
         )
         if facts["map"]:
-            yield _map_chart(facts)
+            yield _disagreement_chart(facts)
         if facts["groups"]:
             yield _group_chart(facts)
         if first := facts["first"]:
-            yield Table.of(
+            yield TableBlock.from_rows(
                 "items-first",
-                "Ten items to look at first" if len(first) == N_FIRST else "Items to look at first",
+                "Ten items to look at first" if len(first) == N_FIRST_ITEMS else "Items to look at first",
                 "Open a row to see the label of each annotator.",
-                {key: COLUMNS[key] for key in COLUMNS if key not in ("disagreement", "difficulty")},
-                [one | {"why": _reason_to_look(one)} for one in first],
-                details=[_details(one) for one in first],
-                page=N_FIRST,
+                {
+                    key: ITEM_TABLE_COLUMNS[key]
+                    for key in ITEM_TABLE_COLUMNS
+                    if key not in ("disagreement", "difficulty")
+                },
+                [one | {"why": _explain_review(one)} for one in first],
+                details=[_item_details(one) for one in first],
+                page=N_FIRST_ITEMS,
                 search=False,
             )
         else:
-            yield Text("No item needs a look: no labels differ, and the method is confident of every answer.")
+            yield TextBlock("No item needs a look: no labels differ, and the method is confident of every answer.")
         table, others = facts["table"], f"and {facts['others']} others at random."
-        cut = some_of(table, facts["items"], f"are here: those most in need of a look, {others}")
-        yield Table.of(
+        cut = shown_count_text(table, facts["items"], f"are here: those most in need of a look, {others}")
+        yield TableBlock.from_rows(
             "items",
             "Items" if cut else "All items",
             f"Search, or sort by any column.{cut}",
-            COLUMNS,
+            ITEM_TABLE_COLUMNS,
             table,
-            details=[_details(one) for one in table],
+            details=[_item_details(one) for one in table],
         )
 
 
-def look_first(found: Explanation) -> FloatArray:
+def review_priority(found: Explanation) -> FloatArray:
     """Return (I,) the priority of each item: the probability that its label is wrong, or that no single label is right.
 
     The posterior alone is overconfident if the model does not fit, which surprising labels show.
@@ -220,23 +246,23 @@ def look_first(found: Explanation) -> FloatArray:
     return np.asarray(worth)
 
 
-def _about(study: Study, found: Explanation, item: int, max_length: int, max_labels: int) -> Facts:
+def _item_facts(study: Study, found: Explanation, item: int, max_length: int, max_labels: int) -> Facts:
     """Return the facts of one item as plain values."""
     table = study.table
     rows = np.arange(table.item_ptr[item], table.item_ptr[item + 1])
-    rows = rows[np.argsort(study.annotator_place[table.annotator[rows]], kind="stable")]
-    result = study.about_with_votes(item, max_length) | {
+    rows = rows[np.argsort(study.annotator_rank[table.annotator[rows]], kind="stable")]
+    result = study.describe_item_with_votes(item, max_length) | {
         "label": study.classes[study.label[item]],
         "kind": KINDS[found.kind[item]],
-        **entries(item, confidence=study.confidence, two_answers=found.ambiguity),
-        **entries(item, disagreement=found.disagreement, surprise=found.surprise),
-        "posterior": shares(study.fitted.posterior_[item], study.classes),
+        **values_at(item, confidence=study.confidence, two_answers=found.ambiguity),
+        **values_at(item, disagreement=found.disagreement, surprise=found.surprise),
+        "posterior": largest_shares(study.fitted.posterior_[item], study.classes),
         "voices": [
             [
                 study.annotator_names[table.annotator[row]],
                 study.classes[table.label[row]],
-                plain(study.fitted.reliability_[table.annotator[row]], 3),
-                plain(found.suspect[row], 3),
+                to_plain(study.fitted.reliability_[table.annotator[row]], 3),
+                to_plain(found.suspect[row], 3),
             ]
             for row in rows[:max_labels]
         ],
@@ -244,13 +270,13 @@ def _about(study: Study, found: Explanation, item: int, max_length: int, max_lab
     if about := study.other_columns(item):
         result["about"] = about
     if hasattr(study.fitted, "difficulty_"):
-        result |= entries(item, difficulty=study.fitted.difficulty_)
+        result |= values_at(item, difficulty=study.fitted.difficulty_)
     if (group := int(found.by_group[item])) >= 0:
         result["group"] = found.groups[group].column
     return result
 
 
-def _reason_to_look(one: Facts) -> str:
+def _explain_review(one: Facts) -> str:
     if not one["votes"]:
         return "No annotator has labelled it."
     (top, share, _), *others = one["votes"]
@@ -272,7 +298,7 @@ def _reason_to_look(one: Facts) -> str:
     return found.render(REPORT) + reasons.get(one["kind"], "")
 
 
-def _details(one: Facts) -> list[Facts]:
+def _item_details(one: Facts) -> list[Facts]:
     voices = [
         [name, label, *("" if share is None else format_percent(share) for share in (right, wrong))]
         for name, label, right, wrong in one["voices"]
@@ -283,51 +309,51 @@ def _details(one: Facts) -> list[Facts]:
     two = one["two_answers"] or 0
     note = f"If it has one answer; that it has two: {format_percent(two)}." if two >= MIN_TWO_ANSWERS else ""
     return [
-        listing(title, ["annotator", "label", "reliability", "probably a mistake"], voices),
-        listing("The method's belief", ["class", "probability"], beliefs, note),
+        detail_list(title, ["annotator", "label", "reliability", "probably a mistake"], voices),
+        detail_list("The method's belief", ["class", "probability"], beliefs, note),
     ]
 
 
-def _group_finding(group: Facts) -> GroupsDiffer:
+def _make_group_card(group: Facts) -> GroupsDifferCard:
     """Return in what groups differ: in their views alone, or in their reliability too."""
     facts: Facts = {"column": group["column"], "effect": Share(group["effect"]), "p_value": group["p_value"]}
     rated = sorted((r, one["group"]) for one in group["groups"] if (r := one["reliability"]) is not None)
     if rated and rated[-1][0] - rated[0][0] >= MIN_RELIABILITY_GAP:
         (low, worst), (high, best) = rated[0], rated[-1]
-        return GroupsDifferInReliability(**facts, worst=worst, low=Share(low), best=best, high=Share(high))
-    return GroupsDiffer(**facts)
+        return GroupsDifferInReliabilityCard(**facts, worst=worst, low=Share(low), best=best, high=Share(high))
+    return GroupsDifferCard(**facts)
 
 
-def _map_chart(facts: Facts) -> Chart:
-    there = [kind for kind in KIND_COLORS if any(dot["kind"] == kind for dot in facts["map"])]
-    x = charts.quantity("disagreement", "disagreement", "%")
-    y = charts.quantity("confidence", "confidence", "%", scale={"zero": False})
-    color = charts.color("kind", there, [KIND_COLORS[kind] for kind in there])
-    in_percent = [(f"{field}:Q", field, charts.SHARE) for field in ("disagreement", "confidence")]
+def _disagreement_chart(facts: Facts) -> ChartBlock:
+    there = [kind for kind in REASON_COLORS if any(dot["kind"] == kind for dot in facts["map"])]
+    x = charts.quantity_axis("disagreement", "disagreement", "%")
+    y = charts.quantity_axis("confidence", "confidence", "%", scale={"zero": False})
+    color = charts.color_encoding("kind", there, [REASON_COLORS[kind] for kind in there])
+    in_percent = [(f"{field}:Q", field, charts.SHARE_FORMAT) for field in ("disagreement", "confidence")]
     tips = ["item:N", ("kind:N", "reason"), *in_percent]
-    chart = charts.dots(facts["map"], 28, 0.6, tips, x=x, y=y, color=color)
+    chart = charts.dot_plot(facts["map"], 28, 0.6, tips, x=x, y=y, color=color)
     some = f" A random {MAX_DOTS:,} of {facts['items']:,} items." if facts["items"] > MAX_DOTS else ""
-    return Chart(
-        charts.spec(chart, 280, opens=("items", "item")),
+    return ChartBlock(
+        charts.to_spec(chart, 280, opens=("items", "item")),
         "A map of the items",
         f"Right and low: hard items. Right but high: the method sides with those it trusts.{some}",
         f"Scatter of disagreement against confidence of {len(facts['map']):,} items.",
     )
 
 
-def _group_chart(facts: Facts) -> Chart:
+def _group_chart(facts: Facts) -> ChartBlock:
     words = ("more than chance", "could be chance")
     rows = [
         {"column": one["column"], "effect": max(one["effect"] or 0.0, 0.0), "p": one["p_value"]}
         | {"word": words[not one["significant"]]}
         for one in facts["groups"]
     ]
-    x = charts.quantity("effect", "of the disagreement", charts.EXACT_SHARE, ticks=4)
+    x = charts.quantity_axis("effect", "of the disagreement", charts.EXACT_SHARE_FORMAT, ticks=4)
     tips = [("column:N", "groups by"), ("effect:Q", "share", ".2%"), ("p:Q", "p-value", ".3g")]
     sure = ", ".join(one["column"] for one in facts["groups"] if one["significant"])
     shares_ = ", ".join(f"{row['column']} {format_percent(row['effect'], 1)} (p {row['p']:.2g})" for row in rows)
-    return Chart(
-        charts.bars(rows, "column", x, tips, color=charts.color("word", words, columns=1)),
+    return ChartBlock(
+        charts.bar_chart(rows, "column", x, tips, color=charts.color_encoding("word", words, columns=1)),
         "Do groups see things differently?",
         f"Groups by {sure} differ beyond chance." if sure else "No group shows a difference beyond chance.",
         f"Share of disagreement between groups: {shares_}.",

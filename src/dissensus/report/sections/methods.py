@@ -13,16 +13,16 @@ from dissensus.exceptions import ConvergenceWarning, DataError
 from dissensus.models.base import arg_max, methods
 from dissensus.questions.compare import MIN_HIDDEN, Comparison, candidates, compare
 from dissensus.report import charts
-from dissensus.report.blocks import ITEM_COLUMNS, Chart, Column, Table, Text
+from dissensus.report.blocks import ITEM_COLUMNS, ChartBlock, TableBlock, TableColumn, TextBlock
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
-from dissensus.report.study import Study, facts_of, plain, some_of
+from dissensus.report.study import Study, plain_attributes, shown_count_text, to_plain
 from dissensus.table.kinds import CLASS_KINDS, KIND_DESCRIPTIONS
 
 MAX_ITEMS = 200  # disputed items in the table
-LEVEL, WORSE = "best, or level with it", "worse"
+TIED_WORDS, WORSE_WORDS = "best, or level with it", "worse"
 
 
-class BestMethod(Finding):
+class BestMethodCard(Finding):
     template = "{verdict}"
     verdict: str
 
@@ -45,7 +45,7 @@ class BetterByGold(Finding):
 
 
 @sections.register("methods", title="Methods", summary="Which method suits these labels, and does it matter?", place=30)
-class Methods(Section):
+class MethodsSection(Section):
     """Comparison without gold, and the labels that depend on the method."""
 
     kinds = tuple(KIND_DESCRIPTIONS)
@@ -55,17 +55,18 @@ class Methods(Section):
 
     def collect(self, study: Study) -> Facts:
         try:
-            found = _compare(study)
+            found = _compare_methods(study)
         except DataError as error:
             return {"failed": str(error)}
         facts: Facts = {
             "method": study.method,
-            **facts_of(found, "best", "tied", "hidden"),
+            **plain_attributes(found, "best", "tied", "hidden"),
             "verdict": found.verdict(),
             "unit": found.measure.unit,
             "sampled_items": None if found.items is None else found.items.size,
             "methods": [
-                facts_of(one, "method", "score", "behind", "tied", "accuracy") | {"seconds": plain(one.seconds, 2)}
+                plain_attributes(one, "method", "score", "behind", "tied", "accuracy")
+                | {"seconds": to_plain(one.seconds, 2)}
                 for one in found
             ],
             "failed_methods": found.failed,
@@ -73,14 +74,14 @@ class Methods(Section):
         if study.table.kind not in CLASS_KINDS:
             return facts
         items = np.arange(study.table.n_items) if found.items is None else found.items
-        labels = _labels(study, found)
+        labels = _labels_by_method(study, found)
         matrix = np.stack(list(labels.values()))  # (methods, items)
         return facts | {
             "majority_will_do": found.majority_will_do,
-            "by_gold": _by_gold(study, labels, items),
+            "by_gold": _best_by_gold(study, labels, items),
             "items": items.size,
             "contested": (matrix != matrix[0]).any(axis=0).sum(),
-            "contested_items": _contested(study, matrix, items),
+            "contested_items": _contested_items(study, matrix, items),
         }
 
     def findings(self, facts: Facts) -> Findings:
@@ -88,7 +89,7 @@ class Methods(Section):
             return
         if "contested" not in facts:
             if facts["hidden"] >= MIN_HIDDEN:
-                yield BestMethod(verdict=facts["verdict"])
+                yield BestMethodCard(verdict=facts["verdict"])
             return
         contested = Share(facts["contested"] / max(facts["items"], 1))
         yield LabelsDependOnMethod(contested=contested, verdict=facts["verdict"])
@@ -98,27 +99,27 @@ class Methods(Section):
 
     def draw(self, facts: Facts) -> Blocks:
         if "failed" in facts:
-            yield Text(f"The methods could not be compared: {facts['failed']}")
+            yield TextBlock(f"The methods could not be compared: {facts['failed']}")
             return
         yield ranking_chart(facts)
         if any(one["accuracy"] for one in facts["methods"]) and "contested" in facts:
             yield _accuracy_chart(facts)
         if contested := facts.get("contested_items"):
             names = [one["method"] for one in facts["methods"]]
-            yield Table.of(
+            yield TableBlock.from_rows(
                 "contested",
                 "Items on which they disagree",
                 f"{facts['contested']:,} of {facts['items']:,}, the most contested first"
-                f"{some_of(contested, facts['contested'], 'are here', '; ')}.",
-                ITEM_COLUMNS | {name: Column(name) for name in names},
+                f"{shown_count_text(contested, facts['contested'], 'are here', '; ')}.",
+                ITEM_COLUMNS | {name: TableColumn(name) for name in names},
                 [one | dict(zip(names, one["labels"], strict=True)) for one in contested],
                 page=10,
             )
         for name, why in facts["failed_methods"].items():
-            yield Text(f"{name} is left out: {why}")
+            yield TextBlock(f"{name} is left out: {why}")
 
 
-def _compare(study: Study) -> Comparison:
+def _compare_methods(study: Study) -> Comparison:
     """Compare the methods as `dissensus evaluate` does, and the method that is used."""
     names = list(study.methods or candidates(study.table))
     chosen = None if not study.methods and study.method in names else dict.fromkeys([*names, study.method])
@@ -131,7 +132,7 @@ def _compare(study: Study) -> Comparison:
     )
 
 
-def _labels(study: Study, found: Comparison) -> dict[str, IntArray]:
+def _labels_by_method(study: Study, found: Comparison) -> dict[str, IntArray]:
     """Return the labels that each method gives to the items that were compared, the best method first."""
     part = study.table if found.items is None else study.table.select(items=study.table.items[found.items])
     labels = {}
@@ -144,7 +145,7 @@ def _labels(study: Study, found: Comparison) -> dict[str, IntArray]:
     return labels
 
 
-def _by_gold(study: Study, labels: dict[str, IntArray], items: IntArray) -> Facts | None:
+def _best_by_gold(study: Study, labels: dict[str, IntArray], items: IntArray) -> Facts | None:
     """Return the method that is right most often, if it is significantly better than the one that is used."""
     if study.gold is None or study.method not in labels:
         return None
@@ -158,38 +159,39 @@ def _by_gold(study: Study, labels: dict[str, IntArray], items: IntArray) -> Fact
     return {"method": best, "ahead": ahead} if ahead.low > 0 else None
 
 
-def _contested(study: Study, matrix: IntArray, chosen: IntArray) -> list[Facts]:
+def _contested_items(study: Study, matrix: IntArray, chosen: IntArray) -> list[Facts]:
     """Return the items to which methods give the most different labels."""
     where = np.flatnonzero((matrix != matrix[0]).any(axis=0))
     kinds = np.count_nonzero(np.diff(np.sort(matrix[:, where], axis=0), axis=0), axis=0)
     minority = np.count_nonzero(matrix[:, where] != matrix[0, where], axis=0)
     order = where[np.lexsort((-minority, -kinds))][:MAX_ITEMS]
     return [
-        study.about(int(chosen[i])) | {"labels": [study.classes[k] for k in matrix[:, i].tolist()]}
+        study.describe_item(int(chosen[i])) | {"labels": [study.classes[k] for k in matrix[:, i].tolist()]}
         for i in order.tolist()
     ]
 
 
-def ranking_chart(facts: Facts) -> Chart:
+def ranking_chart(facts: Facts) -> ChartBlock:
     """Return a chart of the scores of methods behind the best, with intervals."""
     rows = [
-        {"method": one["method"], **one["behind"], "word": LEVEL if one["tied"] else WORSE} for one in facts["methods"]
+        {"method": one["method"], **one["behind"], "word": TIED_WORDS if one["tied"] else WORSE_WORDS}
+        for one in facts["methods"]
     ]
-    x = charts.quantity("low", f"behind the best ({facts['unit']})")
-    color = charts.color("word", [LEVEL, WORSE], columns=1)
-    return Chart(
-        charts.intervals(rows, "method", x, charts.from_to("behind", ".4f"), color=color),
+    x = charts.quantity_axis("low", f"behind the best ({facts['unit']})")
+    color = charts.color_encoding("word", [TIED_WORDS, WORSE_WORDS], columns=1)
+    return ChartBlock(
+        charts.interval_chart(rows, "method", x, charts.interval_tips("behind", ".4f"), color=color),
         "Which method predicts hidden labels best",
         f"{facts['verdict']} Hidden: {format_count(facts['hidden'], 'label')}; further left is better.",
         "Methods from the best: " + ", ".join(f"{row['method']} {row['value']:.3f} behind" for row in rows) + ".",
     )
 
 
-def _accuracy_chart(facts: Facts) -> Chart:
+def _accuracy_chart(facts: Facts) -> ChartBlock:
     rows = [{"method": one["method"], **one["accuracy"]} for one in facts["methods"] if one["accuracy"]]
-    x = charts.quantity("low", "right, by gold", charts.SHARE, scale={"zero": False})
-    return Chart(
-        charts.intervals(rows, "method", x, [("value:Q", "right", ".1%")]),
+    x = charts.quantity_axis("low", "right, by gold", charts.SHARE_FORMAT, scale={"zero": False})
+    return ChartBlock(
+        charts.interval_chart(rows, "method", x, [("value:Q", "right", ".1%")]),
         "And which is right most often",
         "By gold; 95 % intervals.",
         "Accuracy: " + ", ".join(f"{row['method']} {format_percent(row['value'], 1)}" for row in rows) + ".",

@@ -15,23 +15,32 @@ from dissensus.common.types import FloatArray
 from dissensus.evaluation import bootstrap, confusion_matrix, jensen_shannon, paired_bootstrap
 from dissensus.messages import quote_name
 from dissensus.report import charts
-from dissensus.report.blocks import ITEM_COLUMNS, VOTE_COLUMNS, Chart, Column, Number, Numbers, Table, Text
-from dissensus.report.calibration import calibration, calibration_chart
+from dissensus.report.blocks import (
+    ITEM_COLUMNS,
+    VOTE_COLUMNS,
+    ChartBlock,
+    KeyFigure,
+    KeyFigures,
+    TableBlock,
+    TableColumn,
+    TextBlock,
+)
+from dissensus.report.calibration import calibration_chart, calibration_facts
 from dissensus.report.exceptions import TrainedOnOtherClasses, TrainedOnOtherItems
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
-from dissensus.report.study import Study, entries, first_within, interval_text, shares, some_of
+from dissensus.report.study import Study, interval_text, largest_shares, limit_size, shown_count_text, values_at
 from dissensus.table import names as naming
 
 MIN_UNSEEN_ITEMS = 20  # unseen items from which the model is evaluated on them alone
 MAX_ITEMS = 300  # in the table
 MAX_CHARACTERS = 700_000  # JSON characters of the table
 MAX_CLASSES = 15  # in the chart of confusions, the most frequent
-BASIS = {
+BASIS_WORDS = {
     "out of fold": "by networks that were trained without the item",
     "not seen": "on items that it was not trained on",
     "trained on": "on the items that it was trained on",
 }
-CURVES = {  # chart → lines
+LEARNING_CURVES = {  # chart → lines
     "Training": {"loss": "loss"},
     "Validation": {"cross-entropy": "cross entropy"},
     "Validation: right": {"accuracy": "accuracy", "macro-f1": "macro F1"},
@@ -53,7 +62,7 @@ class ModelQuality(Finding):
 
     @property
     def basis_in_words(self) -> str:
-        return BASIS[self.basis]
+        return BASIS_WORDS[self.basis]
 
     @property
     def advice(self) -> str:
@@ -121,8 +130,8 @@ class ModelSection(Section):
             "best_epoch": model.best_epoch_,
             "monitor": model.monitor_,
             "history": model.history_,
-            **_judgement(study, proba, seen),
-            **_crowd_differences(study, proba, seen),
+            **_evaluate_predictions(study, proba, seen),
+            **_compare_with_crowd(study, proba, seen),
         }
 
     def findings(self, facts: Facts) -> Findings:
@@ -142,30 +151,30 @@ class ModelSection(Section):
         epochs, best, by_gold = len(facts["history"]), facts["best_epoch"], facts.get("reference") == "gold"
         kept = f"the weights of epoch {best} were kept" if best else "the last epoch's weights were kept"
         numbers = [
-            Number(facts["encoder"], "encoder", "how an item becomes a vector"),
-            Number(facts["objective"], "objective", "how labels supervise it"),
-            Number(f"{facts['taught']:,}", "training items", f"{facts['held_out']:,} were held out"),
-            Number(f"{epochs:,}", "epochs", kept),
+            KeyFigure(facts["encoder"], "encoder", "how an item becomes a vector"),
+            KeyFigure(facts["objective"], "objective", "how labels supervise it"),
+            KeyFigure(f"{facts['taught']:,}", "training items", f"{facts['held_out']:,} were held out"),
+            KeyFigure(f"{epochs:,}", "epochs", kept),
         ]
         if facts["judged"]:
             named = "right, by gold" if by_gold else f"as {facts['method']} says"
             accuracy, error = facts["accuracy"], f"{facts['calibration_error']:.3f}"
-            numbers.append(Number(format_percent(accuracy["value"], 1), named, interval_text(accuracy)))
+            numbers.append(KeyFigure(format_percent(accuracy["value"], 1), named, interval_text(accuracy)))
             if facts["crowd_accuracy"] is not None:
                 crowd = format_percent(facts["crowd_accuracy"]["value"], 1)
-                numbers.append(Number(crowd, f"right by {facts['method']}", "the same items, from their labels"))
-            numbers.append(Number(error, "calibration error", "gap of confidence and share right"))
-        yield Numbers(numbers)
-        yield Text(_basis(facts))
-        for title, lines in CURVES.items():
+                numbers.append(KeyFigure(crowd, f"right by {facts['method']}", "the same items, from their labels"))
+            numbers.append(KeyFigure(error, "calibration error", "gap of confidence and share right"))
+        yield KeyFigures(numbers)
+        yield TextBlock(_describe_basis(facts))
+        for title, lines in LEARNING_CURVES.items():
             if there := {key: name for key, name in lines.items() if facts["history"] and key in facts["history"][0]}:
                 yield _learning_curve(facts, title, there)
         if facts["judged"]:
             yield _confusion_chart(facts)
             right = "right, by gold" if by_gold else "as the crowd says"
-            yield calibration_chart(facts["bins"], who="the model", right=right)
+            yield calibration_chart(facts["bins"], subject="the model", right=right)
         if facts["items_apart"]:
-            yield _item_table(facts)
+            yield _disagreement_table(facts)
 
 
 def _predictions(study: Study) -> tuple[FloatArray, Any]:
@@ -193,7 +202,7 @@ def _predictions(study: Study) -> tuple[FloatArray, Any]:
     return proba, np.where(at >= 0, seen[at], "")
 
 
-def _judgement(study: Study, proba: FloatArray, seen: Any) -> Facts:
+def _evaluate_predictions(study: Study, proba: FloatArray, seen: Any) -> Facts:
     """Return accuracy, confusion and calibration, on unseen items if there are enough."""
     by_gold = study.gold is not None and bool(((study.gold >= 0) & (seen != "")).any())
     truth, known = (study.gold, study.gold >= 0) if by_gold else (study.label, study.labels_per_item > 0)
@@ -224,11 +233,11 @@ def _judgement(study: Study, proba: FloatArray, seen: Any) -> Facts:
             "items": counts.sum(axis=1)[most],
             "of": study.table.n_classes,
         },
-        **calibration(truth if by_gold else study.fitted.posterior_[rows], proba[rows]),
+        **calibration_facts(truth if by_gold else study.fitted.posterior_[rows], proba[rows]),
     }
 
 
-def _crowd_differences(study: Study, proba: FloatArray, seen: Any) -> Facts:
+def _compare_with_crowd(study: Study, proba: FloatArray, seen: Any) -> Facts:
     """Return the items on which model and crowd differ most, by Jensen-Shannon divergence."""
     both = np.flatnonzero((seen != "") & (study.labels_per_item > 0))
     distance = jensen_shannon(study.fitted.posterior_[both], proba[both]) / np.log(2)
@@ -236,25 +245,25 @@ def _crowd_differences(study: Study, proba: FloatArray, seen: Any) -> Facts:
 
     def about(number: int) -> Facts:
         i = int(both[number])
-        return study.about_with_votes(i) | {
-            "model": shares(proba[i], study.classes),
-            "crowd": shares(study.fitted.posterior_[i], study.classes),
+        return study.describe_item_with_votes(i) | {
+            "model": largest_shares(proba[i], study.classes),
+            "crowd": largest_shares(study.fitted.posterior_[i], study.classes),
             "seen": str(seen[i]),
-            **entries(number, distance=distance),
+            **values_at(number, distance=distance),
         }
 
     return {
         "compared": both.size,
         "apart": (proba[both].argmax(axis=1) != study.label[both]).sum(),
-        "items_apart": first_within(map(about, order.tolist()), MAX_CHARACTERS),
+        "items_apart": limit_size(map(about, order.tolist()), MAX_CHARACTERS),
     }
 
 
-def _basis(facts: Facts) -> str:
+def _describe_basis(facts: Facts) -> str:
     if not facts["judged"]:
         return "The model cannot be judged here: none of its items has gold or labels."
     against = "gold" if facts["reference"] == "gold" else f"the labels by {facts['method']}, as there is no gold"
-    text = f"Judged against {against}, {BASIS[facts['basis']]} ({format_count(facts['judged'], 'item')})."
+    text = f"Judged against {against}, {BASIS_WORDS[facts['basis']]} ({format_count(facts['judged'], 'item')})."
     if facts["basis"] == "trained on":
         text += (
             " It saw their labels, so all of this flatters it. `dissensus train --folds 5` predicts each item by a "
@@ -267,7 +276,7 @@ def _basis(facts: Facts) -> str:
     return text
 
 
-def _learning_curve(facts: Facts, title: str, lines: dict[str, str]) -> Chart:
+def _learning_curve(facts: Facts, title: str, lines: dict[str, str]) -> ChartBlock:
     history, best = facts["history"], facts["best_epoch"]
     rows = [
         {"epoch": int(entry["epoch"]), "what": name, "value": entry[key]}
@@ -277,10 +286,12 @@ def _learning_curve(facts: Facts, title: str, lines: dict[str, str]) -> Chart:
     ]
     words, share = list(lines.values()), "accuracy" in lines
     one = len(words) == 1
-    x = charts.quantity("epoch", "epoch", "d", tickMinStep=1)
-    y = charts.quantity("value", words[0] if one else None, charts.SHARE if share else "", scale={"zero": False})
-    color = charts.color("what", words, legend=not one)
-    tips = ["epoch:Q", ("what:N", "of"), ("value:Q", "is", charts.EXACT_SHARE if share else ".4f")]
+    x = charts.quantity_axis("epoch", "epoch", "d", tickMinStep=1)
+    y = charts.quantity_axis(
+        "value", words[0] if one else None, charts.SHARE_FORMAT if share else "", scale={"zero": False}
+    )
+    color = charts.color_encoding("what", words, legend=not one)
+    tips = ["epoch:Q", ("what:N", "of"), ("value:Q", "is", charts.EXACT_SHARE_FORMAT if share else ".4f")]
     drawn = charts.plot(rows, {"type": "line", "point": len(history) < 30}, tips, x=x, y=y, color=color)
     caption = (
         "Mean loss over the training items, after every epoch."
@@ -293,47 +304,47 @@ def _learning_curve(facts: Facts, title: str, lines: dict[str, str]) -> Chart:
     last = {row["what"]: row["value"] for row in rows}
     ends = ", ".join(f"{name} {format_percent(last[name], 1) if share else f'{last[name]:.3f}'}" for name in words)
     kept = f"; best epoch {best}" if best else ""
-    return Chart(charts.spec(drawn), title, caption, f"{title}: after {len(history)} epochs {ends}{kept}.")
+    return ChartBlock(charts.to_spec(drawn), title, caption, f"{title}: after {len(history)} epochs {ends}{kept}.")
 
 
-def _confusion_chart(facts: Facts) -> Chart:
+def _confusion_chart(facts: Facts) -> ChartBlock:
     classes, counts, items, of = (facts["confusion"][key] for key in ("classes", "counts", "items", "of"))
     shares_ = [[n / max(total, 1) for n in line] for line, total in zip(counts, items, strict=True)]
-    rows = charts.cells(classes, classes, items=counts, share=shares_)
+    rows = charts.matrix_cells(classes, classes, items=counts, share=shares_)
     truth = "gold" if facts["reference"] == "gold" else "the crowd"
-    x = charts.names("across", classes, title="the model says", limit=90, labelAngle=-40)
-    y = charts.names("down", classes, title=f"{truth} says", limit=120)
-    number, part = ("items:Q", "items", charts.COUNT), ("share:Q", "of the row", charts.EXACT_SHARE)
+    x = charts.name_axis("across", classes, title="the model says", limit=90, labelAngle=-40)
+    y = charts.name_axis("down", classes, title=f"{truth} says", limit=120)
+    number, part = ("items:Q", "items", charts.COUNT_FORMAT), ("share:Q", "of the row", charts.EXACT_SHARE_FORMAT)
     tips = [("down:N", truth), ("across:N", "model"), number, part]
-    chart = charts.plot(rows, "rect", tips, x=x, y=y, color=charts.heat("share", "of the row"))
+    chart = charts.plot(rows, "rect", tips, x=x, y=y, color=charts.heat_encoding("share", "of the row"))
     wrong = max((row for row in rows if row["down"] != row["across"]), key=lambda row: row["items"], default=None)
     worst = "The model never errs here."
     if wrong is not None and wrong["items"]:
         worst = f"Most often {wrong['down']} is taken for {wrong['across']}: {wrong['items']:,} times."
     more = f"; the {len(classes)} most frequent of {of} classes" if len(classes) < of else ""
-    return Chart(
-        charts.spec(chart, max(180, 22 * len(classes) + 60)),
+    return ChartBlock(
+        charts.to_spec(chart, max(180, 22 * len(classes) + 60)),
         f"Model against {truth}",
         f"{worst} Colours are shares of a row{more}.",
         f"Confusion matrix of {len(classes)} classes. {worst}",
     )
 
 
-def _item_table(facts: Facts) -> Table:
+def _disagreement_table(facts: Facts) -> TableBlock:
     rows = facts["items_apart"]
-    return Table.of(
+    return TableBlock.from_rows(
         "model-crowd",
         "Where model and crowd disagree most",
         "Predictions from the item itself, compared with the annotators' labels, the largest difference first. If the "
         f"model is right, the labels are wrong; if it is not, it needs more training data like these."
-        f"{some_of(rows, facts['compared'])}",
+        f"{shown_count_text(rows, facts['compared'])}",
         {
             **ITEM_COLUMNS,
-            "model": Column("model", "shares", note="by the item alone"),
-            "crowd": Column("crowd", "shares", note=f"{facts['method']}, by labels"),
+            "model": TableColumn("model", "shares", note="by the item alone"),
+            "crowd": TableColumn("crowd", "shares", note=f"{facts['method']}, by labels"),
             **VOTE_COLUMNS,
-            "distance": Column("apart", "percent", note="0: the same, 100: nothing in common"),
-            "seen": Column("prediction", "chips", note="whether the model saw the item's labels"),
+            "distance": TableColumn("apart", "percent", note="0: the same, 100: nothing in common"),
+            "seen": TableColumn("prediction", "chips", note="whether the model saw the item's labels"),
         },
         rows,
         page=10,

@@ -6,7 +6,7 @@ import numpy as np
 
 from dissensus.common.formatting import Share, format_percent
 from dissensus.report import charts
-from dissensus.report.blocks import Chart, Number, Numbers
+from dissensus.report.blocks import ChartBlock, KeyFigure, KeyFigures
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import Study, interval_text, range_text
 from dissensus.table import names as naming
@@ -14,19 +14,19 @@ from dissensus.table import names as naming
 MAX_CLASSES = 15  # classes with a bar of their own
 AT_CHANCE = 0.05  # α below which labels agree about as often as by chance
 MIN_ITEMS = 30  # items with two annotators from which agreement is compared with chance
-COUNTS = (
+COUNT_FACTS = (
     "annotations", "items", "annotators", "items_with_two_annotators", "repeated_pairs", "weighted", "probabilistic",
 )  # fmt: skip
-SHARES = {"votes": "of the labels given", "labels": "of the items, by the method"}
+SHARE_NAMES = {"votes": "of the labels given", "labels": "of the items, by the method"}
 
 
-class NoSharedItems(Finding):
+class NoSharedItemsCard(Finding):
     template = "No item was labelled by two annotators, so no annotator's labels can be checked against another's."
     advice = "Have some items labelled twice."
     tone = "bad"
 
 
-class OneClass(Finding):
+class OneClassCard(Finding):
     template = "Only one class was ever given: there is nothing to decide."
 
 
@@ -34,7 +34,7 @@ class OneSharedClass(Finding):
     template = "Only one class was given to items with two annotators, so agreement cannot be measured."
 
 
-class AgreementAtChance(Finding):
+class AgreementAtChanceCard(Finding):
     template = (
         "Two annotators of one item agree {share:0} of the time, about as often as chance would, or less "
         "(Krippendorff's α {alpha:.2f})."
@@ -52,14 +52,14 @@ class UnlabelledItems(Finding):
     items: int
 
 
-class RepeatedLabels(Finding):
+class RepeatedLabelsCard(Finding):
     template = "{labels:,} labels repeat an item and annotator; they are votes, not further annotators."
     advice = "If several answers were allowed, make one table per answer."
     labels: int
 
 
 @sections.register("overview", title="Overview", summary="What is in the table, and do its labels agree?", place=10)
-class Overview(Section):
+class OverviewSection(Section):
     """Counts, agreement with intervals, class balance."""
 
     def collect(self, study: Study) -> Facts:
@@ -71,7 +71,7 @@ class Overview(Section):
         )  # Tempering flattens the mean posterior, so labels are counted.
         columns = (study.classes, about["class_shares"].values(), given / max(given.sum(), 1))
         return {
-            **{key: about[key] for key in COUNTS},
+            **{key: about[key] for key in COUNT_FACTS},
             "classes": [
                 {"class": name, "votes": votes, "labels": labels} for name, votes, labels in zip(*columns, strict=True)
             ],
@@ -84,12 +84,12 @@ class Overview(Section):
 
     def findings(self, facts: Facts) -> Findings:
         if facts["agreement"] is None:
-            yield NoSharedItems()
+            yield NoSharedItemsCard()
             return
         alpha, share = (facts["agreement"][name]["value"] for name in ("krippendorff_alpha", "percent"))
         checked = facts["items_with_two_annotators"] >= MIN_ITEMS
         if sum(one["votes"] > 0 for one in facts["classes"]) == 1:
-            yield OneClass()
+            yield OneClassCard()
         elif alpha is None:
             yield OneSharedClass()
         elif (
@@ -97,36 +97,36 @@ class Overview(Section):
             and checked
             and not naming.find_spelling_variants(one["class"] for one in facts["classes"])
         ):
-            yield AgreementAtChance(share=Share(share), alpha=alpha)
+            yield AgreementAtChanceCard(share=Share(share), alpha=alpha)
         if facts["unlabelled_items"]:
             yield UnlabelledItems(unlabelled=facts["unlabelled_items"], items=facts["items"])
         if facts["repeated_pairs"]:
-            yield RepeatedLabels(labels=facts["repeated_pairs"])
+            yield RepeatedLabelsCard(labels=facts["repeated_pairs"])
 
     def draw(self, facts: Facts) -> Blocks:
         weighted = "weighted; agreement counts them equally" if facts["weighted"] else ""
         numbers = [
-            Number(range_text(facts["labels_per_item"].values()), "labels per item", weighted),
-            Number(range_text(facts["labels_per_annotator"].values()), "labels per annotator"),
-            Number(f"{len(facts['classes']):,}", "classes"),
+            KeyFigure(range_text(facts["labels_per_item"].values()), "labels per item", weighted),
+            KeyFigure(range_text(facts["labels_per_annotator"].values()), "labels per annotator"),
+            KeyFigure(f"{len(facts['classes']):,}", "classes"),
         ]
         if (found := facts["agreement"]) is not None:
             share, alpha = found["percent"], found["krippendorff_alpha"]
             numbers.append(
-                Number(format_percent(share["value"], 1), "agreement of two annotators", interval_text(share))
+                KeyFigure(format_percent(share["value"], 1), "agreement of two annotators", interval_text(share))
             )
             if alpha["value"] is not None:
                 between = f"{alpha['low']:.2f} to {alpha['high']:.2f}; 0 is chance, 1 perfect"
-                numbers.append(Number(f"{alpha['value']:.2f}", "Krippendorff's α", between))
-        yield Numbers(numbers)
+                numbers.append(KeyFigure(f"{alpha['value']:.2f}", "Krippendorff's α", between))
+        yield KeyFigures(numbers)
         yield _class_chart(facts["classes"])
 
 
-def _class_chart(classes: list[Facts]) -> Chart:
+def _class_chart(classes: list[Facts]) -> ChartBlock:
     ordered = sorted(classes, key=lambda one: -one["votes"])
     shown, rest = ordered[:MAX_CLASSES], ordered[MAX_CLASSES:]
     if rest:
-        shown.append({"class": f"{len(rest)} more"} | {key: sum(one[key] for one in rest) for key in SHARES})
+        shown.append({"class": f"{len(rest)} more"} | {key: sum(one[key] for one in rest) for key in SHARE_NAMES})
     top = ordered[0]
     apart = max(ordered, key=lambda one: abs(one["votes"] - one["labels"]))
     caption = f"{top['class']} is the most frequent class, {format_percent(top['votes'])} of the labels given."
@@ -134,5 +134,5 @@ def _class_chart(classes: list[Facts]) -> Chart:
         word = "more" if apart["labels"] > apart["votes"] else "fewer"
         caption += f" Class {apart['class']} is the label of {word} items than its share of the votes."
     listing = ", ".join(f"{one['class']} {format_percent(one['votes'])}" for one in shown[:8])
-    chart = charts.shares_beside(shown, "class", SHARES)
-    return Chart(chart, "Classes", caption, f"Bars of the share of each class: {listing}.")
+    chart = charts.grouped_bars(shown, "class", SHARE_NAMES)
+    return ChartBlock(chart, "Classes", caption, f"Bars of the share of each class: {listing}.")

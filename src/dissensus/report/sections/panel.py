@@ -11,7 +11,7 @@ from dissensus.models.gold_weights import panel_judges
 from dissensus.questions.calibrate import calibrate
 from dissensus.questions.panel import review_panel
 from dissensus.report import charts
-from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, Text
+from dissensus.report.blocks import ChartBlock, KeyFigure, KeyFigures, TableBlock, TableColumn, TextBlock
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, Tone, sections
 from dissensus.report.study import Study
 
@@ -75,7 +75,7 @@ class PanelSection(Section):
             {"judge": names[j], "labels": int(table.annotations_per_annotator[judges[j]]), "lost": review.value[j]}
             | {"bought": bought.get(str(review.judges[j]))}
             | ({"family": review.families[j]} if study.names else {})
-            for j in sorted(place.values(), key=lambda j: study.annotator_place[judges[j]])
+            for j in sorted(place.values(), key=lambda j: study.annotator_rank[judges[j]])
         ]
         return {
             "effective": review.effective,
@@ -84,7 +84,7 @@ class PanelSection(Section):
             "judges": rows,
             "order": [names[j] for j in at],
             "matrix": review.correlation[np.ix_(at, at)],
-            "tree": _segments(review.tree),
+            "tree": _tree_segments(review.tree),
             "kept": kept,
             "rates": []
             if found is None or known == table.n_items
@@ -112,56 +112,58 @@ class PanelSection(Section):
         how = "by gold" if facts["by_gold"] else "as panels with gold"
         enough = next((n for n, one in enumerate(kept, 1) if one["share"] >= MIN_SHARE_KEPT), len(kept))
         figures = [
-            Number(f"{worth['value']:.1f}", "independent judges", f"{worth['low']:.1f} to {worth['high']:.1f}, {how}"),
-            Number(f"{facts['correlation']:.2f}", "mean correlation of two judges' errors", how),
+            KeyFigure(
+                f"{worth['value']:.1f}", "independent judges", f"{worth['low']:.1f} to {worth['high']:.1f}, {how}"
+            ),
+            KeyFigure(f"{facts['correlation']:.2f}", "mean correlation of two judges' errors", how),
         ]
         if kept:
             figures.append(
-                Number(
+                KeyFigure(
                     f"{enough} of {len(kept)}", f"judges keep {format_percent(MIN_SHARE_KEPT)} of the panel's answer"
                 )
             )
-        yield Numbers(figures)
+        yield KeyFigures(figures)
         if not facts["by_gold"]:
-            yield Text(
+            yield TextBlock(
                 "Without gold the common errors of a panel are unknown: its interval is that of panels and crowds with "
                 "gold."
             )
-        yield _tree(facts)
-        yield _heat_map(facts)
+        yield _tree_chart(facts)
+        yield _correlation_chart(facts)
         if facts["rates"]:
             columns = {
-                "class": Column("class"),
-                "judged": Column("judges say", "percent", 1),
-                "corrected": Column("corrected", "interval", note="prediction-powered inference, 95 %"),
-                "human": Column("human labels alone", "interval"),
-                "saved": Column("labels saved", "number", note="human labels that the judges stand for"),
+                "class": TableColumn("class"),
+                "judged": TableColumn("judges say", "percent", 1),
+                "corrected": TableColumn("corrected", "interval", note="prediction-powered inference, 95 %"),
+                "human": TableColumn("human labels alone", "interval"),
+                "saved": TableColumn("labels saved", "number", note="human labels that the judges stand for"),
             }
-            yield Table.of(
+            yield TableBlock.from_rows(
                 "panel-rates", "Corrected rates",
                 f"Valid whatever the judges do, if the {facts['gold']:,} items with gold were drawn at random.",
                 columns, facts["rates"], search=False,
             )  # fmt: skip
         columns = {
-            "judge": Column("judge"),
-            "family": Column("family"),
-            "labels": Column("labels", "number"),
-            "lost": Column("lost without it", "percent", 1, note="share of the panel's answer"),
-            "bought": Column("buy as number", "number", note="the order in which judges add most"),
+            "judge": TableColumn("judge"),
+            "family": TableColumn("family"),
+            "labels": TableColumn("labels", "number"),
+            "lost": TableColumn("lost without it", "percent", 1, note="share of the panel's answer"),
+            "bought": TableColumn("buy as number", "number", note="the order in which judges add most"),
         }
-        yield Table.of(
+        yield TableBlock.from_rows(
             "panel-judges", "Judges", "Judges without a loss can be dropped.", columns, facts["judges"]
         )  # fmt: skip
 
 
-def _segments(tree: tuple[tuple[float, ...], ...]) -> list[list[float]]:
+def _tree_segments(tree: tuple[tuple[float, ...], ...]) -> list[list[float]]:
     """Return the lines of the tree: [place of one, of the other, height of one, of the other, of their join]."""
     drawn = dendrogram(np.array(tree), no_plot=True)  # SciPy puts leaves at 5, 15, 25, …
     lines = zip(drawn["icoord"], drawn["dcoord"], strict=True)
     return [[x[0] / 10 - 0.5, x[3] / 10 - 0.5, y[0], y[3], y[1]] for x, y in lines]
 
 
-def _tree(facts: Facts) -> Chart:
+def _tree_chart(facts: Facts) -> ChartBlock:
     names, rows = facts["order"], []
     for line, (one, other, low, high, far) in enumerate(facts["tree"]):
         corners = ((low, one), (far, one), (far, other), (high, other))
@@ -174,13 +176,13 @@ def _tree(facts: Facts) -> Chart:
     far = max((row["far"] for row in rows), default=1.0) or 1.0
     ticks = [round(tick / 10, 1) for tick in range(int(far * 10) + 1) if tick % 2 == 0]
     room = {"domain": [far, -0.35 * far], "nice": False}  # Space for the names right of the leaves.
-    x = charts.quantity("far", "1 − correlation of errors", scale=room, values=ticks)
+    x = charts.quantity_axis("far", "1 − correlation of errors", scale=room, values=ticks)
     lines = charts.plot(rows, "line", x=x, y=y, detail="line:N", order="corner:Q")
     words = charts.plot(
         marks, {"type": "text", "align": "left", "dx": 4, "color": "var(--soft)"}, ["judge:N"], x=x, y=y, text="judge:N"
     )
-    return Chart(
-        charts.spec(lines + words, max(120, 16 * len(names) + 40)),
+    return ChartBlock(
+        charts.to_spec(lines + words, max(120, 16 * len(names) + 40)),
         "Judges with the same mistakes, as a tree",
         "Judges that join far to the right make the same mistakes.",
         f"Tree of {len(names)} judges by the correlation of their errors.",
@@ -188,15 +190,15 @@ def _tree(facts: Facts) -> Chart:
     )
 
 
-def _heat_map(facts: Facts) -> Chart:
+def _correlation_chart(facts: Facts) -> ChartBlock:
     names = facts["order"]
-    rows = [row for row in charts.cells(names, names, r=facts["matrix"]) if row["down"] != row["across"]]
+    rows = [row for row in charts.matrix_cells(names, names, r=facts["matrix"]) if row["down"] != row["across"]]
     rows = [row for row in rows if row["r"] is not None]
     tips = [("down:N", "judge"), ("across:N", "and"), ("r:Q", "correlation", ".2f")]
     best = max(rows, key=lambda row: row["r"], default=None)
     most = "" if best is None else f"; highest between {best['down']} and {best['across']}, {best['r']:.2f}"
-    return Chart(
-        charts.pairs(names, rows, tips, charts.heat("r", "correlation of errors", ".1f")),
+    return ChartBlock(
+        charts.matrix_chart(names, rows, tips, charts.heat_encoding("r", "correlation of errors", ".1f")),
         "Judges with the same mistakes, pair by pair",
         "Bright blocks make the same mistakes: a second judge of a block adds little.",
         f"Matrix of correlations of errors of {len(names)} judges{most}.",

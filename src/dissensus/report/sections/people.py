@@ -6,17 +6,17 @@ import numpy as np
 
 from dissensus.questions.habits import FLAG_WORDS, find_habits
 from dissensus.report import charts
-from dissensus.report.blocks import Chart, Column, Number, Numbers, Table
+from dissensus.report.blocks import ChartBlock, KeyFigure, KeyFigures, TableBlock, TableColumn
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
-from dissensus.report.sections.annotators import TooFewLabels, name_list
-from dissensus.report.study import Study, plain, some_of
+from dissensus.report.sections.annotators import TooFewLabelsCard, list_names
+from dissensus.report.study import Study, shown_count_text, to_plain
 from dissensus.table.kinds import CLASS_KINDS, KIND_DESCRIPTIONS
 
 MAX_ANNOTATORS = 500  # in the table
 MAX_DRAWN = 40  # annotators in the chart
 
 
-class UnlikeOthers(Finding):
+class UnusualAnswersCard(Finding):
     template = "The answers of {listing} are {difference}."
     advice = "Ask them how they understand the task before you draw conclusions."
     tone = "bad"
@@ -26,13 +26,13 @@ class UnlikeOthers(Finding):
 
     @property
     def listing(self) -> str:
-        return name_list(self.annotators)
+        return list_names(self.annotators)
 
 
 @sections.register(
     "people", title="Annotators", summary="How does each annotator answer, and who is unlike the others?", place=40
 )
-class People(Section):
+class PeopleSection(Section):
     """Reliability and traits of annotators, and flags with their reasons."""
 
     kinds = tuple(kind for kind in KIND_DESCRIPTIONS if kind not in CLASS_KINDS)
@@ -43,12 +43,12 @@ class People(Section):
         frame = study.fitted.to_frame("annotators", "pyarrow").to_pydict()
         own = [name for name in frame if name not in ("annotator", "annotations", "low", "high")]
         flagged = np.array([bool(one) for one in found.flags])
-        order = np.lexsort((study.annotator_place, -study.fitted.n_annotations_, ~flagged))[:MAX_ANNOTATORS]
+        order = np.lexsort((study.annotator_rank, -study.fitted.n_annotations_, ~flagged))[:MAX_ANNOTATORS]
         people = [
             {"annotator": study.annotator_names[code], "labels": int(frame["annotations"][code])}
             | {name: frame[name][code] for name in own}
             | {"flags": [FLAG_WORDS[one] for one in found.flags[code]], "why": found.reasons[code]}
-            | ({"about": about} if (about := study.about_annotator(code)) else {})
+            | ({"about": about} if (about := study.annotator_columns(code)) else {})
             for code in order.tolist()
         ]
         facts: Facts = {
@@ -60,40 +60,41 @@ class People(Section):
             "people": people,
             "contested": [{"item": str(item), "apart": apart} for item, apart in found.most_contested(10)],
         }
-        return dict(plain(facts, 3))
+        return dict(to_plain(facts, 3))
 
     def findings(self, facts: Facts) -> Findings:
         for words in FLAG_WORDS.values():
             names = [one["annotator"] for one in facts["people"] if words in one["flags"]]
             if names:
-                yield UnlikeOthers(annotators=tuple(names), difference=words)
+                yield UnusualAnswersCard(annotators=tuple(names), difference=words)
         if few := facts["too_few_labels"]:
-            yield TooFewLabels(too_few=few, active=facts["active"])
+            yield TooFewLabelsCard(too_few=few, active=facts["active"])
 
     def draw(self, facts: Facts) -> Blocks:
         flagged = "answer unlike the others" if facts["flagged"] else "annotators are flagged"
-        yield Numbers([Number(f"{facts['active']:,}", "annotators"), Number(f"{facts['flagged']:,}", flagged)])
+        yield KeyFigures([KeyFigure(f"{facts['active']:,}", "annotators"), KeyFigure(f"{facts['flagged']:,}", flagged)])
         rows = [one for one in facts["people"] if one.get("reliability") is not None][:MAX_DRAWN]
         if len(rows) > 1:
             keys = ("annotator", "reliability", "labels")
             rows = [{key: one[key] for key in keys} for one in sorted(rows, key=lambda one: -one["reliability"])]
-            x = charts.quantity("reliability", "reliability", "~g", scale={"domain": [0, 1]})
-            tips = ["annotator:N", ("reliability:Q", "reliability", ".2f"), ("labels:Q", "labels", charts.COUNT)]
-            drawn = some_of(rows, facts["annotators"], "are drawn", "; ")
-            yield Chart(
-                charts.bars(rows, "annotator", x, tips, opens="people"),
+            x = charts.quantity_axis("reliability", "reliability", "~g", scale={"domain": [0, 1]})
+            tips = ["annotator:N", ("reliability:Q", "reliability", ".2f"), ("labels:Q", "labels", charts.COUNT_FORMAT)]
+            drawn = shown_count_text(rows, facts["annotators"], "are drawn", "; ")
+            yield ChartBlock(
+                charts.bar_chart(rows, "annotator", x, tips, opens="people"),
                 "Who follows the answers",
                 f"Reliability, the highest first{drawn}. Click a bar to see that annotator.",
                 "Reliability: " + ", ".join(f"{one['annotator']} {one['reliability']:.2f}" for one in rows[:8]) + ".",
             )
-        columns = {"annotator": Column("annotator"), "labels": Column("labels", "number")}
-        columns |= {name: Column(name.replace("_", " "), "number", 2) for name in facts["columns"]}
-        columns |= {"flags": Column("answers", "chips"), "why": Column("why", "long")}
-        few = some_of(facts["people"], facts["annotators"], "are here", "; ")
+        columns = {"annotator": TableColumn("annotator"), "labels": TableColumn("labels", "number")}
+        columns |= {name: TableColumn(name.replace("_", " "), "number", 2) for name in facts["columns"]}
+        columns |= {"flags": TableColumn("answers", "chips"), "why": TableColumn("why", "long")}
+        few = shown_count_text(facts["people"], facts["annotators"], "are here", "; ")
         caption = f"Those whose answers are unlike the others' first{few}."
-        yield Table.of("people", "All annotators", caption, columns, facts["people"])
+        yield TableBlock.from_rows("people", "All annotators", caption, columns, facts["people"])
         if facts["contested"]:
-            yield Table.of(
+            yield TableBlock.from_rows(
                 "contested", "Where labels differ most", "How far labels of one item are from each other.",
-                {"item": Column("item"), "apart": Column("apart", "number", 2)}, facts["contested"], search=False,
+                {"item": TableColumn("item"), "apart": TableColumn("apart", "number", 2)},
+                facts["contested"], search=False,
             )  # fmt: skip

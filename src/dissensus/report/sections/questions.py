@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from dissensus.questions.base import Listing, Question, Shares, questions
 from dissensus.questions.base import Table as Rows
-from dissensus.report.blocks import Block, Column, Table, Text
+from dissensus.report.blocks import PageBlock, TableBlock, TableColumn, TextBlock
 from dissensus.report.section import Blocks, Facts, Section, sections
 from dissensus.report.study import Study
 
@@ -37,13 +37,15 @@ class QuestionSection(Section):
 
     def draw(self, facts: Facts) -> Blocks:
         for number, one in enumerate(facts["findings"]):
-            yield _block(one, f"{self.name}-{number}")
+            yield _finding_block(one, f"{self.name}-{number}")
 
 
-def _block(shown: Facts, name: str) -> Block:
+def _finding_block(shown: Facts, name: str) -> PageBlock:
     if "text" in shown:
-        return Text(shown["text"])
-    return Table(name, shown["title"], "", [Column(title) for title in shown["columns"]], shown["rows"], search=False)
+        return TextBlock(shown["text"])
+    return TableBlock(
+        name, shown["title"], "", [TableColumn(title) for title in shown["columns"]], shown["rows"], search=False
+    )
 
 
 for _name, _entry in questions.entries():

@@ -7,13 +7,13 @@ from dissensus.questions.compare import fresh
 from dissensus.questions.recommend import ADVICE_BUDGET, recommend
 from dissensus.questions.redundancy import MIN_REHEARSED, redundancy
 from dissensus.report import charts
-from dissensus.report.blocks import ITEM_COLUMNS, Chart, Column, Number, Numbers, Table, Text
+from dissensus.report.blocks import ITEM_COLUMNS, ChartBlock, KeyFigure, KeyFigures, TableBlock, TableColumn, TextBlock
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, Tone, sections
-from dissensus.report.study import Study, entries, facts_of, plain
+from dissensus.report.study import Study, plain_attributes, to_plain, values_at
 from dissensus.table import names as naming
 
 MIN_CHANGED = 0.02  # share of the labels changed by one label each, below which more are hardly worth collecting
-CURVES = {"stability": "same label as with all", "accuracy": "right, by gold"}
+CURVE_NAMES = {"stability": "same label as with all", "accuracy": "right, by gold"}
 
 
 class ChangesMoreThanExpected(Finding):
@@ -50,7 +50,7 @@ class RedundancySection(Section):
             on_fit=lambda method, done, of: study.on_step(f"thinning out labels: {done} of {of} fits done"),
         )
         after, tried, chosen = found.next_label, found.rehearsal, found.advice
-        if study.known is not None:  # The fits of `redundancy` do not use known classes.
+        if study.training_gold is not None:  # The fits of `redundancy` do not use known classes.
             chosen = recommend(study.fitted, study.table, budget=ADVICE_BUDGET)
         columns: Facts = {"confidence": study.confidence, "labels": study.labels_per_item}
         item = naming.match_names(chosen.items, study.table.items, "items").tolist()
@@ -59,21 +59,23 @@ class RedundancySection(Section):
             "verdict": found.verdict(),
             "advice": chosen.advice(),
             "sampled_items": found.sampled_items,
-            "levels": [facts_of(level, "labels", "annotations", "stability", "accuracy") for level in found.levels],
+            "levels": [
+                plain_attributes(level, "labels", "annotations", "stability", "accuracy") for level in found.levels
+            ],
             "next_label": {
                 "right_now": after.expected_right,
                 "right_after": after.expected_right_after,
                 "changed": after.flips.mean() if after.flips.size else None,
-                "curve": plain(after.curve, 4),
+                "curve": to_plain(after.curve, 4),
                 "items_with_most": after.holding(0.8),
                 "items": after.gain.size,
             },
-            "rehearsal": tried and facts_of(tried, "items", "changed", "too_sure") | {"expected": tried.flips},
+            "rehearsal": tried and plain_attributes(tried, "items", "changed", "too_sure") | {"expected": tried.flips},
             "ask": [
-                study.about(i)
+                study.describe_item(i)
                 | {"annotator": study.annotator_names[j], "label": study.classes[study.label[i]]}
-                | entries(i, **columns)
-                | entries(n, p_change=chosen.p_change)
+                | values_at(i, **columns)
+                | values_at(n, p_change=chosen.p_change)
                 for n, (i, j) in enumerate(zip(item, who, strict=True))
             ],
         }
@@ -91,70 +93,70 @@ class RedundancySection(Section):
         after = facts["next_label"]
         if (now := after["right_now"]) is not None:
             gain = f"+{format_percent(max(after['right_after'] - now, 0), 2)}"
-            yield Numbers(
+            yield KeyFigures(
                 [
-                    Number(gain, "right with one more label each", "by the method's own reckoning"),
-                    Number(format_percent(after["changed"], 1), "of the labels would change"),
+                    KeyFigure(gain, "right with one more label each", "by the method's own reckoning"),
+                    KeyFigure(format_percent(after["changed"], 1), "of the labels would change"),
                 ]
             )
         if facts["sampled_items"]:
-            yield Text(f"The curve is that of a random {facts['sampled_items']:,} items, with all their labels.")
+            yield TextBlock(f"The curve is that of a random {facts['sampled_items']:,} items, with all their labels.")
         if len(facts["levels"]) > 1:
             yield _stability_chart(facts)
         if any(after["curve"]):
             yield _gain_chart(after)
         if facts["ask"]:
-            yield Table.of(
+            yield TableBlock.from_rows(
                 "next-labels",
                 "What to ask next, and whom",
                 facts["advice"],
                 {
                     **ITEM_COLUMNS,
-                    "annotator": Column("ask"),
-                    "label": Column("label"),
-                    "confidence": Column("confidence", "percent"),
-                    "labels": Column("labels", "number", note="so far"),
-                    "p_change": Column("may change", "percent", note="by all labels asked for about the item"),
+                    "annotator": TableColumn("ask"),
+                    "label": TableColumn("label"),
+                    "confidence": TableColumn("confidence", "percent"),
+                    "labels": TableColumn("labels", "number", note="so far"),
+                    "p_change": TableColumn("may change", "percent", note="by all labels asked for about the item"),
                 },
                 facts["ask"],
                 page=10,
             )
         else:
-            yield Text(facts["advice"])
+            yield TextBlock(facts["advice"])
 
 
-def _stability_chart(facts: Facts) -> Chart:
+def _stability_chart(facts: Facts) -> ChartBlock:
     rows = [
-        {"labels": level["labels"], "what": CURVES[key], **level[key]}
+        {"labels": level["labels"], "what": CURVE_NAMES[key], **level[key]}
         for level in facts["levels"]
-        for key in CURVES
+        for key in CURVE_NAMES
         if level[key] is not None
     ]
-    there = [name for name in CURVES.values() if any(row["what"] == name for row in rows)]
+    there = [name for name in CURVE_NAMES.values() if any(row["what"] == name for row in rows)]
     scale = {"zero": False, "nice": False, "padding": 10}
-    x = charts.quantity("labels", "labels per item, at most", ticks=8, scale=scale, tickMinStep=1)
-    y = charts.quantity("low", "share of the items", "%", scale={"zero": False})
-    color = charts.color("what", there, columns=1)
+    x = charts.quantity_axis("labels", "labels per item, at most", ticks=8, scale=scale, tickMinStep=1)
+    y = charts.quantity_axis("low", "share of the items", "%", scale={"zero": False})
+    color = charts.color_encoding("what", there, columns=1)
     band = charts.plot(rows, {"type": "area", "opacity": 0.2}, x=x, y=y, y2="high:Q", color=color)
-    tips = [("labels:Q", "labels per item"), ("what:N", "share"), ("value:Q", "is", charts.EXACT_SHARE)]
+    tips = [("labels:Q", "labels per item"), ("what:N", "share"), ("value:Q", "is", charts.EXACT_SHARE_FORMAT)]
     line = charts.plot(rows, {"type": "line", "point": True}, tips, x=x, y="value:Q", color=color)
-    return Chart(
-        charts.spec(band + line, 260),
+    return ChartBlock(
+        charts.to_spec(band + line, 260),
         "How many labels are enough",
         "Where the line is flat, more labels change little. Band: 95 % interval.",
         "; ".join(f"{row['labels']} labels: {format_percent(row['value'], 1)} {row['what']}" for row in rows) + ".",
     )
 
 
-def _gain_chart(after: Facts) -> Chart:
+def _gain_chart(after: Facts) -> ChartBlock:
     rows = [{"items": share / 100, "gain": gain} for share, gain in enumerate(after["curve"])]
-    x = charts.quantity("items", "items given another label, best first", "%")
-    y = charts.quantity("gain", "share of the gain", "%")
-    tips = [("items:Q", "items", charts.SHARE), ("gain:Q", "gain", charts.SHARE)]
+    x = charts.quantity_axis("items", "items given another label, best first", "%")
+    y = charts.quantity_axis("gain", "share of the gain", "%")
+    tips = [("items:Q", "items", charts.SHARE_FORMAT), ("gain:Q", "gain", charts.SHARE_FORMAT)]
     chart = charts.plot(rows, {"type": "line", "strokeWidth": 2.5}, tips, x=x, y=y)
     most = f"{after['items_with_most']:,} of {after['items']:,} items"
-    return Chart(
-        charts.spec(chart, 260),
+    return ChartBlock(
+        charts.to_spec(chart, 260),
         "How far the gain is spread over the items",
         "Gain of one more label for each item, by any annotator.",
         f"Share of the gain against share of items: 80 % of it lies in {most}.",
