@@ -31,7 +31,7 @@ import numpy as np
 from dissensus.serve.events import Event
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
-from dissensus.serve.tokens import Tokens
+from dissensus.serve.tokens import TokenStore
 
 LABELS_PER_ITEM = 5
 ANNOTATORS = 500
@@ -59,7 +59,7 @@ def fill(where: str, annotations: int) -> tuple[float, list[str], list[str]]:
     n_items = annotations // LABELS_PER_ITEM
     truth = rng.integers(0, len(CLASSES), n_items)
     service = Service(open_store(where), fits=False)
-    service.create("load", per_item=50)
+    service.create_project("load", per_item=50)
     began = time.perf_counter()
     for start in range(0, annotations, CHUNK):
         item = np.arange(start, min(start + CHUNK, annotations)) // LABELS_PER_ITEM
@@ -72,7 +72,7 @@ def fill(where: str, annotations: int) -> tuple[float, list[str], list[str]]:
         ]
         service.append("load", events)
     seconds = time.perf_counter() - began
-    tokens = Tokens(service.store)
+    tokens = TokenStore(service.store)
     found = [tokens.add("admin") for _ in range(200)]
     service.close()
     return seconds, found, [f"person {at:03d}" for at in range(ANNOTATORS)]
@@ -100,7 +100,7 @@ def postgres() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class Client:
+class LabelStudioClient:
     """One keep-alive connection that sends a request and waits for its answer."""
 
     def __init__(self, port: int, token: str):
@@ -123,7 +123,9 @@ class Client:
         return found
 
 
-async def label(client: Client, person: str, rng: Any, until: float, options: argparse.Namespace, found: Any) -> None:
+async def label(
+    client: LabelStudioClient, person: str, rng: Any, until: float, options: argparse.Namespace, found: Any
+) -> None:
     """Label as long as there is time."""
     await client.open()
     items = options.annotations // LABELS_PER_ITEM
@@ -175,7 +177,7 @@ def serving(command: list[str], port: int, token: str) -> Iterator[tuple[Any, fl
 
 
 async def _ask_once(port: int, token: str) -> None:
-    client = Client(port, token)
+    client = LabelStudioClient(port, token)
     await client.open()
     await client.ask("GET", "/projects/load/next?annotator=somebody")
 
@@ -184,7 +186,7 @@ async def drive(port: int, tokens: list[str], people: list[str], options: argpar
     found: list[Any] = []
     until = time.perf_counter() + options.seconds
     rngs = np.random.default_rng(1).spawn(options.clients)
-    clients = [Client(port, tokens[at % len(tokens)]) for at in range(options.clients)]
+    clients = [LabelStudioClient(port, tokens[at % len(tokens)]) for at in range(options.clients)]
     work = zip(clients, people, rngs, strict=False)
     await asyncio.gather(*(label(c, p, rng, until, options, found) for c, p, rng in work))
     return found

@@ -27,7 +27,7 @@ import numpy as np
 
 import dissensus as dz
 from dissensus.models.base import put_given_first
-from dissensus.serve.events import KINDS, Stored
+from dissensus.serve.events import EVENT_KINDS, StoredEvent
 from dissensus.serve.project import CHANGED_SHARE, Project
 from dissensus.serve.store import ROW_COLUMNS
 
@@ -42,7 +42,7 @@ GO = 0.2  # chance that somebody goes after a visit, for as long as it takes unt
 STEP = 0.02  # of all labels, between two looks
 NEAR = 0.005  # of the accuracy of all labels
 IDLE = 10  # visits for each of the people, all in a row without a label, after which nobody comes any more
-ANNOTATION = KINDS.index("annotation")
+ANNOTATION = EVENT_KINDS.index("annotation")
 
 
 class Replayed(NamedTuple):
@@ -70,14 +70,16 @@ class NoStore:
         """See `Store`."""
         return np.empty((0, len(ROW_COLUMNS)))
 
-    def corrected(self, number: int) -> list[Stored]:
+    def corrected(self, number: int) -> list[StoredEvent]:
         """See `Store`."""
         return []
 
-    def of_project(self, number: int, *, annotations: bool) -> list[Stored]:
+    def of_project(self, number: int, *, annotations: bool) -> list[StoredEvent]:
         """See `Store`."""
-        item = KINDS.index("item")
-        return [Stored(0, 1, item, name, 0, code, -1, -1, "", 0.0, None) for code, name in enumerate(self._names[0])]
+        item = EVENT_KINDS.index("item")
+        return [
+            StoredEvent(0, 1, item, name, 0, code, -1, -1, "", 0.0, None) for code, name in enumerate(self._names[0])
+        ]
 
     def names(self, number: int, what: int, start: int) -> list[str]:
         """See `Store`."""
@@ -164,7 +166,7 @@ def replay(data: Replayed, smart: bool, seed: int, until: float = np.inf) -> Run
         while given < visit and own[who].size:
             requests += 1
             if smart:
-                found = project.next(data.names[1][who], among=data.item[own[who]])["items"]
+                found = project.next_items(data.names[1][who], among=data.item[own[who]])["items"]
                 if not found:
                     break
                 item = project.names[0].codes[found[0]["item"]]
@@ -177,7 +179,7 @@ def replay(data: Replayed, smart: bool, seed: int, until: float = np.inf) -> Run
             n, given = len(rows), given + 1
             if smart:
                 codes = int(data.item[row]), int(data.annotator[row]), int(data.label[row])
-                project.apply([Stored(n, 1, ANNOTATION, str(row), n, *codes, "", float(n), None)])
+                project.apply([StoredEvent(n, 1, ANNOTATION, str(row), n, *codes, "", float(n), None)])
                 if project.fits_at_once() or project.n_changed >= CHANGED_SHARE * n:
                     project.refit()
             if n % step(data) == 0:

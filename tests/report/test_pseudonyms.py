@@ -44,7 +44,7 @@ def test_a_report_tells_nothing_of_the_order_of_the_real_names(monkeypatch):
     hidden = make_pseudonyms(range(table.n_annotators))
 
     def facts(rows, names):
-        monkeypatch.setattr(study, "pseudonyms", lambda *_: list(names))
+        monkeypatch.setattr(study, "make_pseudonyms", lambda *_: list(names))
         clustering = PGMBP(item_clusters=3, annotator_clusters=2).fit(rows)
         found = report(
             rows, clustering=clustering, only=["overview", "labels", "annotators", "items", "clusters"]

@@ -40,5 +40,5 @@ def errors(monkeypatch):
 def ask(opened):
     """A client of a service with the project p, that is on this machine and has no token."""
     service = opened()
-    service.create("p")
+    service.create_project("p")
     return client(service)

@@ -181,7 +181,7 @@ def test_taking_it_away_leaves_the_project_as_it_was(tool, tmp_path):
     room = Room(tool, MOOD, [f"Stay {n}" for n in range(12)])
     for n, task in enumerate(room.tasks[:10]):
         for who in room.people:
-            room.choose(task, who, "glad" if (n + who) % 3 else "cross")
+            room.choose_units(task, who, "glad" if (n + who) % 3 else "cross")
     other = {"task": room.tasks[0], "project": room.number, "result": [], "score": 0.1, "model_version": "another"}
     room.ask("POST", "/api/predictions/", other)
     before = room.export(times=False)
@@ -220,7 +220,9 @@ def test_every_label_arrives_once_although_the_service_is_killed(tool, tmp_path)
                 truth = "glad" if task % 2 else "cross"
                 wrong = rng.random() < (0.1, 0.2, 0.35)[room.people.index(who)]
                 began = time.monotonic()
-                given.append(room.choose(task, who, {"glad": "cross", "cross": "glad"}[truth] if wrong else truth))
+                given.append(
+                    room.choose_units(task, who, {"glad": "cross", "cross": "glad"}[truth] if wrong else truth)
+                )
                 seconds.append(time.monotonic() - began)
                 if rng.random() < 0.05:
                     result = [contract.RESULT[0] | {"value": {"choices": ["glad"]}}]
@@ -268,7 +270,7 @@ def test_every_label_arrives_once_although_the_service_is_killed(tool, tmp_path)
     people = {str(one["id"]): one["email"] for one in room.ask("GET", "/api/users/")}
     with Service(open_store(str(tmp_path / "s.db")), fits=False) as service:
         project = service.project(base)
-        held, table = project.stored(), project.table()
+        held, table = project.stored_labels(), project.table()
         project.refit()
         mine = {name: project.item(str(name)) for name in labelled}
     assert sorted(map(int, held)) == sorted(given)  # each once
@@ -293,7 +295,7 @@ def test_the_commands_of_the_guide_run(tool, tmp_path, monkeypatch):
     """All lines of the guide's shell blocks that begin with dissensus, with this server's address and project."""
     room = Room(tool, MOOD, ["One stay", "Another stay"])
     for who in room.people:
-        room.choose(room.tasks[0], who, "glad")
+        room.choose_units(room.tasks[0], who, "glad")
     monkeypatch.chdir(tmp_path)
     environment = os.environ | {"LABEL_STUDIO_TOKEN": room.token}
     for line in re.findall(r"^\$ (dissensus .+)$", GUIDE.read_text(encoding="utf-8"), flags=re.MULTILINE):

@@ -12,25 +12,25 @@ import pytest
 from typer.testing import CliRunner
 
 from dissensus.cli import app as cli
-from dissensus.serve.app import Guard, Limits, listen
-from dissensus.serve.describe import LISTS
+from dissensus.serve.app import Guard, RequestLimits, open_socket
+from dissensus.serve.describe import ITEM_LISTS
 from dissensus.serve.events import Event
 from dissensus.serve.exceptions import (
-    RULES,
+    VALUE_RULES,
     FitFailed,
     InvalidJson,
     InvalidValue,
-    MissingField,
-    NothingLeft,
-    OthersBusy,
-    OthersFirst,
+    ItemsInProgress,
+    MissingBodyField,
+    NothingLeftToLabel,
+    OthersHavePriority,
     PortTaken,
     Refused,
     RefusedLabel,
     SpanBeyondText,
     StoreFails,
     UndeclaredClass,
-    Unknown,
+    UnknownProjectOrItem,
     UnknownRemovals,
 )
 from dissensus.serve.face import HTTP
@@ -38,7 +38,7 @@ from dissensus.serve.requests import AnnotationBody, DecisionBody, ProjectBody, 
 from dissensus.serve.routes import hide_names
 from dissensus.serve.service import Service
 from dissensus.serve.store import SQLite, open_store
-from dissensus.serve.tokens import Caller, Tokens
+from dissensus.serve.tokens import Caller, TokenStore
 from served import client
 
 POST = {"item": "i", "annotator": "ann", "label": "x"}
@@ -46,7 +46,7 @@ POST = {"item": "i", "annotator": "ann", "label": "x"}
 
 def fault(error):
     """The rule that a value breaks, or the class of the error."""
-    return error.problem if getattr(error, "problem", "") in RULES else type(error)
+    return error.problem if getattr(error, "problem", "") in VALUE_RULES else type(error)
 
 
 def fill(ask, items=6, people="abc"):
@@ -95,9 +95,9 @@ def test_any_name_can_be_asked_for_decided_and_removed(ask, name):
 @pytest.mark.parametrize("id_", ["", " ", "\x00", "x" * 1_001, "i\x1fbob", "i\x1fbob\x1fann"], ids=range(6))
 def test_what_no_annotation_can_be_called_is_not_removed(opened, id_):
     service = opened()
-    service.create("p")
+    service.create_project("p")
     service.append("p", [Event("annotation", "i\x1fbob\x1fann", "i", "bob", "x")])  # a second row of bob's in a file
-    tokens = [Tokens(service.store).add("ingest", annotator=one) for one in (None, "ann")]
+    tokens = [TokenStore(service.store).add("ingest", annotator=one) for one in (None, "ann")]
     for token in tokens:
         sent = client(service).delete(
             f"/projects/p/annotations/{quote(id_)}", headers={"Authorization": f"Bearer {token}"}
@@ -125,7 +125,7 @@ def test_exports_hold_something(ask, form, what):
         (b"[" * 100_000, InvalidJson, ()),
         (b'{"item": "i", "annotator": "a", "label": NaN}', InvalidJson, ()),
         (b"3", InvalidValue, ("[0]",)),
-        (b'{"item": "i", "label": "x"}', MissingField, ("[0]",)),
+        (b'{"item": "i", "label": "x"}', MissingBodyField, ("[0]",)),
         (b'{"item": "i", "annotator": "a"}', "label", ("[0].label",)),
         (b'[{"item": "i", "annotator": "a", "label": "x"}, {"item": ""}]', "name", ("[1].item",)),
         (b'{"item": "i\\u0000", "annotator": "a", "label": "x"}', "name", ("[0].item",)),
@@ -277,17 +277,17 @@ ASKED = {
 
 def test_a_body_is_not_read_before_its_caller_is_known(opened):
     service = opened()
-    service.create("p")
-    Tokens(service.store).add("admin")
-    too_long = b" " * (Limits.body_bytes + 1)
+    service.create_project("p")
+    TokenStore(service.store).add("admin")
+    too_long = b" " * (RequestLimits.body_bytes + 1)
     assert client(service).post("/projects/p/annotations", content=too_long).status_code == 401
 
 
 @pytest.mark.parametrize("role", MAY)
 def test_roles_may_do_what_they_may_and_no_more(opened, role):
     service = opened()
-    service.create("p")
-    token = Tokens(service.store).add(role, annotator="ann" if role == "annotate" else None)
+    service.create_project("p")
+    token = TokenStore(service.store).add(role, annotator="ann" if role == "annotate" else None)
     ask = client(service)
     for what, (method, path, body) in ASKED.items():
         assert ask.request(method, path, json=body).status_code == 401
@@ -299,10 +299,10 @@ def test_roles_may_do_what_they_may_and_no_more(opened, role):
 @pytest.mark.parametrize("role", ["annotate", "ingest", "admin"])
 def test_a_token_of_one_person_posts_and_takes_back_labels_of_that_one_only(opened, errors, role):
     service = opened()
-    service.create("p")
+    service.create_project("p")
     service.append("p", annotation_events([POST | {"annotator": "bob"}, POST | {"annotator": "bob", "id": 7}]))
     ask = client(service)
-    ask.headers["Authorization"] = f"Bearer {Tokens(service.store).add(role, annotator='ann')}"
+    ask.headers["Authorization"] = f"Bearer {TokenStore(service.store).add(role, annotator='ann')}"
     gone = {"item": "i", "annotator": "ann", "deleted": True}
     for body in (POST, gone, POST):
         assert ask.post("/projects/p/annotations", json=body).json()["accepted"] == 1
@@ -320,9 +320,9 @@ def test_a_token_of_one_person_posts_and_takes_back_labels_of_that_one_only(open
 
 def test_who_annotates_for_several_takes_labels_back_without_an_id(opened):
     service = opened()
-    service.create("p")
+    service.create_project("p")
     ask = client(service)
-    ask.headers["Authorization"] = f"Bearer {Tokens(service.store).add('annotate')}"
+    ask.headers["Authorization"] = f"Bearer {TokenStore(service.store).add('annotate')}"
     for body, status in (
         (POST, 200),
         (POST | {"label": None, "deleted": True}, 200),
@@ -335,9 +335,9 @@ def test_who_annotates_for_several_takes_labels_back_without_an_id(opened):
 def test_tokens_are_hashed_forged_ones_refused_and_revoked_ones_forgotten(opened, monkeypatch):
     monkeypatch.setattr("dissensus.serve.tokens.FRESH_SECONDS", 0.0)
     service = opened()
-    tokens = Tokens(service.store)
+    tokens = TokenStore(service.store)
     token = tokens.add("read", note="me")
-    assert token not in json.dumps(service.store.all("SELECT * FROM token"))
+    assert token not in json.dumps(service.store.run("SELECT * FROM token"))
     ask = client(service)
     header = {"Authorization": f"Bearer {token}"}
     assert ask.get("/projects", headers=header).status_code == 200
@@ -345,13 +345,13 @@ def test_tokens_are_hashed_forged_ones_refused_and_revoked_ones_forgotten(opened
     tokens.revoke(tokens.list()[0]["token"])
     for more in ({}, {"headers": header}):  # it was the last one: nothing is open for that
         assert ask.get("/projects", **more).status_code == 401
-    assert Tokens(service.store).any()
+    assert TokenStore(service.store).any()
 
 
 def test_a_token_of_one_person_signs_for_no_other(opened):
     service = opened()
-    service.create("p")
-    header = {"Authorization": f"Bearer {Tokens(service.store).add('admin', annotator='ann')}"}
+    service.create_project("p")
+    header = {"Authorization": f"Bearer {TokenStore(service.store).add('admin', annotator='ann')}"}
     ask = client(service)
     ask.post("/projects/p/annotations", json=POST, headers=header)
     ask.post("/projects/p/decisions", json={"item": "i", "label": "x", "by": "bob"}, headers=header)
@@ -360,8 +360,8 @@ def test_a_token_of_one_person_signs_for_no_other(opened):
 
 def test_names_are_pseudonyms_for_those_who_may_not_see_them(opened):
     service = opened()
-    service.create("p")
-    tokens = Tokens(service.store)
+    service.create_project("p")
+    tokens = TokenStore(service.store)
     plain, named, admin = tokens.add("read"), tokens.add("read", names=True), tokens.add("admin")
     ask = client(service)
     posted = [POST | {"annotator": "ann-the-first"}, POST | {"annotator": "bob-the-second"}]
@@ -381,7 +381,7 @@ def test_names_are_pseudonyms_for_those_who_may_not_see_them(opened):
 @pytest.mark.parametrize("what", ["annotations", "decisions", "items"])
 def test_an_export_with_pseudonyms_holds_who_came_while_it_was_made(opened, monkeypatch, what):
     service = opened()
-    project = service.create("p")
+    project = service.create_project("p")
     service.append("p", annotation_events(POST))
     assert project.pseudonyms().keys() == {"ann"}
 
@@ -391,7 +391,7 @@ def test_an_export_with_pseudonyms_holds_who_came_while_it_was_made(opened, monk
         )
 
     monkeypatch.setattr(project, "refit", late)
-    token = Tokens(service.store).add("read")
+    token = TokenStore(service.store).add("read")
     header = {"Authorization": f"Bearer {token}"}
     found = client(service).get(f"/projects/p/export?what={what}", headers=header)
     assert (found.status_code, "bob" in found.text, "adjudicator" in found.text) == (200, False, False)
@@ -399,7 +399,7 @@ def test_an_export_with_pseudonyms_holds_who_came_while_it_was_made(opened, monk
 
 def test_pages_of_other_sites_and_other_hosts_are_refused(opened):
     service = opened()
-    service.create("p")
+    service.create_project("p")
     ask = client(service)
     for origin in ("http://evil.example", "http://[", "null", ""):
         assert ask.post("/projects/p/annotations", json=POST, headers={"Origin": origin}).status_code == 403
@@ -408,7 +408,7 @@ def test_pages_of_other_sites_and_other_hosts_are_refused(opened):
     for host in ("localhost", "LOCALHOST:8765", "127.0.0.1:1", "[::1]:8765"):
         assert ask.get("/projects", headers={"Host": host}).status_code == 200
     assert ask.post("/projects/p/annotations", json=POST, headers={"Origin": "http://127.0.0.1"}).status_code == 200
-    token = Tokens(service.store).add("admin")
+    token = TokenStore(service.store).add("admin")
     assert client(service).post("/sign-in", json={"token": "x"}).status_code == 401
     signed = client(service)
     answer = signed.post(
@@ -444,17 +444,17 @@ def test_a_cookie_opens_its_own_store_and_closes_no_other(opened, tmp_path):
         with Service(open_store(str(tmp_path / f"{name}.db")), fits=False) as service:
             ask = client(service)
             ask.cookies = browser.cookies
-            ask.post("/sign-in", json={"token": Tokens(service.store).add("admin")})
+            ask.post("/sign-in", json={"token": TokenStore(service.store).add("admin")})
             assert ask.get("/projects").status_code == 200
             browser.cookies = ask.cookies
     assert len(browser.cookies) == 2
     assert browser.get("/projects").status_code == 200
-    browser.cookies[Guard(opened(), Limits()).cookie] = "of a token that was here"
+    browser.cookies[Guard(opened(), RequestLimits()).cookie] = "of a token that was here"
     assert browser.get("/projects").status_code == 200
 
 
 def test_who_asks_too_often_waits(opened):
-    ask = client(opened(), limits=Limits(per_second=0.001, burst=3))
+    ask = client(opened(), limits=RequestLimits(per_second=0.001, burst=3))
     assert [ask.get("/projects").status_code for _ in range(5)] == [200, 200, 200, 429, 429]
 
 
@@ -529,7 +529,7 @@ def test_openapi_says_what_is_taken_and_answered(ask):
     withdraw = every["DELETE /projects/{name}/decisions/{item}"]["parameters"]
     assert [one["name"] for one in withdraw if one["in"] == "query"] == ["seq"]
     status = every["GET /projects/{name}/items"]["parameters"][1]["schema"]
-    assert status["enum"] == [*LISTS]
+    assert status["enum"] == [*ITEM_LISTS]
 
 
 # next -----------------------------------------------------------------------------------------------------------------
@@ -559,7 +559,7 @@ def test_next_gives_people_different_items_that_they_have_not_labelled_and_keeps
     labels = [len(ask.get(f"/projects/q/items/i{at}").json()["annotations"]) for at in range(5)]
     assert max(labels) <= 3
     assert all(sum(who == by for _, by in given) <= 4 for who in "abcdef")
-    assert ask.get("/projects/q/next?annotator=new").json()["stop"] == str(NothingLeft())
+    assert ask.get("/projects/q/next?annotator=new").json()["stop"] == str(NothingLeftToLabel())
 
 
 def test_next_names_no_more_items_than_one_person_gives_labels(ask):
@@ -575,15 +575,15 @@ def test_next_asks_to_come_again_while_others_label_what_is_left(ask):
     ask.post("/projects", json={"name": "q", "per_item": 1})
     ask.post("/projects/q/items", json=[{"item": "i0"}, {"item": "i1"}])
     assert all(ask.get(f"/projects/q/next?annotator={who}").json()["items"] for who in "ab")
-    assert ask.get("/projects/q/next?annotator=c").json()["stop"] == str(OthersBusy())
+    assert ask.get("/projects/q/next?annotator=c").json()["stop"] == str(ItemsInProgress())
     for item in ("i0", "i1"):
-        assert ask.get("/projects/q/next?annotator=c").json()["stop"] == str(OthersBusy())
+        assert ask.get("/projects/q/next?annotator=c").json()["stop"] == str(ItemsInProgress())
         ask.post("/projects/q/annotations", json={"item": item, "annotator": "d", "label": "x"})
-    assert ask.get("/projects/q/next?annotator=c").json()["stop"] == str(NothingLeft())
+    assert ask.get("/projects/q/next?annotator=c").json()["stop"] == str(NothingLeftToLabel())
     ask.post("/projects/p/annotations", json=POST)
     assert ask.get("/projects/p/next?annotator=bob").json()["items"]
     assert ask.get("/projects/p/next?annotator=ann").json()["stop"] == str(
-        NothingLeft()
+        NothingLeftToLabel()
     )  # has labelled what bob labels
 
 
@@ -612,7 +612,7 @@ def test_next_asks_first_for_what_has_no_label_and_leaves_it_to_those_who_tell_m
         return found["items"][0]["item"] if found["items"] else found["stop"]
 
     for who in ("coin", "less"):
-        assert first(who) == str(OthersFirst())
+        assert first(who) == str(OthersHavePriority())
     assert "new" in [first("less") for _ in range(40)]  # nobody else came
     ask.post("/projects/q/decisions", json={"item": "new", "label": "x"})
     assert first("e") == "odd"
@@ -680,7 +680,7 @@ def test_a_decision_is_about_an_item_and_a_class_that_are_known(ask, errors):
     fill(ask)
     ask.post("/projects/p/items", json={"item": "bare", "text": "t"})
     for body, kind, path in (
-        ({"item": "none", "label": "x"}, Unknown, None),
+        ({"item": "none", "label": "x"}, UnknownProjectOrItem, None),
         ({"item": "i1", "label": "z"}, UndeclaredClass, None),
         ({"item": "i1", "both": ["x", "z"]}, UndeclaredClass, None),
         ({"item": "i1", "both": ["x", "x"]}, "answer", None),
@@ -695,7 +695,9 @@ def test_a_decision_is_about_an_item_and_a_class_that_are_known(ask, errors):
         ({"item": "i1", "label": "x", "at": 1, "version": 2}, "field", "at"),
         ([{"item": "i1", "label": "x"}], InvalidValue, None),
     ):
-        assert ask.post("/projects/p/decisions", json=body).status_code == (404 if kind is Unknown else 400)
+        assert ask.post("/projects/p/decisions", json=body).status_code == (
+            404 if kind is UnknownProjectOrItem else 400
+        )
         assert (fault(errors[-1]), errors[-1].subjects) == (kind, (path,) if path else ()), body
     for body in ({"item": "i1", "label": "x"}, {"item": "i2", "unclear": True}, {"item": "bare", "label": "y"}):
         assert ask.post("/projects/p/decisions", json=body | {"by": "boss"}).status_code == 200
@@ -840,8 +842,8 @@ def test_pairs_are_posted_without_an_item_and_taken_back(ask):
 
 
 def test_a_port_that_is_taken_is_said_in_a_sentence():
-    with listen("127.0.0.1", 0) as first:
+    with open_socket("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
         with pytest.raises(PortTaken) as caught:
-            listen("127.0.0.1", port)
+            open_socket("127.0.0.1", port)
     assert (caught.value.host, caught.value.port) == ("127.0.0.1", port)

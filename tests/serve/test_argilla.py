@@ -15,7 +15,7 @@ from dissensus.serve.exceptions import ChooseFromTool, ToolAccess, ToolError
 from dissensus.serve.requests import decision_event
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
-from dissensus.serve.tool import Question
+from dissensus.serve.tool import ToolQuestion
 from serve.fake_argilla import FakeArgilla
 
 KEY = "key of the owner"
@@ -25,7 +25,7 @@ PEOPLE = ("ann", "bob", "cy")
 
 def test_an_option_may_hold_what_joins_options():
     response = {"id": 1, "status": "submitted", "values": {"topics": {"value": ["b|c", "a"]}}, "updated_at": None}
-    made = argilla.event_of("i", response, Question("topics", "sets", "p", {}), "ann")
+    made = argilla.response_to_event("i", response, ToolQuestion("topics", "sets", "p", {}), "ann")
     assert (made.label, made.label_kind) == ("a|b|c", "sets")
 
 
@@ -109,7 +109,7 @@ def made(server, tmp_path, request, monkeypatch):
     def make(*questions):
         data = Dataset(server, f"d{abs(hash(request.node.name)) % 10**8}", questions)
         (one,) = open_datasets(service, data.admin, [data.name])
-        one.link()
+        one.create_projects()
         return data, one
 
     yield make
@@ -156,7 +156,7 @@ def test_every_kind_comes_in_and_goes_back(made):
         data.answer(who, 0, mood="glad", topics=["work", "place"], stars=4, names=marked)
         data.answer(who, 1, mood="cross", stars=2)
     one.sync()
-    kinds = {name.rpartition("-")[2]: one.service.project(name).kind for name in one.service.projects()}
+    kinds = {name.rpartition("-")[2]: one.service.project(name).kind for name in one.service.project_names()}
     assert kinds == {"mood": "classes", "topics": "sets", "stars": "graded", "names": "spans"}
     assert votes(one, "topics") == [("r0", who, "place|work") for who in PEOPLE]
     assert one.service.project(f"{one.base}-names").item("r1")["annotations"][0]["label"] == []

@@ -10,20 +10,20 @@ from dissensus.serve import tool_client
 from dissensus.serve.events import Event
 from dissensus.serve.exceptions import ChooseFromTool, NothingToServe, ToolAccess, ToolError
 from dissensus.serve.label_studio import (
-    AGENT,
+    AGENT_NAME,
     REVIEW,
-    SECRET,
-    Client,
-    Studio,
-    events_of,
-    open_studios,
-    questions_of,
+    SECRET_HEADER,
+    LabelStudioClient,
+    LabelStudioProject,
+    annotation_to_events,
+    open_projects,
+    read_controls,
     webhook_router,
 )
 from dissensus.serve.requests import decision_event
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
-from dissensus.serve.tool import Question
+from dissensus.serve.tool import ToolQuestion
 from dissensus.table.io import read
 from serve.fake_label_studio import CONTRACT, JWT, TOKEN, Fake, answer
 
@@ -51,9 +51,9 @@ def no_pauses(monkeypatch):
 
 def opened(service, fake, token=TOKEN):
     """A studio without its thread."""
-    (studio,) = open_studios(service, Client(fake.url, token), "http://127.0.0.1:9")
-    studio.link()
-    studio.hook()
+    (studio,) = open_projects(service, LabelStudioClient(fake.url, token), "http://127.0.0.1:9")
+    studio.create_projects()
+    studio.install_hook()
     return studio
 
 
@@ -61,8 +61,8 @@ def label_all(fake):
     """Three people, of whom Cy differs in one task and skips another."""
     for n, task in enumerate(fake.tasks):
         for who in (ANN, BOB, CY):
-            fake.choose(task, who, "glad" if (n % 2 == 0) != (who == CY and n == 1) else "cross")
-    fake.choose(105, CY, "", id=15, was_cancelled=True)
+            fake.choose_units(task, who, "glad" if (n % 2 == 0) != (who == CY and n == 1) else "cross")
+    fake.choose_units(105, CY, "", id=15, was_cancelled=True)
 
 
 def votes(service, control="mood"):
@@ -89,8 +89,8 @@ def test_sync_finds_what_is_missing_changed_and_gone(service, fake, tmp_path):
     assert votes(service) == in_export(fake, tmp_path, service)
     assert len(votes(service)) == 14  # one was skipped
     assert studio.sync() | {"tasks": 0} == {"tasks": 0, "annotations": 15, "changed": 0, "removed": 0}
-    fake.choose(101, ANN, "cross", id=1)
-    fake.choose(105, CY, "cross", id=15)
+    fake.choose_units(101, ANN, "cross", id=1)
+    fake.choose_units(105, CY, "cross", id=15)
     fake.erase(2)
     del fake.tasks[104]
     again = studio.sync()
@@ -105,7 +105,7 @@ def test_webhooks_in_any_order_and_twice_give_what_sync_gives(service, fake, tmp
     studio = opened(service, fake)
     studio.sync()
     label_all(fake)
-    fake.choose(101, ANN, "cross", id=1)
+    fake.choose_units(101, ANN, "cross", id=1)
     fake.erase(2)
     order = np.random.default_rng(0).permutation(np.repeat(np.arange(len(fake.sent)), 2))
     for at in order:
@@ -119,11 +119,11 @@ def test_a_mark_as_right_is_a_known_label_until_it_goes(service, fake):
     studio = opened(service, fake)
     studio.sync()
     project = service.project("label-studio-7-mood")
-    studio.webhook(json.loads(fake.choose(102, CY, "glad", id=6, ground_truth=True)[0]))
+    studio.webhook(json.loads(fake.choose_units(102, CY, "glad", id=6, ground_truth=True)[0]))
     assert (project.item("102")["decision"]["label"], project.item("102")["labels"]) == ("glad", 2)
-    studio.webhook(json.loads(fake.choose(102, ANN, "cross", id=4, ground_truth=True)[0]))  # removes Cy's mark
+    studio.webhook(json.loads(fake.choose_units(102, ANN, "cross", id=4, ground_truth=True)[0]))  # removes Cy's mark
     assert studio._stale == {102}
-    studio._catch_up()
+    studio._apply_new_events()
     one = project.item("102")
     assert one["decision"]["label"] == "cross"
     assert [row["annotator"] for row in one["annotations"]] == ["bob@example.com", "cy@example.com"]
@@ -133,7 +133,7 @@ def test_a_mark_as_right_is_a_known_label_until_it_goes(service, fake):
 
 def test_a_mark_that_went_does_not_come_back_when_a_decision_over_it_is_withdrawn(service, fake):
     label_all(fake)
-    fake.choose(102, CY, "glad", id=6, ground_truth=True)
+    fake.choose_units(102, CY, "glad", id=6, ground_truth=True)
     opened(service, fake).sync()
     project = service.project("label-studio-7-mood")
     service.append(project.name, [decision_event({"item": "102", "label": "cross"})])
@@ -148,16 +148,16 @@ def test_what_a_webhook_does_not_tell_is_fetched(service, fake):
     studio = opened(service, fake)
     studio.sync()
     fake.users[9] = "new@example.com"
-    said, _ = fake.choose(101, 9, "glad")
+    said, _ = fake.choose_units(101, 9, "glad")
     assert studio.webhook(json.loads(said)) == {"events": 0}  # nobody knows yet how this person is called
-    studio._catch_up()
+    studio._apply_new_events()
     assert votes(service) == [("101", "new@example.com", "glad")]
     studio.webhook(json.loads(fake.erase(fake.last, silently=True)[0]))
     assert studio._stale is None
-    studio._catch_up()
+    studio._apply_new_events()
     project = service.project("label-studio-7-mood")
     assert project.item("101")["labels"] == 0
-    fake.choose(103, ANN, "cross")
+    fake.choose_units(103, ANN, "cross")
     assert studio.sync(since=fake.now)["tasks"] >= 1
     assert project.item("103")["labels"] == 1
 
@@ -198,7 +198,7 @@ def test_the_consensus_is_written_once_and_taken_away_without_a_trace(service, f
     for number, sure in zip(fake.tasks, posterior, strict=True):
         (ours,) = [one for one in fake.of["predictions"].values() if one["task"] == number]
         data, one = fake.tasks[number]["data"], project.item(str(number))
-        assert (ours["score"], ours["model_version"]) == (pytest.approx(sure, abs=5e-4), AGENT)
+        assert (ours["score"], ours["model_version"]) == (pytest.approx(sure, abs=5e-4), AGENT_NAME)
         assert ours["result"][0]["value"] == {"choices": [one["label"]]}
         assert (data["dissensus_label"], data["dissensus_status"]) == (one["label"], one["status"])
         assert data["dissensus_confidence"] == ours["score"]
@@ -264,18 +264,18 @@ def test_a_tool_that_is_away_is_asked_again_and_a_lost_post_is_not_doubled(servi
 
 def test_tokens_projects_and_configurations_that_do_not_fit_are_named(service, fake):
     with pytest.raises(ToolError) as caught:
-        open_studios(service, Client(fake.url, "wrong"), "")
+        open_projects(service, LabelStudioClient(fake.url, "wrong"), "")
     assert caught.value.status == 401
     with pytest.raises(ChooseFromTool) as caught:
-        open_studios(service, Client(fake.url, TOKEN), "", [8])
+        open_projects(service, LabelStudioClient(fake.url, TOKEN), "", [8])
     assert (caught.value.option, caught.value.url) == ("label_studio_project", fake.url)
     for url, token in (("localhost:8080", TOKEN), (fake.url, "")):
         with pytest.raises(ToolAccess) as caught:
-            Client(url, token)
+            LabelStudioClient(url, token)
         assert caught.value.url == url
     fake.about = fake.about | {"parsed_label_config": {}}
     with pytest.raises(NothingToServe) as caught:
-        Studio(service, Client(fake.url, TOKEN), "", 7).link()
+        LabelStudioProject(service, LabelStudioClient(fake.url, TOKEN), "", 7).create_projects()
     assert caught.value.name == "7"
 
 
@@ -283,13 +283,15 @@ def test_labels_of_pictures_are_no_spans(fake):
     about = dict(fake.about)
     names = CONTRACT["GET /api/projects/N/"]["answer"]["parsed_label_config"]["names"]
     about["parsed_label_config"] = {"names": names | {"inputs": [{"type": "Audio"}]}}
-    assert questions_of(about, "b") == []
+    assert read_controls(about, "b") == []
 
 
 def test_a_choice_of_two_is_left_or_right():
     result = {"type": "pairwise", "from_name": "pw", "to_name": "a,b", "value": {"selected": "right"}}
-    control = Question("pw", "classes", "p", {"type": "Pairwise", "to_name": ["a", "b"]})
-    (event,) = events_of(1, {"id": 5, "result": [result], "updated_at": "2026-01-01T00:00:00Z"}, control, "ann", False)
+    control = ToolQuestion("pw", "classes", "p", {"type": "Pairwise", "to_name": ["a", "b"]})
+    (event,) = annotation_to_events(
+        1, {"id": 5, "result": [result], "updated_at": "2026-01-01T00:00:00Z"}, control, "ann", False
+    )
     assert (event.item, event.annotator, event.label) == ("1", "ann", "right")
 
 
@@ -301,12 +303,12 @@ def test_only_webhooks_that_we_made_are_taken(service, fake):
 
     studio = opened(service, fake)
     studio.sync()
-    body, headers = fake.choose(101, ANN, "glad")
-    assert list(headers) == [SECRET]
-    app = create_app(service, page=False, parts=[webhook_router([studio])])
+    body, headers = fake.choose_units(101, ANN, "glad")
+    assert list(headers) == [SECRET_HEADER]
+    app = create_app(service, page=False, routers=[webhook_router([studio])])
     client = TestClient(app, base_url="http://127.0.0.1", client=("127.0.0.1", 5))
     path = "/projects/label-studio-7/label-studio"
-    assert client.post(path, content=body, headers={SECRET: "forged"}).status_code == 401
+    assert client.post(path, content=body, headers={SECRET_HEADER: "forged"}).status_code == 401
     assert client.post(path.replace("7", "8"), content=body, headers=headers).status_code == 401
     for wrong in (b"no JSON", b"[]", b'{"action": "TASKS_CREATED"}'):
         assert client.post(path, content=wrong, headers=headers).status_code == 400

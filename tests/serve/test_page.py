@@ -34,7 +34,7 @@ from dissensus.serve.exceptions import InvalidValue
 from dissensus.serve.requests import annotation_events, decision_event
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
-from dissensus.serve.tokens import Tokens
+from dissensus.serve.tokens import TokenStore
 from dissensus.table.exceptions import NotUtf8
 from dissensus.table.io import read_gold
 from report.test_browser import CHROMIUM, browser  # noqa: F401 - a fixture
@@ -78,23 +78,23 @@ def opened(browser: Any):  # noqa: F811
 def service(tmp_path_factory):
     """A service in this process: its address, itself, and tokens by role."""
     service = Service(open_store(str(tmp_path_factory.mktemp("store") / "x.db")))
-    service.create("pets", title="Pets <i>")
+    service.create_project("pets", title="Pets <i>")
     service.append("pets", annotation_events([{"item": i, "annotator": w, "label": k} for i, w, k in rows(30, 5)[0]]))
     spans = [[{"start": 0, "end": 3, "label": "PER"}], [{"start": 10, "end": 20, "label": "PER"}]]
-    service.create("names", kind="spans")
+    service.create_project("names", kind="spans")
     service.append("names", [Event("item", "d/1", "d/1", data={"text": TEXT})])
     service.append(
         "names",
         annotation_events([{"item": "d/1", "annotator": w, "label": k} for w, k in zip("xy", spans, strict=True)]),
     )
-    service.create("sizes", kind="numbers")
+    service.create_project("sizes", kind="numbers")
     service.append(
         "sizes",
         annotation_events([{"item": "a", "annotator": w, "label": k} for w, k in zip("xyz", (1, 2.5, 9), strict=True)]),
     )
     two = [{"item": name, "annotator": w, "label": w} for name in ODD for w in "xy"]
-    service.append(service.create("odd", classes=["x", "y", "z"]).name, annotation_events(two))
-    for name in service.projects():
+    service.append(service.create_project("odd", classes=["x", "y", "z"]).name, annotation_events(two))
+    for name in service.project_names():
         service.project(name).refit()
     with serving(service) as url:
         yield url, service
@@ -285,7 +285,7 @@ def test_a_service_without_a_project_says_how_one_is_made(tmp_path, opened):
 
 def test_a_token_opens_what_its_role_may_see(service, opened):
     url, at = service
-    tokens = Tokens(at.store)
+    tokens = TokenStore(at.store)
     token = tokens.add("adjudicate")
     try:
         time.sleep(1.1)  # until the service reads the tokens again

@@ -46,9 +46,9 @@ def test_days_are_counted_and_settled_by_what_is_known_now(crowd):
     told = made(crowd, decided=decided)
     assert [one["day"] for one in told["days"]] == [f"2026-11-{day:02}" for day in range(3, 17)]
     for one in told["days"]:
-        begin = datetime.fromisoformat(one["day"]).replace(tzinfo=UTC).timestamp()
-        end = min(begin + DAY, NOW)
-        assert one["labels"] == sum(begin < time <= end for time in at)
+        beginning = datetime.fromisoformat(one["day"]).replace(tzinfo=UTC).timestamp()
+        end = min(beginning + DAY, NOW)
+        assert one["labels"] == sum(beginning < time <= end for time in at)
         items, settled, waiting = 0, 0, 0
         for i, item in enumerate(table.items):
             rows = [r for r in range(table.item_ptr[i], table.item_ptr[i + 1]) if at[r] <= end]
@@ -74,8 +74,8 @@ def test_who_drifts_is_said_without_the_name(crowd):
     for a, name in enumerate(table.annotators):
         assert told[name]["agreement"] == pytest.approx([found.agreement_since[a], found.agreement_before[a]])
         for day in told[name]["days"]:
-            begin = datetime.fromisoformat(day["day"]).replace(tzinfo=UTC).timestamp()
-            rows = np.flatnonzero((table.annotator == a) & (at > begin) & (at <= begin + DAY))
+            beginning = datetime.fromisoformat(day["day"]).replace(tzinfo=UTC).timestamp()
+            rows = np.flatnonzero((table.annotator == a) & (at > beginning) & (at <= beginning + DAY))
             assert day["labels"] == rows.size
             rows = rows[table.items[table.item[rows]] != "i900"]
             assert day["agreement"] == (pytest.approx(np.mean(said[rows] == table.label[rows])) if rows.size else None)

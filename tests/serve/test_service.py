@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 import dissensus as dz
 from dissensus.models.base import default_method
 from dissensus.questions.item_status import status_of
-from dissensus.serve.events import Event, sortable_version
-from dissensus.serve.exceptions import FitFailed, NewClass, NoStore, OthersFirst, RefusedLabel, StoreFails
+from dissensus.serve.events import Event, to_sortable_version
+from dissensus.serve.exceptions import FitFailed, NewClass, NoStore, OthersHavePriority, RefusedLabel, StoreFails
 from dissensus.serve.requests import annotation_events, decision_event, item_events
 from dissensus.serve.rows import NameList
 from dissensus.serve.service import Service
@@ -101,7 +101,7 @@ def test_the_state_is_the_fold_whatever_arrives_and_whoever_stores_it(tmp_path_f
             service.close()
             services[1] = Service(open_store(where), fits=False)
     for service in services:
-        service._catch_up()
+        service._apply_new_events()
         assert says(service.project("p")) == plain_fold(seen)
         service.close()
     with Service(open_store(where), fits=False) as again:
@@ -110,7 +110,7 @@ def test_the_state_is_the_fold_whatever_arrives_and_whoever_stores_it(tmp_path_f
 
 def test_versions_decide_not_the_order_of_arrival(opened):
     service = opened(fits=False)
-    service.create("p")
+    service.create_project("p")
     new, old = ({**POST, "id": 7, "label": label, "version": when} for label, when in (("new", 10), ("old", 9)))
     assert service.append("p", annotation_events(new))[:3] == (1, 0, 0)
     assert service.append("p", annotation_events(old))[:3] == (0, 0, 1)
@@ -124,7 +124,7 @@ def test_versions_decide_not_the_order_of_arrival(opened):
 def test_a_removed_label_is_in_no_answer_before_the_next_fit(opened, monkeypatch):
     monkeypatch.setattr("dissensus.serve.project.MAX_ROWS_AT_ONCE", 0)  # as of a large table: no fit within a request
     service = opened(fits=False)
-    service.create("p")
+    service.create_project("p")
     service.append("p", annotation_events([{**POST, "id": 1}, {**POST, "id": 2, "annotator": "b", "label": "z"}]))
     service.append("p", [Event("removal", "1", "")])
     found = service.project("p").item("i")
@@ -133,7 +133,7 @@ def test_a_removed_label_is_in_no_answer_before_the_next_fit(opened, monkeypatch
 
 def test_a_state_that_cannot_be_made_is_made_with_the_next_events(opened, monkeypatch):
     service = opened(fits=False)
-    project = service.create("p")
+    project = service.create_project("p")
     with monkeypatch.context() as patch:
         for name in ("apply", "load"):
             patch.setattr(project, name, lambda *_: 1 / 0)
@@ -144,7 +144,7 @@ def test_a_state_that_cannot_be_made_is_made_with_the_next_events(opened, monkey
 
 def test_without_an_id_posting_again_corrects_and_back(opened):
     service = opened(fits=False)
-    service.create("p")
+    service.create_project("p")
     for label, fate in (("x", (1, 0, 0)), ("x", (0, 1, 0)), ("y", (1, 0, 0)), ("x", (1, 0, 0))):
         assert service.append("p", annotation_events({**POST, "label": label}))[:3] == fate
         assert says(service.project("p")) == [("i", "a", label)]
@@ -152,7 +152,7 @@ def test_without_an_id_posting_again_corrects_and_back(opened):
 
 def test_without_an_id_a_label_that_was_removed_can_be_given_again(opened):
     service = opened(fits=False)
-    service.create("p")
+    service.create_project("p")
     gone, fifth = {"item": "i", "annotator": "a", "deleted": True}, {**POST, "label": "z", "version": 5}
     for one, fate in ((POST, 0), (gone, 0), (gone, 1), (POST, 0), (POST, 1), (gone, 0), ({**POST, "label": "y"}, 0)):
         assert service.append("p", annotation_events(one))[fate] == 1
@@ -174,7 +174,7 @@ def test_without_an_id_a_label_that_was_removed_can_be_given_again(opened):
     ],
 )
 def test_versions_sort_as_numbers_and_times(older, newer):
-    assert "" < sortable_version(older) < sortable_version(newer)
+    assert "" < to_sortable_version(older) < to_sortable_version(newer)
 
 
 @pytest.mark.parametrize("kind", [None, "graded", "numbers", "sets", "pairs"])
@@ -187,7 +187,7 @@ def test_answers_after_a_fit_are_those_of_aggregate(opened, tmp_path, kind):
     names = ["A vs B", "B vs C", "A vs C"] if kind == "pairs" else [f"i{at}" for at in range(25)]
     posted = [{"item": i, "annotator": f"w{a}", "label": options[rng.integers(3)]} for i in names for a in range(4)]
     service = opened()
-    service.create("p", kind=kind)
+    service.create_project("p", kind=kind)
     for start in range(0, len(posted), 10):
         service.append("p", annotation_events(posted[start : start + 10]))
     project = service.project("p")
@@ -209,7 +209,7 @@ def test_answers_after_a_fit_are_those_of_aggregate(opened, tmp_path, kind):
 )
 def test_one_label_settles_nothing_of_any_kind(opened, kind, label):
     service = opened()
-    service.create("p", kind=kind)
+    service.create_project("p", kind=kind)
     other = {"numbers": 9, "sets": [], "pairs": "right", "graded": 3}.get(kind, label)
     items = [f"i{n}" for n in range(12)] if kind != "pairs" else ["A vs B", "B vs C", "A vs C"]
     service.append("p", item_events([{"item": name, "text": "Ann works"} for name in items]))
@@ -228,7 +228,7 @@ def test_one_label_settles_nothing_of_any_kind(opened, kind, label):
 
 def test_spans_are_answered_by_document(opened):
     service = opened()
-    service.create("p")
+    service.create_project("p")
     for who in "abc":
         spans = [{"start": 0, "end": 4, "label": "PER"}] if who != "c" else []
         service.append("p", annotation_events({"item": "d", "annotator": who, "label": spans}))
@@ -240,7 +240,7 @@ def test_spans_are_answered_by_document(opened):
 
 def test_what_came_since_the_fit_is_scored_with_all_rows_of_the_item(opened):
     service = opened(fits=False)
-    service.create("p")
+    service.create_project("p")
     rng = np.random.default_rng(0)
     rows = [
         (f"i{i}", f"w{a}", "xyz"[i % 3 if rng.random() < 0.7 else rng.integers(3)]) for i in range(60) for a in range(5)
@@ -268,7 +268,7 @@ def test_what_came_since_the_fit_is_scored_with_all_rows_of_the_item(opened):
 def test_a_class_that_is_new_is_fitted_at_once_or_answered_by_its_votes(opened, monkeypatch, quick):
     monkeypatch.setattr("dissensus.serve.project.QUICK_FIT_SECONDS", 0.2 if quick else 0.0)
     service = opened(fits=False)
-    service.create("p")
+    service.create_project("p")
     rows = [{"item": f"i{i}", "annotator": who, "label": "xy"[i % 2]} for i in range(9) for who in "abc"]
     service.append("p", annotation_events(rows))
     service.append("p", annotation_events([{**POST, "item": "j", "annotator": who, "label": "new"} for who in "abc"]))
@@ -288,7 +288,7 @@ def test_a_class_that_is_new_is_fitted_at_once_or_answered_by_its_votes(opened, 
 
 def test_a_decision_is_gold_at_once_and_in_the_next_fit(opened):
     service = opened()
-    service.create("p")
+    service.create_project("p")
     service.append(
         "p", annotation_events([{**POST, "item": i, "annotator": a, "label": "x"} for i in "ijk" for a in "ab"])
     )
@@ -315,7 +315,7 @@ def test_a_decision_is_gold_at_once_and_in_the_next_fit(opened):
 
 def test_a_set_that_nobody_ticked_may_be_decided_where_somebody_labelled_an_item_twice(opened):
     service = opened(fits=False)
-    service.create("p", kind="sets")
+    service.create_project("p", kind="sets")
     rows = [{**POST, "id": id_, "label": [id_]} for id_ in "xy"]  # which are read as one set, of both
     service.append("p", annotation_events([*rows, {**POST, "annotator": "b", "label": ["x"]}]))
     for label in ([], ["y"], ["x", "z"]):
@@ -326,7 +326,7 @@ def test_a_set_that_nobody_ticked_may_be_decided_where_somebody_labelled_an_item
 
 def test_the_decision_before_stands_again_when_one_is_withdrawn(opened):
     service = opened(fits=False)
-    service.create("p")
+    service.create_project("p")
     service.append("p", annotation_events([POST]))
 
     def stands():
@@ -356,7 +356,7 @@ def test_the_decision_before_stands_again_when_one_is_withdrawn(opened):
 def test_the_table_of_a_time_is_what_counted_then(opened):
     now = [100.0]
     service = opened(fits=False, clock=lambda: now[0])
-    service.create("p")
+    service.create_project("p")
     for label in ("x", "y"):
         service.append("p", annotation_events({**POST, "id": 1, "label": label, "version": now[0]}))
         now[0] += 100
@@ -369,7 +369,7 @@ def test_the_table_of_a_time_is_what_counted_then(opened):
 def test_an_annotation_counts_from_its_own_time_on(opened):
     now = 1.8e9
     service = opened(clock=lambda: now)
-    service.create("p")
+    service.create_project("p")
     week_ago, long_ago = now - 8 * 86_400, "2027-01-01T00:00:00Z"  # 14 days before
     service.append("p", annotation_events([{**POST, "at": week_ago}, {**POST, "annotator": "b", "at": long_ago}]))
     service.append("p", annotation_events({**POST, "label": "y", "at": now - 60}))  # a correction
@@ -386,14 +386,14 @@ def test_an_annotation_counts_from_its_own_time_on(opened):
 @pytest.mark.parametrize("at", [1.9e9, 0, -5, 1.7e12, "1969-12-31T00:00:00Z", "9999-01-01", None])
 def test_a_time_that_cannot_be_is_that_of_arrival(opened, at):
     service = opened(fits=False, clock=lambda: 1.8e9)
-    service.create("p")
+    service.create_project("p")
     service.append("p", annotation_events({**POST, "at": at}))
     assert service.project("p").item("i")["annotations"][0]["at"] == 1.8e9
 
 
 def test_progress_that_is_kept_says_up_to_which_event_it_goes(opened, monkeypatch):
     service = opened(fits=False)
-    project = service.create("p")
+    project = service.create_project("p")
     for who, goes_to in (("a", 1), ("b", 1), ("c", 3)):
         monkeypatch.setattr("dissensus.serve.project.CACHE_SECONDS", 0.0 if who == "c" else 60.0)
         service.append("p", annotation_events({**POST, "annotator": who}))
@@ -404,7 +404,7 @@ def test_progress_that_is_kept_says_up_to_which_event_it_goes(opened, monkeypatc
 def test_a_clock_that_jumps_back_changes_no_order(opened):
     now = [1e9]
     service = opened(fits=False, clock=lambda: now[0])
-    service.create("p")
+    service.create_project("p")
     for label in ("x", "y"):
         service.append("p", annotation_events({**POST, "label": label}))
         now[0] = 5.0
@@ -417,7 +417,7 @@ def test_a_clock_that_jumps_back_changes_no_order(opened):
 
 def test_a_full_disk_refuses_in_a_sentence_and_keeps_what_was_there(opened):
     service = opened(fits=False)
-    service.create("p")
+    service.create_project("p")
     service.append("p", annotation_events(POST))
     store = service.store
     pages = store._connection("write").execute("PRAGMA page_count").fetchone()[0]
@@ -434,7 +434,7 @@ def test_a_full_disk_refuses_in_a_sentence_and_keeps_what_was_there(opened):
 def test_a_locked_file_refuses_in_a_sentence(opened, where, monkeypatch):
     monkeypatch.setattr("dissensus.serve.store.WAIT_SECONDS", 0.05)
     service = opened(fits=False)
-    service.create("p")
+    service.create_project("p")
     other = sqlite3.connect(where, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreFails) as caught:
@@ -447,7 +447,7 @@ def test_a_locked_file_refuses_in_a_sentence(opened, where, monkeypatch):
 
 def test_a_state_that_cannot_follow_is_made_again_from_the_log(opened, monkeypatch):
     service = opened(fits=False)
-    service.create("p")
+    service.create_project("p")
     with monkeypatch.context() as patched:
         patched.setattr("dissensus.serve.rows.Rows.put", lambda *_: 1 / 0)
         assert service.append("p", annotation_events(POST)).accepted == 1
@@ -463,9 +463,9 @@ def test_a_fit_that_fails_stops_nothing_and_is_said_until_it_is_mended(opened, m
         one.append("p", [Event("annotation", "1", "i", "a", "1e200"), Event("annotation", "2", "i", "b", "3")])
     service = opened()
     project = service.project("p")
-    assert service.n_failing() == project.numbers()["trouble"] == 1
+    assert service.count_failing() == project.metric_values()["trouble"] == 1
     assert "1e200" in caplog.text
-    assert project.item("i")["trouble"] == str(project.trouble)
+    assert project.item("i")["trouble"] == str(project.fit_error)
     assert project.item("i")["status"] == "needs a look"
     assert sorted(project.export().decode().split()) == ["i,a,1e200", "i,b,3", "item,annotator,label"]
     with pytest.raises(FitFailed) as caught:
@@ -473,12 +473,16 @@ def test_a_fit_that_fails_stops_nothing_and_is_said_until_it_is_mended(opened, m
     assert (caught.value.subjects, "1e200" in caught.value.reason) == (("p",), True)
     service.append("p", [Event("removal", "1", "")])
     project.refit()
-    assert (service.n_failing(), "trouble" in project.item("i"), round(project.item("i")["label"], 9)) == (0, False, 3)
+    assert (service.count_failing(), "trouble" in project.item("i"), round(project.item("i")["label"], 9)) == (
+        0,
+        False,
+        3,
+    )
 
 
 def test_what_one_person_says_twice_is_not_settled_before_the_next_fit(opened, monkeypatch):
     service = opened(fits=False)
-    project = service.create("p", kind="sets")
+    project = service.create_project("p", kind="sets")
     rows = [{**POST, "item": f"i{n}", "annotator": who, "label": ["xy"[n % 2]]} for n in range(30) for who in "abc"]
     service.append("p", annotation_events([*rows, {**POST, "item": "i0", "id": "1", "label": ["x"]}]))
     project.refit()
@@ -491,40 +495,40 @@ def test_what_one_person_says_twice_is_not_settled_before_the_next_fit(opened, m
 
 def test_a_fit_that_failed_is_tried_again_after_a_while(opened, monkeypatch, caplog):
     service = opened(fits=False)
-    project = service.create("p")
+    project = service.create_project("p")
     monkeypatch.setattr("dissensus.serve.project.fit", lambda *_: 1 / 0)
     service.append("p", annotation_events(POST))
     service._fit(project)
     assert [one.message for one in caplog.records] == [str(FitFailed(reason="division by zero").add_subject("p"))]
-    assert project.trouble.reason == "division by zero"
-    assert [project.due(time.monotonic() + wait) for wait in (0, 10)] == [False, True]
+    assert project.fit_error.reason == "division by zero"
+    assert [project.needs_fit(time.monotonic() + wait) for wait in (0, 10)] == [False, True]
 
 
 @pytest.mark.parametrize("about", [{"kind": "spans"}, {"kind": "sets"}, {}])
 def test_a_first_list_that_is_empty_is_answered_and_leaves_the_kind_open(opened, about):
     service = opened()
-    service.create("p", **about)
+    service.create_project("p", **about)
     service.append("p", annotation_events({**POST, "label": []}))
     service.close()
     service = opened()
     project = service.project("p")
     found = project.item("i")
-    assert (found["annotations"][0]["label"], found["status"], service.n_failing()) == ([], "needs a look", 0)
+    assert (found["annotations"][0]["label"], found["status"], service.count_failing()) == ([], "needs a look", 0)
     assert project.export(what="items").startswith(b"item,label")
     label = ["x"] if about.get("kind") == "sets" else [{"start": 0, "end": 2, "label": "P"}]
     service.append("p", annotation_events({**POST, "annotator": "b", "label": label}))
     project.refit()
     found = project.item("i")
     assert [one["label"] for one in found["annotations"]] == [[], label]
-    assert service.n_failing() == 0
+    assert service.count_failing() == 0
 
 
 def test_of_a_batch_one_request_fails_alone(opened):
     service = opened(fits=False)
-    service.create("p")
+    service.create_project("p")
     pending = [("p", annotation_events({**POST, "annotator": who}), Future()) for who in "abc"]
     pending.insert(1, ("p", [Event("item", "i", "i", data={"text": "\ud800"})], Future()))
-    service._write(pending)
+    service._write_batch(pending)
     with pytest.raises(UnicodeEncodeError):
         pending.pop(1)[2].result()
     assert [waits.result().accepted for _, _, waits in pending] == [1, 1, 1]
@@ -561,13 +565,13 @@ SPANS = [{"start": 0, "end": 2, "label": "P"}]
 @pytest.mark.parametrize("apart", [False, True])
 def test_a_label_of_another_kind_is_refused(opened, about, labels, kind, apart):
     service = opened(fits=False)
-    service.create("p", **about)
+    service.create_project("p", **about)
     events = annotation_events(
         [{**POST, "annotator": who, "label": label} for who, label in zip("ab", labels, strict=False)]
     )
     parts = [[event] for event in events] if apart else [events]
     pending = [("p", part, Future()) for part in parts]
-    service._write(pending)  # in one transaction
+    service._write_batch(pending)  # in one transaction
     assert [waits.result().accepted for _, _, waits in pending[:-1]] == [1] * (len(parts) - 1)
     with pytest.raises(RefusedLabel) as caught:
         pending[-1][2].result()
@@ -577,7 +581,7 @@ def test_a_label_of_another_kind_is_refused(opened, about, labels, kind, apart):
 @pytest.mark.parametrize("item", [" vs x", "x vs ", "x vs y vs z", "x"])
 def test_an_item_that_names_no_two_things_is_no_comparison(opened, item):
     service = opened(fits=False)
-    service.create("p", kind="pairs")
+    service.create_project("p", kind="pairs")
     with pytest.raises(RefusedLabel) as caught:
         service.append("p", annotation_events({**POST, "item": item, "label": "left"}))
     assert (caught.value.item, caught.value.kind) == (item, "pairs")
@@ -599,7 +603,7 @@ for at in range(int(sys.argv[2]), 10**9, 20):
 def kill_often(where, times, rng):
     """Start a writer again and again where it stopped, and kill it; the number of annotations acknowledged."""
     with Service(open_store(where), fits=False) as service:
-        service.create("p")
+        service.create_project("p")
     known = 0
     for _ in range(times):
         start = max(0, known - 40)  # a tool sends again what it has sent
@@ -620,7 +624,7 @@ def test_what_is_acknowledged_survives_kill_9_and_nothing_is_there_twice(where):
     known = kill_often(where, int(os.environ.get("SERVE_KILLS", "2")), np.random.default_rng(0))
     with Service(open_store(where), fits=False) as service:
         rows = list(csv.DictReader(io.StringIO(service.project("p").export("csv").decode())))
-        ids = [id_ for (id_,) in service.store.all("SELECT id FROM event")]
+        ids = [id_ for (id_,) in service.store.run("SELECT id FROM event")]
     assert len(ids) == len(set(ids)) == len(rows)
     assert {f"a{n}" for n in range(known)} <= set(ids)
 
@@ -628,7 +632,7 @@ def test_what_is_acknowledged_survives_kill_9_and_nothing_is_there_twice(where):
 def test_what_is_said_before_a_restart_is_said_after_it(opened):
     now = iter(range(1_700_000_000, 1_800_000_000))
     service = opened(clock=lambda: next(now), fits=False)
-    service.create("p")
+    service.create_project("p")
     for one in (
         {**POST, "id": 0, "item": "j"}, {**POST, "id": 1, "annotator": "b"}, {**POST, "id": 2, "annotator": "c"},
         {**POST, "id": 0}, {**POST, "item": "j"}, {**POST, "item": "k", "annotator": "b"},
@@ -648,7 +652,7 @@ def test_two_processes_agree(opened):
     one.create("p")
     one.append("p", annotation_events([{**POST, "item": i, "annotator": a} for i in "ij" for a in "ab"]))
     other.append("p", annotation_events([{**POST, "item": "k", "annotator": a} for a in "cd"]))
-    one._catch_up()
+    one._apply_new_events()
     assert says(one.project("p")) == says(other.project("p"))
     assert len(says(one.project("p"))) == 6
     assert Path(one.store.url).exists()
@@ -665,7 +669,7 @@ def test_a_project_that_another_process_made_is_there_at_once(opened):
 
 def test_more_events_than_one_statement_takes_are_stored_once(opened):
     service = opened(fits=False)
-    service.create("p")
+    service.create_project("p")
     posted = [{"item": f"i{at}", "annotator": "a", "label": "x"} for at in range(1_200)]
     assert service.append("p", annotation_events(posted)).accepted == 1_200
     again = service.append("p", annotation_events([*posted, POST]))
@@ -675,7 +679,7 @@ def test_more_events_than_one_statement_takes_are_stored_once(opened):
 
 def test_reasons_are_those_of_the_fit_and_follow_what_came_since(opened):
     service = opened(fits=False)
-    project = service.create("p")
+    project = service.create_project("p")
     rows = [{"item": f"i{at}", "annotator": who, "label": "xy"[at % 2]} for at in range(9) for who in "abc"]
     service.append("p", annotation_events(rows))
     project.refit()
@@ -699,10 +703,10 @@ def test_names_stay_in_order_when_others_come():
     used = np.array([0, 1])
     for more in ([], ["0"]):
         names.extend(more)
-        found, codes, rank = names.ordered(used)
+        found, codes, rank = names.sort_used(used)
         assert (found.tolist(), codes.tolist()) == (["a", "b"], [1, 0])
         assert rank.tolist() == [1, 0, -1, *(-1 for _ in more)]
-    found, codes, rank = names.ordered(np.array([0, 1, 3]))
+    found, codes, rank = names.sort_used(np.array([0, 1, 3]))
     assert (found.tolist(), codes.tolist(), rank.tolist()) == (["0", "a", "b"], [3, 1, 0], [2, 1, -1, 0])
 
 
@@ -720,17 +724,17 @@ def test_postgres_holds_the_same_log_and_survives_too():
         for _ in range(200):
             odd = "\t\\N\n"  # what a copy has to escape
             one = {"id": str(rng.integers(40)), "item": f"i{rng.integers(9)}{odd}", "annotator": f"w{rng.integers(4)}"}
-            one |= {"label": "xyz"[rng.integers(3)], "version": sortable_version(int(rng.integers(1, 5)))}
+            one |= {"label": "xyz"[rng.integers(3)], "version": to_sortable_version(int(rng.integers(1, 5)))}
             posted.append(one if rng.random() < 0.9 else {"id": one["id"], "deleted": True})
             services[rng.integers(2)].append("q", annotation_events(posted[-1]))
         services.append(Service(open_store(where), fits=False))
         for service in services:
-            service._catch_up()
+            service._apply_new_events()
             assert says(service.project("q")) == plain_fold(posted)
             service.close()
         known = kill_often(where, int(os.environ["SERVE_KILLS"]), rng)
         with Service(open_store(where), fits=False) as service:
-            ids = [id_ for (id_,) in service.store.all("SELECT id FROM event WHERE project = 2")]
+            ids = [id_ for (id_,) in service.store.run("SELECT id FROM event WHERE project = 2")]
         assert len(ids) == len(set(ids))
         assert {f"a{n}" for n in range(known)} <= set(ids)
 
@@ -743,11 +747,11 @@ def test_what_a_label_is_worth_to_next_is_its_equation(opened):
     ]  # fmt: skip
     rows += [{"item": f"own {i}", "annotator": "c", "label": "x"} for i in range(7)]  # which nobody checked
     service = opened(fits=False)
-    service.create("p")
+    service.create_project("p")
     service.append("p", annotation_events(rows))
     project = service.project("p")
     project.refit()
-    project.next("somebody")
+    project.next_items("somebody")
     assigner, model = project.assigner, project.fitted.model
     codes = np.arange(len(project.names[0]))
     given = Counter(row["item"] for row in rows)
@@ -774,15 +778,15 @@ def test_next_turns_away_who_is_often_wrong_twice_in_a_row_and_nobody_else(opene
         for k in range(40) for who in ("a", "b", "c", "wild")
     ]  # fmt: skip
     service = opened(fits=False)
-    service.create("p", classes=["x", "y"])
+    service.create_project("p", classes=["x", "y"])
     service.append("p", annotation_events(rows))
     service.append("p", item_events([{"item": f"new {k}"} for k in range(9)]))
     project = service.project("p")
     project.refit()
     for _ in range(2):
-        told = project.next("wild")
+        told = project.next_items("wild")
         assert told["items"] == []
-        assert told["stop"] == str(OthersFirst())
+        assert told["stop"] == str(OthersHavePriority())
     for who in ("wild", "a", "b", "c", "somebody"):
-        (asked,) = project.next(who)["items"]
+        (asked,) = project.next_items(who)["items"]
         assert asked["item"].startswith("new")

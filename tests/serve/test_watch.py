@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dissensus.serve.events import Event
-from dissensus.serve.exceptions import NoFolder
+from dissensus.serve.exceptions import NotAFolder
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
-from dissensus.serve.watch import Folder, table_events
+from dissensus.serve.watch import WatchedFolder, table_to_events
 from dissensus.table.annotations import Annotations
 from dissensus.table.io import read
 
@@ -27,7 +27,7 @@ def service(tmp_path):
 @pytest.fixture
 def folder(tmp_path, service):
     (tmp_path / "in").mkdir()
-    return Folder(service, tmp_path / "in")
+    return WatchedFolder(service, tmp_path / "in")
 
 
 def rows(table):
@@ -38,20 +38,20 @@ def rows(table):
 def test_a_file_is_read_when_it_has_stopped_growing_and_again_when_it_changes(folder, service):
     path = folder.path / "pets.csv"
     path.write_text(CSV)
-    assert folder.look() == []  # it may still grow
-    assert folder.look() == ["pets.csv"]
-    assert folder.look() == []
+    assert folder.read_changed_files() == []  # it may still grow
+    assert folder.read_changed_files() == ["pets.csv"]
+    assert folder.read_changed_files() == []
     assert rows(service.project("pets.csv").table()) == rows(read(path))
     seq = service.seq
     path.write_text(CSV.replace("1,bob,dog\n", "").replace("2,ann,dog", "2,ann,cat") + "3,cy,cat\n")
-    folder.look()
-    assert folder.look() == ["pets.csv"]
+    folder.read_changed_files()
+    assert folder.read_changed_files() == ["pets.csv"]
     assert rows(service.project("pets.csv").table()) == rows(read(path))
     assert service.seq == seq + 3  # a row less, one changed, one more
     path.write_text(CSV)
-    again = Folder(service, folder.path)  # after a restart
-    again.look()
-    again.look()
+    again = WatchedFolder(service, folder.path)  # after a restart
+    again.read_changed_files()
+    again.read_changed_files()
     assert rows(service.project("pets.csv").table()) == rows(read(path))
 
 
@@ -62,8 +62,8 @@ def test_no_file_replaces_another(folder, service):
         lines = ["item,annotator,label", *(",".join(row.values()) for row in rows)]
         text = json.dumps(rows) if name.endswith("json") else "\n".join(lines)
         (folder.path / name).write_text(text, encoding="utf-8")
-    folder.look()
-    assert folder.look() == names
+    folder.read_changed_files()
+    assert folder.read_changed_files() == names
     for at, name in enumerate(names):
         assert service.project(name).table().classes.tolist() == [f"x{at}"]
 
@@ -74,8 +74,8 @@ def test_a_file_may_change_its_kind_with_its_rows(folder, service, labels):
     for some in (labels[:2], labels, labels[:2]):
         rows_ = [f"{i},{who},{label}\n" for i, label in enumerate(some) for who in "ab"]
         path.write_text("item,annotator,label\n" + "".join(rows_))
-        folder.look()
-        assert folder.look() == ["pets.csv"]
+        folder.read_changed_files()
+        assert folder.read_changed_files() == ["pets.csv"]
         now, said = service.project("pets.csv").table(), read(path)
         assert (now.kind, rows(now)) == (said.kind, rows(said))
 
@@ -84,15 +84,15 @@ def test_what_is_no_table_is_said_and_holds_nothing_up(folder, service, caplog):
     (folder.path / "a.csv").write_text("no table")
     (folder.path / "b.csv").write_text(CSV)
     (folder.path / ".hidden.csv").write_text(CSV)
-    folder.look()
-    assert folder.look() == ["b.csv"]
+    folder.read_changed_files()
+    assert folder.read_changed_files() == ["b.csv"]
     assert next(one.message for one in caplog.records if one.levelname == "WARNING").startswith("a.csv: ")
-    assert service.projects() == ["b.csv"]
+    assert service.project_names() == ["b.csv"]
 
 
 def test_a_folder_that_is_not_there_is_named(service, tmp_path):
-    with pytest.raises(NoFolder) as caught:
-        Folder(service, tmp_path / "nowhere")
+    with pytest.raises(NotAFolder) as caught:
+        WatchedFolder(service, tmp_path / "nowhere")
     assert caught.value.path == tmp_path / "nowhere"
 
 
@@ -100,7 +100,7 @@ def test_spans_come_back_as_spans():
     ann, bob = ("ann", 0, 3, "person"), ("bob", 0, 3, "person")
     spans = [("d", *ann), ("d", "ann", 7, 9, "place"), ("d", *bob), ("e", "bob", 1, 2, "place")]
     table = Annotations.from_spans(*zip(*spans, strict=True), readings=[("e", "ann")])
-    found = {(event.item, event.annotator): event.label for event in table_events(table)}
+    found = {(event.item, event.annotator): event.label for event in table_to_events(table)}
     assert found == {
         ("d", "ann"): '[{"start": 0, "end": 3, "label": "person"}, {"start": 7, "end": 9, "label": "place"}]',
         ("d", "bob"): '[{"start": 0, "end": 3, "label": "person"}]',
@@ -111,7 +111,7 @@ def test_spans_come_back_as_spans():
 
 def test_two_labels_by_one_annotator_of_one_item_are_two_rows():
     table = Annotations.from_arrays(np.array([1, 1]), np.array(["ann", "ann"], object), np.array(["x", "x"], object))
-    assert len({event.id for event in table_events(table)}) == 2
+    assert len({event.id for event in table_to_events(table)}) == 2
 
 
 def test_the_times_of_a_file_are_those_of_its_labels(folder, service):
@@ -123,8 +123,8 @@ def test_the_times_of_a_file_are_those_of_its_labels(folder, service):
         result = [{"from_name": "q", "to_name": "text", "type": "choices", "value": {"choices": ["x"]}}]
         task["annotations"].append({"id": who, "completed_by": {"email": who}, "result": result, "updated_at": when})
     (folder.path / "studio.json").write_text(json.dumps([task]))
-    folder.look()
-    assert folder.look() == ["pets.csv", "studio.json"]
+    folder.read_changed_files()
+    assert folder.read_changed_files() == ["pets.csv", "studio.json"]
     pets = service.project("pets.csv")
     found = {(one["annotator"], i): one["at"] for i in "12" for one in pets.item(i)["annotations"]}
     assert found["ann", "1"] == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp()
@@ -142,8 +142,8 @@ def test_known_labels_of_a_file_that_is_written_again_decide_nothing_anew(folder
         more = {"id": 9, "completed_by": 1, "result": choice("cat")}
         tasks += [{"id": 9, "data": {"text": "b"}, "annotations": [more]}] * n
         (folder.path / "pets.json").write_text(json.dumps(tasks))
-        folder.look()
-        folder.look()
+        folder.read_changed_files()
+        folder.read_changed_files()
         return service.project("pets.json").item("1")["decision"]
 
     def choice(label):

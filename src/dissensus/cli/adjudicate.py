@@ -130,7 +130,7 @@ class Decisions:
     @staticmethod
     def _event(row: dict[str, str]) -> Event:
         from dissensus.messages import quote_name
-        from dissensus.serve.events import seconds_of
+        from dissensus.serve.events import parse_seconds
         from dissensus.serve.requests import decision_event
 
         facts: dict[str, Any] = {key: row[key] for key in ("item", "label", "note", "by") if row[key]}
@@ -141,7 +141,9 @@ class Decisions:
                 facts["both"] = json.loads(row["both"])
             if not isinstance(both := facts.get("both"), list) or not all(isinstance(label, str) for label in both):
                 raise faults.BadBoth(text=quote_name(row["both"]))
-        return replace(decision_event(facts, "objects"), at=seconds_of(row["at"]))  # labels of any type are texts here
+        return replace(
+            decision_event(facts, "objects"), at=parse_seconds(row["at"])
+        )  # labels of any type are texts here
 
     def keep(self, events: Iterable[Event], project: Project) -> None:
         """Write the current decisions about the items of events."""
@@ -158,13 +160,13 @@ class Decisions:
 
 def _standing(project: Project, item: str) -> dict[str, dict[str, str]]:
     """Return the row of the current decision about an item, if there is one."""
-    from dissensus.serve.describe import decision
+    from dissensus.serve.describe import describe_decision
 
-    if (event := project.decisions.get(project.code(item))) is None:
+    if (event := project.decisions.get(project.item_code(item))) is None:
         return {}
-    about = decision(project, event)
+    about = describe_decision(project, event)
     label = project.label_text(event) if event.label >= 0 else ""
-    both = json.dumps(event.both, ensure_ascii=False) if event.both else ""
+    both = json.dumps(event.accepted_labels, ensure_ascii=False) if event.accepted_labels else ""
     at = datetime.fromtimestamp(event.at, UTC).isoformat(timespec="seconds")
     values = (item, label, both, "yes" if about["unclear"] else "", str(about["note"] or ""), about["by"], at)
     return {item: dict(zip(COLUMNS, values, strict=True))}
@@ -178,17 +180,17 @@ def _serve(
 
     import uvicorn
 
-    from dissensus.serve.app import create_app, listen
+    from dissensus.serve.app import create_app, open_socket
     from dissensus.serve.events import Event
     from dissensus.serve.store import open_store
-    from dissensus.serve.watch import table_events
+    from dissensus.serve.watch import table_to_events
 
     items, classes = (list(map(str, names.tolist())) for names in (table.items, table.classes))
     with _service(open_store(str(store)), decisions) as service:
         with show.show_progress(f"preparing {source.file}"):
             fixed = classes if table.kind in ("classes", "graded") else None
-            project = service.create(PROJECT, kind=table.kind, classes=fixed, title=source.file.name)
-            events = [event for event in table_events(table) if event.kind == "annotation"]
+            project = service.create_project(PROJECT, kind=table.kind, classes=fixed, title=source.file.name)
+            events = [event for event in table_to_events(table) if event.kind == "annotation"]
             events += [Event("item", name, name, data=shown[name]) for name in items if name in shown]
             service.append(PROJECT, events)
             earlier = decisions.events(set(items))
@@ -199,7 +201,7 @@ def _serve(
             project.refit()
         counts = project.items(limit=0)["counts"]
         config = uvicorn.Config(create_app(service), host="127.0.0.1", port=port, log_level="warning", access_log=False)
-        listening = listen("127.0.0.1", port)
+        listening = open_socket("127.0.0.1", port)
         address = f"http://127.0.0.1:{listening.getsockname()[1]}/#/{PROJECT}/adjudicate"
         if source.json:
             about = {"url": address, "waiting": counts["queue"], "decided": counts["decided"]}

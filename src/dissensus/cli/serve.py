@@ -11,7 +11,7 @@ import typer
 from dissensus.cli import options, show
 from dissensus.cli.options import option
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
+LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 TOKEN_WORDS = ("add", "list", "revoke")
 TURN_SECONDS = 0.0005  # of a thread while others wait: a transaction gives its turn away and waits for it six times
 
@@ -67,21 +67,21 @@ def serve(
         return
     uvicorn = import_extra("uvicorn", "dissensus serve needs", "serve")
     import_extra("fastapi", "dissensus serve needs", "serve")
-    from dissensus.serve.app import create_app, listen
-    from dissensus.serve.exceptions import NoTool, OpenToAll
+    from dissensus.serve.app import create_app, open_socket
+    from dissensus.serve.exceptions import NoToolAddress, ServedWithoutTokens
     from dissensus.serve.service import Service
     from dissensus.serve.store import open_store
-    from dissensus.serve.tokens import Tokens
+    from dissensus.serve.tokens import TokenStore
 
     opened = open_store(store)
-    if host not in LOOPBACK and not Tokens(opened).any():
+    if host not in LOOPBACK_HOSTS and not TokenStore(opened).any_exist():
         opened.close()
-        raise OpenToAll(host=host, store=_without_password(store))
+        raise ServedWithoutTokens(host=host, store=_without_password(store))
     with show.show_progress(f"reading {_without_password(store)}"):
         service = Service(opened)
     helpers: list[Any] = []
     if remove and label_studio is argilla is None:
-        raise NoTool()
+        raise NoToolAddress()
     try:
         if remove:
             for tool in _studios(service, label_studio, label_studio_token, "", label_studio_project):
@@ -89,7 +89,7 @@ def serve(
             for tool in _datasets(service, argilla, argilla_key, argilla_dataset):
                 _say_removed("Argilla, dataset", tool, json)
             return
-        listening = listen(host, port)
+        listening = open_socket(host, port)
         place = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
         parts = []
         if label_studio is not None:
@@ -99,17 +99,17 @@ def serve(
             parts = [webhook_router(list(helpers))]
         helpers += _datasets(service, argilla, argilla_key, argilla_dataset)
         if watch is not None:
-            from dissensus.serve.watch import Folder
+            from dissensus.serve.watch import WatchedFolder
 
-            helpers.append(Folder(service, watch))
-        app = create_app(service, parts=parts)
+            helpers.append(WatchedFolder(service, watch))
+        app = create_app(service, routers=parts)
         sys.setswitchinterval(TURN_SECONDS)
         server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning", access_log=False))
         for helper in helpers:
             helper.start()
         shown = _without_password(store)
         if json:
-            show.json({"url": place, "store": shown, "projects": service.projects()})
+            show.json({"url": place, "store": shown, "projects": service.project_names()})
         else:
             show.line(f"Serving {shown} at {place}; {place}/docs lists what can be asked. Stop with Ctrl-C.")
         server.run(sockets=[listening])
@@ -120,9 +120,9 @@ def serve(
 
 
 def _studios(service: Any, url: str | None, token: str, place: str, projects: list[int]) -> list[Any]:
-    from dissensus.serve.label_studio import Client, open_studios
+    from dissensus.serve.label_studio import LabelStudioClient, open_projects
 
-    return [] if url is None else list(open_studios(service, Client(url, token), place, projects))
+    return [] if url is None else list(open_projects(service, LabelStudioClient(url, token), place, projects))
 
 
 def _datasets(service: Any, url: str | None, key: str, names: list[str]) -> list[Any]:
@@ -141,16 +141,16 @@ def _say_removed(where: str, tool: Any, json: bool) -> None:
 
 
 def _tokens(words: list[str], store: str, about: dict[str, Any], json: bool) -> None:
-    from dissensus.serve.exceptions import UnknownCommand
+    from dissensus.serve.exceptions import UnknownTokenCommand
 
     known = words[0] == "token" and len(words) > 1 and words[1] in TOKEN_WORDS
     if not known or len(words) != (3 if words[1] == "revoke" else 2):
-        raise UnknownCommand(words=" ".join(words))
+        raise UnknownTokenCommand(words=" ".join(words))
     from dissensus.serve.store import open_store
-    from dissensus.serve.tokens import Tokens
+    from dissensus.serve.tokens import TokenStore
 
     opened = open_store(store)
-    tokens = Tokens(opened)
+    tokens = TokenStore(opened)
     try:
         found: dict[str, Any] = {}
         if words[1] == "add":
@@ -160,7 +160,7 @@ def _tokens(words: list[str], store: str, about: dict[str, Any], json: bool) -> 
             tokens.revoke(words[2])
             text = f"The token {words[2]} is revoked."
         else:
-            found = {"tokens": tokens.list()}
+            found = {"tokens": tokens.list_tokens()}
             lines = [
                 (one["token"], one["role"], one["annotator"] or "", "names" if one["names"] else "", one["note"])
                 for one in found["tokens"]

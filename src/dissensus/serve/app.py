@@ -12,7 +12,7 @@ from dissensus.common.extras import import_extra
 from dissensus.exceptions import DissensusError
 from dissensus.serve.exceptions import PortTaken, Refused, http_status
 from dissensus.serve.face import HTTP
-from dissensus.serve.requests import first_fault
+from dissensus.serve.requests import first_error
 from dissensus.serve.service import Service
 
 import_extra("fastapi", "dissensus serve needs", "serve")
@@ -22,16 +22,16 @@ from fastapi.responses import JSONResponse, Response  # noqa: E402
 from starlette.datastructures import MutableHeaders  # noqa: E402
 from starlette.exceptions import HTTPException  # noqa: E402
 
-from dissensus.serve.answers import Error  # noqa: E402
 from dissensus.serve.metrics import Metrics  # noqa: E402
+from dissensus.serve.responses import ErrorResponse  # noqa: E402
 from dissensus.serve.routes import router  # noqa: E402
-from dissensus.serve.security import Guard, Limits  # noqa: E402
+from dissensus.serve.security import Guard, RequestLimits  # noqa: E402
 
 HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
 RETRY_STATUSES = (429, 503)
 
 
-class Watched:
+class MonitoredApp:
     """An application whose answers are counted, and safe to show in a browser."""
 
     def __init__(self, app: Any, metrics: Metrics):
@@ -59,7 +59,7 @@ class Watched:
 
 
 def create_app(
-    service: Service, *, page: bool = True, limits: Limits | None = None, parts: Sequence[APIRouter] = ()
+    service: Service, *, page: bool = True, limits: RequestLimits | None = None, routers: Sequence[APIRouter] = ()
 ) -> FastAPI:
     """Return the application; each of `parts` adds routes of its own, such as a tool's webhook."""
     from dissensus.serve import page as pages
@@ -68,15 +68,15 @@ def create_app(
         title="dissensus",
         docs_url=None,
         redoc_url=None,
-        responses={"default": {"model": Error, "description": "An error, in one sentence"}},
+        responses={"default": {"model": ErrorResponse, "description": "An error, in one sentence"}},
     )
     app.state.service, app.state.metrics = service, Metrics(service)
-    app.state.guard = Guard(service, limits or Limits())
+    app.state.guard = Guard(service, limits or RequestLimits())
     app.add_exception_handler(DissensusError, _answer_error)
     app.add_exception_handler(RequestValidationError, _answer_error)
     app.add_exception_handler(HTTPException, _answer_error)
-    app.add_middleware(Watched, metrics=app.state.metrics)
-    for part in (router, *([pages.router] if page else []), *parts):
+    app.add_middleware(MonitoredApp, metrics=app.state.metrics)
+    for part in (router, *([pages.router] if page else []), *routers):
         app.include_router(part)
     return app
 
@@ -84,7 +84,7 @@ def create_app(
 async def _answer_error(request: Request, error: Exception) -> Response:
     """Return the sentence of an error."""
     if isinstance(error, RequestValidationError):
-        error = first_fault(error.errors())
+        error = first_error(error.errors())
     if isinstance(error, HTTPException) and error.status_code in (404, 405):
         refused = Refused(reason="no such address", subject=request.url.path)
         return JSONResponse({"error": refused.render(HTTP)}, error.status_code, error.headers)
@@ -96,7 +96,7 @@ async def _answer_error(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": error.render(HTTP)}, status, headers)
 
 
-def listen(host: str, port: int) -> socket.socket:
+def open_socket(host: str, port: int) -> socket.socket:
     """Return a socket at a port."""
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dissensus.messages import quote_names
-from dissensus.serve.events import EMPTY, Event, label_json
+from dissensus.serve.events import EMPTY_LIST, Event, label_to_json
 from dissensus.serve.exceptions import RefusedLabel, SpanBeyondText, UndeclaredClass
 from dissensus.serve.rows import ITEM, LABEL
 from dissensus.table import kinds
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from dissensus.serve.project import Project
 
 SCALARS = "text or numbers"  # the label type of labels whose kind the next fit determines
-ACCEPTED = {EMPTY: (EMPTY, "sets", "spans"), SCALARS: (None,)}
+ACCEPTED_KINDS = {EMPTY_LIST: (EMPTY_LIST, "sets", "spans"), SCALARS: (None,)}
 """Label type of a project → the kinds that the JSON of a label may imply; for a known kind that kind or None."""
 
 
-def check(project: Project, events: Sequence[Event], label_type: str | None = None) -> tuple[list[Event], str | None]:
+def check_events(
+    project: Project, events: Sequence[Event], label_type: str | None = None
+) -> tuple[list[Event], str | None]:
     """Return the events as the project stores them, and its label type after them; raise if it cannot hold a label.
 
     A label type is a kind, `EMPTY`, `SCALARS`, or None before the first label; `label_type` is that after earlier
@@ -32,27 +34,27 @@ def check(project: Project, events: Sequence[Event], label_type: str | None = No
     checked = []
     label_type = label_type or _label_type(project)
     for event in events:
-        checked.append(_checked(project, event, label_type))
-        if label_type in (None, EMPTY) and event.label is not None:
+        checked.append(_check_event(project, event, label_type))
+        if label_type in (None, EMPTY_LIST) and event.label is not None:
             label_type = event.label_kind or SCALARS
     return checked, label_type
 
 
 def _label_type(project: Project) -> str | None:
     texts = project.names[LABEL].texts
-    return project.about.get("kind") or (EMPTY if texts == [kinds.EMPTY_SET] else SCALARS if texts else None)
+    return project.about.get("kind") or (EMPTY_LIST if texts == [kinds.EMPTY_SET] else SCALARS if texts else None)
 
 
-def _checked(project: Project, event: Event, label_type: str | None) -> Event:
+def _check_event(project: Project, event: Event, label_type: str | None) -> Event:
     if event.kind == "decision" and event.data and "both" in event.data:
-        each = [_checked(project, one, label_type).label for one in _one_label_each(event)]
+        each = [_check_event(project, one, label_type).label for one in _split_decision(event)]
         return replace(event, data={**event.data, "both": each})
     if event.label is None:
         return event
     label, kind, classes = event.label, event.label_kind, project.about.get("classes")
     if label == kinds.EMPTY_SET and label_type in ("sets", "spans"):
         return replace(event, label="[]" if label_type == "spans" else label, label_kind=label_type)
-    fits = label_type is None or kind in ACCEPTED.get(label_type, (None, label_type))
+    fits = label_type is None or kind in ACCEPTED_KINDS.get(label_type, (None, label_type))
     if fits and label_type in (None, SCALARS, *CLASS_KINDS) and classes is not None:
         _check_class(event, label, classes)
         return event
@@ -65,7 +67,7 @@ def _checked(project: Project, event: Event, label_type: str | None) -> Event:
     if label_type == "spans":
         fits = fits and kind is not None
     if not fits or (label_type is None and kind == "objects"):
-        first = {"objects": EMPTY, "pairs": "pairs"}.get(kind or "", "classes")
+        first = {"objects": EMPTY_LIST, "pairs": "pairs"}.get(kind or "", "classes")
         wanted = {None: first, SCALARS: project.kind}.get(label_type, label_type)
         raise RefusedLabel(item=event.item, label=label, kind=str(wanted))
     return event
@@ -76,7 +78,7 @@ def _check_class(event: Event, label: str, classes: Sequence[str]) -> None:
         raise UndeclaredClass(item=event.item, label=label, classes=quote_names(sorted(classes)))
 
 
-def _one_label_each(decision: Event) -> list[Event]:
+def _split_decision(decision: Event) -> list[Event]:
     """Return one decision per label."""
     both = (decision.data or {}).get("both")
     return [decision] if both is None else [replace(decision, label=one, data=None) for one in both]
@@ -103,10 +105,10 @@ def check_spans(project: Project, events: Sequence[Event]) -> None:
     codes = project.names[ITEM].codes
     marked = [(event, codes[event.item]) for event in events if event.label_kind == "spans" and event.item in codes]
     with project.lock:
-        fields = project.fields({code for _, code in marked})
+        fields = project.item_fields({code for _, code in marked})
     for event, code in marked:
         text = fields.get(code, {}).get("text")
-        last = max((span["end"] for span in label_json(event.label, "spans") or []), default=0)
+        last = max((span["end"] for span in label_to_json(event.label, "spans") or []), default=0)
         if isinstance(text, str) and last > len(text):
             raise SpanBeyondText(item=event.item, end=last, length=len(text))
 
@@ -114,8 +116,8 @@ def check_spans(project: Project, events: Sequence[Event]) -> None:
 def check_decision(project: Project, event: Event) -> None:
     """Raise if the item of a decision is unknown, or cannot have the label."""
     with project.lock:
-        project.code(event.item)
-        decisions = _one_label_each(event)
+        project.item_code(event.item)
+        decisions = _split_decision(event)
         check_spans(project, decisions)
         given, kind = project.names[LABEL], project.kind
         if event.label_kind is not None or not len(given):

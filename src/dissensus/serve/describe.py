@@ -10,7 +10,7 @@ import numpy as np
 
 from dissensus.questions.findings import NoLabel
 from dissensus.questions.item_status import STATUSES
-from dissensus.serve.events import Stored, label_json
+from dissensus.serve.events import StoredEvent, label_to_json
 from dissensus.serve.exceptions import DecidedBy, NewClass
 from dissensus.serve.rows import ANNOTATOR, ITEM, LABEL
 from dissensus.table.kinds import CLASS_KINDS
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from dissensus.serve.project import Project
 
 SUMMARY_FIELDS = ("item", "label", "confidence", "labels", "status")
-LISTS = ("all", *STATUSES, "unlabelled", "decided", "unsettled", "queue")
-ORDERS = ("confidence", "name", "changed")
+ITEM_LISTS = ("all", *STATUSES, "unlabelled", "decided", "unsettled", "queue")
+ITEM_ORDERS = ("confidence", "name", "changed")
 
 
-def masks(project: Project) -> dict[str, Any]:
+def list_masks(project: Project) -> dict[str, Any]:
     """(I,) bool: the items in each of `LISTS`; `queue` holds those that an adjudicator should look at."""
     decided = np.zeros(project.status.size, np.bool_)
     decided[list(project.decisions)] = True
     known = (project.n_labels > 0) | decided
-    known[list(project.fields_at)] = True
+    known[list(project.field_events)] = True
     found = {"all": known}
     found |= {name: (project.status == at) & ~decided for at, name in enumerate(STATUSES)}
     found |= {"unlabelled": known & (project.n_labels == 0) & ~decided, "decided": decided}
@@ -36,7 +36,7 @@ def masks(project: Project) -> dict[str, Any]:
     return found | {"queue": found["unsettled"] & (project.n_labels > 1)}
 
 
-def items(
+def list_items(
     project: Project, status: str = "all", order: str = "confidence", offset: int = 0, limit: int = 100
 ) -> dict[str, Any]:
     """Return some items of one of `LISTS` and the size of each list.
@@ -44,77 +44,79 @@ def items(
     The order is by confidence (least first), by name, or by the time of the last label (latest first).
     """
     with project.lock:
-        lists = masks(project)
+        lists = list_masks(project)
         chosen = np.flatnonzero(lists[status])
         if order == "name":
             ordered = sorted(chosen.tolist(), key=project.names[ITEM].texts.__getitem__)
         else:
             changed = order == "changed"
-            by = -project.rows.last_at("item", project.status.size) if changed else project.confidence
+            by = -project.rows.last_label_times("item", project.status.size) if changed else project.confidence
             ordered = chosen[np.lexsort((chosen, by[chosen]))].tolist()
-        found = _with_fields(project, ordered[offset : offset + limit])
+        found = _describe_with_fields(project, ordered[offset : offset + limit])
         counts = {name: int(mask.sum()) for name, mask in lists.items()}
         return {"items": found, "total": int(chosen.size), "counts": counts, **project.as_of()}
 
 
-def item(project: Project, name: str) -> dict[str, Any]:
+def describe_item(project: Project, name: str) -> dict[str, Any]:
     """Return everything about one item."""
     with project.lock:
-        return _with_fields(project, [project.code(name)])[0]
+        return _describe_with_fields(project, [project.item_code(name)])[0]
 
 
-def _with_fields(project: Project, codes: Sequence[int]) -> list[dict[str, Any]]:
-    fields = project.fields(codes)
-    return [_described(project, code) | {"data": fields.get(code)} for code in codes]
+def _describe_with_fields(project: Project, codes: Sequence[int]) -> list[dict[str, Any]]:
+    fields = project.item_fields(codes)
+    return [_describe_code(project, code) | {"data": fields.get(code)} for code in codes]
 
 
-def _described(project: Project, code: int) -> dict[str, Any]:
+def _describe_code(project: Project, code: int) -> dict[str, Any]:
     """Return what is known of an item: label, votes, status, annotations and decision."""
     fitted, columns, names = project.fitted, project.rows.columns(), project.names
     name = names[ITEM].texts[code]
     rows = [
         {
             "annotator": names[ANNOTATOR].texts[columns.annotator[row]],
-            "label": label_json(names[LABEL].texts[columns.label[row]], project.kind),
+            "label": label_to_json(names[LABEL].texts[columns.label[row]], project.kind),
             "at": float(columns.at[row]),
         }
-        for row in project.rows.of_item(code)
+        for row in project.rows.rows_of_item(code)
     ]
     found: dict[str, Any] = {"item": name, "label": None, "confidence": None, "probabilities": None, "reason": ""}
-    if code in project.voted:
-        found |= {"label": project.voted[code], "reason": str(NewClass())}
+    if code in project.voted_labels:
+        found |= {"label": project.voted_labels[code], "reason": str(NewClass())}
     elif fitted is not None and fitted.table.kind in CLASS_KINDS and project.top[code] >= 0:
         chances = project.posterior(code)
         assert chances is not None
         classes = list(map(str, fitted.model.classes_))
         found |= {"label": classes[project.top[code]], "confidence": float(project.confidence[code])}
-        status, at = project.reasons.get(code) or (fitted.status, int(fitted.rank[code]))
+        status, at = project.reasons.get(code) or (fitted.status, int(fitted.item_rank[code]))
         found |= {"probabilities": dict(zip(classes, chances.tolist(), strict=True))}
         found |= {"reason": status.reason_of(at) if status is not None else ""}
     elif fitted is not None and name in fitted.answers:
         found |= {key: value for key, value in fitted.answers[name].items() if key != "sure"}
         if project.kind == "sets":
-            found["label"] = label_json(found["label"], "sets")
+            found["label"] = label_to_json(found["label"], "sets")
     found |= {"votes": project.votes(code), "labels": len(rows), "annotations": rows}
     found |= {"status": STATUSES[project.status[code]]} if rows else {"status": "unlabelled", "reason": str(NoLabel())}
     found |= {"decided": False, "decision": None}
     if (event := project.decisions.get(code)) is not None:
-        made = decision(project, event)
-        found |= {"decided": True, "decision": made, "status": "decided", "reason": decided_by(made["by"])}
+        made = describe_decision(project, event)
+        found |= {"decided": True, "decision": made, "status": "decided", "reason": decision_reason(made["by"])}
         found |= {"label": made["label"], "confidence": 1.0} if event.label >= 0 else {}
     return found | project.as_of()
 
 
-def decided_by(annotator: str) -> str:
+def decision_reason(annotator: str) -> str:
     """Return the reason of a decided item."""
     return str(DecidedBy(annotator=annotator))
 
 
-def decision(project: Project, event: Stored) -> dict[str, Any]:
+def describe_decision(project: Project, event: StoredEvent) -> dict[str, Any]:
     """Return a decision as it was posted."""
     data = json.loads(event.data) if event.data else {}
-    label = label_json(project.label_text(event), project.kind) if event.label >= 0 else None
-    data |= {"both": [label_json(one, project.kind) for one in event.both]} if event.both else {}
+    label = label_to_json(project.label_text(event), project.kind) if event.label >= 0 else None
+    data |= (
+        {"both": [label_to_json(one, project.kind) for one in event.accepted_labels]} if event.accepted_labels else {}
+    )
     found = {
         "item": project.names[ITEM].texts[event.item],
         "label": label,
@@ -125,14 +127,14 @@ def decision(project: Project, event: Stored) -> dict[str, Any]:
     return found | data | {"by": project.names[ANNOTATOR].texts[event.annotator], "at": event.at}
 
 
-def all_decisions(project: Project) -> list[dict[str, Any]]:
+def list_decisions(project: Project) -> list[dict[str, Any]]:
     """Return every decision that counts, in the order in which they were made."""
     with project.lock:
-        return [decision(project, one) for one in sorted(project.decisions.values(), key=lambda one: one.seq)]
+        return [describe_decision(project, one) for one in sorted(project.decisions.values(), key=lambda one: one.seq)]
 
 
-def short(project: Project, items: Iterable[str]) -> list[dict[str, Any]]:
+def summarize_items(project: Project, items: Iterable[str]) -> list[dict[str, Any]]:
     """Return the main facts about some items."""
     with project.lock:
-        found = [_described(project, project.names[ITEM].codes[name]) for name in sorted(items)]
+        found = [_describe_code(project, project.names[ITEM].codes[name]) for name in sorted(items)]
         return [{key: one[key] for key in SUMMARY_FIELDS} for one in found]

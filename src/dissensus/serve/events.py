@@ -20,14 +20,14 @@ from typing import Any, NamedTuple
 from dissensus.serve.exceptions import InvalidValue
 from dissensus.table import kinds
 
-KINDS = ("annotation", "removal", "decision", "withdrawal", "item")
+EVENT_KINDS = ("annotation", "removal", "decision", "withdrawal", "item")
 """Kinds of events, by their number in the store; the first letter of the family precedes the id there."""
-FAMILY = {"annotation": "a", "removal": "a", "decision": "d", "withdrawal": "d", "item": "i"}
+FAMILY_LETTERS = {"annotation": "a", "removal": "a", "decision": "d", "withdrawal": "d", "item": "i"}
 SEPARATOR = "\x1f"  # between the item and the annotator in an id that is made of them
-EMPTY = "lists"  # the label type of an empty list: sets or spans
-NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
+EMPTY_LIST = "lists"  # the label type of an empty list: sets or spans
+NUMBER_PATTERN = re.compile(r"[0-9]+(\.[0-9]+)?")
 VERSION_DIGITS = 20  # whole numbers are padded to sort as text
-EARLIEST = 631_152_000.0  # seconds: 1990; a label is not older than the tools that write its time
+EARLIEST_TIME = 631_152_000.0  # seconds: 1990; a label is not older than the tools that write its time
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Receipt(NamedTuple):
     seq: int
 
 
-class Stored(NamedTuple):
+class StoredEvent(NamedTuple):
     """An event as the store holds it; names are codes, −1 for none."""
 
     seq: int
@@ -70,7 +70,7 @@ class Stored(NamedTuple):
     data: str | None
 
     @property
-    def both(self) -> list[str] | None:
+    def accepted_labels(self) -> list[str] | None:
         """The labels of a decision that accepts several."""
         found: list[str] | None = json.loads(self.data).get("both") if self.data else None
         return found
@@ -81,20 +81,20 @@ class Stored(NamedTuple):
         return self.kind, self.item, self.annotator, self.label, self.data
 
 
-def winner(group: Iterable[Stored]) -> Stored:
+def current_event(group: Iterable[StoredEvent]) -> StoredEvent:
     """Return the event that counts among those with one id; a removal by the tool's own id is final."""
-    events = since_removal(list(group))
-    removals = [event for event in events if KINDS[event.kind] == "removal" and SEPARATOR not in event.id]
+    events = events_since_removal(list(group))
+    removals = [event for event in events if EVENT_KINDS[event.kind] == "removal" and SEPARATOR not in event.id]
     return max(removals or events, key=lambda event: (event.version, event.seq))
 
 
-def since_removal(events: list[Stored]) -> list[Stored]:
+def events_since_removal(events: list[StoredEvent]) -> list[StoredEvent]:
     """Return the events of one id, of an id made of names only those since its last removal without a version."""
-    last = max((event.seq for event in events if KINDS[event.kind] == "removal" and not event.version), default=0)
+    last = max((event.seq for event in events if EVENT_KINDS[event.kind] == "removal" and not event.version), default=0)
     return [event for event in events if event.seq >= last or SEPARATOR not in event.id]
 
 
-def label_json(text: str | None, kind: str) -> Any:
+def label_to_json(text: str | None, kind: str) -> Any:
     """Return the label as answers show it; text that is no label of this kind (it was guessed) is returned as it is."""
     if text is None:
         return None
@@ -110,39 +110,43 @@ def label_json(text: str | None, kind: str) -> Any:
         return text
 
 
-def sortable_version(version: Any) -> str:
+def to_sortable_version(version: Any) -> str:
     """Return a version as text that sorts as versions do: times in UTC, padded numbers."""
     text = "" if version is None else str(version).strip()
     whole, point, rest = text.partition(".")
-    if not text or (NUMBER.fullmatch(text) and len(whole) <= VERSION_DIGITS):
+    if not text or (NUMBER_PATTERN.fullmatch(text) and len(whole) <= VERSION_DIGITS):
         return text and whole.zfill(VERSION_DIGITS) + (point + rest).rstrip("0").rstrip(".")
     try:
-        return _moment(text).astimezone(UTC).isoformat(timespec="microseconds")
+        return _parse_datetime(text).astimezone(UTC).isoformat(timespec="microseconds")
     except (ValueError, OverflowError):
         raise InvalidValue(problem="time", value=version) from None
 
 
-def seconds_of(time: Any) -> float:
+def parse_seconds(time: Any) -> float:
     """Return the seconds since 1970 of a time: ISO 8601 (UTC without a zone) or seconds; 0 for none."""
     if time is None or time == "":
         return 0.0
     try:
         number = isinstance(time, int | float) and not isinstance(time, bool) and math.isfinite(time)
-        return float(time) if number or NUMBER.fullmatch(str(time)) else _moment(str(time).strip()).timestamp()
+        return (
+            float(time)
+            if number or NUMBER_PATTERN.fullmatch(str(time))
+            else _parse_datetime(str(time).strip()).timestamp()
+        )
     except (ValueError, OverflowError):
         raise InvalidValue(problem="time", value=time) from None
 
 
-def _moment(text: str) -> datetime:
+def _parse_datetime(text: str) -> datetime:
     moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def plausible_time(at: float, now: float) -> float:
     """Return the time that a tool reports, or now if that time is before `EARLIEST` or in the future."""
-    return at if EARLIEST <= at <= now else now
+    return at if EARLIEST_TIME <= at <= now else now
 
 
-def slug(name: str) -> str:
+def make_slug(name: str) -> str:
     """Return a name as part of an address: letters, digits and few other characters."""
     return re.sub(r"[^\w.-]+", "-", name)

@@ -17,7 +17,7 @@ from dissensus.exceptions import (
 )
 from dissensus.messages import Message, ParameterName, quote_name
 
-RULES = {
+VALUE_RULES = {
     "field": "no such field (/openapi.json lists them); put other facts into data",
     "name": "a name must not be blank, '.' or '..', or hold control characters, '/' (a project) or '|' (an option)",
     "time": "give a time such as 2026-01-31T09:30:00Z or a number from 0",
@@ -29,7 +29,7 @@ RULES = {
 }
 """Rule → what a value must be."""
 
-WANTED = {
+LABEL_FORMATS = {
     "classes": "text or a number up to 1e+150",
     "graded": "a number up to 1e+150 or a declared class",
     "numbers": "a number up to 1e+150",
@@ -94,7 +94,7 @@ class InvalidJson(DataError):
     reason: str
 
 
-class MissingField(DataError):
+class MissingBodyField(DataError):
     template = "the field {field} is missing."
     field: ParameterName
     example = {"field": ParameterName("annotator")}
@@ -104,11 +104,11 @@ class InvalidValue(DataError):
     template = "{text}, got {shown_value}."
     problem: str  # a key of `RULES`, or what pydantic reports
     value: Any
-    all_examples = [{"problem": problem} for problem in ("input should be a valid integer", *RULES)]
+    all_examples = [{"problem": problem} for problem in ("input should be a valid integer", *VALUE_RULES)]
 
     @property
     def text(self) -> str:
-        return RULES.get(self.problem, self.problem)
+        return VALUE_RULES.get(self.problem, self.problem)
 
     @property
     def shown_value(self) -> str:
@@ -126,11 +126,11 @@ class RefusedLabel(DataError):
     item: str
     label: str
     kind: str  # kind of the labels of the project
-    all_examples = [{"kind": kind} for kind in WANTED]
+    all_examples = [{"kind": kind} for kind in LABEL_FORMATS]
 
     @property
     def wanted(self) -> str:
-        return WANTED[self.kind]
+        return LABEL_FORMATS[self.kind]
 
 
 class UndeclaredClass(DataError):
@@ -147,7 +147,7 @@ class SpanBeyondText(DataError):
     length: int
 
 
-class Unknown(UnknownName):
+class UnknownProjectOrItem(UnknownName):
     template = "there is no {what} {name!r}; list them, or post it first."
     what: str
     name: str
@@ -222,7 +222,7 @@ class PortTaken(BadParameter):
     reason: str
 
 
-class OpenToAll(BadParameter):
+class ServedWithoutTokens(BadParameter):
     template = (
         "{param[host]} {host} would serve everyone who reaches it; make a token first: dissensus serve --store {store} "
         "token add --role admin."
@@ -231,18 +231,18 @@ class OpenToAll(BadParameter):
     store: str
 
 
-class NoTool(BadParameter):
+class NoToolAddress(BadParameter):
     template = (
         "{param[remove=True]} needs the address of a tool: {param[label_studio=<url>]} or {param[argilla=<url>]}."
     )
 
 
-class UnknownCommand(BadParameter):
+class UnknownTokenCommand(BadParameter):
     template = "got {words!r}; use token add, token list, or token revoke with the beginning that token list shows."
     words: str
 
 
-class NoFolder(UnreadableFile):
+class NotAFolder(UnreadableFile):
     template = "{path} is not a folder to watch; create it, or name another."
     path: Path
 
@@ -312,15 +312,15 @@ class EnoughLabels(Message):
     n_labels: int
 
 
-class OthersFirst(Message):
+class OthersHavePriority(Message):
     template = "Others are asked first about what is left: stop for now, ask later again, thanks."
 
 
-class OthersBusy(Message):
+class ItemsInProgress(Message):
     template = "Others are labelling what is left: stop for now, ask again in some minutes, thanks."
 
 
-class NothingLeft(Message):
+class NothingLeftToLabel(Message):
     template = "No item is left that needs a label from you now: stop here, and thank you."
 
 
@@ -339,7 +339,7 @@ class NamesNotAllowed(BadParameter):
     template = "questions name annotators; a token that may see names is needed."
 
 
-class NothingFitted(BadParameter):
+class NotFittedYet(BadParameter):
     template = "this project has no fitted model yet; ask again after the first labels."
 
 
@@ -347,9 +347,9 @@ class UnknownOption(BadParameter):
     template = "{question} has no option {name!r}; it has {names}."
     question: str
     name: str
-    known: tuple[str, ...]
+    options: tuple[str, ...]
 
     @property
     def names(self) -> str:
         """List the options that it has."""
-        return ", ".join(self.known) or "none"
+        return ", ".join(self.options) or "none"

@@ -11,8 +11,8 @@ import numpy as np
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.models.base import Aggregator, default_method, methods
 from dissensus.questions.item_status import ItemStatus, item_status, status_of, status_of_documents, usual_share
-from dissensus.serve.events import Stored, label_json
-from dissensus.serve.rows import ITEM, Columns
+from dissensus.serve.events import StoredEvent, label_to_json
+from dissensus.serve.rows import ITEM, RowArrays
 from dissensus.table import kinds
 from dissensus.table.annotations import Annotations
 from dissensus.table.io.build import convert_to_guessed_kind
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False)
-class Fitted:
+class FittedProject:
     """A model of the whole table as it was at `seq`."""
 
     model: Aggregator
     table: Annotations
     seq: int
     seconds: float
-    rank: IntArray  # project's code of an item → its place in the table; −1 without a label
-    who: IntArray  # the same for annotators
-    class_of: IntArray  # the same for labels, in the classes
-    share: FloatArray  # (A + 1,) `usual_share`; the last is that of an unseen annotator
+    item_rank: IntArray  # project's code of an item → its place in the table; −1 without a label
+    annotator_rank: IntArray  # the same for annotators
+    class_codes: IntArray  # the same for labels, in the classes
+    agreement_share: FloatArray  # (A + 1,) `usual_share`; the last is that of an unseen annotator
     top: IntArray  # (I,) class
     confidence: FloatArray  # (I,)
     status: ItemStatus | None = None  # None if labels are not classes
@@ -45,30 +45,30 @@ class Fitted:
         return status_of(self.model, self.table) if self.status is None else self.status
 
 
-def fit(project: Project, now: Columns, seq: int, decisions: dict[int, Stored]) -> Fitted | None:
+def fit(project: Project, now: RowArrays, seq: int, decisions: dict[int, StoredEvent]) -> FittedProject | None:
     """Fit to rows, the last of which has the number `seq`; return None if no label marks or selects anything."""
     began = time.perf_counter()
-    table, rank, who, class_of = table_of(project, now, decisions)
+    table, item_rank, annotator_rank, class_codes = build_table(project, now, decisions)
     if not len(table) or (table.kind == "sets" and not table.options.names.size):
         return None
     model = methods[default_method(table.kind)]()
-    model.fit(table, gold=_gold(project, table, decisions))
+    model.fit(table, gold=_decided_labels(project, table, decisions))
     none = np.empty(0, np.int64)
-    found = Fitted(model, table, seq, 0.0, rank, who, class_of, np.ones(1), none, np.empty(0))
+    found = FittedProject(model, table, seq, 0.0, item_rank, annotator_rank, class_codes, np.ones(1), none, np.empty(0))
     if table.kind in CLASS_KINDS:
         posterior = np.asarray(model.posterior_)
-        found.top, found.confidence = displayed(model, table.items, posterior)
+        found.top, found.confidence = displayed_labels(model, table.items, posterior)
         right = table.label == found.top[table.item]
         share = usual_share(table, right)
-        found.share = np.append(share, right.mean())
+        found.agreement_share = np.append(share, right.mean())
         found.status = item_status(table, found.top, posterior.max(axis=1, initial=0), share=share)
     else:
-        found.answers = _answers(found)
+        found.answers = _collect_answers(found)
     found.seconds = time.perf_counter() - began
     return found
 
 
-def _gold(project: Project, table: Annotations, decisions: dict[int, Stored]) -> Any:
+def _decided_labels(project: Project, table: Annotations, decisions: dict[int, StoredEvent]) -> Any:
     """(I,) the decided labels, as the method takes them."""
     texts = project.names[ITEM].texts
     gold = {texts[item]: project.label_text(event) for item, event in decisions.items() if event.label >= 0}
@@ -80,7 +80,7 @@ def _gold(project: Project, table: Annotations, decisions: dict[int, Stored]) ->
     return table.gold_codes(items, labels)
 
 
-def _answers(fitted: Fitted) -> dict[str, dict[str, Any]]:
+def _collect_answers(fitted: FittedProject) -> dict[str, dict[str, Any]]:
     """Return the row of the frame that `aggregate` writes, status and reason by item; for spans, by document."""
     model, table = fitted.model, fitted.table
     if table.kind == "spans":
@@ -99,17 +99,17 @@ def _answers(fitted: Fitted) -> dict[str, dict[str, Any]]:
     return found
 
 
-def table_of(
-    project: Project, now: Columns, decisions: dict[int, Stored]
+def build_table(
+    project: Project, now: RowArrays, decisions: dict[int, StoredEvent]
 ) -> tuple[Annotations, IntArray, IntArray, IntArray]:
     """Return the table of some rows, and the places in it of the project's items, annotators and labels."""
     found = []
     for names, codes in zip(project.names, (now.item, now.annotator, now.label), strict=True):
-        found.append(names.ordered(np.flatnonzero(np.bincount(codes, minlength=len(names)))))
-    (items, _, rank), (annotators, _, who), (labels, _, class_of) = found
+        found.append(names.sort_used(np.flatnonzero(np.bincount(codes, minlength=len(names)))))
+    (items, _, item_rank), (annotators, _, annotator_rank), (labels, _, class_codes) = found
     kind, declared = project.about.get("kind"), project.about.get("classes")
     if kind == "spans":
-        return _spans(project, now), rank, who, class_of
+        return _build_span_table(project, now), item_rank, annotator_rank, class_codes
     decided = [project.label_text(event) for event in decisions.values() if event.label >= 0]
     if declared is not None:
         vocabulary = declared
@@ -118,35 +118,35 @@ def table_of(
     classes = np.array(vocabulary, object)
     place = {name: at for at, name in enumerate(vocabulary)}
     at = np.array([place[name] for name in labels.tolist()], np.int64)
-    class_of = np.where(class_of >= 0, np.append(at, -1)[class_of], -1)
-    item, annotator = rank[now.item], who[now.annotator]
-    table = Annotations.from_codes(item, annotator, class_of[now.label], items, annotators, classes)
+    class_codes = np.where(class_codes >= 0, np.append(at, -1)[class_codes], -1)
+    item, annotator = item_rank[now.item], annotator_rank[now.annotator]
+    table = Annotations.from_codes(item, annotator, class_codes[now.label], items, annotators, classes)
     if kind is None:
         kind = "classes" if declared is not None else convert_to_guessed_kind(table)[0].kind
     if kind != "classes":
         _, places = kinds.build_vocabulary(kind, classes, declared is not None)
-        class_of = np.where(class_of >= 0, np.append(places, -1)[class_of], -1)
+        class_codes = np.where(class_codes >= 0, np.append(places, -1)[class_codes], -1)
         table = table.as_kind(kind, ordered=declared is not None)
     if kind == "sets" and decided:  # options that were lost if several rows of an annotator and item became one set
         table = table.with_added_classes(decided)
-    return table, rank, who, class_of
+    return table, item_rank, annotator_rank, class_codes
 
 
-def _spans(project: Project, now: Columns) -> Annotations:
+def _build_span_table(project: Project, now: RowArrays) -> Annotations:
     """Return the table of spans: tags of the positions of documents, which are words if their texts are known."""
     (items, annotators, labels), spans, readings = project.names, [], []
     for item, annotator, label in zip(now.item.tolist(), now.annotator.tolist(), now.label.tolist(), strict=True):
         reading = items.texts[item], annotators.texts[annotator]
         readings.append(reading)
-        marked = label_json(labels.texts[label], "spans")
+        marked = label_to_json(labels.texts[label], "spans")
         spans += [(*reading, one["start"], one["end"], one["label"]) for one in marked]
-    fields = {items.texts[item]: data for item, data in project.fields(set(now.item.tolist())).items()}
+    fields = {items.texts[item]: data for item, data in project.item_fields(set(now.item.tolist())).items()}
     texts = {name: data["text"] for name, data in fields.items() if isinstance(data.get("text"), str)}
     columns = zip(*spans, strict=True) if spans else ((),) * 5
     return Annotations.from_spans(*columns, readings=readings, texts=texts or None)
 
 
-def displayed(model: Aggregator, items: Names, posterior: FloatArray) -> tuple[IntArray, FloatArray]:
+def displayed_labels(model: Aggregator, items: Names, posterior: FloatArray) -> tuple[IntArray, FloatArray]:
     """(I,) int, (I,) float: the class of each item as the method's frame has it, and its probability."""
     columns = model.item_columns(items, posterior, None)
     return match_names(columns["label"], model.classes_, "classes").astype(np.int64), columns["confidence"]

@@ -27,34 +27,36 @@ import httpx
 from fastapi import APIRouter, Body, Header
 
 from dissensus.questions.item_status import STATUSES
-from dissensus.serve.events import Event, seconds_of, slug, sortable_version
+from dissensus.serve.events import Event, make_slug, parse_seconds, to_sortable_version
 from dissensus.serve.exceptions import BadWebhook, NothingToServe, Refused, ToolError
-from dissensus.serve.requests import PARSED, label_of, span_text
+from dissensus.serve.requests import PARSED, label_to_text, spans_to_text
 from dissensus.serve.routes import JsonRoute
 from dissensus.serve.service import Service
-from dissensus.serve.tool import AGENT, MIN_CHANGE, PREFIX, Question, Tool, difference
+from dissensus.serve.tool import AGENT_NAME, FIELD_PREFIX, MIN_CHANGE, Tool, ToolQuestion, record_difference
 from dissensus.serve.tool_client import Record, ToolClient
 from dissensus.table.find_columns import ColumnNames
 from dissensus.table.io.exports import COMPARISONS, SPANS, ExportedAnswer
 from dissensus.table.io.label_studio import read_task_answers
 from dissensus.table.kinds import name_set
 
-REVIEW = PREFIX + "review"
-TAB = "dissensus: review"
-SECRET = "X-Dissensus-Webhook"  # header of our webhooks
-ACTIONS = ("ANNOTATION_CREATED", "ANNOTATIONS_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_DELETED", "TASKS_CREATED",
-           "TASKS_DELETED", "PROJECT_UPDATED")  # fmt: skip
+REVIEW_FIELD = FIELD_PREFIX + "review"
+TAB_TITLE = "dissensus: review"
+SECRET_HEADER = "X-Dissensus-Webhook"  # header of our webhooks
+WEBHOOK_ACTIONS = (
+    "ANNOTATION_CREATED", "ANNOTATIONS_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_DELETED", "TASKS_CREATED",
+    "TASKS_DELETED", "PROJECT_UPDATED",
+)  # fmt: skip
 SECONDS_BETWEEN_WRITES = 2.0
-SECONDS_OF_WRITES = 5.0  # before incomplete webhooks are completed
+MAX_WRITE_SECONDS = 5.0  # before incomplete webhooks are completed
 SECONDS_BETWEEN_SYNCS = 60.0  # changed tasks
 SECONDS_BETWEEN_FULL_SYNCS = 3600.0
-OVERLAP = timedelta(minutes=2)  # two syncs overlap, because the clocks of two machines differ
-TIME = "%Y-%m-%dT%H:%M:%S.%fZ"  # the only form that filters of tasks take; of a time in UTC
-PAGE = 100  # tasks of one answer
-BATCH = 50  # tasks that are read together before they are written
-GONE = sortable_version("9999-12-31T00:00:00Z")  # the version of a deleted annotation
-GOLD = "gold-"  # beginning of the id of a decision, which is an annotation marked as ground truth
-_KINDS = {"choices": "classes", "pairwise": "classes", "rating": "graded", "number": "graded", "labels": "spans"}
+SYNC_OVERLAP = timedelta(minutes=2)  # two syncs overlap, because the clocks of two machines differ
+TIME_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"  # the only form that filters of tasks take; of a time in UTC
+PAGE_SIZE = 100  # tasks of one answer
+BATCH_SIZE = 50  # tasks that are read together before they are written
+DELETED_VERSION = to_sortable_version("9999-12-31T00:00:00Z")  # the version of a deleted annotation
+GOLD_PREFIX = "gold-"  # beginning of the id of a decision, which is an annotation marked as ground truth
+CONTROL_KINDS = {"choices": "classes", "pairwise": "classes", "rating": "graded", "number": "graded", "labels": "spans"}
 
 
 class AccessTokens(httpx.Auth):
@@ -80,11 +82,11 @@ class AccessTokens(httpx.Auth):
                 return
 
 
-class Client(ToolClient):
+class LabelStudioClient(ToolClient):
     """Calls of one Label Studio server."""
 
-    tool, things, key = "Label Studio", "projects", "token"
-    where_key = "a token: make one under Account & Settings, Personal Access Token"
+    tool, units, secret_name = "Label Studio", "projects", "token"
+    secret_hint = "a token: make one under Account & Settings, Personal Access Token"
 
     def credentials(self) -> Record:
         """Return what exchanges a JWT for access tokens, or a legacy token as a header."""
@@ -100,7 +102,7 @@ class Client(ToolClient):
         """Return all projects that the token may see."""
         found: list[Record] = []
         while True:
-            page = self.call("GET", "/api/projects/", page=len(found) // PAGE + 1, page_size=PAGE)
+            page = self.call("GET", "/api/projects/", page=len(found) // PAGE_SIZE + 1, page_size=PAGE_SIZE)
             found += page["results"]
             if not page["results"] or len(found) >= page["count"]:
                 return found
@@ -117,9 +119,9 @@ class Client(ToolClient):
         if since is not None:
             changed = {"filter": "filter:tasks:updated_at", "operator": "greater", "type": "Datetime", "value": since}
             query["filters"] = {"conjunction": "and", "items": [changed]}
-        more = {"project": project, "page_size": PAGE, "fields": "all", "resolve_uri": "false"}
+        more = {"project": project, "page_size": PAGE_SIZE, "fields": "all", "resolve_uri": "false"}
         page, total = 1, 1
-        while (page - 1) * PAGE < total:
+        while (page - 1) * PAGE_SIZE < total:
             try:
                 answer = self.call("GET", "/api/tasks/", page=page, query=json.dumps(query), **more)
             except ToolError as error:
@@ -130,7 +132,7 @@ class Client(ToolClient):
             page, total = page + 1, answer["total"]
 
 
-class Wanted(NamedTuple):
+class TaskContent(NamedTuple):
     """The wanted content of a task: fields of its data and a prediction, which may be empty."""
 
     fields: Record
@@ -138,22 +140,24 @@ class Wanted(NamedTuple):
     score: float
 
 
-NOTHING = Wanted({}, [], 0.0)
+NO_CONTENT = TaskContent({}, [], 0.0)
 
 
-def questions_of(project: Record, base: str) -> list[Question]:
+def read_controls(project: Record, base: str) -> list[ToolQuestion]:
     """Return the controls of a project whose answers can be read."""
     tags = ElementTree.fromstring(project["label_config"]).iter()
     several = {tag.get("name") for tag in tags if tag.get("choice") == "multiple"}
     found = []
     for name, about in project["parsed_label_config"].items():
-        kind = _KINDS.get(about["type"].lower())
+        kind = CONTROL_KINDS.get(about["type"].lower())
         if kind is not None and (kind != "spans" or all(one["type"] == "Text" for one in about["inputs"])):
-            found.append(Question(name, "sets" if name in several else kind, f"{base}-{slug(name)}", about))
+            found.append(ToolQuestion(name, "sets" if name in several else kind, f"{base}-{make_slug(name)}", about))
     return found
 
 
-def events_of(task: int, annotation: Record, control: Question, annotator: str, was_gold: bool) -> list[Event]:
+def annotation_to_events(
+    task: int, annotation: Record, control: ToolQuestion, annotator: str, was_gold: bool
+) -> list[Event]:
     """Return an annotation's events about one control: a label, none, or a known label, as the export's reader has."""
     one = {"id": task, "data": {}, "annotations": [annotation | {"completed_by": annotator}]}
     where = f"Label Studio: task {task}"
@@ -167,37 +171,37 @@ def events_of(task: int, annotation: Record, control: Question, annotator: str, 
     if control.kind == "spans":
         marked = [span for row in given if row.kind == SPANS for span in row.label]
         spans = [{"start": start, "end": end, "label": label} for start, end, label in marked]
-        text = None if annotation.get("was_cancelled") else span_text(spans)  # without a span: there are none
+        text = None if annotation.get("was_cancelled") else spans_to_text(spans)  # without a span: there are none
     else:
         given = [row._replace(label=row.label[0][2]) if row.kind == COMPARISONS and row.label else row for row in given]
         labels = [label for row in given for label in (row.label if isinstance(row.label, list) else [row.label])]
         labels = [label for label in dict.fromkeys(labels) if label is not None and str(label).strip()]
         if labels:
-            text = name_set(labels) if control.kind == "sets" else label_of(labels[0])[0]
+            text = name_set(labels) if control.kind == "sets" else label_to_text(labels[0])[0]
     gold = bool(annotation.get("ground_truth")) and text is not None
-    id_, item, version = str(annotation["id"]), str(task), sortable_version(annotation.get("updated_at"))
-    at = seconds_of(annotation.get("updated_at") or annotation.get("created_at"))
+    id_, item, version = str(annotation["id"]), str(task), to_sortable_version(annotation.get("updated_at"))
+    at = parse_seconds(annotation.get("updated_at") or annotation.get("created_at"))
     label = None if gold else text
     events = [Event("annotation", id_, item, annotator, label, version, at, label_kind=control.kind)]
     if gold:
-        events.append(Event("decision", GOLD + id_, item, annotator, text, version, at, label_kind=control.kind))
+        events.append(Event("decision", GOLD_PREFIX + id_, item, annotator, text, version, at, label_kind=control.kind))
     elif was_gold:
-        events.append(Event("withdrawal", GOLD + id_, item, annotator, None, version, at))
+        events.append(Event("withdrawal", GOLD_PREFIX + id_, item, annotator, None, version, at))
     return events
 
 
-class Studio(Tool):
+class LabelStudioProject(Tool):
     """A project of Label Studio, kept in step with a service by a thread in the background."""
 
     first_wait, longest_wait = SECONDS_BETWEEN_WRITES, SECONDS_BETWEEN_SYNCS
 
-    def __init__(self, service: Service, client: Client, address: str, number: int):
+    def __init__(self, service: Service, client: LabelStudioClient, address: str, number: int):
         super().__init__(service, f"label-studio-{number}")
         self.client, self.number = client, number
         self.url = f"{address.rstrip('/')}/projects/{self.base}/label-studio"
         self._users: dict[int, str] = {}
         self._golds: dict[tuple[str, str], str] = {}  # project and id of an annotation marked as gold → item
-        self._written: dict[str, Wanted] = {}
+        self._written: dict[str, TaskContent] = {}
         self._stamp: list[Any] = []  # identifies the written answers
         self._predictions: dict[str, list[Record]] | None = None  # ours, by task; None: not known
         self._stale: set[int] | None = set()  # tasks to look at; None: all
@@ -207,19 +211,23 @@ class Studio(Tool):
 
     # Setting up and taking away
 
-    def read_questions(self) -> tuple[str, list[Question]]:
+    def read_questions(self) -> tuple[str, list[ToolQuestion]]:
         """Return the title, and the controls whose answers can be read."""
         about = self.client.call("GET", f"/api/projects/{self.number}/")
-        controls = questions_of(about, self.base)
+        controls = read_controls(about, self.base)
         if not controls:
-            raise NothingToServe(tool="Label Studio", name=str(self.number), kinds=", ".join(_KINDS))
+            raise NothingToServe(tool="Label Studio", name=str(self.number), kinds=", ".join(CONTROL_KINDS))
         return about["title"], controls
 
-    def hook(self) -> None:
+    def install_hook(self) -> None:
         """Make the webhook, or repair it."""
         want = {"project": self.number, "url": self.url, "send_payload": True, "send_for_all_actions": False}
-        want |= {"is_active": True, "headers": {SECRET: self.client.secret(self.base)}, "actions": sorted(ACTIONS)}
-        ours = self._ours("webhooks")
+        want |= {
+            "is_active": True,
+            "headers": {SECRET_HEADER: self.client.secret(self.base)},
+            "actions": sorted(WEBHOOK_ACTIONS),
+        }
+        ours = self._list_own("webhooks")
         if not ours:
             self.client.call("POST", "/api/webhooks/", want)
         elif any(ours[0][key] != want[key] for key in want):
@@ -227,32 +235,32 @@ class Studio(Tool):
         for one in ours[1:]:
             self.client.call("DELETE", f"/api/webhooks/{one['id']}/")
 
-    def _ours(self, what: str) -> list[Record]:
+    def _list_own(self, what: str) -> list[Record]:
         """Return the webhooks or tabs of the project that we made."""
         found = self.client.call("GET", f"/api/{what}/", project=self.number)
-        ours = [one for one in found if SECRET in one.get("headers", {}) or AGENT in one.get("data", {})]
+        ours = [one for one in found if SECRET_HEADER in one.get("headers", {}) or AGENT_NAME in one.get("data", {})]
         return [one | {"actions": sorted(one.get("actions", []))} for one in ours if one["project"] == self.number]
 
     def _make_tabs(self) -> None:
         """Make a tab of the data manager with the tasks to review, and a plain one if there was no tab at all."""
-        review = {"filter": f"filter:tasks:data.{REVIEW}", "operator": "equal", "type": "String", "value": "yes"}
-        tabs = [{"title": TAB, "filters": {"conjunction": "and", "items": [review]}}]
+        review = {"filter": f"filter:tasks:data.{REVIEW_FIELD}", "operator": "equal", "type": "String", "value": "yes"}
+        tabs = [{"title": TAB_TITLE, "filters": {"conjunction": "and", "items": [review]}}]
         if not self.client.call("GET", "/api/dm/views/", project=self.number):
             tabs.insert(0, {"title": "Default"})
-        for tab in tabs if not self._ours("dm/views") else ():
-            self.client.call("POST", "/api/dm/views/", {"project": self.number, "data": tab | {AGENT: True}})
+        for tab in tabs if not self._list_own("dm/views") else ():
+            self.client.call("POST", "/api/dm/views/", {"project": self.number, "data": tab | {AGENT_NAME: True}})
 
     def remove(self) -> dict[str, int]:
         """Take webhooks, tabs, predictions and fields away; annotations stay as they are."""
         done = {}
         for what in ("webhooks", "dm/views"):
-            ours = self._ours(what)
+            ours = self._list_own(what)
             for one in ours:
                 self.client.call("DELETE", f"/api/{what}/{one['id']}/")
             done[what] = len(ours)
         done["predictions"] = sum(map(len, self._load_predictions().values()))
         tasks = [task for page in self.client.tasks(self.number) for task in page]
-        done["tasks"] = sum(self._write_task(task, NOTHING) for task in tasks)
+        done["tasks"] = sum(self._write_task(task, NO_CONTENT) for task in tasks)
         self.client.call("POST", f"/api/projects/{self.number}/summary/reset/")  # otherwise it keeps our columns
         return done
 
@@ -273,52 +281,54 @@ class Studio(Tool):
             raise BadWebhook(project=self.number)
         stored = 0
         if annotations and tasks and action.startswith("ANNOTATION"):
-            stored = self._take(list(zip(annotations, tasks, strict=False)))
+            stored = self._store_annotations(list(zip(annotations, tasks, strict=False)))
             if not stored or any(one.get("ground_truth") for one in annotations):  # a new mark replaces others
-                self._look_at({one["id"] for one in tasks})
+                self._mark_stale({one["id"] for one in tasks})
         elif action == "ANNOTATIONS_DELETED" and sent.get("annotations"):
-            stored = self._forget([str(one["id"]) for one in sent["annotations"]])
+            stored = self._store_deletions([str(one["id"]) for one in sent["annotations"]])
         elif action == "TASKS_CREATED":
-            self._show(sent.get("tasks", []))
+            self._store_task_fields(sent.get("tasks", []))
         else:  # deleted in bulk, or another configuration
-            self._look_at(None)
+            self._mark_stale(None)
         self._wake.set()
         return {"events": stored}
 
-    def _look_at(self, tasks: set[int] | None) -> None:
+    def _mark_stale(self, tasks: set[int] | None) -> None:
         with self._lock:
             self._stale = None if tasks is None or self._stale is None else self._stale | tasks
 
-    def _take(self, pairs: Sequence[tuple[Record, Record]]) -> int:
+    def _store_annotations(self, pairs: Sequence[tuple[Record, Record]]) -> int:
         """Store annotations with their tasks, or none of them if the name of an annotator is not known yet."""
-        users = [_user(annotation) for annotation, _ in pairs]
+        users = [_user_id(annotation) for annotation, _ in pairs]
         if any(user not in self._users for user in users):
             return 0
-        self._show([task for _, task in pairs])
+        self._store_task_fields([task for _, task in pairs])
         events: dict[str, list[Event]] = {control.project: [] for control in self.questions}
         for (annotation, task), user in zip(pairs, users, strict=True):
             for control in self.questions:
                 key = (control.project, str(annotation["id"]))
                 was_gold = self._golds.pop(key, None) is not None
-                new = events_of(task["id"], annotation, control, self._users[user], was_gold)
+                new = annotation_to_events(task["id"], annotation, control, self._users[user], was_gold)
                 self._golds |= {key: new[-1].item} if new[-1].kind == "decision" else {}
                 events[control.project] += new
         return self.append(events)
 
-    def _forget(self, ids: Sequence[str]) -> int:
+    def _store_deletions(self, ids: Sequence[str]) -> int:
         """Store that annotations are gone, which is final."""
         events: dict[str, list[Event]] = {}
         for control in self.questions:
             golds = {one: item for one in ids if (item := self._golds.pop((control.project, one), None)) is not None}
-            events[control.project] = [Event("removal", one, "", version=GONE) for one in ids]
-            events[control.project] += [Event("withdrawal", GOLD + one, golds[one], version=GONE) for one in golds]
+            events[control.project] = [Event("removal", one, "", version=DELETED_VERSION) for one in ids]
+            events[control.project] += [
+                Event("withdrawal", GOLD_PREFIX + one, golds[one], version=DELETED_VERSION) for one in golds
+            ]
         return self.append(events)
 
-    def _show(self, tasks: Iterable[Record]) -> None:
+    def _store_task_fields(self, tasks: Iterable[Record]) -> None:
         """Store the fields of tasks, where they are new; addresses of uploaded files become complete."""
         found = []
         for task in tasks:
-            data = {key: value for key, value in task["data"].items() if not key.startswith(PREFIX)}
+            data = {key: value for key, value in task["data"].items() if not key.startswith(FIELD_PREFIX)}
             uploaded = [key for key, value in data.items() if isinstance(value, str) and value.startswith("/data/")]
             found.append((str(task["id"]), data | {key: self.client.url + data[key] for key in uploaded}))
         self.append(self.item_events(found))
@@ -332,67 +342,71 @@ class Studio(Tool):
         """
         began, everything = datetime.now(UTC), tasks is None and since is None
         if everything:
-            self.link()
+            self.create_projects()
         users = {one["id"]: one["email"] or f"user {one['id']}" for one in self.client.call("GET", "/api/users/")}
-        stored = self.stored()
+        stored = self.stored_labels()
         for name, ids in stored.items():
             self._golds |= {
-                (name, id_.removeprefix(GOLD)): item for id_, (item, *_) in ids.items() if id_.startswith(GOLD)
+                (name, id_.removeprefix(GOLD_PREFIX)): item
+                for id_, (item, *_) in ids.items()
+                if id_.startswith(GOLD_PREFIX)
             }
         only = None if tasks is None else set(tasks)
         items, seen = set(map(str, only or ())), set()
         done = {"tasks": 0, "annotations": 0, "changed": 0}
-        changed_since = None if since is None else (since - OVERLAP).strftime(TIME)
+        changed_since = None if since is None else (since - SYNC_OVERLAP).strftime(TIME_FORMAT)
         for page in self.client.tasks(self.number, only, changed_since):
             items |= {str(task["id"]) for task in page}
             pairs = [(annotation, task) for task in page for annotation in task["annotations"]]
             seen |= {str(annotation["id"]) for annotation, _ in pairs}
-            self._users = {_user(one): f"user {_user(one)}" for one, _ in pairs} | self._users | users
+            self._users = {_user_id(one): f"user {_user_id(one)}" for one, _ in pairs} | self._users | users
             changed = [pair for pair in pairs if not _is_stored(pair[0], stored)]
-            self._show(page)
-            self._take(changed)
+            self._store_task_fields(page)
+            self._store_annotations(changed)
             done["tasks"] += len(page)
             done["annotations"] += len(pairs)
             done["changed"] += len(changed)
         known = {id_ for ids in stored.values() for id_, (item, *_) in ids.items() if everything or item in items}
-        gone = [id_ for id_ in known - seen if id_.isdigit() and self.client.find(f"/api/annotations/{id_}/") is None]
-        self._forget(gone)
+        gone = [
+            id_ for id_ in known - seen if id_.isdigit() and self.client.get_or_none(f"/api/annotations/{id_}/") is None
+        ]
+        self._store_deletions(gone)
         self._synced = began if only is None else self._synced
         return done | {"removed": len(gone)}
 
     # Back
 
-    def wanted(self) -> dict[str, Wanted]:
+    def task_contents(self) -> dict[str, TaskContent]:
         """Return the wanted content of all tasks with a label."""
-        found: dict[str, Wanted] = {}
-        for control, item, facts in self.answers():
-            before = found.get(item["item"], Wanted({REVIEW: "no"}, [], 1.0))
+        found: dict[str, TaskContent] = {}
+        for control, item, facts in self.iterate_answers():
+            before = found.get(item["item"], TaskContent({REVIEW_FIELD: "no"}, [], 1.0))
             confidence = facts.get("confidence", 1.0)
-            fields = before.fields | {self.prefix(control) + key: value for key, value in facts.items()}
+            fields = before.fields | {self.field_prefix(control) + key: value for key, value in facts.items()}
             if item["status"] in STATUSES[1:] and item["labels"] > 1:  # the queue has the same items
-                fields[REVIEW] = "yes"
-            results = [*before.results, *_results(control, item["label"], confidence)]
-            found[item["item"]] = Wanted(fields, results, min(before.score, confidence))
+                fields[REVIEW_FIELD] = "yes"
+            results = [*before.results, *_prediction_results(control, item["label"], confidence)]
+            found[item["item"]] = TaskContent(fields, results, min(before.score, confidence))
         return found
 
-    def write_back(self, seconds: float = SECONDS_OF_WRITES) -> bool:
+    def write_back(self, seconds: float = MAX_WRITE_SECONDS) -> bool:
         """Write changes, the largest first, for some seconds; return True if there are more."""
         ends, written = time.monotonic() + seconds, self._written
         stamp = [self.service.project(control.project).as_of() for control in self.questions]
         if stamp == self._stamp:
             return False
-        wanted = self.wanted()
-        wanted |= dict.fromkeys(written.keys() - wanted.keys(), NOTHING)  # these have lost all labels
+        wanted = self.task_contents()
+        wanted |= dict.fromkeys(written.keys() - wanted.keys(), NO_CONTENT)  # these have lost all labels
         change = {  # the content of a task that was not written yet is not known
-            task: difference(want.fields, written[task].fields if task in written else {})
+            task: record_difference(want.fields, written[task].fields if task in written else {})
             for task, want in wanted.items()
         }
         todo = sorted((task for task in change if change[task] >= MIN_CHANGE), key=lambda task: -change[task])
         if todo and self._predictions is None:
             self._load_predictions()
             self._make_tabs()
-        for at in range(0, len(todo), BATCH):
-            some = todo[at : at + BATCH]
+        for at in range(0, len(todo), BATCH_SIZE):
+            some = todo[at : at + BATCH_SIZE]
             there = {str(task["id"]): task for page in self.client.tasks(self.number, map(int, some)) for task in page}
             for task in some:
                 if time.monotonic() > ends or self._stopped.is_set():
@@ -406,15 +420,15 @@ class Studio(Tool):
     def _load_predictions(self) -> dict[str, list[Record]]:
         self._predictions = {}
         for one in self.client.call("GET", "/api/predictions/", project=self.number):
-            if one["model_version"] == AGENT:
+            if one["model_version"] == AGENT_NAME:
                 self._predictions.setdefault(str(one["task"]), []).append(one)
         return self._predictions
 
-    def _write_task(self, task: Record, want: Wanted) -> bool:
+    def _write_task(self, task: Record, want: TaskContent) -> bool:
         """Write a task; return True if it changed. The user who changed it last stays the same."""
         before = self._predictions or {}
         ours, fields = before.get(str(task["id"]), []), task["data"]
-        body = {"task": task["id"], "project": self.number, "model_version": AGENT}
+        body = {"task": task["id"], "project": self.number, "model_version": AGENT_NAME}
         body |= {"result": want.results, "score": want.score}
         changed = True
         self._predictions = None  # not known if a call fails
@@ -428,7 +442,7 @@ class Studio(Tool):
             changed = bool(ours) and not want.results
             before[str(task["id"])] = ours[:1] if want.results else []
         self._predictions = before
-        data = {key: value for key, value in fields.items() if not key.startswith(PREFIX)} | want.fields
+        data = {key: value for key, value in fields.items() if not key.startswith(FIELD_PREFIX)} | want.fields
         if changed or data != fields:  # a prediction also makes us the last user who changed the task
             by = task["updated_by"][0]["user_id"] if task["updated_by"] else None
             self.client.call("PATCH", f"/api/tasks/{task['id']}/", {"data": data, "updated_by": by})
@@ -440,12 +454,12 @@ class Studio(Tool):
     def step(self) -> float:
         """Fetch what is stale, then write for some seconds."""
         if time.monotonic() >= self._full_sync:
-            self._look_at(None)
+            self._mark_stale(None)
             self._full_sync = time.monotonic() + SECONDS_BETWEEN_FULL_SYNCS
-        self._catch_up()
+        self._fetch_stale()
         return 0.0 if self.write_back() else SECONDS_BETWEEN_WRITES
 
-    def _catch_up(self) -> None:
+    def _fetch_stale(self) -> None:
         with self._lock:
             stale, self._stale = self._stale, set()
         try:
@@ -456,24 +470,26 @@ class Studio(Tool):
             elif datetime.now(UTC) - self._synced > timedelta(seconds=SECONDS_BETWEEN_SYNCS):
                 self.sync(since=self._synced)
         except BaseException:
-            self._look_at(stale)
+            self._mark_stale(stale)
             raise
 
 
-def open_studios(service: Service, client: Client, address: str, projects: Sequence[int] = ()) -> list[Studio]:
+def open_projects(
+    service: Service, client: LabelStudioClient, address: str, projects: Sequence[int] = ()
+) -> list[LabelStudioProject]:
     """Open the projects with these numbers, or the only one."""
     titles = {one["id"]: f"{one['id']} ({one['title']})" for one in client.projects()}
-    return [Studio(service, client, address, number) for number in client.choose(projects, titles)]
+    return [LabelStudioProject(service, client, address, number) for number in client.choose_units(projects, titles)]
 
 
-def webhook_router(studios: Sequence[Studio]) -> APIRouter:
+def webhook_router(studios: Sequence[LabelStudioProject]) -> APIRouter:
     """Return the route of the webhooks: `create_app(service, parts=[webhook_router(studios)])`."""
     known = {studio.base: studio for studio in studios}
     router = APIRouter(route_class=JsonRoute)
 
     @router.post("/projects/{name}/label-studio")
     def receive(
-        name: str, body: Annotated[Any, PARSED, Body()], secret: Annotated[str, Header(alias=SECRET)] = ""
+        name: str, body: Annotated[Any, PARSED, Body()], secret: Annotated[str, Header(alias=SECRET_HEADER)] = ""
     ) -> dict[str, int]:
         """Store what a webhook of Label Studio sends, with the secret that we gave it."""
         if name not in known or not known[name].is_ours(secret):
@@ -483,7 +499,7 @@ def webhook_router(studios: Sequence[Studio]) -> APIRouter:
     return router
 
 
-def _results(control: Question, label: Any, confidence: float) -> list[Record]:
+def _prediction_results(control: ToolQuestion, label: Any, confidence: float) -> list[Record]:
     """Return the label as results of a prediction."""
     type_, to = control.about["type"].lower(), ",".join(control.about["to_name"])
     names = {"from_name": control.name, "to_name": to, "type": type_, "score": confidence}
@@ -500,15 +516,17 @@ def _results(control: Question, label: Any, confidence: float) -> list[Record]:
 
 def _is_stored(annotation: Record, stored: Mapping[str, Mapping[str, tuple[str, str, bool]]]) -> bool:
     """Return True if every project has this version of an annotation; a gold mark may go without a new version."""
-    id_, version = str(annotation["id"]), sortable_version(annotation["updated_at"])
+    id_, version = str(annotation["id"]), to_sortable_version(annotation["updated_at"])
     gold = bool(annotation["ground_truth"])
     found = [ids.get(id_, ("", None, False)) for ids in stored.values()]
-    unmarked = not gold and (any(GOLD + id_ in ids for ids in stored.values()) or not any(one[2] for one in found))
+    unmarked = not gold and (
+        any(GOLD_PREFIX + id_ in ids for ids in stored.values()) or not any(one[2] for one in found)
+    )
     skipped = annotation["was_cancelled"] or not annotation["result"]
     return all(one[1] == version for one in found) and not (unmarked and not skipped)
 
 
-def _user(annotation: Record) -> int:
+def _user_id(annotation: Record) -> int:
     user = annotation["completed_by"]
     return int((user["id"] if isinstance(user, dict) else user) or 0)
 

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from dissensus.serve.service import OUTCOMES, Service
 
-SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # bounds of the histogram of requests
+SECOND_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # bounds of the histogram of requests
 
 
 class Metrics(Collector):
@@ -21,7 +21,7 @@ class Metrics(Collector):
         self.service, self.registry = service, CollectorRegistry()
         requests: dict[str, Any] = {"namespace": "dissensus", "registry": self.registry}
         self.requests = Counter("requests", "Requests by HTTP status", ["status"], **requests)
-        self.seconds = Histogram("request_seconds", "Seconds of a request", buckets=SECONDS, **requests)
+        self.seconds = Histogram("request_seconds", "Seconds of a request", buckets=SECOND_BUCKETS, **requests)
         self.registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
@@ -33,7 +33,7 @@ class Metrics(Collector):
         yield events
         for key in ("batches", "failures", "fits"):
             yield CounterMetricFamily(f"dissensus_{key}", f"Number of {key}", counts[key])
-        projects = {name: self.service.project(name).numbers() for name in self.service.projects()}
+        projects = {name: self.service.project(name).metric_values() for name in self.service.project_names()}
         for key in next(iter(projects.values()), {}):
             gauge = GaugeMetricFamily(f"dissensus_{key}", f"{key} of a project", labels=["project"])
             for name, numbers in projects.items():

@@ -29,23 +29,23 @@ from dissensus.messages import Message
 from dissensus.models.base import put_given_first
 from dissensus.models.confidence import CROWD_LABELS
 from dissensus.questions.recommend import MORE_LABELS
-from dissensus.serve.exceptions import EnoughLabels, NothingLeft, OthersBusy, OthersFirst
+from dissensus.serve.exceptions import EnoughLabels, ItemsInProgress, NothingLeftToLabel, OthersHavePriority
 from dissensus.serve.rows import ANNOTATOR
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS
 
 if TYPE_CHECKING:
-    from dissensus.serve.fit import Fitted
+    from dissensus.serve.fit import FittedProject
     from dissensus.serve.project import Project
 
-POOL = 2_000  # items
-POOL_CELLS = 2**22  # items × K × K, at most
+POOL_SIZE = 2_000  # items
+MAX_POOL_CELLS = 2**22  # items × K × K, at most
 LEASE_SECONDS = 600.0  # seconds in which no other annotator is asked about an item
 MAX_COUNT = 100  # items at once
-CERTAIN, CERTAIN_LABELS = 0.99, 3  # P(label), and labels, from which an item gets no more
+CERTAIN_CONFIDENCE, CERTAIN_LABELS = 0.99, 3  # P(label), and labels, from which an item gets no more
 MIN_GAIN = 0.002  # nats, below which a label is not worth collecting
 ROUNDING = 1e-9  # relative tolerance: an unseen annotator has an ordinary gain
-MIN_SHARE = 0.85  # share of an ordinary annotator's gain; with more, an annotator is always served
+MIN_GAIN_SHARE = 0.85  # share of an ordinary annotator's gain; with more, an annotator is always served
 MAX_WAITS = 2  # requests in a row for which an annotator is asked to wait: at least one of three is served
 
 
@@ -55,62 +55,64 @@ class Assigner:
     def __init__(self, project: Project):
         self.project = project
         self.leases: dict[int, dict[str, float]] = {}  # item → annotator → end
-        self.own: dict[str, dict[int, float]] = {}  # annotator → item → end of the lease
-        self.fitted: Fitted | None = None
+        self.leases_by_annotator: dict[str, dict[int, float]] = {}  # annotator → item → end of the lease
+        self.fitted: FittedProject | None = None
         self.pool: IntArray = np.empty(0, np.int64)
-        self.at: dict[int, int] = {}  # item → place in the pool
+        self.pool_place: dict[int, int] = {}  # item → place in the pool
         self.belief = np.empty((0, 1))
-        self.ordinary: FloatArray = np.empty(0)  # gain of an ordinary annotator's label of each item of the pool
-        self.median, self.more = 0, False
+        self.typical_gain: FloatArray = np.empty(0)  # gain of an ordinary annotator's label of each item of the pool
+        self.median, self.has_more = 0, False
         self.waited: dict[str, int] = {}  # annotator → requests in a row without an item
         self.thetas: dict[int, FloatArray] = {}  # annotator → Θ
 
-    def next(self, annotator: str, count: int, among: IntArray | None) -> tuple[list[int], Message | None]:
+    def choose_items(self, annotator: str, count: int, among: IntArray | None) -> tuple[list[int], Message | None]:
         """Return the codes of items, or why there are none; `among` are all items to choose from."""
         project, now = self.project, time.monotonic()
         who = project.names[ANNOTATOR].codes.get(annotator, -1)
-        n_given = int(project.n_given[who]) if who >= 0 else 0
+        n_given = int(project.n_labels_given[who]) if who >= 0 else 0
         limit = project.about.get("per_annotator")
         if limit is not None:
             if n_given >= limit:
                 return [], EnoughLabels(n_labels=n_given)
             count = min(count, limit - n_given)
-        chosen = self._leased(annotator, who, now)[:count]
+        chosen = self._leased_items(annotator, who, now)[:count]
         waits = False
         if len(chosen) < count:
-            least = MIN_SHARE if self.waited.get(annotator, 0) < MAX_WAITS else 0.0
-            found, waits = self._choose(who, count - len(chosen), set(chosen), among, least)
+            least = MIN_GAIN_SHARE if self.waited.get(annotator, 0) < MAX_WAITS else 0.0
+            found, waits = self._choose_best(who, count - len(chosen), set(chosen), among, least)
             chosen += found
         self.waited[annotator] = self.waited.get(annotator, 0) + 1 if waits and not chosen else 0
         for item in chosen:
             self.leases.setdefault(item, {})[annotator] = now + LEASE_SECONDS
-            self.own.setdefault(annotator, {})[item] = now + LEASE_SECONDS
+            self.leases_by_annotator.setdefault(annotator, {})[item] = now + LEASE_SECONDS
         if chosen:
             return chosen, None
-        return [], OthersFirst() if waits else OthersBusy() if self._is_busy(who, among, now) else NothingLeft()
+        return [], OthersHavePriority() if waits else ItemsInProgress() if self._is_busy(
+            who, among, now
+        ) else NothingLeftToLabel()
 
     def _is_busy(self, who: int, among: IntArray | None, now: float) -> bool:
         """Return True if only leases of others keep an item from the annotator."""
         leased = [item for item, others in self.leases.items() if max(others.values(), default=0) > now]
         codes = np.array([item for item in leased if not self._has_labelled(item, who)], np.int64)
-        return bool((self._open(codes) & (True if among is None else np.isin(codes, among))).any())
+        return bool((self._may_be_labelled(codes) & (True if among is None else np.isin(codes, among))).any())
 
     def update(self, codes: list[int]) -> None:
         """Follow items whose labels changed."""
         new, places = [], []
         for code in codes:
             self._end_leases(code)
-            if (place := self.at.get(code)) is None:
+            if (place := self.pool_place.get(code)) is None:
                 new.append(code)
-            elif (chances := self._current(code)) is not None:
+            elif (chances := self._current_belief(code)) is not None:
                 self.belief[place] = chances
                 places.append(place)
         if places:
-            self.ordinary[places] = self._gain(self.pool[places], self.belief[places], -1)
-        if new and self.fitted is not None and len(self.at) < 2 * POOL:
-            self._add(new)
+            self.typical_gain[places] = self._gain(self.pool[places], self.belief[places], -1)
+        if new and self.fitted is not None and len(self.pool_place) < 2 * POOL_SIZE:
+            self._add_to_pool(new)
 
-    def _current(self, code: int) -> FloatArray | None:
+    def _current_belief(self, code: int) -> FloatArray | None:
         """(K,) float: the posterior of an item now, uniform without labels; None if the last fit has none."""
         chances = self.project.posterior(code)
         if chances is None or chances.size != self.belief.shape[1]:
@@ -122,48 +124,50 @@ class Assigner:
         rows, project = self.project.rows, self.project
         if code in self.leases:
             texts, who = project.names[ANNOTATOR].texts, rows.columns().annotator
-            given = {texts[who[row]] for row in rows.of_item(code)}
+            given = {texts[who[row]] for row in rows.rows_of_item(code)}
             for annotator in given & self.leases[code].keys():
                 del self.leases[code][annotator]
-                self.own[annotator].pop(code, None)
+                self.leases_by_annotator[annotator].pop(code, None)
             if not self.leases[code]:
                 del self.leases[code]
 
-    def _add(self, codes: list[int]) -> None:
+    def _add_to_pool(self, codes: list[int]) -> None:
         """Add items to the pool."""
-        found = [chances for code in codes if (chances := self._current(code)) is not None]
+        found = [chances for code in codes if (chances := self._current_belief(code)) is not None]
         if len(found) < len(codes):
             return
-        self.at |= {code: self.pool.size + at for at, code in enumerate(codes)}
+        self.pool_place |= {code: self.pool.size + at for at, code in enumerate(codes)}
         self.pool = np.concatenate([self.pool, codes])
         self.belief = np.concatenate([self.belief, np.array(found)])
-        self.ordinary = np.concatenate([self.ordinary, self._gain(np.array(codes), np.array(found), -1)])
+        self.typical_gain = np.concatenate([self.typical_gain, self._gain(np.array(codes), np.array(found), -1)])
 
-    def _leased(self, annotator: str, who: int, now: float) -> list[int]:
+    def _leased_items(self, annotator: str, who: int, now: float) -> list[int]:
         """Return the items that the annotator was asked about and has not labelled."""
-        leased = self.own.get(annotator, {})
+        leased = self.leases_by_annotator.get(annotator, {})
         for item in [item for item, until in leased.items() if until < now or self._has_labelled(item, who)]:
             del leased[item]
             others = self.leases.get(item, {})
             others.pop(annotator, None)
             if not others:
                 self.leases.pop(item, None)
-        open_ = self._open(np.array(list(leased), np.int64))
+        open_ = self._may_be_labelled(np.array(list(leased), np.int64))
         return [item for item, good in zip(leased, open_.tolist(), strict=True) if good]
 
     def _has_labelled(self, item: int, who: int) -> bool:
-        return who >= 0 and self.project.rows.has(item, who)
+        return who >= 0 and self.project.rows.has_label(item, who)
 
-    def _open(self, codes: IntArray) -> BoolArray:
+    def _may_be_labelled(self, codes: IntArray) -> BoolArray:
         """(n,) bool: items that may have one more label."""
         project = self.project
         labels = project.n_labels[codes]
-        open_ = ((project.confidence[codes] < CERTAIN) | (labels < CERTAIN_LABELS)) & (labels < self.most())
+        open_ = ((project.confidence[codes] < CERTAIN_CONFIDENCE) | (labels < CERTAIN_LABELS)) & (
+            labels < self.max_labels()
+        )
         if project.decisions:
             open_ &= ~np.isin(codes, list(project.decisions))
         return np.asarray(open_)
 
-    def most(self) -> int:
+    def max_labels(self) -> int:
         """Return the maximal number of labels of an item: `per_item`, or a few more than the median item has."""
         if (declared := self.project.about.get("per_item")) is not None:
             return int(declared)
@@ -172,22 +176,22 @@ class Assigner:
             return (int(np.ceil(np.median(counts[counts > 0]))) if counts.any() else 0) + MORE_LABELS
         return self.median + MORE_LABELS
 
-    def _choose(
+    def _choose_best(
         self, who: int, count: int, without: set[int], among: IntArray | None, least: float
     ) -> tuple[list[int], bool]:
         """Return the best items for an annotator, and True if there are none because others come first."""
-        self._refresh()
-        found, waits = self._among(self.pool, self.belief, who, count, without, among, least)
-        if len(found) < count and self.more and not waits:  # the annotator knows the pool: look at all items
-            candidates = np.setdiff1d(self._candidates(), self.pool)
+        self._refresh_pool()
+        found, waits = self._choose_among(self.pool, self.belief, who, count, without, among, least)
+        if len(found) < count and self.has_more and not waits:  # the annotator knows the pool: look at all items
+            candidates = np.setdiff1d(self._candidate_items(), self.pool)
             columns = self.project.rows.columns()
             candidates = np.setdiff1d(candidates, columns.item[columns.annotator == who])
-            belief, rest = self._beliefs(candidates), count - len(found)
-            others, waits = self._among(candidates, belief, who, rest, without | set(found), among, least)
+            belief, rest = self._current_beliefs(candidates), count - len(found)
+            others, waits = self._choose_among(candidates, belief, who, rest, without | set(found), among, least)
             found += others
         return found, waits
 
-    def _among(
+    def _choose_among(
         self, codes: IntArray, belief: FloatArray, who: int, count: int, without: set[int], among: Any, least: float
     ) -> tuple[list[int], bool]:
         """Choose among some items as `_choose` does; those that others were asked about come last."""
@@ -195,12 +199,12 @@ class Assigner:
             return [], False
         n_asked, now = np.zeros(codes.size, np.int64), time.monotonic()
         for item, others in self.leases.items():
-            if (place := self.at.get(item, -1)) >= 0 and codes is self.pool:
+            if (place := self.pool_place.get(item, -1)) >= 0 and codes is self.pool:
                 n_asked[place] = sum(until > now for until in others.values())
-        room = self._open(codes) & (self.project.n_labels[codes] + n_asked < self.most())
-        ordinary = self.ordinary if codes is self.pool else self._gain(codes, belief, -1)
+        room = self._may_be_labelled(codes) & (self.project.n_labels[codes] + n_asked < self.max_labels())
+        ordinary = self.typical_gain if codes is self.pool else self._gain(codes, belief, -1)
         free = np.flatnonzero(room & (n_asked == 0))
-        best = self._best(codes[free], ordinary[free], who, 1, set())
+        best = self._best_unlabelled(codes[free], ordinary[free], who, 1, set())
         level = least * ordinary[codes == best[0]][0] * (1 - ROUNDING) if best else 0.0
         if among is not None:
             room &= np.isin(codes, among)
@@ -208,13 +212,13 @@ class Assigner:
         found: list[int] = []
         for some in (n_asked == 0, n_asked > 0):
             places = np.flatnonzero(some & (gain >= max(level, MIN_GAIN)))
-            found += self._best(codes[places], gain[places], who, count - len(found), without)
+            found += self._best_unlabelled(codes[places], gain[places], who, count - len(found), without)
             if len(found) == count:
                 return found, False
         places = np.flatnonzero(gain >= MIN_GAIN)
-        return found, not found and bool(self._best(codes[places], gain[places], who, 1, without))
+        return found, not found and bool(self._best_unlabelled(codes[places], gain[places], who, 1, without))
 
-    def _best(self, codes: IntArray, gain: FloatArray, who: int, count: int, without: set[int]) -> list[int]:
+    def _best_unlabelled(self, codes: IntArray, gain: FloatArray, who: int, count: int, without: set[int]) -> list[int]:
         """Return up to `count` items with the largest gain that the annotator has not labelled."""
         found: list[int] = []
         size = min(4 * count + 16, codes.size)
@@ -235,22 +239,24 @@ class Assigner:
         """(n,) float: the gain w of one more label of each item by an annotator."""
         fitted, labels = self.fitted, self.project.n_labels[codes]
         if fitted is None or belief.shape[1] < 2:
-            return np.asarray((1 - np.minimum(self.project.confidence[codes], CERTAIN)) / np.sqrt(1.0 + labels))
+            return np.asarray(
+                (1 - np.minimum(self.project.confidence[codes], CERTAIN_CONFIDENCE)) / np.sqrt(1.0 + labels)
+            )
         theta = self._theta(fitted, who)
         label = entr(belief @ theta.T) @ np.ones(len(theta))  # H(y); a product is faster than a sum over few columns
         mutual = label - belief @ entr(theta).sum(axis=0)
         return np.asarray(mutual / np.sqrt(1 + labels * fitted.model.dependence_))
 
-    def _theta(self, fitted: Fitted, who: int) -> FloatArray:
+    def _theta(self, fitted: FittedProject, who: int) -> FloatArray:
         """(K, K) float: Θ [given, true] of an annotator, shrunk to that of the crowd; −1 is an unseen annotator."""
-        place = int(fitted.who[who]) if 0 <= who < fitted.who.size else -1
+        place = int(fitted.annotator_rank[who]) if 0 <= who < fitted.annotator_rank.size else -1
         if place not in self.thetas:
             own, crowd = put_given_first(fitted.model.annotator_confusions(np.array([place, -1])))
-            self.thetas[place] = crowd + (own - crowd) * self._weight(fitted.table, place)
+            self.thetas[place] = crowd + (own - crowd) * self._own_weight(fitted.table, place)
         return self.thetas[place]
 
     @staticmethod
-    def _weight(table: Annotations, place: int) -> float:
+    def _own_weight(table: Annotations, place: int) -> float:
         """Return n / (n + `CROWD_LABELS`), the weight of the own Θ, for n labels on items that others labelled."""
         if place < 0:
             return 0.0
@@ -258,30 +264,30 @@ class Assigner:
         n = np.count_nonzero(table.item_ptr[item + 1] - table.item_ptr[item] > 1)
         return n / (n + CROWD_LABELS)
 
-    def _candidates(self) -> IntArray:
+    def _candidate_items(self) -> IntArray:
         project = self.project
         known = project.n_labels > 0
-        known[list(project.fields_at)] = True
+        known[list(project.field_events)] = True
         codes = np.flatnonzero(known)
-        return codes[self._open(codes)]
+        return codes[self._may_be_labelled(codes)]
 
-    def _beliefs(self, codes: IntArray) -> FloatArray:
+    def _current_beliefs(self, codes: IntArray) -> FloatArray:
         """(n, K) float: the posterior of items now."""
         project, fitted = self.project, self.fitted
         if fitted is None or fitted.table.kind not in CLASS_KINDS:
             return np.ones((codes.size, 1))
-        place = np.append(fitted.rank, -1)[np.minimum(codes, fitted.rank.size)]
+        place = np.append(fitted.item_rank, -1)[np.minimum(codes, fitted.item_rank.size)]
         place = np.where(project.n_labels[codes] > 0, place, -1)
         K = fitted.model.classes_.size
         belief = np.where((place >= 0)[:, None], np.asarray(fitted.model.posterior_)[place], 1 / K)
-        for at in np.flatnonzero(np.isin(codes, list(project.fresh))).tolist():
-            belief[at] = project.fresh[int(codes[at])]
+        for at in np.flatnonzero(np.isin(codes, list(project.new_posteriors))).tolist():
+            belief[at] = project.new_posteriors[int(codes[at])]
         return belief
 
-    def _refresh(self) -> None:
+    def _refresh_pool(self) -> None:
         """Choose the pool again after a fit."""
         project = self.project
-        used = len(self.leases) > self.pool.size // 2 and self.more
+        used = len(self.leases) > self.pool.size // 2 and self.has_more
         if project.fitted is self.fitted and self.pool.size and not used:
             return
         now = time.monotonic()
@@ -290,15 +296,15 @@ class Assigner:
         self.fitted, self.thetas = project.fitted, {}
         counts = project.n_labels[project.n_labels > 0]
         self.median = int(np.ceil(np.median(counts))) if counts.size else 0
-        codes = self._candidates()
-        belief = self._beliefs(codes)
-        size = min(POOL, max(1, POOL_CELLS // belief.shape[1] ** 2))
-        self.more = codes.size > size
-        if self.more:
+        codes = self._candidate_items()
+        belief = self._current_beliefs(codes)
+        size = min(POOL_SIZE, max(1, MAX_POOL_CELLS // belief.shape[1] ** 2))
+        self.has_more = codes.size > size
+        if self.has_more:
             size += len(self.leases)
-        if self.more and size < codes.size:
+        if self.has_more and size < codes.size:
             best = np.argpartition(-self._gain(codes, belief, -1), size)[:size]
             codes, belief = codes[best], belief[best]
         self.pool, self.belief = codes, np.ascontiguousarray(belief)
-        self.ordinary = self._gain(self.pool, self.belief, -1)
-        self.at = {code: at for at, code in enumerate(codes.tolist())}
+        self.typical_gain = self._gain(self.pool, self.belief, -1)
+        self.pool_place = {code: at for at, code in enumerate(codes.tolist())}

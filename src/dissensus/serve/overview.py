@@ -16,7 +16,7 @@ from dissensus.questions.diagnose import FLAG_WORDS, diagnose_classes
 from dissensus.report.study import to_plain
 from dissensus.serve import describe
 from dissensus.serve.exceptions import NothingToReport, NoToolFormat
-from dissensus.serve.fit import Fitted, table_of
+from dissensus.serve.fit import FittedProject, build_table
 from dissensus.serve.rows import ANNOTATOR, ITEM
 from dissensus.table.io.readers import readers
 from dissensus.table.io.writers import LabelledSpan, LabelsToWrite, QuestionLabels, writers
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from dissensus.serve.project import Project
 
 TOOLS = ("label-studio", "argilla")
-BARE = ("item", "label", "confidence", "status", "reason")  # columns of items before the first label
-WHAT = ("annotations", "items", "decisions")
+EMPTY_ITEM_COLUMNS = ("item", "label", "confidence", "status", "reason")  # columns of items before the first label
+EXPORT_CONTENTS = ("annotations", "items", "decisions")
 FORMATS = {
     "csv": "text/csv; charset=utf-8",
     "parquet": "application/vnd.apache.parquet",
@@ -37,26 +37,26 @@ FORMATS = {
 """Format of an export → its media type."""
 
 
-def annotators(project: Project) -> list[dict[str, Any]]:
+def list_annotators(project: Project) -> list[dict[str, Any]]:
     """Return labels, reliability with its interval, time of the last label, and flags of every annotator."""
     fitted = project.fitted
     known: dict[str, dict[str, Any]] = {}
     if fitted is not None:
         frame = fitted.model.to_frame("annotators", "pyarrow").drop_columns("annotations")
         known = {str(row.pop("annotator")): to_plain(row, 17) for row in frame.to_pylist()}
-    flags = project.cached("flags", lambda: _flags(fitted)) if fitted is not None else {}
+    flags = project.cached("flags", lambda: _flag_words(fitted)) if fitted is not None else {}
     found = []
     with project.lock:
-        last = project.rows.last_at("annotator", project.n_given.size)
-        for code in np.flatnonzero(project.n_given).tolist():
+        last = project.rows.last_label_times("annotator", project.n_labels_given.size)
+        for code in np.flatnonzero(project.n_labels_given).tolist():
             name = project.names[ANNOTATOR].texts[code]
-            one = {"annotator": name, "labels": int(project.n_given[code])}
+            one = {"annotator": name, "labels": int(project.n_labels_given[code])}
             one |= dict.fromkeys(("reliability", "low", "high")) | known.get(name, {})
             found.append(one | {"last": float(last[code]), "flags": [], "reasons": ""} | flags.get(name, {}))
     return sorted(found, key=lambda one: (-one["labels"], one["annotator"]))
 
 
-def _flags(fitted: Fitted) -> dict[str, dict[str, Any]]:
+def _flag_words(fitted: FittedProject) -> dict[str, dict[str, Any]]:
     """Return flags in words, and their reasons, by annotator."""
     if fitted.table.kind not in CLASS_KINDS:
         return {}
@@ -65,28 +65,28 @@ def _flags(fitted: Fitted) -> dict[str, dict[str, Any]]:
     return {name: {"flags": [FLAG_WORDS[one] for one in flags], "reasons": why} for name, flags, why in rows if flags}
 
 
-def progress(project: Project, days: int = 14) -> dict[str, Any]:
+def collect_progress(project: Project, days: int = 14) -> dict[str, Any]:
     """Return the progress by day (UTC), and who drifts; see `serve.progress`."""
-    return dict(project.cached(f"progress {days}", lambda: project.as_of() | _progress(project, days)))
+    return dict(project.cached(f"progress {days}", lambda: project.as_of() | _compute_progress(project, days)))
 
 
-def _progress(project: Project, days: int) -> dict[str, Any]:
-    from dissensus.serve.progress import WEEK, progress
+def _compute_progress(project: Project, days: int) -> dict[str, Any]:
+    from dissensus.serve.progress import WEEK, measure_progress
 
     now = project.clock()
     with project.lock:
-        rows, fitted, texts = project.counting(), project.fitted, project.names[ITEM].texts
+        rows, fitted, texts = project.current_rows(), project.fitted, project.names[ITEM].texts
         decided = {texts[item]: event.at for item, event in project.decisions.items()}
-        table, rank, who, class_of = table_of(project, rows, dict(project.decisions))
+        table, item_rank, annotator_rank, class_codes = build_table(project, rows, dict(project.decisions))
     at = rows.at
     if table.kind in CLASS_KINDS:  # the table has its rows in this order
-        at = at[np.lexsort((class_of[rows.label], who[rows.annotator], rank[rows.item]))]
+        at = at[np.lexsort((class_codes[rows.label], annotator_rank[rows.annotator], item_rank[rows.item]))]
     before = project.table(now - WEEK) if at.size and at.min() < now - WEEK else None
     model = fitted.model if fitted is not None else None
-    return progress(table, at, before=before, model=model, decided=decided, now=now, days=days)
+    return measure_progress(table, at, before=before, model=model, decided=decided, now=now, days=days)
 
 
-def export(project: Project, form: str = "csv", what: str | None = None, names: bool = True) -> bytes:
+def export_file(project: Project, form: str = "csv", what: str | None = None, names: bool = True) -> bytes:
     """Return a file of annotations, items or decisions; for a tool, of the labels that it imports.
 
     Without `names` annotators have their pseudonyms.
@@ -96,42 +96,44 @@ def export(project: Project, form: str = "csv", what: str | None = None, names: 
         project.refit()
     file = io.BytesIO()
     if form in TOOLS:
-        writers[form].write(_for_tool(project, form), file)
+        writers[form].write(_tool_labels(project, form), file)
         return file.getvalue()
-    frame = {"items": _items, "decisions": _decisions}.get(what or "", _rows)(project)
+    frame = {"items": _item_frame, "decisions": _decision_frame}.get(what or "", _annotation_frame)(project)
     if not names:
         pseudonyms = project.pseudonyms()  # after the frame, which may have newer annotators than an earlier call
         for column in {"annotator", "by"}.intersection(frame.column_names):
-            frame = _with(frame, column, [pseudonyms[name] for name in frame[column].to_pylist()])
+            frame = _replace_column(frame, column, [pseudonyms[name] for name in frame[column].to_pylist()])
         if "reason" in frame.column_names:
             reasons = zip(frame["reason"].to_pylist(), frame["status"].to_pylist(), strict=True)
-            frame = _with(frame, "reason", ["decided" if status == "decided" else one for one, status in reasons])
+            frame = _replace_column(
+                frame, "reason", ["decided" if status == "decided" else one for one, status in reasons]
+            )
     write = readers[form].write
     assert write is not None
     write(frame, file)
     return file.getvalue()
 
 
-def _with(frame: Any, column: str, values: list[str | None]) -> Any:
+def _replace_column(frame: Any, column: str, values: list[str | None]) -> Any:
     """Return the frame with other values in a column."""
     return frame.set_column(frame.column_names.index(column), column, pa.array(values, pa.string()))
 
 
-def _rows(project: Project) -> Any:
+def _annotation_frame(project: Project) -> Any:
     """Return the rows that count, as they were posted if they make no table."""
     try:
         return project.table().to_arrow()
     except Exception:  # an older version accepted rows that make no table
-        columns = zip(project.names, project.counting()[1:4], strict=True)
+        columns = zip(project.names, project.current_rows()[1:4], strict=True)
         texts = [[names.texts[code] for code in codes.tolist()] for names, codes in columns]
         return pa.table(dict(zip(("item", "annotator", "label"), texts, strict=True)))
 
 
-def _items(project: Project) -> Any:
+def _item_frame(project: Project) -> Any:
     """Return the frame that `aggregate` writes, with decisions; items without a label come last."""
     fitted = project.fitted
     if fitted is None:
-        types = {name: pa.float64() if name == "confidence" else pa.string() for name in BARE}
+        types = {name: pa.float64() if name == "confidence" else pa.string() for name in EMPTY_ITEM_COLUMNS}
         frame = pa.schema(types.items()).empty_table()
     else:
         frame = fitted.items_status().beside(fitted.model.to_frame("items", "pyarrow"))
@@ -141,12 +143,14 @@ def _items(project: Project) -> Any:
             item, by = project.names[ITEM].texts[event.item], project.names[ANNOTATOR].texts[event.annotator]
             label = project.label_text(event) if event.label >= 0 else None
             facts = {"item": item, "label": label, "confidence": None if label is None else 1.0, "decided": label}
-            facts |= {"votes": 0, "labels": 0, "status": "decided", "reason": describe.decided_by(by)}
+            facts |= {"votes": 0, "labels": 0, "status": "decided", "reason": describe.decision_reason(by)}
             decided[item] = facts
     names = list(map(str, frame["item"].to_pylist()))
     for column in {"status", "reason"}.intersection(frame.column_names):
         values = zip(names, frame[column].to_pylist(), strict=True)
-        frame = _with(frame, column, [decided[name][column] if name in decided else old for name, old in values])
+        frame = _replace_column(
+            frame, column, [decided[name][column] if name in decided else old for name, old in values]
+        )
     labels = [decided[name]["decided"] if name in decided else None for name in names]
     frame = frame.append_column("decided", pa.array(labels, pa.string()))
     more = [row for name, row in decided.items() if name not in set(names)]
@@ -156,21 +160,21 @@ def _items(project: Project) -> Any:
     return pa.concat_tables([frame, pa.table(columns)]).combine_chunks()  # an empty chunk is written as zero bytes
 
 
-def _decisions(project: Project) -> Any:
+def _decision_frame(project: Project) -> Any:
     with project.lock:
         made = sorted(project.decisions.values(), key=lambda one: one.seq)
-        rows = [describe.decision(project, one) for one in made]
+        rows = [describe.describe_decision(project, one) for one in made]
         labels = [project.label_text(one) if one.label >= 0 else None for one in made]
     text = {"item": [row["item"] for row in rows], "label": labels}
     text |= {key: [None if row[key] is None else str(row[key]) for row in rows] for key in ("by", "note")}
-    both = [json.dumps(one.both, ensure_ascii=False) if one.both else None for one in made]
+    both = [json.dumps(one.accepted_labels, ensure_ascii=False) if one.accepted_labels else None for one in made]
     return pa.table(
         {key: pa.array(values, pa.string()) for key, values in text.items()}
         | {"both": pa.array(both, pa.string()), "unclear": [bool(row["unclear"]) for row in rows]}
     )
 
 
-def _for_tool(project: Project, form: str) -> LabelsToWrite:
+def _tool_labels(project: Project, form: str) -> LabelsToWrite:
     """Return the answers as a tool's writer takes them; decided labels have confidence 1."""
     fitted, kind = project.fitted, project.kind
     if kind not in (*CLASS_KINDS, "spans"):
@@ -193,11 +197,13 @@ def _for_tool(project: Project, form: str) -> LabelsToWrite:
     return LabelsToWrite({None: QuestionLabels(items, labels, confidence)}, f"dissensus {method}")
 
 
-def report(project: Project, names: bool = False) -> str:
+def draw_report(project: Project, names: bool = False) -> str:
     """Return the page of `dissensus report` on the rows that count now."""
     from dissensus.report import Report
 
     project.refit()
     if (fitted := project.fitted) is None:
         raise NothingToReport(project=project.name)
-    return Report(fitted.table, fitted.model, title=project.title, names=names, salt=project.store.salt()).html()
+    return Report(
+        fitted.table, fitted.model, title=project.title, names=names, salt=project.store.pseudonym_salt()
+    ).html()

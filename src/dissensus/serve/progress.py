@@ -28,7 +28,7 @@ MAX_ROWS_COMPARED = 300_000  # rows compared with other annotators; beyond, a sa
 MAX_ANNOTATORS = 500  # listed: those with most labels in these days, and all who drift
 
 
-def progress(
+def measure_progress(
     table: Annotations,
     at: FloatArray,
     *,
@@ -48,24 +48,26 @@ def progress(
     ends = np.minimum(start + DAY * np.arange(1, days + 1), now)
     classes = table.kind in CLASS_KINDS and len(table) == at.size
     by_day = [
-        {"day": _day(end - 1), "labels": int(n), "items": None, "settled": None, "queue": None}
+        {"day": _format_day(end - 1), "labels": int(n), "items": None, "settled": None, "queue": None}
         for end, n in zip(ends, np.histogram(at, [start, *ends])[0], strict=True)
     ]
     points: dict[float, dict[str, Any]] = {}
     if classes and model is not None and set(table.classes.tolist()) <= set(model.classes_.tolist()):
         some = len(table) * days <= MAX_ROWS_SCORED
-        points = {end: _settled(table, at, model, decided, end) for end in [now - WEEK, *(ends if some else [now])]}
+        points = {
+            end: _count_settled(table, at, model, decided, end) for end in [now - WEEK, *(ends if some else [now])]
+        }
         by_day = [one | points.get(end, {}) for one, end in zip(by_day, ends, strict=True)]
     week = {key: [points.get(end, {}).get(key) for end in (now, now - WEEK)] for key in ("settled", "queue")}
     ages = ((now - WEEK, now), (now - 2 * WEEK, now - WEEK))
     week["labels"] = [int(((at > low) & (at <= high)).sum()) for low, high in ages]
     week["agreement"] = [one.describe().get("pairwise_agreement") if one else None for one in (table, before)]
-    annotators = _annotators(table, at, before, np.array([start, *ends]), now) if classes and len(table) else []
+    annotators = _annotator_progress(table, at, before, np.array([start, *ends]), now) if classes and len(table) else []
     tested = bool(annotators) and before is not None and len(before) > 0
     return {"days": by_day, "week": week, "annotators": annotators, "drift_tested": tested}
 
 
-def _settled(
+def _count_settled(
     table: Annotations, at: FloatArray, model: Aggregator, decided: Mapping[str, float], end: float
 ) -> dict[str, Any]:
     """Return the number of items with labels, the share settled or decided, and the size of the queue."""
@@ -81,7 +83,7 @@ def _settled(
     return {"items": then.n_items, "settled": float(settled.mean()), "queue": int(waits.sum())}
 
 
-def _annotators(
+def _annotator_progress(
     table: Annotations, at: FloatArray, before: Annotations | None, edges: FloatArray, now: float
 ) -> list[dict[str, Any]]:
     """Return each annotator's agreement with the others by day, this week and before, and whether it drifts."""
@@ -91,8 +93,8 @@ def _annotators(
         before = before and before.select(items=np.intersect1d(before.items, table.items))
     others = ask_others(table, np.arange(table.n_annotators))
     days = np.searchsorted(edges, at, side="left") - 1  # −1: before the first
-    labels, agreement = _shares(table, others, days, edges.size - 1)
-    _, weeks = _shares(table, others, (at > now - WEEK).astype(np.int64), 2)
+    labels, agreement = _agreement_shares(table, others, days, edges.size - 1)
+    _, weeks = _agreement_shares(table, others, (at > now - WEEK).astype(np.int64), 2)
     sentences = {}
     if before is not None and len(before) and len(table):
         names, found = drift(before, table, others=others)
@@ -105,10 +107,10 @@ def _annotators(
             "annotator": str(table.annotators[a]),
             "labels": int(labels[a].sum()),
             "days": [
-                {"day": _day(edge), "labels": int(n), "agreement": share}
-                for edge, n, share in zip(edges, labels[a], _known(agreement[a]), strict=False)
+                {"day": _format_day(edge), "labels": int(n), "agreement": share}
+                for edge, n, share in zip(edges, labels[a], _nan_to_none(agreement[a]), strict=False)
             ],
-            "agreement": _known(weeks[a])[::-1],
+            "agreement": _nan_to_none(weeks[a])[::-1],
             "drifts": table.annotators[a] in sentences,
             "sentence": sentences.get(table.annotators[a], ""),
         }
@@ -116,7 +118,7 @@ def _annotators(
     ]
 
 
-def _shares(table: Annotations, others: Others, column: Any, n: int) -> tuple[Any, FloatArray]:
+def _agreement_shares(table: Annotations, others: Others, column: Any, n: int) -> tuple[Any, FloatArray]:
     """(A, n) int, (A, n) float: labels, and the share that agrees with the others; NaN without others."""
     A, inside = table.n_annotators, column >= 0
     place = table.annotator.astype(np.int64) * n + column
@@ -128,9 +130,9 @@ def _shares(table: Annotations, others: Others, column: Any, n: int) -> tuple[An
         return labels.reshape(A, n), (hits / n_compared).reshape(A, n)
 
 
-def _known(shares: FloatArray) -> list[float | None]:
+def _nan_to_none(shares: FloatArray) -> list[float | None]:
     return [None if np.isnan(share) else float(share) for share in shares]
 
 
-def _day(time: float) -> str:
+def _format_day(time: float) -> str:
     return datetime.fromtimestamp(time, UTC).date().isoformat()

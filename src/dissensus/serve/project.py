@@ -32,28 +32,28 @@ from dissensus.questions.item_status import MIN_ANNOTATORS, STATUSES, ItemStatus
 from dissensus.report.pseudonyms import make_pseudonyms
 from dissensus.serve import check as checks
 from dissensus.serve import describe, overview
-from dissensus.serve.events import FAMILY, KINDS, Stored, winner
-from dissensus.serve.exceptions import FitFailed, Unknown
+from dissensus.serve.events import EVENT_KINDS, FAMILY_LETTERS, StoredEvent, current_event
+from dissensus.serve.exceptions import FitFailed, UnknownProjectOrItem
 from dissensus.serve.face import HTTP
-from dissensus.serve.fit import Fitted, displayed, fit, table_of
+from dissensus.serve.fit import FittedProject, build_table, displayed_labels, fit
 from dissensus.serve.next_item import Assigner
-from dissensus.serve.rows import ANNOTATOR, ITEM, LABEL, Columns, NameList, Rows, content, fold
+from dissensus.serve.rows import ANNOTATOR, ITEM, LABEL, AnnotationRows, NameList, RowArrays, build_rows, row_values
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS
 
 if TYPE_CHECKING:
-    from dissensus.serve.store import Store
+    from dissensus.serve.store import EventStore
 
 UNLABELLED = -1  # status of an item without a label; others are codes into STATUSES
-OPEN = STATUSES.index("needs a look")
+UNSETTLED = STATUSES.index("needs a look")
 QUICK_FIT_SECONDS = 0.2  # a faster fit is repeated at once
-MAX_ROWS_AT_ONCE = 20_000  # requests wait for the first fit to fewer rows
-REST = 4  # pause after a fit, in times its seconds
+MAX_ROWS_FITTED_AT_ONCE = 20_000  # requests wait for the first fit to fewer rows
+PAUSE_FACTOR = 4  # pause after a fit, in times its seconds
 CHANGED_SHARE = 0.01  # share of changed rows that makes a fit due
 MAX_AGE_SECONDS = 30.0  # age at which a fit is due, if anything changed
 RETRY_SECONDS = 5.0  # after a failed fit, before the next in the background
 CACHE_SECONDS = 60.0  # lifetime of results that take seconds
-GROWING: dict[str, tuple[int, float]] = {
+GROWING_ARRAYS: dict[str, tuple[int, float]] = {
     "n_labels": (ITEM, 0), "top": (ITEM, -1), "confidence": (ITEM, 0), "status": (ITEM, UNLABELLED),
     "n_given": (ANNOTATOR, 0),
 }  # fmt: skip
@@ -63,11 +63,11 @@ GROWING: dict[str, tuple[int, float]] = {
 class Project:
     """The state of one project; every method may be called from any thread."""
 
-    def __init__(self, store: Store, number: int, name: str, about: dict[str, Any], clock: Any = time.time):
+    def __init__(self, store: EventStore, number: int, name: str, about: dict[str, Any], clock: Any = time.time):
         self.store, self.number, self.name, self.about, self.clock = store, number, name, about, clock
         self.lock = threading.RLock()
         self._fitting = threading.Lock()
-        self.fitted: Fitted | None = None
+        self.fitted: FittedProject | None = None
         self._cache: dict[str, tuple[Any, float]] = {}  # result and its time
         self._pseudonyms: dict[str, str] = {}
         self.load()
@@ -85,12 +85,12 @@ class Project:
 
     def heading(self) -> dict[str, str]:
         """Return name, title, kind and why the last fit failed, if it did."""
-        trouble = self.trouble.render(HTTP) if self.trouble else ""
+        trouble = self.fit_error.render(HTTP) if self.fit_error else ""
         return {"name": self.name, "title": self.title, "kind": self.kind, "trouble": trouble}
 
     def as_of(self) -> dict[str, Any]:
         """Return up to which event the answers and the fit go, and why the last fit failed, if it did."""
-        trouble = {"trouble": self.trouble.render(HTTP)} if self.trouble else {}
+        trouble = {"trouble": self.fit_error.render(HTTP)} if self.fit_error else {}
         return {"as_of": self.seq, "fitted_to": self.fitted.seq if self.fitted else 0} | trouble
 
     # The state --------------------------------------------------------------------------------------------------------
@@ -100,42 +100,46 @@ class Project:
         with self.lock:
             store, number = self.store, self.number
             self.fitted, self.assigner = None, Assigner(self)
-            self.seq = store.last()  # later events are read and applied again, which changes nothing
-            self.rows = Rows(fold(store.rows(number), store.corrected(number)))
-            others = store.of_project(number, annotations=False)
-            self.names = [NameList(store.names(number, what, 0)) for what in range(3)]
-            self.decisions: dict[int, Stored] = {}  # item → the decision that counts
-            self._all_decisions: dict[int, list[Stored]] = {}  # item → all decisions that were not withdrawn
-            self.fields_at: dict[int, int] = {}  # item → seq of its fields
+            self.seq = store.last_seq()  # later events are read and applied again, which changes nothing
+            self.rows = AnnotationRows(build_rows(store.load_rows(number), store.corrected_events(number)))
+            others = store.project_events(number, annotations=False)
+            self.names = [NameList(store.load_names(number, what, 0)) for what in range(3)]
+            self.decisions: dict[int, StoredEvent] = {}  # item → the decision that counts
+            self._all_decisions: dict[int, list[StoredEvent]] = {}  # item → all decisions that were not withdrawn
+            self.field_events: dict[int, int] = {}  # item → seq of its fields
             n_items, n_annotators = len(self.names[ITEM]), len(self.names[ANNOTATOR])
-            now = self.rows.columns().counting()
+            now = self.rows.columns().select_counting()
             self.n_labels = np.bincount(now.item, minlength=n_items)
-            self.n_given = np.bincount(now.annotator, minlength=n_annotators)
+            self.n_labels_given = np.bincount(now.annotator, minlength=n_annotators)
             self.top, self.confidence = np.full(n_items, -1), np.zeros(n_items)
-            self.status = np.where(self.n_labels > 0, OPEN, UNLABELLED).astype(np.int8)  # the first fit determines it
-            self.fresh: dict[int, FloatArray] = {}  # item → its posterior, if it changed since the fit
+            self.status = np.where(self.n_labels > 0, UNSETTLED, UNLABELLED).astype(
+                np.int8
+            )  # the first fit determines it
+            self.new_posteriors: dict[int, FloatArray] = {}  # item → its posterior, if it changed since the fit
             self.reasons: dict[int, tuple[ItemStatus, int]] = {}  # the same item → where its reason is
-            self.voted: dict[int, str] = {}  # item → its most frequent label, if it has a class new since the fit
-            self.touched: set[int] = set()  # items that changed since the table of the fit was taken
+            self.voted_labels: dict[
+                int, str
+            ] = {}  # item → its most frequent label, if it has a class new since the fit
+            self.changed_items: set[int] = set()  # items that changed since the table of the fit was taken
             self.n_changed, self.fitted_at, self.has_new_class = now.item.size, -np.inf, False
-            self.trouble: FitFailed | None = None
+            self.fit_error: FitFailed | None = None
             for event in others:
                 self._apply_other(event)
 
-    def apply(self, events: Sequence[Stored]) -> None:
+    def apply(self, events: Sequence[StoredEvent]) -> None:
         """Follow the log: `events` come after all that were applied before."""
         with self.lock:
             for what in range(3):
                 codes = [(event.item, event.annotator, event.label)[what] for event in events]
                 if max(codes, default=-1) >= len(self.names[what]):
-                    self.names[what].extend(self.store.names(self.number, what, len(self.names[what])))
-            for key, (what, fill) in GROWING.items():
+                    self.names[what].extend(self.store.load_names(self.number, what, len(self.names[what])))
+            for key, (what, fill) in GROWING_ARRAYS.items():
                 values = getattr(self, key)
                 if (n_new := len(self.names[what]) - values.size) > 0:
                     setattr(self, key, np.concatenate([values, np.full(n_new, fill, values.dtype)]))
             firsts = [event.first for event in events if event.first != event.seq and event.kind <= 1]
-            groups: dict[int, list[Stored]] = {}
-            for event in self.store.groups(firsts) if firsts else ():
+            groups: dict[int, list[StoredEvent]] = {}
+            for event in self.store.event_groups(firsts) if firsts else ():
                 groups.setdefault(event.first, []).append(event)
             touched: set[int] = set()
             for event in events:
@@ -144,20 +148,20 @@ class Project:
                     self._apply_other(event)
                     touched.add(event.item)
                     continue
-                counts = winner(groups[event.first]) if event.first in groups else event
-                for item, annotator, change in self.rows.put(content(counts)):
+                counts = current_event(groups[event.first]) if event.first in groups else event
+                for item, annotator, change in self.rows.put_row(row_values(counts)):
                     self.n_labels[item] += change
-                    self.n_given[annotator] += change
+                    self.n_labels_given[annotator] += change
                     touched.add(item)
                 self.n_changed += 1
-            self.touched |= touched
-            self._answer(sorted(touched))
+            self.changed_items |= touched
+            self._score_items(sorted(touched))
             self.assigner.update(sorted(touched))
 
-    def _apply_other(self, event: Stored) -> None:
-        kind = KINDS[event.kind]
+    def _apply_other(self, event: StoredEvent) -> None:
+        kind = EVENT_KINDS[event.kind]
         if kind == "item":
-            self.fields_at[event.item] = event.seq
+            self.field_events[event.item] = event.seq
             return
         made = self._all_decisions.setdefault(event.item, [])
         if kind == "decision":
@@ -171,7 +175,7 @@ class Project:
             self.decisions.pop(event.item, None)
         self.n_changed += 1  # gold of the next fit
 
-    check, check_spans, check_decision = checks.check, checks.check_spans, checks.check_decision
+    check, check_spans, check_decision = checks.check_events, checks.check_spans, checks.check_decision
 
     # Fits -------------------------------------------------------------------------------------------------------------
 
@@ -179,26 +183,26 @@ class Project:
         """Return the rows that count, now or at a time, as `aggregate` would read them."""
         with self.lock:
             decisions = dict(self.decisions)
-        return table_of(self, self.counting(until), decisions)[0]
+        return build_table(self, self.current_rows(until), decisions)[0]
 
-    def counting(self, until: float | None = None) -> Columns:
+    def current_rows(self, until: float | None = None) -> RowArrays:
         """Return copies of the rows that count, now or at a time."""
         if until is None:
             with self.lock:
-                return self.rows.columns().counting()
-        corrected = [event for event in self.store.corrected(self.number) if event.at <= until]
-        return fold(self.store.rows(self.number, until), corrected).counting()
+                return self.rows.columns().select_counting()
+        corrected = [event for event in self.store.corrected_events(self.number) if event.at <= until]
+        return build_rows(self.store.load_rows(self.number, until), corrected).select_counting()
 
-    def due(self, now: float) -> bool:
+    def needs_fit(self, now: float) -> bool:
         """Return True if a fit pays: enough changed, or long ago, or a fit takes no time."""
         if not self.n_changed or not self.rows.size:
             return False
         fitted, age = self.fitted, now - self.fitted_at
-        if self.trouble and age < RETRY_SECONDS:
+        if self.fit_error and age < RETRY_SECONDS:
             return False
-        if fitted is None or (self.has_new_class and age >= REST * fitted.seconds):
+        if fitted is None or (self.has_new_class and age >= PAUSE_FACTOR * fitted.seconds):
             return True
-        if age < REST * fitted.seconds:
+        if age < PAUSE_FACTOR * fitted.seconds:
             return False
         enough = self.n_changed >= CHANGED_SHARE * self.rows.size
         return bool(enough or fitted.seconds < QUICK_FIT_SECONDS or age >= MAX_AGE_SECONDS)
@@ -206,7 +210,7 @@ class Project:
     def fits_at_once(self) -> bool:
         """Return True if requests wait for a fit: the first one, or a quick one that their answers depend on."""
         if self.fitted is None:
-            return bool(0 < self.rows.size <= MAX_ROWS_AT_ONCE)
+            return bool(0 < self.rows.size <= MAX_ROWS_FITTED_AT_ONCE)
         if self.has_new_class and self.fitted.seconds < QUICK_FIT_SECONDS:
             return True
         return self.fitted.table.kind not in CLASS_KINDS and self.fitted.seconds < QUICK_FIT_SECONDS / 4
@@ -217,163 +221,168 @@ class Project:
             with self.lock:
                 if not self.n_changed:
                     return
-                now, seq, decisions = self.counting(), self.seq, dict(self.decisions)
-                self.touched, changed, self.n_changed = set(), self.n_changed, 0
+                now, seq, decisions = self.current_rows(), self.seq, dict(self.decisions)
+                self.changed_items, changed, self.n_changed = set(), self.n_changed, 0
             try:
-                self._swap(fit(self, now, seq, decisions) if now.item.size else None)
+                self._use_fit(fit(self, now, seq, decisions) if now.item.size else None)
             except Exception as error:
                 with self.lock:
                     self.n_changed, self.fitted_at = self.n_changed + changed, time.monotonic()
-                    self.trouble = FitFailed(reason=str(error))
+                    self.fit_error = FitFailed(reason=str(error))
                 if isinstance(error, StoreUnavailable):
                     raise
                 raise FitFailed(reason=str(error)).add_subject(self.name) from error
 
-    def _swap(self, fitted: Fitted | None) -> None:
+    def _use_fit(self, fitted: FittedProject | None) -> None:
         """Use a new fit; items that changed while it was made are scored again."""
         with self.lock:
-            self.fitted, self.fitted_at, self.has_new_class, self.trouble = fitted, time.monotonic(), False, None
-            self.fresh, self.reasons, self.voted = {}, {}, {}
+            self.fitted, self.fitted_at, self.has_new_class, self.fit_error = fitted, time.monotonic(), False, None
+            self.new_posteriors, self.reasons, self.voted_labels = {}, {}, {}
             self.top[:], self.confidence[:] = -1, 0.0
-            self.status[:] = np.where(self.n_labels > 0, OPEN, UNLABELLED)
+            self.status[:] = np.where(self.n_labels > 0, UNSETTLED, UNLABELLED)
             if fitted is None:
                 return
             if fitted.status is not None:
-                some = np.flatnonzero(fitted.rank >= 0)
-                at, status = fitted.rank[some], fitted.status.status
+                some = np.flatnonzero(fitted.item_rank >= 0)
+                at, status = fitted.item_rank[some], fitted.status.status
                 self.top[some], self.confidence[some], self.status[some] = (
                     fitted.top[at],
                     fitted.confidence[at],
                     status[at],
                 )
-                self._answer(sorted(self.touched))
+                self._score_items(sorted(self.changed_items))
             else:
-                self._answer(range(self.status.size))
+                self._score_items(range(self.status.size))
 
     # Answers ----------------------------------------------------------------------------------------------------------
 
-    def _answer(self, codes: Sequence[int]) -> None:
+    def _score_items(self, codes: Sequence[int]) -> None:
         """Score items that changed since the fit, from all their rows."""
         fitted = self.fitted
         if fitted is None or fitted.table.kind not in CLASS_KINDS:
             for code in codes:
                 answer = fitted.answers.get(self.names[ITEM].texts[code], {}) if fitted else {}
-                n_annotators = len({self.rows.columns().annotator[row] for row in self.rows.of_item(code)})
+                n_annotators = len({self.rows.columns().annotator[row] for row in self.rows.rows_of_item(code)})
                 checked = "status" in answer and n_annotators >= MIN_ANNOTATORS  # some labels may have been removed
                 self.confidence[code] = answer.get("sure", 0.0)
-                known = STATUSES.index(answer["status"]) if checked else OPEN
+                known = STATUSES.index(answer["status"]) if checked else UNSETTLED
                 self.status[code] = known if self.n_labels[code] else UNLABELLED
             return
         labelled = []
         for code in codes:
-            self.fresh.pop(code, None)
-            self.voted.pop(code, None)
+            self.new_posteriors.pop(code, None)
+            self.voted_labels.pop(code, None)
             if self.n_labels[code]:
                 labelled.append(code)
             else:
                 self.top[code], self.confidence[code], self.status[code] = -1, 0.0, UNLABELLED
         if not labelled:
             return
-        table, with_new_class, share = self._part(labelled, fitted)
+        table, with_new_class, share = self._select_items(labelled, fitted)
         posterior = fitted.model.predict_proba(table)
-        top, confidence = displayed(fitted.model, table.items, posterior)
+        top, confidence = displayed_labels(fitted.model, table.items, posterior)
         status = item_status(table, top, posterior.max(axis=1), share=share)
         for at, code in enumerate(labelled):
-            self.fresh[code], self.reasons[code] = posterior[at], (status, at)
+            self.new_posteriors[code], self.reasons[code] = posterior[at], (status, at)
             self.top[code], self.confidence[code], self.status[code] = top[at], confidence[at], status.status[at]
         for code in (labelled[at] for at in with_new_class):  # the fit has no error model of the class: use the votes
-            self.voted[code] = next(iter(self.votes(code)))
-            self.confidence[code], self.status[code] = 0.0, OPEN
+            self.voted_labels[code] = next(iter(self.votes(code)))
+            self.confidence[code], self.status[code] = 0.0, UNSETTLED
         self.has_new_class = self.has_new_class or bool(with_new_class)
 
     def votes(self, code: int) -> dict[str, int]:
         """Return the number of votes for each label of an item, the most first."""
         texts, label = self.names[LABEL].texts, self.rows.columns().label
-        votes = Counter(texts[label[row]] for row in self.rows.of_item(code))
+        votes = Counter(texts[label[row]] for row in self.rows.rows_of_item(code))
         return dict(sorted(votes.items(), key=lambda pair: (-pair[1], pair[0])))
 
-    def _part(self, codes: Sequence[int], fitted: Fitted) -> tuple[Annotations, list[int], FloatArray]:
+    def _select_items(self, codes: Sequence[int], fitted: FittedProject) -> tuple[Annotations, list[int], FloatArray]:
         """Return the table of some items, those with a class new since the fit, and `usual_share` of its annotators.
 
         Rows with a new class are left out, because the fit has no error model of it.
         """
         columns = self.rows.columns()
-        found = [self.rows.of_item(code) for code in codes]
+        found = [self.rows.rows_of_item(code) for code in codes]
         rows = np.array([row for some in found for row in some], np.int64)
         item = np.repeat(np.arange(len(codes)), [len(some) for some in found])
-        label = np.append(fitted.class_of, -1)[np.minimum(columns.label[rows], fitted.class_of.size)]
+        label = np.append(fitted.class_codes, -1)[np.minimum(columns.label[rows], fitted.class_codes.size)]
         keep = label >= 0
         annotator_codes, annotator = np.unique(columns.annotator[rows][keep], return_inverse=True)
         annotators, items = (
             np.array([self.names[what].texts[code] for code in some], object)
             for what, some in ((ANNOTATOR, annotator_codes.tolist()), (ITEM, codes))
         )
-        place = np.append(fitted.who, -1)[np.minimum(annotator_codes, fitted.who.size)]
+        place = np.append(fitted.annotator_rank, -1)[np.minimum(annotator_codes, fitted.annotator_rank.size)]
         classes, kind = fitted.model.classes_, fitted.table.kind
         table = Annotations.from_codes(item[keep], annotator, label[keep], items, annotators, classes, kind=kind)
-        return table, np.unique(item[~keep]).tolist(), fitted.share[place]
+        return table, np.unique(item[~keep]).tolist(), fitted.agreement_share[place]
 
     def posterior(self, code: int) -> FloatArray | None:
         """(K,) float: P(class) of an item now; None before the first fit, and for labels that are not classes."""
         fitted = self.fitted
         if fitted is None or fitted.table.kind not in CLASS_KINDS:
             return None
-        if code in self.fresh:
-            return self.fresh[code]
-        place = fitted.rank[code] if code < fitted.rank.size and self.n_labels[code] else -1
+        if code in self.new_posteriors:
+            return self.new_posteriors[code]
+        place = fitted.item_rank[code] if code < fitted.item_rank.size and self.n_labels[code] else -1
         return np.asarray(fitted.model.posterior_[place] if place >= 0 else fitted.model.prior_)
 
-    def code(self, item: str) -> int:
+    def item_code(self, item: str) -> int:
         """Return the code of an item."""
         if (found := self.names[ITEM].codes.get(item)) is None:
-            raise Unknown(what="item", name=item)
+            raise UnknownProjectOrItem(what="item", name=item)
         return found
 
-    def label_text(self, event: Stored) -> str:
+    def label_text(self, event: StoredEvent) -> str:
         """Return the label of an event."""
         return self.names[LABEL].texts[event.label]
 
-    def removed(self, ids: Iterable[str]) -> dict[str, str | None]:
+    def removed_items(self, ids: Iterable[str]) -> dict[str, str | None]:
         """Return the item of each removed id, None if no annotation has this id yet."""
         found: dict[str, str | None] = dict.fromkeys(ids)
         with self.lock:
-            for event in self.store.of_ids(self.number, [FAMILY["removal"] + id_ for id_ in found]):
+            for event in self.store.events_with_ids(self.number, [FAMILY_LETTERS["removal"] + id_ for id_ in found]):
                 if event.item >= 0:
                     found[event.id[1:]] = self.names[ITEM].texts[event.item]
         return found
 
-    def stored(self) -> dict[str, tuple[str, str, bool]]:
+    def stored_labels(self) -> dict[str, tuple[str, str, bool]]:
         """Return item, version and whether there is a label, by id, of annotations and decisions that count."""
         with self.lock:
             decided = [event for made in self._all_decisions.values() for event in made]
-        found: dict[str, Stored] = {}
-        for event in self.store.of_project(self.number, annotations=True):
-            found[event.id] = winner([found[event.id], event]) if event.id in found else event
-        kept = [event for event in found.values() if KINDS[event.kind] != "removal"]
+        found: dict[str, StoredEvent] = {}
+        for event in self.store.project_events(self.number, annotations=True):
+            found[event.id] = current_event([found[event.id], event]) if event.id in found else event
+        kept = [event for event in found.values() if EVENT_KINDS[event.kind] != "removal"]
         with self.lock:
             texts = self.names[ITEM].texts
             return {event.id[1:]: (texts[event.item], event.version, event.label >= 0) for event in (*kept, *decided)}
 
-    def fields(self, codes: Iterable[int]) -> dict[int, dict[str, Any]]:
+    def item_fields(self, codes: Iterable[int]) -> dict[int, dict[str, Any]]:
         """Return the fields to show of items, by code."""
-        wanted = {self.fields_at[code]: code for code in codes if code in self.fields_at}
-        found = self.store.data(wanted) if wanted else {}
+        wanted = {self.field_events[code]: code for code in codes if code in self.field_events}
+        found = self.store.event_data(wanted) if wanted else {}
         return {wanted[seq]: json.loads(text) for seq, text in found.items() if text}
 
-    item, items, short, all_decisions = describe.item, describe.items, describe.short, describe.all_decisions
+    item, items, short, all_decisions = (
+        describe.describe_item,
+        describe.list_items,
+        describe.summarize_items,
+        describe.list_decisions,
+    )
 
-    def next(self, annotator: str, count: int = 1, among: IntArray | None = None) -> dict[str, Any]:
+    def next_items(self, annotator: str, count: int = 1, among: IntArray | None = None) -> dict[str, Any]:
         """Return the items to label next, or why to stop; `among` are the codes of all items to choose from."""
         with self.lock:
-            chosen, stop = self.assigner.next(annotator, count, among)
-            texts, fields = self.names[ITEM].texts, self.fields(chosen)
+            chosen, stop = self.assigner.choose_items(annotator, count, among)
+            texts, fields = self.names[ITEM].texts, self.item_fields(chosen)
             items = [{"item": texts[code], "data": fields.get(code)} for code in chosen]
             return {"items": items, "stop": stop and stop.render(HTTP)} | self.as_of()
 
     # The whole project ------------------------------------------------------------------------------------------------
 
-    annotators, progress = overview.annotators, overview.progress
-    export, report = overview.export, overview.report
+    annotators, progress = overview.list_annotators, overview.collect_progress
+    export, report = overview.export_file, overview.draw_report
 
     def cached(self, key: str, find: Callable[[], Any]) -> Any:
         """Return the result of `find`, which may be a minute old."""
@@ -388,14 +397,14 @@ class Project:
         with self.lock:
             names = list(self.names[ANNOTATOR].texts)
         if len(self._pseudonyms) != len(names):
-            self._pseudonyms = dict(zip(names, make_pseudonyms(names, self.store.salt()), strict=True))
+            self._pseudonyms = dict(zip(names, make_pseudonyms(names, self.store.pseudonym_salt()), strict=True))
         return self._pseudonyms
 
-    def numbers(self) -> dict[str, int]:
+    def metric_values(self) -> dict[str, int]:
         """Return the numbers that `/metrics` shows."""
         with self.lock:
-            found = {"annotations": int(self.n_labels.sum()), "annotators": int((self.n_given > 0).sum())}
-            masks = describe.masks(self)
+            found = {"annotations": int(self.n_labels.sum()), "annotators": int((self.n_labels_given > 0).sum())}
+            masks = describe.list_masks(self)
             found |= {f"items_{key.replace(' ', '_')}": int(mask.sum()) for key, mask in masks.items()}
             found |= {"log": self.seq, "log_fitted": self.as_of()["fitted_to"]}
-            return found | {"trouble": int(self.trouble is not None)}
+            return found | {"trouble": int(self.fit_error is not None)}

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dissensus.questions.base import questions, sentences
-from dissensus.serve.exceptions import NamesNotAllowed, NothingFitted, UnknownOption
+from dissensus.serve.exceptions import NamesNotAllowed, NotFittedYet, UnknownOption
 from dissensus.table.io.jsonl import dumps
 
 if TYPE_CHECKING:
     from dissensus.serve.project import Project
 
 
-def listed() -> dict[str, Any]:
+def list_questions() -> dict[str, Any]:
     """Return the questions that a project can answer, with their options and facts."""
     return {
         name: {
@@ -29,7 +29,7 @@ def listed() -> dict[str, Any]:
     }
 
 
-def answer(project: Project, name: str, query: Mapping[str, str], names: bool) -> Any:
+def answer_question(project: Project, name: str, query: Mapping[str, str], names: bool) -> Any:
     """Return facts and findings of a question about the table of the last fit.
 
     `query` has its options as JSON values or text; `names`: the caller may see the names of annotators.
@@ -37,18 +37,18 @@ def answer(project: Project, name: str, query: Mapping[str, str], names: bool) -
     if not names:
         raise NamesNotAllowed
     if (fitted := project.fitted) is None:
-        raise NothingFitted
+        raise NotFittedYet
     kind = questions[name]
     for key in query:
         if key not in kind.declared():
             raise UnknownOption(question=name, name=key, known=tuple(kind.declared()))
-    question = kind(**{key: _value(text) for key, text in query.items()})
+    question = kind(**{key: _parse_option(text) for key, text in query.items()})
     facts = question.ask(fitted.table, model=fitted.model)
     found = list(sentences(question.findings(facts)))
     return json.loads(dumps({"question": name, "facts": question.plain(facts), "findings": found}))
 
 
-def _value(text: str) -> Any:
+def _parse_option(text: str) -> Any:
     """Return the value of an option: JSON, else the text itself."""
     try:
         return json.loads(text)

@@ -20,18 +20,18 @@ from pydantic_core import from_json
 
 from dissensus.exceptions import DataError, DissensusError
 from dissensus.messages import ParameterName
-from dissensus.serve.events import EMPTY, SEPARATOR, Event, seconds_of, sortable_version
-from dissensus.serve.exceptions import InvalidJson, InvalidValue, MissingField
+from dissensus.serve.events import EMPTY_LIST, SEPARATOR, Event, parse_seconds, to_sortable_version
+from dissensus.serve.exceptions import InvalidJson, InvalidValue, MissingBodyField
 from dissensus.table import kinds
 
 MAX_NAME = 1_000  # characters of an item, annotator, id, option or label of one class
 MAX_LABEL = 100_000  # characters of a label that is a list or an object, as JSON, and of a note
 MAX_END = 10**9  # characters or tokens of a document
-RELATIVE = (".", "..")  # names that browsers remove from an address
+RELATIVE_NAMES = (".", "..")  # names that browsers remove from an address
 T = TypeVar("T")
 
 
-def _parse(body: Any) -> Any:
+def _parse_json(body: Any) -> Any:
     if not isinstance(body, bytes):
         return body
     try:
@@ -42,18 +42,18 @@ def _parse(body: Any) -> Any:
     return value
 
 
-PARSED = BeforeValidator(_parse)
+PARSED = BeforeValidator(_parse_json)
 
 
-def check(adapter: TypeAdapter[T], value: Any) -> T:
+def validate(adapter: TypeAdapter[T], value: Any) -> T:
     """Return the value as its type has it; what does not fit raises a DataError."""
     try:
         return adapter.validate_python(value)
     except ValidationError as error:
-        raise first_fault(error.errors(include_url=False)) from None
+        raise first_error(error.errors(include_url=False)) from None
 
 
-def first_fault(errors: Sequence[Any]) -> DataError:
+def first_error(errors: Sequence[Any]) -> DataError:
     """Return the first error that pydantic found, about the path of its field."""
     error = errors[0]
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error["loc"])
@@ -63,7 +63,7 @@ def first_fault(errors: Sequence[Any]) -> DataError:
     found: Any = error.get("ctx", {}).get("error")
     if error["type"] == "missing":
         path, _, field = path.rpartition(".")
-        found = MissingField(field=ParameterName(field or "body"))
+        found = MissingBodyField(field=ParameterName(field or "body"))
     elif not isinstance(found, DataError):
         found = InvalidValue(problem=problem, value=error["input"])
     assert isinstance(found, DataError)
@@ -77,7 +77,7 @@ def _number_as_text(value: Any) -> Any:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-def _usable(is_usable: Callable[[str], bool]) -> AfterValidator:
+def _name_check(is_usable: Callable[[str], bool]) -> AfterValidator:
     """Return a check of names."""
 
     def check_name(name: str) -> str:
@@ -88,25 +88,27 @@ def _usable(is_usable: Callable[[str], bool]) -> AfterValidator:
     return AfterValidator(check_name)
 
 
-Storable = Annotated[str, _usable(lambda name: bool(name.strip()) and "\x00" not in name)]
+Storable = Annotated[str, _name_check(lambda name: bool(name.strip()) and "\x00" not in name)]
 Class = Annotated[Storable, Field(max_length=MAX_NAME)]
-Option = Annotated[Class, _usable(lambda name: kinds.OPTION_SEPARATOR not in name and name != kinds.EMPTY_SET)]
+Option = Annotated[Class, _name_check(lambda name: kinds.OPTION_SEPARATOR not in name and name != kinds.EMPTY_SET)]
 Text = Annotated[Class, BeforeValidator(_number_as_text, json_schema_input_type=str | float)]
-Name = Annotated[Text, _usable(lambda name: SEPARATOR not in name)]
-Address = Annotated[Name, _usable(lambda name: name not in RELATIVE)]  # may be part of the address of a request
+Name = Annotated[Text, _name_check(lambda name: SEPARATOR not in name)]
+Address = Annotated[
+    Name, _name_check(lambda name: name not in RELATIVE_NAMES)
+]  # may be part of the address of a request
 ProjectName = Annotated[
     str,
     Field(min_length=1, max_length=100),
-    _usable(lambda name: name.isprintable() and "/" not in name and name not in RELATIVE),
+    _name_check(lambda name: name.isprintable() and "/" not in name and name not in RELATIVE_NAMES),
 ]
-Version = Annotated[str, BeforeValidator(sortable_version, json_schema_input_type=str | float | None)]
-Time = Annotated[float, BeforeValidator(seconds_of, json_schema_input_type=str | float | None)]
+Version = Annotated[str, BeforeValidator(to_sortable_version, json_schema_input_type=str | float | None)]
+Time = Annotated[float, BeforeValidator(parse_seconds, json_schema_input_type=str | float | None)]
 Position = Annotated[int, Field(strict=True, ge=0, le=MAX_END)]
 Flag = Annotated[bool, Field(strict=True)] | None
 Limit = Annotated[int, Field(strict=True, ge=1)] | None
 
 
-class Span(BaseModel):
+class SpanBody(BaseModel):
     """A marked part of a text."""
 
     start: Position
@@ -122,14 +124,14 @@ class Span(BaseModel):
 
 
 Label = Annotated[Any, Field(description="text, number, list of options, list of spans, or any JSON")]
-CLASS = TypeAdapter(Class)
-LONG_TEXT = TypeAdapter(Annotated[Storable, Field(max_length=MAX_LABEL)])
-OPTIONS = TypeAdapter(list[Option])
-SPANS = TypeAdapter(list[Span])
-ADDRESS = TypeAdapter(Address)
+CLASS_ADAPTER = TypeAdapter(Class)
+LONG_TEXT_ADAPTER = TypeAdapter(Annotated[Storable, Field(max_length=MAX_LABEL)])
+OPTIONS_ADAPTER = TypeAdapter(list[Option])
+SPANS_ADAPTER = TypeAdapter(list[SpanBody])
+ADDRESS_ADAPTER = TypeAdapter(Address)
 
 
-def label_of(value: Any, kind: str | None = None) -> tuple[str, str | None]:
+def label_to_text(value: Any, kind: str | None = None) -> tuple[str, str | None]:
     """Return a label as text, and the kind that its JSON implies, if any; `kind` is that of the project, if known."""
     several = value if isinstance(value, list) and kind != "objects" else None
     if isinstance(value, bool):
@@ -137,22 +139,22 @@ def label_of(value: Any, kind: str | None = None) -> tuple[str, str | None]:
     if isinstance(value, int | float) and abs(value) <= kinds.MAX_LABEL_NUMBER:
         return json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value), None
     if isinstance(value, str) and value.strip():
-        return check(LONG_TEXT if kind == "objects" else CLASS, value), None
+        return validate(LONG_TEXT_ADAPTER if kind == "objects" else CLASS_ADAPTER, value), None
     if several == []:
-        return kinds.EMPTY_SET, EMPTY
+        return kinds.EMPTY_SET, EMPTY_LIST
     if several and all(isinstance(one, str) for one in several):
-        options = check(OPTIONS, several)
-        return check(LONG_TEXT, kinds.name_set(options)), "sets"
+        options = validate(OPTIONS_ADAPTER, several)
+        return validate(LONG_TEXT_ADAPTER, kinds.name_set(options)), "sets"
     if several and all(isinstance(one, dict) and {"start", "end", "label"} <= one.keys() for one in several):
-        return check(LONG_TEXT, span_text(several)), "spans"
+        return validate(LONG_TEXT_ADAPTER, spans_to_text(several)), "spans"
     if isinstance(value, dict | list):
-        return check(LONG_TEXT, json.dumps(value, sort_keys=True, ensure_ascii=False)), "objects"
+        return validate(LONG_TEXT_ADAPTER, json.dumps(value, sort_keys=True, ensure_ascii=False)), "objects"
     raise InvalidValue(problem="label", value=value)
 
 
-def span_text(spans: Sequence[Mapping[str, Any]]) -> str:
+def spans_to_text(spans: Sequence[Mapping[str, Any]]) -> str:
     """Return spans as text, in order."""
-    found = sorted({(span.start, span.end, span.label) for span in check(SPANS, spans)})
+    found = sorted({(span.start, span.end, span.label) for span in validate(SPANS_ADAPTER, spans)})
     return json.dumps([{"start": start, "end": end, "label": label} for start, end, label in found], ensure_ascii=False)
 
 
@@ -209,7 +211,7 @@ class AnnotationBody(Body):
             self.item = kinds.name_pair_items([self.left], [self.right])[0].as_py()
         for field in () if self.deleted and self.id is not None else ("item", "annotator"):
             if getattr(self, field) is None:
-                raise MissingField(field=ParameterName(field))
+                raise MissingBodyField(field=ParameterName(field))
         return self
 
     def event(self, kind: str | None) -> Event:
@@ -217,7 +219,7 @@ class AnnotationBody(Body):
         id_ = f"{self.item}{SEPARATOR}{self.annotator}" if self.id is None else self.id
         if self.deleted:
             return Event("removal", id_, "", version=self.version, at=self.at)
-        label, label_kind = label_of(self.winner if self.label is None else self.label, kind)
+        label, label_kind = label_to_text(self.winner if self.label is None else self.label, kind)
         label_kind = "pairs" if self.left is not None and self.right is not None else label_kind
         assert self.item is not None
         assert self.annotator is not None
@@ -253,16 +255,16 @@ class DecisionBody(Body):
         label, label_kind = None, None
         data: dict[str, Any] = {"note": self.note} if self.note else {}
         if self.both is not None:
-            labels, label_kinds = zip(*(label_of(one, kind) for one in self.both), strict=True)
-            if len(set(labels)) < len(labels) or len(set(label_kinds) - {EMPTY}) != 1:
+            labels, label_kinds = zip(*(label_to_text(one, kind) for one in self.both), strict=True)
+            if len(set(labels)) < len(labels) or len(set(label_kinds) - {EMPTY_LIST}) != 1:
                 raise InvalidValue(problem="answer", value=self.both)
-            label_kind = max(set(label_kinds) - {EMPTY}, key=str)
-            check(LONG_TEXT, json.dumps(labels, ensure_ascii=False))
+            label_kind = max(set(label_kinds) - {EMPTY_LIST}, key=str)
+            validate(LONG_TEXT_ADAPTER, json.dumps(labels, ensure_ascii=False))
             data |= {"both": [*labels]}
         elif self.unclear:
             data |= {"unclear": True}
         else:
-            label, label_kind = label_of(self.label, kind)
+            label, label_kind = label_to_text(self.label, kind)
         return Event("decision", self.item, self.item, self.by, label, data=data or None, label_kind=label_kind)
 
 
@@ -272,28 +274,28 @@ class SignInBody(BaseModel):
     token: str = ""
 
 
-def _as_list(body: Any) -> BeforeValidator:
+def _accept_single(body: Any) -> BeforeValidator:
     """Return the conversion of a single body into a list of one."""
     return BeforeValidator(
         lambda value: value if isinstance(value, list) else [value], json_schema_input_type=body | list[body]
     )
 
 
-Project = Annotated[ProjectBody, PARSED]
-Annotations = Annotated[list[AnnotationBody], _as_list(AnnotationBody), PARSED]
-Items = Annotated[list[ItemBody], _as_list(ItemBody), PARSED]
-Decision = Annotated[DecisionBody, PARSED]
-SignIn = Annotated[SignInBody, PARSED]
-PROJECT: TypeAdapter[ProjectBody] = TypeAdapter(Project)
-DECISION: TypeAdapter[DecisionBody] = TypeAdapter(Decision)
-ANNOTATIONS: TypeAdapter[list[AnnotationBody]] = TypeAdapter(Annotations)
-ITEMS: TypeAdapter[list[ItemBody]] = TypeAdapter(Items)
+ProjectInput = Annotated[ProjectBody, PARSED]
+AnnotationsInput = Annotated[list[AnnotationBody], _accept_single(AnnotationBody), PARSED]
+ItemsInput = Annotated[list[ItemBody], _accept_single(ItemBody), PARSED]
+DecisionInput = Annotated[DecisionBody, PARSED]
+SignInInput = Annotated[SignInBody, PARSED]
+PROJECT_ADAPTER: TypeAdapter[ProjectBody] = TypeAdapter(ProjectInput)
+DECISION_ADAPTER: TypeAdapter[DecisionBody] = TypeAdapter(DecisionInput)
+ANNOTATIONS_ADAPTER: TypeAdapter[list[AnnotationBody]] = TypeAdapter(AnnotationsInput)
+ITEMS_ADAPTER: TypeAdapter[list[ItemBody]] = TypeAdapter(ItemsInput)
 
 
 def annotation_events(bodies: Any, kind: str | None = None) -> list[Event]:
     """Return the events of annotations that are posted to a project of a declared kind."""
     events = []
-    found = check(ANNOTATIONS, bodies)
+    found = validate(ANNOTATIONS_ADAPTER, bodies)
     for at, body in enumerate(found):
         try:
             events.append(body.event(kind))
@@ -304,10 +306,10 @@ def annotation_events(bodies: Any, kind: str | None = None) -> list[Event]:
 
 def item_events(bodies: Any) -> list[Event]:
     """Return the events of items to show."""
-    found = check(ITEMS, bodies)
+    found = validate(ITEMS_ADAPTER, bodies)
     return [Event("item", body.item, body.item, data=body.model_extra) for body in found]
 
 
 def decision_event(body: Any, kind: str | None = None) -> Event:
     """Return the event of a decision."""
-    return check(DECISION, body).event(kind)
+    return validate(DECISION_ADAPTER, body).event(kind)

@@ -17,16 +17,16 @@ from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 
 from dissensus.messages import ParameterName
-from dissensus.serve import answers, questions, requests
-from dissensus.serve.describe import LISTS, ORDERS
+from dissensus.serve import questions, requests, responses
+from dissensus.serve.describe import ITEM_LISTS, ITEM_ORDERS
 from dissensus.serve.events import SEPARATOR, Event
-from dissensus.serve.exceptions import MissingField, Refused, UnknownRemovals
+from dissensus.serve.exceptions import MissingBodyField, Refused, UnknownRemovals
 from dissensus.serve.face import HTTP
 from dissensus.serve.next_item import MAX_COUNT
-from dissensus.serve.overview import FORMATS, TOOLS, WHAT
+from dissensus.serve.overview import EXPORT_CONTENTS, FORMATS, TOOLS
 from dissensus.serve.project import Project
-from dissensus.serve.requests import ADDRESS, annotation_events, check, decision_event, item_events
-from dissensus.serve.security import BEARER, Guard, allow
+from dissensus.serve.requests import ADDRESS_ADAPTER, annotation_events, decision_event, item_events, validate
+from dissensus.serve.security import BEARER, Guard, require_permission
 from dissensus.serve.service import Service
 from dissensus.serve.tokens import Caller
 from dissensus.table.io.writers import writers
@@ -73,7 +73,7 @@ class JsonRoute(APIRoute):
 
         async def handle_json(request: Request) -> Response:
             if has_caller:
-                request.app.state.guard.caller(request, await BEARER(request))
+                request.app.state.guard.identify_caller(request, await BEARER(request))
             return await handle(JsonRequest(request.scope, request.receive))
 
         return handle_json
@@ -81,49 +81,49 @@ class JsonRoute(APIRoute):
 
 router = APIRouter(route_class=JsonRoute)
 FORMAT_NAMES = tuple(FORMATS)
-Status = Literal[LISTS]  # type: ignore[valid-type]
-Order = Literal[ORDERS]  # type: ignore[valid-type]
+Status = Literal[ITEM_LISTS]  # type: ignore[valid-type]
+Order = Literal[ITEM_ORDERS]  # type: ignore[valid-type]
 Format = Literal[FORMAT_NAMES]  # type: ignore[valid-type]
-What = Literal[WHAT]  # type: ignore[valid-type]
+ExportContent = Literal[EXPORT_CONTENTS]  # type: ignore[valid-type]
 Number = Annotated[int, Query(ge=0, le=10**18)]
 
 
-async def service_of(request: Request) -> Service:
+async def get_service(request: Request) -> Service:
     """Return the service."""
     service: Service = request.app.state.service
     return service
 
 
-ServiceOf = Annotated[Service, Depends(service_of)]
+ServiceOfRequest = Annotated[Service, Depends(get_service)]
 
 
-async def project_of(request: Request, name: str) -> Project:
+async def get_project(request: Request, name: str) -> Project:
     """Return the project of an address."""
-    return (await service_of(request)).project(name)
+    return (await get_service(request)).project(name)
 
 
-ProjectOf = Annotated[Project, Depends(project_of)]
-Poster = Annotated[Caller, allow("post")]
-ItemReader = Annotated[Caller, allow("items")]
-Decider = Annotated[Caller, allow("decide")]
-ANSWER: dict[str, Any] = {"response_model_exclude_unset": True}
+ProjectOfPath = Annotated[Project, Depends(get_project)]
+Poster = Annotated[Caller, require_permission("post")]
+ItemReader = Annotated[Caller, require_permission("items")]
+Decider = Annotated[Caller, require_permission("decide")]
+OMIT_UNSET: dict[str, Any] = {"response_model_exclude_unset": True}
 FILES: dict[str, Any] = {media_type.partition(";")[0]: {} for media_type in FORMATS.values()}
 
 
-async def store(service: Service, project: Project, events: list[Event]) -> dict[str, Any]:
+async def store_events(service: Service, project: Project, events: list[Event]) -> dict[str, Any]:
     """Store events; return the receipt with the new answers about their items."""
     receipt = await asyncio.wrap_future(service.submit(project.name, events))
     answer: dict[str, Any] = receipt._asdict()
     items = {event.item for event in events if event.item}
     if removals := [event.id for event in events if event.kind == "removal"]:
-        removed = await run_in_threadpool(project.removed, removals)
+        removed = await run_in_threadpool(project.removed_items, removals)
         items |= {item for item in removed.values() if item is not None}
         if n_unknown := sum(item is None for item in removed.values()):
             answer |= {"unknown": n_unknown, "note": UnknownRemovals(n_ids=n_unknown).render(HTTP)}
     return answer | ({"items": project.short(items)} if len(items) <= MAX_ITEMS_ANSWERED else {})
 
 
-def check_own(caller: Caller, events: Iterable[Event]) -> None:
+def check_own_labels(caller: Caller, events: Iterable[Event]) -> None:
     """Refuse ids to annotators and tokens of one annotator: they could be those of other annotators' labels."""
     if caller.role != "annotate" and caller.annotator is None:
         return
@@ -162,81 +162,90 @@ def hide_names(value: Any, project: Project, caller: Caller) -> Any:
 # Projects -------------------------------------------------------------------------------------------------------------
 
 
-@router.get("/projects", response_model=list[answers.Heading], **ANSWER)
-async def projects(_: Annotated[Caller, allow("list")], service: ServiceOf) -> Any:
+@router.get("/projects", response_model=list[responses.ProjectResponse], **OMIT_UNSET)
+async def list_projects(_: Annotated[Caller, require_permission("list")], service: ServiceOfRequest) -> Any:
     """List all projects: name, title, kind, and why the last fit failed, if it did."""
-    return [service.project(name).heading() for name in service.projects()]
+    return [service.project(name).heading() for name in service.project_names()]
 
 
-@router.post("/projects", response_model=answers.Heading, responses={201: {"model": answers.Heading}}, **ANSWER)
-def create(
-    _: Annotated[Caller, allow("create")],
-    service: ServiceOf,
+@router.post(
+    "/projects",
+    response_model=responses.ProjectResponse,
+    responses={201: {"model": responses.ProjectResponse}},
+    **OMIT_UNSET,
+)
+def create_project(
+    _: Annotated[Caller, require_permission("create")],
+    service: ServiceOfRequest,
     response: Response,
-    body: Annotated[requests.Project, Body()],
+    body: Annotated[requests.ProjectInput, Body()],
 ) -> Any:
     """Make a project; 409 if it exists with other settings."""
-    if body.name not in service.projects():
+    if body.name not in service.project_names():
         response.status_code = 201
-    return service.create(body.name, **body.model_dump(exclude={"name"}, exclude_none=True)).heading()
+    return service.create_project(body.name, **body.model_dump(exclude={"name"}, exclude_none=True)).heading()
 
 
 # Annotations ----------------------------------------------------------------------------------------------------------
 
 
-@router.post("/projects/{name}/annotations", response_model=answers.Receipt, **ANSWER)
-async def annotate(
-    caller: Annotated[Caller, allow("post", for_annotators="post own")],
-    service: ServiceOf,
-    project: ProjectOf,
-    body: Annotated[requests.Annotations, Body()],
+@router.post("/projects/{name}/annotations", response_model=responses.ReceiptResponse, **OMIT_UNSET)
+async def post_annotations(
+    caller: Annotated[Caller, require_permission("post", for_annotators="post own")],
+    service: ServiceOfRequest,
+    project: ProjectOfPath,
+    body: Annotated[requests.AnnotationsInput, Body()],
 ) -> Any:
     """Store one annotation or a list."""
     events = annotation_events(body, project.about.get("kind"))
     if any(event.label_kind == "spans" for event in events):
         await run_in_threadpool(project.check_spans, events)
-    check_own(caller, events)
-    return await store(service, project, events)
+    check_own_labels(caller, events)
+    return await store_events(service, project, events)
 
 
-@router.delete("/projects/{name}/annotations/{id_:rest}", response_model=answers.Receipt, **ANSWER)
-async def remove(caller: Poster, service: ServiceOf, project: ProjectOf, id_: str) -> Any:
+@router.delete("/projects/{name}/annotations/{id_:rest}", response_model=responses.ReceiptResponse, **OMIT_UNSET)
+async def delete_annotation(caller: Poster, service: ServiceOfRequest, project: ProjectOfPath, id_: str) -> Any:
     """Take an annotation back, for good."""
-    events = [Event("removal", check(ADDRESS, id_), "")]
-    check_own(caller, events)
-    return await store(service, project, events)
+    events = [Event("removal", validate(ADDRESS_ADAPTER, id_), "")]
+    check_own_labels(caller, events)
+    return await store_events(service, project, events)
 
 
-@router.post("/projects/{name}/items", response_model=answers.Receipt, **ANSWER)
-async def add_items(_: Poster, service: ServiceOf, project: ProjectOf, body: Annotated[requests.Items, Body()]) -> Any:
+@router.post("/projects/{name}/items", response_model=responses.ReceiptResponse, **OMIT_UNSET)
+async def post_items(
+    _: Poster, service: ServiceOfRequest, project: ProjectOfPath, body: Annotated[requests.ItemsInput, Body()]
+) -> Any:
     """Store what items look like, one or a list; this also makes items known before any label."""
-    return await store(service, project, item_events(body))
+    return await store_events(service, project, item_events(body))
 
 
 # Decisions ------------------------------------------------------------------------------------------------------------
 
 
-@router.post("/projects/{name}/decisions", response_model=answers.Receipt, **ANSWER)
-async def decide(
-    caller: Decider, service: ServiceOf, project: ProjectOf, body: Annotated[requests.Decision, Body()]
+@router.post("/projects/{name}/decisions", response_model=responses.ReceiptResponse, **OMIT_UNSET)
+async def post_decision(
+    caller: Decider, service: ServiceOfRequest, project: ProjectOfPath, body: Annotated[requests.DecisionInput, Body()]
 ) -> Any:
     """Decide an item; a label is gold from now on."""
     event = decision_event(body, project.about.get("kind"))
     event = event if caller.annotator is None else replace(event, annotator=caller.annotator)
     project.check_decision(event)
-    return await store(service, project, [event])
+    return await store_events(service, project, [event])
 
 
-@router.delete("/projects/{name}/decisions/{item:rest}", response_model=answers.Receipt, **ANSWER)
-async def withdraw(_: Decider, service: ServiceOf, project: ProjectOf, item: str, seq: Number | None = None) -> Any:
+@router.delete("/projects/{name}/decisions/{item:rest}", response_model=responses.ReceiptResponse, **OMIT_UNSET)
+async def delete_decision(
+    _: Decider, service: ServiceOfRequest, project: ProjectOfPath, item: str, seq: Number | None = None
+) -> Any:
     """Withdraw the decisions about an item, or the one with a seq: the decision before it counts again."""
-    project.code(item)
+    project.item_code(item)
     data = None if seq is None else {"seq": seq}
-    return await store(service, project, [Event("withdrawal", item, item, data=data)])
+    return await store_events(service, project, [Event("withdrawal", item, item, data=data)])
 
 
-@router.get("/projects/{name}/decisions", response_model=list[answers.Decision])
-async def decisions(caller: Annotated[Caller, allow("decisions")], project: ProjectOf) -> Any:
+@router.get("/projects/{name}/decisions", response_model=list[responses.DecisionResponse])
+async def list_decisions(caller: Annotated[Caller, require_permission("decisions")], project: ProjectOfPath) -> Any:
     """List all decisions that count."""
     return hide_names(project.all_decisions(), project, caller)
 
@@ -244,18 +253,18 @@ async def decisions(caller: Annotated[Caller, allow("decisions")], project: Proj
 # Answers --------------------------------------------------------------------------------------------------------------
 
 
-@router.get("/projects/{name}/items/{item:rest}", response_model=answers.Item, **ANSWER)
-async def item(caller: ItemReader, project: ProjectOf, item: str) -> Any:
+@router.get("/projects/{name}/items/{item:rest}", response_model=responses.ItemResponse, **OMIT_UNSET)
+async def get_item(caller: ItemReader, project: ProjectOfPath, item: str) -> Any:
     """Show an item: label, confidence, votes, status with its reason, annotations, decision, fields."""
     return hide_names(project.item(item), project, caller)
 
 
-@router.get("/projects/{name}/items", response_model=answers.Items, **ANSWER)
-def items(
+@router.get("/projects/{name}/items", response_model=responses.ItemListResponse, **OMIT_UNSET)
+def list_items(
     caller: ItemReader,
-    project: ProjectOf,
+    project: ProjectOfPath,
     status: Status = "all",
-    order: Order = ORDERS[0],
+    order: Order = ITEM_ORDERS[0],
     offset: Number = 0,
     limit: Number = 100,
 ) -> Any:
@@ -264,32 +273,32 @@ def items(
     return hide_names(found, project, caller)
 
 
-@router.get("/projects/{name}/annotators", response_model=list[answers.Annotator])
-def annotators(caller: Annotated[Caller, allow("annotators")], project: ProjectOf) -> Any:
+@router.get("/projects/{name}/annotators", response_model=list[responses.AnnotatorResponse])
+def list_annotators(caller: Annotated[Caller, require_permission("annotators")], project: ProjectOfPath) -> Any:
     """List all annotators: labels, reliability with its interval, time of the last label, flags."""
     return hide_names(project.annotators(), project, caller)
 
 
-@router.get("/projects/{name}/next", response_model=answers.Next, **ANSWER)
-async def next_items(
-    caller: Annotated[Caller, allow("next")],
-    project: ProjectOf,
+@router.get("/projects/{name}/next", response_model=responses.NextItemsResponse, **OMIT_UNSET)
+async def get_next_items(
+    caller: Annotated[Caller, require_permission("next")],
+    project: ProjectOfPath,
     annotator: str = "",
     count: Annotated[int, Query(ge=1, le=MAX_COUNT)] = 1,
 ) -> Any:
     """Return the items that an annotator should label now, or why to stop."""
     annotator = annotator or caller.annotator or ""
     if not annotator:
-        raise MissingField(field=ParameterName("annotator"))
+        raise MissingBodyField(field=ParameterName("annotator"))
     if caller.annotator not in (None, annotator):
         raise Refused(reason="other annotator", subject=caller.annotator)
-    return project.next(annotator, count)
+    return project.next_items(annotator, count)
 
 
-@router.get("/projects/{name}/progress", response_model=answers.Progress, **ANSWER)
-def progress(
-    caller: Annotated[Caller, allow("progress")],
-    project: ProjectOf,
+@router.get("/projects/{name}/progress", response_model=responses.ProgressResponse, **OMIT_UNSET)
+def get_progress(
+    caller: Annotated[Caller, require_permission("progress")],
+    project: ProjectOfPath,
     days: Annotated[int, Query(ge=1, le=MAX_DAYS)] = 14,
 ) -> Any:
     """Return the progress by day: labels, settled items, annotators who drift."""
@@ -297,11 +306,11 @@ def progress(
 
 
 @router.get("/projects/{name}/export", response_class=Response, responses={200: {"content": FILES}})
-def export(
-    caller: Annotated[Caller, allow("export")],
-    project: ProjectOf,
+def get_export(
+    caller: Annotated[Caller, require_permission("export")],
+    project: ProjectOfPath,
     form: Annotated[Format, Query(alias="format")] = "csv",
-    what: What = WHAT[0],
+    what: ExportContent = EXPORT_CONTENTS[0],
 ) -> Any:
     """Return the annotations that count, the answers, or the decisions, as a file."""
     data = project.export(form, what, caller.names)
@@ -311,42 +320,44 @@ def export(
 
 
 @router.get("/projects/{name}/report", response_class=Response, responses={200: {"content": {"text/html": {}}}})
-def report(caller: Annotated[Caller, allow("report")], project: ProjectOf) -> Any:
+def get_report(caller: Annotated[Caller, require_permission("report")], project: ProjectOfPath) -> Any:
     """Return the report: one page of HTML."""
     return HTMLResponse(project.report(caller.names))
 
 
 @router.get("/projects/{name}/questions")
-def list_questions(caller: Annotated[Caller, allow("report")], project: ProjectOf) -> dict[str, Any]:
+def list_questions(caller: Annotated[Caller, require_permission("report")], project: ProjectOfPath) -> dict[str, Any]:
     """Return the questions that can be asked about a project, with their options and facts."""
-    return questions.listed()
+    return questions.list_questions()
 
 
 @router.get("/projects/{name}/questions/{question}")
-def ask(caller: Annotated[Caller, allow("report")], project: ProjectOf, question: str, request: Request) -> Any:
+def ask_question(
+    caller: Annotated[Caller, require_permission("report")], project: ProjectOfPath, question: str, request: Request
+) -> Any:
     """Return facts and findings of a question, its options as the query; for callers who may see names."""
-    return questions.answer(project, question, dict(request.query_params), caller.names)
+    return questions.answer_question(project, question, dict(request.query_params), caller.names)
 
 
 # The service ----------------------------------------------------------------------------------------------------------
 
 
 @router.get("/health")
-def health(service: ServiceOf) -> dict[str, Any]:
+def check_health(service: ServiceOfRequest) -> dict[str, Any]:
     """Check that the store answers; return the number of projects whose last fit failed."""
-    service.store.last()
-    n_failing = service.n_failing()
-    return {"status": "trouble" if n_failing else "good", "seq": service.seq, "trouble": n_failing}
+    service.store.last_seq()
+    count_failing = service.count_failing()
+    return {"status": "trouble" if count_failing else "good", "seq": service.seq, "trouble": count_failing}
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
-def metrics(_: Annotated[Caller, allow("metrics")], request: Request) -> Any:
+def get_metrics(_: Annotated[Caller, require_permission("metrics")], request: Request) -> Any:
     """Return numbers for Prometheus."""
     return Response(generate_latest(request.app.state.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/docs", response_class=Response, responses={200: {"content": {"text/html": {}}}})
-def docs(request: Request) -> Any:
+def show_docs(request: Request) -> Any:
     """List all addresses, on a page that needs no script and no network."""
     rows = [
         f"<tr><td><code>{method.upper()}</code><td><code>{escape(path)}</code><td>{escape(about['description'])}"
@@ -363,12 +374,12 @@ def docs(request: Request) -> Any:
 
 
 @router.post("/sign-in", status_code=303, response_class=Response)
-async def sign_in(request: Request, body: Annotated[requests.SignIn, Body()]) -> Any:
+async def sign_in(request: Request, body: Annotated[requests.SignInInput, Body()]) -> Any:
     """Keep a token in a cookie that scripts cannot read."""
     guard: Guard = request.app.state.guard
     guard.check_origin(request, by_cookie=guard.cookie in request.cookies)
-    guard.spend(request.client.host if request.client else "")
-    guard.known(body.token)
+    guard.count_request(request.client.host if request.client else "")
+    guard.require_caller(body.token)
     answer = Response(status_code=303, headers={"Location": "/"})
     secure = request.url.scheme == "https"
     answer.set_cookie(guard.cookie, body.token, COOKIE_SECONDS, httponly=True, samesite="strict", secure=secure)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from dissensus.common.arrays import group_offsets
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.serve.events import KINDS, Stored, winner
+from dissensus.serve.events import EVENT_KINDS, StoredEvent, current_event
 from dissensus.serve.store import ROW_COLUMNS
 
 ITEM, ANNOTATOR, LABEL = range(3)  # the three sorts of names in the store
@@ -42,7 +42,7 @@ class NameList:
             self.codes[name] = len(self.texts)
             self.texts.append(name)
 
-    def ordered(self, used: IntArray) -> tuple[Names, IntArray, IntArray]:
+    def sort_used(self, used: IntArray) -> tuple[Names, IntArray, IntArray]:
         """Return some names in order, their codes, and the place of every code among them, −1 if it is not used."""
         if self._ordered is not None and np.array_equal(used, self._ordered[0]):
             _, (names, codes, rank) = self._ordered
@@ -56,7 +56,7 @@ class NameList:
         return names, codes, rank
 
 
-class Columns(NamedTuple):
+class RowArrays(NamedTuple):
     """Rows as arrays with one entry per row."""
 
     first: Any  # seq of the first event with the row's id, rising
@@ -65,40 +65,40 @@ class Columns(NamedTuple):
     label: Any  # REMOVED if the row does not count
     at: Any  # seconds since 1970, float
 
-    def counting(self) -> Columns:
+    def select_counting(self) -> RowArrays:
         """Return the rows that count, as copies."""
         keep = self.label != REMOVED
         whole = bool(keep.all())
-        return Columns(*(column.copy() if whole else column[keep] for column in self))
+        return RowArrays(*(column.copy() if whole else column[keep] for column in self))
 
 
-TYPES = (np.int64, np.int32, np.int32, np.int32, np.float64)
+COLUMN_TYPES = (np.int64, np.int32, np.int32, np.int32, np.float64)
 
 
-def fold(found: Any, corrected: Iterable[Stored]) -> Columns:
+def build_rows(found: Any, corrected: Iterable[StoredEvent]) -> RowArrays:
     """Return the rows of a log: `found` has its numbers (`ROW_COLUMNS`), `corrected` all events of ids with several."""
     column = dict(zip(ROW_COLUMNS, found.T, strict=True))
     _, at = np.unique(column["first"], return_index=True)
-    label = np.where(column["kind"] == KINDS.index("removal"), REMOVED, column["label"])[at]
+    label = np.where(column["kind"] == EVENT_KINDS.index("removal"), REMOVED, column["label"])[at]
     parts = (column["first"][at], column["item"][at], column["annotator"][at], label, column["at"][at])
-    rows = Columns(*(part.astype(kind) for part, kind in zip(parts, TYPES, strict=True)))
+    rows = RowArrays(*(part.astype(kind) for part, kind in zip(parts, COLUMN_TYPES, strict=True)))
     for first, group in groupby(sorted(corrected, key=attrgetter("first", "seq")), key=attrgetter("first")):
         place = int(np.searchsorted(rows.first, first))
-        for values, value in zip(rows, content(winner(group)), strict=True):
+        for values, value in zip(rows, row_values(current_event(group)), strict=True):
             values[place] = value
     return rows
 
 
-def content(event: Stored) -> tuple[int, int, int, int, float]:
+def row_values(event: StoredEvent) -> tuple[int, int, int, int, float]:
     """Return the values of a row if this event counts."""
-    removed = KINDS[event.kind] == "removal"
+    removed = EVENT_KINDS[event.kind] == "removal"
     return event.first, event.item, event.annotator, REMOVED if removed else event.label, event.at
 
 
-class Rows:
+class AnnotationRows:
     """Rows that can be added and replaced."""
 
-    def __init__(self, columns: Columns):
+    def __init__(self, columns: RowArrays):
         self.size = columns.first.size
         self._columns = columns
         item = columns.item
@@ -106,9 +106,9 @@ class Rows:
         self._ptr = group_offsets(np.sort(item[item >= 0]), int(item.max(initial=-1)) + 1)
         self._changed: dict[int, list[int]] = {}  # item → its rows, if there are more since the index was built
 
-    def columns(self) -> Columns:
+    def columns(self) -> RowArrays:
         """Return all rows; the arrays may change later."""
-        return Columns(*(column[: self.size] for column in self._columns))
+        return RowArrays(*(column[: self.size] for column in self._columns))
 
     def _rows_of(self, item: int) -> list[int]:
         """Return the rows that an item has or had."""
@@ -117,24 +117,24 @@ class Rows:
         found: list[int] = self._order[self._ptr[item] : self._ptr[item + 1]].tolist()
         return found
 
-    def of_item(self, item: int) -> list[int]:
+    def rows_of_item(self, item: int) -> list[int]:
         """Return the rows of an item that count."""
         columns = self._columns
         rows = self._rows_of(item)
         return [row for row in rows if columns.item[row] == item and columns.label[row] != REMOVED]
 
-    def has(self, item: int, annotator: int) -> bool:
+    def has_label(self, item: int, annotator: int) -> bool:
         """Return True if an annotator has a label of an item that counts."""
-        return any(self._columns.annotator[row] == annotator for row in self.of_item(item))
+        return any(self._columns.annotator[row] == annotator for row in self.rows_of_item(item))
 
-    def last_at(self, column: str, size: int) -> FloatArray:
+    def last_label_times(self, column: str, size: int) -> FloatArray:
         """(size,) float: time of the last label that counts, by the codes of a column; 0 without any."""
         columns, found = self.columns(), np.zeros(size)
         counts = columns.label != REMOVED
         np.maximum.at(found, getattr(columns, column)[counts], columns.at[counts])
         return found
 
-    def put(self, values: tuple[int, int, int, int, float]) -> list[tuple[int, int, int]]:
+    def put_row(self, values: tuple[int, int, int, int, float]) -> list[tuple[int, int, int]]:
         """Add or replace a row; return (item, annotator, ±1) for each label that counts now or did."""
         row = int(np.searchsorted(self._columns.first[: self.size], values[0]))
         _, item, annotator, label, _ = values
@@ -142,7 +142,7 @@ class Rows:
         if row == self.size:
             if self.size == self._columns.first.size:
                 n_new = max(1024, self.size // 8)
-                self._columns = Columns(*(np.concatenate([c, np.empty(n_new, c.dtype)]) for c in self._columns))
+                self._columns = RowArrays(*(np.concatenate([c, np.empty(n_new, c.dtype)]) for c in self._columns))
             self.size += 1
         elif self._columns.label[row] != REMOVED:
             changes.append((int(self._columns.item[row]), int(self._columns.annotator[row]), -1))

@@ -13,16 +13,16 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from dissensus.serve.exceptions import Refused
 from dissensus.serve.service import Service
-from dissensus.serve.tokens import ROLES, Caller, Tokens
+from dissensus.serve.tokens import ROLES, Caller, TokenStore
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
-READS = ("GET", "HEAD", "OPTIONS")
+LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
+READ_METHODS = ("GET", "HEAD", "OPTIONS")
 BEARER = HTTPBearer(auto_error=False, description="Before the first token, this machine needs none.")
 Bearer = Annotated[HTTPAuthorizationCredentials | None, Security(BEARER)]
 
 
 @dataclass(frozen=True)
-class Limits:
+class RequestLimits:
     """Limits for one caller."""
 
     body_bytes: int = 10_000_000
@@ -33,29 +33,29 @@ class Limits:
 class Guard:
     """Identifies callers, and refuses what they may not do."""
 
-    def __init__(self, service: Service, limits: Limits):
-        self.tokens, self.limits = Tokens(service.store), limits
-        mark = hashlib.sha256(service.store.salt().encode()).hexdigest()[:8]
+    def __init__(self, service: Service, limits: RequestLimits):
+        self.tokens, self.limits = TokenStore(service.store), limits
+        mark = hashlib.sha256(service.store.pseudonym_salt().encode()).hexdigest()[:8]
         self.cookie = f"dissensus-{mark}"  # a browser sends it to every port of a host: stores need different names
-        self.left: dict[str, tuple[float, float]] = {}  # caller → requests left, and at what time
+        self.request_budgets: dict[str, tuple[float, float]] = {}  # caller → requests left, and at what time
 
-    def caller(self, request: Request, bearer: HTTPAuthorizationCredentials | None) -> Caller:
+    def identify_caller(self, request: Request, bearer: HTTPAuthorizationCredentials | None) -> Caller:
         """Return the caller of a request."""
         token = bearer.credentials if bearer is not None else request.cookies.get(self.cookie)
-        if request.method not in READS:
+        if request.method not in READ_METHODS:
             self.check_origin(request, by_cookie=token is not None and bearer is None)
-        if token and (bearer is not None or self.tokens.any()):
-            return self.known(token)
-        if self.tokens.any():
+        if token and (bearer is not None or self.tokens.any_exist()):
+            return self.require_caller(token)
+        if self.tokens.any_exist():
             raise Refused(reason="token needed", subject="")
         client = request.client.host if request.client else ""
-        if client not in LOOPBACK or _hostname(request.headers.get("host")) not in LOOPBACK:
+        if client not in LOOPBACK_HOSTS or _hostname(request.headers.get("host")) not in LOOPBACK_HOSTS:
             raise Refused(reason="other machine", subject=client)
         return Caller("admin", True, None, client)
 
-    def known(self, token: str) -> Caller:
+    def require_caller(self, token: str) -> Caller:
         """Return the caller with a valid token."""
-        if (caller := self.tokens.caller(token)) is None:
+        if (caller := self.tokens.find_caller(token)) is None:
             raise Refused(reason="unknown token", subject="")
         return caller
 
@@ -71,14 +71,14 @@ class Guard:
         if not site or site != request.headers.get("host"):
             raise Refused(reason="other site", subject=origin or "an unknown site")
 
-    def spend(self, key: str) -> None:
+    def count_request(self, key: str) -> None:
         """Take one request from those that a caller has left; they grow again with time."""
         now, limits = time.monotonic(), self.limits
-        left, since = self.left.get(key, (float(limits.burst), now))
+        left, since = self.request_budgets.get(key, (float(limits.burst), now))
         left = min(limits.burst, left + (now - since) * limits.per_second) - 1
         if left < 0:
             raise Refused(reason="too many", subject=f"{limits.per_second:g}")
-        self.left[key] = (left, now)
+        self.request_budgets[key] = (left, now)
 
 
 def _hostname(host: str | None) -> str:
@@ -89,13 +89,13 @@ def _hostname(host: str | None) -> str:
         return ""
 
 
-def allow(permission: str, for_annotators: str | None = None) -> Any:
+def require_permission(permission: str, for_annotators: str | None = None) -> Any:
     """Return the dependency on a caller with a permission; the role annotate may need another."""
 
     async def check(request: Request, bearer: Bearer) -> Caller:
         guard: Guard = request.app.state.guard
-        caller = guard.caller(request, bearer)
-        guard.spend(caller.key)
+        caller = guard.identify_caller(request, bearer)
+        guard.count_request(caller.key)
         needed = for_annotators if for_annotators and caller.role == "annotate" else permission
         if needed not in ROLES[caller.role]:
             raise Refused(reason="not allowed", subject=needed)

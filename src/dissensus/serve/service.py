@@ -20,37 +20,46 @@ from typing import Any
 
 from dissensus.exceptions import DissensusError, StoreUnavailable
 from dissensus.messages import ParameterName
-from dissensus.serve.events import FAMILY, KINDS, Event, Receipt, Stored, plausible_time, since_removal, winner
-from dissensus.serve.exceptions import OtherSettings, StoreFails, Unknown
+from dissensus.serve.events import (
+    EVENT_KINDS,
+    FAMILY_LETTERS,
+    Event,
+    Receipt,
+    StoredEvent,
+    current_event,
+    events_since_removal,
+    plausible_time,
+)
+from dissensus.serve.exceptions import OtherSettings, StoreFails, UnknownProjectOrItem
 from dissensus.serve.project import Project
-from dissensus.serve.requests import PROJECT, check
+from dissensus.serve.requests import PROJECT_ADAPTER, validate
 from dissensus.serve.rows import ANNOTATOR, ITEM, LABEL
-from dissensus.serve.store import Store
+from dissensus.serve.store import EventStore
 from dissensus.table.kinds import KIND_DESCRIPTIONS as LABEL_KINDS
 
 MAX_EVENTS = 2_000  # events in one transaction, unless one request has more
 POLL_SECONDS = 0.2  # between two looks at what other processes have written
 OUTCOMES = ("accepted", "duplicates", "stale")
 log = logging.getLogger("dissensus")
-Pending = tuple[str, Sequence[Event], "Future[Receipt]"]
-Checked = dict[int, tuple[Project, list[Event]]]
+PendingRequest = tuple[str, Sequence[Event], "Future[Receipt]"]
+CheckedRequests = dict[int, tuple[Project, list[Event]]]
 
 
 class Service:
     """Projects in a store."""
 
-    def __init__(self, store: Store, *, clock: Callable[[], float] = time.time, fits: bool = True):
+    def __init__(self, store: EventStore, *, clock: Callable[[], float] = time.time, fits: bool = True):
         self.store, self.clock = store, clock
         self._projects: dict[str, Project] = {}
         self._by_number: dict[int, Project] = {}
         self._unloaded: set[int] = set()  # numbers of projects that must be loaded again
-        self._queue: queue.SimpleQueue[Pending | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[PendingRequest | None] = queue.SimpleQueue()
         self._closed = threading.Event()
         self.counts = dict.fromkeys((*OUTCOMES, "batches", "failures", "fits"), 0)
         self._refreshing = threading.Lock()
-        self.seq = store.last()
+        self.seq = store.last_seq()
         self._refresh_projects()
-        self._catch_up()
+        self._apply_new_events()
         for project in self._by_number.values():
             if fits and project.rows.size:
                 self._fit(project)
@@ -78,31 +87,31 @@ class Service:
 
     # Projects ---------------------------------------------------------------------------------------------------------
 
-    def projects(self) -> list[str]:
+    def project_names(self) -> list[str]:
         """Return the names of all projects, including those made by other processes."""
         self._refresh_projects()
         return list(self._projects)
 
-    def n_failing(self) -> int:
+    def count_failing(self) -> int:
         """Return the number of projects whose last fit failed."""
-        return sum(project.trouble is not None for project in list(self._by_number.values()))
+        return sum(project.fit_error is not None for project in list(self._by_number.values()))
 
     def project(self, name: str) -> Project:
         """Return a project by its name."""
         if name not in self._projects:
             self._refresh_projects()
         if name not in self._projects:
-            raise Unknown(what="project", name=name)
+            raise UnknownProjectOrItem(what="project", name=name)
         return self._projects[name]
 
-    def create(self, name: str, /, **settings: Any) -> Project:
+    def create_project(self, name: str, /, **settings: Any) -> Project:
         """Make a project with the settings of `ProjectBody`, or return the one that has them already."""
-        body = check(PROJECT, {**settings, "name": name}).model_dump(exclude={"name"}, exclude_none=True)
+        body = validate(PROJECT_ADAPTER, {**settings, "name": name}).model_dump(exclude={"name"}, exclude_none=True)
         with self.store.write():
-            there = {known: json.loads(text) for _, known, text in self.store.projects()}
+            there = {known: json.loads(text) for _, known, text in self.store.list_projects()}
             if name not in there:
-                number = 1 + max((number for number, *_ in self.store.projects()), default=0)
-                self.store.all("INSERT INTO project VALUES (?, ?, ?)", (number, name, json.dumps(body)))
+                number = 1 + max((number for number, *_ in self.store.list_projects()), default=0)
+                self.store.run("INSERT INTO project VALUES (?, ?, ?)", (number, name, json.dumps(body)))
         for key, value in body.items():
             if name in there and there[name].get(key) != value:
                 present = there[name].get(key)
@@ -112,7 +121,7 @@ class Service:
 
     def _refresh_projects(self) -> None:
         with self._refreshing:
-            for number, name, text in self.store.projects():
+            for number, name, text in self.store.list_projects():
                 if number not in self._by_number:
                     project = Project(self.store, number, name, json.loads(text), self.clock)
                     self._by_number[number] = self._projects[name] = project
@@ -137,7 +146,7 @@ class Service:
         """Write everything that waits, in transactions of limited size; when idle, read what others wrote."""
         stop = False
         while not stop or not self._queue.empty():
-            batch: list[Pending] = []
+            batch: list[PendingRequest] = []
             n_events = 0
             with suppress(queue.Empty):
                 pending = self._queue.get(timeout=POLL_SECONDS)
@@ -150,20 +159,20 @@ class Service:
                 else:
                     stop = True
             if batch:
-                self._write(batch)
+                self._write_batch(batch)
             elif not stop:
                 try:
-                    self._catch_up()
+                    self._apply_new_events()
                 except StoreUnavailable:
                     self.counts["failures"] += 1
 
-    def _write(self, batch: list[Pending]) -> None:
+    def _write_batch(self, batch: list[PendingRequest]) -> None:
         try:
-            rows, receipts = self._store(batch)
+            rows, receipts = self._store_batch(batch)
         except Exception as error:  # requests get the error, and the writer continues
             if len(batch) > 1 and not isinstance(error, StoreUnavailable):  # one is at fault: write each by itself
                 for pending in batch:
-                    self._write([pending])
+                    self._write_batch([pending])
                 return
             self.counts["failures"] += 1
             for _, _, future in batch:
@@ -179,19 +188,19 @@ class Service:
                 self.counts[key] += getattr(receipt, key)
             future.set_result(receipt)
 
-    def _store(self, batch: list[Pending]) -> tuple[list[Stored], list[Receipt | DissensusError]]:
+    def _store_batch(self, batch: list[PendingRequest]) -> tuple[list[StoredEvent], list[Receipt | DissensusError]]:
         """Append what is new, in one transaction."""
         with self.store.write():
-            self._catch_up()
-            checked, receipts, kinds = self._check(batch)
-            known = self._known(checked)
+            self._apply_new_events()
+            checked, receipts, kinds = self._check_batch(batch)
+            known = self._stored_groups(checked)
             seq, rows = self.seq, []
             new: dict[tuple[int, int], dict[str, int]] = {}  # names that the store does not have yet
             for at, (project, events) in checked.items():
                 tally = Counter(dict.fromkeys(OUTCOMES, 0))
                 for event in events:
-                    group = known[project.number, FAMILY[event.kind] + event.id]
-                    row = self._row(event, project, new, seq + 1, group[0].seq if group else seq + 1)
+                    group = known[project.number, FAMILY_LETTERS[event.kind] + event.id]
+                    row = self._make_row(event, project, new, seq + 1, group[0].seq if group else seq + 1)
                     outcome = self._outcome(row, group)
                     tally[outcome] += 1
                     if outcome != "duplicates":
@@ -204,14 +213,16 @@ class Service:
             self.store.insert("event", rows)
             abouts = {name: {**self._projects[name].about, "kind": kind} for name, kind in kinds.items()}
             for name, about in abouts.items():
-                self.store.all("UPDATE project SET about = ? WHERE name = ?", (json.dumps(about), name))
+                self.store.run("UPDATE project SET about = ? WHERE name = ?", (json.dumps(about), name))
         for name, about in abouts.items():
             self._projects[name].about = about
         return rows, [receipts[at] for at in range(len(batch))]
 
-    def _check(self, batch: list[Pending]) -> tuple[Checked, dict[int, Receipt | DissensusError], dict[str, str]]:
+    def _check_batch(
+        self, batch: list[PendingRequest]
+    ) -> tuple[CheckedRequests, dict[int, Receipt | DissensusError], dict[str, str]]:
         """Return the requests that can be stored, why others cannot, and kinds that these labels determine."""
-        checked: Checked = {}
+        checked: CheckedRequests = {}
         refused: dict[int, Receipt | DissensusError] = {}
         types: dict[str, str | None] = {}
         for at, (name, events, _) in enumerate(batch):
@@ -224,21 +235,23 @@ class Service:
         undeclared = {name: kind for name, kind in types.items() if "kind" not in self._projects[name].about}
         return checked, refused, {name: kind for name, kind in undeclared.items() if kind in LABEL_KINDS}
 
-    def _known(self, checked: Checked) -> dict[tuple[int, str], list[Stored]]:
+    def _stored_groups(self, checked: CheckedRequests) -> dict[tuple[int, str], list[StoredEvent]]:
         """Return the stored events with the ids of new ones, by project and id, with one query per project."""
-        found: dict[tuple[int, str], list[Stored]] = {
-            (project.number, FAMILY[event.kind] + event.id): []
+        found: dict[tuple[int, str], list[StoredEvent]] = {
+            (project.number, FAMILY_LETTERS[event.kind] + event.id): []
             for project, events in checked.values()
             for event in events
         }
         for number in {number for number, _ in found}:
             for event in sorted(
-                self.store.of_ids(number, [id_ for of, id_ in found if of == number])
+                self.store.events_with_ids(number, [id_ for of, id_ in found if of == number])
             ):  # ordered by seq
                 found[number, event.id].append(event)
         return found
 
-    def _row(self, event: Event, project: Project, new: dict[Any, dict[str, int]], seq: int, first: int) -> Stored:
+    def _make_row(
+        self, event: Event, project: Project, new: dict[Any, dict[str, int]], seq: int, first: int
+    ) -> StoredEvent:
         codes: list[int] = []
         for what, text in ((ITEM, event.item or None), (ANNOTATOR, event.annotator or None), (LABEL, event.label)):
             names, more = project.names[what], new.setdefault((project.number, what), {})
@@ -247,33 +260,33 @@ class Service:
                 more[text] = code
             codes.append(code)
         data = None if event.data is None else json.dumps(event.data, ensure_ascii=False, sort_keys=True)
-        at, id_ = plausible_time(event.at, self.clock()), FAMILY[event.kind] + event.id
+        at, id_ = plausible_time(event.at, self.clock()), FAMILY_LETTERS[event.kind] + event.id
         item, annotator, label = codes
-        kind = KINDS.index(event.kind)
-        return Stored(seq, project.number, kind, id_, first, item, annotator, label, event.version, at, data)
+        kind = EVENT_KINDS.index(event.kind)
+        return StoredEvent(seq, project.number, kind, id_, first, item, annotator, label, event.version, at, data)
 
     @staticmethod
-    def _outcome(row: Stored, group: list[Stored]) -> str:
+    def _outcome(row: StoredEvent, group: list[StoredEvent]) -> str:
         """Return the outcome of an event, given the stored ones with its id."""
         if not group:
             return "accepted"
-        if KINDS[row.kind] not in ("annotation", "removal"):
+        if EVENT_KINDS[row.kind] not in ("annotation", "removal"):
             return "duplicates" if row.content == group[-1].content else "accepted"
-        counts = winner(group)
-        same_id = since_removal(group) if row.version else [counts]  # without a version, the last one counts
-        removed = KINDS[row.kind] == KINDS[counts.kind] == "removal"
+        counts = current_event(group)
+        same_id = events_since_removal(group) if row.version else [counts]  # without a version, the last one counts
+        removed = EVENT_KINDS[row.kind] == EVENT_KINDS[counts.kind] == "removal"
         if removed or any(row.version == one.version and row.content == one.content for one in same_id):
             return "duplicates"
-        return "accepted" if winner([counts, row]) is row else "stale"
+        return "accepted" if current_event([counts, row]) is row else "stale"
 
-    def _catch_up(self) -> None:
+    def _apply_new_events(self) -> None:
         """Apply what other processes have written."""
-        self._load_again()
-        if self.store.last() > self.seq:
+        self._reload_projects()
+        if self.store.last_seq() > self.seq:
             self._refresh_projects()
-            self._apply(self.store.since(self.seq))
+            self._apply(self.store.events_since(self.seq))
 
-    def _apply(self, rows: list[Stored]) -> None:
+    def _apply(self, rows: list[StoredEvent]) -> None:
         for number in dict.fromkeys(row.project for row in rows):
             project = self._by_number[number]
             try:
@@ -282,14 +295,14 @@ class Service:
                 self.counts["failures"] += 1
                 self._unloaded.add(number)
                 try:
-                    self._load_again()
+                    self._reload_projects()
                 except Exception:  # the writer must continue, because others wait for it
                     self.counts["failures"] += 1
             if project.fits_at_once():
                 self._fit(project)
         self.seq = max([self.seq, *(row.seq for row in rows)])
 
-    def _load_again(self) -> None:
+    def _reload_projects(self) -> None:
         for number in sorted(self._unloaded):
             self._by_number[number].load()
             self._unloaded.discard(number)
@@ -299,17 +312,17 @@ class Service:
     def _run_fitter(self) -> None:
         while not self._closed.wait(POLL_SECONDS / 4):
             for project in list(self._by_number.values()):
-                if project.due(time.monotonic()) and not self._closed.is_set():
+                if project.needs_fit(time.monotonic()) and not self._closed.is_set():
                     self._fit(project)
 
     def _fit(self, project: Project) -> None:
-        before = str(project.trouble)
+        before = str(project.fit_error)
         try:
             project.refit()
             self.counts["fits"] += 1
         except Exception as error:  # the answers of the last fit stay
             self.counts["failures"] += 1
-            if str(project.trouble) != before:
+            if str(project.fit_error) != before:
                 log.warning("%s", error)
 
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.extras import import_extra
-from dissensus.serve.events import Stored
+from dissensus.serve.events import StoredEvent
 from dissensus.serve.exceptions import STORE_FAULTS, NoStore, StoreFails
 
 SCHEMA = """
@@ -41,23 +41,23 @@ CREATE TABLE IF NOT EXISTS token (hash TEXT PRIMARY KEY, role TEXT NOT NULL, abo
     at DOUBLE PRECISION NOT NULL, revoked DOUBLE PRECISION);
 CREATE TABLE IF NOT EXISTS setting (project INTEGER, key TEXT, value TEXT, PRIMARY KEY (project, key));
 """
-COLUMNS = ", ".join(Stored._fields)
+EVENT_COLUMNS = ", ".join(StoredEvent._fields)
 ROW_COLUMNS = ("seq", "first", "kind", "item", "annotator", "label", "at")
 """Columns of the rows that `rows` loads: all of them numbers."""
-ROWS = "FROM event WHERE project = ? AND kind <= 1 AND at <= ?"
-FOREVER = 1e300  # seconds since 1970
+ROWS_CLAUSE = "FROM event WHERE project = ? AND kind <= 1 AND at <= ?"
+END_OF_TIME = 1e300  # seconds since 1970
 MAX_PARAMETERS = 500  # parameters of one statement, well below every limit
 ROWS_PER_INSERT = 45  # rows have up to 11 values
 WAIT_SECONDS = 5.0  # a request is refused if another process writes for longer
 CACHE_KIB = 16_384  # cached pages of a connection
-LOCK = 7_307_265_001  # any number that no other program on the server locks
+LOCK_NUMBER = 7_307_265_001  # any number that no other program on the server locks
 
 
-class Store(ABC):
+class EventStore(ABC):
     """A log in a database: one connection that writes, one that reads, each for one thread at a time."""
 
     placeholder = "?"  # stands for a parameter in a statement
-    begin: str  # starts a transaction once other writers are done
+    begin_statement: str  # starts a transaction once other writers are done
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -70,11 +70,11 @@ class Store(ABC):
         """Return a connection that commits every statement outside of a transaction."""
 
     @abstractmethod
-    def fault(self, error: Exception) -> str | None:
+    def name_fault(self, error: Exception) -> str | None:
         """Return why the store cannot be used now, a key of `STORE_FAULTS`; None for a bug."""
 
     @abstractmethod
-    def rows(self, project: int, until: float = FOREVER) -> np.ndarray[Any, Any]:
+    def load_rows(self, project: int, until: float = END_OF_TIME) -> np.ndarray[Any, Any]:
         """Return annotations and removals up to a time as (n, `ROW_COLUMNS`) numbers, ordered by seq."""
 
     def _connection(self, use: str) -> Any:
@@ -83,13 +83,13 @@ class Store(ABC):
         return self._connections[use]
 
     @contextmanager
-    def _guarded(self, use: str) -> Iterator[Any]:
+    def _handle_faults(self, use: str) -> Iterator[Any]:
         """Yield a connection; after a fault of the database the next use makes another."""
         with self._locks[use]:
             try:
                 yield self._connection(use)
             except Exception as error:
-                if (fault := self.fault(error)) is None:
+                if (fault := self.name_fault(error)) is None:
                     raise
                 if (broken := self._connections.pop(use, None)) is not None:
                     broken.close()
@@ -98,8 +98,8 @@ class Store(ABC):
     @contextmanager
     def write(self) -> Iterator[None]:
         """Run a transaction that waits for its turn; it is committed whole or not at all."""
-        with self._guarded("write") as connection:
-            connection.execute(self.begin)
+        with self._handle_faults("write") as connection:
+            connection.execute(self.begin_statement)
             try:
                 self._in_write.on = True
                 yield
@@ -114,10 +114,10 @@ class Store(ABC):
             finally:
                 self._in_write.on = False
 
-    def all(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+    def run(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         """Run a statement and return its rows; inside of `write` it sees what was written."""
         use = "write" if getattr(self._in_write, "on", False) else "read"
-        with self._guarded(use) as connection:
+        with self._handle_faults(use) as connection:
             found = connection.execute(statement.replace("?", self.placeholder), values)
             return found.fetchall() if found.description else []
 
@@ -126,7 +126,7 @@ class Store(ABC):
         for start in range(0, len(rows), ROWS_PER_INSERT):
             some = rows[start : start + ROWS_PER_INSERT]
             marks = ", ".join([f"({', '.join('?' * len(some[0]))})"] * len(some))
-            self.all(f"INSERT INTO {table} VALUES {marks}", [value for row in some for value in row])
+            self.run(f"INSERT INTO {table} VALUES {marks}", [value for row in some for value in row])
 
     def close(self) -> None:
         """Close the connections."""
@@ -135,75 +135,78 @@ class Store(ABC):
                 connection.close()
         self._connections.clear()
 
-    def last(self) -> int:
+    def last_seq(self) -> int:
         """Return the number of the last event; 0 without any."""
-        return int(self.all("SELECT COALESCE(MAX(seq), 0) FROM event")[0][0])
+        return int(self.run("SELECT COALESCE(MAX(seq), 0) FROM event")[0][0])
 
-    def projects(self) -> list[tuple[int, str, str]]:
+    def list_projects(self) -> list[tuple[int, str, str]]:
         """Return number, name and settings of every project."""
-        return self.all("SELECT number, name, about FROM project ORDER BY number")
+        return self.run("SELECT number, name, about FROM project ORDER BY number")
 
-    def names(self, project: int, what: int, after: int) -> list[str]:
+    def load_names(self, project: int, what: int, after: int) -> list[str]:
         """Return the names of a project from a code on."""
         where = "project = ? AND what = ? AND code >= ? ORDER BY code"
-        return [text for (text,) in self.all(f"SELECT text FROM name WHERE {where}", (project, what, after))]
+        return [text for (text,) in self.run(f"SELECT text FROM name WHERE {where}", (project, what, after))]
 
-    def since(self, seq: int) -> list[Stored]:
+    def events_since(self, seq: int) -> list[StoredEvent]:
         """Return the events after one, of all projects."""
         return self._events("seq > ? ORDER BY seq", seq)
 
-    def of_project(self, project: int, *, annotations: bool) -> list[Stored]:
+    def project_events(self, project: int, *, annotations: bool) -> list[StoredEvent]:
         """Return the annotations and removals of a project, or all its other events."""
         return self._events(f"project = ? AND {'kind <= 1' if annotations else 'kind > 1'} ORDER BY seq", project)
 
-    def of_ids(self, project: int, ids: Iterable[str]) -> list[Stored]:
+    def events_with_ids(self, project: int, ids: Iterable[str]) -> list[StoredEvent]:
         """Return all events with these ids."""
         return self._events_among("project = ? AND id", ids, project)
 
-    def groups(self, firsts: Iterable[int]) -> list[Stored]:
+    def event_groups(self, firsts: Iterable[int]) -> list[StoredEvent]:
         """Return all events of the ids whose first events these are."""
         firsts = list(firsts)
         return self._events_among("seq", firsts) + self._events_among("seq <> first AND first", firsts)
 
-    def corrected(self, project: int) -> list[Stored]:
+    def corrected_events(self, project: int) -> list[StoredEvent]:
         """Return all events of a project's ids that have several."""
         # project + 0: the index of projects would read the whole of one
         later = "SELECT DISTINCT first FROM event WHERE seq <> first AND kind <= 1 AND project + 0 = ?"
-        return self.groups(first for (first,) in self.all(later, (project,)))
+        return self.event_groups(first for (first,) in self.run(later, (project,)))
 
-    def data(self, seqs: Iterable[int]) -> dict[int, str | None]:
+    def event_data(self, seqs: Iterable[int]) -> dict[int, str | None]:
         """Return the data of events."""
-        return dict(self._among("SELECT seq, data FROM event WHERE seq", seqs))
+        return dict(self._select_among("SELECT seq, data FROM event WHERE seq", seqs))
 
-    def salt(self) -> str:
+    def pseudonym_salt(self) -> str:
         """Return the secret of the pseudonyms, which is made once."""
         query = "SELECT value FROM setting WHERE project = 0 AND key = 'salt'"
-        if not (found := self.all(query)):
+        if not (found := self.run(query)):
             with self.write():
-                if not (found := self.all(query)):  # else another process was first
+                if not (found := self.run(query)):  # else another process was first
                     found = [(secrets.token_hex(16),)]
                     self.insert("setting", [(0, "salt", *found[0])])
         return str(found[0][0])
 
-    def _events(self, where: str, *values: Any) -> list[Stored]:
-        return [Stored(*row) for row in self.all(f"SELECT {COLUMNS} FROM event WHERE {where}", values)]
+    def _events(self, where: str, *values: Any) -> list[StoredEvent]:
+        return [StoredEvent(*row) for row in self.run(f"SELECT {EVENT_COLUMNS} FROM event WHERE {where}", values)]
 
-    def _events_among(self, where: str, values: Iterable[Any], *before: Any) -> list[Stored]:
-        return [Stored(*row) for row in self._among(f"SELECT {COLUMNS} FROM event WHERE {where}", values, before)]
+    def _events_among(self, where: str, values: Iterable[Any], *before: Any) -> list[StoredEvent]:
+        return [
+            StoredEvent(*row)
+            for row in self._select_among(f"SELECT {EVENT_COLUMNS} FROM event WHERE {where}", values, before)
+        ]
 
-    def _among(self, statement: str, values: Iterable[Any], before: Sequence[Any] = ()) -> list[Any]:
+    def _select_among(self, statement: str, values: Iterable[Any], before: Sequence[Any] = ()) -> list[Any]:
         """Return the rows of a statement whose last column is among some values."""
         found, values = [], list(values)
         for start in range(0, len(values), MAX_PARAMETERS):
             some = values[start : start + MAX_PARAMETERS]
-            found += self.all(f"{statement} IN ({', '.join('?' * len(some))})", (*before, *some))
+            found += self.run(f"{statement} IN ({', '.join('?' * len(some))})", (*before, *some))
         return found
 
 
-class SQLite(Store):
+class SQLite(EventStore):
     """One file that processes on one machine may share; with a write-ahead log, readers do not wait for writers."""
 
-    begin = "BEGIN IMMEDIATE"
+    begin_statement = "BEGIN IMMEDIATE"
 
     def __init__(self, url: str):
         super().__init__(url)
@@ -221,36 +224,36 @@ class SQLite(Store):
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         return connection
 
-    def fault(self, error: Exception) -> str | None:
+    def name_fault(self, error: Exception) -> str | None:
         """Return the fault that SQLite's error names."""
         operational = isinstance(error, sqlite3.OperationalError)
         return next((fault for fault in STORE_FAULTS if operational and fault in str(error)), None)
 
-    def rows(self, project: int, until: float = FOREVER) -> np.ndarray[Any, Any]:
+    def load_rows(self, project: int, until: float = END_OF_TIME) -> np.ndarray[Any, Any]:
         """Return rows as `Store.rows` does, without a list of tuples, which takes ten times as much memory."""
-        query = f"SELECT {', '.join(ROW_COLUMNS)} {ROWS} ORDER BY seq"
-        with self._guarded("read") as connection:
+        query = f"SELECT {', '.join(ROW_COLUMNS)} {ROWS_CLAUSE} ORDER BY seq"
+        with self._handle_faults("read") as connection:
             found = connection.execute(query, (project, until))
             return np.fromiter(found, np.dtype((np.float64, len(ROW_COLUMNS))))
 
 
-class Postgres(Store):
+class Postgres(EventStore):
     """A server for several workers; an advisory lock makes seq the order of commits."""
 
     placeholder = "%s"
-    begin = f"BEGIN; SELECT pg_advisory_xact_lock({LOCK})"
+    begin_statement = f"BEGIN; SELECT pg_advisory_xact_lock({LOCK_NUMBER})"
 
     def __init__(self, url: str):
         super().__init__(url)
         self.psycopg = import_extra("psycopg", "a store in PostgreSQL needs", "postgres")
         try:
             connection = self._connection("write")
-            connection.execute(f"SELECT pg_advisory_lock({LOCK})")  # if two start, one makes the tables
+            connection.execute(f"SELECT pg_advisory_lock({LOCK_NUMBER})")  # if two start, one makes the tables
             try:
                 for statement in filter(str.strip, SCHEMA.split(";")):
                     connection.execute(statement)
             finally:
-                connection.execute(f"SELECT pg_advisory_unlock({LOCK})")
+                connection.execute(f"SELECT pg_advisory_unlock({LOCK_NUMBER})")
         except self.psycopg.Error as error:
             self.close()
             raise NoStore(store="PostgreSQL", reason=str(error).splitlines()[0]) from None
@@ -262,7 +265,7 @@ class Postgres(Store):
         options = f"-c lock_timeout={WAIT_SECONDS * 1000:.0f} -c client_min_messages=warning {plans}"
         return self.psycopg.connect(self.url, autocommit=True, connect_timeout=round(WAIT_SECONDS), options=options)
 
-    def fault(self, error: Exception) -> str | None:
+    def name_fault(self, error: Exception) -> str | None:
         """Return the fault that the server's error names."""
         errors, lost = self.psycopg.errors, (self.psycopg.OperationalError, self.psycopg.InterfaceError)
         faults = {errors.DiskFull: "full", errors.LockNotAvailable: "locked", lost: "away"}
@@ -275,20 +278,20 @@ class Postgres(Store):
                 for row in rows:
                     copy.write_row(row)
 
-    def _among(self, statement: str, values: Iterable[Any], before: Sequence[Any] = ()) -> list[Any]:
+    def _select_among(self, statement: str, values: Iterable[Any], before: Sequence[Any] = ()) -> list[Any]:
         values = list(values)
-        return self.all(f"{statement} = ANY(?)", (*before, values)) if values else []
+        return self.run(f"{statement} = ANY(?)", (*before, values)) if values else []
 
-    def rows(self, project: int, until: float = FOREVER) -> np.ndarray[Any, Any]:
+    def load_rows(self, project: int, until: float = END_OF_TIME) -> np.ndarray[Any, Any]:
         """Return rows as `Store.rows` does; each column comes as one string of bytes, which is far faster."""
         columns = ", ".join(f"string_agg(float8send({name}), ''::bytea)" for name in ROW_COLUMNS)
-        query = f"SELECT {columns} {ROWS}".replace("?", self.placeholder)
-        with self._guarded("read") as connection:
+        query = f"SELECT {columns} {ROWS_CLAUSE}".replace("?", self.placeholder)
+        with self._handle_faults("read") as connection:
             found = connection.execute(query, (project, until), binary=True).fetchone()
         rows = np.stack([np.frombuffer(part or b"", ">f8").astype(np.float64) for part in found], axis=1)
         return rows[np.argsort(rows[:, 0], kind="stable")]
 
 
-def open_store(where: str) -> Store:
+def open_store(where: str) -> EventStore:
     """Open a store by its path (SQLite) or address (postgresql://…)."""
     return Postgres(where) if where.startswith(("postgresql://", "postgres://")) else SQLite(where)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dissensus.serve.exceptions import UnknownRole, UnknownToken
-from dissensus.serve.store import Store
+from dissensus.serve.store import EventStore
 
 ROLES: dict[str, frozenset[str]] = {
     "ingest": frozenset({"post", "list"}),
@@ -32,10 +32,10 @@ ROLES: dict[str, frozenset[str]] = {
     "read": frozenset({"items", "annotators", "progress", "report", "export", "decisions", "list", "metrics"}),
 }
 ROLES["admin"] = frozenset.union(*ROLES.values(), {"create"})
-PREFIX = "dissensus_"
+TOKEN_PREFIX = "dissensus_"
 FRESH_SECONDS = 1.0  # between two readings of the tokens: a revoked one is refused after that
-SHOWN = 12  # characters of a hash that identify a token
-MIN_SHOWN = 4  # characters of a hash that revoke a token
+SHOWN_CHARACTERS = 12  # characters of a hash that identify a token
+MIN_PREFIX_LENGTH = 4  # characters of a hash that revoke a token
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class Caller:
     key: str = ""  # differs between callers
 
 
-class Tokens:
+class TokenStore:
     """The tokens of a store."""
 
-    def __init__(self, store: Store):
+    def __init__(self, store: EventStore):
         self.store = store
         self._read_at = -FRESH_SECONDS
         self._known: dict[str, Caller] = {}
@@ -61,49 +61,54 @@ class Tokens:
         """Make a token and return it; it cannot be read again."""
         if role not in ROLES:
             raise UnknownRole(role=role, roles=tuple(ROLES))
-        token = PREFIX + secrets.token_urlsafe(32)
+        token = TOKEN_PREFIX + secrets.token_urlsafe(32)
         about = json.dumps({"annotator": annotator, "names": names, "note": note})
         with self.store.write():
-            self.store.all("INSERT INTO token VALUES (?, ?, ?, ?, NULL)", (_hash(token), role, about, time.time()))
+            self.store.run(
+                "INSERT INTO token VALUES (?, ?, ?, ?, NULL)", (_hash_token(token), role, about, time.time())
+            )
         self._read_at = -FRESH_SECONDS
         return token
 
-    def list(self) -> list[dict[str, Any]]:
+    def list_tokens(self) -> list[dict[str, Any]]:
         """Return every valid token, by the beginning of its hash."""
-        return [{"token": hash_[:SHOWN], "role": role, "at": at} | about for hash_, role, about, at in self._valid()]
+        return [
+            {"token": hash_[:SHOWN_CHARACTERS], "role": role, "at": at} | about
+            for hash_, role, about, at in self._valid_rows()
+        ]
 
     def revoke(self, start: str) -> None:
         """Revoke a token by the beginning of its hash."""
-        found = [hash_ for hash_, *_ in self._valid() if hash_.startswith(start)]
-        if len(found) != 1 or len(start) < MIN_SHOWN:
+        found = [hash_ for hash_, *_ in self._valid_rows() if hash_.startswith(start)]
+        if len(found) != 1 or len(start) < MIN_PREFIX_LENGTH:
             raise UnknownToken(start=start, n_found=len(found))
         with self.store.write():
-            self.store.all("UPDATE token SET revoked = ? WHERE hash = ?", (time.time(), found[0]))
+            self.store.run("UPDATE token SET revoked = ? WHERE hash = ?", (time.time(), found[0]))
         self._read_at = -FRESH_SECONDS
 
-    def any(self) -> bool:
+    def any_exist(self) -> bool:
         """Return True if there ever was a token: revoking the last one opens nothing."""
-        return bool(self._fresh()) or self._ever_any
+        return bool(self._current_callers()) or self._ever_any
 
-    def caller(self, token: str) -> Caller | None:
+    def find_caller(self, token: str) -> Caller | None:
         """Return the caller with this token."""
-        return self._fresh().get(_hash(token))
+        return self._current_callers().get(_hash_token(token))
 
-    def _fresh(self) -> dict[str, Caller]:
+    def _current_callers(self) -> dict[str, Caller]:
         if time.monotonic() - self._read_at > FRESH_SECONDS:
             self._known = {
                 hash_: Caller(role, bool(about["names"]) or role == "admin", about["annotator"], hash_)
-                for hash_, role, about, _ in self._valid()
+                for hash_, role, about, _ in self._valid_rows()
             }
-            self._ever_any = bool(self.store.all("SELECT 1 FROM token LIMIT 1"))
+            self._ever_any = bool(self.store.run("SELECT 1 FROM token LIMIT 1"))
             self._read_at = time.monotonic()
         return self._known
 
-    def _valid(self) -> Iterator[tuple[str, str, dict[str, Any], float]]:
-        rows = self.store.all("SELECT hash, role, about, at FROM token WHERE revoked IS NULL ORDER BY at")
+    def _valid_rows(self) -> Iterator[tuple[str, str, dict[str, Any], float]]:
+        rows = self.store.run("SELECT hash, role, about, at FROM token WHERE revoked IS NULL ORDER BY at")
         for hash_, role, about, at in rows:
             yield hash_, role, json.loads(about), at
 
 
-def _hash(token: str) -> str:
+def _hash_token(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()

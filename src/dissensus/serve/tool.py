@@ -10,13 +10,13 @@ from dissensus.serve.service import Follower, Service
 from dissensus.serve.tool_client import Record
 from dissensus.table.kinds import name_set
 
-AGENT = "dissensus"  # author of our predictions and suggestions
-PREFIX = "dissensus_"  # beginning of the fields that we add
+AGENT_NAME = "dissensus"  # author of our predictions and suggestions
+FIELD_PREFIX = "dissensus_"  # beginning of the fields that we add
 MIN_CHANGE = 0.01  # a confidence that changes by less is not written again
-ROWS_AT_ONCE = 2_000
+ITEMS_PER_PAGE = 2_000
 
 
-class Question(NamedTuple):
+class ToolQuestion(NamedTuple):
     """A question of a tool."""
 
     name: str
@@ -32,31 +32,31 @@ class Tool(Follower):
 
     def __init__(self, service: Service, base: str):
         super().__init__(service, base)
-        self.questions: list[Question] = []
+        self.questions: list[ToolQuestion] = []
         self._shown: dict[str, Record] = {}  # item → its fields as of the last event
 
-    def read_questions(self) -> tuple[str, list[Question]]:
+    def read_questions(self) -> tuple[str, list[ToolQuestion]]:
         """Return the title, and the questions whose answers can be read."""
         raise NotImplementedError
 
-    def link(self) -> None:
+    def create_projects(self) -> None:
         """Make a project of the service for every question."""
         title, self.questions = self.read_questions()
         for question in self.questions:
-            self.service.create(question.project, kind=question.kind, title=f"{title}: {question.name}")
+            self.service.create_project(question.project, kind=question.kind, title=f"{title}: {question.name}")
 
-    def hook(self) -> None:
+    def install_hook(self) -> None:
         """Make the tool report what happens, where it can."""
 
     def start(self) -> None:
         """Make the projects, then keep in step: the first step finds what came before the hook."""
-        self.link()
-        self.hook()
+        self.create_projects()
+        self.install_hook()
         super().start()
 
-    def stored(self) -> dict[str, dict[str, tuple[str, str, bool]]]:
+    def stored_labels(self) -> dict[str, dict[str, tuple[str, str, bool]]]:
         """Return the labels of every project, by its name."""
-        return {question.project: self.service.project(question.project).stored() for question in self.questions}
+        return {question.project: self.service.project(question.project).stored_labels() for question in self.questions}
 
     def item_events(self, items: Iterable[tuple[str, Record]]) -> dict[str, list[Event]]:
         """Return the fields of items, where they are new, as events of every project."""
@@ -65,28 +65,30 @@ class Tool(Follower):
             if self._shown.get(item) != fields:
                 self._shown[item] = fields
                 for question in self.questions:
-                    events[question.project].append(Event("item", item, item, data=self.fields(question, fields)))
+                    events[question.project].append(Event("item", item, item, data=self.shown_fields(question, fields)))
         return events
 
-    def fields(self, question: Question, fields: Record) -> Record:
+    def shown_fields(self, question: ToolQuestion, fields: Record) -> Record:
         """Return the fields of an item that annotators of a question see."""
         return fields
 
-    def prefix(self, question: Question) -> str:
+    def field_prefix(self, question: ToolQuestion) -> str:
         """Return the beginning of the fields about a question."""
-        return PREFIX if len(self.questions) == 1 else f"{PREFIX}{question.name}_"
+        return FIELD_PREFIX if len(self.questions) == 1 else f"{FIELD_PREFIX}{question.name}_"
 
-    def answers(self) -> Iterator[tuple[Question, Record, Record]]:
+    def iterate_answers(self) -> Iterator[tuple[ToolQuestion, Record, Record]]:
         """Yield question, item and its summary, for all items with a label."""
         for question in self.questions:
             offset, total = 0, 1
             while offset < total:
-                page = self.service.project(question.project).items(order="name", offset=offset, limit=ROWS_AT_ONCE)
-                yield from ((question, item, summary(item)) for item in page["items"] if item["label"] is not None)
-                offset, total = offset + ROWS_AT_ONCE, page["total"]
+                page = self.service.project(question.project).items(order="name", offset=offset, limit=ITEMS_PER_PAGE)
+                yield from (
+                    (question, item, summarize_item(item)) for item in page["items"] if item["label"] is not None
+                )
+                offset, total = offset + ITEMS_PER_PAGE, page["total"]
 
 
-def summary(item: Record) -> Record:
+def summarize_item(item: Record) -> Record:
     """Return label, status, confidence and agreement of an item; agreement is the share of votes for the label."""
     label, votes = item["label"], item["votes"]
     if isinstance(label, list):
@@ -102,7 +104,7 @@ def summary(item: Record) -> Record:
     return found
 
 
-def difference(wanted: Record, present: Record) -> float:
+def record_difference(wanted: Record, present: Record) -> float:
     """Return the largest difference of two records' numbers; 2 if their keys or other values differ."""
     if wanted.keys() != present.keys():
         return 2.0

@@ -12,11 +12,11 @@ import httpx
 from dissensus.messages import ParameterName
 from dissensus.serve.exceptions import ChooseFromTool, ToolAccess, ToolError
 
-PAUSE = 0.05  # seconds between two calls that write
+WRITE_PAUSE = 0.05  # seconds between two calls that write
 TIMEOUT = 30.0  # seconds for an answer
 RETRIES = 4  # attempts after a call that the server could not answer
 FIRST_WAIT = 0.5  # seconds before the first retry; each further one waits twice as long
-TEMPORARY = (429, 500, 502, 503, 504)  # statuses worth a retry; 500 is also what a locked SQLite file gives
+TEMPORARY_STATUSES = (429, 500, 502, 503, 504)  # statuses worth a retry; 500 is also what a locked SQLite file gives
 MAX_ANSWER_SHOWN = 300  # characters of an answer in an error
 
 Record = dict[str, Any]
@@ -27,15 +27,15 @@ class ToolClient:
     """Calls of one server; several threads may share it, of which one calls at a time."""
 
     tool: str  # its name
-    things: str  # its units of work: projects, datasets
-    key: str  # the secret of the caller, and where to find it
-    where_key: str
+    units: str  # its units of work: projects, datasets
+    secret_name: str  # the secret of the caller, and where to find it
+    secret_hint: str
     api = ""  # beginning of all paths
 
     def __init__(self, url: str, token: str):
         self.url, self._token, self._last = url.rstrip("/"), token.strip(), 0.0
         if not self._token or not self.url.startswith(("http://", "https://")):
-            raise ToolAccess(tool=self.tool, url=url, key=self.where_key)
+            raise ToolAccess(tool=self.tool, url=url, key=self.secret_hint)
         self._http = httpx.Client(base_url=self.url + self.api, timeout=TIMEOUT, **self.credentials())
         self._lock = threading.Lock()
 
@@ -49,17 +49,17 @@ class ToolClient:
             try:
                 with self._lock:
                     if method != "GET":
-                        time.sleep(max(0.0, self._last + PAUSE - time.monotonic()))
+                        time.sleep(max(0.0, self._last + WRITE_PAUSE - time.monotonic()))
                         self._last = time.monotonic()
                     return self._send(method, path, body, query)
             except ToolError as error:
-                passing = error.status in TEMPORARY or (error.status == 0 and method != "POST")
+                passing = error.status in TEMPORARY_STATUSES or (error.status == 0 and method != "POST")
                 if not passing or attempt == RETRIES:
                     raise
                 time.sleep(FIRST_WAIT * 2**attempt)
         raise AssertionError  # the loop returns or raises
 
-    def find(self, path: str) -> Any:
+    def get_or_none(self, path: str) -> Any:
         """Return what is at a path, or None."""
         try:
             return self.call("GET", path)
@@ -68,12 +68,12 @@ class ToolClient:
                 raise
             return None
 
-    def choose(self, wanted: Sequence[Name], titles: Mapping[Name, str]) -> Sequence[Name]:
+    def choose_units(self, wanted: Sequence[Name], titles: Mapping[Name, str]) -> Sequence[Name]:
         """Return the wanted projects or datasets of all that have `titles`, or the only one."""
         if (not wanted and len(titles) != 1) or not set(wanted) <= titles.keys():
-            option = ParameterName(f"{self.tool.lower().replace(' ', '_')}_{self.things.removesuffix('s')}")
+            option = ParameterName(f"{self.tool.lower().replace(' ', '_')}_{self.units.removesuffix('s')}")
             named = ", ".join(sorted(titles.values())) or "none"
-            raise ChooseFromTool(option=option, tool=self.tool, url=self.url, key=self.key, titles=named)
+            raise ChooseFromTool(option=option, tool=self.tool, url=self.url, key=self.secret_name, titles=named)
         return wanted or list(titles)
 
     def _send(self, method: str, path: str, body: Any, query: Mapping[str, Any]) -> Any:

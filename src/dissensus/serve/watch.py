@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from dissensus.exceptions import DataError, DissensusError
-from dissensus.serve.events import SEPARATOR, Event, seconds_of, slug
-from dissensus.serve.exceptions import NoFolder
-from dissensus.serve.requests import label_of, span_text
+from dissensus.serve.events import SEPARATOR, Event, make_slug, parse_seconds
+from dissensus.serve.exceptions import NotAFolder
+from dissensus.serve.requests import label_to_text, spans_to_text
 from dissensus.serve.service import Follower, Service, log
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import to_chunked_array
@@ -23,15 +23,15 @@ from dissensus.table.io import read
 from dissensus.table.io.build import convert_to_guessed_kind
 from dissensus.table.spans import extract_spans, parse_sequences
 
-SECONDS_BETWEEN_LOOKS = 2.0
+SECONDS_BETWEEN_CHECKS = 2.0
 EVENTS_AT_ONCE = 2_000
 
 
-def table_events(table: Annotations) -> Iterator[Event]:
+def table_to_events(table: Annotations) -> Iterator[Event]:
     """Yield the rows of a table as annotations, its known labels as decisions, and the fields of its items."""
     n_given: Counter[str] = Counter()
-    times = times_of(table)
-    for item, annotator, label in _rows(table):
+    times = label_times(table)
+    for item, annotator, label in _label_rows(table):
         id_ = f"{item}{SEPARATOR}{annotator}"
         n_given[id_] += 1
         id_ += f"{SEPARATOR}{n_given[id_]}" if n_given[id_] > 1 else ""
@@ -41,12 +41,12 @@ def table_events(table: Annotations) -> Iterator[Event]:
         return
     for item, label in zip(*(source.gold or ((), ())), strict=True):
         if table.kind != "spans":
-            yield Event("decision", f"file-{item}", str(item), "file", label_of(label)[0])
+            yield Event("decision", f"file-{item}", str(item), "file", label_to_text(label)[0])
     for item, fields in source.item_fields.items():
         yield Event("item", str(item), str(item), data=fields)
 
 
-def times_of(table: Annotations) -> dict[tuple[str, str], float]:
+def label_times(table: Annotations) -> dict[tuple[str, str], float]:
     """Return seconds since 1970 of the last label by (item, annotator), if the file has times."""
     found: dict[tuple[str, str], float] = {}
     if table.import_report is None or table.import_report.label_times is None:
@@ -58,11 +58,11 @@ def times_of(table: Annotations) -> dict[tuple[str, str], float]:
     for item, annotator, time in zip(*columns, strict=True):
         with suppress(DataError):  # labels with other times count from their arrival
             key = str(item), str(annotator)
-            found[key] = max(found.get(key, 0.0), seconds_of(time))
+            found[key] = max(found.get(key, 0.0), parse_seconds(time))
     return found
 
 
-def _rows(table: Annotations) -> Iterator[tuple[str, str, str]]:
+def _label_rows(table: Annotations) -> Iterator[tuple[str, str, str]]:
     """Yield item, annotator and label of every row; for spans, one row per document and annotator."""
     names = [list(map(str, some.tolist())) for some in (table.items, table.annotators, table.classes)]
     if table.kind != "spans":
@@ -78,23 +78,23 @@ def _rows(table: Annotations) -> Iterator[tuple[str, str, str]]:
         marked = [dict(zip(keys, one, strict=True)) for one in zip(*(found[key].tolist() for key in keys), strict=True)]
         for document in parse_sequences(places).documents.tolist():
             own = [one for one, name in zip(marked, found["document"].tolist(), strict=True) if name == document]
-            yield str(document), annotator, span_text(own)
+            yield str(document), annotator, spans_to_text(own)
 
 
-class Folder(Follower):
+class WatchedFolder(Follower):
     """A folder whose files become projects; a thread checks it every two seconds."""
 
-    first_wait = longest_wait = SECONDS_BETWEEN_LOOKS
+    first_wait = longest_wait = SECONDS_BETWEEN_CHECKS
 
     def __init__(self, service: Service, path: Path):
         if not path.is_dir():
-            raise NoFolder(path=path)
+            raise NotAFolder(path=path)
         super().__init__(service, "watched folder")
         self.path = path
         self._seen: dict[Path, tuple[int, int]] = {}  # as of the last look
         self._read: dict[Path, tuple[int, int]] = {}
 
-    def look(self) -> list[str]:
+    def read_changed_files(self) -> list[str]:
         """Read the files that changed but not since the last call; return their projects."""
         found: list[str] = []
         for path in sorted(self.path.iterdir()):
@@ -105,13 +105,13 @@ class Folder(Follower):
             if self._seen.get(path) == stamp != self._read.get(path):
                 self._read[path] = stamp
                 try:
-                    found += self._take(path)
+                    found += self._store_file(path)
                 except DissensusError as error:
                     log.warning("%s: %s", path.name, error)
             self._seen[path] = stamp
         return found
 
-    def _take(self, path: Path) -> list[str]:
+    def _store_file(self, path: Path) -> list[str]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             made = read(path)
@@ -119,14 +119,14 @@ class Folder(Follower):
         names = []
         for question, table in tables.items():
             title = f"{path.name}-{question}".rstrip("-")
-            name = slug(title)
+            name = make_slug(title)
             guessed = table.kind != "spans" and convert_to_guessed_kind(table.as_kind("classes"))[0].kind == table.kind
-            known = guessed or name in self.service.projects()  # a guessed kind may change with the file
-            project = self.service.create(name, kind=None if known else table.kind, title=title)
-            events = list(table_events(table))
+            known = guessed or name in self.service.project_names()  # a guessed kind may change with the file
+            project = self.service.create_project(name, kind=None if known else table.kind, title=title)
+            events = list(table_to_events(table))
             present = {event.id for event in events if event.kind != "item"}
             n_rows = sum(event.kind == "annotation" for event in events)
-            gone = [(id_, item) for id_, (item, *_) in project.stored().items() if id_ not in present]
+            gone = [(id_, item) for id_, (item, *_) in project.stored_labels().items() if id_ not in present]
             events += [
                 Event("annotation", id_, item, id_.split(SEPARATOR)[1]) for id_, item in gone if SEPARATOR in id_
             ]
@@ -140,7 +140,7 @@ class Folder(Follower):
     def step(self) -> float:
         """Look, even if the disk of the folder fails."""
         try:
-            self.look()
+            self.read_changed_files()
         except OSError as error:
             log.warning("cannot read %s: %s.", self.path, error.strerror or error)
-        return SECONDS_BETWEEN_LOOKS
+        return SECONDS_BETWEEN_CHECKS

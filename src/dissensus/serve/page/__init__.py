@@ -10,11 +10,11 @@ from fastapi.responses import Response
 
 import dissensus.report
 from dissensus.exceptions import DissensusError
-from dissensus.serve import answers
+from dissensus.serve import responses
 from dissensus.serve.exceptions import Refused
 from dissensus.serve.project import Project
-from dissensus.serve.routes import ProjectOf
-from dissensus.serve.security import BEARER, Guard, allow
+from dissensus.serve.routes import ProjectOfPath
+from dissensus.serve.security import BEARER, Guard, require_permission
 from dissensus.serve.tokens import ROLES, Caller
 from dissensus.table.spans import parse_tag_scheme
 
@@ -23,42 +23,42 @@ POLICY = (
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 """Only our own files run; pictures of items may come from the server of the labelling tool."""
-TYPES = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
-SHARED = {"page.css": "page.css", "page.js": "common.js"}  # our file → the file of the report that precedes it
+MEDIA_TYPES = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
+SHARED_FILES = {"page.css": "page.css", "page.js": "common.js"}  # our file → the file of the report that precedes it
 router = APIRouter()
 
 
 @router.get("/", include_in_schema=False)
 @router.get("/page/{file}", include_in_schema=False)
-def asset(file: str = "page.html") -> Any:
+def get_asset(file: str = "page.html") -> Any:
     """Return a file of the page; it is the same for every caller."""
-    if file not in TYPES:
+    if file not in MEDIA_TYPES:
         raise Refused(reason="no such address", subject=file)
-    shared = (Path(dissensus.report.__file__).parent / SHARED[file]).read_bytes() if file in SHARED else b""
+    shared = (Path(dissensus.report.__file__).parent / SHARED_FILES[file]).read_bytes() if file in SHARED_FILES else b""
     content = shared + (Path(__file__).parent / file).read_bytes()
-    media_type = f"{TYPES[file]}; charset=utf-8"
+    media_type = f"{MEDIA_TYPES[file]}; charset=utf-8"
     return Response(content, media_type=media_type, headers={"Content-Security-Policy": POLICY})
 
 
-@router.get("/projects/{name}", response_model=answers.Heading)
-async def overview(_: Annotated[Caller, allow("list")], project: ProjectOf) -> Any:
+@router.get("/projects/{name}", response_model=responses.ProjectResponse)
+async def get_project_overview(_: Annotated[Caller, require_permission("list")], project: ProjectOfPath) -> Any:
     """Show a project: title, kind, trouble, and its classes, options or labels of spans."""
-    return project.heading() | {"classes": choices(project)}
+    return project.heading() | {"classes": list_choices(project)}
 
 
 @router.get("/me")
-async def me(request: Request) -> dict[str, Any]:
+async def get_caller(request: Request) -> dict[str, Any]:
     """Show the caller: whether signed in, the role, its permissions, whether names are shown."""
     guard: Guard = request.app.state.guard
     try:
-        caller = guard.caller(request, await BEARER(request))
+        caller = guard.identify_caller(request, await BEARER(request))
     except DissensusError:
         return {"signed_in": False, "tokens": True, "role": None, "names": False, "may": []}
     facts = {"role": caller.role, "names": caller.names, "may": sorted(ROLES[caller.role])}
-    return {"signed_in": True, "tokens": guard.tokens.any(), **facts}
+    return {"signed_in": True, "tokens": guard.tokens.any_exist(), **facts}
 
 
-def choices(project: Project) -> list[str]:
+def list_choices(project: Project) -> list[str]:
     """Return the possible labels or parts of labels; none if there is no fixed list."""
     if project.about.get("classes"):
         return list(project.about["classes"])

@@ -9,19 +9,19 @@ from pydantic import BaseModel, ConfigDict
 from dissensus.serve.requests import Label
 
 
-class Answer(BaseModel):
+class ResponseBody(BaseModel):
     """An answer; those about items and annotators have more fields for some kinds of labels."""
 
     model_config = ConfigDict(extra="allow")
 
 
-class Error(Answer):
+class ErrorResponse(ResponseBody):
     """Why a request was refused, in one sentence."""
 
     error: str
 
 
-class Heading(Answer):
+class ProjectResponse(ResponseBody):
     """A project; `classes` are its classes, options or labels of spans."""
 
     name: str
@@ -31,7 +31,7 @@ class Heading(Answer):
     classes: list[str] | None = None
 
 
-class Receipt(Answer):
+class ReceiptResponse(ResponseBody):
     """The outcome of events; the items they changed, unless these are many."""
 
     accepted: int
@@ -43,7 +43,7 @@ class Receipt(Answer):
     items: list[dict[str, Any]] | None = None
 
 
-class Decision(Answer):
+class DecisionResponse(ResponseBody):
     """A decision that counts."""
 
     item: str
@@ -55,7 +55,7 @@ class Decision(Answer):
     at: float
 
 
-class AsOf(Answer):
+class FitResponse(ResponseBody):
     """Up to which event of the log the answer and its fit go; why the last fit failed, if it did."""
 
     as_of: int
@@ -63,7 +63,7 @@ class AsOf(Answer):
     trouble: str | None = None
 
 
-class Item(AsOf):
+class ItemResponse(FitResponse):
     """An item; each of its annotations has annotator, label and at."""
 
     item: str
@@ -76,26 +76,26 @@ class Item(AsOf):
     annotations: list[dict[str, Any]]
     status: str
     decided: bool
-    decision: Decision | None
+    decision: DecisionResponse | None
     data: dict[str, Any] | None
 
 
-class Items(AsOf):
+class ItemListResponse(FitResponse):
     """Some items of a list, and the sizes of all lists."""
 
-    items: list[Item]
+    items: list[ItemResponse]
     total: int
     counts: dict[str, int]
 
 
-class Next(AsOf):
+class NextItemsResponse(FitResponse):
     """Items to label, each with item and data, or why to stop."""
 
     items: list[dict[str, Any]]
     stop: str | None
 
 
-class Annotator(Answer):
+class AnnotatorResponse(ResponseBody):
     """An annotator: labels, reliability with its interval, time of the last label, flags with reasons."""
 
     annotator: str
@@ -108,7 +108,7 @@ class Annotator(Answer):
     reasons: str
 
 
-class Progress(AsOf):
+class ProgressResponse(FitResponse):
     """The progress by day, this week and the last, and by annotator."""
 
     days: list[dict[str, Any]]
