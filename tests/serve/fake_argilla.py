@@ -31,7 +31,7 @@ class FakeArgilla:
     def __init__(self, key):
         self.keys = {key: {"id": str(uuid4()), "username": "argilla"}}
         self.at = datetime(2026, 1, 1, tzinfo=UTC)
-        self.units = {}  # id → workspace, dataset, question, record, response …
+        self.things = {}  # id → workspace, dataset, question, record, response …
         self.calls = []
         fake = self
 
@@ -78,15 +78,15 @@ class FakeArgilla:
     def add(self, kind, **about):
         now = self.stamp()
         one = {"id": str(uuid4())} | about | {"inserted_at": now, "updated_at": now}
-        self.units[one["id"]] = (kind, one)
+        self.things[one["id"]] = (kind, one)
         return one
 
     def all(self, kind, **about):
-        return [one for k, one in self.units.values() if k == kind and about.items() <= one.items()]
+        return [one for k, one in self.things.values() if k == kind and about.items() <= one.items()]
 
     def shown(self, record):
         responses = self.all("response", record_id=record["id"])
-        least = self.units[record["dataset_id"]][1]["distribution"]["min_submitted"]
+        least = self.things[record["dataset_id"]][1]["distribution"]["min_submitted"]
         done = sum(one["status"] == "submitted" for one in responses) >= least
         suggested = [{k: v for k, v in one.items() if k != "record_id"}
                      for one in self.all("suggestion", record_id=record["id"])]  # fmt: skip
@@ -105,12 +105,12 @@ def create(fake, who, body, query, kind):
 @route("POST", "/workspaces/([^/]+)/users")
 def join(fake, who, body, query, workspace):
     fake.add("member", workspace=workspace, user=body["user_id"])
-    return fake.units[body["user_id"]][1]
+    return fake.things[body["user_id"]][1]
 
 
 @route("GET", "/workspaces/([^/]+)/users")
 def members(fake, who, body, query, workspace):
-    return {"items": [fake.units[one["user"]][1] for one in fake.all("member", workspace=workspace)]}
+    return {"items": [fake.things[one["user"]][1] for one in fake.all("member", workspace=workspace)]}
 
 
 @route("POST", "/datasets/([^/]+)/(fields|questions|metadata-properties)")
@@ -127,8 +127,8 @@ def parts(fake, who, body, query, dataset, kind):
 
 @route("PUT", "/datasets/([^/]+)/publish")
 def publish(fake, who, body, query, dataset):
-    fake.units[dataset][1]["status"] = "ready"
-    return fake.units[dataset][1]
+    fake.things[dataset][1]["status"] = "ready"
+    return fake.things[dataset][1]
 
 
 @route("GET", "/me/datasets")
@@ -165,17 +165,17 @@ def upsert(fake, who, body, query, dataset):
             if score == []:
                 raise Refused(422, "score must have at least one item")
             for old in fake.all("suggestion", record_id=one["id"], question_id=said["question_id"]):
-                del fake.units[old["id"]]
+                del fake.things[old["id"]]
             fake.add("suggestion", record_id=one["id"], **said)
         if "metadata" in one:
-            fake.units[one["id"]][1]["metadata"] = one["metadata"]
-    return {"items": [fake.shown(fake.units[one["id"]][1]) for one in body["items"]]}
+            fake.things[one["id"]][1]["metadata"] = one["metadata"]
+    return {"items": [fake.shown(fake.things[one["id"]][1]) for one in body["items"]]}
 
 
 @route("DELETE", "/records/([^/]+)/suggestions")
 def forget(fake, who, body, query, record):
     for id_ in query["ids"][0].split(","):
-        del fake.units[id_]
+        del fake.things[id_]
 
 
 @route("POST", "/records/([^/]+)/responses")
@@ -185,10 +185,10 @@ def respond(fake, who, body, query, record):
 
 @route("PUT", "/responses/([^/]+)")
 def change(fake, who, body, query, response):
-    fake.units[response][1].update(body, updated_at=fake.stamp())
-    return fake.units[response][1]
+    fake.things[response][1].update(body, updated_at=fake.stamp())
+    return fake.things[response][1]
 
 
 @route("DELETE", "/(?:responses|metadata-properties|records)/([^/]+)")
 def delete(fake, who, body, query, id_):
-    return fake.units.pop(id_)[1]
+    return fake.things.pop(id_)[1]

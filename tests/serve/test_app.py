@@ -342,10 +342,10 @@ def test_tokens_are_hashed_forged_ones_refused_and_revoked_ones_forgotten(opened
     header = {"Authorization": f"Bearer {token}"}
     assert ask.get("/projects", headers=header).status_code == 200
     assert ask.get("/projects", headers={"Authorization": f"Bearer {token}x"}).status_code == 401
-    tokens.revoke(tokens.list()[0]["token"])
+    tokens.revoke(tokens.list_tokens()[0]["token"])
     for more in ({}, {"headers": header}):  # it was the last one: nothing is open for that
         assert ask.get("/projects", **more).status_code == 401
-    assert TokenStore(service.store).any()
+    assert TokenStore(service.store).any_exist()
 
 
 def test_a_token_of_one_person_signs_for_no_other(opened):
@@ -469,7 +469,7 @@ def test_every_answer_is_counted_and_safe_to_show(ask, path):
 def test_a_fit_that_fails_is_in_health_metrics_and_the_project(ask, errors, monkeypatch):
     good = ask.get("/health").json()
     assert (good["status"], good["trouble"], ask.get("/projects").json()[0]["trouble"]) == ("good", 0, "")
-    monkeypatch.setattr("dissensus.serve.project.fit", lambda *_: 1 / 0)
+    monkeypatch.setattr("dissensus.serve.project.fit_project", lambda *_: 1 / 0)
     fill(ask)
     bad = ask.get("/health").json()
     assert (bad["status"], bad["trouble"]) == ("trouble", 1)
@@ -714,7 +714,7 @@ def test_a_store_that_is_away_during_a_fit_is_no_bad_request(ask, monkeypatch):
     def away(*_):
         raise StoreFails(fault="away")
 
-    monkeypatch.setattr("dissensus.serve.project.fit", away)
+    monkeypatch.setattr("dissensus.serve.project.fit_project", away)
     fill(ask)
     for path in ("report", "export?what=items", "export?format=argilla"):
         assert ask.get(f"/projects/p/{path}").status_code == 503

@@ -103,7 +103,7 @@ class Dataset:
 @pytest.fixture
 def made(server, tmp_path, request, monkeypatch):
     """Make a dataset with some questions, and what keeps it in step."""
-    monkeypatch.setattr(tool_client, "PAUSE", 0.0)
+    monkeypatch.setattr(tool_client, "WRITE_PAUSE", 0.0)
     service = Service(open_store(str(tmp_path / "s.db")))
 
     def make(*questions):

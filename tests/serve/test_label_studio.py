@@ -11,7 +11,7 @@ from dissensus.serve.events import Event
 from dissensus.serve.exceptions import ChooseFromTool, NothingToServe, ToolAccess, ToolError
 from dissensus.serve.label_studio import (
     AGENT_NAME,
-    REVIEW,
+    REVIEW_FIELD,
     SECRET_HEADER,
     LabelStudioClient,
     LabelStudioProject,
@@ -61,8 +61,8 @@ def label_all(fake):
     """Three people, of whom Cy differs in one task and skips another."""
     for n, task in enumerate(fake.tasks):
         for who in (ANN, BOB, CY):
-            fake.choose_units(task, who, "glad" if (n % 2 == 0) != (who == CY and n == 1) else "cross")
-    fake.choose_units(105, CY, "", id=15, was_cancelled=True)
+            fake.choose(task, who, "glad" if (n % 2 == 0) != (who == CY and n == 1) else "cross")
+    fake.choose(105, CY, "", id=15, was_cancelled=True)
 
 
 def votes(service, control="mood"):
@@ -89,8 +89,8 @@ def test_sync_finds_what_is_missing_changed_and_gone(service, fake, tmp_path):
     assert votes(service) == in_export(fake, tmp_path, service)
     assert len(votes(service)) == 14  # one was skipped
     assert studio.sync() | {"tasks": 0} == {"tasks": 0, "annotations": 15, "changed": 0, "removed": 0}
-    fake.choose_units(101, ANN, "cross", id=1)
-    fake.choose_units(105, CY, "cross", id=15)
+    fake.choose(101, ANN, "cross", id=1)
+    fake.choose(105, CY, "cross", id=15)
     fake.erase(2)
     del fake.tasks[104]
     again = studio.sync()
@@ -105,7 +105,7 @@ def test_webhooks_in_any_order_and_twice_give_what_sync_gives(service, fake, tmp
     studio = opened(service, fake)
     studio.sync()
     label_all(fake)
-    fake.choose_units(101, ANN, "cross", id=1)
+    fake.choose(101, ANN, "cross", id=1)
     fake.erase(2)
     order = np.random.default_rng(0).permutation(np.repeat(np.arange(len(fake.sent)), 2))
     for at in order:
@@ -119,11 +119,11 @@ def test_a_mark_as_right_is_a_known_label_until_it_goes(service, fake):
     studio = opened(service, fake)
     studio.sync()
     project = service.project("label-studio-7-mood")
-    studio.webhook(json.loads(fake.choose_units(102, CY, "glad", id=6, ground_truth=True)[0]))
+    studio.webhook(json.loads(fake.choose(102, CY, "glad", id=6, ground_truth=True)[0]))
     assert (project.item("102")["decision"]["label"], project.item("102")["labels"]) == ("glad", 2)
-    studio.webhook(json.loads(fake.choose_units(102, ANN, "cross", id=4, ground_truth=True)[0]))  # removes Cy's mark
+    studio.webhook(json.loads(fake.choose(102, ANN, "cross", id=4, ground_truth=True)[0]))  # removes Cy's mark
     assert studio._stale == {102}
-    studio._apply_new_events()
+    studio._fetch_stale()
     one = project.item("102")
     assert one["decision"]["label"] == "cross"
     assert [row["annotator"] for row in one["annotations"]] == ["bob@example.com", "cy@example.com"]
@@ -133,7 +133,7 @@ def test_a_mark_as_right_is_a_known_label_until_it_goes(service, fake):
 
 def test_a_mark_that_went_does_not_come_back_when_a_decision_over_it_is_withdrawn(service, fake):
     label_all(fake)
-    fake.choose_units(102, CY, "glad", id=6, ground_truth=True)
+    fake.choose(102, CY, "glad", id=6, ground_truth=True)
     opened(service, fake).sync()
     project = service.project("label-studio-7-mood")
     service.append(project.name, [decision_event({"item": "102", "label": "cross"})])
@@ -148,16 +148,16 @@ def test_what_a_webhook_does_not_tell_is_fetched(service, fake):
     studio = opened(service, fake)
     studio.sync()
     fake.users[9] = "new@example.com"
-    said, _ = fake.choose_units(101, 9, "glad")
+    said, _ = fake.choose(101, 9, "glad")
     assert studio.webhook(json.loads(said)) == {"events": 0}  # nobody knows yet how this person is called
-    studio._apply_new_events()
+    studio._fetch_stale()
     assert votes(service) == [("101", "new@example.com", "glad")]
     studio.webhook(json.loads(fake.erase(fake.last, silently=True)[0]))
     assert studio._stale is None
-    studio._apply_new_events()
+    studio._fetch_stale()
     project = service.project("label-studio-7-mood")
     assert project.item("101")["labels"] == 0
-    fake.choose_units(103, ANN, "cross")
+    fake.choose(103, ANN, "cross")
     assert studio.sync(since=fake.now)["tasks"] >= 1
     assert project.item("103")["labels"] == 1
 
@@ -202,7 +202,7 @@ def test_the_consensus_is_written_once_and_taken_away_without_a_trace(service, f
         assert ours["result"][0]["value"] == {"choices": [one["label"]]}
         assert (data["dissensus_label"], data["dissensus_status"]) == (one["label"], one["status"])
         assert data["dissensus_confidence"] == ours["score"]
-        assert data[REVIEW] == ("yes" if one["status"] in ("needs a look", "truly split") else "no")
+        assert data[REVIEW_FIELD] == ("yes" if one["status"] in ("needs a look", "truly split") else "no")
     assert fake.tasks[102]["data"]["dissensus_agreement"] == pytest.approx(2 / 3, abs=1e-3)
     assert len(fake.of["dm/views"]) == 2
     calls = len(fake.calls)
@@ -303,7 +303,7 @@ def test_only_webhooks_that_we_made_are_taken(service, fake):
 
     studio = opened(service, fake)
     studio.sync()
-    body, headers = fake.choose_units(101, ANN, "glad")
+    body, headers = fake.choose(101, ANN, "glad")
     assert list(headers) == [SECRET_HEADER]
     app = create_app(service, page=False, routers=[webhook_router([studio])])
     client = TestClient(app, base_url="http://127.0.0.1", client=("127.0.0.1", 5))

@@ -156,7 +156,7 @@ def test_what_was_not_tested_is_not_said(service, opened):
 
 def test_items_with_too_few_labels_are_not_called_settled(service, opened):
     url, at = service
-    at.append(at.create("few").name, annotation_events({"item": "a", "annotator": "w", "label": "x"}))
+    at.append(at.create_project("few").name, annotation_events({"item": "a", "annotator": "w", "label": "x"}))
     page = opened(f"{url}#/few/overview", "overview", 400)
     said = "0 of 1 item are settled and 0 decided; 0 wait for a decision, 1 for more labels."
     assert page.locator(".headline").inner_text() == said
@@ -169,7 +169,7 @@ def test_items_with_too_few_labels_are_not_called_settled(service, opened):
 
 def test_text_from_right_to_left_begins_at_the_right(service, opened):
     url, at = service
-    at.create("rtl")
+    at.create_project("rtl")
     at.append("rtl", [Event("item", "a", "a", data={"text": "שלום."})])
     at.append("rtl", annotation_events([{"item": "a", "annotator": w, "label": f"{w}."} for w in ("כן", "לא")]))
     page = opened(f"{url}#/rtl/adjudicate", "adjudicate")
@@ -359,7 +359,7 @@ def deciding(tmp_path):
         made.append(_service(open_store(str(tmp_path / f"{len(made)}.db")), decisions))
         labels = [{"item": item, "annotator": w, "label": 'cat, or\n"dog"'} for item in "abcd" for w in "xy"]
         events = [*annotation_events(labels), *decisions.events(set("abcd"))]
-        made[-1].append(made[-1].create(PROJECT, kind="classes").name, events)
+        made[-1].append(made[-1].create_project(PROJECT, kind="classes").name, events)
         return made[-1], decisions
 
     yield open_one

@@ -12,7 +12,7 @@ from dissensus import Annotations, methods
 from dissensus.questions.diff import drift
 from dissensus.questions.honesty import ask_others
 from dissensus.serve import progress as module
-from dissensus.serve.progress import DAY, WEEK, progress
+from dissensus.serve.progress import DAY, WEEK, measure_progress
 
 NOW = datetime(2026, 11, 16, 15, 30, tzinfo=UTC).timestamp()
 
@@ -36,7 +36,7 @@ def crowd():
 def made(crowd, **more):
     table, at, model = crowd
     before = table.select(rows=at <= NOW - WEEK)
-    return progress(table, at, **{"before": before, "model": model, "decided": {}, "now": NOW} | more)
+    return measure_progress(table, at, **{"before": before, "model": model, "decided": {}, "now": NOW} | more)
 
 
 def test_days_are_counted_and_settled_by_what_is_known_now(crowd):
@@ -101,7 +101,7 @@ def test_large_tables_and_other_kinds_have_less(crowd, monkeypatch):
     for one in told["annotators"]:
         assert 0.3 < one["labels"] / full[one["annotator"]] < 0.7
     numbers = Annotations.from_arrays("aab", "xyx", ["1.5", "2.5", "3.5"]).as_kind("numbers")
-    told = progress(numbers, np.full(3, NOW), decided={}, now=NOW)
+    told = measure_progress(numbers, np.full(3, NOW), decided={}, now=NOW)
     assert (told["days"][-1]["labels"], told["annotators"], told["week"]["settled"]) == (3, [], [None, None])
     assert [made(crowd)["drift_tested"], made(crowd, before=None)["drift_tested"], told["drift_tested"]] == [1, 0, 0]
     assert not made(crowd, before=crowd[0].select(rows=crowd[1] < 0))["drift_tested"]
@@ -110,13 +110,13 @@ def test_large_tables_and_other_kinds_have_less(crowd, monkeypatch):
 def test_what_one_person_says_several_times_is_not_settled():
     table = Annotations.from_arrays(np.repeat(range(9), 4), list("aaaa" * 8 + "aabb"), ["x"] * 36, classes=["x", "y"])
     model = methods["majority-vote"]().fit(table)
-    told = progress(table, np.full(36, NOW), model=model, decided={}, now=NOW)
+    told = measure_progress(table, np.full(36, NOW), model=model, decided={}, now=NOW)
     assert (told["week"]["settled"][0], told["week"]["queue"][0]) == (pytest.approx(1 / 9), 8)
 
 
 def test_an_empty_table_and_a_class_that_the_model_does_not_know(crowd):
     table, at, model = crowd
-    assert progress(table.select(rows=at < 0), at[:0], decided={}, now=NOW)["days"][0]["labels"] == 0
+    assert measure_progress(table.select(rows=at < 0), at[:0], decided={}, now=NOW)["days"][0]["labels"] == 0
     more = Annotations.concat([table, Annotations.from_arrays(["i999"], ["a"], ["new"])])
-    told = progress(more, np.append(at, NOW), model=model, decided={}, now=NOW)
+    told = measure_progress(more, np.append(at, NOW), model=model, decided={}, now=NOW)
     assert told["week"]["settled"] == [None, None]

@@ -90,7 +90,7 @@ def test_the_state_is_the_fold_whatever_arrives_and_whoever_stores_it(tmp_path_f
     """Two processes take turns at random, one starts anew at random, some posts are sent twice."""
     where = str(tmp_path_factory.mktemp("log") / "x.db")
     services = [Service(open_store(where), fits=False) for _ in range(2)]
-    services[0].create("p")
+    services[0].create_project("p")
     seen = []
     for one, step in zip(posted, steps, strict=False):
         service = services[step % 2]
@@ -122,7 +122,7 @@ def test_versions_decide_not_the_order_of_arrival(opened):
 
 
 def test_a_removed_label_is_in_no_answer_before_the_next_fit(opened, monkeypatch):
-    monkeypatch.setattr("dissensus.serve.project.MAX_ROWS_AT_ONCE", 0)  # as of a large table: no fit within a request
+    monkeypatch.setattr("dissensus.serve.project.MAX_ROWS_FITTED_AT_ONCE", 0)  # no fit within a request
     service = opened(fits=False)
     service.create_project("p")
     service.append("p", annotation_events([{**POST, "id": 1}, {**POST, "id": 2, "annotator": "b", "label": "z"}]))
@@ -449,14 +449,14 @@ def test_a_state_that_cannot_follow_is_made_again_from_the_log(opened, monkeypat
     service = opened(fits=False)
     service.create_project("p")
     with monkeypatch.context() as patched:
-        patched.setattr("dissensus.serve.rows.Rows.put", lambda *_: 1 / 0)
+        patched.setattr("dissensus.serve.rows.AnnotationRows.put_row", lambda *_: 1 / 0)
         assert service.append("p", annotation_events(POST)).accepted == 1
     assert says(service.project("p")) == [("i", "a", "x")]
     assert service.append("p", annotation_events({**POST, "annotator": "b"})).accepted == 1
 
 
 def test_a_fit_that_fails_stops_nothing_and_is_said_until_it_is_mended(opened, monkeypatch, caplog):
-    opened().create("p", kind="numbers")
+    opened().create_project("p", kind="numbers")
     one = opened(fits=False)
     with monkeypatch.context() as patched:  # as an older version took them
         patched.setattr("dissensus.serve.project.Project.check", lambda _, events, told: (events, told))
@@ -496,7 +496,7 @@ def test_what_one_person_says_twice_is_not_settled_before_the_next_fit(opened, m
 def test_a_fit_that_failed_is_tried_again_after_a_while(opened, monkeypatch, caplog):
     service = opened(fits=False)
     project = service.create_project("p")
-    monkeypatch.setattr("dissensus.serve.project.fit", lambda *_: 1 / 0)
+    monkeypatch.setattr("dissensus.serve.project.fit_project", lambda *_: 1 / 0)
     service.append("p", annotation_events(POST))
     service._fit(project)
     assert [one.message for one in caplog.records] == [str(FitFailed(reason="division by zero").add_subject("p"))]
@@ -649,7 +649,7 @@ def test_what_is_said_before_a_restart_is_said_after_it(opened):
 
 def test_two_processes_agree(opened):
     one, other = opened(), opened()
-    one.create("p")
+    one.create_project("p")
     one.append("p", annotation_events([{**POST, "item": i, "annotator": a} for i in "ij" for a in "ab"]))
     other.append("p", annotation_events([{**POST, "item": "k", "annotator": a} for a in "cd"]))
     one._apply_new_events()
@@ -660,10 +660,10 @@ def test_two_processes_agree(opened):
 
 def test_a_project_that_another_process_made_is_there_at_once(opened):
     one, other = opened(fits=False), opened(fits=False)
-    one.create("p")
-    assert other.projects() == ["p"]
+    one.create_project("p")
+    assert other.project_names() == ["p"]
     assert client(other).post("/projects", json={"name": "p"}).status_code == 200
-    one.create("q")
+    one.create_project("q")
     assert client(other).post("/projects", json={"name": "q"}).status_code == 200
 
 
@@ -719,7 +719,7 @@ def test_postgres_holds_the_same_log_and_survives_too():
     rng = np.random.default_rng(1)
     with postgres() as where:
         services = [Service(open_store(where), fits=False) for _ in range(2)]
-        services[0].create("q")
+        services[0].create_project("q")
         posted = []
         for _ in range(200):
             odd = "\t\\N\n"  # what a copy has to escape
@@ -762,7 +762,7 @@ def test_what_a_label_is_worth_to_next_is_its_equation(opened):
             checked = sum(row["annotator"] == name and given[row["item"]] > 1 for row in rows)
             own = model.annotator_confusions(np.array(["abc".index(name)]))[0]
             theta = (5 * crowd + checked * own) / (5 + checked)
-        worth = assigner._gain(codes, assigner._beliefs(codes), project.names[1].codes.get(name, -1))
+        worth = assigner._gain(codes, assigner._current_beliefs(codes), project.names[1].codes.get(name, -1))
         for code in codes[::9]:
             q, item = project.posterior(code), project.names[0].texts[code]
             told = 0.0

@@ -45,7 +45,7 @@ class FittedProject:
         return status_of(self.model, self.table) if self.status is None else self.status
 
 
-def fit(project: Project, now: RowArrays, seq: int, decisions: dict[int, StoredEvent]) -> FittedProject | None:
+def fit_project(project: Project, now: RowArrays, seq: int, decisions: dict[int, StoredEvent]) -> FittedProject | None:
     """Fit to rows, the last of which has the number `seq`; return None if no label marks or selects anything."""
     began = time.perf_counter()
     table, item_rank, annotator_rank, class_codes = build_table(project, now, decisions)

@@ -35,7 +35,7 @@ from dissensus.serve import describe, overview
 from dissensus.serve.events import EVENT_KINDS, FAMILY_LETTERS, StoredEvent, current_event
 from dissensus.serve.exceptions import FitFailed, UnknownProjectOrItem
 from dissensus.serve.face import HTTP
-from dissensus.serve.fit import FittedProject, build_table, displayed_labels, fit
+from dissensus.serve.fit import FittedProject, build_table, displayed_labels, fit_project
 from dissensus.serve.next_item import Assigner
 from dissensus.serve.rows import ANNOTATOR, ITEM, LABEL, AnnotationRows, NameList, RowArrays, build_rows, row_values
 from dissensus.table.annotations import Annotations
@@ -55,7 +55,7 @@ RETRY_SECONDS = 5.0  # after a failed fit, before the next in the background
 CACHE_SECONDS = 60.0  # lifetime of results that take seconds
 GROWING_ARRAYS: dict[str, tuple[int, float]] = {
     "n_labels": (ITEM, 0), "top": (ITEM, -1), "confidence": (ITEM, 0), "status": (ITEM, UNLABELLED),
-    "n_given": (ANNOTATOR, 0),
+    "n_labels_given": (ANNOTATOR, 0),
 }  # fmt: skip
 """Array of the state → what has one entry each, and the entry of a new one."""
 
@@ -224,7 +224,7 @@ class Project:
                 now, seq, decisions = self.current_rows(), self.seq, dict(self.decisions)
                 self.changed_items, changed, self.n_changed = set(), self.n_changed, 0
             try:
-                self._use_fit(fit(self, now, seq, decisions) if now.item.size else None)
+                self._use_fit(fit_project(self, now, seq, decisions) if now.item.size else None)
             except Exception as error:
                 with self.lock:
                     self.n_changed, self.fitted_at = self.n_changed + changed, time.monotonic()
