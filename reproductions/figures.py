@@ -39,7 +39,9 @@ def plot_annotator_embeddings(model: Any, table: Annotations, path: str | Path, 
         )
         for title, note, chart in annotator_charts(rows, study.classes)
     ]
-    title = f"{len(rows):,} annotators by their embeddings ({found.projection}), clusters {BASIS_WORDS[found.mistakes.by]}"
+    title = (
+        f"{len(rows):,} annotators by their embeddings ({found.projection}), clusters {BASIS_WORDS[found.mistakes.by]}"
+    )
     beside = alt.hconcat(*drawn, title=alt.TitleParams(title, anchor="start", fontWeight="normal"))
     return _write(beside.resolve_scale(color="independent", shape="independent"), path, None)
 
@@ -68,7 +70,10 @@ def plot_latent(
 
     found = item_map(model, X, table=table, codes=codes, **options)
     if table is None:
-        names, classes = [str(n) for n in range(found.n_rows)], distinct_names(get_classifier(model).classes_.tolist(), 60)
+        names, classes = (
+            [str(n) for n in range(found.n_rows)],
+            distinct_names(get_classifier(model).classes_.tolist(), 60),
+        )
     else:
         study = Study(table, model)
         names, classes = study.item_names, study.classes
