@@ -16,7 +16,7 @@ from dissensus.evaluation.soft import EPSILON, inverse_kl_divergence, jensen_sha
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import inputs as input_data
 from dissensus.learning.objectives.labels import vote_weight
-from dissensus.learning.size_search import same_winner
+from dissensus.learning.size_search import winner_agreement
 from dissensus.learning.unknown_annotators import leaking_proba
 from dissensus.table.annotations import Annotations
 
@@ -47,7 +47,7 @@ def compare_distributions(
         inverse_kl=float(inverse_kl_divergence(y, h, epsilon=epsilon).mean()),
         jensen_shannon=float(jensen_shannon(y, h).mean()),
         manhattan=float(manhattan(y, h).mean()),
-        accuracy=float(same_winner(y, h).mean()),
+        accuracy=float(winner_agreement(y, h).mean()),
         n_items=len(y),
         leaked=leaked,
     )

@@ -131,10 +131,10 @@ def words() -> str:
     """Path of the word vectors: MiniLM's input embeddings in 300 dimensions, where the paper has GloVe's."""
 
     def known() -> list[str]:
-        from dissensus.learning.encoders.words import vocabulary
+        from dissensus.learning.encoders.words import build_vocabulary
 
         sets: list[Any] = [dz.load_dataset(name).whole for name in ("gimpel_pos", "plank_pos")]
-        return vocabulary(text.split() for data in sets for text in data.items["text"].to_pylist())
+        return build_vocabulary(text.split() for data in sets for text in data.items["text"].to_pylist())
 
     return prepared_words("gimpel-words.txt", known, DIMENSIONS, 3)
 

@@ -80,7 +80,7 @@ def item_rows(found: Any, names: Sequence[str], classes: Sequence[str]) -> list[
             **map_position(found, n),
             "class": NO_LABELS if code < 0 else classes[code],
         }
-        for n, (row, code) in enumerate(zip(found.item.tolist(), found.code.tolist(), strict=True))
+        for n, (row, code) in enumerate(zip(found.item.tolist(), found.class_code.tolist(), strict=True))
     ]
 
 

@@ -189,7 +189,7 @@ def network(name: str, redundancy: int, seeds: tuple[int, ...], how: dict[str, A
     """Train LIA and take its posterior; in two stages, train a network on labels of an aggregation method."""
     from dissensus.learning import LIA
     from dissensus.learning.objectives import Hard
-    from dissensus.learning.stacked import stacked
+    from dissensus.learning.stacked import stack_trainings
 
     items = how.get("items")
     table = load(name, items)[0]
@@ -208,18 +208,18 @@ def network(name: str, redundancy: int, seeds: tuple[int, ...], how: dict[str, A
         if "folds" in how:
             return two_stages(models, tables, inputs, labels, how["folds"])
         return taught(models, tables, inputs, labels)
-    stack = stacked(models, tables, inputs)
+    stack = stack_trainings(models, tables, inputs)
     stack.train()
-    return most_probable(stack.posterior(), how, seeds)
+    return most_probable(stack.predict_posterior(), how, seeds)
 
 
 def taught(models: list[Any], tables: list[Annotations], inputs: Any, labels: Winners, ask: Any = None) -> Winners:
     """Train networks on the labels (S, I) that are not −1, and ask them about the same inputs, or others."""
-    from dissensus.learning.stacked import stacked
+    from dissensus.learning.stacked import stack_trainings
 
-    stack = stacked(models, tables, inputs, gold=list(labels))
+    stack = stack_trainings(models, tables, inputs, gold=list(labels))
     stack.train()
-    return np.asarray(stack.proba(ask).argmax(axis=2), np.int32)
+    return np.asarray(stack.predict_proba(ask).argmax(axis=2), np.int32)
 
 
 def two_stages(models: list[Any], tables: list[Annotations], x: FloatArray, labels: Winners, folds: int) -> Winners:
@@ -312,11 +312,11 @@ def many_questions(
     runs = []
     for seed in seeds:
         less = {name: table.subsample(redundancy, seed) for name, table in questions.items()}
-        runs.append(LIAML(seed=seed, device=device, **told).run(less, features("medical_causes", items)))
+        runs.append(LIAML(seed=seed, device=device, **told).prepare_run(less, features("medical_causes", items)))
     stack = Stack(runs)
     stack.train()
     objective: Any = runs[0].objective
-    posterior = stack.posterior().reshape(len(seeds), -1, len(objective.questions_), objective.n_classes_)
+    posterior = stack.predict_posterior().reshape(len(seeds), -1, len(objective.questions_), objective.n_classes_)
     for name, relation in MEDICAL.items():
         assert np.array_equal(load(name, items)[0].items, questions[relation].items)
     return {

@@ -44,10 +44,10 @@ def prepared_words(name: str, known: Callable[[], Sequence[str]], dimensions: in
     """Path of a file of word vectors: principal components of MiniLM's input embeddings of these words."""
     path = prepared_folder() / name
     if not path.exists():
-        from dissensus.learning.encoders.words import from_transformer
+        from dissensus.learning.encoders.words import read_transformer_vectors
 
         seen = known()
-        found, _ = from_transformer(seen, 0)
+        found, _ = read_transformer_vectors(seen, 0)
         found = found - found.mean(axis=0)
         few = found @ np.linalg.svd(found, full_matrices=False)[2][:dimensions].T
         few /= few.std()

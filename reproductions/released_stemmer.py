@@ -24,7 +24,7 @@ from torch.nn import functional
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation import macro_f1
 from dissensus.learning.devices import resolve_device
-from dissensus.learning.encoders.tagger import Block
+from dissensus.learning.encoders.tagger import AttentionBlock
 
 WINDOWS, CHANNELS, CHARACTERS, INNER, DROPOUT = (3, 4, 5), 128, 300, 2048, 0.1
 WIDTH = len(WINDOWS) * CHANNELS
@@ -42,8 +42,10 @@ class ReleasedStemmer(nn.Module):
         self.characters = nn.Parameter(torch.randn(n_characters, CHARACTERS))
         sides = range(2)
         self.filters = nn.ModuleList(nn.ModuleList(nn.Conv1d(CHARACTERS, CHANNELS, w) for w in WINDOWS) for _ in sides)
-        self.blocks = nn.ModuleList(nn.Sequential(Block(WIDTH, dropout=DROPOUT), nn.LayerNorm(WIDTH)) for _ in sides)
-        for block in (one for one in self.blocks.modules() if isinstance(one, Block)):
+        self.blocks = nn.ModuleList(
+            nn.Sequential(AttentionBlock(WIDTH, dropout=DROPOUT), nn.LayerNorm(WIDTH)) for _ in sides
+        )
+        for block in (one for one in self.blocks.modules() if isinstance(one, AttentionBlock)):
             block.wide, block.narrow = nn.Linear(WIDTH, INNER), nn.Linear(INNER, WIDTH)
         self.register_buffer("place", (torch.arange(WIDTH) % 2).float())  # sin 0, cos 0, sin 0, …
         self.dropout = nn.Dropout(DROPOUT)

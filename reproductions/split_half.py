@@ -26,7 +26,7 @@ import numpy as np
 
 from dissensus.common.parameters import check_argument
 from dissensus.evaluation import hide_annotators, soft
-from dissensus.learning.size_search import same_winner
+from dissensus.learning.size_search import winner_agreement
 from dissensus.table.annotations import Annotations
 
 
@@ -96,5 +96,5 @@ def _scores(judging: Annotations, predicting: Annotations, pseudocount: float, e
         "inverse_kl_divergence": float(soft.inverse_kl_divergence(y, h, epsilon=epsilon).mean()),
         "jensen_shannon": float(soft.jensen_shannon(y, h).mean()),
         "manhattan": float(soft.manhattan(y, h).mean()),
-        "accuracy": float(same_winner(y, h).mean()),
+        "accuracy": float(winner_agreement(y, h).mean()),
     }

@@ -93,9 +93,11 @@ def words() -> str:
 
     def known() -> list[str]:
         from dissensus.learning.encoders.text_cnn import WORD
-        from dissensus.learning.encoders.words import vocabulary
+        from dissensus.learning.encoders.words import build_vocabulary
 
-        return vocabulary(WORD.findall(text.lower()) for text in dz.load_dataset(SETS[0]).items["text"].to_pylist())
+        return build_vocabulary(
+            WORD.findall(text.lower()) for text in dz.load_dataset(SETS[0]).items["text"].to_pylist()
+        )
 
     return prepared_words("jobs-words.txt", known, 100, 5)
 

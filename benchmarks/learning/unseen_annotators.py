@@ -158,7 +158,7 @@ def lia(split: Split, frame: Any, of_test: Any, seed: int, **keywords: Any) -> t
     able, spread = head.competence, []
     with torch.inference_mode():
         z = network.encoder(**model.classifier_.encoder_.prepare(split.X).take(torch.arange(train.n_items)))
-        hard = head.hardness(z)
+        hard = head.item_difficulty(z)
         rows = able.table.weight[None].expand(test.n_annotators, -1, -1)  # (J, A, E)
         if frame is not None:
             assert able.described is not None

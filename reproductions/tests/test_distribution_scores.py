@@ -5,7 +5,7 @@ import pytest
 from dissensus import Annotations
 from dissensus.evaluation import kl_divergence, manhattan
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.learning.size_search import same_winner
+from dissensus.learning.size_search import winner_agreement
 from dissensus.learning.unknown_annotators import infer_annotators
 from learning.test_ldl_nm import TABLE, X
 from learning.test_unknown_annotators import Y, model
@@ -19,14 +19,14 @@ def test_what_reads_the_answer_says_so(model):
     h = model.predict_proba(X)
     assert honest.kl == pytest.approx(kl_divergence(Y, h).mean())
     assert honest.manhattan == pytest.approx(manhattan(Y, h).mean())
-    assert honest.accuracy == pytest.approx(same_winner(Y, h).mean())
+    assert honest.accuracy == pytest.approx(winner_agreement(Y, h).mean())
     assert not honest.leaked
     assert "LEAKED" not in str(honest)
     leaked = distribution_scores(model, X, TABLE, leak_test_labels=True, steps=200)
     assert leaked.leaked is True
     assert str(leaked).startswith("LEAKED")
     assert leaked.kl < honest.kl
-    trace = infer_annotators(model, X, Y, by="item", steps=200).trace
+    trace = infer_annotators(model, X, Y, compared_output="item", steps=200).trace
     assert leaked.kl == pytest.approx(trace[-1].mean(), abs=1e-5)
 
 

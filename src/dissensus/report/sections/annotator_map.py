@@ -128,7 +128,7 @@ def _chart_by_rate(rows: Sequence[Row], field: str) -> Any:
 
 def map_position(found: Any, n: int) -> Row:
     """Return x and y of the n-th place of a map."""
-    return values_at(n, 4, x=found.place[:, 0], y=found.place[:, 1])
+    return values_at(n, 4, x=found.position[:, 0], y=found.position[:, 1])
 
 
 def position_axes(**axis: Any) -> dict[str, charts.Channel]:
