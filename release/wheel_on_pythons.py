@@ -84,7 +84,7 @@ def test_the_wheel_runs(wheel, wanted, versions, tmp_path):
 
     assert "aggregate" in run(dissensus, "--help")
     run(dissensus, "list", "datasets", "digits-crowd", "-o", "data")
-    plain = ["aggregate", "data/annotations.csv", "--gold", "data/gold.csv", "--json"]
+    plain = ["aggregate", "data/annotations.csv", "--gold", "data/gold.csv", "--gold-use", "score", "--json"]
     known = json.loads(run(dissensus, *plain, "-o", "out"))
     assert known["version"] == version()
     assert known["gold"]["accuracy"] > 0.85

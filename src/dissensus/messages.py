@@ -54,7 +54,7 @@ class Face:
         return next((self.templates[base] for base in kind.__mro__ if base in self.templates), kind.template)
 
 
-PYTHON_FACE = Face(lambda name: {"training_gold": "gold"}.get(name, name))  # what `--known` is called in Python
+PYTHON_FACE = Face(lambda name: name)
 
 
 class _ParameterWords:

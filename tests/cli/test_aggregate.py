@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 
 import dissensus as dz
-from cli.tables import rows, write_csv
+from cli.tables import SCORE, rows, write_csv
 from dissensus import evaluation
 from dissensus.cli.exceptions import (
     CountedTwice,
-    NoGold,
+    GoldOnlyScores,
     NotOurFile,
     OptionNeeds,
 )
 from dissensus.common.exceptions import CannotWrite, OverwritesInput, UnknownEntry
 from dissensus.exceptions import ConvergenceWarning
+from dissensus.questions.exceptions import NoGoldToScore
 from dissensus.table.io import read_frame
 
 
@@ -54,7 +55,7 @@ def test_files_hold_what_the_method_found(cli, labels, here):
 
 
 def test_summary_file_says_what_was_done(cli, labels, here):
-    printed = json.loads(cli("aggregate", labels, "--gold", "gold.csv", "-o", "out", "--json").stdout)
+    printed = json.loads(cli("aggregate", labels, "--gold", "gold.csv", *SCORE, "-o", "out", "--json").stdout)
     assert printed.pop("command") == "aggregate"
     summary = json.loads((here / "out" / "summary.json").read_text())
     assert printed == summary | {"folder": "out"}
@@ -83,7 +84,18 @@ def test_a_model_is_updated_with_the_annotations_of_another_day(cli, labels, her
     write_csv(here / "today.csv", ["item", "annotator", "label"], today)
     write_csv(here / "late.csv", ["item", "annotator", "label"], late)
     cli("aggregate", "today.csv", "-o", "day1")
-    result = cli("aggregate", "late.csv", "--model", "day1", "--update", "--gold", "gold.csv", "-o", "day2")
+    result = cli(
+        "aggregate",
+        "late.csv",
+        "--model",
+        "day1",
+        "--update",
+        "--gold",
+        "gold.csv",
+        *SCORE,
+        "-o",
+        "day2",
+    )
     assert (result.exit_code, result.stderr) == (0, "")
     model = dz.load(here / "day1").partial_fit(dz.read(here / "late.csv"))
     np.testing.assert_array_equal(posterior(here / "day2"), model.posterior_)
@@ -98,24 +110,26 @@ def test_a_model_is_updated_with_the_annotations_of_another_day(cli, labels, her
 
 def test_known_labels_are_fitted(cli, labels, here):
     write_csv(here / "sure.csv", ["item", "label"], [("i000", "owl"), ("i001", "owl")])
-    cli("aggregate", labels, "--known", "sure.csv", "-o", "out")
+    cli("aggregate", labels, "--gold", "sure.csv", "-o", "out")
     assert [row["p_owl"] for row in read_csv(here / "out" / "items.csv")][:2] == ["1", "1"]
     table = dz.read(labels)
     model = dz.methods["consensus"]().fit(table, gold=table.gold_codes(["i000", "i001"], ["owl", "owl"]))
     np.testing.assert_array_equal(posterior(here / "out"), model.posterior_)
-    refused = cli("aggregate", labels, "--known", "sure.csv", "--model", "out")
-    assert (refused.exit_code, refused.error.facts) == (2, {"option": "known", "other": "--model"})
+    refused = cli("aggregate", labels, "--gold", "sure.csv", "--model", "out")
+    assert (refused.exit_code, type(refused.error), refused.error.other) == (2, GoldOnlyScores, "--model")
+    both = cli("aggregate", labels, "--gold", "sure.csv", *SCORE, "--score-gold", "gold.csv")
+    assert (both.exit_code, both.error.facts) == (2, {"option": "score_gold", "other": "--gold-use score"})
 
 
 def test_items_with_known_labels_are_not_scored(cli, labels, here):
     write_csv(here / "sure.csv", ["item", "label"], rows()[1][:7])
-    cli("aggregate", labels, "--known", "sure.csv", "--gold", "gold.csv", "-o", "out")
+    cli("aggregate", labels, "--gold", "sure.csv", "--score-gold", "gold.csv", "-o", "out")
     scores = json.loads((here / "out" / "summary.json").read_text())["gold"]
     model, truth = dz.load(here / "out"), np.array([label for _, label in rows()[1]])
     assert (scores["items"], scores["left_out"]) == (33, 7)
     assert scores["accuracy"] == pytest.approx((model.predict() == truth)[7:].mean())
-    all_known = cli("aggregate", labels, "--known", "gold.csv", "--gold", "gold.csv")
-    assert list(map(type, all_known.warnings)) == [NoGold]
+    all_known = cli("aggregate", labels, "--gold", "gold.csv", "--score-gold", "gold.csv")
+    assert list(map(type, all_known.warnings)) == [NoGoldToScore]
 
 
 def test_annotators_to_look_at_are_named_with_reasons(cli, here):
@@ -151,7 +165,7 @@ def test_gold_is_never_fitted(cli, labels, here):
     """The gold says that everything is a cat; the posterior does not move."""
     lie = write_csv(here / "lie.csv", ["item", "gold"], [(f"i{i:03}", "cat") for i in range(10)])
     cli("aggregate", labels, "-o", "plain")
-    result = cli("aggregate", labels, "--gold", lie, "-o", "out", "--json")
+    result = cli("aggregate", labels, "--gold", lie, *SCORE, "-o", "out", "--json")
     assert json.loads(result.stdout)["gold"]["items"] == 10
     assert contents(here / "out")["items.csv"] == contents(here / "plain")["items.csv"]
 
@@ -159,13 +173,25 @@ def test_gold_is_never_fitted(cli, labels, here):
 def test_gold_columns_can_be_named_and_absent_gold_warns(cli, labels, here):
     write_csv(here / "g.csv", ["doc", "says"], [("i000", "cat"), ("nowhere", "cat")])
     summary = json.loads(
-        cli("aggregate", labels, "--gold", "g.csv", "--gold-item", "doc", "--gold-label", "says", "--json").stdout
+        cli(
+            "aggregate",
+            labels,
+            "--gold",
+            "g.csv",
+            "--gold-use",
+            "score",
+            "--gold-item",
+            "doc",
+            "--gold-label",
+            "says",
+            "--json",
+        ).stdout
     )
     assert summary["gold"]["items"] == 1
-    assert "--gold-item COLUMN" in cli("aggregate", labels, "--gold", "g.csv").stderr
+    assert "--gold-item COLUMN" in cli("aggregate", labels, "--gold", "g.csv", *SCORE).stderr
     write_csv(here / "other.csv", ["item", "label"], [("i000", "")])
-    result = cli("aggregate", labels, "--gold", "other.csv", "--json")
-    assert list(map(type, result.warnings)) == [NoGold]
+    result = cli("aggregate", labels, "--gold", "other.csv", *SCORE, "--json")
+    assert list(map(type, result.warnings)) == [NoGoldToScore]
     assert json.loads(result.stdout)["gold"] == {"items": 0, "accuracy": None}
 
 
@@ -196,13 +222,13 @@ def test_the_summary_holds_the_effective_number_of_labels(cli, labels):
         return json.loads(cli("aggregate", labels, *options, "--json").stdout).get("counted_labels")
 
     def advised(*options):
-        return "--known" in cli("aggregate", labels, *options).stdout
+        return "--gold" in cli("aggregate", labels, *options).stdout
 
     found = counted("-o", "out")
     assert (found["labels"], *(round(found[key], 1) for key in ("value", "low", "high"))) == (7.0, 1.6, 1.0, 3.9)
     assert round(counted("--set", "dependence=0.6")["value"], 1) == 1.5
     assert round(counted("--set", f"dependence={1 / 6}")["value"], 1) == 3.5
-    assert counted("--known", "gold.csv")["labels"] == 7.0
+    assert counted("--gold", "gold.csv")["labels"] == 7.0
     assert counted("--method", "majority-vote") is None
     assert (advised("-o", "out"), advised("--model", "out")) == (True, False)  # known labels are for a fit
 
@@ -249,7 +275,7 @@ def test_fitted_model_scores_new_items_and_unseen_annotators(cli, labels, here):
     new = [(item, "stranger" if annotator == "w3" else annotator, label) for item, annotator, label in new]
     write_csv(here / "new.csv", ["item", "annotator", "label"], new)
     write_csv(here / "new_gold.csv", ["item", "label"], truth)
-    result = cli("aggregate", "new.csv", "--model", "fit", "--gold", "new_gold.csv", "-o", "out")
+    result = cli("aggregate", "new.csv", "--model", "fit", "--gold", "new_gold.csv", *SCORE, "-o", "out")
     assert (result.exit_code, result.stderr) == (0, "")
     assert sorted(contents(here / "out")) == ["annotators.csv", "items.csv", "summary.json"]
     table = dz.read("new.csv")
@@ -272,7 +298,7 @@ def test_scoring_a_file_with_fewer_classes_keeps_the_model_s(cli, labels, here):
     cli("aggregate", labels, "-o", "fit")
     write_csv(here / "new.csv", ["item", "annotator", "label"], [("a", "w6", "dog"), ("a", "w5", "dog")])
     write_csv(here / "g.csv", ["item", "label"], [("a", "owl")])
-    summary = json.loads(cli("aggregate", "new.csv", "--model", "fit", "--gold", "g.csv", "--json").stdout)
+    summary = json.loads(cli("aggregate", "new.csv", "--model", "fit", "--gold", "g.csv", *SCORE, "--json").stdout)
     assert summary["classes"] == ["cat", "dog", "owl"]
     assert (summary["gold"]["items"], summary["gold"]["accuracy"]) == (1, 0.0)
 
@@ -396,7 +422,7 @@ def test_errors_and_warnings_name_the_question(cli, questions, here):
 
 
 def test_gold_for_several_questions_is_refused(cli, questions, here):
-    result = cli("aggregate", questions, "--gold", questions)
+    result = cli("aggregate", questions, "--gold", questions, *SCORE)
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
 
 
@@ -404,7 +430,16 @@ def test_gold_for_several_questions_is_refused(cli, questions, here):
 def test_rte_is_aggregated_as_well_as_published(cli, data_folder, tmp_path):
     folder = data_folder / "rte"
     files = {stem: next(folder.glob(f"{stem}.csv*")) for stem in ("annotations", "gold")}
-    result = cli("aggregate", files["annotations"], "--gold", files["gold"], "-o", tmp_path / "out", "--json")
+    result = cli(
+        "aggregate",
+        files["annotations"],
+        "--gold",
+        files["gold"],
+        *SCORE,
+        "-o",
+        tmp_path / "out",
+        "--json",
+    )
     assert json.loads(result.stdout)["gold"]["accuracy"] > 0.92
 
 
@@ -413,7 +448,7 @@ def test_what_no_earlier_run_wrote_is_never_overwritten(cli, labels, here):
     before = contents(here)
     for arguments, error in (
         (("items.csv", "-o", "."), OverwritesInput),
-        ((labels, "-o", ".", "--gold", "items.csv"), OverwritesInput),
+        ((labels, "-o", ".", "--gold", "items.csv", *SCORE), OverwritesInput),
         ((labels, "-o", "."), NotOurFile),
     ):
         result = cli("aggregate", *arguments)
@@ -464,8 +499,11 @@ def test_an_update_with_the_same_file_warns_and_a_tool_s_file_is_named(cli, labe
 def test_an_infinite_log_loss_is_explained_and_accuracy_is_that_of_compare(cli, labels, here):
     head, *rest = labels.read_text().splitlines()
     labels.write_text("\n".join([head, *(row for row in rest if not row.endswith("dog") or "i00" not in row)]))
-    shown = cli("aggregate", labels, "--method", "majority-vote", "--gold", "gold.csv").stdout
+    shown = cli("aggregate", labels, "--method", "majority-vote", "--gold", "gold.csv", *SCORE).stdout
     assert "log loss infinite" in " ".join(shown.split())
-    asked = (["aggregate", "--method", "majority-vote"], ["evaluate", "--methods", "majority-vote"])
+    asked = (
+        ["aggregate", *SCORE, "--method", "majority-vote"],
+        ["evaluate", "--methods", "majority-vote"],
+    )
     one, other = (json.loads(cli(*command, labels, "--gold", "gold.csv", "--json").stdout) for command in asked)
     assert one["gold"]["accuracy"] == pytest.approx(other["methods"][0]["accuracy"])

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from cli.tables import SCORE
 from dissensus.cli.exceptions import BadSetting, InTheWay, UnknownSetting
 from dissensus.common.exceptions import OutOfRange, UnknownEntry
 from dissensus.exceptions import DataError, DataWarning, UnreadableFile
@@ -72,8 +73,8 @@ def test_bad_file_is_one_sentence_and_exit_1(cli, here, name, content, error, co
         ((".",), 1, UnreadableFile),
         (("a.csv", "--classes", "cat,cow"), 1, table.LabelOutsideClasses),
         (("a.csv", "--item", "thing"), 1, table.UnknownColumn),
-        (("a.csv", "--gold", "nowhere.csv"), 1, table.MissingFile),
-        (("a.csv", "--gold", "strange.csv"), 1, table.BadGoldLabels),
+        (("a.csv", "--gold", "nowhere.csv", *SCORE), 1, table.MissingFile),
+        (("a.csv", "--gold", "strange.csv", *SCORE), 1, table.BadGoldLabels),
         (("a.csv", "--model", "nowhere"), 1, NoModel),
         (("a.csv", "--model", "damaged"), 1, DamagedModel),
         (("a.csv", "--abstain", "cat", "--abstain", "dog"), 1, NoAnnotations),
@@ -161,7 +162,7 @@ def test_known_labels_of_other_items_are_counted_and_capitals_do_not_matter(cli,
     rows = [f"q{i},{who},{'yes' if i % 3 else 'no'}" for i in range(12) for who in "ab"]
     labels.write_text("item,annotator,label\n" + "\n".join(rows))
     known.write_text("item,label\nq1,YES\nq3, no \nother,yes\n")
-    result = cli("aggregate", labels, "--gold", known, "-o", tmp_path / "out")
+    result = cli("aggregate", labels, "--gold", known, *SCORE, "-o", tmp_path / "out")
     assert result.exit_code == 0, result.output
     assert [isinstance(warning, DataWarning) for warning in result.warnings] == [True]
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())

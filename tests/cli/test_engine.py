@@ -14,11 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import dissensus as dz
-from cli.tables import rows
+from cli.tables import SCORE, rows
 from dissensus.cli import results, show
 from dissensus.cli.engine import _spark_errors, read_elsewhere
 from dissensus.cli.exceptions import (
     BadSetting,
+    GoldOnlyScores,
     MethodInMemory,
     ModelWithoutItems,
     OptionNeeds,
@@ -59,7 +60,7 @@ def test_files_are_those_of_a_run_in_memory(cli, parquet, engine, method, monkey
     monkeypatch.setattr("dissensus.compute.engines.disk.PART_ROWS", 60)  # several files of items, read in several parts
     monkeypatch.setattr("dissensus.models.frames.FRAME_ROWS", 4)
     monkeypatch.setattr(results, "MIN_CONFIDENCE", 0.9999)  # so that there are some
-    common = ["--method", method, "--gold", "gold.csv", "--format", "parquet", "--no-flags"]
+    common = ["--method", method, "--gold", "gold.csv", *SCORE, "--format", "parquet", "--no-flags"]
     assert cli("aggregate", "labels.csv", *common, "-o", "local").exit_code == 0
     source = "part-*.parquet" if engine == "disk" else "labels.csv"
     result = cli("aggregate", source, *common, *engine_of(engine), "-o", engine)
@@ -95,7 +96,7 @@ def test_nothing_with_a_row_per_item_is_made_whole(cli, parquet, monkeypatch):
 
         monkeypatch.setattr(base.Aggregator, name, refused)
     monkeypatch.setattr("dissensus.table.io.read", lambda *_, **__: pytest.fail("the table was read into memory"))
-    result = cli("aggregate", "part-*.parquet", *engine, "--gold", "gold.csv", "-o", "out")
+    result = cli("aggregate", "part-*.parquet", *engine, "--gold", "gold.csv", *SCORE, "-o", "out")
     assert (result.exit_code, result.stderr) == (0, "")
     assert pq.ParquetFile(parquet / "out" / "items.parquet").num_row_groups > 3
     preview = cli("aggregate", "part-*.parquet", *engine)
@@ -163,7 +164,7 @@ def test_a_killed_run_goes_on_after_the_last_pass(cli, parquet, monkeypatch):
         (["--engine", "torch", "--set", "engine.part-rows=0"], OutOfRange, {"name": "engine.part_rows"}),
         (["--engine", "spark", "--set", "engine.partitions=0"], OutOfRange, {"name": "engine.partitions"}),
         (["--engine", "spark", "--set", "engine.master=host:7"], BadParameter, {}),
-        (["--engine", "disk", "--known", "gold.csv"], OptionsConflict, {"option": "known"}),
+        (["--engine", "disk", "--gold", "gold.csv"], GoldOnlyScores, {"other": "--engine disk"}),
         (["--engine", "disk", "--flags"], OptionsConflict, {"option": "flags"}),
         (["--engine", "disk", "--format", "csv"], OptionsConflict, {"option": "format_"}),
         (["--engine", "disk", "--abstain", "owl"], OptionsConflict, {"option": "abstain"}),

@@ -27,7 +27,7 @@ REFUSED = [  # arguments, and the input that would be lost; 'ag' is the folder o
     (["aggregate", LABELS, "--model", "ag", "-o", "ag"], "ag/items.csv"),
     (["aggregate", LABELS, "--model", "ag", "--update", "-o", "ag"], "ag/items.csv"),
     (["aggregate", "ag/items.csv", "-o", "ag"], "ag/items.csv"),
-    (["aggregate", LABELS, "--known", "ag/items.csv", "-o", "ag"], "ag/items.csv"),
+    (["aggregate", LABELS, "--gold", "ag/items.csv", "-o", "ag"], "ag/items.csv"),
     (["aggregate", "ag/item[s].csv", "-o", "ag"], "ag/items.csv"),
     (["cluster", LABELS, "--dev", "ag/items.csv", "-o", "ag"], "ag/items.csv"),
     (["train", LABELS, "--items", "ag/items.csv", "-o", "ag"], "ag/items.csv"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.tables import rows, write_csv
+from cli.tables import SCORE, rows, write_csv
 from dissensus import __version__
 from dissensus.cli import COMMANDS
 from dissensus.table.io import write_frame
@@ -19,7 +19,7 @@ PAGE = Path(__file__).parent.parent.parent / "docs" / "json.md"
 RUNS = {
     "demo": [],
     "describe": ["labels.csv", "--pairs", "--resamples", 50],
-    "aggregate": ["labels.csv", "--gold", "gold.csv", "-o", "out"],
+    "aggregate": ["labels.csv", "--gold", "gold.csv", *SCORE, "-o", "out"],
     "diagnose": ["labels.csv", "-o", "annotators.csv"],
     "calibrate": ["labels.csv", "--gold", "gold.csv", "--width", 0.5],
     "explain": ["labels.csv", "--annotators", "people.csv", "-m", "wawa"],
@@ -35,6 +35,7 @@ RUNS = {
         "items.csv",
         "--gold",
         "gold.csv",
+        *SCORE,
         "--epochs",
         1,
         "--device",
@@ -172,4 +173,4 @@ def test_quiet_prints_nothing(files, cli, command):
 def test_quiet_keeps_warnings_and_errors(files, cli):
     assert cli("describe", "nowhere.csv", "-q").stderr
     write_csv(files / "other.csv", ["item", "label"], [("i000", "cat"), ("elsewhere", "cat")])
-    assert cli("aggregate", "labels.csv", "--gold", "other.csv", "-q").warnings
+    assert cli("aggregate", "labels.csv", "--gold", "other.csv", *SCORE, "-q").warnings

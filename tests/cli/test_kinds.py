@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.csv as csv
 import pytest
 
+from cli.tables import SCORE
 from dissensus.cli import COMMANDS
 from dissensus.cli.exceptions import NotForLabels
 from dissensus.cli.source import ANY_KIND, Kind
@@ -40,7 +41,19 @@ def test_options_know_all_kinds():
 
 def test_numbers_are_aggregated_scored_and_described(cli, files):
     said = json.loads(
-        cli("aggregate", "numbers.csv", "--gold", "gold.csv", "--gold-label", "value", "-o", "out", "--json").stdout
+        cli(
+            "aggregate",
+            "numbers.csv",
+            "--gold",
+            "gold.csv",
+            "--gold-use",
+            "score",
+            "--gold-label",
+            "value",
+            "-o",
+            "out",
+            "--json",
+        ).stdout
     )
     assert (said["kind"], said["method"], said["reading"]["notes"]) == (
         "numbers", "gaussian", ["Labels are numbers; change with kind='classes'."]
@@ -56,7 +69,7 @@ def test_numbers_are_aggregated_scored_and_described(cli, files):
     again = cli("aggregate", "numbers.csv", "--model", "out", "-o", "again")
     assert again.exit_code == 0
     assert csv.read_csv("again/items.csv")["value"].to_pylist() == pytest.approx(table["value"])
-    text = cli("aggregate", "numbers.csv", "--gold", "gold.csv").stdout
+    text = cli("aggregate", "numbers.csv", "--gold", "gold.csv", *SCORE).stdout
     assert "Mean absolute error" in text
     assert "the intervals hold" in " ".join(text.split())
     assert "half of them between" in cli("describe", "numbers.csv").stdout
@@ -150,10 +163,10 @@ def test_known_sets_may_be_such_as_nobody_ticked(cli, tmp_path):
     labels, gold = tmp_path / "labels.csv", tmp_path / "gold.csv"
     labels.write_text("item,annotator,label\n1,x,a|b\n1,y,b\n2,x,a\n2,y,a\n3,x,b|a\n3,y,a|b\n")
     gold.write_text('item,label\n1,"a, b, c"\n2,a\n3,b|a\n')
-    said = json.loads(cli("aggregate", labels, "--gold", gold, "--json").stdout)
+    said = json.loads(cli("aggregate", labels, "--gold", gold, *SCORE, "--json").stdout)
     assert (said["gold"]["items"], said["gold"]["accuracy"]) == (3, pytest.approx(2 / 3))
     gold.write_text('item,label\n1,"a, b, c"\n')
-    known = cli("aggregate", labels, "--known", gold, "-o", tmp_path / "out")
+    known = cli("aggregate", labels, "--gold", gold, "-o", tmp_path / "out")
     assert known.exit_code == 0, known.stderr
     assert '"1","a|b|c",' in (tmp_path / "out" / "items.csv").read_text().replace("1,a|b|c,", '"1","a|b|c",')
 
@@ -180,7 +193,7 @@ def test_a_known_text_need_not_be_one_that_somebody_wrote(cli, tmp_path):
     labels, gold = tmp_path / "texts.csv", tmp_path / "gold.csv"
     labels.write_text("item,annotator,label\n1,x,the cat\n1,y,the cat\n1,z,a cat\n2,x,hello\n2,y,hello\n")
     gold.write_text("item,label\n1,the black cat\n2,hello\n")
-    said = json.loads(cli("aggregate", labels, "--kind", "objects", "--gold", gold, "--json").stdout)
+    said = json.loads(cli("aggregate", labels, "--kind", "objects", "--gold", gold, *SCORE, "--json").stdout)
     assert (said["gold"]["items"], said["gold"]["accuracy"]) == (2, 0.5)
     compared = cli("evaluate", labels, "--kind", "objects", "--gold", gold, "--splits", 1, "--resamples", 5, "--json")
     assert json.loads(compared.stdout)["methods"][0]["gold_distance"] == pytest.approx((1 / 3 + 0) / 2)

@@ -48,8 +48,8 @@ def test_every_command_gives_one_answer(cli, tmp_path):
     truth = data.annotations.classes[data.gold[:40]]
     with (tmp_path / "known.csv").open("w", newline="") as out:
         csv.writer(out).writerows([("item", "label"), *zip(table.items[:40], truth, strict=True)])
-    summary = json.loads(cli("aggregate", file, "--known", tmp_path / "known.csv", "--json").stdout)
-    cli("report", file, "--known", tmp_path / "known.csv", "-o", tmp_path / "page.html")
+    summary = json.loads(cli("aggregate", file, "--gold", tmp_path / "known.csv", "--json").stdout)
+    cli("report", file, "--gold", tmp_path / "known.csv", "-o", tmp_path / "page.html")
     facts = json.loads((tmp_path / "page.json").read_bytes())
     assert facts["sections"]["labels"]["settled"] == summary["status"]["settled"] >= 40
 

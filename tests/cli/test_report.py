@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cli.tables import write_csv, write_export
+from cli.tables import SCORE, write_csv, write_export
 from dissensus.cli.exceptions import FolderMissing, OptionNeeds, UnknownSuffix
 from dissensus.common.exceptions import UnknownEntry
 from dissensus.exceptions import MissingColumn, UnreadableFile
@@ -18,7 +18,7 @@ def facts(path):
 
 
 def test_page_numbers_and_key_are_written_and_the_findings_said(cli, labels):
-    out = cli("report", labels, "--gold", "gold.csv", "-o", "page.html")
+    out = cli("report", labels, "--gold", "gold.csv", *SCORE, "-o", "page.html")
     assert (out.exit_code, out.stderr) == (0, "")
     assert sorted(path.name for path in labels.parent.glob("page*")) == ["page-key.csv", "page.html", "page.json"]
     found = facts(labels.parent / "page.html")

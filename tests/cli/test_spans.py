@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from cli.tables import SCORE
 from dissensus import read
 from dissensus.cli.exceptions import NoCharacters
 from dissensus.exceptions import DataError
@@ -34,7 +35,7 @@ def tags(here):
 
 
 def test_spans_come_with_probabilities_and_scores_and_the_model_is_used_again(cli, tags, here):
-    done = cli("aggregate", tags, "--gold", "gold.csv", "--to", "conll", "-o", "out", "--json")
+    done = cli("aggregate", tags, "--gold", "gold.csv", *SCORE, "--to", "conll", "-o", "out", "--json")
     assert done.exit_code == 0, done.stderr
     about = json.loads(done.stdout)
     assert about["method"] == "bayesian-sequence"

@@ -8,14 +8,15 @@ import sys
 import numpy as np
 import pytest
 
-from cli.tables import CLASSES, rows, write_csv
+from cli.tables import CLASSES, SCORE, rows, write_csv
 from dissensus.cli import exceptions as faults
 from dissensus.cli import show
-from dissensus.cli.exceptions import NoGold, NotNumber, NotOurFile, OtherFormat
+from dissensus.cli.exceptions import NotNumber, NotOurFile, OtherFormat
 from dissensus.cli.inputs import Inputs
 from dissensus.cli.train import new_model
 from dissensus.common.exceptions import OutOfRange, OverwritesInput, UnknownEntry
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
+from dissensus.questions.exceptions import NoGoldToScore
 from dissensus.table.exceptions import MissingFile
 from dissensus.table.io import read_frame
 
@@ -54,7 +55,7 @@ def texts(labels):
 
 
 def test_everything_is_written_and_is_what_the_library_says(cli, labels, features):
-    result = cli("train", labels, "--features", features, *SMALL, "-o", "model", "--gold", "gold.csv")
+    result = cli("train", labels, "--features", features, *SMALL, "-o", "model", "--gold", "gold.csv", *SCORE)
     assert (result.exit_code, result.stderr) == (0, "")
     out = labels.parent / "model"
     names = {"model.safetensors", "items.csv", "annotators.csv", "history.csv", "summary.json"}
@@ -347,13 +348,34 @@ def test_a_run_that_ended_in_an_error_leaves_nothing_in_the_way_of_what_it_advis
 
 
 def test_folds_are_written_and_the_report_rests_on_them(cli, labels, features):
-    command = ("train", labels, "--features", features, *SMALL, "--gold", "gold.csv", "-o", "model")
+    command = (
+        "train",
+        labels,
+        "--features",
+        features,
+        *SMALL,
+        "--gold",
+        "gold.csv",
+        *SCORE,
+        "-o",
+        "model",
+    )
     about = json.loads(cli(*command, "--folds", "2", "--json").stdout)
     assert about["folds"] == 2
     assert about["gold"]["model"]["out of fold"]["items"] == 40
     found = frame(labels.parent / "model" / "out_of_fold.csv")
     assert sorted({row["fold"] for row in found}) == ["-1", "0", "1"]
-    report = ("report", labels, "--method", "dawid-skene", "--model", "model", "--gold", "gold.csv")
+    report = (
+        "report",
+        labels,
+        "--method",
+        "dawid-skene",
+        "--model",
+        "model",
+        "--gold",
+        "gold.csv",
+        *SCORE,
+    )
     result = cli(*report)
     assert (result.exit_code, result.stderr) == (0, "")
     shown = json.loads((labels.parent / "report.json").read_text(encoding="utf-8"))["sections"]["model"]
@@ -376,7 +398,7 @@ def test_known_labels_teach_and_are_not_measured_by(cli, labels, features):
     known = write_csv(labels.parent / "known.csv", ["item", "label"], [*rows()[1][:10], ("i044", "owl")])
     about = json.loads(
         cli(
-            "train", labels, "--features", features, *SMALL, "--known", known, "--gold", "gold.csv", "-o", "model",
+            "train", labels, "--features", features, *SMALL, "--gold", known, "--score-gold", "gold.csv", "-o", "model",
             "--objective", "hard", "--set", "objective.labels=gold", "--json",
         ).stdout
     )  # fmt: skip
@@ -386,9 +408,9 @@ def test_known_labels_teach_and_are_not_measured_by(cli, labels, features):
 
 
 def test_where_all_that_is_known_was_taught_no_empty_table_is_shown(cli, labels, features):
-    known = ("--known", "gold.csv", "--gold", "gold.csv", "-o", "model")
+    known = ("--gold", "gold.csv", "--score-gold", "gold.csv", "-o", "model")
     result = cli("train", labels, "--features", features, *SMALL, *known)
-    assert list(map(type, result.warnings)) == [NoGold]
+    assert list(map(type, result.warnings)) == [NoGoldToScore]
     assert "By gold" not in result.stdout
 
 
@@ -530,16 +552,27 @@ def test_items_of_another_file_or_a_column_judge_and_do_not_teach(cli, splits):
     assert summary(here / "by_column")["held_out"] == dev.n_items
     assert not model.labelled_[at].any()
 
-    scored = ("--features", "items.csv", "--split", "split", "--gold", "gold.csv", "-o", "scored", "--json")
+    scored = (
+        "--features",
+        "items.csv",
+        "--split",
+        "split",
+        "--gold",
+        "gold.csv",
+        *SCORE,
+        "-o",
+        "scored",
+        "--json",
+    )
     about = json.loads(cli("train", splits, *QUICK, *scored).stdout)
     counts = {basis: one["items"] for basis, one in about["gold"]["model"].items()}
     assert counts == {"held out": 9, "without labels": 14, "trained on": 17}  # what judged is no test
     assert (about["taught"], about["held_out"], about["without_labels"]) == (17, 9, 19)  # 5 of 45 have no labels
-    cli("report", splits, "--method", "dawid-skene", "--model", "scored", "--gold", "gold.csv")
+    cli("report", splits, "--method", "dawid-skene", "--model", "scored", "--gold", "gold.csv", *SCORE)
     shown = json.loads((here / "report.json").read_text(encoding="utf-8"))["sections"]["model"]
     assert (shown["basis"], shown["chosen_by"]) == ("not seen", True)
 
-    gold = ("--validation", "dev_gold.csv", "--known", "gold.csv", "-o", "by_gold")
+    gold = ("--validation", "dev_gold.csv", "--gold", "gold.csv", "-o", "by_gold")
     result = cli("train", splits, *common, "plain.csv", *gold)
     assert [warning.number for warning in result.warnings] == [dev.n_items]
     taught = {row["item"] for row in frame(here / "by_gold" / "items.csv") if row["taught"] == "true"}

@@ -15,9 +15,9 @@ from dissensus.models.base import methods_for
 from dissensus.models.confidence import ask_for_gold
 from dissensus.questions.base import questions
 from dissensus.questions.compare import MIN_HIDDEN
+from dissensus.questions.exceptions import NoGoldToScore
 from dissensus.report import Section, collect_sections
 from dissensus.report.blocks import ChartBlock, TableBlock, TextBlock
-from dissensus.report.exceptions import AllGoldUsedForTraining
 from dissensus.report.face import (
     REPORT,
     MethodUsed,
@@ -110,7 +110,7 @@ def test_items_that_a_method_was_told_are_not_scored():
 def test_where_a_method_was_told_all_that_gold_has_accuracy_is_left_out():
     table, truth = crowd().annotations, crowd().truth
     fitted = methods["dawid-skene"]().fit(table, gold=truth)
-    with pytest.warns(AllGoldUsedForTraining):
+    with pytest.warns(NoGoldToScore):
         made = Report(table, fitted, gold=truth, training_gold=truth, methods=FEW_METHODS)
     assert collect_sections(made)["sections"]["labels"]["gold"] is None
 

@@ -114,5 +114,5 @@ def test_the_report_names_options_that_there_are():
     from dissensus.report.face import REPORT
 
     options = {name for parameter in load_command("aggregate").params for name in parameter.opts}
-    for parameter in ("training_gold", "many_classes", "gold"):
+    for parameter in ("many_classes", "gold"):
         assert REPORT.parameter(parameter) in options

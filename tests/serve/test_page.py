@@ -342,7 +342,7 @@ def test_decisions_about_a_file_are_kept_at_once_and_taken_by_aggregate(tmp_path
         with (tmp_path / "labels.decisions.csv").open() as file:
             assert [(one["item"], one["label"], one["by"]) for one in csv.DictReader(file)] == [(item, "owl", "me")]
         table = read(tmp_path / "labels.csv")
-        known = read_gold(tmp_path / "labels.decisions.csv", table)  # as `aggregate --known` does
+        known = read_gold(tmp_path / "labels.decisions.csv", table)  # as `aggregate --gold` does
         assert {table.items[i]: table.classes[known[i]] for i in range(25) if known[i] >= 0} == {item: "owl"}
     finally:
         process.send_signal(signal.SIGINT)

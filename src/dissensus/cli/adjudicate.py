@@ -50,12 +50,12 @@ def adjudicate(
     source: Source,
 ) -> None:
     """Number keys decide; s skips, b marks both as right, u marks the guideline as unclear, z takes the last decision
-    back. OUT is written after every decision, and read again on the next start. `aggregate --known OUT` reads its
+    back. OUT is written after every decision, and read again on the next start. `aggregate --gold OUT` reads its
     columns item and label. ITEMS has the texts, or pictures as data URIs or files next to it.
 
     Example: dissensus adjudicate labels.csv --items items.csv
 
-    Example: dissensus aggregate labels.csv --known labels.decisions.csv -o results
+    Example: dissensus aggregate labels.csv --gold labels.decisions.csv -o results
     """
     for module in ("uvicorn", "fastapi"):
         import_extra(module, "dissensus adjudicate needs", "serve")

@@ -12,7 +12,7 @@ from dissensus.cli import exceptions as faults
 from dissensus.cli import folder, options, show
 from dissensus.cli.options import option
 from dissensus.cli.settings import new_model
-from dissensus.cli.source import Gold, SourceOfTables, answer_each
+from dissensus.cli.source import SourceOfTables, TrainingGold, answer_each
 from dissensus.messages import ParameterName
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ class Task:
         "--flags/--no-flags",
     )
     to: str | None = options.TO
-    known: Path | None = options.KNOWN
 
     @property
     def settings(self) -> list[str]:
@@ -71,14 +70,14 @@ class Task:
             model.set_params(threads=self.threads)
 
 
-def aggregate(*, task: Task, gold: Gold, source: SourceOfTables) -> None:
+def aggregate(*, task: Task, gold: TrainingGold, source: SourceOfTables) -> None:
     """FOLDER gets items.csv (item, label, confidence, votes, number of labels, status with its reason, p_CLASS …),
     annotators.csv (annotator, annotations, reliability, its interval, flags with reasons), confusions.csv if the
     method models them, spans.csv (document, start, end, label, probability) for spans, model.npz for --model, and
     summary.json, or all of these in one sub-folder per question. Nothing is written unless everything is; the result
     tables of an earlier run are replaced.
 
-    Example: dissensus aggregate labels.csv --method dawid-skene --gold gold.csv -o results
+    Example: dissensus aggregate labels.csv --gold gold.csv -o results
 
     Example: dissensus aggregate new.csv --model results -o new-results
 
@@ -105,9 +104,8 @@ def aggregate(*, task: Task, gold: Gold, source: SourceOfTables) -> None:
     else:
         from dissensus.cli import scoring
 
-        for name in ("engine", "method", "setting", "max_iter", "seed", "known", "flags"):
-            if getattr(task, name) not in (None, False):
-                raise faults.OptionsConflict(option=ParameterName(name), other="--model")
+        options.refuse("--model", "engine", "method", "setting", "max_iter", "seed", "flags")
+        gold.check_scoring_only("--model")
         answers, summary = (scoring.update if task.update else scoring.score)(task, gold, source)
     if source.json:
         show.json(summary, folder=task.output)
@@ -119,7 +117,7 @@ def aggregate(*, task: Task, gold: Gold, source: SourceOfTables) -> None:
         show.line(f"The labels for {task.to} are in {show.escape(task.output / tool_files.file_name(task.to))}")
 
 
-def fit(task: Task, gold: Gold, source: SourceOfTables) -> Answers:
+def fit(task: Task, gold: TrainingGold, source: SourceOfTables) -> Answers:
     """Fit a model to each question of FILE."""
     from dissensus.cli import results
     from dissensus.models.answers import AnswerModel
@@ -139,24 +137,24 @@ def fit(task: Task, gold: Gold, source: SourceOfTables) -> Answers:
             model.set_params(engine=engine)
         if isinstance(model, AnswerModel):
             check_label_type(model, flags=task.flags, to=None if question else task.to)
-            table = gold.include(table, task.known)
+            table = gold.include(table)
         flags = task.flags
         if flags is None:
             flags = table.n_annotations <= MAX_ANNOTATIONS_FLAGGED and table.kind in CLASS_KINDS
-        codes, known = gold.read(table), gold.read_file(task.known, table)
-        return results.fit(model, table, codes, source.title(question), known=known, flags=flags)
+        scoring, training = gold.read_scoring(table), gold.read_training(table)
+        return results.fit(model, table, scoring, source.title(question), training=training, flags=flags)
 
     return answer_and_write(task, gold, source, answer)
 
 
 def answer_and_write(
-    task: Task, gold: Gold, source: SourceOfTables, answer: Callable[[Annotations, str | None], Result]
+    task: Task, gold: TrainingGold, source: SourceOfTables, answer: Callable[[Annotations, str | None], Result]
 ) -> Answers:
     """Answer each question of FILE; return the results and their summary, which are written if there is an output."""
     from dissensus.cli import results, tool_files
 
     began = time.perf_counter()
-    tables = source.read(gold=gold.gold, known=task.known)
+    tables = source.read(gold=gold.gold, score_gold=gold.score_gold)
     summary = head(task, gold, source, time.perf_counter() - began)
     answers = answer_each(tables, answer, every=True)
     folders = {} if None in tables else results.safe_names(map(str, tables))
@@ -171,11 +169,11 @@ def answer_and_write(
     return answers, summary
 
 
-def head(task: Task, gold: Gold, source: SourceOfTables, seconds: float) -> dict[str, Any]:
+def head(task: Task, gold: TrainingGold, source: SourceOfTables, seconds: float) -> dict[str, Any]:
     """Return the first entries of the summary: version, files, and how FILE was read."""
     from dissensus import __version__
 
-    files = show.paths(input=source.file, model=task.model, gold_file=gold.gold)
+    files = show.paths(input=source.file, model=task.model) | gold.facts()
     return {"version": __version__} | files | {"reading": source.import_report, "seconds_reading": seconds}
 
 

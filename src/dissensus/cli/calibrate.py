@@ -196,7 +196,7 @@ def _gold(table: Annotations, gold: Gold) -> tuple[Any, list[str] | None]:
     from dissensus.table.kinds import parse_numbers
 
     if table.kind != "numbers":
-        return gold.read(table), None
+        return gold.read_scoring(table), None
     if gold.gold is not None:
         item, label = gold.columns(gold.gold, table, ("gold", "label", *NUMBERS))
         check_gold_items(item, table)

@@ -46,7 +46,9 @@ def with_options(command: Callable[..., None], name: str) -> Callable[..., None]
     def run(context: typer.Context, *, quiet: bool, **given: Any) -> None:
         own_process = context.find_root().obj == show.OWN_PROCESS
         set_by_user = [key for key in given if getattr(context.get_parameter_source(key), "name", "") == "COMMANDLINE"]
-        show.running.set(show.Invocation(name, tuple(given), set_by_user, own_process))
+        keys = [setting.partition("=")[0].strip() for setting in given.get("setting") or ()]
+        settings = {key.rpartition(".")[2].replace("-", "_"): key for key in keys}
+        show.running.set(show.Invocation(name, tuple(given), set_by_user, settings, own_process))
         inputs = list(_input_files(given))
         for parameter, group in groups.items():
             given[parameter] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})

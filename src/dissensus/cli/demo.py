@@ -37,11 +37,11 @@ def demo(
     with show.show_progress(f"writing {data}"):
         table, right = _write_data(data)
     quiet = ["--quiet"] if json else []
-    _run("aggregate", [labels, "--gold", gold, "-o", results, *quiet], shown=not json)
+    _run("aggregate", [labels, "--gold", gold, "--gold-use", "score", "-o", results, *quiet], shown=not json)
     report = all(find_spec(package) for package in REPORT_PACKAGES)
     if report:
         items = ["--items", data / "items.csv", "--title", "Handwritten digits"]
-        _run("report", [labels, "--gold", gold, *items, "-o", page, *quiet], shown=not json)
+        _run("report", [labels, "--gold", gold, "--gold-use", "score", *items, "-o", page, *quiet], shown=not json)
     accuracy = json_module.loads((results / SUMMARY).read_bytes())["gold"]["accuracy"]
     if json:
         files = sorted(show.path(path) for path in output.rglob("*") if path.is_file())

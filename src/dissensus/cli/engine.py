@@ -21,7 +21,7 @@ from dissensus.cli.options import Engine
 from dissensus.cli.scoring import table_of_items
 from dissensus.cli.settings import new_model
 from dissensus.cli.settings import parse as settings_of
-from dissensus.cli.source import Gold, Source, SourceOfTables
+from dissensus.cli.source import Source, SourceOfTables, TrainingGold
 from dissensus.common.exceptions import OutOfRange
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.compute.engines import Disk, Spark, Torch, codes_folder
@@ -63,19 +63,20 @@ def choose_engine(
         raise error.add_subject(f"--engine {name}") from None
 
 
-def fit_elsewhere(task: Task, gold: Gold, source: SourceOfTables) -> Answers:
+def fit_elsewhere(task: Task, gold: TrainingGold, source: SourceOfTables) -> Answers:
     """Fit to a table on a disk or in Spark."""
     options, settings = choose_engine(task.engine, task.settings, task.method)
     model = new_model(task.method, settings, source.kind or "classes")
     model.set_params(engine=options)
     task.set_threads(model)
-    for name in ("known", "flags", "to", "format_"):
+    gold.check_scoring_only(f"--engine {task.engine}")
+    for name in ("flags", "to", "format_"):
         if getattr(task, name) not in (None, False, "parquet"):
             raise faults.OptionsConflict(option=ParameterName(name), other=f"--engine {task.engine}")
     began = time.perf_counter()
     table = read_elsewhere(source, options)
     summary = head(task, gold, source, time.perf_counter() - began)
-    columns = None if gold.gold is None else gold.columns(gold.gold)
+    columns = None if gold.scoring_file is None else gold.columns(gold.scoring_file)
     return {None: fit_and_write(model, table, f"fitting {source.file}", columns, task.output, summary)}, summary
 
 

@@ -53,7 +53,7 @@ def reported(command: Callable[..., None], bad_data: int = BAD_DATA) -> Callable
 
 def for_command_line(message: object) -> str:
     """Render a message with the options of the running command in place of parameters."""
-    face = getattr(message, "face", None) or face_of(running.get().options)
+    face = getattr(message, "face", None) or face_of(running.get())
     return message.render(face) if isinstance(message, Message) else str(message)
 
 

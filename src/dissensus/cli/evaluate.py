@@ -108,7 +108,7 @@ def evaluate(
         folder.write_file(columns_to_frame(found.rows(), "pyarrow"), output)
     if source.json:
         facts: dict[str, Any] = {"resamples": resamples, "predictions": found.predictions, "reference": found.reference}
-        facts = show.paths(gold_file=gold.gold) | facts | {"scores": found.rows(), "notes": found.notes}
+        facts = gold.facts() | facts | {"scores": found.rows(), "notes": found.notes}
         facts |= {} if errors is None else {"cells": errors.to_dict()["cells"]}
         source.print_json(facts, output=output)
         return
@@ -123,7 +123,7 @@ def read_labels(source: Source, gold: Gold) -> tuple[Annotations, IntArray | Non
     """Return annotations and gold; a FILE without annotators is gold, for a table without rows."""
     try:
         table = source.read_one()
-        return table, gold.read(table)
+        return table, gold.read_scoring(table)
     except MissingColumn:
         from dissensus.table.find_columns import guess_column
         from dissensus.table.io import read_frame

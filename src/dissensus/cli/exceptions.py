@@ -36,6 +36,12 @@ class OptionNeeds(BadParameter):
     example = {"needed": "--model FOLDER"}
 
 
+class GoldOnlyScores(BadParameter):
+    template = "{other} cannot be trained on --gold; add --gold-use score to measure accuracy with these labels."
+    other: str
+    example = {"other": "--model"}
+
+
 class NotADataset(BadParameter):
     template = "list {what} takes no name; to describe a data set: dissensus list datasets {name}."
     what: str
@@ -179,10 +185,6 @@ class NoMapping(BadParameter):
 class GoldIgnored(DataWarning):
     template = "the gold labels in FILE are not used: {reason}"
     reason: str
-
-
-class NoGold(DataWarning):
-    template = "no item has a gold label that was not used for training; accuracy cannot be measured."
 
 
 class NotWrittenBy(UnreadableFile):

@@ -1,18 +1,21 @@
-"""How the command line words messages: options in place of parameters."""
+"""Word messages for the command line: options in place of parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from functools import partial
+from typing import TYPE_CHECKING
 
 from dissensus.common.options import option_words
 from dissensus.messages import Face
+
+if TYPE_CHECKING:
+    from dissensus.cli.show import Invocation
 
 COMMAND_LINE = Face(option_words)
 GOLD_FILE = Face(lambda name: option_words(name).replace("--item", "--gold-item").replace("--label", "--gold-label"))
 """Words for errors about a file of gold labels, whose columns have their own options."""
 
 
-def face_of(options: Collection[str]) -> Face:
-    """Return the words of a command with these options."""
-    return Face(partial(option_words, options=options))
+def face_of(running: Invocation) -> Face:
+    """Return the words of a running command, which names its own options and the settings that the user gave."""
+    return Face(partial(option_words, options=running.options, settings=running.settings))

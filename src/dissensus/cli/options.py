@@ -60,7 +60,6 @@ TO = option(
     autocompletion=lambda: list(import_module("dissensus.table.io.writers").writers),
 )
 SETTINGS = option(None, "Any parameter of the method, such as smoothing=0.5; repeatable.", "--set", metavar="KEY=VALUE")
-KNOWN = option(None, "Known labels of some items, used for training; excluded from scores by --gold.", metavar="GOLD")
 PEOPLE = option(None, "A table about the annotators: column annotator, and their groups.", metavar="PEOPLE")
 ITEMS = option(None, "A table about the items: column item, texts, pictures as data URIs, others.", metavar="ITEMS")
 

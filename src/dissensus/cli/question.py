@@ -77,8 +77,8 @@ def answer_question(
         model = None if fit is None else fit.model(table.kind)
         gold_codes = None
         if gold is not None:
-            table = gold.include(table, None)
-            gold_codes = gold.read(table)
+            table = gold.include(table)
+            gold_codes = gold.read_scoring(table)
         if "model" in needed:
             with show.show_progress(f"fitting {source.title(title)}"):
                 model = model.fit(table)  # type: ignore[union-attr]

@@ -13,7 +13,7 @@ from dissensus.cli.errors import for_command_line
 from dissensus.cli.folder import SUMMARY
 from dissensus.cli.options import option
 from dissensus.cli.settings import Fit
-from dissensus.cli.source import Gold, Source, answer_each
+from dissensus.cli.source import Source, TrainingGold, answer_each
 from dissensus.common.atomic import check_not_an_input
 from dissensus.common.extras import import_extra
 from dissensus.messages import ParameterName
@@ -31,8 +31,7 @@ def report(
         "-o",
         metavar="PAGE",
     ),
-    known: Path | None = options.KNOWN,
-    gold: Gold,
+    gold: TrainingGold,
     items: Path | None = options.ITEMS,
     annotators: Path | None = options.PEOPLE,
     show_column: list[str] | None = option(
@@ -71,7 +70,7 @@ def report(
     from dissensus.report import report_files
 
     check_not_an_input(*report_files(output, names=not pseudonyms))
-    tables = source.read(gold=gold.gold, known=known, model=model)
+    tables = source.read(gold=gold.gold, score_gold=gold.score_gold, model=model)
     from dissensus.cli.inputs import read_table
     from dissensus.cli.results import safe_names
 
@@ -98,18 +97,18 @@ def report(
         from dissensus.report import Report
 
         name = called if question is None else f"{called}: {question}"
-        table = gold.include(table, known)
-        codes, known_labels = gold.read(table), gold.read_file(known, table)
+        table = gold.include(table)
+        scoring, training = gold.read_scoring(table), gold.read_training(table)
         began = time.perf_counter()
         with show.show_progress(f"reporting on {name}") as bar:
             chosen = fit.name({question: table})
             bar.set_text(f"fitting {chosen}")
-            fitted = fit.model(table.kind).fit(table, gold=known_labels)
+            fitted = fit.model(table.kind).fit(table, gold=training)
             about = (
                 parts | {"items": None} if table.kind == "pairs" and items is None else parts
             )  # the items of a table of pairs are no items of ITEMS
             drawn = Report(
-                table, fitted, gold=codes, training_gold=known_labels, title=name, names=not pseudonyms, salt=salt,
+                table, fitted, gold=scoring, training_gold=training, title=name, names=not pseudonyms, salt=salt,
                 show=show_column or (), seed=seed or 0, on_step=bar.set_text, **about,
             )  # fmt: skip
             files = drawn.save(pages[question])

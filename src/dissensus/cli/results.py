@@ -26,8 +26,10 @@ from dissensus.evaluation.hard import probability_correct
 from dissensus.models.answers import AnswerModel, SpanModel
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.confidence import ask_for_gold
+from dissensus.models.exceptions import GoldNotUsed, OutcomesNotUsed
 from dissensus.models.saving import save
 from dissensus.questions.declared.diagnose import Diagnose, flag_findings
+from dissensus.questions.exceptions import NoGoldToScore
 from dissensus.questions.item_status import ItemStatus, status_of
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -71,19 +73,23 @@ def fit_with_bar(model: Aggregator, table: Any, text: str, gold: IntArray | None
     return time.perf_counter() - began
 
 
-def fit(model: Aggregator, table: Annotations, gold: Any, title: str, *, known: Any, flags: bool) -> Result:
-    """Fit to a table; `gold` (I,) scores it, `known` (I,) trains it, and `flags` looks for unusual annotators."""
-    seconds, scored, trained_on = fit_with_bar(model, table, f"fitting {title}", known), gold, 0
-    if gold is not None and known is not None:
+def fit(model: Aggregator, table: Annotations, gold: Any, title: str, *, training: Any, flags: bool) -> Result:
+    """Fit to a table; gold codes (I,) score the model or train it, and `flags` looks for unusual annotators."""
+    try:
+        seconds = fit_with_bar(model, table, f"fitting {title}", training)
+    except (OutcomesNotUsed, GoldNotUsed) as error:
+        raise faults.GoldOnlyScores(other=error.method) from error
+    scored, trained_on = gold, 0
+    if gold is not None and training is not None:
         from dissensus.questions.scoring import unseen
 
-        scored = unseen(gold, known)
-        trained_on = _count_known(gold) - _count_known(scored)
-        if trained_on and not _count_known(scored):
-            warnings.warn(faults.NoGold(), stacklevel=2)
+        scored = unseen(gold, training)
+        trained_on = _count_gold(gold) - _count_gold(scored)
+        if trained_on and not _count_gold(scored):
+            warnings.warn(NoGoldToScore(), stacklevel=2)
             scored = None
-    result = result_of(model, table, scored, seconds, status_of(model, table, known))
-    compared = known is not None or bool((table.annotators_per_item > 1).any())
+    result = result_of(model, table, scored, seconds, status_of(model, table, training))
+    compared = training is not None or bool((table.annotators_per_item > 1).any())
     result = replace(result, ranked=table.kind == "pairs" or compared)
     if trained_on and scored is not None:
         result.summary["gold"]["left_out"] = trained_on
@@ -99,7 +105,7 @@ def fit(model: Aggregator, table: Annotations, gold: Any, title: str, *, known: 
     return replace(result, diagnosis=found)
 
 
-def _count_known(gold: Any) -> int:
+def _count_gold(gold: Any) -> int:
     """Return the number of items with a known label, given as codes from 0, or as numbers."""
     return int((gold >= 0).sum() if gold.dtype.kind in "iu" else (~np.isnan(gold)).sum())
 
@@ -298,7 +304,7 @@ def item_facts(
         return facts
     gold, posterior = known
     if not gold.size:
-        warnings.warn(faults.NoGold(), stacklevel=2)
+        warnings.warn(NoGoldToScore(), stacklevel=2)
     right = probability_correct(gold, posterior) if gold.size else np.empty(0)  # a tie counts in part
     return facts | {"gold": gold_scores(gold, right, posterior)}
 

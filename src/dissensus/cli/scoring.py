@@ -25,29 +25,29 @@ from dissensus.table.annotations import Annotations
 
 if TYPE_CHECKING:
     from dissensus.cli.aggregate import Answers
-    from dissensus.cli.source import Gold, Source, SourceOfTables
+    from dissensus.cli.source import Source, SourceOfTables, TrainingGold
     from dissensus.models.base import Aggregator
 
 ROUNDING = 1e-6  # error of a count that is a sum of weights
 MAX_CLASSES_NAMED = 5
 
 
-def score(task: Task, gold: Gold, source: SourceOfTables) -> Answers:
+def score(task: Task, gold: TrainingGold, source: SourceOfTables) -> Answers:
     """Score each question of FILE with the stored model."""
 
     def answer(table: Annotations, question: str | None) -> Result:
         model = _load(task, question)
         if isinstance(model, AnswerModel):
             check_label_type(model, to=None if question else task.to)
-            table = gold.include(table, None).as_kind(model.kinds[0])
+            table = gold.include(table).as_kind(model.kinds[0])
         else:
             table = _in_classes_of(model, table, task, source)
-        return _scored(model, table, gold.read(table), f"scoring {source.title(question)}")
+        return _scored(model, table, gold.read_scoring(table), f"scoring {source.title(question)}")
 
     return answer_and_write(task, gold, source, answer)
 
 
-def update(task: Task, gold: Gold, source: SourceOfTables) -> Answers:
+def update(task: Task, gold: TrainingGold, source: SourceOfTables) -> Answers:
     """Add the annotations of each question of FILE to the stored model."""
     from dissensus.models.incremental import merge
 
@@ -59,7 +59,7 @@ def update(task: Task, gold: Gold, source: SourceOfTables) -> Answers:
         if not model.items_.size:
             raise faults.ModelWithoutItems(model=task.model)
         all_items = table_of_items(merge(model.items_, table.items, "items")[0], model)
-        return _updated(model, table, gold.read(all_items), f"updating with {source.file}")
+        return _updated(model, table, gold.read_scoring(all_items), f"updating with {source.file}")
 
     return answer_and_write(task, gold, source, answer)
 

@@ -33,6 +33,7 @@ class Invocation:
     command: str = ""
     options: Collection[str] = ()  # names of all its parameters
     set_by_user: Collection[str] = ()  # names of those that the command line sets
+    settings: Mapping[str, str] = field(default_factory=dict)  # parameter of the model → its key after --set
     own_process: bool = False  # False if another program called the command line as a function
     announced: list[str] = field(default_factory=list)  # lines to print above the results
 

@@ -126,7 +126,7 @@ class Source:
         """Store the import report for JSON, and print it above the results otherwise."""
         self.import_report.update(reading.to_dict())
         if not self.json:
-            show.announce(map(show.escape, reading.render_lines(face_of(show.running.get().options))))
+            show.announce(map(show.escape, reading.render_lines(face_of(show.running.get()))))
 
     def read_one(self) -> Annotations:
         """Return the table; several questions are an error."""
@@ -232,16 +232,30 @@ class SourceOfTables(Source):
 
 @dataclass(frozen=True)
 class Gold:
-    """A file of known labels, and how to read it."""
+    """A file of gold labels that measure accuracy, and how to read it."""
 
     gold: Path | None = option(
-        None, "Known labels, hidden from the method and used to measure accuracy.", metavar="GOLD"
+        None, "Labels known to be right: hidden from the method, and used to measure accuracy.", metavar="FILE"
     )
-    gold_item: str | None = option(None, "GOLD's column of items.", metavar="COLUMN")
-    gold_label: str | None = option(None, "GOLD's column of labels.", metavar="COLUMN")
+    gold_item: str | None = option(None, "Column of the items in --gold.", metavar="COLUMN")
+    gold_label: str | None = option(None, "Column of the labels in --gold.", metavar="COLUMN")
 
-    def read(self, table: Annotations) -> Any:
-        """Return (I,) class codes, −1 if unknown, from the file or else from FILE; None if neither has gold labels.
+    @property
+    def scoring_file(self) -> Path | None:
+        """The file of the gold labels that measure accuracy."""
+        return self.gold
+
+    @property
+    def training_file(self) -> Path | None:
+        """The file of the gold labels that the method is trained on."""
+        return None
+
+    def facts(self) -> dict[str, str]:
+        """Return the files of gold labels as they stand in the summary and in JSON."""
+        return show.paths(gold_file=self.gold)
+
+    def read_scoring(self, table: Annotations) -> Any:
+        """Return (I,) gold codes that measure accuracy, −1 if unknown; None if neither the file nor FILE has any.
 
         For a table of numbers they are numbers, NaN if unknown.
         """
@@ -249,7 +263,7 @@ class Gold:
             if self.gold is not None:
                 raise faults.NotForLabels(option=ParameterName("gold"), kind="comparisons of two alternatives")
             return None
-        if self.gold is None and table.import_report is not None and table.import_report.gold is not None:
+        if self.scoring_file is None and table.import_report is not None and table.import_report.gold is not None:
             try:
                 if table.kind == "numbers":
                     return table.gold_values(*table.import_report.gold)
@@ -257,10 +271,13 @@ class Gold:
             except UnknownClass as error:
                 warnings.warn(faults.GoldIgnored(reason=for_command_line(error)), stacklevel=2)
                 return None
-        return self.read_file(self.gold, table)
+        return self._read_file(self.scoring_file, table)
 
-    def read_file(self, path: Path | None, table: Annotations) -> Any:
-        """Return the same from another file, if any, with the same columns."""
+    def read_training(self, table: Annotations) -> Any:
+        """Return (I,) gold codes that the method is trained on, −1 if unknown; None without such a file."""
+        return self._read_file(self.training_file, table)
+
+    def _read_file(self, path: Path | None, table: Annotations) -> Any:
         from dissensus.table.io import check_gold_items, gold_codes, gold_values
 
         if path is None:
@@ -271,13 +288,13 @@ class Gold:
             check_gold_items(columns[0], table)
             return (gold_values if numbers else gold_codes)(table, *columns)
 
-    def include(self, table: Annotations, known: Path | None) -> Annotations:
-        """Return a table of sets or objects whose classes include known answers that no annotator gave."""
+    def include(self, table: Annotations) -> Annotations:
+        """Return a table of sets or objects whose classes include gold answers that no annotator gave."""
         if table.kind not in ("sets", "objects"):
             return table
         source = table.import_report
         columns = [] if source is None or source.gold is None else [source.gold]
-        columns += [self.columns(path) for path in (self.gold, known) if path is not None]
+        columns += [self.columns(path) for path in (self.scoring_file, self.training_file) if path]
         for _, labels in columns:
             table = table.with_added_classes(labels)
         return table.with_import_report(source)
@@ -299,6 +316,46 @@ class Gold:
         except DissensusError as error:
             vars(error)["face"] = GOLD_FILE  # see `for_command_line`
             raise
+
+
+@dataclass(frozen=True)
+class TrainingGold(Gold):
+    """Gold labels that train the method, or measure its accuracy, or both from two files."""
+
+    gold: Path | None = option(
+        None, "Labels known to be right: the method is trained on them, which calibrates its confidence.",
+        metavar="FILE",
+    )  # fmt: skip
+    gold_use: Literal["train", "score"] = option(
+        "train", "What --gold is for; score: hide it from the method and measure accuracy with it."
+    )
+    score_gold: Path | None = option(
+        None, "More labels known to be right, to measure accuracy with while --gold trains.", metavar="FILE"
+    )
+
+    def __post_init__(self) -> None:
+        if self.score_gold is not None and self.gold_use == "score":
+            raise faults.OptionsConflict(option=ParameterName("score_gold"), other="--gold-use score")
+
+    @property
+    def scoring_file(self) -> Path | None:
+        """The file of the gold labels that measure accuracy."""
+        return self.gold if self.gold_use == "score" else self.score_gold
+
+    @property
+    def training_file(self) -> Path | None:
+        """The file of the gold labels that the method is trained on."""
+        return self.gold if self.gold_use == "train" else None
+
+    def check_scoring_only(self, other: str) -> None:
+        """Raise GoldOnlyScores if --gold would train, but `other` leaves nothing to train."""
+        if self.training_file is not None:
+            raise faults.GoldOnlyScores(other=other)
+
+    def facts(self) -> dict[str, str]:
+        """Return the files of gold labels as they stand in the summary and in JSON."""
+        use = {} if self.gold is None else {"gold_use": self.gold_use}
+        return show.paths(gold_file=self.gold, score_gold_file=self.score_gold) | use
 
 
 def item_column(table: Annotations, path: Path) -> str | None:

@@ -16,9 +16,10 @@ from dissensus.cli import exceptions as faults
 from dissensus.cli import folder, options, settings, show
 from dissensus.cli.errors import say
 from dissensus.cli.options import InputFiles, option
-from dissensus.cli.source import Gold, SourceOfTables
+from dissensus.cli.source import SourceOfTables, TrainingGold
 from dissensus.exceptions import BadParameter, DataError, MissingExtra
 from dissensus.messages import ParameterName
+from dissensus.questions.exceptions import NoGoldToScore
 
 if TYPE_CHECKING:
     from dissensus.cli.inputs import Inputs
@@ -99,8 +100,7 @@ def train(
         None, "Also predict each item by one of this many networks that were not trained on it.", min=2, panel=LEARNING
     ),
     fresh: bool = option(False, "Start anew if a stopped run left a checkpoint.", "--fresh", panel=LEARNING),
-    known: Path | None = options.KNOWN,
-    gold: Gold,
+    gold: TrainingGold,
     source: SourceOfTables,
 ) -> None:
     """FOLDER gets model.safetensors for `dissensus predict` and `dissensus report --model`, items.csv (item; label and
@@ -133,7 +133,7 @@ def train(
     table = source.read_one() if own_texts is None else own_texts
     names, X = inputs.read(file, source.item if own_texts is not None else None)
     table, X = align_inputs(table, names, X, source.file)
-    known_labels, gold_labels = gold.read_file(known, table), gold.read(table)
+    training, scoring = gold.read_training(table), gold.read_scoring(table)
     held_out, validating = np.zeros(table.n_items, np.bool_), None
     if validation is not None or split is not None:
         if validation is not None and split is not None:
@@ -143,7 +143,7 @@ def train(
         else:
             excluded, held_out, validating = validation_by_share_or_file(str(validation), table, X, source)
         table = table.select(rows=~excluded[table.item])
-        known_labels = None if known_labels is None else np.where(excluded, -1, known_labels)
+        training = None if training is None else np.where(excluded, -1, training)
 
     store = output / "checkpoint"
     if fresh and store.exists():
@@ -159,13 +159,13 @@ def train(
 
     try:
         with show.show_progress(f"training on {source.file}", passes) as on_step:
-            model.fit(table, X, gold=known_labels, validation=validating, on_step=on_step)
+            model.fit(table, X, gold=training, validation=validating, on_step=on_step)
             model.held_out_ |= held_out
             if folds is not None:
                 from dissensus.learning import out_of_fold
 
                 folded = out_of_fold(
-                    model, table, X, gold=known_labels, validation=validating, folds=folds, seed=model.seed or 0,
+                    model, table, X, gold=training, validation=validating, folds=folds, seed=model.seed or 0,
                     on_step=lambda epoch, loss: on_step(model.n_iter_ + epoch, loss),
                 )  # fmt: skip
     except OtherRun as error:
@@ -175,14 +175,15 @@ def train(
             shutil.rmtree(store, ignore_errors=True)
         raise
     summary: dict[str, Any] = {
-        **show.paths(input=source.file, inputs_file=file, gold_file=gold.gold, known_file=known),
+        **show.paths(input=source.file, inputs_file=file),
+        **gold.facts(),
         "reading": source.import_report,
         **_summary(model, inputs, table, folded, time.perf_counter() - began),
     }
-    if gold_labels is not None:
+    if scoring is not None:
         from dissensus.questions.scoring import unseen
 
-        summary["gold"] = _against_gold(model, unseen(gold_labels, known_labels), folded)
+        summary["gold"] = _against_gold(model, unseen(scoring, training), folded)
     checkpoint = [path.relative_to(output) for path in store.rglob("*") if path.is_file()]
     with folder.results(output, [*FILES, *checkpoint], summary) as part:
         _write(model, folded, part, format_)
@@ -299,7 +300,7 @@ def _against_gold(model: CrowdClassifier, gold: IntArray, folded: OutOfFold | No
         result["model"][basis] = scores(model.proba_, rows)
     result["model"] = {basis: found for basis, found in result["model"].items() if found["items"]}
     if not (gold >= 0).any():
-        warnings.warn(faults.NoGold(), stacklevel=2)
+        warnings.warn(NoGoldToScore(), stacklevel=2)
     return result
 
 

@@ -37,7 +37,7 @@ from dissensus.learning.sklearn_loop import ByItem, Learner, order_arguments
 from dissensus.learning.storage import pack_component, set_attributes, unpack_component
 from dissensus.learning.trainer import PREDICTION_BATCHES, Trainer, TrainingKeywords
 from dissensus.learning.validation import encode_one_hot
-from dissensus.models.base import Likelihoods, annotated_results, put_given_first, item_columns
+from dissensus.models.base import Likelihoods, annotated_results, item_columns, put_given_first
 from dissensus.models.confidence import reliability
 from dissensus.models.saving import check_arrays
 from dissensus.table import names as naming

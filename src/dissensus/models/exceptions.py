@@ -119,12 +119,12 @@ class GoldValuesShape(DataError):
 
 
 class OutcomesNotUsed(BadParameter):
-    template = "{method} cannot use known outcomes of items; leave {param[training_gold]} out."
+    template = "{method} cannot use known outcomes of items; leave {param[gold]} out."
     method: str
 
 
 class GoldNotUsed(DataError):
-    template = "{method} cannot use known labels; leave {param[training_gold]} out."
+    template = "{method} cannot use known labels; leave {param[gold]} out."
     method: str
 
 
@@ -334,7 +334,7 @@ class AskForGold(Message):
     """Advice to collect gold labels where nothing else calibrates the confidence."""
 
     template = (
-        "Have an expert label {items} random items and pass them with {param[training_gold]}: confidence is then "
+        "Have an expert label {items} random items and pass them with {param[gold]}: confidence is then "
         "calibrated to your crowd."
     )
     items: int

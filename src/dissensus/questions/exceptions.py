@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.common.formatting import join_words
-from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnreadableFile
+from dissensus.exceptions import BadParameter, DataError, DataWarning, MissingColumn, UnreadableFile
 from dissensus.messages import ParameterName, quote_name
 
 # Mistakes -------------------------------------------------------------------------------------------------------------
@@ -21,6 +21,10 @@ class WrongPosterior(DataError):
 
 class NoItemsInCommon(DataError):
     template = "No item has votes, a known class and a class by both predictions, so errors cannot be compared."
+
+
+class NoGoldToScore(DataWarning):
+    template = "No item has a gold label that was not used for training, so accuracy cannot be measured."
 
 
 class TwoPredictionsNeeded(BadParameter):

@@ -19,9 +19,9 @@ from dissensus.common.atomic import OWNER_ONLY_MODE, open_atomically
 from dissensus.common.registry import skip_failing_plugin
 from dissensus.models.answers import check_gold_values
 from dissensus.models.base import check_gold
+from dissensus.questions.exceptions import NoGoldToScore
 from dissensus.questions.scoring import unseen
 from dissensus.report.exceptions import (
-    AllGoldUsedForTraining,
     FittedToOtherTable,
     MailAddressesShown,
     NoAnnotatorColumn,
@@ -118,7 +118,7 @@ class Report(Study):
         given = check(self.gold, table)
         self.gold = check(unseen(given, self.training_gold), table)
         if given is not None and self.gold is None:
-            warnings.warn(AllGoldUsedForTraining(), stacklevel=3)
+            warnings.warn(NoGoldToScore(), stacklevel=3)
         about = table.sequences.documents if table.kind == "spans" else table.items
         if (
             self.items is None

@@ -69,10 +69,6 @@ class NothingToChart(BadParameter):
     got: str
 
 
-class AllGoldUsedForTraining(DataWarning):
-    template = "{param[known]} has the label of every item of {param[gold]}, so accuracy cannot be measured."
-
-
 class MailAddressesShown(DataWarning):
     template = "the column {column!r} to show contains {count:,} e-mail addresses, which identify the annotators."
     column: str

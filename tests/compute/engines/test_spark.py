@@ -150,7 +150,18 @@ def test_the_command_line_writes_what_the_cluster_found(spark, tmp_path, monkeyp
     local = fit("consensus", table, max_iter=3)
     monkeypatch.setattr(ClusterArray, "__array__", lambda *_: pytest.fail("results of all items came to the driver"))
     source, gold = str(tmp_path / "labels.parquet"), str(tmp_path / "gold.parquet")
-    options = ["--engine", "spark", "--set", "engine.partitions=3", "--max-iter", "3", "--gold", gold]
+    options = [
+        "--engine",
+        "spark",
+        "--set",
+        "engine.partitions=3",
+        "--max-iter",
+        "3",
+        "--gold",
+        gold,
+        "--gold-use",
+        "score",
+    ]
     result = CliRunner().invoke(app, ["aggregate", source, *options, "-o", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
     assert "did not converge after 3 passes" in result.stdout

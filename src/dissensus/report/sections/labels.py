@@ -61,7 +61,7 @@ class ConfidenceAgainstGold(Finding):
 
     @property
     def advice(self) -> str:
-        learn = "; `{param[training_gold]}` learns from gold how sure to be" if self.tempered else ""
+        learn = "; `{param[gold]}` learns from gold how sure to be" if self.tempered else ""
         return "" if self.fits else f"Do not take its 90 % for 90 %{learn}."
 
     @property
