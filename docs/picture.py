@@ -86,7 +86,7 @@ def _draw_annotators(model: Any, diagnosis: Any) -> str:
     """Draw reliabilities with intervals, lowest first, in the colour of each annotator's flag."""
     low, high = model.reliability_interval().T
     copying = {name for group in diagnosis.groups for name in group}
-    flags = {name: flag for flag in ("contrary", "unrelated") for name in diagnosis.flagged(flag)}
+    flags = {name: flag for flag in ("contrary", "unrelated") for name in diagnosis.annotators_with_flag(flag)}
     parts = [
         f'<text x="{RIGHT_COLUMN}" y="{290 - 2 * percent + 4}" fill="#71717a" font-size="11">{percent} %</text>'
         f'<path d="M{RIGHT_COLUMN + 38} {290 - 2 * percent}H880" stroke="#e4e4e7"/>'

@@ -39,8 +39,9 @@ def plot_annotator_embeddings(model: Any, table: Annotations, path: str | Path, 
         )
         for title, note, chart in annotator_charts(rows, study.classes)
     ]
+    basis = BASIS_WORDS[found.mistakes.distance_basis]
     title = (
-        f"{len(rows):,} annotators by their embeddings ({found.projection}), clusters {BASIS_WORDS[found.mistakes.by]}"
+        f"{len(rows):,} annotators by their embeddings ({found.projection}), clusters {basis}"
     )
     beside = alt.hconcat(*drawn, title=alt.TitleParams(title, anchor="start", fontWeight="normal"))
     return _write(beside.resolve_scale(color="independent", shape="independent"), path, None)

@@ -340,11 +340,11 @@ def fitted(name: str, seed: int, steps: int, device: str) -> Any:
 def figure2(cell: Cell, device: str) -> Values:
     """Measure whether embeddings show how annotators err. Gold judges; the fit does not see it."""
     from dissensus.learning.annotator_map import competence_coordinates, project
-    from dissensus.questions.mistakes import mistakes
+    from dissensus.questions.annotator_errors import annotator_errors
 
     data: Any = dz.load_dataset(cell.data)
     table, truth = data.annotations, np.eye(2)[data.gold]
-    by_gold, found = mistakes(table, truth), SeedValues()
+    by_gold, found = annotator_errors(table, truth), SeedValues()
     shares = table.soft_labels()
     for seed in cell.seeds:
         model = fitted(cell.data, seed, cell.keywords["steps"], device)
@@ -354,7 +354,7 @@ def figure2(cell: Cell, device: str) -> Values:
         found.add(
             right=(model.posterior_.argmax(axis=1) == data.gold).mean(), neighbour=near, chance=chance,
             fpr=r2(by_gold.false_positive[:, 1], place), fnr=r2(by_gold.false_negative[:, 1], place),
-            competence=spearmanr(model.competence_[:, 0], 1 - by_gold.error).statistic,
+            competence=spearmanr(model.competence_[:, 0], 1 - by_gold.error_rate).statistic,
             entropy=spearmanr(model.difficulty_, entropy(shares)).statistic,
             wrong_votes=spearmanr(model.difficulty_, 1 - (shares * truth).sum(axis=1)).statistic,
         )  # fmt: skip

@@ -22,7 +22,7 @@ import numpy as np
 from dissensus.common.frames import columns_to_frame
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.evaluation import Estimate, paired_bootstrap
-from dissensus.questions.compare import flat
+from dissensus.questions.compare import estimate_columns
 from dissensus.questions.scoring import SCORING, log_likelihood
 from dissensus.table.annotations import Annotations
 
@@ -68,7 +68,7 @@ class Tuned:
         """Return the trials as plain values."""
         return [
             {"keyword": one.keyword or "", "value": repr(one.value), "log_likelihood": one.log_likelihood}
-            | flat("gain", one.gain)
+            | estimate_columns("gain", one.gain)
             | {"p_value": one.p_value, "chosen": one.chosen, "seconds": one.seconds}
             for one in self.trials
         ]
@@ -94,7 +94,10 @@ def tune(
     `seed` draws what is hidden and the bootstrap. `on_step` is called after every fit with (fits, log-likelihood of its
     hidden annotations). The other arguments are those of `fit`.
     """
-    hidden = [SCORING[table.kind].hide(table, SHARE, np.random.default_rng([seed, number])) for number in range(SPLITS)]
+    hidden = [
+        SCORING[table.kind].choose_hidden_rows(table, SHARE, np.random.default_rng([seed, number]))
+        for number in range(SPLITS)
+    ]
     keywords, done = model.get_params(deep=False), 0
 
     def score(changed: dict[str, Any]) -> tuple[FloatArray, FloatArray, float]:

@@ -355,7 +355,7 @@ def test_the_added_question_is_answered_in_python_by_the_service_and_on_the_page
     votes = np.array([[set(table.item[table.annotator == a])] for a in range(4)])[:, 0]
     assert facts.pairs[0]["items"] == max(len(votes[a] & votes[b]) for a in range(4) for b in range(a))
     assert all(pair["items"] >= 15 for pair in facts.pairs)
-    assert module.Overlap.item_fields()["possible"] == "pairs of annotators"
+    assert module.Overlap.fact_texts()["possible"] == "pairs of annotators"
     sys.modules.pop("dissensus.report.sections.questions", None)
     added_to = dict(sections._entries)
     try:

@@ -81,8 +81,8 @@ def test_calibrate_has_rates_posterior_judges_and_a_plan():
     assert {one.name for one in found.rates} == {str(name) for name in TABLE.classes}
     assert all(one.corrected.low <= one.corrected.value <= one.corrected.high for one in found.rates)
     assert found.posterior_.shape == (150, 3)
-    assert found.judges is None or found.judges.effective.value > 0
-    assert found.plan(0.5).needed == 60
+    assert found.judges is None or found.judges.effective_judges.value > 0
+    assert found.plan(0.5).n_gold_needed == 60
 
 
 def test_kinds_are_listed():

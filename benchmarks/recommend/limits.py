@@ -66,7 +66,7 @@ def run(part: Part, device: str) -> dict[str, Any]:
             )  # fmt: skip
             pairs = chosen.items.astype(np.int64) * table.n_annotators + chosen.annotators
             new = np.flatnonzero(np.isin(key, pairs))
-            bought = {"expected": chosen.changes}
+            bought = {"expected": chosen.expected_changes}
         have[new] = True
         before, model = model, fit(table, have)
         asked = np.unique(table.item[new])

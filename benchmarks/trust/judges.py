@@ -19,7 +19,7 @@ import dissensus as dz
 from benchmarks.trust.posterior import scores
 from dissensus.models.gold_tempering import tempering_from_gold
 from dissensus.models.gold_weights import Panel, panel_judges
-from dissensus.questions.panel import review_panel
+from dissensus.questions.panel_review import review_panel
 from dissensus.table.datasets.folder import find_data_folder
 from dissensus.table.io import read_frame
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dissensus.questions.diff import diff as diff
     from dissensus.questions.evaluate import evaluate as evaluate
     from dissensus.questions.explain import explain as explain
-    from dissensus.questions.panel import review_panel as review_panel
+    from dissensus.questions.panel_review import review_panel as review_panel
     from dissensus.questions.recommend import recommend as recommend
     from dissensus.questions.redundancy import redundancy as redundancy
     from dissensus.report import Report as Report
@@ -67,7 +67,7 @@ _HOME = {
     "read": "dissensus.table.io",
     "recommend": "dissensus.questions.recommend",
     "redundancy": "dissensus.questions.redundancy",
-    "review_panel": "dissensus.questions.panel",
+    "review_panel": "dissensus.questions.panel_review",
     "save": "dissensus.models.saving",
     "select_clusters": "dissensus.clustering",
     "simulate": "dissensus.table.simulate",

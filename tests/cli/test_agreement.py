@@ -11,7 +11,7 @@ from dissensus.cli.source import answer_each
 from dissensus.exceptions import DataError, MissingColumn
 from dissensus.messages import Message
 from dissensus.questions import findings as f
-from dissensus.questions.declared.agreement import Agreement
+from dissensus.questions.definitions.agreement import Agreement
 from found import error_of, find, kinds, shown
 
 
@@ -144,8 +144,8 @@ def test_spelling_and_a_handful_of_items_are_nobody_s_fault(here):
 def test_items_that_are_not_used_and_a_common_class_are_mentioned(here):
     path = table(here, *["aa"] * 90, *["ab"] * 5, *["ba"] * 5, "a.", ".b")
     said = statements(dz.read(path))
-    assert find(f.UncheckedItems, said).facts == {"n": 2, "items": 102}
-    assert f.CommonClasses in kinds(said)
+    assert find(f.ItemsLabelledOnce, said).facts == {"n": 2, "items": 102}
+    assert f.SkewedClasses in kinds(said)
 
 
 def test_weights_are_warned_about_once(cli, here):

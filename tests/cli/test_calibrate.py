@@ -44,15 +44,15 @@ def test_rates_systems_and_items(panel, cli):
     asked += ["--items", "answers.csv", "--system", "system", "--prompt", "prompt"]
     result = cli("calibrate", *asked, "-o", "items.csv")
     assert result.exit_code == 0, result.output
-    for words in (shown(f.GoldOfTable(known=60, items=200)), "new − old: yes", "says yes where true"):
+    for words in (shown(f.GoldCount(n_gold=60, items=200)), "new − old: yes", "says yes where true"):
         assert words in result.stdout
     assert "(correlation)" not in result.stdout  # they are drawn independently
     assert (panel / "items.csv").read_text().startswith("item,label,confidence,p_no,p_yes\n")
     found = json.loads(cli("calibrate", *asked, "--json").stdout)
     assert [(one["rate"], one["system"]) for one in found["rates"]][:3] == [("no", None), ("yes", None), ("no", "new")]
-    assert found["differences"][0]["pairs"] == 30
-    assert {one["column"] for one in found["effects"]} == {"system", "position"}
-    assert found["plan"]["needed"] >= 60
+    assert found["differences"][0]["n_pairs"] == 30
+    assert {one["column"] for one in found["judge_biases"]} == {"system", "position"}
+    assert found["plan"]["n_gold_needed"] >= 60
     assert found["panel"]["effective_judges"]["value"] > 1
 
 
@@ -106,12 +106,12 @@ def test_items_to_label_next_and_prices(panel, cli):
     more = [*asked, "--gold", "human.csv", "--width", 0.17, "--next", "next.csv"]
     found = json.loads(cli("calibrate", *more, "--json").stdout)
     items = (panel / "next.csv").read_text().split()
-    assert items == ["item", *found["plan"]["more"]]
+    assert items == ["item", *found["plan"]["next_items"]]
     assert [one["cost"] for one in found["panel"]["judges"]] == [1, 2, 3, 4]
     said = cli("calibrate", *more).stdout
     assert "They are in next.csv." in said
     assert "Nothing was written" not in said
-    assert "an item instead of 10" in cli("calibrate", *asked).stdout
+    assert "per item instead of 10" in cli("calibrate", *asked).stdout
 
 
 def test_gold_with_probabilities(panel, cli):
@@ -131,7 +131,7 @@ def test_columns_of_file_are_looked_at_row_by_row(panel, cli):
     rng.shuffle(rows)
     write_csv(panel / "swapped.csv", ["item", "judge", "verdict", "position"], rows)
     asked = ["swapped.csv", "--annotator", "judge", "--label", "verdict", "--gold", "human.csv", "--json"]
-    (effect,) = json.loads(cli("calibrate", *asked).stdout)["effects"]
+    (effect,) = json.loads(cli("calibrate", *asked).stdout)["judge_biases"]
     assert (effect["column"], effect["value"]) == ("position", "last")
     known = dict(line.split(",") for line in (panel / "human.csv").read_text().split()[1:])
     some = [row for row in rows if row[0] in known]
@@ -164,7 +164,7 @@ def test_a_log_of_promptfoo_has_systems_and_gold(here, cli):
     (here / "out.json").write_text(json.dumps({"evalId": "e", "results": {"results": results}}))
     found = json.loads(cli("calibrate", "out.json", "--system", "provider", "--prompt", "test", "--json").stdout)
     one = next(one for one in found["differences"] if one["name"] == "yes")
-    assert (one["systems"], one["pairs"], one["different"]) == (["new", "old"], 25, True)
+    assert (one["systems"], one["n_pairs"], one["significant"]) == (["new", "old"], 25, True)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_log_of_promptfoo_has_systems_and_gold(here, cli):
         (
             ["--gold", "human.csv", "--gold-probability", "chance"],
             e.NoSuchColumn,
-            {"column": "chance", "known": ("item", "label")},
+            {"column": "chance", "columns": ("item", "label")},
         ),
     ],
 )
@@ -221,5 +221,5 @@ def test_scores_from_0_to_10_with_gold_on_another_scale(here, cli):
     assert rate["corrected_low"] < quality.mean() < rate["corrected_high"]
     known = [round(one, 3) for one in quality[:40]]
     scale = {"low": min(known), "high": max(known), "judges_low": scores.min(), "judges_high": scores.max()}
-    assert found["notes"][-1] == str(f.OtherScale(None, **scale))
+    assert found["notes"][-1] == str(f.DifferentScales(None, **scale))
     assert "R–G:" not in cli("calibrate", *asked, "--gold", "known.csv").stdout

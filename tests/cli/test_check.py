@@ -9,7 +9,7 @@ from dissensus.common.formatting import Count, Share
 from dissensus.exceptions import UnreadableFile
 from dissensus.questions import exceptions as e
 from dissensus.questions import findings as f
-from dissensus.questions.check import Snapshot, check, snapshot
+from dissensus.questions.check import Snapshot, check, fit_snapshot
 from dissensus.table.simulate import simulate
 from found import error_of
 
@@ -38,7 +38,7 @@ def test_limits_are_kept_or_not_and_the_exit_status_says_so(weeks, cli):
         assert result.exit_code == code, result.output
         assert ("failed       min-settled: " in result.stdout) == bool(code)
         assert f"passed       min-labels: {f.FewestAnnotators(least=7)} (at least 7)." in result.stdout
-    assert str(f.SettleItems()) in result.stdout
+    assert str(f.DecideItems()) in result.stdout
     code, checks = found(cli, "new.csv", "--min-agreement", 0.99, "--max-flagged", 7, *FAST)
     assert (code, checks["max_flagged"]["passed"], checks["min_agreement"]["passed"]) == (1, True, False)
 
@@ -52,7 +52,7 @@ def test_a_table_and_the_folder_of_aggregate_serve_alike(weeks, here, cli, again
         "max_fall": 0.05, "max_flips": 0.05, "max_lost": 0, "max_drifting": 0, "max_new_classes": 0
     }  # fmt: skip
     assert all(one["passed"] and one["advice"] == "" for one in checks.values())
-    assert not any(one["found"].endswith(".") for one in checks.values())  # a line adds the threshold and a full stop
+    assert not any(one["finding"].endswith(".") for one in checks.values())  # a line adds the threshold and a full stop
     # w6 says dog of every new item, i000 has another answer, i001 is gone, and there is a cow
     spoilt = [
         (i, w, "dog" if w == "w6" and i >= "i100" else "cow" if i == "i000" else label)
@@ -77,7 +77,7 @@ def test_a_fall_of_agreement_is_a_difference_of_shares(weeks, here, cli):
     assert checks["max_fall"]["value"] == pytest.approx(agree[0] - agree[1])
     assert abs(checks["max_fall"]["value"]) > 0.01
     fall = {"now": Share(agree[1]), "before": Share(agree[0]), "fall": Share(max(agree[0] - agree[1], 0))}
-    assert checks["max_fall"]["found"] == str(f.AgreementFell(**fall))
+    assert checks["max_fall"]["finding"] == str(f.AgreementFell(**fall))
 
 
 def test_limits_may_stand_in_a_file_and_options_count_first(weeks, here, cli):
@@ -91,20 +91,20 @@ def test_allowed_classes_need_no_earlier_table(weeks, cli):
     assert found(cli, "new.csv", "--classes", "cat,dog,owl", *FAST)[0] == 0
     code, checks = found(cli, "new.csv", "--classes", "cat,dog", *FAST)
     assert (code, checks["max_new_classes"]["value"]) == (1, 1)
-    assert checks["max_new_classes"]["found"] == str(f.NewClasses(n=Count(1), allowed=2))
+    assert checks["max_new_classes"]["finding"] == str(f.NewClasses(n=Count(1), allowed=2))
 
 
 def test_all_items_below_the_limit_are_sent_out(weeks, here, cli):
     write_csv(here / "short.csv", HEADER, weeks[5:-2])  # the first item has 2 labels, the last 5
     _, checks = found(cli, "short.csv", "--min-labels", 6, *FAST)
     assert (checks["min_labels"]["value"], checks["min_labels"]["passed"]) == (2, False)
-    sent = f.LabelAgain(n=Count(2), enough=6, items=("i000", "i059"), annotators=Count(7))
+    sent = f.ItemsNeedLabels(n=Count(2), enough=6, items=("i000", "i059"), annotators=Count(7))
     assert checks["min_labels"]["advice"] == str(sent)
     write_csv(here / "solo.csv", HEADER, [("i", "Eva", "a")])
     _, checks = found(cli, "solo.csv", "--against", "solo.csv", "--min-labels", 2, *FAST)
-    assert checks["max_lost"]["found"] == str(f.LabelsLost(n=0, items=Count(1)))
-    assert checks["max_flips"]["found"] == str(f.AnswersFlipped(share=Share(0), items=Count(1)))
-    again = f.LabelAgain(n=Count(1), enough=2, items=("i",), annotators=Count(1))
+    assert checks["max_lost"]["finding"] == str(f.LabelsLost(n=0, items=Count(1)))
+    assert checks["max_flips"]["finding"] == str(f.AnswersChanged(share=Share(0), items=Count(1)))
+    again = f.ItemsNeedLabels(n=Count(1), enough=2, items=("i",), annotators=Count(1))
     assert checks["min_labels"]["advice"] == str(again)
     assert "new annotators" in again.annotators_left
 
@@ -114,19 +114,19 @@ def test_drift_without_enough_labels_is_not_checked(weeks, here, cli):
     write_csv(here / "new.csv", HEADER, weeks[:21])
     result = cli("check", "new.csv", "--against", "old.csv", *FAST)
     assert result.exit_code == 0
-    assert f"not checked  max-drifting: {f.NoDriftTested()}." in result.stdout
+    assert f"not checked  max-drifting: {f.NoDriftTested()}" in result.stdout
     result = cli("check", "new.csv", "--against", "old.csv", "--max-drifting", 0, *FAST)
     assert result.exit_code == 2
     assert "not checked  max-drifting" in result.stdout
-    assert error_of(result).facts == {"name": "max_drifting", "reason": str(f.NoDriftTested())}
+    assert error_of(result).facts == {"name": "max_drifting", "reason": str(f.NoDriftTested()).rstrip(".")}
 
 
 def test_what_nobody_can_tell_is_not_passed_and_the_other_limits_are_told(here, cli):
     write_csv(here / "solo.csv", HEADER, [(i, "Eva", "ab"[i % 2]) for i in range(50)])
     result = cli("check", "solo.csv", "--max-flagged", 0, "--min-agreement", 0.5, "--min-labels", 1, *FAST)
     assert result.exit_code == 2
-    assert f"not checked  max-flagged: {f.NoneWithEnoughLabels()}." in result.stdout
-    assert f"not checked  min-agreement: {f.NoAgreement(weighted=False)}." in result.stdout
+    assert f"not checked  max-flagged: {f.TooFewLabels(n=Count(1), annotators=Count(1))}" in result.stdout
+    assert f"not checked  min-agreement: {f.AgreementUnavailable(weighted=False)}." in result.stdout
     assert f"passed       min-labels: {f.FewestAnnotators(least=1)} (at least 1)." in result.stdout
 
 
@@ -151,8 +151,8 @@ def test_who_copies_is_counted_also_where_nobody_has_enough_labels_that_others_h
     label = np.append(np.tile(rng.integers(0, 4, 120), 4), rng.integers(0, 4, 28))
     table = dz.Annotations.from_arrays(item, annotator, label)
     found = dz.diagnose(table)
-    assert (found.too_few_labels, len(found.flagged("copies"))) == (32, 4)
-    assert check(snapshot(table, "majority-vote"), limits={"max_flagged": 3})[0].value == 4
+    assert (found.too_few_labels, len(found.annotators_with_flag("copies"))) == (32, 4)
+    assert check(fit_snapshot(table, "majority-vote"), limits={"max_flagged": 3})[0].value == 4
 
 
 def test_questions_are_checked_one_by_one(questions, cli):
@@ -185,7 +185,7 @@ def test_the_one_question_of_an_export_that_has_classes_is_found_in_the_folder_o
         (("--config", "share.toml", "--min-settled", 90), e.BadThreshold, {"name": "min_settled", "value": 90}),
         (("--against", "nowhere.csv"), UnreadableFile, {}),
         (("--against", "empty"), UnreadableFile, {}),
-        (("--against", "other.csv", "--max-flips", 0.5), e.Uncheckable, {"name": "max_flips"}),
+        (("--against", "other.csv", "--max-flips", 0.5), e.CheckNotPossible, {"name": "max_flips"}),
     ],
 )
 def test_what_cannot_be_run_is_one_sentence_and_status_2(weeks, here, cli, args, error, facts):
@@ -196,7 +196,7 @@ def test_what_cannot_be_run_is_one_sentence_and_status_2(weeks, here, cli, args,
     write_csv(here / "other.csv", HEADER, rows(9, 7, start=900)[0])
     result = cli("check", "new.csv", *args, *FAST)
     assert result.exit_code == 2
-    assert (result.stdout == "") == (error is not e.Uncheckable)
+    assert (result.stdout == "") == (error is not e.CheckNotPossible)
     if error is not None:
         assert isinstance(found := error_of(result), error)
         assert facts.items() <= found.facts.items()
@@ -227,9 +227,9 @@ def test_a_kept_model_in_which_copies_count_once_knows_which_items_are_as_they_w
     later = made.item[rows] >= 300
     label[(who == 3) & later] = 1 - label[(who == 3) & later]
     table = dz.Annotations.from_arrays(made.item[rows], who, label)
-    before, now = snapshot(table.select(rows=table.item < 300), "consensus"), snapshot(table, "consensus")
+    before, now = fit_snapshot(table.select(rows=table.item < 300), "consensus"), fit_snapshot(table, "consensus")
     assert (before.model.copy_group_ >= 0).any()
     kept = Snapshot(before.model, before.agreement)
     texts = [check(now, one, limits={"max_drifting": 0})[0] for one in (before, kept)]
-    assert texts[0].found == texts[1].found
-    assert "24" in texts[0].found
+    assert texts[0].finding == texts[1].finding
+    assert "24" in texts[0].finding

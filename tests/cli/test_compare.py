@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 from dissensus.exceptions import UnknownName
-from dissensus.questions.exceptions import MethodTwice, NoMethodNamed, NoSharedItem
+from dissensus.questions.exceptions import NoMethodNamed, NoSharedItem, RepeatedMethod
 from found import error_of
 
 
@@ -59,7 +59,7 @@ def test_every_question_is_compared(cli, questions):
 
 
 def test_wrong_names_are_clear_before_the_file_is_read(cli, here):
-    for methods, error in (("dawid-skeen", UnknownName), ("mace,mace", MethodTwice), (",", NoMethodNamed)):
+    for methods, error in (("dawid-skeen", UnknownName), ("mace,mace", RepeatedMethod), (",", NoMethodNamed)):
         result = cli("evaluate", here / "missing.csv", "--methods", methods)
         assert (result.exit_code, isinstance(error_of(result), error)) == (2, True)
 

@@ -9,20 +9,20 @@ import dissensus as dz
 from cli.tables import write_csv
 from dissensus.common.formatting import Count, Share
 from dissensus.questions import findings as f
-from dissensus.questions.base import Listing
-from dissensus.questions.declared.describe import Describe
+from dissensus.questions.base import MessageList
+from dissensus.questions.definitions.describe import Describe
 from found import find, kinds, shown
 
 
 def doubts(table):
     """The doubts that `describe` lists."""
-    return [m for one in Describe().findings(table.describe()) if isinstance(one, Listing) for m in one.messages]
+    return [m for one in Describe().findings(table.describe()) if isinstance(one, MessageList) for m in one.messages]
 
 
 def test_counts_shares_and_agreement_are_shown(cli, labels):
     result = cli("describe", labels)
     assert (result.exit_code, result.stderr) == (0, "")
-    for words in ("280", "40", "cat", "█", shown(f.NothingDoubtful())):
+    for words in ("280", "40", "cat", "█", shown(f.NoDoubts())):
         assert words in result.stdout
 
 
@@ -48,7 +48,7 @@ def test_doubtful_things_are_said_in_words(cli, here):
     path = write_csv(here / "few.csv", ["item", "annotator", "label"], rows)
     text = cli("describe", path, "--abstain", "?").stdout
     three = Count(3)
-    doubts = [f.FewLabelsEach(n=2, annotators=three), f.NoCountedLabel(n=1, annotators=three)]
+    doubts = [f.AnnotatorsWithFewLabels(n=2, annotators=three), f.AnnotatorsWithoutLabels(n=1, annotators=three)]
     doubts += [f.ItemsWithoutLabel(n=1, items=2, numbers=False), f.RepeatedLabels(n=Count(1))]
     assert all(shown(doubt) in text for doubt in doubts)
     one = cli("describe", write_csv(here / "one.csv", ["item", "annotator", "label"], [("a", "x", "cat")])).stdout
@@ -136,7 +136,7 @@ def test_classes_that_differ_by_spelling_are_doubtful(cli, tmp_path):
         + "\n".join(f"{i},{who},{'yes' if who == 'a' else 'Yes'}" for i in range(5) for who in "ab")
     )
     text = cli("describe", path).stdout
-    assert shown(f.NothingDoubtful()) not in text
+    assert shown(f.NoDoubts()) not in text
     assert shown(f.SeveralSpellings(effect="")) in text
 
 
@@ -145,7 +145,7 @@ def test_classes_with_one_or_two_labels_among_many_may_be_typing_errors(cli, tmp
     path.write_text("item,annotator,label\n" + "\n".join([*rows, "0,c,dgo", "1,c,cta", "2,c,cta"]))
     assert find(f.RareClasses, doubts(dz.read(path))).labels == {"cta": 2, "dgo": 1}
     path.write_text("item,annotator,label\n0,a,cat\n0,b,dog\n1,a,cat\n")
-    at_chance = {f.AgreementAtChance, f.ItemsDifferAsLabelsDo}
+    at_chance = {f.AgreementAtChance, f.DisagreementAtChance}
     assert not at_chance & set(kinds(doubts(dz.read(path))))  # one pair of labels
     path.write_text("item,annotator,value\n0,a,3.5\n0,b,4.25\n")
     assert not at_chance & set(kinds(doubts(dz.read(path))))  # there is no other item
@@ -161,5 +161,5 @@ def test_items_with_one_label_are_doubtful_and_agree_with_nobody(cli, tmp_path):
     rows = [f"{i},a,{'yes' if i % 2 else 'no'}" for i in range(9)] + ["0,b,yes", "1,b,yes"]
     path.write_text("item,annotator,label\n" + "\n".join(rows))
     text = cli("describe", path).stdout
-    assert shown(f.MostItemsUnchecked()) in text
+    assert shown(f.MostItemsLabelledOnce()) in text
     assert shown(f.UnanimousItems(share=Share(0.5))) in text

@@ -31,8 +31,8 @@ def test_who_stands_out_is_named_with_the_reason(cli, constant):
     assert shown(f.FlaggedAnnotators(annotators=Count(8), flagged=1, unsettled=False)) in result.stdout
     assert shown(f.TooFewLabels(n=Count(1), annotators=Count(8))) in result.stdout
     table = dz.read(constant)
-    (why,) = dz.diagnose(table).said[table.annotators.tolist().index("same")].values()
-    assert (type(why), why.label, why.times, why.n) == (f.SameLabel, "owl", 60, 60)
+    (why,) = dz.diagnose(table).flag_messages[table.annotators.tolist().index("same")].values()
+    assert (type(why), why.label, why.times, why.n) == (f.RepeatsOneLabel, "owl", 60, 60)
     assert str(why).partition(";")[0] in " ".join(result.stdout.split())
     assert "Nothing was written" in result.stdout
 

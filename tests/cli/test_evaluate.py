@@ -9,7 +9,7 @@ import dissensus as dz
 from cli.tables import CLASSES, write_csv
 from dissensus.exceptions import MissingColumn
 from dissensus.questions.exceptions import NoPredictedColumn
-from dissensus.questions.findings import NotPredicted
+from dissensus.questions.findings import MissingPredictions
 from dissensus.table.io import read_frame, read_gold
 from found import error_of, shown
 
@@ -90,7 +90,7 @@ def test_what_is_left_out_is_a_warning(cli, predictions, here):
     result = cli("evaluate", predictions, "few.csv", "--gold", "gold.csv", "--resamples", 10)
     assert result.exit_code == 0
     facts = {"predictions": "few", "missing": 38, "n": 40, "what": "items", "item": "i002"}
-    assert f"warning: {shown(NotPredicted(**facts))}" in result.stderr
+    assert f"warning: {shown(MissingPredictions(**facts))}" in result.stderr
 
 
 def test_cells_count_the_items_that_only_one_prediction_gets_right(cli, predictions):

@@ -35,7 +35,7 @@ def test_file_and_json_have_what_the_library_says(cli, labels, method):
     keywords = {} if method is None else {"dependence": 0}
     found = dz.explain(table, dz.methods[method or DEFAULT_METHOD](**keywords).fit(table))
     assert (parsed["method"], parsed["items"], parsed["kinds"]) == (method or DEFAULT_METHOD, 40, found.counts())
-    assert parsed["most_disagreement"]["cannot tell"] == found.of_kind("cannot tell", differing=True)[:5]
+    assert parsed["most_disagreement"]["cannot tell"] == found.items_of_kind("cannot tell", differing=True)[:5]
     written = read_frame("why.csv")
     assert written.column_names == found.to_frame().columns.tolist()
     assert written["kind"].to_pylist() == found.to_frame()["kind"].tolist()

@@ -39,7 +39,7 @@ def test_every_command_gives_one_answer(cli, tmp_path):
     recommended = json.loads(cli("recommend", file, "--budget", 100, "--json").stdout)
     assert recommended["method"] == DEFAULT_METHOD
     advice = facts["sections"]["redundancy"]["advice"]
-    assert advice.startswith(f"Next: with a budget of 100, a{recommended['verdict'][1:]} ")
+    assert advice.startswith(f"Next: c{recommended['verdict'][1:]} ")
     assert advice in facts["headline"]
     assert advice in json.loads(cli("recommend", file, "--enough", "--json").stdout)["verdict"]
     assert [one["item"] for one in facts["sections"]["redundancy"]["ask"]] == [

@@ -159,7 +159,7 @@ def test_which_model_is_asked_is_never_a_guess(cli, some, here):
     (here / "results" / "lia.safetensors").write_bytes(b"")
     refused = cli("recommend", some, "--budget", 9, "--model", "results")
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
-    assert error_of(refused).found == ("model.npz", "lia.safetensors")
+    assert error_of(refused).files == ("model.npz", "lia.safetensors")
     assert cli("recommend", some, "--budget", 9, "--model", "results/model.npz").exit_code == 0
     (here / "empty").mkdir()
     missing = cli("recommend", some, "--budget", 9, "--model", "empty")

@@ -17,7 +17,7 @@ from dissensus.learning.annotator_map import (
     project,
 )
 from dissensus.learning.exceptions import LIANeeded, ModelOfOtherTable, NoLabelsOfModel, TooFewForUMAP
-from dissensus.questions.mistakes import mistakes
+from dissensus.questions.annotator_errors import annotator_errors
 
 SMALL = {"hidden": (6,), "steps": 40, "dropout": 0.0}
 
@@ -101,8 +101,8 @@ def test_annotators_stand_by_their_embeddings_and_err_by_the_posterior(lia):
     assert found.projection == "PCA"
     assert found.annotator.tolist() == list(range(7))
     np.testing.assert_allclose(found.position, project(competence_coordinates(model.classifier_))[0])
-    expected = mistakes(table, model.posterior_, least=5)
-    assert np.array_equal(found.mistakes.error, expected.error, equal_nan=True)
+    expected = annotator_errors(table, model.posterior_, least=5)
+    assert np.array_equal(found.mistakes.error_rate, expected.error_rate, equal_nan=True)
     assert np.array_equal(found.mistakes.cluster, expected.cluster)
     one = annotator_map(model.classifier_, table, min_labels=5)  # the classifier itself
     assert np.array_equal(one.position, found.position)
@@ -117,8 +117,8 @@ def test_a_part_of_the_table_in_another_order_of_classes_is_matched_by_name(lia)
     found = annotator_map(model, part, min_labels=1)
     rows = competence_coordinates(model.classifier_)[[1, 4, 6]]
     np.testing.assert_allclose(found.position, project(rows)[0])
-    whole = mistakes(part, align_posterior(model, part), least=1)
-    np.testing.assert_allclose(found.mistakes.error, whole.error)
+    whole = annotator_errors(part, align_posterior(model, part), least=1)
+    np.testing.assert_allclose(found.mistakes.error_rate, whole.error_rate)
 
 
 def test_who_has_no_labels_has_no_place_and_of_many_the_busiest_are_there(lia):

@@ -6,16 +6,16 @@ import pytest
 import dissensus as dz
 from dissensus import Annotations, calibrate, review_panel
 from dissensus.questions.exceptions import (
+    AnnotatorWithoutValue,
     GoldOfAnotherType,
     NoDrawProbability,
     OneClassOnly,
     TooLittleGold,
     UnevenDraw,
-    UnpricedAnnotator,
-    WrongShape,
+    WrongLength,
 )
 from dissensus.questions.findings import FewGoldLabels, GoldNotRandom
-from dissensus.questions.panel import _correlations, _errors, _kish, _Votes
+from dissensus.questions.panel_review import _correlations, _errors, _kish, _Votes
 
 JUDGES = ["llama-1", "llama-2", "qwen-1", "qwen-2", "human x"]
 
@@ -49,9 +49,9 @@ def test_the_corrected_rate_is_near_the_truth_where_the_judges_are_not():
     assert rate.rogan_gladen.low < truth.mean() < rate.rogan_gladen.high
     assert found.posterior_.shape == (600, 2)
     assert found.accuracy > 0.75
-    assert plan.needed - 120 == len(set(plan.more)) > 0
+    assert plan.n_gold_needed - 120 == len(set(plan.next_items)) > 0
     known = set(table.items[only(truth, 120) >= 0].tolist())
-    assert not known & set(plan.more)
+    assert not known & set(plan.next_items)
     assert list(found.to_frame().columns) == ["item", "label", "confidence", "p_no", "p_yes"]
 
 
@@ -107,30 +107,30 @@ def test_samples_of_one_judge_correlate_as_their_means_do():
 def test_judges_of_one_family_err_alike():
     table, truth, said = panel(2000, shared=0.8)
     for found in (review_panel(table, gold=truth), calibrate(table, only(truth, 400)).judges):
-        pairs = {frozenset(one[:2]) for one in found.alike(2)}
+        pairs = {frozenset(one[:2]) for one in found.most_similar_pairs(2)}
         assert pairs == {frozenset(("llama-1", "llama-2")), frozenset(("qwen-1", "qwen-2"))}
-        assert found.by_gold
+        assert found.uses_gold
     assert sorted(found.families) == ["human", "llama", "llama", "qwen", "qwen"]
     found = review_panel(table, gold=truth)
     wrong = (said != truth[:, None]).astype(float)
     order = [JUDGES.index(name) for name in found.judges]
     np.testing.assert_allclose(found.correlation, np.corrcoef(wrong[:, order], rowvar=False), atol=1e-9)
     free = review_panel(table)
-    assert not free.by_gold
-    assert abs(free.effective.value - found.effective.value) < 1
-    assert free.effective.low <= free.effective.value <= free.effective.high
-    assert [share for _, share in found.kept][-1] == pytest.approx(1)
-    assert len({name for name, _ in found.kept}) == 5
+    assert not free.uses_gold
+    assert abs(free.effective_judges.value - found.effective_judges.value) < 1
+    assert free.effective_judges.low <= free.effective_judges.value <= free.effective_judges.high
+    assert [share for _, share in found.selection][-1] == pytest.approx(1)
+    assert len({name for name, _ in found.selection}) == 5
 
 
 def test_independent_judges_are_seldom_said_to_err_alike():
     """Not even where they are worse on one class, so that their errors correlate by more than 0.1 over all items."""
     said = [review_panel(table, gold=only(truth, 100)) for table, truth, _ in (panel(200, s, 0) for s in range(40))]
     assert np.mean([one.mean_correlation for one in said]) > 0.1
-    assert sum(bool(one.tested(10)) for one in said) <= 6  # 2 are expected
-    assert not any(one.beyond_chance.any() for one in [review_panel(panel(200)[0])])
+    assert sum(bool(one.significant_pairs(10)) for one in said) <= 6  # 2 are expected
+    assert not any(one.is_significant.any() for one in [review_panel(panel(200)[0])])
     table, truth, _ = panel(600, shared=0.8)
-    found = review_panel(table, gold=only(truth, 200)).tested(10)
+    found = review_panel(table, gold=only(truth, 200)).significant_pairs(10)
     assert {frozenset(one[:2]) for one in found} == {frozenset(JUDGES[:2]), frozenset(JUDGES[2:4])}
 
 
@@ -138,8 +138,8 @@ def test_gold_on_which_nobody_errs_says_nothing_about_errors():
     _, truth, _ = panel(200)
     item = np.repeat(np.arange(200), 3)
     found = review_panel(Annotations.from_arrays(item, np.tile(range(3), 200), truth[item]), gold=truth)
-    assert not found.by_gold
-    assert found.effective.value < 1.5
+    assert not found.uses_gold
+    assert found.effective_judges.value < 1.5
     assert review_panel(Annotations.from_arrays(item, np.tile(range(3), 200), np.zeros(600, int))) is None
 
 
@@ -165,9 +165,9 @@ def test_differences_of_systems(paired):
     found = calibrate(table, gold, systems=systems, prompts=prompts)
     one = next(one for one in found.differences if one.name == "yes")
     assert one.systems == ("new", "old")
-    assert one.pairs == (150 if paired else 0)
+    assert one.n_pairs == (150 if paired else 0)
     assert 0 < one.corrected.low < truth[better].mean() - truth[~better].mean() < one.corrected.high
-    assert one.different
+    assert one.is_significant
     assert one.corrected.high - one.corrected.low < one.human.high - one.human.low
     assert {rate.system for rate in found.rates} == {None, "new", "old"}
 
@@ -188,7 +188,7 @@ def test_scores_give_the_mean_score_or_rates_of_gold_classes():
     found = calibrate(table, classes, classes=["low", "high"])
     assert found["high"].low < (y > 5).mean() < found["high"].high
     assert (found.posterior_[:, 1] > 0.5)[y > 7].mean() > 0.9
-    assert found.judges.by_gold
+    assert found.judges.uses_gold
 
 
 def test_scores_that_are_all_known_have_the_mean_of_the_known_ones():
@@ -199,7 +199,7 @@ def test_scores_that_are_all_known_have_the_mean_of_the_known_ones():
     assert found.rates[0].corrected.value == pytest.approx(truth.mean(), abs=1e-6)
     times = np.where(judge == 0, 9, 1)  # one judge was asked more often
     often = Annotations.from_arrays(*(np.repeat(one, times) for one in (item, judge, said.ravel())), kind="numbers")
-    assert calibrate(often, truth).rates[0].judged == pytest.approx(said.mean())
+    assert calibrate(often, truth).rates[0].judge_rate == pytest.approx(said.mean())
 
 
 def test_a_crowd_has_rates_and_no_panel():
@@ -229,7 +229,7 @@ def test_what_judges_react_to_beyond_the_truth():
     item, judge = np.nonzero(np.ones_like(said))
     table = Annotations.from_arrays(item, np.array(JUDGES, object)[judge], said[item, judge])
     columns = {"position": np.where(first, "first", "last"), "system": makers, "length": rng.random(1000)}
-    found = {(e.column, e.value, e.judge): e.excess for e in calibrate(table, truth, columns=columns).effects}
+    found = {(e.column, e.value, e.judge): e.excess for e in calibrate(table, truth, columns=columns).judge_biases}
     assert found["position", "last", ""].high < -0.1
     assert found["system", "llama", "llama-1"].low > 0.1
     assert found["length", "", ""].low < 0 < found["length", "", ""].high
@@ -238,10 +238,10 @@ def test_what_judges_react_to_beyond_the_truth():
 @pytest.mark.parametrize(
     ("change", "error", "facts"),
     [
-        ({"gold": np.full(600, -1)}, TooLittleGold, {"known": 0, "needed": 10}),
+        ({"gold": np.full(600, -1)}, TooLittleGold, {"n_gold": 0, "needed": 10}),
         ({"gold": np.full(600, np.nan)}, GoldOfAnotherType, {}),
         ({"table": Annotations.from_arrays(range(600), [0] * 600, [0] * 600)}, OneClassOnly, {}),
-        ({"systems": ["a"]}, WrongShape, {"name": "systems", "expected": 600, "shape": (1,)}),
+        ({"systems": ["a"]}, WrongLength, {"name": "systems", "expected": 600, "shape": (1,)}),
     ],
 )
 def test_what_cannot_be_corrected_is_an_error_with_facts(change, error, facts):
@@ -257,13 +257,13 @@ def test_gold_that_was_chosen_is_noticed_and_weighted():
     chance = 0.05 + 0.25 * doubt
     chosen = np.where(np.random.default_rng(0).random(1000) < chance, truth, -1)
     found = calibrate(table, chosen)
-    (doubt,) = found.doubts
+    (doubt,) = found.warnings
     assert (type(doubt), doubt.feature, doubt.more) == (GoldNotRandom, "agreement", False)
     assert doubt.p_value < 0.01
     assert found.notes == (str(doubt),)
-    assert calibrate(table, only(truth, 150)).doubts == ()
+    assert calibrate(table, only(truth, 150)).warnings == ()
     weighted = calibrate(table, chosen, probability=chance)
-    assert weighted.doubts == ()
+    assert weighted.warnings == ()
     assert weighted["yes"].low < truth.mean() < weighted["yes"].high
     assert weighted.rates[0].rogan_gladen is None
     known = chosen >= 0
@@ -276,23 +276,23 @@ def test_gold_that_was_chosen_is_noticed_and_weighted():
         calibrate(table, chosen, probability=chance).plan(0.1)
     with pytest.raises(NoDrawProbability) as caught:
         calibrate(table, chosen, probability=0 * chance)
-    assert (caught.value.bad, caught.value.known, caught.value.probability) == (known.sum(), known.sum(), 0)
+    assert (caught.value.bad, caught.value.n_gold, caught.value.probability) == (known.sum(), known.sum(), 0)
 
 
 def test_few_gold_labels_of_a_class_are_said():
     table, truth, _ = panel(rate=0.05)
-    doubt = calibrate(table, only(truth, 60)).doubts[-1]
+    doubt = calibrate(table, only(truth, 60)).warnings[-1]
     assert (type(doubt), list(doubt.labels)) == (FewGoldLabels, ["yes"])
 
 
 def test_dear_judges_are_bought_late():
     table, _, _ = panel(2000, shared=0.9)
-    first = review_panel(table).kept[0][0]
+    first = review_panel(table).selection[0][0]
     price = dict.fromkeys(JUDGES, 1.0) | {first: 100.0}
     found = review_panel(table, cost=price)
-    assert found.kept[-1][0] == first
+    assert found.selection[-1][0] == first
     assert found.cost.max() == 100
-    with pytest.raises(UnpricedAnnotator) as caught:
+    with pytest.raises(AnnotatorWithoutValue) as caught:
         review_panel(table, cost=dict.fromkeys(JUDGES[:4], 1.0))
     assert caught.value.annotator == "human x"
 
@@ -306,7 +306,7 @@ def test_a_position_may_differ_from_judge_to_judge():
     table = Annotations.from_arrays(item, np.array(JUDGES, object)[judge], said[item, judge])
     names = [JUDGES.index(name) for name in table.annotators]
     rows = np.where(first[table.item, np.array(names)[table.annotator]], "first", "last")
-    (found,) = [one for one in calibrate(table, truth, columns={"position": rows}).effects if not one.judge]
+    (found,) = [one for one in calibrate(table, truth, columns={"position": rows}).judge_biases if not one.judge]
     clean = said.astype(float)
     for j in range(5):
         for z in (0, 1):
@@ -320,6 +320,6 @@ def test_the_next_items_are_whole_prompts():
     prompts = np.arange(600) // 2
     gold = np.where(np.isin(prompts, np.random.default_rng(0).permutation(300)[:40]), truth, -1)
     plan = calibrate(table, gold, prompts=prompts).plan(0.1)
-    _, count = np.unique(prompts[np.array(plan.more)], return_counts=True)
+    _, count = np.unique(prompts[np.array(plan.next_items)], return_counts=True)
     assert (count == 2).all()
-    assert plan.needed == 80 + len(plan.more)
+    assert plan.n_gold_needed == 80 + len(plan.next_items)

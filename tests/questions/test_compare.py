@@ -11,7 +11,7 @@ from dissensus.models.base import Aggregator
 from dissensus.models.methods import DawidSkene, MajorityVote
 from dissensus.questions import compare as comparison
 from dissensus.questions import findings
-from dissensus.questions.exceptions import MethodsAreText, MethodTwice, NoMethodNamed, NoSharedItem
+from dissensus.questions.exceptions import NamesAreText, NoMethodNamed, NoSharedItem, RepeatedMethod
 from dissensus.questions.scoring import SCORING, hide_rows
 from dissensus.table.simulate import simulate
 from found import find, kinds
@@ -49,7 +49,7 @@ def test_score_is_the_mean_log_probability_of_what_was_hidden():
     assert repr(found).startswith("Comparison of 1 method: ")
     hidden = [hide_rows(table, 0.3, np.random.default_rng([5, number])) for number in range(2)]
     logs = [np.log(Fixed().shares[table.label[row]]) for mask in hidden for row in np.flatnonzero(mask)]
-    assert found.hidden == len(logs) == 2 * round(0.3 * len(table))
+    assert found.n_hidden == len(logs) == 2 * round(0.3 * len(table))
     assert found["fixed"].score.value == pytest.approx(np.mean(logs))
     assert found["fixed"].score.low < np.mean(logs) < found["fixed"].score.high
 
@@ -97,7 +97,7 @@ def test_better_methods_come_first_and_are_told_apart():
     assert vote.behind.low > 0
     difference = found["dawid-skene"].score.value - vote.score.value
     assert vote.behind.value == pytest.approx(difference)
-    said = find(findings.BestIsAhead, found.findings())
+    said = find(findings.BestMethodAhead, found.findings())
     assert (said.best, said.other, said.behind) == ("dawid-skene", "majority-vote", vote.behind.value)
     assert said.simple == "majority vote"
     whole = DawidSkene().fit(sim.annotations)
@@ -109,7 +109,7 @@ def test_methods_that_cannot_be_told_apart_say_so():
     sim = simulate(40, 8, 3, kinds={"ordinary": 1}, seed=3)
     found = dz.compare(sim.annotations, ["majority-vote", "wawa", "zero-based-skill"])
     assert "majority-vote" in found.tied
-    assert kinds(found.findings())[0] in (findings.SimpleIsBest, findings.SimpleSuffices)
+    assert kinds(found.findings())[0] in (findings.SimplestMethodBest, findings.SimplestMethodSuffices)
     same = dz.compare(sim.annotations, [MajorityVote(), MajorityVote(seed=3)])
     assert [one.method for one in same] == ["majority-vote", "MajorityVote(seed=3)"]
     assert same["MajorityVote(seed=3)"].p_value == 1
@@ -118,12 +118,12 @@ def test_methods_that_cannot_be_told_apart_say_so():
 
 def contestant(method, behind, tied):
     e = Estimate
-    return comparison.Contestant(
+    return comparison.ComparedMethod(
         method, e(-1, -1, -1), 0, None, 0, e(behind, behind, behind + 0.001), 1.0 if tied else 0.001, tied
     )
 
 
-BEHIND = {"best": "gaussian", "unit": "per annotation", "behind": 0.02, "low": 0.02, "high": 0.021}
+BEHIND = {"best": "gaussian", "unit": "a larger mean absolute error", "behind": 0.02, "low": 0.02, "high": 0.021}
 
 
 @pytest.mark.parametrize(
@@ -139,19 +139,19 @@ BEHIND = {"best": "gaussian", "unit": "per annotation", "behind": 0.02, "low": 0
         ),
         (
             (("gaussian", 0.0, True), ("mean", 0.02, True)),
-            findings.BestIsAhead(other="mean", tied=True, ties_with=(), baseline=True, **BEHIND),
+            findings.BestMethodAhead(other="mean", tied=True, ties_with=(), baseline=True, **BEHIND),
         ),
         (
             (("mean", 0.0, True), ("median", 0.02, True)),
-            findings.OnlyBaselines(best="mean"),
+            findings.OnlyBaselinesCompared(best="mean"),
         ),
     ],
 )
 def test_a_verdict_names_a_method_that_can_be_fitted(ranked, said):
     numbers = SCORING["numbers"]
     found = comparison.Comparison(
-        tuple(contestant(*one) for one in ranked), 100, 1, 0.2, {}, numbers.measure, numbers.least, "gaussian",
-        frozenset(numbers.simple),
+        tuple(contestant(*one) for one in ranked), 100, 1, 0.2, {}, numbers.measure, numbers.simplest, "gaussian",
+        frozenset(numbers.baselines),
     )  # fmt: skip
     (one,) = found.findings()
     assert (type(one), one.facts) == (type(said), said.facts)
@@ -163,7 +163,7 @@ def test_a_verdict_names_a_method_that_can_be_fitted(ranked, said):
 def test_who_is_behind_by_next_to_nothing_is_not_behind_by_nothing():
     ranked = [contestant(*one) for one in (("mace", 0, True), ("consensus", 1e-5, False), ("majority-vote", 1, False))]
     found = comparison.Comparison(tuple(ranked), 100, 1, 0.2, {})
-    said = find(findings.DefaultIsBehind, found.findings())
+    said = find(findings.DefaultMethodBehind, found.findings())
     assert (said.method, said.behind, said.by) == ("consensus", 1e-5, "less than 0.001")
 
 
@@ -172,12 +172,12 @@ def test_a_vote_that_is_hardly_behind_is_as_good():
         ranked = contestant("glad", 0.0, True), contestant("majority-vote", behind, tied)
         return next(comparison.Comparison(ranked, hidden, 1, 0.2, {}).findings())
 
-    assert (type(first(0.004)), first(0.004).behind) == (findings.SimpleSuffices, 0.004)
-    assert (type(first(0.04)), first(0.04).behind) == (findings.BestIsAhead, 0.04)
+    assert (type(first(0.004)), first(0.004).behind) == (findings.SimplestMethodSuffices, 0.004)
+    assert (type(first(0.04)), first(0.04).behind) == (findings.BestMethodAhead, 0.04)
     tied = first(0.5, tied=True)
-    assert (type(tied), tied.tied) == (findings.SimpleSuffices, True)
+    assert (type(tied), tied.tied) == (findings.SimplestMethodSuffices, True)
     few = first(0.5, hidden=29)
-    assert (type(few), few.hidden) == (findings.TooFewHidden, 29)
+    assert (type(few), few.hidden) == (findings.TooFewHiddenLabels, 29)
 
 
 def test_holm_is_the_outside_library_s():
@@ -220,29 +220,29 @@ def test_all_methods_that_can_take_the_table_are_tried():
 def test_costly_methods_are_named_where_they_are_left_out():
     table = simulate(60, 8, 3, redundancy=4).annotations
     found = dz.compare(table, splits=1, resamples=20)
-    assert found.costly == ("community-bcc", "mmce")
-    assert not {one.method for one in found} & set(found.costly)
-    said = find(findings.CostlyMethodsSkipped, found.findings())
-    assert (said.tried, said.methods) == (len(found), found.costly)
+    assert found.skipped_slow_methods == ("community-bcc", "mmce")
+    assert not {one.method for one in found} & set(found.skipped_slow_methods)
+    said = find(findings.SlowMethodsSkipped, found.findings())
+    assert (said.tried, said.methods) == (len(found), found.skipped_slow_methods)
 
 
 def test_a_part_of_a_large_table_is_compared_with_its_own_gold():
     sim = simulate(100, 8, 3, redundancy=4, seed=2)
     found = dz.compare(sim.annotations, ["majority-vote", "wawa"], gold=sim.truth.astype(int), limit=200)
-    part = sim.annotations.select(items=sim.annotations.items[found.items])
-    again = dz.compare(part, ["majority-vote", "wawa"], gold=sim.truth.astype(int)[found.items])
-    assert (found.items.size, again.items) == (50, None)
+    part = sim.annotations.select(items=sim.annotations.items[found.sampled_items])
+    again = dz.compare(part, ["majority-vote", "wawa"], gold=sim.truth.astype(int)[found.sampled_items])
+    assert (found.sampled_items.size, again.sampled_items) == (50, None)
     assert [one.accuracy for one in found] == [one.accuracy for one in again]
     *same, last = found.findings()
-    assert (" ".join(map(str, same)), type(last), last.items) == (again.verdict(), findings.ComparedOnPart, 50)
+    assert (" ".join(map(str, same)), type(last), last.items) == (again.verdict(), findings.ComparedOnSample, 50)
 
 
 def test_wrong_use_is_one_clear_error():
     table = simulate(20, 5, 3, redundancy=3).annotations
     for wrong, error in (
         ({"names": []}, NoMethodNamed),
-        ({"names": "glad"}, MethodsAreText),
-        ({"names": [DawidSkene(), DawidSkene(), DawidSkene()]}, MethodTwice),
+        ({"names": "glad"}, NamesAreText),
+        ({"names": [DawidSkene(), DawidSkene(), DawidSkene()]}, RepeatedMethod),
         ({"share": 1.0}, BadParameter),
         ({"splits": 0}, BadParameter),
     ):

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 from dissensus import Annotations
-from dissensus.questions.error_cells import compare_errors
-from dissensus.questions.exceptions import NoItemsInCommon
+from dissensus.questions.compare_errors import compare_errors
+from dissensus.questions.exceptions import NoComparableItem
 from dissensus.questions.predictions import Predictions
 from dissensus.table.simulate import simulate
 
@@ -30,5 +30,5 @@ def test_cells_are_the_literal_counts(with_gold):
 def test_nothing_in_common_is_an_error():
     table = Annotations.from_arrays(["a", "b"], ["x", "x"], ["yes", "no"])
     other = Predictions.read(pa.table({"item": ["c"], "label": ["yes"]}), table)
-    with pytest.raises(NoItemsInCommon):
+    with pytest.raises(NoComparableItem):
         compare_errors(other, other, table)

@@ -9,7 +9,7 @@ import dissensus as dz
 from dissensus import Annotations, diagnose
 from dissensus.exceptions import BadParameter
 from dissensus.models.exceptions import NoAnnotations
-from dissensus.questions.findings import RareAgreement, SameLabel
+from dissensus.questions.findings import RareAgreement, RepeatsOneLabel
 from dissensus.table.datasets.digits import digits_crowd
 from dissensus.table.simulate import simulate
 from tables import KINDS, random_table
@@ -39,7 +39,7 @@ def test_forty_labels_are_enough_on_digits_crowd():
         result = diagnose(table.select(rows=~suspect[table.annotator] | (rank < 40)))
         flagged = np.array([not {"unrelated", "contrary"}.isdisjoint(flags) for flags in result.flags])
         assert not flagged[~suspect].any()
-        assert set(result.flagged("copies")) == set(table.annotators[kind == "clique"])
+        assert set(result.annotators_with_flag("copies")) == set(table.annotators[kind == "clique"])
         found, there = found + flagged[suspect].sum(), there + suspect.sum()
     assert found >= 0.9 * there
 
@@ -75,9 +75,9 @@ def test_one_who_copies_everything_adds_nothing():
     found, original = diagnose(with_copies(table)), int(np.diff(table.annotator_ptr).argmax())
     assert found.groups == ((original, 100, 101),)
     assert found.active_annotators == 10
-    np.testing.assert_allclose(found.copied[found.copied > 0], 1)
+    np.testing.assert_allclose(found.share_copied[found.share_copied > 0], 1)
     n = int(np.diff(table.annotator_ptr).max())
-    reason = found.said[-1]["copies"]
+    reason = found.flag_messages[-1]["copies"]
     assert (reason.others[0], len(reason.others), reason.agreed, reason.shared) == (original, 2, n, n)
     assert found.reasons[-1] == str(reason)
 
@@ -86,7 +86,7 @@ def test_too_few_labels_is_a_number_and_nothing_is_said_of_anybody():
     table = Annotations.from_arrays(np.arange(60) // 2, [7] * 60, np.arange(60) % 3)
     found = diagnose(table)
     assert (found.flags, found.reasons, found.too_few_labels) == (((),), ("",), 1)
-    assert np.isnan(found.honest[0])
+    assert np.isnan(found.p_typical[0])
 
 
 def test_names_and_order_of_rows_change_nothing():
@@ -95,7 +95,7 @@ def test_names_and_order_of_rows_change_nothing():
     names = np.random.default_rng(1).permutation(data.n_annotators)
     one = diagnose(data)
     two = diagnose(Annotations.from_arrays(data.item[order], names[data.annotator[order]], data.label[order]))
-    np.testing.assert_allclose(two.honest[names], one.honest, atol=1e-3)
+    np.testing.assert_allclose(two.p_typical[names], one.p_typical, atol=1e-3)
     assert [two.flags[n] for n in names] == list(one.flags)
 
 
@@ -103,7 +103,7 @@ def test_threads_change_nothing():
     table = simulate(9000, 50, 3, redundancy=5, seed=2).annotations  # enough rows for two threads
     one, two = diagnose(table, threads=1), diagnose(table, threads=2)
     assert one.flags == two.flags
-    np.testing.assert_allclose(one.honest, two.honest, atol=1e-6)
+    np.testing.assert_allclose(one.p_typical, two.p_typical, atol=1e-6)
 
 
 def test_nothing_to_judge_is_an_error():
@@ -123,17 +123,17 @@ def test_frame_has_probabilities_flags_and_reasons():
     found = dz.diagnose(digits_crowd(0).annotations)
     frame = found.to_frame().set_index("annotator")
     assert list(frame.index) == found.annotators.tolist()
-    for name in found.flagged("unrelated"):
-        assert frame.loc[name, "honest"] <= 0.01
-    said = dict(zip(found.annotators, found.said, strict=True))
-    unrelated = [said[name]["unrelated"] for name in found.flagged("unrelated")]
-    assert all(one.chance <= 0.01 and one.typical <= 0.01 for one in unrelated)
-    assert {SameLabel, RareAgreement} >= {type(one) for one in unrelated} >= {SameLabel}
-    contrary = said[found.flagged("contrary")[0]]["contrary"]
-    assert (type(contrary), contrary.contrary) == (RareAgreement, True)
+    for name in found.annotators_with_flag("unrelated"):
+        assert frame.loc[name, "p_typical"] <= 0.01
+    said = dict(zip(found.annotators, found.flag_messages, strict=True))
+    unrelated = [said[name]["unrelated"] for name in found.annotators_with_flag("unrelated")]
+    assert all(one.chance <= 0.01 and one.p_typical <= 0.01 for one in unrelated)
+    assert {RepeatsOneLabel, RareAgreement} >= {type(one) for one in unrelated} >= {RepeatsOneLabel}
+    contrary = said[found.annotators_with_flag("contrary")[0]]["contrary"]
+    assert type(contrary) is RareAgreement
     assert list(frame["evidence"]) == list(found.reasons)
     with pytest.raises(BadParameter):
-        found.flagged("spamer")
+        found.annotators_with_flag("spamer")
     said = (
         "Diagnosis of 42 annotators, whose answers are: 5 unrelated to the items, 1 contrary to the others, 5 same as"
     )
@@ -153,7 +153,9 @@ def test_who_grades_higher_but_in_the_same_order_is_neither_unrelated_nor_contra
     names = np.array([f"{name} {at}" for at, name in enumerate(kinds)], object)
     grades = np.clip(np.round(said + 3), 1, 5).astype(int)
     found = diagnose(Annotations.from_arrays(item, names[annotator], grades, kind=kind_of_labels))
-    named = {*found.flagged("unrelated"), *found.flagged("contrary")}
+    named = {*found.annotators_with_flag("unrelated"), *found.annotators_with_flag("contrary")}
     assert {"contrary 1", "contrary 2"} <= named
     assert not [name for name in named if name.startswith(("strict", "honest"))]
-    assert any(name.startswith("strict") for name in found.flagged("higher")) == (kind_of_labels == "graded")
+    assert any(name.startswith("strict") for name in found.annotators_with_flag("higher")) == (
+        kind_of_labels == "graded"
+    )

@@ -7,7 +7,13 @@ from dissensus import Annotations, diff, methods
 from dissensus.exceptions import BadParameter
 from dissensus.questions.diff import KINDS
 from dissensus.questions.exceptions import EmptySnapshot
-from dissensus.questions.findings import DriftUntested, FlippedByOthers, FlippedByOwnLabels, LabelChange, NoLabelChanged
+from dissensus.questions.findings import (
+    FlippedByOtherItems,
+    FlippedByOwnLabels,
+    LabelChange,
+    NoDriftTested,
+    NoLabelChanged,
+)
 from found import kinds
 
 
@@ -118,7 +124,7 @@ def test_an_item_can_flip_because_of_what_was_learnt_from_others():
     new = table(*rows, *few, *[(f"i{i:02}", "new", str(truth[i])) for i in range(80)])
     found = diff(old, new, method="dawid-skene")
     flips = dict(zip(found.to_frame()["item"], found.reasons(), strict=True))
-    assert flips["x"] == str(FlippedByOthers(own_changes=0))
+    assert flips["x"] == str(FlippedByOtherItems(own_changes=0))
 
 
 def test_answers_are_those_of_the_method_fitted_to_each_snapshot():
@@ -217,4 +223,4 @@ def test_wrong_arguments_are_one_sentence():
 def test_nobody_is_said_not_to_drift_who_cannot_be_compared():
     few = Annotations.from_arrays([1, 1, 2], ["x", "y", "x"], ["a", "b", "a"])
     found = diff(few, Annotations.from_arrays([1], ["x"], ["a"]), method="majority-vote")
-    assert kinds(found.findings())[-1] is DriftUntested
+    assert kinds(found.findings())[-1] is NoDriftTested

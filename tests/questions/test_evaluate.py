@@ -16,14 +16,14 @@ from dissensus.questions import evaluate as module
 from dissensus.questions.exceptions import (
     ClassesNotNumbers,
     NoPredictedColumn,
+    NoPredictionRows,
     NoPredictions,
-    NoRows,
     NothingToEvaluate,
-    PredictedTwice,
-    PredictionsOfOtherItems,
+    PredictionShapeMismatch,
+    RepeatedPrediction,
 )
-from dissensus.questions.findings import NotPredicted, TiedLabels
-from dissensus.questions.predictions import Aligned, Predictions, in_text
+from dissensus.questions.findings import MissingPredictions, TiedLabels
+from dissensus.questions.predictions import AlignedPredictions, Predictions, with_text_names
 from dissensus.questions.scoring import log_likelihood
 from dissensus.table.simulate import simulate
 from found import kinds
@@ -127,8 +127,8 @@ def test_statistics_of_resampled_sums_are_the_scores_of_the_resample(crowd):
     """Literally: items are drawn, the whole score is computed again."""
     table, gold, first, _ = crowd
     given = Predictions.read(first, table)
-    text = in_text(table, [given])
-    aligned = Aligned.of(given, text)
+    text = with_text_names(table, [given])
+    aligned = AlignedPredictions.align(given, text)
     parts = {
         name: one for one in module._Reference(text, gold, {"a": aligned}, None).parts(aligned) for name in one.scores
     }
@@ -225,7 +225,7 @@ def test_predictions_of_annotators(crowd, labels):
     mean = np.stack([rows[table.item == i].mean(axis=0) for i in voted])
     assert value(found, "manhattan") == pytest.approx(ev.manhattan(table.soft_labels()[voted], mean).mean())
     assert value(found, "accuracy") == pytest.approx(ev.expected_accuracy(gold[voted], mean))
-    assert NotPredicted in kinds(found.skipped)  # items with gold that no annotator labelled
+    assert MissingPredictions in kinds(found.skipped)  # items with gold that no annotator labelled
     if labels:
         assert value(found, "cross_entropy") == np.inf
         assert np.isnan(found["cross_entropy"].values["predictions"].low)
@@ -238,7 +238,7 @@ def test_all_are_judged_by_what_all_predict(crowd):
     table, gold, first, second = crowd
     few = frame(table, second).slice(10)
     found = dz.evaluate({"all": first, "few": few}, table, gold=gold, resamples=10)
-    (one,) = (one for one in found.skipped if type(one) is NotPredicted)
+    (one,) = (one for one in found.skipped if type(one) is MissingPredictions)
     assert one.facts == {"predictions": "few", "missing": 9, "n": 68, "what": "items", "item": "0"}
     part = table.select(items=table.items[10:])
     alone = dz.evaluate(first[10:], part, gold=gold[10:], resamples=10)
@@ -300,13 +300,13 @@ def test_a_frame_has_one_row_per_score_and_predictions(crowd):
 
 
 BAD = {
-    "twice": (lambda t, p: pa.concat_tables([frame(t, p)] * 2), PredictedTwice, {"item": "0", "n": 2}),
+    "twice": (lambda t, p: pa.concat_tables([frame(t, p)] * 2), RepeatedPrediction, {"item": "0", "n": 2}),
     "no item": (lambda t, p: pa.table({"x": [1], "label": ["no"]}), MissingColumn, None),
     "nothing": (lambda t, p: pa.table({"item": [1], "x": ["no"]}), NoPredictedColumn, None),
     "sums": (lambda t, p: frame(t, 2 * p), DataError, None),
     "other items": (lambda t, p: pa.table({"item": [-5], "label": ["no"]}), NothingToEvaluate, {}),
-    "no row": (lambda t, p: frame(t, p).slice(0, 0), NoRows, {}),
-    "shape": (lambda t, p: p[:5], PredictionsOfOtherItems, {"shape": (5, 3), "items": 70}),
+    "no row": (lambda t, p: frame(t, p).slice(0, 0), NoPredictionRows, {}),
+    "shape": (lambda t, p: p[:5], PredictionShapeMismatch, {"shape": (5, 3), "items": 70}),
     "none": (lambda t, p: {}, NoPredictions, {}),
 }
 

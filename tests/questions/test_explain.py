@@ -15,10 +15,10 @@ from dissensus.exceptions import BadParameter, MissingColumn, NotFitted
 from dissensus.models.base import methods_for
 from dissensus.models.methods import GLAD, DawidSkene, MajorityVote
 from dissensus.questions import explain as disagreement
-from dissensus.questions import perspectives
-from dissensus.questions.exceptions import AnnotatorTwice, UnequalColumns, UnknownAnnotators
+from dissensus.questions import group_effects
+from dissensus.questions.exceptions import RepeatedAnnotator, UnequalMetadataColumns, UnknownAnnotators
 from dissensus.questions.explain import KINDS, MEANINGS, explain
-from dissensus.questions.perspectives import metadata_groups
+from dissensus.questions.group_effects import read_metadata_groups
 from dissensus.table.simulate import annotate, make_crowd
 from tables import KINDS as ROWS
 from tables import random_table
@@ -172,7 +172,7 @@ def test_disagreement_expectation_and_surprise_are_those_of_a_literal_loop(kind,
     seen = 0
     for i, rows in enumerate(literal.rows):
         if len(rows) < 2:
-            assert np.isnan([found.disagreement[i], found.expected[i], found.surprise[i]]).all()
+            assert np.isnan([found.disagreement[i], found.expected_disagreement[i], found.surprise[i]]).all()
             continue
         theta = []
         for n in range(len(rows)):
@@ -186,7 +186,7 @@ def test_disagreement_expectation_and_surprise_are_those_of_a_literal_loop(kind,
                     w = rows[x][2] * rows[y][2]
                     total += w
                     differ += w * (1 - sum(theta[x][k] * theta[y][k] for k in range(4)))
-        assert found.expected[i] == pytest.approx(differ / total)
+        assert found.expected_disagreement[i] == pytest.approx(differ / total)
         if len(rows) > 6:
             continue
         seen += 1
@@ -229,7 +229,7 @@ def test_between_groups_statistic_is_that_of_a_literal_loop_and_zero_by_chance()
     table = random_table(5)
     group = np.array([0, 1, 2, 1, 0, -1, 2])
     everything = np.ones(table.n_items, bool)
-    column = perspectives._Column(table, DawidSkene().fit(table).posterior_, everything, group, 3)
+    column = group_effects._Column(table, DawidSkene().fit(table).posterior_, everything, group, 3)
     (values,), (mosts,) = column.between(column.group[None], 0, column.item.size)
     found = dict(zip(column.item.tolist(), zip(values, mosts, strict=True), strict=True))
     several = 0
@@ -256,17 +256,17 @@ def test_between_groups_statistic_is_that_of_a_literal_loop_and_zero_by_chance()
 
 
 def test_p_value_is_the_share_of_ways_to_deal_out_the_people(monkeypatch):
-    monkeypatch.setattr(perspectives, "MAX_BEATEN", 10**9)
+    monkeypatch.setattr(group_effects, "MAX_BEATEN", 10**9)
     table = random_table(7, n_annotators=6)
     group, posterior = np.array([0, 0, 1, 1, 1, 0]), np.full((table.n_items, 4), 0.25)
 
     def total(groups) -> float:
-        of = perspectives._Column(table, posterior, np.ones(table.n_items, bool), np.array(groups), 2)
+        of = group_effects._Column(table, posterior, np.ones(table.n_items, bool), np.array(groups), 2)
         return of.between(of.group[None], 0, of.item.size)[0].sum()
 
     mine = total(group)
     exact = np.mean([total(way) >= mine - 1e-9 for way in product((0, 1), repeat=6) if sum(way) == 3])
-    column = perspectives._Column(table, posterior, np.ones(table.n_items, bool), group, 2)
+    column = group_effects._Column(table, posterior, np.ones(table.n_items, bool), group, 2)
     test = column.test(4000, 0, Threads(1))
     assert 0.1 < exact < 0.9
     assert test.p_value == pytest.approx(exact, abs=0.03)
@@ -345,12 +345,12 @@ def test_rows_that_are_mistakes_are_suspected():
         found = explain(table, DawidSkene().fit(table))
         clear = ~either[table.item]
         mistake = clear & (table.label != sim.truth[table.item])  # there is none where there are two truths
-        suspects = found.suspect > 0.5
+        suspects = found.p_mistake > 0.5
         assert mistake[suspects & clear].mean() > 0.97
         assert suspects[mistake & (found.kind == ERROR)[table.item]].mean() > 0.97
         assert suspects[mistake].mean() > 0.8
-        assert found.suspect[(found.kind == AMBIGUOUS)[table.item]].max() < 0.5
-        chances.append(found.suspect)
+        assert found.p_mistake[(found.kind == AMBIGUOUS)[table.item]].max() < 0.5
+        chances.append(found.p_mistake)
         mistakes.append(mistake)
     chance, mistake = np.concatenate(chances), np.concatenate(mistakes)
     for low in (0.1, 0.3, 0.5, 0.7):  # a probability: measured from 0.1 above the share to 0.2 below
@@ -390,9 +390,9 @@ def test_perspectives_of_groups_are_found():
         assert abs(result.groups[1].effect) < 0.1
         called = result.kind == GROUP
         assert set(first.items) == set(np.flatnonzero(called))
-        np.testing.assert_array_equal(result.by_group, np.where(called, 0, -1))
+        np.testing.assert_array_equal(result.group_index, np.where(called, 0, -1))
         assert first.labels.sum() == np.isin(table.item, np.flatnonzero(result.disagreement > 0)).sum()
-        assert (result.suspect[called[table.item]] == 0).all()
+        assert (result.p_mistake[called[table.item]] == 0).all()
         found, right, there = found + called.sum(), right + (called & split).sum(), there + split.sum()
     assert right / found >= 0.85
     assert right / there >= 0.8
@@ -424,7 +424,7 @@ def test_order_of_rows_and_threads_change_nothing(monkeypatch):
     for two in (explain(t, model, annotators=people, threads=n) for t, n in ((other, 1), (table, 2))):
         np.testing.assert_array_equal(two.kind, one.kind)
         np.testing.assert_allclose(two.ambiguity, one.ambiguity, rtol=1e-9)
-        np.testing.assert_allclose(two.suspect, one.suspect, atol=1e-9)
+        np.testing.assert_allclose(two.p_mistake, one.p_mistake, atol=1e-9)
         np.testing.assert_array_equal(two.groups[0].items, one.groups[0].items)
         assert two.groups[0].p_value == one.groups[0].p_value
 
@@ -436,7 +436,7 @@ def test_names_and_order_of_classes_change_nothing():
     other = Annotations.from_arrays(item[table.item], who[table.annotator], label[table.label], classes=5)
     one = explain(table, DawidSkene().fit(table), annotators={"annotator": np.arange(60), "view": view})
     two = explain(other, DawidSkene().fit(other), annotators={"annotator": who, "view": view})
-    for key in ("ambiguity", "disagreement", "expected", "confidence"):
+    for key in ("ambiguity", "disagreement", "expected_disagreement", "confidence"):
         np.testing.assert_allclose(getattr(two, key)[item], getattr(one, key), atol=1e-6)
     np.testing.assert_allclose(two.surprise[item], one.surprise, atol=0.02)
     assert (two.kind[item] == one.kind).mean() > 0.99  # other people move in a permutation
@@ -457,8 +457,8 @@ def test_every_method_can_be_explained(method):
     found = explain(table, methods[method]().fit(table))
     assert sum(found.counts().values()) == table.n_items
     assert found.counts()["unlabelled"] == (np.diff(table.item_ptr) == 0).sum() > 0
-    assert (found.suspect >= 0).all()
-    assert (found.suspect <= 1).all()
+    assert (found.p_mistake >= 0).all()
+    assert (found.p_mistake <= 1).all()
 
 
 def test_any_table_works():
@@ -488,8 +488,8 @@ def test_one_label_is_no_agreement():
     single = table.select(items=[0])
     assert repr(explain(single, MajorityVote().fit(single))).startswith("Explanation of 1 item: ")
     assert found.kind.tolist() == [AGREED, UNDECIDED, UNDECIDED]
-    assert found.of_kind("cannot tell") == [2, 1]
-    assert found.of_kind("cannot tell", differing=True) == [2]
+    assert found.items_of_kind("cannot tell") == [2, 1]
+    assert found.items_of_kind("cannot tell", differing=True) == [2]
 
 
 def test_one_class_is_agreed_and_one_annotator_contradicts_itself():
@@ -536,7 +536,7 @@ def test_those_who_agree_may_be_wrong():
     assert found.kind[same[:3]].tolist() == [ERROR, AGREED, AGREED]
     assert found.disagreement[same[0]] == 0
     assert "differ" not in MEANINGS["likely error"]  # all said the same here
-    assert found.suspect[table.item == same[0]].min() > 0.95
+    assert found.p_mistake[table.item == same[0]].min() > 0.95
 
 
 def test_items_that_the_model_does_not_know_are_scored():
@@ -560,7 +560,7 @@ def test_a_model_of_difficulty_does_not_hide_ambiguity():
 def cut(values, **options):
     table = Annotations.from_arrays(np.zeros(len(values), int), np.arange(len(values)), np.arange(len(values)) % 2)
     metadata = pa.table({"annotator": np.arange(len(values)), "x": values})
-    return metadata_groups(metadata, table, options.get("missing_as_group", False)).get("x")
+    return read_metadata_groups(metadata, table, options.get("missing_as_group", False)).get("x")
 
 
 def test_columns_become_groups():
@@ -613,24 +613,24 @@ def test_errors_say_what_is_wrong():
         explain(table, model, permutations=0)
     with pytest.raises(MissingColumn):
         explain(table, model, annotators={"view": view})
-    with pytest.raises(UnequalColumns) as caught:
+    with pytest.raises(UnequalMetadataColumns) as caught:
         explain(table, model, annotators={"annotator": people, "view": view[1:]})
     assert caught.value.facts == {"column": "view", "rows": 59, "key": "annotator", "expected": 60}
-    with pytest.raises(AnnotatorTwice) as caught:
+    with pytest.raises(RepeatedAnnotator) as caught:
         explain(table, model, annotators={"annotator": [5, 5], "view": [0, 1]})
     assert caught.value.annotator == 5
     with pytest.raises(UnknownAnnotators) as caught:
         explain(table, model, annotators={"annotator": people + 100, "view": view})
-    assert caught.value.facts == {"n": 60, "annotator": 100, "known": 0}
+    assert caught.value.facts == {"n": 60, "annotator": 100, "table_annotator": 0}
     with pytest.raises(BadParameter):
-        explain(table, model).of_kind("ambigous")
+        explain(table, model).items_of_kind("ambigous")
 
 
 def test_frame_and_lists_name_the_items():
     sim, _ = crowd_of(CROWDS["experts"], 0, 0.1)
     found = explain(sim.annotations, DawidSkene().fit(sim.annotations))
     frame = found.to_frame().set_index("item")
-    first = found.of_kind("ambiguous")[0]
+    first = found.items_of_kind("ambiguous")[0]
     assert frame.loc[first, "kind"] == "ambiguous"
     assert frame.loc[first, "disagreement"] == frame.loc[frame["kind"] == "ambiguous", "disagreement"].max()
     assert frame["group"].isna().all()

@@ -8,7 +8,7 @@ import pytest
 from dissensus import Annotations, methods
 from dissensus.models.methods import MajorityVote
 from dissensus.questions import findings as f
-from dissensus.questions.item_status import STATUSES, item_status, status_of, status_of_documents
+from dissensus.questions.item_status import STATUSES, item_status, status_by_model, status_of_documents
 from dissensus.table.simulate import simulate, simulate_kind
 
 
@@ -24,7 +24,7 @@ def answers(*votes):
 def test_votes_are_counted_the_most_frequent_first():
     found = item_status(answers("abba", "c", "", "bca", "bbb"), np.array([0, 2, 0, 0, 1]), np.full(5, 0.95))
     assert found.votes.to_pylist() == ["a 2, b 2", "c 1", "", "a 1, b 1, c 1", "b 3"]
-    assert found.labels.tolist() == [4, 1, 0, 3, 3]
+    assert found.n_labels.tolist() == [4, 1, 0, 3, 3]
 
 
 def tied(classes, labels):
@@ -39,7 +39,7 @@ def tied(classes, labels):
         ("aa", 0, 0.94, "needs a look", f.AllLabelsAgree(labels=2, below=0.95)),
         ("aab", 0, 0.95, "settled", f.SomeLabelsAgree(agree=2, labels=3)),
         ("a", 0, 0.95, "needs a look", f.OneLabel()),
-        ("a", 1, 0.6, "needs a look", f.OnlyLabelDoubted(label="a")),
+        ("a", 1, 0.6, "needs a look", f.OnlyLabelDoubtful(label="a")),
         ("", 0, 0.5, "needs a look", f.NoLabel()),
         ("ab", 0, 0.6, "needs a look", f.LabelsDiffer(labels=2, settled=False)),
         ("abc", 2, 0.6, "needs a look", f.LabelsDiffer(labels=3, settled=False)),
@@ -72,7 +72,7 @@ def test_one_person_who_repeats_a_label_checks_nothing():
     votes = Annotations.from_counts(["a"], ["y"], [4])  # nobody knows whose
     assert item_status(votes, np.array([0]), np.array([0.99])).status.tolist() == [0]
     numbers = Annotations.from_arrays("aabbcc", "xxxyxy", [1.0, 1.0, 2.0, 2.1, 5.0, 5.1], kind="numbers")
-    found = status_of(methods["gaussian"]().fit(numbers), numbers)
+    found = status_by_model(methods["gaussian"]().fit(numbers), numbers)
     assert (found.status[0], found.reason_of(0)) == (1, str(f.LabelsByOneAnnotator(labels=2)))
 
 
@@ -80,7 +80,7 @@ def test_rows_of_weight_0_are_no_votes():
     table = Annotations.from_arrays([0, 0, 1, 1], "xyxy", list("aaab"), weight=[1, 0, 0, 0])
     found = item_status(table, np.array([0, 0]), np.full(2, 0.99))
     assert found.votes.to_pylist() == ["a 1", ""]
-    assert found.labels.tolist() == [1, 0]
+    assert found.n_labels.tolist() == [1, 0]
     assert found.reason.to_pylist() == [str(f.OneLabel()), str(f.NoLabel())]
 
 
@@ -128,7 +128,7 @@ def test_a_known_class_settles_an_item_with_one_label():
 def test_an_item_is_split_where_its_annotators_would_hardly_agree_so_little():
     table = simulate(200, 12, 3, redundancy=6, seed=3).annotations
     model = MajorityVote().fit(table)
-    found = status_of(model, table)
+    found = status_by_model(model, table)
     label = np.searchsorted(model.classes_, model.predict())
     right = table.label == label[table.item]
     share = [
@@ -180,7 +180,7 @@ def test_numbers_are_settled_by_their_reliability_and_split_where_labels_lie_apa
             rows.append((i, a, truth[i] + rng.normal(0, 1 + 0.3 * a) + (9 * (-1) ** len(rows) if i == 7 else 0)))
     table = Annotations.from_arrays(*zip(*rows, strict=True)).as_kind("numbers")
     model = methods["gaussian"]().fit(table)
-    found = status_of(model, table)
+    found = status_by_model(model, table)
     spread = ((model.interval_[:, 1] - model.interval_[:, 0]) / 3.92) ** 2
     spread_of_truth = np.var(model.values_) + np.mean(spread)
     away = np.abs(table.values[table.label] - model.values_[table.item])
@@ -191,12 +191,12 @@ def test_numbers_are_settled_by_their_reliability_and_split_where_labels_lie_apa
         sure, mean = 1 - spread[i] / spread_of_truth, np.mean([usual[a] for a in table.annotator[rows]])
         assert STATUSES[found.status[i]] == literal_status(rows.sum(), near[rows].sum(), mean, sure, number=True)
     assert [STATUSES[found.status[i]] for i in (3, 7)] == ["needs a look", "truly split"]
-    assert found.sure[7] > 0.9
+    assert found.confidence[7] > 0.9
     assert found.reason[3].as_py() == str(f.OneLabel())
-    assert found.reason[7].as_py() == str(f.FewLabelsNear(near=0, labels=4, expected=3))
+    assert found.reason[7].as_py() == str(f.FewLabelsNearValue(near=0, labels=4, expected=3))
     assert 0.3 < (found.status == 0).mean() < 1
-    assert found.least == 0.9  # a reliability, no probability
-    known = status_of(model, table, np.where(np.arange(80) == 7, 1.5, np.nan))
+    assert found.threshold == 0.9  # a reliability, no probability
+    known = status_by_model(model, table, np.where(np.arange(80) == 7, 1.5, np.nan))
     assert (known.status[7], known.reason[7].as_py()) == (0, str(f.AnswerDecided()))
     assert known.reason[3].as_py() == str(f.OneLabel())
 
@@ -212,7 +212,7 @@ def test_other_answers_are_settled_by_their_probability_and_two_labels(kind, met
     rows = np.flatnonzero(table.item == 0)
     table = table.select(rows=~np.isin(np.arange(len(table)), rows[1:]))  # one label of the first is left
     model = methods[method]().fit(table)
-    found = status_of(model, table)
+    found = status_by_model(model, table)
     answer = model.predict()
     right = table.classes[table.label] == answer[table.item]
     usual = shares(table, right)
@@ -240,7 +240,7 @@ def test_a_document_is_settled_where_its_spans_are_and_two_have_read_it():
     model = methods["bayesian-sequence"]().fit(table)
     documents, found = status_of_documents(model, table)
     assert documents.tolist() == list("defgh")
-    assert found.labels.tolist() == [3, 3, 1, 3, 3]
+    assert found.n_labels.tolist() == [3, 3, 1, 3, 3]
     answer = model.predict()
     for d, name in enumerate(documents):
         doubt = 0.0
@@ -252,7 +252,7 @@ def test_a_document_is_settled_where_its_spans_are_and_two_have_read_it():
             elif answer[i] == "O" and any(table.classes[k] != "O" for k in table.label[table.item == i]):
                 doubt += model.posterior_[i][[str(tag).startswith("B-") for tag in model.classes_]].sum()
         least = max(1 - doubt, 0)
-        assert found.sure[d] == pytest.approx(least)
+        assert found.confidence[d] == pytest.approx(least)
         assert STATUSES[found.status[d]] == ("settled" if least >= 0.95 and name != "f" else "needs a look")
     assert found.reason[2].as_py() == str(f.OneReader())
     assert [STATUSES[found.status[d]] for d in (3, 4)] == ["settled", "needs a look"]  # nobody marked; all differ

@@ -11,21 +11,21 @@ import dissensus as dz
 from dissensus import Annotations
 from dissensus.exceptions import BadParameter, NotFitted
 from dissensus.models.base import Aggregator, methods_for
+from dissensus.models.exceptions import NotATable
 from dissensus.models.methods import DawidSkene, HierarchicalDawidSkene, MajorityVote, OneCoin
 from dissensus.questions import findings
 from dissensus.questions import recommend as recommendation
 from dissensus.questions.exceptions import (
+    AnnotatorWithoutValue,
     BadCandidates,
     CostNotPositive,
     FractionalCapacity,
-    MissingLimit,
+    LimitsNotNumbers,
     NamesAreText,
     NotAModel,
-    NotATable,
     NotInTable,
-    NotNumbers,
     OtherClasses,
-    WrongShape,
+    WrongLength,
 )
 from dissensus.questions.recommend import Recommendation, recommend
 from dissensus.table.simulate import simulate
@@ -311,18 +311,18 @@ def test_labels_that_are_recommended_put_more_items_right_than_others():
         ({"budget": 0}, BadParameter, None),
         ({"budget": 5, "per_item": 0}, BadParameter, None),
         ({"budget": 5, "settled": 0}, BadParameter, None),
-        ({"budget": 5, "capacity": "all"}, NotNumbers, {"name": "capacity", "given": "all"}),
+        ({"budget": 5, "capacity": "all"}, LimitsNotNumbers, {"name": "capacity", "given": "all"}),
         ({"budget": 5, "items": [0, 99]}, NotInTable, {"name": "items", "given": 99}),
         ({"budget": 5, "annotators": [77]}, NotInTable, {"name": "annotators", "given": 77}),
         ({"budget": 5, "annotators": "ab"}, NamesAreText, {"name": "annotators", "given": "ab"}),
         ({"budget": 5, "candidates": ([0], [99])}, NotInTable, {"name": "candidates", "given": 99}),
         ({"budget": 5, "candidates": ([0], [1, 2])}, BadCandidates, {}),
-        ({"budget": 5, "cost": {0: 1.0}}, MissingLimit, {"name": "cost", "annotator": 1}),
+        ({"budget": 5, "cost": {0: 1.0}}, AnnotatorWithoutValue, {"name": "cost", "annotator": 1}),
         ({"budget": 5, "cost": 0}, CostNotPositive, {"cost": 0, "annotator": 0}),
-        ({"budget": 5, "cost": [1.0, 2.0]}, WrongShape, {"name": "cost", "expected": 4, "shape": (2,)}),
-        ({"budget": 5, "cost": "much"}, NotNumbers, {"name": "cost", "given": "much"}),
+        ({"budget": 5, "cost": [1.0, 2.0]}, WrongLength, {"name": "cost", "expected": 4, "shape": (2,)}),
+        ({"budget": 5, "cost": "much"}, LimitsNotNumbers, {"name": "cost", "given": "much"}),
         ({"budget": 5, "capacity": 2.5}, FractionalCapacity, {"given": 2.5}),
-        ({"budget": 5, "capacity": -1}, NotNumbers, {"name": "capacity", "given": -1}),
+        ({"budget": 5, "capacity": -1}, LimitsNotNumbers, {"name": "capacity", "given": -1}),
     ],
 )
 def test_what_cannot_be_recommended_is_an_error_with_facts(keywords, error, facts):
@@ -441,7 +441,10 @@ def test_settled_items_get_no_labels_unless_they_have_only_one():
     assert set(found.items) == set(range(30, 60))  # the last has one label, which nobody has checked
     assert (found.limits.settled_items, found.limits.open_items) == (30, 30)
     surer = recommend(model, table, budget=1000, capacity=None, settled=0.96)
-    assert (surer.limits.settled_items, surer.limits.in_vain) == (0, 30)  # they are open, and no label changes them
+    assert (surer.limits.settled_items, surer.limits.unchangeable_items) == (
+        0,
+        30,
+    )  # they are open, and no label changes them
     assert set(recommend(model, table, budget=1000, capacity=None, settled=None).items) == set(range(60))
 
 
@@ -460,10 +463,10 @@ def test_p_change_is_what_all_outcomes_give(dependence):
             if (p * given).argmax() != q.argmax():
                 changed += (q * given).sum()
         assert found.p_change[found.items == i] == pytest.approx(changed, abs=1e-9)
-    assert found.changes == pytest.approx(sum(found.p_change[found.items == i][0] for i in range(6)))
+    assert found.expected_changes == pytest.approx(sum(found.p_change[found.items == i][0] for i in range(6)))
     asked, expected = dataclasses.replace(found, limits=None).findings()
     assert asked.facts == {"labels": 18, "items": 6, "per_item": 3, "cost": 18}
-    assert expected.facts == {"changes": found.changes, "cost": 18}
+    assert expected.facts == {"changes": found.expected_changes, "labels": 18}
 
 
 def test_nothing_is_left_to_buy_where_all_items_are_settled_or_full():
@@ -471,7 +474,7 @@ def test_nothing_is_left_to_buy_where_all_items_are_settled_or_full():
     found = recommend(model, table, budget=10)
     assert len(found) == 0
     (said,) = found.findings()
-    assert (type(said), said.left, said.settled, said.items) == (findings.ItemsSettled, None, 60, 60)
+    assert (type(said), said.left, said.settled, said.items) == (findings.NoUnsettledItem, None, 60, 60)
     assert (said.confidence, said.annotators, said.full_items) == (0.95, 2, 0)
     model, table = uneven([60, 60, 60, 60, 10, 10, 10, 10, 0], sure=0.6)
     full = recommend(model, table, budget=10, items=range(10))
@@ -483,7 +486,7 @@ def test_nothing_is_left_to_buy_where_no_label_would_change_anything():
     model, table = uneven([60, 60, 60, 0], sure=0.89)
     model.confusion_[:] = [[0.55, 0.45], [0.45, 0.55]]  # three of these cannot outweigh 8 to 1
     found = recommend(model, table, budget=10)
-    assert (len(found), found.changes) == (0, 0)
+    assert (len(found), found.expected_changes) == (0, 0)
     (said,) = found.findings()
     assert (type(said), said.left) == (findings.NoUsefulLabel, None)
     single, own = uneven([60, 0], sure=0.89)
@@ -497,7 +500,7 @@ def test_labels_that_change_an_item_only_together_are_not_nothing():
     model, table = uneven([60, 60, 0, 0, 0], sure=0.85)
     model.confusion_[:] = [[0.7, 0.3], [0.3, 0.7]]  # two against 6 to 1 do not suffice, three do
     found = recommend(model, table, budget=10, capacity=None)
-    assert (len(found), found.changes) == (10, 0)
+    assert (len(found), found.expected_changes) == (10, 0)
     asked, unchanged, more = found.findings()
     assert asked.facts == {"labels": 10, "items": 10, "per_item": 1, "cost": 10}
     assert (type(unchanged), more.items) == (findings.NoExpectedChange, 10)
@@ -509,7 +512,7 @@ def test_labels_that_change_nothing_are_not_bought_beside_those_that_do():
     model.posterior_[20:] = [0.89, 0.11]
     found = recommend(model, table, budget=50, capacity=None)
     assert sorted(found.items.tolist()) == list(range(20))
-    assert (found.limits.in_vain, found.limits.left) == (40, 30)
+    assert (found.limits.unchangeable_items, found.limits.unspent) == (40, 30)
     assert find(findings.NoUsefulLabel, found.findings()).left == 30
     assert len(recommend(model, table, budget=50, capacity=None, settled=None)) == 50
 
@@ -525,15 +528,15 @@ def test_a_budget_below_every_price_says_so():
 def test_items_that_are_only_checked_are_counted_among_those_of_the_plan():
     table = Annotations.from_arrays([*range(60)], [0, 1, 2] * 20, [0, 1] * 30)
     found = recommend(DawidSkene().fit(table), table, budget=12)
-    assert found.limits.unchecked <= np.unique(found.items).size < 60
-    one = dataclasses.replace(found, limits=dataclasses.replace(found.limits, unchecked=1))
-    assert find(findings.AskedUnchecked, one.findings()).items == 1
+    assert found.limits.unchecked_items <= np.unique(found.items).size < 60
+    one = dataclasses.replace(found, limits=dataclasses.replace(found.limits, unchecked_items=1))
+    assert find(findings.UncheckedItemsIncluded, one.findings()).items == 1
 
 
 def test_where_nobody_was_checked_no_change_is_foretold():
     table = Annotations.from_arrays([*range(60)], [0, 1, 2] * 20, [0, 1] * 30)
     said = kinds(recommend(DawidSkene().fit(table), table, budget=12).findings())
-    assert findings.ChangesUnknown in said
+    assert findings.NoItemLabelledTwice in said
     assert findings.ExpectedChanges not in said
     known = DawidSkene().fit(simulate(60, 8, 2, redundancy=2, seed=1).annotations)
     elsewhere = kinds(recommend(known, table, budget=12).findings())

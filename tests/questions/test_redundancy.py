@@ -308,7 +308,7 @@ def test_a_large_table_is_cut_down_to_items_with_all_their_labels():
     assert found.accuracy.value == pytest.approx(
         expected_accuracy(gold, MajorityVote().fit(sim.annotations).posterior_)
     )
-    assert find(findings.MeasuredOnPart, found.findings()).items == 60
+    assert find(findings.MeasuredOnSample, found.findings()).items == 60
     assert redundancy(sim.annotations, "majority-vote", limit=1000, seeds=1).sampled_items is None
     part, _, _ = inside._sample(sim.annotations, None, 300, 0)
     other, _, _ = inside._sample(sim.annotations, None, 300, 1)
@@ -485,7 +485,7 @@ def test_the_verdict_says_what_was_measured_and_what_recommend_says():
     assert found_with().verdict() == f"{level} {effect} {advice}"
 
     def stable_level(**fields):
-        return find(findings.StabilityOfFewerLabels, found_with(**fields).findings())
+        return find(findings.StabilityWithFewerLabels, found_with(**fields).findings())
 
     first, last = stable_level(stability=(0.96, 0.97)), stable_level(stability=(0.9, 0.94))
     assert (first.labels, first.share, first.stable) == (3, 0.96, True)
@@ -495,7 +495,7 @@ def test_the_verdict_says_what_was_measured_and_what_recommend_says():
     worth = EffectiveLabels(1.6, 1.0, 6.0, labels=24)
     assert str(worth) in map(str, found_with(worth=worth).findings())
     gold = found_with(accuracy=Estimate(0.88, 0.8, 0.9), expected_accuracy=0.97)
-    accuracy = find(findings.AccuracyAgainstBelief, gold.findings())
+    accuracy = find(findings.AccuracyOnGold, gold.findings())
     assert accuracy.facts == {"value": 0.88, "low": 0.8, "high": 0.9, "expected": 0.97}
 
 
@@ -524,7 +524,7 @@ def test_extremes_are_told_as_they_are():
     assert single.rehearsal is None
     assert len(single) == 1
     one_class = redundancy(Annotations.from_arrays([1, 1, 2], [1, 2, 2], ["x", "x", "x"]), "majority-vote")
-    assert kinds(one_class.findings()) == [findings.NothingCanChange]
+    assert kinds(one_class.findings()) == [findings.OneClass]
     assert one_class.next_label.gain.tolist() == [0, 0]
     two = redundancy(Annotations.from_arrays([1, 1, 2, 2], [1, 2, 1, 2], [0, 1, 1, 1]), "dawid-skene")
     first = next(two.findings())
@@ -537,7 +537,7 @@ def test_extremes_are_told_as_they_are():
             np.repeat(np.arange(300), 5), np.tile(np.arange(5), 300), np.repeat([0, 1], 750)
         )
         *_, advice = said = list(redundancy(agree, method).findings())
-        assert find(findings.StabilityOfFewerLabels, said).share == 1
+        assert find(findings.StabilityWithFewerLabels, said).share == 1
         assert advice.budget is None
 
 

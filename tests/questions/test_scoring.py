@@ -42,11 +42,11 @@ def literal_score(kind, fitted, rest, row):
 @pytest.mark.parametrize("kind", KINDS)
 def test_scores_are_those_of_a_loop_over_hidden_rows(kind):
     table = drawn(kind)
-    mask = scoring.SCORING[kind].hide(table, 0.2, np.random.default_rng([0, 0]))
+    mask = scoring.SCORING[kind].choose_hidden_rows(table, 0.2, np.random.default_rng([0, 0]))
     rest, fitted = table.select(rows=mask), dz.methods[dz.models.base.default_method(kind)]()
     fitted.fit(table.select(rows=~mask))
     some = np.arange(len(rest))[:: max(1, len(rest) // 40)]
-    found = scoring.SCORING[kind].rows(fitted, rest)
+    found = scoring.SCORING[kind].score_rows(fitted, rest)
     np.testing.assert_allclose(found[some], [literal_score(kind, fitted, rest, row) for row in some], rtol=1e-9)
     compared = dz.compare(table, [dz.methods.name_of(type(fitted))], splits=1, resamples=20)
     assert next(iter(compared)).score.value == pytest.approx(found.mean())
@@ -54,7 +54,7 @@ def test_scores_are_those_of_a_loop_over_hidden_rows(kind):
 
 def test_numbers_simple_methods_are_numpys_mean_and_median():
     table = drawn("numbers")
-    for method, reference in ((scoring.Mean, np.mean), (scoring.Median, np.median)):
+    for method, reference in ((scoring.MeanNumber, np.mean), (scoring.MedianNumber, np.median)):
         expected = method().fit(table).expected_labels(table)
         literal = [reference(table.values[table.label[table.item == item]]) for item in table.item]
         np.testing.assert_allclose(expected, literal)
@@ -106,5 +106,5 @@ def test_gold_of_the_answers_themselves_is_met_exactly(kind):
     table = table.with_added_classes(said) if kind != "spans" else table
     gold = table.gold_codes(table.items, said)
     best = dz.compare(table, [method], gold=gold, splits=1, resamples=10).rows()[0]
-    name = scoring.SCORING[kind].measure.gold
+    name = scoring.SCORING[kind].measure.gold_name
     assert best[name] == (0 if kind == "objects" else 1)

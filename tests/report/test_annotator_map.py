@@ -36,7 +36,7 @@ def test_the_map_is_that_of_the_model():
     assert len(facts["annotators"]) == facts["labelled"] == found.n_labelled == table.n_annotators
     assert [row["x"] for row in facts["annotators"]] == pytest.approx(found.position[:, 0].tolist(), rel=1e-3)
     errors = [np.nan if row["error"] is None else row["error"] for row in facts["annotators"]]
-    np.testing.assert_allclose(errors, found.mistakes.error, atol=1e-3)
+    np.testing.assert_allclose(errors, found.mistakes.error_rate, atol=1e-3)
     titles = [block.title for block in blocks("annotator-map", json.loads(json.dumps(facts)), ChartBlock)]
     assert titles == ["Clusters of mistakes", "Error rate", "Over-used class"]
 

@@ -234,7 +234,7 @@ def test_annotators_have_the_model_s_reliability_and_the_diagnosis_flags():
         assert np.array(one["confusion"]["shares"]) == pytest.approx(fitted.confusion_[code], abs=0.006)
         items = independent[table.item[table.annotator == code]].sum(axis=0)
         assert one["confusion"]["items"] == pytest.approx(items, abs=0.06)
-    assert facts["flags"]["unrelated"] == len(found.flagged("unrelated"))
+    assert facts["flags"]["unrelated"] == len(found.annotators_with_flag("unrelated"))
 
 
 def test_the_matrix_of_agreement_has_the_shares_of_the_pairs():
@@ -536,7 +536,7 @@ def test_grades_agree_by_their_order_and_few_hidden_labels_say_nothing_of_method
     assert said == pytest.approx(evaluation.krippendorff_alpha(graded, scale="ordinal", resamples=0).value, abs=1e-4)
     tiny = Annotations.from_arrays([1, 1, 2, 2], ["x", "y", "x", "y"], ["a", "b", "a", "a"])
     facts = report(tiny, only=["methods"]).facts["sections"]["methods"]
-    assert facts["hidden"] < MIN_HIDDEN
+    assert facts["n_hidden"] < MIN_HIDDEN
     assert facts["verdict"] == compare(tiny, FEW_METHODS).verdict()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from dissensus import Annotations, methods
 from dissensus.questions.diff import drift
-from dissensus.questions.honesty import ask_others
+from dissensus.questions.spam_tests import leave_one_out_posterior
 from dissensus.serve import progress as module
 from dissensus.serve.progress import DAY, WEEK, measure_progress
 
@@ -68,9 +68,9 @@ def test_who_drifts_is_said_without_the_name(crowd):
     table, at, _ = crowd
     told = {one["annotator"]: one for one in made(crowd)["annotators"]}
     assert [name for name, one in told.items() if one["drifts"]] == ["c"]
-    assert re.match(r"agrees with the others on \d+ % of ", told["c"]["sentence"])
+    assert re.match(r"now agrees with the others on \d+ % of ", told["c"]["sentence"])
     _, found = drift(table.select(rows=at <= NOW - WEEK), table)
-    said = ask_others(table, np.arange(7)).q.argmax(axis=1)
+    said = leave_one_out_posterior(table, np.arange(7)).posterior.argmax(axis=1)
     for a, name in enumerate(table.annotators):
         assert told[name]["agreement"] == pytest.approx([found.agreement_since[a], found.agreement_before[a]])
         for day in told[name]["days"]:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import dissensus as dz
 from dissensus.models.base import default_method
-from dissensus.questions.item_status import status_of
+from dissensus.questions.item_status import status_by_model
 from dissensus.serve.events import Event, to_sortable_version
 from dissensus.serve.exceptions import FitFailed, NewClass, NoStore, OthersHavePriority, RefusedLabel, StoreFails
 from dissensus.serve.requests import annotation_events, decision_event, item_events
@@ -196,7 +196,7 @@ def test_answers_after_a_fit_are_those_of_aggregate(opened, tmp_path, kind):
     file.write_bytes(project.export("csv"))
     table = dz.read(file, **({} if kind is None else {"kind": kind}))
     model = dz.methods[default_method(table.kind)]().fit(table)
-    for row in status_of(model, table).beside(model.to_frame("items", "pyarrow")).to_pylist():
+    for row in status_by_model(model, table).add_columns(model.to_frame("items", "pyarrow")).to_pylist():
         found = project.item(row["item"])
         assert (found["status"], found["reason"]) == (row["status"], row["reason"])
         label = row.get("label", row.get("value"))
@@ -694,7 +694,7 @@ def test_reasons_are_those_of_the_fit_and_follow_what_came_since(opened):
     service.append("p", annotation_events({"item": "new", "annotator": "a", "label": "x"}))
     project.refit()
     table = project.table()
-    expected = status_of(dz.methods[default_method("classes")]().fit(table), table).reason.to_pylist()
+    expected = status_by_model(dz.methods[default_method("classes")]().fit(table), table).reason.to_pylist()
     assert [project.item(str(name))["reason"] for name in table.items] == expected
 
 

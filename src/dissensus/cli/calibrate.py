@@ -26,22 +26,22 @@ from dissensus.questions.exceptions import (
     WidthNeeded,
 )
 from dissensus.questions.findings import (
-    ErrorsAlike,
-    GoldOfTable,
+    GoldCount,
     HumanLabelsHelp,
     ItemAccuracy,
     ItemsToLabel,
-    JudgeEffect,
-    JudgesKept,
+    JudgeBiasFound,
+    JudgesNeeded,
     RatesExplained,
+    SimilarJudges,
     SystemsExplained,
 )
 
 if TYPE_CHECKING:
     from dissensus.evaluation import Estimate
     from dissensus.models.base import Aggregator
-    from dissensus.questions.calibrate import Calibrated, Plan
-    from dissensus.questions.panel import PanelReview
+    from dissensus.questions.calibrate import CalibrationResult, GoldPlan
+    from dissensus.questions.panel_review import PanelReview
     from dissensus.table.annotations import Annotations
 
 EFFECT_WORDS = (
@@ -74,7 +74,7 @@ class HumanGold(Gold):
             return None
         frame = read_table(self.gold)
         if name not in frame.column_names:
-            raise NoSuchColumn(column=name, known=tuple(frame.column_names)).add_subject(str(self.gold))
+            raise NoSuchColumn(column=name, columns=tuple(frame.column_names)).add_subject(str(self.gold))
         if (item := self.gold_item or item_column(table, self.gold)) is not None:
             frame = frame.select([item, name]).rename_columns(["item", name])
         try:
@@ -124,18 +124,18 @@ def calibrate(
     folder.check_file(next_file, "items", "--next")
     if next_file is not None and width is None:
         raise WidthNeeded()
-    from dissensus.questions.calibrate import KINDS_CORRECTED, enough
+    from dissensus.questions.calibrate import CORRECTABLE_KINDS, has_enough_gold
     from dissensus.table.kinds import check_kind
 
     table = source.read_one()
-    check_kind(table.kind, KINDS_CORRECTED, "dissensus calibrate")
+    check_kind(table.kind, CORRECTABLE_KINDS, "dissensus calibrate")
     if gold.gold_probability is not None and gold.gold is None:
         raise GoldColumnWithoutFile()
     known, classes = _gold(table, gold)
     from dissensus.cli.inputs import read_prices
 
     prices = None if cost is None else read_prices(cost, table.annotators)
-    if known is None or (gold.gold is None and not enough(known)):  # a log may hold a few known labels
+    if known is None or (gold.gold is None and not has_enough_gold(known)):  # a log may hold a few known labels
         if output is not None:
             raise NothingToWrite()
         _without_gold(source, table, fit.model(), prices)
@@ -161,7 +161,7 @@ def calibrate(
     if output is not None:
         folder.write_file(found.to_frame(), output)
     if plan is not None and next_file is not None:
-        folder.write_file({"item": list(plan.more)}, next_file)
+        folder.write_file({"item": list(plan.next_items)}, next_file)
     if source.json:
         head = show.paths(gold_file=gold.gold, next_file=next_file)
         source.print_json(head | facts(found, plan), output=output)
@@ -173,7 +173,7 @@ def calibrate(
 
 def _without_gold(source: Source, table: Annotations, model: Aggregator, prices: dict[Any, float] | None) -> None:
     """Print what the panel is worth by its own posterior."""
-    from dissensus.questions.panel import review_panel
+    from dissensus.questions.panel_review import review_panel
 
     if table.n_items < MIN_PANEL_ITEMS:
         raise TooFewPanelItems(items=table.n_items, needed=MIN_PANEL_ITEMS)
@@ -229,7 +229,7 @@ def _columns(table: Annotations, source: Source, items: Path | None, wanted: lis
         found = _columns_of_rows(table, source, wanted)
     for name in wanted:
         if name not in found:
-            raise NoSuchColumn(column=name, known=tuple(found)).add_subject(str(items or source.file))
+            raise NoSuchColumn(column=name, columns=tuple(found)).add_subject(str(items or source.file))
     return found
 
 
@@ -274,18 +274,18 @@ def _may_matter(column: str) -> bool:
     return any(word in column.lower() for word in EFFECT_WORDS)
 
 
-def facts(found: Calibrated, plan: Plan | None) -> dict[str, Any]:
+def facts(found: CalibrationResult, plan: GoldPlan | None) -> dict[str, Any]:
     """Return the results as plain values."""
     return {
-        "gold_items": found.known,
+        "gold_items": found.n_gold,
         "items": found.items.size,
         "classes": [str(name) for name in found.classes],
         "rates": found.rows(),
-        "differences": [vars(one) | {"different": one.different} for one in found.differences],
+        "differences": [vars(one) | {"significant": one.is_significant} for one in found.differences],
         "log_loss": found.log_loss,
         "accuracy": found.accuracy,
         "recalls": found.recalls,
-        "effects": found.effects,
+        "judge_biases": found.judge_biases,
         "plan": plan,
         "panel": None if found.judges is None else panel_facts(found.judges),
         "notes": found.notes,
@@ -296,16 +296,18 @@ def panel_facts(panel: PanelReview) -> dict[str, Any]:
     """Return the panel as plain values."""
     judges = zip(panel.judges, panel.families, panel.value, strict=True)
     return {
-        "effective_judges": panel.effective,
-        "by_gold": panel.by_gold,
+        "effective_judges": panel.effective_judges,
+        "uses_gold": panel.uses_gold,
         "mean_correlation": panel.mean_correlation,
         "judges": [
             {"judge": str(name), "family": family, "lost_without": value}
             | ({} if panel.cost is None else {"cost": panel.cost[at]})
             for at, (name, family, value) in enumerate(judges)
         ],
-        "alike": [{"judges": [one, other], "correlation": r} for one, other, r in panel.alike(20)],
-        "kept": [{"judge": name, "share": share} for name, share in panel.kept],
+        "similar_judges": [
+            {"judges": [one, other], "correlation": r} for one, other, r in panel.most_similar_pairs(20)
+        ],
+        "selection": [{"judge": name, "share": share} for name, share in panel.selection],
     }
 
 
@@ -313,14 +315,14 @@ def _line(message: Message) -> None:
     show.line(show.escape(for_command_line(message)))
 
 
-def _show(title: str, found: Calibrated, plan: Plan | None, next_file: Path | None) -> None:
-    print_message(GoldOfTable(known=found.known, items=found.items.size), show.escape(title))
+def _show(title: str, found: CalibrationResult, plan: GoldPlan | None, next_file: Path | None) -> None:
+    print_message(GoldCount(n_gold=found.n_gold, items=found.items.size), show.escape(title))
     rows = []
     for one in found.rates:
         name = show.name(one.name) if one.system is None else f"{show.name(one.system)}: {show.name(one.name)}"
         fixed, by_errors = one.corrected, _number(one.rogan_gladen.value if one.rogan_gladen else float("nan"))
         rows.append(
-            (name, _number(one.judged), _cell(fixed), _cell(fixed.human), by_errors, f"{fixed.labels_saved:,.0f}")
+            (name, _number(one.judge_rate), _cell(fixed), _cell(fixed.human), by_errors, f"{fixed.labels_saved:,.0f}")
         )
     columns = ("rate of", "judges say", "corrected", "human labels alone", "R–G", "saved")
     show.table("Rates, with 95 % intervals", columns, rows, numbers=columns[1:], unbroken=columns[:1])
@@ -331,23 +333,23 @@ def _show(title: str, found: Calibrated, plan: Plan | None, next_file: Path | No
     if found.judges is not None:
         _show_panel(found.judges)
         _show_judges(found, found.judges)
-    clear = [effect for effect in found.effects if effect.excess.low > 0 or effect.excess.high < 0]
+    clear = [effect for effect in found.judge_biases if effect.excess.low > 0 or effect.excess.high < 0]
     for effect in clear[:MAX_EFFECTS_SHOWN]:
         by, what = effect.excess, {"column": effect.column, "value": effect.value, "judge": effect.judge}
-        _line(JudgeEffect(None, excess=by.value, low=by.low, high=by.high, **what))
+        _line(JudgeBiasFound(None, excess=by.value, low=by.low, high=by.high, **what))
     if plan is not None:
         _line(plan.finding())
-        if plan.more and next_file:
+        if plan.next_items and next_file:
             show.line(f"They are in {show.escape(next_file)}.")
-        elif plan.more:
-            _line(ItemsToLabel(items=plan.more))
+        elif plan.next_items:
+            _line(ItemsToLabel(items=plan.next_items))
 
 
-def _show_systems(found: Calibrated) -> None:
+def _show_systems(found: CalibrationResult) -> None:
     rows = [
         (
             f"{show.name(one.systems[0])} − {show.name(one.systems[1])}: {show.name(one.name)}",
-            *(_cell(one.corrected), _cell(one.human), f"{one.pairs:,}" if one.pairs else "not paired"),
+            *(_cell(one.corrected), _cell(one.human), f"{one.n_pairs:,}" if one.n_pairs else "not paired"),
         )
         for one in found.differences
     ]
@@ -359,19 +361,21 @@ def _show_systems(found: Calibrated) -> None:
 
 def _show_panel(panel: PanelReview) -> None:
     _line(panel.finding())
-    if panel.kept:
-        enough = next(n for n, (_, share) in enumerate(panel.kept, 1) if share >= 0.95 or n == len(panel.kept))
-        names = tuple(name for name, _ in panel.kept[:enough])
+    if panel.selection:
+        enough = next(
+            n for n, (_, share) in enumerate(panel.selection, 1) if share >= 0.95 or n == len(panel.selection)
+        )
+        names = tuple(name for name, _ in panel.selection[:enough])
         cost = total = None
         if panel.cost is not None:
             price = dict(zip(map(str, panel.judges), panel.cost, strict=True))
             cost, total = sum(price[name] for name in names), float(panel.cost.sum())
-        _line(JudgesKept(kept=names, judges=len(panel.kept), cost=cost, all_cost=total))
-    if pairs := panel.tested():
-        _line(ErrorsAlike(pairs=tuple(pairs)))
+        _line(JudgesNeeded(selection=names, judges=len(panel.selection), cost=cost, all_cost=total))
+    if pairs := panel.significant_pairs():
+        _line(SimilarJudges(pairs=tuple(pairs)))
 
 
-def _show_judges(found: Calibrated, panel: PanelReview) -> None:
+def _show_judges(found: CalibrationResult, panel: PanelReview) -> None:
     names = [str(one) for one in found.classes]
     recall = {(one.judge, one.name): one.recall for one in found.recalls}
     if recall and len(names) <= 4:

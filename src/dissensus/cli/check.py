@@ -20,12 +20,12 @@ from dissensus.cli.source import Source, answer_each
 from dissensus.messages import ParameterName
 from dissensus.questions.exceptions import (
     BadThreshold,
+    CheckNotPossible,
+    InvalidToml,
     NoEarlierTable,
     NothingToCheck,
-    NotToml,
     SavedWithoutAgreement,
     SavedWithoutLabels,
-    Uncheckable,
     UnknownThreshold,
 )
 
@@ -61,7 +61,7 @@ class Limits:
         found: dict[str, Any] = {} if config is None else _read(config)
         for name in found:
             if name not in whole:
-                raise UnknownThreshold(name=name, known=tuple(whole)).add_subject(str(config))
+                raise UnknownThreshold(name=name, allowed=tuple(whole)).add_subject(str(config))
         options = {name: value for name, value in asdict(self).items() if value is not None}
         found |= options
         for name, value in found.items():
@@ -103,10 +103,10 @@ def check(
 
     Example: dissensus check labels.csv --against last-week --config check.toml
     """
-    from dissensus.questions.check import SINCE
+    from dissensus.questions.check import DEFAULT_CHANGE_LIMITS
 
     given = limits.given(config)
-    earlier = {name for name in SINCE if name in given}
+    earlier = {name for name in DEFAULT_CHANGE_LIMITS if name in given}
     if against is None and source.classes:
         earlier.discard("max_new_classes")
         given = {"max_new_classes": 0} | given
@@ -125,7 +125,7 @@ def check(
         changes.warn_of_order(old, tables, against, source.named)
 
     def answer(table: Annotations, question: str | None) -> tuple[Diff | None, list[Check]]:
-        from dissensus.questions.check import check, snapshot
+        from dissensus.questions.check import check, fit_snapshot
         from dissensus.questions.diff import diff_of_models
 
         model: Any = fit.model(table.kind)
@@ -135,11 +135,11 @@ def check(
                 before = _saved_snapshot(saved_run, question, source.question_names)
                 model = model if fit.method or fit.setting else before.model
             elif against is not None:
-                before = snapshot(old[question], model)
-            now = snapshot(table, model)
+                before = fit_snapshot(old[question], model)
+            now = fit_snapshot(table, model)
             if before is not None and before.table is not None:
                 diff = diff_of_models(before.table, table, [before.model, now.model], level=level)
-            thresholds = ({} if before is None else SINCE) | given
+            thresholds = ({} if before is None else DEFAULT_CHANGE_LIMITS) | given
             return diff, check(now, before, limits=thresholds, classes=classes)
 
     answers = answer_each(tables, answer, every=True)
@@ -154,7 +154,7 @@ def check(
         show.written(output, "All changes are", "FOLDER")
     for check in checks:
         if check.passed is None and check.name in given:
-            raise Uncheckable(name=ParameterName(check.name), reason=check.found)
+            raise CheckNotPossible(name=ParameterName(check.name), reason=check.finding)
     if not (passed or exit_zero):
         raise typer.Exit(FAILED)
 
@@ -163,7 +163,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return {name.replace("-", "_"): value for name, value in tomllib.loads(path.read_text("utf-8")).items()}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise NotToml(path=path, error=str(error)) from error
+        raise InvalidToml(path=path, error=str(error)) from error
 
 
 def _saved_snapshot(folder: Path, question: str | None, question_names: list[str]) -> Snapshot:
@@ -205,4 +205,4 @@ def _show(title: str, answer: tuple[Diff | None, list[Check]]) -> None:
         bound = "" if check.passed is None else f" ({'at least' if check.name[:3] == 'min' else 'at most'} {limit})"
         advice = f" {check.advice}" if check.advice else ""
         name = check.name.replace("_", "-")
-        show.line(show.escape(f"{WORDS[check.passed]:<11}  {name}: {check.found}{bound}.{advice}"))
+        show.line(show.escape(f"{WORDS[check.passed]:<11}  {name}: {check.finding}{bound}.{advice}"))

@@ -12,8 +12,8 @@ from dissensus.common.parameters import param
 from dissensus.exceptions import DataError
 from dissensus.questions import findings
 from dissensus.questions.base import Finding, Table
-from dissensus.questions.declared.agreement import COEFFICIENTS, Agreement
-from dissensus.questions.declared.describe import Describe
+from dissensus.questions.definitions.agreement import COEFFICIENTS, Agreement
+from dissensus.questions.definitions.describe import Describe
 
 MAX_ANNOTATIONS_RESAMPLED = 2_000_000  # with more labels, intervals take minutes; --measures computes them
 MAIN_COEFFICIENTS = (
@@ -31,7 +31,7 @@ class DescribeTable(Agreement):
     Example: dissensus describe labels.csv --measures --scale ordinal --classes low,middle,high --pairs
     """
 
-    settings: ClassVar[tuple[str, ...]] = ()
+    json_options: ClassVar[tuple[str, ...]] = ()
 
     measures: bool = param(False, "print every coefficient of agreement with its interval")
     pairs: bool = param(False, "print the pairs of annotators that agree most and least; all with --json")

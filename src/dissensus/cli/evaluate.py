@@ -16,8 +16,8 @@ from dissensus.cli.options import option
 from dissensus.cli.question import answer_question, new_question, question_option
 from dissensus.cli.source import Gold, Source
 from dissensus.exceptions import MissingColumn
-from dissensus.questions.declared.agreement import Scale
-from dissensus.questions.declared.compare import Compare
+from dissensus.questions.definitions.agreement import Scale
+from dissensus.questions.definitions.compare import Compare
 
 if TYPE_CHECKING:
     from dissensus.common.types import IntArray
@@ -78,7 +78,7 @@ def evaluate(
     folder.check_file(output, "scores")
     table, known = read_labels(source, gold)
     from dissensus.common.frames import columns_to_frame
-    from dissensus.questions.error_cells import compare_errors
+    from dissensus.questions.compare_errors import compare_errors
     from dissensus.questions.evaluate import evaluate
     from dissensus.questions.exceptions import TwoPredictionsNeeded
     from dissensus.questions.predictions import Predictions

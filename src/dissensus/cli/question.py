@@ -14,7 +14,7 @@ from dissensus.cli.settings import Fit
 from dissensus.cli.source import Gold, Source, answer_each
 from dissensus.common.parameters import hint_alternatives
 from dissensus.messages import Message
-from dissensus.questions.base import Finding, Listing, Question, Shares, Table
+from dissensus.questions.base import Finding, MessageList, Question, ShareBars, Table
 
 CLASS_KINDS = {"classes", "graded"}  # `table.kinds.CLASS_KINDS`, which takes long to import
 
@@ -27,14 +27,14 @@ def question_command(kind: type[Question]) -> Callable[..., None]:
             annotators: Path | None = None, **values: Any) -> None:  # fmt: skip
         answer_question(new_question(kind, **values), source, fit=fit, gold=gold, output=output, annotators=annotators)
 
-    parameters = [_keyword("output", Path | None, options.OUTPUT_FILE)] if kind.rows else []
+    parameters = [_keyword("output", Path | None, options.OUTPUT_FILE)] if kind.row_noun else []
     parameters += [_parameter(kind, name) for name in kind.declared()]
     parameters += [_keyword("annotators", Path | None, options.PEOPLE)] if "annotators" in needed else []
     parameters += [_keyword("fit", Fit)] if {"model", "method"} & set(needed) else []
     parameters += [_keyword("gold", Gold)] if "gold" in needed else []
     parameters.append(_keyword("source", Source))
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    facts = [f"{key}: {text}" for key, text in kind.fields().items()]
+    facts = [f"{key}: {text}" for key, text in kind.fact_texts().items()]
     paragraphs = [inspect.cleandoc(kind.__doc__ or "").partition("\n\nParameters\n---")[0]]
     run.__doc__ = "\n\n".join([*paragraphs, *([f"Fields of --json: {'; '.join(facts)}."] if facts else [])])
     return run
@@ -63,7 +63,7 @@ def answer_question(
     """
     kind = type(question)
     needed = kind.inputs()
-    folder.check_file(output, kind.rows)
+    folder.check_file(output, kind.row_noun)
     gold_file = None if gold is None else gold.gold
     any_kind = not {*kind.kinds} <= CLASS_KINDS
     tables = source.read(output=output, gold=gold_file, any_kind=any_kind, command=command)
@@ -82,7 +82,7 @@ def answer_question(
         if "model" in needed:
             with show.show_progress(f"fitting {source.title(title)}"):
                 model = model.fit(table)  # type: ignore[union-attr]
-        with show.show_progress(f"{kind.working} {source.title(title)}") as bar:
+        with show.show_progress(f"{kind.progress_text} {source.title(title)}") as bar:
             facts = question.ask(table, model=model, gold=gold_codes, annotators=groups, progress=bar.set_text)
         for message in question.warnings(facts):
             say(f"warning: {for_command_line(message)}")
@@ -92,12 +92,12 @@ def answer_question(
         print_findings(title, question.findings(facts))
         show.text()
 
-    settings = {key: getattr(question, key) for key in kind.settings}
+    settings = {key: getattr(question, key) for key in kind.json_options}
     settings |= {} if fit is None else {"method": fit.name(tables)}
-    written = (f"All {kind.rows} are", f"FILE to keep all {kind.rows}") if kind.rows else None
+    written = (f"All {kind.row_noun} are", f"FILE to keep all {kind.row_noun}") if kind.row_noun else None
     source.print_each(
-        answer_each(tables, answer), show_one, question.plain, output=output, kept=written,
-        frame=lambda facts: _as_frame(question.frame(facts)), **settings,
+        answer_each(tables, answer), show_one, question.to_json, output=output, kept=written,
+        frame=lambda facts: _as_frame(question.to_frame(facts)), **settings,
     )  # fmt: skip
 
 
@@ -119,7 +119,7 @@ def _parameter(kind: type[Question], name: str) -> inspect.Parameter:
 def question_option(kind: type[Question], name: str, *, panel: str | None = None) -> Any:
     """Return the option for a parameter of a question; typer checks the part of its range that it can express."""
     declared = kind.declared()[name]
-    names = kind.flags.get(name, (f"--{name.replace('_', '-')}",))
+    names = kind.option_names.get(name, (f"--{name.replace('_', '-')}",))
     number = {int, float} & set(hint_alternatives(kind.parameter_hint(name)))
     limits: dict[str, Any] = {"min": declared.low, "max": declared.high} if number else {}
     text = f"{declared.text[:1].upper()}{declared.text[1:]}."
@@ -135,9 +135,9 @@ def print_findings(title: str, findings: Iterable[Finding]) -> None:
                 one.title or about or None, one.columns, [[show.escape(cell) for cell in row] for row in one.rows],
                 numbers=one.numbers, unbroken=one.unbroken, header=one.header,
             )  # fmt: skip
-        elif isinstance(one, Shares):
+        elif isinstance(one, ShareBars):
             show.bars(one.columns, one.shares, 1, shares=True)
-        elif isinstance(one, Listing):
+        elif isinstance(one, MessageList):
             show.line(one.heading)
             for message in one.messages:
                 show.line(f"  • {show.escape(for_command_line(message))}")

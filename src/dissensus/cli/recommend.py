@@ -17,7 +17,7 @@ from dissensus.cli.question import answer_question, new_question, print_findings
 from dissensus.cli.settings import Fit
 from dissensus.cli.source import Gold, Source
 from dissensus.messages import Message, ParameterName
-from dissensus.questions.declared.redundancy import RedundancyQuestion
+from dissensus.questions.definitions.redundancy import RedundancyQuestion
 from dissensus.questions.exceptions import (
     BadLimit,
     ModelAndMethod,
@@ -112,8 +112,8 @@ def recommend(
     if budget is None:
         raise faults.NoBudget()
     from dissensus.cli.inputs import read_prices, split_names
-    from dissensus.questions.ask_next import ask_next
     from dissensus.questions.recommend import recommend as find
+    from dissensus.questions.recommend_items import recommend_items
     from dissensus.table.kinds import CLASS_KINDS, KIND_DESCRIPTIONS
 
     price = _number(cost)
@@ -149,7 +149,7 @@ def recommend(
         if classes:
             found = find(fitted, table, budget=budget, annotators=people, cost=prices, **limits)
         else:
-            found = ask_next(fitted, table, budget=budget)
+            found = recommend_items(fitted, table, budget=budget)
     frame = found.to_frame("pyarrow")
     folder.write_file(frame, output)
     if source.json:
@@ -212,7 +212,7 @@ def _load(path: Path) -> Any:
         first, *others = (f"{name}, which {who} writes" for name, who in MODELS.items())
         raise NoModelFile(path=path, first=first, others=", nor ".join(others))
     if len(there) > 1:
-        raise SeveralModelFiles(path=path, found=tuple(there))
+        raise SeveralModelFiles(path=path, files=tuple(there))
     if there[0] == "model.npz":
         from dissensus.models.saving import load
 
@@ -230,8 +230,8 @@ def _facts(found: Any, classes: bool) -> dict[str, Any]:
         return facts
     return facts | {
         "cost": found.cost.sum(),
-        "expected_changes": found.changes,
-        "cost_per_change": found.cost.sum() / found.changes if found.changes else None,
+        "expected_changes": found.expected_changes,
+        "cost_per_change": found.cost.sum() / found.expected_changes if found.expected_changes else None,
         "limits": found.limits,
         "about_items": found.about_item.sum(),
         "items": len(set(found.items.tolist())),

@@ -28,9 +28,9 @@ from dissensus.models.base import Aggregator, methods
 from dissensus.models.confidence import ask_for_gold
 from dissensus.models.exceptions import GoldNotUsed, OutcomesNotUsed
 from dissensus.models.saving import save
-from dissensus.questions.declared.diagnose import Diagnose, flag_findings
+from dissensus.questions.definitions.diagnose import Diagnose, flag_findings
 from dissensus.questions.exceptions import NoGoldToScore
-from dissensus.questions.item_status import ItemStatus, status_of
+from dissensus.questions.item_status import ItemStatus, status_by_model
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.io import write_frame
@@ -81,14 +81,14 @@ def fit(model: Aggregator, table: Annotations, gold: Any, title: str, *, trainin
         raise faults.GoldOnlyScores(other=error.method) from error
     scored, trained_on = gold, 0
     if gold is not None and training is not None:
-        from dissensus.questions.scoring import unseen
+        from dissensus.questions.scoring import held_out_gold
 
-        scored = unseen(gold, training)
+        scored = held_out_gold(gold, training)
         trained_on = _count_gold(gold) - _count_gold(scored)
         if trained_on and not _count_gold(scored):
             warnings.warn(NoGoldToScore(), stacklevel=2)
             scored = None
-    result = result_of(model, table, scored, seconds, status_of(model, table, training))
+    result = result_of(model, table, scored, seconds, status_by_model(model, table, training))
     compared = training is not None or bool((table.annotators_per_item > 1).any())
     result = replace(result, ranked=table.kind == "pairs" or compared)
     if trained_on and scored is not None:
@@ -101,7 +101,7 @@ def fit(model: Aggregator, table: Annotations, gold: Any, title: str, *, trainin
 
     with show.show_progress("examining the annotators"):
         found = diagnose_classes(table, threads=model.get_params(deep=False).get("threads"))
-    result.summary["annotators_to_look_at"] = Diagnose().plain(found)
+    result.summary["annotators_to_look_at"] = Diagnose().to_json(found)
     return replace(result, diagnosis=found)
 
 
@@ -156,7 +156,7 @@ def write(result: Result, folder: Path, suffix: str, *, items: bool = True) -> N
     folder.mkdir(exist_ok=True)
     if items:
         frame = model.to_frame("items", "pyarrow")
-        frame = frame if result.status is None else result.status.beside(frame)
+        frame = frame if result.status is None else result.status.add_columns(frame)
         write_frame(frame, folder / f"items.{suffix}")
     if isinstance(model, AnswerModel):
         for name in set(model.frames) - {"items"}:

@@ -19,7 +19,7 @@ from dissensus.exceptions import UnknownClass
 from dissensus.models.answers import AnswerModel, SpanModel
 from dissensus.models.saving import load
 from dissensus.models.tempering import labels_per_item
-from dissensus.questions.item_status import status_of
+from dissensus.questions.item_status import status_by_model
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -107,7 +107,7 @@ def _scored(model: Aggregator, table: Annotations, gold: Any, text: str) -> Resu
             for key in ("reliability_", "hits_", "total_"):
                 setattr(scored, key, np.where(known >= 0, getattr(model, key)[known], np.nan))
             vars(scored).pop("difficulty_", None)  # it belongs to the items of the fit
-    return result_of(scored, table, gold, time.perf_counter() - began, status_of(scored, table), fitted=False)
+    return result_of(scored, table, gold, time.perf_counter() - began, status_by_model(scored, table), fitted=False)
 
 
 def _updated(model: Aggregator, table: Annotations, gold: IntArray | None, text: str) -> Result:

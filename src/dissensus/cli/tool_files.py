@@ -52,7 +52,7 @@ def write(results: Mapping[str | None, Result], to: str, source: Source, folder:
         elif isinstance(model, SpanModel) and to in SPAN_TOOLS:
             found[question] = _span_answers(model, to)
         else:
-            labelled = np.ones(model.items_.size, np.bool_) if result.status is None else result.status.labels > 0
+            labelled = np.ones(model.items_.size, np.bool_) if result.status is None else result.status.n_labels > 0
             label = model.predict()
             confidence = model.posterior_[np.arange(label.size), naming.match_names(label, model.classes_, "classes")]
             found[question] = QuestionLabels(model.items_[labelled], label[labelled], confidence[labelled])

@@ -181,9 +181,9 @@ def train(
         **_summary(model, inputs, table, folded, time.perf_counter() - began),
     }
     if scoring is not None:
-        from dissensus.questions.scoring import unseen
+        from dissensus.questions.scoring import held_out_gold
 
-        summary["gold"] = _against_gold(model, unseen(scoring, training), folded)
+        summary["gold"] = _against_gold(model, held_out_gold(scoring, training), folded)
     checkpoint = [path.relative_to(output) for path in store.rglob("*") if path.is_file()]
     with folder.results(output, [*FILES, *checkpoint], summary) as part:
         _write(model, folded, part, format_)

@@ -22,7 +22,7 @@ from dissensus.learning.competence import annotator_embeddings
 from dissensus.learning.exceptions import LIANeeded, ModelOfOtherTable, NoLabelsOfModel, TooFewForUMAP
 from dissensus.learning.latent_map import project_principal
 from dissensus.messages import quote_name
-from dissensus.questions.mistakes import CLUSTERS, MIN_LABELS, Mistakes, mistakes
+from dissensus.questions.annotator_errors import CLUSTERS, MIN_LABELS, AnnotatorErrors, annotator_errors
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -40,7 +40,7 @@ class AnnotatorMap:
     annotator: IntArray  # (n,) codes into the table's annotators
     position: FloatArray  # (n, 2)
     projection: str  # "UMAP" or "PCA"
-    mistakes: Mistakes  # of these n
+    mistakes: AnnotatorErrors  # of these n
     n_labelled: int  # annotators with labels, on the map or not
 
 
@@ -71,7 +71,7 @@ def annotator_map(
     chosen = np.isin(np.arange(labels.size), annotators)
     code = naming.match_names(table.annotators[annotators], model.annotators_, "annotators")
     place, used = project(competence_coordinates(get_lia_classifier(model))[code], projection=projection, seed=seed)
-    errors = mistakes(table.select(annotators=chosen), posterior, clusters=clusters, least=min_labels)
+    errors = annotator_errors(table.select(annotators=chosen), posterior, clusters=clusters, least=min_labels)
     return AnnotatorMap(annotators, place, used, errors, labelled.size)
 
 

@@ -24,7 +24,7 @@ class EffectiveLabels(Estimate):
     """The mean effective number of labels per item; its interval is that of ρ.
 
     This is not the number of independent judges in a panel, which follows from the correlation of their errors
-    (`questions.panel`).
+    (`questions.panel_review`).
     """
 
     labels: float = np.nan  # mean number of labels per item

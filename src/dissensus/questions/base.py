@@ -47,7 +47,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Shares:
+class ShareBars:
     """Shares of named things, shown as bars, the largest first."""
 
     columns: tuple[str, str]
@@ -55,14 +55,14 @@ class Shares:
 
 
 @dataclass(frozen=True)
-class Listing:
+class MessageList:
     """Messages listed below a heading."""
 
     heading: str
     messages: Sequence[Message]
 
 
-Finding = Message | Table | Shares | Listing
+Finding = Message | Table | ShareBars | MessageList
 
 
 def fact(text: str, **more: Any) -> Any:
@@ -74,10 +74,10 @@ class Question(Parameters, ABC):
     """A question about a table of annotations."""
 
     kinds: ClassVar[tuple[str, ...]] = ("classes", "graded")  # label types
-    rows: ClassVar[str] = ""  # what the rows of the frame are, such as "annotators"; "" without a frame
-    settings: ClassVar[tuple[str, ...]] = ()  # options that `--json` repeats
-    working: ClassVar[str] = "looking at"  # what progress says before the name of the file
-    flags: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # option → its names on the command line, if not its own
+    row_noun: ClassVar[str] = ""  # what the rows of the frame are, such as "annotators"; "" without a frame
+    json_options: ClassVar[tuple[str, ...]] = ()  # options that `--json` repeats
+    progress_text: ClassVar[str] = "looking at"  # what progress says before the name of the file
+    option_names: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # option → its names on the command line, if not its own
 
     @abstractmethod
     def compute(self, table: Annotations, *args: Any, **inputs: Any) -> Any:
@@ -87,11 +87,11 @@ class Question(Parameters, ABC):
     def findings(self, facts: Any) -> Iterable[Finding]:
         """Return what the facts mean, the most important first."""
 
-    def plain(self, facts: Any) -> dict[str, Any]:
+    def to_json(self, facts: Any) -> dict[str, Any]:
         """Return the facts under the names that they have in JSON."""
         return {field.name: getattr(facts, field.name) for field in dataclasses.fields(facts)}
 
-    def frame(self, facts: Any) -> Any:
+    def to_frame(self, facts: Any) -> Any:
         """Return columns by name, rows as mappings, or a frame, with one row per thing that `rows` names."""
         return facts.to_frame()
 
@@ -129,7 +129,7 @@ class Question(Parameters, ABC):
         return tuple(name for name in INPUTS if name in inspect.signature(cls.compute).parameters)
 
     @classmethod
-    def fields(cls) -> dict[str, str]:
+    def fact_texts(cls) -> dict[str, str]:
         """Return name → text of the declared facts, in their order; {} if `plain` makes them from another result."""
         try:
             facts = get_type_hints(cls.compute).get("return")
@@ -140,7 +140,7 @@ class Question(Parameters, ABC):
 
 
 questions: Registry[type[Question]] = Registry(
-    "question", "--help", "dissensus.questions.declared", "dissensus.questions"
+    "question", "--help", "dissensus.questions.definitions", "dissensus.questions"
 )
 """Questions by name; `summary` is the question in words, `title` and `place` make it a section of the report."""
 
@@ -158,10 +158,10 @@ def ask(question: str, table: Any, **given: Any) -> Any:
     return kind(**given).ask(table, **inputs)
 
 
-def sentences(findings: Iterable[Finding], face: Face = PYTHON_FACE) -> Iterator[str]:
+def render_messages(findings: Iterable[Finding], face: Face = PYTHON_FACE) -> Iterator[str]:
     """Return the messages among findings as an interface words them."""
     for one in findings:
-        if isinstance(one, Listing):
-            yield from sentences(one.messages, face)
+        if isinstance(one, MessageList):
+            yield from render_messages(one.messages, face)
         elif isinstance(one, Message):
             yield one.render(face)

@@ -44,8 +44,7 @@ from dissensus.models.gold_tempering import tempering_from_gold
 from dissensus.models.gold_weights import Panel, panel_judges
 from dissensus.models.tempering import MIN_GOLD
 from dissensus.questions import findings
-from dissensus.questions.compare import flat
-from dissensus.questions.effects import Effect, item_effects
+from dissensus.questions.compare import estimate_columns
 from dissensus.questions.exceptions import (
     GoldClassesUnknown,
     GoldCodesOutOfRange,
@@ -54,9 +53,10 @@ from dissensus.questions.exceptions import (
     OneClassOnly,
     TooLittleGold,
     UnevenDraw,
-    WrongShape,
+    WrongLength,
 )
-from dissensus.questions.panel import PanelReview, known_items, review_panel
+from dissensus.questions.judge_bias import JudgeBias, judge_biases
+from dissensus.questions.panel_review import PanelReview, gold_items, review_panel
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import check_kind
 
@@ -79,7 +79,7 @@ class Rate:
     name: str
     system: str | None  # None: all items
     items: int
-    judged: float  # by the judges alone, without gold; NaN for classes that only gold names
+    judge_rate: float  # by the judges alone, without gold; NaN for classes that only gold names
     corrected: CorrectedMean
     rogan_gladen: Estimate | None  # None of a mean score
 
@@ -90,12 +90,12 @@ class SystemDifference:
 
     name: str
     systems: tuple[str, str]
-    pairs: int  # prompts with gold that both answered; 0 if they answered different ones
+    n_pairs: int  # prompts with gold that both answered; 0 if they answered different ones
     corrected: Estimate
     human: Estimate  # by the human labels alone
 
     @property
-    def different(self) -> bool:
+    def is_significant(self) -> bool:
         """Return whether the interval excludes 0."""
         return self.corrected.low > 0 or self.corrected.high < 0
 
@@ -111,53 +111,53 @@ class Recall:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class GoldPlan:
     """How much gold is needed for narrow intervals."""
 
     width: float  # of the widest interval
-    needed: int | None  # known items in all; None: all items are not enough
-    more: tuple[Any, ...] = field(repr=False)  # items to have labelled next, drawn at random
+    n_gold_needed: int | None  # known items in all; None: all items are not enough
+    next_items: tuple[Any, ...] = field(repr=False)  # items to have labelled next, drawn at random
 
     def __str__(self) -> str:
         return str(self.finding())
 
     def finding(self) -> Message:
         """Return how many more gold labels are needed."""
-        if self.needed is None:
+        if self.n_gold_needed is None:
             return findings.WidthOutOfReach(width=self.width)
-        if not self.more:
+        if not self.next_items:
             return findings.WidthReached(width=self.width)
-        return findings.MoreGoldNeeded(width=self.width, more=len(self.more), needed=self.needed)
+        return findings.MoreGoldNeeded(width=self.width, more=len(self.next_items), needed=self.n_gold_needed)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Calibrated(NotebookTable):
+class CalibrationResult(NotebookTable):
     """The answers of a panel, corrected by gold."""
 
     rates: tuple[Rate, ...]
     differences: tuple[SystemDifference, ...]
     recalls: tuple[Recall, ...]
     judges: PanelReview | None  # value of the judges; None if the table is no panel
-    effects: tuple[Effect, ...]
-    known: int  # items with gold
+    judge_biases: tuple[JudgeBias, ...]
+    n_gold: int  # items with gold
     items: Names
     classes: Names
     posterior_: FloatArray | None  # (I, K), of known items by fits without their gold; None for numeric gold
     log_loss: float | None  # of the posterior, on known items
     accuracy: float | None
-    doubts: tuple[Message, ...]  # what was skipped, and what is doubtful
-    left: IntArray  # labelled items without gold
+    warnings: tuple[Message, ...]  # what was skipped, and what is doubtful
+    unlabelled_by_gold: IntArray  # labelled items without gold
     prompts: Any  # (I,) names, or None
-    evenly: bool  # gold items were drawn with the same probability
+    drawn_evenly: bool  # gold items were drawn with the same probability
     seed: int
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Return what was skipped, and what is doubtful, in words."""
-        return tuple(map(str, self.doubts))
+        return tuple(map(str, self.warnings))
 
     def __repr__(self) -> str:
-        return f"Calibrated by {self.known:,} of {self.items.size:,} items: " + "; ".join(
+        return f"Calibrated by {self.n_gold:,} of {self.items.size:,} items: " + "; ".join(
             f"{one.name} {one.corrected}" for one in self.rates if one.system is None
         )
 
@@ -168,10 +168,10 @@ class Calibrated(NotebookTable):
         """Return one row per rate, as plain values."""
         return [
             {"rate": one.name, "system": one.system, "items": one.items, "gold": one.corrected.known}
-            | flat("corrected", one.corrected)
-            | flat("human", one.corrected.human)
-            | flat("rogan_gladen", one.rogan_gladen)
-            | {"judged": one.judged, "weight": one.corrected.weight, "labels_saved": one.corrected.labels_saved}
+            | estimate_columns("corrected", one.corrected)
+            | estimate_columns("human", one.corrected.human)
+            | estimate_columns("rogan_gladen", one.rogan_gladen)
+            | {"judge_rate": one.judge_rate, "weight": one.corrected.weight, "labels_saved": one.corrected.labels_saved}
             for one in self.rates
         ]
 
@@ -181,21 +181,21 @@ class Calibrated(NotebookTable):
             return columns_to_frame(self.rows())
         return columns_to_frame(item_columns(self.classes, 0, self.items, self.posterior_, None))
 
-    def plan(self, width: float) -> Plan:
+    def plan(self, width: float) -> GoldPlan:
         """Return how many more gold labels make every interval this narrow, and on which items.
 
         With prompts, all answers to a prompt are labelled together, so that differences stay paired.
         """
         check_argument("width", width, float, above=0)
-        known, left, prompt = self.known, self.left, self.prompts
-        if not self.evenly:
+        known, left, prompt = self.n_gold, self.unlabelled_by_gold, self.prompts
+        if not self.drawn_evenly:
             raise UnevenDraw()
         needed = known
         for one in self.rates:
             if one.system is None:
                 more = labels_needed(one.corrected, known + left.size, width, rate=one.name != MEAN)
                 if more is None:
-                    return Plan(width, None, ())
+                    return GoldPlan(width, None, ())
                 needed = max(needed, more)
         group = np.arange(left.size) if prompt is None else np.unique(prompt[left].astype(str), return_inverse=True)[1]
         place = np.random.default_rng([self.seed, 1]).permutation(group.max(initial=-1) + 1)[group]
@@ -203,15 +203,15 @@ class Calibrated(NotebookTable):
         cut = needed - known
         while 0 < cut < left.size and np.sort(place)[cut] == np.sort(place)[cut - 1]:
             cut += 1
-        return Plan(width, known + cut, tuple(self.items[np.sort(left[:cut])].tolist()))
+        return GoldPlan(width, known + cut, tuple(self.items[np.sort(left[:cut])].tolist()))
 
 
-KINDS_CORRECTED = ("classes", "graded", "numbers")  # of labels
+CORRECTABLE_KINDS = ("classes", "graded", "numbers")  # of labels
 
 
-def enough(gold: Any) -> bool:
+def has_enough_gold(gold: Any) -> bool:
     """Return whether gold (I,), codes or numbers, has enough known items for a correction."""
-    return known_items(gold).size >= 2 * MIN_KNOWN
+    return gold_items(gold).size >= 2 * MIN_KNOWN
 
 
 def calibrate(
@@ -226,7 +226,7 @@ def calibrate(
     columns: Mapping[str, Sequence[Any]] | None = None,
     cost: Mapping[Any, float] | None = None,
     seed: int = 0,
-) -> Calibrated:
+) -> CalibrationResult:
     """Correct a panel by gold.
 
     Parameters
@@ -247,7 +247,7 @@ def calibrate(
         answered the same prompts.
     columns : name → (I,) or (N,), optional
         Metadata of the items or of each row, such as position or length: their effects on the judges
-        (`questions.effects`).
+        (`questions.judge_bias`).
     cost : judge → cost of a call, optional
         Judges are ranked by their value for this cost; default: all cost the same.
     seed : int
@@ -264,13 +264,13 @@ def calibrate(
     >>> found.to_frame().shape, found.notes
     ((400, 5), ())
     """
-    check_kind(table.kind, KINDS_CORRECTED, "calibrate")
+    check_kind(table.kind, CORRECTABLE_KINDS, "calibrate")
     numeric = np.asarray(gold).dtype.kind == "f"
     gold, names = _check(table, gold, classes, numeric)
     labelled = np.flatnonzero(np.diff(table.item_ptr))
-    known = np.intersect1d(known_items(gold), labelled)
+    known = np.intersect1d(gold_items(gold), labelled)
     if known.size < 2 * MIN_KNOWN:
-        raise TooLittleGold(known=known.size, needed=2 * MIN_KNOWN)
+        raise TooLittleGold(n_gold=known.size, needed=2 * MIN_KNOWN)
     if not numeric and names.size < 2:
         raise OneClassOnly()
     pi = _check_probability(probability, table, known)
@@ -303,7 +303,9 @@ def calibrate(
         if here.size < MIN_KNOWN:
             if at == 0:
                 doubts.append(
-                    findings.TooFewForSystem(system=str(system), known=here.size, items=items.size, least=MIN_KNOWN)
+                    findings.TooLittleGoldForSystem(
+                        system=str(system), n_gold=here.size, items=items.size, least=MIN_KNOWN
+                    )
                 )
             return None
         name = quantities[at]
@@ -337,9 +339,9 @@ def calibrate(
         weight = None if pi is None else 1 / pi[known]
         loss = float(np.average(-np.log(np.maximum(chosen, 1e-12)), weights=weight))
         accuracy = float(np.average(posterior[known].argmax(axis=1) == gold[known], weights=weight))
-    return Calibrated(
+    return CalibrationResult(
         tuple(rates), tuple(differences), _recalls(table, gold, known, names, pi, numeric), review,
-        tuple(item_effects(table, truth, known, columns)) if columns and not numeric else (),
+        tuple(judge_biases(table, truth, known, columns)) if columns and not numeric else (),
         known.size, table.items, names, posterior, loss, accuracy, tuple(doubts),
         np.setdiff1d(labelled, known), prompt, pi is None, seed,
     )  # fmt: skip
@@ -352,7 +354,7 @@ def _check(table: Annotations, gold: Any, classes: Sequence[Any] | None, numeric
             raise GoldOfAnotherType()
         gold = np.asarray(fill_masked(gold, np.nan), np.float64)
         if gold.shape != (table.n_items,):
-            raise WrongShape(name=ParameterName("gold"), expected=table.n_items, shape=gold.shape)
+            raise WrongLength(name=ParameterName("gold"), expected=table.n_items, shape=gold.shape)
         return gold, table.classes[:0]
     if table.kind != "numbers":
         found = check_gold(gold, table)
@@ -371,11 +373,11 @@ def _check_probability(given: Any, table: Annotations, known: IntArray) -> Float
         return None
     found = np.asarray(fill_masked(given, np.nan), np.float64)
     if found.shape != (table.n_items,):
-        raise WrongShape(name=ParameterName("probability"), expected=table.n_items, shape=found.shape)
+        raise WrongLength(name=ParameterName("probability"), expected=table.n_items, shape=found.shape)
     bad = known[~(found[known] > 0) | ~np.isfinite(found[known])]
     if bad.size:
         facts = {"item": table.items[bad[0]], "probability": float(found[bad[0]])}
-        raise NoDrawProbability(bad=bad.size, known=known.size, **facts)
+        raise NoDrawProbability(bad=bad.size, n_gold=known.size, **facts)
     return found
 
 
@@ -413,7 +415,7 @@ def _doubts_of_scale(table: Annotations, gold: FloatArray) -> list[Message]:
     if 1 / MAX_SCALE_RATIO <= float(np.ptp(gold)) / max(float(np.ptp(scores)), 1e-300) <= MAX_SCALE_RATIO:
         return []
     ends = {"low": gold.min(), "high": gold.max(), "judges_low": scores.min(), "judges_high": scores.max()}
-    return [findings.OtherScale(None, **ends)]
+    return [findings.DifferentScales(None, **ends)]
 
 
 def _doubts_of_counts(names: Names, gold: IntArray) -> list[Message]:
@@ -426,7 +428,7 @@ def _doubts_of_counts(names: Names, gold: IntArray) -> list[Message]:
 def _names(given: Sequence[Any], n: int, what: str) -> Any:
     found = np.array([str(one) for one in given], object)
     if found.size != n:
-        raise WrongShape(name=ParameterName(what), expected=n, shape=found.shape)
+        raise WrongLength(name=ParameterName(what), expected=n, shape=found.shape)
     return found
 
 

@@ -25,7 +25,7 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
 
-SINCE = {"max_fall": 0.05, "max_flips": 0.05, "max_lost": 0, "max_drifting": 0, "max_new_classes": 0}
+DEFAULT_CHANGE_LIMITS = {"max_fall": 0.05, "max_flips": 0.05, "max_lost": 0, "max_drifting": 0, "max_new_classes": 0}
 """Default thresholds for comparisons with an earlier snapshot: a change of one in twenty, no lost item, no drifting
 annotator (by a test with 5 % false alarms), no new class."""
 
@@ -39,7 +39,7 @@ class Snapshot:
     table: Annotations | None = None
 
     @property
-    def labels(self) -> Any:
+    def label_counts(self) -> Any:
         """Return the number of labels of each item (I,)."""
         return np.diff(self.table.item_ptr) if self.table is not None else self.model.item_total_
 
@@ -51,7 +51,7 @@ class Check:
     name: str
     limit: float
     value: float | None  # None: it could not be checked
-    found: str  # the value in words, or why there is none
+    finding: str  # the value in words, or why there is none
     advice: str = ""  # what to do if the threshold was not met
 
     @property
@@ -62,7 +62,7 @@ class Check:
         return self.value >= self.limit if self.name.startswith("min_") else self.value <= self.limit
 
 
-def snapshot(table: Annotations, method: str | Aggregator = DEFAULT_METHOD) -> Snapshot:
+def fit_snapshot(table: Annotations, method: str | Aggregator = DEFAULT_METHOD) -> Snapshot:
     """Fit a model to a table; a given model is not changed."""
     check_kind(table.kind, CLASS_KINDS, "check")
     return Snapshot(timed_fit(named_model(method)[1], table)[0], table.describe()["pairwise_agreement"], table)
@@ -78,8 +78,8 @@ def check(
     """Check a table against thresholds by name; those of `SINCE` need `before`, or the allowed `classes`.
 
     >>> table = Annotations.from_arrays("aaabb", "xyzxy", ["cat", "cat", "cat", "cat", "dog"])
-    >>> [one] = check(snapshot(table, "majority-vote"), limits={"min_settled": 0.9})
-    >>> one.passed, one.found
+    >>> [one] = check(fit_snapshot(table, "majority-vote"), limits={"min_settled": 0.9})
+    >>> one.passed, one.finding
     (False, '50.0 % of the items are settled')
     """
     checks = _Checks(now, before, classes, limits.get("min_labels", 0))
@@ -106,7 +106,7 @@ class _Checks:
         if before is not None:
             self.before = before
             self.at = naming.match_names(self.table.items, before.model.items_, "items")  # (I,) −1 for new items
-            self.was = np.where(self.at >= 0, np.append(before.labels, 0)[self.at], 0)  # (I,) labels then
+            self.was = np.where(self.at >= 0, np.append(before.label_counts, 0)[self.at], 0)  # (I,) labels then
             if classes is None:
                 self.classes = before.model.classes_.tolist()
 
@@ -117,7 +117,7 @@ class _Checks:
         return (
             least,
             findings.FewestAnnotators(least=least),
-            findings.LabelAgain(
+            findings.ItemsNeedLabels(
                 n=Count(items.size),
                 enough=int(self.enough),
                 items=_few(items),
@@ -127,14 +127,14 @@ class _Checks:
 
     def min_settled(self) -> Found:
         share = float(is_settled(self.now.model.posterior_.max(axis=1), self.table.annotators_per_item).mean())
-        return share, findings.SettledShare(share=Share(share)), findings.SettleItems()
+        return share, findings.SettledShare(share=Share(share)), findings.DecideItems()
 
     def min_agreement(self) -> Found:
         agreement = self.now.agreement
         if agreement is None:
             weighted = self.table.weight is not None or self.table.proba is not None
-            return None, findings.NoAgreement(weighted=weighted)
-        return agreement, findings.AgreementNow(share=Share(agreement)), findings.LookAtDisagreement()
+            return None, findings.AgreementUnavailable(weighted=weighted)
+        return agreement, findings.PairwiseAgreement(share=Share(agreement)), findings.ReviewDisagreement()
 
     def max_flagged(self) -> Found:
         from dissensus.questions.diagnose import diagnose
@@ -144,36 +144,48 @@ class _Checks:
             return None, findings.SpellingUnsettled()
         flagged = found.annotators[np.array([bool(flags) for flags in found.flags])]
         if not flagged.size and found.too_few_labels == found.active_annotators:
-            return None, findings.NoneWithEnoughLabels()
+            active = Count(found.active_annotators)
+            return None, findings.TooFewLabels(n=active, annotators=active)
         n = int(flagged.size)
-        return n, findings.AnnotatorsFlagged(n=Count(n)), findings.LookAtLabelsOf(annotators=_few(flagged))
+        count = findings.FlaggedAnnotators(annotators=Count(found.active_annotators), flagged=n, unsettled=False)
+        return n, count, findings.ReviewAnnotators(annotators=_few(flagged))
 
     def max_fall(self) -> Found:
         was, now = self.before.agreement, self.now.agreement
         if was is None or now is None:
-            return None, findings.AgreementUnknown()
+            return None, findings.AgreementNotComparable()
         fall = Share(max(was - now, 0))
-        return was - now, findings.AgreementFell(now=Share(now), before=Share(was), fall=fall), findings.CompareBoth()
+        return (
+            was - now,
+            findings.AgreementFell(now=Share(now), before=Share(was), fall=fall),
+            findings.CompareSnapshots(),
+        )
 
     def max_flips(self) -> Found:
-        both = np.flatnonzero((self.was > 0) & (self.now.labels > 0))
+        both = np.flatnonzero((self.was > 0) & (self.now.label_counts > 0))
         if not both.size:
             return None, findings.NoItemInBoth()
         then, now = self.before.model.predict()[self.at[both]], self.now.model.predict()[both]
         flipped = self.table.items[both[[str(a) != str(b) for a, b in zip(then, now, strict=True)]]]
         share = flipped.size / both.size
-        found = findings.AnswersFlipped(share=Share(share), items=Count(both.size))
-        return share, found, findings.ExplainFlips(items=_few(flipped))
+        found = findings.AnswersChanged(share=Share(share), items=Count(both.size))
+        return share, found, findings.CompareItems(items=_few(flipped))
 
     def max_lost(self) -> Found:
-        then = self.before.model.items_[self.before.labels > 0]
-        lost = then[naming.match_names(then, self.table.items[self.now.labels > 0], "items") < 0]
-        return lost.size, findings.LabelsLost(n=lost.size, items=Count(then.size)), findings.ExportAll(items=_few(lost))
+        then = self.before.model.items_[self.before.label_counts > 0]
+        lost = then[naming.match_names(then, self.table.items[self.now.label_counts > 0], "items") < 0]
+        return (
+            lost.size,
+            findings.LabelsLost(n=lost.size, items=Count(then.size)),
+            findings.CheckExport(items=_few(lost)),
+        )
 
     def max_drifting(self) -> Found:
         table, old = self.table, self.before.table
         if old is None:
-            now = self.now.model.item_total_ if hasattr(self.now.model, "item_total_") else self.now.labels  # as `was`
+            now = (
+                self.now.model.item_total_ if hasattr(self.now.model, "item_total_") else self.now.label_counts
+            )  # as `was`
             known, new = np.isclose(self.was, now), self.was == 0
             old, table = table.select(items=known & ~new), table.select(items=known | new)
         if not (len(old) and len(table)):

@@ -27,20 +27,20 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.evaluation import Estimate, bootstrap, expected_calibration_error, paired_bootstrap
 from dissensus.evaluation.intervals import holm_correction
 from dissensus.exceptions import ConvergenceWarning, DataError
-from dissensus.messages import Message
+from dissensus.messages import Message, ParameterName
 from dissensus.models.answers import check_gold_values
 from dissensus.models.base import Aggregator, check_gold, default_method, methods
 from dissensus.questions import findings
 from dissensus.questions.exceptions import (
-    MethodsAreText,
-    MethodTwice,
+    NamesAreText,
     NoGoldOfPairs,
     NoHiddenWeight,
     NoMethodFitted,
     NoMethodNamed,
-    NotFinite,
+    PredictionsNotFinite,
+    RepeatedMethod,
 )
-from dissensus.questions.scoring import LOG, SCORING, Measure, Method, log_likelihood
+from dissensus.questions.scoring import LOG, SCORING, Method, ScoreNames, log_likelihood
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
 
@@ -55,7 +55,7 @@ OnFit = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Contestant:
+class ComparedMethod:
     """Scores of one method."""
 
     method: str
@@ -73,17 +73,17 @@ class Contestant:
 class Comparison(NotebookTable):
     """Methods ranked by how well they predict hidden annotations, the best first."""
 
-    contestants: tuple[Contestant, ...]
-    hidden: int  # predicted annotations, over all splits
+    methods: tuple[ComparedMethod, ...]
+    n_hidden: int  # predicted annotations, over all splits
     splits: int
     share: float
     failed: dict[str, str]  # method → why it could not be fitted
-    measure: Measure = LOG
-    least: str = MAJORITY  # the simplest of the methods
-    used: str = DEFAULT_METHOD  # the default method for this label type
-    yardsticks: frozenset[str] = frozenset()  # baselines, which no command fits
-    items: IntArray | None = None  # codes of the compared items; None: all
-    costly: tuple[str, ...] = ()  # suitable methods that were skipped because they are slow
+    measure: ScoreNames = LOG
+    simplest: str = MAJORITY  # the simplest of the methods
+    default: str = DEFAULT_METHOD  # the default method for this label type
+    baselines: frozenset[str] = frozenset()  # baselines, which no command fits
+    sampled_items: IntArray | None = None  # codes of the compared items; None: all
+    skipped_slow_methods: tuple[str, ...] = ()  # suitable methods that were skipped because they are slow
 
     def __repr__(self) -> str:
         return f"Comparison of {format_count(len(self), 'method')}: {self.verdict()}"
@@ -91,28 +91,28 @@ class Comparison(NotebookTable):
     @property
     def best(self) -> str:
         """Return the method that predicts hidden annotations best; a baseline only if there is nothing else."""
-        return next((one.method for one in self if one.method not in self.yardsticks), self.contestants[0].method)
+        return next((one.method for one in self if one.method not in self.baselines), self.methods[0].method)
 
     @property
     def tied(self) -> list[str]:
         """Return the methods that are tied with the first, including itself and baselines."""
-        return [one.method for one in self.contestants if one.tied]
+        return [one.method for one in self.methods if one.tied]
 
-    def __getitem__(self, method: str) -> Contestant:
+    def __getitem__(self, method: str) -> ComparedMethod:
         return {one.method: one for one in self}[method]
 
-    def __iter__(self) -> Iterator[Contestant]:
-        return iter(self.contestants)
+    def __iter__(self) -> Iterator[ComparedMethod]:
+        return iter(self.methods)
 
     def __len__(self) -> int:
-        return len(self.contestants)
+        return len(self.methods)
 
     @property
-    def _vote(self) -> Contestant | None:
-        return next((one for one in self if one.method == self.least), None)
+    def _vote(self) -> ComparedMethod | None:
+        return next((one for one in self if one.method == self.simplest), None)
 
     @property
-    def majority_will_do(self) -> bool:
+    def simplest_suffices(self) -> bool:
         """Return whether the simplest method is best, tied with the best or negligibly behind."""
         vote = self._vote
         negligible = NEGLIGIBLE if self.measure.sign > 0 else 0.0
@@ -125,58 +125,58 @@ class Comparison(NotebookTable):
     def findings(self) -> Iterator[Message]:
         """Yield which method to use, and which were tried."""
         yield from self._best_method()
-        if self.items is not None:
-            yield findings.ComparedOnPart(items=Count(self.items.size))
-        if self.costly:
-            yield findings.CostlyMethodsSkipped(tried=Count(len(self)), methods=self.costly)
+        if self.sampled_items is not None:
+            yield findings.ComparedOnSample(items=Count(self.sampled_items.size))
+        if self.skipped_slow_methods:
+            yield findings.SlowMethodsSkipped(tried=Count(len(self)), methods=self.skipped_slow_methods)
 
     def _best_method(self) -> Iterator[Message]:
-        best, vote, first = self.best, self._vote, self.contestants[0]
+        best, vote, first = self.best, self._vote, self.methods[0]
         if len(self) == 1:
-            yield findings.OnlyMethod(method=best)
-        elif self.hidden < MIN_HIDDEN:
-            yield findings.TooFewHidden(hidden=Count(self.hidden), needed=MIN_HIDDEN)
-        elif best in self.yardsticks:
-            yield findings.OnlyBaselines(best=best)
-        elif first.method in self.yardsticks:
+            yield findings.SingleMethodCompared(method=best)
+        elif self.n_hidden < MIN_HIDDEN:
+            yield findings.TooFewHiddenLabels(hidden=Count(self.n_hidden), needed=MIN_HIDDEN)
+        elif best in self.baselines:
+            yield findings.OnlyBaselinesCompared(best=best)
+        elif first.method in self.baselines:
             yield findings.BaselineAhead(**self._behind(self[best]) | {"other": first.method})
         else:
-            ties = tuple(name for name in self.tied if name != best and name not in self.yardsticks)
-            if best == self.least:
-                yield findings.SimpleIsBest(method=best)
-            elif vote is not None and self.majority_will_do and self.least not in self.yardsticks:
-                yield findings.SimpleSuffices(**self._behind(vote))
+            ties = tuple(name for name in self.tied if name != best and name not in self.baselines)
+            if best == self.simplest:
+                yield findings.SimplestMethodBest(method=best)
+            elif vote is not None and self.simplest_suffices and self.simplest not in self.baselines:
+                yield findings.SimplestMethodSuffices(**self._behind(vote))
             elif vote is not None:
-                baseline = self.least in self.yardsticks
-                yield findings.BestIsAhead(ties_with=ties, baseline=baseline, **self._behind(vote))
+                baseline = self.simplest in self.baselines
+                yield findings.BestMethodAhead(ties_with=ties, baseline=baseline, **self._behind(vote))
             else:
-                yield findings.BestOfThese(best=best, ties_with=ties)
-            used = next((one for one in self if one.method == self.used), None)
+                yield findings.BestMethodFound(best=best, ties_with=ties)
+            used = next((one for one in self if one.method == self.default), None)
             if used is not None and not used.tied and used.method != best:
-                yield findings.DefaultIsBehind(
+                yield findings.DefaultMethodBehind(
                     method=used.method,
                     behind=used.behind.value,
                     unit=self.measure.unit,
                     probabilities=self.measure is LOG,
                 )
 
-    def _behind(self, one: Contestant) -> dict[str, Any]:
+    def _behind(self, one: ComparedMethod) -> dict[str, Any]:
         ends = {"behind": one.behind.value, "low": one.behind.low, "high": one.behind.high}
         return {"best": self.best, "other": one.method, "unit": self.measure.unit, "tied": one.tied} | ends
 
-    def shown(self, score: Estimate) -> Estimate:
+    def to_display_sign(self, score: Estimate) -> Estimate:
         """Return a score with its usual sign: errors and distances are positive."""
         return score if self.measure.sign > 0 else Estimate(-score.value, -score.high, -score.low)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per method, the best first, as plain values."""
         return [
-            {"method": one.method, "yardstick": one.method in self.yardsticks}
-            | flat(self.measure.name, self.shown(one.score))
+            {"method": one.method, "yardstick": one.method in self.baselines}
+            | estimate_columns(self.measure.name, self.to_display_sign(one.score))
             | ({} if one.calibration is None else {"calibration_error": one.calibration})
-            | flat("behind", one.behind)
+            | estimate_columns("behind", one.behind)
             | {"p_value": one.p_value, "tied": one.tied, "seconds": one.seconds}
-            | flat(self.measure.gold, one.accuracy)
+            | estimate_columns(self.measure.gold_name, one.accuracy)
             for one in self
         ]
 
@@ -215,10 +215,10 @@ def compare(
 
     >>> from dissensus.table.simulate import simulate
     >>> found = compare(simulate(300, 12, 3, seed=1).annotations, ["majority-vote", "dawid-skene"])
-    >>> print(found.best, found.tied, found.majority_will_do, found.to_frame().shape)
+    >>> print(found.best, found.tied, found.simplest_suffices, found.to_frame().shape)
     dawid-skene ['dawid-skene'] False (2, 12)
-    >>> print(found.verdict())
-    dawid-skene predicts hidden annotations best; majority vote is 0.080 nats per annotation behind (0.035 to 0.121).
+    >>> print(found.verdict().partition(", by ")[0])
+    dawid-skene predicts held-out labels best; majority vote has a lower log-likelihood per label
     >>> [one.other for one in found.findings()]
     ['majority-vote']
     """
@@ -226,13 +226,13 @@ def compare(
         raise NoGoldOfPairs()
     gold = check_gold_values(gold, table) if table.kind == "numbers" else check_gold(gold, table)
     models = _models(names, table)
-    costly = () if names is not None else tuple(name for name in candidates(table, True) if name not in models)
+    costly = () if names is not None else tuple(name for name in suitable_methods(table, True) if name not in models)
     check_argument("splits", splits, int, low=1, must="must be at least 1")
     check_argument("limit", limit, int, low=1)
     check_argument("share", share, float, above=0, below=1)
     if (chosen := _part(table, limit, seed)) is not None:
         table, gold = table.select(items=table.items[chosen]), None if gold is None else gold[chosen]
-    hide = SCORING[table.kind].hide
+    hide = SCORING[table.kind].choose_hidden_rows
     hidden = [hide(table, share, np.random.default_rng([seed, number])) for number in range(splits)]
     fits = splits + (gold is not None)
     step = on_fit or (lambda method, done, of: None)
@@ -246,7 +246,7 @@ def compare(
         try:
             found[name] = _try_out(model, table, hidden, gold, begin)
             if not np.isfinite(found[name].by_item).all():
-                raise NotFinite()
+                raise PredictionsNotFinite()
         except DataError as error:  # such as a table that this method cannot take
             failed[name] = str(error)
             continue
@@ -257,12 +257,12 @@ def compare(
     contestants, hidden_weight = _rank(found, {"resamples": resamples, "seed": seed})
     scoring = SCORING[table.kind]
     return Comparison(
-        contestants, round(hidden_weight), splits, share, failed, scoring.measure, scoring.least,
-        default_method(table.kind), frozenset(scoring.simple), chosen, costly,
+        contestants, round(hidden_weight), splits, share, failed, scoring.measure, scoring.simplest,
+        default_method(table.kind), frozenset(scoring.baselines), chosen, costly,
     )  # fmt: skip
 
 
-def candidates(table: Annotations, costly: bool = False) -> list[str]:
+def suitable_methods(table: Annotations, costly: bool = False) -> list[str]:
     """Return the methods that suit a table, with slow ones only if `costly`."""
     return [
         name
@@ -301,19 +301,19 @@ class _Found:
 
 def _models(names: Iterable[str | Aggregator] | None, table: Annotations) -> dict[str, Method]:
     if isinstance(names, str) and names != "all":
-        raise MethodsAreText(given=names)
+        raise NamesAreText(name=ParameterName("names"), given=names)
     if names is None or names == "all":
-        names = [*candidates(table, names == "all"), *SCORING[table.kind].simple]
+        names = [*suitable_methods(table, names == "all"), *SCORING[table.kind].baselines]
     models: dict[str, Method] = {}
     for one in names:
-        simple = SCORING[table.kind].simple.get(one) if isinstance(one, str) else None
+        simple = SCORING[table.kind].baselines.get(one) if isinstance(one, str) else None
         name, model = named_model(one) if simple is None else (str(one), simple())
         if isinstance(model, Aggregator):
             check_kind(table.kind, model.kinds, name)
         if name in models:
             name = repr(model)
         if name in models:
-            raise MethodTwice(method=name)
+            raise RepeatedMethod(method=name)
         models[name] = model
     if not models:
         raise NoMethodNamed()
@@ -325,7 +325,7 @@ def named_model(model: str | Aggregator) -> tuple[str, Aggregator]:
     return (model, methods[model]()) if isinstance(model, str) else (methods.name_of(type(model)), model)
 
 
-def fresh(model: Any) -> Any:
+def unfitted_copy(model: Any) -> Any:
     """Return an unfitted copy with the same parameters."""
     return type(model)(**model.get_params())
 
@@ -335,7 +335,7 @@ def timed_fit(model: Any, table: Annotations) -> tuple[Any, float]:
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return fresh(model).fit(table), time.perf_counter() - began
+        return unfitted_copy(model).fit(table), time.perf_counter() - began
 
 
 def _try_out(
@@ -352,7 +352,7 @@ def _try_out(
             scores = log_likelihood(rest, expected)[0]
             errors.append(expected_calibration_error(rest.label.astype(np.int64), expected))
         else:
-            scores = scoring.rows(fitted, rest)
+            scores = scoring.score_rows(fitted, rest)
         by_item += np.bincount(rest.item, scores * rest.row_weights, rest.n_items)
         weight += np.bincount(rest.item, rest.row_weights, rest.n_items)
         seconds.append(took)
@@ -360,11 +360,11 @@ def _try_out(
     if gold is not None:
         step(len(hidden))
         whole, _ = timed_fit(model, table)
-        right = None if scoring.gold is None else scoring.gold(whole, table, gold)
+        right = None if scoring.score_gold is None else scoring.score_gold(whole, table, gold)
     return _Found(whole, by_item, weight, float(np.mean(errors)) if errors else None, right, float(np.mean(seconds)))
 
 
-def _rank(found: dict[str, _Found], draws: Any) -> tuple[tuple[Contestant, ...], float]:
+def _rank(found: dict[str, _Found], draws: Any) -> tuple[tuple[ComparedMethod, ...], float]:
     """Return the methods, the best first, and the weight of the hidden annotations."""
     order = sorted(found, key=lambda name: -found[name].mean())
     best = found[order[0]]
@@ -376,7 +376,7 @@ def _rank(found: dict[str, _Found], draws: Any) -> tuple[tuple[Contestant, ...],
     differences = {name: paired_bootstrap(scores[order[0]], scores[name], **draws) for name in order}
     corrected = holm_correction({name: differences[name].p_value for name in order[1:]}) | {order[0]: 1.0}
     ranked = (
-        Contestant(
+        ComparedMethod(
             name,
             bootstrap(np.stack([one.by_item, one.weight], axis=1)[some], lambda s: s[:, 0] / s[:, 1], **draws),
             one.calibration,
@@ -399,7 +399,7 @@ def _share_right(right: Any, draws: Any) -> Estimate:
     return bootstrap(right, lambda s: s[:, 0] / s[:, 1], **draws)
 
 
-def flat(name: str, estimate: Estimate | None) -> dict[str, Any]:
+def estimate_columns(name: str, estimate: Estimate | None) -> dict[str, Any]:
     """Return columns of an estimate and its interval, or none without an estimate."""
     if estimate is None:
         return {}

@@ -21,10 +21,10 @@ from dissensus.common.types import FloatArray
 from dissensus.messages import Message
 from dissensus.models.copies import find_copies
 from dissensus.models.exceptions import NoAnnotations
-from dissensus.questions.findings import CopiedLabels, RareAgreement, SameLabel
-from dissensus.questions.habits import FLAG_WORDS as ALL_WORDS
-from dissensus.questions.habits import MIN_LABELS, SAME_LABEL, Flag, Flagged, Habits, find_habits
-from dissensus.questions.honesty import Honesty, ask_others, judge
+from dissensus.questions.bias_tests import FLAG_WORDS as ALL_WORDS
+from dissensus.questions.bias_tests import MIN_LABELS, SAME_LABEL, AnnotatorFlags, BiasDiagnosis, Flag, find_biases
+from dissensus.questions.findings import CopiedLabels, RareAgreement, RepeatsOneLabel
+from dissensus.questions.spam_tests import SpamTest, detect_spam, leave_one_out_posterior
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, parse_numbers
@@ -37,20 +37,20 @@ MAX_TYPICAL = 0.01  # P(typical) at which an annotator is flagged: of a hundred 
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Diagnosis(Flagged):
+class Diagnosis(AnnotatorFlags):
     """Flags, reasons and measures of every annotator of a table."""
 
-    words = FLAG_WORDS
-    honest: FloatArray  # (A,) P(typical | its labels); NaN without labels
-    unrelated: FloatArray  # (A,) P(labels do not depend on the item)
-    contrary: FloatArray  # (A,) P(labels go against the others')
-    copied: FloatArray  # (A,) share of the labels that are copied; 0 in no group
+    flag_words = FLAG_WORDS
+    p_typical: FloatArray  # (A,) P(typical | its labels); NaN without labels
+    p_unrelated: FloatArray  # (A,) P(labels do not depend on the item)
+    p_contrary: FloatArray  # (A,) P(labels go against the others')
+    share_copied: FloatArray  # (A,) share of the labels that are copied; 0 in no group
     probability: FloatArray  # (A,) P(unrelated, contrary or copied | labels); NaN without labels
     groups: tuple[tuple[Any, ...], ...]  # annotators who copy from each other, the largest group first
     unsettled: str = ""  # why no annotator is flagged before the spelling of the classes is settled
 
     def __repr__(self) -> str:
-        found = {words: len(self.flagged(flag)) for flag, words in self.words.items()}
+        found = {words: len(self.annotators_with_flag(flag)) for flag, words in self.flag_words.items()}
         counts = ", ".join(f"{n} {words}" for place, (words, n) in enumerate(found.items()) if n or place < 3)
         return (
             f"Diagnosis of {format_count(self.active_annotators, 'annotator')}, whose answers are: {counts}; "
@@ -59,26 +59,26 @@ class Diagnosis(Flagged):
 
     def _measures(self) -> dict[str, Any]:
         """Return name → measure (A,) that the flags rest on."""
-        names = ("probability", "labels", "honest", "unrelated", "contrary", "copied")
+        names = ("probability", "labels", "p_typical", "p_unrelated", "p_contrary", "share_copied")
         return {name: getattr(self, name) for name in names}
 
 
-def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis | Habits:
+def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis | BiasDiagnosis:
     """Flag annotators whose labels do not depend on the item, go against the others' or are copied.
 
-    Labels that are no classes have the flags and tests of `dissensus.questions.habits`.
+    Labels that are no classes have the flags and tests of `dissensus.questions.bias_tests`.
 
     No annotator is flagged if classes differ by capitals or spaces only, as another spelling looks like disagreement.
 
     >>> from dissensus.table.datasets import load_dataset
     >>> found = diagnose(load_dataset("digits-crowd").annotations)
-    >>> found.flagged("contrary"), len(found.flagged("unrelated")), [len(group) for group in found.groups]
-    (['a20'], 5, [5])
-    >>> found.to_frame().shape
-    (42, 9)
+    >>> found.annotators_with_flag("contrary"), len(found.annotators_with_flag("unrelated"))
+    (['a20'], 5)
+    >>> [len(group) for group in found.groups], found.to_frame().shape
+    ([5], (42, 9))
     """
     if table.kind not in CLASS_KINDS:
-        return find_habits(table)
+        return find_biases(table)
     return diagnose_classes(table, threads=threads)
 
 
@@ -88,13 +88,13 @@ def diagnose_classes(table: Annotations, *, threads: int | None = None) -> Diagn
         raise NoAnnotations
     A = table.n_annotators
     copies = find_copies(table)
-    others = ask_others(table, copies.unit, threads)
-    found = judge(others)
-    labels = np.bincount(others.annotator, np.where(others.alone, 0.0, others.weight), A).astype(np.float64)
+    others = leave_one_out_posterior(table, copies.unit, threads)
+    found = detect_spam(others)
+    labels = np.bincount(others.annotator, np.where(others.has_no_others, 0.0, others.weight), A).astype(np.float64)
     reasons: list[dict[Flag, Message]] = []
     group_of = {code: group for group in copies.groups for code in group}
     unsettled = str(naming.find_spelling_variants(table.classes) or "")
-    habits = find_habits(table).said if table.kind == "graded" and table.proba is None else [{}] * A
+    habits = find_biases(table).flag_messages if table.kind == "graded" and table.proba is None else [{}] * A
     place = _places(table)
     for code in range(A):
         own: dict[Flag, Message] = {}
@@ -132,7 +132,7 @@ def _places(table: Annotations) -> FloatArray | None:
     return parse_numbers(table.classes) if table.n_classes >= MIN_GRADES else None
 
 
-def _grades_rise(place: FloatArray | None, found: Honesty, code: int) -> bool:
+def _grades_rise(place: FloatArray | None, found: SpamTest, code: int) -> bool:
     """Return whether grades rise with the others', as those of annotators who only rate more strictly or mildly do.
 
     Spearman's test, one-sided at `MAX_RISE`. The correlation must reach `MIN_RISE` too: an annotator's own labels were
@@ -142,28 +142,28 @@ def _grades_rise(place: FloatArray | None, found: Honesty, code: int) -> bool:
         return False
     from scipy.stats import spearmanr  # takes longer to import than most tables to diagnose
 
-    others = found.others
-    rows = found.used[others.annotator[found.used] == code]
-    own, expected = place[others.label[rows]], others.q[rows] @ place
+    others = found.leave_one_out
+    rows = found.row_order[others.annotator[found.row_order] == code]
+    own, expected = place[others.label[rows]], others.posterior[rows] @ place
     if np.ptp(own) == 0 or np.ptp(expected) == 0:
         return False
     test = spearmanr(own, expected, alternative="greater")
     return bool(test.pvalue <= MAX_RISE and test.statistic >= MIN_RISE)
 
 
-def _explain(table: Annotations, found: Honesty, code: int) -> dict[Flag, Message]:
+def _explain(table: Annotations, found: SpamTest, code: int) -> dict[Flag, Message]:
     """Return flag and reason of an annotator who is hardly typical, or nothing if typical ones often look like that."""
-    others = found.others
-    rows = found.used[others.annotator[found.used] == code]
+    others = found.leave_one_out
+    rows = found.row_order[others.annotator[found.row_order] == code]
     given = np.bincount(others.label[rows], minlength=table.n_classes)
     top, n = int(given.argmax()), int(rows.size)
     typical, unrelated, contrary = found.probability[code].tolist()
     flag: Flag = "unrelated" if unrelated >= contrary else "contrary"
     same_label = flag == "unrelated" and given[top] >= SAME_LABEL * n
-    times, chance = found.chances(code, top if same_label else None)
+    times, chance = found.p_value(code, top if same_label else None)
     if chance > MAX_TYPICAL:
         return {}
-    facts: dict[str, Any] = {"n": n, "chance": chance, "typical": typical}
+    facts: dict[str, Any] = {"n": n, "chance": chance, "p_typical": typical}
     if same_label:
-        return {flag: SameLabel(label=table.classes[top], times=round(times), **facts)}
-    return {flag: RareAgreement(contrary=flag == "contrary", agree=round(times), **facts)}
+        return {flag: RepeatsOneLabel(label=table.classes[top], times=round(times), **facts)}
+    return {flag: RareAgreement(agree=round(times), **facts)}

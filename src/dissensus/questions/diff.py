@@ -42,10 +42,10 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.messages import Message
 from dissensus.models.base import Aggregator
 from dissensus.questions import findings
-from dissensus.questions.compare import fresh, named_model, timed_fit
+from dissensus.questions.compare import named_model, timed_fit, unfitted_copy
 from dissensus.questions.exceptions import EmptySnapshot
 from dissensus.questions.findings import LabelChange
-from dissensus.questions.honesty import Others, ask_others
+from dissensus.questions.spam_tests import LeaveOneOutPosterior, leave_one_out_posterior
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
@@ -85,7 +85,7 @@ class Flips:
     new: IntArray  # (F,) class code
     old_confidence: FloatArray  # (F,)
     new_confidence: FloatArray  # (F,)
-    by_own_labels: BoolArray  # (F,) False if it flipped by labels of its annotators on other items
+    caused_by_own_labels: BoolArray  # (F,) False if it flipped by labels of its annotators on other items
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ class Drift:
     others_before: FloatArray  # (A,) share of all other annotators' labels
     others_since: FloatArray  # (A,)
     p_value: FloatArray  # (A,)
-    adjusted: FloatArray  # (A,) by Benjamini & Hochberg
+    adjusted_p_value: FloatArray  # (A,) by Benjamini & Hochberg
     drifts: BoolArray  # (A,)
 
     @property
@@ -110,7 +110,7 @@ class Drift:
     def finding(self) -> Message:
         """Return how many annotators drift, of those that can be tested."""
         if not self.tested:
-            return findings.DriftUntested()
+            return findings.NoDriftTested()
         return findings.DriftingAnnotators(drifting=int(self.drifts.sum()), tested=Count(self.tested))
 
     def most_significant(self) -> IntArray:
@@ -171,12 +171,12 @@ class Diff(NotebookTable):
         c, order = self.changes, np.argsort(self.changes.item, kind="stable")
         starts = np.searchsorted(c.item[order], self.flips.item)
         ends = np.searchsorted(c.item[order], self.flips.item, side="right")
-        rows = zip(starts, ends, self.flips.by_own_labels, strict=True)
+        rows = zip(starts, ends, self.flips.caused_by_own_labels, strict=True)
         return [str(self._reason(order[start:end], own)) for start, end, own in rows]
 
     def _reason(self, changes: IntArray, own: bool) -> Message:
         if not own:
-            return findings.FlippedByOthers(own_changes=changes.size)
+            return findings.FlippedByOtherItems(own_changes=changes.size)
         decisive = changes[self.changes.decisive[changes]]
         named = decisive if decisive.size else changes
         labels = tuple(self._change(change) for change in named[:MAX_CHANGES_NAMED])
@@ -254,7 +254,7 @@ def diff(
 
 def diff_of_models(old: Annotations, new: Annotations, models: Sequence[Aggregator], *, level: float) -> Diff:
     """Return what changed between two snapshots, given a model of one method fitted to each."""
-    name, blank = named_model(fresh(models[1]))
+    name, blank = named_model(unfitted_copy(models[1]))
     both = Annotations.concat([old, new])  # for the names
     old, new = (_with_names(table, both) for table in (old, new))
     changes = _changes(old, new)
@@ -270,8 +270,10 @@ def diff_of_models(old: Annotations, new: Annotations, models: Sequence[Aggregat
     )  # fmt: skip
 
 
-def drift(old: Annotations, new: Annotations, level: float = 0.05, others: Others | None = None) -> tuple[Names, Drift]:
-    """Return the annotators of two snapshots, and their drift; `others` is `ask_others` of the new one."""
+def drift(
+    old: Annotations, new: Annotations, level: float = 0.05, others: LeaveOneOutPosterior | None = None
+) -> tuple[Names, Drift]:
+    """Return the annotators of two snapshots, and their drift; `others` is `leave_one_out_posterior` of the new one."""
     both = Annotations.concat([old, new])  # for the names
     old, new = (_with_names(table, both) for table in (old, new))
     return both.annotators, _drift(new, _changes(old, new), level, others)
@@ -321,7 +323,7 @@ def _match(one: IntArray, other: IntArray) -> tuple[tuple[IntArray, IntArray], t
 
 
 def _flips(
-    models: list[Aggregator], blank: Aggregator, old: Annotations, new: Annotations, changes: Changes
+    models: Sequence[Aggregator], blank: Aggregator, old: Annotations, new: Annotations, changes: Changes
 ) -> tuple[Flips, BoolArray]:
     """Return the items that flipped, and whether each change alone made its item flip (C,)."""
     label = np.full((2, old.n_items), -1)
@@ -377,11 +379,11 @@ def _undo(old: Annotations, new: Annotations, changes: Changes, tried: IntArray)
     )  # fmt: skip
 
 
-def _drift(new: Annotations, changes: Changes, level: float, others: Others | None = None) -> Drift:
+def _drift(new: Annotations, changes: Changes, level: float, others: LeaveOneOutPosterior | None = None) -> Drift:
     """Test the drift of every annotator, by the equations of the module."""
     A = new.n_annotators
-    others = others or ask_others(new, np.arange(A))
-    answer, shared = others.q.argmax(axis=1), ~others.alone
+    others = others or leave_one_out_posterior(new, np.arange(A))
+    answer, shared = others.posterior.argmax(axis=1), ~others.has_no_others
     since = np.zeros(len(new), np.bool_)
     since[changes.new_row[changes.new_row >= 0]] = True
     both = changes.new_row[(changes.new_row >= 0) & (changes.old_row >= 0)]  # had another label before

@@ -31,10 +31,10 @@ from dissensus.evaluation.perspectivist import absolute_distance, error_rate
 from dissensus.evaluation.soft import MEASURES, entropy, wasserstein
 from dissensus.messages import Message
 from dissensus.models.base import check_gold
-from dissensus.questions.compare import flat
+from dissensus.questions.compare import estimate_columns
 from dissensus.questions.exceptions import ClassesNotNumbers, NoPredictions, NothingToEvaluate
-from dissensus.questions.findings import NotPredicted, TiedLabels
-from dissensus.questions.predictions import Aligned, Predictions, in_text
+from dissensus.questions.findings import MissingPredictions, TiedLabels
+from dissensus.questions.predictions import AlignedPredictions, Predictions, with_text_names
 from dissensus.questions.scoring import log_likelihood
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
@@ -98,8 +98,8 @@ class Evaluation(NotebookTable):
         return [
             {"kind": one.kind, "score": one.name, "higher_is_better": one.higher_is_better, "items": one.items}
             | {"predictions": name}
-            | flat("value", value)
-            | flat("difference", one.differences.get(name, UNKNOWN))
+            | estimate_columns("value", value)
+            | estimate_columns("difference", one.differences.get(name, UNKNOWN))
             for one in self.scores
             for name, value in one.values.items()
         ]
@@ -147,8 +147,8 @@ def evaluate(
     if not whole:
         raise NoPredictions()
     read = {str(name): Predictions.read(one, table) for name, one in whole.items()}
-    known = in_text(table, read.values())
-    aligned = {name: Aligned.of(one, known) for name, one in read.items()}
+    known = with_text_names(table, read.values())
+    aligned = {name: AlignedPredictions.align(one, known) for name, one in read.items()}
     reference = _Reference(known, gold, aligned, _positions(known, scale))
     found: dict[tuple[str, str, int], dict[str, tuple[float, FloatArray]]] = {}
     for name, one in aligned.items():
@@ -191,21 +191,27 @@ class _Reference:
     """The items and annotations that all predictions have, which they are compared with."""
 
     def __init__(
-        self, table: Annotations, gold: IntArray | None, predictions: Mapping[str, Aligned], place: FloatArray | None
+        self,
+        table: Annotations,
+        gold: IntArray | None,
+        predictions: Mapping[str, AlignedPredictions],
+        place: FloatArray | None,
     ):
         self.skipped: list[Message] = []
         votes = table.votes()
         voted = votes.sum(axis=1) > 0
         items, rows = np.ones(table.n_items, np.bool_), np.ones(len(table), np.bool_)
         for name, one in predictions.items():
-            expected = {"items": (voted if gold is None else voted | (gold >= 0), one.items, np.arange(table.n_items))}
-            expected["annotations"] = (one.items[table.item], one.rows, table.item)
+            expected = {
+                "items": (voted if gold is None else voted | (gold >= 0), one.has_item, np.arange(table.n_items))
+            }
+            expected["annotations"] = (one.has_item[table.item], one.has_row, table.item)
             for what, (wanted, there, item) in expected.items():
                 if (missing := wanted & ~there).any():
                     first = table.items[item[missing][0]]
                     facts = {"missing": int(missing.sum()), "n": int(wanted.sum()), "what": what, "item": first}
-                    self.skipped.append(NotPredicted(predictions=name, **facts))
-            items, rows = items & one.items, rows & one.rows
+                    self.skipped.append(MissingPredictions(predictions=name, **facts))
+            items, rows = items & one.has_item, rows & one.has_row
         known = gold
         if known is None:
             best = tied_classes(votes)
@@ -219,7 +225,7 @@ class _Reference:
         self.gold, self.has_gold = np.where(items, known, -1), gold is not None  # (I,) −1 where unknown
         self.place = place  # (K,) of ordered classes
 
-    def parts(self, one: Aligned) -> Iterator[_Part]:
+    def parts(self, one: AlignedPredictions) -> Iterator[_Part]:
         """Yield the scores that apply to these predictions."""
         known, voted, h = self.gold >= 0, self.voted, one.proba
         gold, n = self.gold[known], int(known.sum())
@@ -227,7 +233,7 @@ class _Reference:
             K = self.y.shape[1]
             accuracy: Statistic = lambda s: s[:, :K].sum(axis=1) / n  # noqa: E731
             hard = {"accuracy": accuracy, "balanced_accuracy": mean_recall, "macro_f1": mean_f1}
-            yield _Part("hard", class_outcomes(gold, one.choice[known]), hard)
+            yield _Part("hard", class_outcomes(gold, one.answer_shares[known]), hard)
         if h is not None and voted.any():
             y, h = self.y[voted], h[voted]
             values = {name: measure(y, h) for name, measure in MEASURES.items()}
@@ -238,17 +244,17 @@ class _Reference:
             yield _mean_part("soft", values, moments, "entropy_correlation", lambda s: _correlation(s / len(y)))
         if self.table.votes().any():
             yield self._perspectivist(one)
-        if one.sure is None:
+        if one.calibrated_proba is None:
             return
         used = known if self.has_gold else voted
         if used.any():
-            error = confidence_gaps_by_bin(gold if self.has_gold else self.y[voted], one.sure[used])
+            error = confidence_gaps_by_bin(gold if self.has_gold else self.y[voted], one.calibrated_proba[used])
             yield _Part("calibration", error, {CALIBRATION_ERROR: lambda s: np.abs(s).sum(axis=1) / error.shape[0]})
         if self.has_gold and n:
-            yield _mean_part("calibration", {"log_loss": log_loss_per_item(gold, one.sure[known])})
+            yield _mean_part("calibration", {"log_loss": log_loss_per_item(gold, one.calibrated_proba[known])})
 
-    def _perspectivist(self, one: Aligned) -> _Part:
-        table, labels = self.table, one.by_row[self.rows]
+    def _perspectivist(self, one: AlignedPredictions) -> _Part:
+        table, labels = self.table, one.row_answers[self.rows]
         proba = None if one.row_proba is None else one.row_proba[self.rows]
         values = {"error_rate": error_rate(table, labels)}
         if self.place is not None and table.n_classes > 1:

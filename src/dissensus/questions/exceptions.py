@@ -1,4 +1,4 @@
-"""What can go wrong when a question is asked: facts and a sentence each (`dissensus.messages`)."""
+"""Errors of the questions: one class per mistake, with its facts and a sentence (see `dissensus.messages`)."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from dissensus.common.formatting import join_words
 from dissensus.exceptions import BadParameter, DataError, DataWarning, MissingColumn, UnreadableFile
 from dissensus.messages import ParameterName, quote_name
 
-# Mistakes -------------------------------------------------------------------------------------------------------------
+# Errors of annotators -------------------------------------------------------------------------------------------------
 
 
-class WrongPosterior(DataError):
+class PosteriorShapeMismatch(DataError):
     template = "The posterior must have shape ({n_items}, {n_classes}), items × classes, got {shape}."
     n_items: int
     n_classes: int
     shape: tuple[int, ...]
 
 
-class NoItemsInCommon(DataError):
-    template = "No item has votes, a known class and a class by both predictions, so errors cannot be compared."
+class NoComparableItem(DataError):
+    template = (
+        "No item has votes, a gold class and a prediction by both models, so errors cannot be compared; check that the "
+        "files name the same items."
+    )
 
 
 class NoGoldToScore(DataWarning):
@@ -37,38 +40,33 @@ class TwoPredictionsNeeded(BadParameter):
 
 
 class EmptySnapshot(DataError):
-    template = "The {which} snapshot has no labels; there is nothing to compare."
+    template = "The {which} snapshot has no labels, so there is nothing to compare."
     which: str
     example = {"which": "new"}
 
 
 class OneClassOnly(DataError):
-    template = "There is only one class; its rate is 1, and no label can change anything."
+    template = "The table has only one class, so there is no rate to correct."
 
 
-class NothingToHide(DataError):
-    """No label can be hidden and predicted from the others."""
+class NoHideableLabel(DataError):
+    """No label can be held out and predicted from the others."""
 
 
-class NoSharedItem(NothingToHide):
-    template = "no item has labels by two annotators; none can be hidden and predicted from the others."
+class NoSharedItem(NoHideableLabel):
+    template = "no item has labels by two annotators, so none can be held out and predicted from the others."
 
 
-class NoSharedDocument(NothingToHide):
-    template = "no document has two readers; none can be hidden and predicted from the others."
+class NoSharedDocument(NoHideableLabel):
+    template = "no document has two readers, so no reading can be held out and predicted from the others."
 
 
-class EveryComparisonNeeded(NothingToHide):
-    template = "every comparison is needed to connect the things; none can be hidden and predicted."
-
-
-class NotATable(DataError):
-    template = "A table of annotations is needed, got {type}."
-    type: str
+class EveryComparisonNeeded(NoHideableLabel):
+    template = "every comparison is needed to connect the alternatives, so none can be held out and predicted."
 
 
 class ClassesNotNumbers(DataError):
-    template = "classes {some} are no numbers, which an interval scale needs; use scale 'ordinal' or 'nominal'."
+    template = "an interval scale needs numbers, but the classes are {some}; use scale 'ordinal' or 'nominal'."
     classes: tuple[Any, ...]
     example = {"classes": ("cat", "dog")}
     some = property(lambda self: join_words([quote_name(name) for name in self.classes[:5]]))
@@ -78,17 +76,17 @@ class ClassesNotNumbers(DataError):
 
 
 class TooLittleGold(DataError):
-    template = "labelled items with gold: {known:,}; have {needed:,} or more, drawn at random."
-    known: int
+    template = "Only {n_gold:,} labelled items have gold; at least {needed:,} are needed, drawn at random."
+    n_gold: int
     needed: int
 
 
 class GoldOfAnotherType(DataError):
-    template = "gold holds numbers and the table classes; give gold as codes: table.gold_codes(…)."
+    template = "gold holds numbers but the table holds classes; give gold as codes: table.gold_codes(…)."
 
 
 class GoldClassesUnknown(DataError):
-    template = "The table holds numbers and gold codes of classes; name these: {param[classes]}."
+    template = "The table holds numbers but gold holds codes of classes; name the classes with {param[classes]}."
 
 
 class GoldCodesOutOfRange(DataError):
@@ -97,8 +95,8 @@ class GoldCodesOutOfRange(DataError):
     items: int
 
 
-class WrongShape(DataError):
-    template = "{name} must hold one value for each of {expected:,}, got shape {shape}."
+class WrongLength(DataError):
+    template = "{name} must hold {expected:,} values, got shape {shape}."
     name: ParameterName
     expected: int
     shape: tuple[int, ...]
@@ -106,91 +104,82 @@ class WrongShape(DataError):
 
 
 class NoDrawProbability(DataError):
-    template = "{bad:,} of {known:,} gold items have no probability above 0; the first is {name}: {probability:g}."
+    template = (
+        "{bad:,} of {n_gold:,} gold items have no probability above 0; the first is item {name} with {probability:g}."
+    )
     bad: int
-    known: int
+    n_gold: int
     item: Any
     probability: float
     name = property(lambda self: quote_name(self.item))
 
 
 class UnevenDraw(BadParameter):
-    template = "{param[width]} plans gold that is drawn evenly, and each item had its own probability here."
+    template = "{param[width]} needs gold items drawn with equal probability; here the probabilities differ."
 
 
-class UnpricedAnnotator(DataError):
-    template = "{param[cost]}: annotator {name} has none; give one above 0 to each."
-    annotator: Any
-    name = property(lambda self: quote_name(self.annotator))
-
-
-class MissingLimit(DataError):
-    template = "{name}: annotator {who} has none; give one to each."
+class AnnotatorWithoutValue(DataError):
+    template = "{name} has no value for annotator {who}; give one for each annotator."
     name: ParameterName
     annotator: Any
     who = property(lambda self: quote_name(self.annotator))
 
 
-class UnequalColumns(DataError):
-    template = "annotators: '{column}' has {rows:,} rows, '{key}' has {expected:,}."
+class UnequalMetadataColumns(DataError):
+    template = "annotators: column '{column}' has {rows:,} rows, but column '{key}' has {expected:,}."
     column: str
     rows: int
     key: str
     expected: int
 
 
-class AnnotatorTwice(DataError):
-    template = "annotators: {name} is there twice; one row per annotator is needed."
+class RepeatedAnnotator(DataError):
+    template = "annotators: {name} has more than one row; keep one row per annotator."
     annotator: Any
     name = property(lambda self: quote_name(self.annotator))
 
 
 class UnknownAnnotators(DataError):
-    template = "annotators: none of the {n:,} (such as {name}) is in the table, which has {other} and others."
+    template = "annotators: none of the {n:,} names (such as {name}) is in the table, which has names such as {other}."
     n: int
     annotator: Any
-    known: Any
+    table_annotator: Any
     name = property(lambda self: quote_name(self.annotator))
-    other = property(lambda self: quote_name(self.known))
+    other = property(lambda self: quote_name(self.table_annotator))
 
 
 # Methods and models ---------------------------------------------------------------------------------------------------
 
 
 class NoMethodFitted(DataError):
-    template = "No method could be fitted; {method} says: {reason}"
+    template = "No method could be fitted; {method} reports: {reason}"
     method: str
     reason: str
 
 
-class NotFinite(DataError):
+class PredictionsNotFinite(DataError):
     template = "its predictions are not finite numbers."
 
 
 class NoHiddenWeight(DataError):
-    template = "The hidden annotations have no weight; there is nothing to compare by."
+    template = "All held-out labels have a weight of 0, so methods cannot be compared."
 
 
-class MethodsAreText(BadParameter):
-    template = "{param[names]} must be a list of methods, got the text {given!r}."
-    given: str
-
-
-class MethodTwice(BadParameter):
-    template = "{method} is given twice."
+class RepeatedMethod(BadParameter):
+    template = "{method} is named twice; name each method once."
     method: str
 
 
 class NoMethodNamed(BadParameter):
-    template = "No method is named; name at least one, or leave out {param[methods]} for all that suit the table."
+    template = "No method is named; name at least one, or omit {param[methods]} to compare all suitable ones."
 
 
 class NoGoldOfPairs(BadParameter):
-    template = "Comparisons of two things have no known labels; leave out {param[gold]}."
+    template = "Comparisons of two alternatives have no gold labels; omit {param[gold]}."
 
 
 class NoPairs(BadParameter):
-    template = "{param[pairs]} is for classes and numbers; leave it out for {kind}."
+    template = "{param[pairs]} needs classes or numbers; omit it for {kind}."
     kind: str
 
 
@@ -201,15 +190,15 @@ class NotAModel(BadParameter):
 
 class OtherClasses(DataError):
     template = (
-        "The model has {model_classes:,} classes and the table {table_classes:,}, which are not the same; make the "
-        "table with classes=model.classes_."
+        "The {model_classes:,} classes of the model differ from the {table_classes:,} of the table; make the table "
+        "with classes=model.classes_."
     )
     model_classes: int
     table_classes: int
 
 
 class ItemUnknownToModel(DataError):
-    template = "Item {name} was not there when this {model} was fitted; fit it with this item."
+    template = "Item {name} is unknown to this {model}; fit the model to a table that has this item."
     item: Any
     model: str
     name = property(lambda self: quote_name(self.item))
@@ -219,13 +208,13 @@ class ItemUnknownToModel(DataError):
 
 
 class BudgetBelowOne(BadParameter):
-    template = "{param[budget]} must be at least 1, got {budget:g}; of such labels every answer costs 1."
+    template = "{param[budget]} must be at least 1, got {budget:g}; every answer costs 1 for labels of this type."
     budget: float
 
 
-class TooManyThings(BadParameter):
-    template = "{things:,} things have too many pairs to look at all; rank at most {most:,} of them."
-    things: int
+class TooManyAlternatives(BadParameter):
+    template = "{alternatives:,} alternatives have too many pairs to examine; compare at most {most:,} of them."
+    alternatives: int
     most: int
 
 
@@ -237,7 +226,7 @@ class CostNotPositive(BadParameter):
 
 
 class BadCandidates(BadParameter):
-    template = "{param[candidates]} must be two columns of the same length, of items and of annotators."
+    template = "{param[candidates]} must be two columns of equal length, items and annotators."
 
 
 class FractionalCapacity(BadParameter):
@@ -252,14 +241,14 @@ class NamesAreText(BadParameter):
 
 
 class NotInTable(DataError):
-    template = "{name}: {what} is not in the table; declare it there (items=…, annotators=…) to ask about it."
+    template = "{name}: {what} is not in the table; declare it there with items=… or annotators=…"
     name: ParameterName
     given: Any
     what = property(lambda self: quote_name(self.given))
 
 
-class NotNumbers(BadParameter):
-    template = "{name} must be numbers, 0 or more, got {given!r}."
+class LimitsNotNumbers(BadParameter):
+    template = "{name} must be numbers of 0 or more, got {given!r}."
     name: ParameterName
     given: Any
 
@@ -272,13 +261,13 @@ class NoPredictions(BadParameter):
 
 
 class NothingToEvaluate(DataError):
-    template = "There is nothing to evaluate by: no predicted item has a gold label or a vote."
+    template = "No predicted item has a gold label or a vote, so the predictions cannot be evaluated."
 
 
-class PredictionsOfOtherItems(DataError):
+class PredictionShapeMismatch(DataError):
     template = (
-        "predictions of shape {shape} for {items:,} items; give one row per table.items, in their order, or a frame "
-        "with a column `item`."
+        "predictions of shape {shape} do not fit {items:,} items; give one row per table.items, in their order, or a "
+        "frame with a column `item`."
     )
     shape: tuple[int, ...]
     items: int
@@ -287,17 +276,17 @@ class PredictionsOfOtherItems(DataError):
 
 class NoPredictedColumn(MissingColumn):
     template = (
-        "no predictions; the columns are {columns}. Call the predicted label 'predicted' or 'label', or give one "
-        "column p_CLASS for each class."
+        "no column of predictions among {columns}; call the predicted label 'predicted' or 'label', or give one column "
+        "p_CLASS for each class."
     )
     columns: str
 
 
-class NoRows(DataError):
-    template = "there is no row; give at least one prediction."
+class NoPredictionRows(DataError):
+    template = "the predictions have no rows; give at least one."
 
 
-class PredictedTwice(DataError):
+class RepeatedPrediction(DataError):
     template = "item {name} has {n} predictions; keep one."
     item: Any
     n: int
@@ -308,10 +297,10 @@ class PredictedTwice(DataError):
 
 
 class UnknownThreshold(BadParameter):
-    template = "{name!r} is no threshold; there are {names}."
+    template = "{name!r} is not a threshold; choose from {names}."
     name: str
-    known: tuple[str, ...]
-    names = property(lambda self: ", ".join(self.known))
+    allowed: tuple[str, ...]
+    names = property(lambda self: ", ".join(self.allowed))
 
 
 class BadThreshold(BadParameter):
@@ -334,14 +323,14 @@ class NothingToCheck(BadParameter):
     )
 
 
-class Uncheckable(BadParameter):
+class CheckNotPossible(BadParameter):
     template = "{name} cannot be checked: {reason}."
     name: ParameterName
     reason: str
 
 
-class NotToml(UnreadableFile):
-    template = "{path} is no TOML: {error}."
+class InvalidToml(UnreadableFile):
+    template = "{path} is not valid TOML: {error}."
     path: Path
     error: str
 
@@ -353,8 +342,7 @@ class SavedWithoutLabels(UnreadableFile):
 
 class SavedWithoutAgreement(UnreadableFile):
     template = (
-        "{file} does not say how often two annotators agreed; run `dissensus aggregate` again, or give the table "
-        "itself."
+        "{file} does not hold the agreement of annotators; run `dissensus aggregate` again, or give the table itself."
     )
     file: Path
 
@@ -363,25 +351,25 @@ class SavedWithoutAgreement(UnreadableFile):
 
 
 class GoldColumnWithoutFile(BadParameter):
-    template = "{param[gold_probability]} names a column of GOLD; give that file: {param[gold=<FILE>]}."
+    template = "{param[gold_probability]} names a column of the gold file; give this file: {param[gold=<FILE>]}."
 
 
 class WidthNeeded(BadParameter):
-    template = "{param[next]} writes the items that {param[width]} asks for; give {param[width=<NUMBER>]} too."
+    template = "{param[next]} writes the items that {param[width]} needs; give {param[width=<NUMBER>]} too."
 
 
 class NoHumanLabels(BadParameter):
-    template = "There are no human labels to correct by{panel}; give some with {param[gold=<FILE>]}."
+    template = "There are no human labels to correct with{panel}; give some with {param[gold=<FILE>]}."
     is_panel: bool
-    panel = property(lambda self: "" if self.is_panel else ", and this is no panel whose judges differ")
+    panel = property(lambda self: "" if self.is_panel else ", and this is not a panel with different judges")
 
 
 class NothingToWrite(BadParameter):
-    template = "{param[output]} writes items calibrated by human labels; give some with {param[gold=<FILE>]}."
+    template = "{param[output]} writes items calibrated with human labels; give some with {param[gold=<FILE>]}."
 
 
 class TooFewPanelItems(DataError):
-    template = "{items} items are too few to say what judges are worth without human labels; have {needed} or more."
+    template = "{items} items are too few to assess judges without human labels; at least {needed} are needed."
     items: int
     needed: int
 
@@ -393,24 +381,24 @@ class ColumnNotNumbers(DataError):
 
 
 class NoSuchColumn(MissingColumn):
-    template = "no column {column!r}; there are {names}."
+    template = "no column {column!r}; the columns are {names}."
     column: str
-    known: tuple[str, ...]
-    names = property(lambda self: ", ".join(self.known) or "none")
+    columns: tuple[str, ...]
+    names = property(lambda self: ", ".join(self.columns) or "none")
 
 
 class ModelAndMethod(BadParameter):
-    template = "{param[model]} uses a model that was fitted before; leave out {param[method]} and {param[set]}."
+    template = "{param[model]} uses a model that is fitted already; omit {param[method]} and {param[set]}."
 
 
 class OnlyForClasses(BadParameter):
-    template = "{name} is for classes, and these labels are {kind}: only items are recommended, not annotators."
+    template = "{name} needs classes, but these labels are {kind}: items are recommended, not annotators."
     name: ParameterName
     kind: str
 
 
 class NoAnnotatorNamed(BadParameter):
-    template = "{param[annotators]} {given!r} names no annotator; leave it out for all."
+    template = "{param[annotators]} {given!r} names no annotator; omit it to consider all annotators."
     given: str
 
 
@@ -423,15 +411,15 @@ class BadLimit(BadParameter):
 
 
 class NoModelFile(UnreadableFile):
-    template = "no fitted model in {path}: there is neither {first}, nor {others}."
+    template = "no fitted model in {path}: it holds neither {first}, nor {others}."
     path: Path
     first: str
     others: str
 
 
 class SeveralModelFiles(BadParameter):
-    template = "{param[model]} {path}: {names} are there; name one, such as {param[model]} {choice}."
+    template = "{param[model]} {path} holds several models, {names}; name one, such as {param[model]} {choice}."
     path: Path
-    found: tuple[str, ...]
-    names = property(lambda self: " and ".join(self.found))
-    choice = property(lambda self: self.path / self.found[0])
+    files: tuple[str, ...]
+    names = property(lambda self: " and ".join(self.files))
+    choice = property(lambda self: self.path / self.files[0])

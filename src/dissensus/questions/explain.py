@@ -29,8 +29,8 @@ the most probable class c: P(ℓ < ℓ_i) + P(ℓ = ℓ_i)/2 for ℓ_i = Σ_r w_
 normal distribution, with e as fitted. It is exact up to the rounding of ℓ to a grid: with five labels ℓ is far from
 normal.
 
-*Groups*: `questions.perspectives`, Eq. 4, finds the columns of metadata that matter. An item that a group explains is a
-perspective if (3) also predicts it 20 times better than (1) and (2).
+*Groups*: `questions.group_effects`, Eq. 4, finds the columns of metadata that matter. An item that a group explains is
+a perspective if (3) also predicts it 20 times better than (1) and (2).
 
 A probabilistic row counts as its most probable label. Rows of one annotator and item weigh one together. Rows without
 weight do not count; for groups all others count equally.
@@ -57,7 +57,7 @@ from dissensus.compute.engines.local import Threads, balanced, thread_count
 from dissensus.compute.kernels import disagreement as kernels
 from dissensus.models.base import Aggregator, arg_max
 from dissensus.models.exceptions import ModelNotFitted
-from dissensus.questions.perspectives import ROWS_AT_ONCE, GroupEffect, metadata_groups, perspectives
+from dissensus.questions.group_effects import ROWS_AT_ONCE, GroupEffect, find_group_effects, read_metadata_groups
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
@@ -74,7 +74,7 @@ MEANINGS: dict[Kind, str] = {
 }
 """Kind → its meaning, in the order in which kinds are shown."""
 
-SURE = 0.9  # P(class) below which it is not clear which label is an error
+MIN_CONFIDENCE = 0.9  # P(class) below which it is not clear which label is an error
 STRONG, POSITIVE = math.log(20), math.log(3)  # log Bayes factors, in the words of Kass & Raftery 1995
 ONE_CLASS = 0.98  # P(item is not ambiguous) from which on an annotator erred
 PSEUDO = 5.0  # labels by which e and ν are shrunk to the crowd's
@@ -101,14 +101,14 @@ class Explanation(NotebookTable):
     label: Names  # (I,) most probable class
     confidence: FloatArray  # (I,) its probability
     disagreement: FloatArray  # (I,) share of pairs of labels that differ; NaN with fewer than two
-    expected: FloatArray  # (I,) disagreement if the truth were `label` and annotators erred as usual; NaN likewise
+    expected_disagreement: FloatArray  # (I,) if the truth were `label` and annotators erred as usual
     surprise: FloatArray  # (I,) standard deviations by which the labels are less probable than expected; NaN likewise
     evidence: FloatArray  # (I,) log Bayes factor of one class against ambiguity; NaN likewise
     ambiguity: FloatArray  # (I,) P(the item is ambiguous)
     share_ambiguous: float  # of the items with two labels or more: the smaller one of slips as fitted or anchored
-    suspect: FloatArray  # (N,) P(row is a mistake), that is, that the item has one class and not this one
+    p_mistake: FloatArray  # (N,) P(row is a mistake), that is, that the item has one class and not this one
     groups: tuple[GroupEffect, ...]  # one per column of metadata, the most significant first
-    by_group: IntArray  # (I,) index into `groups` of the group that explains the item, −1 if none
+    group_index: IntArray  # (I,) index into `groups` of the group that explains the item, −1 if none
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{n:,} {kind}" for kind, n in self.counts().items() if n)
@@ -121,7 +121,7 @@ class Explanation(NotebookTable):
         """Return the number of items of each kind."""
         return dict(zip(KINDS, np.bincount(self.kind, minlength=len(KINDS)).tolist(), strict=True))
 
-    def of_kind(self, kind: Kind, *, differing: bool = False) -> list[Any]:
+    def items_of_kind(self, kind: Kind, *, differing: bool = False) -> list[Any]:
         """Return the items of a kind, optionally only those whose labels differ, the most disagreement first."""
         check_argument("kind", kind, Kind)
         chosen = np.flatnonzero((self.kind == KINDS.index(kind)) & ((self.disagreement > 0) | (not differing)))
@@ -132,8 +132,8 @@ class Explanation(NotebookTable):
         """Return a frame (pandas if installed, else Arrow) with one row per item."""
         import pyarrow as pa
 
-        measures = ("label", "confidence", "disagreement", "expected", "surprise", "evidence", "ambiguity")
-        group = [self.groups[g].column if g >= 0 else None for g in self.by_group]
+        measures = ("label", "confidence", "disagreement", "expected_disagreement", "surprise", "evidence", "ambiguity")
+        group = [self.groups[g].column if g >= 0 else None for g in self.group_index]
         return columns_to_frame(
             {"item": self.items, "kind": [KINDS[code] for code in self.kind]}
             | {name: getattr(self, name) for name in measures}
@@ -172,7 +172,7 @@ def explain(
     >>> found = explain(table, DawidSkene().fit(table))
     >>> found
     Explanation of 1,797 items: 143 agreed, 73 ambiguous, 1,581 cannot tell
-    >>> found.counts()["agreed"], len(found.of_kind("ambiguous")), found.to_frame().shape
+    >>> found.counts()["agreed"], len(found.items_of_kind("ambiguous")), found.to_frame().shape
     (143, 73, (1797, 10))
     """
     check_kind(table.kind, CLASS_KINDS, "explain")
@@ -199,8 +199,8 @@ def explain(
         belief, one = softmax(one, axis=1), logsumexp(one, axis=1)  # (I, K) P(class), if there is one
         usual_one, alike = logsumexp(usual_one, axis=1), logsumexp(alike, axis=1)
         expected, above, below = _surprise(usual, best, pool)
-        columns = {} if annotators is None else metadata_groups(annotators, table, missing_as_group)
-        effects, by_group = perspectives(rows, posterior, disagree, columns, permutations, seed, pool)
+        columns = {} if annotators is None else read_metadata_groups(annotators, table, missing_as_group)
+        effects, by_group = find_group_effects(rows, posterior, disagree, columns, permutations, seed, pool)
 
     several, people, evidence = n >= 2, rows.annotators_per_item >= 2, one - many
     ambiguity = np.zeros(n.size)
@@ -222,8 +222,8 @@ def explain(
     other = by_group >= 0  # groups may see these items differently, so no other reason is named
     by_group = np.where(views, by_group, -1)
     erred = ~other & (ambiguity <= 1 - ONE_CLASS) & (evidence >= POSITIVE)
-    erred &= belief[np.arange(best.size), best] >= SURE
-    error = np.where(disagree, erred, ~best_given & (confidence >= SURE))
+    erred &= belief[np.arange(best.size), best] >= MIN_CONFIDENCE
+    error = np.where(disagree, erred, ~best_given & (confidence >= MIN_CONFIDENCE))
     kind = np.select(
         [n == 0, views, ~other & ambiguous & people, error, people & ~disagree & best_given],
         [KINDS.index(name) for name in ("unlabelled", "group perspective", "ambiguous", "likely error", "agreed")],
@@ -245,14 +245,14 @@ def explain(
         label=table.classes[best],
         confidence=confidence,
         disagreement=np.where(several, _differing(rows), np.nan),
-        expected=np.where(several, expected, np.nan),
+        expected_disagreement=np.where(several, expected, np.nan),
         surprise=np.where(several, surprise, np.nan),
         evidence=np.where(several, evidence, np.nan),
         ambiguity=ambiguity,
         share_ambiguous=float(share),
-        suspect=one_class[table.item] * np.clip(1 - right, 0, 1),
+        p_mistake=one_class[table.item] * np.clip(1 - right, 0, 1),
         groups=effects,
-        by_group=by_group,
+        group_index=by_group,
     )
 
 

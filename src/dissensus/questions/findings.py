@@ -1,4 +1,4 @@
-"""What questions find, in words: messages with facts, one class per statement (`dissensus.messages`)."""
+"""Findings of the questions: one class of message per statement, with its facts (see `dissensus.messages`)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dissensus.messages import Message, quote_name
 
 MAX_RARE_CLASSES_SHOWN = 5
 
-# describe: what is in a table -----------------------------------------------------------------------------------------
+# describe: content and doubtful points of a table ---------------------------------------------------------------------
 
 
 class NumberRange(Message):
     template = (
-        "Numbers: {low:,.6g} to {high:,.6g}, half of them between {quarter:,.6g} and {three_quarters:,.6g}, median "
-        "{median:,.6g}."
+        "Values range from {low:,.6g} to {high:,.6g}; half of them lie between {quarter:,.6g} and "
+        "{three_quarters:,.6g}, the median is {median:,.6g}."
     )
     low: float
     quarter: float
@@ -26,88 +26,90 @@ class NumberRange(Message):
 
 class NumberSpread(Message):
     template = (
-        "Spread: standard deviation {overall:,.4g} over all labels, {within_items:,.4g} among labels of one item."
+        "Standard deviation: {overall:,.4g} over all labels, {within_items:,.4g} between labels of the same item."
     )
     overall: float
     within_items: float
 
 
 class SelectedOptions(Message):
-    template = "Selected options: {mean:.2f} of {n_options:,} at a time, on average."
+    template = "Annotators select {mean:.2f} of {n_options:,} options per label on average."
     mean: float
     n_options: int
 
 
 class PairwiseAgreement(Message):
-    template = "Agreement: two annotators of one item agree {share} of the time."
+    template = "Two annotators of the same item agree {share} of the time."
     share: Share
 
 
 class UnanimousItems(Message):
-    template = "Unanimous: {share} of the items with two annotators or more."
+    template = "All annotators agree on {share} of the items that have two annotators or more."
     share: Share
 
 
-class NothingDoubtful(Message):
-    template = "Nothing looks doubtful."
+class NoDoubts(Message):
+    template = "No problems found."
 
 
 class AgreementAtChance(Message):
-    template = "Labels agree about as often as by chance, or less ({chance}){remedy}."
+    template = "Annotators agree no more often than by chance ({chance}){remedy}."
     chance: Share
     several_spellings: bool
     remedy = property(lambda self: "" if self.several_spellings else NO_REMEDY)
 
 
-NO_REMEDY = "; no method can correct that unless a few annotators cause it (`dissensus diagnose`)"
+NO_REMEDY = "; no method can correct this unless a few annotators cause it, which `diagnose` shows"
 
 
-class ItemsDifferAsLabelsDo(Message):
-    template = f"Labels of one item differ as much as those of different items{NO_REMEDY}."
+class DisagreementAtChance(Message):
+    template = f"Labels of the same item differ as much as labels of different items{NO_REMEDY}."
 
 
-class FewLabelsEach(Message):
-    template = "{n:,} of {annotators:annotator} gave fewer than 5 labels; little is learnt about each."
+class AnnotatorsWithFewLabels(Message):
+    template = "{n:,} of {annotators:annotator} gave fewer than 5 labels, too few to estimate their reliability."
     n: int
     annotators: Count
 
 
-class NoCountedLabel(Message):
-    template = "{n:,} of {annotators:annotator} gave no label that counts."
+class AnnotatorsWithoutLabels(Message):
+    template = "{n:,} of {annotators:annotator} gave no label with a weight above 0."
     n: int
     annotators: Count
 
 
 class ItemsWithoutLabel(Message):
-    template = "{n:,} of {items:,} items have no annotation; each will get {result}."
+    template = "{n:,} of {items:,} items have no label; each will get {result}."
     n: int
     items: int
     numbers: bool
-    result = property(lambda self: "the mean of all items" if self.numbers else "the shares of the classes")
+    result = property(lambda self: "the mean of all items" if self.numbers else "the frequencies of the classes")
 
 
 class RepeatedLabels(Message):
     template = (
-        "{n:annotation} {n:repeats|repeat} an item and annotator: they share one vote in `consensus` and count "
-        "separately in other methods."
+        "{n:annotation} {n:repeats|repeat} an item and annotator; `consensus` counts them as one vote, other methods "
+        "count each of them."
     )
     n: Count
 
 
 class SeveralSpellings(Message):
-    template = "Some classes differ by capitals or spaces only{effect}; {param[normalize=True]} merges them."
+    template = "Some class names differ only in capitals or spaces{effect}; {param[normalize=True]} merges them."
     effect: str = ", which counts as disagreement"
     example = {"effect": ", which counts as disagreement"}
 
 
 class MissingAnswers(Message):
-    template = "Classes may be missing answers: {names}; {param[abstain]} leaves a label out."
+    template = "These classes may stand for a missing answer: {names}; exclude them with {param[abstain]}."
     classes: tuple[str, ...]
     names = property(lambda self: list_first_names(self.classes, len(self.classes)))
 
 
 class RareClasses(Message):
-    template = "Classes with few labels may be typing errors: {names}; {param[map=<OLD=NEW>]} renames."
+    template = (
+        "These classes have few labels and may be typing errors: {names}; rename them with {param[map=<OLD=NEW>]}."
+    )
     labels: dict[str, int]
 
     @property
@@ -117,25 +119,25 @@ class RareClasses(Message):
 
 class ClassesAreNumbers(Message):
     template = (
-        "Classes are numbers; {param[kind='numbers']} reads them as scores, {param[kind='graded']} as grades in this "
-        "order."
+        "The classes are numbers; read them as scores with {param[kind='numbers']}, or as ordered grades with "
+        "{param[kind='graded']}."
     )
 
 
 class OneClass(Message):
-    template = "There is one class only; there is nothing to decide."
+    template = "The table has only one class, so there is nothing to decide."
 
 
 class OneAnnotator(Message):
-    template = "There is one annotator only; nothing shows whether the labels are right."
+    template = "There is only one annotator, so nothing shows whether the labels are right."
 
 
-class NoItemShared(Message):
-    template = "No item has labels by two annotators; no labels can be checked against others."
+class NoItemLabelledTwice(Message):
+    template = "No item has labels by two annotators, so no label can be checked against another."
 
 
-class MostItemsUnchecked(Message):
-    template = "Most items have labels by one annotator only, which no other has checked."
+class MostItemsLabelledOnce(Message):
+    template = "Most items have labels by only one annotator, so most labels cannot be checked against another."
 
 
 # agreement ------------------------------------------------------------------------------------------------------------
@@ -143,13 +145,13 @@ class MostItemsUnchecked(Message):
 
 class SpanAgreementExplained(Message):
     template = (
-        "F1: of two annotators of a document, the share of the spans of one that the other has. α and uα are of tokens "
-        "or characters; by chance tokens meet in α, whole spans in uα."
+        "F1 is the share of one annotator's spans that another annotator of the document marked too. α corrects for "
+        "chance agreement on tokens or characters, uα for chance agreement on whole spans."
     )
 
 
 class AgreementUndefined(Message):
-    template = "Only one class was given to items with two annotators: coefficients without a value are undefined."
+    template = "Items with two annotators have labels of only one class; coefficients without a value are undefined."
 
 
 class ClassOrder(Message):
@@ -159,92 +161,84 @@ class ClassOrder(Message):
 
 
 class TooFewSharedItems(Message):
-    template = "Only {n:item} {n:was|were} labelled by two annotators: too few to say more."
+    template = "Only {n:item} {n:has|have} labels by two annotators, too few to assess the agreement."
     n: Count
 
 
 AGREEMENT_VERDICTS = {
-    "below chance": "worse than chance: labels of one item differ more often than labels of different items",
-    "chance": "no better than chance, as far as these labels can tell",
-    "good": "good: 0.8 is what Krippendorff asks of data to rely on",
-    "fair": "fair: above 0.667, from which Krippendorff allows tentative conclusions, not surely above 0.8",
-    "undecided": "undecided: 0.667, where Krippendorff allows tentative conclusions, lies inside the interval",
-    "poor": "better than chance, but below the 0.667 from which Krippendorff allows tentative conclusions",
+    "below chance": "worse than chance: labels of the same item differ more often than labels of different items",
+    "chance": "not distinguishable from chance",
+    "good": "good: α is at least 0.8, which Krippendorff requires of reliable data",
+    "fair": "fair: α is above 0.667, where Krippendorff allows tentative conclusions, but may be below 0.8",
+    "undecided": "uncertain: 0.667, where Krippendorff allows tentative conclusions, lies inside the interval of α",
+    "poor": "poor: better than chance, but α is below the 0.667 where Krippendorff allows tentative conclusions",
 }
 
 
 class AgreementBeyondChance(Message):
-    template = "{observed}eyond chance (α) {subject} is {words}."
+    template = "{observed}Corrected for chance (α), agreement is {words}."
     percent: Share | None
     verdict: str
     example = {"percent": Share(0.9), "verdict": "fair"}
 
     @property
     def observed(self) -> str:
-        return "B" if self.percent is None else f"Two annotators of an item agree {self.percent} of the time. B"
+        return "" if self.percent is None else f"Two annotators of the same item agree {self.percent} of the time. "
 
-    subject = property(lambda self: "agreement" if self.percent is None else "that")
     words = property(lambda self: AGREEMENT_VERDICTS[self.verdict])
 
 
-class CommonClasses(Message):
-    template = "AC1 is far above κ: where a few classes are common, κ attributes more of the agreement to chance."
+class SkewedClasses(Message):
+    template = "AC1 is far above κ because a few classes are common: κ then attributes more agreement to chance."
 
 
-class UncheckedItems(Message):
-    template = "{n:,} of {items:,} items were labelled by fewer than two annotators and are not used."
+class ItemsLabelledOnce(Message):
+    template = "{n:,} of {items:,} items have labels by fewer than two annotators and are not used."
     n: int
     items: int
 
 
 class NoComparablePair(Message):
-    template = "No two annotators share {least:,} items on which κ is defined; lower {param[least]}."
+    template = "No two annotators share {least:,} items for which κ is defined; lower {param[least]}."
     least: int
 
 
-# diagnose: annotators whose labels are unlike the others' -------------------------------------------------------------
+# diagnose: annotators whose labels differ from the others' ------------------------------------------------------------
 
 
-class Reason(Message):
-    """Why an annotator is flagged: what was seen, and how often a typical annotator would look like that."""
+class FlagReason(Message):
+    """Why an annotator is flagged: the observation, and how often a typical annotator would look like this."""
 
     chance: float
-    rarity = property(lambda self: "fewer than 1 in 1,000" if self.chance < 0.001 else f"{100 * self.chance:.1f} % of")
+
+    @property
+    def frequency(self) -> str:
+        return "less than once in 1,000" if self.chance < 0.001 else f"{100 * self.chance:.1f} % of the time"
 
 
-class UntypicalLabels(Reason):
-    """What was seen of an annotator of classes."""
-
-    typical: float  # probability of being a typical annotator
-    odds = property(lambda self: "below 0.1 %" if self.typical < 0.001 else f"{100 * self.typical:.1f} %")
-
-
-class SameLabel(UntypicalLabels):
-    template = (
-        "answers {name} {times:,} times of {n:,}; {rarity} honest people here would give it as often (probability of "
-        "being one of them: {odds})"
-    )
+class RepeatsOneLabel(FlagReason):
+    template = "answers {name} {times:,} times out of {n:,}; a typical annotator would do so {frequency}"
     label: Any
     times: int
     n: int
+    p_typical: float
     name = property(lambda self: quote_name(self.label))
 
 
-class RareAgreement(UntypicalLabels):
+class RareAgreement(FlagReason):
     template = (
-        "the labels {relation} what others say of the items: {agree:,} of {n:,} agree; {rarity} honest people here "
-        "would agree so rarely (probability of being one of them: {odds})"
+        "agrees with the other annotators on {agree:,} of {n:,} labels; a typical annotator would agree this rarely "
+        "{frequency}"
     )
-    contrary: bool
     agree: int
     n: int
-    relation = property(lambda self: "go against" if self.contrary else "have no relation to")
+    p_typical: float
 
 
 class CopiedLabels(Message):
     template = (
-        "gives the same answer as {who} on {agreed:,} of {shared:,} items; {expected:.0f} would be expected of people "
-        "who work by themselves"
+        "gives the same answer as {who} on {agreed:,} of {shared:,} items; {expected:.0f} would be expected of "
+        "annotators who work independently"
     )
     others: tuple[Any, ...]
     agreed: int
@@ -254,46 +248,50 @@ class CopiedLabels(Message):
     @property
     def who(self) -> str:
         first, *more = map(quote_name, self.others)
-        return f"the other {len(self.others)} of a group around {first}" if more else first
+        return f"{first} and {len(more)} other {'annotator' if len(more) == 1 else 'annotators'}" if more else first
 
 
-AS_FAR = "; {rarity} people here would be as far off"
+AS_UNUSUAL = "; a typical annotator would be this unusual {frequency}"
 
 
-class SameNumber(Reason):
-    template = "answers {value:g} {times:,} times of {n:,}" + AS_FAR
+class RepeatsOneNumber(FlagReason):
+    template = "answers {value:g} {times:,} times out of {n:,}" + AS_UNUSUAL
     value: float
     times: int
     n: int
 
 
-class LowCorrelation(Reason):
+class LowCorrelation(FlagReason):
     template = (
-        "answers with a correlation of {r:z.2f} with the others' over {n:,} labels, where {usual:.2f} is usual" + AS_FAR
+        "has a correlation of {r:z.2f} with the other annotators over {n:,} labels, where {usual:.2f} is typical"
+        + AS_UNUSUAL
     )
     r: float
     usual: float
     n: int
 
 
-class ShiftedNumbers(Reason):
-    template = "gives {distance:.3g} {direction} than others to the same items, over {n:,} labels" + AS_FAR
+class ShiftedNumbers(FlagReason):
+    template = (
+        "answers {distance:.3g} {direction} than other annotators of the same items on average, over {n:,} labels"
+        + AS_UNUSUAL
+    )
     shift: float
     n: int
     distance = property(lambda self: abs(self.shift))
-    direction = property(lambda self: "more" if self.shift > 0 else "less")
+    direction = property(lambda self: "higher" if self.shift > 0 else "lower")
 
 
 CHOICES = {
-    "better": "names the better one",
-    "left": "prefers what stands left",
-    "right": "prefers what stands right",
-    "tie": "calls a tie",
+    "better": "prefers the better alternative",
+    "left": "prefers the alternative on the left",
+    "right": "prefers the alternative on the right",
+    "tie": "answers with a tie",
 }
 
 
-class UnusualChoices(Reason):
-    template = "{action} in {times:,.0f} of {n:,} answers, where {expected:,.0f} would be usual" + AS_FAR
+class UnusualChoices(FlagReason):
+    template = "{action} in {times:,.0f} of {n:,} answers, where {expected:,.0f} would be typical" + AS_UNUSUAL
     choice: str
     times: float
     expected: float
@@ -302,10 +300,10 @@ class UnusualChoices(Reason):
     action = property(lambda self: CHOICES[self.choice])
 
 
-class LowSimilarity(Reason):
+class LowSimilarity(FlagReason):
     template = (
-        "its {what} have a similarity of {similarity:.2f} to the others' (1: the same) over {n:,} of them, where "
-        "{usual:.2f} is usual" + AS_FAR
+        "has a similarity of {similarity:.2f} to other annotators over {n:,} {what} (1 means identical), where "
+        "{usual:.2f} is typical" + AS_UNUSUAL
     )
     what: str
     similarity: float
@@ -314,59 +312,56 @@ class LowSimilarity(Reason):
     example = {"what": "answers"}
 
 
-class MarksUnlikeOthers(Reason):
-    template = "marks {own:.2f} on average in {n:,} {what}, where others mark {usual:.2f}" + AS_FAR
+class UnusualMarkCounts(FlagReason):
+    template = "marks {mean:.2f} on average in {n:,} {what}, where other annotators mark {usual:.2f}" + AS_UNUSUAL
     what: str
-    own: float
+    mean: float
     usual: float
     n: int
     example = {"what": "documents"}
 
 
 class FlaggedAnnotators(Message):
-    template = "of {annotators:annotator} {some}."
+    template = "{some} of {annotators:annotator} {verb} flagged{so_far}."
     annotators: Count
     flagged: int
     unsettled: bool
-
-    @property
-    def some(self) -> str:
-        if self.flagged:
-            return f"{self.flagged:,} {'stands' if self.flagged == 1 else 'stand'} out"
-        return "none is flagged yet" if self.unsettled else "none stands out"
+    some = property(lambda self: f"{self.flagged or 'none'}")
+    verb = property(lambda self: "is" if self.flagged <= 1 else "are")
+    so_far = property(lambda self: " so far" * (self.unsettled and not self.flagged))
 
 
 class SpellingFirst(Message):
     template = (
-        "No annotator is flagged before the spelling of the classes is settled: give {param[normalize=True]}, or "
-        "{param[map=<OLD=NEW>]}, and run this again."
+        "No annotator is flagged as long as class names differ only in capitals or spaces: merge them with "
+        "{param[normalize=True]}, or rename them with {param[map=<OLD=NEW>]}, and run this again."
     )
 
 
 class TooFewLabels(Message):
-    template = "{n} of {annotators:annotator} {n:has|have} too few labels on items that others labelled too."
+    template = (
+        "{n} of {annotators:annotator} {n:has|have} too few labels to be tested, on items that others labelled too."
+    )
     n: Count
     annotators: Count
 
 
-# compare: which method predicts hidden labels best --------------------------------------------------------------------
+# compare: which method predicts held-out labels best ------------------------------------------------------------------
 
 
-class OnlyMethod(Message):
-    template = "{method} was the only method; there is nothing to compare it with."
+class SingleMethodCompared(Message):
+    template = "{method} was the only method; add another one to compare it with."
     method: str
 
 
-class TooFewHidden(Message):
-    template = (
-        "Too little to compare methods: only {hidden:annotation} could be hidden and predicted; {needed} are needed."
-    )
+class TooFewHiddenLabels(Message):
+    template = "Too few labels to compare methods: {hidden:label} could be held out, {needed} are needed."
     hidden: Count
     needed: int
 
 
 class BestMethod(Message):
-    """The method that predicts hidden annotations best, by the difference of another one to it."""
+    """The method that predicts held-out labels best, and the difference of another method from it."""
 
     best: str
     other: str
@@ -375,6 +370,7 @@ class BestMethod(Message):
     high: float
     unit: str
     tied: bool  # the difference may be chance
+    example = {"unit": "a lower log-likelihood per label"}
     simple = property(lambda self: "majority vote" if self.other == "majority-vote" else self.other)
     capital = property(lambda self: self.simple[0].upper() + self.simple[1:])
     perhaps = property(lambda self: ", which chance may explain" * self.tied)
@@ -382,55 +378,50 @@ class BestMethod(Message):
 
 class BaselineAhead(BestMethod):
     template = (
-        "{best} predicts hidden annotations best of the methods that can be fitted; {other}, which is only a baseline, "
-        "is {behind:.3g} {unit} ahead ({low:.3g} to {high:.3g}){perhaps}."
+        "{other}, only a baseline, predicts held-out labels best; {best}, the best method, has {unit}, by {behind:.3g} "
+        "({low:.3g} to {high:.3g}){perhaps}."
     )
 
 
-class SimpleSuffices(BestMethod):
-    template = "{capital} is as good here: {best} predicts hidden annotations best, {how}."
+class SimplestMethodSuffices(BestMethod):
+    template = "{capital} is good enough here: {best} predicts held-out labels best, but {how}."
 
     @property
     def how(self) -> str:
-        negligible = f"by {self.behind:.4f} {self.unit}, which is next to nothing"
-        return "but not by more than chance would" if self.tied else negligible
+        return "not by more than chance explains" if self.tied else f"only by {self.behind:.4f} ({self.unit})"
 
 
-class BestIsAhead(BestMethod):
+class BestMethodAhead(BestMethod):
     template = (
-        "{best} predicts hidden annotations best{ties}; {simple}{role} is {behind:.3f} {unit} behind ({low:.3f} to "
+        "{best} predicts held-out labels best{ties}; {simple}{role} has {unit}, by {behind:.3f} ({low:.3f} to "
         "{high:.3f}){perhaps}."
     )
     ties_with: tuple[str, ...]
     baseline: bool
-
-    @property
-    def ties(self) -> str:
-        return f", and cannot be told apart from {join_words(self.ties_with)}" if self.ties_with else ""
-
+    ties = property(lambda self: name_ties(self.ties_with))
     role = property(lambda self: ", a baseline," * self.baseline)
 
 
-class BestOfThese(Message):
-    template = "{best} predicts hidden annotations best{ties}."
+class BestMethodFound(Message):
+    template = "{best} predicts held-out labels best{ties}."
     best: str
     ties_with: tuple[str, ...]
-
-    @property
-    def ties(self) -> str:
-        return f", and cannot be told apart from {join_words(self.ties_with)}" if self.ties_with else ""
+    ties = property(lambda self: name_ties(self.ties_with))
 
 
-class OnlyBaselines(Message):
-    template = (
-        "{name} predicts hidden annotations best, but it is a baseline as all others are; compare it with a method."
-    )
+def name_ties(methods: tuple[str, ...]) -> str:
+    """Return the clause that names methods tied with the best one, or "" without any."""
+    return f", statistically tied with {join_words(methods)}" if methods else ""
+
+
+class OnlyBaselinesCompared(Message):
+    template = "{name} predicts held-out labels best, but only baselines were compared; add a method."
     best: str
     name = property(lambda self: self.best[0].upper() + self.best[1:])
 
 
-class SimpleIsBest(Message):
-    template = "{name} predicts hidden annotations best: nothing more elaborate is needed here."
+class SimplestMethodBest(Message):
+    template = "{name} predicts held-out labels best, so nothing more elaborate is needed here."
     method: str
 
     @property
@@ -438,39 +429,41 @@ class SimpleIsBest(Message):
         return "Majority vote" if self.method == "majority-vote" else self.method[0].upper() + self.method[1:]
 
 
-class DefaultIsBehind(Message):
-    template = "{method}, which all commands use, is {by} {unit} behind{caveat}."
+class DefaultMethodBehind(Message):
+    template = "{method}, the default of all commands, has {unit}, by {by}{caveat}."
     method: str
     behind: float
     unit: str
     probabilities: bool
+    example = {"unit": "a lower log-likelihood per label"}
     by = property(lambda self: f"{self.behind:.3f}" if self.behind >= 0.0005 else "less than 0.001")
-    caveat = property(lambda self: "; who predicts labels best is not always most often right" * self.probabilities)
+    caveat = property(lambda self: "; the best predictor is not always the most accurate method" * self.probabilities)
 
 
-class ComparedOnPart(Message):
-    template = "Compared on {items:item}, drawn at random, with all their labels."
+class ComparedOnSample(Message):
+    template = "Methods were compared on {items:item} drawn at random, with all their labels."
     items: Count
 
 
-class CostlyMethodsSkipped(Message):
-    template = "{tried:method} were tried; `dissensus evaluate --methods all` also tries {names}, which take longer."
+class SlowMethodsSkipped(Message):
+    template = "{tried:method} were tried; {names} take longer and run only if they are named."
     tried: Count
     methods: tuple[str, ...]
     names = property(lambda self: join_words(self.methods))
 
 
 class MethodSkipped(Message):
-    template = "{method} is left out: {reason}"
+    template = "{method} was skipped: {reason}"
     method: str
     reason: str
 
 
 class ComparisonExplained(Message):
     template = (
-        "{quantity} {hidden:hidden annotation} ({splits:split}, {share} each); closer to 0 is better. ±: 95 %, over "
-        "items, of each method alone. ≈: not to be told apart from the best, once it is counted how many methods are "
-        "tried. It judges how well labels are predicted, not how often the truth is found.{ties}"
+        "{quantity} {hidden:held-out label} ({splits:split}, {share} each); closer to 0 is better. ± is half of the "
+        "95 % interval over items, for each method alone. ≈ marks methods that are statistically tied with the best, "
+        "corrected for the number of methods. The score measures how well labels are predicted, not how often the "
+        "truth is found.{ties}"
     )
     quantity: str
     hidden: Count
@@ -481,7 +474,7 @@ class ComparisonExplained(Message):
 
     @property
     def ties(self) -> str:
-        return " Accuracy counts t tied classes as 1/t each; `aggregate` draws one of them." * self.accuracy
+        return " Accuracy counts each of t tied classes as 1/t; `aggregate` draws one of them." * self.accuracy
 
 
 # explain: why labels of an item disagree ------------------------------------------------------------------------------
@@ -494,13 +487,13 @@ class ItemsExplained(Message):
 
 class FewLabelsPerItem(Message):
     template = (
-        "A kind is found by comparing several labels of an item with what its annotators say elsewhere. `dissensus "
-        "recommend FILE --budget N` says whether more labels would change an item."
+        "The kind of an item follows from several labels on it and from how its annotators label other items. "
+        "`recommend` shows whether more labels would change an item."
     )
 
 
 class GroupsDiffer(Message):
-    template = "Groups by {column} {differ} (p = {p_value:.2g}){unknown}."
+    template = "Groups of annotators by {column} {differ} (p = {p_value:.2g}){unknown}."
     column: str
     items: Count
     significant: bool
@@ -514,30 +507,23 @@ class GroupsDiffer(Message):
     @property
     def unknown(self) -> str:
         unknown = self.significant and not self.items
-        return "; which items they differ on cannot be told from so few labels" * unknown
+        return "; there are too few labels to tell on which items" * unknown
 
 
 # redundancy: how many labels are enough -------------------------------------------------------------------------------
 
 
-class NothingCanChange(Message):
-    template = "There is only one class; no label can change anything."
-
-
 class NoSecondAnnotator(Message):
     template = (
-        "No item has labels by two annotators, so nothing says how far they agree or what more labels would change. "
-        "Have some items labelled by a second annotator{advice}."
+        "No item has labels by two annotators, so agreement and the effect of more labels are unknown. Have a second "
+        "annotator label some items{advice}."
     )
-    budget: int | None  # None: there is no label to ask for
-
-    @property
-    def advice(self) -> str:
-        return "" if self.budget is None else f": `dissensus recommend --budget {self.budget}` says which"
+    budget: int | None  # None: there is no label to collect
+    advice = property(lambda self: "" if self.budget is None else "; `recommend` lists which")
 
 
-class StabilityOfFewerLabels(Message):
-    template = "With {most} per item {adverb} {share} of {which} get the class that {every}."
+class StabilityWithFewerLabels(Message):
+    template = "With {most} per item, {adverb} {share} of {which} get the same class as with {every}."
     labels: Count
     share: Share
     stable: bool
@@ -550,33 +536,33 @@ class StabilityOfFewerLabels(Message):
     def which(self) -> str:
         return "the items" if self.items is None else f"the {self.items:item} with {self.labels + 1} labels or more"
 
-    every = property(lambda self: f"all {self.equal_labels} give" if self.equal_labels else "all their labels give")
+    every = property(lambda self: f"all {self.equal_labels}" if self.equal_labels else "all their labels")
 
 
 class EffectOfNextLabel(Message):
     template = (
-        "By the model's own reckoning one more label each, by the same people, would change the class of {flips} of "
-        "the items and put {gain} more of them right{tested}."
+        "The model expects one more label per item, by the same annotators, to change the class of {flips} of the "
+        "items and to make {gain} more of them correct.{tested}"
     )
     flips: Share
     gain: Share
-    expected: Share | None  # flips expected and observed when one label was taken away and given back
+    expected: Share | None  # changes expected and observed when one label was removed and added again
     observed: Share | None
 
     @property
     def tested(self) -> str:
         if self.expected is None:
             return ""
-        took = "when one label was taken away from each and given back, it expected"
-        return f"; {took} {self.expected} to change, and {self.observed} did"
+        removed = " When one label of each item was removed and added again, the model expected"
+        return f"{removed} {self.expected} of the classes to change, and {self.observed} did."
 
 
 class LessStableThanExpected(Message):
-    template = "So labels here are less stable than the forecast says: expect more of them to change."
+    template = "Labels here are less stable than the model expects, so expect more of them to change."
 
 
-class AccuracyAgainstBelief(Message):
-    template = "Of the items with a known label {value} are right{interval}, where the model believes {expected}."
+class AccuracyOnGold(Message):
+    template = "On items with gold, {value} are correct{interval}; the model expected {expected}."
     value: Share
     low: Share | None
     high: Share | None
@@ -584,89 +570,84 @@ class AccuracyAgainstBelief(Message):
     interval = property(lambda self: "" if self.low is None else f" ({self.low} to {self.high})")
 
 
-class MeasuredOnPart(Message):
-    template = "What was measured was measured on {items:,} items, drawn at random."
+class MeasuredOnSample(Message):
+    template = "These figures were measured on {items:,} items drawn at random."
     items: int
 
 
-# recommend: whom to ask about what ------------------------------------------------------------------------------------
+# recommend: which labels to collect next ------------------------------------------------------------------------------
 
 
-class LabelsToAsk(Message):
-    template = "Ask for {labels:label} about {items:item}{most}, at a cost of {cost:g}."
+class LabelsToCollect(Message):
+    template = "Collect {labels:label} on {items:item}{most}{price}."
     labels: Count
     items: Count
     per_item: int  # most labels on one item
     cost: float
-    most = property(lambda self: f", up to {self.per_item} for one item" if self.per_item > 1 else "")
+    most = property(lambda self: f", up to {self.per_item} on one item" if self.per_item > 1 else "")
+    price = property(lambda self: "" if self.cost == self.labels else f", at a total cost of {self.cost:g}")
 
 
 class ExpectedChanges(Message):
-    template = "About {n} items are expected to change their label{each}."
+    template = "They are expected to change the label of about {n} items{rate}."
     changes: float
-    cost: float
+    labels: int
     n = property(lambda self: f"{self.changes:,.0f}" if self.changes >= 10 else f"{self.changes:.1f}")
 
     @property
-    def each(self) -> str:
-        if self.changes < 0.1:
-            return ""
-        return f", at a cost of {self.cost / self.changes:.3g} for each that does"
+    def rate(self) -> str:
+        return "" if self.changes < 0.1 else f", one for every {self.labels / self.changes:.3g} labels"
 
 
 class NoExpectedChange(Message):
-    template = "No item is expected to change its label."
-
-
-class ChangesUnknown(Message):
-    template = "No item has labels by two annotators, so nothing says how many labels will change."
+    template = "They are not expected to change the label of any item."
 
 
 class MoreLabelsNeeded(Message):
-    template = "{items:item} may change by more labels than these."
+    template = "{items:item} may change, but only after more labels than these."
     items: Count
 
 
-class AskedUnchecked(Message):
+class UncheckedItemsIncluded(Message):
     template = (
-        "{items} of these items {items:is|are} asked about only because at most one annotator has labelled "
-        "{items:it|them} so far."
+        "{items} of these items {items:is|are} included only because fewer than two annotators have labelled "
+        "{items:it|them}."
     )
     items: Count
 
 
-class NothingLeft(Message):
-    """Why no label, or no further label, is asked for."""
+class NothingToCollect(Message):
+    """Why no label, or no further label, is recommended."""
 
-    left: float | None  # of the budget; None: no label is asked for
+    left: float | None  # unspent part of the budget; None: no label is recommended
 
     @property
     def start(self) -> str:
-        return "Nothing is left to buy here" if self.left is None else f"{self.left:g} of the budget is left"
+        return "There is nothing to collect" if self.left is None else f"{self.left:g} of the budget is left"
 
     then = property(lambda self: "" if self.left is None else "then ")
     no_label = property(lambda self: "no label" if self.left is None else "no other label")
 
 
-class EverythingLabelled(NothingLeft):
-    template = "{start}: {then}every annotator has labelled every item; only a new annotator could add information."
+class EverythingLabelled(NothingToCollect):
+    template = "{start}: every annotator has {then}labelled every item, so only a new annotator could help."
 
 
-class BudgetTooSmall(NothingLeft):
-    template = "{start}: the budget does not pay for a label."
+class BudgetTooSmall(NothingToCollect):
+    template = "{start}: the budget does not pay for a single label."
 
 
-class NoUsefulLabel(NothingLeft):
-    template = "{start}: {no_label} that may be asked for is expected to change the label of an item."
+class NoUsefulLabel(NothingToCollect):
+    template = "{start}: {no_label} is expected to change the answer of an item."
 
 
-class LimitsReached(NothingLeft):
-    template = "{start}: within the limits there is nothing more to ask for."
+class LimitsReached(NothingToCollect):
+    template = "{start}: the limits allow no further label."
 
 
-class ItemsSettled(NothingLeft):
-    template = "{start}: {settled:item} of {items:,} {settled:is|are} settled{rule}{full}."
-    settled: Count
+class NoUnsettledItem(NothingToCollect):
+    template = "{start}: {settled:,} of {items:,} items are settled{rule}{full}."
+    settled: int
     items: int
     confidence: Share | None
     annotators: int
@@ -676,78 +657,79 @@ class ItemsSettled(NothingLeft):
     def rule(self) -> str:
         if self.confidence is None:
             return ""
-        return f" (at least {self.confidence:0} sure, by {self.annotators} annotators or more)"
+        return f" (a confidence of at least {self.confidence:0}, and at least {self.annotators} annotators)"
 
     @property
     def full(self) -> str:
-        return f", and {self.full_items:,} have as many labels as an item may have" if self.full_items else ""
+        return f", and {self.full_items:,} have the maximum number of labels" if self.full_items else ""
 
 
 class NextStep(Message):
     template = "Next: {advice}"
-    budget: int | None  # of the labels that are asked for; None: none are
+    budget: int | None  # None: no label is recommended
     verdict: str
-    example = {"budget": 100, "verdict": "Ask for 100 labels."}
+    example = {"budget": 100, "verdict": "Collect 100 labels on 100 items."}
 
     @property
     def advice(self) -> str:
         verdict = self.verdict[0].lower() + self.verdict[1:]
-        if self.budget is None:
-            return verdict
-        command = f"dissensus recommend --budget {self.budget}"
-        return f"with a budget of {self.budget}, {verdict} `{command}` says which."
+        return verdict if self.budget is None else f"{verdict} `recommend` with a budget of {self.budget} lists them."
 
 
 class CapacityLimit(Message):
-    template = "No annotator gets more than twice its share of the labels so far, or 5 ({param[capacity]})."
+    template = (
+        "No annotator gets more than twice their share of the labels so far, or 5 labels if that is more "
+        "({param[capacity]})."
+    )
 
 
 class LabelsPerItemLimit(Message):
-    template = "Items that {labels:,} annotators have labelled get no more labels ({param[per_item]})."
+    template = "Items with labels by {labels:,} annotators get no more labels ({param[per_item]})."
     labels: int
 
 
 class SettledLimit(Message):
     template = (
-        "{settled:,} of {items:,} items are settled, at least {percent:g} % sure, and left alone ({param[settled]})."
+        "{settled:,} of {items:,} items get no more labels, because their confidence is at least {percent:g} % "
+        "({param[settled]})."
     )
     settled: int
     items: int
     percent: float
 
 
-class NothingToAskNext(Message):
-    template = "Nothing is left to ask here: one more answer about any of {candidates:,} {what} adds no information."
+class NoInformativeItem(Message):
+    template = "There is nothing to collect: one more answer adds no information on any of {candidates:,} {what}."
     candidates: int
     what: str
     example = {"what": "items"}
 
 
-class ComparisonsToAsk(Message):
-    template = "Ask for {n:,} more comparisons, of {pairs:,} of {candidates:,} pairs of things."
+class ComparisonsToCollect(Message):
+    template = "Collect {n:,} more comparisons, of {pairs:,} of {candidates:,} pairs of alternatives."
     n: int
     pairs: int
     candidates: int
 
 
-class AnswersToAsk(Message):
+class AnswersToCollect(Message):
     template = (
-        "Ask once more about {n:,} of {candidates:,} {what}, by any annotator: they hold {share:0} of the {gain} to be "
-        "had."
+        "Collect one more answer, by any annotator, on {n:,} of {candidates:,} {what}; they account for {share:0} of "
+        "the {gain}."
     )
     n: int
     candidates: int
     what: str
     share: Share
     gain: str
-    example = {"what": "items", "gain": "information"}
+    example = {"what": "items", "gain": "expected information"}
 
 
-# item_status: what to do about an item --------------------------------------------------------------------------------
+# item_status: what to do with an item ---------------------------------------------------------------------------------
 
 
 class AnswerDecided(Message):
-    template = "decided: its answer was given"
+    template = "decided: its answer is known"
 
 
 class NoLabel(Message):
@@ -762,8 +744,8 @@ class OneReader(Message):
     template = "only 1 reader"
 
 
-class OnlyLabelDoubted(Message):
-    template = "the only label, {name}, is doubted"
+class OnlyLabelDoubtful(Message):
+    template = "the only label, {name}, is doubtful"
     label: Any
     name = property(lambda self: quote_name(self.label))
 
@@ -773,27 +755,27 @@ class LabelsByOneAnnotator(Message):
     labels: int
 
 
-class ItemVotes(Message):
-    """How the labels of an item agree; a settled item is so by the weights of its annotators."""
+class VoteReason(Message):
+    """How the labels of an item agree; the reliability of its annotators decides a settled item."""
 
     labels: int
     settled: bool
-    weighed = property(lambda self: ", weighed by who gave them" * self.settled)
+    weighed = property(lambda self: ", decided by the annotators' reliability" * self.settled)
 
 
-class LabelsDiffer(ItemVotes):
+class LabelsDiffer(VoteReason):
     template = "{labels} labels differ{weighed}"
 
 
 class LessAgreementThanUsual(Message):
-    template = "{agree} of {labels} labels agree where {expected} usually would"
+    template = "{agree} of {labels} labels agree, where {expected} usually would"
     agree: int
     labels: int
     expected: int
 
 
-class LabelsTied(ItemVotes):
-    template = "{answers} are tied, {agree} labels each{weighed}"
+class LabelsTied(VoteReason):
+    template = "{answers} are tied with {agree} labels each{weighed}"
     classes: tuple[Any, ...]
     agree: int
 
@@ -803,8 +785,8 @@ class LabelsTied(ItemVotes):
         return join_words([quote_name(name) for name in self.classes]) if len(self.classes) <= 3 else several
 
 
-class MajorityOverruled(ItemVotes):
-    template = "{most} labels ({agree} of {labels}) say {name}{weighed}"
+class MajorityOverruled(VoteReason):
+    template = "{most} labels ({agree} of {labels}) are {name}{weighed}"
     label: Any
     agree: int
     most = property(lambda self: "most" if 2 * self.agree > self.labels else "more")
@@ -814,9 +796,9 @@ class MajorityOverruled(ItemVotes):
 class AllLabelsAgree(Message):
     template = "{which} labels agree{doubt}"
     labels: int
-    below: float | None  # confidence that is asked for and not reached
+    below: float | None  # required confidence that is not reached
     which = property(lambda self: "both" if self.labels == 2 else f"all {self.labels}")
-    doubt = property(lambda self: "" if self.below is None else f", yet below {100 * self.below:g} % sure")
+    doubt = property(lambda self: "" if self.below is None else f", but the confidence is below {100 * self.below:g} %")
 
 
 class SomeLabelsAgree(Message):
@@ -825,28 +807,28 @@ class SomeLabelsAgree(Message):
     labels: int
 
 
-class ValueBetween(Message):
-    template = "between {low:.4g} and {high:.4g} (95 %)"
+class ValueInterval(Message):
+    template = "between {low:.4g} and {high:.4g} with 95 % probability"
     low: float
     high: float
 
 
-class FewLabelsNear(Message):
-    template = "{near} of {labels} labels lie close to the value where {expected} usually would"
+class FewLabelsNearValue(Message):
+    template = "{near} of {labels} labels are close to the value, where {expected} usually are"
     near: int
     labels: int
     expected: int
 
 
-class SpansRight(Message):
-    template = "exactly these spans are right with {percent:.0f} %"
+class SpanConfidence(Message):
+    template = "the set of spans is exactly right with {percent:.0f} % probability"
     percent: float
 
 
 class StatusCounts(Message):
     template = (
-        "{settled} {settled:item is|items are} settled ({least:g} % {confident}, by {annotators} annotators or more), "
-        "{look} {look:needs|need} a look, {split} {split:is|are} truly split."
+        "{settled} {settled:item is|items are} settled (a {quantity} of at least {least:g} %, and at least "
+        "{annotators} annotators), {look} {look:needs|need} a look, {split} {split:is|are} truly split."
     )
     settled: Count
     look: Count
@@ -854,33 +836,33 @@ class StatusCounts(Message):
     least: float
     reliability: bool
     annotators: int
-    confident = property(lambda self: "reliable" if self.reliability else "sure")
+    quantity = property(lambda self: "reliability" if self.reliability else "confidence")
 
 
-# panel, calibrate -----------------------------------------------------------------------------------------------------
+# review_panel, calibrate ----------------------------------------------------------------------------------------------
 
 
-class PanelWorth(Message):
-    template = "{judges} judges are worth {effective:.1f} independent ones ({low:.1f} to {high:.1f}){basis}"
+class EffectiveJudgeCount(Message):
+    template = "{judges} judges carry the evidence of {effective:.1f} independent ones ({low:.1f} to {high:.1f}){basis}"
     judges: int
     effective: float
     low: float
     high: float
-    correlation: float | None  # of errors by gold; None without gold
+    correlation: float | None  # of errors on gold items; None without gold
 
     @property
     def basis(self) -> str:
-        if self.correlation is None:  # the panel's own posterior holds an assumption about just this
-            return ", if they err alike as panels and crowds with gold do; their votes alone do not show it."
-        return f": by gold, their errors correlate by {self.correlation:.2f} on average."
+        if self.correlation is None:  # the panel's own posterior assumes a value of this correlation
+            return ", if they share mistakes as other panels do; only gold labels can show this."
+        return f": on gold items, the mean correlation of their errors is {self.correlation:.2f}."
 
 
 class GoldNotRandom(Message):
     """Judges label gold items differently from the rest, by more than a random draw would explain."""
 
     template = (
-        "{difference} than others (p = {p_value:.1g}), as if gold was not drawn at random; then no interval here "
-        "holds: draw it at random, or give the probability with which each item was drawn."
+        "{difference} than on other items (p = {p_value:.1g}), so gold does not look like a random sample and the "
+        "intervals may not hold; draw gold at random, or give the probability with which each item was drawn."
     )
     feature: str  # score, agreement or label
     label: Any
@@ -891,16 +873,16 @@ class GoldNotRandom(Message):
     @property
     def difference(self) -> str:
         if self.feature == "score":
-            return f"judges score gold items {'higher' if self.more else 'lower'}"
+            return f"judges' scores are {'higher' if self.more else 'lower'} on gold items"
         if self.feature == "agreement":
             return f"judges agree {'more' if self.more else 'less'} on gold items"
-        return f"judges call gold items {quote_name(self.label)} {'more' if self.more else 'less'} often"
+        return f"judges answer {quote_name(self.label)} {'more' if self.more else 'less'} often on gold items"
 
 
-class OtherScale(Message):
+class DifferentScales(Message):
     template = (
-        "human scores go from {low:g} to {high:g}, those of the judges {judges_low:g} to {judges_high:g}: corrected "
-        "means are on the human scale."
+        "human scores range from {low:g} to {high:g}, those of the judges from {judges_low:g} to {judges_high:g}; "
+        "corrected means are on the human scale."
     )
     low: float
     high: float
@@ -909,26 +891,26 @@ class OtherScale(Message):
 
 
 class FewGoldLabels(Message):
-    template = "few gold labels of {classes}: intervals of classes with fewer than {least} are rough."
+    template = "few gold labels of {classes}; intervals of classes with fewer than {least} are rough."
     labels: dict[str, int]
     least: int
 
     @property
     def classes(self) -> str:
-        some = [f"{quote_name(name)} {n}" for name, n in self.labels.items()]
+        some = [f"{quote_name(name)} ({n})" for name, n in self.labels.items()]
         return f"{', '.join(some[:3])} and {len(some) - 3:,} more" if len(some) > 3 else ", ".join(some)
 
 
-class TooFewForSystem(Message):
-    template = "{system}: {known} of {items:,} items have gold; {least} are the least."
+class TooLittleGoldForSystem(Message):
+    template = "{system}: {n_gold} of {items:,} items have gold; at least {least} are needed."
     system: str
-    known: int
+    n_gold: int
     items: int
     least: int
 
 
 class WidthOutOfReach(Message):
-    template = "No number of gold labels makes an interval {width:g} wide with these items; add items."
+    template = "No number of gold labels on these items makes the intervals {width:g} wide; add items."
     width: float
 
 
@@ -939,67 +921,68 @@ class WidthReached(Message):
 
 class MoreGoldNeeded(Message):
     template = (
-        "Intervals {width:g} wide take {more:,} more gold labels, {needed:,} in all; have these labelled, they are "
-        "drawn at random."
+        "Intervals {width:g} wide take {more:,} more gold labels ({needed:,} in all); have the items labelled that "
+        "were drawn at random for this."
     )
     width: float
     more: int
     needed: int
 
 
-class GoldOfTable(Message):
-    template = "{known:,} of {items:,} items have human labels."
-    known: int
+class GoldCount(Message):
+    template = "{n_gold:,} of {items:,} items have human labels."
+    n_gold: int
     items: int
 
 
 class RatesExplained(Message):
-    template = "{rogan_gladen}Saved: human labels that the judges stand for."
+    template = "{rogan_gladen}Saved is the number of human labels that the judges replace."
     with_rogan_gladen: bool
 
     @property
     def rogan_gladen(self) -> str:
-        return "R–G: by sensitivity and specificity (Rogan–Gladen). " * self.with_rogan_gladen
+        return "R–G is the estimate from sensitivity and specificity (Rogan–Gladen). " * self.with_rogan_gladen
 
 
 class SystemsExplained(Message):
-    template = "Two systems differ where the corrected interval leaves out 0."
+    template = "Two systems differ significantly if the corrected interval excludes 0."
 
 
 class ItemAccuracy(Message):
-    template = (
-        "Items: {share} of the gold items get the right label from fits that have not seen them; log loss "
-        "{log_loss:.3f}."
-    )
+    template = "The labels of {share} of the gold items are right if their gold is held out (log loss {log_loss:.3f})."
     share: Share
     log_loss: float
 
 
-class JudgesKept(Message):
-    template = "95 % of the panel's answer is kept by {n} of {judges} judges{price}: {names}."
-    kept: tuple[str, ...]
+class JudgesNeeded(Message):
+    template = "{n} of {judges} judges are enough for 95 % of the panel's answer{price}: {names}."
+    selection: tuple[str, ...]
     judges: int
     cost: float | None
     all_cost: float | None
-    n = property(lambda self: len(self.kept))
-    names = property(lambda self: list_first_names(self.kept, self.n))
+    n = property(lambda self: len(self.selection))
+    names = property(lambda self: list_first_names(self.selection, self.n))
 
     @property
     def price(self) -> str:
-        return "" if self.cost is None else f", for {self.cost:g} an item instead of {self.all_cost:g}"
+        return "" if self.cost is None else f", for {self.cost:g} per item instead of {self.all_cost:g}"
 
 
-class ErrorsAlike(Message):
-    template = "Errors alike beyond chance (correlation): {names}."
+class SimilarJudges(Message):
+    template = "These judges make the same mistakes more often than by chance (correlation of errors): {names}."
     pairs: tuple[tuple[str, str, float], ...]
     example = {"pairs": (("gpt-4o", "gpt-4o-mini", 0.41),)}
-    names = property(
-        lambda self: "; ".join(f"{shorten_name(one)} and {shorten_name(other)} {r:.2f}" for one, other, r in self.pairs)
+
+    @property
+    def names(self) -> str:
+        return "; ".join(f"{shorten_name(first)} and {shorten_name(second)} {r:.2f}" for first, second, r in self.pairs)
+
+
+class JudgeBiasFound(Message):
+    template = (
+        "{name} ({what}) shifts the verdict by {excess:+.3f} ({low:z.3f} to {high:z.3f}) on items with the same true "
+        "label."
     )
-
-
-class JudgeEffect(Message):
-    template = "Beyond the truth, {name} ({what}) changes the verdict by {excess:+.3f} ({low:z.3f} to {high:z.3f})."
     column: str
     value: str
     judge: str
@@ -1016,13 +999,16 @@ class JudgeEffect(Message):
 
 
 class ItemsToLabel(Message):
-    template = "They are {names}; {param[next=<FILE>]} keeps them."
+    template = "Label these next: {names}; {param[next=<FILE>]} writes all of them to a file."
     items: tuple[Any, ...]
     names = property(lambda self: list_first_names(self.items, 5))
 
 
 class HumanLabelsHelp(Message):
-    template = "Human labels of 50 items, drawn at random, correct what the panel says: {param[gold=<FILE>]}."
+    template = (
+        "Have 50 random items labelled by humans and pass them with {param[gold=<FILE>]}: the panel's answers are then "
+        "corrected."
+    )
 
 
 # diff: what changed ---------------------------------------------------------------------------------------------------
@@ -1034,8 +1020,8 @@ class NoLabelChanged(Message):
 
 class LabelsChanged(Message):
     template = (
-        "{added:label} {added:was|were} added, {changed:,} changed and {removed:,} removed; {flipped:item} "
-        "{flipped:has|have} another answer."
+        "{added:label} {added:was|were} added, {changed:,} changed and {removed:,} removed; the answer of "
+        "{flipped:item} changed."
     )
     added: Count
     changed: int
@@ -1043,13 +1029,13 @@ class LabelsChanged(Message):
     flipped: Count
 
 
-class DriftUntested(Message):
-    template = "No annotator can be compared with the others both before and since."
+class NoDriftTested(Message):
+    template = "No annotator has enough labels both before and now to be tested for drift."
 
 
 class DriftingAnnotators(Message):
     template = (
-        "{some} of {tested:annotator} with enough labels {agree} with the others clearly more or less often than "
+        "{some} of {tested:annotator} with enough labels now {agree} with the others clearly more or less often than "
         "before."
     )
     drifting: int
@@ -1060,9 +1046,9 @@ class DriftingAnnotators(Message):
 
 class AnnotatorDrifts(Message):
     template = (
-        "{annotator} agrees with the others on {agreement_since:0} of {labels_since:,} labels now, "
-        "{agreement_before:0} of {labels_before:,} before; everyone else: {others_before:0} before, {others_since:0} "
-        "now. Ask what changed for them: the guideline, the kind of item, or the tool."
+        "{annotator} now agrees with the others on {agreement_since:0} of {labels_since:,} labels, before on "
+        "{agreement_before:0} of {labels_before:,}; everyone else: {others_before:0} before, {others_since:0} now. Ask "
+        "whether the guideline, the kind of item or the tool changed for them."
     )
     annotator: Any
     agreement_since: Share
@@ -1101,17 +1087,17 @@ class FlippedByOwnLabels(Message):
         return f"together: {some}{'; …' * (self.n_changes > len(self.labels))}"
 
 
-class FlippedByOthers(Message):
-    template = "what was learnt about its annotators from other items{own}"
+class FlippedByOtherItems(Message):
+    template = "its annotators' reliability changed through their labels on other items{own}"
     own_changes: int
 
     @property
     def own(self) -> str:
-        return f", and its {self.own_changes} own changes do not explain it" if self.own_changes else ""
+        return f"; its {self.own_changes} own changes do not explain it" if self.own_changes else ""
 
 
 class ItemsAndAnnotatorsChanged(Message):
-    template = "Besides: {changes}."
+    template = "In addition: {changes}."
     new_items: int
     lost_items: int
     new_annotators: int
@@ -1128,8 +1114,8 @@ class ItemsAndAnnotatorsChanged(Message):
 
 class TooFewForDrift(Message):
     template = (
-        "{n} of {annotators:,} annotators {n:has|have} fewer than {least} labels, before or since, on items that "
-        "others labelled too; they are not tested."
+        "{n} of {annotators:,} annotators {n:is|are} not tested for drift: before or now, {n:it has|they have} fewer "
+        "than {least} labels on items that others labelled too."
     )
     n: Count
     annotators: int
@@ -1137,7 +1123,7 @@ class TooFewForDrift(Message):
 
 
 class SnapshotsInWrongOrder(Message):
-    template = "{new} ends on {new_end}, before {old} does ({old_end}); are the two in the right order?"
+    template = "{new} ends on {new_end}, before {old} does ({old_end}); check the order of the two files."
     new: str
     new_end: str
     old: str
@@ -1147,9 +1133,10 @@ class SnapshotsInWrongOrder(Message):
 # evaluate -------------------------------------------------------------------------------------------------------------
 
 
-class NotPredicted(Message):
+class MissingPredictions(Message):
     template = (
-        "{predictions} does not predict {missing:,} of {n:,} {what}, such as of item {name}; they are left out for all."
+        "{predictions} has no prediction for {missing:,} of {n:,} {what}, such as item {name}; they are skipped for "
+        "all predictions."
     )
     predictions: str
     missing: int
@@ -1161,7 +1148,7 @@ class NotPredicted(Message):
 
 
 class TiedLabels(Message):
-    template = "{items:item} {items:has|have} several most frequent labels; hard scores leave such items out."
+    template = "{items:item} {items:has|have} several most frequent labels; hard scores skip {items:it|them}."
     items: Count
 
 
@@ -1175,15 +1162,17 @@ class FewestAnnotators(Message):
     least: int
 
 
-class SomeItems(Message):
-    """Something about items, or annotators or classes, of which the first are named."""
+class NamedItems(Message):
+    """A message about items, of which the first are named."""
 
     items: tuple[Any, ...]
     names = property(lambda self: list_first_names(self.items, NAMES_SHOWN, quote_name))
 
 
-class LabelAgain(SomeItems):
-    template = "Send out again the {n:item} with fewer than {enough:,}, such as {names}; {annotators_left}."
+class ItemsNeedLabels(NamedItems):
+    template = (
+        "Collect more labels on the {n:item} with fewer than {enough:,} annotators, such as {names}; {annotators_left}."
+    )
     n: Count
     enough: int
     annotators: Count
@@ -1191,8 +1180,8 @@ class LabelAgain(SomeItems):
     @property
     def annotators_left(self) -> str:
         if self.annotators < self.enough:
-            return f"it takes new annotators, as the table has {self.annotators:annotator}"
-        return "`dissensus recommend` says to whom"
+            return f"this takes new annotators, as the table has {self.annotators:annotator}"
+        return "`recommend` chooses the annotators"
 
 
 class SettledShare(Message):
@@ -1200,12 +1189,12 @@ class SettledShare(Message):
     share: Share
 
 
-class SettleItems(Message):
-    template = "Decide the others (`dissensus adjudicate`), or buy labels for them (`dissensus recommend`)."
+class DecideItems(Message):
+    template = "Have an expert decide the other items (`adjudicate`), or collect more labels on them (`recommend`)."
 
 
-class NoAgreement(Message):
-    template = "{reason}"
+class AgreementUnavailable(Message):
+    template = "the agreement is undefined, because {reason}"
     weighted: bool
 
     @property
@@ -1213,94 +1202,76 @@ class NoAgreement(Message):
         return "labels have weights or probabilities" if self.weighted else "no item has labels by two annotators"
 
 
-class AgreementNow(Message):
-    template = "two annotators of one item agree {share} of the time"
-    share: Share
-
-
-class LookAtDisagreement(Message):
-    template = "Look at what people disagree about (`dissensus explain`), then at the guideline."
+class ReviewDisagreement(Message):
+    template = "Look at the items that annotators disagree about (`explain`), then at the guideline."
 
 
 class SpellingUnsettled(Message):
-    template = "classes differ by capitals or spaces only, so no annotator can be tested"
+    template = "class names differ only in capitals or spaces, so no annotator can be tested"
 
 
-class NoneWithEnoughLabels(Message):
-    template = "no annotator has enough labels on items that others labelled too"
-
-
-class AnnotatorsFlagged(Message):
-    template = "{n:annotator} to look at"
-    n: Count
-
-
-class LookAtLabelsOf(Message):
-    template = "Look at the labels of {names}; `dissensus diagnose` says why."
+class ReviewAnnotators(Message):
+    template = "Look at the labels of {names}; `diagnose` gives the reasons."
     annotators: tuple[Any, ...]
     names = property(lambda self: list_first_names(self.annotators, NAMES_SHOWN, quote_name))
 
 
-class AgreementUnknown(Message):
-    template = "the agreement is not known of both snapshots"
+class AgreementNotComparable(Message):
+    template = "the agreement of one of the two snapshots is unknown"
 
 
 class AgreementFell(Message):
-    template = "two annotators of one item agree {now} of the time, {before} before: a fall of {fall}"
+    template = "two annotators of the same item agree {now} of the time, before {before}: a fall of {fall}"
     now: Share
     before: Share
     fall: Share
 
 
-class CompareBoth(Message):
-    template = "`dissensus check NEW --against OLD` names who and what changed."
+class CompareSnapshots(Message):
+    template = "Look at which labels and annotators changed between the two tables."
 
 
 class NoItemInBoth(Message):
-    template = "no item has labels now and had some before"
+    template = "no item has labels in both snapshots"
 
 
-class AnswersFlipped(Message):
+class AnswersChanged(Message):
     template = "the answer of {share} of {items:item} changed"
     share: Share
     items: Count
 
 
-class ExplainFlips(SomeItems):
-    template = "`dissensus check NEW --against OLD` gives the reasons for {names} and the others."
+class CompareItems(NamedItems):
+    template = "Compare the labels for {names} in the two tables (`diff`)."
 
 
 class LabelsLost(Message):
-    template = "{n:,} of {items:item} that had labels lost them"
+    template = "{n:,} of {items:item} with labels before have none now"
     n: int
     items: Count
 
 
-class ExportAll(SomeItems):
-    template = "Was all of it exported? {names} should be there."
+class CheckExport(NamedItems):
+    template = "Check that the export is complete: {names} should have labels."
 
 
 class NoUnchangedItem(Message):
-    template = "no item has the labels that it had before"
-
-
-class NoDriftTested(Message):
-    template = "no annotator has enough labels before and now"
+    template = "no item has as many labels as before"
 
 
 class NewClasses(Message):
-    template = "{n} {n:class|classes} that {unknown}"
+    template = "{n} {n:class|classes} {unknown}"
     n: Count
     allowed: int | None  # None: compared with an earlier snapshot
 
     @property
     def unknown(self) -> str:
         if self.allowed is None:
-            return f"{self.n:was|were} not there before"
-        return f"{self.n:is|are} not among the {self.allowed:,} that are allowed"
+            return f"{self.n:was|were} not in the earlier snapshot"
+        return f"{self.n:is|are} not among the {self.allowed:,} allowed ones"
 
 
 class RenameClasses(Message):
-    template = "Rename {names} ({param[map=<OLD=NEW>]}), or add to the classes ({param[classes]})."
+    template = "Rename {names} ({param[map=<OLD=NEW>]}), or allow them ({param[classes]})."
     classes: tuple[Any, ...]
     names = property(lambda self: list_first_names(self.classes, NAMES_SHOWN, quote_name))

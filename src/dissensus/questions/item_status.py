@@ -64,18 +64,18 @@ MAX_CELLS_PER_ROW = 20  # items × classes per row above which votes are counted
 class ItemStatus:
     """Votes, status and reason of every item; the texts are made on first use."""
 
-    labels: IntArray  # (I,) number of labels
+    n_labels: IntArray  # (I,) number of labels
     status: IntArray  # (I,) code into STATUSES
-    sure: FloatArray  # (I,) confidence, compared with `least`
+    confidence: FloatArray  # (I,) confidence, compared with `least`
     classes: Names  # (K,)
     reasons: Callable[[slice], Any]  # renders the reasons of some items
-    given: tuple[IntArray, IntArray, IntArray]  # classes and counts of the votes, the most frequent first; (I + 1,)
-    least: float = SETTLED
+    vote_counts: tuple[IntArray, IntArray, IntArray]  # classes and counts of the votes; pointers (I + 1,)
+    threshold: float = SETTLED
 
     @cached_property
     def votes(self) -> Any:
         """Return Arrow strings (I,) such as "cat 3, dog 1", the most frequent class first."""
-        given, count, ptr = self.given
+        given, count, ptr = self.vote_counts
         names = pa.array([str(name) for name in self.classes], pa.string()).take(pa.array(given))
         each = pc.binary_join_element_wise(names, pc.cast(pa.array(count), pa.string()), " ")
         return pc.binary_join(pa.ListArray.from_arrays(pa.array(ptr, pa.int32()), each), ", ")
@@ -97,9 +97,9 @@ class ItemStatus:
     def columns(self) -> dict[str, Any]:
         """Return the columns of a frame with one row per item."""
         status = pa.array(STATUSES).take(pa.array(self.status))
-        return {"votes": self.votes, "labels": self.labels, "status": status, "reason": self.reason}
+        return {"votes": self.votes, "labels": self.n_labels, "status": status, "reason": self.reason}
 
-    def beside(self, frame: Any) -> Any:
+    def add_columns(self, frame: Any) -> Any:
         """Return an Arrow frame of the items with these columns after its columns of answers."""
         there, columns = frame.column_names, self.columns()
         if "confidence" not in there:  # numbers, whose labels are counted there
@@ -114,21 +114,21 @@ class ItemStatus:
         settled, look, split = map(Count, self.counts().values())
         return str(
             findings.StatusCounts(
-                settled=settled, look=look, split=split, least=100 * self.least, reliability=self.least != SETTLED,
-                annotators=MIN_ANNOTATORS,
+                settled=settled, look=look, split=split, least=100 * self.threshold,
+                reliability=self.threshold != SETTLED,                annotators=MIN_ANNOTATORS,
             )
         )  # fmt: skip
 
 
 def is_settled(
-    confidence: FloatArray, annotators: IntArray, known: IntArray | None = None, least: float = SETTLED
+    confidence: FloatArray, annotators: IntArray, gold: IntArray | None = None, threshold: float = SETTLED
 ) -> BoolArray:
     """Return which items are settled (I,), by their numbers of `annotators`; `known` (I,) has their class or −1."""
-    given = (annotators >= MIN_ANNOTATORS) & (confidence >= least)
-    return np.asarray(given if known is None else given | (known >= 0))
+    given = (annotators >= MIN_ANNOTATORS) & (confidence >= threshold)
+    return np.asarray(given if gold is None else given | (gold >= 0))
 
 
-def usual_share(table: Annotations, right: BoolArray) -> FloatArray:
+def annotator_agreement(table: Annotations, right: BoolArray) -> FloatArray:
     """Return the share of each annotator's labels that are right (A,), with `CROWD_LABELS` added."""
     mean = right.mean() if right.size else 1.0
     hits = np.bincount(table.annotator, right, table.n_annotators) + CROWD_LABELS * mean
@@ -139,19 +139,19 @@ def item_status(
     table: Annotations,
     label: IntArray,
     confidence: FloatArray,
-    known: IntArray | None = None,
+    gold: IntArray | None = None,
     *,
-    share: FloatArray | None = None,
+    agreement: FloatArray | None = None,
 ) -> ItemStatus:
     """Return the status of the items of a table, by the code (I,) of their label and its probability (I,).
 
     `known` (I,) has the known classes, −1 elsewhere. Every row counts as one label, whatever its weight, unless that is
-    0. `share` (A,) is the `usual_share` of a larger table that contains this one.
+    0. `share` (A,) is the `annotator_agreement` of a larger table that contains this one.
 
     >>> from dissensus.models.methods import MajorityVote
     >>> from dissensus.table.annotations import Annotations
     >>> table = Annotations.from_arrays("aaabb", "xyzxy", ["cat", "cat", "cat", "cat", "dog"])
-    >>> found = status_of(MajorityVote().fit(table), table)
+    >>> found = status_by_model(MajorityVote().fit(table), table)
     >>> found.counts(), found.votes.to_pylist()
     ({'settled': 1, 'needs a look': 1, 'truly split': 0}, ['cat 3', 'cat 1, dog 1'])
     >>> found.reason.to_pylist()
@@ -164,11 +164,11 @@ def item_status(
     agree, top = np.zeros(table.n_items, np.int64), np.full(table.n_items, -1)
     agree[some], top[some] = count[ptr[:-1][some]], given[ptr[:-1][some]]
     tied, leaders = _tied(item, given, count, agree)
-    share = usual_share(table, right) if share is None else share
-    status, expected = _status(table, agree, share, is_settled(confidence, table.annotators_per_item, known))
+    agreement = annotator_agreement(table, right) if agreement is None else agreement
+    status, expected = _status(table, agree, agreement, is_settled(confidence, table.annotators_per_item, gold))
 
     overruled = np.where(some & (own < agree), top, -1)  # the method's label is not the most frequent one
-    shown = status if known is None else np.where(known >= 0, DECIDED, status)
+    shown = status if gold is None else np.where(gold >= 0, DECIDED, status)
     alone = (table.annotators_per_item == 1) & (labels > 1)
     facts = np.array([shown, labels, agree, tied, overruled + 1, np.where(status == 2, expected, 0), alone])
     return ItemStatus(labels, status, confidence, table.classes, partial(_reasons, table.classes, leaders, facts),
@@ -218,20 +218,20 @@ def _status(
     return status.astype(np.int8), np.rint(usual * labels).astype(np.int64)
 
 
-def status_of(model: Aggregator, table: Annotations, known: Any = None) -> ItemStatus:
+def status_by_model(model: Aggregator, table: Annotations, gold: Any = None) -> ItemStatus:
     """Return the status of the items of a table, by a model that was fitted to it or that scored it.
 
     `known` (I,) has the known classes, −1 elsewhere; of numbers the known values, NaN elsewhere.
     """
     if table.kind == "numbers":
-        return _status_of_numbers(model, table, known)
+        return _status_of_numbers(model, table, gold)
     if table.kind not in ("sets", "objects", "pairs"):
         table = table.with_classes(model.classes_)
     label = naming.match_names(model.predict(), table.classes, "classes")
-    return item_status(table, label, how_sure(model, table), known)
+    return item_status(table, label, answer_probability(model, table), gold)
 
 
-def how_sure(model: Any, table: Annotations) -> FloatArray:
+def answer_probability(model: Any, table: Annotations) -> FloatArray:
     """Return P(the answer is right) (I,), for labels that are no numbers."""
     if table.kind in ("sets", "objects"):
         return np.asarray(model.confidence_)
@@ -260,8 +260,8 @@ def _status_of_numbers(model: Any, table: Annotations, known: Any) -> ItemStatus
     near = away <= np.quantile(away, NEAR_LABEL_SHARE) if away.size else away < 0
     agree = np.bincount(table.item, near, table.n_items).astype(np.int64)
     # the interval does not depend on how far apart the labels lie, so this is tested too
-    settled = is_settled(sure, table.annotators_per_item, least=RELIABLE)
-    status, expected = _status(table, agree, usual_share(table, near), settled, unless_apart=True)
+    settled = is_settled(sure, table.annotators_per_item, threshold=RELIABLE)
+    status, expected = _status(table, agree, annotator_agreement(table, near), settled, unless_apart=True)
     shown = status if known is None else np.where(np.isnan(known), status, DECIDED)
     status = np.where(shown == DECIDED, 0, status).astype(np.int8)
     alone = (table.annotators_per_item == 1) & (labels > 1)
@@ -305,14 +305,14 @@ def _number_reasons(facts: tuple[IntArray, ...], interval: Any, some: slice) -> 
     rows = zip(*(fact[some].tolist() for fact in facts), interval[some].tolist(), strict=True)
     for n, status, near, usual, alone, (low, high) in rows:
         if (reason := _few_labels(status, n, alone)) is None and status == 2:
-            reason = findings.FewLabelsNear(near=near, labels=n, expected=usual)
-        found.append(str(reason or findings.ValueBetween(low=low, high=high)))
+            reason = findings.FewLabelsNearValue(near=near, labels=n, expected=usual)
+        found.append(str(reason or findings.ValueInterval(low=low, high=high)))
     return found
 
 
 def _document_reasons(labels: IntArray, least: FloatArray, some: slice) -> list[str]:
     rows = zip(labels[some].tolist(), least[some].tolist(), strict=True)
-    return [str(findings.OneReader() if n == 1 else findings.SpansRight(percent=100 * sure)) for n, sure in rows]
+    return [str(findings.OneReader() if n == 1 else findings.SpanConfidence(percent=100 * sure)) for n, sure in rows]
 
 
 def _few_labels(status: int, labels: int, alone: int) -> Message | None:
@@ -334,7 +334,7 @@ def _reason(
     one annotator gave all labels.
     """
     if labels == 1 and most_ and status != DECIDED:
-        return findings.OnlyLabelDoubted(label=classes[most_ - 1])
+        return findings.OnlyLabelDoubtful(label=classes[most_ - 1])
     if (reason := _few_labels(status, labels, alone)) is not None:
         return reason
     votes: dict[str, Any] = {"labels": labels, "settled": status == 0}

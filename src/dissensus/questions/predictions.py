@@ -20,7 +20,12 @@ from scipy.sparse import csr_array
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.evaluation.hard import tied_classes
 from dissensus.messages import quote_names
-from dissensus.questions.exceptions import NoPredictedColumn, NoRows, PredictedTwice, PredictionsOfOtherItems
+from dissensus.questions.exceptions import (
+    NoPredictedColumn,
+    NoPredictionRows,
+    PredictionShapeMismatch,
+    RepeatedPrediction,
+)
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import column_names, guess_column, missing_column_error, to_arrow
@@ -61,7 +66,7 @@ class Predictions:
     @classmethod
     def _of_array(cls, array: Any, table: Annotations) -> Predictions:
         if len(array) != table.n_items or array.ndim not in (1, 2):
-            raise PredictionsOfOtherItems(shape=array.shape, items=table.n_items)
+            raise PredictionShapeMismatch(shape=array.shape, items=table.n_items)
         items = _text(table.items)
         if array.ndim == 1:
             return cls(items, *_coded(array, "predictions"))
@@ -90,7 +95,7 @@ class Predictions:
                 texts, at = _coded(data[column], column)
                 names[role] = texts[at]
         if not len(names["item"]):
-            raise NoRows()
+            raise NoPredictionRows()
         classes, codes = (np.empty(0, object), None) if label is None else _coded(data[label], label)
         if not by_class:
             return cls(**names, classes=classes, label=codes)
@@ -101,18 +106,18 @@ class Predictions:
 
 
 @dataclass(frozen=True, eq=False)
-class Aligned:
+class AlignedPredictions:
     """Predictions in the order of a table's items, rows and classes; zero if missing."""
 
-    items: BoolArray  # (I,) True for predicted items
-    rows: BoolArray  # (N,) True for predicted rows
-    choice: FloatArray  # (I, K) the answer; 1/t for each of t tied classes
+    has_item: BoolArray  # (I,) True for predicted items
+    has_row: BoolArray  # (N,) True for predicted rows
+    answer_shares: FloatArray  # (I, K) the answer; 1/t for each of t tied classes
     proba: FloatArray | None  # (I, K)
-    by_row: FloatArray  # (N, K) the answer for each annotator, or its probability
+    row_answers: FloatArray  # (N, K) the answer for each annotator, or its probability
     row_proba: FloatArray | None  # (N, K)
 
     @classmethod
-    def of(cls, given: Predictions, table: Annotations) -> Aligned:
+    def align(cls, given: Predictions, table: Annotations) -> AlignedPredictions:
         """Align predictions to a table whose names are text and whose classes include all predicted ones."""
         at = naming.match_names(given.classes, table.classes, "classes")
         label = None if given.label is None else np.eye(table.n_classes)[at[given.label]]
@@ -141,12 +146,12 @@ class Aligned:
         return cls(there, rows >= 0, choice, whole, _rows_at(answer, rows), row_proba)
 
     @property
-    def sure(self) -> FloatArray | None:
+    def calibrated_proba(self) -> FloatArray | None:
         """Return the probabilities (I, K) if they were given; shares of predicted labels do not count."""
         return None if self.row_proba is None else self.proba
 
 
-def in_text(table: Annotations, predictions: Iterable[Predictions]) -> Annotations:
+def with_text_names(table: Annotations, predictions: Iterable[Predictions]) -> Annotations:
     """Return the table with names as text, and the classes that predictions add to its own."""
     classes = _text(table.classes)
     for one in predictions:
@@ -187,7 +192,7 @@ def _place(at: IntArray, n: int, item: Names) -> IntArray:
     count = np.bincount(at[at >= 0], minlength=n)
     if (count > 1).any():
         first = int((at == int((count > 1).argmax())).argmax())
-        raise PredictedTwice(item=item[first], n=int(count.max()))
+        raise RepeatedPrediction(item=item[first], n=int(count.max()))
     place = np.full(n, -1)
     place[at[at >= 0]] = np.flatnonzero(at >= 0)
     return place

@@ -59,22 +59,21 @@ from dissensus.compute.kernels import recommendation as kernels
 from dissensus.messages import Message, ParameterName
 from dissensus.models.base import Aggregator
 from dissensus.models.confidence import CROWD_LABELS
-from dissensus.models.exceptions import ModelNotFitted
+from dissensus.models.exceptions import ModelNotFitted, NotATable
 from dissensus.models.tempering import Tempering
 from dissensus.questions import findings
 from dissensus.questions.exceptions import (
+    AnnotatorWithoutValue,
     BadCandidates,
     CostNotPositive,
     FractionalCapacity,
     ItemUnknownToModel,
-    MissingLimit,
+    LimitsNotNumbers,
     NamesAreText,
     NotAModel,
-    NotATable,
     NotInTable,
-    NotNumbers,
     OtherClasses,
-    WrongShape,
+    WrongLength,
 )
 from dissensus.questions.item_status import MIN_ANNOTATORS, SETTLED
 from dissensus.table import names as naming
@@ -111,19 +110,19 @@ class Recommendation(NotebookTable):
     cost: FloatArray  # (n,)
     p_change: FloatArray  # (n,) P(label of the item changes), by all labels asked for about it here
     candidates: int = field(default=0)  # pairs to choose from
-    limits: Limits | None = None
+    limits: SelectionLimits | None = None
 
     def __repr__(self) -> str:
         return (
             f"Recommendation of {len(self):,} of {self.candidates:,} labels for {self.cost.sum():g}: "
-            f"{self.changes:.3g} items expected to change their label"
+            f"{self.expected_changes:.3g} items expected to change their label"
         )
 
     def __len__(self) -> int:
         return int(self.items.size)
 
     @property
-    def changes(self) -> float:
+    def expected_changes(self) -> float:
         """Return the expected number of items whose label changes."""
         return float(self.p_change[np.unique(self.items, return_index=True)[1]].sum())
 
@@ -138,23 +137,23 @@ class Recommendation(NotebookTable):
             return
         _, per_item = np.unique(self.items, return_counts=True)
         limits, cost = self.limits, float(self.cost.sum())
-        yield findings.LabelsToAsk(
+        yield findings.LabelsToCollect(
             labels=Count(len(self)), items=Count(per_item.size), per_item=int(per_item.max()), cost=cost
         )
-        if limits is not None and limits.nobody_checked:
-            yield findings.ChangesUnknown()
-        elif self.changes >= MIN_CHANGES_SHOWN:
-            yield findings.ExpectedChanges(changes=self.changes, cost=cost)
+        if limits is not None and limits.no_shared_items:
+            yield findings.NoItemLabelledTwice()
+        elif self.expected_changes >= MIN_CHANGES_SHOWN:
+            yield findings.ExpectedChanges(changes=self.expected_changes, labels=len(self))
         else:
             yield findings.NoExpectedChange()
         if limits is None:
             return
-        if limits.too_few and not limits.nobody_checked:
-            yield findings.MoreLabelsNeeded(items=Count(limits.too_few))
-        if limits.unchecked:
-            yield findings.AskedUnchecked(items=Count(limits.unchecked))
-        if limits.left >= self.cost.min():
-            yield self._why_nothing(limits.left)
+        if limits.undecided_items and not limits.no_shared_items:
+            yield findings.MoreLabelsNeeded(items=Count(limits.undecided_items))
+        if limits.unchecked_items:
+            yield findings.UncheckedItemsIncluded(items=Count(limits.unchecked_items))
+        if limits.unspent >= self.cost.min():
+            yield self._why_nothing(limits.unspent)
 
     def advice(self) -> str:
         """Return what to do next, and which command lists the labels, of a budget of `ADVICE_BUDGET`.
@@ -162,8 +161,8 @@ class Recommendation(NotebookTable):
         >>> from dissensus import methods, recommend
         >>> from dissensus.table.simulate import simulate
         >>> table = simulate(60, 8, 2, redundancy=3, seed=1).annotations
-        >>> recommend(methods["consensus"]().fit(table), table, budget=100).advice()[:32]
-        'Next: with a budget of 100, ask '
+        >>> recommend(methods["consensus"]().fit(table), table, budget=100).advice()[:24]
+        'Next: collect 100 labels'
         """
         return str(self.next_step())
 
@@ -176,12 +175,14 @@ class Recommendation(NotebookTable):
         limits = self.limits
         if limits is None or self.candidates == len(self):
             return findings.EverythingLabelled(left=left)
-        if limits.too_dear:
+        if limits.budget_too_small:
             return findings.BudgetTooSmall(left=left)
         if limits.open_items:
-            return (findings.NoUsefulLabel if limits.in_vain or not len(self) else findings.LimitsReached)(left=left)
-        return findings.ItemsSettled(
-            left=left, settled=Count(limits.settled_items), items=limits.n_items, annotators=MIN_ANNOTATORS,
+            return (findings.NoUsefulLabel if limits.unchangeable_items or not len(self) else findings.LimitsReached)(
+                left=left
+            )
+        return findings.NoUnsettledItem(
+            left=left, settled=limits.settled_items, items=limits.n_items, annotators=MIN_ANNOTATORS,
             confidence=Share(limits.settled) if limits.settled else None, full_items=limits.full_items,
         )  # fmt: skip
 
@@ -195,7 +196,7 @@ class Recommendation(NotebookTable):
 
 
 @dataclass(frozen=True)
-class Limits:
+class SelectionLimits:
     """Why labels were not asked for."""
 
     settled: float | None  # confidence from which on an item gets no more labels
@@ -204,12 +205,12 @@ class Limits:
     full_items: int  # other items that may have no more labels
     open_items: int  # items that may be asked about
     n_items: int
-    too_dear: bool  # True if every label costs more than the budget
-    in_vain: int = 0  # items that were tried and that no label is expected to change
-    left: float = 0.0  # rest of the budget
-    too_few: int = 0  # items asked about that need more labels than these to change
-    unchecked: int = 0  # items asked about that are not expected to change, and have fewer than two annotators
-    nobody_checked: bool = False  # no item has labels by two annotators, in the table and in the model
+    budget_too_small: bool  # True if every label costs more than the budget
+    unchangeable_items: int = 0  # items that were tried and that no label is expected to change
+    unspent: float = 0.0  # rest of the budget
+    undecided_items: int = 0  # items asked about that need more labels than these to change
+    unchecked_items: int = 0  # items asked about that are not expected to change, and have fewer than two annotators
+    no_shared_items: bool = False  # no item has labels by two annotators, in the table and in the model
 
 
 def recommend(
@@ -262,20 +263,20 @@ def recommend(
     >>> found = recommend(DawidSkene().fit(table), table, budget=20, per_item=1)
     >>> found
     Recommendation of 20 of 1,600 labels for 20: 10.7 items expected to change their label
-    >>> round(found.changes, 1), found.to_frame().shape
+    >>> round(found.expected_changes, 1), found.to_frame().shape
     (10.7, (20, 8))
     >>> print(found.verdict().partition(". ")[0])
-    Ask for 20 labels about 20 items, at a cost of 20
+    Collect 20 labels on 20 items
     >>> next(found.findings()).labels, found.next_step().budget
     (20, 100)
     """
     if not isinstance(table, Annotations):
-        raise NotATable(type=type(table).__name__)
+        raise NotATable(caller="recommend", type=type(table).__name__)
     check_kind(table.kind, CLASS_KINDS, "recommend")
     check_argument("budget", budget, float, above=0, must="must be a number above 0")
     check_argument("per_item", per_item, int | Literal["auto"] | None, low=1, must="must be a whole number, at least 1")
     check_argument("settled", settled, float | None, above=0, high=1, must="must be above 0 and at most 1, or None")
-    search = _Search(
+    search = _BatchSearch(
         model, table, _codes(items, table.items, "items"), _codes(annotators, table.annotators, "annotators")
     )
     search.limit_pairs(candidates, allow_repeats)
@@ -288,7 +289,7 @@ def recommend(
         return search.run(float(budget), room, pool)
 
 
-class _Search:
+class _BatchSearch:
     """Greedy search for pairs; items and annotators are numbered among those asked about."""
 
     price: FloatArray  # (J,)
@@ -353,11 +354,15 @@ class _Search:
         self.most = np.where(done, 0.0, most)
         full, open_items = int(((most == 0) & ~done).sum()), int((self.most > 0).sum())
         alone = self.of_table and counts.max(initial=0) == 1
-        self.limits = Limits(settled, int(done.sum()), goal, full, open_items, sure.size, False, nobody_checked=alone)
+        self.limits = SelectionLimits(
+            settled, int(done.sum()), goal, full, open_items, sure.size, False, no_shared_items=alone
+        )
 
     def room(self, capacity: Any, budget: float) -> FloatArray:
         """Return the number of labels that each annotator may be asked for (J,)."""
-        self.limits = dataclasses.replace(self.limits, too_dear=not (self.price <= budget * (1 + ROUNDING)).any())
+        self.limits = dataclasses.replace(
+            self.limits, budget_too_small=not (self.price <= budget * (1 + ROUNDING)).any()
+        )
         if isinstance(capacity, str) and capacity == "auto":
             done = np.diff(self.table.annotator_ptr)[self.columns] + 1.0  # an annotator without labels counts as one
             share = done / max(done.sum(), 1)
@@ -471,7 +476,9 @@ class _Search:
         return theta, expected_entropy(theta, self.known)
 
     def _result(self, chosen: list[tuple[int, int, float, float]], budget: float, in_vain: int) -> Recommendation:
-        change = {item: p_change(self.outcomes[item], self.belief[item], self.sharp[item]) for item in self.asked}
+        change = {
+            item: probability_of_change(self.outcomes[item], self.belief[item], self.sharp[item]) for item in self.asked
+        }
         unchanged = {item for item, p in change.items() if p < MIN_CHANGE and self.limits.settled is not None}
         checked = {item for item in unchanged if self.given[item] >= MIN_ANNOTATORS}
         if sum(self.price[pair[1]] for pair in chosen) + self.price.min(initial=np.inf) <= budget * (1 + ROUNDING):
@@ -482,8 +489,9 @@ class _Search:
         gain, about_item = (np.array([pair[at] for pair in chosen], float) for at in (2, 3))
         changes = np.array([change[item] for item in i.tolist()], float)
         limits = dataclasses.replace(
-            self.limits, in_vain=in_vain, left=float(budget - self.price[j].sum()), too_few=len(checked),
-            unchecked=len(unchanged - checked),
+            self.limits, unchangeable_items=in_vain, unspent=float(budget - self.price[j].sum()),
+            undecided_items=len(checked),
+            unchecked_items=len(unchanged - checked),
         )  # fmt: skip
         return Recommendation(
             self.items[i], self.annotators[j], gain, about_item, self.price[j], changes, self.n_pairs, limits
@@ -502,7 +510,7 @@ class _Search:
                 break
             asked.append(int(best.who[i]))
             outcomes = _outcomes_after(outcomes, self._likelihood(np.array([i]))[0][0, asked[-1]])
-            changes = p_change(outcomes, self.belief[i], self.sharp[i]) >= MIN_CHANGE
+            changes = probability_of_change(outcomes, self.belief[i], self.sharp[i]) >= MIN_CHANGE
         for values, value in zip(best, before, strict=True):
             values[i] = value
         return changes
@@ -547,7 +555,7 @@ def _labels_behind(model: Any, who: IntArray, given: IntArray) -> FloatArray:
     return np.concatenate([behind, np.full((1, K), float(CROWD_LABELS))])[who]
 
 
-def p_change(outcomes: FloatArray, belief: FloatArray, sharp: FloatArray) -> float:
+def probability_of_change(outcomes: FloatArray, belief: FloatArray, sharp: FloatArray) -> float:
     """Return P(label of an item changes), from outcomes (B, K), q (K,) and p (K,)."""
     now = int(belief.argmax())
     decides = outcomes * np.divide(sharp, belief, out=np.zeros_like(sharp), where=belief > 0)
@@ -583,14 +591,14 @@ def _per_annotator(value: Any, names: Names, what: str, missing: float | None = 
     if isinstance(value, Mapping):
         found = [value.get(one, missing) for one in names.tolist()]
         if None in found:
-            raise MissingLimit(name=name, annotator=names[found.index(None)])
+            raise AnnotatorWithoutValue(name=name, annotator=names[found.index(None)])
         value = found
     try:
         numbers = np.asarray(value, float)
     except (TypeError, ValueError):
-        raise NotNumbers(name=name, given=value) from None
+        raise LimitsNotNumbers(name=name, given=value) from None
     if numbers.ndim > 1 or (numbers.ndim == 1 and numbers.size != names.size):
-        raise WrongShape(name=name, expected=names.size, shape=numbers.shape)
+        raise WrongLength(name=name, expected=names.size, shape=numbers.shape)
     if np.isnan(numbers).any() or (numbers < 0).any():
-        raise NotNumbers(name=name, given=float(numbers.min()))
+        raise LimitsNotNumbers(name=name, given=float(numbers.min()))
     return np.array(np.broadcast_to(numbers, names.size))

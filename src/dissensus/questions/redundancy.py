@@ -55,7 +55,7 @@ from dissensus.models.base import Aggregator, Likelihoods, check_gold
 from dissensus.models.confidence import EffectiveLabels
 from dissensus.models.exceptions import EffectiveLabelCount, NoAnnotations
 from dissensus.questions import findings
-from dissensus.questions.compare import OnFit, flat, named_model, timed_fit
+from dissensus.questions.compare import OnFit, estimate_columns, named_model, timed_fit
 from dissensus.questions.recommend import ADVICE_BUDGET, Recommendation, recommend
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
@@ -170,7 +170,7 @@ class Redundancy(NotebookTable):
     def findings(self) -> Iterator[Message]:
         """Yield what more labels would change, and where to put them."""
         if self.n_classes == 1:
-            yield findings.NothingCanChange()
+            yield findings.OneClass()
             return
         if self.rehearsal is None:
             yield findings.NoSecondAnnotator(budget=ADVICE_BUDGET if len(self.advice) else None)
@@ -189,14 +189,12 @@ class Redundancy(NotebookTable):
         if self.accuracy is not None and self.expected_accuracy is not None:
             value, *ends = (Share(getattr(self.accuracy, one)) for one in ("value", "low", "high"))
             low, high = ends if np.isfinite(self.accuracy.low) else (None, None)  # without resamples there is none
-            yield findings.AccuracyAgainstBelief(
-                value=value, low=low, high=high, expected=Share(self.expected_accuracy)
-            )
+            yield findings.AccuracyOnGold(value=value, low=low, high=high, expected=Share(self.expected_accuracy))
         if self.worth is not None:
             facts = {name: getattr(self.worth, name) for name in ("labels", "value", "low", "high")}
             yield EffectiveLabelCount(**facts)
         if self.sampled_items is not None:
-            yield findings.MeasuredOnPart(items=self.sampled_items)
+            yield findings.MeasuredOnSample(items=self.sampled_items)
         yield self.advice.next_step()
 
     def _stable_level(self) -> Message | None:
@@ -207,7 +205,7 @@ class Redundancy(NotebookTable):
         level = next((one for one in fewer if one.stability.value >= STABLE), fewer[-1])
         if level.items < MIN_ITEMS:
             return None
-        return findings.StabilityOfFewerLabels(
+        return findings.StabilityWithFewerLabels(
             labels=Count(level.labels), share=Share(level.stability.value), stable=level.stability.value >= STABLE,
             items=None if level.items == all_labels.items else Count(level.items),
             equal_labels=all_labels.labels if self.labels_per_item == all_labels.labels else None,
@@ -217,8 +215,8 @@ class Redundancy(NotebookTable):
         """Return one row per level, as plain values."""
         return [
             {"labels": one.labels, "annotations": one.annotations, "items": one.items}
-            | flat("stability", one.stability)
-            | flat("accuracy", one.accuracy)
+            | estimate_columns("stability", one.stability)
+            | estimate_columns("accuracy", one.accuracy)
             | {"confidence": one.confidence, "seconds": one.seconds}
             for one in self
         ]
@@ -261,7 +259,7 @@ def redundancy(
     >>> [level.labels for level in found], len(found.next_label.best(20))
     ([1, 2, 3, 5, 6], 20)
     >>> print(found.verdict().partition(". ")[0], found.to_frame().shape)
-    With 5 labels per item only 94.2 % of the items get the class that all 6 give (5, 8)
+    With 5 labels per item, only 94.2 % of the items get the same class as with all 6 (5, 8)
     >>> next(found.findings()).labels
     5
     """

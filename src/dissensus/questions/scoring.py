@@ -26,7 +26,7 @@ from dissensus.evaluation.hard import probability_correct
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.methods.bradley_terry import BradleyTerry, check_connected
 from dissensus.models.methods.closest import Closest
-from dissensus.questions.exceptions import EveryComparisonNeeded, NoSharedDocument, NoSharedItem, NothingToHide
+from dissensus.questions.exceptions import EveryComparisonNeeded, NoHideableLabel, NoSharedDocument, NoSharedItem
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import name_set
@@ -36,15 +36,15 @@ MIN_PROBABILITY = 1e-300  # of a hidden label: no method predicts 0, but a produ
 PRIOR_LABELS = 1.0  # labels like those of all items that a baseline adds to the labels of one item
 
 
-def unseen(gold: Any, known: Any) -> Any:
+def held_out_gold(gold: Any, training_gold: Any) -> Any:
     """Return `gold` (I,) without the items whose label a fit used: `known` (I,), −1 or NaN for others."""
-    if gold is None or known is None:
+    if gold is None or training_gold is None:
         return gold
-    used, missing = (~np.isnan(known), np.nan) if known.dtype.kind == "f" else (known >= 0, -1)
+    used, missing = (~np.isnan(training_gold), np.nan) if training_gold.dtype.kind == "f" else (training_gold >= 0, -1)
     return np.where(used, missing, gold)
 
 
-class Simple:
+class Baseline:
     """A baseline: fitted to a table, it predicts rows. It has no parameters."""
 
     def get_params(self) -> dict[str, Any]:
@@ -56,14 +56,14 @@ class Simple:
         self.table = table
         return self
 
-    def of_items(self, table: Annotations, values: Any, otherwise: Any) -> Any:
+    def values_for_items(self, table: Annotations, values: Any, otherwise: Any) -> Any:
         """Return values (I,) or (I, L) of the items of another table, `otherwise` for new items."""
         at = naming.match_names(table.items, self.table.items, "items")
         known = (at >= 0).reshape(-1, *[1] * (values.ndim - 1))
         return np.where(known, values[at], otherwise)
 
 
-class Mean(Simple):
+class MeanNumber(Baseline):
     """Predict the mean of an item's numbers."""
 
     def values(self) -> FloatArray:
@@ -81,10 +81,10 @@ class Mean(Simple):
     def expected_labels(self, table: Annotations) -> FloatArray:
         """Return the expected label of each row (N,)."""
         found = self.predict()
-        return np.asarray(self.of_items(table, found, np.median(found))[table.item])
+        return np.asarray(self.values_for_items(table, found, np.median(found))[table.item])
 
 
-class Median(Mean):
+class MedianNumber(MeanNumber):
     """Predict the median of an item's numbers."""
 
     def values(self) -> FloatArray:
@@ -96,7 +96,7 @@ class Median(Mean):
         return np.where(n > 0, sum(middle) / 2, np.nan)
 
 
-class Votes(Simple):
+class OptionShares(Baseline):
     """Predict an option by the share of an item's annotators who selected it, with one label like the crowd added."""
 
     def fit(self, table: Annotations) -> Self:
@@ -113,14 +113,14 @@ class Votes(Simple):
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
         """Return P(option selected) (N, L)."""
-        return np.asarray(self.of_items(table, self.posterior_, self.prior_)[table.item])
+        return np.asarray(self.values_for_items(table, self.posterior_, self.prior_)[table.item])
 
     def predict(self) -> Any:
         """Return the sets of options that more than half selected (I,)."""
         return np.array([name_set(self.options_[row > 0.5]) for row in self.posterior_], object)
 
 
-class WinRate(Simple):
+class WinRate(Baseline):
     """Score things by the log odds of the share of their comparisons that they win; ties are as frequent as overall."""
 
     def fit(self, table: Annotations) -> Self:
@@ -143,7 +143,7 @@ class WinRate(Simple):
         return np.stack([(1 - self.ties) * left, (1 - self.ties) * (1 - left), np.full(left.size, self.ties)], axis=1)
 
 
-class Tokens(Simple):
+class TokenMajorityVote(Baseline):
     """A method for classes on single tokens; its tags may be illegal."""
 
     method: ClassVar = "majority-vote"
@@ -153,13 +153,13 @@ class Tokens(Simple):
         return methods[self.method]().fit(replace(table, kind="classes"))
 
 
-class TokenDawidSkene(Tokens):
+class TokenDawidSkene(TokenMajorityVote):
     """Dawid-Skene on single tokens."""
 
     method = "dawid-skene"
 
 
-class Medoid(Simple):
+class Medoid(Baseline):
     """Predict the label with the smallest mean distance to the others."""
 
     def fit(self, table: Annotations) -> Any:
@@ -173,7 +173,7 @@ def hide_rows(table: Annotations, share: float, rng: np.random.Generator) -> Boo
     return _draw(random_ranks_within_groups(rated, rng) > 0, share, rng, NoSharedItem)[table.rating_codes]
 
 
-def _draw(free: BoolArray, share: float, rng: np.random.Generator, error: type[NothingToHide]) -> BoolArray:
+def _draw(free: BoolArray, share: float, rng: np.random.Generator, error: type[NoHideableLabel]) -> BoolArray:
     """Return True for about a share of all, drawn among the free ones; raise `error` if none is free."""
     among, found = np.flatnonzero(free), np.zeros(free.size, np.bool_)
     if among.size == 0:
@@ -279,29 +279,31 @@ def _mean_of(values: Any) -> FloatArray:
     return np.stack([np.asarray(values, np.float64), np.ones(len(values))], axis=1)
 
 
-class Measure(NamedTuple):
+class ScoreNames(NamedTuple):
     """Names of a score."""
 
     name: str  # in JSON and frames
     title: str  # of a column
     unit: str  # of a difference
     quantity: str  # before "hidden annotations"
-    gold: str  # name of the score by gold
+    gold_name: str  # name of the score by gold
     sign: int = 1  # −1 if less is better: shown without the minus
 
 
-LOG = Measure("log_likelihood", "log-likelihood", "nats per annotation", "Mean log probability of", "accuracy")
+LOG = ScoreNames(
+    "log_likelihood", "log-likelihood", "a lower log-likelihood per label", "Mean log probability of", "accuracy"
+)
 
 
 class Scoring(NamedTuple):
     """How methods for one label type are compared."""
 
-    measure: Measure
-    rows: Callable[[Any, Annotations], FloatArray]  # (N,) scores of hidden rows by a fitted method
-    gold: Callable[[Any, Annotations, Any], FloatArray] | None = _right
-    hide: Callable[[Annotations, float, np.random.Generator], BoolArray] = hide_rows
-    simple: Mapping[str, type[Simple]] = MappingProxyType({})
-    least: str = "majority-vote"  # the simplest method, which others should beat
+    measure: ScoreNames
+    score_rows: Callable[[Any, Annotations], FloatArray]  # (N,) scores of hidden rows by a fitted method
+    score_gold: Callable[[Any, Annotations, Any], FloatArray] | None = _right
+    choose_hidden_rows: Callable[[Annotations, float, np.random.Generator], BoolArray] = hide_rows
+    baselines: Mapping[str, type[Baseline]] = MappingProxyType({})
+    simplest: str = "majority-vote"  # the simplest method, which others should beat
 
 
 CLASSES = Scoring(LOG, _log_labels)
@@ -309,21 +311,26 @@ SCORING: dict[str, Scoring] = {
     "classes": CLASSES,
     "graded": CLASSES,
     "pairs": Scoring(LOG, _log_labels, None, hide_comparisons, {"win-rate": WinRate}, "win-rate"),
-    "sets": Scoring(LOG._replace(gold="jaccard"), _log_ticks, _jaccard, simple={"votes": Votes}, least="votes"),
+    "sets": Scoring(LOG._replace(gold_name="jaccard"), _log_ticks, _jaccard, baselines={"votes": OptionShares},
+                    simplest="votes"),
     "spans": Scoring(
-        LOG._replace(gold="f1"), _log_labels, _span_f1, hide_readings,
-        {"majority-vote": Tokens, "dawid-skene": TokenDawidSkene},
+        LOG._replace(gold_name="f1"), _log_labels, _span_f1, hide_readings,
+        {"majority-vote": TokenMajorityVote, "dawid-skene": TokenDawidSkene},
     ),
     "numbers": Scoring(
-        Measure("mean_absolute_error", "error", "per annotation", "Mean absolute error of", "gold_error", -1),
+        ScoreNames(
+            "mean_absolute_error", "error", "a larger mean absolute error", "Mean absolute error of", "gold_error", -1
+        ),
         lambda fitted, table: -np.abs(fitted.expected_labels(table) - table.values[table.label]),
-        _errors, simple={"mean": Mean, "median": Median}, least="mean",
+        _errors, baselines={"mean": MeanNumber, "median": MedianNumber}, simplest="mean",
     ),
     "objects": Scoring(
-        Measure("distance", "distance", "of distance", "Mean distance of the answer to", "gold_distance", -1),
-        _distances, _off, simple={"medoid": Medoid}, least="medoid",
+        ScoreNames(
+            "distance", "distance", "a larger mean distance", "Mean distance of the answer to", "gold_distance", -1
+        ),
+        _distances, _off, baselines={"medoid": Medoid}, simplest="medoid",
     ),
 }  # fmt: skip
 """Label type → how its methods are compared."""
 
-Method = Aggregator | Simple
+Method = Aggregator | Baseline

@@ -20,7 +20,7 @@ from dissensus.common.registry import skip_failing_plugin
 from dissensus.models.answers import check_gold_values
 from dissensus.models.base import check_gold
 from dissensus.questions.exceptions import NoGoldToScore
-from dissensus.questions.scoring import unseen
+from dissensus.questions.scoring import held_out_gold
 from dissensus.report.exceptions import (
     FittedToOtherTable,
     MailAddressesShown,
@@ -116,7 +116,7 @@ class Report(Study):
         check = check_gold_values if table.kind == "numbers" else check_gold
         self.training_gold = check(self.training_gold, table)
         given = check(self.gold, table)
-        self.gold = check(unseen(given, self.training_gold), table)
+        self.gold = check(held_out_gold(given, self.training_gold), table)
         if given is not None and self.gold is None:
             warnings.warn(NoGoldToScore(), stacklevel=3)
         about = table.sequences.documents if table.kind == "spans" else table.items

@@ -44,7 +44,7 @@ def chart(result: Any, gold: IntArray | None = None) -> Picture:
     """
     if isinstance(result, Comparison):
         rows = [plain_attributes(one, "method", "behind", "tied") for one in result]
-        facts = {"methods": rows, "verdict": result.verdict(), "hidden": result.hidden, "unit": result.measure.unit}
+        facts = {"methods": rows, "verdict": result.verdict(), "n_hidden": result.n_hidden, "unit": result.measure.unit}
         return Picture(ranking_chart(facts))
     if isinstance(result, Diagnosis):
         return Picture(_annotator_chart(result))
@@ -96,12 +96,12 @@ def _confidence_chart(confidence: Any) -> ChartBlock:
 
 
 def _annotator_chart(found: Diagnosis) -> ChartBlock:
-    odds = np.clip(logit(found.honest) / np.log(10), -MAX_POWER, MAX_POWER)
+    odds = np.clip(logit(found.p_typical) / np.log(10), -MAX_POWER, MAX_POWER)
     words = [FLAG_WORDS[flags[0]] if flags else "none" for flags in found.flags]
-    names, seen = distinct_names(found.annotators.tolist(), 60), (found.labels > 0) & ~np.isnan(found.honest)
+    names, seen = distinct_names(found.annotators.tolist(), 60), (found.labels > 0) & ~np.isnan(found.p_typical)
     rows = [
         {"annotator": names[at], "labels": float(found.labels[at]), "odds": float(odds[at])}
-        | {"honest": float(found.honest[at]), "flag": words[at]}
+        | {"honest": float(found.p_typical[at]), "flag": words[at]}
         for at in np.flatnonzero(seen)
     ]
     there = [word for word in (*FLAG_WORDS.values(), "none") if any(row["flag"] == word for row in rows)]

@@ -219,9 +219,9 @@ class Study:
             proba=table.proba, kind=table.kind,
         )  # fmt: skip
         found = diagnose_classes(named, threads=self.fitted.get_params().get("threads"))
-        measures = ("annotators", "labels", "honest", "unrelated", "contrary", "copied")
+        measures = ("annotators", "labels", "p_typical", "p_unrelated", "p_contrary", "share_copied")
         by_code: dict[str, Any] = {name: getattr(found, name)[place] for name in measures}
-        return dataclasses.replace(found, said=tuple(found.said[at] for at in place), **by_code)
+        return dataclasses.replace(found, flag_messages=tuple(found.flag_messages[at] for at in place), **by_code)
 
     def document_text(self, name: str) -> str | list[str] | None:
         """Return the text of a document, or its tokens if places are tokens; None if it is not known."""

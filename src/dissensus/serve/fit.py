@@ -10,7 +10,13 @@ import numpy as np
 
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.models.base import Aggregator, default_method, methods
-from dissensus.questions.item_status import ItemStatus, item_status, status_of, status_of_documents, usual_share
+from dissensus.questions.item_status import (
+    ItemStatus,
+    annotator_agreement,
+    item_status,
+    status_by_model,
+    status_of_documents,
+)
 from dissensus.serve.events import StoredEvent, label_to_json
 from dissensus.serve.rows import ITEM, RowArrays
 from dissensus.table import kinds
@@ -34,7 +40,7 @@ class FittedProject:
     item_rank: IntArray  # project's code of an item → its place in the table; −1 without a label
     annotator_rank: IntArray  # the same for annotators
     class_codes: IntArray  # the same for labels, in the classes
-    agreement_share: FloatArray  # (A + 1,) `usual_share`; the last is that of an unseen annotator
+    agreement_share: FloatArray  # (A + 1,) `annotator_agreement`; the last is that of an unseen annotator
     top: IntArray  # (I,) class
     confidence: FloatArray  # (I,)
     status: ItemStatus | None = None  # None if labels are not classes
@@ -42,7 +48,7 @@ class FittedProject:
 
     def items_status(self) -> ItemStatus:
         """Return the status of the items of the table; for spans, of their positions."""
-        return status_of(self.model, self.table) if self.status is None else self.status
+        return status_by_model(self.model, self.table) if self.status is None else self.status
 
 
 def fit_project(project: Project, now: RowArrays, seq: int, decisions: dict[int, StoredEvent]) -> FittedProject | None:
@@ -59,9 +65,9 @@ def fit_project(project: Project, now: RowArrays, seq: int, decisions: dict[int,
         posterior = np.asarray(model.posterior_)
         found.top, found.confidence = displayed_labels(model, table.items, posterior)
         right = table.label == found.top[table.item]
-        share = usual_share(table, right)
+        share = annotator_agreement(table, right)
         found.agreement_share = np.append(share, right.mean())
-        found.status = item_status(table, found.top, posterior.max(axis=1, initial=0), share=share)
+        found.status = item_status(table, found.top, posterior.max(axis=1, initial=0), agreement=share)
     else:
         found.answers = _collect_answers(found)
     found.seconds = time.perf_counter() - began
@@ -85,7 +91,7 @@ def _collect_answers(fitted: FittedProject) -> dict[str, dict[str, Any]]:
     model, table = fitted.model, fitted.table
     if table.kind == "spans":
         documents, status = status_of_documents(model, table)
-        rows = [{"label": [], "confidence": confidence} for confidence in status.sure.tolist()]
+        rows = [{"label": [], "confidence": confidence} for confidence in status.confidence.tolist()]
         found: dict[str, dict[str, Any]] = dict(zip(documents.tolist(), rows, strict=True))
         for row in model.spans("pyarrow").to_pylist():  # type: ignore[attr-defined]
             found[row.pop("document")]["label"].append(row)
@@ -93,7 +99,9 @@ def _collect_answers(fitted: FittedProject) -> dict[str, dict[str, Any]]:
         status = fitted.items_status()
         rows = model.to_frame("items", "pyarrow").to_pylist()
         found = {str(row.pop("item")): {"label": row.pop("value", None), "confidence": None} | row for row in rows}
-    facts = zip(status.sure.tolist(), status.columns()["status"].to_pylist(), status.reason.to_pylist(), strict=True)
+    facts = zip(
+        status.confidence.tolist(), status.columns()["status"].to_pylist(), status.reason.to_pylist(), strict=True
+    )
     for one, values in zip(found.values(), facts, strict=True):
         one |= dict(zip(("sure", "status", "reason"), values, strict=True))
     return found

@@ -136,7 +136,7 @@ def _item_frame(project: Project) -> Any:
         types = {name: pa.float64() if name == "confidence" else pa.string() for name in EMPTY_ITEM_COLUMNS}
         frame = pa.schema(types.items()).empty_table()
     else:
-        frame = fitted.items_status().beside(fitted.model.to_frame("items", "pyarrow"))
+        frame = fitted.items_status().add_columns(fitted.model.to_frame("items", "pyarrow"))
     decided: dict[str, dict[str, Any]] = {}
     with project.lock:
         for event in sorted(project.decisions.values(), key=lambda one: one.seq):

@@ -15,8 +15,8 @@ import numpy as np
 from dissensus.common.types import FloatArray
 from dissensus.models.base import Aggregator
 from dissensus.questions.diff import drift
-from dissensus.questions.honesty import Others, ask_others
 from dissensus.questions.item_status import is_settled
+from dissensus.questions.spam_tests import LeaveOneOutPosterior, leave_one_out_posterior
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS
@@ -91,7 +91,7 @@ def _annotator_progress(
         kept = np.arange(table.n_items) % -(-len(table) // MAX_ROWS_COMPARED) == 0
         at, table = at[kept[table.item]], table.select(items=kept)
         before = before and before.select(items=np.intersect1d(before.items, table.items))
-    others = ask_others(table, np.arange(table.n_annotators))
+    others = leave_one_out_posterior(table, np.arange(table.n_annotators))
     days = np.searchsorted(edges, at, side="left") - 1  # −1: before the first
     labels, agreement = _agreement_shares(table, others, days, edges.size - 1)
     _, weeks = _agreement_shares(table, others, (at > now - WEEK).astype(np.int64), 2)
@@ -118,11 +118,11 @@ def _annotator_progress(
     ]
 
 
-def _agreement_shares(table: Annotations, others: Others, column: Any, n: int) -> tuple[Any, FloatArray]:
+def _agreement_shares(table: Annotations, others: LeaveOneOutPosterior, column: Any, n: int) -> tuple[Any, FloatArray]:
     """(A, n) int, (A, n) float: labels, and the share that agrees with the others; NaN without others."""
     A, inside = table.n_annotators, column >= 0
     place = table.annotator.astype(np.int64) * n + column
-    right, compared = others.q.argmax(axis=1) == table.label, inside & ~others.alone
+    right, compared = others.posterior.argmax(axis=1) == table.label, inside & ~others.has_no_others
     labels, n_compared, hits = (
         np.bincount(place[rows], minlength=A * n) for rows in (inside, compared, compared & right)
     )

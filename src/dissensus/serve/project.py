@@ -281,7 +281,7 @@ class Project:
         table, with_new_class, share = self._select_items(labelled, fitted)
         posterior = fitted.model.predict_proba(table)
         top, confidence = displayed_labels(fitted.model, table.items, posterior)
-        status = item_status(table, top, posterior.max(axis=1), share=share)
+        status = item_status(table, top, posterior.max(axis=1), agreement=share)
         for at, code in enumerate(labelled):
             self.new_posteriors[code], self.reasons[code] = posterior[at], (status, at)
             self.top[code], self.confidence[code], self.status[code] = top[at], confidence[at], status.status[at]
@@ -297,7 +297,7 @@ class Project:
         return dict(sorted(votes.items(), key=lambda pair: (-pair[1], pair[0])))
 
     def _select_items(self, codes: Sequence[int], fitted: FittedProject) -> tuple[Annotations, list[int], FloatArray]:
-        """Return the table of some items, those with a class new since the fit, and `usual_share` of its annotators.
+        """Return the table of some items, those with a class new since the fit, and its `annotator_agreement`.
 
         Rows with a new class are left out, because the fit has no error model of it.
         """

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dissensus.questions.base import questions, sentences
+from dissensus.questions.base import questions, render_messages
 from dissensus.serve.exceptions import NamesNotAllowed, NotFittedYet, UnknownOption
 from dissensus.table.io.jsonl import dumps
 
@@ -23,7 +23,7 @@ def list_questions() -> dict[str, Any]:
         name: {
             "summary": entry.summary,
             "options": {key: declared.text for key, declared in entry.value.declared().items()},
-            "facts": entry.value.fields(),
+            "facts": entry.value.fact_texts(),
         }
         for name, entry in questions.entries()
     }
@@ -44,8 +44,8 @@ def answer_question(project: Project, name: str, query: Mapping[str, str], names
             raise UnknownOption(question=name, name=key, known=tuple(kind.declared()))
     question = kind(**{key: _parse_option(text) for key, text in query.items()})
     facts = question.ask(fitted.table, model=fitted.model)
-    found = list(sentences(question.findings(facts)))
-    return json.loads(dumps({"question": name, "facts": question.plain(facts), "findings": found}))
+    found = list(render_messages(question.findings(facts)))
+    return json.loads(dumps({"question": name, "facts": question.to_json(facts), "findings": found}))
 
 
 def _parse_option(text: str) -> Any:

@@ -10,7 +10,7 @@ from dissensus.common.frames import columns_to_frame
 from dissensus.common.parameters import CHECKED_TYPES, hint_alternatives
 from dissensus.exceptions import DissensusError
 from dissensus.messages import Message
-from dissensus.questions.base import Finding, Listing, Question, Shares, Table, sentences
+from dissensus.questions.base import Finding, MessageList, Question, ShareBars, Table, render_messages
 from dissensus.table.annotations import Annotations
 from dissensus.table.io.jsonl import dumps
 from dissensus.table.kinds import KIND_DESCRIPTIONS
@@ -43,12 +43,12 @@ def check_question(kind: type[Question], **options: Any) -> None:
             continue
         before = [table.label.copy(), table.item.copy()]
         facts = question.ask(table)
-        plain, again = (_read_back(question.plain(one)) for one in (facts, kind(**options).ask(table)))
+        plain, again = (_read_back(question.to_json(one)) for one in (facts, kind(**options).ask(table)))
         assert plain == again, f"{kind.__name__}: the same question has another answer the second time."
         assert all((one == other).all() for one, other in zip(before, (table.label, table.item), strict=True))
         check_findings(question.findings(facts), kind.__name__)
-        if kind.rows:
-            frame = question.frame(facts)
+        if kind.row_noun:
+            frame = question.to_frame(facts)
             columns = columns_to_frame(frame, "pyarrow") if isinstance(frame, dict | list) else frame
             assert len(columns) or isinstance(frame, list), f"{kind.__name__}: the frame has no rows."
 
@@ -61,7 +61,7 @@ def check_declaration(kind: type[Question]) -> None:
         assert declared.text, f"{kind.__name__}: option {name} needs a text."
         types = {one for one in hint_alternatives(kind.parameter_hint(name)) if isinstance(one, type)}
         assert types <= CHECKED_TYPES, f"{kind.__name__}: option {name} has a type that a command cannot read: {types}."
-    assert set(kind.settings) <= {*dir(kind)}, f"{kind.__name__}: settings names options."
+    assert set(kind.json_options) <= {*dir(kind)}, f"{kind.__name__}: settings names options."
 
 
 def check_findings(findings: Iterable[Finding], name: str) -> None:
@@ -69,14 +69,14 @@ def check_findings(findings: Iterable[Finding], name: str) -> None:
     found = list(findings)
     assert found, f"{name}: no finding."
     for one in found:
-        assert isinstance(one, Message | Table | Shares | Listing), f"{name}: {one!r} is no finding."
+        assert isinstance(one, Message | Table | ShareBars | MessageList), f"{name}: {one!r} is no finding."
         if isinstance(one, Table):
             width = len(one.columns)
             assert all(len(row) <= width for row in one.rows), f"{name}: a row is wider than its table."
             cells = [cell for row in one.rows for cell in row]
             assert all(isinstance(cell, str) for cell in cells), f"{name}: cells must be text."
             assert {*one.numbers, *one.unbroken} <= {*one.columns}, f"{name}: numbers and unbroken name columns."
-    assert all(sentence.strip() for sentence in sentences(found)), f"{name}: an empty sentence."
+    assert all(sentence.strip() for sentence in render_messages(found)), f"{name}: an empty sentence."
 
 
 def _refuses(question: Question, table: Annotations) -> None:

@@ -25,7 +25,7 @@ BASIS_WORDS = {
     "confusions": "by the classes that they confuse, as not all pairs of annotators share enough items",
     None: "without clusters, as no annotator has enough labels",
 }
-"""Basis of the clusters (`Mistakes.by`) → words."""
+"""Basis of the clusters (`AnnotatorErrors.distance_basis`) → words."""
 ANNOTATOR_TIPS = ("annotator:N", ("labels:Q", "labels", charts.COUNT_FORMAT))
 
 
@@ -47,7 +47,7 @@ class AnnotatorMapSection(Section):
         found = annotator_map(study.model, study.table, seed=study.seed)
         return {
             "projection": found.projection,
-            "basis": found.mistakes.by,
+            "basis": found.mistakes.distance_basis,
             "labelled": found.n_labelled,
             "classes": study.classes,
             "annotators": annotator_rows(found, study),
@@ -72,12 +72,12 @@ def annotator_rows(found: Any, study: Study) -> list[Row]:
     """
     mistakes, rows = found.mistakes, []
     for n, code in enumerate(found.annotator.tolist()):
-        cluster, over = int(mistakes.cluster[n]), int(mistakes.overused[n])
+        cluster, over = int(mistakes.cluster[n]), int(mistakes.overused_class[n])
         row = {
             "annotator": study.annotator_names[code],
             **map_position(found, n),
             "cluster": TOO_FEW if cluster < 0 else f"{cluster + 1}",
-            **values_at(n, labels=mistakes.labels, error=mistakes.error),
+            **values_at(n, labels=mistakes.n_labels, error=mistakes.error_rate),
         }
         if len(study.classes) == 2:
             positive, negative = mistakes.false_positive[:, 1], mistakes.false_negative[:, 1]

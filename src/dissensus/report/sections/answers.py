@@ -182,14 +182,14 @@ def _agreement_facts(study: Study) -> list[Facts] | None:
 
 def _compare_with_gold(study: Study) -> Facts | None:
     scoring, gold = SCORING[study.table.kind], study.gold
-    if gold is None or scoring.gold is None:
+    if gold is None or scoring.score_gold is None:
         return None
-    found = scoring.gold(study.fitted, study.table, gold)
+    found = scoring.score_gold(study.fitted, study.table, gold)
     if not found[:, 1].sum() > 0:
         return None
     known = ~np.isnan(gold) if study.table.kind == "numbers" else gold >= 0
     facts: Facts = {
-        "measure": scoring.measure.gold,
+        "measure": scoring.measure.gold_name,
         "share": scoring.measure.sign > 0,
         "value": bootstrap(found, lambda s: s[:, 0] / s[:, 1], seed=study.seed),
         "items": known.sum(),

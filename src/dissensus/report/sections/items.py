@@ -7,7 +7,7 @@ import numpy as np
 from dissensus.common.formatting import Share, format_percent
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.messages import Message
-from dissensus.questions.explain import KINDS, MEANINGS, SURE, Explanation
+from dissensus.questions.explain import KINDS, MEANINGS, MIN_CONFIDENCE, Explanation
 from dissensus.report import charts
 from dissensus.report.blocks import (
     ITEM_COLUMNS,
@@ -242,7 +242,7 @@ def review_priority(found: Explanation) -> FloatArray:
     surprise = np.nan_to_num(found.surprise, posinf=8.0, neginf=0.0)
     disagreement = np.nan_to_num(found.disagreement)
     worth = (1 - found.confidence) + SURPRISE_WEIGHT * np.clip(surprise, 0, 8) + 1e-3 * disagreement
-    worth[(disagreement == 0) & (found.confidence >= SURE)] = 0
+    worth[(disagreement == 0) & (found.confidence >= MIN_CONFIDENCE)] = 0
     return np.asarray(worth)
 
 
@@ -262,7 +262,7 @@ def _item_facts(study: Study, found: Explanation, item: int, max_length: int, ma
                 study.annotator_names[table.annotator[row]],
                 study.classes[table.label[row]],
                 to_plain(study.fitted.reliability_[table.annotator[row]], 3),
-                to_plain(found.suspect[row], 3),
+                to_plain(found.p_mistake[row], 3),
             ]
             for row in rows[:max_labels]
         ],
@@ -271,7 +271,7 @@ def _item_facts(study: Study, found: Explanation, item: int, max_length: int, ma
         result["about"] = about
     if hasattr(study.fitted, "difficulty_"):
         result |= values_at(item, difficulty=study.fitted.difficulty_)
-    if (group := int(found.by_group[item])) >= 0:
+    if (group := int(found.group_index[item])) >= 0:
         result["group"] = found.groups[group].column
     return result
 

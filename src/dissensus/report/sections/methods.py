@@ -11,7 +11,7 @@ from dissensus.common.types import IntArray
 from dissensus.evaluation import paired_bootstrap
 from dissensus.exceptions import ConvergenceWarning, DataError
 from dissensus.models.base import arg_max, methods
-from dissensus.questions.compare import MIN_HIDDEN, Comparison, candidates, compare
+from dissensus.questions.compare import MIN_HIDDEN, Comparison, compare, suitable_methods
 from dissensus.report import charts
 from dissensus.report.blocks import ITEM_COLUMNS, ChartBlock, TableBlock, TableColumn, TextBlock
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
@@ -60,10 +60,10 @@ class MethodsSection(Section):
             return {"failed": str(error)}
         facts: Facts = {
             "method": study.method,
-            **plain_attributes(found, "best", "tied", "hidden"),
+            **plain_attributes(found, "best", "tied", "n_hidden"),
             "verdict": found.verdict(),
             "unit": found.measure.unit,
-            "sampled_items": None if found.items is None else found.items.size,
+            "sampled_items": None if found.sampled_items is None else found.sampled_items.size,
             "methods": [
                 plain_attributes(one, "method", "score", "behind", "tied", "accuracy")
                 | {"seconds": to_plain(one.seconds, 2)}
@@ -73,11 +73,11 @@ class MethodsSection(Section):
         }
         if study.table.kind not in CLASS_KINDS:
             return facts
-        items = np.arange(study.table.n_items) if found.items is None else found.items
+        items = np.arange(study.table.n_items) if found.sampled_items is None else found.sampled_items
         labels = _labels_by_method(study, found)
         matrix = np.stack(list(labels.values()))  # (methods, items)
         return facts | {
-            "majority_will_do": found.majority_will_do,
+            "simplest_suffices": found.simplest_suffices,
             "by_gold": _best_by_gold(study, labels, items),
             "items": items.size,
             "contested": (matrix != matrix[0]).any(axis=0).sum(),
@@ -88,7 +88,7 @@ class MethodsSection(Section):
         if "failed" in facts:
             return
         if "contested" not in facts:
-            if facts["hidden"] >= MIN_HIDDEN:
+            if facts["n_hidden"] >= MIN_HIDDEN:
                 yield BestMethodCard(verdict=facts["verdict"])
             return
         contested = Share(facts["contested"] / max(facts["items"], 1))
@@ -121,7 +121,7 @@ class MethodsSection(Section):
 
 def _compare_methods(study: Study) -> Comparison:
     """Compare the methods as `dissensus evaluate` does, and the method that is used."""
-    names = list(study.methods or candidates(study.table))
+    names = list(study.methods or suitable_methods(study.table))
     chosen = None if not study.methods and study.method in names else dict.fromkeys([*names, study.method])
     return compare(
         study.table,
@@ -134,7 +134,9 @@ def _compare_methods(study: Study) -> Comparison:
 
 def _labels_by_method(study: Study, found: Comparison) -> dict[str, IntArray]:
     """Return the labels that each method gives to the items that were compared, the best method first."""
-    part = study.table if found.items is None else study.table.select(items=study.table.items[found.items])
+    part = (
+        study.table if found.sampled_items is None else study.table.select(items=study.table.items[found.sampled_items])
+    )
     labels = {}
     with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         for one in found:
@@ -177,12 +179,12 @@ def ranking_chart(facts: Facts) -> ChartBlock:
         {"method": one["method"], **one["behind"], "word": TIED_WORDS if one["tied"] else WORSE_WORDS}
         for one in facts["methods"]
     ]
-    x = charts.quantity_axis("low", f"behind the best ({facts['unit']})")
+    x = charts.quantity_axis("low", f"behind the best: {facts['unit']}")
     color = charts.color_encoding("word", [TIED_WORDS, WORSE_WORDS], columns=1)
     return ChartBlock(
         charts.interval_chart(rows, "method", x, charts.interval_tips("behind", ".4f"), color=color),
         "Which method predicts hidden labels best",
-        f"{facts['verdict']} Hidden: {format_count(facts['hidden'], 'label')}; further left is better.",
+        f"{facts['verdict']} Hidden: {format_count(facts['n_hidden'], 'label')}; further left is better.",
         "Methods from the best: " + ", ".join(f"{row['method']} {row['value']:.3f} behind" for row in rows) + ".",
     )
 

@@ -9,7 +9,7 @@ from dissensus.common.formatting import format_percent
 from dissensus.evaluation.ppi import MIN_KNOWN
 from dissensus.models.gold_weights import panel_judges
 from dissensus.questions.calibrate import calibrate
-from dissensus.questions.panel import review_panel
+from dissensus.questions.panel_review import review_panel
 from dissensus.report import charts
 from dissensus.report.blocks import ChartBlock, KeyFigure, KeyFigures, TableBlock, TableColumn, TextBlock
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, Tone, sections
@@ -66,11 +66,11 @@ class PanelSection(Section):
             found = calibrate(table, study.gold, model=study.fitted, seed=study.seed)
         review = found.judges if found is not None else review_panel(table, model=study.fitted)
         assert review is not None
-        names, at = [study.annotator_names[code] for code in judges], review.order
+        names, at = [study.annotator_names[code] for code in judges], review.tree_order
         by_name = {str(name): shown for name, shown in zip(review.judges, names, strict=True)}
-        kept = [{"judge": by_name[name], "share": share} for name, share in review.kept]
+        kept = [{"judge": by_name[name], "share": share} for name, share in review.selection]
         place = {name: n for n, name in enumerate(table.annotators[judges].tolist())}
-        bought = {name: n for n, (name, _) in enumerate(review.kept, 1)}
+        bought = {name: n for n, (name, _) in enumerate(review.selection, 1)}
         rows = [
             {"judge": names[j], "labels": int(table.annotations_per_annotator[judges[j]]), "lost": review.value[j]}
             | {"bought": bought.get(str(review.judges[j]))}
@@ -78,8 +78,8 @@ class PanelSection(Section):
             for j in sorted(place.values(), key=lambda j: study.annotator_rank[judges[j]])
         ]
         return {
-            "effective": review.effective,
-            "by_gold": review.by_gold,
+            "effective": review.effective_judges,
+            "by_gold": review.uses_gold,
             "correlation": review.mean_correlation,
             "judges": rows,
             "order": [names[j] for j in at],
@@ -89,7 +89,7 @@ class PanelSection(Section):
             "rates": []
             if found is None or known == table.n_items
             else [
-                {"class": study.classes[k], "judged": one.judged, "saved": one.corrected.labels_saved}
+                {"class": study.classes[k], "judged": one.judge_rate, "saved": one.corrected.labels_saved}
                 | {"corrected": one.corrected, "human": one.corrected.human}
                 for k, one in enumerate(found.rates[:MAX_CLASSES])
                 if k < len(study.classes)

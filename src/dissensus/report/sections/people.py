@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dissensus.questions.habits import FLAG_WORDS, find_habits
+from dissensus.questions.bias_tests import FLAG_WORDS, find_biases
 from dissensus.report import charts
 from dissensus.report.blocks import ChartBlock, KeyFigure, KeyFigures, TableBlock, TableColumn
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
@@ -39,7 +39,7 @@ class PeopleSection(Section):
 
     def collect(self, study: Study) -> Facts:
         study.on_step("looking at the annotators")
-        found = find_habits(study.table)
+        found = find_biases(study.table)
         frame = study.fitted.to_frame("annotators", "pyarrow").to_pydict()
         own = [name for name in frame if name not in ("annotator", "annotations", "low", "high")]
         flagged = np.array([bool(one) for one in found.flags])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from dissensus.questions.base import Listing, Question, Shares, questions
+from dissensus.questions.base import MessageList, Question, ShareBars, questions
 from dissensus.questions.base import Table as Rows
 from dissensus.report.blocks import PageBlock, TableBlock, TableColumn, TextBlock
 from dissensus.report.section import Blocks, Facts, Section, sections
@@ -27,13 +27,13 @@ class QuestionSection(Section):
                 shown.append(
                     {"title": one.title, "columns": list(one.columns), "rows": [list(row) for row in one.rows]}
                 )
-            elif isinstance(one, Shares):
+            elif isinstance(one, ShareBars):
                 rows = [[name, f"{share:.1%}"] for name, share in one.shares.items()]
                 shown.append({"title": "", "columns": list(one.columns), "rows": rows})
             else:
-                messages = [one.heading, *one.messages] if isinstance(one, Listing) else [one]
+                messages = [one.heading, *one.messages] if isinstance(one, MessageList) else [one]
                 shown += [{"text": str(message)} for message in messages]
-        return {"facts": asked.plain(facts), "findings": shown}
+        return {"facts": asked.to_json(facts), "findings": shown}
 
     def draw(self, facts: Facts) -> Blocks:
         for number, one in enumerate(facts["findings"]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dissensus.common.formatting import Share, format_percent
-from dissensus.questions.compare import fresh
+from dissensus.questions.compare import unfitted_copy
 from dissensus.questions.recommend import ADVICE_BUDGET, recommend
 from dissensus.questions.redundancy import MIN_REHEARSED, redundancy
 from dissensus.report import charts
@@ -44,7 +44,7 @@ class RedundancySection(Section):
     def collect(self, study: Study) -> Facts:
         found = redundancy(
             study.table,
-            fresh(study.fitted),
+            unfitted_copy(study.fitted),
             gold=study.gold,
             seed=study.seed,
             on_fit=lambda method, done, of: study.on_step(f"thinning out labels: {done} of {of} fits done"),

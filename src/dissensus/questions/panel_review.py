@@ -27,12 +27,12 @@ from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.evaluation import Estimate
 from dissensus.evaluation.intervals import percentile_interval
-from dissensus.messages import Message
+from dissensus.messages import Message, ParameterName
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.gold_weights import panel_judges
 from dissensus.models.tempering import MIN_GOLD
-from dissensus.questions.exceptions import UnpricedAnnotator
-from dissensus.questions.findings import PanelWorth
+from dissensus.questions.exceptions import AnnotatorWithoutValue, CostNotPositive
+from dissensus.questions.findings import EffectiveJudgeCount
 from dissensus.table.annotations import Annotations
 
 FAMILIES = (
@@ -51,15 +51,15 @@ class PanelReview:
 
     judges: Names  # (J,)
     families: tuple[str, ...]  # (J,)
-    by_gold: bool  # errors are by gold, not by the posterior
-    effective: Estimate  # effective number of independent judges
+    uses_gold: bool  # errors are by gold, not by the posterior
+    effective_judges: Estimate  # effective number of independent judges
     mean_correlation: float  # r
     correlation: FloatArray = field(repr=False)  # (J, J) of errors
     tree: tuple[tuple[float, ...], ...] = field(repr=False)  # merges of scipy's `linkage`, average of 1 − r_jk
-    order: IntArray = field(repr=False)  # (J,) judges along the tree
+    tree_order: IntArray = field(repr=False)  # (J,) judges along the tree
     value: FloatArray = field(repr=False)  # (J,) share of the panel's answer that is lost without the judge
-    kept: tuple[tuple[str, float], ...] = field(repr=False)  # judges in the order to buy them, share kept with so many
-    beyond_chance: BoolArray = field(repr=False)  # (J, J) errors are more alike than independent ones, by gold
+    selection: tuple[tuple[str, float], ...] = field(repr=False)  # judge, share of the panel's answer kept
+    is_significant: BoolArray = field(repr=False)  # (J, J) errors are more alike than independent ones, by gold
     cost: FloatArray | None = field(default=None, repr=False)  # (J,) cost of a call; None: all cost the same
 
     def __str__(self) -> str:
@@ -67,18 +67,18 @@ class PanelReview:
 
     def finding(self) -> Message:
         """Return how many independent judges the panel is worth."""
-        one = self.effective
-        return PanelWorth(
+        one = self.effective_judges
+        return EffectiveJudgeCount(
             judges=self.judges.size, effective=one.value, low=one.low, high=one.high,
-            correlation=self.mean_correlation if self.by_gold else None,
+            correlation=self.mean_correlation if self.uses_gold else None,
         )  # fmt: skip
 
-    def tested(self, n: int = 3) -> list[tuple[str, str, float]]:
+    def significant_pairs(self, n: int = 3) -> list[tuple[str, str, float]]:
         """Return those of the n most similar pairs whose errors are alike `beyond_chance`."""
         at = {str(name): j for j, name in enumerate(self.judges)}
-        return [pair for pair in self.alike(n) if self.beyond_chance[at[pair[0]], at[pair[1]]]]
+        return [pair for pair in self.most_similar_pairs(n) if self.is_significant[at[pair[0]], at[pair[1]]]]
 
-    def alike(self, n: int = 5) -> list[tuple[str, str, float]]:
+    def most_similar_pairs(self, n: int = 5) -> list[tuple[str, str, float]]:
         """Return the n pairs of judges whose errors are most similar."""
         first, second = np.triu_indices(self.judges.size, 1)
         r = self.correlation[first, second]
@@ -86,15 +86,15 @@ class PanelReview:
         return [(str(self.judges[first[at]]), str(self.judges[second[at]]), float(r[at])) for at in best]
 
 
-def known_items(gold: Any) -> IntArray:
+def gold_items(gold: Any) -> IntArray:
     """Return the items of known class (codes, −1 if unknown) or score (NaN if unknown)."""
     return np.flatnonzero(~np.isnan(gold) if gold.dtype.kind == "f" else gold >= 0)
 
 
-def family(name: Any) -> str:
+def model_family(name: Any) -> str:
     """Return the maker's word in the name of a model, or the first word of another name.
 
-    >>> family("Meta-Llama-3-8B-Instruct"), family("openai/gpt-4o"), family("anna b")
+    >>> model_family("Meta-Llama-3-8B-Instruct"), model_family("openai/gpt-4o"), model_family("anna b")
     ('llama', 'gpt', 'anna')
     """
     words = re.findall(r"[a-z]+", str(name).lower())
@@ -129,11 +129,11 @@ def review_panel(
     >>> from dissensus.table.simulate import simulate
     >>> drawn = simulate(300, 5, 2, redundancy=5, seed=1)
     >>> str(review_panel(drawn.annotations)).partition(",")[0]
-    '5 judges are worth 2.9 independent ones (2.7 to 3.6)'
-    >>> [pair[:2] for pair in review_panel(drawn.annotations).alike(1)]
+    '5 judges carry the evidence of 2.9 independent ones (2.7 to 3.6)'
+    >>> [pair[:2] for pair in review_panel(drawn.annotations).most_similar_pairs(1)]
     [('3', '4')]
     >>> review = review_panel(drawn.annotations, gold=drawn.truth)
-    >>> review.tested(), review.finding().judges  # by gold they err independently
+    >>> review.significant_pairs(), review.finding().judges  # by gold they err independently
     ([], 5)
     """
     judges = panel_judges(table)
@@ -141,7 +141,7 @@ def review_panel(
         return None
     if model is None and table.kind != "numbers":
         model = methods[DEFAULT_METHOD]().fit(table)
-    known = np.empty(0, np.int64) if gold is None else known_items(gold)
+    known = np.empty(0, np.int64) if gold is None else gold_items(gold)
     known = known[:: max(-(-known.size // MAX_ITEMS), 1)]
     errors = _errors(table, judges, known, gold) if known.size >= MIN_GOLD else np.empty((0, judges.size))
     correlation = _correlations(errors)
@@ -168,8 +168,10 @@ def review_panel(
     price, names = None, table.annotators[judges]
     if cost is not None:
         for name in names.tolist():
-            if not cost.get(name, -1.0) > 0:
-                raise UnpricedAnnotator(annotator=name)
+            if name not in cost:
+                raise AnnotatorWithoutValue(name=ParameterName("cost"), annotator=name)
+            if not cost[name] > 0:
+                raise CostNotPositive(cost=float(cost[name]), annotator=name)
         price = np.array([cost[name] for name in names.tolist()])
     if posterior is not None and table.kind != "numbers":
         value, kept = _Votes(table, judges).values(posterior, price)
@@ -180,7 +182,7 @@ def review_panel(
     np.fill_diagonal(far, 0)
     tree = linkage(squareform(np.maximum((far + far.T) / 2, 0), checks=False), "average", optimal_ordering=True)
     return PanelReview(
-        names, tuple(family(one) for one in names), by_gold, worth, _mean_off_diagonal(correlation), correlation,
+        names, tuple(model_family(one) for one in names), by_gold, worth, _mean_off_diagonal(correlation), correlation,
         tuple(tuple(float(x) for x in row) for row in tree), leaves_list(tree), value,
         tuple((str(names[at]), share) for at, share in kept), beyond, price,
     )  # fmt: skip

@@ -25,7 +25,7 @@ from dissensus.common.arrays import sum_ranges
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute.engines.local import Threads, balanced
 from dissensus.evaluation.intervals import holm_correction
-from dissensus.questions.exceptions import AnnotatorTwice, UnequalColumns, UnknownAnnotators
+from dissensus.questions.exceptions import RepeatedAnnotator, UnequalMetadataColumns, UnknownAnnotators
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import column_names, guess_column, missing_column_error, to_arrow
@@ -58,7 +58,7 @@ class GroupEffect:
     items: IntArray  # codes of the explained items, the strongest first
 
 
-def metadata_groups(
+def read_metadata_groups(
     metadata: Any, table: Annotations, missing_as_group: bool
 ) -> dict[str, tuple[tuple[str, ...], IntArray]]:
     """Read metadata: column → names of its groups, and the group of each annotator of the table (A,), −1 unknown."""
@@ -71,15 +71,15 @@ def metadata_groups(
     columns = {name: naming.to_column(data[name], name) for name in there}
     for name, column in columns.items():
         if len(column) != len(columns[key]):
-            raise UnequalColumns(column=name, rows=len(column), key=key, expected=len(columns[key]))
+            raise UnequalMetadataColumns(column=name, rows=len(column), key=key, expected=len(columns[key]))
     people, code = naming.encode_column(columns.pop(key), key)
     if people.size < code.size:
         twice = people[np.flatnonzero(np.bincount(code) > 1)[0]]
-        raise AnnotatorTwice(annotator=twice)
+        raise RepeatedAnnotator(annotator=twice)
     at = naming.match_names(table.annotators, people, "annotators")
     known = at >= 0
     if not known.any():
-        raise UnknownAnnotators(n=people.size, annotator=people[0], known=table.annotators[0])
+        raise UnknownAnnotators(n=people.size, annotator=people[0], table_annotator=table.annotators[0])
     row = np.argsort(code)[at[known]]
     found = {}
     for name, column in columns.items():
@@ -204,7 +204,7 @@ def _step(z: FloatArray, steps: int) -> IntArray:
     return np.asarray(np.minimum(z * STEPS_PER_SD, steps - 1).astype(np.int64))
 
 
-def perspectives(
+def find_group_effects(
     rows: Annotations, posterior: FloatArray, disagree: BoolArray, columns: Mapping[str, tuple[tuple[str, ...], Any]],
     permutations: int, seed: int, pool: Threads,
 ) -> tuple[tuple[GroupEffect, ...], IntArray]:  # fmt: skip

@@ -28,7 +28,7 @@ class Explain(Question):
     Example: dissensus explain labels.csv --annotators people.csv
     """
 
-    rows = "items"
+    row_noun = "items"
 
     seed: int = param(0, "seed of the permutations of groups", low=0)
 
@@ -37,7 +37,7 @@ class Explain(Question):
 
         return explain(table, model, annotators=annotators, seed=self.seed)
 
-    def plain(self, facts: Explanation) -> dict[str, Any]:
+    def to_json(self, facts: Explanation) -> dict[str, Any]:
         from dissensus.questions.explain import MEANINGS
 
         groups = [{key: getattr(one, key) for key in GROUP_FACTS} | {"items": one.items.size} for one in facts.groups]
@@ -46,7 +46,7 @@ class Explain(Question):
             "items": int(facts.items.size),
             "kinds": facts.counts(),
             "share_ambiguous": facts.share_ambiguous,
-            "most_disagreement": {kind: facts.of_kind(kind, differing=True)[:ITEMS_SHOWN] for kind in kinds},
+            "most_disagreement": {kind: facts.items_of_kind(kind, differing=True)[:ITEMS_SHOWN] for kind in kinds},
             "groups": groups,
         }
 
@@ -57,7 +57,7 @@ class Explain(Question):
         yield ItemsExplained(items=Count(n))
         rows = [
             (kind, f"{counts[kind]:,}", format_share(counts[kind] / n), meaning,
-             list_first_names(facts.of_kind(kind, differing=True), ITEMS_SHOWN))
+             list_first_names(facts.items_of_kind(kind, differing=True), ITEMS_SHOWN))
             for kind, meaning in MEANINGS.items()
             if counts[kind]
         ]  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from dissensus.common.formatting import Count, Share
 from dissensus.common.parameters import param
 from dissensus.questions.base import Finding, Question, Table, questions
-from dissensus.questions.exceptions import MethodTwice, NoMethodNamed
+from dissensus.questions.exceptions import NoMethodNamed, RepeatedMethod
 from dissensus.questions.findings import ComparisonExplained, MethodSkipped
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ class Compare(Question):
     """
 
     kinds = ("classes", "graded", "numbers", "pairs", "sets", "objects", "spans")
-    rows = "methods"
-    settings = ("share", "splits", "limit", "seed")
-    working = "comparing the methods on"
-    flags: ClassVar = {"methods": ("--methods", "-m")}
+    row_noun = "methods"
+    json_options = ("share", "splits", "limit", "seed")
+    progress_text = "comparing the methods on"
+    option_names: ClassVar = {"methods": ("--methods", "-m")}
 
     methods: list[str] | None = param(
         None,
@@ -59,7 +59,7 @@ class Compare(Question):
         if not names:
             raise NoMethodNamed()
         if twice := [name for name in names if names.count(name) > 1]:
-            raise MethodTwice(method=twice[0])
+            raise RepeatedMethod(method=twice[0])
 
     @property
     def names(self) -> Any:
@@ -86,33 +86,33 @@ class Compare(Question):
         for method, reason in facts.failed.items():
             yield MethodSkipped(method=method, reason=reason)
 
-    def plain(self, facts: Comparison) -> dict[str, Any]:
-        found = {"hidden_annotations": facts.hidden, "best": facts.best, "tied_with_best": facts.tied}
+    def to_json(self, facts: Comparison) -> dict[str, Any]:
+        found = {"hidden_annotations": facts.n_hidden, "best": facts.best, "tied_with_best": facts.tied}
         return found | {"verdict": facts.verdict(), "methods": facts.rows(), "failed": facts.failed}
 
     def findings(self, facts: Comparison) -> Iterator[Finding]:
         measure = facts.measure
-        worst = max(facts.contestants[-1].behind.value, 1e-12)
+        worst = max(facts.methods[-1].behind.value, 1e-12)
         unit = (100, " %") if measure.sign > 0 else (1, "")
         rows = []
         for one in facts:
             behind = one.behind.value
             mark = "≈ best" if one.tied and behind else "█" * round(behind / worst * BAR_WIDTH)
-            name = f"{one.method} (baseline)" if one.method in facts.yardsticks else one.method
+            name = f"{one.method} (baseline)" if one.method in facts.baselines else one.method
             cells = [
                 name,
-                f"{facts.shown(one.score).value:z.4f}",
+                f"{facts.to_display_sign(one.score).value:z.4f}",
                 _with_half_width(one.behind, 4) if behind else "best",
             ]
             gold = [] if one.accuracy is None else [_with_half_width(one.accuracy, 1, unit[0]) + unit[1]]
             rows.append((*cells, mark, *gold, f"{one.seconds:.2f}"))
-        names = [] if facts.contestants[0].accuracy is None else [measure.gold.replace("_", " ")]
+        names = [] if facts.methods[0].accuracy is None else [measure.gold_name.replace("_", " ")]
         numbers = (measure.title, "behind the best", *names, "seconds")
         columns = ("method", *numbers[:2], "", *numbers[2:])
         yield Table(columns, rows, numbers=numbers, unbroken=("method",))
         yield ComparisonExplained(
-            quantity=measure.quantity, hidden=Count(facts.hidden), splits=Count(facts.splits), share=Share(facts.share),
-            accuracy=names == ["accuracy"],
+            quantity=measure.quantity, hidden=Count(facts.n_hidden), splits=Count(facts.splits),
+            share=Share(facts.share),            accuracy=names == ["accuracy"],
         )  # fmt: skip
         yield from facts.findings()
 

@@ -8,7 +8,7 @@ from typing import Any
 from dissensus.common.formatting import Count, Share, format_count
 from dissensus.messages import Message
 from dissensus.questions import findings as found
-from dissensus.questions.base import Finding, Listing, Question, Shares, Table, questions
+from dissensus.questions.base import Finding, MessageList, Question, ShareBars, Table, questions
 
 DISTINCT = {"numbers": "different numbers", "sets": "different sets", "objects": "different labels"}
 RANGE = {"min": "low", "max": "high"}  # fact of a table → of the message
@@ -35,7 +35,7 @@ class Describe(Question):
     def compute(self, table: Any) -> dict[str, Any]:
         return dict(table.describe())
 
-    def plain(self, facts: dict[str, Any]) -> dict[str, Any]:
+    def to_json(self, facts: dict[str, Any]) -> dict[str, Any]:
         return facts
 
     def findings(self, facts: dict[str, Any]) -> Iterator[Finding]:
@@ -46,16 +46,16 @@ class Describe(Question):
             if facts["sd_within_items"] is not None:
                 yield found.NumberSpread(overall=facts["sd"], within_items=facts["sd_within_items"])
         elif kind == "sets":
-            yield Shares(("option", "selected"), facts["option_shares"])
+            yield ShareBars(("option", "selected"), facts["option_shares"])
             yield found.SelectedOptions(mean=facts["ticks_per_annotation"], n_options=facts["options"])
         elif kind not in ("objects", "numbers"):
-            yield Shares(("class", "share"), facts["class_shares"])
+            yield ShareBars(("class", "share"), facts["class_shares"])
             if (agreement := facts["pairwise_agreement"]) is not None:
                 yield found.PairwiseAgreement(share=Share(agreement))
             if facts["unanimous_items"] is not None and facts["annotators_per_item"]["max"] > 1:
                 yield found.UnanimousItems(share=Share(facts["unanimous_items"]))
         doubts = list(_doubts(facts))
-        yield Listing("Doubtful:", doubts) if doubts else found.NothingDoubtful()
+        yield MessageList("Doubtful:", doubts) if doubts else found.NoDoubts()
 
 
 def _counts(facts: dict[str, Any]) -> Table:
@@ -93,11 +93,11 @@ def _doubts(facts: dict[str, Any]) -> Iterator[Message]:
     if agreement is not None and facts["classes"] > 1 and agreement < chance + AT_CHANCE and enough:
         yield found.AgreementAtChance(chance=Share(chance), several_spellings=spellings)
     if facts["kind"] == "numbers" and enough and facts["sd_within_items"] >= facts["sd"]:
-        yield found.ItemsDifferAsLabelsDo()
+        yield found.DisagreementAtChance()
     if n := facts["annotators_with_fewer_than_5"]:
-        yield found.FewLabelsEach(n=n, annotators=annotators)
+        yield found.AnnotatorsWithFewLabels(n=n, annotators=annotators)
     if n := facts["annotators_without_annotation"]:
-        yield found.NoCountedLabel(n=n, annotators=annotators)
+        yield found.AnnotatorsWithoutLabels(n=n, annotators=annotators)
     if n := facts["items_without_annotation"]:
         yield found.ItemsWithoutLabel(n=n, items=facts["items"], numbers=facts["kind"] == "numbers")
     if n := facts["repeated_pairs"]:
@@ -120,6 +120,6 @@ def _doubts(facts: dict[str, Any]) -> Iterator[Message]:
     if annotators < 2 and facts["annotators_per_item"]["max"] < 2:  # more are votes without ids
         yield found.OneAnnotator()
     elif facts["annotators_per_item"]["max"] == 1:
-        yield found.NoItemShared()
+        yield found.NoItemLabelledTwice()
     elif facts["annotators_per_item"]["median"] == 1:
-        yield found.MostItemsUnchecked()
+        yield found.MostItemsLabelledOnce()

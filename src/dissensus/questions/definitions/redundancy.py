@@ -26,9 +26,9 @@ class RedundancyQuestion(Question):
     Example: dissensus recommend labels.csv --enough --gold gold.csv -o levels.csv
     """
 
-    rows = "levels"
-    settings = ("seeds", "seed")
-    working = "removing labels from"
+    row_noun = "levels"
+    json_options = ("seeds", "seed")
+    progress_text = "removing labels from"
 
     seeds: int = param(3, "draws of the labels that are kept at each level", low=1)
     seed: int = param(0, "seed of the draws", low=0)
@@ -39,7 +39,7 @@ class RedundancyQuestion(Question):
         on_fit = lambda name, done, total: progress(f"fits of {name}", done, total)  # noqa: E731
         return redundancy(table, method, gold=gold, seeds=self.seeds, seed=self.seed, on_fit=on_fit)
 
-    def plain(self, facts: Redundancy) -> dict[str, Any]:
+    def to_json(self, facts: Redundancy) -> dict[str, Any]:
         after = facts.next_label
         return {
             "verdict": facts.verdict(),

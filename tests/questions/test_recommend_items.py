@@ -5,8 +5,8 @@ import pytest
 
 from dissensus import Annotations, methods
 from dissensus.models.base import default_method
-from dissensus.questions.ask_next import ask_next
 from dissensus.questions.exceptions import BudgetBelowOne
+from dissensus.questions.recommend_items import recommend_items
 from tables import drawn
 
 
@@ -18,21 +18,21 @@ def fitted(kind):
 @pytest.mark.parametrize("kind", ["numbers", "sets", "spans", "objects", "pairs"])
 def test_the_most_telling_come_first(kind):
     model, table = fitted(kind)
-    found = ask_next(model, table, budget=5)
+    found = recommend_items(model, table, budget=5)
     assert len(found) == 5
     assert (np.diff(found.gain) <= 1e-12).all()
     frame = found.to_frame("pyarrow")
     assert frame["rank"].to_pylist() == [1, 2, 3, 4, 5]
     assert found.finding().n == 5
-    assert "Wanted" in repr(found)
+    assert "RecommendedItems" in repr(found)
     with pytest.raises(BudgetBelowOne) as caught:
-        ask_next(model, table, budget=0)
+        recommend_items(model, table, budget=0)
     assert caught.value.budget == 0
 
 
 def test_gain_of_comparisons_is_that_of_determinants():
     model, table = fitted("pairs")
-    found = ask_next(model, table, budget=3)
+    found = recommend_items(model, table, budget=3)
     V, things = model.score_variance_, model.things_.tolist()
     for name, gain in zip(found.items, found.gain, strict=True):
         best, chosen = -1.0, None
@@ -58,7 +58,7 @@ def test_gain_of_comparisons_is_that_of_determinants():
 
 def test_gain_of_sets_is_mutual_information():
     model, table = fitted("sets")
-    found = ask_next(model, table, budget=table.n_items)
+    found = recommend_items(model, table, budget=table.n_items)
     item = model.items_.tolist().index(found.items[0])
     total = 0.0
     for c in range(model.options_.size):
@@ -74,8 +74,8 @@ def test_an_item_with_one_answer_comes_before_one_with_three():
     fewer = table.select(rows=~np.isin(np.arange(len(table)), rows[1:]))
     gains = [
         dict(zip(one.items.tolist(), one.gain, strict=True))[table.items[5]]
-        for one in (ask_next(methods["gaussian"]().fit(t), t, budget=t.n_items) for t in (table, fewer))
+        for one in (recommend_items(methods["gaussian"]().fit(t), t, budget=t.n_items) for t in (table, fewer))
     ]
     assert gains[1] > gains[0]
     texts = Annotations.from_arrays([1, 1, 1, 2], ["a", "b", "c", "a"], ["x y", "x y", "x z", "q"], kind="objects")
-    assert ask_next(methods["closest"]().fit(texts), texts, budget=1).items.tolist() == [2]
+    assert recommend_items(methods["closest"]().fit(texts), texts, budget=1).items.tolist() == [2]

@@ -25,7 +25,7 @@ import numpy as np
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.models.confusion import soft_counts
-from dissensus.questions.exceptions import WrongPosterior
+from dissensus.questions.exceptions import PosteriorShapeMismatch
 from dissensus.table.annotations import Annotations
 
 MIN_LABELS = 10  # an annotator with fewer labels has no rates and no cluster
@@ -35,33 +35,33 @@ CLUSTERS = 4  # as in Figure 2, Platanios et al. 2020
 
 
 @dataclass(frozen=True, eq=False)
-class Mistakes:
+class AnnotatorErrors:
     """Annotators' mistakes, measured by a posterior. NaN and −1 for too few labels."""
 
-    labels: IntArray  # (A,)
-    error: FloatArray  # (A,) share of wrong labels
+    n_labels: IntArray  # (A,)
+    error_rate: FloatArray  # (A,) share of wrong labels
     false_positive: FloatArray  # (A, K)
     false_negative: FloatArray  # (A, K)
-    overused: IntArray  # (A,) class with the largest over-use; −1 for none
+    overused_class: IntArray  # (A,) class with the largest over-use; −1 for none
     cluster: IntArray  # (A,) 0 is the largest
-    by: Literal["items", "confusions"] | None  # basis of the distances; None without clusters
+    distance_basis: Literal["items", "confusions"] | None  # basis of the distances; None without clusters
 
 
-def mistakes(
+def annotator_errors(
     table: Annotations, posterior: FloatArray, *, clusters: int = CLUSTERS, least: int = MIN_LABELS
-) -> Mistakes:
+) -> AnnotatorErrors:
     """Measure annotators' mistakes by a posterior (I, K), in which rows of zeros are unknown items.
 
     There are at most `clusters` clusters; annotators with fewer than `least` labels are not judged.
 
     >>> from dissensus.table.simulate import simulate
     >>> crowd = simulate(80, 8, 2, redundancy=5, seed=1)
-    >>> mistakes(crowd.annotations, np.eye(2)[crowd.truth]).error.shape
+    >>> annotator_errors(crowd.annotations, np.eye(2)[crowd.truth]).error_rate.shape
     (8,)
     """
     posterior = np.asarray(posterior, np.float64)
     if posterior.shape != (table.n_items, table.n_classes):
-        raise WrongPosterior(n_items=table.n_items, n_classes=table.n_classes, shape=posterior.shape)
+        raise PosteriorShapeMismatch(n_items=table.n_items, n_classes=table.n_classes, shape=posterior.shape)
     check_argument("clusters", clusters, int, low=1)
     check_argument("least", least, int, low=1)
     known = posterior.sum(axis=1) > 0
@@ -82,18 +82,20 @@ def mistakes(
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(enough[:, None] & (whole > 1e-9), np.clip(part / whole, 0, 1), np.nan)
 
-    return Mistakes(
+    return AnnotatorErrors(
         labels,
-        error=share(total - diagonal.sum(axis=1, keepdims=True), total)[:, 0],
+        error_rate=share(total - diagonal.sum(axis=1, keepdims=True), total)[:, 0],
         false_positive=share(given - diagonal, total - true),
         false_negative=share(true - diagonal, true),
-        overused=np.where(enough & (over.max(axis=1, initial=0) > 0.5), over.argmax(axis=1), -1),  # half a label: none
+        overused_class=np.where(
+            enough & (over.max(axis=1, initial=0) > 0.5), over.argmax(axis=1), -1
+        ),  # half a label: none
         cluster=cluster,
-        by=by,
+        distance_basis=by,
     )
 
 
-def mistake_distance(table: Annotations, truth: IntArray) -> tuple[FloatArray, IntArray]:
+def error_distance(table: Annotations, truth: IntArray) -> tuple[FloatArray, IntArray]:
     """Return the share (A, A) of two annotators' common items on which exactly one errs, and their number (A, A).
 
     The share is NaN without common items. `truth` (I,) are codes, −1 unknown. An annotator with several labels of an
@@ -137,7 +139,7 @@ def _clusters(
     chosen: BoolArray = np.zeros(table.n_annotators, np.bool_)
     chosen[annotators] = True
     truth = np.where(posterior.sum(axis=1) > 0, posterior.argmax(axis=1), -1)
-    distance, shared = mistake_distance(table.select(annotators=chosen), truth)
+    distance, shared = error_distance(table.select(annotators=chosen), truth)
     by: Literal["items", "confusions"] = "items"
     np.fill_diagonal(distance, 0)
     close = squareform(distance, checks=False)

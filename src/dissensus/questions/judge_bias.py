@@ -5,7 +5,7 @@
 over items with gold; with more than two classes, s_ij = [j errs]. The effect of a column is the difference of the
 excess between items (or rows: a position may differ between judges) with one value and the others, or its slope per
 standard deviation of a column of numbers. Intervals treat the rows of an item as dependent. A judge prefers itself if
-its excess is larger on answers whose system is of its family (`questions.panel.family`).
+its excess is larger on answers whose system is of its family (`questions.panel_review.family`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scipy.special import stdtrit
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.evaluation import Estimate
-from dissensus.questions.panel import family
+from dissensus.questions.panel_review import model_family
 from dissensus.table.annotations import Annotations
 
 MIN_ITEMS = 10  # on either side of a comparison
@@ -27,7 +27,7 @@ MAX_VALUES = 8  # of a column of names, the most frequent first
 
 
 @dataclass(frozen=True)
-class Effect:
+class JudgeBias:
     """How much more often judges give the second class (or err) for a reason other than the truth."""
 
     column: str
@@ -37,9 +37,9 @@ class Effect:
     excess: Estimate
 
 
-def item_effects(
+def judge_biases(
     table: Annotations, truth: FloatArray, known: IntArray, columns: Mapping[str, Sequence[Any]]
-) -> Iterator[Effect]:
+) -> Iterator[JudgeBias]:
     """Yield the effects of columns of the items (I,) or rows (N,) on the judges, by known items; truth (I, K)."""
     K = table.n_classes
     if table.kind == "numbers":
@@ -57,7 +57,7 @@ def item_effects(
             there = ~np.isnan(numbers)
             if np.unique(item[there]).size >= 2 * MIN_ITEMS:
                 x = numbers[there] / numbers[there].std()
-                yield Effect(name, "", "", np.unique(item[there]).size, _slope(x, excess[there], item[there]))
+                yield JudgeBias(name, "", "", np.unique(item[there]).size, _slope(x, excess[there], item[there]))
             continue
         texts = np.array(["" if one is None else str(one) for one in values], object)
         kinds, count = np.unique(texts[texts != ""], return_counts=True)
@@ -65,15 +65,15 @@ def item_effects(
             own = texts == value
             if _enough(item, own) and not (kinds.size == 2 and value == kinds[0]):
                 found = _slope(own * 1.0, excess, item)
-                yield Effect(name, str(value), "", np.unique(item[own]).size, found)
-        makers = {str(value): family(value) for value in kinds}
+                yield JudgeBias(name, str(value), "", np.unique(item[own]).size, found)
+        makers = {str(value): model_family(value) for value in kinds}
         maker = np.array([makers.get(one, "") for one in texts], object)
         for at in np.unique(judge):
-            mine, own = judge == at, family(table.annotators[at])
+            mine, own = judge == at, model_family(table.annotators[at])
             same = maker[mine] == own
             if _enough(item[mine], same):
                 found = _slope(same * 1.0, excess[mine], item[mine])
-                yield Effect(name, own, str(table.annotators[at]), np.unique(item[mine][same]).size, found)
+                yield JudgeBias(name, own, str(table.annotators[at]), np.unique(item[mine][same]).size, found)
 
 
 def _enough(item: IntArray, own: BoolArray) -> bool:

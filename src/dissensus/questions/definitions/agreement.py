@@ -45,8 +45,8 @@ class Agreement(Question):
     """
 
     kinds = ("classes", "graded", "numbers", "pairs", "sets", "objects", "spans")
-    settings: ClassVar[tuple[str, ...]] = ("resamples", "seed", "level")
-    working = "resampling"
+    json_options: ClassVar[tuple[str, ...]] = ("resamples", "seed", "level")
+    progress_text = "resampling"
     level = 0.95
 
     scale: Scale | None = param(
@@ -69,7 +69,7 @@ class Agreement(Question):
         scale = SCALES.get(table.kind) or self.scale or ("ordinal" if table.kind == "graded" else "nominal")
         values = None
         if scale != "nominal" and table.kind != "numbers" and not (scale == "ordinal" and _in_order(table)):
-            with suppress(ValueError):  # on an interval scale `agreement_by_kind` raises an error
+            with suppress(ValueError):  # on an interval scale `agreement_for_label_type` raises an error
                 values = [float(name) for name in table.classes]  # positions of the classes
         coefficients = agreement_for_label_type(
             table, scale=scale, values=values, level=self.level, resamples=self.resamples, seed=self.seed,
@@ -79,7 +79,7 @@ class Agreement(Question):
         if table.kind == "spans":
             facts["documents"] = int(table.sequences.documents.size)
         if table.kind not in WITHOUT_SCALE:
-            if table.weight is not None and table.kind != "numbers":  # `agreement_by_kind` has warned
+            if table.weight is not None and table.kind != "numbers":  # `agreement_for_label_type` has warned
                 table = dataclasses.replace(table.select(rows=table.weight > 0), weight=None)
             facts["items_with_two_ratings"] = int((table.annotators_per_item > 1).sum())
             if table.kind != "numbers":
@@ -105,7 +105,7 @@ class Agreement(Question):
         rows = columns_to_frame({name: column[best] for name, column in vars(compared).items()}, "pyarrow").to_pylist()
         return {"least": self.least, "weights": weights, "pairs": rows}
 
-    def plain(self, facts: dict[str, Any]) -> dict[str, Any]:
+    def to_json(self, facts: dict[str, Any]) -> dict[str, Any]:
         return facts
 
     def findings(self, facts: dict[str, Any]) -> Iterator[Finding]:
@@ -159,9 +159,9 @@ def _statements(facts: dict[str, Any]) -> Iterator[Finding]:
     if "gwet_ac1" in coefficients:
         excess = coefficients["gwet_ac1"]["value"] - max(coefficients["fleiss_kappa"]["value"], 0)
         if excess > MIN_AC1_EXCESS:
-            yield found.CommonClasses()
+            yield found.SkewedClasses()
     if single := facts["items"] - shared:
-        yield found.UncheckedItems(n=single, items=facts["items"])
+        yield found.ItemsLabelledOnce(n=single, items=facts["items"])
 
 
 def _pairs(facts: dict[str, Any]) -> Finding:

@@ -10,7 +10,7 @@ from dissensus.questions.base import Finding, Question, Table, questions
 from dissensus.questions.findings import FlaggedAnnotators, SpellingFirst, TooFewLabels
 
 if TYPE_CHECKING:
-    from dissensus.questions.habits import Flagged
+    from dissensus.questions.bias_tests import AnnotatorFlags
 
 MAX_FLAGGED_SHOWN = 20  # annotators
 ITEMS_SHOWN, ITEMS_NAMED = 5, 20  # items whose labels differ most: in text, in JSON
@@ -28,15 +28,15 @@ class Diagnose(Question):
     """
 
     kinds = ("classes", "graded", "numbers", "pairs", "sets", "objects", "spans")
-    rows = "annotators"
-    working = "looking at the annotators of"
+    row_noun = "annotators"
+    progress_text = "looking at the annotators of"
 
-    def compute(self, table: Any) -> Flagged:
+    def compute(self, table: Any) -> AnnotatorFlags:
         from dissensus.questions.diagnose import diagnose
 
         return diagnose(table)
 
-    def plain(self, facts: Any) -> dict[str, Any]:
+    def to_json(self, facts: Any) -> dict[str, Any]:
         named = zip(facts.annotators, facts.flags, facts.reasons, strict=True)
         about = {
             "active_annotators": facts.active_annotators,
@@ -64,7 +64,7 @@ class Diagnose(Question):
 
 def flag_findings(facts: Any) -> Iterator[Finding]:
     """Yield the flagged annotators with their reasons, and how many have too few labels."""
-    from dissensus.questions.habits import FLAG_WORDS
+    from dissensus.questions.bias_tests import FLAG_WORDS
 
     named = zip(facts.annotators, facts.flags, facts.reasons, strict=True)
     rows = [

@@ -7,8 +7,8 @@ import numpy as np
 from dissensus.common.types import IntArray
 from dissensus.evaluation.error_cells import ErrorCells, error_cells
 from dissensus.models.base import check_gold
-from dissensus.questions.exceptions import NoItemsInCommon
-from dissensus.questions.predictions import Aligned, Predictions, in_text
+from dissensus.questions.exceptions import NoComparableItem
+from dissensus.questions.predictions import AlignedPredictions, Predictions, with_text_names
 from dissensus.table.annotations import Annotations
 
 
@@ -27,8 +27,8 @@ def compare_errors(
     >>> compare_errors(votes, truth, data.annotations, data.truth).count.tolist()
     [[75, 0], [6, 0]]
     """
-    known = in_text(table, (first, second))
-    choices = [Aligned.of(one, known).choice for one in (first, second)]
+    known = with_text_names(table, (first, second))
+    choices = [AlignedPredictions.align(one, known).answer_shares for one in (first, second)]
     votes = known.votes()
     if gold is None:
         winner = (votes == votes.max(axis=1, keepdims=True)) & (votes > 0)
@@ -40,6 +40,6 @@ def compare_errors(
         (votes.sum(axis=1) > 0) & (truth >= 0) & np.all([choice.max(axis=1) == 1 for choice in choices], axis=0)
     )
     if not chosen.size:
-        raise NoItemsInCommon()
+        raise NoComparableItem()
     one, other = (choice.argmax(axis=1)[chosen] for choice in choices)
     return error_cells(one, other, truth[chosen], known.soft_labels("softmax")[chosen])
