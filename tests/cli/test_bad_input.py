@@ -53,7 +53,7 @@ FILES = {
         b"item,annotator,p_a,p_b\n1,x,0.5,0.6\n",
         table.ProbabilitiesNotNormalised,
     ),
-    "negative weight": ("a.csv", b"item,annotator,label,weight\na,x,cat,-1\n", table.NegativeWeights),
+    "negative weight": ("a.csv", b"item,annotator,label,weight\na,x,cat,-1\n", table.InvalidRows),
 }
 
 

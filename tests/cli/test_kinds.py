@@ -56,7 +56,7 @@ def test_numbers_are_aggregated_scored_and_described(cli, files):
         ).stdout
     )
     assert (said["kind"], said["method"], said["reading"]["notes"]) == (
-        "numbers", "gaussian", ["Labels are numbers; change with kind='classes'."]
+        "numbers", "gaussian", ["Labels are read as numbers; to read them as classes, use kind='classes'."]
     )  # fmt: skip
     assert said["gold"]["mean_absolute_error"] < 0.5
     assert said["gold"]["covered"] > 0.9

@@ -206,9 +206,9 @@ def test_an_item_outside_the_declared_ones_is_an_error():
 @pytest.mark.parametrize(
     ("weight", "message"),
     [
-        ([1, -2], (errors.NegativeWeights, {"column": "weight", "n_bad": 1, "n_rows": 2, "row": 1, "value": -2.0})),
-        ([np.nan, 1], (errors.NegativeWeights, {"column": "weight", "n_bad": 1, "n_rows": 2, "row": 0})),
-        ([1, "much"], (errors.CellNotANumber, {"column": "weight", "row": 1, "value": "much"})),
+        ([1, -2], (errors.InvalidRows, {"column": "weight", "n_bad": 1, "n_rows": 2, "row": 1, "value": -2.0})),
+        ([np.nan, 1], (errors.InvalidRows, {"column": "weight", "n_bad": 1, "n_rows": 2, "row": 0})),
+        ([1, "much"], (errors.InvalidCell, {"column": "weight", "row": 1, "value": "much"})),
     ],
 )
 def test_bad_weights_say_where(weight, message):
@@ -228,11 +228,11 @@ def test_bad_weights_say_where(weight, message):
         ),
         (
             [[0.5, 0.5], [-0.5, 1.5]],
-            (errors.BadProbabilities, {"column": "proba", "n_bad": 1, "n_rows": 2, "row": 1, "value": [-0.5, 1.5]}),
+            (errors.InvalidRows, {"column": "proba", "n_bad": 1, "n_rows": 2, "row": 1, "value": [-0.5, 1.5]}),
         ),
         (
             [[np.nan, 0.5], [0.5, 0.5]],
-            (errors.BadProbabilities, {"column": "proba", "n_bad": 1, "n_rows": 2, "row": 0}),
+            (errors.InvalidRows, {"column": "proba", "n_bad": 1, "n_rows": 2, "row": 0}),
         ),
         (
             [0.5, 0.5],
@@ -375,8 +375,8 @@ def test_counts_become_rows_of_one_anonymous_annotator():
 @pytest.mark.parametrize(
     ("count", "message"),
     [
-        ([1, -1], (errors.NotCounts, {"column": "column 'count'", "n_bad": 1, "n_rows": 2, "row": 1, "value": -1.0})),
-        ([0.5, 1], (errors.NotCounts, {"column": "column 'count'", "n_bad": 1, "n_rows": 2, "row": 0, "value": 0.5})),
+        ([1, -1], (errors.InvalidRows, {"column": "column 'count'", "n_bad": 1, "n_rows": 2, "row": 1, "value": -1.0})),
+        ([0.5, 1], (errors.InvalidRows, {"column": "column 'count'", "n_bad": 1, "n_rows": 2, "row": 0, "value": 0.5})),
         ([1], (errors.UnequalLengths, {"column": "count", "n": 1, "other": "item", "n_other": 2})),
     ],
 )
@@ -576,7 +576,7 @@ def test_rows_that_are_not_there_are_an_error(rows):
 def test_doubled_names_of_a_matrix_and_endless_counts_are_errors():
     with raises(errors.WrongColumn, column="items", expected="2 different names"):
         Annotations.from_matrix([[0, 1], [1, 1]], items=["x", "x"])
-    with raises(errors.NotCounts, column="column 'count'", n_bad=1, n_rows=1, row=0):
+    with raises(errors.InvalidRows, column="column 'count'", n_bad=1, n_rows=1, row=0):
         Annotations.from_counts(["a"], ["x"], [np.inf])
 
 
@@ -625,8 +625,8 @@ def test_a_masked_item_weight_or_probability_is_missing():
     for name, value, error in (
         ("item", HIDDEN, errors.MissingNames),
         ("annotator", HIDDEN, errors.MissingNames),
-        ("weight", HIDDEN, errors.NegativeWeights),
-        ("proba", np.ma.masked_equal([[0, 1], [1, 0], [7, 1], [0, 1]], 7), errors.BadProbabilities),
+        ("weight", HIDDEN, errors.InvalidRows),
+        ("proba", np.ma.masked_equal([[0, 1], [1, 0], [7, 1], [0, 1]], 7), errors.InvalidRows),
     ):
         with raises(error, column=name, n_bad=1, n_rows=4, row=2):
             Annotations.from_arrays(**rows | {name: value})

@@ -10,12 +10,15 @@ import pyarrow as pa
 import pytest
 
 from dissensus import Annotations, methods, read
+from dissensus.common.exceptions import OutOfRange
 from dissensus.exceptions import DataError
 from dissensus.table import exceptions as errors
 from dissensus.table import kinds, notes
 from dissensus.table.io import gold_values
 from facts import raises
 
+IN_ORDER = "declare the classes in their order"
+DECIMAL_POINT = "write it with a decimal point instead of a comma"
 ROWS = ["a", "a", "b", "b"], ["x", "y", "x", "y"]
 
 
@@ -43,7 +46,11 @@ def test_declared_grades_keep_their_order_and_have_ranks():
 @pytest.mark.parametrize(
     ("kind", "labels", "says"),
     [
-        ("graded", ["low", "high", "low", "low"], (errors.GradesWithoutOrder, {"label": "high"})),
+        (
+            "graded",
+            ["low", "high", "low", "low"],
+            (errors.LabelNotANumber, {"label": "high", "advice": IN_ORDER}),
+        ),
         ("numbers", ["1", "n/a", "2", "3"], (errors.LabelNotANumber, {"label": "n/a"})),
         ("numbers", ["1", "007", "2", "3"], (errors.LabelNotANumber, {"label": "007"})),
         (
@@ -56,7 +63,7 @@ def test_declared_grades_keep_their_order_and_have_ranks():
 def test_what_a_kind_cannot_be_is_said(kind, labels, says):
     with raises(says[0], **says[1]):
         Annotations.from_arrays(*ROWS, labels, kind=kind)
-    with raises(errors.WrongValue, parameter="kind", value="number"):
+    with raises(OutOfRange, name="kind", value="number"):
         Annotations.from_arrays(*ROWS, labels, kind="number")
 
 
@@ -210,7 +217,7 @@ def test_known_numbers_are_joined_by_item(tmp_path):
     np.testing.assert_array_equal(gold_values(table, *gold), [np.nan, 4.5, 7])
     with raises(errors.ContradictoryGold, row=0, what="numbers"):
         table.gold_values([2, 2], [1.0, 2.0])
-    with raises(errors.CellNotANumber, column="gold", row=0, value="high"):
+    with raises(errors.InvalidCell, column="gold", row=0, value="high"):
         table.gold_values([2], ["high"])
 
 
@@ -233,8 +240,8 @@ def test_rows_that_make_one_set_are_counted(tmp_path):
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        (["3,5", "4,0"], (errors.DecimalCommaLabel, {"label": "3,5"})),
-        (["50%", "70%"], (errors.PercentLabel, {"label": "50%"})),
+        (["3,5", "4,0"], (errors.LabelNotANumber, {"label": "3,5", "advice": DECIMAL_POINT})),
+        (["50%", "70%"], (errors.LabelNotANumber, {"label": "50%", "advice": "write it without the % sign"})),
         (["1e300", "2"], (errors.NumberTooLarge, {"label": "1e300", "limit": 1e150})),
     ],
 )

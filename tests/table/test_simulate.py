@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations
+from dissensus.common.exceptions import OutOfRange
 from dissensus.exceptions import BadParameter
 from dissensus.table import exceptions as errors
 from dissensus.table.simulate import (
@@ -243,20 +244,20 @@ def test_annotate_takes_names_and_needs_no_difficulty():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"redundancy": 0}, {"parameter": "redundancy", "expected": "from 1 to the 6 active annotators", "value": 0}),
-        ({"redundancy": (4, 7)}, {"parameter": "redundancy", "value": (4, 7)}),
-        ({"kinds": {"wizard": 1}}, {"parameter": "kinds", "value": {"wizard": 1}}),
-        ({"kinds": {"expert": 0}}, {"parameter": "kinds", "value": {"expert": 0}}),
-        ({"kinds": {"expert": -1}}, {"parameter": "kinds", "value": {"expert": -1}}),
+        ({"redundancy": 0}, {"name": "redundancy", "allowed": "be from 1 to the 6 active annotators", "value": 0}),
+        ({"redundancy": (4, 7)}, {"name": "redundancy", "value": (4, 7)}),
+        ({"kinds": {"wizard": 1}}, {"name": "kinds", "value": {"wizard": 1}}),
+        ({"kinds": {"expert": 0}}, {"name": "kinds", "value": {"expert": 0}}),
+        ({"kinds": {"expert": -1}}, {"name": "kinds", "value": {"expert": -1}}),
         (
             {"prior": np.array([0.5, 0.4])},
-            {"parameter": "prior", "expected": "3 shares that sum to one", "value": [0.5, 0.4]},
+            {"name": "prior", "allowed": "be 3 shares that sum to one", "value": [0.5, 0.4]},
         ),
-        ({"part": (5, 60)}, {"parameter": "part", "value": (5, 60)}),
+        ({"part": (5, 60)}, {"name": "part", "value": (5, 60)}),
     ],
 )
 def test_parameters_outside_their_range_are_named(options, message):
-    with raises(errors.WrongValue, **message):
+    with raises(OutOfRange, **message):
         simulate(50, 6, 3, **options)
     with pytest.raises(BadParameter):
         simulate(50, 6, 3, hardness=0.6)

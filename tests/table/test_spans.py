@@ -180,7 +180,7 @@ def test_tables_of_tokens_and_of_spans_are_the_same(tmp_path):
         assert spans_said(table) == spans, name
     assert read(tmp_path / "tokens.csv").items[0] == "d/1 @ 00000"
     assert read(tmp_path / "tokens.csv", item="doc,sentence", kind="spans").items[0] == "d/1 @ 00000"
-    with raises(errors.NotAWholeNumber, column="'start'", row=0, text="x"):
+    with raises(errors.InvalidCell, column="start", row=0, value="x"):
         read_text(tmp_path, "document,annotator,start,end,label\nd,ann,x,1,PER\n")
 
 
@@ -196,7 +196,7 @@ def test_conll_knows_other_schemes_and_answers_one_after_the_other(tmp_path):
     )
     table = read(tmp_path / "a.conll")
     assert table.annotators.tolist() == ["1", "2"]
-    assert table.import_report.notes == [AnnotatorsNumbered(), LabelTypeGuessed(what="tags of places in documents")]
+    assert table.import_report.notes == [AnnotatorsNumbered(), LabelTypeGuessed(what="tags of positions in documents")]
     assert table.to_arrow().to_pydict()["label"] == ["B-PER", "B-PER", "I-PER", "O", "O", "O", "B-ORG", "I-ORG"]
 
 
@@ -216,9 +216,9 @@ def test_sequences_survive_what_makes_another_table():
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["d 1"], (errors.NotAPlace, {"item": "d 1"})),
-        (["d @ 5-5"], (errors.ReversedPlace, {"item": "d @ 5-5"})),
-        (["d @ 0-4", "d @ 2-6"], (errors.OverlappingPlaces, {"item": "d @ 0-4", "other": "d @ 2-6"})),
+        (["d 1"], (errors.InvalidPosition, {"item": "d 1"})),
+        (["d @ 5-5"], (errors.InvalidPosition, {"item": "d @ 5-5"})),
+        (["d @ 0-4", "d @ 2-6"], (errors.OverlappingPositions, {"item": "d @ 0-4", "other": "d @ 2-6"})),
     ],
 )
 def test_names_that_are_no_places_are_refused(names, message):

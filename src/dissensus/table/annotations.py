@@ -348,7 +348,7 @@ class Annotations(ReadOnlyArrays, NamedSizes):
                 raise errors.UnequalLengths(column="count", n=len(counts), other=name, n_other=len(column))
         bad = ~np.isfinite(counts) | (counts < 0) | (counts != np.floor(counts))
         if bad.any():
-            raise errors.NotCounts.among("column 'count'", bad, counts)
+            raise errors.InvalidRows.among("column 'count'", bad, counts, problem="are not whole numbers of at least 0")
         limit = max(MIN_COUNTED_ROWS, MAX_ROWS_PER_COUNT * counts.size)
         if counts.sum() > limit:
             raise errors.TooManyVotes(n_votes=float(counts.sum()), limit=limit)

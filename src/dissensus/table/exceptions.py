@@ -22,7 +22,7 @@ from dissensus.messages import Message, ParameterName, quote_name
 
 
 class BadRows(Message):
-    """Some rows of a column hold unusable values; templates begin with `COUNT` and end with `FIRST`."""
+    """Some rows of a column hold unusable values; templates use `COUNT` and `FIRST`."""
 
     column: str
     n_bad: int
@@ -40,10 +40,14 @@ class BadRows(Message):
 
 
 class BadFile(UnreadableFile):
+    """A file or folder cannot be used."""
+
     path: Path
 
 
 class ForRole(Message):
+    """A column or field for a role, such as item or annotator, is missing or unusable."""
+
     role: str
 
     @property
@@ -53,14 +57,6 @@ class ForRole(Message):
     @property
     def field(self) -> ParameterName:
         return ParameterName(f"{self.role}=<field>")
-
-
-class WrongValue(BadParameter):
-    template = "{parameter} must be {expected}, got {value!r}."
-    parameter: ParameterName
-    expected: str
-    value: Any
-    example = {"expected": "text"}
 
 
 class WrongColumn(DataError):
@@ -79,36 +75,38 @@ class DuplicateName(DataError):
 
 
 COUNT = "{column}: {n_bad:,} of {n_rows:,}"
-FIRST = "first at row {row} (from 0): {value!r}."
+FIRST = "the first is row {row} (from 0): {value!r}."
 
 
-class NotCounts(BadRows, DataError):
-    template = f"{COUNT} rows are not whole numbers from 0 up; {FIRST}"
-
-
-class NegativeWeights(BadRows, DataError):
-    template = f"{COUNT} rows are negative or missing; {FIRST}"
+class InvalidRows(BadRows, DataError):
+    template = f"{COUNT} rows {{problem}}; {FIRST}"
+    problem: Literal[
+        "are not whole numbers of at least 0",
+        "are negative or missing",
+        "hold a negative or missing probability",
+        "compare an alternative with itself",
+    ]
 
 
 class ExtremeWeights(BadRows, DataError):
-    template = f"{COUNT} rows are neither 0 nor from {{low:g}} to {{high:g}}; {FIRST} Divide all by their mean."
+    template = (
+        f"{COUNT} rows are neither 0 nor between {{low:g}} and {{high:g}}; {FIRST} Divide all weights by their mean."
+    )
     low: float
     high: float
 
 
-class BadProbabilities(BadRows, DataError):
-    template = f"{COUNT} rows hold a negative or missing probability; {FIRST}"
-
-
 class ProbabilitiesNotNormalised(BadRows, DataError):
-    template = f"{COUNT} rows do not sum to one; {FIRST} It sums to {{total:.6g}}; divide each row by its sum."
+    template = (
+        f"{COUNT} rows are not probability distributions; {FIRST} It sums to {{total:.6g}}; divide each row by its sum."
+    )
     total: float
 
 
 class BadGoldLabels(BadRows, UnknownClass):
     template = (
-        f"{COUNT} labels are none of the table's {{n_classes:,}} classes; {FIRST} Declare all classes in making the "
-        "table: {how}."
+        f"{COUNT} gold labels are not among the table's {{n_classes:,}} classes; {FIRST} Declare all classes when you "
+        "make the table: {how}."
     )
     n_classes: int
     kind: str
@@ -118,12 +116,13 @@ class BadGoldLabels(BadRows, UnknownClass):
         return "table.with_added_classes(labels)" if self.kind == "sets" else ParameterName("classes=")
 
 
-OUTSIDE = "column '{column}': {n_bad:,} of {n_rows:,} rows hold a name outside the {n_classes:,} {classes}; " + FIRST
+OUTSIDE = "column '{column}': {n_bad:,} of {n_rows:,} rows hold a label outside the {n_classes:,} {classes}; " + FIRST
 
 
 class LabelOutsideClasses(BadRows, UnknownClass):
     template = (
-        f"{OUTSIDE} Leave out {{param[classes=]}} to take them from the rows, or declare it in {{param[abstain=]}}."
+        f"{OUTSIDE} Add it to {{param[classes=]}}, exclude it with {{param[abstain=]}}, or omit {{param[classes=]}} to "
+        "use all labels as classes."
     )
     n_classes: int
 
@@ -133,33 +132,29 @@ class LabelOutsideClasses(BadRows, UnknownClass):
 
 
 class LabelUnknownToModel(LabelOutsideClasses):
-    template = f"{OUTSIDE} The classes of a fitted model stay as they are; fit it to all annotations again."
+    template = f"{OUTSIDE} A fitted model cannot learn new classes; fit it to all annotations again."
+
+
+BLANK = "column '{column}': {n_bad:,} of {n_rows:,} rows are blank or missing; the first is row {row} (from 0). "
 
 
 class MissingNames(BadRows, DataError):
-    template = (
-        "column '{column}': {n_bad:,} of {n_rows:,} rows are blank or missing; first at row {row} (from 0). Name them "
-        "or drop those rows."
-    )
+    template = BLANK + "Name them or drop those rows."
 
 
 class MissingLabels(MissingNames):
-    template = (
-        "column '{column}': {n_bad:,} of {n_rows:,} rows are blank or missing; first at row {row} (from 0). Drop those "
-        "rows, or declare them as abstentions: {param[abstain='']}."
-    )
+    template = BLANK + "Drop those rows, or exclude them as abstentions: {param[abstain='']}."
 
 
 class MissingSets(MissingNames):
-    template = (
-        "column '{column}': {n_bad:,} of {n_rows:,} rows are blank or missing; first at row {row} (from 0). Drop those "
-        "rows, declare them as abstentions ({param[abstain='']}), or read them as sets without an option: "
+    template = BLANK + (
+        "Drop those rows, exclude them as abstentions ({param[abstain='']}), or read blank labels as empty sets: "
         "{param[kind='sets']}."
     )
 
 
 class UnstorableName(DataError):
-    template = "column '{column}' holds a name that cannot be stored ({reason}); make it other text."
+    template = "column '{column}' holds a value that cannot be stored ({reason}); replace it with other text."
     column: str
     reason: str
 
@@ -171,7 +166,7 @@ class UnsupportedType(DataError):
 
 
 class MixedTypes(DataError):
-    template = "column '{column}' mixes kinds of values ({examples}); convert it to one kind, such as text."
+    template = "column '{column}' mixes types ({examples}); convert all values to one type, such as text."
     column: str
     first: dict[str, tuple[int, str]]  # type → the row and the value where it occurs first
 
@@ -183,7 +178,7 @@ class MixedTypes(DataError):
 
 
 class CodeOutsideNames(DataError):
-    template = "{name}: code {code} lies outside the {n:,} names; codes run from 0 to {last:,}."
+    template = "{name}: code {code} is outside the {n:,} names; valid codes are 0 to {last:,}."
     name: str
     code: int
     n: int
@@ -195,36 +190,41 @@ class CodeOutsideNames(DataError):
 
 class DifferentNameTypes(DataError):
     template = (
-        "{what}: one table names them by {type} (such as {name!r}), the other by {other_type} (such as "
-        "{other_name!r}); convert one to the other's type."
+        "{what} are {type} in one table (such as {name!r}) and {other_type} in the other (such as {other_name!r}); "
+        "convert one of them."
     )
     what: str
     type: str
     name: Any
     other_type: str
     other_name: Any
+    example = {"what": "items", "type": "integers", "other_type": "text"}
 
 
 class IntegerTooLarge(DataError):
-    template = "an integer name, {value}, does not fit 64 signed bits; convert the column to text."
+    template = "the integer name {value} does not fit in 64 bits; convert the column to text."
     value: int
 
 
 class UndeclaredName(DataError):
-    template = "{role} {name!r} has annotations and is not in the list of {role}s given."
+    template = "{role} {name!r} has annotations but is missing from the list of {role}s; add it."
     role: str
     name: Any
 
 
-class CellNotANumber(DataError):
-    template = "column '{column}': row {row} (from 0) holds {value!r}, which is not a number."
+class InvalidCell(DataError):
+    template = "column '{column}', row {row} (from 0): expected {expected}, got {value!r}."
     column: str
     row: int
     value: Any
+    expected: Literal["a number", "a whole number"]
 
 
 class SeveralLevels(DataError):
-    template = "the frame's rows or columns are named on several levels; give them one, such as columns.map('_'.join)."
+    template = (
+        "the frame's rows or columns have names of several levels; join them into one level, for example with "
+        "columns.map('_'.join)."
+    )
 
 
 # Tables ---------------------------------------------------------------------------------------------------------------
@@ -237,11 +237,11 @@ class InvalidIndex(DataError):
 
 
 class NoLabels(DataError):
-    template = "neither {param[label]} nor {param[proba]} is given; a table needs one of them."
+    template = "a table needs labels; pass {param[label]} or {param[proba]}."
 
 
 class AbstainWithProba(DataError):
-    template = "{param[abstain=]} names labels, and {param[proba=]} has none; leave those rows out."
+    template = "{param[abstain=]} cannot be used with {param[proba=]}, which holds no labels; drop those rows yourself."
 
 
 class UnequalLengths(DataError):
@@ -253,13 +253,16 @@ class UnequalLengths(DataError):
 
 
 class SeveralQuestions(DataError):
-    template = "column '{column}' holds several questions, a table each; use dissensus.read or drop it."
+    template = (
+        "column '{column}' holds several questions, and each needs its own table; use dissensus.read, or drop the "
+        "column."
+    )
     column: str
 
 
 class SpansExcluded(DataWarning):
     template = (
-        "{n_overlapping:,} spans overlap another one of the same annotator and {n_empty:,} are empty; they are "
+        "{n_overlapping:,} spans that overlap another span of the same annotator and {n_empty:,} empty spans are "
         "excluded."
     )
     n_overlapping: int
@@ -268,20 +271,23 @@ class SpansExcluded(DataWarning):
 
 class TooManyVotes(DataError):
     template = (
-        "column 'count': the counts add up to {n_votes:,.0f}, and each vote is a row, at most {limit:,}; give them as "
-        "weights: Annotations.from_arrays(…, weight=count)."
+        "column 'count': the counts add up to {n_votes:,.0f} votes, and the limit is {limit:,}, because each vote "
+        "becomes a row; pass them as weights instead: Annotations.from_arrays(…, weight=count)."
     )
     n_votes: float
     limit: int
 
 
 class NoLabelValues(DataError):
-    template = "labels of kind '{kind}' have no values; as_kind('graded') gives some."
+    template = "labels of type '{kind}' have no numeric values; use as_kind('graded') if they are ordered."
     kind: str
 
 
 class NumbersHaveNoVotes(DataError):
-    template = "numbers have no votes; values[label] holds them, or read them with {param[kind='classes']}."
+    template = (
+        "votes are counted for classes, and these labels are numbers; use values[label], or read them with "
+        "{param[kind='classes']}."
+    )
 
 
 class ContradictoryGold(DataError):
@@ -289,6 +295,7 @@ class ContradictoryGold(DataError):
     item: Any
     row: int
     what: str
+    example = {"what": "labels"}
 
 
 class NamesOutsideTable(DataError):
@@ -300,22 +307,26 @@ class NamesOutsideTable(DataError):
 
 
 class NoTables(DataError):
-    template = "concat needs at least one table."
+    template = "concat got no table; pass at least one."
 
 
 class DifferentKinds(DataError):
-    template = "tables of {kinds} cannot be joined; convert them with as_kind first."
+    template = "tables with labels of different types ({kinds}) cannot be joined; convert them with as_kind first."
     kinds: str
     example = {"kinds": "classes and numbers"}
 
 
 class WeightedSets(DataError):
-    template = "rows of one item and annotator with weights cannot form a set; leave {param[weight=]} out."
+    template = (
+        "several rows of one item and annotator cannot be merged into a set if they have weights; omit "
+        "{param[weight=]}."
+    )
 
 
 class QuestionPerItem(DataWarning):
     template = (
-        "each of the {n_items:,} items has a question of its own; if the column holds the items' texts, leave it out."
+        "each of the {n_items:,} items has its own question; if the column holds the items' texts, do not read it as "
+        "questions."
     )
     n_items: int
 
@@ -325,8 +336,8 @@ class QuestionPerItem(DataWarning):
 
 class WrongKind(DataError):
     template = (
-        "{what} is for {allowed_labels}, and these labels are {labels}; read them with another {param[kind=]} where "
-        "they are something else."
+        "{what} requires {allowed_labels}, but these labels are {labels}; set {param[kind=]} if the label type is "
+        "wrong."
     )
     what: str
     allowed: tuple[str, ...]
@@ -348,8 +359,8 @@ class WrongKind(DataError):
 
 class NotAnOutcome(DataError):
     template = (
-        "label {label!r} does not say which of a pair is better; labels of pairs are {outcomes} or name one of the "
-        "two; {param[map=]} renames others, {param[abstain=]} leaves them out."
+        "label {label!r} does not name the better alternative of a pair; use {outcomes} or the name of one "
+        "alternative. {param[map=]} renames labels, {param[abstain=]} excludes them."
     )
     label: Any
     outcomes: str
@@ -357,56 +368,45 @@ class NotAnOutcome(DataError):
 
 
 class LabelNotANumber(DataError):
-    template = (
-        "label {label!r} is not a number; leave it out with {param[abstain=]}, or read the labels with {classes}."
-    )
+    template = "label {label!r} is not a number; {advice}."
     label: Any
-    classes = ParameterName("kind='classes'")
-
-
-class GradesWithoutOrder(LabelNotANumber):
-    template = "label {label!r} is not a number; give the order of the grades: {param[classes=]}."
-
-
-class PercentLabel(LabelNotANumber):
-    template = "label {label!r} is not a number; write it without the % sign."
-
-
-class DecimalCommaLabel(LabelNotANumber):
-    template = "label {label!r} is not a number; write it with a decimal point in place of the comma."
+    advice: Literal[
+        "exclude it as an abstention, or read the labels as classes",
+        "declare the classes in their order",
+        "write it without the % sign",
+        "write it with a decimal point instead of a comma",
+    ]
 
 
 class NumberTooLarge(DataError):
-    template = "label {label!r} is beyond {limit:g}, where squares overflow; divide the labels first."
+    template = "label {label!r} is larger than {limit:g}, so its square overflows; divide all labels by a constant."
     label: Any
     limit: float
 
 
 class InvalidAlternative(DataError):
-    template = "{name!r} cannot name an alternative of a pair; use a name without ' vs ' and ' | '."
+    template = "{name!r} cannot be the name of an alternative; it must not be blank or contain ' vs ' or ' | '."
     name: Any
 
 
 class ItemNotAPair(DataError):
     template = (
-        "item {item!r} does not name two alternatives; in a table of pairs an item is called 'A vs B', as "
-        "Annotations.from_pairs names it."
+        "item {item!r} does not name two alternatives; in a table of comparisons, name items 'A vs B', as "
+        "Annotations.from_pairs does."
     )
     item: Any
 
 
-class NotAPlace(DataError):
-    template = "item {item!r} is not a place in a document; name it like 'doc @ 12' or 'doc @ 12-17'."
+class InvalidPosition(DataError):
+    template = (
+        "item {item!r} is not a position in a document; name it 'doc @ 12' (token 12) or 'doc @ 12-17' (characters 12 "
+        "to 16)."
+    )
     item: Any
 
 
-class ReversedPlace(DataError):
-    template = "item {item!r} ends before it begins; correct its name."
-    item: Any
-
-
-class OverlappingPlaces(DataError):
-    template = "items {item!r} and {other!r} overlap; a place in a document belongs to one item."
+class OverlappingPositions(DataError):
+    template = "items {item!r} and {other!r} overlap; each position in a document must belong to one item."
     item: Any
     other: Any
 
@@ -415,14 +415,14 @@ class OverlappingPlaces(DataError):
 
 
 class UnknownColumn(MissingColumn):
-    template = "no column '{name}' for {role}; the columns are {columns!l}."
+    template = "there is no column '{name}' for {role}; the columns are {columns!l}."
     name: str
     role: str
     columns: tuple[str, ...]
 
 
 class NoColumnFor(ForRole, MissingColumn):
-    template = "no column '{role}' (nor {synonyms}); {rest}. Name it: {column}{advice}{guesses}."
+    template = "no column is called '{role}'{synonyms_too}; {rest}. Name the column: {column}{advice}{guesses}."
     synonyms: str
     columns: tuple[str, ...]
     taken: dict[str, str]  # other role → its columns
@@ -431,27 +431,31 @@ class NoColumnFor(ForRole, MissingColumn):
     example = {"role": "annotator", "taken": {"item": "'id'"}, "counts": "", "candidates": ()}
 
     @property
+    def synonyms_too(self) -> str:
+        return f" or a synonym ({self.synonyms})" if self.synonyms else ""
+
+    @property
     def rest(self) -> str:
         others = ", ".join(f"{columns} for the {role}" for role, columns in self.taken.items())
-        besides = f" besides {others}" if others else ""
-        listed = ", ".join(map(quote_name, self.columns[:12])) + (", …" if len(self.columns) > 12 else "")
-        return f"the columns are {listed}{besides}" if self.columns else f"no column is left for it{besides}"
+        besides = f" in addition to {others}" if others else ""
+        names = ", ".join(map(quote_name, self.columns[:12])) + (", …" if len(self.columns) > 12 else "")
+        return f"the columns are {names}{besides}" if self.columns else f"no column remains{besides}"
 
     @property
     def advice(self) -> str:
         if not self.counts:
             return ""
-        return f"; Annotations.from_counts(item, label, {self.counts}) makes a table of vote counts in Python"
+        return f", or make a table of vote counts in Python with Annotations.from_counts(item, label, {self.counts})"
 
     @property
     def guesses(self) -> str:
-        return f"; it may be {' or '.join(map(repr, self.candidates))}" if self.candidates else ""
+        return f"; candidates are {' and '.join(map(repr, self.candidates))}" if self.candidates else ""
 
 
 class NoAnnotatorColumn(NoColumnFor):
     template = (
-        "no column '{role}' (nor {synonyms}); {rest}. Name it: {column}, or pass {param[wide=True]} if each annotator "
-        "has a column."
+        "no column is called '{role}'{synonyms_too}; {rest}. Name the column: {column}, or pass {param[wide=True]} if "
+        "each annotator has a column."
     )
 
 
@@ -462,47 +466,43 @@ class PerhapsWideTable(MissingColumn):
 
 
 class AmbiguousColumns(ForRole, DataError):
-    template = "columns {columns!l} could each be {role}; choose one: {column}."
+    template = "several columns may hold the {role}: {columns!l}; choose one: {column}."
     columns: tuple[str, ...]
-
-
-class DuplicateColumn(DataError):
-    template = "{n} columns are called {name!r}; rename or drop all but one."
-    n: int
-    name: str
 
 
 class AmbiguousJoin(DataError):
-    template = "columns {columns!l} do not identify one {role} together: a value holds '/'; replace it there."
+    template = (
+        "joining columns {columns!l} with '/' gives different rows the same {role}, because a value contains '/'; "
+        "replace it there."
+    )
     columns: tuple[str, ...]
     role: str
+    example = {"role": "item"}
 
 
-class UnstorableColumnName(DataError):
-    template = "a column is called {name!r}, which cannot be stored as text; rename it."
-    name: str
-
-
-class ColumnNameNotText(DataError):
-    template = (
-        "a column of the frame is called {name!r}, which is not text; rename it, or, if each annotator has a column, "
-        "use Annotations.from_matrix."
-    )
+class UnusableColumnName(DataError):
+    template = "the column name {name!r} {problem}; rename the column{advice}."
     name: Any
+    problem: Literal["is not text", "cannot be stored as text"]
+
+    @property
+    def advice(self) -> str:
+        is_text = isinstance(self.name, str)
+        return "" if is_text else ", or use Annotations.from_matrix if each annotator has a column"
 
 
 class UnsupportedSource(DataError):
-    template = "cannot read an object of type {type}; give a path, a frame, an Arrow table or a dataset."
+    template = "cannot read an object of type {type}; pass a path, a data frame, an Arrow table or a dataset."
     type: str
 
 
 class SeveralItemColumns(DataError):
-    template = "a wide table has one column that names the items; {param[item=]} names several."
+    template = "a wide table needs one column of item names, but {param[item=]} names several."
 
 
 class NoWideColumns(DataError):
     template = (
-        "no columns with the same labels were found among {columns!l}; name them: {param[wide=True]}, "
+        "no two of the columns {columns!l} hold the same labels; name the annotators' columns: {param[wide=True]}, "
         "{param[annotator=<a,b,…>]}."
     )
     columns: tuple[str, ...]
@@ -510,8 +510,8 @@ class NoWideColumns(DataError):
 
 class PerhapsWide(DataError):
     template = (
-        "each of {columns!l} may hold one annotator's labels, and {label!r} all labels or the gold labels; choose: "
-        "{param[wide=True]}, {param[annotator=<a,b,…>]}, or {param[annotator=<column>]}."
+        "the columns {columns!l} may each hold one annotator's labels, or {label!r} may hold all labels or the gold "
+        "labels. Choose {param[wide=True]}, {param[annotator=<a,b,…>]} or {param[annotator=<column>]}."
     )
     columns: tuple[str, ...]
     label: str
@@ -519,8 +519,8 @@ class PerhapsWide(DataError):
 
 class ItemsNeverRepeat(DataError):
     template = (
-        "column {item!r} is different in every row, so that no item would have two labels; choose what names the "
-        "items: {other_keyword}, whose values repeat, or {keyword}."
+        "column {item!r} has a different value in every row, so no item would have two labels. Choose the column of "
+        "item names: {other_keyword}, whose values repeat, or {keyword}."
     )
     item: str
     other: str
@@ -538,49 +538,35 @@ class ItemsNeverRepeat(DataError):
 
 
 class NoFileName(UnreadableFile):
-    template = "the name of the file is empty; name one."
+    template = "the file name is empty; pass the path of a file."
 
 
 class FixedByFormat(BadParameter):
-    template = "{parameter} has no meaning for {format}, which has it fixed; leave it out."
+    template = "{parameter} cannot be set for {format}, because the format determines it; omit it."
     parameter: ParameterName
     format: str
 
 
 class SeveralFields(BadParameter):
-    template = "{parameter} names several fields; {format} needs one."
+    template = "{parameter} names several fields, but {format} needs one."
     parameter: ParameterName
     format: str
 
 
 class SeveralSplits(DataError):
-    template = "a {type} holds several splits; name one: dataset['train']."
+    template = "a {type} holds several splits; pass one of them: dataset['train']."
     type: str
 
 
 class StreamedDataset(DataError):
-    template = "a {type} is read piece by piece; load it whole, without streaming=True."
+    template = "a {type} is streamed and cannot be read as a table; load it without streaming=True."
     type: str
-
-
-class TooManyFiles(BadFile):
-    template = "{path} is a folder of more than {limit:,} files; name one file in it."
-    limit: int
-
-
-class FolderWithoutTable(BadFile):
-    template = "{path} is a folder without a table in it; name a file."
-
-
-class SeveralFormats(BadFile):
-    template = "{path} is a folder of several formats ({formats}); name one file in it."
-    formats: str
 
 
 class DifferentColumns(BadFile):
     template = (
-        "{path} is a folder whose files have different columns ({file}: {columns!l}; {other_file}: {other_columns!l}); "
-        "name one file in it."
+        "the files in folder {path} have different columns ({file}: {columns!l}; {other_file}: {other_columns!l}); "
+        "name one file."
     )
     file: str
     columns: tuple[str, ...]
@@ -590,8 +576,8 @@ class DifferentColumns(BadFile):
 
 class NoGoldItemInTable(DataError):
     template = (
-        "none of the {n:,} items with a gold label is in the table, such as {item!r}; the table has {table_item!r}. "
-        "Name the column of items, or use the same names in both."
+        "none of the {n:,} items with a gold label is in the table: the gold labels name items like {item!r}, the "
+        "table like {table_item!r}. Use the same names in both, or choose the right column of items."
     )
     n: int
     item: Any
@@ -607,27 +593,21 @@ class GoldItemsExcluded(DataWarning):
     item: Any
 
 
-class UnknownFormatToWrite(BadParameter):
-    template = "cannot write {path} as {format}; there are {formats}."
-    path: Path
-    format: str
-    formats: str
-
-
-class CannotWrite(BadParameter):
+class FormatNotWritable(BadParameter):
     template = "cannot write {path} as {format}: {reason}."
     path: Path
     format: str
     reason: str
+    example = {"format": ".xlsx", "reason": "the formats are csv, parquet, jsonl"}
 
 
 class UnknownFormat(BadFile):
-    template = "{path} is of no known format; name it: {param[format=]}, one of {formats}."
+    template = "the format of {path} is unknown; name it with {param[format=]}: {formats}."
     formats: str
 
 
 class ZipOfSeveralFiles(BadFile):
-    template = "{path} is a zip of {n:,} files ({some}); unpack it, and name one of them or their folder."
+    template = "{path} is a zip of {n:,} files ({some}); unpack it and name one file or the folder."
     names: tuple[str, ...]
 
     @property
@@ -647,115 +627,99 @@ class EmptyFile(UnreadableFile):
 
 class RecordsOfItems(BadFile):
     template = (
-        "{path} is one object of objects without annotations, which is not read yet; write a table with a row per "
-        "label: item, annotator and label; if it describes the annotators, give it as a table with a column annotator."
+        "{path} is one JSON object without annotations, which is not a known export; write a table with the columns "
+        "item, annotator and label and one row per label, or, for data about annotators, a table with a column "
+        "annotator."
     )
 
 
 class MissingFile(BadFile):
-    template = "no file {path}; check its name and the folder."
+    template = "there is no file {path}; check its name and folder."
 
 
-class FolderInsteadOfFile(BadFile):
-    template = "{path} is a folder; name one file in it."
-
-
-class NotUtf16(BadFile):
-    template = "{path} is cut short or not UTF-16 text ({reason}); save it as UTF-8."
-    reason: str
+class UnusableFolder(BadFile):
+    template = "{path} is a folder {problem}; name one file in it."
+    problem: str
+    example = {"problem": "without a table"}
 
 
 class NotUtf8(BadFile):
-    template = "{path} is not UTF-8 text{where}; save it as UTF-8, or convert it (iconv -f LATIN1 -t UTF-8 OLD > NEW)."
+    template = "{path} is not UTF-8 text{where}; convert it: iconv -f LATIN1 -t UTF-8 OLD > NEW."
     where: str
     example = {"where": " (byte 0xe9)"}
 
 
 class DamagedFile(BadFile):
     template = (
-        "{path} cannot be read ({reason}); it may be cut short, damaged or of another format: fetch or write it again, "
-        "or name its {param[format=]}."
+        "{path} cannot be read ({reason}); it may be truncated, damaged or in another format. Write or download it "
+        "again, or name its {param[format=]}."
     )
     reason: str
 
 
 class UnpacksTooLarge(BadFile):
-    template = "{path} unpacks to more than {ratio} times its size; if it is meant to, unpack it first."
+    template = (
+        "{path} unpacks to more than {ratio} times its size, which may be an attack; if you trust it, unpack it first."
+    )
     ratio: int
 
 
 class NotAHeader(BadFile):
-    template = "{path}: its first line is not a header ({reason}); is it a table of text?"
+    template = "{path}: the first line is not a table header ({reason}); is the file a text table?"
     reason: str
 
 
 class WrongNumberOfFields(BadFile):
-    template = (
-        "{path}: {where} has {n} fields, the header has {n_header} (separated by {delimiter!r}); correct that row: "
-        "{hint}."
-    )
+    template = "{path}: {where} has {n} columns, but the first row has {n_first}{separated}; correct that row{hint}."
     where: str
     n: int
-    n_header: int
-    delimiter: str
+    n_first: int
+    delimiter: str  # "" in formats without one
     open_quote: bool
+    example = {"where": "row 7", "delimiter": ","}
+
+    @property
+    def separated(self) -> str:
+        return f" (separated by {self.delimiter!r})" if self.delimiter else ""
 
     @property
     def hint(self) -> str:
-        return "a quote may never be closed" if self.open_quote else "quote a cell that holds the delimiter"
+        if not self.delimiter:
+            return ""
+        return ": a quote may never be closed" if self.open_quote else ": quote a cell that holds the delimiter"
 
 
 class RowTooLong(BadFile):
-    template = "{path}: a row is longer than 2 GB; a quote may never be closed."
+    template = "{path}: a row is longer than 2 GB; look for a quote that is never closed."
 
 
 class UnclosedQuote(BadFile):
     template = (
-        "{path}: a quote in line {line:,} is never closed, and the lines after it would be one cell; correct that line."
+        "{path}: the quote in line {line:,} is never closed, so the following lines would become one cell; close it."
     )
     line: int
 
 
 class NotJson(UnreadableFile):
-    template = "{where}: line {line:,} is not JSON ({reason}, column {column:,}); correct that line."
-    where: str
-    line: int
-    column: int
-    reason: str
-
-
-class NestedTooDeeply(UnreadableFile):
-    template = "{where}: line {line:,} is nested too deeply to be a record."
-    where: str
-    line: int
-
-
-class NumberTooLong(UnreadableFile):
-    template = "{where}: a number from line {line:,} on is too long ({reason}); make it text."
+    template = "{where}: line {line:,} is not valid JSON ({reason}); correct that line."
     where: str
     line: int
     reason: str
+    example = {"where": "votes.jsonl", "reason": "Expecting value, column 12"}
 
 
 class NotARecord(UnreadableFile):
-    template = "{where} holds {value!r}; expected an object: {{…}}."
+    template = "{where}: expected a JSON object {{…}}, got {value!r}."
     where: str
     value: str
 
 
 class NoTags(BadFile):
-    template = "{path}: no column holds tags such as B-PER, I-PER and O; is it CoNLL text?"
-
-
-class WrongNumberOfColumns(BadFile):
-    template = "{path}: line {line:,} has {n} columns, the first {n_first}; correct it."
-    line: int
-    n: int
-    n_first: int
+    template = "{path}: no column holds tags such as B-PER, I-PER and O; is the file CoNLL text?"
 
 
 class NoInspectHeader(BadFile):
-    template = "{path} is a zip without {header}; expected a log of Inspect."
+    template = "{path}: the zip contains no {header}; expected a log of Inspect."
     header: str
 
 
@@ -763,7 +727,7 @@ class NoInspectHeader(BadFile):
 
 
 class UnexpectedValue(DataError):
-    template = "{where} has {value!r} as {field!r}; expected {expected}."
+    template = "{where}: field {field!r} is {value!r}; expected {expected}."
     where: str
     field: str
     value: Any
@@ -772,17 +736,17 @@ class UnexpectedValue(DataError):
 
 
 class MissingField(ForRole, DataError):
-    template = "{where} has no {fields} for {role}; name the field: {field}."
+    template = "{where} has no field {fields} for the {role}; name the field: {field}."
     where: str
     names: tuple[str, ...]
 
     @property
     def fields(self) -> str:
-        return " nor ".join(map(repr, self.names))
+        return " or ".join(map(repr, self.names))
 
 
 class NoSubject(MissingField):
-    template = "{where} has no {fields} nor a subject; fetch the scores with fields=subject."
+    template = "{where} has no field {fields} and no subject; fetch the scores with fields=subject."
 
 
 class DuplicateRecord(DataError):
@@ -792,17 +756,10 @@ class DuplicateRecord(DataError):
     example = {"what": "write the log"}
 
 
-class UnequalAnswers(DataError):
-    template = "{where} has {n:,} answers by {n_annotators:,} annotators."
-    where: str
-    n: int
-    n_annotators: int
-
-
 class DifferentTexts(DataError):
     template = (
-        "item {item!r} has other texts in {file} than in {other_file}: these are two projects; read each separately, "
-        "or name a field that tells their items apart: {param[item=<field>]}."
+        "item {item!r} has different texts in {file} and {other_file}, so the files belong to different projects; read "
+        "each separately, or name a field that distinguishes their items: {param[item=<field>]}."
     )
     item: Any
     file: str
@@ -810,13 +767,13 @@ class DifferentTexts(DataError):
 
 
 class UnusableName(ForRole, DataError):
-    template = "{path}: {role} {name!r} is neither text nor a number; name another field: {field}."
+    template = "{path}: the {role} {name!r} is neither text nor a number; name another field: {field}."
     path: Path
     name: Any
 
 
 class NothingUsable(DataError):
-    template = "there is no {what} that can be used; a table needs at least one.{unused}"
+    template = "the file contains no usable {what}; a table needs at least one.{unused}"
     what: Literal["row", "answer", "comparison"]
     report: str  # excluded rows and notes; "" without any
 
@@ -826,56 +783,58 @@ class NothingUsable(DataError):
 
 
 class NoSpans(DataError):
-    template = "{path} holds no spans of text; leave out {param[kind='spans']}."
+    template = "{path} holds no spans of text; omit {param[kind='spans']}."
     path: Path
 
 
-class SeveralKnownLabels(DataError):
-    template = "{path}: an answer marked as right ticks several labels; only one can be known."
+class SeveralGoldLabels(DataError):
+    template = "{path}: an answer marked as correct selects several labels; a gold label must be a single one."
     path: Path
 
 
 class NoSuchQuestion(DataError):
-    template = "{path} has no answers called {label!r} for {param[label]}; there are {questions!l}."
+    template = "{path} has no question {label!r} for {param[label]}; its questions are {questions!l}."
     path: Path
     label: str
     questions: tuple[str, ...]
 
 
 class NoReadableAnswers(DataError):
-    template = "{path} holds {contents}; only labels, ratings, spans of text and comparisons are read."
+    template = "{path} holds only {contents}; labels, ratings, spans of text and comparisons can be read."
     path: Path
     contents: str
+    example = {"contents": "3 texts"}
 
 
 class OneQuestionNeeded(BadParameter):
-    template = "{parameter} is for one question; choose it: {param[label=]}, one of {questions!l}."
+    template = "{parameter} applies to one question; choose it with {param[label=]}: {questions!l}."
     parameter: ParameterName
     questions: tuple[str, ...]
     example = {"parameter": ParameterName("ticks='questions'")}
 
 
-class OneQuestionOnly(BadParameter):
-    template = "{parameter} is for one question; read each question separately."
+class OneQuestionPerTable(BadParameter):
+    template = "{parameter} applies to one question, but the file has several; read each question separately."
     parameter: ParameterName
     example = {"parameter": ParameterName("proba=")}
 
 
 class OneQuestionPerProject(BadParameter):
-    template = "{tool} has one question, not {n:,}; write each separately."
+    template = "{tool} holds one question, not {n:,}; write each separately."
     tool: str
     n: int
+    example = {"tool": "a doccano project"}
 
 
 class TagsOfTokensOnly(BadParameter):
-    template = "CoNLL text holds tags of tokens, and these are labels of whole items; choose another format to write."
+    template = "CoNLL text holds tags of tokens, but these are labels of whole items; write another format."
 
 
 # From columns to a table ----------------------------------------------------------------------------------------------
 
 
 class NotQuestions(DataError):
-    template = "column {column} holds {contents}; these do not look like questions, of which each is a table."
+    template = "column {column} does not look like questions: it holds {contents}, and each question becomes a table."
     column: str
     n_questions: int
     n_rows: int
@@ -883,38 +842,34 @@ class NotQuestions(DataError):
 
     @property
     def contents(self) -> str:
-        return (
-            "one for each item" if self.one_per_item else f"{self.n_questions:,} different ones in {self.n_rows:,} rows"
-        )
+        if self.one_per_item:
+            return "a different value for each item"
+        return f"{self.n_questions:,} different values in {self.n_rows:,} rows"
 
 
 class WeightedTicks(BadParameter):
-    template = "{param[ticks='questions']} takes no weights; leave out {param[weight=]}."
-
-
-class NotAWholeNumber(DataError):
-    template = "column {column}, row {row} (from 0) is {text!r}; expected a whole number."
-    column: str
-    row: int
-    text: str
+    template = "{param[ticks='questions']} cannot be combined with weights; omit {param[weight=]}."
 
 
 class DuplicateWideRows(DataError):
-    template = "column {column!r} gives {n:,} rows of this wide table the name of another row."
+    template = (
+        "column {column!r}: {n:,} rows of this wide table repeat the item name of another row; names must be unique."
+    )
     column: str
     n: int
 
 
 class ListsMissing(DataError):
     template = (
-        "{param[map=]} and {param[normalize=]} need a list of labels in every row; write [] where there is no label."
+        "{param[map=]} and {param[normalize=]} need a list of labels in every row; write an empty list [] for a row "
+        "without labels."
     )
 
 
 class LabelsNotClasses(DataError):
     template = (
-        "column {column} holds {n_classes:,} different labels in {n_rows:,} rows of {n_items:,} items; these do not "
-        "look like classes. Name another column: {param[label=<column>]}, or accept them: {param[many_classes=True]}."
+        "column {column} has {n_classes:,} different labels in {n_rows:,} rows of {n_items:,} items, so it may not "
+        "hold classes. Name another column: {param[label=<column>]}, or accept them: {param[many_classes=True]}."
     )
     column: str
     n_classes: int
@@ -924,14 +879,10 @@ class LabelsNotClasses(DataError):
 
 class NoPairColumns(MissingColumn):
     template = (
-        "no columns of two alternatives and which is better, such as model_a, model_b and winner; the columns are "
+        "no columns hold two alternatives and the better one, such as model_a, model_b and winner; the columns are "
         "{columns!l}. Name them: {param[item='LEFT,RIGHT']}, {param[label=<column>]}."
     )
     columns: tuple[str, ...]
-
-
-class ComparedWithItself(BadRows, DataError):
-    template = f"{COUNT} rows compare an alternative with itself; {FIRST}"
 
 
 class RowsExcluded(RowsLeftOut):
@@ -944,7 +895,8 @@ class RowsExcluded(RowsLeftOut):
 
 class UnnamedAnnotators(DataWarning):
     template = (
-        "{path}: {n:,} of {n_answers:,} answers name no annotator; they count as one annotator, named by the file."
+        "{path}: {n:,} of {n_answers:,} answers do not name their annotator; they are treated as one annotator, named "
+        "after the file."
     )
     path: Path
     n: int
@@ -953,8 +905,8 @@ class UnnamedAnnotators(DataWarning):
 
 class UnnamedSessions(DataWarning):
     template = (
-        "{path}: {n:,} of {n_annotators:,} annotators are unnamed sessions, called by their time; one annotator may "
-        "count as several."
+        "{path}: {n:,} of {n_annotators:,} annotators are unnamed sessions, identified by their start time; one "
+        "annotator may appear several times."
     )
     path: Path
     n: int
@@ -965,7 +917,7 @@ class UnnamedSessions(DataWarning):
 
 
 class DifficultyWithoutDecoy(BadParameter):
-    template = "difficulty and decoy belong together; give both or neither."
+    template = "difficulty and decoy must be passed together."
 
 
 class CrowdTooSmall(BadParameter):
@@ -977,13 +929,8 @@ class CrowdTooSmall(BadParameter):
 # Data sets ------------------------------------------------------------------------------------------------------------
 
 
-class OneGoldOnly(BadParameter):
-    template = "'{name}' has one gold and its annotations; leave out {param[gold=]} and {param[votes=]}."
-    name: str
-
-
 class UnknownDataset(UnknownName):
-    template = "no data set '{name}';{guess} {hint}"
+    template = "there is no data set '{name}';{guess} {hint}"
     name: str
     guess: str  # " did you mean '…'?", or ""
     n_datasets: int
@@ -998,10 +945,10 @@ class UnknownDataset(UnknownName):
         return f"{self.variable} is not set: to load from a data folder, `export {self.variable}=FOLDER`."
 
 
-class NotRandom(BadParameter):
-    template = "'{name}' is not drawn at random; {param[seed=]} is for '{simulated}'."
+class UnusedForDataset(BadParameter):
+    template = "{parameters} cannot be set for data set '{name}'; omit it."
     name: str
-    simulated: str
+    parameters: tuple[ParameterName, ...]
 
 
 class NotAFolder(UnreadableFile):
@@ -1012,12 +959,12 @@ class NotAFolder(UnreadableFile):
 
 
 class NotALabelledSet(DataError):
-    template = "'{name}' is not a labelled set: it has neither annotations.csv nor counts.csv (nor .csv.gz)."
+    template = "'{name}' has no labels: its folder contains neither annotations.csv nor counts.csv (nor .csv.gz)."
     name: str
 
 
 class UnknownGold(UnknownName):
-    template = "'{name}' has no gold '{gold}': it {others}, and {default}."
+    template = "data set '{name}' has no gold labels '{gold}': it {others}, and {default}."
     name: str
     gold: str
     golds: tuple[str, ...]
@@ -1025,13 +972,8 @@ class UnknownGold(UnknownName):
 
     @property
     def others(self) -> str:
-        return f"has {', '.join(map(repr, self.golds))}" if self.golds else "has no other golds"
+        return f"has {', '.join(map(repr, self.golds))}" if self.golds else "has no alternative gold labels"
 
     @property
     def default(self) -> str:
-        return "without gold= it reads gold.csv" if self.has_default else "there is no gold.csv either"
-
-
-class NotArrays(BadFile):
-    template = "{path} cannot be read as arrays `item` and `x` ({reason})."
-    reason: str
+        return "reads gold.csv if gold= is omitted" if self.has_default else "has no gold.csv either"

@@ -131,7 +131,7 @@ def columns_to_read(columns: ColumnNames | None, there: Sequence[str]) -> list[s
     check_column_names(wanted)
     for name in wanted:
         if there.count(name) > 1:
-            raise errors.DuplicateColumn(n=there.count(name), name=name)
+            raise errors.DuplicateName(where="the columns", name=name, n=there.count(name))
     return list(dict.fromkeys(wanted))
 
 
@@ -187,7 +187,7 @@ def check_column_names(names: Iterable[str]) -> None:
         try:
             name.encode()
         except UnicodeEncodeError:
-            raise errors.UnstorableColumnName(name=name) from None
+            raise errors.UnusableColumnName(name=name, problem="cannot be stored as text") from None
 
 
 def column_names(frame: Any) -> list[str]:
@@ -198,9 +198,9 @@ def column_names(frame: Any) -> list[str]:
     pandas_names = list(frame.columns) if in_pandas else []
     for name in pandas_names:
         if not isinstance(name, str):
-            raise errors.ColumnNameNotText(name=name)
+            raise errors.UnusableColumnName(name=name, problem="is not text")
         if pandas_names.count(name) > 1:
-            raise errors.DuplicateColumn(n=pandas_names.count(name), name=name)
+            raise errors.DuplicateName(where="the columns", name=name, n=pandas_names.count(name))
     return list(frame.column_names if isinstance(frame, pa.Table) else _to_narwhals(frame).collect_schema().names())
 
 

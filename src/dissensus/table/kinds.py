@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dissensus.common.exceptions import OutOfRange
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.messages import ParameterName
 from dissensus.table import exceptions as errors
@@ -67,7 +68,7 @@ class SetOptions(NamedTuple):
 def check_kind(kind: Any, allowed: Sequence[str] = tuple(KIND_DESCRIPTIONS), what: str = "") -> None:
     """Raise if a kind is unknown, or is not among those that `what` supports."""
     if not isinstance(kind, str) or kind not in KIND_DESCRIPTIONS:
-        raise errors.WrongValue(parameter=ParameterName("kind"), expected=", ".join(KIND_DESCRIPTIONS), value=kind)
+        raise OutOfRange(name=ParameterName("kind"), allowed="be , ".join(KIND_DESCRIPTIONS), value=kind)
     if kind not in allowed:
         raise errors.WrongKind(what=what, allowed=tuple(allowed), kind=kind)
 
@@ -139,13 +140,15 @@ def build_vocabulary(kind: str, classes: Names, ordered: bool = False) -> tuple[
 def _not_a_number_error(kind: str, classes: Names) -> errors.LabelNotANumber:
     label = next(name for name in classes.tolist() if parse_numbers(np.array([name], object)) is None)
     text = str(label)
+    with_point = parse_numbers(np.array([text.replace(",", ".")], object))
     if kind == "graded":
-        return errors.GradesWithoutOrder(label=label)
+        return errors.LabelNotANumber(label=label, advice="declare the classes in their order")
     if text.strip().endswith("%"):
-        return errors.PercentLabel(label=label)
-    if text.count(",") == 1 and parse_numbers(np.array([text.replace(",", ".")], object)) is not None:
-        return errors.DecimalCommaLabel(label=label)
-    return errors.LabelNotANumber(label=label)
+        return errors.LabelNotANumber(label=label, advice="write it without the % sign")
+    if text.count(",") == 1 and with_point is not None:
+        return errors.LabelNotANumber(label=label, advice="write it with a decimal point instead of a comma")
+    advice: Any = "exclude it as an abstention, or read the labels as classes"
+    return errors.LabelNotANumber(label=label, advice=advice)
 
 
 def look_like_decimal_commas(classes: Names) -> bool:

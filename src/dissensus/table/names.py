@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dissensus.common.arrays import fill_masked
+from dissensus.common.exceptions import OutOfRange
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.messages import ParameterName, quote_name
@@ -168,7 +169,7 @@ def check_declared_names(names: Iterable[Any] | int, like: Any, what: str) -> Na
     elif is_collection(names) and not isinstance(names, str | bytes):
         values = _to_list(names, what)
     else:
-        raise errors.WrongValue(parameter=ParameterName(what), expected="a list of names, or their number", value=names)
+        raise OutOfRange(name=ParameterName(what), allowed="be a list of names, or their number", value=names)
     column = to_column(values, what)
     kind, wanted = _arrow_type_of(column), _arrow_type_of(like)
     if pa.types.is_integer(wanted) and is_text_type(kind):
@@ -380,9 +381,7 @@ def list_abstentions(answers: Any) -> list[Any]:
         return [answers]
     found = list(answers) if is_collection(answers) else [answers]
     if not all(answer is None or np.isscalar(answer) for answer in found):
-        raise errors.WrongValue(
-            parameter=ParameterName("abstain"), expected="a label or a list of labels", value=answers
-        )
+        raise OutOfRange(name=ParameterName("abstain"), allowed="be a label or a list of labels", value=answers)
     return found
 
 
@@ -415,7 +414,7 @@ def encode_proba(proba: Any, classes: Iterable[Any] | int | None) -> tuple[Names
         raise errors.WrongColumn(column="proba", expected=f"{names.size} columns", found=str(proba.shape[1]))
     negative = ~np.isfinite(proba).all(axis=1) | (proba < 0).any(axis=1)
     if negative.any():
-        raise errors.BadProbabilities.among("proba", negative, proba)
+        raise errors.InvalidRows.among("proba", negative, proba, problem="hold a negative or missing probability")
     total = proba.sum(axis=1)
     bad = np.abs(total - 1) > MAX_SUM_ERROR
     if bad.any():
@@ -428,7 +427,7 @@ def check_weight(values: Any) -> FloatArray:
     weight = to_floats(values, "weight")
     bad = ~np.isfinite(weight) | (weight < 0)
     if bad.any():
-        raise errors.NegativeWeights.among("weight", bad, weight)
+        raise errors.InvalidRows.among("weight", bad, weight, problem="are negative or missing")
     bad = (weight > 0) & ((weight < MIN_WEIGHT) | (weight > MAX_WEIGHT))
     if bad.any():
         raise errors.ExtremeWeights.among("weight", bad, weight, low=MIN_WEIGHT, high=MAX_WEIGHT)
@@ -449,7 +448,7 @@ def to_floats(values: Any, column: str) -> FloatArray:
     except (TypeError, ValueError, OverflowError):
         for row, value in enumerate(values if is_collection(values) else ()):
             if not _is_number(value):
-                raise errors.CellNotANumber(column=column, row=row, value=value) from None
+                raise errors.InvalidCell(column=column, row=row, value=value, expected="a number") from None
         raise errors.WrongColumn(column=f"column '{column}'", expected="numbers", found=quote_name(values)) from None
     if numbers.ndim != 1:
         raise _wrong_shape_error(f"column '{column}'", "one number per row", numbers)

@@ -1,4 +1,4 @@
-"""What an import report says besides its counts: guesses, changes to the labels, and what a file does not hold."""
+"""Notes of an import report: guesses, changes to the labels, and data that a file lacks."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def quote_columns(names: list[str]) -> str:
 class Note(Message):
     """A note in an import report; notes with the same facts are equal."""
 
-    warns = False  # True if answers may be missing
-    single_file_only = False  # True if it holds only for a file that is read alone
+    warns = False  # True if answers may be missing, so that the user is warned
+    single_file_only = False  # True if the note is dropped when several files are read together
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and (self.facts, self.subjects) == (other.facts, other.subjects)
@@ -35,8 +35,8 @@ class Note(Message):
 
 class SpellingVariants(Note):
     template = (
-        "Classes differ by capitals or spaces only, and count as different: {listed}; {param[normalize=True]} merges "
-        "them."
+        "Some classes differ only by capitals or spaces and are treated as different: {listed}. Merge them with "
+        "{param[normalize=True]}."
     )
     variants: tuple[tuple[str, ...], ...]
 
@@ -46,43 +46,43 @@ class SpellingVariants(Note):
 
 
 class LabelTypeGuessed(Note):
-    template = "Labels are {what}; change with {param[kind='classes']}."
-    what: Literal["tags of places in documents", "numbers", "sets of options"]
+    template = "Labels are read as {what}; to read them as classes, use {param[kind='classes']}."
+    what: Literal["tags of positions in documents", "numbers", "sets of options"]
 
 
 class LabelsWithCommas(Note):
-    template = "Labels are classes; if they are numbers, write decimal points in place of their commas."
+    template = "Labels are read as classes; if they are numbers, replace their decimal commas with points."
 
 
 class SeveralLabelsPerItem(Note):
     template = (
-        "{n:,} labels are another class for an item by the same annotator; if annotators may choose several: "
-        "{param[kind='sets']}."
+        "{n:,} labels give an item a second class by the same annotator; if annotators may choose several classes, "
+        "use {param[kind='sets']}."
     )
     n: int
 
 
 class LabelsMayBeGrades(Note):
-    template = "Labels are classes without an order; if they are ratings: {param[kind='graded']}."
+    template = "Labels are read as unordered classes; if they are ratings, use {param[kind='graded']}."
 
 
 class AnswersAreSets(Note):
     template = (
-        "{n_several:,} of {n_answers:,} answers tick several labels: taken for sets of options ({param[ticks='votes']} "
-        "or {param[ticks='questions']} takes them apart)."
+        "{n_several:,} of {n_answers:,} answers select several labels, so the labels are read as sets of options. To "
+        "split them, use {param[ticks='votes']} or {param[ticks='questions']}."
     )
     n_several: int
     n_answers: int
 
 
 class TicksTakenApart(Note):
-    template = "Answers with several ticks were taken apart into {into}: {n:,}."
+    template = "{n:,} answers that select several labels were split into {into}."
     into: Literal["votes", "yes/no questions"]
     n: int
 
 
 class UnknownMapKeys(Note):
-    template = "{param[map=]} names {listed}, which no label is."
+    template = "{param[map=]} names labels that do not occur: {listed}."
     labels: list[str]
 
     @property
@@ -91,14 +91,14 @@ class UnknownMapKeys(Note):
 
 
 class LabelsRewritten(Note):
-    template = "Labels rewritten by {param[normalize=]} and {param[map=]}: {n:,}."
+    template = "{param[normalize=]} and {param[map=]} changed {n:,} labels."
     n: int
 
 
 class RepeatedRows(Note):
     template = (
-        "{n:,} of {n_rows:,} rows repeat item, annotator and label of another row, and methods but consensus count "
-        "each: remove rows that the file holds twice."
+        "{n:,} of {n_rows:,} rows repeat the item, annotator and label of another row. All methods except consensus "
+        "count them again; remove duplicate rows from the file."
     )
     n: int
     n_rows: int
@@ -108,28 +108,26 @@ class RepeatedRows(Note):
 
 
 class TextsNotQuestions(Note):
-    template = "Column {column} holds {contents}: taken for texts, not for questions ({param[question=]} insists)."
+    template = (
+        "Column {column} holds {contents}, so it is read as text; to read it as questions, use {param[question=]}."
+    )
     column: str
     contents: str
 
 
-class GoldOfSeveralQuestions(Note):
-    template = "Column '{column}' is not taken for gold labels: there are several questions."
+class GoldColumnIgnored(Note):
+    template = "Column '{column}' is not read as gold labels, because {reason}."
     column: str
-
-
-class GoldDiffersWithinItems(Note):
-    template = "Column '{column}' differs within items and is not taken for gold labels."
-    column: str
+    reason: Literal["there are several questions", "its values differ within items"]
 
 
 class OffsetsGuessed(Note):
-    template = "Starts and ends are taken for those of {unit}, by the length of spans."
+    template = "Start and end are read as offsets in {unit}, judging by the length of the spans."
     unit: Literal["tokens", "characters"]
 
 
 class SpansOverlap(Note):
-    template = "Spans{of_question} overlap: labels that do are in different tables, {tables}."
+    template = "Spans{of_question} overlap; overlapping labels are in separate tables: {tables}."
     question: str  # "" for spans in a table
     names: tuple[str, ...]
 
@@ -143,27 +141,27 @@ class SpansOverlap(Note):
 
 
 class FilesRead(Note):
-    template = "Files read as one: {n:,}{others}."
+    template = "{n:,} files were read as one table{others}."
     n: int
     n_others: int
 
     @property
     def others(self) -> str:
-        return f"; files that are no table: {self.n_others:,}" if self.n_others else ""
+        return f"; {self.n_others:,} other files are not tables" if self.n_others else ""
 
 
 class SheetRead(Note):
-    template = "Sheet {sheet!r} was read; not read: {others}."
+    template = "Only sheet {sheet!r} was read, not {others}."
     sheet: str
     others: str
 
 
 class AnnotatorsNumbered(Note):
-    template = "Annotators are numbered by the order of their sentences: one number may be several annotators."
+    template = "Annotators are numbered by the order of the sentences, so one number may stand for several annotators."
 
 
 class QuestionsOfOtherTypes(Note):
-    template = "This command is for classes; not looked at: {questions}."
+    template = "This command reads classes; it skips questions with other label types: {questions}."
     questions: str
 
 
@@ -171,22 +169,22 @@ class QuestionsOfOtherTypes(Note):
 
 
 class TargetsNotGold(Note):
-    template = "Targets, such as {target!r}, are not taken for gold labels: they are not among the labels."
+    template = "Targets, such as {target!r}, do not occur as labels and are not read as gold labels."
     target: Any
 
 
 class ComparisonsAreLabels(Note):
     template = (
-        "'{question}' compares different alternatives in every item: its answers are labels, left and right "
-        "({param[kind='pairs']} compares)."
+        "'{question}' compares different alternatives in every item, so its answers are read as the labels left and "
+        "right; to compare the alternatives, use {param[kind='pairs']}."
     )
     question: str
 
 
 class ComparesFields(Note):
     template = (
-        "'{question}' compares '{left}' with '{right}' in every task, whose data have no such fields "
-        "({param[kind='classes']}: left or right for each task)."
+        "'{question}' compares '{left}' with '{right}' in every task, but the tasks have no such fields; to read left "
+        "or right as the label of each task, use {param[kind='classes']}."
     )
     question: str
     left: str
@@ -194,37 +192,36 @@ class ComparesFields(Note):
 
 
 class SamplesMissing(Note):
-    template = "Samples of the run that are not in the log: {n:,}, such as {sample!r}."
+    template = "{n:,} samples of the run are missing from the log, such as {sample!r}."
     warns = True
     n: int
     sample: Any
 
 
 class RunNotSuccessful(Note):
-    template = "The run has the status {status!r}."
+    template = "The run did not succeed; its status is {status!r}."
     warns = True
     status: Any
 
 
 class ScorersAreJudges(Note):
-    template = "Scorers are the judges of one question: {scorers}."
+    template = "These scorers are read as judges of one question: {scorers}."
     scorers: str
 
 
 class JudgesApart(Note):
-    template = "Judges that never answered the same question are questions of their own."
+    template = "Judges that never answered the same question are read as separate questions."
 
 
-class SomeScores(Note):
-    template = "This page has {n:,} of {n_total:,} scores; give all pages, in one folder."
+class PagesMissing(Note):
+    template = "The file has {n:,}{of_total} scores; put all pages into one folder and read that."
     warns = single_file_only = True
     n: int
-    n_total: int
+    n_total: int | None
 
-
-class MorePages(Note):
-    template = "There are more scores after this page; give all pages, in one folder."
-    warns = single_file_only = True
+    @property
+    def of_total(self) -> str:
+        return " but not all" if self.n_total is None else f" of {self.n_total:,}"
 
 
 # Data sets -----------------------------------------------------------------------------------------------------------
@@ -273,7 +270,7 @@ class ReadSummary(Message):
 
 
 class ReadByLabel(Message):
-    template = "read by {keyword}"
+    template = "read it with {keyword}"
     label: str
 
     @property

@@ -18,6 +18,7 @@ from numbers import Integral
 
 import numpy as np
 
+from dissensus.common.exceptions import OutOfRange
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.messages import ParameterName
@@ -123,13 +124,13 @@ def simulate(
     """
     first, end = (0, n_items) if part is None else part
     if not 0 <= first <= end <= n_items:
-        raise errors.WrongValue(parameter=ParameterName("part"), expected=f"within 0 … {n_items:,}", value=part)
+        raise OutOfRange(name=ParameterName("part"), allowed=f"be within 0 … {n_items:,}", value=part)
     check_argument("hardness", hardness, float, low=0, high=MAX_DIFFICULTY)
     crowd = make_crowd(n_annotators, n_classes, kinds=kinds, skew=skew, seed=seed)
     shares = np.full(n_classes, 1 / n_classes) if prior is None else np.asarray(prior, np.float64)
     if shares.shape != (n_classes,) or (shares < 0).any() or not np.isclose(shares.sum(), 1):
         expected = f"{n_classes} shares that sum to one"
-        raise errors.WrongValue(parameter=ParameterName("prior"), expected=expected, value=shares.tolist())
+        raise OutOfRange(name=ParameterName("prior"), allowed=f"be {expected}", value=shares.tolist())
 
     aligned = first // ITEMS_PER_CHUNK * ITEMS_PER_CHUNK  # chunks are drawn whole, then cut
     blocks = range(aligned // ITEMS_PER_CHUNK, max(-(-end // ITEMS_PER_CHUNK), aligned // ITEMS_PER_CHUNK + 1))
@@ -267,7 +268,7 @@ def _draw_annotations(
     active = int((crowd.activity > 0).sum())
     if not 1 <= low <= high <= active:
         expected = f"from 1 to the {active:,} active annotators"
-        raise errors.WrongValue(parameter=ParameterName("redundancy"), expected=expected, value=redundancy)
+        raise OutOfRange(name=ParameterName("redundancy"), allowed=f"be {expected}", value=redundancy)
     # probability of a label up to l: one (A·K,) column per l, in the order of gathering
     chance = np.cumsum(crowd.answers, axis=2).reshape(-1, n_classes).T.astype(np.float32)[:-1].copy()
     tickets = _make_tickets(crowd.activity)

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
+from dissensus.common.exceptions import OutOfRange
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.messages import ParameterName
-from dissensus.table import exceptions as errors
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import PAIR_OUTCOMES, name_set
 from dissensus.table.spans import name_positions
@@ -94,7 +94,7 @@ def simulate_kind(
     """
     if kind not in ("numbers", "graded", "pairs"):
         expected = "numbers, graded or pairs (simulate_sets, simulate_spans and simulate_texts draw others)"
-        raise errors.WrongValue(parameter=ParameterName("kind"), expected=expected, value=kind)
+        raise OutOfRange(name=ParameterName("kind"), allowed=f"be {expected}", value=kind)
     rng = np.random.default_rng([seed, 25])
     who = np.full(n_annotators, "ordinary", object)
     odd = rng.permutation(n_annotators)
@@ -227,7 +227,7 @@ def apportion(shares: Mapping[str, float], n: int, known: Iterable[str]) -> Name
     total = sum(shares.values())
     if not (shares.keys() <= set(known) and all(share >= 0 for share in shares.values()) and total > 0):
         expected = f"shares of {', '.join(known)}, of which none is negative and some are positive"
-        raise errors.WrongValue(parameter=ParameterName("kinds"), expected=expected, value=dict(shares))
+        raise OutOfRange(name=ParameterName("kinds"), allowed=f"be {expected}", value=dict(shares))
     exact = np.array([share / total * n for share in shares.values()])
     count = np.floor(exact + 1e-9).astype(int)
     short = np.argsort(count - exact, kind="stable")[: n - count.sum()]
@@ -238,7 +238,7 @@ def apportion(shares: Mapping[str, float], n: int, known: Iterable[str]) -> Name
 def _check_redundancy(redundancy: int, n_annotators: int) -> None:
     if not 1 <= redundancy <= n_annotators:
         expected = f"from 1 to the {n_annotators:,} annotators"
-        raise errors.WrongValue(parameter=ParameterName("redundancy"), expected=expected, value=redundancy)
+        raise OutOfRange(name=ParameterName("redundancy"), allowed=f"be {expected}", value=redundancy)
 
 
 def _assign_annotators(

@@ -63,7 +63,7 @@ def parse_sequences(items: Names) -> Sequences:
     """Read the places in the names of items."""
     matches = pc.extract_regex(pa.array(items, pa.string()), _POSITION_PATTERN)
     if matches.null_count:
-        raise errors.NotAPlace(item=items[matches.is_null().to_pylist().index(True)])
+        raise errors.InvalidPosition(item=items[matches.is_null().to_pylist().index(True)])
     parts = {name: matches.field(name) for name in ("document", "start", "end")}
     documents, document = naming.encode_column(parts["document"], "document")
     start = parts["start"].cast(pa.int64()).to_numpy()
@@ -71,7 +71,7 @@ def parse_sequences(items: Names) -> Sequences:
     end = start + 1
     end[~token] = parts["end"].filter(pa.array(~token)).cast(pa.int64()).to_numpy()
     if (end <= start).any():
-        raise errors.ReversedPlace(item=items[(end <= start).argmax()])
+        raise errors.InvalidPosition(item=items[(end <= start).argmax()])
     order = np.lexsort((end, start, document))
     before, after = order[:-1], order[1:]
     cut = document[before] != document[after]
@@ -79,7 +79,7 @@ def parse_sequences(items: Names) -> Sequences:
     cut |= ~token[after] & (end[before] > start[after])
     if (wrong := cut & (document[before] == document[after]) & (end[before] > start[after])).any():
         at = int(wrong.argmax())
-        raise errors.OverlappingPlaces(item=items[before[at]], other=items[after[at]])
+        raise errors.OverlappingPositions(item=items[before[at]], other=items[after[at]])
     ptr = np.flatnonzero(np.concatenate([[True], cut, [True]])) if order.size else np.zeros(1, np.int64)
     return Sequences(documents, document, start, end, order, ptr)
 

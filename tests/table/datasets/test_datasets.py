@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations, Questions
+from dissensus.common.exceptions import OutOfRange
 from dissensus.exceptions import DataError, MissingColumn
 from dissensus.table import exceptions as errors
 from dissensus.table.datasets import list_datasets, load_dataset
@@ -70,7 +71,7 @@ def test_splits_hold_items_that_nobody_labelled(folder):
     assert {fold: part.item_names.tolist() for fold, part in data.split_by("fold").items()} == {
         "1": ["e"], "2": ["b", "c"], "10": ["a"],
     }  # fmt: skip
-    with raises(errors.UnknownColumn, about=("small",), name="folds", columns=("item", "text", "split", "fold")):
+    with raises(errors.UnknownColumn, subjects=("small",), name="folds", columns=("item", "text", "split", "fold")):
         data.split_by("folds")
 
 
@@ -98,7 +99,7 @@ def test_votes_without_annotators(tmp_path):
     assert data.description == "votes"
     lacking = "annotator ids (votes only), no gold, no item columns, no features, no annotator metadata and no splits"
     assert data.missing == f"votes has no {lacking}."
-    with raises(errors.WrongValue, parameter="votes", expected="'counts' for 'votes'", value="annotations"):
+    with raises(OutOfRange, name="votes", allowed="be 'counts' for 'votes'", value="annotations"):
         load_dataset("votes", folder=tmp_path, votes="annotations")
 
 
@@ -184,7 +185,7 @@ def test_a_folder_without_labels_and_a_broken_archive_are_told(folder):
     with raises(errors.NotALabelledSet, name="words"):
         load_dataset("words", folder=folder)
     (folder / "small" / "features.npz").write_bytes((folder / "small" / "features.npz").read_bytes()[:100])
-    with raises(errors.NotArrays, reason="File is not a zip file"):
+    with raises(errors.DamagedFile, reason="no arrays `item` and `x`: File is not a zip file"):
         load_dataset("small", folder=folder)
 
 
@@ -236,9 +237,9 @@ def test_counts_must_be_whole_numbers(tmp_path):
 
 
 def test_the_seed_is_for_the_bundled_set_alone(folder):
-    with raises(errors.NotRandom, name="small", simulated="digits-crowd"):
+    with raises(errors.UnusedForDataset, name="small", parameters=("seed=",)):
         load_dataset("small", folder=folder, seed=1)
-    with raises(errors.OneGoldOnly, name="digits-crowd"):
+    with raises(errors.UnusedForDataset, name="digits-crowd"):
         load_dataset("digits-crowd", gold="paper")
 
 

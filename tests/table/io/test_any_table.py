@@ -108,18 +108,18 @@ def test_a_folder_of_files_with_the_same_columns_is_one_table(tmp_path, suffix):
         (
             b'{"item": 1, "annotator": 1, "label": 1' + b"0" * 5000 + b"}\n",
             "t.jsonl",
-            (errors.NumberTooLong, {"line": 1, "reason": "Exceeds the limit (4300 digits)"}),
+            (errors.NotJson, {"line": 1, "reason": "a number is too long: Exceeds the limit (4300 digits)"}),
         ),
         (b'{"item": 1, "annotator": 1, "label": 1}\n[]\n', "t.jsonl", (errors.NotARecord, {"value": "[]"})),
         (
             b'{"item": 1,\n "annotator": 1,\n}',
             "t.json",
-            (errors.NotJson, {"line": 3, "column": 1, "reason": "Expecting property name enclosed in double quotes"}),
+            (errors.NotJson, {"line": 3, "reason": "Expecting property name enclosed in double quotes, column 1"}),
         ),
         (
             b'{"item": 1, "annotator": 1, "\\ud800": 1, "labels": 2}',
             "t.json",
-            (errors.UnstorableColumnName, {"name": "\ud800"}),
+            (errors.UnusableColumnName, {"name": "\ud800"}),
         ),
         (b'{"a": {"x": 1}}', "t.json", (errors.RecordsOfItems, {})),
     ],
@@ -318,7 +318,7 @@ def test_known_labels_in_a_column_of_the_table_are_kept_beside_it(read):
     assert table.import_report.columns["gold"] == "'truth'"
     table = read(b"item,annotator,label,truth\na,x,yes,no\na,y,no,yes\n")
     assert (table.import_report.gold, table.import_report.notes) == (
-        None, [notes.GoldDiffersWithinItems(column="truth")],
+        None, [notes.GoldColumnIgnored(column="truth", reason="its values differ within items")],
     )  # fmt: skip
 
 
@@ -328,7 +328,9 @@ def test_a_guess_that_would_waste_rows_asks(read):
         read(content)
     assert read(content, abstain=None).import_report.columns["label"] == "'tone' (guessed by content)"
     several = b"item,annotator,label,gold,question\na,x,yes,no,q\na,y,no,no,r\nb,x,no,,q\n"
-    assert read(several)["q"].import_report.notes == [notes.GoldOfSeveralQuestions(column="gold")]
+    assert read(several)["q"].import_report.notes == [
+        notes.GoldColumnIgnored(column="gold", reason="there are several questions")
+    ]
 
 
 def test_a_column_of_texts_called_question_is_no_question(read):
@@ -426,8 +428,8 @@ def test_the_names_of_a_matrix_that_is_a_frame_are_kept():
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ([0, 1, 2], (errors.ColumnNameNotText, {"name": 0})),
-        (["item", "annotator", "annotator"], (errors.DuplicateColumn, {"n": 2, "name": "annotator"})),
+        ([0, 1, 2], (errors.UnusableColumnName, {"name": 0})),
+        (["item", "annotator", "annotator"], (errors.DuplicateName, {"n": 2, "name": "annotator"})),
         (pd.MultiIndex.from_tuples([("a", "b"), ("a", "c"), ("d", "e")]), (errors.SeveralLevels, {})),
     ],
 )

@@ -127,5 +127,5 @@ def test_no_thing_of_rankings_is_always_left():
 
 def test_lists_that_are_not_parallel_are_an_error(tmp_path):
     (tmp_path / "records.json").write_text(json.dumps([flat("r0") | {"tone.responses.users": ["ann"]}]))
-    with raises(errors.UnequalAnswers, n=2, n_annotators=1):
+    with raises(errors.UnequalLengths, n=2, n_other=1):
         io.read(tmp_path / "records.json")

@@ -84,13 +84,13 @@ def test_only_the_columns_needed_have_to_be_utf8(read):
             HEADER + b"1,a,x\n2,b,\xe9\n",
             (errors.NotUtf8, {"where": " in row 3 (the header is row 1)"}),
         ),
-        ("item,annotator,label\n1,a,x\n".encode("utf-16")[:-1], (errors.NotUtf16, {})),
+        ("item,annotator,label\n1,a,x\n".encode("utf-16")[:-1], (errors.DamagedFile, {})),
         (b"item,annotator,\xe9\n1,a,x\n", (errors.NotUtf8, {"where": " (byte 0xe9)"})),
         (
             HEADER + b"1,a,x\n2,b\n",
             (
                 errors.WrongNumberOfFields,
-                {"where": "row 3 (the header is row 1)", "n": 2, "n_header": 3, "delimiter": ",", "open_quote": False},
+                {"where": "row 3 (the header is row 1)", "n": 2, "n_first": 3, "delimiter": ",", "open_quote": False},
             ),
         ),
         (
@@ -100,7 +100,7 @@ def test_only_the_columns_needed_have_to_be_utf8(read):
                 {
                     "where": "row 5,002 (the header is row 1)",
                     "n": 4,
-                    "n_header": 3,
+                    "n_first": 3,
                     "delimiter": ",",
                     "open_quote": False,
                 },
@@ -110,7 +110,7 @@ def test_only_the_columns_needed_have_to_be_utf8(read):
             HEADER + b'1,"a,x\n2,b,y\n3,c,z\n',
             (
                 errors.WrongNumberOfFields,
-                {"where": "row 2 (the header is row 1)", "n": 2, "n_header": 3, "delimiter": ",", "open_quote": True},
+                {"where": "row 2 (the header is row 1)", "n": 2, "n_first": 3, "delimiter": ",", "open_quote": True},
             ),
         ),
         (HEADER + b'1,a,"x\n2,b,y\n3,c,z\n', (errors.UnclosedQuote, {"line": 2})),
@@ -139,13 +139,13 @@ def test_other_quotes_in_a_column_that_is_not_read_lose_no_row(read, why):
 
 
 def test_two_columns_of_one_name_are_an_error_where_they_are_needed(read):
-    with raises(errors.DuplicateColumn, n=2, name="label"):
+    with raises(errors.DuplicateName, n=2, name="label"):
         read(b"item,annotator,label,label\n1,a,x,y\n")
     assert len(read(b"item,annotator,label,,\n1,a,x,,\n")) == 1
 
 
 def test_a_weight_that_is_no_number_says_where(read):
-    with raises(errors.CellNotANumber, column="weight", row=1, value="much"):
+    with raises(errors.InvalidCell, column="weight", row=1, value="much"):
         read(b"item,annotator,label,weight\n1,a,x,1\n2,b,y,much\n")
 
 

@@ -339,7 +339,10 @@ def test_the_author_of_a_score_answers_and_a_model_in_its_name_is_no_question(tm
 
 @pytest.mark.parametrize(
     ("meta", "note"),
-    [({"totalItems": 20}, notes.SomeScores(n=8, n_total=20)), ({"cursor": "abc"}, notes.MorePages())],
+    [
+        ({"totalItems": 20}, notes.PagesMissing(n=8, n_total=20)),
+        ({"cursor": "abc"}, notes.PagesMissing(n=8, n_total=None)),
+    ],
 )
 def test_a_page_that_is_not_the_last_says_so(meta, note, tmp_path):
     path = written(tmp_path, "s.json", langfuse() | {"meta": meta})

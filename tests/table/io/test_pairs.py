@@ -84,7 +84,7 @@ def test_verdicts_that_name_nobody_are_left_out_or_renamed():
             {"a": ["x"], "b": ["x"], "winner": ["a"]},
             DataError,
             (
-                errors.ComparedWithItself,
+                errors.InvalidRows,
                 {"column": "'a', 'b', 'winner'", "n_bad": 1, "n_rows": 1, "row": 0, "value": "x"},
             ),
         ),

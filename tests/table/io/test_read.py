@@ -165,7 +165,7 @@ def test_a_truncated_binary_file_is_an_error(suffix, keep, tmp_path):
 def test_what_is_no_file_is_an_error(tmp_path):
     with raises(errors.MissingFile):
         io.read(tmp_path / "none.csv")
-    with raises(errors.FolderWithoutTable):
+    with raises(errors.UnusableFolder, problem="without a table"):
         io.read(tmp_path)
     with raises(errors.UnsupportedSource, type="dict"):
         io.read({"item": [1]})
@@ -251,7 +251,7 @@ def test_questions_take_weights_classes_and_abstentions(tmp_path):
 
 def test_questions_with_probabilities_are_refused():
     frame = pa.table({"question": [1], "item": [1], "annotator": [1], "p_a": [1.0]})
-    with raises(errors.OneQuestionOnly, parameter="proba="):
+    with raises(errors.OneQuestionPerTable, parameter="proba="):
         io.read(frame)
 
 
@@ -282,7 +282,7 @@ def test_read_frame_keeps_every_column(tmp_path):
         {"item": "02", "text": "NA", "n": None},
     ]
     path.write_text("item,text,text\n1,2,3\n")
-    with raises(errors.DuplicateColumn, n=2, name="text"):
+    with raises(errors.DuplicateName, n=2, name="text"):
         io.read_frame(path)
 
 

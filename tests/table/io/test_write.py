@@ -50,13 +50,13 @@ def test_categories_are_written_as_their_names(tmp_path):
 
 
 def test_what_cannot_be_written_says_so(tmp_path):
-    with raises(errors.CannotWrite, format="csv", reason="Unsupported Type:list<item: string>"):
+    with raises(errors.FormatNotWritable, format="csv", reason="Unsupported Type:list<item: string>"):
         io.write_frame({"a": [["x"]]}, tmp_path / "table.csv")
-    with raises(errors.CannotWrite, format="csv"):
+    with raises(errors.FormatNotWritable, format="csv"):
         io.write_frame({"a": [1], "b": [1, 2]}, tmp_path / "table.csv")
-    with raises(errors.UnknownFormatToWrite, format=".xlsx", formats="csv, parquet, jsonl"):
+    with raises(errors.FormatNotWritable, format=".xlsx", reason="the formats are csv, parquet, jsonl"):
         io.write_frame({"a": [1]}, tmp_path / "table.xlsx")
-    with raises(errors.UnknownFormatToWrite, format="tsv", formats="csv, parquet, jsonl"):
+    with raises(errors.FormatNotWritable, format="tsv", reason="the formats are csv, parquet, jsonl"):
         io.write_frame({"a": [1]}, tmp_path / "table.csv", format="tsv")
     with pytest.raises(UnwritableFile):
         io.write_frame({"a": [1]}, tmp_path / "nowhere" / "table.csv")

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from dissensus.common.registry import suggest_nearest
+from dissensus.messages import ParameterName
 from dissensus.table import exceptions as errors
 from dissensus.table.datasets import digits
 from dissensus.table.datasets.dataset import Dataset
@@ -90,7 +91,7 @@ def load_dataset(
     """
     if name == digits.DATASET_NAME:
         if gold is not None or votes is not None:
-            raise errors.OneGoldOnly(name=name)
+            raise errors.UnusedForDataset(name=name, parameters=(ParameterName("gold="), ParameterName("votes=")))
         return digits.digits_crowd(0 if seed is None else seed)
     where = find_data_folder(folder)
     there = {} if where is None else find_set_folders(where)
@@ -100,7 +101,7 @@ def load_dataset(
             name=name, guess=guess, n_datasets=len(there) + 1, variable=FOLDER_VARIABLE, folder_named=where is not None
         )
     if seed is not None:
-        raise errors.NotRandom(name=name, simulated=digits.DATASET_NAME)
+        raise errors.UnusedForDataset(name=name, parameters=(ParameterName("seed="),))
     whole = read_folder(there[name], gold=gold, votes=votes)
     tables = whole.annotations.values() if isinstance(whole.annotations, Questions) else [whole.annotations]
     labelled = np.any([np.diff(table.item_ptr) > 0 for table in tables], axis=0)

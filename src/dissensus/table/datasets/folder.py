@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dissensus.common.exceptions import OutOfRange
 from dissensus.common.types import Names
 from dissensus.messages import ParameterName
 from dissensus.table import exceptions as errors
@@ -80,7 +81,7 @@ def read_folder(path: Path, *, gold: str | None = None, votes: str | None = None
     there = [stem for stem in ("annotations", "counts") if _find_csv(path, stem) is not None]
     if votes not in (None, *there):
         expected = f"{' or '.join(map(repr, there))} for '{path.name}'"
-        raise errors.WrongValue(parameter=ParameterName("votes"), expected=expected, value=votes)
+        raise OutOfRange(name=ParameterName("votes"), allowed=f"be {expected}", value=votes)
     rows = _read_csv(path, votes or there[0])
     golds = tuple(sorted({file.name.split(".")[0].removeprefix("gold_") for file in path.glob("gold_*.csv*")}))
     known = _read_csv(path, "gold" if gold is None else f"gold_{gold}")
@@ -153,7 +154,9 @@ def read_array(file: Path, name: str) -> Any:
         with file.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             array = archive[name]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise errors.NotArrays(path=file, reason=str(error)[:MAX_REASON_LENGTH]) from error
+        raise errors.DamagedFile(
+            path=file, reason=f"no arrays `item` and `x`: {str(error)[:MAX_REASON_LENGTH]}"
+        ) from error
     return array.astype(object) if array.dtype.kind == "U" else array
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from dissensus.common.atomic import open_atomically
+from dissensus.common.exceptions import OutOfRange
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.messages import ParameterName
@@ -112,7 +113,7 @@ def read(
     for name, given in (vars(columns) | {"format": format}).items():
         several = name in ("item", "annotator") and isinstance(given, list | tuple) and given
         if name != "proba" and not all(isinstance(text, str | None) for text in (given if several else [given])):
-            raise errors.WrongValue(parameter=ParameterName(name), expected="text", value=given)
+            raise OutOfRange(name=ParameterName(name), allowed="be text", value=given)
     for name, types, expected, given in (
         ("proba", (Mapping, Sequence), "a list of columns, or class → column", proba),
         ("classes", (int, Iterable), "a list of classes, or their number", classes),
@@ -121,7 +122,7 @@ def read(
         ("wide", (bool,), "True or False", wide),
     ):
         if not (given is None or isinstance(given, types)):
-            raise errors.WrongValue(parameter=ParameterName(name), expected=expected, value=given)
+            raise OutOfRange(name=ParameterName(name), allowed=f"be {expected}", value=given)
     if kind is not None:
         check_kind(kind)
     build = BuildOptions(classes, abstain, ticks, normalize, map, many_classes, kind)
@@ -192,7 +193,7 @@ def _list_folder(path: Path) -> tuple[list[Path], Note]:
         inside[:] = sorted(name for name in inside if not name.startswith((".", "_")))
         files += sorted(Path(folder) / name for name in names if not name.startswith((".", "_")))
         if len(files) > MAX_FILES:
-            raise errors.TooManyFiles(path=path, limit=MAX_FILES)
+            raise errors.UnusableFolder(path=path, problem=f"of more than {MAX_FILES:,} files")
     suffixes = {suffix for reader in readers.values() for suffix in reader.suffixes}
     packed = PACKED_SUFFIXES
     known = [f for f in files if (unpacked_suffix(f) if f.suffix.lower() in packed else f.suffix.lower()) in suffixes]
@@ -200,7 +201,7 @@ def _list_folder(path: Path) -> tuple[list[Path], Note]:
     others = {name for reader in readers.values() if reader.find_companions for name in reader.find_companions(names)}
     known = [file for file in known if file.name not in others]
     if not known:
-        raise errors.FolderWithoutTable(path=path)
+        raise errors.UnusableFolder(path=path, problem="without a table")
     return known, FilesRead(n=len(known), n_others=len(files) - len(known))
 
 
@@ -208,7 +209,7 @@ def _detect_common_format(path: Path, files: Sequence[Path]) -> str:
     """Return the format of a file, or of all files of a folder."""
     formats = sorted({detect_format(file) for file in files})
     if len(formats) > 1:
-        raise errors.SeveralFormats(path=path, formats=", ".join(formats))
+        raise errors.UnusableFolder(path=path, problem=f"with files of several formats ({', '.join(formats)})")
     return formats[0]
 
 
@@ -299,7 +300,7 @@ def write_frame(
     name = format or next((name for name, reader in writable.items() if suffix in reader.suffixes), "")
     if name not in writable or (write := writable[name].write) is None:
         asked = format or suffix or "a file without suffix"
-        raise errors.UnknownFormatToWrite(path=path, format=asked, formats=", ".join(writable))
+        raise errors.FormatNotWritable(path=path, format=asked, reason=f"the formats are {', '.join(writable)}")
     packed = path.suffix.lower() == ".gz"
     try:
         table = columns
@@ -311,7 +312,7 @@ def write_frame(
         ):
             write(table, target)
     except pa.ArrowException as error:
-        raise errors.CannotWrite(path=path, format=name, reason=str(error)) from error
+        raise errors.FormatNotWritable(path=path, format=name, reason=str(error)) from error
 
 
 def write_json(value: Any, path: str | Path) -> None:

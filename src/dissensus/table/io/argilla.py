@@ -103,7 +103,9 @@ def iterate_responses(record: Record, where: str) -> Iterator[tuple[str, Any, An
             get_entry(record, question + what, list, where) for what in (_USERS, _RESPONSES, _STATUS)
         )
         if not len(users) == len(values) == len(states or users):
-            raise errors.UnequalAnswers(where=where, n=len(values), n_annotators=len(users))
+            raise errors.UnequalLengths(
+                column="answers", n=len(values), other="annotators", n_other=len(users)
+            ).add_subject(where)
         for user, value, status in zip(users, values, states or [None] * len(users), strict=True):
             yield question, user, value, status
 

@@ -84,7 +84,7 @@ class ImportedColumns:
         if len(columns["item"]) == 0:
             raise errors.NothingUsable(what="row", report="")
         if "question" in columns and "proba" in columns:
-            raise errors.OneQuestionOnly(parameter=ParameterName("proba="))
+            raise errors.OneQuestionPerTable(parameter=ParameterName("proba="))
         self._check_questions()
         if "label" in columns:
             columns["label"] = _rewrite_labels(columns["label"], build, report)
@@ -175,7 +175,7 @@ class ImportedColumns:
             self._take_sets(lists, several)
             return None
         if build.ticks == "questions" and "question" in columns:
-            raise errors.OneQuestionOnly(parameter=ParameterName("ticks='questions'"))
+            raise errors.OneQuestionPerTable(parameter=ParameterName("ticks='questions'"))
         self.report.exclude("answers without a choice", int((sizes == 0).sum()))
         if several.any():
             into = "votes" if build.ticks == "votes" else "yes/no questions"
@@ -220,7 +220,7 @@ def _split_ticks(label: Any, build: BuildOptions) -> Any:
 def convert_to_guessed_kind(table: Annotations) -> tuple[Annotations, Note | None]:
     """Return the table with its labels read as the kind that they look like, and a note about the guess."""
     if are_tags(table.classes) and are_positions(table.items):
-        return table.as_kind("spans"), notes.LabelTypeGuessed(what="tags of places in documents")
+        return table.as_kind("spans"), notes.LabelTypeGuessed(what="tags of positions in documents")
     if kinds.guess_kind(table.classes) == "numbers":
         return table.as_kind("numbers"), notes.LabelTypeGuessed(what="numbers")
     if kinds.look_like_decimal_commas(table.classes):
@@ -308,7 +308,7 @@ def _import_spans(frame: Any, places: Mapping[str, Any], format_name: str) -> Im
     def whole(role: str, row: int) -> int:
         text = str(cells[role][row]).strip().removesuffix(".0")
         if not text.isdecimal():
-            raise errors.NotAWholeNumber(column=repr(places[role]), row=row, text=text)
+            raise errors.InvalidCell(column=places[role], row=row, value=text, expected="a whole number")
         return int(text)
 
     rows = [row for row, who in enumerate(cells["annotator"]) if who is not None and cells["document"][row] is not None]
@@ -350,7 +350,7 @@ def _import_gold(frame: Any, used: Sequence[str], taken: ImportedColumns, items:
     """Take gold labels from a column of the table with one value per item; `items` of the rows of the frame."""
     there = [name for name in finding.column_names(frame) if name in finding.GOLD_COLUMNS and name not in used]
     if there and "question" in taken.columns:
-        taken.report.add_note(notes.GoldOfSeveralQuestions(column=there[0]))
+        taken.report.add_note(notes.GoldColumnIgnored(column=there[0], reason="there are several questions"))
         return
     for name in there:
         label = naming.to_arrow_array(finding.to_arrow(frame, [name])[name], name)
@@ -358,7 +358,7 @@ def _import_gold(frame: Any, used: Sequence[str], taken: ImportedColumns, items:
         known = pa.array(~naming.missing_rows(label))
         values = pa.table([item, label], names=["i", "g"]).filter(known).group_by(["i", "g"]).aggregate([])
         if finding.count_distinct_rows(values["i"]) < values.num_rows:
-            taken.report.add_note(notes.GoldDiffersWithinItems(column=name))
+            taken.report.add_note(notes.GoldColumnIgnored(column=name, reason="its values differ within items"))
         elif values.num_rows and not taken.golds:
             taken.golds[""] = (values["i"].to_pylist(), values["g"].to_pylist())
             taken.report.columns["gold"] = f"'{name}'"

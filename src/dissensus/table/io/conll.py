@@ -91,7 +91,9 @@ def _read_sentences(path: Path) -> Iterator[Sentence]:
                 continue
             width = width or len(cells)
             if len(cells) != width:
-                raise errors.WrongNumberOfColumns(path=path, line=number, n=len(cells), n_first=width)
+                raise errors.WrongNumberOfFields(
+                    path=path, where=f"line {number:,}", n=len(cells), n_first=width, delimiter="", open_quote=False
+                )
             sentence.append(cells)
     if sentence:
         yield sentence

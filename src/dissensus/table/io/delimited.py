@@ -111,7 +111,7 @@ def _explain_error(path: Path, delimiter: str, wanted: list[str], error: pa.Arro
         return errors.NotUtf8(path=path, where=f" in {where}")
     if fields := re.search(r"Expected (\d+) columns, got (\d+):(.*)", reason, re.DOTALL):
         return errors.WrongNumberOfFields(
-            path=path, where=where, n=int(fields[2]), n_header=int(fields[1]), delimiter=delimiter,
+            path=path, where=where, n=int(fields[2]), n_first=int(fields[1]), delimiter=delimiter,
             open_quote="\n" in fields[3].strip(),
         )  # fmt: skip
     if "Empty CSV" in reason:  # a header without a line end

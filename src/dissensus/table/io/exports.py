@@ -316,7 +316,7 @@ def _import_one_table(
     if gold:
         report.columns["gold"] = f"{len(gold):,} answers marked as right"
     if ticks and several and any(len(answer.label) > 1 for answer in gold):
-        raise errors.SeveralKnownLabels(path=path)
+        raise errors.SeveralGoldLabels(path=path)
     golds: GoldByQuestion = {}
     for answer in gold:
         items, labels = golds.setdefault(answer.question, ([], []))

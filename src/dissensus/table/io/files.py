@@ -59,14 +59,14 @@ def report_read_errors(path: Path) -> Iterator[None]:
     if not path.exists():
         raise errors.MissingFile(path=path)
     if path.is_dir():
-        raise errors.FolderInsteadOfFile(path=path)
+        raise errors.UnusableFolder(path=path, problem="and not a file")
     try:
         yield
     except (DissensusError, MemoryError, UnicodeEncodeError):  # the last: a name that Arrow cannot open
         raise
     except UnicodeDecodeError as error:
         if error.encoding != "utf-8":
-            raise errors.NotUtf16(path=path, reason=error.reason) from error
+            raise errors.DamagedFile(path=path, reason=f"not {error.encoding.upper()} text: {error.reason}") from error
         raise errors.NotUtf8(path=path, where=f" (byte 0x{error.object[error.start]:02x})") from error
     except Exception as error:  # libraries that unpack and parse raise errors of any type
         text = f"there is no entry {error}" if isinstance(error, KeyError) else str(error)

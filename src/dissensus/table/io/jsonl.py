@@ -84,14 +84,14 @@ def _loads(text: bytes, where: str, number: int) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         line = number + error.lineno - 1
-        raise errors.NotJson(where=where, line=line, column=error.colno, reason=error.msg) from error
+        raise errors.NotJson(where=where, line=line, reason=f"{error.msg}, column {error.colno:,}") from error
     except RecursionError as error:
-        raise errors.NestedTooDeeply(where=where, line=number) from error
+        raise errors.NotJson(where=where, line=number, reason="nested too deeply") from error
     except UnicodeDecodeError:
         raise
     except ValueError as error:  # a number of more digits than Python reads
         reason = str(error).partition(";")[0].partition(" for ")[0]
-        raise errors.NumberTooLong(where=where, line=number, reason=reason) from error
+        raise errors.NotJson(where=where, line=number, reason=f"a number is too long: {reason}") from error
 
 
 def _check_record(record: Any, where: str) -> Record:

@@ -25,7 +25,7 @@ from dissensus.table.io.jsonl import (
     require_field,
 )
 from dissensus.table.io.readers import readers
-from dissensus.table.notes import MorePages, SomeScores
+from dissensus.table.notes import PagesMissing
 
 _SCORE_FIELDS = {"name", "dataType", "source"}
 _ITEM_FIELDS = ("observationId", "traceId", "sessionId", "datasetRunId")  # the first that a score has
@@ -46,9 +46,9 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
         meta, there = get_entry(page, "meta", dict, str(path)), page.get("data")
         total = meta.get("totalItems")
         if isinstance(total, int) and isinstance(there, list) and total > len(there):
-            yield SomeScores(n=len(there), n_total=total)
+            yield PagesMissing(n=len(there), n_total=total)
         elif meta.get("cursor"):
-            yield MorePages()
+            yield PagesMissing(n=len(there) if isinstance(there, list) else 1, n_total=None)
         for score in get_objects(page, "data", str(path)) if "data" in page else [page]:
             where = f"{path}: score {quote_name(score.get('id'))}"
             if "id" in score:

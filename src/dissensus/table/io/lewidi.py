@@ -42,7 +42,9 @@ def _labels_by_annotator(entry: Record, where: str) -> list[tuple[str, list[Any]
         return [(who, [text.strip() for text in label.split(",") if text.strip()]) for who, label in labels.items()]
     given, people = (get_entry(entry, key, str, where).split(",") for key in ("annotations", "annotators"))
     if len(given) != len(people):
-        raise errors.UnequalAnswers(where=where, n=len(given), n_annotators=len(people))
+        raise errors.UnequalLengths(
+            column="answers", n=len(given), other="annotators", n_other=len(people)
+        ).add_subject(where)
     return [(who.strip(), [label.strip()] if label.strip() else []) for who, label in zip(people, given, strict=True)]
 
 

@@ -103,7 +103,9 @@ def import_pairs(frame: Any, named: ColumnNames, format_name: str) -> tuple[dict
         context = None  # it numbers the rows
         del report.columns["context"]
     if (same := left == right).any():
-        raise errors.ComparedWithItself.among(", ".join(report.columns.values()), same, left)
+        raise errors.InvalidRows.among(
+            ", ".join(report.columns.values()), same, left, problem="compare an alternative with itself"
+        )
     better = np.select(
         [winner == right, winner == left], [1, 0], -1
     )  # compares names; the loop below reads words such as "left"
