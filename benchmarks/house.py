@@ -103,13 +103,17 @@ def main() -> None:
     rows = [
         [layer, *(f"{number:,}" for number in found[layer])] for layer in sorted(found, key=lambda name: name == "all")
     ]
-    print(record.table(["layer", "files", "lines", "code tokens"], rows))
+    print(record.markdown_table(["layer", "files", "lines", "code tokens"], rows))
     print()
     if asked.since:
-        print(record.table(["lines", "number"], [[name, f"{number:,}"] for name, number in ages(source, asked.since)]))
+        print(
+            record.markdown_table(
+                ["lines", "number"], [[name, f"{number:,}"] for name, number in ages(source, asked.since)]
+            )
+        )
         print()
     rows = [[name, f"{processor_seconds(source, words):.2f}"] for name, words in STARTS.items()]
-    print(record.table(["start", "processor s"], rows))
+    print(record.markdown_table(["start", "processor s"], rows))
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def speed() -> list[str]:
                 "–" if case["library"] == "dissensus" else f"{one['seconds'] / ours['seconds']:.0f}×",
             ])  # fmt: skip
     head = ["annotations", "library", "threads", "s to converge", "peak GB", "right, %", "time, by ours on 2 threads"]
-    out = [f"Dawid-Skene, to convergence ({when(run)}):", record.table(head, rows, 2)]
+    out = [f"Dawid-Skene, to convergence ({when(run)}):", record.markdown_table(head, rows, 2)]
     rows = []
     for name, found in methods["methods"].items():
         if not (theirs := found.get("theirs")):
@@ -77,7 +77,7 @@ def speed() -> list[str]:
     out += [
         f"Every method that crowd-kit has, 1M annotations, ours on two threads ({when(methods)}); ≈: timed on a "
         "smaller table, or on one of ten equal restarts, and multiplied, and both scores are those on that table:",
-        record.table(head, rows, 1),
+        record.markdown_table(head, rows, 1),
     ]
     return out
 
@@ -139,7 +139,7 @@ def accuracy() -> list[str]:
         f"labels an item ({when(run)}). Means over the tables that both finished; *better / worse* counts those where "
         f"the difference is significant (paired bootstrap over items, p < {MAX_P:g}); ▼: theirs is ahead in the mean. "
         "Time is the median ratio, ours on all cores, theirs on one.",
-        record.table(head, rows, 2),
+        record.markdown_table(head, rows, 2),
         "Not finished in the time allowed, or failed, on some tables of so many sets: "
         + ", ".join(f"{name} {len(sets)}" for name, sets in sorted(failed.items()))
         + ".",
@@ -147,7 +147,7 @@ def accuracy() -> list[str]:
     for score, words in (("accuracy", "less often right"), ("log_likelihood", "a larger log loss")):
         out += [
             f"### Where we lose: {words}",
-            record.table(["set", "labels an item", "ours", "below", "by", "p"], sorted(lost[score]), 4),
+            record.markdown_table(["set", "labels an item", "ours", "below", "by", "p"], sorted(lost[score]), 4),
         ]
     return out
 
@@ -155,10 +155,12 @@ def accuracy() -> list[str]:
 def main() -> None:
     """Write the parts of the page."""
     for name, made in {"speed": speed, "accuracy": accuracy}.items():
-        record.splice(PAGE, name, "\n\n".join(made()))
+        record.replace_between_marks(PAGE, name, "\n\n".join(made()))
     versions = stored("accuracy", "accuracy")["versions"]
     peers = ", ".join(f"{name} {versions[name][name]}" for name in LIBRARIES)
-    record.splice(PAGE, "peers", f"Peers: {peers}, each in an environment of its own (`benchmarks/peers/`).")
+    record.replace_between_marks(
+        PAGE, "peers", f"Peers: {peers}, each in an environment of its own (`benchmarks/peers/`)."
+    )
 
 
 if __name__ == "__main__":

@@ -67,11 +67,11 @@ class Benchmark:
         made = record.provenance(device=options.device)
         with JsonLinesStore.locked(store) as kept:
             found = kept.by_key()
-            todo = [part for part in parts if record.key_of([self.name, part]) not in found]
+            todo = [part for part in parts if record.hash_configuration([self.name, part]) not in found]
             for part, values, error in run_parts(self.run, todo, options.device, jobs=options.jobs):
                 print(part, error or "done", flush=True)
                 if not error:
-                    key = record.key_of([self.name, part])
+                    key = record.hash_configuration([self.name, part])
                     found[key] = record.add_line(kept, key, made, part | values)
         rows = list(found.values())
         if not rows:
@@ -84,7 +84,7 @@ class Benchmark:
         elif summary:
             record.publish(readme, self.name, rows[-1]["made"], summary, text)
         else:
-            record.splice(readme, self.name, "\n\n".join([origin(rows), *text]))
+            record.replace_between_marks(readme, self.name, "\n\n".join([origin(rows), *text]))
 
 
 def origin(rows: Rows) -> str:
@@ -92,7 +92,7 @@ def origin(rows: Rows) -> str:
     last = rows[-1]["made"]
     others = [record.commit_text(row["made"]) for row in rows if row["made"]["commit"] != last["commit"]]
     older = f" {len(others)} of {len(rows)} parts are of commit {', '.join(sorted(set(others)))}." if others else ""
-    return record.sentence(last) + older
+    return record.describe_provenance(last) + older
 
 
 def mean_and_error(values: Any, digits: int = 3, scale: float = 1.0) -> str:

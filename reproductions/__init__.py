@@ -1,9 +1,9 @@
-"""The four papers' tables, run again beside what was published.
+"""Reproduce the tables of the four papers and compare them with the published figures.
 
-A paper is a module with a TOML file beside it: the file says what there is to run (data × conditions × seeds → metrics)
-and what was published, the module has one function per table that runs a part of it and one that judges the paper's
-claims by what was found. `runner` runs the parts, `record` keeps them (also those of the benchmarks), `render` shows
-them.
+A paper is a module with a TOML file of the same name. The file lists what to run (data × conditions × seeds → metrics)
+and the published figures. The module has one function per table, which runs one cell of it, and one function that
+tests the paper's claims on the results. `runner` runs the cells, `record` stores them (and the results of benchmarks),
+`render` writes the pages.
 """
 
 from reproductions.experiment import Cell, Paper, Table, load_paper, paper_names

@@ -1,4 +1,4 @@
-"""`python -m reproductions`: run the papers' tables again, and write them beside what was published."""
+"""`python -m reproductions`: run the papers' tables and compare them with the published figures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def reproduce(
     jobs: Annotated[int, typer.Option("--jobs", "-j", metavar="N", help="Processes side by side.")] = 1,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1.")] = "auto",
     minutes: Annotated[
-        float | None, typer.Option("--minutes", metavar="M", help="Begin nothing after so long; run again to go on.")
+        float | None,
+        typer.Option("--minutes", metavar="M", help="Start no cell after this time; run again to continue."),
     ] = None,
     prepare: Annotated[
         bool,
@@ -57,7 +58,7 @@ def reproduce(
     from reproductions import reproduce as run
     from reproductions.record import read_store
     from reproductions.runner import Failure, draw_figures, figure_files
-    from reproductions.watch import Watch
+    from reproductions.watch import ProgressTable
 
     for name, value in (("--jobs", jobs), ("--seeds", seeds)):
         if value is not None and value < 1:
@@ -91,12 +92,15 @@ def reproduce(
             try:
                 _, failures = run(
                     wanted, store, quick=quick, seeds=seeds, jobs=jobs, device=device, minutes=minutes,
-                    watch=Watch(jobs),
+                    watch=ProgressTable(jobs),
                 )  # fmt: skip
             except KeyboardInterrupt:
-                say(f"{len(read_store(store))} parts are in {store}; the same command goes on, --render writes pages.")
+                say(
+                    f"{len(read_store(store))} parts are in {store}; run the same command again to continue, or with "
+                    "--render to write pages."
+                )
                 raise
-        there = read_store(store)  # what was run before belongs on the page too
+        there = read_store(store)  # The page also shows the results of earlier runs.
         _write_page(paper, output, store.stem, there, failures, quick)
         missing = sum(1 for table in wanted for cell in table.cells(quick=quick, seeds=seeds) if cell.key not in there)
         left, failed = left + missing, failed + len(failures)
@@ -109,7 +113,10 @@ def reproduce(
             again = f"`python -m reproductions {paper.name}` without --render draws it."
             say(f"{', '.join(absent)}: not in {output}; {again}")
     if left and not render:
-        say(f"{left} parts are left{f', {failed} of which failed' if failed else ''}; the same command goes on.")
+        say(
+            f"{left} parts are left{f', {failed} of which failed' if failed else ''}; run the same command again to "
+            "continue."
+        )
     if failed:
         raise typer.Exit(BAD_DATA)
 

@@ -1,7 +1,7 @@
 """Draw a paper's claims: one block per claim, with a dot and an interval for every difference.
 
-A block has its own scale, as claims are in points, nats or shares; what all share is the line at 0, right of which the
-paper is right. It is text (SVG) and needs no drawing library, so every page has it.
+Each block has its own scale, because claims are in points, nats or shares. All blocks share the line at 0: differences
+to its right agree with the paper. The picture is SVG text and needs no drawing library.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import html
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from reproductions.verdict import Claim, Difference, significant
+from reproductions.verdict import Claim, PairedDifference, significant_by_holm
 
-WIDTH, NAMES, RIGHT = 980, 420, 70  # of all; of the names, left of the bars; of the figures, right of them
+WIDTH, NAMES, RIGHT = 980, 420, 70  # Pixels: the whole picture, the names on the left, the figures on the right.
 ROW, HEAD, GAP, LEGEND = 14, 36, 10, 20
 KINDS = {"for": "for the claim", "against": "against it", "open": "undecided"}
 STYLE = """
@@ -66,12 +66,14 @@ def _block(claim: Claim, top: float) -> Iterator[str]:
 
     bottom = top + HEAD + ROW * len(each)
     yield f"<path class='zero' d='M{place(0):.1f} {top + HEAD - 2:.1f}V{bottom:.1f}'/>"
-    for at, (name, difference, clear) in enumerate(zip(claim.differences, each, significant(each), strict=True)):
+    for at, (name, difference, clear) in enumerate(
+        zip(claim.differences, each, significant_by_holm(each), strict=True)
+    ):
         kind = ("for" if difference.mean > 0 else "against") if clear else "open"
         yield from _row(name, difference, kind, top + HEAD + ROW * (at + 0.5), place)
 
 
-def _row(name: str, difference: Difference, kind: str, y: float, at: Callable[[float], float]) -> Iterator[str]:
+def _row(name: str, difference: PairedDifference, kind: str, y: float, at: Callable[[float], float]) -> Iterator[str]:
     text = html.escape(name)
     yield f"<g><title>{text}: {html.escape(str(difference))}</title>"
     yield f"<text x='{NAMES - 10}' y='{y + 4:.1f}' text-anchor='end'>{text}</text>"

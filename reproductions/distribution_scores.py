@@ -1,7 +1,7 @@
-"""Score how well a model predicts the distribution of the labels of items that it did not see labelled.
+"""Score how well a model predicts the label distributions of items whose labels it has not seen.
 
-Everything is a mean over items, against the shares of their votes. `leaked` marks figures of the protocol that reads
-those very votes (`leak_test_labels`, see `unknown_annotators`): they do not measure prediction.
+All scores are means over items, compared with the vote shares of each item. `leaked` marks scores of a protocol that
+has read these votes (`leak_test_labels`, see `unknown_annotators`): such scores do not measure prediction.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class DistributionScores:
     manhattan: float
     accuracy: float  # most probable class against the most frequent label; of ties the chance
     n_items: int
-    leaked: bool = False  # the votes were read by what was predicted: no measure of prediction
+    leaked: bool = False  # The prediction has read the votes, so that the scores do not measure prediction.
 
     def __str__(self) -> str:
         mark = "LEAKED, the labels that are predicted were read: " if self.leaked else ""

@@ -1,7 +1,7 @@
-"""What there is to run: a paper's tables as they are written in its TOML file.
+"""Tables of a paper, as declared in its TOML file.
 
     title, cite, note                         of the paper
-    protocol                                  a list of texts: what is alike and what is not
+    protocol                                  a list of texts: differences from the paper's protocol
     [TABLE]  title, note, seeds, block        seeds of the full run; those that one call trains (0: all of them)
     [TABLE]  made_from                        another table: nothing is run for this one, `derived` makes it of that
     [TABLE.data.NAME]                         keywords, to every condition on that data
@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.exceptions import BadParameter
-from reproductions.record import key_of
+from reproductions.record import hash_configuration
 
-HERE = Path(__file__).parent
+PAPERS_FOLDER = Path(__file__).parent
 PARTS = ("note", "seeds", "block", "made_from", "only", "published", "quick")
 Values = dict[str, list[float]]
 """Metric → one value per seed."""
@@ -48,9 +48,9 @@ class SeedValues:
             self.values.setdefault(name, []).append(round(float(value), 6))
 
 
-Kept = dict[str, Any]
+ExtraResults = dict[str, Any]
 """Small texts and lists that a line keeps besides its values; `derived` reads them."""
-Run = Callable[["Cell", str], Values | tuple[Values, Kept]]
+Run = Callable[["Cell", str], Values | tuple[Values, ExtraResults]]
 """Cell and device → values, or values and what to keep besides."""
 
 
@@ -67,17 +67,17 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """Hash of everything that the cell is told."""
-        return key_of([self.paper, self.table, self.data, self.condition, self.keywords, list(self.seeds)])
+        """Return the hash of the cell's configuration."""
+        return hash_configuration([self.paper, self.table, self.data, self.condition, self.keywords, list(self.seeds)])
 
     def command(self, *, quick: bool = False) -> str:
-        """The command that runs this cell."""
+        """Return the command that runs this cell."""
         return f"python -m reproductions {self.paper} {self.table}{' --quick' if quick else ''}"
 
 
 @dataclass(frozen=True)
 class Metric:
-    """How to show a figure."""
+    """Format of a metric in the tables."""
 
     name: str
     label: str
@@ -121,9 +121,9 @@ class Table:
                         yield cell
 
     def seeds_of(self, data: str, condition: str, n: int) -> int:
-        """Number of seeds of a condition on this data set; n if the file does not say."""
-        most: int | dict[str, int] = self.only.get(data, {}).get("seeds", n)
-        return most if isinstance(most, int) else most.get(condition, most["others"])
+        """Return the number of seeds of a condition on this data set; n if the file has no limit."""
+        limit: int | dict[str, int] = self.only.get(data, {}).get("seeds", n)
+        return limit if isinstance(limit, int) else limit.get(condition, limit["others"])
 
     def cell(self, data: str, condition: str, seeds: tuple[int, ...], *, quick: bool = False) -> Cell | None:
         """Return the cell of these names, with any seeds; None if nothing is to be run."""
@@ -137,20 +137,20 @@ class Table:
         return Cell(self.paper, self.name, data, condition, self.data[data] | self.conditions[condition] | less, seeds)
 
     def conditions_of(self, data: str) -> list[str]:
-        """Conditions that are run on this data set."""
-        found: list[str] = self.only.get(data, {}).get("conditions", list(self.conditions))
-        return found
+        """Return the conditions that are run on this data set."""
+        conditions: list[str] = self.only.get(data, {}).get("conditions", list(self.conditions))
+        return conditions
 
     def why_not(self, data: str, condition: str) -> str | None:
-        """Say why a cell is not run; None if it is."""
-        return _why(self.without, data, condition)
+        """Return why a cell is not run, or None if it is run."""
+        return _reason_of(self.without, data, condition)
 
     def why_differs(self, data: str, condition: str) -> str | None:
-        """Say how the protocol of a cell differs from the paper's; None if it does not."""
-        return _why(self.differs, data, condition)
+        """Return how the protocol of a cell differs from the paper's, or None if it does not."""
+        return _reason_of(self.differs, data, condition)
 
     def published_value(self, data: str, condition: str, metric: str) -> tuple[float, float | None] | None:
-        """Published value and its standard error, each None if not published."""
+        """Return the published value and its standard error, each None if not published."""
         value = self.published.get(data, {}).get(condition, {}).get(metric)
         if value is None:
             return None
@@ -158,12 +158,12 @@ class Table:
         return float(first), None if error is None or isinstance(error, str) else float(error)
 
     def published_stars(self, data: str, condition: str, metric: str) -> str:
-        """Published stars behind a value."""
+        """Return the stars behind a published value."""
         value = self.published.get(data, {}).get(condition, {}).get(metric)
         return value[1] if isinstance(value, list) and isinstance(value[1], str) else ""
 
 
-def _why(rules: Sequence[dict[str, Any]], data: str, condition: str) -> str | None:
+def _reason_of(rules: Sequence[dict[str, Any]], data: str, condition: str) -> str | None:
     def about(named: str | list[str], one: str) -> bool:
         return one in named if isinstance(named, list) else named == one
 
@@ -176,7 +176,7 @@ def _why(rules: Sequence[dict[str, Any]], data: str, condition: str) -> str | No
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper: what its file says, and the module beside it."""
+    """A paper: the content of its TOML file, and its module."""
 
     name: str
     title: str
@@ -187,13 +187,13 @@ class Paper:
 
     @property
     def module(self) -> Any:
-        """The paper's module, imported on first use: it may need torch."""
+        """Import and return the paper's module, which may need torch."""
         return importlib.import_module(f"reproductions.{self.name}")
 
     def run(self, table: str) -> Run:
-        """The function that runs a cell of a table."""
-        found: Run = getattr(self.module, table)
-        return found
+        """Return the function that runs a cell of a table."""
+        function: Run = getattr(self.module, table)
+        return function
 
     def only(self, names: Sequence[str]) -> list[Table]:
         """Select tables by name, and the tables that these are made from; all if none is named."""
@@ -206,12 +206,12 @@ class Paper:
 
 def paper_names() -> list[str]:
     """Names of all papers."""
-    return sorted(path.stem for path in HERE.glob("*.toml"))
+    return sorted(path.stem for path in PAPERS_FOLDER.glob("*.toml"))
 
 
 def load_paper(name: str) -> Paper:
     """Load a paper by its name, such as "platanios2020"."""
-    path = HERE / f"{name}.toml"
+    path = PAPERS_FOLDER / f"{name}.toml"
     if not path.exists():
         raise BadParameter(f"there is no paper '{name}'; there are {', '.join(paper_names())}.")
     return parse(name, tomllib.loads(path.read_text(encoding="utf-8")))

@@ -1,4 +1,4 @@
-"""The papers' figures as files, drawn as the report draws its own: the numbers are those of `dissensus.learning`."""
+"""Draw the papers' figures from fitted models, with the charts of the report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reproductions import maps
 
 SIZE = 480, 300  # pixels
 MAP_SIZE = 640, 480
-PANEL_SIZE = 260  # width and height of a picture beside others
+PANEL_SIZE = 260  # Pixels: width and height of one of several pictures in a row.
 PNG_SCALE = 2  # pixels of the file for each
 
 
@@ -40,9 +40,7 @@ def plot_annotator_embeddings(model: Any, table: Annotations, path: str | Path, 
         for title, note, chart in annotator_charts(rows, study.classes)
     ]
     basis = BASIS_WORDS[found.mistakes.distance_basis]
-    title = (
-        f"{len(rows):,} annotators by their embeddings ({found.projection}), clusters {basis}"
-    )
+    title = f"{len(rows):,} annotators by their embeddings ({found.projection}), clusters {basis}"
     beside = alt.hconcat(*drawn, title=alt.TitleParams(title, anchor="start", fontWeight="normal"))
     return _write(beside.resolve_scale(color="independent", shape="independent"), path, None)
 

@@ -20,10 +20,10 @@ import dissensus as dz
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation import macro_f1, paired_bootstrap
 from dissensus.exceptions import DataWarning
-from reproductions.experiment import Cell, Kept, Values
+from reproductions.experiment import Cell, ExtraResults, Values
 from reproductions.pooled import bootstrap_p_values, pack, unpack
 from reproductions.prepared import prepared_words
-from reproductions.verdict import Claim, Difference, Get, compare_conditions, judge, paired
+from reproductions.verdict import Claim, GetValues, PairedDifference, assess, compare_conditions, paired
 from reproductions.watch import no_progress
 
 TASKS = {"pos": ("gimpel_pos", ("text", "position")), "stemming": ("stemming", ("text", "text_pair"))}
@@ -78,9 +78,9 @@ def folds(how: dict[str, Any], seed: int) -> Iterator[Fold]:
 
 def separate(data: Any) -> Fold:
     """Make the fold whose test items are other tweets, which have no votes."""
-    train, dev = (_where(data, "split_naacl21", name) for name in ("train", "dev"))
+    train, dev = (_row_mask(data, "split_naacl21", name) for name in ("train", "dev"))
     other: Any = dz.load_dataset("plank_pos").whole
-    test = _where(other, "split", "test")
+    test = _row_mask(other, "split", "test")
     X = list(zip(*(other.items[column].to_pylist() for column in TASKS["pos"][1]), strict=True))
     code = {name: k for k, name in enumerate(data.annotations.classes)}
     truth = np.array([code[other.annotations.classes[k]] for k in other.gold[test]])
@@ -91,7 +91,7 @@ def places(how: dict[str, Any], seed: int) -> Iterator[tuple[IntArray, IntArray,
     """Yield row numbers of the training, development and test items of every fold."""
     data, X = load(how["task"])
     if how["split"] == "given":
-        yield tuple(_where(data, "split", name) for name in ("train", "dev", "test"))  # type: ignore[misc]  # three
+        yield tuple(_row_mask(data, "split", name) for name in ("train", "dev", "test"))  # type: ignore[misc]  # three
     elif how["task"] == "stemming":
         number = np.array(data.items["fold10"].to_pylist()).astype(int)
         for fold in range(10):
@@ -106,12 +106,12 @@ def places(how: dict[str, Any], seed: int) -> Iterator[tuple[IntArray, IntArray,
             yield rest[:-held_out], rest[-held_out:], tested
 
 
-def _where(data: Any, column: str, name: str) -> IntArray:
+def _row_mask(data: Any, column: str, name: str) -> IntArray:
     return np.flatnonzero(np.array(data.items[column].to_pylist()) == name)
 
 
 def silver(task: str, seed: int) -> IntArray:
-    """Majority of the votes (I,); gold where there are none (`@USER`, `URL`: NOUN to all in the paper's data)."""
+    """Return the majority of the votes (I,); gold without votes (`@USER`, `URL`: always NOUN in the paper's data)."""
     data, _ = load(task)
     method: Any = dz.methods["majority-vote"]
     code = {name: k for k, name in enumerate(data.annotations.classes)}
@@ -147,17 +147,17 @@ def prepare() -> None:
 # Tables 1 and 2 -------------------------------------------------------------------------------------------------------
 
 
-def table1(cell: Cell, device: str) -> tuple[Values, Kept]:
+def table1(cell: Cell, device: str) -> tuple[Values, ExtraResults]:
     """Train on gold."""
     return tested(cell, device, load(cell.keywords["task"])[0].gold)
 
 
-def table2(cell: Cell, device: str) -> tuple[Values, Kept]:
+def table2(cell: Cell, device: str) -> tuple[Values, ExtraResults]:
     """Train on silver."""
     return tested(cell, device, silver(cell.keywords["task"], cell.seeds[0]))
 
 
-def beyond(cell: Cell, device: str) -> tuple[Values, Kept]:
+def beyond(cell: Cell, device: str) -> tuple[Values, ExtraResults]:
     """Train other networks, or on other splits, on gold, silver or Dawid-Skene's labels."""
     if cell.keywords.get("dawid_skene"):
         return tested(cell, device, dawid_skene(cell.keywords["task"], cell.seeds[0]))
@@ -167,14 +167,14 @@ def beyond(cell: Cell, device: str) -> tuple[Values, Kept]:
 stems = beyond
 
 
-def tested(cell: Cell, device: str, labels: IntArray) -> tuple[Values, Kept]:
+def tested(cell: Cell, device: str, labels: IntArray) -> tuple[Values, ExtraResults]:
     """Train on all folds and test, with one seed; the first cell keeps what is true of the items for all."""
     (seed,), how = cell.seeds, cell.keywords
     parts = list(folds(how, seed))
     predicted = np.concatenate([train(how, fold, labels, seed, device) for fold in parts])
     truth, votes = np.concatenate([f.truth for f in parts]), np.concatenate([f.votes for f in parts])
     K = votes.shape[1]
-    kept: Kept = {"off": pack((predicted - truth) % K)}
+    kept: ExtraResults = {"off": pack((predicted - truth) % K)}
     if cell.condition == STL and seed == 0:
         patterns, which = np.unique(-np.sort(-votes, axis=1).astype(int), axis=0, return_inverse=True)
         kept |= {"truth": pack(truth), "votes": patterns.tolist(), "pattern": pack(which.ravel(), np.uint16)}
@@ -182,7 +182,7 @@ def tested(cell: Cell, device: str, labels: IntArray) -> tuple[Values, Kept]:
         "accuracy": [round(float((predicted == truth).mean()), 6)],
         "f1": [round(macro_f1(truth, predicted), 6)],
     }
-    if cell.table == "stems":  # against the majority as well, as the released code tests what silver taught
+    if cell.table == "stems":  # The released code also tests models trained on silver against the majority.
         untied = votes[:, 0] != votes[:, 1]
         values["silver_f1"] = [round(macro_f1(votes[untied].argmax(axis=1), predicted[untied]), 6)]
         values["no"] = [round(float((predicted == 0).mean()), 6)]
@@ -245,11 +245,11 @@ def characters_of_tags(seed: int, device: str, items: int | None) -> dict[str, l
     """Character → its vector (100,) in the tagger, trained on gold."""
     how = {"task": "pos", "split": "separate"} | ({} if items is None else {"items": items, "lstm": 32})
     model = learn(how, next(folds(how, seed)), load("pos")[0].gold, seed, device)
-    known, table = model.encoder_.characters_, model.network_.encoder.characters.weight
-    return dict(zip(known, table[len(table) - len(known) :].tolist(), strict=True))
+    annotator_names, table = model.encoder_.characters_, model.network_.encoder.characters.weight
+    return dict(zip(annotator_names, table[len(table) - len(annotator_names) :].tolist(), strict=True))
 
 
-# What is made of the lines: stars and Table 3 -------------------------------------------------------------------------
+# Derived results: stars and Table 3 -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,7 +328,7 @@ def kurtoses(stl: IntArray, mtl: IntArray, truth: IntArray, soft: FloatArray) ->
     from dissensus.evaluation.error_cells import error_cells
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # two classes: the page says so
+        warnings.simplefilter("ignore", DataWarning)  # The page mentions that there are two classes only.
         cells = error_cells(stl, mtl, truth, soft)
     (both, only_stl), (only_mtl, neither) = cells.kurtosis
     return {
@@ -340,11 +340,11 @@ def kurtoses(stl: IntArray, mtl: IntArray, truth: IntArray, soft: FloatArray) ->
 # Claims ---------------------------------------------------------------------------------------------------------------
 
 
-def claims(get: Get) -> list[Claim]:
+def claims(get: GetValues) -> list[Claim]:
     """Judge what the paper's abstract, conclusion and error analysis say."""
 
     def points(table: str, better: str, than: str, metrics: tuple[str, ...] = ("accuracy", "f1"),
-               data: tuple[str, ...] = PAPERS) -> dict[str, Difference]:  # fmt: skip
+               data: tuple[str, ...] = PAPERS) -> dict[str, PairedDifference]:  # fmt: skip
         """Differences in points, for what was run."""
         return {
             f"{where}, {metric}, {better.removeprefix('MTL, ')}": one
@@ -352,7 +352,7 @@ def claims(get: Get) -> list[Claim]:
             for one in compare_conditions(get, table, [where], better, than, metric, scale=100).values()
         }  # fmt: skip
 
-    def any_loss(table: str, **which: Any) -> dict[str, Difference]:
+    def any_loss(table: str, **which: Any) -> dict[str, PairedDifference]:
         """Differences of every loss but cross entropy to STL."""
         return {name: one for loss in JUDGED for name, one in points(table, loss, STL, **which).items()}
 
@@ -373,17 +373,24 @@ def claims(get: Get) -> list[Claim]:
         if mine and theirs:
             sharper[f"POS, {condition.removeprefix('MTL, ')}"] = paired(mine, theirs)
     return [
-        judge("Soft-label multi-task beats single-task, trained on gold (points)", any_loss("table1")),
-        judge("… trained on silver", any_loss("table2")),
-        judge("… where the stemmer can compare word and stem (not in the paper)",
-              any_loss("beyond", data=(hidden, f"{hidden}, silver"))),
-        judge("… with word vectors that start at random (not in the paper)",
-              any_loss("beyond", data=("POS, 5 folds, learnt vectors",))),
-        judge("… trained on Dawid-Skene's labels (not in the paper)",
-              any_loss("beyond", data=("POS, 5 folds, Dawid-Skene", "POS, separate test, Dawid-Skene"))),
-        judge("Dawid-Skene's labels teach more than silver (not in the paper)", taught),
-        judge("Stacked convolutions, which the released code has not, cost macro-F1 on the stems (points)", stacking),
-        judge("Inverse KL is the best of the losses, gold and silver (points)", best),
-        judge("Annotators agree more (kurtosis) where only multi-task is right than where only single-task is",
-              sharper),
-    ]  # fmt: skip
+        assess("Soft-label multi-task beats single-task, trained on gold (points)", any_loss("table1")),
+        assess("… trained on silver", any_loss("table2")),
+        assess(
+            "… where the stemmer can compare word and stem (not in the paper)",
+            any_loss("beyond", data=(hidden, f"{hidden}, silver")),
+        ),
+        assess(
+            "… with word vectors that start at random (not in the paper)",
+            any_loss("beyond", data=("POS, 5 folds, learnt vectors",)),
+        ),
+        assess(
+            "… trained on Dawid-Skene's labels (not in the paper)",
+            any_loss("beyond", data=("POS, 5 folds, Dawid-Skene", "POS, separate test, Dawid-Skene")),
+        ),
+        assess("Dawid-Skene's labels teach more than silver (not in the paper)", taught),
+        assess("Stacked convolutions, which the released code has not, cost macro-F1 on the stems (points)", stacking),
+        assess("Inverse KL is the best of the losses, gold and silver (points)", best),
+        assess(
+            "Annotators agree more (kurtosis) where only multi-task is right than where only single-task is", sharper
+        ),
+    ]

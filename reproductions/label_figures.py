@@ -18,12 +18,12 @@ from dissensus.report import charts
 from dissensus.table.annotations import Annotations
 from reproductions.figures import SIZE, _write
 
-POINTS = 256  # of a density
+POINTS = 256  # Points at which a density is drawn.
 
 
 @dataclass(frozen=True, eq=False)
 class LabelDensity:
-    """How many labels annotators gave."""
+    """Density of the number of labels per annotator."""
 
     labels: IntArray  # (n,) of each annotator who gave any, the most first
     x: FloatArray  # (points,) numbers of labels
@@ -37,7 +37,7 @@ def label_density(table: Annotations) -> LabelDensity:
     labels = np.diff(table.annotator_ptr)
     labels = np.sort(labels[labels > 0])[::-1]
     if np.unique(labels).size < 2:
-        each = f"all gave {labels[0]:,}" if labels.size else "nobody gave any"
+        each = f"all gave {labels[0]:,}" if labels.size else "no annotator gave any"
         raise DataError(f"a density needs annotators with different numbers of labels; here {each}.")
     estimate = gaussian_kde(labels)
     reach = 3 * float(np.sqrt(estimate.covariance[0, 0]))

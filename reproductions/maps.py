@@ -26,7 +26,7 @@ from dissensus.report.study import Study, values_at
 
 MAX_DOTS = 2000  # items in the chart of difficulty
 MAX_MARKS = 24  # distinct classes: eight colours and six shapes, each turned by one, repeat after that many
-NO_LABELS = "(no labels)"  # in brackets: no name of a class
+NO_LABELS = "(no labels)"  # The brackets distinguish it from the name of a class.
 RIGHT, WRONG, UNKNOWN = "right", "wrong", "without gold"
 
 
@@ -55,7 +55,7 @@ def difficulty_rows(difficulty: FloatArray, posterior: FloatArray, study: Study)
 
 
 def difficulty_chart(rows: Sequence[Row]) -> Any:
-    """Draw items by whether the class is right where gold is known, else by what most annotators say."""
+    """Draw items, coloured by correctness if gold is known, else by the majority of their labels."""
     field, title = ("model", "the model is") if rows and "model" in rows[0] else ("most", "most say")
     rows, there = limit_to_colors(rows, field)
     x = charts.quantity_axis("entropy", "entropy of the votes (nats)", ".1f")
@@ -85,7 +85,7 @@ def item_rows(found: Any, names: Sequence[str], classes: Sequence[str]) -> list[
 
 
 def item_chart(rows: Sequence[Row], classes: Sequence[str], *, columns: int = 4, size: int = 40) -> Any:
-    """Draw items by class: each has a colour and a shape, so that more classes than colours can be told apart."""
+    """Draw items by class: each class has a colour and a shape, since there may be more classes than colours."""
     rows = merge_rare_names(rows, "class", MAX_MARKS)
     seen = {row["class"] for row in rows}
     there = [name for name in (*classes, OTHER, NO_LABELS) if name in seen]

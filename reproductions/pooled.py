@@ -1,7 +1,7 @@
-"""Pack predictions for a line of a store, and test them as Fornaciari et al. 2021 do: all seeds pooled.
+"""Pack predictions into a line of a store, and test them as Fornaciari et al. 2021 do, with all seeds pooled.
 
-`python -m reproductions.pooled` prints macro-F1 of the stems that silver taught, as the released program measures it:
-against the majority, without tied pairs, the predictions of all seeds together.
+`python -m reproductions.pooled` prints macro-F1 of stem models trained on silver labels, as the released program
+measures it: against the majority, without tied pairs, with the predictions of all seeds together.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation import macro_f1
 
-SAMPLE_SHARE = 0.33  # of all predictions: a sample
+SAMPLE_SHARE = 0.33  # Share of all predictions in a bootstrap sample.
 
 
 def pack(codes: IntArray, dtype: Any = np.uint8) -> str:
@@ -31,11 +31,11 @@ def unpack(text: str, dtype: Any = np.uint8) -> IntArray:
 def bootstrap_p_values(
     truth: IntArray, stl: IntArray, mtl: IntArray, K: int, samples: int, seed: int = 0
 ) -> tuple[float, float]:
-    """p-values of accuracy and macro-F1, as in the released code (after Berg-Kirkpatrick et al. 2012).
+    """Return p-values of accuracy and macro-F1, as in the released code (after Berg-Kirkpatrick et al. 2012).
 
-    Of a third of all predictions, drawn with replacement: how often MTL's lead over STL is more than twice its lead in
-    all of them; 1 where it has none. Only how often each (truth, STL, MTL) occurs matters, so that a sample is a
-    multinomial draw of those.
+    The p-value is the share of samples (a third of all predictions, drawn with replacement) in which MTL's lead over
+    STL is more than twice its lead in all predictions; 1 without a lead. A sample is a multinomial draw of the counts
+    of (truth, STL, MTL).
     """
     kinds, count = np.unique(np.stack([truth, stl, mtl]), axis=1, return_counts=True)
     size = int(SAMPLE_SHARE * truth.size)
@@ -46,7 +46,7 @@ def bootstrap_p_values(
 
 
 def score_leads(kinds: IntArray, count: IntArray, K: int) -> FloatArray:
-    """Accuracy and macro-F1 of MTL minus STL (2, samples), from `kinds` (3, n) and their counts (samples, n)."""
+    """Return accuracy and macro-F1 of MTL minus STL (2, samples), from `kinds` (3, n) and counts (samples, n)."""
     scores = []
     truth = np.eye(K)[kinds[0]]  # (n, K)
     for given in (np.eye(K)[kinds[1]], np.eye(K)[kinds[2]]):
@@ -59,7 +59,7 @@ def score_leads(kinds: IntArray, count: IntArray, K: int) -> FloatArray:
 
 
 def pooled_f1(truth: IntArray, predicted: IntArray) -> tuple[float, float]:
-    """Macro-F1 of all seeds' predictions (S, I) together, and its standard error (jackknife over seeds)."""
+    """Return macro-F1 of all seeds' predictions (S, I) together, and its standard error (jackknife over seeds)."""
     S = len(predicted)
 
     def score(some: IntArray) -> float:
@@ -70,7 +70,7 @@ def pooled_f1(truth: IntArray, predicted: IntArray) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Print a line for every row that silver taught."""
+    """Print a line for every row that was trained on silver labels."""
     from scipy.stats import t
 
     from reproductions.fornaciari2021 import folds

@@ -23,7 +23,7 @@ class PrintedMessages(BeliefMessages):
     """Messages whose counts are by the product of both ends' beliefs."""
 
     def counts(self) -> ClusterCounts:
-        """Expected counts, as printed."""
+        """Return the expected counts, as printed."""
         return product_counts(self.edges, self.of_item, self.of_annotator)
 
 
@@ -44,7 +44,7 @@ class PrintedProjector(Projector):
 
 
 def product_counts(edges: LabelGraph, of_item: FloatArray, of_annotator: FloatArray) -> ClusterCounts:
-    """Expected counts where the clusters of an item and its annotator are taken to be independent, as printed."""
+    """Return the expected counts if the clusters of an item and its annotator are independent, as printed."""
     P, A, (I, K) = edges.n_classes, len(of_annotator), of_item.shape
     column = edges.row_annotator * np.int64(P) + edges.row_label
     given = csr_array((edges.row_weight, column, edges.items.row_ptr), shape=(I, A * P))

@@ -1,4 +1,4 @@
-"""Run parts in processes of their own, so many at a time; a part that fails costs none of the others."""
+"""Run parts in `jobs` processes at a time; a part that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ Outcome = tuple[Any, Any, str]
 
 
 def run_parts(
-    run: Callable[..., Any], parts: Iterable[Any], *told: Any, jobs: int = 1,
+    run: Callable[..., Any], parts: Iterable[Any], *arguments: Any, jobs: int = 1,
     too_late: Callable[[], bool] = lambda: False, here: bool = False,
 ) -> Iterator[Outcome]:  # fmt: skip
-    """Call `run(part, *told)` for every part until it is too late; yield each outcome as it comes.
+    """Call `run(part, *arguments)` for every part until it is too late; yield each outcome when it is ready.
 
-    Only as many parts are handed out as run, so that a limit of time holds. Workers have one thread each. `here` runs
-    the parts in this process, with all its threads.
+    Parts are submitted only when a process is free, so that the time limit holds. Workers have one thread each. `here`
+    runs the parts in this process, with all its threads.
     """
     rest = iter(parts)
     if here:
         while not too_late() and (part := next(rest, None)) is not None:
-            yield _attempt(run, part, told, 0)
+            yield _attempt(run, part, arguments, 0)
         return
     with worker_pool(jobs) as pool:
         running: set[Any] = set()
         while True:
             while len(running) < jobs and not too_late() and (part := next(rest, None)) is not None:
-                running.add(pool.submit(_attempt, run, part, told, 1))
+                running.add(pool.submit(_attempt, run, part, arguments, 1))
             if not running:
                 return
             done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -57,7 +57,7 @@ def worker_pool(jobs: int) -> ProcessPoolExecutor:
 
 
 def _end_with_parent() -> None:
-    """End this worker with its parent: else it waits for ever, with all its memory, after the run was killed."""
+    """End this worker with its parent; otherwise it would wait forever, with all its memory, after a kill."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -68,12 +68,12 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _attempt(run: Callable[..., Any], part: Any, told: tuple[Any, ...], threads: int) -> Outcome:
+def _attempt(run: Callable[..., Any], part: Any, arguments: tuple[Any, ...], threads: int) -> Outcome:
     try:
         if threads:
             _limit(threads)
-        return part, run(part, *told), ""
-    except Exception as error:  # the other parts are worth having
+        return part, run(part, *arguments), ""
+    except Exception as error:  # The other parts still run.
         last = traceback.extract_tb(error.__traceback__)[-1]
         return part, None, f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno})"
 

@@ -90,7 +90,9 @@ def predict_released(
     longest = max(len(text) for side in texts for text in side)
     where = resolve_device(device)
     sides = [[windows.to(where) for windows in windows_of(side, known, longest)] for side in texts]
-    soft = torch.tensor(np.asarray(votes)[:, ::-1].copy()).float().log_softmax(1).to(where)  # of counts, yes first
+    soft = (
+        torch.tensor(np.asarray(votes)[:, ::-1].copy()).float().log_softmax(1).to(where)
+    )  # The counts of "yes" come first.
     y, asked = torch.tensor(labels).float().to(where), np.arange(len(X), len(X) + len(test))
     torch.manual_seed(seed)
     order, unit = np.random.default_rng(seed), 1.0 if "nats" in ours else math.log(2)

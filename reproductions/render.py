@@ -1,4 +1,4 @@
-"""Pages: published beside ours, the difference and its interval, and a sentence where a cell is not what was asked."""
+"""Write pages: our figure, the published one, their difference with its interval, and differences in protocol."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ import numpy as np
 from reproductions.claims_picture import draw_claims
 from reproductions.experiment import Metric, Paper, Table
 from reproductions.record import Results, commit_text
-from reproductions.record import table as markdown_table
+from reproductions.record import markdown_table as markdown_table
 from reproductions.runner import Failure
-from reproductions.verdict import BySeed, Claim, mean_of
+from reproductions.verdict import Claim, ValuesBySeed, estimate_mean
 
 PROGRAM = "python -m reproductions"
 MISSING = "not run yet."
 STARS = ((0.01, "**"), (0.05, "*"))
-QUICK = "A quick run: few seeds, short trainings. The figures show that everything runs, no more."
+QUICK = "A quick run: few seeds, short trainings. The figures only show that everything runs."
 INTERVALS = (
-    "Intervals (95 %) are over seeds, of the same items: they say what another run would show, not another data set. "
-    "A claim holds where all of its intervals are above 0; where only some are, those count that Holm's correction "
-    "leaves (p ≤ 0.05 over all differences of the claim)."
+    "Intervals (95 %) are over seeds, with the same items: they predict another run on this data set, not another data "
+    "set. A claim holds if all of its intervals are above 0. If only some are, differences count that are significant "
+    "after Holm's correction (p ≤ 0.05 over all differences of the claim)."
 )
-DRAWN = "Claims: every difference with its interval; right of the line is as the paper says"
-OLDER = "Lines of an older commit count as long as their configuration is the same; the last column says what made them"
+DRAWN = "Claims: every difference with its interval; differences to the right of the line agree with the paper"
+OLDER = (
+    "Results of an older commit count if their configuration is the same; the last column is the command that made them"
+)
 
 
 # Rows of a table ------------------------------------------------------------------------------------------------------
@@ -56,7 +58,7 @@ def values_of(table: Table, results: Results, data: str, condition: str, metric:
     return dict(sorted(found.items()))
 
 
-def rows_of(table: Table, results: Results, failures: Sequence[Failure], data: str) -> list[list[str]]:
+def table_rows(table: Table, results: Results, failures: Sequence[Failure], data: str) -> list[list[str]]:
     """One row per condition: for each metric ours, published, the difference."""
     failed: dict[str, list[str]] = {}
     for one in failures:
@@ -70,10 +72,10 @@ def rows_of(table: Table, results: Results, failures: Sequence[Failure], data: s
             mine = values_of(table, results, data, condition, metric.name)
             told = table.published_value(data, condition, metric.name)
             p = values_of(table, results, data, condition, metric.p) if metric.p else {}
-            row.append(_ours(mine, metric) + (stars_of(next(iter(p.values()))) if mine and p else ""))
+            row.append(_our_text(mine, metric) + (significance_stars(next(iter(p.values()))) if mine and p else ""))
             if is_published(table, data, metric):
                 stars = table.published_stars(data, condition, metric.name)
-                row += [_told(told, metric) + stars, _difference(mine, told, metric)]
+                row += [_published_text(told, metric) + stars, _difference(mine, told, metric)]
         seeds = max((len(values_of(table, results, data, condition, m.name)) for m in table.metrics), default=0)
         errors = failed.get(condition, [])
         if why is not None:
@@ -88,8 +90,8 @@ def rows_of(table: Table, results: Results, failures: Sequence[Failure], data: s
     return rows
 
 
-def head_of(table: Table, results: Results, data: str) -> list[str]:
-    """The head of `rows_of`."""
+def table_header(table: Table, results: Results, data: str) -> list[str]:
+    """Return the header of `rows_of`."""
     head = [data]
     for metric in metrics_of(table, results, data):
         head += [metric.label, *(["published", "difference"] if is_published(table, data, metric) else [])]
@@ -97,7 +99,7 @@ def head_of(table: Table, results: Results, data: str) -> list[str]:
 
 
 def metrics_of(table: Table, results: Results, data: str) -> list[Metric]:
-    """The metrics that this data has, here or published; all of them where it has none yet."""
+    """Return the metrics that this data set has, ours or published; all of them if it has none yet."""
     has = [
         metric
         for metric in table.metrics
@@ -108,27 +110,27 @@ def metrics_of(table: Table, results: Results, data: str) -> list[Metric]:
 
 
 def is_published(table: Table, data: str, metric: Metric) -> bool:
-    """True if the paper has any figure of this metric on this data."""
+    """Return True if the paper has a figure of this metric on this data set."""
     return any(metric.name in one for one in table.published.get(data, {}).values())
 
 
-def stars_of(p: float) -> str:
-    """As papers write it: ** where p ≤ 0.01, * where p ≤ 0.05."""
+def significance_stars(p: float) -> str:
+    """Return the stars of a p-value: ** for p ≤ 0.01, * for p ≤ 0.05."""
     return next((stars for most, stars in STARS if p <= most), "")
 
 
-def _ours(values: dict[int, float], metric: Metric) -> str:
+def _our_text(values: dict[int, float], metric: Metric) -> str:
     if not values:
         return ""
     scaled = metric.scale * np.array(list(values.values()))
     error = f" ± {scaled.std(ddof=1) / math.sqrt(scaled.size):.{metric.digits}f}" if scaled.size > 1 else ""
     smallest = 10.0**-metric.digits
-    if not error and 0 < scaled[0] < smallest / 2:  # a p-value, as it is: 0.000 would be a claim
+    if not error and 0 < scaled[0] < smallest / 2:  # A p-value is not 0, so "0.000" would be wrong.
         return f"< {smallest:.{metric.digits}f}"
     return f"{scaled.mean():.{metric.digits}f}{error}"
 
 
-def _told(told: tuple[float, float | None] | None, metric: Metric) -> str:
+def _published_text(told: tuple[float, float | None] | None, metric: Metric) -> str:
     if told is None:
         return ""
     error = "" if told[1] is None else f" ± {told[1]:.{metric.digits}f}"
@@ -136,10 +138,10 @@ def _told(told: tuple[float, float | None] | None, metric: Metric) -> str:
 
 
 def _difference(values: dict[int, float], told: tuple[float, float | None] | None, metric: Metric) -> str:
-    """Ours less theirs, with an interval over our seeds (and their error, where it is known)."""
+    """Return our figure minus the published one, with an interval over our seeds (and the published error)."""
     if not values or told is None:
         return ""
-    found = mean_of([metric.scale * value - told[0] for value in values.values()])
+    found = estimate_mean([metric.scale * value - told[0] for value in values.values()])
     if found.n < 2:
         return f"{found.mean:+.{metric.digits}f}"
     half = math.hypot(found.high - found.mean, 1.96 * (told[1] or 0))
@@ -152,53 +154,53 @@ def _difference(values: dict[int, float], told: tuple[float, float | None] | Non
 
 @dataclass(frozen=True)
 class Page:
-    """Content of both kinds of pages; made once, as tests over all seeds take their time."""
+    """Content of the Markdown and HTML pages; made once, because tests over all seeds take long."""
 
     paper: Paper
     tables: Sequence[Table]
-    lines: Results  # of the store, those that count
-    shown: Results  # with what is made of them
+    lines: Results  # Lines of the store that count.
+    shown: Results  # These lines and the results derived from them.
     claims: list[Claim]
-    stale: int  # lines of the store that do not count
+    stale: int  # Number of lines of the store that do not count.
     failures: Sequence[Failure] = ()
     quick: bool = False
 
     @property
     def claims_file(self) -> str:
-        """The picture of the claims, beside the page."""
+        """Return the file name of the picture of the claims."""
         return f"{self.paper.name}{'-quick' if self.quick else ''}-claims.svg"
 
     @property
     def command(self) -> str:
-        """The command that makes the page."""
+        """Return the command that makes the page."""
         return f"{PROGRAM} {self.paper.name}{' --quick' if self.quick else ''}"
 
 
 def make_page(
     paper: Paper, tables: Sequence[Table], results: Results, failures: Sequence[Failure] = (), *, quick: bool = False
 ) -> Page:
-    """Make the page of all lines of a store."""
+    """Make the page from all lines of a store."""
     lines = current_lines(paper, results, quick=quick)
     derive, judge = (getattr(paper.module, name, None) for name in ("derived", "claims"))
     shown = dict(lines)
-    if derive is not None and lines:  # tables made from others, tests over all seeds
+    if derive is not None and lines:  # Derived results: tables made from others, and tests over all seeds.
         shown |= {f"derived {number}": line for number, line in enumerate(derive(lines))}
 
-    def get(table: str, data: str, condition: str, metric: str) -> BySeed:
+    def get(table: str, data: str, condition: str, metric: str) -> ValuesBySeed:
         return values_of(paper.tables[table], shown, data, condition, metric)
 
     claims: list[Claim] = [] if judge is None else judge(get)
     return Page(paper, tables, lines, shown, claims, len(results) - len(lines), failures, quick)
 
 
-def figures_of(claim: Claim) -> list[str]:
-    """One text per difference."""
-    nothing = ["nothing was run that it is about."]
+def difference_texts(claim: Claim) -> list[str]:
+    """Return one text per difference."""
+    nothing = ["no result for this claim."]
     return [f"{name} {difference}" for name, difference in claim.differences.items()] or nothing
 
 
 def summary_of(page: Page) -> str:
-    """Say how many cells there are, their days, commits, devices, versions and hours, and how many are not shown."""
+    """Return the number of cells, their days, commits, devices, versions and hours, and the number not shown."""
     lines = list(page.lines.values())
     of = f"{page.stale:,} of {len(lines) + page.stale:,} lines of the store"
     hidden = f" Not shown: {of}, made with other settings than the tables have now." if page.stale else ""
@@ -209,7 +211,7 @@ def summary_of(page: Page) -> str:
     def distinct(key: str) -> str:
         return ", ".join(sorted({str(one.get(key)) for one in made if one.get(key)}))
 
-    days = ", ".join(sorted({_day(one) for one in made}))
+    days = ", ".join(sorted({_date_of(one) for one in made}))
     versions = sorted({f"{name} {number}" for one in made for name, number in one.get("versions", {}).items()})
     without = sum(not one.get("versions") for one in made)
     unknown = f" (those of {without:,} cells were not kept)" if without else ""
@@ -220,10 +222,10 @@ def summary_of(page: Page) -> str:
     )
 
 
-def origins_of(page: Page) -> list[list[str]]:
-    """One row per table, day and commit: how many cells, and what made them there."""
+def provenance_rows(page: Page) -> list[list[str]]:
+    """Return one row per table, day and commit: the number of cells, and the command that made them."""
     count = Counter(
-        (line["table"], _day(made), commit_text(made), made.get("by") or "?")
+        (line["table"], _date_of(made), commit_text(made), made.get("by") or "?")
         for line in page.lines.values()
         for made in [line["made"]]
     )
@@ -238,7 +240,7 @@ def origins_of(page: Page) -> list[list[str]]:
     ]  # fmt: skip
 
 
-def _day(made: dict[str, Any]) -> str:
+def _date_of(made: dict[str, Any]) -> str:
     return str(made.get("date", "?"))[:10]
 
 
@@ -247,35 +249,35 @@ CLAIMS_HEAD = ["claim", "verdict"]
 
 
 def render_markdown(page: Page) -> str:
-    """A page of Markdown."""
+    """Return the page as Markdown."""
     paper, parts = page.paper, [f"# {page.paper.title}", page.paper.cite]
     if page.quick:
         parts.append(f"**{QUICK.replace(':', '**:', 1)}")
     parts += [paper.note] if paper.note else []
     if page.claims:
-        parts.append(f"## What held\n\n{INTERVALS}")
+        parts.append(f"## Claims\n\n{INTERVALS}")
         parts.append(markdown_table(CLAIMS_HEAD, [[c.text, c.verdict] for c in page.claims], None))
         parts.append(f"![{DRAWN}]({page.claims_file})")
-        folded = [f"**{c.text}**\n\n" + "\n".join(f"- {text}" for text in figures_of(c)) for c in page.claims]
+        folded = [f"**{c.text}**\n\n" + "\n".join(f"- {text}" for text in difference_texts(c)) for c in page.claims]
         parts += ["<details><summary>Every difference, with its interval</summary>", *folded, "</details>"]
     for table in page.tables:
         parts.append(f"## {table.name}: {table.title}")
         parts += [table.note] if table.note else []
         for data in table.data:
-            rows = rows_of(table, page.shown, page.failures, data)
-            parts.append(markdown_table(head_of(table, page.shown, data), rows, None))
+            rows = table_rows(table, page.shown, page.failures, data)
+            parts.append(markdown_table(table_header(table, page.shown, data), rows, None))
         parts += [f"![{figure['text']}]({figure['file']})" for figure in table.figures]
     if paper.protocol:
-        parts.append("## What is alike and what is not\n\n" + "\n".join(f"- {text}" for text in paper.protocol))
+        parts.append("## Differences from the paper's protocol\n\n" + "\n".join(f"- {text}" for text in paper.protocol))
     parts.append(f"## How it was made\n\n    {page.command}")
     if page.lines:
-        parts += [f"{OLDER}:", markdown_table(ORIGINS_HEAD, origins_of(page), None)]
+        parts += [f"{OLDER}:", markdown_table(ORIGINS_HEAD, provenance_rows(page), None)]
     parts.append(summary_of(page))
     return "\n\n".join(parts) + "\n"
 
 
 def render_html(page: Page) -> str:
-    """The same as one HTML page."""
+    """Return the page as HTML."""
     return PAGE.format(title=html.escape(page.paper.title), body="\n".join(_html_parts(page)))
 
 
@@ -284,26 +286,26 @@ def _html_parts(page: Page) -> Iterator[str]:
     yield f"<h1>{html.escape(paper.title)}</h1>"
     yield from _paragraphs(paper.cite, QUICK if page.quick else "", *paper.note.split("\n\n"))
     if page.claims:
-        yield f"<h2>What held</h2><p>{INTERVALS}</p>"
+        yield f"<h2>Claims</h2><p>{INTERVALS}</p>"
         yield html_table(CLAIMS_HEAD, [[c.text, c.verdict] for c in page.claims])
         yield f"<figure>{draw_claims(page.claims)}</figure>"
-        rows = [[c.text, "\n".join(figures_of(c))] for c in page.claims]
+        rows = [[c.text, "\n".join(difference_texts(c))] for c in page.claims]
         yield f"<details><summary>Every difference</summary>{html_table(['claim', 'figures'], rows)}</details>"
     for table in page.tables:
         yield f"<h2>{html.escape(table.name)}: {html.escape(table.title)}</h2>"
         yield from _paragraphs(table.note)
         for data in table.data:
-            yield html_table(head_of(table, page.shown, data), rows_of(table, page.shown, page.failures, data))
+            yield html_table(table_header(table, page.shown, data), table_rows(table, page.shown, page.failures, data))
         for figure in table.figures:
             text, file = html.escape(figure["text"]), html.escape(figure["file"])
             yield f"<figure><img src='{file}' alt='{text}'><figcaption>{text}</figcaption></figure>"
     if paper.protocol:
         items = "".join(f"<li>{html.escape(text)}</li>" for text in paper.protocol)
-        yield f"<h2>What is alike and what is not</h2><ul>{items}</ul>"
+        yield f"<h2>Differences from the paper's protocol</h2><ul>{items}</ul>"
     yield f"<h2>How it was made</h2><pre>{html.escape(page.command)}</pre>"
     if page.lines:
         yield from _paragraphs(f"{OLDER}:")
-        yield html_table(ORIGINS_HEAD, origins_of(page))
+        yield html_table(ORIGINS_HEAD, provenance_rows(page))
     yield from _paragraphs(summary_of(page))
 
 
@@ -312,7 +314,7 @@ def _paragraphs(*texts: str) -> Iterator[str]:
 
 
 def html_table(head: list[str], rows: list[list[str]]) -> str:
-    """An HTML table of escaped texts."""
+    """Return an HTML table of escaped texts."""
     top = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<div class='wide'><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"

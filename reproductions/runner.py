@@ -1,7 +1,4 @@
-"""Run the cells of a paper's tables and keep what they found; a cell that the store has is not run again.
-
-A cell that fails is shown and left out, so that the others are not lost; the next run tries it again.
-"""
+"""Run the cells of a paper's tables and store their results; stored cells are not run again."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from dissensus.common.json_lines import JsonLinesStore
 from reproductions.experiment import Cell, Paper, Table, load_paper
 from reproductions.processes import run_parts
 from reproductions.record import Results, add_line, provenance
-from reproductions.watch import Watch
+from reproductions.watch import ProgressTable
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ def reproduce(
     jobs: int = 1,
     device: str = "auto",
     minutes: float | None = None,
-    watch: Watch | None = None,
+    watch: ProgressTable | None = None,
 ) -> tuple[Results, list[Failure]]:
     """Run all cells of these tables that the store does not have.
 
@@ -44,17 +41,17 @@ def reproduce(
     ----------
     tables : sequence of Table
     store : path
-        A file of JSON lines, made if need be.
+        A file of JSON lines; it is created if it does not exist.
     quick, seeds
-        As each table has it for --quick; or another number of seeds.
+        Use the settings of each table for --quick; or another number of seeds.
     jobs : int
-        Processes.
+        Number of processes.
     device : str
-        Of what is trained: "auto", "cpu", "cuda" …
+        Device of trained models: "auto", "cpu", "cuda" …
     minutes : float, optional
-        No cell is begun after so long; what is left waits for the next run.
+        No cell is started after this time; the next run continues.
     watch : Watch, optional
-        Shows how far it is.
+        Shows the progress.
     """
     path = Path(store)
     cells = [cell for table in tables for cell in table.cells(quick=quick, seeds=seeds)]
@@ -68,7 +65,7 @@ def reproduce(
         found = kept.by_key()
         todo = [cell for cell in cells if cell.key not in found]
         if watch is not None:
-            watch.begin(cells, [cell for cell in cells if cell.key in found])
+            watch.set_cells(cells, [cell for cell in cells if cell.key in found])
         made = provenance(device=device) if todo else {}
         for cell, values, error in run_parts(run_cell, todo, device, jobs=jobs, too_late=too_late, here=jobs == 1):
             if error:
@@ -76,12 +73,12 @@ def reproduce(
             else:
                 found[cell.key] = add_line(kept, cell.key, made, {"command": cell.command(quick=quick)} | values)
             if watch is not None:
-                watch.finished(cell, found.get(cell.key), error)
+                watch.add_result(cell, found.get(cell.key), error)
     return {cell.key: found[cell.key] for cell in cells if cell.key in found}, failures
 
 
 def run_cell(cell: Cell, device: str) -> dict[str, Any]:
-    """Run a cell: what it was told, the values of its seeds, what it keeps besides, and the seconds."""
+    """Run a cell; return its configuration, the values of its seeds, further results, and the seconds."""
     began = time.perf_counter()
     found = load_paper(cell.paper).run(cell.table)(cell, device)
     values, kept = found if isinstance(found, tuple) else (found, {})
@@ -96,7 +93,7 @@ def run_cell(cell: Cell, device: str) -> dict[str, Any]:
 
 
 def figure_files(tables: Iterable[Table]) -> list[str]:
-    """Names of the pictures below these tables."""
+    """Return the names of the pictures below these tables."""
     return [figure["file"] for table in tables for figure in table.figures]
 
 
@@ -110,6 +107,6 @@ def draw_figures(
         if not (folder / name).exists():
             try:
                 paper.module.draw(folder / name, device)
-            except Exception as error:  # of drawing libraries, of data; the tables are worth having without
+            except Exception as error:  # The tables are useful without pictures.
                 failed[name] = f"{type(error).__name__}: {error}"
     return failed

@@ -36,7 +36,7 @@ class Ceiling:
 
     mean: dict[str, float]
     spread: dict[str, float]
-    n_items: int  # with two annotators or more
+    n_items: int  # Number of items with two annotators or more.
     draws: int
 
     def __str__(self) -> str:

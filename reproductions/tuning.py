@@ -26,7 +26,7 @@ from dissensus.questions.compare import estimate_columns
 from dissensus.questions.scoring import SCORING, log_likelihood
 from dissensus.table.annotations import Annotations
 
-SHARE = 0.2  # of the annotations that is hidden
+SHARE = 0.2  # Share of the annotations that is hidden.
 SPLITS = 2  # times that it is hidden
 Choices = Mapping[str, Sequence[Any]]
 CHOICES: dict[str, tuple[Any, ...]] = {
@@ -54,7 +54,7 @@ class Trial:
     gain: Estimate  # over what was chosen before, by bootstrap over items
     p_value: float
     chosen: bool
-    seconds: float  # of a fit
+    seconds: float  # Seconds of a fit.
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def tune(
     chosen: dict[str, Any] = {}
     best, weight, seconds = score(chosen)
     some = weight > 0
-    scale = int(some.sum()) / float(weight.sum())  # from a mean over items to one over annotations
+    scale = int(some.sum()) / float(weight.sum())  # Converts a mean over items to one over annotations.
     trials = [Trial(None, None, float(best.sum() / weight.sum()), Estimate(0.0, 0.0, 0.0), 1.0, True, seconds)]
     for keyword, values in choices.items():
         before, winner = best, None

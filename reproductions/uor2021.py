@@ -24,14 +24,14 @@ from dissensus.exceptions import ConvergenceWarning
 from dissensus.table.annotations import Annotations
 from reproductions.experiment import Cell, SeedValues, Values
 from reproductions.prepared import prepared_folder
-from reproductions.verdict import Claim, Difference, Get, compare_conditions, judge, within
+from reproductions.verdict import Claim, GetValues, PairedDifference, assess, assess_equality, compare_conditions
 from reproductions.watch import no_progress
 
 HELD_OUT_PARTS = 10
-TRAIN_IMAGES = 7_000  # of the 9,500 images of CIFAR-10H, as many as the task has
+TRAIN_IMAGES = 7_000  # Training images of 9,500 images of CIFAR-10H, the number that the task has.
 ERRORS = (1.19, 23.1)
 """Beta prior of an annotator's rate of errors on CIFAR-10H, fitted to the 500 images whose annotators are known."""
-EQUAL_MARGIN = 0.02  # of F1: two scores that differ by less are "the same"
+EQUAL_MARGIN = 0.02  # F1 scores that differ by less count as equal.
 KEYWORDS = ("labels", "kind", "link", "start")  # those of a condition that are its objective's
 How = dict[str, Any]
 
@@ -42,10 +42,10 @@ class Task:
 
     table: Annotations
     X: Any
-    gold: IntArray  # of what teaches, −1 where unknown
-    asked: Any  # inputs that are predicted
+    gold: IntArray  # Gold of the training items, −1 if unknown.
+    new_inputs: Any  # Inputs that are predicted.
     truth: IntArray  # their classes, −1 where unknown
-    shares: FloatArray  # (n, K) of their votes, zero where there are none
+    shares: FloatArray  # (n, K) vote shares, zero without votes.
     encoder: Any
     validation: Any = None
 
@@ -67,9 +67,9 @@ def table3(cell: Cell, device: str) -> Values:
         )  # fmt: skip
         gold = task.gold if how.get("labels") == "gold" else None
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # of Dawid-Skene's labels
+            warnings.simplefilter("ignore", ConvergenceWarning)  # Dawid-Skene's labels do not need convergence.
             model.fit(task.table, task.X, gold=gold, validation=task.validation, on_step=no_progress)
-        scores = measured(task.truth, task.shares, model.predict_proba(task.asked), how.get("least", 0.0))
+        scores = measured(task.truth, task.shares, model.predict_proba(task.new_inputs), how.get("least", 0.0))
         known = task.gold >= 0
         scores["posterior"] = float((model.posterior_.argmax(axis=1) == task.gold)[known].mean())
         scores["epochs"] = float(model.best_epoch_ or model.n_iter_)
@@ -116,7 +116,7 @@ def labelme(seed: int, how: How) -> Task:
     nothing = np.zeros((test.gold.size, votes.n_classes))
     return Task(
         table=train.annotations.select(items=~held), X=train.features[~held], gold=train.gold[~held],
-        asked=np.concatenate([test.features, train.features[held]]),
+        new_inputs=np.concatenate([test.features, train.features[held]]),
         truth=np.concatenate([test.gold, np.full(held.sum(), -1)]),
         shares=np.concatenate([nothing, votes.soft_labels()]), encoder="mlp",
         validation=(train.features[held], votes) if "patience" in how["train"] else None,
@@ -136,7 +136,7 @@ def gimpel_pos(seed: int, how: How) -> Task:
 
     return Task(
         table=train.annotations, X=inputs(train), gold=train.gold,
-        asked=inputs(test), truth=test.gold, shares=shares_of(test.annotations),
+        new_inputs=inputs(test), truth=test.gold, shares=shares_of(test.annotations),
         encoder=Transformer(minilm(), max_length=96) if pairs else Tagger(),
     )  # fmt: skip
 
@@ -158,7 +158,7 @@ def cifar10h(seed: int, how: How) -> Task:
         known: Any = dz.load_dataset("cifar10h", votes="annotations")
         table = simulate_annotators(table, known.annotations, seed)
     return Task(
-        table=table, X=train.images, gold=train.gold, asked=test.images, truth=test.gold,
+        table=table, X=train.images, gold=train.gold, new_inputs=test.images, truth=test.gold,
         shares=shares_of(test.annotations), encoder=WideResNet(depth=how["depth"], widen=how["widen"]),
     )  # fmt: skip
 
@@ -180,7 +180,7 @@ def cifar_images() -> Any:
 
 
 def first_items(part: Any, how: How) -> Any:
-    """Keep the first items only, if the file says so."""
+    """Select the first items, if the TOML file limits their number."""
     return part.only(np.arange(part.item_names.size) < how["items"]) if "items" in how else part
 
 
@@ -191,7 +191,7 @@ def shares_of(table: Annotations) -> FloatArray:
 
 
 def draw_votes(table: Annotations, votes: int, seed: int) -> Annotations:
-    """Draw so many votes of each item, without replacement."""
+    """Draw `votes` votes of each item, without replacement."""
     key = np.random.default_rng((seed, votes)).random(table.n_annotations)
     order = np.lexsort((key, table.item))  # rows of an item stay together
     place = np.arange(order.size) - table.item_ptr[table.item[order]]
@@ -218,7 +218,7 @@ def simulate_annotators(table: Annotations, known: Annotations, seed: int) -> An
 
 
 def draw_distinct_annotators(item: IntArray, n: int, draw: np.random.Generator) -> IntArray:
-    """Draw an annotator of n for every row (N,), nobody twice for an item: who is there already is drawn again."""
+    """Draw one of n annotators for every row (N,), no annotator twice for an item: repeated ones are drawn again."""
     who = draw.integers(n, size=item.size)
     while True:
         order = np.lexsort((who, item))
@@ -232,7 +232,7 @@ def draw_distinct_annotators(item: IntArray, n: int, draw: np.random.Generator) 
 
 
 def minilm() -> str | None:
-    """Folder that `prepare` made; None, the bundled model, if there is none."""
+    """Return the folder that `prepare` made, or None for the bundled model."""
     folder = prepared_folder() / "minilm"
     return str(folder) if (folder / "config.json").exists() else None
 
@@ -256,7 +256,7 @@ def prepare() -> None:
 
 
 def annotated(name: str) -> Annotations:
-    """What is known of who labelled what: of CIFAR-10H 500 images, of the others the items that teach."""
+    """Return the annotations with annotator names: 500 images of CIFAR-10H, or the training items of another set."""
     known: Any = dz.load_dataset(name, votes="annotations") if name == "cifar10h" else split(name)["train"]
     table: Annotations = known.annotations
     return table
@@ -286,39 +286,54 @@ ONE_EPOCH, EIGHT_EPOCHS = "Gimpel-POS, MiniLM, 1 epoch", "Gimpel-POS, MiniLM, 8 
 ALL_VOTES, FEW_VOTES = "CIFAR-10H, all votes", ("CIFAR-10H, 3 votes", "CIFAR-10H, 1 vote")
 
 
-def claims(get: Get) -> list[Claim]:
+def claims(get: GetValues) -> list[Claim]:
     """Judge what the paper says of crowd layers and SAM."""
 
-    def more(better: str, worse: str, *sets: str, metric: str = "f1") -> dict[str, Difference]:
+    def lead(better: str, worse: str, *sets: str, metric: str = "f1") -> dict[str, PairedDifference]:
         """Differences between two conditions; lower cross entropy is better."""
         return compare_conditions(get, "table3", sets, better, worse, metric, lower=metric == "cross_entropy")
 
-    by_gold = more("gold (no crowd) + SAM", "gold (no crowd)", ALL_VOTES)
+    by_gold = lead("gold (no crowd) + SAM", "gold (no crowd)", ALL_VOTES)
     return [
-        judge("A crowd layer beats majority labels on LabelMe, F1", more(CROWD, "majority", LABELME, STOPPED)),
-        judge("… and by cross entropy", more(CROWD, "majority", LABELME, STOPPED, metric="cross_entropy")),
-        judge("… also with the other link (normalize), F1", more(NORMALIZED, "majority", LABELME, STOPPED)),
-        within("BERT with a crowd layer is as good as with majority labels on Gimpel-POS, after one epoch",
-               more(CROWD, "majority", ONE_EPOCH), EQUAL_MARGIN),
-        within("… after enough of them", more(CROWD, "majority", EIGHT_EPOCHS), EQUAL_MARGIN),
-        within("… with the other link (normalize)",
-               more(NORMALIZED, "majority", ONE_EPOCH, EIGHT_EPOCHS), EQUAL_MARGIN),
-        judge("SAM helps on noisy majority labels, CIFAR-10H, F1", more("majority + SAM", "majority", *FEW_VOTES)),
-        judge("… by cross entropy", more("majority + SAM", "majority", *FEW_VOTES, metric="cross_entropy")),
-        judge("… on clean ones, too (the majority of all votes; gold)",
-              more("majority + SAM", "majority", ALL_VOTES) | {f"{name}, gold": d for name, d in by_gold.items()}),
-        judge("… on LabelMe, where the majority is 77 % right", more("majority + SAM", "majority", LABELME, STOPPED)),
-        judge("… by cross entropy", more("majority + SAM", "majority", LABELME, STOPPED, metric="cross_entropy")),
-        judge("… on texts (Gimpel-POS, MiniLM)", more("majority + SAM", "majority", ONE_EPOCH, EIGHT_EPOCHS)),
-        judge("… by cross entropy",
-              more("majority + SAM", "majority", ONE_EPOCH, EIGHT_EPOCHS, metric="cross_entropy")),
-        judge("SAM on majority labels beats a crowd layer on CIFAR-10H, F1", more("majority + SAM", CROWD, ALL_VOTES)),
-        judge("… with the paper's network, WRN-16-12",
-              compare_conditions(get, "wide", [ALL_VOTES], "majority + SAM", CROWD, "f1")),
-        judge("The crowd layer beats majority labels on CIFAR-10H where both have its optimiser (Adam, cosine), F1",
-              more(CROWD, "majority, optimiser of the crowd layer", ALL_VOTES)),
-        judge("… where both have the optimiser of the majority (SGD), F1",
-              more(f"{CROWD}, optimiser of the majority", "majority", ALL_VOTES)),
-        judge("A crowd layer has a better cross entropy than majority labels on CIFAR-10H",
-              more(CROWD, "majority", ALL_VOTES, metric="cross_entropy")),
-    ]  # fmt: skip
+        assess("A crowd layer beats majority labels on LabelMe, F1", lead(CROWD, "majority", LABELME, STOPPED)),
+        assess("… and by cross entropy", lead(CROWD, "majority", LABELME, STOPPED, metric="cross_entropy")),
+        assess("… also with the other link (normalize), F1", lead(NORMALIZED, "majority", LABELME, STOPPED)),
+        assess_equality(
+            "BERT with a crowd layer is as good as with majority labels on Gimpel-POS, after one epoch",
+            lead(CROWD, "majority", ONE_EPOCH),
+            EQUAL_MARGIN,
+        ),
+        assess_equality("… after enough of them", lead(CROWD, "majority", EIGHT_EPOCHS), EQUAL_MARGIN),
+        assess_equality(
+            "… with the other link (normalize)", lead(NORMALIZED, "majority", ONE_EPOCH, EIGHT_EPOCHS), EQUAL_MARGIN
+        ),
+        assess("SAM helps on noisy majority labels, CIFAR-10H, F1", lead("majority + SAM", "majority", *FEW_VOTES)),
+        assess("… by cross entropy", lead("majority + SAM", "majority", *FEW_VOTES, metric="cross_entropy")),
+        assess(
+            "… on clean ones, too (the majority of all votes; gold)",
+            lead("majority + SAM", "majority", ALL_VOTES) | {f"{name}, gold": d for name, d in by_gold.items()},
+        ),
+        assess("… on LabelMe, where the majority is 77 % right", lead("majority + SAM", "majority", LABELME, STOPPED)),
+        assess("… by cross entropy", lead("majority + SAM", "majority", LABELME, STOPPED, metric="cross_entropy")),
+        assess("… on texts (Gimpel-POS, MiniLM)", lead("majority + SAM", "majority", ONE_EPOCH, EIGHT_EPOCHS)),
+        assess(
+            "… by cross entropy", lead("majority + SAM", "majority", ONE_EPOCH, EIGHT_EPOCHS, metric="cross_entropy")
+        ),
+        assess("SAM on majority labels beats a crowd layer on CIFAR-10H, F1", lead("majority + SAM", CROWD, ALL_VOTES)),
+        assess(
+            "… with the paper's network, WRN-16-12",
+            compare_conditions(get, "wide", [ALL_VOTES], "majority + SAM", CROWD, "f1"),
+        ),
+        assess(
+            "The crowd layer beats majority labels on CIFAR-10H where both have its optimiser (Adam, cosine), F1",
+            lead(CROWD, "majority, optimiser of the crowd layer", ALL_VOTES),
+        ),
+        assess(
+            "… where both have the optimiser of the majority (SGD), F1",
+            lead(f"{CROWD}, optimiser of the majority", "majority", ALL_VOTES),
+        ),
+        assess(
+            "A crowd layer has a better cross entropy than majority labels on CIFAR-10H",
+            lead(CROWD, "majority", ALL_VOTES, metric="cross_entropy"),
+        ),
+    ]

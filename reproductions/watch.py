@@ -1,4 +1,4 @@
-"""Show how far a run is: one row per table with cells done and failed and the time left, redrawn in place."""
+"""Show the progress of a run: one row per table with cells done, cells failed and the time left."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dissensus.common.progress import escape, make_console
 from reproductions.experiment import Cell
 
 
-class Watch:
-    """Shows a live table on a terminal, a line per cell elsewhere."""
+class ProgressTable:
+    """Show a live table on a terminal, or print one line per cell in a pipe."""
 
     def __init__(self, jobs: int = 1):
         self.jobs, self.screen = jobs, make_console(stderr=True)
@@ -36,17 +36,17 @@ class Watch:
         if self.live is not None:
             self.live.stop()
 
-    def begin(self, cells: list[Cell], there: list[Cell]) -> None:
-        """Count all cells, and those that are there already."""
+    def set_cells(self, cells: list[Cell], there: list[Cell]) -> None:
+        """Count all cells, and the cells that are stored already."""
         for cell in cells:
-            self.total[_name(cell)] += 1
+            self.total[_table_name(cell)] += 1
         for cell in there:
-            self.done[_name(cell)] += 1
+            self.done[_table_name(cell)] += 1
         self._show()
 
-    def finished(self, cell: Cell, line: dict[str, Any] | None, error: str) -> None:
-        """Count a cell that ended, well or with an error."""
-        name = _name(cell)
+    def add_result(self, cell: Cell, line: dict[str, Any] | None, error: str) -> None:
+        """Count a cell that has finished or failed."""
+        name = _table_name(cell)
         seeds = f"seed {cell.seeds[0]}" if len(cell.seeds) == 1 else f"{len(cell.seeds)} seeds"
         if line is None:
             self.failed[name] += 1
@@ -62,8 +62,8 @@ class Watch:
                 self.screen.print(escape(f"{done} of {total}: {name}, {self.last} ({line['seconds']:.0f} s)"))
         self._show()
 
-    def left(self, name: str) -> float | None:
-        """Seconds that a table still needs, at the mean time of its cells."""
+    def seconds_left(self, name: str) -> float | None:
+        """Return the seconds that a table still needs, at the mean time of its cells."""
         rest = self.total[name] - self.done[name] - self.failed[name]
         if rest == 0:
             return 0.0
@@ -72,7 +72,7 @@ class Watch:
         return rest * sum(self.seconds[name]) / len(self.seconds[name]) / self.jobs
 
     def table(self) -> Any:
-        """Current state, one row per table."""
+        """Return the current state, one row per table."""
         from rich.table import Table
 
         table = Table("table", "done", "of", "failed", "s each", "time left", caption=escape(self.last))
@@ -80,7 +80,7 @@ class Watch:
             spent = self.seconds[name]
             each = f"{sum(spent) / len(spent):.1f}" if spent else ""
             failed = str(self.failed[name] or "")
-            table.add_row(name, str(self.done[name]), str(total), failed, each, _time(self.left(name)))
+            table.add_row(name, str(self.done[name]), str(total), failed, each, _format_time(self.seconds_left(name)))
         return table
 
     def _show(self) -> None:
@@ -88,11 +88,11 @@ class Watch:
             self.live.update(self.table())
 
 
-def _name(cell: Cell) -> str:
+def _table_name(cell: Cell) -> str:
     return f"{cell.paper} {cell.table}"
 
 
-def _time(seconds: float | None) -> str:
+def _format_time(seconds: float | None) -> str:
     if seconds is None:
         return "?"
     minutes, rest = divmod(round(seconds), 60)

@@ -25,7 +25,7 @@ from dissensus.table.annotations import Annotations
 from reproductions.experiment import Cell, SeedValues, Values
 from reproductions.prepared import prepared, prepared_words
 from reproductions.printed_clusters import PrintedBP, PrintedProjector
-from reproductions.verdict import Claim, Difference, Get, compare_conditions, judge, within
+from reproductions.verdict import Claim, GetValues, PairedDifference, assess, assess_equality, compare_conditions
 from reproductions.watch import no_progress
 
 SETS = ("jobs_q1", "jobs_q2", "jobs_q3")
@@ -183,13 +183,13 @@ def fit_communities(table: Annotations, seed: int) -> Any:
 
 
 def population_labels(communities: Any) -> FloatArray:
-    """P(label | class) (K, K) of an annotator of whom nothing is known."""
+    """Return P(label | class) (K, K) of an annotator without labels."""
     alpha = communities.community_concentration_
     mean = alpha / alpha.sum(axis=2, keepdims=True)  # (M, K, K)
     return np.asarray(np.tensordot(communities.community_share_, mean, axes=1))
 
 
-# Which KL, and how many rounds ----------------------------------------------------------------------------------------
+# Direction of KL, and number of rounds --------------------------------------------------------------------------------
 
 
 def direction(cell: Cell, device: str) -> Values:
@@ -204,7 +204,7 @@ def direction(cell: Cell, device: str) -> Values:
 
 
 def rounds(cell: Cell, device: str) -> Values:
-    """Fit PGM-BP with so many rounds of messages in an E step; count those that an E step takes to settle."""
+    """Fit PGM-BP with a number of message rounds per E step; count the rounds until an E step converges."""
     from unittest.mock import patch
 
     from dissensus.clustering.model import EdgeFactors
@@ -279,7 +279,7 @@ def network(encoder: str, device: str, seed: int, epochs: int) -> Any:
 
 
 def network_inputs(encoder: str, part: Part) -> Any:
-    """Inputs of a network: texts or vectors."""
+    """Return the inputs of a network: texts or vectors."""
     return part.texts if encoder == "cnn" else part.X
 
 
@@ -399,60 +399,84 @@ def draw(path: Path, device: str) -> None:
 # Claims ---------------------------------------------------------------------------------------------------------------
 
 
-def claims(get: Get) -> list[Claim]:
+def claims(get: GetValues) -> list[Claim]:
     """Judge RQ1 to RQ3."""
 
-    def less(better: str, worse: str, metric: str) -> dict[str, Difference]:
+    def reduction(better: str, worse: str, metric: str) -> dict[str, PairedDifference]:
         """Differences between two conditions on every set; lower KL is better."""
         return compare_conditions(get, "table3", SETS, better, worse, metric, lower=metric != "accuracy")
 
-    def both(better: str, worse: str) -> dict[str, Difference]:
+    def both_kl(better: str, worse: str) -> dict[str, PairedDifference]:
         return {
             f"{name}, {metric}": difference
-            for metric in ("kl", "accuracy") for name, difference in less(better, worse, metric).items()
+            for metric in ("kl", "accuracy") for name, difference in reduction(better, worse, metric).items()
         }  # fmt: skip
 
-    def each(better: tuple[str, ...], worse: str, metric: str) -> dict[str, Difference]:
-        return {f"{name}, {where}": d for name in better for where, d in less(name, worse, metric).items()}
+    def each_kl(better: tuple[str, ...], worse: str, metric: str) -> dict[str, PairedDifference]:
+        return {f"{name}, {where}": d for name in better for where, d in reduction(name, worse, metric).items()}
 
     def joint_as(how: str) -> tuple[str, ...]:
         return tuple(f"{name} → CNN, {how}" for name in ("PGM-SA", "PGM-BP"))
 
-    def suffices(most: str) -> dict[str, Difference]:
-        """KL with so many rounds less KL with ten."""
+    def suffices(most: str) -> dict[str, PairedDifference]:
+        """Return KL with this number of rounds minus KL with ten."""
         return compare_conditions(get, "rounds", SETS, "at most 10 rounds", most, "kl", lower=True)
 
     graphical, own = ("FMM → CNN", "PGM-SA → CNN", "PGM-BP → CNN"), tuple(f"{name} by own votes" for name in METHODS)
     joint, hard, printed = graphical[1:], joint_as("hard"), joint_as("as printed")
     papers = "… by the paper's KL(predicted ‖ votes)"
     return [
-        judge("RQ1: clusters of items and annotators (PGM) help more than of items alone (FMM), CNN, KL",
-              each(joint, "FMM → CNN", "kl")),
-        judge(papers, each(joint, "FMM → CNN", "inverse_kl")),
-        judge("… projected hard, as in the paper, KL", each(hard, "FMM → CNN, hard", "kl")),
-        judge(papers, each(hard, "FMM → CNN, hard", "inverse_kl")),
-        judge("… and everything as printed, KL", each(printed, "FMM → CNN, as printed", "kl")),
-        judge(papers, each(printed, "FMM → CNN, as printed", "inverse_kl")),
-        judge("RQ1 against clusters of annotators alone (CommunityBCC), which the paper could not run: CNN, KL",
-              each(joint, "CommunityBCC → CNN", "kl")),
-        judge("What is printed is better than what we ran, projected hard, KL",
-              {where: d for name in METHODS
-               for where, d in each((f"{name} → CNN, as printed",), f"{name} → CNN, hard", "kl").items()}),
-        judge("All clusterings beat the CNN without (PD), KL",
-              each(graphical, "PD", "kl")),
-        judge(papers, each(graphical, "PD", "inverse_kl")),
-        judge("RQ2, RQ3: LDL-NM beats the graphical models, by texts alone",
-              {f"{name}, {where}": d for name in graphical for where, d in both("LDL-NM", name).items()}),
-        judge(papers,
-              {f"{name}, {where}": d for name in graphical for where, d in less("LDL-NM", name, "inverse_kl").items()}),
-        judge("… also where those have the same vectors (MiniLM, a linear layer)",
-              {f"FMM, {where}": d for where, d in both("LDL-NM", "FMM → MiniLM, linear").items()}),
-        judge(papers, less("LDL-NM", "FMM → MiniLM, linear", "inverse_kl")),
-        judge("LDL-NM beats a linear layer on the same vectors", both("LDL-NM", "MiniLM, linear")),
-        judge(papers, less("LDL-NM", "MiniLM, linear", "inverse_kl")),
-        within("Two rounds of belief propagation suffice: KL as with ten", suffices("at most 2 rounds"), KL_MARGIN),
-        within("… and one round", suffices("at most 1 round"), KL_MARGIN),
-        judge("With the leak (own votes) LDL-NM beats a linear layer, which has none", both(LEAKS, "MiniLM, linear")),
-        judge("With the leak (own votes) LDL-NM beats the clusterings that have it, too",
-              {f"{name}, {where}": d for name in own for where, d in both(LEAKS, name).items()}),
-    ]  # fmt: skip
+        assess(
+            "RQ1: clusters of items and annotators (PGM) help more than of items alone (FMM), CNN, KL",
+            each_kl(joint, "FMM → CNN", "kl"),
+        ),
+        assess(papers, each_kl(joint, "FMM → CNN", "inverse_kl")),
+        assess("… projected hard, as in the paper, KL", each_kl(hard, "FMM → CNN, hard", "kl")),
+        assess(papers, each_kl(hard, "FMM → CNN, hard", "inverse_kl")),
+        assess("… and everything as printed, KL", each_kl(printed, "FMM → CNN, as printed", "kl")),
+        assess(papers, each_kl(printed, "FMM → CNN, as printed", "inverse_kl")),
+        assess(
+            "RQ1 against clusters of annotators alone (CommunityBCC), which the paper could not run: CNN, KL",
+            each_kl(joint, "CommunityBCC → CNN", "kl"),
+        ),
+        assess(
+            "What is printed is better than what we ran, projected hard, KL",
+            {
+                where: d
+                for name in METHODS
+                for where, d in each_kl((f"{name} → CNN, as printed",), f"{name} → CNN, hard", "kl").items()
+            },
+        ),
+        assess("All clusterings beat the CNN without (PD), KL", each_kl(graphical, "PD", "kl")),
+        assess(papers, each_kl(graphical, "PD", "inverse_kl")),
+        assess(
+            "RQ2, RQ3: LDL-NM beats the graphical models, by texts alone",
+            {f"{name}, {where}": d for name in graphical for where, d in both_kl("LDL-NM", name).items()},
+        ),
+        assess(
+            papers,
+            {
+                f"{name}, {where}": d
+                for name in graphical
+                for where, d in reduction("LDL-NM", name, "inverse_kl").items()
+            },
+        ),
+        assess(
+            "… also where those have the same vectors (MiniLM, a linear layer)",
+            {f"FMM, {where}": d for where, d in both_kl("LDL-NM", "FMM → MiniLM, linear").items()},
+        ),
+        assess(papers, reduction("LDL-NM", "FMM → MiniLM, linear", "inverse_kl")),
+        assess("LDL-NM beats a linear layer on the same vectors", both_kl("LDL-NM", "MiniLM, linear")),
+        assess(papers, reduction("LDL-NM", "MiniLM, linear", "inverse_kl")),
+        assess_equality(
+            "Two rounds of belief propagation suffice: KL as with ten", suffices("at most 2 rounds"), KL_MARGIN
+        ),
+        assess_equality("… and one round", suffices("at most 1 round"), KL_MARGIN),
+        assess(
+            "With the leak (own votes) LDL-NM beats a linear layer, which has none", both_kl(LEAKS, "MiniLM, linear")
+        ),
+        assess(
+            "With the leak (own votes) LDL-NM beats the clusterings that have it, too",
+            {f"{name}, {where}": d for name in own for where, d in both_kl(LEAKS, name).items()},
+        ),
+    ]

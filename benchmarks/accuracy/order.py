@@ -118,7 +118,7 @@ def main() -> None:
         results[name] = run_set(name, level, versions)
         head = [f"{name}" + (f" at redundancy {level}" if level else ""), "accuracy (%), rows sorted", "shuffled"]
         head += ["largest change of a P", "classes backwards", "largest change of a P"]
-        text.append(record.table(head, [[result["method"], *cells(result)] for result in results[name]]))
+        text.append(record.markdown_table(head, [[result["method"], *cells(result)] for result in results[name]]))
         print(text[-1])
     if not dry:
         found = {"versions": versions, "sets": results}

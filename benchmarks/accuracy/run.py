@@ -254,7 +254,7 @@ def run_set(
                 library,
                 [draw.data for draw in draws],
                 [fit for *_, fit in fits],
-                threads=record.cores() if library == "dissensus" else 1,
+                threads=record.n_cores() if library == "dissensus" else 1,
                 use=against_golds,
             )
             versions[library] = report["versions"]
@@ -265,7 +265,7 @@ def run_set(
             print(f"  [{time.perf_counter() - begin:5.1f} s] {library}: {len(answers)} fits", flush=True)
 
         run("dissensus")
-        with ThreadPoolExecutor(record.cores()) as pool:  # the peers work on one core each
+        with ThreadPoolExecutor(record.n_cores()) as pool:  # the peers work on one core each
             list(pool.map(run, [library for library in libraries() if library != "dissensus"]))
     return [
         {
@@ -446,12 +446,12 @@ def tables(rows: list[dict[str, Any]]) -> list[str]:
                 cells = [cell for cell, keep in zip(column(row, figure, level), kept, strict=True) if keep]
                 for line, cell in zip(body, cells, strict=True):
                     line.append(cell)
-            text.append(record.table([figure.title + at, *titles(there)], body))
+            text.append(record.markdown_table([figure.title + at, *titles(there)], body))
     text += [verdict(rows), failures(rows)]
     head = ["Set", "items", "annotators", "annotations", "classes", "items scored"]
     columns = ("items", "annotators", "annotations", "classes", "scored")
     body = [[t, *(f"{row[c]:,}" for c in columns)] for t, row in zip(titles(rows), rows, strict=True)]
-    text.append(record.table(head, body))
+    text.append(record.markdown_table(head, body))
     return text
 
 
@@ -510,7 +510,7 @@ def verdict(rows: list[dict[str, Any]]) -> str:
                 "p, draws could be others too",
                 "seeds",
             ]
-            text.append(record.table(head, body, 4))
+            text.append(record.markdown_table(head, body, 4))
     return "\n\n".join(text)
 
 
@@ -533,7 +533,7 @@ def failures(rows: list[dict[str, Any]]) -> str:
     if not where:
         return "No method failed."
     body = [[name, f"`{error}`" if ":" in error else error, "; ".join(at)] for (name, error), at in where.items()]
-    return record.table(["Method", "what went wrong", "where"], body, 3)
+    return record.markdown_table(["Method", "what went wrong", "where"], body, 3)
 
 
 def main() -> None:

@@ -95,8 +95,8 @@ def tables(cases: list[dict[str, Any]]) -> list[str]:
     near = sum(case["behind"] <= NEAR_POINTS for case in full)
     return [
         f"On the {len(full)} whole sets the choice is within one point of the best method by gold on {near}.",
-        record.table(["rule", "within one point", "points behind, mean", "largest"], summary),
-        record.table(head, body),
+        record.markdown_table(["rule", "within one point", "points behind, mean", "largest"], summary),
+        record.markdown_table(head, body),
     ]
 
 

@@ -101,7 +101,7 @@ def tables(rows: list[dict[str, Any]]) -> list[str]:
     both = ["chosen by KL: KL (K, L)", "log-likelihood", "chosen by hidden labels: KL (K, L)", "log-likelihood"]
     return [
         "Test items placed by all of their votes, compared with the same votes; chosen by KL on the development items.",
-        record.table(
+        record.markdown_table(
             [
                 "set",
                 "method",
@@ -113,9 +113,9 @@ def tables(rows: list[dict[str, Any]]) -> list[str]:
             same,
         ),
         "Test items placed by half of their annotators, compared with the other half.",
-        record.table(["set", "method", *both, "the given half's own votes: KL"], honest),
+        record.markdown_table(["set", "method", *both, "the given half's own votes: KL"], honest),
         "Points of the grid, how many of them converged, and the seconds of their fits added up (two at a time).",
-        record.table(["set", "method", "points", "converged", "seconds"], times),
+        record.markdown_table(["set", "method", "points", "converged", "seconds"], times),
     ]
 
 

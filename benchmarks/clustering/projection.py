@@ -56,7 +56,7 @@ def main() -> None:
     made = record.provenance(busy=True)
     cases = [run_case(seed) for seed in range(options.parse_args().seeds)]
     rows = [[name, f"{np.mean([case[name] for case in cases]):.3f}"] for name in cases[0]]
-    table = record.table(["", "KL to the truth"], rows)
+    table = record.markdown_table(["", "KL to the truth"], rows)
     record.publish(HERE / "README.md", "projection", made, {"cases": cases}, [table])
 
 

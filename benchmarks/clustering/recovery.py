@@ -100,7 +100,7 @@ def tables(rows: list[dict[str, Any]]) -> list[str]:
                 cells += [f"{np.mean(values):.3f}", f"{min(values):.3f}", f"{np.mean(shares):.3f}"]
             body.append([*cells, f"{np.mean([row['seconds'] for row in mine]):.2f}"])
         head = ["", "items", "worst", "of truth", "annotators", "worst", "of truth", "seconds"]
-        text += [f"Θ ~ Dirichlet({concentration:g}), {len(truth)} seeds", record.table(head, body)]
+        text += [f"Θ ~ Dirichlet({concentration:g}), {len(truth)} seeds", record.markdown_table(head, body)]
     return text
 
 

@@ -52,7 +52,7 @@ def grid(method: str) -> dict[str, Any]:
         return float((model.fit(table).trace_[-1] - point.objective) / abs(point.objective))
 
     print(method, f"{seconds:.1f} s", flush=True)
-    with ThreadPoolExecutor(record.cores()) as pool:
+    with ThreadPoolExecutor(record.n_cores()) as pool:
         gaps = list(pool.map(behind, (point for point in found.points if {point.K, point.L} <= set(REFITTED_NUMBERS))))
     return {
         "method": method,
@@ -104,14 +104,14 @@ def main() -> None:
          f"{row['iterations']:.0f}", str(row["converged"]), f"{row['behind_mean']:.3%}", f"{row['behind_worst']:.3%}"]
         for row in content["grid"]
     ]  # fmt: skip
-    text = [record.table(head, rows)]
+    text = [record.markdown_table(head, rows)]
     head = ["a million annotations", "seconds", "steps", "items", "annotators", "peak, GB"]
     rows = [
         [row["method"], f"{row['seconds']:.1f}", str(row["iterations"]), f"{row['items']:.3f}",
          f"{row['annotators']:.3f}", f"{row['peak_gb']:.2f}"]
         for row in content["million"]
     ]  # fmt: skip
-    text.append(record.table(head, rows))
+    text.append(record.markdown_table(head, rows))
     record.publish(HERE / "README.md", "speed", made, content, text)
 
 

@@ -83,7 +83,7 @@ def tables(rows: Rows) -> list[str]:
         "set", "by", "splits", "coverage % (± over fits)", "least to most", "labels in a set", "empty %",
         "interval holds 90 %, % of splits",
     ]  # fmt: skip
-    return [record.table(head, lines, text_columns=2)]
+    return [record.markdown_table(head, lines, text_columns=2)]
 
 
 def parts(seeds: int) -> list[Part]:

@@ -145,7 +145,7 @@ def main() -> None:
     ]  # fmt: skip
     name = "crowd-step" if device.type == "cpu" else f"crowd-step-{device.type}"
     found = {"steps": arguments.steps, "rows": rows}
-    record.publish(HERE / "README.md", name, made, found, [record.table(head, cells)])
+    record.publish(HERE / "README.md", name, made, found, [record.markdown_table(head, cells)])
 
 
 if __name__ == "__main__":

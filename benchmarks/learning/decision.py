@@ -99,7 +99,7 @@ def tables(rows: Rows) -> list[str]:
                     cells = [mean_and_error([value[kind] for value in values]) for kind in ("any", "same item")]
                     lines.append([name, text, arm, *cells])
     head = ["set", "held out", "", "AUC, any", "AUC, same item"]
-    return [f"{len({row['seed'] for row in rows})} seeds, mean ± s.e.", record.table(head, lines, 3)]
+    return [f"{len({row['seed'] for row in rows})} seeds, mean ± s.e.", record.markdown_table(head, lines, 3)]
 
 
 def parts(seeds: int) -> list[Part]:

@@ -140,7 +140,7 @@ def tables(found: dict[str, Any]) -> list[str]:
     return [
         f"Cross entropy to the votes of new items, {splits} splits. `CrowdClassifier()` is better on {better} of "
         f"{len(lines)} sets, worse on {worse}.",
-        record.table(head, lines),
+        record.markdown_table(head, lines),
     ]
 
 

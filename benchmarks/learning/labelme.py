@@ -110,7 +110,7 @@ def tables(parts: Rows) -> list[str]:
         loss = mean_and_error([row["test_log_loss"] for row in rows], 2)
         lines.append([arm, *cells, loss, f"{np.mean([row['seconds'] for row in rows]):.1f}", str(len(rows))])
     head = ["taught by", "test accuracy %", "development %", "test log loss", "seconds", "seeds"]
-    return [record.table(head, lines)]
+    return [record.markdown_table(head, lines)]
 
 
 def parts(seeds: int) -> list[Part]:

@@ -144,7 +144,7 @@ def search_table(found: dict[str, Any]) -> str:
             f"{last['dev_kl']:.3f}", f"{last['dev_accuracy']:.3f}", f"{best['worst_dev_kl']:.3f}",
             "" if one["seconds"] is None else f"{one['seconds']:.0f}",
         ])  # fmt: skip
-    return record.table(head, rows)
+    return record.markdown_table(head, rows)
 
 
 def tested_table(rows: list[dict[str, Any]]) -> str:
@@ -165,7 +165,7 @@ def tested_table(rows: list[dict[str, Any]]) -> str:
                 )  # a class that nobody names has none
                 rest = [mean_and_error([row[key] for row in of]) for key in ("inverse_kl", "accuracy", "manhattan")]
                 lines.append([name, training, protocol, leaks, kl, *rest])
-    return record.table(head, lines, 4)
+    return record.markdown_table(head, lines, 4)
 
 
 def searched(options: argparse.Namespace) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def tested(options: argparse.Namespace) -> dict[str, Any]:
 
 def time_table(row: dict[str, Any]) -> str:
     """One run."""
-    return record.table(list(row), [[f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()]])
+    return record.markdown_table(list(row), [[f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()]])
 
 
 WORK = {"search": searched, "test": tested, "time": lambda options: {"row": one_run(options)}}
@@ -229,7 +229,9 @@ def main() -> None:
     if given.what == "render":
         for what in WORK:
             line = stored(what)
-            record.splice(README, f"ldl_nm-{what}", f"{record.sentence(line['made'])}\n\n{TABLES[what](line)}")
+            record.replace_between_marks(
+                README, f"ldl_nm-{what}", f"{record.describe_provenance(line['made'])}\n\n{TABLES[what](line)}"
+            )
     else:
         made = record.provenance(device="cpu" if given.what == "time" else given.device, busy=True)
         found = WORK[given.what](given)

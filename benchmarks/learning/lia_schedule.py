@@ -21,7 +21,7 @@ from benchmarks.learning.new_items import data
 from benchmarks.parts import Benchmark, Part, Rows
 from dissensus.questions.scoring import hide_rows, log_likelihood
 from reproductions import record
-from reproductions.verdict import mean_of
+from reproductions.verdict import estimate_mean
 
 HERE = Path(__file__).parent
 LAYERS = {"hidden": (16, 16, 16, 16), "dropout": 0.0}
@@ -64,7 +64,7 @@ def tables(parts: Rows) -> list[str]:
         gain = hidden - np.array([row["hidden"] for row in rows if row["schedule"] == first])
         versus = ""
         if name != first and gain.size > 1:
-            found = mean_of(gain)
+            found = estimate_mean(gain)
             versus = f"{found.mean:+.4f} ({found.low:+.4f} to {found.high:+.4f})"
         lines.append(
             [
@@ -78,7 +78,7 @@ def tables(parts: Rows) -> list[str]:
         )
     head = ["schedule", "log-likelihood", "more than the paper's", "items right %", "seconds", "by the clock"]
     said = f"Mean log-likelihood of a hidden annotation, {len(parts)} seeds; differences with 95 % intervals."
-    return [said, record.table(head, lines)]
+    return [said, record.markdown_table(head, lines)]
 
 
 def parts(seeds: int) -> list[Part]:

@@ -122,7 +122,7 @@ def summary(rows: Rows, name: str) -> str:
         )  # fmt: skip
     head = ["taught by", "accuracy %", "LIA less this", "log loss", "LIA less this", "of annotations", "seconds"]
     runs = len({key[1:] for key in of})
-    return f"**{name}**, {runs} runs:\n\n" + record.table(head, lines)
+    return f"**{name}**, {runs} runs:\n\n" + record.markdown_table(head, lines)
 
 
 def tables(rows: Rows) -> list[str]:

@@ -144,7 +144,7 @@ def added_table(rows: Rows) -> str:
         "relation", "against", "sentences", "AUC added", "alone", "log loss added", "alone", "share", "% right added",
         "alone", "share",
     ]  # fmt: skip
-    return record.table(head, lines, 2)
+    return record.markdown_table(head, lines, 2)
 
 
 def redundancy_table(rows: Rows) -> str:
@@ -156,7 +156,7 @@ def redundancy_table(rows: Rows) -> str:
         if own:
             cells = [[e["accuracy"] for e in own if e["method"] == m] for m in ("majority", "LIA", "LIA-ML")]
             lines.append([relation, whose, str(at), *(mean_and_error(values, 1, 100) for values in cells)])
-    return record.table(["relation", "gold", "judgements", "majority %", "LIA %", "LIA-ML %"], lines, 2)
+    return record.markdown_table(["relation", "gold", "judgements", "majority %", "LIA %", "LIA-ML %"], lines, 2)
 
 
 def tables(rows: Rows) -> list[str]:

@@ -361,7 +361,7 @@ def tables(made: dict[str, Any]) -> list[str]:
 
         heads = [NAMES[m] for m in measures]
         lines = [[arm, *(cell(one, m) for m in measures)] for arm, one in levels.items()]
-        text += [title, record.table(["", *heads], lines)]
+        text += [title, record.markdown_table(["", *heads], lines)]
         lines = [
             [
                 pair["arm"],
@@ -370,7 +370,7 @@ def tables(made: dict[str, Any]) -> list[str]:
             ]
             for pair in made["differences"][part]
         ]
-        text.append(record.table(["", "less", *heads], lines, 2))
+        text.append(record.markdown_table(["", "less", *heads], lines, 2))
     return text
 
 

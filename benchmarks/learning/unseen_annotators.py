@@ -225,8 +225,8 @@ def tables(rows: Rows) -> list[str]:
         gain, low, high, better = gains(rows, arm, than)
         lines.append([arm, than, f"{gain:+.4f}", f"{low:+.4f} to {high:+.4f}", f"{better:.0%}"])
     return [
-        record.table(["", "log likelihood per label", f"of {len(seeds)} seeds"], levels),
-        record.table(["", "less", "gain", "95 % interval", "annotators predicted better"], lines, 2),
+        record.markdown_table(["", "log likelihood per label", f"of {len(seeds)} seeds"], levels),
+        record.markdown_table(["", "less", "gain", "95 % interval", "annotators predicted better"], lines, 2),
     ]
 
 

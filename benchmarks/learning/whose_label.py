@@ -129,7 +129,10 @@ def tables(parts: Rows) -> list[str]:
             cells = [mean_and_error(error, 2, 100), "" if arm == BASELINE else mean_and_error(less, 2)]
             lines.append([arm, *cells, mean_and_error(by, 2, 100), mean_and_error(loss), f"{seconds.mean():.1f}"])
         head = ["", "labels wrong %", "less the regression with annotators", "by annotator %", "log loss", "seconds"]
-        text += [f"**{name}**, {len(rows)} folds, means ± standard error over them:", record.table(head, lines)]
+        text += [
+            f"**{name}**, {len(rows)} folds, means ± standard error over them:",
+            record.markdown_table(head, lines),
+        ]
     return text
 
 

@@ -112,7 +112,7 @@ def shown(run: dict[str, Any]) -> str:
            f"{run['images_per_second']:,.0f}", f"{run['reached'] / 1e12:.2f}",
            f"{run['share']:.0%} of {run['possible'] / 1e12:.2f}", memory,
            f"{run['test_accuracy']:.2%} after {run['epochs']}"]  # fmt: skip
-    return record.table(head, [row])
+    return record.markdown_table(head, [row])
 
 
 def main() -> None:

@@ -130,7 +130,7 @@ def tables(rows: Rows) -> list[str]:
                 f"{np.mean([row['purchases'][-1]['most_on_an_item'] for row in own]):.1f}",
                 mean("expected"), mean("changed"),
             ])  # fmt: skip
-    return [record.table(head, body, 2)]
+    return [record.markdown_table(head, body, 2)]
 
 
 def parts(seeds: int) -> list[Part]:

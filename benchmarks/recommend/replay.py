@@ -219,7 +219,7 @@ def tables(summary: dict[str, Any]) -> list[str]:
         ])  # fmt: skip
     return [
         "Labels needed until the mean curve stays within half a point of the accuracy of all labels:",
-        record.table(head, body, 3),
+        record.markdown_table(head, body, 3),
         "\\* nothing was chosen looking at this set.",
     ]
 

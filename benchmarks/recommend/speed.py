@@ -50,7 +50,7 @@ def main() -> None:
         times = [f"{one[name]:.3f}" for name in ("one", "many", "floor")]
         rows.append([str(one["classes"]), *times, f"{one['one'] / one['floor']:.1f}"])
     head = ["classes", "one label, s", "500 labels, s", "logarithms alone, s", "one label / logarithms"]
-    record.publish(HERE / "README.md", "speed", made, {"cases": cases}, [record.table(head, rows)])
+    record.publish(HERE / "README.md", "speed", made, {"cases": cases}, [record.markdown_table(head, rows)])
 
 
 if __name__ == "__main__":

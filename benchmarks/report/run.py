@@ -66,7 +66,7 @@ def main() -> None:
     ]
     head = ["set", "annotations", "items", f"{METHOD}: seconds to fit", "seconds to report", "page, MB"]
     memory = f"The process took {max(row['memory'] for row in rows):.1f} GB at most."
-    record.publish(HERE / "README.md", "report", made, {"rows": rows}, [record.table(head, body), memory])
+    record.publish(HERE / "README.md", "report", made, {"rows": rows}, [record.markdown_table(head, body), memory])
 
 
 if __name__ == "__main__":

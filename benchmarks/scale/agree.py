@@ -82,7 +82,7 @@ def main() -> None:
             )  # fmt: skip
             print(rows[-1], flush=True)
     head = ["method", "passes", *(f"{e}: posterior, labels" for e in OTHERS), *(f"s {e}" for e in engines)]
-    text = record.table(head, rows)
+    text = record.markdown_table(head, rows)
     record.publish(HERE / "README.md", "agree", made, {"annotations": len(table), "results": results}, [text])
     print(text)
 

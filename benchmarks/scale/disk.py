@@ -116,7 +116,7 @@ def table(results: list[dict[str, Any]]) -> str:
                 f"{one['s_last_pass_and_parquet']:.0f}", f"{one['peak_gb']:.2f}",
             ]
         )  # fmt: skip
-    return record.table(head, rows, 0)
+    return record.markdown_table(head, rows, 0)
 
 
 def main() -> None:

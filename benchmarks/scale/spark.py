@@ -154,7 +154,7 @@ def main() -> None:
         print(result["spark"][-1], flush=True)
     head = ["where", "s to sort and code", "s of an empty job", "s to hand over the parts", "s per pass"]
     head += ["s for posteriors to Parquet", "posterior, largest difference from local"]
-    text = record.table(head, rows_of(result))
+    text = record.markdown_table(head, rows_of(result))
     record.publish(HERE / "README.md", "spark", made, {"result": result}, [text])
     print(text)
 

@@ -131,7 +131,7 @@ def table(one: dict[str, Any]) -> str:
         f"{one['copy_gb_per_s'] / 1000:.2f}", f"{one['bytes_streamed'] / 1e9:.2f}", f"{one['ratio_to_streamed']:.0f}",
         f"{one['ratio_with_cells']:.1f}", peak,
     ]  # fmt: skip
-    return record.table(head, [row])
+    return record.markdown_table(head, [row])
 
 
 def main() -> None:

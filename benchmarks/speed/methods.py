@@ -179,8 +179,10 @@ def tables(content: dict[str, Any]) -> list[str]:
         for method, done in content["large"].items()
     ]
     return [
-        record.table(head, rows),
-        record.table(["10M annotations, ours", "s to converge (iterations)", "peak GB", "accuracy (%)"], large),
+        record.markdown_table(head, rows),
+        record.markdown_table(
+            ["10M annotations, ours", "s to converge (iterations)", "peak GB", "accuracy (%)"], large
+        ),
     ]
 
 

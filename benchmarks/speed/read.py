@@ -75,7 +75,7 @@ def main() -> None:
         paths = make(options.rows, Path(folder))
         for path in make(10_000, Path(tempfile.mkdtemp(dir=folder))).values():
             measure(path)  # compiles, where nothing is cached yet
-        print(f"{options.rows:,} rows, {record.cores()} cores\n{'':28}{'file MB':>9}{'read s':>9}{'peak GB':>9}")
+        print(f"{options.rows:,} rows, {record.n_cores()} cores\n{'':28}{'file MB':>9}{'read s':>9}{'peak GB':>9}")
         for name, path in paths.items():
             results[name] = {"file_mb": path.stat().st_size / 2**20, **measure(path)}
             print(

@@ -253,10 +253,10 @@ def tables(content: dict[str, Any]) -> list[str]:
     floor_head += ["ms to gather", "ms to scatter", "ms for both", "ours / both"]
     first = content["first_call"]
     return [
-        record.table(head, rows, 3),
+        record.markdown_table(head, rows, 3),
         f"First call in a new process: {first['compiling']:.1f} s where the code must be compiled, "
         f"{first['cached']:.2f} s where a process before it has done so. Neither is in the table.",
-        record.table(floor_head, floor_rows, 2),
+        record.markdown_table(floor_head, floor_rows, 2),
     ]
 
 

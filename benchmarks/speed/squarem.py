@@ -77,7 +77,7 @@ def main() -> None:
         ]
         for row in rows
     ]
-    text = record.table(head, body)
+    text = record.markdown_table(head, body)
     print(text)
     record.publish(HERE / "README.md", "squarem", made, {"sets": rows}, [text])
 

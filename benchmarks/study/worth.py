@@ -252,7 +252,7 @@ def main() -> None:
     text = "\n".join([*summary(rows), "", *tables(rows)])
     print(text)
     if not asked.only:
-        record.splice(PAGE, "worth", f"{text}\n\n{record.sentence(made)}")
+        record.replace_between_marks(PAGE, "worth", f"{text}\n\n{record.describe_provenance(made)}")
         FIGURE.write_text(figure(rows), encoding="utf-8")
 
 

@@ -35,8 +35,8 @@ from reproductions import (
 from reproductions.record import read_store
 from reproductions.render import values_of
 from reproductions.tests.toy import FILE, Module
-from reproductions.verdict import Claim, Difference, judge, mean_of, paired, significant
-from reproductions.watch import Watch
+from reproductions.verdict import Claim, PairedDifference, assess, estimate_mean, paired, significant_by_holm
+from reproductions.watch import ProgressTable
 
 RESULTS = record.ROOT / "reproductions" / "results"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -201,13 +201,13 @@ def test_lines_that_no_table_has_are_not_shown(paper, tmp_path):
 
 
 def test_a_watch_knows_how_much_is_left(paper, tmp_path, capsys):
-    watch = Watch(jobs=2)
+    watch = ProgressTable(jobs=2)
     reproduce([paper.table], tmp_path / "toy.jsonl", watch=watch)
     assert watch.done == {"toy table1": 12}
     assert watch.failed == {"toy table1": 6}
-    assert watch.left("toy table1") == 0
+    assert watch.seconds_left("toy table1") == 0
     watch.done["toy table1"], watch.seconds["toy table1"] = 2, [3.0, 5.0]
-    assert watch.left("toy table1") == pytest.approx(10 * 4 / 2)
+    assert watch.seconds_left("toy table1") == pytest.approx(10 * 4 / 2)
     assert "no such thing" in capsys.readouterr().err
 
 
@@ -217,28 +217,28 @@ def test_a_difference_has_students_interval():
     low, high = stats.ttest_rel(first, second).confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx((low, high))
     assert found.p == pytest.approx(stats.ttest_rel(first, second).pvalue)
-    assert (mean_of([0.5]).p, mean_of([0.0, 0.0]).p, mean_of([0.5, 0.5]).p) == (1.0, 1.0, 0.0)
-    assert str(mean_of([0.5])) == "+0.500 (one seed)"
+    assert (estimate_mean([0.5]).p, estimate_mean([0.0, 0.0]).p, estimate_mean([0.5, 0.5]).p) == (1.0, 1.0, 0.0)
+    assert str(estimate_mean([0.5])) == "+0.500 (one seed)"
 
 
 def test_values_are_paired_by_seed_not_by_place():
     first, second = {0: 1.0, 2: 5.0, 3: 9.0}, {3: 8.0, 1: 2.0, 2: 3.0}
-    assert paired(first, second) == mean_of([2.0, 1.0])
-    assert paired(first, second, scale=100) == mean_of([200.0, 100.0])
+    assert paired(first, second) == estimate_mean([2.0, 1.0])
+    assert paired(first, second, scale=100) == estimate_mean([200.0, 100.0])
     nothing = paired({0: 1.0}, {1: 2.0})
     assert nothing.n == 0
-    assert judge("so", {"a": nothing}).verdict == "cannot be told"
-    assert judge("so", {"a": nothing, "b": mean_of([1.0, 1.1])}).verdict == "holds"
+    assert assess("so", {"a": nothing}).verdict == "cannot be told"
+    assert assess("so", {"a": nothing, "b": estimate_mean([1.0, 1.1])}).verdict == "holds"
 
 
 def test_verdicts():
-    up, down, open_ = mean_of([1.0, 1.1, 0.9]), mean_of([-1.0, -1.1, -0.9]), mean_of([1.0, -1.0])
+    up, down, open_ = estimate_mean([1.0, 1.1, 0.9]), estimate_mean([-1.0, -1.1, -0.9]), estimate_mean([1.0, -1.0])
     for differences, verdict in (
         ([up, up], "holds"), ([down, down], "the other way round"), ([open_], "cannot be told"), ([], "cannot be told"),
         ([up, open_], "holds in part: 1 of 2, the others undecided"),
         ([up, down, open_], "does not hold: 1 for it, 1 against it, 1 undecided"),
     ):  # fmt: skip
-        claim = judge("so", {str(n): difference for n, difference in enumerate(differences)})
+        claim = assess("so", {str(n): difference for n, difference in enumerate(differences)})
         assert isinstance(claim, Claim)
         assert claim.verdict == verdict
 
@@ -251,26 +251,31 @@ def test_some_of_many_are_sure_by_holms_correction():
             max(min(1, p[j] * np.sum(p >= p[j])) for j in range(p.size) if p[j] <= p[i]) for i in range(p.size)
         ]
         if len(set(p)) == p.size:  # else the order of equal ones counts above
-            assert significant([Difference(1.0, 0.5, 1.5, 9, each) for each in p]) == [one <= 0.05 for one in adjusted]
-    clear, nearly = Difference(1.0, 0.5, 1.5, 9, 0.001), Difference(1.0, 0.01, 1.99, 9, 0.04)
-    assert judge("so", {"a": clear, "b": nearly}).verdict == "holds"  # "and" needs no correction
-    assert judge("so", {str(n): nearly for n in range(19)} | {"a": mean_of([1.0, -1.0])}).verdict == "cannot be told"
+            assert significant_by_holm([PairedDifference(1.0, 0.5, 1.5, 9, each) for each in p]) == [
+                one <= 0.05 for one in adjusted
+            ]
+    clear, nearly = PairedDifference(1.0, 0.5, 1.5, 9, 0.001), PairedDifference(1.0, 0.01, 1.99, 9, 0.04)
+    assert assess("so", {"a": clear, "b": nearly}).verdict == "holds"  # "and" needs no correction
+    assert (
+        assess("so", {str(n): nearly for n in range(19)} | {"a": estimate_mean([1.0, -1.0])}).verdict
+        == "cannot be told"
+    )
 
 
 def test_a_small_p_is_not_nought():
     p = experiment.Metric("p", "p")
-    assert [render._ours({0: value}, p) for value in (0.0001, 0.0, 0.0005, 0.2)] == [
+    assert [render._our_text({0: value}, p) for value in (0.0001, 0.0, 0.0005, 0.2)] == [
         "< 0.001",
         "0.000",
         "0.001",
         "0.200",
     ]
-    assert render._ours({0: 0.0001, 1: 0.0002}, p) == "0.000 ± 0.000"  # a mean, with its error
+    assert render._our_text({0: 0.0001, 1: 0.0002}, p) == "0.000 ± 0.000"  # a mean, with its error
 
 
 def test_the_picture_of_the_claims(paper):
-    wide, one = mean_of([4.0, 5.0, 6.0]), mean_of([-2.0])
-    claims = [judge("More & more", {"a <b>": wide, "c": one}), judge("Nothing", {})]
+    wide, one = estimate_mean([4.0, 5.0, 6.0]), estimate_mean([-2.0])
+    claims = [assess("More & more", {"a <b>": wide, "c": one}), assess("Nothing", {})]
     drawn = ElementTree.fromstring(claims_picture.draw_claims(claims))
     texts = ["".join(text.itertext()) for text in drawn.iter(f"{SVG}text")]
     assert {"More & more", "holds in part: 1 of 2, the others undecided", "a <b>", "+5.000", "-2.000"} <= set(texts)
@@ -406,7 +411,7 @@ def test_a_line_says_where_it_was_made(paper, tmp_path):
     found, _ = reproduce([paper.table], tmp_path / "toy.jsonl", seeds=1)
     line = next(iter(found.values()))
     assert line["command"] == "python -m reproductions toy table1"
-    assert line["made"]["commit"] == record.commit()
+    assert line["made"]["commit"] == record.current_commit()
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", line["made"]["date"])
     page = render_markdown(make_page(paper.paper, [paper.table], found))
     assert f"| table1 | 4 | {line['made']['date'][:10]} | " in page

@@ -53,9 +53,9 @@ def test_yes_is_said_as_often_as_mmce_says_it(monkeypatch):
     others = np.array([[[0.4, 0.6], [0.1, 0.9], [0.8, 0.2]]])
     monkeypatch.setattr(platanios2020, "posteriors", lambda *_: others)
     how = {"set": "rte", "redundancy": 2}
-    assert platanios2020.most_probable(posterior, how, (0,)).tolist() == [[0, 0, 0]]
-    assert platanios2020.most_probable(posterior, how | {"as_often": True}, (0,)).tolist() == [[0, 1, 1]]
-    assert platanios2020.most_probable(posterior, how | {"as_often": 0.33}, (0,)).sum() == 1
+    assert platanios2020.predicted_classes(posterior, how, (0,)).tolist() == [[0, 0, 0]]
+    assert platanios2020.predicted_classes(posterior, how | {"as_often": True}, (0,)).tolist() == [[0, 1, 1]]
+    assert platanios2020.predicted_classes(posterior, how | {"as_often": 0.33}, (0,)).sum() == 1
 
 
 @pytest.mark.realdata
@@ -74,7 +74,7 @@ def test_some_items_keep_their_gold_and_their_features():
     assert (golds["paper_gold"] >= 0).any()
     at = np.searchsorted(dz.load_dataset("bluebirds").annotations.items, platanios2020.load("bluebirds", 7)[0].items)
     assert np.array_equal(platanios2020.features("bluebirds", 7), dz.load_dataset("bluebirds").features[at])
-    assert platanios2020.chosen(5, 9).all()
+    assert platanios2020.evenly_spaced_mask(5, 9).all()
 
 
 @pytest.mark.realdata
@@ -126,7 +126,7 @@ def test_two_stages_ask_networks_that_have_not_seen_the_item():
     def found(labels):
         model = LIA(hidden=(16,), dropout=0.0, steps=40).classifier(table, features=True)
         model.objective = Hard(labels="gold")
-        return platanios2020.two_stages([model], [table], x, labels, 5), platanios2020.taught(
+        return platanios2020.two_stages([model], [table], x, labels, 5), platanios2020.train_and_predict(
             [model], [table], x, labels
         )
 

@@ -21,32 +21,34 @@ def test_the_last_line_of_a_key_counts(tmp_path):
 
 
 def test_a_key_is_of_the_whole_configuration_in_any_order():
-    assert record.key_of({"a": 1, "b": [2]}) == record.key_of({"b": [2], "a": 1})
-    assert record.key_of({"a": 1, "b": [2]}) != record.key_of({"a": 1, "b": [3]})
+    assert record.hash_configuration({"a": 1, "b": [2]}) == record.hash_configuration({"b": [2], "a": 1})
+    assert record.hash_configuration({"a": 1, "b": [2]}) != record.hash_configuration({"a": 1, "b": [3]})
 
 
 def test_a_sentence_says_when_where_and_with_what():
     plain = "2026-01-02 03:04 UTC, commit abc with changes; A, 2 cores, 8 GB"
-    assert record.sentence(MADE) == f"{plain}."
-    assert record.sentence(MADE | {"versions": {"numpy": "2"}}) == f"{plain}. numpy 2."
-    busy = record.sentence(MADE | {"device": "CPU", "others": 0.5}, {"peer": {"x": "1"}, "other": {"y": "2"}})
+    assert record.describe_provenance(MADE) == f"{plain}."
+    assert record.describe_provenance(MADE | {"versions": {"numpy": "2"}}) == f"{plain}. numpy 2."
+    busy = record.describe_provenance(
+        MADE | {"device": "CPU", "others": 0.5}, {"peer": {"x": "1"}, "other": {"y": "2"}}
+    )
     used = "50% of the processor used by others before the run (**times are preliminary**)"
     assert busy == f"{plain}, CPU, {used}. peer: x 1; other: y 2."
-    assert "preliminary" not in record.sentence(MADE | {"others": record.MAX_BUSY_SHARE})
+    assert "preliminary" not in record.describe_provenance(MADE | {"others": record.MAX_BUSY_SHARE})
 
 
 def test_a_run_is_published_as_a_line_and_between_marks(tmp_path):
     readme = tmp_path / "README.md"
     readme.write_text("before\n<!-- one: begin -->\nold\n<!-- one: end -->\nafter\n", encoding="utf-8")
-    record.publish(readme, "one", MADE, {"value": 1}, [record.table(["a", "b"], [["x|y", "1"]])])
+    record.publish(readme, "one", MADE, {"value": 1}, [record.markdown_table(["a", "b"], [["x|y", "1"]])])
     assert record.read_store(tmp_path / "results" / "one.jsonl")["one"]["value"] == 1
     text = readme.read_text(encoding="utf-8")
     assert text == (
-        f"before\n<!-- one: begin -->\n{record.sentence(MADE)}\n\n"
+        f"before\n<!-- one: begin -->\n{record.describe_provenance(MADE)}\n\n"
         "| a | b |\n| --- | ---: |\n| x\\|y | 1 |\n<!-- one: end -->\nafter\n"
     )
     with pytest.raises(ValueError, match="unpack"):
-        record.splice(readme, "two", "")
+        record.replace_between_marks(readme, "two", "")
 
 
 def test_where_a_result_was_made():

@@ -10,8 +10,8 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from dissensus.table.annotations import Annotations
 from reproductions import experiment, load_paper, uor2021
-from reproductions.render import rows_of
-from reproductions.verdict import mean_of, within
+from reproductions.render import table_rows
+from reproductions.verdict import assess_equality, estimate_mean
 
 TABLE = load_paper("uor2021").tables["table3"]
 
@@ -49,7 +49,7 @@ def test_a_data_set_may_have_conditions_and_seeds_of_its_own():
     assert found == [("two", "other", (0,)), ("two", "other", (1,))]
     assert len(list(table.cells())) == 3 * 2 + 2
     assert len([c for c in table.cells(seeds=5) if c.data == "two"]) == 5  # what is asked for goes before the file
-    assert [row[0] for row in rows_of(table, {}, [], "two")] == ["other"]
+    assert [row[0] for row in table_rows(table, {}, [], "two")] == ["other"]
 
 
 def test_every_set_has_its_conditions_and_pdis_is_not_run():
@@ -152,14 +152,18 @@ def test_scores_are_of_gold_and_of_votes_where_there_are_any():
 
 
 def test_the_same_is_within_the_margin():
-    near, far, open_ = mean_of([0.001, 0.002, 0.0]), mean_of([-0.1, -0.11, -0.09]), mean_of([0.1, -0.1])
+    near, far, open_ = (
+        estimate_mean([0.001, 0.002, 0.0]),
+        estimate_mean([-0.1, -0.11, -0.09]),
+        estimate_mean([0.1, -0.1]),
+    )
     for differences, verdict in (
         ([near], "holds"),
         ([near, far], "does not hold"),
         ([open_], "cannot"),
         ([], "cannot"),
     ):
-        assert within("", {str(n): d for n, d in enumerate(differences)}, 0.02).verdict.startswith(verdict)
+        assert assess_equality("", {str(n): d for n, d in enumerate(differences)}, 0.02).verdict.startswith(verdict)
 
 
 def test_claims_are_judged_the_right_way_round():

@@ -1,6 +1,6 @@
 """A paper that takes no time: its file, and what stands for its module."""
 
-from reproductions.verdict import judge, paired
+from reproductions.verdict import assess, paired
 
 FILE = """
 title = "A <paper>"
@@ -45,4 +45,4 @@ class Module:
     @staticmethod
     def claims(get):
         first, second = get("table1", "one", "twice", "square"), get("table1", "one", "plain", "square")
-        return [judge("twice is more", {"one": paired(first, second)} if first and second else {})]
+        return [assess("twice is more", {"one": paired(first, second)} if first and second else {})]

@@ -140,7 +140,8 @@ from dissensus.features import cache
 warnings.simplefilter("error")
 for n in range(int(sys.argv[2]), int(sys.argv[2]) + 12):
     keys = [cache.hash_parts(str(i).encode()) for i in (n, n + 1)]
-    rows = cache.embed_with_cache(keys, lambda at: np.array([[n + i, (n + i) ** 2, 1] for i in at]), "squares", sys.argv[1])
+    squares = lambda at: np.array([[n + i, (n + i) ** 2, 1] for i in at])
+    rows = cache.embed_with_cache(keys, squares, "squares", sys.argv[1])
     assert rows.tolist() == [[i, i ** 2, 1] for i in (n, n + 1)]
 """
 
