@@ -22,7 +22,7 @@ from dissensus.common.types import FloatArray
 class PrintedMessages(BeliefMessages):
     """Messages whose counts are by the product of both ends' beliefs."""
 
-    def counts(self) -> ClusterCounts:
+    def expected_counts(self) -> ClusterCounts:
         """Return the expected counts, as printed."""
         return product_counts(self.edges, self.of_item, self.of_annotator)
 
@@ -36,7 +36,7 @@ class PrintedBP(PGMBP):
 class PrintedProjector(Projector):
     """Replace predicted distributions by the labels of the most similar clusters, by Eq. 2 as printed."""
 
-    def clusters(self, X: Any) -> FloatArray:
+    def predict_clusters(self, X: Any) -> FloatArray:
         """(n, K) P(cluster) of distributions (n, P)."""
         self._check_fitted()
         assert self.clustering is not None

@@ -221,7 +221,7 @@ def rounds(cell: Cell, device: str) -> Values:
         model: Any = kind(
             item_clusters=K, annotator_clusters=L, rounds=how["most"], tol=how["tol"], restarts=1, threads=1, seed=seed
         )
-        with warnings.catch_warnings(), patch.object(EdgeFactors, "sweep", counted):
+        with warnings.catch_warnings(), patch.object(EdgeFactors, "run_round", counted):
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(split["train"])
         snapped = model.predict_proba(split["test"])

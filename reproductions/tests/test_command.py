@@ -36,7 +36,7 @@ def test_pages_and_a_store_are_written_and_nothing_is_run_twice(cli, here, monke
     one = toy(monkeypatch)
     result = cli("toy", "table1", "--seeds", "1", "-o", "out")
     assert "out/toy.md, .html; 2 parts are left, 2 of them failed" in result.stdout
-    assert "2 parts are left, 2 of which failed; the same command goes on" in result.stderr
+    assert "2 parts are left, 2 of which failed; run the same command again to continue" in result.stderr
     assert result.exit_code == 1
     assert sorted(path.name for path in (here / "out").iterdir()) == [
         "toy-claims.svg",
@@ -117,7 +117,10 @@ def test_what_is_kept_is_said_when_a_run_is_interrupted(cli, here, monkeypatch):
     monkeypatch.setattr("reproductions.reproduce", stopped)
     result = cli("toy", "-o", "out")
     assert result.exit_code == 130
-    assert "4 parts are in out/toy.jsonl; the same command goes on, --render writes pages." in result.stderr
+    assert (
+        "4 parts are in out/toy.jsonl; run the same command again to continue, or with --render to write pages."
+        in result.stderr
+    )
 
 
 def test_pictures_that_are_not_there_are_named(cli, here, monkeypatch):

@@ -239,7 +239,7 @@ def test_claims_are_in_points_and_cross_entropy_is_not_counted_again():
     assert gold.differences["POS, 5 folds, accuracy, inverse KL"].mean == pytest.approx(1.0, abs=0.2)
     best = told["Inverse KL is the best of the losses, gold and silver (points)"]
     assert len(best.differences) == 2
-    assert best.verdict == "the other way round"
+    assert best.verdict == "the opposite holds"
 
 
 def test_pooled_f1_and_its_error_by_hand():

@@ -182,7 +182,7 @@ def test_a_line_counts_only_as_long_as_its_cell_is_the_same(paper, tmp_path, qui
         page = written(make_page(changed, list(changed.tables.values()), found, quick=quick))
         assert f"Not shown: {stale} of {len(found)} lines of the store" in page
         assert f"{len(found) - stale} cells" in page
-        assert "nothing was run that it is about" in page  # claims do not see them, either
+        assert "no result for this claim" in page  # claims do not see them, either
     page = render_markdown(make_page(changed, list(changed.tables.values()), found, quick=quick))
     first = {
         name: next(row for row in page.splitlines() if row.startswith(f"| {name} | ")) for name in ("plain", "twice")
@@ -227,14 +227,14 @@ def test_values_are_paired_by_seed_not_by_place():
     assert paired(first, second, scale=100) == estimate_mean([200.0, 100.0])
     nothing = paired({0: 1.0}, {1: 2.0})
     assert nothing.n == 0
-    assert assess("so", {"a": nothing}).verdict == "cannot be told"
+    assert assess("so", {"a": nothing}).verdict == "undecided"
     assert assess("so", {"a": nothing, "b": estimate_mean([1.0, 1.1])}).verdict == "holds"
 
 
 def test_verdicts():
     up, down, open_ = estimate_mean([1.0, 1.1, 0.9]), estimate_mean([-1.0, -1.1, -0.9]), estimate_mean([1.0, -1.0])
     for differences, verdict in (
-        ([up, up], "holds"), ([down, down], "the other way round"), ([open_], "cannot be told"), ([], "cannot be told"),
+        ([up, up], "holds"), ([down, down], "the opposite holds"), ([open_], "undecided"), ([], "undecided"),
         ([up, open_], "holds in part: 1 of 2, the others undecided"),
         ([up, down, open_], "does not hold: 1 for it, 1 against it, 1 undecided"),
     ):  # fmt: skip
@@ -256,10 +256,7 @@ def test_some_of_many_are_sure_by_holms_correction():
             ]
     clear, nearly = PairedDifference(1.0, 0.5, 1.5, 9, 0.001), PairedDifference(1.0, 0.01, 1.99, 9, 0.04)
     assert assess("so", {"a": clear, "b": nearly}).verdict == "holds"  # "and" needs no correction
-    assert (
-        assess("so", {str(n): nearly for n in range(19)} | {"a": estimate_mean([1.0, -1.0])}).verdict
-        == "cannot be told"
-    )
+    assert assess("so", {str(n): nearly for n in range(19)} | {"a": estimate_mean([1.0, -1.0])}).verdict == "undecided"
 
 
 def test_a_small_p_is_not_nought():
@@ -279,7 +276,7 @@ def test_the_picture_of_the_claims(paper):
     drawn = ElementTree.fromstring(claims_picture.draw_claims(claims))
     texts = ["".join(text.itertext()) for text in drawn.iter(f"{SVG}text")]
     assert {"More & more", "holds in part: 1 of 2, the others undecided", "a <b>", "+5.000", "-2.000"} <= set(texts)
-    assert "nothing was run that it is about" in texts
+    assert "no result for this claim" in texts
     dots = [(dot.get("class"), float(dot.get("cx"))) for dot in drawn.iter(f"{SVG}circle")][3:]  # after the legend
     zero = next(float(p.get("d")[1:].split()[0]) for p in drawn.iter(f"{SVG}path") if p.get("class") == "zero")
     assert [kind for kind, _ in dots] == ["for", "open"]
@@ -366,7 +363,7 @@ def test_processes_end_with_the_run_that_began_them(tmp_path):
 def test_what_is_alike_and_what_is_not_is_on_the_page(paper):
     told = experiment.parse("toy", tomllib.loads('protocol = ["Folds <are> ours."]\n' + FILE))
     page = make_page(told, list(told.tables.values()), {})
-    assert "## What is alike and what is not\n\n- Folds <are> ours.\n" in render_markdown(page)
+    assert "## Differences from the paper's protocol\n\n- Folds <are> ours.\n" in render_markdown(page)
     assert "<li>Folds &lt;are&gt; ours.</li>" in render_html(page)
     assert "alike" not in render_markdown(make_page(paper.paper, [paper.table], {}))
 

@@ -205,8 +205,8 @@ def test_claims_are_judged_over_the_same_draws():
     assert told["LIA beats majority vote at every redundancy"].verdict == "holds"
     lead = told["LIA beats majority vote at every redundancy"].differences["rte, 2"]
     assert lead.mean == pytest.approx(10.167, abs=1e-3)
-    assert told["Fine-tuning helps"].verdict == "the other way round"
-    assert told["LIA beats MMCE at every redundancy"].verdict == "cannot be told"
+    assert told["Fine-tuning helps"].verdict == "the opposite holds"
+    assert told["LIA beats MMCE at every redundancy"].verdict == "undecided"
 
 
 def test_the_stored_results_are_of_these_cells():

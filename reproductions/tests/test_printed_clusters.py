@@ -57,7 +57,7 @@ def test_projector_is_equation_2_then_equation_1(fitted):
     h = np.random.default_rng(0).dirichlet(np.ones(4), 20)
     projector = PrintedProjector(fitted).fit()
     chance = projected(fitted.params_, h, fitted.labels_per_item_)
-    np.testing.assert_allclose(projector.clusters(h), chance)
+    np.testing.assert_allclose(projector.predict_clusters(h), chance)
     labels = model.population_labels(fitted.params_)
     np.testing.assert_allclose(projector.transform(h), labels[chance.argmax(axis=1)])
     soft = PrintedProjector(fitted, how="soft")

@@ -110,9 +110,9 @@ def test_claims_are_judged_by_both_directions_of_kl():
 
     told = [(c.text, c.verdict) for c in weerasooriya2021.claims(get)]
     verdicts, place = dict(told), [text for text, _ in told].index
-    assert told[0][1] == "the other way round"  # RQ1
+    assert told[0][1] == "the opposite holds"  # RQ1
     assert told[1] == ("… by the paper's KL(predicted ‖ votes)", "holds")
-    assert verdicts["All clusterings beat the CNN without (PD), KL"] == "the other way round"
+    assert verdicts["All clusterings beat the CNN without (PD), KL"] == "the opposite holds"
     assert told[place("All clusterings beat the CNN without (PD), KL") + 1] == told[1]
     assert verdicts["RQ2, RQ3: LDL-NM beats the graphical models, by texts alone"] == "holds"
     after = told[place("RQ2, RQ3: LDL-NM beats the graphical models, by texts alone") + 1]
