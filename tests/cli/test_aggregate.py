@@ -219,7 +219,7 @@ def test_summary_for_people_has_counts_doubt_and_annotators(cli, labels):
 
 def test_the_summary_holds_the_effective_number_of_labels(cli, labels):
     def counted(*options):
-        return json.loads(cli("aggregate", labels, *options, "--json").stdout).get("counted_labels")
+        return json.loads(cli("aggregate", labels, *options, "--json").stdout).get("effective_labels")
 
     def advised(*options):
         return "--gold" in cli("aggregate", labels, *options).stdout

@@ -157,7 +157,7 @@ def test_a_verdict_names_a_method_that_can_be_fitted(ranked, said):
     assert (type(one), one.facts) == (type(said), said.facts)
     assert found.verdict() == str(said)
     assert found.best == said.best
-    assert [row["yardstick"] for row in found.rows()] == [name != "gaussian" for name, *_ in ranked]
+    assert [row["baseline"] for row in found.rows()] == [name != "gaussian" for name, *_ in ranked]
 
 
 def test_who_is_behind_by_next_to_nothing_is_not_behind_by_nothing():

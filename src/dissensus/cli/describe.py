@@ -53,7 +53,7 @@ class DescribeTable(Agreement):
         settings = {"level": self.level, "resamples": self.resamples, "seed": self.seed}
         return facts | {"agreement": settings | agreement}
 
-    def plain(self, facts: dict[str, Any]) -> dict[str, Any]:
+    def to_json(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Return the facts as JSON has them, without counts that the description has too."""
         if facts["agreement"] is None:
             return facts

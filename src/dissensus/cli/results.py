@@ -331,7 +331,7 @@ def summarise(model: Aggregator, items: dict[str, Any], seconds: float) -> dict[
         "annotators": int(model.annotators_.size),
         "classes": model.classes_.tolist(),
         **fit_facts(model, seconds),
-        **({} if (worth := model.mean_effective_labels()) is None else {"counted_labels": worth}),
+        **({} if (worth := model.mean_effective_labels()) is None else {"effective_labels": worth}),
         **items,
     }
 

@@ -171,7 +171,7 @@ class Comparison(NotebookTable):
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per method, the best first, as plain values."""
         return [
-            {"method": one.method, "yardstick": one.method in self.baselines}
+            {"method": one.method, "baseline": one.method in self.baselines}
             | estimate_columns(self.measure.name, self.to_display_sign(one.score))
             | ({} if one.calibration is None else {"calibration_error": one.calibration})
             | estimate_columns("behind", one.behind)

@@ -47,7 +47,7 @@ class Diagnose(Question):
         }
         if hasattr(facts, "most_contested"):
             items = facts.most_contested(ITEMS_NAMED)
-            about["contested_items"] = [{"item": str(item), "apart": apart} for item, apart in items]
+            about["contested_items"] = [{"item": str(item), "distance": distance} for item, distance in items]
         return about
 
     def findings(self, facts: Any) -> Iterator[Finding]:
@@ -59,7 +59,7 @@ class Diagnose(Question):
         yield from flag_findings(facts)
         if hasattr(facts, "most_contested") and (items := facts.most_contested(ITEMS_SHOWN)):
             rows = [(shorten_name(item), format_number(apart)) for item, apart in items]
-            yield Table(("item", "apart"), rows, "Items whose labels differ most", numbers=("apart",))
+            yield Table(("item", "distance"), rows, "Items whose labels differ most", numbers=("distance",))
 
 
 def flag_findings(facts: Any) -> Iterator[Finding]:
