@@ -46,7 +46,7 @@ def draw_claims(claims: Sequence[Claim]) -> str:
 def _legend() -> Iterator[str]:
     for at, (kind, text) in enumerate(KINDS.items()):
         yield f"<circle class='{kind}' cx='{5 + 110 * at}' cy='8' r='3'/><text x='{13 + 110 * at}' y='12'>{text}</text>"
-    yield f"<text x='{13 + 110 * len(KINDS)}' y='12'>right of the line: as the paper says; bars: 95 % over seeds</text>"
+    yield f"<text x='{13 + 110 * len(KINDS)}' y='12'>right of the line: agrees with the paper; bars: 95 % over seeds</text>"
 
 
 def _block(claim: Claim, top: float) -> Iterator[str]:
@@ -54,7 +54,7 @@ def _block(claim: Claim, top: float) -> Iterator[str]:
     yield f"<text class='claim' x='0' y='{top + 18:.1f}'>{html.escape(claim.text)}</text>"
     yield f"<text class='verdict' x='0' y='{top + 32:.1f}'>{html.escape(claim.verdict)}</text>"
     if not claim.differences:
-        yield f"<text class='verdict' x='0' y='{top + HEAD + ROW - 3:.1f}'>nothing was run that it is about</text>"
+        yield f"<text class='verdict' x='0' y='{top + HEAD + ROW - 3:.1f}'>no result for this claim</text>"
         return
     each = list(claim.differences.values())
     reach = [x for d in each for x in (d.low, d.high, d.mean) if math.isfinite(x)]
