@@ -65,12 +65,12 @@ def fit(folder: Path, passes: int) -> dict[str, Any]:
     import warnings
 
     from dissensus.compute.engines import Disk
-    from dissensus.compute.engines.coding import code
+    from dissensus.compute.engines.coding import code_parquet
     from dissensus.models.methods import DawidSkene
 
     warnings.simplefilter("ignore")
     begun = time.perf_counter()
-    coded = code(folder / "part-*.parquet", folder / "codes", threads=1)
+    coded = code_parquet(folder / "part-*.parquet", folder / "codes", threads=1)
     coding, after_coding = time.perf_counter() - begun, peak_gb()
     codes = [coded.folder / name for name in ("annotator.i32", "label.i8", "item_ptr.i64")]
     begun = time.perf_counter()

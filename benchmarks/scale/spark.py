@@ -67,14 +67,14 @@ def executors(address: str) -> list[int]:
 
 
 def on_cluster(source: Path, folder: Path, cores: int, count: int, local: Any) -> dict[str, Any]:
-    from dissensus.compute.engines.scatter import scatter
+    from dissensus.compute.engines.scatter import distribute_frame
 
     with cluster(folder / f"cluster-{cores}", workers=cores, memory="1g") as spark:
         context = spark.sparkContext
         address = f"CoarseGrainedScheduler@{context.getConf().get('spark.driver.host')}:" + context.getConf().get(
             "spark.driver.port"
         )
-        coding, table = timed(lambda: scatter(str(source)))
+        coding, table = timed(lambda: distribute_frame(str(source)))
         partitions = len(table.offsets)
         empty = [timed(context.parallelize(range(partitions), partitions).count)[0] for _ in range(4)][1:]
         handing = [timed(table.parts.map(lambda part: part.n_items).sum)[0] for _ in range(4)][1:]

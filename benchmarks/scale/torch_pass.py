@@ -29,7 +29,7 @@ import torch
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.engines.torch import PART_ROWS, TorchEngine
 from dissensus.compute.kernels import on_torch
-from dissensus.compute.kernels.on_torch import Data
+from dissensus.compute.kernels.on_torch import DeviceTable
 from dissensus.models.confusion import FULL, LIKELIHOOD, ConfusionPass, EStepParams
 from dissensus.models.methods import DawidSkene
 from reproductions import record
@@ -39,7 +39,7 @@ ROWS_PER_CHUNK = 2**26  # rows that are generated at a time
 COPIED_DOUBLES = 2**30  # doubles
 
 
-def generate(n_items: int, redundancy: int, n_annotators: int, n_classes: int, device: torch.device) -> Data:
+def generate(n_items: int, redundancy: int, n_annotators: int, n_classes: int, device: torch.device) -> DeviceTable:
     """Generate annotators with log-normal activity, accuracies from 0.4 to 0.95 and uniform errors."""
     torch.manual_seed(0)
     accuracy = 0.4 + 0.55 * torch.rand(n_annotators, device=device)
@@ -59,7 +59,7 @@ def generate(n_items: int, redundancy: int, n_annotators: int, n_classes: int, d
     item_ptr = torch.arange(0, rows + 1, redundancy, device=device)
     per_part = max(1, PART_ROWS.get(device.type, PART_ROWS["cpu"]) // redundancy)
     cuts = [*range(0, n_items, per_part), n_items]
-    return Data(item_ptr, annotator, label, None, None, n_annotators, n_classes, cuts)
+    return DeviceTable(item_ptr, annotator, label, None, None, n_annotators, n_classes, cuts)
 
 
 def least(work: Callable[[], Any], device: torch.device, repeats: int = 7) -> tuple[float, list[float]]:
@@ -145,7 +145,7 @@ def main() -> None:
     given = options.parse_args()
     made = record.provenance(device=given.device, busy=True)
     if given.kernel == "torch":
-        on_torch.fused = lambda *_: None
+        on_torch.run_fused_pass = lambda *_: None
     result = measure(given.million, given.redundancy, given.annotators, given.classes, torch.device(given.device))
     result["kernel"] = given.kernel
     text = table(result)

@@ -18,7 +18,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from dissensus.compute.kernels.vector import ask, plus, times
+from dissensus.compute.kernels.vector import add_to_counts, multiply_cells, prefetch_cells
 
 TRIAD_NUMBERS = 2**25  # numbers per array: 268 MB each
 REPEATS = 5
@@ -41,11 +41,11 @@ def _walk(n_classes: int) -> Any:
         for i in range(start, stop):
             first, last = item_ptr[i], item_ptr[i + 1]
             if ahead:
-                ask(n_classes, cells, annotator, label, min(first + ahead, end), min(last + ahead, end))
+                prefetch_cells(n_classes, cells, annotator, label, min(first + ahead, end), min(last + ahead, end))
             if gather:
-                times(n_classes, cells, annotator, label, first, last, ones, 0, q)
+                multiply_cells(n_classes, cells, annotator, label, first, last, ones, 0, q)
             if scatter:
-                plus(n_classes, cells, annotator, label, first, last, q)
+                add_to_counts(n_classes, cells, annotator, label, first, last, q)
         return q.sum()
 
     return walk

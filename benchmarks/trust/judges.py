@@ -51,7 +51,7 @@ def learnt(panel: Panel, votes: Any, gold: Any, size: int, draws: int) -> Any:
     for draw in range(draws):
         order = np.random.default_rng([draw, size]).permutation(items)
         known, rest = order[:size], order[size:]
-        loss, right, over, *_ = scores(panel.learn(known, gold[known]).posterior(rest), gold[rest])
+        loss, right, over, *_ = scores(panel.fit(known, gold[known]).posterior(rest), gold[rest])
         found.append((loss, right, right + over, best_single(votes, gold, known, rest)))
     return np.mean(found, axis=0)
 
@@ -101,7 +101,7 @@ def main() -> None:
                 known, rest = order[:size], order[size:]
                 one = tempering_from_gold(blind[known], total[known], some.gold[known])
                 by_shifts = one.temper(blind[rest], total[rest])
-                by_weights = panel.learn(known, some.gold[known]).posterior(rest)
+                by_weights = panel.fit(known, some.gold[known]).posterior(rest)
                 tried = (model.posterior_[rest], by_shifts, by_weights)
                 found.append([scores(q, some.gold[rest])[0] for q in tried])
             free, shifted, weighted = np.mean(found, axis=0)

@@ -26,7 +26,7 @@ import dissensus as dz
 from dissensus import Annotations
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.exceptions import DissensusError
-from dissensus.models.confidence import CROWD_LABELS, beta_interval, labels_worth
+from dissensus.models.confidence import CROWD_LABELS, beta_interval, equivalent_gold_labels
 from dissensus.models.copies import find_copies
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.questions.diagnose import Diagnosis
@@ -267,8 +267,8 @@ def intervals(seeds: int, sets: dict[str, Any]) -> None:
             at = np.searchsorted(table.annotators, part.annotators)
             hits, n = hits[at], n[at]
             row["before"].append(coverage(before.reliability_, before.total_ + CROWD_LABELS, hits, n))
-            row["independent"].append(coverage(before.reliability_, labels_worth(before.total_), hits, n))
-            row["now"].append(coverage(now.reliability_, labels_worth(now.total_), hits, n))
+            row["independent"].append(coverage(before.reliability_, equivalent_gold_labels(before.total_), hits, n))
+            row["now"].append(coverage(now.reliability_, equivalent_gold_labels(now.total_), hits, n))
         said = []
         for kind, values in row.items():
             mean = np.nanmean(values, axis=0) if not np.isnan(values).all() else [np.nan] * 2

@@ -159,7 +159,7 @@ class Drawn(Panel):
 
     @cached_property
     def _labels_per_item(self) -> float:
-        return Panel._per_item(self)
+        return Panel._judges_per_item(self)
 
     def _per_item(self) -> float:
         return self._labels_per_item
@@ -200,7 +200,7 @@ def panels(draws: int, only: list[str] | None = None) -> None:
 
 def learner(panel: Panel, gold: Any, known: Any) -> Any:
     """What a panel learnt from known items."""
-    return panel.learn(known, gold[known]).posterior
+    return panel.fit(known, gold[known]).posterior
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ def begun(model: ConfusionModel, table: Annotations, gold=None) -> ConfusionMode
 
 
 def full(cells, n_classes: int) -> np.ndarray:
-    return cells.full(n_classes) if isinstance(cells, RightWrongLikelihood) else cells
+    return cells.to_matrices(n_classes) if isinstance(cells, RightWrongLikelihood) else cells
 
 
 def readable_pass(table: Annotations, prior, confusion, gold=None) -> tuple[np.ndarray, ExpectedCounts]:

@@ -5,7 +5,7 @@ import pytest
 
 from dissensus.models.class_shares import (
     UniformClassPrior,
-    best_uniformity,
+    fit_uniformity,
     nonuniform_cost,
     uniform_weights,
     update_class_prior,
@@ -41,8 +41,8 @@ def test_near_even_shares_evenness_is_the_price_over_chi_squared(K):
     counts, cost = 10_000 * shares, nonuniform_cost(np.ones(K), 10_000)
     params = UniformClassPrior(np.array([0.5]), shares, np.full(K, 1 / K))
     chi_squared = ((counts - 10_000 / K) ** 2 / (10_000 / K)).sum()
-    assert best_uniformity(params, counts, cost) == pytest.approx(min(cost / chi_squared, 1), abs=0.05)
-    assert best_uniformity(params, counts / 100, nonuniform_cost(np.ones(K), 100)) == 1
+    assert fit_uniformity(params, counts, cost) == pytest.approx(min(cost / chi_squared, 1), abs=0.05)
+    assert fit_uniformity(params, counts / 100, nonuniform_cost(np.ones(K), 100)) == 1
 
 
 def test_the_price_is_that_of_all_classes_but_one():

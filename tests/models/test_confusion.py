@@ -26,7 +26,7 @@ from dissensus.models.confusion import (
 )
 from dissensus.models.em import EMRun
 from dissensus.models.focus import FocusedEngine
-from dissensus.models.matrices import expected_pseudo, log_sum, vote_counts
+from dissensus.models.matrices import default_pseudo_counts, sum_logs, vote_counts
 from dissensus.models.params import COUNT, LOG_SIMPLEX, SHARE, SIMPLEX, Params, em_parameter, positive, real
 from dissensus.table.simulate import simulate
 from models.family import (
@@ -219,14 +219,14 @@ def test_an_item_with_thousands_of_labels_is_scored_exactly(shape):
 
 def test_what_is_expected_of_an_unknown_annotator():
     expected = np.where(np.eye(4) > 0, 2 + 1.2 / 2, 1.2 / 3)  # W = 0.6 √4
-    np.testing.assert_allclose(expected_pseudo(4, smoothing=0.6, margin=2), expected)
+    np.testing.assert_allclose(default_pseudo_counts(4, smoothing=0.6, margin=2), expected)
 
 
 @pytest.mark.parametrize("n", [0, 15, 16, 37])
 def test_logarithms_of_sixteen_are_taken_at_once(n):
     values = np.random.default_rng(0).uniform(1e-18, 1, (n, 3, 2))
     values[: n // 2] = 1e-18
-    np.testing.assert_allclose(log_sum(values), np.log(values).sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(sum_logs(values), np.log(values).sum(axis=0), rtol=1e-12)
 
 
 # Parameters -----------------------------------------------------------------------------------------------------------

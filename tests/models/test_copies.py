@@ -35,20 +35,20 @@ def test_copiers_of_a_poor_leader_are_found(share, leaders):
         assert len(set(leader[list(group)])) == 1  # nobody else, and no two groups in one
     member = np.flatnonzero(found.unit != np.arange(60)).size + leaders
     assert member >= 0.8 * (leader >= 0).sum()
-    assert found.copied[found.copied > 0].mean() == pytest.approx(0.9, abs=0.1)
+    assert found.copied_share[found.copied_share > 0].mean() == pytest.approx(0.9, abs=0.1)
 
 
 def test_a_table_is_searched_once(monkeypatch):
     table, searched = copying_crowd(0, 1, seed=0)[0], []
-    run = copies._Search.run
-    monkeypatch.setattr(copies._Search, "run", lambda self: searched.append(self) or run(self))
+    run = copies._CopySearch.find_groups
+    monkeypatch.setattr(copies._CopySearch, "find_groups", lambda self: searched.append(self) or run(self))
     model = methods["consensus"]().fit(table)
     assert diagnose(table).groups == ()
     assert len(searched) == 1
     assert find_copies(table) is not find_copies(dataclasses.replace(table))
     assert len(searched) == 2
     with pytest.raises(ValueError, match="read-only"):
-        find_copies(table).copied[0] = 1
+        find_copies(table).copied_share[0] = 1
     assert (model.copy_group_ == -1).all()
 
 
@@ -81,7 +81,7 @@ def test_who_always_says_the_same_copies_nobody():
 def test_evidence_is_that_of_a_literal_loop():
     rng = np.random.default_rng(0)
     p, hit, of = rng.uniform(0.1, 0.9, 12), rng.random(12) < 0.6, np.arange(12) % 3
-    found = copies._evidence(p, hit, of, 3)
+    found = copies._copying_evidence(p, hit, of, 3)
     for a in range(3):
         ratio = [
             np.prod([(rate / q + 1 - rate) if h else 1 - rate for q, h in zip(p[of == a], hit[of == a], strict=True)])
@@ -99,7 +99,7 @@ def test_probabilities_are_raised_to_the_least_mean_and_never_lowered():
 
 
 def test_pairs_of_an_item_are_all_pairs():
-    left, right = copies._pairs(np.array([3, 0, 2, 1]))
+    left, right = copies._sample_row_pairs(np.array([3, 0, 2, 1]))
     assert list(zip(left.tolist(), right.tolist(), strict=True)) == [(0, 1), (0, 2), (1, 2), (3, 4)]
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations, methods
-from dissensus.models.gold_weights import Panel, laplace, panel_judges
+from dissensus.models.gold_weights import Panel, fit_laplace, panel_judges
 from dissensus.table.simulate import simulate
 
 SKILL = np.array([0.9, 0.6, 0.6, 0.55, 0.55])
@@ -28,7 +28,7 @@ def test_ridge_weights_are_scikit_learns():
     y = (x @ [1.0, -1, 0.5, 0] + rng.normal(size=80) > 0).astype(int)
     theirs = LogisticRegression(C=0.7**2, fit_intercept=False, tol=1e-10).fit(x, y).coef_[0]
     of_classes = x[:, None, :] * np.array([-0.5, 0.5])[None, :, None]
-    weight, covariance, _ = laplace(of_classes, y, np.zeros(4), np.full(4, 0.7))
+    weight, covariance, _ = fit_laplace(of_classes, y, np.zeros(4), np.full(4, 0.7))
     np.testing.assert_allclose(weight, theirs, atol=1e-5)
     p = 1 / (1 + np.exp(-x @ weight))
     np.testing.assert_allclose(
@@ -41,7 +41,7 @@ def test_evidence_prefers_the_prior_that_made_the_weights():
     x = rng.normal(size=(400, 2, 6))
     logits = x @ rng.normal(0, 1, 6)
     gold = (rng.random(400) < 1 / (1 + np.exp(logits[:, 0] - logits[:, 1]))).astype(int)
-    found = [laplace(x, gold, np.zeros(6), np.full(6, sd))[2] for sd in (0.03, 1.0, 30.0)]
+    found = [fit_laplace(x, gold, np.zeros(6), np.full(6, sd))[2] for sd in (0.03, 1.0, 30.0)]
     assert np.argmax(found) == 1
 
 
@@ -50,7 +50,7 @@ def test_gold_finds_the_judge_who_is_right(K):
     table, truth = panel(K=K)
     model = methods["majority-vote"]().fit(table)
     known, rest = np.arange(150), np.arange(150, 900)
-    learnt = Panel(table, panel_judges(table), K, model.posterior_).learn(known, truth[known])
+    learnt = Panel(table, panel_judges(table), K, model.posterior_).fit(known, truth[known])
     after = learnt.posterior(rest)
     np.testing.assert_allclose(after.sum(axis=1), 1)
     right = after.argmax(axis=1) == truth[rest]
@@ -67,7 +67,7 @@ def test_scores_on_any_scale_are_learnt_from_by_their_ranks():
         for values in (score, np.exp(score))
     ]
     known, rest = np.arange(100), np.arange(100, 900)
-    one, other = (Panel(t, panel_judges(t), 2).learn(known, truth[known]).posterior(rest) for t in tables)
+    one, other = (Panel(t, panel_judges(t), 2).fit(known, truth[known]).posterior(rest) for t in tables)
     np.testing.assert_allclose(one, other)
     assert (one.argmax(axis=1) == truth[rest]).mean() > 0.8
 

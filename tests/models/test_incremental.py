@@ -22,7 +22,7 @@ def test_names_are_merged_in_order(names, more):
         pytest.skip("kinds differ")
     kind = object if isinstance(more[0], str) else np.int64
     old, new = np.array(names, kind), np.array(sorted(set(more)), kind)
-    merged, at, codes, known = incremental.merge(old, new, "items")
+    merged, at, codes, known = incremental.merge_names(old, new, "items")
     assert merged.tolist() == sorted(set(names) | set(more))
     assert merged[codes].tolist() == new.tolist()
     values = incremental.insert_rows(np.arange(len(names)) * 10.0, at, -1.0)

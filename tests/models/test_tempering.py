@@ -5,13 +5,13 @@ import pytest
 from scipy.optimize import minimize
 
 import dissensus as dz
-from dissensus.models.gold_tempering import SHIFT_SDS, class_shifts, tempering_from_gold
+from dissensus.models.gold_tempering import SHIFT_SDS, fit_class_shifts, tempering_from_gold
 from dissensus.models.tempering import (
     CORRELATION_INTERVAL,
     DEFAULT_CORRELATION,
     MAX_SHIFT,
     MIN_GOLD,
-    RARE,
+    RARE_SHARE,
     SHIFT_TOL,
     Tempering,
 )
@@ -104,7 +104,7 @@ def test_shifts_are_the_ridge_estimate_with_the_greatest_evidence():
         evidence[sd] = log_joint(best, sd) - np.linalg.slogdet(-np.array(curved) * sd**2)[1] / 2, best
     most, expected = max(evidence.values(), key=lambda one: one[0])
     assert most > log_joint(np.zeros(3), 1.0)
-    np.testing.assert_allclose(class_shifts(soft, gold), expected, atol=1e-4)
+    np.testing.assert_allclose(fit_class_shifts(soft, gold), expected, atol=1e-4)
 
 
 def test_less_gold_says_less_of_the_dependence():
@@ -221,7 +221,7 @@ def test_rare_classes_do_not_take_the_items_of_a_large_one():
     assert moved(free) > MAX_SHIFT + SHIFT_TOL
     assert moved(model) == pytest.approx(MAX_SHIFT, abs=SHIFT_TOL)
     away = np.log(model.prior_ / model.prior_.max())
-    rare = np.log(np.minimum(model.prior_ * model.prior_.size / RARE, 1))
+    rare = np.log(np.minimum(model.prior_ * model.prior_.size / RARE_SHARE, 1))
     beta = (model.damping_[away < 0] / away[away < 0]).min()
     np.testing.assert_allclose(model.damping_, np.minimum(rare, beta * away), atol=1e-9)
     np.testing.assert_allclose(model.untempered_posterior(), free.untempered_posterior(), atol=1e-6)

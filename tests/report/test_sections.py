@@ -12,7 +12,7 @@ from dissensus.clustering import clusterings, select_clusters
 from dissensus.common.formatting import Count, Share
 from dissensus.exceptions import UnknownName
 from dissensus.models.base import methods_for
-from dissensus.models.confidence import ask_for_gold
+from dissensus.models.confidence import advise_gold_labels
 from dissensus.questions.base import questions
 from dissensus.questions.compare import MIN_HIDDEN
 from dissensus.questions.exceptions import NoGoldToScore
@@ -184,7 +184,7 @@ def test_where_most_labels_are_unsure_known_classes_are_asked_for_before_more_la
     for items, tone in ((100, "good"), (29, "note")):
         told = next(iter(section.findings(facts | {"gold": facts["gold"] | honest | {"items": items}})))
         assert (told.tone, told.fits, told.items, told.advice) == (tone, True, items, "")
-    asked = ask_for_gold(report().fitted).render(REPORT)
+    asked = advise_gold_labels(report().fitted).render(REPORT)
     assert asked in report().facts["headline"]
     known = crowd().truth
     learnt = Report(

@@ -24,7 +24,7 @@ from dissensus.cli.settings import parse as settings_of
 from dissensus.cli.source import Source, SourceOfTables, TrainingGold
 from dissensus.common.exceptions import OutOfRange
 from dissensus.common.registry import DEFAULT_METHOD
-from dissensus.compute.engines import Disk, Spark, Torch, codes_folder
+from dissensus.compute.engines import Disk, Spark, Torch, default_codes_folder
 from dissensus.exceptions import BadParameter
 from dissensus.messages import ParameterName
 from dissensus.models.base import Aggregator, methods
@@ -82,8 +82,8 @@ def fit_elsewhere(task: Task, gold: TrainingGold, source: SourceOfTables) -> Ans
 
 def read_elsewhere(source: Source, options: Any) -> Any:
     """Return FILE as codes on a disk, or as parts in the cluster."""
-    from dissensus.compute.engines.coding import check_parquet, code
-    from dissensus.compute.engines.scatter import scatter
+    from dissensus.compute.engines.coding import check_parquet, code_parquet
+    from dissensus.compute.engines.scatter import distribute_frame
 
     for name in IN_MEMORY_OPTIONS:
         if getattr(source, name):
@@ -101,12 +101,12 @@ def read_elsewhere(source: Source, options: Any) -> Any:
             raise faults.FolderOfFiles(folder=source.file)
         check_parquet(source.file, "disk")
         with show.show_progress(f"sorting and coding {source.file}"):
-            place = options.folder or codes_folder(source.file)
-            table: Any = code(source.file, place, **columns, memory_gb=options.memory_gb)
+            place = options.folder or default_codes_folder(source.file)
+            table: Any = code_parquet(source.file, place, **columns, memory_gb=options.memory_gb)
         found = table.meta["made_of"]["columns"]
     else:
         with show.show_progress(f"sorting and coding {source.named}"), _spark_errors():
-            table = scatter(source.named, **columns, options=options)
+            table = distribute_frame(source.named, **columns, options=options)
         found = table.columns
     named = {role: repr(column) for role, column in found.items()}
     format_ = "parquet" if isinstance(options, Disk) else "spark"
@@ -180,6 +180,6 @@ def _spark_errors() -> Iterator[None]:
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
             raise
-        from dissensus.compute.engines.scatter import cause
+        from dissensus.compute.engines.scatter import extract_cause
 
-        raise faults.SparkFailed(cause=cause(error)) from error
+        raise faults.SparkFailed(cause=extract_cause(error)) from error

@@ -25,7 +25,7 @@ from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss
 from dissensus.evaluation.hard import probability_correct
 from dissensus.models.answers import AnswerModel, SpanModel
 from dissensus.models.base import Aggregator, methods
-from dissensus.models.confidence import ask_for_gold
+from dissensus.models.confidence import advise_gold_labels
 from dissensus.models.exceptions import GoldNotUsed, OutcomesNotUsed
 from dissensus.models.saving import save
 from dissensus.questions.definitions.diagnose import Diagnose, flag_findings
@@ -159,7 +159,7 @@ def write(result: Result, folder: Path, suffix: str, *, items: bool = True) -> N
         frame = frame if result.status is None else result.status.add_columns(frame)
         write_frame(frame, folder / f"items.{suffix}")
     if isinstance(model, AnswerModel):
-        for name in set(model.frames) - {"items"}:
+        for name in set(model.frame_kinds) - {"items"}:
             write_frame(model.to_frame(name, "pyarrow"), folder / f"{name}.{suffix}")  # type: ignore[arg-type]
         if result.fitted:
             save(model, folder)
@@ -246,7 +246,7 @@ def _effective_labels(result: Result) -> str:
     if worth is None:
         return ""
     fresh = result.fitted and "new_annotations" not in result.summary
-    advice = ask_for_gold(result.model) if fresh else None
+    advice = advise_gold_labels(result.model) if fresh else None
     return f" {worth}" + ("" if advice is None else f" {for_command_line(advice)}")
 
 

@@ -49,7 +49,7 @@ def score(task: Task, gold: TrainingGold, source: SourceOfTables) -> Answers:
 
 def update(task: Task, gold: TrainingGold, source: SourceOfTables) -> Answers:
     """Add the annotations of each question of FILE to the stored model."""
-    from dissensus.models.incremental import merge
+    from dissensus.models.incremental import merge_names
 
     def answer(table: Annotations, question: str | None) -> Result:
         model = _load(task, question)
@@ -58,7 +58,7 @@ def update(task: Task, gold: TrainingGold, source: SourceOfTables) -> Answers:
         table = _in_classes_of(model, table, task, source)
         if not model.items_.size:
             raise faults.ModelWithoutItems(model=task.model)
-        all_items = table_of_items(merge(model.items_, table.items, "items")[0], model)
+        all_items = table_of_items(merge_names(model.items_, table.items, "items")[0], model)
         return _updated(model, table, gold.read_scoring(all_items), f"updating with {source.file}")
 
     return answer_and_write(task, gold, source, answer)

@@ -32,7 +32,7 @@ from scipy.sparse import csr_array, eye_array, vstack
 
 from dissensus.common.arrays import group_offsets, is_first_of_pair
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.compute.engines.local import Threads, balanced, even
+from dissensus.compute.engines.local import Threads, balanced_ranges, even_ranges
 from dissensus.compute.kernels import clustering as kernels
 from dissensus.compute.rows import expand_rows
 from dissensus.models import params
@@ -97,7 +97,7 @@ class GraphNodes:
         self.bag = np.empty(bag.size, np.int32)  # (E,) index among the bags of its part
         self.parts = []
         parts = max(1, min(MAX_RANGES, bag.size // EDGES_PER_RANGE))
-        for number, (start, stop) in enumerate(balanced(self.ptr, parts)):
+        for number, (start, stop) in enumerate(balanced_ranges(self.ptr, parts)):
             edge = self.edge[self.ptr[start] : self.ptr[stop]]
             bags, self.bag[edge] = np.unique(bag[edge], return_inverse=True)
             ptr, by_bag = group_offsets(self.bag[edge], bags.size), edge[_group_rows(self.bag[edge])]
@@ -155,7 +155,7 @@ def map_node_ranges(pool: Threads, parts: Sequence[S], work: Callable[[S], T]) -
     """Return the results of `work` for every part in order, computed in threads."""
     shared = pool.map(
         lambda _, first, last: [work(part) for part in parts[first:last]],
-        even(len(parts), min(pool.threads, len(parts))),
+        even_ranges(len(parts), min(pool.threads, len(parts))),
     )
     return [result for some in shared for result in some]
 
@@ -192,7 +192,7 @@ class EdgeFactors:
         nodes = self.nodes
 
         def sweep_part(part: NodeRange) -> Any:
-            return kernels.sweep(
+            return kernels.propagate_beliefs(
                 part.start, part.stop, nodes.ptr, nodes.edge, nodes.bag, self.in_range(part)[0], prior, incoming,
                 outgoing, belief, pair, damping,
             )  # fmt: skip

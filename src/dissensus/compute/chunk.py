@@ -49,7 +49,7 @@ class Chunk:
         self.n_items = len(self.item_ptr) - 1
         self.start, self.stop = start, self.n_items if stop is None else stop
 
-    def item_values(self, values: Any) -> Any:
+    def select_item_values(self, values: Any) -> Any:
         """Return the entries of these items from an array over all items of the table, or over these; None stays."""
         if values is None or len(values) == self.n_items:
             return self.to_backend(values)
@@ -120,7 +120,7 @@ def array_library(values: Any) -> Any:
     return np if isinstance(values, np.ndarray) else sys.modules["torch"]
 
 
-def label_matrix(rows: Rows, n_annotators: int, n_classes: int) -> Any:
+def build_label_matrix(rows: Rows, n_annotators: int, n_classes: int) -> Any:
     """Return the sparse (I, A·K) weights of the labels of each item, in the column annotator·K + label."""
     from scipy.sparse import csr_array
 
@@ -134,24 +134,24 @@ def vote_shares(chunk: Chunk, gold: Any) -> Any:
     """(I, K) shares of the votes of each item, uniform without votes; gold classes get all."""
     votes, xp = chunk.votes(chunk.row_weights()), array_library(chunk.label)
     total = votes.sum(1)[:, None]
-    return with_gold(xp.where(total > 0, votes / xp.where(total > 0, total, 1.0), 1 / chunk.n_classes), gold)
+    return apply_gold(xp.where(total > 0, votes / xp.where(total > 0, total, 1.0), 1 / chunk.n_classes), gold)
 
 
-def with_gold(posterior: Any, gold: Any) -> Any:
+def apply_gold(posterior: Any, gold: Any) -> Any:
     """Return a posterior (I, K) in which items with a gold class have all probability on it."""
-    return _replace_known(posterior, gold, 0.0, 1.0)
+    return _replace_gold_items(posterior, gold, 0.0, 1.0)
 
 
-def normalise_log(log_joint: Any, gold: Any) -> tuple[Any, Any]:
+def normalise_log_joint(log_joint: Any, gold: Any) -> tuple[Any, Any]:
     """Return the posterior (I, K) and the log evidence (I,) from log joint probabilities (I, K) and gold classes."""
-    xp, log_joint = array_library(log_joint), _replace_known(log_joint, gold, -np.inf)
+    xp, log_joint = array_library(log_joint), _replace_gold_items(log_joint, gold, -np.inf)
     top = xp.amax(log_joint, 1)[:, None]
     q = xp.exp(log_joint - top)
     total = q.sum(1)[:, None]
     return q / total, (top + xp.log(total))[:, 0]
 
 
-def _replace_known(values: Any, gold: Any, elsewhere: float, at_gold: float | None = None) -> Any:
+def _replace_gold_items(values: Any, gold: Any, elsewhere: float, at_gold: float | None = None) -> Any:
     """Set values (I, K) of items with gold: `at_gold` (None: unchanged) at that class, `elsewhere` at others."""
     if gold is None:
         return values

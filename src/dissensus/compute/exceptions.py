@@ -24,9 +24,9 @@ class UnknownEngine(BadParameter):
 
 class WrongEngine(BadParameter):
     template = (
-        "a table {where} can be fitted only with {param[engine]} {engine!r}, by a method that has that parameter."
+        "a table {location} can be fitted only with {param[engine]} {engine!r}, by a method that has that parameter."
     )
-    where: str
+    location: str
     engine: str
 
 

@@ -30,7 +30,7 @@ class Rows(ReadOnlyArrays):
         """Return all four arrays, as one argument of a kernel."""
         return self.item_ptr, self.annotator, self.label, self.weight
 
-    def select(self, keep: BoolArray) -> Rows:
+    def select_items(self, keep: BoolArray) -> Rows:
         """Return the rows of the items (I,) to keep."""
         lengths = np.diff(self.item_ptr)
         row_kept = np.repeat(keep, lengths)
@@ -38,7 +38,7 @@ class Rows(ReadOnlyArrays):
         weight = None if self.weight is None else self.weight[row_kept]
         return Rows(ptr, self.annotator[row_kept], self.label[row_kept], weight)
 
-    def between(self, start: int, stop: int) -> Rows:
+    def slice_items(self, start: int, stop: int) -> Rows:
         """Return the rows of items start … stop − 1, their offsets counted from the first."""
         ptr = self.item_ptr[start : stop + 1]
         rows = slice(int(ptr[0]), int(ptr[-1]))

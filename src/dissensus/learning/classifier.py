@@ -38,7 +38,7 @@ from dissensus.learning.storage import pack_component, set_attributes, unpack_co
 from dissensus.learning.trainer import PREDICTION_BATCHES, Trainer, TrainingKeywords
 from dissensus.learning.validation import encode_one_hot
 from dissensus.models.base import Likelihoods, annotated_results, item_columns, put_given_first
-from dissensus.models.confidence import reliability
+from dissensus.models.confidence import shrink_reliability
 from dissensus.models.saving import check_arrays
 from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS_ANNOTATOR, Annotations
@@ -213,7 +213,7 @@ class CrowdClassifier(Learner, TrainingKeywords):
         self.n_annotations_ = np.diff(table.annotator_ptr)
         hits, total = table.count_correct_labels(self.posterior_)
         self.hits_, self.total_ = np.minimum(hits, total), total
-        self.reliability_ = reliability(hits, total)
+        self.reliability_ = shrink_reliability(hits, total)
         self.difficulty_, self.competence_ = difficulty_and_competence(self, data.inputs)
         return self
 

@@ -24,7 +24,7 @@ from scipy.special import softmax
 
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.models.confusion import MIN_BEFORE
-from dissensus.models.matrices import LearntMatrices, learn_matrices, matrices_by, vote_counts
+from dissensus.models.matrices import FittedMatrices, estimate_matrices, fit_matrices, vote_counts
 from dissensus.models.methods.dawid_skene import DawidSkene, crowd_pseudo_counts
 from dissensus.table.annotations import Annotations
 
@@ -33,12 +33,12 @@ POWERS = (2, 4, 8, 16)  # candidates after 1, tried until the likelihood of the 
 
 def combine_posterior(
     table: Annotations, proba: FloatArray, gold: IntArray | None, of_votes: bool = False
-) -> tuple[LearntMatrices, int]:
+) -> tuple[FittedMatrices, int]:
     """Return the posterior q given the network's `proba` (I, K), of classes or `of_votes`, and the power τ."""
     pseudo, log_p = _pseudo_counts(table, gold), np.log(np.maximum(proba, MIN_BEFORE))
-    learnt, power = learn_matrices(table, proba, pseudo, gold), 1
+    learnt, power = fit_matrices(table, proba, pseudo, gold), 1
     for greater in POWERS if of_votes else ():
-        other = learn_matrices(table, softmax(greater * log_p, axis=1), pseudo, gold)
+        other = fit_matrices(table, softmax(greater * log_p, axis=1), pseudo, gold)
         if other.evidence <= learnt.evidence:
             break
         learnt, power = other, greater
@@ -46,9 +46,9 @@ def combine_posterior(
     return replace(learnt, posterior=softened / softened.sum(axis=1, keepdims=True)), power
 
 
-def estimate_confusions(table: Annotations, posterior: FloatArray, gold: IntArray | None) -> LearntMatrices:
+def estimate_confusions(table: Annotations, posterior: FloatArray, gold: IntArray | None) -> FittedMatrices:
     """Estimate annotators given a posterior (I, K): one M step."""
-    return matrices_by(table, posterior, _pseudo_counts(table, gold))
+    return estimate_matrices(table, posterior, _pseudo_counts(table, gold))
 
 
 def _pseudo_counts(table: Annotations, gold: IntArray | None) -> FloatArray:

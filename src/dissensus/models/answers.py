@@ -19,7 +19,7 @@ from dissensus.table.spans import extract_spans
 class AnswerModel(Aggregator, ABC):
     """A method with its own form of answers."""
 
-    frames: ClassVar[tuple[str, ...]] = ("items", "annotators")  # kinds of frame that `to_frame` makes
+    frame_kinds: ClassVar[tuple[str, ...]] = ("items", "annotators")  # kinds of frame that `to_frame` makes
     takes_earlier: ClassVar = False
 
     @abstractmethod

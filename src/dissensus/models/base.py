@@ -185,7 +185,7 @@ class Aggregator(Parameters, ABC):
     to_frame = frames.to_frame
     item_frames = frames.item_frames
     _frame_columns = frames.frame_columns
-    _repr_html_ = frames.as_html
+    _repr_html_ = frames.to_html
 
     @property
     def item_columns(self) -> Callable[[Names, FloatArray, FloatArray | None], dict[str, Any]]:
@@ -248,7 +248,7 @@ class Aggregator(Parameters, ABC):
     def _set_reliability(self, hits: FloatArray, total: FloatArray) -> None:
         """Set the reliability of annotators of whose labels (A,) that many are right."""
         self.hits_, self.total_ = np.minimum(hits, total), total
-        self.reliability_ = confidence.reliability(hits, total)
+        self.reliability_ = confidence.shrink_reliability(hits, total)
 
     def _per_item_results(self) -> list[str]:
         """Return the results with one row per item, besides their names."""

@@ -31,10 +31,10 @@ from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray
 from dissensus.compute.engines.base import Engine
 from dissensus.models.confusion import ExpectedCounts
-from dissensus.models.matrices import expected_pseudo
+from dissensus.models.matrices import default_pseudo_counts
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.models.params import SHARE, SIMPLEX, Params, em_parameter, normalised
-from dissensus.models.tempering import RARE
+from dissensus.models.tempering import RARE_SHARE
 
 INITIAL_UNIFORMITY = 0.5  # e at the start of EM
 HALVINGS = 30  # of the interval that holds e: to 1e-9
@@ -65,7 +65,7 @@ U = TypeVar("U", bound=UniformClassPrior)
 def uniform_weights(classes: FloatArray) -> FloatArray:
     """(K,) w from items of each class (K,) by the votes."""
     K = classes.size
-    return np.asarray(np.minimum((K * classes + 1) / (classes.sum() + 1) / RARE, 1))
+    return np.asarray(np.minimum((K * classes + 1) / (classes.sum() + 1) / RARE_SHARE, 1))
 
 
 def nonuniform_cost(weights: FloatArray, n_items: float) -> float:
@@ -73,7 +73,7 @@ def nonuniform_cost(weights: FloatArray, n_items: float) -> float:
     return (float(weights.sum()) - 1) * float(np.log(max(n_items, 1)))
 
 
-def best_uniformity(params: UniformClassPrior, counts: FloatArray, cost: float) -> float:
+def fit_uniformity(params: UniformClassPrior, counts: FloatArray, cost: float) -> float:
     """Return the e of the M step, from `counts` (K,) of items; no s is zero."""
     shares, away = params.free_shares, params.uniform_shares - params.free_shares
 
@@ -93,7 +93,7 @@ def update_class_prior(params: U, counts: FloatArray, pseudo: FloatArray, cost: 
     """Return the M step from `counts` (K,) of items, with `pseudo` (K,) b."""
     free = (1 - params.uniformity) * params.free_shares / params.prior
     params = replace(params, free_shares=normalised(pseudo + counts * free))
-    return replace(params, uniformity=np.array([best_uniformity(params, counts, cost)]))
+    return replace(params, uniformity=np.array([fit_uniformity(params, counts, cost)]))
 
 
 def label_check_factor(n: float) -> float:
@@ -126,7 +126,7 @@ class UniformPriorDawidSkene(DawidSkene):
     def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
         crowd = votes.label_counts.sum(axis=0, keepdims=True)
         given = crowd.sum(axis=2, keepdims=True)
-        crowd += PRIOR_LABELS * normalised(expected_pseudo(votes.class_counts.size))
+        crowd += PRIOR_LABELS * normalised(default_pseudo_counts(votes.class_counts.size))
         super().prepare(replace(votes, label_counts=crowd * given / (given + PRIOR_LABELS)), engine)
         weights, items = uniform_weights(votes.class_counts), float(votes.class_counts.sum())
         self.uniform_shares_ = normalised(weights)

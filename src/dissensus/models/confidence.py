@@ -9,14 +9,16 @@ import numpy as np
 
 from dissensus.common.types import FloatArray
 from dissensus.evaluation import Estimate
-from dissensus.models.exceptions import AskForGold, EffectiveLabelCount, LevelOutOfRange, NoConfusionIntervals
+from dissensus.models.exceptions import CollectGoldLabels, EffectiveLabelCount, LevelOutOfRange, NoConfusionIntervals
 from dissensus.models.tempering import CORRELATION_INTERVAL, MIN_GOLD, design_effect
 
 if TYPE_CHECKING:
     from dissensus.models.base import Aggregator
 
 CROWD_LABELS = 5  # labels of average quality added to every annotator's own, see `reliability`
-MAX_KNOWN_LABELS = 20  # labels with known true class that any number of labels is worth; see `reliability_interval`
+MAX_EQUIVALENT_LABELS = (
+    20  # labels with known true class that any number of labels is worth; see `reliability_interval`
+)
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,12 @@ def mean_effective_labels(model: Aggregator) -> EffectiveLabels | None:
     return EffectiveLabels(value, low, high, labels=float(model.n_annotations_.sum() / items))
 
 
-def ask_for_gold(model: Aggregator) -> AskForGold | None:
+def advise_gold_labels(model: Aggregator) -> CollectGoldLabels | None:
     """Return advice to collect gold labels if nothing else determines ρ."""
     known = model.dependence_interval_ != list(CORRELATION_INTERVAL)
     if known or model.items_.size <= MIN_GOLD or mean_effective_labels(model) is None:
         return None
-    return AskForGold(items=MIN_GOLD)
+    return CollectGoldLabels(items=MIN_GOLD)
 
 
 def reliability_interval(model: Aggregator, level: float = 0.95) -> FloatArray:
@@ -73,7 +75,7 @@ def reliability_interval(model: Aggregator, level: float = 0.95) -> FloatArray:
     halves of public sets, that part is as large as with `MAX_KNOWN_LABELS` labels (`benchmarks/trust/people.py`).
     """
     model._check_fitted()
-    return beta_interval(model.reliability_, labels_worth(model.total_), level)
+    return beta_interval(model.reliability_, equivalent_gold_labels(model.total_), level)
 
 
 def confusion_interval(model: Aggregator, level: float = 0.95) -> FloatArray:
@@ -88,7 +90,7 @@ def confusion_interval(model: Aggregator, level: float = 0.95) -> FloatArray:
 # Reliability
 
 
-def reliability(hits: FloatArray, total: FloatArray) -> FloatArray:
+def shrink_reliability(hits: FloatArray, total: FloatArray) -> FloatArray:
     """(A,) how often an annotator is right: the share of its labels that are right by the posterior, shrunk.
 
     `CROWD_LABELS` labels of average quality are added to every annotator's own: three lucky labels make no one the
@@ -99,9 +101,9 @@ def reliability(hits: FloatArray, total: FloatArray) -> FloatArray:
     return np.asarray((hits + CROWD_LABELS * average) / (total + CROWD_LABELS))
 
 
-def labels_worth(total: FloatArray) -> FloatArray:
+def equivalent_gold_labels(total: FloatArray) -> FloatArray:
     """(A,) number of labels with known true class that carry the same evidence: n give variance m(1 − m)/(n + 1)."""
-    return np.asarray(1 / (1 / (total + CROWD_LABELS + 1) + 1 / MAX_KNOWN_LABELS) - 1)
+    return np.asarray(1 / (1 / (total + CROWD_LABELS + 1) + 1 / MAX_EQUIVALENT_LABELS) - 1)
 
 
 def beta_interval(mean: FloatArray, size: FloatArray, level: float) -> FloatArray:

@@ -35,9 +35,9 @@ from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute import chunk as chunks
 from dissensus.compute.chunk import ALL_ONES, COIN, DIAGONAL, FULL, LIKELIHOOD, POSTERIOR, VOTES, Chunk
-from dissensus.compute.engines import ENGINE, EngineChoice, in_memory
-from dissensus.compute.engines.base import Engine, Pass, Size, Sums, Worker
-from dissensus.compute.engines.local import Threads, even
+from dissensus.compute.engines import ENGINE, EngineChoice, open_in_memory
+from dissensus.compute.engines.base import Engine, Pass, Sums, TableSize, Worker
+from dissensus.compute.engines.local import Threads, even_ranges
 from dissensus.models.base import methods
 from dissensus.models.em import EMAggregator
 from dissensus.models.focus import MAX_FOCUS_BYTES, MIN_FOCUS_ROWS, focused_em
@@ -88,7 +88,7 @@ class RightWrongLikelihood:
     right: FloatArray  # P(label | its own class)
     wrong: FloatArray  # P(label | any other class)
 
-    def full(self, n_classes: int) -> FloatArray:
+    def to_matrices(self, n_classes: int) -> FloatArray:
         """(A, K, K) [annotator, true, given]."""
         if n_classes == 1:  # there is no wrong label
             return np.ones((len(self.right), 1, 1))
@@ -141,7 +141,7 @@ def e_step(chunk: Chunk, layout: int, likelihood: Any, prior: Any, gold: Any) ->
     else:
         place = chunk.annotator if layout == COIN else chunk.annotator_label
         log_likelihood = chunk.votes(chunk.apply_weights(logs[:, 0][place]))
-    return chunks.normalise_log(xp.log(prior) + log_likelihood, gold)
+    return chunks.normalise_log_joint(xp.log(prior) + log_likelihood, gold)
 
 
 def count_labels(chunk: Chunk, layout: int, posterior: Any) -> Any:
@@ -178,32 +178,32 @@ class ConfusionPass(Pass[EStepParams | None, ExpectedCounts]):
         gold, evidence = chunk.gold if self.with_gold else None, 0.0
         if self.source == LIKELIHOOD:
             assert params is not None
-            prior = chunk.to_backend(params.prior) if len(params.prior) == 1 else chunk.item_values(params.prior)
+            prior = chunk.to_backend(params.prior) if len(params.prior) == 1 else chunk.select_item_values(params.prior)
             q, log_evidence = e_step(chunk, self.layout, chunk.to_backend(params.likelihood), prior, gold)
             evidence = log_evidence.sum()
         elif self.source == VOTES:
             q = chunks.vote_shares(chunk, gold)
         elif self.source == POSTERIOR:
-            q = chunks.with_gold(self._given(chunk), gold)
+            q = chunks.apply_gold(self._load_posterior(chunk), gold)
         else:
             q = chunk.zeros(chunk.n_items, chunk.n_classes) + 1
         return evidence, q.sum(0), count_labels(chunk, self.layout, q), q
 
-    def _given(self, chunk: Chunk) -> Any:
+    def _load_posterior(self, chunk: Chunk) -> Any:
         """(items, K) posterior of a chunk's items for POSTERIOR; None if there is none."""
         if self.rng is None:
-            return chunk.item_values(self.posterior)
+            return chunk.select_item_values(self.posterior)
         votes = chunk.to_numpy(chunk.votes(chunk.row_weights()))
         return chunk.to_backend(draw_vote_shares(votes, chunk.to_numpy(chunk.gold), self.rng))
 
-    def zeros(self, size: Size) -> list[Any]:
+    def zeros(self, size: TableSize) -> list[Any]:
         """Evidence and classes; the labels are counted in the cells."""
         return [0.0, np.zeros(size.n_classes)]
 
-    def open(self, params: EStepParams | None, size: Size, workers: int, pool: Threads) -> list[Worker]:
+    def open(self, params: EStepParams | None, size: TableSize, workers: int, pool: Threads) -> list[Worker]:
         """Load the cells; a worker's parameters are the prior, how many rows may be multiplied, and its cells."""
         opened = super().open(params, size, workers, pool)
-        if size.short:
+        if size.is_short:
             return opened
         from dissensus.compute.kernels import confusion as kernels
 
@@ -219,8 +219,8 @@ class ConfusionPass(Pass[EStepParams | None, ExpectedCounts]):
             table = params.likelihood
             prior, chunk_rows = params.prior, kernels.chunk_rows(table)
             pool.map(
-                lambda _, start, stop: kernels.load(start, stop, table, self.cells, size.weighted),
-                even(A, pool.threads),
+                lambda _, start, stop: kernels.load_cells(start, stop, table, self.cells, size.weighted),
+                even_ranges(A, pool.threads),
             )
         for worker, cells in zip(opened, self.cells, strict=True):
             worker.params = prior, chunk_rows, cells.reshape(-1)
@@ -231,27 +231,29 @@ class ConfusionPass(Pass[EStepParams | None, ExpectedCounts]):
         from dissensus.compute.kernels import confusion as kernels
 
         K, weight, gold = chunk.n_classes, chunk.weight, chunk.gold if self.with_gold else None
-        given = self._given(Chunk(chunk.rows, gold, 0, K, chunk.first)) if self.source == POSTERIOR else None
+        given = self._load_posterior(Chunk(chunk.rows, gold, 0, K, chunk.first)) if self.source == POSTERIOR else None
         prior, chunk_rows, cells = worker.params
         vector = self.layout == FULL and K <= kernels.MAX_VECTOR and weight is None
-        loop = kernels.sweep(K if vector else 0, self.source, self.layout, weight is not None)
+        loop = kernels.compile_pass(K if vector else 0, self.source, self.layout, weight is not None)
         worker.sums[0] += loop(
             chunk.start, chunk.stop, chunk.item_ptr, chunk.annotator, chunk.label,
             np.empty(0) if weight is None else weight,
-            prior if len(prior) == 1 else chunk.item_values(prior), np.empty((0, K)) if given is None else given,
+            prior if len(prior) == 1 else chunk.select_item_values(prior), np.empty((0, K)) if given is None else given,
             chunk_rows, np.empty(0, np.int32) if gold is None else gold,
             cells, worker.sums[1], out.get("posterior", np.empty((0, K))),
         )  # fmt: skip
 
     def close(self, workers: list[Worker], pool: Threads) -> ExpectedCounts:
         """Return the sums of all workers, with the counts in their cells."""
-        if workers[0].size.short:
+        if workers[0].size.is_short:
             return super().close(workers, pool)
         from dissensus.compute.kernels import confusion as kernels
 
         _, A, n_given, _, n_true = self.cells.shape
         labels = np.empty((A, n_true, n_given))
-        pool.map(lambda _, start, stop: kernels.collect(start, stop, self.cells, labels), even(A, pool.threads))
+        pool.map(
+            lambda _, start, stop: kernels.collect_counts(start, stop, self.cells, labels), even_ranges(A, pool.threads)
+        )
         evidence, classes = (sum(parts) for parts in zip(*(worker.sums for worker in workers), strict=True))
         return ExpectedCounts(evidence, classes, labels)
 
@@ -262,7 +264,7 @@ class ConfusionPass(Pass[EStepParams | None, ExpectedCounts]):
         if (
             params is not None
             and self.layout == FULL
-            and (found := on_torch.fused(data, params.likelihood, params.prior, out))
+            and (found := on_torch.run_fused_pass(data, params.likelihood, params.prior, out))
         ):
             return ExpectedCounts(*found)
         return super().on_torch(params, data, out)
@@ -273,9 +275,7 @@ def label_totals(engine: Engine) -> FloatArray:
     return engine.run(ConfusionPass(ALL_ONES, DIAGONAL), None).label_counts
 
 
-def posterior_of_table(
-    engine: Engine, prior: FloatArray, likelihood: LabelLikelihood
-) -> tuple[FloatArray, ExpectedCounts]:
+def run_e_step(engine: Engine, prior: FloatArray, likelihood: LabelLikelihood) -> tuple[FloatArray, ExpectedCounts]:
     """Return the posterior (I, K) of a table in memory and the sums by it: one E step."""
     layout = FULL
     if isinstance(likelihood, RightWrongLikelihood):
@@ -287,7 +287,7 @@ def posterior_of_table(
 
 def soft_counts(table: Annotations, posterior: FloatArray) -> FloatArray:
     """(A, K, K) [annotator, true, given] how often each annotator gave each label, by a posterior (I, K)."""
-    with in_memory(table, None, 1) as engine:
+    with open_in_memory(table, None, 1) as engine:
         return engine.run(ConfusionPass(POSTERIOR, FULL, posterior=np.ascontiguousarray(posterior)), None).label_counts
 
 
@@ -295,7 +295,7 @@ def draw_vote_shares(votes: FloatArray, gold: IntArray | None, rng: np.random.Ge
     """(I, K) a draw from Dirichlet(1 + votes) for every item; gold classes get all."""
     posterior = rng.standard_gamma(votes + 1)
     posterior /= posterior.sum(axis=1, keepdims=True)
-    return np.asarray(chunks.with_gold(posterior, gold))
+    return np.asarray(chunks.apply_gold(posterior, gold))
 
 
 # The model ------------------------------------------------------------------------------------------------------------
@@ -501,7 +501,9 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
     def annotator_confusions(self, annotators: IntArray) -> FloatArray:
         """(n, K, K) [annotator, true, given] of annotators by code, −1 unseen."""
         likelihood = self._likelihood_of(annotators)
-        return likelihood.full(self.classes_.size) if isinstance(likelihood, RightWrongLikelihood) else likelihood
+        return (
+            likelihood.to_matrices(self.classes_.size) if isinstance(likelihood, RightWrongLikelihood) else likelihood
+        )
 
     @computed_result
     def confusion_(self) -> FloatArray:
@@ -511,8 +513,8 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         return self.annotator_confusions(np.arange(self.annotators_.size))
 
     def _compute_posterior(self, table: Annotations, annotators: IntArray) -> FloatArray:
-        with in_memory(table, None, self.threads) as engine:
-            return posterior_of_table(engine, self.prior_, self._likelihood_of(annotators))[0]
+        with open_in_memory(table, None, self.threads) as engine:
+            return run_e_step(engine, self.prior_, self._likelihood_of(annotators))[0]
 
     def _label_probabilities(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
         likelihood = self._likelihood_of(annotator) if self.layout != FULL else None
@@ -542,7 +544,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         before, params = self.posterior_[item], self._params().select_annotators(annotator)
         labels, totals = self.label_counts_[annotator], self.label_totals_[annotator]
         posterior, pass_ = before, self.e_step_pass()
-        with in_memory(table, gold, self.threads) as engine:
+        with open_in_memory(table, gold, self.threads) as engine:
             totals = totals + label_totals(engine)
             for _ in range(MAX_UPDATE_PASSES):
                 last, posterior = posterior, np.empty_like(before)

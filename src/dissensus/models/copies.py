@@ -31,10 +31,10 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.models.tempering import DEFAULT_CORRELATION, design_effect
 from dissensus.table.annotations import Annotations
 
-RATES = np.array([0.5, 0.8, 0.95])  # shares of copied labels that the alternative mixes
+COPYING_RATES = np.array([0.5, 0.8, 0.95])  # shares of copied labels that the alternative mixes
 MIN_COPIED = 0.5  # least share of copied labels of a member
 MIN_GROUP_COPIED = 0.8  # least share of copied labels of a group; experts in a poor crowd have 0.75
-MAX_GROUP = 0.45  # largest share of annotators: a copying majority looks like one that is right
+MAX_GROUP_SHARE = 0.45  # largest share of annotators: a copying majority looks like one that is right
 MEMBER_ERROR = 0.25  # bound on the probability that an accepted member does not copy; 19 of 13,340 others passed
 GROUP_ERROR = 0.001  # probability that an accepted group does not copy
 SKILL_LABELS = 20  # pseudo-labels of average skill of every annotator
@@ -44,41 +44,43 @@ MAX_ROUNDS = 6
 MAX_ROWS = 25_000  # rows that are searched; larger tables are sampled by item
 MAX_PAIRS = 3_000_000  # pairs of labels for proposals; beyond it items are sampled
 MAX_CALIBRATION_PAIRS = 30_000
-Calibration = Callable[[FloatArray], FloatArray]
-EDGES = expit(np.linspace(-4.5, 4.5, 19))  # edges of the bins of p
-TINY = 0.01  # least distance of a probability from 0 and 1
+AgreementRate = Callable[[FloatArray], FloatArray]
+PROBABILITY_EDGES = expit(np.linspace(-4.5, 4.5, 19))  # edges of the bins of p
+MIN_PROBABILITY = 0.01  # least distance of a probability from 0 and 1
 
 
 @dataclass(frozen=True, eq=False)
-class Copies:
+class CopyGroups:
     """Groups of copying annotators; arrays have one entry per annotator, 0 for annotators without a group."""
 
     groups: tuple[tuple[int, ...], ...]  # the largest first
     unit: IntArray  # (A,) the lowest code of the annotator's group, its own code without one
-    shared: IntArray  # (A,) labels on items that others of the group labelled too
-    agreed: IntArray  # (A,) number of those that are the group's label
-    expected: FloatArray  # (A,) number expected without copying
-    copied: FloatArray  # (A,) share of copied labels
+    n_shared: IntArray  # (A,) labels on items that others of the group labelled too
+    n_agreed: IntArray  # (A,) number of those that are the group's label
+    n_expected: FloatArray  # (A,) number expected without copying
+    copied_share: FloatArray  # (A,) share of copied labels
     probability: FloatArray  # (A,) P(copies with its group | labels)
 
 
-_found: WeakKeyDictionary[Annotations, Copies] = WeakKeyDictionary()  # a fit and a diagnosis search the same table
+_cached_groups: WeakKeyDictionary[Annotations, CopyGroups] = (
+    WeakKeyDictionary()
+)  # a fit and a diagnosis search the same table
 
 
-def find_copies(table: Annotations) -> Copies:
+def find_copies(table: Annotations) -> CopyGroups:
     """Find the groups of a table; only the first label of an annotator for an item counts."""
-    if table not in _found:
+    if table not in _cached_groups:
         few = table if table.weight is None or table.weight.all() else table.select(rows=table.weight > 0)
         if len(few) > MAX_ROWS:
             order = np.random.default_rng(0).permutation(few.n_items)
             items = order[: np.searchsorted(np.cumsum(np.diff(few.item_ptr)[order]), MAX_ROWS)]
             few = few.select(rows=np.isin(few.item, items))
-        _found[table] = _Search(few).run()
-    return _found[table]
+        _cached_groups[table] = _CopySearch(few).find_groups()
+    return _cached_groups[table]
 
 
 @dataclass(frozen=True, eq=False)
-class _Fit:
+class _GroupAgreement:
     """Agreement of every annotator with one group."""
 
     evidence: FloatArray  # (A,) log likelihood ratio of copying it
@@ -91,7 +93,7 @@ class _Fit:
         return (self.agreed - self.expected) / np.maximum(self.shared - self.expected, 1e-9)
 
 
-class _Search:
+class _CopySearch:
     """Rows of the table, and the model of annotators who do not copy."""
 
     def __init__(self, table: Annotations):
@@ -102,7 +104,7 @@ class _Search:
         self.A, self.K, self.I = table.n_annotators, table.n_classes, table.n_items
         self.given = np.bincount(self.label * self.A + self.annotator, minlength=self.K * self.A).reshape(-1, self.A)
         self.n = self.given.sum(axis=0)
-        self.left, self.right = _pairs(np.bincount(self.item, minlength=self.I))
+        self.left, self.right = _sample_row_pairs(np.bincount(self.item, minlength=self.I))
         self.agree = self.label[self.left] == self.label[self.right]
         key, self.pair = np.unique(self.annotator[self.left] * self.A + self.annotator[self.right], return_inverse=True)
         self.first, self.second = key // self.A, key % self.A
@@ -111,27 +113,29 @@ class _Search:
         self.unit = np.arange(self.A)
         self.fitted: IntArray | None = None  # units of the last full model
 
-    def run(self) -> Copies:
+    def find_groups(self) -> CopyGroups:
         """Run the search that the module describes."""
         for _ in range(MAX_ROUNDS if self.first.size and self.K > 1 else 0):
-            if not self._round():
+            if not self._run_round():
                 break
         shared, agreed = np.zeros(self.A, np.int64), np.zeros(self.A, np.int64)
         expected, copied, probability = np.zeros((3, self.A))
         groups = [np.flatnonzero(self.unit == code) for code in np.flatnonzero(np.bincount(self.unit) > 1)]
         if groups:
-            self._model(self.unit)
+            self._fit_independent_model(self.unit)
         for group in groups:
-            fit = self._compare(group)
+            fit = self._compare_with_group(group)
             shared[group], agreed[group], expected[group] = fit.shared[group], fit.agreed[group], fit.expected[group]
             copied[group] = np.clip(fit.copied[group], 0, 1)
-            probability[group] = expit(fit.evidence[group] + logit(self._share(group)))
+            probability[group] = expit(fit.evidence[group] + logit(self._membership_prior(group)))
         ordered = sorted((tuple(group.tolist()) for group in groups), key=lambda group: (-len(group), group))
-        return Copies(tuple(ordered), *map(make_read_only, (self.unit, shared, agreed, expected, copied, probability)))
+        return CopyGroups(
+            tuple(ordered), *map(make_read_only, (self.unit, shared, agreed, expected, copied, probability))
+        )
 
-    def _round(self) -> bool:
+    def _run_round(self) -> bool:
         """Propose groups and accept those that pass the test; return whether one is new or has grown."""
-        self._model(self.unit)
+        self._fit_independent_model(self.unit)
         near = self._pair_evidence()
         score = np.bincount(self.unit, np.bincount(self.first, near, self.A) + np.bincount(self.second, near, self.A))
         taken, grown, failures = np.zeros(self.A, np.bool_), False, 0
@@ -144,7 +148,7 @@ class _Search:
             proposed = own.copy()
             proposed[self.second[(near > 0) & own[self.first]]] = True
             proposed[self.first[(near > 0) & own[self.second]]] = True
-            group = self._grow(np.flatnonzero(proposed & ~taken))
+            group = self._refine_group(np.flatnonzero(proposed & ~taken))
             if group is None or taken[group].any():
                 failures += 1
                 continue
@@ -160,24 +164,24 @@ class _Search:
         i, y = self.item[self.left], self.label[self.left]
         votes = self.votes[y, i] - self.unit_votes[y, self.left] - self.unit_votes[y, self.right]
         others = np.maximum(self.voters[i] - 2, 0)
-        p = np.clip((np.maximum(votes, 0) + 2 * self.prior[y]) / (others + 2), TINY, 1 - TINY)
+        p = np.clip((np.maximum(votes, 0) + 2 * self.prior[y]) / (others + 2), MIN_PROBABILITY, 1 - MIN_PROBABILITY)
         apart = self.unit[self.first] != self.unit[self.second]
         counted = apart[self.pair] & (others > 0)  # without other labels of the item, agreement shows nothing
-        p, agree = _calibration(p[counted], self.agree[counted])(p[counted]), self.agree[counted]
-        return np.where(apart, np.maximum(_evidence(p, agree, self.pair[counted], self.first.size) - 1, 0), 0)
+        p, agree = _calibrate_agreement(p[counted], self.agree[counted])(p[counted]), self.agree[counted]
+        return np.where(apart, np.maximum(_copying_evidence(p, agree, self.pair[counted], self.first.size) - 1, 0), 0)
 
-    def _grow(self, group: IntArray) -> IntArray | None:
+    def _refine_group(self, group: IntArray) -> IntArray | None:
         """Repeat test and fit until the members stay the same; return None if the group does not pass."""
         refit = False
         for bar in (1.0, 2.0, *[None] * 6):
-            if group.size < 2 or (bar is None and group.size > max(MAX_GROUP * (self.n > 0).sum(), 2)):
+            if group.size < 2 or (bar is None and group.size > max(MAX_GROUP_SHARE * (self.n > 0).sum(), 2)):
                 return None
             unit = self.unit.copy()
             unit[np.isin(unit, unit[group])] = unit[group].min()
             group = np.flatnonzero(unit == unit[group].min())
-            self._model(unit, full=refit)
-            fit = self._compare(group)
-            least = bar if bar is not None else max(-logit(self._share(group)) - np.log(MEMBER_ERROR), 2.0)
+            self._fit_independent_model(unit, full=refit)
+            fit = self._compare_with_group(group)
+            least = bar if bar is not None else max(-logit(self._membership_prior(group)) - np.log(MEMBER_ERROR), 2.0)
             found = np.flatnonzero((fit.evidence > least) & (fit.copied > MIN_COPIED))
             last, group, refit = group, found, True
             if bar is None and np.array_equal(found, last):
@@ -185,32 +189,32 @@ class _Search:
         group = np.intersect1d(group, last)  # a few may alternate
         if group.size < 2:
             return None
-        fit = self._compare(group)
+        fit = self._compare_with_group(group)
         group = group[(fit.evidence[group] > 2) & (fit.copied[group] > MIN_COPIED)]
         evidence = fit.evidence[group].sum() / (2 if group.size == 2 else 1)  # a pair is counted from both sides
         tried = self.first.size if group.size == 2 else self.A**3
         excess, room = ((count - fit.expected)[group].sum() for count in (fit.agreed, fit.shared))
         return group if evidence > np.log(tried / GROUP_ERROR) and excess > MIN_GROUP_COPIED * room else None
 
-    def _share(self, group: IntArray) -> float:
+    def _membership_prior(self, group: IntArray) -> float:
         """Return the prior probability that an annotator copies with a group."""
         return float(np.clip((group.size - 1) / self.A, 1 / self.A, 0.5))
 
-    def _model(self, unit: IntArray, full: bool = True) -> None:
+    def _fit_independent_model(self, unit: IntArray, full: bool = True) -> None:
         """Set skills, class shares and votes if each unit has one vote on an item."""
         if full and self.fitted is not None and np.array_equal(unit, self.fitted):
             return
         K, self.fitted = self.K, unit.copy() if full else None
         _, slot, size = np.unique(self.item * self.A + unit[self.annotator], return_inverse=True, return_counts=True)
         weight = 1 / size[slot]
-        self.votes = self._by_label(weight, self.item, self.I)  # (K, I)
-        self.unit_votes = self._by_label(weight, slot, size.size)[:, slot]  # (K, N) of the row's own unit
+        self.votes = self._sum_by_label(weight, self.item, self.I)  # (K, I)
+        self.unit_votes = self._sum_by_label(weight, slot, size.size)[:, slot]  # (K, N) of the row's own unit
         self.voters = self.votes.sum(axis=0)
         self.prior = (self.votes.sum(axis=1) + 1) / (self.votes.sum() + K)
         self._fit_skills(weight, slot)
         log = np.log(self.accuracy * (K - 1) / (1 - self.accuracy))[self.annotator] * weight
-        self.log = self._by_label(log, self.item, self.I)
-        self.unit_log = self._by_label(log, slot, size.size)[:, slot]
+        self.log = self._sum_by_label(log, self.item, self.I)
+        self.unit_log = self._sum_by_label(log, slot, size.size)[:, slot]
         if full:
             q = self._posterior(self.log[:, self.item] - self.unit_log, self.voters[self.item] - 1)
             start = 0.7 * np.eye(K) + 0.3 / K
@@ -226,10 +230,10 @@ class _Search:
         i, y = self.item[left], self.label[left]
         votes = self.votes[y, i] - self.unit_votes[y, left] - self.unit_votes[y, right]
         log = self.log[:, i] - self.unit_log[:, left] - self.unit_log[:, right]
-        p = self._predicted(log, votes, self.voters[i] - 2, self.annotator[right], y)
-        self.calibrated = _calibration(p, agree[apart])
+        p = self._predict_labels(log, votes, self.voters[i] - 2, self.annotator[right], y)
+        self.calibrated = _calibrate_agreement(p, agree[apart])
 
-    def _by_label(self, value: FloatArray, code: IntArray, n: int) -> FloatArray:
+    def _sum_by_label(self, value: FloatArray, code: IntArray, n: int) -> FloatArray:
         """(K, n) sums of values (N,) by label and code."""
         return np.bincount(self.label * n + code, value, self.K * n).reshape(self.K, n).astype(np.float64, copy=False)
 
@@ -269,7 +273,7 @@ class _Search:
         q /= q.sum(axis=0)
         return q
 
-    def _predicted(
+    def _predict_labels(
         self, log: FloatArray, votes: FloatArray, voters: FloatArray, annotator: IntArray, label: IntArray
     ) -> FloatArray:
         """(n,) P(annotator gives label), from the other votes for the item and from its posterior."""
@@ -281,9 +285,11 @@ class _Search:
         q *= self.confusion[:, label]
         p = like_crowd * q.sum(axis=0) + (1 - like_crowd) * self.prior[label]
         p = (1 - expert) * p + expert * certain
-        return np.asarray(np.clip((np.maximum(votes, 0) + 2 * p) / (np.maximum(voters, 0) + 2), TINY, 1 - TINY))
+        return np.asarray(
+            np.clip((np.maximum(votes, 0) + 2 * p) / (np.maximum(voters, 0) + 2), MIN_PROBABILITY, 1 - MIN_PROBABILITY)
+        )
 
-    def _compare(self, group: IntArray) -> _Fit:
+    def _compare_with_group(self, group: IntArray) -> _GroupAgreement:
         """Compare each annotator's labels with the group's, leaving the annotator out."""
         inside = np.zeros(self.A, np.bool_)
         inside[group] = True
@@ -305,7 +311,7 @@ class _Search:
         label = others.argmax(axis=0)
         votes = self.votes[label, i] - group_votes[label, i] - ~inner * self.unit_votes[label, rows]
         log = self.log[:, i] - group_log[:, i] - ~inner * self.unit_log[:, rows]
-        p = self.calibrated(self._predicted(log, votes, self.voters[i] - 1 - ~inner, annotator, label))
+        p = self.calibrated(self._predict_labels(log, votes, self.voters[i] - 1 - ~inner, annotator, label))
 
         shared, agreed = (
             np.bincount(annotator, minlength=self.A),
@@ -318,12 +324,14 @@ class _Search:
         members = others.sum(axis=0).mean() if rows.size else 1.0  # mean number of other members on an item
         plurality = erf(np.sqrt(members) * erfinv(mean))  # skill of the plurality of independent annotators
         by_skill = (1 + (self.K - 1) * np.maximum(self.skill * plurality, 0)) / self.K
-        p = _raise_mean(p, annotator, np.minimum(np.maximum(by_skill, preference), 1 - TINY))
-        evidence = _evidence(p, self.label[rows] == label, annotator, self.A)
-        return _Fit(evidence, shared, agreed.astype(np.int64), np.bincount(annotator, p, self.A).astype(np.float64))
+        p = _raise_mean(p, annotator, np.minimum(np.maximum(by_skill, preference), 1 - MIN_PROBABILITY))
+        evidence = _copying_evidence(p, self.label[rows] == label, annotator, self.A)
+        return _GroupAgreement(
+            evidence, shared, agreed.astype(np.int64), np.bincount(annotator, p, self.A).astype(np.float64)
+        )
 
 
-def _pairs(per_item: IntArray) -> tuple[IntArray, IntArray]:
+def _sample_row_pairs(per_item: IntArray) -> tuple[IntArray, IntArray]:
     """Return pairs of rows of the same item, of a sample of items if there are more than `MAX_PAIRS`."""
     start, pairs = np.cumsum(per_item) - per_item, per_item * (per_item - 1) // 2
     used = np.arange(per_item.size)
@@ -333,21 +341,21 @@ def _pairs(per_item: IntArray) -> tuple[IntArray, IntArray]:
     return pairs_within_ranges(start[used], per_item[used])
 
 
-def _calibration(p: FloatArray, agree: BoolArray) -> Calibration:
+def _calibrate_agreement(p: FloatArray, agree: BoolArray) -> AgreementRate:
     """Return the observed rate of agreement of pairs as a function of p."""
-    place = np.digitize(p, EDGES)
-    n, hits, expected = (np.bincount(place, value, EDGES.size + 1) for value in (None, agree, p))
+    place = np.digitize(p, PROBABILITY_EDGES)
+    n, hits, expected = (np.bincount(place, value, PROBABILITY_EDGES.size + 1) for value in (None, agree, p))
     if not n.any():
         return lambda p: p
     rate = (hits + 10 * expected / np.maximum(n, 1)) / (n + 10)
-    rate = np.clip(np.interp(np.arange(n.size), np.flatnonzero(n), rate[n > 0]), TINY, 1 - TINY)
-    return lambda p: rate[np.digitize(p, EDGES)]
+    rate = np.clip(np.interp(np.arange(n.size), np.flatnonzero(n), rate[n > 0]), MIN_PROBABILITY, 1 - MIN_PROBABILITY)
+    return lambda p: rate[np.digitize(p, PROBABILITY_EDGES)]
 
 
-def _evidence(p: FloatArray, hit: BoolArray, code: IntArray, n: int) -> FloatArray:
+def _copying_evidence(p: FloatArray, hit: BoolArray, code: IntArray, n: int) -> FloatArray:
     """(n,) log likelihood ratio of copying at some rate against chance p, by code."""
-    sums = [np.bincount(code, np.log(np.where(hit, rate / p, 0) + 1 - rate), n) for rate in RATES]
-    return np.asarray(logsumexp(sums, axis=0) - np.log(RATES.size))
+    sums = [np.bincount(code, np.log(np.where(hit, rate / p, 0) + 1 - rate), n) for rate in COPYING_RATES]
+    return np.asarray(logsumexp(sums, axis=0) - np.log(COPYING_RATES.size))
 
 
 def _raise_mean(p: FloatArray, code: IntArray, least: FloatArray) -> FloatArray:
@@ -357,4 +365,4 @@ def _raise_mean(p: FloatArray, code: IntArray, least: FloatArray) -> FloatArray:
         p = expit(x + shift[code])
         slope = np.maximum(np.bincount(code, p * (1 - p), least.size) / n, 0.02)
         shift = np.clip(shift + np.clip((least - np.bincount(code, p, least.size) / n) / slope, -1, 1), 0, 5)
-    return np.asarray(np.clip(expit(x + shift[code]), TINY, 1 - TINY))
+    return np.asarray(np.clip(expit(x + shift[code]), MIN_PROBABILITY, 1 - MIN_PROBABILITY))

@@ -21,7 +21,7 @@ def log_normaliser(counts: FloatArray) -> FloatArray:
     return np.asarray(gammaln(counts).sum(axis=-1) - gammaln(counts.sum(axis=-1)))
 
 
-def divergence(counts: FloatArray, prior: FloatArray, logs: FloatArray) -> float:
+def kl_divergence(counts: FloatArray, prior: FloatArray, logs: FloatArray) -> float:
     """Return Σ_a KL(Dirichlet(counts_a) ‖ Dirichlet(prior)); `logs` are the `expected_log` of the counts (A, …)."""
     normalisers = log_normaliser(prior).sum() * len(counts) - log_normaliser(counts).sum()
     return float(normalisers + ((counts - prior) * logs).sum())
@@ -32,7 +32,7 @@ def mean_log_density(alpha: FloatArray, mean: FloatArray) -> FloatArray:
     return np.asarray(((alpha - 1) * mean).sum(axis=-1) - log_normaliser(alpha))
 
 
-def fixed_point(mean: FloatArray, alpha: FloatArray) -> FloatArray:
+def update_alpha(mean: FloatArray, alpha: FloatArray) -> FloatArray:
     """Return an α that fits samples with mean logarithms `mean` better, row by row (Minka 2000)."""
     best = alpha
     for _ in range(FIXED_POINT_STEPS):

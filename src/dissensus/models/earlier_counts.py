@@ -23,7 +23,7 @@ Earlier = Mapping[Any, Any] | FloatArray
 """Annotator → (K, K) counts [true, given], or (A, K, K) in the order of a table's annotators."""
 
 
-def check_earlier(earlier: Earlier, table: Annotations) -> FloatArray:
+def check_earlier_counts(earlier: Earlier, table: Annotations) -> FloatArray:
     """(A, K, K) Return counts [annotator, true, given]; annotators that are not in the table are skipped."""
     A, K = table.n_annotators, table.n_classes
     if isinstance(earlier, Mapping):
@@ -52,7 +52,7 @@ def check_earlier(earlier: Earlier, table: Annotations) -> FloatArray:
     return counts
 
 
-def with_earlier(table: Annotations, gold: IntArray | None, counts: FloatArray) -> tuple[Annotations, IntArray]:
+def add_earlier_items(table: Annotations, gold: IntArray | None, counts: FloatArray) -> tuple[Annotations, IntArray]:
     """Return the table and its gold with an item of each class added, labelled according to `counts` (A, K, K)."""
     true, annotator, label = np.nonzero(counts.transpose(1, 0, 2))  # in the order of the table's rows
     weight = table.row_weights

@@ -33,7 +33,7 @@ PASSES_BEFORE_REFINING = 4  # after the first few passes most items are clear
 Accelerate = Literal["squarem"] | None
 
 
-class Point(Protocol):
+class UnconstrainedParams(Protocol):
     """Parameters as the driver needs them: a point in an unconstrained space."""
 
     def to_vector(self) -> FloatArray:
@@ -43,7 +43,7 @@ class Point(Protocol):
         """Return parameters of the same shapes at that point."""
 
 
-P = TypeVar("P", bound=Point)
+P = TypeVar("P", bound=UnconstrainedParams)
 T = TypeVar("T")
 EMStep = Callable[[P], tuple[float, P]]
 """Parameters → their objective, and the next parameters."""
@@ -128,9 +128,9 @@ class EMRun(Generic[P]):
         self.converged = False
         self.fallback: P | None = None  # the EM step to return to, while `params` is an extrapolation of it
         self.cycles = 2 if accelerate == "squarem" else None  # SQUAREM cycles still to come; None: never extrapolate
-        self.zero: FloatArray | None = None  # θ0 and θ1 of the current cycle
-        self.one: FloatArray | None = None
-        self.previous: FloatArray | None = None  # the last EM step
+        self.theta0: FloatArray | None = None  # θ0 and θ1 of the current cycle
+        self.theta1: FloatArray | None = None
+        self.last_step: FloatArray | None = None  # the last EM step
 
     def run(
         self,
@@ -148,16 +148,16 @@ class EMRun(Generic[P]):
         while not self.converged and len(self.trace) < max_iter:
             if refine is not None and len(self.trace) == PASSES_BEFORE_REFINING:
                 self._restart(refine(self.params if self.fallback is None else self.fallback))
-            self._accept(*em_step(self.params), max_iter, tol)
+            self._record_pass(*em_step(self.params), max_iter, tol)
             on_step(len(self.trace), self.trace[-1])
         return self
 
     def _restart(self, params: P) -> None:
         """Restart from these parameters and discard the last extrapolation."""
         self.params, self.fallback = params, None
-        self.zero = self.one = self.previous = None
+        self.theta0 = self.theta1 = self.last_step = None
 
-    def _accept(self, objective: float, after: P, max_iter: int, tol: float) -> None:
+    def _record_pass(self, objective: float, after: P, max_iter: int, tol: float) -> None:
         """Take the result of a pass, or reject it if it was an extrapolation that lowered the objective."""
         trace, extrapolated = self.trace, self.fallback is not None
         if self.fallback is not None and not objective >= trace[-1]:  # also if it is not a number
@@ -178,14 +178,14 @@ class EMRun(Generic[P]):
     def _extrapolate(self, point: P, after: P) -> P | None:
         """Return a point beyond `after`, the EM step from `point`; None to take the EM step itself. See the module."""
         step = after.to_vector()
-        previous, self.previous = self.previous, step
+        previous, self.last_step = self.last_step, step
         if not self.cycles:
             return None if previous is None else after.from_vector(step + MOMENTUM * (step - previous))
-        if self.zero is None or self.one is None:
-            self.zero, self.one = point.to_vector(), step
+        if self.theta0 is None or self.theta1 is None:
+            self.theta0, self.theta1 = point.to_vector(), step
             return None
-        zero, r, v = self.zero, self.one - self.zero, (step - self.one) - (self.one - self.zero)
-        self.zero = self.one = None
+        zero, r, v = self.theta0, self.theta1 - self.theta0, (step - self.theta1) - (self.theta1 - self.theta0)
+        self.theta0 = self.theta1 = None
         self.cycles -= 1
         length = float(np.sqrt(v @ v))
         alpha = min(float(np.sqrt(r @ r)) / length, MAX_JUMP) if length > 0 else 0.0

@@ -56,12 +56,12 @@ class TooManyClasses(DataError):
 class NoEarlierCounts(DataError):
     template = "{method} cannot use earlier counts of annotators{table}; leave them out."
     method: str
-    where: str
+    location: str
 
     @property
     def table(self) -> str:
         """Name the table, if that is the reason."""
-        return f" with a table {self.where}" if self.where else ""
+        return f" with a table {self.location}" if self.location else ""
 
 
 class EarlierShape(DataError):
@@ -162,7 +162,7 @@ class AllWeightsZero(DataError):
     template = "all rows have the weight 0; there is nothing to learn from."
 
 
-class NoOptionTicked(DataError):
+class NoOptionSelected(DataError):
     template = "no annotator selected an option; there is nothing to learn from."
 
 
@@ -330,7 +330,7 @@ class EffectiveLabelCount(Message):
         return "" if self.low == self.high else f" ({self.low:.1f} to {self.high:.1f})"
 
 
-class AskForGold(Message):
+class CollectGoldLabels(Message):
     """Advice to collect gold labels where nothing else calibrates the confidence."""
 
     template = (

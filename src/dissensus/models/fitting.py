@@ -15,7 +15,7 @@ from dissensus.compute.engines import engine_options
 from dissensus.compute.engines.base import Engine, RemoteTable
 from dissensus.compute.rows import expand_rows
 from dissensus.messages import quote_name
-from dissensus.models.earlier_counts import Earlier, check_earlier, with_earlier
+from dissensus.models.earlier_counts import Earlier, add_earlier_items, check_earlier_counts
 from dissensus.models.exceptions import (
     GoldCode,
     GoldShape,
@@ -79,7 +79,7 @@ def fit(
         vars(model).pop(key, None)
     if isinstance(data, RemoteTable) and data.n_annotations <= model.max_rows_in_memory:
         local = type(model)(**{name: value for name, value in model.get_params().items() if name != "engine"})
-        local.fit(data.in_memory(), gold=gold, earlier=earlier, on_step=on_step)
+        local.fit(data.to_annotations(), gold=gold, earlier=earlier, on_step=on_step)
         vars(model).update({key: value for key, value in vars(local).items() if key.endswith("_")})
         model.items_ = data.items
         options.store_results(model, data, model._check_gold(gold, data))
@@ -137,8 +137,8 @@ def add_earlier(
 ) -> tuple[Annotations, IntArray | None]:
     """Return the table and gold with items added that stand for what is known of annotators from before."""
     if not (model.takes_earlier and isinstance(data, Annotations)):
-        raise NoEarlierCounts(method=type(model).__name__, where=getattr(data, "where", ""))
-    return with_earlier(data, gold, check_earlier(earlier, data))
+        raise NoEarlierCounts(method=type(model).__name__, location=getattr(data, "location", ""))
+    return add_earlier_items(data, gold, check_earlier_counts(earlier, data))
 
 
 def open_engine(model: Aggregator, table: Any, gold: IntArray | None) -> Engine:

@@ -57,7 +57,7 @@ def frame_columns(model: Aggregator, kind: str) -> dict[str, Any]:
         return model.item_columns(np.asarray(model.items_), np.asarray(model.posterior_), difficulty)
     if kind == "annotators":
         columns = {"annotator": model.annotators_, "annotations": model.n_annotations_}
-        return columns | {"reliability": model.reliability_} | _bounds(model.reliability_interval())
+        return columns | {"reliability": model.reliability_} | _interval_columns(model.reliability_interval())
     if kind != "confusions":
         raise UnknownFrame(kind=kind)
     if not hasattr(model, "confusion_"):
@@ -70,7 +70,7 @@ def frame_columns(model: Aggregator, kind: str) -> dict[str, Any]:
         "probability": model.confusion_.reshape(-1),
     }
     counted = model.confusion_support() is not None
-    return columns | (_bounds(model.confusion_interval().reshape(-1, 2)) if counted else {})
+    return columns | (_interval_columns(model.confusion_interval().reshape(-1, 2)) if counted else {})
 
 
 def to_frame(
@@ -106,7 +106,7 @@ def item_frames(model: Aggregator) -> Iterator[Any]:
         yield model.to_frame("items", "pyarrow")
 
 
-def as_html(model: Aggregator) -> str | None:
+def to_html(model: Aggregator) -> str | None:
     """Return the first items as a table for Jupyter; None before `fit`, and for items that a cluster keeps."""
     if not hasattr(model, "n_iter_") or not isinstance(model.items_, np.ndarray):
         return None
@@ -122,5 +122,5 @@ def annotated_results(kind: type[Aggregator]) -> dict[str, str]:
     return {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
 
 
-def _bounds(interval: FloatArray) -> dict[str, FloatArray]:
+def _interval_columns(interval: FloatArray) -> dict[str, FloatArray]:
     return {"low": interval[:, 0], "high": interval[:, 1]}

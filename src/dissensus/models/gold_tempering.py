@@ -22,7 +22,7 @@ CORRELATIONS = np.geomspace(0.01, 10, 61)  # ρ that gold chooses from
 SHIFT_SDS = (0.15, 0.3, 0.5, 0.8)  # σ of the class shifts that gold chooses from
 MAX_SHIFTED_CLASSES = 200  # with more classes there are no shifts, whose cost is cubic in them
 MAX_GOLD = 10_000  # gold items that are used, spread evenly
-ROUNDS = 2  # rounds of shifts given ρ, then ρ given shifts; a third changed log loss by less than 0.001
+MAX_ROUNDS = 2  # rounds of shifts given ρ, then ρ given shifts; a third changed log loss by less than 0.001
 NEWTON_STEPS = 8  # Newton steps for the shifts
 
 
@@ -49,16 +49,16 @@ def tempering_from_gold(
         known = Tempering(rho, shift=shift).temper(posterior, n_labels)[at_gold]
         return float(np.log(np.maximum(known, MIN_PROBABILITY)).sum())
 
-    best = best_correlation(log_probability)
-    for _ in range(ROUNDS if shifts else 0):
-        shift = class_shifts(Tempering(best.dependence).temper(posterior, n_labels), gold)
+    best = fit_correlation(log_probability)
+    for _ in range(MAX_ROUNDS if shifts else 0):
+        shift = fit_class_shifts(Tempering(best.dependence).temper(posterior, n_labels), gold)
         if shift is None:
             break
-        best = best_correlation(log_probability)
+        best = fit_correlation(log_probability)
     return replace(best, shift=shift)
 
 
-def best_correlation(log_probability: Callable[[float], float]) -> Tempering:
+def fit_correlation(log_probability: Callable[[float], float]) -> Tempering:
     """Return ρ and its interval from the log probability of gold at each ρ, drawn to the default."""
     scores = np.array(
         [
@@ -72,7 +72,7 @@ def best_correlation(log_probability: Callable[[float], float]) -> Tempering:
     return Tempering(best, (min(float(low), best), max(float(high), best)))
 
 
-def class_shifts(tempered: FloatArray, gold: IntArray) -> Shift:
+def fit_class_shifts(tempered: FloatArray, gold: IntArray) -> Shift:
     """(K,) s by Newton's method for every σ; None if 0 has the greatest evidence."""
     K, at_gold = tempered.shape[1], (np.arange(gold.size), gold)
     if K > MAX_SHIFTED_CLASSES:

@@ -28,10 +28,10 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.table.annotations import Annotations
 
 PANEL_SD = 1.2  # SD of the sum of log odds of all judges of an item
-SPREAD = 0.5  # SD of the prior of log τ
+LOG_SCALE_SD = 0.5  # SD of the prior of log τ
 SCALES = np.array([0.35, 0.65, 1.1, 2.0])  # τ that are averaged over, in multiples of its prior median
-NO_WEIGHTS = 0.3  # prior probability of τ = 0
-TRUSTS = ((0.1, 0.1), (1.0, 0.5))  # SD of b, and of a around 1, that are averaged over
+NO_WEIGHTS_PROBABILITY = 0.3  # prior probability of τ = 0
+SHIFT_AND_SLOPE_SDS = ((0.1, 0.1), (1.0, 0.5))  # SD of b, and of a around 1, that are averaged over
 MIN_COVERAGE = 0.7  # least share of the items that a judge of a panel labels
 MIN_PANEL_SHARE = 0.8  # least share of the labels given by judges of the panel
 MAX_JUDGES = 100
@@ -59,47 +59,51 @@ class Panel:
     table: Annotations
     judges: IntArray  # codes
     n_classes: int  # K
-    free: FloatArray | None = None
+    posterior: FloatArray | None = None
 
     def features(self, items: IntArray) -> FloatArray:
         """(m, K, D) features of the weights of judges, of b and of a, in this order."""
         contrast = np.array([[-0.5], [0.5]]) if self.n_classes == 2 else np.eye(self.n_classes) - 1 / self.n_classes
-        scores = self._scores(items)  # (m, J, K), or (m, J) for numeric scores
+        scores = self._score_matrix(items)  # (m, J, K), or (m, J) for numeric scores
         if scores.ndim == 2:
             parts = (scores[:, None, :, None] * contrast[None, :, None, :]).reshape(items.size, self.n_classes, -1)
         else:
             parts = scores.swapaxes(1, 2)
         shift = np.broadcast_to(contrast, (items.size, *contrast.shape))
-        own = [] if self.free is None else [np.log(np.maximum(self.free[items], TINY))[:, :, None]]
+        own = [] if self.posterior is None else [np.log(np.maximum(self.posterior[items], TINY))[:, :, None]]
         return np.concatenate([parts, shift, *own], axis=2)
 
-    def learn(self, known: IntArray, gold: IntArray) -> Learnt:
+    def fit(self, known: IntArray, gold: IntArray) -> FittedPanel:
         """Learn from items (n,) of known class."""
         some = slice(None, None, -(-known.size // MAX_GOLD))
         known, gold = known[some], gold[some]
         x, K = self.features(known), self.n_classes
-        own = 0 if self.free is None else 1
+        own = 0 if self.posterior is None else 1
         D, P = x.shape[2], 1 if K == 2 else K
         n_weights = D - P - own
         mean = np.append(np.zeros(D - own), np.ones(own))
-        middle = PANEL_SD / np.sqrt(max(self._per_item(), 1.0))
+        middle = PANEL_SD / np.sqrt(max(self._judges_per_item(), 1.0))
         fits, scores, start = [], [], mean.copy()
-        for (shift_sd, slope_sd), scale in product(TRUSTS, (0.0, *SCALES)):
+        for (shift_sd, slope_sd), scale in product(SHIFT_AND_SLOPE_SDS, (0.0, *SCALES)):
             sd = np.concatenate([np.full(n_weights, scale * middle), np.full(P, shift_sd), np.full(own, slope_sd)])
             used = sd > 0
-            weight, covariance, evidence = laplace(x[:, :, used], gold, mean[used], sd[used], start[used])
+            weight, covariance, evidence = fit_laplace(x[:, :, used], gold, mean[used], sd[used], start[used])
             start[used] = weight  # the next maximum is near
-            prior = np.log(NO_WEIGHTS) if not scale else np.log(1 - NO_WEIGHTS) + np.log(_spread()[scale == SCALES][0])
+            prior = (
+                np.log(NO_WEIGHTS_PROBABILITY)
+                if not scale
+                else np.log(1 - NO_WEIGHTS_PROBABILITY) + np.log(_scale_prior()[scale == SCALES][0])
+            )
             fits.append((used, weight, covariance))
             scores.append(evidence + prior)
         share = np.exp(np.array(scores) - max(scores))
-        return Learnt(self, fits, share / share.sum())
+        return FittedPanel(self, fits, share / share.sum())
 
-    def _per_item(self) -> float:
+    def _judges_per_item(self) -> float:
         inside = np.isin(self.table.annotator, self.judges)
         return float(inside.sum() / max(np.count_nonzero(np.diff(self.table.item_ptr)), 1))
 
-    def _scores(self, items: IntArray, scores: FloatArray | None = None) -> FloatArray:
+    def _score_matrix(self, items: IntArray, scores: FloatArray | None = None) -> FloatArray:
         """(m, J, K) Return shares of a judge's votes less 1/K, or (m, J) means of scores (N,)."""
         table, J = self.table, self.judges.size
         column = np.full(table.n_annotators, -1)
@@ -110,7 +114,7 @@ class Panel:
         cell = place[table.item[rows]] * np.int64(J) + column[table.annotator[rows]]
         times = np.bincount(cell, minlength=items.size * J)
         if table.kind == "numbers":
-            scores = self._ranks if scores is None else scores
+            scores = self._rank_scores if scores is None else scores
             total = np.bincount(cell, scores[rows], items.size * J)
             return np.asarray(total / np.maximum(times, 1)).reshape(-1, J)
         K = table.n_classes
@@ -122,14 +126,14 @@ class Panel:
         return np.asarray(votes.reshape(-1, J, K))
 
     @cached_property
-    def _ranks(self) -> FloatArray:
-        return self._standardised()
+    def _rank_scores(self) -> FloatArray:
+        return self._standardise_scores()
 
     def raw_scores(self, items: IntArray) -> FloatArray:
         """(m, J) scores, standardised by judge; 0 where a judge gave none."""
-        return self._scores(items, self._standardised(ranks=False))
+        return self._score_matrix(items, self._standardise_scores(ranks=False))
 
-    def _standardised(self, ranks: bool = True) -> FloatArray:
+    def _standardise_scores(self, ranks: bool = True) -> FloatArray:
         """(N,) scores, or their ranks among those of the same judge, of mean 0 and standard deviation 1."""
         table, found = self.table, np.zeros(len(self.table))
         for judge in self.judges:
@@ -141,24 +145,24 @@ class Panel:
 
 
 @dataclass(frozen=True, eq=False)
-class Learnt:
+class FittedPanel:
     """A panel with the weights learnt from gold."""
 
     panel: Panel
     fits: list[tuple[BoolArray, FloatArray, FloatArray]]  # for each τ: used features, their weights and covariance
-    share: FloatArray  # probability of each τ
+    probabilities: FloatArray  # probability of each τ
 
     def posterior(self, items: IntArray) -> FloatArray:
         """(m, K) P(class) of items."""
         K, D = self.panel.n_classes, self.fits[-1][1].size
         size = max(1, MAX_CELLS // (K * D))
-        parts = [self._part(items[start : start + size]) for start in range(0, items.size, size)]
+        parts = [self._chunk_posterior(items[start : start + size]) for start in range(0, items.size, size)]
         return np.concatenate([np.empty((0, K)), *parts])
 
-    def _part(self, items: IntArray) -> FloatArray:
+    def _chunk_posterior(self, items: IntArray) -> FloatArray:
         x, K = self.panel.features(items), self.panel.n_classes
         found = np.zeros((items.size, K))
-        for share, (used, weight, covariance) in zip(self.share, self.fits, strict=True):
+        for share, (used, weight, covariance) in zip(self.probabilities, self.fits, strict=True):
             if share < 1e-3:
                 continue
             own = x[:, :, used]
@@ -170,7 +174,7 @@ class Learnt:
         return np.asarray(found / found.sum(axis=1, keepdims=True))
 
 
-def laplace(
+def fit_laplace(
     x: FloatArray, gold: IntArray, mean: FloatArray, sd: FloatArray, start: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray, float]:
     """Return weights (D,) of features (n, K, D) with the prior N(mean, sd²), their covariance, and the log evidence."""
@@ -193,7 +197,7 @@ def laplace(
     return weight, np.linalg.inv(curvature), float(evidence)
 
 
-def _spread() -> FloatArray:
+def _scale_prior() -> FloatArray:
     """Return prior probabilities of `SCALES`."""
-    density = np.exp(-((np.log(SCALES) / SPREAD) ** 2) / 2)
+    density = np.exp(-((np.log(SCALES) / LOG_SCALE_SD) ** 2) / 2)
     return np.asarray(density / density.sum())

@@ -49,21 +49,21 @@ def partial_fit(model: M, table: Annotations, *, gold: IntArray | None = None) -
     table = table.with_classes(model.classes_)
     gold = check_gold(gold, table)
     if table.n_annotations or table.n_items:
-        update(model, table, gold)
+        update_results(model, table, gold)
     return model
 
 
-def update(model: Aggregator, table: Annotations, gold: IntArray | None) -> None:
+def update_results(model: Aggregator, table: Annotations, gold: IntArray | None) -> None:
     """Learn from new rows in the classes of a fitted model, see `partial_fit`."""
     vars(model).pop("items_path_", None)  # the files there are from before
-    model.items_, place, item, old = merge(np.asarray(model.items_), table.items, "items")
+    model.items_, place, item, old = merge_names(np.asarray(model.items_), table.items, "items")
     unlabelled = model.prior_
     if model.shift_ is not None:
         unlabelled = model.tempering.temper(unlabelled[None], np.zeros(1))[0]
     for key in model._per_item_results():
         fill = {"posterior_": unlabelled, "difficulty_": 1.0}.get(key, 0.0)
         setattr(model, key, insert_rows(np.asarray(getattr(model, key)), place, fill))
-    model.annotators_, place, annotator, _ = merge(model.annotators_, table.annotators, "annotators")
+    model.annotators_, place, annotator, _ = merge_names(model.annotators_, table.annotators, "annotators")
     fills = {"hits_": 0.0, "total_": 0.0, "n_annotations_": 0, "reliability_": np.nan}
     for key, fill in (fills | model._unseen_annotator_values()).items():
         setattr(model, key, insert_rows(getattr(model, key), place, fill))
@@ -88,7 +88,7 @@ def update(model: Aggregator, table: Annotations, gold: IntArray | None) -> None
     )
 
 
-def merge(names: Names, more: Names, what: str) -> tuple[Names, IntArray, IntArray, BoolArray]:
+def merge_names(names: Names, more: Names, what: str) -> tuple[Names, IntArray, IntArray, BoolArray]:
     """Merge sorted names; return all names, where rows are inserted, and codes of `more` and which of them are old."""
     naming.match_names(more[:1], names[:1], what)  # raises an error if their types differ
     place = np.searchsorted(names, more)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.compute.engines import in_memory
+from dissensus.compute.engines import open_in_memory
 from dissensus.table.annotations import Annotations
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ def likelihoods(model: Aggregator) -> Likelihoods:
 
 def compute_posterior(model: Aggregator, table: Annotations, annotators: IntArray) -> FloatArray:
     """(I, K) posterior of a new table over the same classes; `annotators` (A,) codes, −1 unseen."""
-    from dissensus.models.confusion import posterior_of_table
+    from dissensus.models.confusion import run_e_step
 
-    with in_memory(table, None, model.threads) as engine:  # type: ignore[attr-defined]
-        return posterior_of_table(engine, model.prior_, model.annotator_confusions(annotators))[0]
+    with open_in_memory(table, None, model.threads) as engine:  # type: ignore[attr-defined]
+        return run_e_step(engine, model.prior_, model.annotator_confusions(annotators))[0]
 
 
 def label_probabilities(model: Aggregator, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:

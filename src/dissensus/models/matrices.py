@@ -8,9 +8,9 @@ import numpy as np
 
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.compute.chunk import FULL, VOTES
-from dissensus.compute.engines import in_memory
+from dissensus.compute.engines import open_in_memory
 from dissensus.compute.engines.base import Engine
-from dissensus.models.confusion import MIN_BEFORE, ConfusionPass, ExpectedCounts, posterior_of_table, soft_counts
+from dissensus.models.confusion import MIN_BEFORE, ConfusionPass, ExpectedCounts, run_e_step, soft_counts
 from dissensus.table.annotations import Annotations
 
 MIN_PSEUDO, MAX_PSEUDO = 1e-9, 1e9  # pseudo-counts: likelihoods stay above 1e-18, where products cannot underflow
@@ -18,7 +18,7 @@ PSEUDO = {"low": MIN_PSEUDO, "high": MAX_PSEUDO}  # limits of a keyword
 
 
 @dataclass(frozen=True)
-class LearntMatrices:
+class FittedMatrices:
     """A posterior, and the confusion matrices behind it."""
 
     posterior: FloatArray  # (I, K)
@@ -27,15 +27,15 @@ class LearntMatrices:
     evidence: float = -np.inf  # log P(labels) by priors and matrices, if EM learnt them
 
 
-def matrices_by(table: Annotations, posterior: FloatArray, pseudo: FloatArray) -> LearntMatrices:
+def estimate_matrices(table: Annotations, posterior: FloatArray, pseudo: FloatArray) -> FittedMatrices:
     """Return confusion matrices by a posterior (I, K) and pseudo-counts (K, K): the M step of Dawid-Skene."""
     counts = soft_counts(table, posterior)
     confusion, population = counts + pseudo, counts.sum(axis=0) + pseudo
     confusion /= confusion.sum(axis=2, keepdims=True)
-    return LearntMatrices(posterior, confusion, population / population.sum(axis=1, keepdims=True))
+    return FittedMatrices(posterior, confusion, population / population.sum(axis=1, keepdims=True))
 
 
-def learn_matrices(
+def fit_matrices(
     table: Annotations,
     prior: FloatArray,
     pseudo: FloatArray,
@@ -43,31 +43,31 @@ def learn_matrices(
     *,
     max_passes: int = 50,
     tol: float = 1e-6,
-) -> LearntMatrices:
+) -> FittedMatrices:
     """Fit Dawid-Skene with a prior (I, K) per item, by EM until no posterior changes by `tol`."""
-    learnt, floor = matrices_by(table, prior, pseudo), np.maximum(prior, MIN_BEFORE)
+    learnt, floor = estimate_matrices(table, prior, pseudo), np.maximum(prior, MIN_BEFORE)
     for _ in range(max_passes):
-        with in_memory(table, gold, None) as engine:
-            posterior, sums = posterior_of_table(engine, floor, learnt.confusion)
+        with open_in_memory(table, gold, None) as engine:
+            posterior, sums = run_e_step(engine, floor, learnt.confusion)
         if np.abs(posterior - learnt.posterior).max(initial=0) < tol:
             return replace(learnt, posterior=posterior, evidence=sums.log_evidence)
-        learnt = replace(matrices_by(table, posterior, pseudo), evidence=sums.log_evidence)
+        learnt = replace(estimate_matrices(table, posterior, pseudo), evidence=sums.log_evidence)
     return learnt
 
 
 def vote_counts(table: Annotations, gold: IntArray | None = None) -> ExpectedCounts:
     """Return the sums of a pass over the shares of the votes, and gold classes."""
-    with in_memory(table, gold, 1) as engine:
+    with open_in_memory(table, gold, 1) as engine:
         return engine.run(ConfusionPass(VOTES, FULL), None)
 
 
-def class_pseudo(engine: Engine, votes: ExpectedCounts, class_count: float, vote_count: float) -> FloatArray:
+def class_pseudo_counts(engine: Engine, votes: ExpectedCounts, class_count: float, vote_count: float) -> FloatArray:
     """(K,) pseudo-counts b of class shares: `class_count` per class, and `vote_count` votes per annotator."""
     crowd = vote_count * np.count_nonzero(engine.annotations_per_annotator)
     return np.asarray(class_count + crowd * votes.class_counts / max(engine.size.n_items, 1))
 
 
-def expected_pseudo(n_classes: int, smoothing: float = 0.7, margin: float = 1.0) -> FloatArray:
+def default_pseudo_counts(n_classes: int, smoothing: float = 0.7, margin: float = 1.0) -> FloatArray:
     """(K, K) symmetric pseudo-counts of an unknown annotator of an unknown crowd.
 
     The wrong labels of a row share W = smoothing·√K and the right one has margin + W/2: an accuracy of about one half
@@ -78,14 +78,14 @@ def expected_pseudo(n_classes: int, smoothing: float = 0.7, margin: float = 1.0)
     return np.asarray(np.where(np.eye(n_classes, dtype=bool), margin + wrong / 2, each))
 
 
-def leaning(votes: FloatArray, by: float) -> FloatArray:
+def shares_with_votes(votes: FloatArray, by: float) -> FloatArray:
     """(K,) uniform shares plus `by` times the shares of the votes (K,), scaled to sum to one."""
     total = votes.sum()
     shares = 1 + by * votes / total if total > 0 else np.ones_like(votes)
     return np.asarray(shares / shares.sum())
 
 
-def log_sum(values: FloatArray) -> FloatArray:
+def sum_logs(values: FloatArray) -> FloatArray:
     """Σ_a log of values (A, …) from 1e-18 to 1: one logarithm for sixteen."""
     whole = len(values) // 16 * 16
     products = values[:whole].reshape(-1, 16, *values.shape[1:]).prod(axis=1)

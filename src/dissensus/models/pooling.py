@@ -50,7 +50,7 @@ KEPT_RESULTS: dict[type[Any], tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Pool:
+class ModelPool:
     """The fitted models, with weights; empty if items have too few labels."""
 
     n: float  # mean number of labels per item
@@ -71,25 +71,25 @@ class Pool:
 
 def fit_pool(
     table: Annotations, gold: IntArray | None, total: FloatArray, keywords: dict[str, Any], on_step: OnStep
-) -> Pool:
+) -> ModelPool:
     """Return the models of the pool, fitted with these keywords; `total` (I,) are the labels of the new items."""
     labelled, annotators = np.count_nonzero(total), mean_annotators(table, total)
     n = float(total.sum() / max(labelled, 1))
     if table.n_classes == 1 or table.n_annotators * table.n_classes**2 > MAX_CELLS:
-        return Pool(n)
+        return ModelPool(n)
     many, effect = annotators >= PANEL_LABELS, None
     if annotators >= MIN_LABELS and labelled >= MIN_ITEMS:
         effect = fit_visible_effect(table, gold, many, keywords, on_step)
     if effect is None and not many:
-        return Pool(n)
+        return ModelPool(n)
     passes = 0 if effect is None else effect.n_iter_
     crowd = pool_member(HierarchicalDawidSkene, keywords)
     crowd.fit(table, gold=gold, on_step=lambda step, value: on_step(passes + step, value))
     if effect is not None:
         differs = effect.posterior_.argmax(axis=1) != crowd.posterior_.argmax(axis=1)
         if np.count_nonzero(differs[: total.size]) <= MAX_DISAGREEMENT * labelled:
-            return Pool(n, [crowd, effect])
-    return Pool(n, [crowd] if many else [])
+            return ModelPool(n, [crowd, effect])
+    return ModelPool(n, [crowd] if many else [])
 
 
 def fit_visible_effect(

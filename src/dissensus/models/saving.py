@@ -34,7 +34,7 @@ from dissensus.models.exceptions import (
 )
 
 FILE = "model.npz"
-DAMAGE = (
+DAMAGE_ERRORS = (
     ValueError, KeyError, TypeError, AttributeError, OSError, EOFError, RuntimeError, NotImplementedError,
     zipfile.BadZipFile, zlib.error, MemoryError, RecursionError, IndexError, OverflowError,
 )  # fmt: skip
@@ -69,7 +69,7 @@ RANGES: dict[str, tuple[str, Callable[[Any], bool]]] = {  # name → kinds of Nu
 }
 
 
-def _check(kind: type[Aggregator], found: Mapping[str, Any]) -> None:
+def _check_results(kind: type[Aggregator], found: Mapping[str, Any]) -> None:
     """Raise an error if the results in a file have other names, types, axes or ranges than the method's."""
     schema = kind.results()
     for name, about in schema.items():
@@ -188,7 +188,7 @@ def load(folder: str | Path) -> Aggregator:
             name, _, part = key.partition(":")
             if part != "offsets":
                 found[name] = unpack_text(array, stored[f"{name}:offsets"]) if part == "bytes" else array
-        _check(type(model), found)
+        _check_results(type(model), found)
         for name, value in found.items():
             setattr(model, name, np.ascontiguousarray(value) if isinstance(value, np.ndarray) else value)
         model._check_fitted()
@@ -196,7 +196,7 @@ def load(folder: str | Path) -> Aggregator:
         raise NoModel(folder=Path(folder), file=FILE) from None
     except WrongFormat:
         raise
-    except DAMAGE as error:
+    except DAMAGE_ERRORS as error:
         raise DamagedModel(path=path, reason=" ".join(str(error).split())[:200].rstrip(".")) from error
     return model
 

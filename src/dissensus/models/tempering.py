@@ -42,7 +42,7 @@ from dissensus.common.arrays import row_max
 from dissensus.common.parameters import is_number, param
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.compute.chunk import COIN, POSTERIOR, Chunk
-from dissensus.compute.engines.base import Engine, Pass, Size, Sums
+from dissensus.compute.engines.base import Engine, Pass, Sums, TableSize
 from dissensus.compute.engines.local import Threads
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ CORRELATION_INTERVAL = (0.13, 1.0)
 """95 % of ρ without gold: log ρ by gold of 12 sets has mean log 0.44 and SD 0.55, and a further set lies within 0.13
 and 1.5 (t, 11 degrees of freedom); beyond 1 two labels would carry less evidence than one."""
 MIN_GOLD = 30  # gold items from which on they determine ρ
-RARE = 0.25  # share of an even share below which a class is damped; 0.5 costs 0.002 of log loss on 12 sets
+RARE_SHARE = 0.25  # share of an even share below which a class is damped; 0.5 costs 0.002 of log loss on 12 sets
 MAX_SHIFT = 0.1  # largest total variation between class shares before and after tempering
 SHIFT_TOL = 0.01  # how close to it is close enough
 DAMPING_PASSES = 6  # passes that search for β; three were needed on the set that needs it
@@ -84,7 +84,7 @@ class Tempering:
         if not self.dependence:
             return posterior
         power = 1 / design_effect(n_labels, self.dependence)
-        return _power(posterior, power, self._offset(power))
+        return _raise_to_power(posterior, power, self._offset(power))
 
     def untemper(self, posterior: FloatArray, n_labels: FloatArray) -> FloatArray:
         """(I, K) p from q."""
@@ -94,7 +94,7 @@ class Tempering:
         offset = self._offset(1 / power)
         back = None if offset is None else -offset * power[:, None]
         # The largest is divided out, so that a number above 0 is left in every row.
-        return _power(posterior / row_max(posterior)[:, None], power, back)
+        return _raise_to_power(posterior / row_max(posterior)[:, None], power, back)
 
     def _offset(self, power: FloatArray) -> Shift:
         """(K,) or (I, K) what is added to the log of p^power."""
@@ -108,7 +108,7 @@ def design_effect(n_labels: FloatArray | IntArray, dependence: float) -> FloatAr
     return np.asarray(1 + np.maximum(n_labels - 1.0, 0) * dependence)
 
 
-def _power(posterior: FloatArray, power: FloatArray, offset: Shift) -> FloatArray:
+def _raise_to_power(posterior: FloatArray, power: FloatArray, offset: Shift) -> FloatArray:
     """(I, K) ∝ posterior^power exp(offset)."""
     with np.errstate(divide="ignore"):
         raised = np.log(posterior)  # four times as fast as a power
@@ -134,7 +134,7 @@ def labels_per_item(item_ptr: IntArray, weight: FloatArray | None) -> FloatArray
 def log_damping(shares: FloatArray, beta: float) -> Shift:
     """(K,) log h from the class shares (K,) and β; None if no class is damped."""
     logs = np.log(np.maximum(shares, MIN_PROBABILITY))
-    damping = np.minimum(np.minimum(logs + np.log(shares.size / RARE), beta * (logs - logs.max())), 0)
+    damping = np.minimum(np.minimum(logs + np.log(shares.size / RARE_SHARE), beta * (logs - logs.max())), 0)
     return damping if damping.any() else None
 
 
@@ -186,7 +186,7 @@ class TemperedPass(Pass[Any, TemperedSums]):
     count: Any
     tempering: Tempering
 
-    def open(self, params: Any, size: Size, workers: int, pool: Threads) -> list[Any]:
+    def open(self, params: Any, size: TableSize, workers: int, pool: Threads) -> list[Any]:
         """Create the workers of both passes."""
         passes = self.inner.open(params, size, workers, pool), self.count.open(None, size, workers, pool)
         return list(zip(*passes, strict=True))

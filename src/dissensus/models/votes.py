@@ -23,15 +23,15 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute import chunk as chunks
 from dissensus.compute.chunk import Chunk
 from dissensus.compute.engines import ENGINE, EngineChoice
-from dissensus.compute.engines.base import Engine, Pass, Size, Sums, Worker
+from dissensus.compute.engines.base import Engine, Pass, Sums, TableSize, Worker
 from dissensus.compute.kernels import vote as kernels
 from dissensus.compute.rows import expand_rows
 from dissensus.models.base import Aggregator, Likelihoods
 from dissensus.models.incremental import updated_copy
 from dissensus.table.annotations import Annotations
 
-RIGHT_TOL, RIGHT_STEPS = 1e-5, 500  # tolerance and largest number of EM steps for the accuracy of a vote
-FIRST_RIGHT = 0.8  # initial accuracy
+ACCURACY_TOL, MAX_ACCURACY_STEPS = 1e-5, 500  # tolerance and largest number of EM steps for the accuracy of a vote
+INITIAL_ACCURACY = 0.8  # initial accuracy
 
 
 class VoteModel(Aggregator):
@@ -71,15 +71,19 @@ class VoteModel(Aggregator):
         if total.sum() > 0:
             self.prior_ = total / total.sum()
         self.item_total_ = updated_copy(self.item_total_, item, weight + table.votes().sum(axis=1))
-        return np.asarray(chunks.with_gold(kernels.shares(before + new, self.prior_, self._tie_break_weights()), gold))
+        return np.asarray(
+            chunks.apply_gold(kernels.vote_posterior(before + new, self.prior_, self._tie_break_weights()), gold)
+        )
 
     def _compute_posterior(self, table: Annotations, annotators: IntArray) -> FloatArray:
-        return np.asarray(kernels.shares(self._votes(table, annotators), self.prior_, self._tie_break_weights()))
+        return np.asarray(
+            kernels.vote_posterior(self._votes(table, annotators), self.prior_, self._tie_break_weights())
+        )
 
     def _votes(self, table: Annotations, annotators: IntArray) -> FloatArray:
         """(I, K) votes of a table of annotators by code, −1 unseen."""
         return np.asarray(
-            kernels.skilled_votes(expand_rows(table), self._annotator_skills(annotators), table.n_classes)
+            kernels.sum_skilled_votes(expand_rows(table), self._annotator_skills(annotators), table.n_classes)
         )
 
     def _label_probabilities(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
@@ -93,13 +97,13 @@ class VoteModel(Aggregator):
         if K == 1:
             return Likelihoods(self.posterior_, lambda _, annotators: np.ones((1, annotators.size, 1, 1)), True)
         votes = self.posterior_ * self.item_total_[:, None]
-        total, right = float(votes.sum()), FIRST_RIGHT
-        for _ in range(RIGHT_STEPS):
+        total, right = float(votes.sum()), INITIAL_ACCURACY
+        for _ in range(MAX_ACCURACY_STEPS):
             scale = np.log(right * (K - 1) / (1 - right))
             belief = np.exp(scale * (votes - votes.max(axis=1, keepdims=True)))
             belief /= belief.sum(axis=1, keepdims=True)
             before, right = right, max((float((belief * votes).sum()) + 1) / (total + 2), 1 / K + 1e-3)
-            if abs(right - before) < RIGHT_TOL:
+            if abs(right - before) < ACCURACY_TOL:
                 break
         empty = self.item_total_ == 0
         belief[empty] = self.posterior_[empty]
@@ -137,14 +141,14 @@ class VotePass(Pass[FloatArray, VoteSums]):
 
     sums_type, outputs = VoteSums, ("posterior", "item_total")
 
-    def zeros(self, size: Size) -> list[Any]:
+    def zeros(self, size: TableSize) -> list[Any]:
         """Return zero hits, totals and votes."""
         return [*np.zeros((2, size.n_annotators)), np.zeros(size.n_classes)]
 
     def array_form(self, chunk: Chunk, params: FloatArray) -> tuple[Any, ...]:
         """Run `kernels.vote.vote_on`, and return the weight of each item's rows too if there is a prior."""
         own = None if self.prior is None else chunk.sum_by_item(chunk.row_weights()[:, None])[:, 0]
-        return *kernels.vote_on(
+        return *kernels.vote_arrays(
             chunk,
             chunk.to_backend(params),
             self.count_single,
@@ -156,7 +160,7 @@ class VotePass(Pass[FloatArray, VoteSums]):
         """Run `kernels.vote.vote`."""
         none, K = np.empty(0), worker.size.n_classes
         prior, lean = (none if values is None else values for values in (self.prior, self.tie_break))
-        kernels.vote(
+        kernels.vote_items(
             chunk.start, chunk.stop, chunk.rows, worker.params, chunk.gold, self.count_single, prior, lean,
             *worker.sums, out.get("posterior", np.empty((0, K))), out.get("item_total", none),
         )  # fmt: skip
@@ -167,21 +171,21 @@ class SkilledVote:
 
     def __init__(self, engine: Engine):
         self.engine, self.pass_ = engine, VotePass()
-        self.first = self(np.ones(engine.size.n_annotators))  # all count the same
-        if not self.first.total.any():  # no item has two annotators
+        self.first_vote = self(np.ones(engine.size.n_annotators))  # all count the same
+        if not self.first_vote.total.any():  # no item has two annotators
             self.pass_ = VotePass(count_single=True)
-            self.first = self(np.ones(engine.size.n_annotators))
-        self.total = self.first.total
+            self.first_vote = self(np.ones(engine.size.n_annotators))
+        self.total = self.first_vote.total
 
     def __call__(self, skill: FloatArray) -> VoteSums:
         """Return the vote with these skills (A,)."""
         return self.engine.run(self.pass_, skill)
 
-    def agreement(self, hits: FloatArray) -> FloatArray:
+    def annotator_agreement(self, hits: FloatArray) -> FloatArray:
         """(A,) the share of each annotator's labels that agree; the population's for one without labels."""
         own = self.total > 0
-        return np.where(own, hits / np.where(own, self.total, 1), self.population(hits))
+        return np.where(own, hits / np.where(own, self.total, 1), self.population_agreement(hits))
 
-    def population(self, hits: FloatArray) -> float:
+    def population_agreement(self, hits: FloatArray) -> float:
         """Return the share of all labels that agree."""
         return float(hits.sum() / max(self.total.sum(), np.finfo(float).tiny))

@@ -443,7 +443,7 @@ def _learner(
     if numeric:
         return lambda known: _regression(panel, known, gold[known])
     if judges.size or model is None:
-        return lambda known: panel.learn(known, gold[known]).posterior
+        return lambda known: panel.fit(known, gold[known]).posterior
     blind, labels = model.untempered_posterior(), np.asarray(model.item_total_)
 
     def calibrated(known: IntArray) -> Callable[[IntArray], FloatArray]:

@@ -103,7 +103,8 @@ def diagnose_classes(table: Annotations, *, threads: int | None = None) -> Diagn
         if code in group_of and not unsettled:
             own["copies"] = CopiedLabels(
                 others=tuple(table.annotators[one] for one in group_of[code] if one != code),
-                agreed=int(copies.agreed[code]), shared=int(copies.shared[code]), expected=float(copies.expected[code]),
+                agreed=int(copies.n_agreed[code]),
+                shared=int(copies.n_shared[code]), expected=float(copies.n_expected[code]),
             )  # fmt: skip
         own |= {flag: why for flag, why in habits[code].items() if flag in ("higher", "lower")}
         reasons.append(own)
@@ -118,7 +119,7 @@ def diagnose_classes(table: Annotations, *, threads: int | None = None) -> Diagn
         honest,
         unrelated,
         contrary,
-        copies.copied,
+        copies.copied_share,
         np.maximum(1 - honest, copies.probability),
         () if unsettled else tuple(tuple(table.annotators[list(group)].tolist()) for group in copies.groups),
         unsettled,

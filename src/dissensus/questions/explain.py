@@ -53,7 +53,7 @@ from dissensus.common.frames import columns_to_frame
 from dissensus.common.notebook import NotebookTable
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.compute.engines.local import Threads, balanced, thread_count
+from dissensus.compute.engines.local import Threads, balanced_ranges, thread_count
 from dissensus.compute.kernels import disagreement as kernels
 from dissensus.models.base import Aggregator, arg_max
 from dissensus.models.exceptions import ModelNotFitted
@@ -363,7 +363,7 @@ def _evidence(slips: _Slips, pool: Threads) -> tuple[FloatArray, FloatArray]:
         kinds = [logsumexp(found, axis=0) - math.log(len(found)) for found in (two, others)]
         return np.asarray(np.logaddexp(*kinds) - math.log(2))
 
-    cuts = balanced(rows.item_ptr, max(pool.threads, len(rows) // ROWS_AT_ONCE))
+    cuts = balanced_ranges(rows.item_ptr, max(pool.threads, len(rows) // ROWS_AT_ONCE))
     many = np.concatenate(pool.map(of_items, cuts)) if K > 1 else np.full(rows.n_items, -np.inf)
     return slips.one_class(rows.item, rows.n_items), many
 
@@ -430,10 +430,10 @@ def _surprise(slips: _Slips, best: IntArray, pool: Threads) -> FloatArray:
         exact = varies & (n <= MAX_EXACT_LABELS)
         step = np.where(exact, grid, np.inf)[item - first]  # others stay at 0
         shift = ((cost - cost.min(axis=1, keepdims=True)) / step[:, None] + 0.5).astype(np.int64)
-        out[exact, 1:] = kernels.tails(ptr, label, chance, shift, MAX_POINTS + MAX_EXACT_LABELS)[exact]
+        out[exact, 1:] = kernels.tail_probabilities(ptr, label, chance, shift, MAX_POINTS + MAX_EXACT_LABELS)[exact]
         return out
 
-    cuts = balanced(rows.item_ptr, max(pool.threads, len(rows) // ROWS_AT_ONCE))
+    cuts = balanced_ranges(rows.item_ptr, max(pool.threads, len(rows) // ROWS_AT_ONCE))
     return np.concatenate(pool.map(of_items, cuts)).T
 
 

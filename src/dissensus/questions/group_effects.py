@@ -23,7 +23,7 @@ from scipy.sparse import csr_array
 
 from dissensus.common.arrays import sum_ranges
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.compute.engines.local import Threads, balanced
+from dissensus.compute.engines.local import Threads, balanced_ranges
 from dissensus.evaluation.intervals import holm_correction
 from dissensus.questions.exceptions import RepeatedAnnotator, UnequalMetadataColumns, UnknownAnnotators
 from dissensus.table import names as naming
@@ -150,7 +150,7 @@ class _Column:
 
     def in_parts(self, pool: Threads, work: Callable[[slice, FloatArray], T], groups: IntArray) -> list[T]:
         """Apply `work` to Eq. 4 under P permuted groups, some items (a slice) at a time."""
-        parts = balanced(self.ptr, max(pool.threads, self.of_row.size // ROWS_AT_ONCE))
+        parts = balanced_ranges(self.ptr, max(pool.threads, self.of_row.size // ROWS_AT_ONCE))
         return pool.map(lambda _, start, end: work(slice(start, end), self.between(groups, start, end)[0]), parts)
 
     def permuted(self, number: int, seed: int) -> IntArray:

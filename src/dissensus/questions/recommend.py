@@ -54,7 +54,7 @@ from dissensus.common.frames import Backend, columns_to_frame
 from dissensus.common.notebook import NotebookTable
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
-from dissensus.compute.engines.local import Threads, even, thread_count
+from dissensus.compute.engines.local import Threads, even_ranges, thread_count
 from dissensus.compute.kernels import recommendation as kernels
 from dissensus.messages import Message, ParameterName
 from dissensus.models.base import Aggregator
@@ -448,7 +448,7 @@ class _BatchSearch:
                 ptr, taken = np.arange(rows.stop - first + 1), (self.taken_ptr[first : rows.stop + 1], self.taken)
                 self._fill(best, rows, ptr, self.belief[rows], taken, open_)
 
-        pool.map(fill, even(I, pool.threads))
+        pool.map(fill, even_ranges(I, pool.threads))
         return best
 
     def _revise(self, i: int, open_: BoolArray, best: _Best, outcomes: FloatArray, asked: list[int]) -> None:

@@ -46,7 +46,7 @@ from dissensus.common.formatting import Count, Share, format_count
 from dissensus.common.notebook import NotebookTable
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.compute.engines.local import Threads, even, thread_count
+from dissensus.compute.engines.local import Threads, even_ranges, thread_count
 from dissensus.compute.kernels import redundancy as kernels
 from dissensus.evaluation import Estimate, bootstrap
 from dissensus.evaluation.hard import probability_correct, tied_classes
@@ -412,7 +412,7 @@ def _next_label(expected: Likelihoods, annotator: IntArray, share: FloatArray) -
                 kernels.add_next_label(belief[some], theta, often, TIE_TOLERANCE, MIN_RELATIVE, gain[some], flips[some])
 
     with Threads(thread_count(None, I)) as pool:
-        pool.map(add, even(I, pool.threads))
+        pool.map(add, even_ranges(I, pool.threads))
     gain -= belief.max(axis=1)
     return np.where(gain > ROUNDING, gain, 0), np.minimum(flips, 1)
 

@@ -9,7 +9,7 @@ from dissensus.common.formatting import Count, Share
 from dissensus.common.options import option_words
 from dissensus.evaluation.pairs import wilson_interval_of_mean
 from dissensus.messages import Face, Message
-from dissensus.models.confidence import ask_for_gold
+from dissensus.models.confidence import advise_gold_labels
 from dissensus.questions.item_status import SETTLED
 from dissensus.table.kinds import CLASS_KINDS
 
@@ -131,5 +131,5 @@ def _next_steps(study: Study, sections: Mapping[str, Any]) -> Iterator[str]:
     effective = study.fitted.mean_effective_labels()
     if "panel" not in sections and effective is not None:  # The panel section reports errors in common by judge.
         yield str(effective)
-        if (advice := ask_for_gold(study.fitted)) is not None:
+        if (advice := advise_gold_labels(study.fitted)) is not None:
             yield advice.render(REPORT)

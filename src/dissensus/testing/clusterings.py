@@ -32,14 +32,14 @@ def check_clustering(name: str, **keywords: Any) -> None:
     assert issubclass(entry.value, Clustering), "a clustering is a subclass of Clustering"
     keywords = {"restarts": 2, **keywords}
     _check_parameters(name, keywords)
-    for table in _tables():
-        _check_results(_fitted(name, table, keywords), table)
+    for table in _example_tables():
+        _check_results(_fit_quietly(name, table, keywords), table)
     _check_repetition(name, keywords)
     _check_new_tables(name, keywords)
     _check_refusals(name, keywords)
 
 
-def _tables() -> list[Annotations]:
+def _example_tables() -> list[Annotations]:
     """Return tables with plain, weighted and probabilistic labels, an unlabelled item and a silent annotator."""
     drawn = simulate(60, 8, 4, redundancy=4, seed=1).annotations
     items, annotators = np.append(drawn.items, 999), np.append(drawn.annotators, 99)
@@ -56,22 +56,22 @@ def _tables() -> list[Annotations]:
     ]
 
 
-def _made(name: str, keywords: dict[str, Any], K: int = K, L: int = L) -> Clustering:
+def _create_clustering(name: str, keywords: dict[str, Any], K: int = K, L: int = L) -> Clustering:
     return clusterings[name](**cluster_count_keywords(name, K, L), **keywords)
 
 
-def _fitted(name: str, table: Annotations, keywords: dict[str, Any]) -> Clustering:
+def _fit_quietly(name: str, table: Annotations, keywords: dict[str, Any]) -> Clustering:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return _made(name, keywords).fit(table)
+        return _create_clustering(name, keywords).fit(table)
 
 
-def _arrays(model: Clustering) -> dict[str, Any]:
+def _array_results(model: Clustering) -> dict[str, Any]:
     return {key: value for key, value in vars(model).items() if key.endswith("_") and isinstance(value, np.ndarray)}
 
 
 def _check_same(first: Clustering, second: Clustering, why: str) -> None:
-    one, other = _arrays(first), _arrays(second)
+    one, other = _array_results(first), _array_results(second)
     assert one.keys() == other.keys(), why
     for key in one:
         np.testing.assert_array_equal(one[key], other[key], err_msg=f"{key}: {why}")
@@ -86,7 +86,7 @@ def _check_refused(kind: type[Exception], call: Callable[[], Any]) -> None:
 
 
 def _check_parameters(name: str, keywords: dict[str, Any]) -> None:
-    model = _made(name, keywords | {"seed": 7})
+    model = _create_clustering(name, keywords | {"seed": 7})
     expected = inspect.signature(type(model)).parameters.keys()
     assert vars(model).keys() == expected, "__init__ must store the keywords and nothing else"
     assert model.get_params()["seed"] == 7, "__init__ must store keywords unchanged"
@@ -127,20 +127,20 @@ def _check_results(model: Clustering, table: Annotations) -> None:
 
 def _check_repetition(name: str, keywords: dict[str, Any]) -> None:
     """Check that results depend on the table and the keywords alone."""
-    table = _tables()[0]
-    model = _fitted(name, table, keywords)
+    table = _example_tables()[0]
+    model = _fit_quietly(name, table, keywords)
     names = table.items[table.item], table.annotators[table.annotator], table.classes[table.label]
     order = np.random.default_rng(3).permutation(len(table))
     known: Any = {"classes": table.classes, "items": table.items, "annotators": table.annotators}
     shuffled = Annotations.from_arrays(*(column[order] for column in names), **known)
-    _check_same(model, _fitted(name, shuffled, keywords), "the order of rows must not change it")
-    _check_same(model, _fitted(name, table, keywords | {"threads": 2}), "the number of threads must not change it")
+    _check_same(model, _fit_quietly(name, shuffled, keywords), "the order of rows must not change it")
+    _check_same(model, _fit_quietly(name, table, keywords | {"threads": 2}), "the number of threads must not change it")
     again = pickle.loads(pickle.dumps(model))
     _check_same(model, again, "pickle must keep it")
     steps: list[int] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        again.fit(_tables()[1]).fit(table, on_step=lambda step, objective: steps.append(step))
+        again.fit(_example_tables()[1]).fit(table, on_step=lambda step, objective: steps.append(step))
     _check_same(model, again, "a second fit must start afresh")
     assert steps == list(range(1, again.n_iter_ + 1)), "on_step must be called once for each of n_iter_ passes"
     with TemporaryDirectory() as folder:
@@ -152,7 +152,7 @@ def _check_repetition(name: str, keywords: dict[str, Any]) -> None:
 
 
 def _check_new_tables(name: str, keywords: dict[str, Any]) -> None:
-    model = _fitted(name, _tables()[0], keywords)
+    model = _fit_quietly(name, _example_tables()[0], keywords)
     item, annotator = model.items_[:2], model.annotators_[0]
     new = Annotations.from_arrays(
         [item[0], item[0], item[1]],
@@ -174,9 +174,11 @@ def _check_new_tables(name: str, keywords: dict[str, Any]) -> None:
 
 
 def _check_refusals(name: str, keywords: dict[str, Any]) -> None:
-    table = _tables()[0]
-    _check_refused(TooManyClusters, lambda: _made(name, keywords, K=61).fit(table))
-    _check_refused(GoldForClusters, lambda: _made(name, keywords).fit(table, gold=np.zeros(table.n_items, int)))
-    model = _made(name, keywords)
+    table = _example_tables()[0]
+    _check_refused(TooManyClusters, lambda: _create_clustering(name, keywords, K=61).fit(table))
+    _check_refused(
+        GoldForClusters, lambda: _create_clustering(name, keywords).fit(table, gold=np.zeros(table.n_items, int))
+    )
+    model = _create_clustering(name, keywords)
     for call in (model.predict, model.predict_proba, model.predict_clusters, lambda: model.clusters_):
         _check_refused(NotFitted, call)

@@ -71,7 +71,7 @@ def check_method(method: Method) -> None:
             raise AssertionError(f"{method.__name__}, {name}: {error}") from error
 
 
-def _check(check: Check) -> Check:
+def _register_check(check: Check) -> Check:
     CHECKS[check.__name__.removeprefix("check_")] = check
     return check
 
@@ -134,7 +134,7 @@ def values_out_of_range(declared: Any) -> list[float]:
 # Results --------------------------------------------------------------------------------------------------------------
 
 
-@_check
+@_register_check
 def check_shapes(method: Method) -> None:
     """Results have the promised shapes and ranges."""
     for shape in SHAPES:
@@ -161,7 +161,7 @@ def check_shapes(method: Method) -> None:
             np.testing.assert_array_equal(getattr(model, key), names)
 
 
-@_check
+@_register_check
 def check_row_order(method: Method) -> None:
     """The order of rows changes no bit of a result, with and without weights."""
     table, rng = make_table(method, "A>K"), np.random.default_rng(3)
@@ -177,7 +177,7 @@ def check_row_order(method: Method) -> None:
     assert_same_results(fit_quietly(method, table), fit_quietly(method, shuffled))
 
 
-@_check
+@_register_check
 def check_renaming(method: Method) -> None:
     """New names of items, annotators and classes permute the results."""
     table, rng = make_table(method, "A>K", seed=6), np.random.default_rng(0)
@@ -189,7 +189,7 @@ def check_renaming(method: Method) -> None:
     np.testing.assert_allclose(after.reliability_[new[1]], before.reliability_, atol=1e-8)
 
 
-@_check
+@_register_check
 def check_refit(method: Method) -> None:
     """Fitting twice equals fitting once, also with a pickled model and another table in between."""
     table = make_table(method, "A<K")
@@ -201,7 +201,7 @@ def check_refit(method: Method) -> None:
     assert_same_results(model, again)
 
 
-@_check
+@_register_check
 def check_keywords(method: Method) -> None:
     """Keywords are stored unchanged, and `sklearn.base.clone` copies them."""
     from sklearn.base import clone
@@ -217,7 +217,7 @@ def check_keywords(method: Method) -> None:
     assert model.get_params() == before
 
 
-@_check
+@_register_check
 def check_trace(method: Method) -> None:
     """The objective never falls, and every step is reported."""
     for seed in range(3):
@@ -230,7 +230,7 @@ def check_trace(method: Method) -> None:
     assert steps == list(range(1, model.n_iter_ + 1)), f"reported steps: {steps}"
 
 
-@_check
+@_register_check
 def check_frames(method: Method) -> None:
     """Frames have the names of the table."""
     table = make_table(method, "A>K")
@@ -246,7 +246,7 @@ def check_frames(method: Method) -> None:
         assert len(model.to_frame("confusions", "pyarrow")) == table.n_annotators * table.n_classes**2
 
 
-@_check
+@_register_check
 def check_ties(method: Method) -> None:
     """Ties are broken by a draw that depends on the seed and the item's name only."""
     pairs = [(f"i{item}", annotator, annotator) for item in range(40) for annotator in (0, 1)]
@@ -255,7 +255,7 @@ def check_ties(method: Method) -> None:
     np.testing.assert_array_equal(model.predict(), model.classes_[expected])
 
 
-@_check
+@_register_check
 def check_intervals(method: Method) -> None:
     """Intervals contain the estimates, and are wider at higher levels."""
     model = fit_quietly(method, make_table(method, "A>K"))
@@ -278,7 +278,7 @@ def check_intervals(method: Method) -> None:
 # Tables that are unusual ----------------------------------------------------------------------------------------------
 
 
-@_check
+@_register_check
 def check_degenerate_tables(method: Method) -> None:
     """Results are finite if annotators, classes or overlap are missing."""
     for columns in DEGENERATE:
@@ -287,7 +287,7 @@ def check_degenerate_tables(method: Method) -> None:
         assert np.isfinite(model.reliability_).all(), columns
 
 
-@_check
+@_register_check
 def check_empty_item(method: Method) -> None:
     """An item without annotations gets the prior."""
     table = Annotations.from_arrays([1, 1, 2], [1, 2, 1], ["a", "a", "b"], items=[0, 1, 2], annotators=[1, 2, 3])
@@ -296,7 +296,7 @@ def check_empty_item(method: Method) -> None:
     assert np.isfinite(model.reliability_[2])
 
 
-@_check
+@_register_check
 def check_long_item(method: Method) -> None:
     """An item with thousands of labels neither underflows nor overflows."""
     rows = np.arange(5000)
@@ -305,7 +305,7 @@ def check_long_item(method: Method) -> None:
         assert np.isfinite(value).all(), key
 
 
-@_check
+@_register_check
 def check_wrong_arguments(method: Method) -> None:
     """A wrong argument is an error of the right class: no table, an empty one, too many classes, not fitted."""
     model = fit_quietly(method, make_table(method, "A>K"))
@@ -324,7 +324,7 @@ def check_wrong_arguments(method: Method) -> None:
             method().fit(simulate(20, 5, 4, redundancy=3).annotations)
 
 
-@_check
+@_register_check
 def check_keyword_limits(method: Method) -> None:
     """A keyword outside its declared limits is an error that names it."""
     table = make_table(method, "A>K")
@@ -337,7 +337,7 @@ def check_keyword_limits(method: Method) -> None:
             assert str(value) in message, f"the error does not name {value}: {message}"
 
 
-@_check
+@_register_check
 def check_convergence_warning(method: Method) -> None:
     """A fit that `max_iter` ends warns, and is not `converged_`."""
     if "max_iter" not in method.declared():
@@ -359,7 +359,7 @@ def check_convergence_warning(method: Method) -> None:
 # New tables, gold and earlier counts ----------------------------------------------------------------------------------
 
 
-@_check
+@_register_check
 def check_new_tables(method: Method) -> None:
     """The fitted table gets its posterior; new items and unseen annotators are scored; unseen classes are an error."""
     table = make_table(method, "A>K")
@@ -379,7 +379,7 @@ def check_new_tables(method: Method) -> None:
         model.predict(Annotations.from_arrays([1], ["0"], [0]))
 
 
-@_check
+@_register_check
 def check_predicted_annotations(method: Method) -> None:
     """Annotations are predicted for seen and unseen items and annotators, each row by itself."""
     table = make_table(method, "A>K")
@@ -396,7 +396,7 @@ def check_predicted_annotations(method: Method) -> None:
     np.testing.assert_allclose(model.predict_annotations(new).sum(axis=1), 1)
 
 
-@_check
+@_register_check
 def check_gold(method: Method) -> None:
     """Gold labels are kept, and gold of another shape, type or range is an error."""
     table = make_table(method, "A>K")
@@ -409,19 +409,19 @@ def check_gold(method: Method) -> None:
             method().fit(table, gold=bad)
 
 
-def counts_before(table: Annotations, right: float, wrong: float) -> FloatArray:
+def earlier_counts(table: Annotations, right: float, wrong: float) -> FloatArray:
     """(K, K) [true, given] counts of an annotator with this many right and wrong labels."""
     K = table.n_classes
     return np.where(np.eye(K, dtype=bool), right / K, wrong / (K * (K - 1)))
 
 
-@_check
+@_register_check
 def check_earlier_counts(method: Method) -> None:
     """Earlier counts of annotators are used as labels on items of known class."""
     table = make_table(method, "A>K")
-    before = {int(annotator): counts_before(table, 900, 100) for annotator in table.annotators}
-    before[int(table.annotators[2])] = counts_before(table, 50, 950)
-    before[4711] = counts_before(table, 5, 5)  # not in the table
+    before = {int(annotator): earlier_counts(table, 900, 100) for annotator in table.annotators}
+    before[int(table.annotators[2])] = earlier_counts(table, 50, 950)
+    before[4711] = earlier_counts(table, 5, 5)  # not in the table
     if not method.takes_earlier:
         with expect_error(NoEarlierCounts):
             method().fit(table, earlier=before)
@@ -441,7 +441,7 @@ def check_earlier_counts(method: Method) -> None:
 # Saving and updating --------------------------------------------------------------------------------------------------
 
 
-@_check
+@_register_check
 def check_saving(method: Method) -> None:
     """A saved and loaded model is the same, and a damaged file is an error."""
     sim = make_table(method, "A>K")
@@ -465,7 +465,7 @@ def check_saving(method: Method) -> None:
         assert load(folder).seed == 3
 
 
-@_check
+@_register_check
 def check_updates(method: Method) -> None:
     """A method without `partial_fit` raises NoPartialFit; an updated model is saved, scored, and keeps its gold."""
     table = make_table(method, "A>K")

@@ -37,14 +37,14 @@ def check_objective(objective: Objective) -> None:
         fitted: Objective = copy_component(objective, objectives, Objective)
         assert fitted.fit(table, gold, 0) is fitted, "fit must return the objective"
         _check_fit(fitted, table, gold)
-        head, z, targets = _prepared(fitted, table)
+        head, z, targets = _prepare_objective(fitted, table)
         _check_loss(fitted, head, z, targets)
         _check_answers(fitted, head, z, targets)
         _check_storage(fitted, head, z)
     _check_training(objective, table)
 
 
-def _prepared(fitted: Objective, table: Annotations) -> tuple[Any, Tensor, Batch]:
+def _prepare_objective(fitted: Objective, table: Annotations) -> tuple[Any, Tensor, Batch]:
     """Make a head, vectors (I, WIDTH) and the targets of all items, after the objective's first preparation."""
     torch.manual_seed(0)
     head: Any = fitted.head(nn.Identity, WIDTH)

@@ -39,11 +39,11 @@ def check_question(kind: type[Question], **options: Any) -> None:
         table = example_table(label_type)
         question = kind(**options)
         if label_type not in kind.kinds:
-            _refuses(question, table)
+            _check_refused(question, table)
             continue
         before = [table.label.copy(), table.item.copy()]
         facts = question.ask(table)
-        plain, again = (_read_back(question.to_json(one)) for one in (facts, kind(**options).ask(table)))
+        plain, again = (_to_json_values(question.to_json(one)) for one in (facts, kind(**options).ask(table)))
         assert plain == again, f"{kind.__name__}: the same question has another answer the second time."
         assert all((one == other).all() for one, other in zip(before, (table.label, table.item), strict=True))
         check_findings(question.findings(facts), kind.__name__)
@@ -79,7 +79,7 @@ def check_findings(findings: Iterable[Finding], name: str) -> None:
     assert all(sentence.strip() for sentence in render_messages(found)), f"{name}: an empty sentence."
 
 
-def _refuses(question: Question, table: Annotations) -> None:
+def _check_refused(question: Question, table: Annotations) -> None:
     try:
         question.ask(table)
     except DissensusError:
@@ -87,7 +87,7 @@ def _refuses(question: Question, table: Annotations) -> None:
     raise AssertionError(f"{type(question).__name__} answers {table.kind}, which is not among its label types.")
 
 
-def _read_back(facts: Any) -> Any:
+def _to_json_values(facts: Any) -> Any:
     """Return facts as JSON holds them, without durations."""
 
     def without_seconds(value: Any) -> Any:

@@ -34,7 +34,7 @@ def check_reader(name: str, path: str | Path) -> None:
         warnings.simplefilter("ignore", DissensusWarning)
         table = read(path)
         _check_report(name, table)
-        assert _rows(read(path)) == _rows(table), f"{name}: reading the file again gives other rows"
+        assert _list_rows(read(path)) == _list_rows(table), f"{name}: reading the file again gives other rows"
         frame = read_frame(path)
         assert "item" in frame.column_names or reader.collect is None, f"{name}: its items have no column 'item'"
         if reader.collect is None:
@@ -44,7 +44,7 @@ def check_reader(name: str, path: str | Path) -> None:
         _check_damaged(name, path)
 
 
-def _rows(table: Any) -> list[Any]:
+def _list_rows(table: Any) -> list[Any]:
     tables = table if isinstance(table, dict) else {"": table}
     return [(question, one.to_arrow().to_pylist()) for question, one in tables.items()]
 
@@ -89,7 +89,7 @@ def _check_written(name: str, suffix: str, frame: Any) -> None:
     assert again.to_pylist() == frame.to_pylist(), f"{name}: a table that is written reads back differently"
 
 
-def _without_an_entry(whole: bytes) -> list[bytes]:
+def _remove_each_entry(whole: bytes) -> list[bytes]:
     """Return a JSON file without each of the entries of its last record; nothing for other formats."""
     try:
         records = json.loads(whole)
@@ -111,7 +111,7 @@ def _check_damaged(name: str, path: Path) -> None:
     damaged = [whole[:size] for size in np.linspace(0, len(whole) - 1, 10).astype(int).tolist()]
     with TemporaryDirectory() as folder:
         copy = Path(folder) / path.name
-        for content in [*damaged, *_without_an_entry(whole)]:
+        for content in [*damaged, *_remove_each_entry(whole)]:
             copy.write_bytes(content)
             try:
                 read(copy, format=name)

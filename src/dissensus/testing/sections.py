@@ -23,7 +23,7 @@ from dissensus.table.io.jsonl import dumps
 from dissensus.table.kinds import KIND_DESCRIPTIONS
 from dissensus.table.simulate import simulate, simulate_kind, simulate_sets, simulate_spans, simulate_texts
 
-METHODS = ("majority-vote", "dawid-skene")  # methods that the example reports compare
+EXAMPLE_METHODS = ("majority-vote", "dawid-skene")  # methods that the example reports compare
 
 
 def check_section(name: str, *studies: Study) -> None:
@@ -80,12 +80,12 @@ def example_reports() -> Iterator[Report]:
 
         more["model"] = CrowdClassifier(encoder="mlp", objective="lia", epochs=2, device="cpu")
         more["model"].fit(table, np.random.default_rng(0).standard_normal((40, 4)))
-    yield _report(table, "dawid-skene", **more)
+    yield _make_report(table, "dawid-skene", **more)
     panel = simulate(60, 4, 2, redundancy=4, seed=2)
-    yield _report(panel.annotations, "dawid-skene", gold=panel.truth)
-    yield _report(panel.annotations, "dawid-skene")
-    yield _report(Annotations.from_arrays(["i"], ["a"], ["yes"]), "majority-vote")
-    yield _report(Annotations.from_arrays([0, 0, 1], [0, 1, 0], ["x", "x", "x"], items=range(3)), "majority-vote")
+    yield _make_report(panel.annotations, "dawid-skene", gold=panel.truth)
+    yield _make_report(panel.annotations, "dawid-skene")
+    yield _make_report(Annotations.from_arrays(["i"], ["a"], ["yes"]), "majority-vote")
+    yield _make_report(Annotations.from_arrays([0, 0, 1], [0, 1, 0], ["x", "x", "x"], items=range(3)), "majority-vote")
     made = {
         "sets": lambda: simulate_sets(31, 9, 4, redundancy=3),
         "spans": lambda: simulate_spans(20, 6, 2),
@@ -95,12 +95,12 @@ def example_reports() -> Iterator[Report]:
         if kind != "classes":
             drawn = made.get(kind, lambda kind=kind: simulate_kind(kind, 31, 9, redundancy=3))().annotations
             yield Report(
-                drawn, methods[default_method(kind)]().fit(drawn), methods=METHODS if kind == "graded" else None
+                drawn, methods[default_method(kind)]().fit(drawn), methods=EXAMPLE_METHODS if kind == "graded" else None
             )
 
 
-def _report(table: Annotations, method: str, **options: Any) -> Report:
-    return Report(table, methods[method]().fit(table), methods=METHODS, **options)
+def _make_report(table: Annotations, method: str, **options: Any) -> Report:
+    return Report(table, methods[method]().fit(table), methods=EXAMPLE_METHODS, **options)
 
 
 def _check_words(text: str) -> None:

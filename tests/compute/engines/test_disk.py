@@ -16,7 +16,7 @@ import pytest
 
 from dissensus import load, methods, read, save
 from dissensus.compute.engines import Disk
-from dissensus.compute.engines.coding import Coded, code, code_table
+from dissensus.compute.engines.coding import CodedTable, code_parquet, code_table
 from dissensus.compute.engines.disk import RunFolder
 from dissensus.compute.exceptions import BadWeights, BlankNames, CannotSort, NoSuchFile
 from dissensus.exceptions import DataError, MissingColumn, UnknownClass
@@ -27,7 +27,7 @@ from tables import random_table
 pytest.importorskip("duckdb", reason="needs the `disk` extra")
 
 
-def rows_of_files(coded: Coded) -> dict[str, np.ndarray]:
+def rows_of_files(coded: CodedTable) -> dict[str, np.ndarray]:
     folder = coded.folder
     arrays = {
         "item_ptr": np.fromfile(folder / "item_ptr.i64", np.int64),
@@ -57,9 +57,9 @@ def write(path, names: bool = False, seed: int = 0, parts: int = 3, weight: bool
 @pytest.mark.parametrize("weight", [False, True])
 @pytest.mark.parametrize("names", [False, True])
 def test_codes_are_those_of_a_table_in_memory(names, weight, tmp_path, monkeypatch):
-    monkeypatch.setattr("dissensus.compute.engines.coding.BATCH", 97)  # items begin in one batch and end in another
+    monkeypatch.setattr("dissensus.compute.engines.coding.BATCH_ROWS", 97)  # items span two batches
     table = write(tmp_path / "in", names=names, weight=weight)
-    coded = code(f"{tmp_path}/in/*.parquet", tmp_path / "out")
+    coded = code_parquet(f"{tmp_path}/in/*.parquet", tmp_path / "out")
     for name, array in rows_of_files(coded).items():
         np.testing.assert_array_equal(array, getattr(table, name), err_msg=name)
     for name in ("items", "annotators", "classes", "per_annotator"):
@@ -71,31 +71,31 @@ def test_codes_are_those_of_a_table_in_memory(names, weight, tmp_path, monkeypat
 
 def test_declared_classes_keep_their_order(tmp_path):
     table = write(tmp_path / "in", parts=1)
-    coded = code(tmp_path / "in" / "0.parquet", tmp_path / "out", classes=[3, 9, 0, 1, 2])
+    coded = code_parquet(tmp_path / "in" / "0.parquet", tmp_path / "out", classes=[3, 9, 0, 1, 2])
     assert coded.classes.tolist() == [3, 9, 0, 1, 2]
     np.testing.assert_array_equal(coded.classes[rows_of_files(coded)["label"]].sum(), table.classes[table.label].sum())
     with pytest.raises(UnknownClass):
-        code(tmp_path / "in" / "0.parquet", tmp_path / "other", classes=[0, 1])
+        code_parquet(tmp_path / "in" / "0.parquet", tmp_path / "other", classes=[0, 1])
 
 
 def test_codes_are_made_once_and_again_when_the_file_changes(tmp_path):
     write(tmp_path / "in", parts=1)
     path = tmp_path / "in" / "0.parquet"
-    first = code(path, tmp_path / "out")
+    first = code_parquet(path, tmp_path / "out")
     made = (first.folder / "annotator.i32").stat().st_mtime_ns
-    assert code(path, tmp_path / "out").folder == first.folder
+    assert code_parquet(path, tmp_path / "out").folder == first.folder
     assert (first.folder / "annotator.i32").stat().st_mtime_ns == made
     (first.folder / "meta.json").unlink()
     (tmp_path / "out" / ".codes-01234567.part").mkdir()  # killed while sorting
-    first = code(path, tmp_path / "out")
+    first = code_parquet(path, tmp_path / "out")
     before = first.rows(0, 900)
     pq.write_table(pq.read_table(path).slice(0, 100), path)
-    assert code(path, tmp_path / "out").n_annotations == 100
+    assert code_parquet(path, tmp_path / "out").n_annotations == 100
     assert first.folder.exists()  # as somebody uses it
     del first
     gc.collect()
     pq.write_table(pq.read_table(path).slice(0, 50), path)
-    assert code(path, tmp_path / "out").n_annotations == 50
+    assert code_parquet(path, tmp_path / "out").n_annotations == 50
     assert len(list((tmp_path / "out").iterdir())) == 1
     assert before.annotator.max() < 40  # mapped still
 
@@ -123,7 +123,7 @@ def test_names_are_those_in_memory_or_refused(role, names, tmp_path):
             return type(error)
         return [np.asarray(getattr(table, one)).tolist() for one in ("items", "annotators", "classes")]
 
-    on_disk = names_of(lambda: code(tmp_path / "a.parquet", tmp_path / "out", item='it"em'))
+    on_disk = names_of(lambda: code_parquet(tmp_path / "a.parquet", tmp_path / "out", item='it"em'))
     in_memory = names_of(lambda: read(tmp_path / "a.parquet", item='it"em'))
     if (role, names) == ("item", "true"):
         assert on_disk is UnsupportedType
@@ -144,9 +144,9 @@ def test_names_are_those_in_memory_or_refused(role, names, tmp_path):
 )  # fmt: skip
 def test_damaged_codes_are_made_again(name, change, tmp_path):
     table = write(tmp_path, parts=1)
-    folder = code(tmp_path / "0.parquet", tmp_path / "out").folder
+    folder = code_parquet(tmp_path / "0.parquet", tmp_path / "out").folder
     (folder / name).write_bytes(change((folder / name).read_bytes()))
-    coded = code(tmp_path / "0.parquet", tmp_path / "out")
+    coded = code_parquet(tmp_path / "0.parquet", tmp_path / "out")
     np.testing.assert_array_equal(rows_of_files(coded)["annotator"], table.annotator)
 
 
@@ -201,7 +201,7 @@ def test_a_later_fit_leaves_the_arrays_of_an_earlier_one_as_they_were(tmp_path):
 def test_unusable_tables_are_refused(columns, error, facts, tmp_path):
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
     with pytest.raises(error) as caught:
-        code(tmp_path / "a.parquet", tmp_path / "out")
+        code_parquet(tmp_path / "a.parquet", tmp_path / "out")
     assert facts is None or caught.value.facts == facts
 
 
@@ -209,7 +209,7 @@ def test_files_that_do_not_go_together(tmp_path):
     for name, item in (("a", [1]), ("b", ["x"])):
         pq.write_table(pa.table({"item": item, "annotator": [1], "label": [0]}), tmp_path / f"{name}.parquet")
     with pytest.raises(CannotSort) as caught:
-        code(tmp_path / "*.parquet", tmp_path / "out")
+        code_parquet(tmp_path / "*.parquet", tmp_path / "out")
     assert caught.value.reason.endswith("Could not convert string 'x' to INT64")
 
 
@@ -315,7 +315,7 @@ def test_a_state_that_was_cut_short_is_not_taken(tmp_path):
 def test_one_block_at_a_time_is_in_memory(tmp_path, monkeypatch):
     write(tmp_path, parts=1)
     rows, open_at_once = [], []
-    of_block = Coded.rows
+    of_block = CodedTable.rows
 
     def watched(self, first, end):
         found = of_block(self, first, end)
@@ -323,7 +323,7 @@ def test_one_block_at_a_time_is_in_memory(tmp_path, monkeypatch):
         open_at_once.append(Path("/proc/self/maps").read_text().count("annotator.i32"))
         return found
 
-    monkeypatch.setattr(Coded, "rows", watched)
+    monkeypatch.setattr(CodedTable, "rows", watched)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         methods["dawid-skene"](engine=Disk(block_rows=300), threads=1, max_iter=2).fit(tmp_path / "0.parquet")
@@ -333,7 +333,7 @@ def test_one_block_at_a_time_is_in_memory(tmp_path, monkeypatch):
 
 def test_meta_says_what_the_codes_were_made_of(tmp_path):
     write(tmp_path, parts=1)
-    coded = code(tmp_path / "0.parquet", tmp_path / "out")
+    coded = code_parquet(tmp_path / "0.parquet", tmp_path / "out")
     made_of = json.loads((coded.folder / "meta.json").read_text())["made_of"]
     assert made_of["files"][0][1] == (tmp_path / "0.parquet").stat().st_size
     assert made_of["columns"] == {"item": "item", "annotator": "annotator", "label": "label"}
@@ -341,7 +341,7 @@ def test_meta_says_what_the_codes_were_made_of(tmp_path):
 
 def test_a_state_belongs_to_one_table_method_keywords_and_gold(tmp_path):
     write(tmp_path, parts=1)
-    coded, gold = code(tmp_path / "0.parquet", tmp_path / "out"), np.zeros(900, np.int32)
+    coded, gold = code_parquet(tmp_path / "0.parquet", tmp_path / "out"), np.zeros(900, np.int32)
     model = methods["dawid-skene"](engine=Disk(), threads=1)
     same = RunFolder(methods["dawid-skene"](engine=Disk(block_rows=9), threads=2), coded, None).path
     assert RunFolder(model, coded, None).path == same
@@ -350,7 +350,7 @@ def test_a_state_belongs_to_one_table_method_keywords_and_gold(tmp_path):
         RunFolder(model, coded, gold + 1),
         RunFolder(methods["dawid-skene"](smoothing=0.2), coded, None),
         RunFolder(methods["one-coin"](), coded, None),
-        RunFolder(model, code(tmp_path / "0.parquet", tmp_path / "out", classes=[3, 2, 1, 0]), None),
+        RunFolder(model, code_parquet(tmp_path / "0.parquet", tmp_path / "out", classes=[3, 2, 1, 0]), None),
     ]
     assert len({same, *(other.path for other in others)}) == 6
     one, two = (random_table(seed) for seed in (1, 2))  # of the same size

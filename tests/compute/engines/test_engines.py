@@ -16,7 +16,7 @@ from dissensus import Annotations, methods
 from dissensus.compute.chunk import ALL_ONES, COIN, DIAGONAL, FULL, LIKELIHOOD, POSTERIOR, VOTES, Chunk
 from dissensus.compute.engines import Disk, Spark, Torch
 from dissensus.compute.engines.coding import code_table
-from dissensus.compute.engines.scatter import scatter, session
+from dissensus.compute.engines.scatter import distribute_frame, get_session
 from dissensus.compute.exceptions import (
     BadClusterAddress,
     ClusterNotStarted,
@@ -147,7 +147,7 @@ def test_a_pass_made_in_parts_elsewhere_adds_up(name, kind):
         for start, stop in ((0, 5), (5, 23)):
             sent = pickle.loads(pickle.dumps((pass_, params)))
             own = (np.arange(23) >= start) & (np.arange(23) < stop)
-            rows, size = engine.rows.select(own), engine.size
+            rows, size = engine.rows.select_items(own), engine.size
             chunk = Chunk(rows.arrays, gold[start:stop], size.n_annotators, size.n_classes, start)
             (worker,) = sent[0].open(sent[1], engine.size, 1, engine.pool)
             sent[0].process(chunk, worker, {key: array[start:stop] for key, array in parts.items()})
@@ -280,7 +280,7 @@ def test_a_cluster_that_is_not_there_is_named_at_once(no_session):
             methods["dawid-skene"](engine=Spark(master=master)).fit(random_table(1))
     assert caught.value.facts == {"master": master, "reason": "Connection refused"}
     with pytest.raises(NoCluster):
-        session("spark://127.0.0.1:99999")
+        get_session("spark://127.0.0.1:99999")
 
 
 def test_a_spark_that_does_not_start_says_why_and_where(no_session):
@@ -293,10 +293,10 @@ def test_a_spark_that_does_not_start_says_why_and_where(no_session):
 
     no_session.setattr("pyspark.sql.SparkSession.Builder.getOrCreate", fail)
     with pytest.raises(ClusterNotStarted) as caught:
-        session("yarn")
+        get_session("yarn")
     assert caught.value.facts == {"master": "yarn", "reason": "org.apache.spark.SparkException: no queue"}
     with pytest.raises(SparkNotStarted) as caught:
-        session()
+        get_session()
     assert caught.value.reason == "org.apache.spark.SparkException: no queue"
 
 
@@ -306,7 +306,7 @@ def test_a_file_that_is_no_parquet_is_named_before_spark_starts(no_session, tmp_
     (tmp_path / "labels.csv").write_text("item,annotator,label\na,x,1\n")
     for source in ("labels.csv", "./labels.csv", tmp_path / "labels.csv"):
         with pytest.raises(NotParquet) as caught:
-            scatter(source)
+            distribute_frame(source)
         assert caught.value.path.name == "labels.csv"
 
 

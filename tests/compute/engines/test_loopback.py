@@ -25,10 +25,10 @@ def test_only_a_local_session_is_kept_to_itself(master, environment, address, mo
     from pyspark.sql import SparkSession
 
     monkeypatch.setattr(os, "environ", {k: v for k, v in os.environ.items() if k not in TOLD} | environment)
-    monkeypatch.setattr(scatter, "_check_listens", lambda master: None)
+    monkeypatch.setattr(scatter, "_check_cluster_listens", lambda master: None)
     started = SimpleNamespace(sparkContext=SimpleNamespace(master="none"))
     builder = SimpleNamespace(master=lambda name: builder, getOrCreate=lambda: started)
     monkeypatch.setattr(SparkSession, "builder", builder)
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
-    assert scatter.session(master) is started
+    assert scatter.get_session(master) is started
     assert os.environ.get("SPARK_LOCAL_IP") == address

@@ -19,7 +19,7 @@ from compute.engines.cluster import marks
 from dissensus import load, methods, read, save
 from dissensus.cli import app
 from dissensus.compute.engines import Spark
-from dissensus.compute.engines.scatter import ClusterArray, scatter
+from dissensus.compute.engines.scatter import ClusterArray, distribute_frame
 from dissensus.compute.exceptions import (
     BadWeights,
     BlankNames,
@@ -79,7 +79,7 @@ def test_codes_are_those_of_a_table_in_memory(kind, spark, tmp_path):
     else:
         source = "labels"
         spark.createDataFrame(frame).createOrReplaceTempView(source)
-    found = scatter(source, options=Spark(partitions=3))
+    found = distribute_frame(source, options=Spark(partitions=3))
     parts = found.parts.collect()
     assert len(parts) == 3
     rows = {
@@ -258,13 +258,13 @@ def test_a_part_that_is_walked_twice_at_once_counts_once(spark, tmp_path, monkey
 )
 def test_unusable_tables_are_refused(columns, error, spark):
     with pytest.raises(error):
-        scatter(spark.createDataFrame(pa.table(columns)))
+        distribute_frame(spark.createDataFrame(pa.table(columns)))
 
 
 def test_what_the_cluster_cannot_read_is_a_sentence(spark, tmp_path):
     (tmp_path / "labels.csv").write_text("item,annotator,label\na,x,1\n")
     with pytest.raises(SparkCannotRead) as caught:
-        scatter(tmp_path)  # a folder: only the cluster knows what is in it
+        distribute_frame(tmp_path)  # a folder: only the cluster knows what is in it
     assert "is not a Parquet file" in caught.value.reason
     assert "\n" not in caught.value.reason
 
@@ -272,9 +272,9 @@ def test_what_the_cluster_cannot_read_is_a_sentence(spark, tmp_path):
 def test_probabilities_are_refused_and_other_engines_too(spark):
     given = spark.createDataFrame(pa.table({"item": [1], "annotator": [1], "p_a": [0.5], "p_b": [0.5]}))
     with pytest.raises(OneLabelPerRow) as caught:
-        scatter(given)
+        distribute_frame(given)
     assert caught.value.role == "proba"
-    found = scatter(spark.createDataFrame(frame_of(n_items=20)), options=Spark(partitions=1))
+    found = distribute_frame(spark.createDataFrame(frame_of(n_items=20)), options=Spark(partitions=1))
     with pytest.raises(WrongEngine):
         methods["dawid-skene"]().fit(found)
     with pytest.raises(NoEarlierCounts):

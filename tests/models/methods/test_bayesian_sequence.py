@@ -10,7 +10,7 @@ from scipy.special import psi
 from benchmarks.kinds.spans import illegal, ner_mturk
 from dissensus import Annotations
 from dissensus.models.exceptions import WrongLabelType
-from dissensus.models.matrices import expected_pseudo
+from dissensus.models.matrices import default_pseudo_counts
 from dissensus.models.methods.bayesian_sequence import BayesianSequence, PathCounts
 from dissensus.models.tempering import design_effect
 from dissensus.table.simulate import simulate_spans
@@ -99,7 +99,7 @@ def test_pass_is_that_over_all_paths(weighted):
     )
     bound, found = model.em_step(chain, params)
 
-    alpha, counts = expected_pseudo(K)[TAG], counts_of(model, table, params.cells)
+    alpha, counts = default_pseudo_counts(K)[TAG], counts_of(model, table, params.cells)
     gamma = counts + alpha
     logs = psi(gamma) - psi(gamma.sum(axis=3, keepdims=True))
     first, step = np.full(S, -np.inf), np.full((S, S), -np.inf)
@@ -134,7 +134,7 @@ def test_pass_is_that_over_all_paths(weighted):
 def test_answer_is_that_over_all_paths(previous):
     table = tiny(5)
     model = BayesianSequence(previous=previous, dependence=0.6).fit(table)
-    full = counts_of(model, table, model.cell_counts_) + expected_pseudo(K)[TAG]
+    full = counts_of(model, table, model.cell_counts_) + default_pseudo_counts(K)[TAG]
     means = np.log(full / full.sum(axis=3, keepdims=True))
     with np.errstate(divide="ignore"):
         first, step = (np.log(part) for part in model._mean_steps())

@@ -11,7 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from dissensus import Annotations
 from dissensus.compute.kernels import community_bcc as kernels
-from dissensus.models.dirichlet import expected_log, fixed_point
+from dissensus.models.dirichlet import expected_log, update_alpha
 from dissensus.models.methods import community_bcc
 from dissensus.models.methods.community_bcc import (
     CommunityBCC,
@@ -113,7 +113,7 @@ def test_penalty_is_minus_the_divergences_plus_the_log_priors():
 def one_population(logs, members: float, known: float, before):
     """α (K, K) of one community by itself: annotators, and `known` more like an unknown one."""
     unknown = expected_log(expected_population(len(before)))
-    return fixed_point((logs + known * unknown) / (members + known), before)
+    return update_alpha((logs + known * unknown) / (members + known), before)
 
 
 @pytest.mark.parametrize("with_gold", [False, True])

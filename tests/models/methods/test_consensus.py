@@ -8,8 +8,8 @@ import pytest
 import dissensus as dz
 from dissensus.models import class_shares, pooling
 from dissensus.models.collapse import collapse
-from dissensus.models.confidence import ask_for_gold
-from dissensus.models.matrices import expected_pseudo
+from dissensus.models.confidence import advise_gold_labels
+from dissensus.models.matrices import default_pseudo_counts
 from dissensus.models.methods.dawid_skene import crowd_pseudo_counts
 from dissensus.table.simulate import simulate
 
@@ -25,7 +25,7 @@ def test_without_copies_it_is_dawid_skene_with_more_of_the_crowd_the_fewer_label
     ours, factor = dz.methods["consensus"](dependence=None).fit(table), n / (n - 1) * (1 + 5 / 300)
     assert (ours.copy_group_ == -1).all()
     shares = table.votes() / n
-    crowd, unknown = np.zeros((3, 3)), expected_pseudo(3)
+    crowd, unknown = np.zeros((3, 3)), default_pseudo_counts(3)
     for item, label in zip(table.item, table.label, strict=True):
         crowd[:, label] += shares[item]
     for c in range(3):  # three labels more of somebody of whom nothing is known; the row stays as heavy
@@ -166,7 +166,7 @@ def test_gold_of_items_without_labels_says_nothing_of_rho():
     for name in ("consensus", "dawid-skene"):
         fits = [dz.methods[name]().fit(table, gold=one) for one in (None, gold)]
         assert fits[0].dependence_ == fits[1].dependence_
-        assert ask_for_gold(fits[1])
+        assert advise_gold_labels(fits[1])
 
 
 @pytest.mark.parametrize("name", ["consensus", "one-coin"])
@@ -357,7 +357,7 @@ def test_a_panel_is_scored_saved_and_updated_like_any_model(tmp_path):
 
 def test_gold_says_more_than_the_number_of_labels():
     table = panel(2.5)
-    default = (pooling.Pool(12, [None, None]).design_effect - 1) / 11
+    default = (pooling.ModelPool(12, [None, None]).design_effect - 1) / 11
     gold = np.where(np.arange(250) < 60, panel_truth(250), -1)
     assert dz.methods["consensus"]().fit(table, gold=gold).dependence_ != pytest.approx(default)
     few = np.where(np.arange(250) < 10, panel_truth(250), -1)

@@ -214,13 +214,15 @@ def test_climb_never_goes_down_and_ends_on_a_top(start):
 
     for _ in range(500):
         slope, square, precision = rng.normal(0, 20), 10 * rng.random() ** 3, 10 ** rng.uniform(-1, 1)
-        b = kernels._maximise(slope, square, precision, start)
-        many = kernels.maximise(*(np.full(3, number) for number in (slope, square)), precision, np.full(3, start))
+        b = kernels._maximise_easiness(slope, square, precision, start)
+        many = kernels.maximise_easiness(
+            *(np.full(3, number) for number in (slope, square)), precision, np.full(3, start)
+        )
         np.testing.assert_allclose(many, b, atol=1e-12)  # in NumPy
         assert height(b) >= height(start)
         again = b
         for _ in range(20):
-            again = kernels._maximise(slope, square, precision, again)
+            again = kernels._maximise_easiness(slope, square, precision, again)
         assert height(again) >= max(height(again - 1e-3), height(again + 1e-3))
 
 

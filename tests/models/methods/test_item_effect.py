@@ -8,7 +8,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 import dissensus as dz
-from dissensus.compute.chunk import label_matrix
+from dissensus.compute.chunk import build_label_matrix
 from dissensus.compute.rows import expand_rows
 from dissensus.models.methods.item_effect import ItemEffect, ItemEffectParams
 from dissensus.table.simulate import simulate
@@ -37,7 +37,7 @@ def test_evidence_and_posterior_are_those_of_the_integral():
     )
     model = ItemEffect(points=40)
     theta, loading, prior = rng.normal(size=(5, 3, 3)), np.array([0.8, 0.0, 1.3]), np.array([0.2, 0.3, 0.5])
-    labels, gold = label_matrix(expand_rows(table), 5, 3), np.array([-1, 2, -1, -1])
+    labels, gold = build_label_matrix(expand_rows(table), 5, 3), np.array([-1, 2, -1, -1])
     evidence, posterior = model.e_step(labels, ItemEffectParams(prior, loading, theta), gold)
     joint = np.zeros((4, 3))
     for i, c in itertools.product(range(4), range(3)):

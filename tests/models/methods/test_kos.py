@@ -305,7 +305,7 @@ def test_log_odds_of_a_share_nearby_are_exact():
     rng = np.random.default_rng(0)
     near = rng.uniform(-1, 1, 2000)
     share = np.clip(near + rng.choice([1e-6, 1e-3, 0.02, 0.5], 2000) * rng.uniform(-1, 1, 2000), -1, 1)
-    found = [kernels._near_odds(x, y, kernels.log_odds(y)) for x, y in zip(share, near, strict=True)]
+    found = [kernels._nearby_log_odds(x, y, kernels.log_odds(y)) for x, y in zip(share, near, strict=True)]
     bounded = np.clip(share, -kernels.MAX_SHARE, kernels.MAX_SHARE)
     np.testing.assert_allclose(found, np.arctanh(bounded), rtol=1e-12, atol=1e-14)
     u = (share - near) / (1 - share * near)

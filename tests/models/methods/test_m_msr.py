@@ -108,8 +108,8 @@ def test_trimmed_means_equal_the_literal_loop(size, trim):
         n = rng.uniform(0, 3, size) * rng.integers(0, 2, size) + 0.01
         ptr, second, out = np.array([0, size]), np.arange(size, dtype=np.int32), np.full(2, np.nan)
         data = (ptr, second, n, C, np.ones(1), np.zeros(1), np.zeros(1)), trim, given
-        kernels.update(0, 1, *data, out[:1])
-        kernels.update_short(*data, out[1:])
+        kernels.update_skills(0, 1, *data, out[:1])
+        kernels.update_skills_numpy(*data, out[1:])
         np.testing.assert_allclose(out, literal_trimmed_mean(C / given, n * given**2, trim), atol=1e-9)
 
 

@@ -10,7 +10,7 @@ from scipy.special import psi
 from dissensus import Annotations, methods
 from dissensus.compute.kernels.confusion import LOG_RANGE, chunk_rows
 from dissensus.models.confusion import EStepParams
-from dissensus.models.dirichlet import divergence, expected_log
+from dissensus.models.dirichlet import expected_log, kl_divergence
 from dissensus.models.methods.mace import MACE, MIN_PRIOR, MACEParams, draw_by_counts, posterior_means
 from dissensus.table.datasets import load_dataset
 from dissensus.table.simulate import simulate
@@ -53,8 +53,8 @@ def literal_pass(model: MACE, table: Annotations, params: MACEParams, gold=None)
         for y in range(K):
             spam[j, y] = np.exp(psi(beta) - psi(alpha + beta) + psi(delta[y]) - psi(delta.sum()))
         both = np.array([alpha, beta])
-        bound -= divergence(both[None], np.array([model.alpha, model.beta]), expected_log(both[None]))
-        bound -= divergence(delta[None], np.full(K, model.strategy_count), expected_log(delta[None]))
+        bound -= kl_divergence(both[None], np.array([model.alpha, model.beta]), expected_log(both[None]))
+        bound -= kl_divergence(delta[None], np.full(K, model.strategy_count), expected_log(delta[None]))
     for i in range(I):
         rows = []  # (annotator, label, weight); a probabilistic row is one row per class
         for row in range(len(table)):
@@ -111,11 +111,11 @@ def test_divergence_is_that_of_the_densities():
         expected += integrate.quad(
             lambda x, one=one, other=other: one.pdf(x) * (one.logpdf(x) - other.logpdf(x)), 0, 1
         )[0]
-    np.testing.assert_allclose(divergence(counts, prior, expected_log(counts)), expected, rtol=1e-6)
+    np.testing.assert_allclose(kl_divergence(counts, prior, expected_log(counts)), expected, rtol=1e-6)
     counts, prior = np.array([3.0, 1.2, 2.1]), np.array([1.0, 1.5, 0.9])
     draws = np.random.default_rng(0).dirichlet(counts, 200_000).T
     sampled = (stats.dirichlet(counts).logpdf(draws) - stats.dirichlet(prior).logpdf(draws)).mean()
-    np.testing.assert_allclose(divergence(counts[None], prior, expected_log(counts[None])), sampled, atol=0.01)
+    np.testing.assert_allclose(kl_divergence(counts[None], prior, expected_log(counts[None])), sampled, atol=0.01)
 
 
 def test_the_bound_is_below_the_log_evidence_and_near_it():

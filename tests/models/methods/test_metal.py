@@ -105,12 +105,12 @@ def test_projection_is_the_nearest_point_of_the_simplex():
         for scale in (0.01, 1, 1e6):
             for _ in range(30):
                 x = rng.normal(0, scale, K)
-                nearest = kernels.project(x[None, :, None])[0, :, 0]
+                nearest = kernels.project_to_simplex(x[None, :, None])[0, :, 0]
                 np.testing.assert_allclose(nearest.sum(), 1, atol=1e-9 * max(scale, 1))
                 assert (nearest >= 0).all()
                 # the way back to x makes no acute angle with the way to any corner
                 assert ((np.eye(K) - nearest) @ (x - nearest) <= 1e-9 * max(scale, 1)).all()
-    np.testing.assert_allclose(kernels.project(np.zeros((2, 4, 3))), 0.25)
+    np.testing.assert_allclose(kernels.project_to_simplex(np.zeros((2, 4, 3))), 0.25)
 
 
 def parabola(theta, pull, curvature) -> float:
@@ -128,7 +128,7 @@ def test_steps_descend_the_parabolas_and_many_reach_the_lowest_point():
         curvature, pull = some_parabolas(rng)
         theta = rng.dirichlet(np.ones(3), (4, 3)).transpose(0, 2, 1).copy()
         first = parabola(theta, pull, curvature)
-        few, many = (kernels.improve(theta, pull, curvature, steps) for steps in (1, 3000))
+        few, many = (kernels.descend_on_simplex(theta, pull, curvature, steps) for steps in (1, 3000))
         assert parabola(few, pull, curvature) < first
         np.testing.assert_allclose(many.sum(axis=1), 1)
         lowest = parabola(many, pull, curvature)

@@ -11,7 +11,7 @@ from dissensus import Annotations, methods
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import mmce as kernels
 from dissensus.compute.rows import expand_rows
-from dissensus.models.matrices import expected_pseudo
+from dissensus.models.matrices import default_pseudo_counts
 from dissensus.models.methods.mmce import MAX_WEIGHT, MMCE, FusedPass, MMCEParams, unknown_effect
 from dissensus.table.simulate import simulate
 from models.family import readable_pass
@@ -136,7 +136,7 @@ def test_newton_never_goes_down_and_its_bound_lies_below():
         seen = rng.dirichlet(np.ones(K)) * weight.sum()
         x, penalty = rng.normal(0, 3, K), 10 ** rng.uniform(-3, 2)
         step = np.empty(K)
-        size = kernels._newton(1.0, seen, weight @ p, penalty, x, step)
+        size = kernels._newton_step(1.0, seen, weight @ p, penalty, x, step)
         np.testing.assert_allclose(size, np.abs(step).max(), atol=1e-15)
 
         def truth(d, weight=weight, p=p, seen=seen, penalty=penalty, x=x):
@@ -171,7 +171,7 @@ def test_sigma_of_an_m_step_is_where_the_bound_is_highest():
 def test_penalty_is_the_least_over_what_annotators_have_in_common(centre):
     params = random_params(1, random_table(1))
     model = MMCE(gamma=0.3, centre=centre, prior_annotators=3.0)
-    sigma, expected = params.effect, np.log(expected_pseudo(4))
+    sigma, expected = params.effect, np.log(default_pseudo_counts(4))
     expected -= expected.mean(axis=1, keepdims=True)
 
     def penalty(middle):

@@ -67,8 +67,8 @@ def test_rows_are_summed_as_a_loop_sums_them(drawn):
     weight = rng.random(len(table))
     odds, true, hits = np.zeros((I, L)), np.zeros((A, L)), np.zeros((A, L))
     rows = table.item_ptr, table.annotator, table.label, weight, ticked
-    kernels.evidence(*rows, tick, blank, odds)
-    kernels.counts(*rows, q, true, hits)
+    kernels.add_log_odds(*rows, tick, blank, odds)
+    kernels.add_counts(*rows, q, true, hits)
     literal = [np.zeros((I, L)), np.zeros((A, L)), np.zeros((A, L))]
     for i, a, y, w in zip(table.item, table.annotator, table.label, weight, strict=True):
         literal[0][i] += w * np.where(ticked[y], tick[a], blank[a])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations, methods
-from dissensus.compute.kernels.vote import skilled_votes
+from dissensus.compute.kernels.vote import sum_skilled_votes
 from dissensus.compute.rows import expand_rows
 from dissensus.models.methods import Wawa
 from dissensus.models.votes import VotePass
@@ -43,7 +43,7 @@ def test_one_walk_equals_the_literal_loops(kind, with_gold):
         outcome = engine.run(VotePass(), skill)
     np.testing.assert_allclose(outcome.hits, hits, atol=1e-12)
     np.testing.assert_allclose(outcome.votes, sums.sum(axis=0), atol=1e-12)
-    np.testing.assert_allclose(skilled_votes(expand_rows(table), skill, 4), sums, atol=1e-12)
+    np.testing.assert_allclose(sum_skilled_votes(expand_rows(table), skill, 4), sums, atol=1e-12)
 
 
 @pytest.mark.parametrize("with_gold", [False, True])

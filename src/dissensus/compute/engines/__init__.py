@@ -52,7 +52,7 @@ from dissensus.compute.exceptions import BadClusterAddress, NoFolderForCodes, Un
 from dissensus.compute.rows import expand_rows
 from dissensus.table.annotations import Annotations
 
-MASTER = re.compile(
+MASTER_PATTERN = re.compile(
     r"local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|k8s://\S+|spark://[^\s,]+:\d+(,[^\s,]+:\d+)*"
 )
 """The addresses of clusters that Spark knows."""
@@ -65,25 +65,25 @@ class Local:
     def load(self, table: Any) -> Any:
         """Return what `fit` was given as a table of this engine; what is not a table is returned unchanged."""
         if isinstance(table, RemoteTable):
-            raise WrongEngine(where=table.where, engine=table.engine)
+            raise WrongEngine(location=table.location, engine=table.engine)
         return table
 
     def open(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
         """Return the engine that holds the table, with `model.threads` threads if the model has that keyword."""
-        return in_memory(table, gold, getattr(model, "threads", None))
+        return open_in_memory(table, gold, getattr(model, "threads", None))
 
     def store_results(self, model: Any, table: Any, gold: IntArray | None) -> None:
         """Move the results of a fit to where the table is kept."""
 
 
-def in_memory(table: Annotations, gold: IntArray | None, threads: int | None) -> LocalEngine:
+def open_in_memory(table: Annotations, gold: IntArray | None, threads: int | None) -> LocalEngine:
     """Return the engine for a table in memory."""
     rows = expand_rows(table)
     pool = Threads(thread_count(threads, rows.annotator.size))
     return LocalEngine(rows, table.n_annotators, table.n_classes, pool, gold)
 
 
-def _pool(model: Any, table: Any) -> Threads:
+def _create_pool(model: Any, table: Any) -> Threads:
     return Threads(thread_count(getattr(model, "threads", None), table.n_annotations))
 
 
@@ -112,23 +112,23 @@ class Disk(Local):
 
     def load(self, table: Any) -> Any:
         """Return the codes of a path, a pattern or a table in memory."""
-        from dissensus.compute.engines.coding import Coded, code, code_table
+        from dissensus.compute.engines.coding import CodedTable, code_parquet, code_table
 
-        if isinstance(table, Coded):
+        if isinstance(table, CodedTable):
             return table
         if isinstance(table, Annotations):
             if self.folder is None:
                 raise NoFolderForCodes
             return code_table(table, self.folder)
         if isinstance(table, str | Path):
-            return code(table, self.folder or codes_folder(table), memory_gb=self.memory_gb)
+            return code_parquet(table, self.folder or default_codes_folder(table), memory_gb=self.memory_gb)
         return super().load(table)
 
     def open(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
         """Return the engine that maps the files, with a folder for the fit."""
         from dissensus.compute.engines.disk import DiskEngine, RunFolder
 
-        return DiskEngine(table, self.block_rows, _pool(model, table), gold, RunFolder(model, table, gold))
+        return DiskEngine(table, self.block_rows, _create_pool(model, table), gold, RunFolder(model, table, gold))
 
     def store_results(self, model: Any, table: Any, gold: IntArray | None) -> None:
         """Store results on the disk, and the frame of the items as Parquet files."""
@@ -137,11 +137,11 @@ class Disk(Local):
         store_results(model, table, gold)
 
 
-def codes_folder(source: str | Path) -> Path:
+def default_codes_folder(source: str | Path) -> Path:
     """Return the default folder of a file's codes: `labels.parquet` → `labels.parquet.dissensus`."""
-    from dissensus.compute.engines.coding import without_pattern
+    from dissensus.compute.engines.coding import split_pattern
 
-    folder, pattern = without_pattern(source)
+    folder, pattern = split_pattern(source)
     return folder / (re.sub(r"[*?\[\]/]+", "_", pattern) + ".dissensus")
 
 
@@ -164,8 +164,8 @@ class Torch(Local):
     def open(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
         """Return the engine with the tensors on the device."""
         found = import_extra("dissensus.compute.engines.torch", "engine='torch' needs", "learning")
-        rows, pool = expand_rows(table), _pool(model, table)
-        engine: Engine = found.on_device(rows, table.n_annotators, table.n_classes, gold, self, pool)
+        rows, pool = expand_rows(table), _create_pool(model, table)
+        engine: Engine = found.create_engine(rows, table.n_annotators, table.n_classes, gold, self, pool)
         return engine
 
 
@@ -188,15 +188,15 @@ class Spark(Local):
     def __post_init__(self) -> None:
         check_argument("partitions", self.partitions, int | None, low=1)
         check_argument("partition_rows", self.partition_rows, int, low=1)
-        if self.master is not None and not MASTER.fullmatch(self.master):
+        if self.master is not None and not MASTER_PATTERN.fullmatch(self.master):
             raise BadClusterAddress(master=self.master)
 
     def load(self, table: Any) -> Any:
         """Return the parts in the cluster of a DataFrame, a Spark table or a path; `open` sends tables in memory."""
-        from dissensus.compute.engines.scatter import ClusterTable, is_frame, scatter
+        from dissensus.compute.engines.scatter import ClusterTable, distribute_frame, is_frame
 
         if is_frame(table) or isinstance(table, str | Path):
-            return scatter(table, options=self)
+            return distribute_frame(table, options=self)
         return table if isinstance(table, ClusterTable) else super().load(table)
 
     def open(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
@@ -205,7 +205,7 @@ class Spark(Local):
         from dissensus.compute.engines.spark import SparkEngine
 
         in_cluster = distribute_table(table, self) if isinstance(table, Annotations) else table
-        return SparkEngine(in_cluster, _pool(model, table), gold)
+        return SparkEngine(in_cluster, _create_pool(model, table), gold)
 
     def store_results(self, model: Any, table: Any, gold: IntArray | None) -> None:
         """Keep results in the cluster, and note their table in the posterior."""

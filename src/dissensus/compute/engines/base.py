@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Size:
+class TableSize:
     """The size of a table: all that a pass may know before it sees a chunk."""
 
     n_items: int
@@ -31,7 +31,7 @@ class Size:
     weighted: bool
 
     @property
-    def short(self) -> bool:
+    def is_short(self) -> bool:
         """Return whether passes use their array form, because loading a kernel would take longer than it saves."""
         return self.n_rows < chunks.MIN_KERNEL_ROWS
 
@@ -50,21 +50,21 @@ class Sums:
 class RemoteTable(ABC, NamedSizes):
     """A table whose rows are not in the memory of this process: names and sizes as of `Annotations`."""
 
-    where: ClassVar[str]  # place of the rows, such as "on a disk"
+    location: ClassVar[str]  # place of the rows, such as "on a disk"
     engine: ClassVar[str]  # name of the engine that processes it
     n_annotations: Any
     annotations_per_annotator: IntArray
     weighted: bool
 
-    def size(self) -> Size:
+    def size(self) -> TableSize:
         """Return what a pass may know of the table."""
-        return Size(self.n_items, self.n_annotators, self.n_classes, self.n_annotations, self.weighted)
+        return TableSize(self.n_items, self.n_annotators, self.n_classes, self.n_annotations, self.weighted)
 
     @abstractmethod
     def all_rows(self) -> Rows:
         """Return every row, in memory."""
 
-    def in_memory(self) -> Annotations:
+    def to_annotations(self) -> Annotations:
         """Return the table in memory, its items named by their numbers."""
         rows, items = self.all_rows(), np.arange(self.n_items)
         return Annotations(rows.annotator, rows.label, rows.item_ptr, items, self.annotators, self.classes, rows.weight)
@@ -79,7 +79,7 @@ class Worker:
     """The state of one worker of a pass: what it reads of the parameters, and the sums so far."""
 
     params: Any
-    size: Size
+    size: TableSize
     sums: list[Any]
 
 
@@ -106,17 +106,17 @@ class Pass(Generic[P, S]):
         """Process a chunk, add to the worker's sums; `out` holds arrays over the chunk's items to be written."""
         raise NotImplementedError
 
-    def zeros(self, size: Size) -> list[Any]:
+    def zeros(self, size: TableSize) -> list[Any]:
         """Return the sums of a worker that has processed nothing."""
         raise NotImplementedError
 
-    def open(self, params: P, size: Size, workers: int, pool: Threads) -> list[Worker]:
+    def open(self, params: P, size: TableSize, workers: int, pool: Threads) -> list[Worker]:
         """Create `workers` worker states."""
-        return [Worker(params, size, [] if size.short else self.zeros(size)) for _ in range(workers)]
+        return [Worker(params, size, [] if size.is_short else self.zeros(size)) for _ in range(workers)]
 
     def process(self, chunk: Chunk, worker: Worker, out: Mapping[str, Any]) -> None:
         """Process a chunk in the form that suits the table's size."""
-        if not worker.size.short:
+        if not worker.size.is_short:
             self.kernel(chunk, worker, out)
             return
         found = self.array_form(chunk, worker.params)
@@ -140,7 +140,7 @@ class Engine(ABC):
 
     checkpoint: Any = None  # a driver saves its state there between passes, such as `disk.RunFolder`
 
-    def __init__(self, size: Size, annotations_per_annotator: IntArray, pool: Threads, gold: IntArray | None):
+    def __init__(self, size: TableSize, annotations_per_annotator: IntArray, pool: Threads, gold: IntArray | None):
         self.size, self.annotations_per_annotator, self.pool, self.gold = size, annotations_per_annotator, pool, gold
         self._cached: dict[Any, Sums] = {}
 

@@ -38,7 +38,7 @@ from dissensus.common.atomic import FolderLock, open_atomically, sync_to_disk
 from dissensus.common.extras import import_extra
 from dissensus.common.types import IntArray, Names
 from dissensus.compute.engines.base import RemoteTable
-from dissensus.compute.engines.local import cuts
+from dissensus.compute.engines.local import range_starts
 from dissensus.compute.exceptions import (
     BadItemOffsets,
     BadWeights,
@@ -58,9 +58,9 @@ from dissensus.table.find_columns import ColumnNames
 from dissensus.table.io.files import report_read_errors
 from dissensus.table.names import encode_labels
 
-META, VERSION = "meta.json", 3
-BATCH = 1_000_000  # rows per batch from DuckDB
-PARQUET = b"PAR1"  # first bytes of a Parquet file
+META_FILE, CODES_VERSION = "meta.json", 3
+BATCH_ROWS = 1_000_000  # rows per batch from DuckDB
+PARQUET_MAGIC = b"PAR1"  # first bytes of a Parquet file
 
 
 class MappedNames:
@@ -92,27 +92,27 @@ class MappedNames:
         return np.asarray(self[:], dtype)
 
 
-class Coded(RemoteTable):
+class CodedTable(RemoteTable):
     """A table on a disk, written by `code`: the names and sizes of an `Annotations`, and its rows as files."""
 
     where, engine = "on a disk", "disk"
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self._held = FolderLock(folder, shared=True)
-        self.meta = json.loads((folder / META).read_text())
+        self._lock = FolderLock(folder, shared=True)
+        self.meta = json.loads((folder / META_FILE).read_text())
         self.n_annotations = int(self.meta["annotations"])
         annotators, classes = (pq.read_table(folder / f"{name}.parquet") for name in ("annotators", "classes"))
         self.annotators, self.classes = naming.to_names(annotators["name"]), naming.to_names(classes["name"])
         self.annotations_per_annotator = annotators["count"].to_numpy()
         self.items = MappedNames(folder / "items.arrow")
         self.weighted = bool(self.meta["weighted"])
-        self._check()
+        self._check_files()
 
-    def _check(self) -> None:
+    def _check_files(self) -> None:
         """Raise DataError if a file was altered: kernels use codes as addresses without checks."""
         n, sizes = self.n_annotations, {"item_ptr": self.n_items + 1}
-        files = _files_of(self.folder, self.n_classes, self.weighted)
+        files = _array_files(self.folder, self.n_classes, self.weighted)
         for name, (path, kind) in files.items():
             entries = sizes.get(name, n)
             if path.stat().st_size != entries * np.dtype(kind).itemsize:
@@ -122,30 +122,32 @@ class Coded(RemoteTable):
             raise BadItemOffsets(path=files["item_ptr"][0], rows=n, items=self.n_items)
         for name, limit in (("annotator", self.n_annotators), ("label", self.n_classes)):
             path, kind = files[name]
-            for start in range(0, n, BATCH):
-                naming.check_codes(np.fromfile(path, kind, BATCH, offset=start * np.dtype(kind).itemsize), limit, name)
+            for start in range(0, n, BATCH_ROWS):
+                naming.check_codes(
+                    np.fromfile(path, kind, BATCH_ROWS, offset=start * np.dtype(kind).itemsize), limit, name
+                )
 
-    def _mapped(self) -> Rows:
+    def _map_rows(self) -> Rows:
         """Return all rows, mapped into memory as long as any of these arrays lives."""
-        files = _files_of(self.folder, self.n_classes, self.weighted)
+        files = _array_files(self.folder, self.n_classes, self.weighted)
         maps: dict[str, Any] = {name: np.memmap(path, kind, "r") for name, (path, kind) in files.items()}
         return Rows(**{"weight": None} | maps)
 
     def all_rows(self) -> Rows:
         """Return every row, in memory."""
-        copies: Any = (None if array is None else np.array(array) for array in self._mapped().arrays)
+        copies: Any = (None if array is None else np.array(array) for array in self._map_rows().arrays)
         return Rows(*copies)
 
     def rows(self, first: int, end: int) -> Rows:
         """Return the rows of items first … end − 1, their offsets counted from the first."""
-        return self._mapped().between(first, end)
+        return self._map_rows().slice_items(first, end)
 
     def ranges(self, rows: int) -> list[tuple[int, int]]:
         """Return ranges of items with about `rows` rows each, at least one item."""
-        return list(pairwise(cuts(self._mapped().item_ptr, rows)))
+        return list(pairwise(range_starts(self._map_rows().item_ptr, rows)))
 
 
-def _files_of(folder: Path, n_classes: int, weighted: bool) -> dict[str, tuple[Path, Any]]:
+def _array_files(folder: Path, n_classes: int, weighted: bool) -> dict[str, tuple[Path, Any]]:
     """Return the file of every array, with the type in its name, and the type."""
     kinds: dict[str, Any] = {"item_ptr": np.int64, "annotator": np.int32, "label": naming.smallest_int_type(n_classes)}
     if weighted:
@@ -156,25 +158,25 @@ def _files_of(folder: Path, n_classes: int, weighted: bool) -> dict[str, tuple[P
     }
 
 
-def code(
+def code_parquet(
     source: str | Path,
     folder: str | Path,
     *,
     classes: Iterable[Any] | int | None = None,
     memory_gb: float = 1.0,
     **columns: str | None,
-) -> Coded:
+) -> CodedTable:
     """Convert a Parquet file, or all files that match a pattern such as `labels/*.parquet`, to codes in `folder`.
 
     `columns` names item, annotator, label and weight; the others are found as in `dissensus.read`. Existing codes of
     the same files are reused; an interrupted sort starts again.
     """
-    files, folder = _files(source), Path(folder)
+    files, folder = _list_files(source), Path(folder)
     with report_read_errors(Path(files[0])):
-        found = find_columns(columns, pq.read_schema(files[0]).names, "disk")
+        found = find_label_columns(columns, pq.read_schema(files[0]).names, "disk")
     classes = list(classes) if isinstance(classes, Iterable) else classes
     made_of = {
-        "version": VERSION,
+        "version": CODES_VERSION,
         "files": [[name, Path(name).stat().st_size, Path(name).stat().st_mtime_ns] for name in files],
         "columns": found,
         "classes": classes,
@@ -183,22 +185,22 @@ def code(
     def write(part: Path) -> None:
         duckdb, memory = import_extra("duckdb", "engine='disk' sorts with", "disk"), f"{round(memory_gb * 1000)}MB"
         options = {"memory_limit": memory, "temp_directory": str(part / "spill"), "preserve_insertion_order": False}
-        with _sorting(source), duckdb.connect(config=options) as rows:
-            _check(rows, files, found)
-            _sort(rows, found, part, classes).finish(made_of)
+        with _translate_duckdb_errors(source), duckdb.connect(config=options) as rows:
+            _create_checked_view(rows, files, found)
+            _sort_and_write(rows, found, part, classes).finish(made_of)
         shutil.rmtree(part / "spill", ignore_errors=True)
 
-    return _made_once(folder, made_of, write)
+    return _write_once(folder, made_of, write)
 
 
-def _made_once(folder: Path, made_of: dict[str, Any], write: Callable[[Path], None]) -> Coded:
+def _write_once(folder: Path, made_of: dict[str, Any], write: Callable[[Path], None]) -> CodedTable:
     """Return the existing codes of these sources, or those that `write` writes to a new folder."""
     text = json.dumps(made_of, default=str)
     target = folder / f"codes-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     folder.mkdir(parents=True, exist_ok=True)
     lock = FolderLock(folder, wait=True)  # until the codes are written
     with suppress(OSError, ValueError, KeyError, TypeError, pa.ArrowException):  # codes are missing or damaged
-        if (existing := Coded(target)).meta["made_of"] == json.loads(text):
+        if (existing := CodedTable(target)).meta["made_of"] == json.loads(text):
             return existing
     part = folder / f".codes-{token_hex(4)}.part"
     try:
@@ -215,10 +217,10 @@ def _made_once(folder: Path, made_of: dict[str, Any], write: Callable[[Path], No
         if other != target and FolderLock(other).got:
             shutil.rmtree(other, ignore_errors=True)
     del lock
-    return Coded(target)
+    return CodedTable(target)
 
 
-def find_columns(columns: dict[str, Any], names: list[str], engine: str) -> dict[str, str]:
+def find_label_columns(columns: dict[str, Any], names: list[str], engine: str) -> dict[str, str]:
     """Return role → column of a table with one label per row."""
     found = ColumnNames(**columns).resolve(names)
     for role in ("proba", "question"):
@@ -227,7 +229,7 @@ def find_columns(columns: dict[str, Any], names: list[str], engine: str) -> dict
     return found
 
 
-def check_counts(columns: dict[str, str], total: int, blank: dict[str, int], bad_weights: int = 0) -> None:
+def check_row_counts(columns: dict[str, str], total: int, blank: dict[str, int], bad_weights: int = 0) -> None:
     """Raise DataError if there are no rows, blank names (role → number of rows) or invalid weights."""
     if total == 0:
         raise NoRows
@@ -238,7 +240,7 @@ def check_counts(columns: dict[str, str], total: int, blank: dict[str, int], bad
         raise BadWeights(bad=bad_weights, total=total)
 
 
-def _check(rows: Any, files: list[str], columns: dict[str, str]) -> None:
+def _create_checked_view(rows: Any, files: list[str], columns: dict[str, str]) -> None:
     """Make a view `rows` of the files; blank names and invalid weights are errors."""
     named = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
     roles = ("item", "annotator", "label")
@@ -252,10 +254,10 @@ def _check(rows: Any, files: list[str], columns: dict[str, str]) -> None:
     bad.append("NOT coalesce(weight >= 0 AND weight < 'infinity', FALSE)" if "weight" in columns else "FALSE")
     counts = ", ".join(f"count(*) FILTER ({condition})" for condition in bad)
     *blank, weights, total = rows.execute(f"SELECT {counts}, count(*) FROM rows").fetchall()[0]  # one scan
-    check_counts(columns, total, dict(zip(roles, blank, strict=True)), weights)
+    check_row_counts(columns, total, dict(zip(roles, blank, strict=True)), weights)
 
 
-def _sort(rows: Any, columns: dict[str, str], folder: Path, classes: list[Any] | int | None) -> _Writer:
+def _sort_and_write(rows: Any, columns: dict[str, str], folder: Path, classes: list[Any] | int | None) -> _CodesWriter:
     """Write the view `rows`, sorted and coded."""
     annotator_names, labels = (
         naming.to_column(rows.sql(f"SELECT DISTINCT {role} AS name FROM rows").to_arrow_table()["name"], role)
@@ -269,15 +271,15 @@ def _sort(rows: Any, columns: dict[str, str], folder: Path, classes: list[Any] |
     batches = rows.sql(
         f"SELECT item, a.code AS a, c.code AS c{weight} FROM rows "
         f"JOIN annotators a ON annotator = a.name JOIN labels c ON label = c.name ORDER BY item, a, c{weight}"
-    ).to_arrow_reader(BATCH)
-    writer = _Writer(folder, annotators, class_names, bool(weight))
+    ).to_arrow_reader(BATCH_ROWS)
+    writer = _CodesWriter(folder, annotators, class_names, bool(weight))
     for batch in batches:
         writer.write(*batch.columns)
     return writer
 
 
 @contextmanager
-def _sorting(source: str | Path) -> Iterator[None]:
+def _translate_duckdb_errors(source: str | Path) -> Iterator[None]:
     """Raise errors of DuckDB as `CannotSort`, with their first line."""
     try:
         yield
@@ -288,32 +290,32 @@ def _sorting(source: str | Path) -> Iterator[None]:
         raise CannotSort(source=str(source), reason=reason) from error
 
 
-def code_table(table: Annotations, folder: str | Path) -> Coded:
+def code_table(table: Annotations, folder: str | Path) -> CodedTable:
     """Write a table in memory as codes in `folder`."""
     if table.proba is not None:
         raise OneLabelPerRow(engine="disk", role="proba")
-    check_counts({}, len(table), {})
+    check_row_counts({}, len(table), {})
     arrays = (table.item_ptr, table.annotator, table.label, table.weight)
     names = [repr(column.tolist()).encode() for column in (table.items, table.annotators, table.classes)]
     crcs = [zlib.crc32(array.data) for array in arrays if array is not None] + [zlib.crc32(text) for text in names]
-    made_of = {"version": VERSION, "table": crcs}
+    made_of = {"version": CODES_VERSION, "table": crcs}
 
     def write(part: Path) -> None:
-        writer = _Writer(part, table.annotators, table.classes, table.weight is not None)
+        writer = _CodesWriter(part, table.annotators, table.classes, table.weight is not None)
         writer.add_rows(table.annotator, table.label, table.weight)
         kind = pa.large_string() if table.items.dtype == object else None
         writer.add_items(pa.array(table.items, kind), table.item_ptr[:-1])
         writer.finish(made_of)
 
-    return _made_once(Path(folder), made_of, write)
+    return _write_once(Path(folder), made_of, write)
 
 
-class _Writer:
+class _CodesWriter:
     """Appends rows to the files of a folder, in their order."""
 
     def __init__(self, folder: Path, annotators: Names, classes: Names, weighted: bool):
         self.folder, self.annotators, self.classes = folder, annotators, classes
-        self.weighted, self.files = weighted, _files_of(folder, classes.size, weighted)
+        self.weighted, self.files = weighted, _array_files(folder, classes.size, weighted)
         self.items: Any = None
         self.last: Any = None
         self.annotations_per_annotator = np.zeros(annotators.size, np.int64)
@@ -363,11 +365,11 @@ class _Writer:
         pq.write_table(names, self.folder / "annotators.parquet")
         pq.write_table(pa.table({"name": self.classes}), self.folder / "classes.parquet")
         meta = {"made_of": made_of, "annotations": int(self.annotations_per_annotator.sum()), "weighted": self.weighted}
-        with open_atomically(self.folder / META) as file:
+        with open_atomically(self.folder / META_FILE) as file:
             file.write(json.dumps(meta, indent=1, default=str).encode())
 
 
-def without_pattern(source: str | Path) -> tuple[Path, str]:
+def split_pattern(source: str | Path) -> tuple[Path, str]:
     """Split a path or pattern into the folder without wildcards, and the rest."""
     path = Path(source)
     folder = next((parent for parent in path.parents if not set("*?[") & set(str(parent))), Path())
@@ -379,13 +381,13 @@ def check_parquet(path: str | Path, engine: str) -> None:
     path = Path(path)
     if path.is_file():
         with path.open("rb") as file:
-            if file.read(len(PARQUET)) != PARQUET:
+            if file.read(len(PARQUET_MAGIC)) != PARQUET_MAGIC:
                 raise NotParquet(path=path, engine=engine)
 
 
-def _files(source: str | Path) -> list[str]:
+def _list_files(source: str | Path) -> list[str]:
     """Return the files that a path or pattern names; a file with exactly that name comes first."""
-    folder, pattern = without_pattern(source)
+    folder, pattern = split_pattern(source)
     files = [str(source)] if Path(source).is_file() else sorted(map(str, folder.glob(pattern)))
     if not files:
         raise NoSuchFile(source=str(source))

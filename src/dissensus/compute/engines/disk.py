@@ -26,46 +26,46 @@ from dissensus.common.atomic import FolderLock, open_atomically
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute.chunk import Chunk
 from dissensus.compute.engines.base import Engine, P, Pass, S
-from dissensus.compute.engines.coding import Coded
-from dissensus.compute.engines.local import Threads, even
+from dissensus.compute.engines.coding import CodedTable
+from dissensus.compute.engines.local import Threads, even_ranges
 from dissensus.compute.rows import Rows, join_rows
 
-STATE = "state.npz"
+CHECKPOINT_FILE = "state.npz"
 PART_ROWS = 10_000_000  # annotations behind each Parquet file of results
 
 
 class RunFolder:
     """The folder of one fit, and the checkpoint in it."""
 
-    def __init__(self, model: Any, coded: Coded, gold: IntArray | None):
+    def __init__(self, model: Any, coded: CodedTable, gold: IntArray | None):
         keywords = {k: v for k, v in model.get_params(deep=False).items() if k not in ("engine", "threads")}
         key = repr((sorted(keywords.items()), coded.meta, None if gold is None else zlib.crc32(gold.tobytes())))
         name = f"{type(model).__name__}-{zlib.crc32(key.encode()):08x}"
         for number in count(1):  # another process may run the same fit
             self.path = coded.folder.parent / (name if number == 1 else f"{name}-{number}")
             self.path.mkdir(exist_ok=True)
-            self._held = FolderLock(self.path)
-            if self._held.got:
+            self._lock = FolderLock(self.path)
+            if self._lock.got:
                 break
 
     def load(self) -> dict[str, Any] | None:
         """Return the state after the last complete pass, or None."""
         damage = suppress(OSError, ValueError, zipfile.BadZipFile)
-        with damage, (self.path / STATE).open("rb") as file, np.load(file) as stored:
+        with damage, (self.path / CHECKPOINT_FILE).open("rb") as file, np.load(file) as stored:
             return {name: stored[name] for name in stored.files}
         return None
 
     def save(self, state: Mapping[str, Any]) -> None:
         """Replace the state, whole or not at all."""
-        with open_atomically(self.path / STATE) as file:
+        with open_atomically(self.path / CHECKPOINT_FILE) as file:
             np.savez(file, **state)
 
-    def done(self) -> None:
+    def remove_checkpoint(self) -> None:
         """Remove the state, so that a later fit starts again."""
-        (self.path / STATE).unlink(missing_ok=True)
+        (self.path / CHECKPOINT_FILE).unlink(missing_ok=True)
 
 
-def store_results(model: Any, coded: Coded, gold: IntArray | None) -> None:
+def store_results(model: Any, coded: CodedTable, gold: IntArray | None) -> None:
     """Write the frame of all items as Parquet files, and store results with a row per item on the disk."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -73,7 +73,7 @@ def store_results(model: Any, coded: Coded, gold: IntArray | None) -> None:
     if isinstance(model.posterior_, np.ndarray):  # the table was fitted in memory
         run = RunFolder(model, coded, gold)
         for key in model._per_item_results():
-            stored = PerItem(run, key.removesuffix("_"), getattr(model, key).shape)
+            stored = ItemFile(run, key.removesuffix("_"), getattr(model, key).shape)
             stored.write(0, getattr(model, key))
             setattr(model, key, stored)
     run = model.posterior_.run
@@ -87,13 +87,13 @@ def store_results(model: Any, coded: Coded, gold: IntArray | None) -> None:
         with open_atomically(folder / f"part-{number:05d}.parquet") as file:
             pq.write_table(pa.table(columns), file)
     for key, value in list(vars(model).items()):
-        if isinstance(value, PerItem):
+        if isinstance(value, ItemFile):
             setattr(model, key, value.open())
     model.items_path_ = str(folder)
     run.done()
 
 
-class PerItem:
+class ItemFile:
     """A file with one entry per item, in NumPy's format, written and read in ranges."""
 
     def __init__(self, run: RunFolder, name: str, shape: tuple[int, ...]):
@@ -119,7 +119,7 @@ class PerItem:
 class DiskEngine(Engine):
     """A table in files."""
 
-    def __init__(self, coded: Coded, block_rows: int, pool: Threads, gold: IntArray | None, run: RunFolder):
+    def __init__(self, coded: CodedTable, block_rows: int, pool: Threads, gold: IntArray | None, run: RunFolder):
         super().__init__(coded.size(), coded.annotations_per_annotator, pool, gold)
         self.coded, self.chunks = coded, coded.ranges(block_rows)
         self.run_folder = self.checkpoint = run
@@ -133,24 +133,24 @@ class DiskEngine(Engine):
             for first, end in self.chunks[start:stop]:
                 self._process(pass_, workers[number], first, end, out or {})
 
-        self.pool.map(work, even(len(self.chunks), n_workers))
+        self.pool.map(work, even_ranges(len(self.chunks), n_workers))
         return pass_.close(workers, self.pool)
 
     def _process(self, pass_: Pass[P, S], worker: Any, first: int, end: int, out: Mapping[str, Any]) -> None:
         gold = None if self.gold is None else self.gold[first:end]
         arrays = {
-            name: np.empty((end - first, *result.shape[1:])) if isinstance(result, PerItem) else result[first:end]
+            name: np.empty((end - first, *result.shape[1:])) if isinstance(result, ItemFile) else result[first:end]
             for name, result in out.items()
         }
         rows, size = self.coded.rows(first, end), self.size
         pass_.process(Chunk(rows.arrays, gold, size.n_annotators, size.n_classes, first), worker, arrays)
         for name, result in out.items():
-            if isinstance(result, PerItem):
+            if isinstance(result, ItemFile):
                 result.write(first, arrays[name])
 
     def select_rows(self, keep: BoolArray) -> Rows:
         """Return the rows of the items to keep."""
-        return join_rows([self.coded.rows(first, end).select(keep[first:end]) for first, end in self.chunks])
+        return join_rows([self.coded.rows(first, end).select_items(keep[first:end]) for first, end in self.chunks])
 
     def has_labels(self) -> BoolArray:
         """(I,) Return which items have annotations."""
@@ -158,4 +158,4 @@ class DiskEngine(Engine):
 
     def allocate(self, name: str, *shape: int) -> Any:
         """Return storage in a file of the fit's folder."""
-        return PerItem(self.run_folder, name, (self.size.n_items, *shape))
+        return ItemFile(self.run_folder, name, (self.size.n_items, *shape))

@@ -15,7 +15,7 @@ import numpy as np
 
 from dissensus.common.types import BoolArray, IntArray
 from dissensus.compute.chunk import Chunk
-from dissensus.compute.engines.base import Engine, P, Pass, S, Size
+from dissensus.compute.engines.base import Engine, P, Pass, S, TableSize
 from dissensus.compute.exceptions import TooFewThreads
 from dissensus.compute.rows import Rows
 
@@ -33,19 +33,19 @@ def thread_count(threads: int | None, rows: int) -> int:
     return max(1, min(threads, rows // MIN_THREAD_ROWS))
 
 
-def balanced(ptr: IntArray, parts: int) -> list[tuple[int, int]]:
+def balanced_ranges(ptr: IntArray, parts: int) -> list[tuple[int, int]]:
     """Return ranges of items with about the same number of rows."""
     cuts = np.searchsorted(ptr, np.linspace(0, ptr[-1], parts + 1)[1:-1])
     edges = [0, *(int(c) for c in cuts), ptr.size - 1]
     return list(pairwise(edges))
 
 
-def cuts(ptr: IntArray, rows: int) -> list[int]:
+def range_starts(ptr: IntArray, rows: int) -> list[int]:
     """Return the first items of ranges with about `rows` rows (at least one item), and the number of items."""
-    return [int(item) for item in np.unique(balanced(ptr, -(-int(ptr[-1]) // rows)))]
+    return [int(item) for item in np.unique(balanced_ranges(ptr, -(-int(ptr[-1]) // rows)))]
 
 
-def even(n: int, parts: int) -> list[tuple[int, int]]:
+def even_ranges(n: int, parts: int) -> list[tuple[int, int]]:
     """Return ranges of about equal length."""
     edges = [n * part // parts for part in range(parts + 1)]
     return list(pairwise(edges))
@@ -65,7 +65,7 @@ class Threads:
         rest = [self._pool.submit(work, number, *bounds) for number, bounds in enumerate(ranges[1:], 1)]
         return [work(0, *ranges[0]), *(future.result() for future in rest)]
 
-    def sums(
+    def sum_over_ranges(
         self, work: Callable[..., T], ranges: list[tuple[int, int]], *shapes: tuple[int, ...]
     ) -> tuple[list[T], list[Any]]:
         """Run `work(start, stop, *sums)` for every range, which adds to its own sums: results, and the total sums."""
@@ -85,16 +85,16 @@ class LocalEngine(Engine):
     """Rows in memory, processed by the threads of a pool."""
 
     def __init__(self, rows: Rows, n_annotators: int, n_classes: int, pool: Threads, gold: IntArray | None):
-        size = Size(rows.n_items, n_annotators, n_classes, rows.annotator.size, rows.weight is not None)
+        size = TableSize(rows.n_items, n_annotators, n_classes, rows.annotator.size, rows.weight is not None)
         super().__init__(size, np.bincount(rows.annotator, minlength=n_annotators), pool, gold)
         self.rows = rows
-        self.whole = Chunk(rows.arrays, gold, n_annotators, n_classes)  # keeps its sums' indices between passes
+        self.whole_chunk = Chunk(rows.arrays, gold, n_annotators, n_classes)  # keeps its sums' indices between passes
 
     def run(self, pass_: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
         """Let every thread process one range of items."""
         size, written = self.size, out or {}
         sequential = pass_.sequential or self.pool.threads == 1
-        ranges = [(0, size.n_items)] if sequential else balanced(self.rows.item_ptr, self.pool.threads)
+        ranges = [(0, size.n_items)] if sequential else balanced_ranges(self.rows.item_ptr, self.pool.threads)
         workers = pass_.open(params, size, len(ranges), self.pool)
 
         def work(number: int, start: int, stop: int) -> None:
@@ -102,14 +102,14 @@ class LocalEngine(Engine):
             pass_.process(chunk, workers[number], written)
 
         if len(ranges) == 1:
-            pass_.process(self.whole, workers[0], written)
+            pass_.process(self.whole_chunk, workers[0], written)
         else:
             self.pool.map(work, ranges)
         return pass_.close(workers, self.pool)
 
     def select_rows(self, keep: BoolArray) -> Rows:
         """Return the rows of the items to keep."""
-        return self.rows.select(keep)
+        return self.rows.select_items(keep)
 
     def has_labels(self) -> BoolArray:
         """(I,) Return which items have annotations."""

@@ -30,8 +30,8 @@ from dissensus.common.extras import import_extra
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.compute.engines import Spark
 from dissensus.compute.engines.base import RemoteTable
-from dissensus.compute.engines.coding import check_counts, check_parquet, find_columns
-from dissensus.compute.engines.local import balanced
+from dissensus.compute.engines.coding import check_parquet, check_row_counts, find_label_columns
+from dissensus.compute.engines.local import balanced_ranges
 from dissensus.compute.exceptions import (
     ClusterNotStarted,
     FrameNotStable,
@@ -48,37 +48,37 @@ from dissensus.table.annotations import Annotations
 from dissensus.table.exceptions import UnsupportedType
 from dissensus.table.names import encode_labels
 
-INTEGERS = ("tinyint", "smallint", "int", "bigint")  # Spark's names of types
+INTEGER_TYPES = ("tinyint", "smallint", "int", "bigint")  # Spark's names of types
 ItemColumns = Callable[[Names, FloatArray, FloatArray | None], dict[str, Any]]
 """Names, posterior and difficulty of some items → the columns of their frame."""
 MASTER_TIMEOUT = 5.0  # seconds; Spark itself would try for a minute
 
 
 @dataclass(frozen=True)
-class Part(Rows):
+class TablePart(Rows):
     """Rows of a range of items; `annotator` indexes `annotators` (a,), their codes in the whole table."""
 
     annotators: IntArray
 
-    def whole(self) -> Rows:
+    def with_table_codes(self) -> Rows:
         """Return the rows with codes of the whole table."""
         return Rows(self.item_ptr, self.annotators[self.annotator], self.label, self.weight)
 
 
-def part_of(rows: Rows) -> Part:
+def make_part(rows: Rows) -> TablePart:
     """Return a part from rows with codes of the whole table."""
     seen = np.zeros(int(rows.annotator.max(initial=-1)) + 1, np.bool_)
     seen[rows.annotator] = True
     own = (np.cumsum(seen, dtype=np.int32) - 1).astype(np.int32)[rows.annotator]
-    return Part(rows.item_ptr, own, rows.label, rows.weight, np.flatnonzero(seen).astype(np.int32))
+    return TablePart(rows.item_ptr, own, rows.label, rows.weight, np.flatnonzero(seen).astype(np.int32))
 
 
 class ClusterArray:
     """An array over all items with its parts in the cluster; `np.asarray` loads all of it into the driver."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any, parts: Any = None, kept: Any = None):
+    def __init__(self, shape: tuple[int, ...], dtype: Any, parts: Any = None, cached_rdd: Any = None):
         self.shape, self.dtype = shape, np.dtype(dtype)
-        self.kept = kept  # the RDD that Spark caches for it
+        self.kept = cached_rdd  # the RDD that Spark caches for it
         self.table: Any = None  # the fitted `ClusterTable`, if this is a result
         self.parts = parts  # an RDD of arrays, in the order of the items; the pass that computes a result sets it
 
@@ -95,7 +95,7 @@ class ClusterArray:
         from pyspark.sql.pandas.types import from_arrow_schema
 
         parts, schema = self._arrow_parts(difficulty, columns)
-        frame = session().createDataFrame(parts, "part binary")
+        frame = get_session().createDataFrame(parts, "part binary")
         return frame.mapInArrow(_from_arrow, from_arrow_schema(schema))
 
     def item_parts(self, difficulty: FloatArray | None, columns: ItemColumns) -> Iterator[Any]:
@@ -145,7 +145,7 @@ class ClusterTable(RemoteTable):
 
     parts: Any  # RDD of `Part`, one for each partition that has any items
     names: Any  # RDD of Arrow arrays of the same partitions; None if the driver has the table too
-    kept: tuple[Any, ...]  # RDDs that Spark caches for it
+    cached_rdds: tuple[Any, ...]  # RDDs that Spark caches for it
     offsets: dict[int, int]  # partition → the first item of its part
     n_annotations: int
     items: Any
@@ -163,18 +163,18 @@ class ClusterTable(RemoteTable):
         """Return an array over all items with its parts in the cluster."""
         sent = self.parts.context.broadcast(values)
         result = ClusterArray(
-            values.shape, values.dtype, self.parts.mapPartitionsWithIndex(partial(_own, sent, self.offsets))
+            values.shape, values.dtype, self.parts.mapPartitionsWithIndex(partial(_slice_by_part, sent, self.offsets))
         )
         result.table = self
         return result
 
     def release(self) -> None:
         """Remove the parts from the cluster; a later fit, or a frame of results, makes them again."""
-        for rdd in self.kept:
+        for rdd in self.cached_rdds:
             rdd.unpersist()
 
 
-def scatter(
+def distribute_frame(
     source: Any,
     *,
     classes: Iterable[Any] | int | None = None,
@@ -187,22 +187,22 @@ def scatter(
     those of `coding.code`. The frame must return the same rows every time.
     """
     options = options or Spark()
-    frame = _frame(source, options.master)
-    found = find_columns(columns, frame.columns, "spark")
+    frame = _open_frame(source, options.master)
+    found = find_label_columns(columns, frame.columns, "spark")
     rows = frame.select(*(frame["`" + column.replace("`", "``") + "`"].alias(role) for role, column in found.items()))
-    total, weighted = _check(rows, found), "weight" in found
-    annotator_names, count = _distinct(rows, "annotator")
+    total, weighted = _check_rows(rows, found), "weight" in found
+    annotator_names, count = _count_names(rows, "annotator")
     annotators, annotator_codes = naming.encode_column(annotator_names, "annotator")
-    labels, _ = _distinct(rows, "label")
+    labels, _ = _count_names(rows, "label")
     class_names, label_codes, _ = encode_labels(labels, classes, ())
     rows = _with_codes(_with_codes(rows, "annotator", annotator_names, annotator_codes), "label", labels, label_codes)
     keys = ["item", "annotator", "label", *(["weight"] if weighted else [])]
-    partitions = _partitions(frame.sparkSession, total, options)
+    partitions = _choose_partition_count(frame.sparkSession, total, options)
     ranges = rows.select(*keys).repartitionByRange(partitions, "item").sortWithinPartitions(*keys)
-    build = partial(_build, label_type=naming.smallest_int_type(class_names.size))
-    made = ranges.mapInArrow(build, "part binary, names binary").rdd.persist(_level("DISK_ONLY"))
-    parts = made.map(lambda row: pickle.loads(row["part"])).persist(_level("MEMORY_AND_DISK"))
-    counts = parts.mapPartitionsWithIndex(_count).collect()
+    build = partial(_build_parts, label_type=naming.smallest_int_type(class_names.size))
+    made = ranges.mapInArrow(build, "part binary, names binary").rdd.persist(_storage_level("DISK_ONLY"))
+    parts = made.map(lambda row: pickle.loads(row["part"])).persist(_storage_level("MEMORY_AND_DISK"))
+    counts = parts.mapPartitionsWithIndex(_count_part_rows).collect()
     counted = sum(n for _, _, n in counts)
     if counted != total:
         raise FrameNotStable(first=total, second=counted)
@@ -230,15 +230,15 @@ def scatter(
 
 def distribute_table(table: Annotations, options: Spark) -> ClusterTable:
     """Send a table in memory to the cluster, in parts; its results return to the driver."""
-    spark, rows = session(options.master), expand_rows(table)
-    ranges = balanced(rows.item_ptr, _partitions(spark, rows.annotator.size, options))
+    spark, rows = get_session(options.master), expand_rows(table)
+    ranges = balanced_ranges(rows.item_ptr, _choose_partition_count(spark, rows.annotator.size, options))
     ranges = [(start, stop) for start, stop in ranges if stop > start]
-    parts = [part_of(rows.between(start, stop)) for start, stop in ranges]
-    sent = spark.sparkContext.parallelize(parts, len(parts)).persist(_level("MEMORY_AND_DISK"))
+    parts = [make_part(rows.slice_items(start, stop)) for start, stop in ranges]
+    sent = spark.sparkContext.parallelize(parts, len(parts)).persist(_storage_level("MEMORY_AND_DISK"))
     return ClusterTable(
         parts=sent,
         names=None,
-        kept=(sent,),
+        cached_rdds=(sent,),
         offsets={number: start for number, (start, _) in enumerate(ranges)},
         n_annotations=rows.annotator.size,
         items=table.items,
@@ -255,7 +255,7 @@ def _is_local(master: str | None) -> bool:
     return master.startswith("local") if master else not any(os.environ.get(name) for name in settings)
 
 
-def session(master: str | None = None) -> Any:
+def get_session(master: str | None = None) -> Any:
     """Return the active Spark session, or a new one at this master or as the environment configures it."""
     PySparkException = import_extra("pyspark.errors", "engine='spark' needs Java and", "spark").PySparkException
     from py4j.protocol import Py4JError
@@ -263,7 +263,7 @@ def session(master: str | None = None) -> Any:
 
     found, builder = SparkSession.getActiveSession(), SparkSession.builder
     if found is None and master is not None:
-        _check_listens(master)
+        _check_cluster_listens(master)
         builder = builder.master(master)
     if found is None and _is_local(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # no other machine should reach its ports
@@ -273,14 +273,14 @@ def session(master: str | None = None) -> Any:
             found.sparkContext.pythonExec = sys.executable  # `python3` may be another installation
         return found
     except PySparkException as error:
-        raise NoJava(reason=cause(error)) from None
+        raise NoJava(reason=extract_cause(error)) from None
     except Py4JError as error:
         if master is None:
-            raise SparkNotStarted(reason=cause(error)) from None
-        raise ClusterNotStarted(master=master, reason=cause(error)) from None
+            raise SparkNotStarted(reason=extract_cause(error)) from None
+        raise ClusterNotStarted(master=master, reason=extract_cause(error)) from None
 
 
-def _check_listens(master: str) -> None:
+def _check_cluster_listens(master: str) -> None:
     """Raise an error unless a cluster listens at one of the addresses in spark://host:port,host:port."""
     reason: Exception | None = None
     for place in master.removeprefix("spark://").split(",") if master.startswith("spark://") else ():
@@ -300,13 +300,13 @@ def is_frame(source: Any) -> bool:
     return type(source).__module__.startswith("pyspark.sql.")
 
 
-def _frame(source: Any, master: str | None) -> Any:
+def _open_frame(source: Any, master: str | None) -> Any:
     if is_frame(source):
         return source
     named = isinstance(source, str) and re.fullmatch(r"\w+(\.\w+)*", source) and not source.endswith(".parquet")
     if Path(str(source)).suffix or not named:  # a table may have the name of a file without a suffix
         check_parquet(str(source), "spark")
-    spark = session(master)
+    spark = get_session(master)
     from py4j.protocol import Py4JError
     from pyspark.errors import AnalysisException, PySparkException
 
@@ -315,21 +315,21 @@ def _frame(source: Any, master: str | None) -> Any:
     except AnalysisException:
         raise SparkCannotFind(source=str(source), wanted="table" if named else "Parquet files") from None
     except (PySparkException, Py4JError) as error:
-        raise SparkCannotRead(source=str(source), reason=cause(error)) from None
+        raise SparkCannotRead(source=str(source), reason=extract_cause(error)) from None
 
 
-def cause(error: Exception) -> str:
+def extract_cause(error: Exception) -> str:
     """Return the last cause that a Spark error names."""
     causes = re.findall(r"^(?:Caused by: |: )?([\w.]*(?:Error|Exception): .+)$", str(error), re.MULTILINE)
     return str((causes or [str(error).strip().partition("\n")[0]])[-1].rstrip(". "))
 
 
-def _check(rows: Any, columns: dict[str, str]) -> int:
+def _check_rows(rows: Any, columns: dict[str, str]) -> int:
     """Return the number of rows; blank names and invalid weights are errors."""
     from pyspark.sql import functions as of
 
     kinds = dict(rows.dtypes)
-    if kinds["item"] != "string" and kinds["item"] not in INTEGERS:
+    if kinds["item"] != "string" and kinds["item"] not in INTEGER_TYPES:
         raise UnsupportedType(column=columns["item"], type=kinds["item"])
     bad = {}
     for role in ("item", "annotator", "label"):
@@ -342,11 +342,11 @@ def _check(rows: Any, columns: dict[str, str]) -> int:
     total, *counts = rows.select(of.count(of.lit(1)), *map(of.count_if, bad.values())).first()
     blank = dict(zip(bad, counts, strict=True))
     weights = blank.pop("weight", 0)
-    check_counts(columns, total, blank, weights)
+    check_row_counts(columns, total, blank, weights)
     return int(total)
 
 
-def _distinct(rows: Any, role: str) -> tuple[Any, IntArray]:
+def _count_names(rows: Any, role: str) -> tuple[Any, IntArray]:
     """Return the distinct names of a column, and their numbers of rows."""
     found = rows.groupBy(role).count().toArrow()
     return naming.to_column(found[role], role), found["count"].to_numpy()
@@ -359,12 +359,12 @@ def _with_codes(rows: Any, role: str, names: Any, codes: IntArray) -> Any:
     return joined.drop(role).withColumnRenamed("code", role)
 
 
-def _partitions(spark: Any, rows: int, options: Spark) -> int:
+def _choose_partition_count(spark: Any, rows: int, options: Spark) -> int:
     """Return one partition per core, or more if they would be too long."""
     return options.partitions or max(1, spark.sparkContext.defaultParallelism, -(-rows // options.partition_rows))
 
 
-def _level(name: str) -> Any:
+def _storage_level(name: str) -> Any:
     from pyspark import StorageLevel
 
     return getattr(StorageLevel, name)
@@ -373,7 +373,7 @@ def _level(name: str) -> Any:
 # Code of the workers --------------------------------------------------------------------------------------------------
 
 
-def _build(batches: Iterator[Any], label_type: Any) -> Iterator[Any]:
+def _build_parts(batches: Iterator[Any], label_type: Any) -> Iterator[Any]:
     """Yield the part and the names of a range of items, as bytes, from its sorted rows."""
     found = [batch for batch in batches if batch.num_rows]
     if not found:
@@ -383,17 +383,17 @@ def _build(batches: Iterator[Any], label_type: Any) -> Iterator[Any]:
     new = np.flatnonzero(np.asarray(pc.not_equal(item[1:], item[:-1]))) + 1
     ptr = np.concatenate([[0], new, [len(rows)]])
     weight = rows["weight"].to_numpy().astype(np.float64) if "weight" in rows.column_names else None
-    part = part_of(Rows(ptr, rows["annotator"].to_numpy(), rows["label"].to_numpy().astype(label_type), weight))
+    part = make_part(Rows(ptr, rows["annotator"].to_numpy(), rows["label"].to_numpy().astype(label_type), weight))
     names = item.take(pa.array(ptr[:-1]))
     yield pa.record_batch({"part": [pickle.dumps(part, 5)], "names": [pickle.dumps(names, 5)]})
 
 
-def _own(values: Any, offsets: dict[int, int], partition: int, parts: Iterator[Part]) -> Iterator[Any]:
+def _slice_by_part(values: Any, offsets: dict[int, int], partition: int, parts: Iterator[TablePart]) -> Iterator[Any]:
     for part in parts:
         yield values.value[offsets[partition] : offsets[partition] + part.n_items]
 
 
-def _count(partition: int, parts: Iterator[Part]) -> Iterator[tuple[int, int, int]]:
+def _count_part_rows(partition: int, parts: Iterator[TablePart]) -> Iterator[tuple[int, int, int]]:
     for part in parts:
         yield partition, part.n_items, int(part.annotator.size)
 

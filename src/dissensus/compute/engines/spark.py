@@ -24,9 +24,9 @@ import numpy as np
 
 from dissensus.common.types import BoolArray, IntArray
 from dissensus.compute.chunk import Chunk
-from dissensus.compute.engines.base import Engine, P, Pass, S, Size, Sums
+from dissensus.compute.engines.base import Engine, P, Pass, S, Sums, TableSize
 from dissensus.compute.engines.local import Threads
-from dissensus.compute.engines.scatter import ClusterArray, ClusterTable, Part
+from dissensus.compute.engines.scatter import ClusterArray, ClusterTable, TablePart
 from dissensus.compute.rows import Rows, join_rows
 
 
@@ -36,9 +36,9 @@ class PartialSums:
 
     annotators: IntArray
     sums: Sums
-    written: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    results: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
 
-    def over(self, annotators: IntArray) -> Any:
+    def widen_to(self, annotators: IntArray) -> Any:
         """Return the sums over a superset of the annotators, 0 for the new ones."""
         if np.array_equal(annotators, self.annotators):
             return self.sums
@@ -49,27 +49,31 @@ class PartialSums:
             wide[at] = values
             return wide
 
-        return by_annotator(widen, self.sums)
+        return map_annotator_arrays(widen, self.sums)
 
 
 @dataclass(frozen=True)
-class Task:
+class PartTask:
     """Everything that a worker needs to process its part."""
 
     pass_: Pass[Any, Any]
     sent: Any  # a broadcast of the parameters; None for a pass without any
-    size: Size
+    size: TableSize
     gold: Any  # a broadcast of (I,) codes; None without gold
     offsets: dict[int, int]
     shapes: dict[str, tuple[int, ...]]  # result → shape of one item's entry
 
-    def __call__(self, partition: int, part: Part) -> tuple[Sums, dict[str, Any]]:
+    def __call__(self, partition: int, part: TablePart) -> tuple[Sums, dict[str, Any]]:
         """Return the sums of a part, over its own annotators, and the results of its items."""
         first, n, pool = self.offsets[partition], part.n_items, Threads(1)
         gold = None if self.gold is None else self.gold.value[first : first + n]
         written = {name: np.empty((n, *shape)) for name, shape in self.shapes.items()}
         size = replace(self.size, n_annotators=part.annotators.size)
-        own = None if self.sent is None else by_annotator(partial(_take, at=part.annotators), self.sent.value)
+        own = (
+            None
+            if self.sent is None
+            else map_annotator_arrays(partial(_select_annotators, at=part.annotators), self.sent.value)
+        )
         workers = self.pass_.open(own, size, 1, pool)
         chunk = Chunk(part.arrays, gold, size.n_annotators, size.n_classes, first)
         self.pass_.process(chunk, workers[0], written)
@@ -89,35 +93,35 @@ class SparkEngine(Engine):
         out, context = out or {}, self.table.parts.context
         sent = None if params is None else context.broadcast(params)
         shapes = {name: tuple(to.shape[1:]) for name, to in out.items()}
-        task = Task(pass_, sent, self.size, self._gold, self.table.offsets, shapes)
+        task = PartTask(pass_, sent, self.size, self._gold, self.table.offsets, shapes)
         keep = [name for name, to in out.items() if not isinstance(to, ClusterArray)]
         if pass_.sequential:
-            found = self._in_turn(task, keep)
+            found = self._run_sequentially(task, keep)
         else:
-            found = self.table.parts.mapPartitionsWithIndex(partial(_process, task, keep)).treeReduce(_add)
-        for first, written in found.written:
+            found = self.table.parts.mapPartitionsWithIndex(partial(_process_parts, task, keep)).treeReduce(_add_sums)
+        for first, written in found.results:
             for name in keep:
                 out[name][first : first + len(written[name])] = written[name]
         spread = {name: to for name, to in out.items() if isinstance(to, ClusterArray)}
         for name, to in spread.items():
-            to.parts = self.table.parts.mapPartitionsWithIndex(partial(_write, task, name))
+            to.parts = self.table.parts.mapPartitionsWithIndex(partial(_compute_result, task, name))
         if sent is not None and not spread:
             sent.destroy()
-        return found.over(np.arange(self.size.n_annotators, dtype=np.int32))  # type: ignore[no-any-return]
+        return found.widen_to(np.arange(self.size.n_annotators, dtype=np.int32))  # type: ignore[no-any-return]
 
-    def _in_turn(self, task: Task, keep: list[str]) -> PartialSums:
+    def _run_sequentially(self, task: PartTask, keep: list[str]) -> PartialSums:
         found: PartialSums | None = None
         for partition in self.table.offsets:
-            job = self.table.parts.mapPartitionsWithIndex(partial(_process_in_turn, task, keep))
+            job = self.table.parts.mapPartitionsWithIndex(partial(_process_sequentially, task, keep))
             ((part, pass_),) = self.table.parts.context.runJob(job, list, [partition])
-            task, found = replace(task, pass_=pass_), part if found is None else _add(found, part)
+            task, found = replace(task, pass_=pass_), part if found is None else _add_sums(found, part)
         assert found is not None
         return found
 
     def select_rows(self, keep: BoolArray) -> Rows:
         """Return the rows of the items to keep, selected in the cluster."""
         sent = self.table.parts.context.broadcast(keep)
-        chosen = self.table.parts.mapPartitionsWithIndex(partial(_select, sent, self.table.offsets))
+        chosen = self.table.parts.mapPartitionsWithIndex(partial(_select_rows, sent, self.table.offsets))
         return join_rows([rows for _, rows in sorted(chosen.collect(), key=itemgetter(0))])
 
     def has_labels(self) -> BoolArray:
@@ -138,12 +142,13 @@ class SparkEngine(Engine):
                 self._gold.destroy()
 
 
-def by_annotator(work: Callable[..., Any], first: Any, *others: Any) -> Any:
+def map_annotator_arrays(work: Callable[..., Any], first: Any, *others: Any) -> Any:
     """Apply `work` to each array with an entry per annotator, of parameters or sums of one type."""
     if isinstance(first, np.ndarray):
         return work(first, *others)
     done = {
-        name: by_annotator(work, *(getattr(each, name) for each in (first, *others))) for name in first.by_annotator
+        name: map_annotator_arrays(work, *(getattr(each, name) for each in (first, *others)))
+        for name in first.by_annotator
     }
     return first._replace(**done) if hasattr(first, "_replace") else replace(first, **done)
 
@@ -151,38 +156,42 @@ def by_annotator(work: Callable[..., Any], first: Any, *others: Any) -> Any:
 # Code of the workers --------------------------------------------------------------------------------------------------
 
 
-def _take(values: Any, at: IntArray) -> Any:
+def _select_annotators(values: Any, at: IntArray) -> Any:
     return values if at.size == len(values) else values[at]
 
 
-def _process(task: Task, keep: list[str], partition: int, parts: Iterator[Part]) -> Iterator[PartialSums]:
+def _process_parts(
+    task: PartTask, keep: list[str], partition: int, parts: Iterator[TablePart]
+) -> Iterator[PartialSums]:
     for part in parts:
         sums, written = task(partition, part)
         kept = {name: written[name] for name in keep}
         yield PartialSums(part.annotators, sums, [(task.offsets[partition], kept)] if keep else [])
 
 
-def _process_in_turn(
-    task: Task, keep: list[str], partition: int, parts: Iterator[Part]
+def _process_sequentially(
+    task: PartTask, keep: list[str], partition: int, parts: Iterator[TablePart]
 ) -> Iterator[tuple[PartialSums, Any]]:
-    for found in _process(task, keep, partition, parts):
+    for found in _process_parts(task, keep, partition, parts):
         yield found, task.pass_
 
 
-def _select(keep: Any, offsets: dict[int, int], partition: int, parts: Iterator[Part]) -> Iterator[tuple[int, Rows]]:
+def _select_rows(
+    keep: Any, offsets: dict[int, int], partition: int, parts: Iterator[TablePart]
+) -> Iterator[tuple[int, Rows]]:
     """Yield the selected rows of a part with its first item; annotators have codes of the whole table."""
     for part in parts:
         first = offsets[partition]
-        yield first, part.whole().select(keep.value[first : first + part.n_items])
+        yield first, part.with_table_codes().select_items(keep.value[first : first + part.n_items])
 
 
-def _write(task: Task, name: str, partition: int, parts: Iterator[Part]) -> Iterator[Any]:
+def _compute_result(task: PartTask, name: str, partition: int, parts: Iterator[TablePart]) -> Iterator[Any]:
     for part in parts:
         yield task(partition, part)[1][name]
 
 
-def _add(left: PartialSums, right: PartialSums) -> PartialSums:
+def _add_sums(left: PartialSums, right: PartialSums) -> PartialSums:
     both = left.annotators
     if not np.array_equal(both, right.annotators):
         both = np.union1d(both, right.annotators)
-    return PartialSums(both, left.over(both) + right.over(both), left.written + right.written)
+    return PartialSums(both, left.widen_to(both) + right.widen_to(both), left.results + right.results)

@@ -10,10 +10,10 @@ import torch
 
 from dissensus.common.types import BoolArray, IntArray
 from dissensus.compute.engines import Torch
-from dissensus.compute.engines.base import Engine, P, Pass, S, Size
-from dissensus.compute.engines.local import Threads, cuts
+from dissensus.compute.engines.base import Engine, P, Pass, S, TableSize
+from dissensus.compute.engines.local import Threads, range_starts
 from dissensus.compute.exceptions import NoDevice
-from dissensus.compute.kernels.on_torch import Data
+from dissensus.compute.kernels.on_torch import DeviceTable
 from dissensus.compute.rows import Rows
 
 PART_ROWS = {"cuda": 2**25, "cpu": 2**20}
@@ -22,11 +22,13 @@ PART_ROWS = {"cuda": 2**25, "cpu": 2**20}
 class TorchEngine(Engine):
     """A table on a device."""
 
-    def __init__(self, data: Data, pool: Threads):
+    def __init__(self, data: DeviceTable, pool: Threads):
         n_items, n_rows, weighted = data.item_ptr.numel() - 1, data.annotator.numel(), data.weight is not None
         per_annotator = torch.bincount(data.annotator, minlength=data.n_annotators).cpu().numpy()
         gold = None if data.gold is None else data.gold.cpu().numpy()
-        super().__init__(Size(n_items, data.n_annotators, data.n_classes, n_rows, weighted), per_annotator, pool, gold)
+        super().__init__(
+            TableSize(n_items, data.n_annotators, data.n_classes, n_rows, weighted), per_annotator, pool, gold
+        )
         self.data = data
 
     def run(self, pass_: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
@@ -47,7 +49,7 @@ class TorchEngine(Engine):
         return np.asarray((self.data.item_ptr.diff() > 0).cpu().numpy())
 
 
-def on_device(
+def create_engine(
     rows: Rows, n_annotators: int, n_classes: int, gold: IntArray | None, options: Torch, pool: Threads
 ) -> TorchEngine:
     """Return the engine with the rows on the device that the options name."""
@@ -60,7 +62,7 @@ def on_device(
     def put(array: Any) -> torch.Tensor:
         return torch.tensor(array, device=device)  # a copy: the table's arrays are read-only
 
-    data = Data(
+    data = DeviceTable(
         put(rows.item_ptr.astype(np.int64)),
         put(rows.annotator),
         put(rows.label),
@@ -68,6 +70,6 @@ def on_device(
         None if gold is None else put(gold.astype(np.int64)),
         n_annotators,
         n_classes,
-        cuts(rows.item_ptr, options.part_rows or PART_ROWS.get(device.type, PART_ROWS["cpu"])),
+        range_starts(rows.item_ptr, options.part_rows or PART_ROWS.get(device.type, PART_ROWS["cpu"])),
     )
     return TorchEngine(data, pool)

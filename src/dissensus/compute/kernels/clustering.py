@@ -12,7 +12,7 @@ TINY = 1e-100  # a product below it is scaled up
 
 
 @lazy_jit
-def sweep(start, stop, node_ptr, edge, bag, tables, prior, incoming, outgoing, belief, pair, damping):
+def propagate_beliefs(start, stop, node_ptr, edge, bag, tables, prior, incoming, outgoing, belief, pair, damping):
     """Belief propagation at nodes start … stop − 1, whose edges are edge[node_ptr[n]:node_ptr[n+1]].
 
         m_e(o) = Σ_a F_e[a, o] incoming_e(a)    belief(o) ∝ prior(o) Π_e m_e(o)    outgoing_e(o) ∝ belief(o) / m_e(o)

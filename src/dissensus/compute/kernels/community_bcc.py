@@ -34,7 +34,7 @@ def log_gamma_and_psi(x):
 
 
 @lazy_jit
-def believe(start, stop, counts, population, log_share, membership, confusion, sums, wholes):
+def update_posteriors(start, stop, counts, population, log_share, membership, confusion, sums, wholes):
     """Process annotators start … stop − 1, by their `counts` (A, K, K) [annotator, true, given].
 
     `population` α (M, K, K) [community, true, given], `log_share` (M,) log h. Writes ρ to `membership` (A, M) and

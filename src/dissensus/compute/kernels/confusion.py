@@ -30,7 +30,7 @@ from dissensus.common.jit import lazy_jit
 from dissensus.common.types import FloatArray
 from dissensus.compute.chunk import ALL_ONES, COIN, FULL, LIKELIHOOD, POSTERIOR, VOTES
 from dissensus.compute.kernels.items import normalise
-from dissensus.compute.kernels.vector import ask, plus, settle, times
+from dissensus.compute.kernels.vector import add_to_counts, multiply_cells, normalise_and_add, prefetch_cells
 
 ROWS_AHEAD = 16  # rows between prefetching cells and using them
 MAX_VECTOR = 32  # largest number of classes of a vector: longer ones compile to too much code
@@ -47,7 +47,7 @@ def chunk_rows(table: FloatArray) -> int:
 
 
 @cache
-def sweep(n_classes: int, source: int, shape: int, logs: bool) -> Any:
+def compile_pass(n_classes: int, source: int, shape: int, logs: bool) -> Any:
     """Return the compiled pass; `n_classes` is 0 if the number of classes is not a constant of the code."""
     model, votes, given_q, ones = (source == kind for kind in (LIKELIHOOD, VOTES, POSTERIOR, ALL_ONES))
     full, coin, vector = shape == FULL, shape == COIN, n_classes > 0
@@ -119,14 +119,14 @@ def sweep(n_classes: int, source: int, shape: int, logs: bool) -> Any:
             else:
                 if full and vector:
                     upto = min(end + ROWS_AHEAD, last_row)
-                    ask(n_classes, cells, annotator, label, min(first + ROWS_AHEAD, upto), upto)
+                    prefetch_cells(n_classes, cells, annotator, label, min(first + ROWS_AHEAD, upto), upto)
                 done = min(first + chunk, end)
                 if full and vector:
-                    times(n_classes, cells, annotator, label, first, done, prior, own_prior, q)
+                    multiply_cells(n_classes, cells, annotator, label, first, done, prior, own_prior, q)
                 else:
                     for k in range(K):
                         q[k] = prior[own_prior, k]
-                    multiply(full, coin, cells, annotator, label, first, done, q)
+                    multiply_rows(full, coin, cells, annotator, label, first, done, q)
                 if done < end:  # many rows: a class may recover from a product below the range of a double
                     for k in range(K):
                         log_q[k] = np.log(q[k])
@@ -134,7 +134,7 @@ def sweep(n_classes: int, source: int, shape: int, logs: bool) -> Any:
                         upto = min(done + chunk, end)
                         for k in range(K):
                             q[k] = 1.0
-                        multiply(full, coin, cells, annotator, label, done, upto, q)
+                        multiply_rows(full, coin, cells, annotator, label, done, upto, q)
                         for k in range(K):
                             log_q[k] += np.log(q[k])
                         done = upto
@@ -143,7 +143,7 @@ def sweep(n_classes: int, source: int, shape: int, logs: bool) -> Any:
                         q[k] = np.exp(log_q[k] - top)
                     evidence += top
                 if vector:
-                    total = settle(n_classes, q, sums)
+                    total = normalise_and_add(n_classes, q, sums)
                 else:
                     total = 0.0
                     for k in range(K):
@@ -160,7 +160,7 @@ def sweep(n_classes: int, source: int, shape: int, logs: bool) -> Any:
                 for k in range(K):
                     posterior[i, k] = q[k]
             if full and vector and not logs:
-                plus(n_classes, cells, annotator, label, first, end, q)
+                add_to_counts(n_classes, cells, annotator, label, first, end, q)
             else:
                 for row in range(np.uintp(first), np.uintp(end)):
                     a, y = np.uintp(annotator[row]), np.uintp(label[row])
@@ -179,7 +179,7 @@ def sweep(n_classes: int, source: int, shape: int, logs: bool) -> Any:
 
 
 @lazy_jit
-def multiply(full, coin, cells, annotator, label, first, end, q):
+def multiply_rows(full, coin, cells, annotator, label, first, end, q):
     """Multiply `q` (K,) by the likelihoods or odds of rows first … end − 1, one number at a time."""
     classes, two = np.uintp(q.size), np.uintp(2)
     for row in range(np.uintp(first), np.uintp(end)):
@@ -193,7 +193,7 @@ def multiply(full, coin, cells, annotator, label, first, end, q):
 
 
 @lazy_jit
-def load(start, stop, table, cells, logs):
+def load_cells(start, stop, table, cells, logs):
     """Copy annotators start … stop − 1 of the table (A, true, given) to every worker's cells; set their counts to 0."""
     workers, _, n_given, _, n_true = cells.shape
     for a in range(start, stop):
@@ -205,7 +205,7 @@ def load(start, stop, table, cells, logs):
 
 
 @lazy_jit
-def collect(start, stop, cells, counts):
+def collect_counts(start, stop, cells, counts):
     """Write the counts of annotators start … stop − 1, summed over workers, to `counts` (A, true, given)."""
     workers, _, n_given, _, n_true = cells.shape
     for a in range(start, stop):

@@ -6,7 +6,7 @@ from dissensus.common.jit import lazy_jit
 
 
 @lazy_jit
-def tails(ptr, label, chance, shift, size):
+def tail_probabilities(ptr, label, chance, shift, size):
     """(I, 2) Return P(a larger sum than that of the item's labels), P(a smaller one), each with half of P(equal).
 
     Row r adds shift[r, k] (N, K), 0 or more, with probability chance[r, k]; its own label is label[r]. The

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.jit import lazy_jit
-from dissensus.compute.chunk import Chunk, array_library, normalise_log
-from dissensus.compute.kernels.items import entry, normalise
+from dissensus.compute.chunk import Chunk, array_library, normalise_log_joint
+from dissensus.compute.kernels.items import normalise, value_or_default
 
 MAX_STEPS = 8  # largest number of Newton steps; two or three are usual
 MIN_STEP = 1e-6  # a shorter step ends the maximisation
@@ -56,7 +56,7 @@ def process_items(
         for k in range(K):
             q[k] = log_prior[k]
         for row in range(first, end):
-            w = entry(weight, row, 1.0)
+            w = value_or_default(weight, row, 1.0)
             x = ability[annotator[row]] * beta
             size = abs(x)
             e = np.exp(-size)
@@ -70,7 +70,7 @@ def process_items(
                     evidence -= np.log(product)
                     product = 1.0
             bend[row - first] = (1.0 - e) / ((1.0 + e) * 2.0 * size) if size > 1e-4 else 0.25 - size * size / 48.0
-        evidence += normalise(q, entry(gold, i, -1), q)
+        evidence += normalise(q, value_or_default(gold, i, -1), q)
         for k in range(K):
             prior_counts[k] += q[k]
         if posterior.shape[0] > 0:
@@ -78,21 +78,21 @@ def process_items(
                 posterior[i, k] = q[k]
         slope, square = 0.0, 0.0  # B and A
         for row in range(first, end):
-            w, alpha = entry(weight, row, 1.0), ability[annotator[row]]
+            w, alpha = value_or_default(weight, row, 1.0), ability[annotator[row]]
             slope += w * (q[label[row]] - 0.5) * alpha
             square += w * bend[row - first] * alpha * alpha
-        b = _maximise(slope, square, precision, easiness[i])
+        b = _maximise_easiness(slope, square, precision, easiness[i])
         next_easiness[i] = b
         beta = np.exp(b)
         for row in range(first, end):
-            w = entry(weight, row, 1.0)
+            w = value_or_default(weight, row, 1.0)
             pull[annotator[row]] += w * (q[label[row]] - 0.5) * beta
             curvature[annotator[row]] += w * bend[row - first] * beta * beta
     return float(evidence - np.log(product))
 
 
 @lazy_jit
-def _maximise(slope, square, precision, b):
+def _maximise_easiness(slope, square, precision, b):
     """Return a b with a larger B eᵇ − ½ A e²ᵇ − ½ τ b² than the given one, by Newton steps, halved if too long."""
     beta = np.exp(b)
     height = (slope - 0.5 * square * beta) * beta - 0.5 * precision * b * b
@@ -115,7 +115,7 @@ def _maximise(slope, square, precision, b):
     return b
 
 
-def maximise(slope: Any, square: Any, precision: float, b: Any) -> Any:
+def maximise_easiness(slope: Any, square: Any, precision: float, b: Any) -> Any:
     """Return `_maximise` of many numbers at once; each stops by its own step."""
     xp = array_library(b)
 
@@ -156,11 +156,11 @@ def process_arrays(
     size = abs(x)
     e = xp.exp(-size)
     bend = xp.where(size > 1e-4, (1 - e) / ((1 + e) * 2 * size.clip(1e-4)), 0.25 - size**2 / 48)
-    q, evidence = normalise_log(log_prior + chunk.votes(chunk.apply_weights(x + log_wrong)), chunk.gold)
+    q, evidence = normalise_log_joint(log_prior + chunk.votes(chunk.apply_weights(x + log_wrong)), chunk.gold)
     right = q.reshape(-1)[chunk.item_label]
     pull, bend = chunk.apply_weights(right - 0.5), chunk.apply_weights(bend)
     of_item = chunk.sum_by_item(xp.stack([pull * alpha, bend * alpha**2], 1))  # B and A
-    b = maximise(of_item[:, 0], of_item[:, 1], precision, easiness)
+    b = maximise_easiness(of_item[:, 0], of_item[:, 1], precision, easiness)
     if fixed is not None:
         b = xp.where(fixed, easiness, b)
     beta = xp.exp(b)[item]

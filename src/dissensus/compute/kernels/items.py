@@ -6,7 +6,7 @@ from dissensus.common.jit import lazy_jit
 
 
 @lazy_jit
-def entry(values, at, default):
+def value_or_default(values, at, default):
     """Return `values[at]`, or the default if `values` is None; numba compiles only one branch."""
     return default if values is None else values[at]
 

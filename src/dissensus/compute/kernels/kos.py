@@ -26,7 +26,7 @@ def log_odds(share):
     return float(np.arctanh(min(max(share, -MAX_SHARE), MAX_SHARE)))
 
 
-def whole_odds(edge_sums: FloatArray, crowd: float, labels: float) -> FloatArray:
+def annotator_odds(edge_sums: FloatArray, crowd: float, labels: float) -> FloatArray:
     """(A, 2) the share Y/Q of every annotator with the crowd's labels added, and half its log odds."""
     own, size = edge_sums[:, 0] + labels * crowd, edge_sums[:, 1] + labels
     share = np.divide(own, size, out=np.full(len(edge_sums), crowd), where=edge_sums[:, 1] > 0)
@@ -34,7 +34,7 @@ def whole_odds(edge_sums: FloatArray, crowd: float, labels: float) -> FloatArray
 
 
 @lazy_jit
-def _near_odds(share, near, odds):
+def _nearby_log_odds(share, near, odds):
     """`log_odds` of a share, given those of one nearby: artanh x = artanh y + artanh((x − y)/(1 − x·y)).
 
     One item of many moves a share a little, and a few terms of a series are then exact and cost no logarithm.
@@ -48,7 +48,7 @@ def _near_odds(share, near, odds):
 
 
 @lazy_jit
-def sweep(start, stop, item_ptr, annotator, answer, message, edge_sums, odds, crowd, labels, sums):
+def update_messages(start, stop, item_ptr, annotator, answer, message, edge_sums, odds, crowd, labels, sums):
     """Set the new `message` (E,) x of items start … stop − 1, and add their Y and Q to `sums` (A, 2).
 
     `edge_sums` (A, 2) are Y and Q of the last pass, with items of known class, and `odds` (A, 2) their `whole_odds`.
@@ -63,7 +63,7 @@ def sweep(start, stop, item_ptr, annotator, answer, message, edge_sums, odds, cr
             y, others = crowd, edge_sums[j, 1] - abs(own)
             if others > ROUNDING * edge_sums[j, 1]:
                 y = (edge_sums[j, 0] - own + labels * crowd) / (others + labels)
-            y = _near_odds(y, odds[j, 0], odds[j, 1])
+            y = _nearby_log_odds(y, odds[j, 0], odds[j, 1])
             message[e] = y
             total += a * y
         for e in range(first, end):
@@ -76,7 +76,7 @@ def sweep(start, stop, item_ptr, annotator, answer, message, edge_sums, odds, cr
 
 
 @lazy_jit
-def slope(start, stop, answer, message, beta, kappa):
+def likelihood_slope(start, stop, answer, message, beta, kappa):
     """Derivative by β of Σ |a| log(1 + κ·sign(a)·tanh(β x / 2)) over edges start … stop − 1."""
     out = 0.0
     for e in range(start, stop):
@@ -88,7 +88,7 @@ def slope(start, stop, answer, message, beta, kappa):
     return out
 
 
-def sweep_short(
+def update_messages_numpy(
     item: IntArray,
     annotator: IntArray,
     answer: Any,
@@ -110,7 +110,7 @@ def sweep_short(
     return message, np.stack([*sums], axis=1).astype(np.float64)
 
 
-def slope_short(answer: Any, message: FloatArray, beta: float, kappa: float) -> float:
+def likelihood_slope_numpy(answer: Any, message: FloatArray, beta: float, kappa: float) -> float:
     """`slope` over all edges in NumPy."""
     from scipy.special import expit
 

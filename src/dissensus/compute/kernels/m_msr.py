@@ -16,7 +16,7 @@ TINY = 1e-100  # smaller weights and skills count as 0: their products would lea
 
 
 @lazy_jit
-def _lowest(value, weight, n, part):
+def _sum_lowest(value, weight, n, part):
     """Return Σ weight·value of the smallest values, up to `part` of the weight; reorder the first n of both."""
     low, high, out = 0, n, 0.0
     while low < high:
@@ -52,7 +52,7 @@ def _lowest(value, weight, n, part):
 
 
 @lazy_jit
-def update(start, stop, pairs, trim, given, out):
+def update_skills(start, stop, pairs, trim, given, out):
     """Write to `out` (A,) of annotators start … stop − 1 the trimmed mean of C / s, weights n s², s = `given` (A,).
 
     It counts for the annotator's labels on items of unknown class, C with the truth for its labels of known class; see
@@ -73,14 +73,14 @@ def update(start, stop, pairs, trim, given, out):
                 n += 1
         sums, size = known_labels[j] * known_skill[j], known_labels[j]
         if total > 0.0:
-            kept = _lowest(value, weight, n, (1 - trim) * total) - _lowest(value, weight, n, trim * total)
+            kept = _sum_lowest(value, weight, n, (1 - trim) * total) - _sum_lowest(value, weight, n, trim * total)
             sums += labels[j] * kept / ((1 - 2 * trim) * total)
             size += labels[j]
         if size > 0.0:
             out[j] = sums / size
 
 
-def update_short(pairs: Any, trim: float, given: FloatArray, out: FloatArray) -> None:
+def update_skills_numpy(pairs: Any, trim: float, given: FloatArray, out: FloatArray) -> None:
     """Run `update` for all annotators in NumPy, by sorting the pairs of each by value."""
     ptr, second, count, skill, labels, known_labels, known_skill = pairs
     A, s = ptr.size - 1, given[second]

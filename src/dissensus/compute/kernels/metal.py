@@ -28,14 +28,14 @@ from dissensus.common.arrays import is_first_of_pair, pairs_within_ranges
 from dissensus.common.jit import lazy_jit
 from dissensus.common.types import FloatArray
 from dissensus.compute.chunk import Chunk
-from dissensus.compute.kernels.items import entry
+from dissensus.compute.kernels.items import value_or_default
 from dissensus.compute.rows import Rows
 
 MIN_ITEM_WEIGHT = 1e-290  # least weight of an item's labels: its reciprocal is finite
 
 
 @lazy_jit
-def meet(start, stop, rows, gold, confusion, gram, met, grams_met):
+def add_moments(start, stop, rows, gold, confusion, gram, met, grams_met):
     """Add B to `met` (A, K, K) [annotator, given, true] and S to `grams_met` (A, T), each with k = j, of some items.
 
     `confusion` Θ (A, K, K) [annotator, given, true], `gram` (A, T); `rows` are `Rows.arrays`, `gold` (I,) may be None.
@@ -46,13 +46,13 @@ def meet(start, stop, rows, gold, confusion, gram, met, grams_met):
     votes, grams = np.empty(K), np.empty(T)
     for i in range(start, stop):
         first, end = np.uintp(item_ptr[i]), np.uintp(item_ptr[i + 1])  # unsigned: no index need be checked for its sign
-        if entry(gold, i, -1) >= 0:
+        if value_or_default(gold, i, -1) >= 0:
             continue
         votes[:] = 0.0
         grams[:] = 0.0
         total = 0.0
         for row in range(first, end):
-            j, y, w = np.uintp(annotator[row]), np.uintp(label[row]), entry(weight, row, 1.0)
+            j, y, w = np.uintp(annotator[row]), np.uintp(label[row]), value_or_default(weight, row, 1.0)
             total += w
             for k in range(K):
                 votes[k] += w * confusion[j, y, k]
@@ -62,14 +62,14 @@ def meet(start, stop, rows, gold, confusion, gram, met, grams_met):
             continue
         factor = 1.0 / total  # φ
         for row in range(first, end):
-            j, y, w = np.uintp(annotator[row]), np.uintp(label[row]), factor * entry(weight, row, 1.0)
+            j, y, w = np.uintp(annotator[row]), np.uintp(label[row]), factor * value_or_default(weight, row, 1.0)
             for k in range(K):
                 met[j, y, k] += w * votes[k]
             for t in range(T):
                 grams_met[j, t] += w * grams[t]
 
 
-def meet_short(
+def compute_moments(
     labels: Any, factor: FloatArray, confusion: FloatArray, gram: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return `meet` for sparse `labels` (I, A·K), see `label_matrix`, and φ (I,), zero for skipped items."""
@@ -79,7 +79,7 @@ def meet_short(
     return met[:, :K].reshape(A, K, K), met[:, K:].reshape(A, K, -1).sum(axis=1)
 
 
-def repeats(rows: Rows, factor: FloatArray, n_annotators: int, n_classes: int) -> FloatArray:
+def count_repeats(rows: Rows, factor: FloatArray, n_annotators: int, n_classes: int) -> FloatArray:
     """(A, K, K) Q, given φ (I,). Rows of one annotator on one item are consecutive."""
     K, annotator, label = n_classes, rows.annotator, rows.label
     chunk = Chunk(rows.arrays, None, n_annotators, K)
@@ -93,7 +93,7 @@ def repeats(rows: Rows, factor: FloatArray, n_annotators: int, n_classes: int) -
     return np.asarray(out.reshape(n_annotators, K, K))
 
 
-def improve(confusion: FloatArray, pull: FloatArray, curvature: FloatArray, steps: int) -> FloatArray:
+def descend_on_simplex(confusion: FloatArray, pull: FloatArray, curvature: FloatArray, steps: int) -> FloatArray:
     """Descend tr(Θᵀ H Θ) − 2⟨R, Θ⟩ from Θ, rows kept on the simplex.
 
     `steps` of projected gradient with Nesterov's momentum. `pull` R and `confusion` Θ are (A, K, K) [annotator, given,
@@ -108,13 +108,13 @@ def improve(confusion: FloatArray, pull: FloatArray, curvature: FloatArray, step
     length = 1 / (root * (np.abs(H) / root).sum(axis=1))
     z, momentum = x, 1.0
     for _ in range(steps):
-        before, x = x, project(z + length[:, None] * (target - np.einsum("cda,dya->cya", H, z)))
+        before, x = x, project_to_simplex(z + length[:, None] * (target - np.einsum("cda,dya->cya", H, z)))
         after = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
         z, momentum = x + (momentum - 1) / after * (x - before), after
     return np.ascontiguousarray(x.T)
 
 
-def project(x: FloatArray) -> FloatArray:
+def project_to_simplex(x: FloatArray) -> FloatArray:
     """Return the points nearest to x (n, K, m) on the simplex along the middle axis.
 
     All entries fall by the same amount until they sum to one; those that it takes below zero leave, which leaves more

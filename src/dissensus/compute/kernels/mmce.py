@@ -21,12 +21,12 @@ There is no other form for short tables: NumPy took four times as long, and more
 import numpy as np
 
 from dissensus.common.jit import lazy_jit
-from dissensus.compute.kernels.items import entry, normalise
+from dissensus.compute.kernels.items import normalise, value_or_default
 
-FAINT = 1e-11  # largest gain of an item's objective that is ignored
+MIN_GAIN = 1e-11  # largest gain of an item's objective that is ignored
 MIN_STEP = 1e-7  # a shorter step ends the maximisation of σ
-STEPS = 100  # largest number of steps; three to ten are usual
-SETTLED = 1e-8  # change of an item's posterior that ends its rounds
+MAX_STEPS = 100  # largest number of steps; three to ten are usual
+POSTERIOR_TOL = 1e-8  # change of an item's posterior that ends its rounds
 
 
 @lazy_jit
@@ -50,14 +50,14 @@ def process_items(
     objective = 0.0
     for i in range(start, stop):
         first, end = np.uint64(item_ptr[i]), np.uint64(item_ptr[i + 1])
-        known = entry(gold, i, -1)
+        known = value_or_default(gold, i, -1)
         total = 0.0
         for k in range(K):
             votes[k], log_votes[k] = 0.0, log_prior[k]
             for y in range(K):
                 tau[k, y] = 0.0
         for row in range(first, end):
-            a, given, w = np.uint64(annotator[row]), np.uint64(label[row]), entry(weight, row, 1.0)
+            a, given, w = np.uint64(annotator[row]), np.uint64(label[row]), value_or_default(weight, row, 1.0)
             total += w
             votes[given] += w
             for k in range(K):
@@ -72,13 +72,13 @@ def process_items(
             height = 0.0
             for k in range(K):
                 q[k], new[k] = new[k], log_votes[k]
-                lively[k] = i < special and (q[k] * total) ** 2 > FAINT * penalty
+                lively[k] = i < special and (q[k] * total) ** 2 > MIN_GAIN * penalty
                 if lively[k]:
-                    _maximise(
+                    _maximise_item_effect(
                         first, end, annotator, weight, confusion, k, q[k], votes, total, penalty, tau[k], power[k],
                         inverse[k],
                     )  # fmt: skip
-                    new[k] += _log_inverse(first, end, weight, inverse[k])
+                    new[k] += _sum_log_inverse(first, end, weight, inverse[k])
                     for y in range(K):
                         new[k] += votes[y] * tau[k, y]
                         height -= 0.5 * penalty * tau[k, y] * tau[k, y]
@@ -89,13 +89,13 @@ def process_items(
             change = 0.0
             for k in range(K):
                 change = max(change, abs(new[k] - q[k]))
-            if change < SETTLED:
+            if change < POSTERIOR_TOL:
                 break
         objective += height
         for k in range(K):
             posterior[i, k] = new[k]
         for row in range(first, end):
-            a, given, w = np.uint64(annotator[row]), np.uint64(label[row]), entry(weight, row, 1.0)
+            a, given, w = np.uint64(annotator[row]), np.uint64(label[row]), value_or_default(weight, row, 1.0)
             for k in range(K):
                 counts[a, k, given] += w * new[k]
                 if not lively[k]:
@@ -110,19 +110,21 @@ def process_items(
 
 
 @lazy_jit
-def _maximise(first, end, annotator, weight, confusion, k, share, votes, total, penalty, tau, power, inverse):
+def _maximise_item_effect(
+    first, end, annotator, weight, confusion, k, share, votes, total, penalty, tau, power, inverse
+):
     """Set τ[k, :] (K,) to the best one of an item that is of class k with probability `share`.
 
     `votes` (K,), in `total`, are its labels. Leaves e^τ in `power` (K,) and weight / Z of its rows in `inverse`.
     """
     K = tau.size
     sums, step = np.empty(K), np.empty(K)
-    for _ in range(STEPS):
+    for _ in range(MAX_STEPS):
         for y in range(K):
             power[y] = np.exp(tau[y])
             sums[y] = 0.0
         for row in range(first, end):
-            a, w = np.uint64(annotator[row]), entry(weight, row, 1.0)
+            a, w = np.uint64(annotator[row]), value_or_default(weight, row, 1.0)
             z = 0.0
             for y in range(K):
                 z += confusion[a, k, y] * power[y]
@@ -132,14 +134,14 @@ def _maximise(first, end, annotator, weight, confusion, k, share, votes, total, 
                 sums[y] += confusion[a, k, y] * w
         for y in range(K):
             sums[y] *= share * power[y]
-        if _newton(share, votes, sums, penalty, tau, step) ** 2 * (penalty + share * total) < FAINT:
+        if _newton_step(share, votes, sums, penalty, tau, step) ** 2 * (penalty + share * total) < MIN_GAIN:
             return
         for y in range(K):
             tau[y] += step[y]
 
 
 @lazy_jit
-def _newton(share, seen, expected, penalty, x, step):
+def _newton_step(share, seen, expected, penalty, x, step):
     """Write the step of the module docstring from x to `step` (K,); return its longest entry.
 
     c is `share`·`seen` and m is `expected`, which it spoils.
@@ -170,7 +172,7 @@ def _newton(share, seen, expected, penalty, x, step):
 
 
 @lazy_jit
-def _log_inverse(first, end, weight, inverse):
+def _sum_log_inverse(first, end, weight, inverse):
     """Return − Σ weight log Z over the rows of an item; `inverse` has weight / Z."""
     total, product = 0.0, 1.0
     for row in range(end - first):
@@ -187,7 +189,7 @@ def _log_inverse(first, end, weight, inverse):
 
 
 @lazy_jit
-def effects(cell, rows, confusion, penalty, posterior, out):
+def compute_effects(cell, rows, confusion, penalty, posterior, out):
     """Write τ[k, :] of item i for every `cell` i·K + k (n,), under `posterior` (I, K), to `out` (n, K)."""
     item_ptr, annotator, label, weight = rows
     K = posterior.shape[1]
@@ -199,8 +201,8 @@ def effects(cell, rows, confusion, penalty, posterior, out):
         tau[:] = 0.0
         votes[:] = 0.0
         for row in range(first, end):
-            votes[label[row]] += entry(weight, row, 1.0)
-        _maximise(
+            votes[label[row]] += value_or_default(weight, row, 1.0)
+        _maximise_item_effect(
             first, end, annotator, weight, confusion, k, posterior[i, k], votes, votes.sum(), penalty, tau, power,
             inverse,
         )  # fmt: skip
@@ -222,10 +224,10 @@ def m_step(effect, seen, expected, penalty, centre):
                 found[a, k] = centre[k]
                 continue
             away[:] = effect[a, k] - centre[k]
-            for _ in range(STEPS):
+            for _ in range(MAX_STEPS):
                 now[:] = expected[a, k] * np.exp(away + centre[k] - effect[a, k])
                 now *= total / now.sum()
-                size = _newton(1.0, seen[a, k], now, penalty, away, step)
+                size = _newton_step(1.0, seen[a, k], now, penalty, away, step)
                 away += step
                 if size < MIN_STEP:
                     break

@@ -24,7 +24,7 @@ from dissensus.compute.chunk import Chunk
 
 
 @dataclass(frozen=True)
-class Data:
+class DeviceTable:
     """A table on a device."""
 
     item_ptr: torch.Tensor  # (I+1,) int64
@@ -34,14 +34,14 @@ class Data:
     gold: torch.Tensor | None  # (I,) int64, −1 where unknown
     n_annotators: int
     n_classes: int
-    cuts: list[int]  # (parts+1,) items that a part begins with
+    chunk_starts: list[int]  # (parts+1,) items that a part begins with
 
-    def sums(
+    def sum_chunks(
         self, array_form: Callable[[Chunk], tuple[Any, ...]], outputs: tuple[str, ...], out: Mapping[str, Any]
     ) -> list[Any]:
         """Return the sums of `array_form` over all chunks in NumPy; write its last values, per item, to `out`."""
         sums: Any = None
-        for start, stop in zip(self.cuts[:-1], self.cuts[1:], strict=True):
+        for start, stop in zip(self.chunk_starts[:-1], self.chunk_starts[1:], strict=True):
             found = array_form(TorchChunk(self, start, stop))
             for name, values in zip(outputs, found[-len(outputs) :], strict=True):
                 if name in out:
@@ -64,7 +64,7 @@ class Data:
 class TorchChunk(Chunk):
     """Items start … stop − 1 of the data and their rows, as tensors."""
 
-    def __init__(self, data: Data, start: int, stop: int):
+    def __init__(self, data: DeviceTable, start: int, stop: int):
         ptr = data.item_ptr[start : stop + 1]
         rows = slice(int(ptr[0]), int(ptr[-1]))
         weight, gold = None if data.weight is None else data.weight[rows], data.gold
@@ -110,7 +110,9 @@ class TorchChunk(Chunk):
         return self.zeros(size, *values.shape[1:]).index_add_(0, place, values)
 
 
-def fused(data: Data, table: FloatArray, prior: FloatArray, out: Mapping[str, Any]) -> tuple[Any, ...] | None:
+def run_fused_pass(
+    data: DeviceTable, table: FloatArray, prior: FloatArray, out: Mapping[str, Any]
+) -> tuple[Any, ...] | None:
     """The pass with L (A, K, K) and π (1, K) as one kernel: log evidence, classes (K,), counts (A, true, given).
 
     None where there is no GPU or no Triton, and for rows with weights or known classes.

@@ -16,7 +16,7 @@ MIN_LOG_EMISSION = -460.0  # relative to an item's largest: products with transi
 
 
 @lazy_jit
-def emit(i, item_ptr, cell, weight, logs, gold, means, out):
+def log_emissions(i, item_ptr, cell, weight, logs, gold, means, out):
     """Write log P(labels of item i | state) less its maximum to `out` (S,), −∞ if gold excludes it; return that."""
     K = out.size
     for k in range(K):
@@ -38,7 +38,7 @@ def emit(i, item_ptr, cell, weight, logs, gold, means, out):
 
 
 @lazy_jit
-def sweep(
+def forward_backward(
     order, ptr, item_ptr, cell, weight, logs, gold, means, power, exponent, first, step, last, shift,
     cell_counts, first_counts, step_counts, posterior, inside, tags, span_probability,
 ):  # fmt: skip
@@ -62,7 +62,7 @@ def sweep(
         for t in range(n):
             i = order[begin + t]
             p = power[i]
-            evidence += emit(i, item_ptr, cell, weight, logs, gold, means, emission[t])
+            evidence += log_emissions(i, item_ptr, cell, weight, logs, gold, means, emission[t])
             for k in range(K):
                 emission[t, k] = np.exp(exponent[p] * emission[t, k] + shift[means[k]])
             begins[t] = t == 0
@@ -153,7 +153,7 @@ def viterbi(order, ptr, item_ptr, cell, weight, logs, gold, means, log_first, lo
     for s in range(ptr.size - 1):
         begin, n = ptr[s], ptr[s + 1] - ptr[s]
         for t in range(n):
-            emit(order[begin + t], item_ptr, cell, weight, logs, gold, means, emission)
+            log_emissions(order[begin + t], item_ptr, cell, weight, logs, gold, means, emission)
             top = -np.inf
             for k in range(K):
                 best[t, k], before[t, k] = -np.inf, -1

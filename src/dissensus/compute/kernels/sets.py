@@ -1,11 +1,11 @@
 """Passes over labels that are sets of options: log odds of every option, and counts per annotator."""
 
 from dissensus.common.jit import lazy_jit
-from dissensus.compute.kernels.items import entry
+from dissensus.compute.kernels.items import value_or_default
 
 
 @lazy_jit
-def evidence(item_ptr, annotator, label, weight, ticked, tick, blank, out):
+def add_log_odds(item_ptr, annotator, label, weight, ticked, tick, blank, out):
     """Add to `out` (I, L) the log odds of every option by the labels of an item.
 
     `tick` and `blank` (A, L): log P(…| the option is true) − log P(…| it is not), of a tick and of none.
@@ -13,18 +13,18 @@ def evidence(item_ptr, annotator, label, weight, ticked, tick, blank, out):
     L = out.shape[1]
     for i in range(out.shape[0]):
         for row in range(item_ptr[i], item_ptr[i + 1]):
-            a, y, w = annotator[row], label[row], entry(weight, row, 1.0)
+            a, y, w = annotator[row], label[row], value_or_default(weight, row, 1.0)
             for c in range(L):
                 out[i, c] += w * (tick[a, c] if ticked[y, c] else blank[a, c])
 
 
 @lazy_jit
-def counts(item_ptr, annotator, label, weight, ticked, posterior, true, hits):
+def add_counts(item_ptr, annotator, label, weight, ticked, posterior, true, hits):
     """Add the weight of true options of each annotator's items to `true` (A, L), and of those ticked to `hits`."""
     L = posterior.shape[1]
     for i in range(posterior.shape[0]):
         for row in range(item_ptr[i], item_ptr[i + 1]):
-            a, y, w = annotator[row], label[row], entry(weight, row, 1.0)
+            a, y, w = annotator[row], label[row], value_or_default(weight, row, 1.0)
             for c in range(L):
                 part = w * posterior[i, c]
                 true[a, c] += part

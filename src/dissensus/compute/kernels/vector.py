@@ -24,47 +24,47 @@ DOUBLE_BYTES, CACHE_LINE_BYTES = 8, 64
 
 
 @intrinsic(prefer_literal=True)
-def ask(typing_context, K, cells, annotator, label, first, end):
+def prefetch_cells(typing_context, K, cells, annotator, label, first, end):
     """Prefetch the cells of rows first … end − 1."""
 
     def generate(context, builder, signature, arguments):
-        emit = Emit(context, builder, signature, arguments, K.literal_value)
-        with emit.over_rows() as (row, _):
-            emit.prefetch(emit.cell(row, TABLE))
+        emit = VectorEmitter(context, builder, signature, arguments, K.literal_value)
+        with emit.loop_over_rows() as (row, _):
+            emit.prefetch(emit.cell_pointer(row, TABLE))
             if 2 * emit.n * DOUBLE_BYTES > CACHE_LINE_BYTES:  # a third line, of long rows, the hardware fetches
-                emit.prefetch(emit.cell(row, COUNTS))
+                emit.prefetch(emit.cell_pointer(row, COUNTS))
         return context.get_dummy_value()
 
     return types.void(K, cells, annotator, label, types.int64, types.int64), generate
 
 
 @intrinsic(prefer_literal=True)
-def times(typing_context, K, cells, annotator, label, first, end, start, at, q):
+def multiply_cells(typing_context, K, cells, annotator, label, first, end, start, at, q):
     """Set `q` (K,) to row `at` of `start` (rows, K) times the table's cells of rows first … end − 1."""
 
     def generate(context, builder, signature, arguments):
-        emit = Emit(context, builder, signature, arguments, K.literal_value)
+        emit = VectorEmitter(context, builder, signature, arguments, K.literal_value)
         product = cgutils.alloca_once(builder, emit.doubles)
-        begin = emit.whole(6, builder.mul(arguments[7], I64(emit.n)))
+        begin = emit.vector_pointer(6, builder.mul(arguments[7], I64(emit.n)))
         builder.store(builder.load(begin, align=DOUBLE_BYTES), product)
-        with emit.over_rows() as (row, _):
-            factor = builder.load(emit.cell(row, TABLE), align=DOUBLE_BYTES)
+        with emit.loop_over_rows() as (row, _):
+            factor = builder.load(emit.cell_pointer(row, TABLE), align=DOUBLE_BYTES)
             builder.store(builder.fmul(builder.load(product), factor), product)
-        builder.store(builder.load(product), emit.whole(8), align=DOUBLE_BYTES)
+        builder.store(builder.load(product), emit.vector_pointer(8), align=DOUBLE_BYTES)
         return context.get_dummy_value()
 
     return types.void(K, cells, annotator, label, types.int64, types.int64, start, types.int64, q), generate
 
 
 @intrinsic(prefer_literal=True)
-def plus(typing_context, K, cells, annotator, label, first, end, q):
+def add_to_counts(typing_context, K, cells, annotator, label, first, end, q):
     """Add `q` (K,) to the counts of rows first … end − 1."""
 
     def generate(context, builder, signature, arguments):
-        emit = Emit(context, builder, signature, arguments, K.literal_value)
-        values = builder.load(emit.whole(6), align=DOUBLE_BYTES)
-        with emit.over_rows() as (row, _):
-            counts = emit.cell(row, COUNTS)
+        emit = VectorEmitter(context, builder, signature, arguments, K.literal_value)
+        values = builder.load(emit.vector_pointer(6), align=DOUBLE_BYTES)
+        with emit.loop_over_rows() as (row, _):
+            counts = emit.cell_pointer(row, COUNTS)
             added = builder.fadd(builder.load(counts, align=DOUBLE_BYTES), values)
             builder.store(added, counts, align=DOUBLE_BYTES)
         return context.get_dummy_value()
@@ -73,12 +73,12 @@ def plus(typing_context, K, cells, annotator, label, first, end, q):
 
 
 @intrinsic(prefer_literal=True)
-def settle(typing_context, K, q, sums):
+def normalise_and_add(typing_context, K, q, sums):
     """Return Σ q; divide `q` (K,) by it and add it to `sums` (K,)."""
 
     def generate(context, builder, signature, arguments):
-        emit = Emit(context, builder, signature, arguments, K.literal_value)
-        values = builder.load(emit.whole(1), align=DOUBLE_BYTES)
+        emit = VectorEmitter(context, builder, signature, arguments, K.literal_value)
+        values = builder.load(emit.vector_pointer(1), align=DOUBLE_BYTES)
         total = builder.extract_element(values, I64(0))
         for k in range(1, emit.n):  # in this order the sum has the same bits as a loop
             total = builder.fadd(total, builder.extract_element(values, I64(k)))
@@ -87,16 +87,18 @@ def settle(typing_context, K, q, sums):
         for k in range(emit.n):
             scales = builder.insert_element(scales, scale, I64(k))
         values = builder.fmul(values, scales)
-        builder.store(values, emit.whole(1), align=DOUBLE_BYTES)
+        builder.store(values, emit.vector_pointer(1), align=DOUBLE_BYTES)
         builder.store(
-            builder.fadd(builder.load(emit.whole(2), align=DOUBLE_BYTES), values), emit.whole(2), align=DOUBLE_BYTES
+            builder.fadd(builder.load(emit.vector_pointer(2), align=DOUBLE_BYTES), values),
+            emit.vector_pointer(2),
+            align=DOUBLE_BYTES,
         )
         return total
 
     return types.float64(K, q, sums), generate
 
 
-class Emit(NamedTuple):
+class VectorEmitter(NamedTuple):
     """The arguments of a code generator of numba, with helpers.
 
     With rows, the arguments are K, cells, annotator, label, first, end, ….
@@ -113,23 +115,25 @@ class Emit(NamedTuple):
         """Return the type of K doubles."""
         return ir.VectorType(DOUBLE, self.n)
 
-    def element(self, array: int, index: Any) -> Any:
+    def element_pointer(self, array: int, index: Any) -> Any:
         """Return a pointer to an element of the array that is argument number `array`."""
         struct = self.context.make_array(self.signature.args[array])(self.context, self.builder, self.arguments[array])
         return self.builder.gep(struct.data, [index])
 
-    def whole(self, array: int, first: Any = None) -> Any:
+    def vector_pointer(self, array: int, first: Any = None) -> Any:
         """Return a pointer to K doubles of an array, from element `first` on, as one vector."""
-        return self.builder.bitcast(self.element(array, I64(0) if first is None else first), self.doubles.as_pointer())
+        return self.builder.bitcast(
+            self.element_pointer(array, I64(0) if first is None else first), self.doubles.as_pointer()
+        )
 
-    def cell(self, row: Any, half: int) -> Any:
+    def cell_pointer(self, row: Any, half: int) -> Any:
         """Return a pointer to the K doubles of a row's annotator and label, as one vector."""
         builder = self.builder
-        annotator, label = (builder.sext(builder.load(self.element(array, row)), I64) for array in (2, 3))
+        annotator, label = (builder.sext(builder.load(self.element_pointer(array, row)), I64) for array in (2, 3))
         at = builder.mul(builder.add(builder.mul(annotator, I64(self.n)), label), I64(2 * self.n))
-        return builder.bitcast(self.element(1, builder.add(at, I64(half * self.n))), self.doubles.as_pointer())
+        return builder.bitcast(self.element_pointer(1, builder.add(at, I64(half * self.n))), self.doubles.as_pointer())
 
-    def over_rows(self) -> Any:
+    def loop_over_rows(self) -> Any:
         """Return a loop over rows first … end − 1."""
         return cgutils.for_range_slice(self.builder, self.arguments[4], self.arguments[5], I64(1), inc=True)
 

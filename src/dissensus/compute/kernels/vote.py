@@ -12,20 +12,20 @@ import numpy as np
 from dissensus.common.arrays import TIE_TOLERANCE
 from dissensus.common.jit import lazy_jit
 from dissensus.common.types import FloatArray
-from dissensus.compute.chunk import Chunk, array_library, with_gold
-from dissensus.compute.kernels.items import entry
+from dissensus.compute.chunk import Chunk, apply_gold, array_library
+from dissensus.compute.kernels.items import value_or_default
 from dissensus.compute.rows import Rows
 
 
 @lazy_jit
-def tally(first, end, annotator, label, weight, skill, v):
+def sum_votes(first, end, annotator, label, weight, skill, v):
     """Return the largest of the sums `v` (K,) of weight · skill over rows; if all skills are 0, all count equally."""
     top = 0.0
     for equal in (False, True):
         v[:] = 0.0
         for row in range(first, end):
             w = 1.0 if equal else skill[np.uintp(annotator[row])]
-            v[np.uintp(label[row])] += w * entry(weight, row, 1.0)
+            v[np.uintp(label[row])] += w * value_or_default(weight, row, 1.0)
         top = v.max()
         if top > 0:
             break
@@ -33,7 +33,7 @@ def tally(first, end, annotator, label, weight, skill, v):
 
 
 @lazy_jit
-def vote(start, stop, rows, skill, gold, alone, prior, lean, hits, total, sums, posterior, item_total):
+def vote_items(start, stop, rows, skill, gold, alone, prior, lean, hits, total, sums, posterior, item_total):
     """Vote on items start … stop − 1; add labels that agree with the outcome to `hits` (A,), and all to `total`.
 
     A row counts weight · skill; `sums` (K,) gets the votes. The outcome is the class with the largest sum, or the known
@@ -50,10 +50,10 @@ def vote(start, stop, rows, skill, gold, alone, prior, lean, hits, total, sums, 
     v = np.empty(K)  # sums, then every class's part of the outcome
     for i in range(start, stop):
         first, end = np.uintp(item_ptr[i]), np.uintp(item_ptr[i + 1])  # unsigned: no index need be checked for its sign
-        top = tally(first, end, annotator, label, weight, skill, v)
+        top = sum_votes(first, end, annotator, label, weight, skill, v)
         for k in range(K):
             sums[k] += v[k]
-        known = entry(gold, i, -1)
+        known = value_or_default(gold, i, -1)
         if keep:
             whole, tied = v.sum(), 0
             for k in range(K):
@@ -80,7 +80,7 @@ def vote(start, stop, rows, skill, gold, alone, prior, lean, hits, total, sums, 
             v[known] = 1.0
         own = 0.0
         for row in range(first, end):
-            w = entry(weight, row, 1.0)
+            w = value_or_default(weight, row, 1.0)
             own += w
             hits[np.uintp(annotator[row])] += w * v[np.uintp(label[row])]
             total[np.uintp(annotator[row])] += w
@@ -89,13 +89,13 @@ def vote(start, stop, rows, skill, gold, alone, prior, lean, hits, total, sums, 
             item_total[i] = own
 
 
-def vote_on(chunk: Chunk, skill: Any, alone: bool, prior: Any, lean: Any) -> tuple[Any, Any, Any, Any]:
+def vote_arrays(chunk: Chunk, skill: Any, alone: bool, prior: Any, lean: Any) -> tuple[Any, Any, Any, Any]:
     """Return `vote` over all items of a chunk: hits and total (A,), votes (K,), and the outcome (I, K)."""
     votes = _weighted_votes(chunk, skill)
-    most = _tied(votes)
-    outcome = most / most.sum(1)[:, None] if prior is None else shares(votes, prior, lean)
-    outcome = with_gold(outcome, chunk.gold)
-    tells = several_annotators(chunk.item_ptr, chunk.annotator) | alone
+    most = _mark_largest(votes)
+    outcome = most / most.sum(1)[:, None] if prior is None else vote_posterior(votes, prior, lean)
+    outcome = apply_gold(outcome, chunk.gold)
+    tells = has_several_annotators(chunk.item_ptr, chunk.annotator) | alone
     if chunk.gold is not None:
         tells |= chunk.gold >= 0
     counted = chunk.row_weights() * tells[chunk.item]
@@ -106,7 +106,7 @@ def vote_on(chunk: Chunk, skill: Any, alone: bool, prior: Any, lean: Any) -> tup
     return hits, total, votes.sum(0), outcome
 
 
-def skilled_votes(rows: Rows, skill: FloatArray, n_classes: int) -> Any:
+def sum_skilled_votes(rows: Rows, skill: FloatArray, n_classes: int) -> Any:
     """(I, K) sums of weight · skill (A,) of the labels of each item; if all skills are 0, all count equally."""
     return _weighted_votes(Chunk(rows.arrays, None, skill.size, n_classes), skill)
 
@@ -116,23 +116,23 @@ def _weighted_votes(chunk: Chunk, skill: Any) -> Any:
     return xp.where(xp.amax(votes, 1)[:, None] > 0, votes, chunk.votes(chunk.row_weights()))
 
 
-def _tied(votes: Any) -> Any:
+def _mark_largest(votes: Any) -> Any:
     """(I, K) 1.0 for the classes with the most votes (I, K), else 0."""
     return votes * 0.0 + (votes >= array_library(votes).amax(votes, 1)[:, None] * (1 - TIE_TOLERANCE))
 
 
-def shares(votes: Any, prior: Any, lean: Any) -> Any:
+def vote_posterior(votes: Any, prior: Any, lean: Any) -> Any:
     """(I, K) shares of votes (I, K), see `vote`."""
     total, xp = votes.sum(1)[:, None], array_library(votes)
     found = xp.where(total > 0, votes / xp.where(total > 0, total, 1.0), prior)
     if lean is not None:
-        leans = (_tied(votes).sum(1) > 1) & (total[:, 0] > 0)
+        leans = (_mark_largest(votes).sum(1) > 1) & (total[:, 0] > 0)
         leant = found[leans] * lean
         found[leans] = leant / leant.sum(1)[:, None]
     return found
 
 
-def several_annotators(item_ptr: Any, annotator: Any) -> Any:
+def has_several_annotators(item_ptr: Any, annotator: Any) -> Any:
     """(I,) Return which items have labels of several annotators; rows are sorted."""
     busy = item_ptr[1:] > item_ptr[:-1]
     several = busy & True

@@ -47,10 +47,10 @@ from dissensus.compute.rows import expand_rows
 from dissensus.models.answers import SpanModel
 from dissensus.models.base import methods
 from dissensus.models.confusion import draw_vote_shares
-from dissensus.models.dirichlet import divergence, expected_log
+from dissensus.models.dirichlet import expected_log, kl_divergence
 from dissensus.models.em import EMAggregator
 from dissensus.models.fitting import check_label_type
-from dissensus.models.matrices import expected_pseudo
+from dissensus.models.matrices import default_pseudo_counts
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.models.params import COUNT, Params, em_parameter, normalised
 from dissensus.models.tempering import design_effect, labels_per_item
@@ -127,7 +127,7 @@ class TaggedTable:
         shift: FloatArray | None = None, tags: IntArray | None = None,
     ) -> tuple[float, FloatArray, PathCounts, FloatArray]:  # fmt: skip
         """Return evidence, posterior (I, K), counts, and (with `tags`) probabilities of spans, tempered by d (I,)."""
-        from dissensus.compute.kernels.sequence import sweep
+        from dissensus.compute.kernels.sequence import forward_backward
 
         n_items, K, S = self.item_ptr.size - 1, self.inside.size, first.size
         distinct, power = (np.ones(1), np.zeros(n_items, np.int64)) if d is None else np.unique(d, return_inverse=True)
@@ -138,7 +138,7 @@ class TaggedTable:
             steps = np.where(step > 0, step[None] ** soft[:, None, None], 0.0)
         found = PathCounts(np.zeros((self.keys.size, S)), np.zeros((S, S)), np.zeros(S))
         posterior, probability = np.empty((n_items, K)), np.full(n_items, np.nan)
-        evidence = sweep(
+        evidence = forward_backward(
             self.sequences.order, self.sequences.ptr, self.item_ptr, self.cell, self.weight, logs, self.gold,
             self.states.means, power, exponent, firsts, steps, self.states.ends,
             np.zeros(K) if shift is None else shift, found.cells, found.starts, found.transitions, posterior,
@@ -187,7 +187,7 @@ class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
         given = np.zeros((A * K, chain.states.means.size))  # (annotator and label, state)
         np.add.at(given, self.cell_ // (K * (K + 1)) * K + self.cell_ % K, self.cell_counts_)
         counts = np.swapaxes((given @ np.eye(K)[chain.states.means]).reshape(A, K, K), 1, 2)
-        alpha = expected_pseudo(K)
+        alpha = default_pseudo_counts(K)
         self.confusion_ = normalised(counts + alpha)
         self.population_confusion_ = normalised(counts.sum(axis=0) + alpha)
         self.item_total_ = labels_per_item(chain.item_ptr, chain.weight if chain.weight.size else None)
@@ -209,7 +209,7 @@ class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
     @property
     def _alpha(self) -> FloatArray:
         """(S, K) [state, given] pseudo-counts."""
-        return expected_pseudo(self.classes_.size)[self._states.means]
+        return default_pseudo_counts(self.classes_.size)[self._states.means]
 
     def _chain(self, table: Annotations, annotators: IntArray, gold: IntArray | None) -> TaggedTable:
         """Return the table with cells of the model's annotators; unseen ones, −1, are treated as one annotator."""
@@ -260,7 +260,7 @@ class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
         for counts, legal in ((params.starts, states.starts), (params.transitions, states.follows)):
             prior = np.where(legal, 1.0, ILLEGAL_PSEUDO)
             logs = expected_log(prior + counts)
-            loss += divergence((prior + counts)[None], prior, logs[None])
+            loss += kl_divergence((prior + counts)[None], prior, logs[None])
             found.append(np.where(legal, np.exp(logs), 0.0))
         return found[0], found[1], loss
 

@@ -40,10 +40,10 @@ import numpy as np
 from scipy.special import psi
 
 from dissensus.common.types import IntArray, OnStep
-from dissensus.compute.engines.local import Threads, even
-from dissensus.models.confidence import reliability
+from dissensus.compute.engines.local import Threads, even_ranges
+from dissensus.models.confidence import shrink_reliability
 from dissensus.models.confusion import ClassParams, Engine, FloatArray, em_parameter, methods, param
-from dissensus.models.dirichlet import MIN_ALPHA, expected_log, fixed_point, log_normaliser, mean_log_density
+from dissensus.models.dirichlet import MIN_ALPHA, expected_log, log_normaliser, mean_log_density, update_alpha
 from dissensus.models.em import cached_by_params, run_em
 from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO
 from dissensus.models.methods.hierarchical_dawid_skene import CrowdPriorModel, expected_population, unknown_expected_log
@@ -129,7 +129,7 @@ class CommunityBCC(CrowdPriorModel[CommunityParams]):
         expected = expected_population(prior.size)
         hits, total = np.einsum("akk->a", counts), counts.sum(axis=(1, 2))
         if rng is None:
-            figure = np.round(reliability(hits, total) * KEY_GRID)
+            figure = np.round(shrink_reliability(hits, total) * KEY_GRID)
             cuts = np.quantile(figure, np.arange(1, M) / M, method="lower")
             group: IntArray = (figure[:, None] > cuts).sum(axis=1)
         else:
@@ -151,9 +151,9 @@ class CommunityBCC(CrowdPriorModel[CommunityParams]):
         membership, confusion = np.empty((A, M)), np.empty_like(params.counts)
         pool = vars(self).get("_pool") or Threads(1)
         given = params.counts, params.community_concentration, np.log(params.community_share)
-        found, (logs, wholes) = pool.sums(
-            lambda start, stop, *sums: kernels.believe(start, stop, *given, membership, confusion, *sums),
-            even(A, pool.threads), (M, K, K), (M, K),
+        found, (logs, wholes) = pool.sum_over_ranges(
+            lambda start, stop, *sums: kernels.update_posteriors(start, stop, *given, membership, confusion, *sums),
+            even_ranges(A, pool.threads), (M, K, K), (M, K),
         )  # fmt: skip
         evidence, spent = np.sum(found, axis=0)
         return AnnotatorPosteriors(membership, confusion, logs, wholes, float(evidence), float(spent))
@@ -284,7 +284,7 @@ def fixed_point_step(logs: FloatArray, members: FloatArray, prior_annotators: fl
     As in `hierarchical-dawid-skene`, for all communities at once; each has its part of `prior_annotators`.
     """
     part = prior_annotators / len(alpha)
-    return fixed_point((logs + part * unknown_expected_log(alpha.shape[1])) / (members + part)[:, None, None], alpha)
+    return update_alpha((logs + part * unknown_expected_log(alpha.shape[1])) / (members + part)[:, None, None], alpha)
 
 
 def quotient_step(believed: AnnotatorPosteriors, prior_annotators: float, alpha: FloatArray) -> FloatArray:

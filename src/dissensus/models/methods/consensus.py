@@ -26,7 +26,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
-from dissensus.compute.engines import EngineChoice, in_memory
+from dissensus.compute.engines import EngineChoice, open_in_memory
 from dissensus.compute.rows import expand_rows
 from dissensus.models.base import Aggregator, default_method, methods
 from dissensus.models.class_shares import UniformPriorDawidSkene
@@ -35,7 +35,7 @@ from dissensus.models.confusion import soft_counts
 from dissensus.models.em import Accelerate
 from dissensus.models.exceptions import ChosenModel
 from dissensus.models.methods.dawid_skene import DawidSkene
-from dissensus.models.pooling import KEPT_RESULTS, POWER, Pool, fit_pool, pooled_posterior
+from dissensus.models.pooling import KEPT_RESULTS, POWER, ModelPool, fit_pool, pooled_posterior
 from dissensus.models.tempering import CORRELATION_INTERVAL, DependenceChoice, Tempering, labels_per_item
 from dissensus.table.annotations import Annotations
 
@@ -77,7 +77,7 @@ class Consensus(Aggregator):
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         self.copy_group_ = np.full(self.annotators_.size, -1)
         n_items = self.items_.size  # items beyond these stand for earlier knowledge
-        pool = Pool(table.n_annotations / table.n_items)
+        pool = ModelPool(table.n_annotations / table.n_items)
         if isinstance(table, Annotations) and len(table) <= MAX_PIPELINE_ROWS:
             new = table if table.n_items == n_items else table.select(rows=table.item < n_items)
             self.copy_group_ = copy_groups(new)
@@ -94,14 +94,14 @@ class Consensus(Aggregator):
             model._fit(table, gold, on_step)
             self._adopt(model)
 
-    def _temper_by_labels(self, pool: Pool) -> None:
+    def _temper_by_labels(self, pool: ModelPool) -> None:
         """Set ρ by the mean number of labels per item, unless it is given or learnt from gold."""
         if self._default_correlation:
             rho = (pool.design_effect - 1) / (pool.n - 1) if pool.n > 1 else POWER
             low, high = CORRELATION_INTERVAL
             self.tempering = Tempering(rho, (min(low, rho), high), is_default=True)
 
-    def _set_pool(self, pool: Pool) -> None:
+    def _set_pool(self, pool: ModelPool) -> None:
         """Keep the results of the models of the pool that score new tables; None without a pool."""
         self.member_weights_ = pool.weights if pool.members else None
         for kind, names in KEPT_RESULTS.items():
@@ -109,9 +109,11 @@ class Consensus(Aggregator):
             for name in names:
                 setattr(self, name, None if member is None else getattr(member, name))
 
-    def _use_pool(self, pool: Pool, model: UniformPriorDawidSkene, table: Annotations, gold: IntArray | None) -> None:
+    def _use_pool(
+        self, pool: ModelPool, model: UniformPriorDawidSkene, table: Annotations, gold: IntArray | None
+    ) -> None:
         """Set the results of the pool; the confusion matrices are those that its posterior gives."""
-        with in_memory(table, gold, self.threads) as engine:
+        with open_in_memory(table, gold, self.threads) as engine:
             model._prepare(engine)
         last, members = pool.members[-1], pool.members
         self.trace_, self.n_iter_, self.converged_ = last.trace_, last.n_iter_, all(m.converged_ for m in members)

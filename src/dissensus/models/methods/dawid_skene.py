@@ -50,7 +50,14 @@ from dissensus.models.confusion import (
     em_parameter,
     methods,
 )
-from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO, PSEUDO, class_pseudo, expected_pseudo, log_sum
+from dissensus.models.matrices import (
+    MAX_PSEUDO,
+    MIN_PSEUDO,
+    PSEUDO,
+    class_pseudo_counts,
+    default_pseudo_counts,
+    sum_logs,
+)
 
 
 @dataclass(frozen=True)
@@ -81,7 +88,7 @@ class CrowdPseudoCounts(Parameters):
         self.pseudo_counts_ = crowd_pseudo_counts(
             votes.label_counts, factor * self.crowd_labels, self.smoothing, self.least_labels
         )
-        self.class_pseudo_counts_ = class_pseudo(engine, votes, self.class_count, factor * self.vote_count)
+        self.class_pseudo_counts_ = class_pseudo_counts(engine, votes, self.class_count, factor * self.vote_count)
 
 
 @methods.register(
@@ -103,7 +110,7 @@ class DawidSkene(CrowdPseudoCounts, ConfusionModel[DawidSkeneParams]):
         return DawidSkeneParams(params.prior, counts / counts.sum(axis=2, keepdims=True))
 
     def log_prior(self, params: DawidSkeneParams) -> float:
-        return float((self.pseudo_counts_ * log_sum(params.confusion)).sum())
+        return float((self.pseudo_counts_ * sum_logs(params.confusion)).sum())
 
     def confusion_support(self) -> FloatArray:
         """(A, K, 1) Return labels and pseudo-counts of each row of Θ."""
@@ -120,6 +127,6 @@ def crowd_pseudo_counts(labels: FloatArray, crowd_labels: float, smoothing: floa
     crowd = labels.sum(axis=0)
     crowd *= crowd_labels * K**1.5 / max(crowd.sum(), MIN_PSEUDO)
     crowd += np.where(np.eye(K, dtype=bool), max((K - 1) * smoothing, MIN_PSEUDO), smoothing)
-    unknown = expected_pseudo(K)
+    unknown = default_pseudo_counts(K)
     missing = np.maximum(least_labels - crowd.sum(axis=1, keepdims=True), 0)
     return np.asarray(crowd + unknown / unknown.sum(axis=1, keepdims=True) * missing)

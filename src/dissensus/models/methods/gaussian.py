@@ -45,7 +45,7 @@ from dissensus.models.answers import AnswerModel, check_gold_values
 from dissensus.models.base import methods
 from dissensus.models.exceptions import AllWeightsZero, IntervalNeedsTable, NoClassProbabilities
 from dissensus.models.fitting import check_label_type
-from dissensus.models.gold_tempering import best_correlation
+from dissensus.models.gold_tempering import fit_correlation
 from dissensus.models.tempering import DEPENDENCE, MIN_GOLD, DependenceChoice, Tempering, design_effect
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -245,7 +245,7 @@ class Gaussian(AnswerModel):
             wide = variance[known] * design_effect(self.item_total_[known], rho)
             return -0.5 * float((np.log(wide) + away / wide).sum())
 
-        found = best_correlation(fit)
+        found = fit_correlation(fit)
         self.dependence_, self.dependence_interval_ = found.dependence, list(found.interval)
 
     def expected_labels(self, table: Annotations) -> FloatArray:

@@ -33,8 +33,8 @@ import numpy as np
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.compute.chunk import Chunk
-from dissensus.compute.engines import ENGINE, EngineChoice, in_memory
-from dissensus.compute.engines.base import Engine, Pass, Size, Sums, Worker
+from dissensus.compute.engines import ENGINE, EngineChoice, open_in_memory
+from dissensus.compute.engines.base import Engine, Pass, Sums, TableSize, Worker
 from dissensus.compute.kernels import glad as kernels
 from dissensus.compute.rows import expand_rows
 from dissensus.exceptions import DataError
@@ -114,7 +114,7 @@ class GLAD(EMAggregator[GLADParams]):
         everyone = np.append(self.ability_, self.ability_.mean())  # −1, unseen, takes the last
         params = GLADParams(everyone[annotators], self._easiness_of(table.items), self.prior_)
         out = {"posterior": np.empty((table.n_items, table.n_classes)), "easiness": np.empty(table.n_items)}
-        with in_memory(table, None, self.threads) as engine:
+        with open_in_memory(table, None, self.threads) as engine:
             engine.run(AbilityPass(1 / self.easiness_sd**2), params, out)
         return out["posterior"]
 
@@ -190,7 +190,10 @@ class GLAD(EMAggregator[GLADParams]):
         middle = float(b.mean())
         slope = tau * MEAN_ABILITY * float(a.sum()) * np.exp(middle)
         square = tau * float(a @ a) * np.exp(2 * middle)
-        t = middle + kernels.maximise(np.array([slope]), np.array([square]), tau_b * b.size, np.array([-middle]))[0]
+        t = (
+            middle
+            + kernels.maximise_easiness(np.array([slope]), np.array([square]), tau_b * b.size, np.array([-middle]))[0]
+        )
         return np.where(busy, ability * np.exp(t), ability), np.where(labelled, easiness - t, easiness)
 
     def log_prior(self, params: GLADParams) -> float:
@@ -218,11 +221,11 @@ class AbilityPass(Pass[GLADParams, AbilitySums]):
 
     sums_type, outputs = AbilitySums, ("posterior", "easiness")
 
-    def zeros(self, size: Size) -> list[Any]:
+    def zeros(self, size: TableSize) -> list[Any]:
         return [0.0, np.zeros(size.n_classes), *np.zeros((2, size.n_annotators))]
 
     def array_form(self, chunk: Chunk, params: GLADParams) -> tuple[Any, ...]:
-        easiness, log_prior = chunk.item_values(params.easiness), chunk.to_backend(np.log(params.prior))
+        easiness, log_prior = chunk.select_item_values(params.easiness), chunk.to_backend(np.log(params.prior))
         return kernels.process_arrays(
             chunk, chunk.to_backend(params.ability), easiness, log_prior, self.easiness_precision
         )
@@ -230,7 +233,7 @@ class AbilityPass(Pass[GLADParams, AbilitySums]):
     def kernel(self, chunk: Chunk, worker: Worker, out: Mapping[str, Any]) -> None:
         params, (_, classes, pull, curvature) = worker.params, worker.sums
         worker.sums[0] += kernels.process_items(
-            chunk.start, chunk.stop, chunk.rows, params.ability, chunk.item_values(params.easiness),
+            chunk.start, chunk.stop, chunk.rows, params.ability, chunk.select_item_values(params.easiness),
             np.log(params.prior), self.easiness_precision, chunk.gold, out["easiness"], pull, curvature,
             classes, out.get("posterior", np.empty((0, classes.size))),
         )  # fmt: skip

@@ -34,7 +34,7 @@ from scipy.special import expit
 
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.models.confusion import ClassParams, ConfusionModel, Engine, ExpectedCounts, em_parameter, methods
-from dissensus.models.matrices import class_pseudo
+from dissensus.models.matrices import class_pseudo_counts
 from dissensus.models.params import real
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import class_values
@@ -74,7 +74,7 @@ class GradedResponse(ConfusionModel[GraderParams]):
         """Set q from all labels, and pseudo-counts that keep π near the shares of the votes."""
         counts = votes.label_counts.sum(axis=(0, 1)) + 1.0
         self.label_shares_ = counts / counts.sum()
-        self.class_pseudo_counts_ = class_pseudo(engine, votes, 1.0, 0.5)
+        self.class_pseudo_counts_ = class_pseudo_counts(engine, votes, 1.0, 0.5)
 
     def initial_params(self, prior: FloatArray) -> GraderParams:
         """Return the parameters of annotators who err by about one grade."""

@@ -46,9 +46,9 @@ from dissensus.models.confusion import (
     methods,
     param,
 )
-from dissensus.models.dirichlet import MIN_ALPHA, divergence, expected_log, fixed_point, mean_log_density
+from dissensus.models.dirichlet import MIN_ALPHA, expected_log, kl_divergence, mean_log_density, update_alpha
 from dissensus.models.em import cached_by_params
-from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO, class_pseudo, expected_pseudo
+from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO, class_pseudo_counts, default_pseudo_counts
 from dissensus.models.params import LOG_SIMPLEX, positive
 
 QUOTIENT_STEPS = 2  # steps per M step
@@ -72,7 +72,7 @@ class CrowdPriorModel(ConfusionModel[P]):
     vote_count: float = param(0.5, "pseudo-items per annotator, of classes as voted", low=0, high=MAX_PSEUDO)
 
     def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
-        self.class_pseudo_counts_ = class_pseudo(engine, votes, self.class_count, self.vote_count)
+        self.class_pseudo_counts_ = class_pseudo_counts(engine, votes, self.class_count, self.vote_count)
 
 
 @methods.register(
@@ -110,7 +110,7 @@ class HierarchicalDawidSkene(CrowdPriorModel[HierarchicalParams]):
             expected_log(label_counts + params.population).sum(axis=0),
             len(label_counts) + self.prior_annotators,
         )
-        shape = fixed_point(
+        shape = update_alpha(
             (logs + self.prior_annotators * unknown_expected_log(params.prior.size)) / weight, params.population
         )
         return replace(params, population=improve_population(shape, label_counts, self.prior_annotators))
@@ -124,7 +124,7 @@ class HierarchicalDawidSkene(CrowdPriorModel[HierarchicalParams]):
         alpha = params.population
         density = mean_log_density(alpha, unknown_expected_log(len(alpha))).sum()
         return float(
-            self.prior_annotators * density - divergence(params.concentration, alpha, self.expected_logs(params))
+            self.prior_annotators * density - kl_divergence(params.concentration, alpha, self.expected_logs(params))
         )
 
     def population_params(self, params: HierarchicalParams) -> HierarchicalParams:
@@ -172,7 +172,7 @@ def improve_population(population: FloatArray, counts: FloatArray, prior_annotat
 
 def expected_population(n_classes: int) -> FloatArray:
     """(K, K) [true, given] the α of an unknown crowd."""
-    return np.asarray(np.maximum(expected_pseudo(n_classes), MIN_ALPHA))
+    return np.asarray(np.maximum(default_pseudo_counts(n_classes), MIN_ALPHA))
 
 
 def unknown_expected_log(n_classes: int) -> FloatArray:

@@ -38,8 +38,8 @@ import numpy as np
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
-from dissensus.compute.chunk import FULL, VOTES, label_matrix
-from dissensus.compute.engines import in_memory
+from dissensus.compute.chunk import FULL, VOTES, build_label_matrix
+from dissensus.compute.engines import open_in_memory
 from dissensus.compute.rows import expand_rows
 from dissensus.models.base import methods
 from dissensus.models.confusion import ConfusionPass, draw_vote_shares
@@ -78,8 +78,8 @@ class ItemEffect(CrowdPseudoCounts, EMAggregator[ItemEffectParams]):
     population_theta_: Annotated[FloatArray, "K K real"]
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        labels, K = label_matrix(expand_rows(table), table.n_annotators, table.n_classes), table.n_classes
-        with in_memory(table, gold, 1) as engine:
+        labels, K = build_label_matrix(expand_rows(table), table.n_annotators, table.n_classes), table.n_classes
+        with open_in_memory(table, gold, 1) as engine:
             votes = engine.run(ConfusionPass(VOTES, FULL), None)
             self.prepare(votes, engine)
 
@@ -178,7 +178,7 @@ class ItemEffect(CrowdPseudoCounts, EMAggregator[ItemEffectParams]):
         return ItemEffectParams(self.prior_, self.loading_, everyone[annotators])
 
     def _compute_posterior(self, table: Annotations, annotators: IntArray) -> FloatArray:
-        labels = label_matrix(expand_rows(table), table.n_annotators, table.n_classes)
+        labels = build_label_matrix(expand_rows(table), table.n_annotators, table.n_classes)
         return _class_posterior(self.e_step(labels, self._annotator_params(annotators), None)[1])
 
     def annotator_confusions(self, annotators: IntArray) -> FloatArray:

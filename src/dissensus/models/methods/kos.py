@@ -38,7 +38,7 @@ from dissensus.common.arrays import is_first_of_pair
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.compute import chunk as chunks
-from dissensus.compute.engines.local import Threads, balanced, even, thread_count
+from dissensus.compute.engines.local import Threads, balanced_ranges, even_ranges, thread_count
 from dissensus.compute.kernels import kos as kernels
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.confidence import CROWD_LABELS
@@ -92,7 +92,7 @@ class KOS(Aggregator):
         if not self.converged_:
             self._warn_unconverged("passes", "a weight", float(change))
         self.prior_ = np.full(table.n_classes, 1 / table.n_classes)
-        self.posterior_ = chunks.with_gold(self._compute_posterior(table, np.arange(table.n_annotators)), gold)
+        self.posterior_ = chunks.apply_gold(self._compute_posterior(table, np.arange(table.n_annotators)), gold)
         hits, total = self._count_agreement(table, self.posterior_)
         self.population_accuracy_ = float(hits.sum() / total.sum()) if total.sum() > 0 else 1 / table.n_classes
         self._set_reliability(hits, total)
@@ -171,7 +171,7 @@ class MessagePassing:
 
     def __init__(self, edges: AnswerEdges, known: FloatArray, pool: Threads, crowd_labels: float):
         self.edges, self.known, self.pool = edges, known, pool
-        self.items = balanced(edges.item_ptr, pool.threads)
+        self.items = balanced_ranges(edges.item_ptr, pool.threads)
         self.use_array_form = edges.answer.size < chunks.MIN_KERNEL_ROWS
         agree, pairs = kernels.pair_agreement(edges.item, edges.answer)
         beyond_chance = (agree + 2 * UNSEEN_WEIGHT**2) / (pairs + 2)  # with one pair of unseen annotators added
@@ -179,7 +179,7 @@ class MessagePassing:
         self.options = self.crowd, float(crowd_labels)
         self.message: FloatArray = np.zeros(edges.annotator.size)
         self.edge_sums: FloatArray = np.zeros((len(known), 2))  # Y, Q
-        self.odds = kernels.whole_odds(self.edge_sums, *self.options)
+        self.odds = kernels.annotator_odds(self.edge_sums, *self.options)
 
     @property
     def weight(self) -> FloatArray:
@@ -190,19 +190,19 @@ class MessagePassing:
         """Run one pass and return the largest change of a weight."""
         edges, before = self.edges, self.weight
         if self.use_array_form:
-            self.message, edge_sums = kernels.sweep_short(
+            self.message, edge_sums = kernels.update_messages_numpy(
                 edges.item, edges.annotator, edges.answer, self.message, self.edge_sums, *self.options
             )
         else:
-            _, (edge_sums,) = self.pool.sums(
-                lambda start, stop, sums: kernels.sweep(
+            _, (edge_sums,) = self.pool.sum_over_ranges(
+                lambda start, stop, sums: kernels.update_messages(
                     start, stop, edges.item_ptr, edges.annotator, edges.answer, self.message, self.edge_sums, self.odds,
                     *self.options, sums,
                 ),
                 self.items, self.known.shape,
             )  # fmt: skip
         self.edge_sums = edge_sums + self.known  # h of a known class is −1 or 1
-        self.odds = kernels.whole_odds(self.edge_sums, *self.options)
+        self.odds = kernels.annotator_odds(self.edge_sums, *self.options)
         return float(np.abs(self.weight - before).max(initial=0) / max(1.0, np.abs(self.weight).max(initial=0)))
 
 
@@ -215,13 +215,16 @@ def fit_scale(messages: MessagePassing) -> float:
     margin = float(np.abs(answer * message).sum() / max(size, MIN_WEIGHT))  # mean of |x|
     if margin < MIN_WEIGHT:
         return 2.0  # a weight of artanh(2 p − 1) has log odds of twice that
-    ranges = even(message.size, pool.threads)
+    ranges = even_ranges(message.size, pool.threads)
 
     def slope(beta: float) -> float:
         if messages.use_array_form:
-            return kernels.slope_short(answer, message, beta, kappa)
+            return kernels.likelihood_slope_numpy(answer, message, beta, kappa)
         return sum(
-            pool.map(lambda _, start, stop: float(kernels.slope(start, stop, answer, message, beta, kappa)), ranges)
+            pool.map(
+                lambda _, start, stop: float(kernels.likelihood_slope(start, stop, answer, message, beta, kappa)),
+                ranges,
+            )
         )
 
     def rise(log_odds: float) -> float:  # at the mean margin, in logarithms

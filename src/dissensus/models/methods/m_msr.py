@@ -37,10 +37,10 @@ from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute import chunk as chunks
 from dissensus.compute.chunk import LIKELIHOOD
-from dissensus.compute.engines import in_memory
-from dissensus.compute.engines.local import LocalEngine, Threads, balanced, thread_count
+from dissensus.compute.engines import open_in_memory
+from dissensus.compute.engines.local import LocalEngine, Threads, balanced_ranges, thread_count
 from dissensus.compute.kernels import m_msr as kernels
-from dissensus.compute.kernels.vote import several_annotators
+from dissensus.compute.kernels.vote import has_several_annotators
 from dissensus.compute.rows import Rows, expand_rows
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.coins import Coins
@@ -50,10 +50,10 @@ from dissensus.models.confusion import (
     EStepParams,
     RightWrongLikelihood,
     label_totals,
-    posterior_of_table,
+    run_e_step,
 )
 from dissensus.models.exceptions import TooManyPairs
-from dissensus.models.matrices import PSEUDO, leaning
+from dissensus.models.matrices import PSEUDO, shares_with_votes
 from dissensus.models.methods.one_coin import VOTE_LEANING
 from dissensus.models.tempering import DEPENDENCE, DependenceChoice, run_tempered
 from dissensus.table.annotations import Annotations
@@ -104,7 +104,7 @@ class MMSR(Aggregator):
             self.coin_, self.population_coin_ = self._coins(comparable_labels(table, rows, gold), pairs.has_skill)
             engine = LocalEngine(rows, table.n_annotators, K, pool, gold)
             totals = label_totals(engine)
-            self.prior_ = leaning(totals.sum(axis=(0, 1)), VOTE_LEANING)
+            self.prior_ = shares_with_votes(totals.sum(axis=(0, 1)), VOTE_LEANING)
             cells = Coins(self.prior_, self.coin_).label_likelihood()
             run_tempered(
                 self, engine, ConfusionPass(LIKELIHOOD, COIN), EStepParams.from_likelihood(self.prior_, cells), totals
@@ -124,14 +124,14 @@ class MMSR(Aggregator):
 
     def _complete(self, pairs: AnnotatorPairs, pool: Threads, on_step: OnStep) -> FloatArray:
         """(A,) s, by alternating trimmed means."""
-        ranges, data = balanced(pairs.ptr, pool.threads), (tuple(vars(pairs).values()), float(self.trim))
+        ranges, data = balanced_ranges(pairs.ptr, pool.threads), (tuple(vars(pairs).values()), float(self.trim))
         u, v = np.ones(pairs.has_skill.size), np.ones(pairs.has_skill.size)
 
         def step(given: FloatArray, out: FloatArray) -> None:
             if pairs.second.size < chunks.MIN_KERNEL_ROWS:
-                kernels.update_short(*data, given, out)
+                kernels.update_skills_numpy(*data, given, out)
             else:
-                pool.map(lambda _, start, stop: kernels.update(start, stop, *data, given, out), ranges)
+                pool.map(lambda _, start, stop: kernels.update_skills(start, stop, *data, given, out), ranges)
 
         skill, change, self.n_iter_ = u, np.inf, 0
         while self.n_iter_ < self.max_iter and change > self.tol:
@@ -150,15 +150,15 @@ class MMSR(Aggregator):
         return np.where(pairs.has_skill, skill, 0.0)
 
     def _compute_posterior(self, table: Annotations, annotators: IntArray) -> FloatArray:
-        with in_memory(table, None, self.threads) as engine:
-            return posterior_of_table(engine, self.prior_, self._cells(annotators))[0]
+        with open_in_memory(table, None, self.threads) as engine:
+            return run_e_step(engine, self.prior_, self._cells(annotators))[0]
 
     def _cells(self, annotators: IntArray) -> RightWrongLikelihood:
         coin = np.concatenate([self.coin_, self.population_coin_])[annotators]  # −1, unseen, takes the last
         return Coins(self.prior_, coin).label_likelihood()
 
     def annotator_confusions(self, annotators: IntArray) -> FloatArray:
-        return self._cells(annotators).full(self.classes_.size)
+        return self._cells(annotators).to_matrices(self.classes_.size)
 
     def confusion_support(self) -> FloatArray:
         return np.asarray(self.total_ + self.right_count + self.wrong_count)[:, None, None]
@@ -197,7 +197,7 @@ class AnnotatorPairs:
             known_labels = np.bincount(rows.annotator, weight * known, A).astype(float)
             right = np.bincount(rows.annotator, weight * (rows.label == truth), A)
             known_skill = (K * right / np.where(known_labels > 0, known_labels, 1) - 1) / (K - 1)
-            rows = rows.select(gold < 0)
+            rows = rows.select_items(gold < 0)
         at_most = min(A**2, int((np.diff(rows.item_ptr).astype(np.float64) ** 2).sum()))
         if at_most > MAX_PAIRS:
             raise TooManyPairs(pairs=at_most, most=MAX_PAIRS)
@@ -213,7 +213,7 @@ class AnnotatorPairs:
 
 def comparable_labels(table: Annotations, rows: Rows, gold: IntArray | None) -> FloatArray:
     """(A,) weight of labels on items with several annotators, or of known class; of all labels without such items."""
-    comparable = several_annotators(table.item_ptr, table.annotator)
+    comparable = has_several_annotators(table.item_ptr, table.annotator)
     if gold is not None:
         comparable |= gold >= 0
     weight = np.repeat(comparable if comparable.any() else ~comparable, np.diff(rows.item_ptr)).astype(float)
@@ -233,7 +233,7 @@ def sum_pairs(rows: Rows, n_annotators: int) -> Any:
     start, length = rows.item_ptr[:-1], np.diff(rows.item_ptr)
     pairs = np.append(0, np.cumsum(length * (length - 1) // 2))
     sums = csr_array(size, dtype=np.complex128)
-    for first, last in balanced(pairs, 1 + int(pairs[-1]) // CHUNK_PAIRS):
+    for first, last in balanced_ranges(pairs, 1 + int(pairs[-1]) // CHUNK_PAIRS):
         left, right = pairs_within_ranges(start[first:last], length[first:last])
         value = np.where(rows.label[left] == rows.label[right], 1 + 1j, 1)
         if rows.weight is not None:

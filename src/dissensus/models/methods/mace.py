@@ -41,7 +41,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from dissensus.compute.chunk import with_gold
+from dissensus.compute.chunk import apply_gold
 from dissensus.compute.engines.base import Engine
 from dissensus.models.confusion import (
     DIAGONAL,
@@ -54,7 +54,7 @@ from dissensus.models.confusion import (
     methods,
     param,
 )
-from dissensus.models.dirichlet import divergence, expected_log
+from dissensus.models.dirichlet import expected_log, kl_divergence
 from dissensus.models.em import cached_by_params
 from dissensus.models.params import SHARE
 from dissensus.table import names as naming
@@ -113,7 +113,7 @@ class MACE(ConfusionModel[MACEParams]):
     def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
         K, labelled = votes.class_counts.size, engine.has_labels()
         unlabelled = np.full((np.count_nonzero(~labelled), K), 1 / K)
-        unlabelled = with_gold(unlabelled, None if engine.gold is None else engine.gold[~labelled])
+        unlabelled = apply_gold(unlabelled, None if engine.gold is None else engine.gold[~labelled])
         root = np.sqrt(np.maximum(votes.class_counts - unlabelled.sum(axis=0), 0))
         parameters = K * np.count_nonzero(engine.annotations_per_annotator)
         self.class_pseudo_counts_ = self.class_count + self.vote_count * parameters * root / max(root.sum(), 1e-300)
@@ -165,8 +165,8 @@ class MACE(ConfusionModel[MACEParams]):
     def log_prior(self, params: MACEParams) -> float:
         """Return minus the divergences of the beliefs from their priors."""
         believed, (log_theta, log_xi) = self.annotator_posterior(params), self.expected_logs(params)
-        away = divergence(believed.competence, np.array([self.alpha, self.beta]), log_theta)
-        return -away - divergence(believed.strategy, np.full(params.prior.size, self.strategy_count), log_xi)
+        away = kl_divergence(believed.competence, np.array([self.alpha, self.beta]), log_theta)
+        return -away - kl_divergence(believed.strategy, np.full(params.prior.size, self.strategy_count), log_xi)
 
     def population_params(self, params: MACEParams) -> MACEParams:
         """Return the parameters of one annotator with all labels, of which the same share was copied."""

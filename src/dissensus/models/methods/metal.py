@@ -49,14 +49,14 @@ import numpy as np
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.compute import chunk as chunks
-from dissensus.compute.chunk import LIKELIHOOD, VOTES, Chunk, label_matrix
-from dissensus.compute.engines import in_memory
-from dissensus.compute.engines.local import Threads, balanced, even
+from dissensus.compute.chunk import LIKELIHOOD, VOTES, Chunk, build_label_matrix
+from dissensus.compute.engines import open_in_memory
+from dissensus.compute.engines.local import Threads, balanced_ranges, even_ranges
 from dissensus.compute.kernels import metal as kernels
 from dissensus.compute.rows import Rows
 from dissensus.models.base import Aggregator, methods, put_given_first
 from dissensus.models.confusion import FULL, ConfusionPass, EStepParams
-from dissensus.models.matrices import MAX_PSEUDO, PSEUDO, expected_pseudo
+from dissensus.models.matrices import MAX_PSEUDO, PSEUDO, default_pseudo_counts
 from dissensus.models.methods.snorkel import is_class_balance, normalise_shares
 from dissensus.models.tempering import DEPENDENCE, DependenceChoice, run_tempered
 from dissensus.table.annotations import Annotations
@@ -95,7 +95,7 @@ class MeTaL(Aggregator):
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         K = table.n_classes
         pseudo = self.pseudo(K)
-        with in_memory(table, gold, self.threads) as engine:
+        with open_in_memory(table, gold, self.threads) as engine:
             rows, pool, votes = engine.rows, engine.pool, engine.run(ConfusionPass(VOTES, FULL), None)
             prior, voted = self._balance(rows, gold, votes.class_counts), put_given_first(votes.label_counts)
             from_gold = count_gold_labels(rows, gold, table.n_annotators, K)
@@ -121,7 +121,7 @@ class MeTaL(Aggregator):
 
     def pseudo(self, n_classes: int) -> FloatArray:
         """(K, K) pseudo-counts a; symmetric."""
-        return expected_pseudo(n_classes, self.smoothing, self.margin)
+        return default_pseudo_counts(n_classes, self.smoothing, self.margin)
 
     def _balance(self, rows: Rows, gold: IntArray | None, votes: FloatArray) -> FloatArray:
         """(K,) π; `votes` (K,) are the shares of the votes summed over items, uniform for items without votes."""
@@ -213,10 +213,10 @@ class PairMoments:
         total = sum_item_weights(rows)
         counts = (total > kernels.MIN_ITEM_WEIGHT) & (True if gold is None else gold < 0)
         self.item_factor = np.where(counts, 1 / np.where(counts, total, 1), 0.0)  # φ (I,)
-        self.repeats = kernels.repeats(rows, self.item_factor, A, K)
+        self.repeats = kernels.count_repeats(rows, self.item_factor, A, K)
         self.upper_triangle = np.triu_indices(K)
         short = rows.label.size < chunks.MIN_KERNEL_ROWS and I * self.upper_triangle[0].size < MIN_KERNEL_NUMBERS
-        self.sparse_labels = label_matrix(rows, A, K) if short else None
+        self.sparse_labels = build_label_matrix(rows, A, K) if short else None
         self.curvature = np.empty((A, K, K))
 
     def __call__(self, confusion: FloatArray) -> float:
@@ -226,13 +226,13 @@ class PairMoments:
         scale = np.where(c == d, 1.0, np.sqrt(2)) * root[c] * root[d]
         gram = np.ascontiguousarray((confusion.transpose(0, 2, 1) @ confusion)[:, c, d] * scale)
         if self.sparse_labels is not None:
-            met, grams_met = kernels.meet_short(self.sparse_labels, self.item_factor, confusion, gram)
+            met, grams_met = kernels.compute_moments(self.sparse_labels, self.item_factor, confusion, gram)
         else:
-            _, (met, grams_met) = self.pool.sums(
-                lambda start, stop, *sums: kernels.meet(
+            _, (met, grams_met) = self.pool.sum_over_ranges(
+                lambda start, stop, *sums: kernels.add_moments(
                     start, stop, self.rows.arrays, self.gold, confusion, gram, *sums
                 ),
-                balanced(self.rows.item_ptr, self.pool.threads), confusion.shape, gram.shape,
+                balanced_ranges(self.rows.item_ptr, self.pool.threads), confusion.shape, gram.shape,
             )  # fmt: skip
         met = (met - self.repeats @ confusion) * self.prior
         grams_met = grams_met - self.repeats.sum(axis=(1, 2))[:, None] * gram
@@ -250,7 +250,9 @@ class PairMoments:
 
         def work(_: int, start: int, stop: int) -> None:
             some = slice(start, stop)
-            better[some] = kernels.improve(confusion[some], self.pull[some], self.curvature[some], GRADIENT_STEPS)
+            better[some] = kernels.descend_on_simplex(
+                confusion[some], self.pull[some], self.curvature[some], GRADIENT_STEPS
+            )
 
-        self.pool.map(work, even(len(confusion), self.pool.threads))
+        self.pool.map(work, even_ranges(len(confusion), self.pool.threads))
         return better

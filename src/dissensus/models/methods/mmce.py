@@ -43,15 +43,15 @@ from scipy.special import softmax
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
-from dissensus.compute.chunk import with_gold
-from dissensus.compute.engines.local import Threads, balanced, thread_count
+from dissensus.compute.chunk import apply_gold
+from dissensus.compute.engines.local import Threads, balanced_ranges, thread_count
 from dissensus.compute.kernels import mmce as kernels
 from dissensus.compute.rows import Rows, expand_rows
 from dissensus.models.base import methods
-from dissensus.models.class_shares import INITIAL_UNIFORMITY, UniformClassPrior, best_uniformity, nonuniform_cost
+from dissensus.models.class_shares import INITIAL_UNIFORMITY, UniformClassPrior, fit_uniformity, nonuniform_cost
 from dissensus.models.confusion import soft_counts
 from dissensus.models.em import EMAggregator
-from dissensus.models.matrices import MIN_PSEUDO, expected_pseudo
+from dissensus.models.matrices import MIN_PSEUDO, default_pseudo_counts
 from dissensus.models.params import em_parameter, real
 from dissensus.table.annotations import Annotations
 
@@ -133,9 +133,7 @@ class MMCE(EMAggregator[MMCEParams]):
                 objective = fused_pass(params, 1) + self.log_prior(params) - cost * float(1 - params.uniformity[0])
                 uniformity = params.uniformity
                 if self.class_prior == "learned":
-                    uniformity = np.array(
-                        [best_uniformity(params, fused_pass.posterior[informative].sum(axis=0), cost)]
-                    )
+                    uniformity = np.array([fit_uniformity(params, fused_pass.posterior[informative].sum(axis=0), cost)])
                 return objective, replace(
                     params,
                     uniformity=uniformity,
@@ -160,7 +158,9 @@ class MMCE(EMAggregator[MMCEParams]):
         busy = np.repeat(np.diff(rows.item_ptr[: I + 1]) > 0, K)
         self.item_effect_cell_ = cell = np.flatnonzero((q >= MIN_STORED_PROBABILITY) & busy)
         self.item_effect_ = np.empty((cell.size, K), np.float32)
-        kernels.effects(cell, rows.arrays, self.confusion_, self.item_penalty_, self.posterior_, self.item_effect_)
+        kernels.compute_effects(
+            cell, rows.arrays, self.confusion_, self.item_penalty_, self.posterior_, self.item_effect_
+        )
         k, right = cell % K, np.diagonal(self.population_confusion_)
         here = softmax(np.log(self.population_confusion_[k]) + self.item_effect_, axis=1)[np.arange(cell.size), k]
         self.difficulty_ = np.bincount(cell // K, q[cell] * (right[k] - here), I).astype(np.float64)
@@ -194,7 +194,7 @@ class MMCE(EMAggregator[MMCEParams]):
         K = table.n_classes
         belief = table.soft_labels() if rng is None else rng.standard_gamma(table.votes() + 1)
         belief /= belief.sum(axis=1, keepdims=True)
-        belief = with_gold(belief, gold)
+        belief = apply_gold(belief, gold)
         counts = soft_counts(table, belief)
         sums = EffectSums(counts, np.repeat(counts.sum(axis=2, keepdims=True) / K, K, axis=2))
         shares = belief[np.diff(table.item_ptr) > 0].sum(axis=0) + self.class_count
@@ -237,7 +237,7 @@ def bound_weights(table: Annotations) -> Annotations:
 
 def unknown_effect(n_classes: int) -> FloatArray:
     """(K, K) the σ of an unknown annotator, from `expected_pseudo`."""
-    logs = np.log(expected_pseudo(n_classes))
+    logs = np.log(default_pseudo_counts(n_classes))
     return np.asarray(logs - logs.mean(axis=1, keepdims=True))
 
 
@@ -259,7 +259,7 @@ class FusedPass:
 
     def __init__(self, rows: Rows, pool: Threads, penalty: float, gold: IntArray | None, n_effect_items: int):
         self.rows, self.pool, self.penalty, self.gold, self.special = rows, pool, penalty, gold, n_effect_items
-        self.items = balanced(rows.item_ptr, pool.threads)
+        self.items = balanced_ranges(rows.item_ptr, pool.threads)
 
     def __call__(self, params: MMCEParams, rounds: int) -> float:
         """Return the log evidence minus β/2 Σ τ², and set the posterior and the sums of the next σ."""
@@ -268,7 +268,7 @@ class FusedPass:
         self.posterior = np.empty((rows.item_ptr.size - 1, K))
         log_confusion = np.ascontiguousarray(np.log(confusion).transpose(0, 2, 1))
         before = self.posterior if params.posterior is None else params.posterior
-        parts, (counts, expected, plain) = self.pool.sums(
+        parts, (counts, expected, plain) = self.pool.sum_over_ranges(
             lambda start, stop, *sums: kernels.process_items(
                 start, stop, rows.arrays, confusion, log_confusion, log_prior, self.penalty, self.gold, self.special,
                 rounds, params.posterior is None, before, self.posterior, *sums,

@@ -27,7 +27,7 @@ import numpy as np
 
 from dissensus.models.coins import CoinModel, Coins
 from dissensus.models.confusion import FloatArray, methods, param
-from dissensus.models.matrices import PSEUDO, leaning
+from dissensus.models.matrices import PSEUDO, shares_with_votes
 
 VOTE_LEANING = 0.01  # share of π that follows the votes if it is not learnt
 
@@ -43,7 +43,7 @@ class OneCoin(CoinModel):
 
     def prepare(self, votes: Any, engine: Any) -> None:
         self.class_pseudo_counts_ = np.full(votes.class_counts.size, self.class_count)
-        uniform = leaning(self.label_totals_.sum(axis=(0, 1)), VOTE_LEANING)
+        uniform = shares_with_votes(self.label_totals_.sum(axis=(0, 1)), VOTE_LEANING)
         self.fixed_prior_ = None if self.class_prior == "learned" else uniform
 
     def m_step(self, label_counts: FloatArray, label_totals: FloatArray, params: Any) -> Coins:

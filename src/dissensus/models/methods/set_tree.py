@@ -43,9 +43,9 @@ from dissensus.messages import quote_name
 from dissensus.models.answers import AnswerModel, summarise_confidence
 from dissensus.models.base import methods
 from dissensus.models.em import EMAggregator
-from dissensus.models.exceptions import NoOptionTicked, UnseenOption
+from dissensus.models.exceptions import NoOptionSelected, UnseenOption
 from dissensus.models.fitting import check_label_type
-from dissensus.models.gold_tempering import best_correlation
+from dissensus.models.gold_tempering import fit_correlation
 from dissensus.models.params import SHARE, Params, em_parameter
 from dissensus.models.tempering import MIN_GOLD, Tempering, design_effect, labels_per_item
 from dissensus.table import names as naming
@@ -112,7 +112,7 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         self.options_ = table.options.names
         if not self.options_.size:
-            raise NoOptionTicked
+            raise NoOptionSelected
         known = np.zeros((table.n_items, 0))  # with gold (I, L) log odds of options, NaN if unknown
         if gold is not None:
             known = np.where(
@@ -183,7 +183,7 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
             tree = without_gold.order_, without_gold.parent_, without_gold.chance_
             return float(_temper(odds, design_effect(n, rho), sets, *tree)[1].sum())
 
-        return best_correlation(fit)
+        return fit_correlation(fit)
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
         """(I, L) P(option is true | labels of the item), columns in the order of `options_`."""
@@ -361,14 +361,16 @@ def _odds(
     ticked = table.options.selected if ticked is None else ticked
     odds = np.zeros((table.n_items, hit.shape[1]))
     tick, blank = np.log(hit) - np.log(false_tick), np.log1p(-hit) - np.log1p(-false_tick)
-    kernels.evidence(table.item_ptr, table.annotator, table.label, table.weight, ticked, tick, blank, odds)
+    kernels.add_log_odds(table.item_ptr, table.annotator, table.label, table.weight, ticked, tick, blank, odds)
     return np.where(np.isnan(known), odds, known) if known.size else odds
 
 
 def _counts(table: Annotations, q: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(A, L) Return the numbers of true options of annotators' items, and of those that they ticked."""
     true, hits = np.zeros((2, table.n_annotators, q.shape[1]))
-    kernels.counts(table.item_ptr, table.annotator, table.label, table.weight, table.options.selected, q, true, hits)
+    kernels.add_counts(
+        table.item_ptr, table.annotator, table.label, table.weight, table.options.selected, q, true, hits
+    )
     return true, hits
 
 

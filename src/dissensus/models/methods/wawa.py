@@ -25,7 +25,7 @@ import numpy as np
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.models.base import methods
-from dissensus.models.matrices import leaning
+from dissensus.models.matrices import shares_with_votes
 from dissensus.models.votes import SkilledVote, VoteModel
 from dissensus.table.annotations import Annotations
 
@@ -51,7 +51,7 @@ class Wawa(VoteModel):
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         with self._open_engine(table, gold) as engine:
             vote = SkilledVote(engine)
-            self._conclude(vote, vote.agreement(vote.first.hits))
+            self._conclude(vote, vote.annotator_agreement(vote.first_vote.hits))
         self.trace_, self.n_iter_, self.converged_ = np.empty(0), 1, True
         on_step(1, float("nan"))
 
@@ -59,7 +59,7 @@ class Wawa(VoteModel):
         """(A,) Set the results that follow from the skills; return the weight of labels that agree with the vote."""
         sums = vote(skill)
         self.skill_ = skill
-        self.population_skill_ = vote.population(vote.total * skill)
+        self.population_skill_ = vote.population_agreement(vote.total * skill)
         self._run_final_vote(vote.engine, skill, sums.votes)
         self._set_reliability(sums.hits, vote.total)
         return sums.hits
@@ -91,4 +91,4 @@ class Wawa(VoteModel):
         return super()._count_agreement(table, tied / tied.sum(axis=1, keepdims=True))
 
     def _tie_break_weights(self) -> FloatArray:
-        return leaning(self.prior_, TIE_PREFERENCE)
+        return shares_with_votes(self.prior_, TIE_PREFERENCE)

@@ -52,7 +52,7 @@ class ZeroBasedSkill(Wawa):
                 hits = vote(skill).hits
                 trace.append(skill_objective(skill, hits, vote.total))
                 on_step(len(trace), trace[-1])
-                step = vote.agreement(hits) - skill  # without labels: to the population's agreement
+                step = vote.annotator_agreement(hits) - skill  # without labels: to the population's agreement
                 gap = float(np.abs(step).max(initial=0))
                 self.converged_ = gap <= self.tol
                 if not self.converged_:
