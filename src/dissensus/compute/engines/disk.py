@@ -90,7 +90,7 @@ def store_results(model: Any, coded: CodedTable, gold: IntArray | None) -> None:
         if isinstance(value, ItemFile):
             setattr(model, key, value.open())
     model.items_path_ = str(folder)
-    run.done()
+    run.remove_checkpoint()
 
 
 class ItemFile:
