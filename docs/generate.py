@@ -47,32 +47,14 @@ def engine_methods(page: Path) -> str:
     return ", ".join(f"`{name}`" for name in methods if "engine" in methods[name].declared())
 
 
-def formats_table(page: Path) -> str:
-    """Return one row per file format."""
-    rows = ["| format | files | written too |", "|---|---|---|"]
-    for name, form in readers.items():
-        suffixes = ", ".join(f"`{suffix}`" for suffix in form.suffixes)
-        rows.append(f"| `{name}` | {suffixes} | {'yes' if form.write else ''} |")
-    return "\n".join(rows)
-
-
-def encoders_table(page: Path) -> str:
-    """Return one row per encoder."""
-    from dissensus.learning.encoders import encoders
-
-    rows = ["| encoder | X | in one line | source |", "|---|---|---|---|"]
-    for name, entry in encoders.entries():
-        rows.append(f"| `{name}` | {entry.value.input_kind} | {entry.summary} | {entry.cite or '—'} |")
-    return "\n".join(rows)
-
-
-def objectives_table(page: Path) -> str:
-    """Return one row per objective."""
-    from dissensus.learning.objectives import objectives
-
-    rows = ["| objective | in one line | source |", "|---|---|---|"]
-    rows += [f"| `{name}` | {entry.summary} | {entry.cite or '—'} |" for name, entry in objectives.entries()]
-    return "\n".join(rows)
+def formats_list(page: Path) -> str:
+    """Return a list of the file formats, one entry per group of formats with the same suffixes."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, reader in readers.items():
+        groups.setdefault(reader.suffixes, []).append(f"`{name}`" + (" (also written)" if reader.write else ""))
+    return "\n".join(
+        f"- {', '.join(f'`{suffix}`' for suffix in suffixes)}: {', '.join(names)}" for suffixes, names in groups.items()
+    )
 
 
 def published_table(page: Path) -> str:
@@ -198,9 +180,7 @@ def as_markdown(docstring: str) -> str:
 
 BLOCKS: dict[str, Callable[[Path], str]] = {
     "methods": methods_table,
-    "formats": formats_table,
-    "encoders": encoders_table,
-    "objectives": objectives_table,
+    "formats": formats_list,
     "engine methods": engine_methods,
     "published": published_table,
     "accuracy": accuracy_table,

@@ -1,8 +1,8 @@
-"""What `mkdocs build` adds to the pages of docs/: pages made from the code, pages that lie elsewhere, links, pictures.
+"""Add generated pages, pages of other folders, search terms, diagrams and llms.txt to the site that mkdocs builds.
 
-Pages here are made at every build and kept nowhere: the command line from its options, the HTTP API from OpenAPI, the
-Python reference from docstrings, encoders, objectives and kinds of labels from their registries. `README.md` files of
-benchmarks/ and reproductions/ are pages too. A link that is right in the repository is made right on the site.
+Generated pages exist only in a build: the command line from its options, the HTTP API from OpenAPI, the Python
+reference from docstrings, encoders, objectives and label types from their registries. `README.md` files of benchmarks/
+and reproductions/ are pages too. Links between files of the repository are rewritten for the site.
 """
 
 from __future__ import annotations
@@ -37,8 +37,33 @@ ELSEWHERE = (
     "reproductions/**/*.md",
     "reproductions/**/*.svg",
 )
-TITLED_BY_FILE = ("methods/*", "api/*")  # pages whose title is a name in code
-MAX_LINKS = 3  # from a name of the reference to pages that use it
+TITLED_BY_FILE = ("methods/*", "api/*")  # pages whose title in the navigation is the name of the file
+MAX_LINKS = 3  # links from a name of the reference to pages that use it
+SEARCH_TERMS: dict[str, tuple[str, ...]] = {
+    "guides/agreement.md": (
+        "kappa",
+        "Krippendorff alpha",
+        "inter-annotator agreement",
+        "inter-rater reliability",
+        "IAA",
+    ),
+    "guides/annotators.md": ("spammer", "spam", "bad annotators", "worker quality", "collusion", "cheating"),
+    "guides/adjudicate.md": ("expert review", "guidelines", "tie break"),
+    "guides/check.md": ("diff", "drift", "monitoring", "CI", "regression"),
+    "guides/choosing.md": ("compare", "majority vote", "model selection", "best method"),
+    "guides/confidence.md": ("calibration", "overconfidence", "probability", "settled"),
+    "guides/disagreement.md": ("guidelines", "ambiguous", "subjective", "perspectivism", "human label variation"),
+    "guides/evaluation.md": ("accuracy", "F1", "metrics", "score predictions", "soft labels"),
+    "guides/faq.md": ("mturk", "toloka", "semicolon", "delimiter", "Excel", "weak supervision", "guidelines", "help"),
+    "guides/judging-with-models.md": ("LLM-as-a-judge", "win rate", "prediction-powered inference", "PPI", "eval"),
+    "guides/kinds.md": ("ratings", "Likert", "ranking", "multi-label", "regression", "bounding boxes", "transcription"),
+    "guides/recommend.md": ("active learning", "redundancy", "how many annotators", "budget", "task assignment"),
+    "guides/spans.md": ("NER", "named entities", "sequence labelling", "BIO tags"),
+    "guides/tables.md": ("CSV", "Excel", "semicolon", "import", "pandas", "mturk", "columns"),
+    "methods/majority-vote.md": ("majority vote", "plurality", "voting"),
+    "methods/snorkel.md": ("weak supervision", "labelling functions", "programmatic labelling"),
+}
+"""Page → terms that people search for and the page does not emphasise; the site's search ranks them like titles."""
 REPOSITORY = "https://github.com/dissensus/dissensus/blob/main/"
 PACKAGES: dict[str, tuple[str, ...]] = {
     "dissensus": (),
@@ -49,8 +74,8 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "dissensus.learning.objectives": ("objectives",),
     "dissensus.features": (),
     "dissensus.clustering": (
-        *("Clustering", "PGMBP", "FMM", "Clusters", "Selection", "Point", "Projector", "Distributions"),
-        *("select_clusters", "snap"),
+        *("Clustering", "PGMBP", "FMM", "Clusters", "Selection", "GridPoint", "Projector"),
+        *("DistributionClassifier", "select_clusters", "snap"),
     ),
     "dissensus.table.simulate": ("Crowd", "Simulation", "annotate", "make_crowd", "simulate", "simulate_kind"),
     "dissensus.table.datasets": ("Dataset", "DatasetInfo"),
@@ -58,64 +83,68 @@ PACKAGES: dict[str, tuple[str, ...]] = {
 }
 """Public package → its public names; without any, those of its `__all__`. Modules among these are packages here."""
 INNER = (
-    *(
-        "check",
-        "columns",
-        "confusion_support",
-        "annotator_confusions",
-        "deciding",
-        "expected_labels",
-        "from_tree",
-        "in_order",
-    ),
-    *("item_columns", "likelihoods", "load", "open", "params_", "row_weights", "rows", "run", "shown", "snap_items"),
-    *("store_results", "take", "temperatures", "to_tree", "trainer"),
+    "all_confusions",
+    "annotator_confusions",
+    "confusion_support",
+    "expected_labels",
+    "item_columns",
+    "likelihoods",
+    "load",
+    "open",
+    "params_",
+    "row_weights",
+    "rows",
+    "select_table",
+    "snap_items",
+    "store_results",
+    "to_display_sign",
+    "trainer",
 )
-"""Methods that other layers of the package call, not users; mkdocs.yml filters them too."""
+"""Methods for other layers of the package, not for users; mkdocs.yml filters them too."""
 
 
 def public_names() -> dict[str, list[tuple[str, Any]]]:
-    """Page of the reference → full name and object of every public name, each on one page."""
+    """Return the full name and object of every public name, by page of the reference; each name is on one page."""
     pages: dict[str, list[tuple[str, Any]]] = {}
     seen: set[str] = set()
     for package, names in PACKAGES.items():
         module = import_module(package)
         for name in names or module.__all__:
             value = getattr(module, name)
-            if inspect.ismodule(value) or isinstance(value, dict):  # of kinds there is a page
+            if inspect.ismodule(value) or isinstance(value, dict):  # label types have a page of their own
                 continue
             home = getattr(value, "__module__", "") if callable(value) else registry_home(module, name)
             page = ".".join(home.split(".")[:2]) if package == "dissensus" else package
-            results = [(f"{one.__module__}.{one.__name__}", one) for one in results_of(value)]
-            for full, found in [(f"{home}.{name}", value), *results]:
+            results = [(f"{result.__module__}.{result.__name__}", result) for result in results_of(value)]
+            for full, documented in [(f"{home}.{name}", value), *results]:
                 if full not in seen:
                     seen.add(full)
-                    pages.setdefault(page.removesuffix(".base"), []).append((full, found))
+                    pages.setdefault(page.removesuffix(".base"), []).append((full, documented))
     return pages
 
 
 def results_of(value: Any) -> list[type]:
-    """Our classes among the types that a function returns: they are public where it is."""
-    kind = get_type_hints(value).get("return") if inspect.isfunction(value) else None
-    kinds = [kind, *get_args(kind)]
-    return [one for one in kinds if inspect.isclass(one) and one.__module__.startswith("dissensus.")]
+    """Return our classes among the types that a function returns; they are as public as the function."""
+    returned = get_type_hints(value).get("return") if inspect.isfunction(value) else None
+    types = [returned, *get_args(returned)]
+    return [type_ for type_ in types if inspect.isclass(type_) and type_.__module__.startswith("dissensus.")]
 
 
 def registry_home(module: Any, name: str) -> str:
-    """The module in which a public value that is no class or function, such as a registry, is defined."""
+    """Return the module that defines a public value other than a class or function, such as a registry."""
     homes = getattr(module, "_HOME", {})
     return str(homes.get(name, f"{module.__name__}.base"))
 
 
 def api_page(page: str, names: list[tuple[str, Any]]) -> str:
-    """A page of the reference, for mkdocstrings to fill."""
-    told = re.sub(
+    """Return a page of the reference with directives that mkdocstrings replaces."""
+    introduction = re.sub(
         r"((?:^(?:>>>|\.\.\.) .*\n(?:^[^>\n].*\n?)*)+)",
         r"```python\n\1```\n",
         f"{inspect.getdoc(import_module(page))}\n",
         flags=re.M,
     )
-    parts = [f"# `{page}`", told]
+    parts = [f"# `{page}`", introduction]
     for full, _ in names:
         links = [
             f"[{uri.partition('/')[2].removesuffix('.md')}](../{uri})"
@@ -127,7 +156,7 @@ def api_page(page: str, names: list[tuple[str, Any]]) -> str:
 
 @cache
 def code_of_pages() -> dict[str, str]:
-    """Path on the site → the Python code on it, of every page that a test runs."""
+    """Return the Python code of every page that a test executes, by path on the site."""
     pages = [
         page for folder in ("start", "guides", "contributing") for page in sorted((ROOT / "docs" / folder).glob("*.md"))
     ]
@@ -140,41 +169,41 @@ def code_of_pages() -> dict[str, str]:
 
 
 def pages_that_show(name: str) -> list[str]:
-    """The pages whose code has a public name, or a method, in it."""
+    """Return the pages whose code uses a public name."""
     return [uri for uri, code in code_of_pages().items() if re.search(rf"\b{name}\b", code)]
 
 
 def row(*cells: object) -> str:
-    """A row of a Markdown table."""
+    """Return a row of a Markdown table."""
     return "| " + " | ".join(str(cell).replace("|", r"\|").replace("\n", " ") for cell in cells) + " |"
 
 
 def command_line() -> str:
-    """Every command with its arguments and options."""
+    """Return the page of every command with its arguments and options."""
     from dissensus.cli import COMMANDS, load_command
 
-    parts = ["# Command line", "`dissensus COMMAND --help` shows the same on a terminal."]
+    parts = ["# Command line", "`dissensus COMMAND --help` prints the same on a terminal."]
     for name in COMMANDS:
         command = load_command(name)
-        words = [one.metavar or one.name.upper() for one in command.params if not one.opts[0].startswith("-")]
+        words = [param.metavar or param.name.upper() for param in command.params if not param.opts[0].startswith("-")]
         usage = f"```text\ndissensus {' '.join([name, *words])} [OPTIONS]\n```"
         parts += [f"## {name}", (command.help or "").strip(), usage]
         rows = ["| option | what it is | default |", "|---|---|---|"]
-        for one in command.params:
-            if getattr(one, "hidden", False) or not one.opts[0].startswith("-"):
+        for param in command.params:
+            if getattr(param, "hidden", False) or not param.opts[0].startswith("-"):
                 continue
-            shown = one.show_default if isinstance(one.show_default, str) else one.default
+            shown = param.show_default if isinstance(param.show_default, str) else param.default
             default = (
                 "" if shown is None or shown is False or callable(shown) else f"`{getattr(shown, 'value', shown)}`"
             )
-            options = ", ".join(f"`{text}`" for text in (*one.opts, *one.secondary_opts))
-            rows.append(row(options + (f" {one.metavar}" if one.metavar else ""), one.help or "", default))
+            options = ", ".join(f"`{text}`" for text in (*param.opts, *param.secondary_opts))
+            rows.append(row(options + (f" {param.metavar}" if param.metavar else ""), param.help or "", default))
         parts.append("\n".join(rows))
     return "\n\n".join(parts) + "\n"
 
 
 def http_api() -> str:
-    """Every route of `dissensus serve`."""
+    """Return the page of every address of `dissensus serve`."""
     from dissensus.serve.app import create_app
     from dissensus.serve.service import Service
     from dissensus.serve.store import open_store
@@ -187,53 +216,53 @@ def http_api() -> str:
     parts = [
         "# HTTP API",
         '`dissensus serve` answers JSON; an error is `{"error": "one sentence"}`. A running service has this list at '
-        "`/docs` and, for programs, at `/openapi.json`. [The guide](../guides/serve.md) shows its use.",
+        "`/docs` and, for programs, at `/openapi.json`. See [the guide](../guides/serve.md).",
         "| method | address | what it does |\n|---|---|---|",
     ]
     rows = [
-        row(f"`{verb.upper()}`", f"`{path}`", about.get("description") or about.get("summary", ""))
+        row(f"`{verb.upper()}`", f"`{path}`", route.get("description") or route.get("summary", ""))
         for path, verbs in routes.items()
-        for verb, about in verbs.items()
+        for verb, route in verbs.items()
     ]
     return "\n\n".join(parts) + "\n" + "\n".join(rows) + "\n"
 
 
-def registry_page(title: str, about: str, registry: Any) -> str:
-    """Every entry of a registry of learning: what it is, and its keywords."""
-    parts = [f"# {title}", about]
+def registry_page(title: str, introduction: str, registry: Any) -> str:
+    """Return the page of every entry of a registry of learning, with its keywords."""
+    parts = [f"# {title}", introduction]
     for name, entry in registry.entries():
         parts += [
             f"## `{name}`",
             f"*{entry.summary[0].upper()}{entry.summary[1:]}{f' ({entry.cite})' if entry.cite else ''}.*",
         ]
-        told = (inspect.getdoc(entry.value) or "").split("\n\nParameters\n")[0].split("\n\n", 1)[1:]
-        parts += [*told, keywords_table(entry.value)]
+        details = (inspect.getdoc(entry.value) or "").split("\n\nParameters\n")[0].split("\n\n", 1)[1:]
+        parts += [*details, keywords_table(entry.value)]
     return "\n\n".join(parts) + "\n"
 
 
 def kinds_page() -> str:
-    """Every kind of labels: what it is, its methods, the first of which is the default."""
+    """Return the page of every label type with its methods; the first method is the default."""
     from dissensus.models.base import default_method, methods_for
     from dissensus.table import kinds
 
-    rows = ["| kind | labels are | default | other methods |", "|---|---|---|---|"]
-    for kind, told in kinds.KIND_DESCRIPTIONS.items():
+    rows = ["| type | labels are | default | other methods |", "|---|---|---|---|"]
+    for kind, description in kinds.KIND_DESCRIPTIONS.items():
         first = default_method(kind)
         others = [f"[`{name}`](../methods/{name}.md)" for name in methods_for(kind) if name != first]
-        rows.append(row(f"`{kind}`", told, f"[`{first}`](../methods/{first}.md)", ", ".join(others)))
-    told = inspect.getdoc(kinds) or ""
-    return "\n\n".join(["# Kinds of labels", told, "\n".join(rows), "See [the guide](../guides/kinds.md)."]) + "\n"
+        rows.append(row(f"`{kind}`", description, f"[`{first}`](../methods/{first}.md)", ", ".join(others)))
+    introduction = inspect.getdoc(kinds) or ""
+    return "\n\n".join(["# Label types", introduction, "\n".join(rows), "See [the guide](../guides/kinds.md)."]) + "\n"
 
 
 def example_report() -> str:
-    """The report on the bundled set."""
+    """Return the report on the bundled set."""
     data = load_dataset("digits-crowd")
     model = methods["consensus"](seed=0).fit(data.annotations)
     return Report(data.annotations, model, gold=data.gold, items=data.items, title="Handwritten digits").html()
 
 
 def generated_pages(execute: bool = True) -> Iterator[tuple[str, str]]:
-    """Path on the site and text of every page that is made from the code; tutorials are run where `execute` says so."""
+    """Yield path and text of every generated page; `execute` runs the notebooks and shows their output."""
     from dissensus.learning.encoders import encoders
     from dissensus.learning.objectives import objectives
 
@@ -246,7 +275,7 @@ def generated_pages(execute: bool = True) -> Iterator[tuple[str, str]]:
     )
     yield (
         "parts/objectives.md",
-        registry_page("Objectives", 'How labels teach an encoder: `CrowdClassifier(objective="NAME")`.', objectives),
+        registry_page("Objectives", 'How labels train an encoder: `CrowdClassifier(objective="NAME")`.', objectives),
     )
     for book in notebooks.BOOKS:
         yield f"tutorials/{book.stem}.md", notebooks.page(book, execute=execute)
@@ -255,7 +284,7 @@ def generated_pages(execute: bool = True) -> Iterator[tuple[str, str]]:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages, and put what `*` in the navigation stands for in its place."""
+    """Add the pages, and replace `*` in the navigation by the pages that match."""
     from mkdocs.structure.files import File
 
     for pattern in ELSEWHERE:
@@ -265,74 +294,112 @@ def on_files(files: Any, config: Any) -> Any:
         files.append(File.generated(config, uri, content=text))
     report = example_report() if config.extra.get("examples") else ""
     files.append(File.generated(config, "example-report.html", content=report))
-    pages = [one.src_uri for one in files.documentation_pages()]
+    pages = [file.src_uri for file in files.documentation_pages()]
     config.nav = expanded(config.nav, pages)
     return files
 
 
 def expanded(nav: list[Any], pages: list[str]) -> list[Any]:
-    """The navigation with every `*` replaced by the pages that match it and are named nowhere else."""
-    left = set(pages) - set(re.findall(r"[\w/.-]+\.(?:md|ipynb)", str(nav)))
+    """Return the navigation with every `*` replaced by the pages that match it and are listed nowhere else."""
+    unlisted = set(pages) - set(re.findall(r"[\w/.-]+\.(?:md|ipynb)", str(nav)))
 
-    def walk(entry: Any) -> list[Any]:
+    def expand(entry: Any) -> list[Any]:
         if isinstance(entry, str) and "*" in entry:
-            found = sorted(page for page in left if fnmatch(page, entry))
-            left.difference_update(found)
-            return [{PurePosixPath(page).stem: page} if entry in TITLED_BY_FILE else page for page in found]
+            matches = sorted(page for page in unlisted if fnmatch(page, entry))
+            unlisted.difference_update(matches)
+            return [{PurePosixPath(page).stem: page} if entry in TITLED_BY_FILE else page for page in matches]
         if isinstance(entry, dict):
-            inside = {key: walk_all(value) if isinstance(value, list) else value for key, value in entry.items()}
-            return [{key: value} for key, value in inside.items() if value]
+            sections = {key: expand_all(value) if isinstance(value, list) else value for key, value in entry.items()}
+            return [{key: value} for key, value in sections.items() if value]
         return [entry]
 
-    def walk_all(entries: list[Any]) -> list[Any]:
-        return [one for entry in entries for one in walk(entry)]
+    def expand_all(entries: list[Any]) -> list[Any]:
+        return [expanded_entry for entry in entries for expanded_entry in expand(entry)]
 
-    return walk_all(nav)
+    return expand_all(nav)
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Links as the site has them; a method's picture under its summary."""
+    """Rewrite links for the site, add search terms, and draw the diagram of a method under its summary."""
     uri = page.file.src_uri
-    here = uri if (ROOT / uri).exists() or uri.startswith(("api/", "parts/", "reference/")) else f"docs/{uri}"
+    if uri in SEARCH_TERMS:
+        page.meta["tags"] = list(SEARCH_TERMS[uri])  # the search plugin indexes tags with a high weight
+    page_path = uri if (ROOT / uri).exists() or uri.startswith(("api/", "parts/", "reference/")) else f"docs/{uri}"
 
-    def on_site(found: re.Match[str]) -> str:
-        target, anchor = found[1], found[2] or ""
+    def rewrite_link(link: re.Match[str]) -> str:
+        target, anchor = link[1], link[2] or ""
         if target.startswith(("http", "mailto")):
-            return found[0]
-        at = posixpath.normpath(posixpath.join(posixpath.dirname(here), target))
-        at = "index.md" if at == "README.md" else at.removeprefix("docs/").replace(".ipynb", ".md")
-        if files.get_file_from_path(at) is None:
-            return f"]({REPOSITORY}{at}{anchor})" if (ROOT / at).exists() else found[0]
-        return f"]({posixpath.relpath(at, posixpath.dirname(uri) or '.')}{anchor})"
+            return link[0]
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(page_path), target))
+        path = "index.md" if path == "README.md" else path.removeprefix("docs/").replace(".ipynb", ".md")
+        if files.get_file_from_path(path) is None:
+            return f"]({REPOSITORY}{path}{anchor})" if (ROOT / path).exists() else link[0]
+        return f"]({posixpath.relpath(path, posixpath.dirname(uri) or '.')}{anchor})"
 
-    markdown = re.sub(r"\]\(([\w./:-]+\.\w+)(#[\w-]*)?\)", on_site, markdown)
-    # Python-Markdown takes a pipe in code for text, and a backslash before it too
-    markdown = re.sub(r"`[^`\n]*`", lambda found: found[0].replace(r"\|", "|"), markdown)
+    markdown = re.sub(r"\]\(([\w./:-]+\.\w+)(#[\w-]*)?\)", rewrite_link, markdown)
+    # Python-Markdown shows the backslash of `\|` in code, which GitHub needs in tables.
+    markdown = re.sub(r"`[^`\n]*`", lambda code: code[0].replace(r"\|", "|"), markdown)
     if uri.startswith("methods/") and page.file.name in methods:
         summary, picture = r"^(\*.*\*)$", plates(page.file.name)
-        markdown = re.sub(summary, lambda found: f"{found[1]}\n\n{picture}", markdown, count=1, flags=re.MULTILINE)
+        markdown = re.sub(summary, lambda line: f"{line[1]}\n\n{picture}", markdown, count=1, flags=re.MULTILINE)
         markdown += measured(page.file.name)
     return markdown
 
 
 def measured(method: str) -> str:
-    """Accuracy and log loss of a method on every set of the accuracy benchmark, beside majority vote."""
+    """Return a table of accuracy and log loss on every set of the accuracy benchmark, compared with majority vote."""
     lines = (ROOT / "benchmarks" / "accuracy" / "results" / "accuracy.jsonl").read_text(encoding="utf-8").splitlines()
     rows = []
-    for one in json.loads(lines[-1])["sets"]:
-        scores = one["levels"]["0"]["methods"]  # 0: as many labels per item as there are
-        if "accuracy" in scores.get(method, {}) and one["gold"] is None:
+    for dataset in json.loads(lines[-1])["sets"]:
+        scores = dataset["levels"]["0"]["methods"]  # level 0 has all labels of every item
+        if "accuracy" in scores.get(method, {}) and dataset["gold"] is None:
             cells = [
                 f"{scores[name]['accuracy']:.1%} | {-scores[name]['log_likelihood']:.3f}"
                 for name in (method, "majority-vote")
             ]
             rows.append(
-                f"| {one['set']} | {one['items']:,} | {one['annotations'] / one['items']:.1f} | {' | '.join(cells)} |"
+                f"| {dataset['set']} | {dataset['items']:,} | {dataset['annotations'] / dataset['items']:.1f} | "
+                f"{' | '.join(cells)} |"
             )
     if not rows:
         return ""
-    head = f"| set | items | labels per item | accuracy | log loss | accuracy of a vote | its log loss |\n{'|---' * 7}|"
-    about = (
-        "With all labels of each set; [the benchmark](../benchmarks/accuracy/README.md) has fewer, and other libraries."
+    header = (
+        f"| set | items | labels per item | accuracy | log loss | accuracy of majority vote | its log loss |\n"
+        f"{'|---' * 7}|"
     )
-    return "\n\n".join(["\n\n**Set by set.** " + about, "\n".join([head, *rows]), ""])
+    introduction = (
+        "All labels of each set are used. [The benchmark](../benchmarks/accuracy/README.md) also uses fewer labels and "
+        "compares with other libraries."
+    )
+    return "\n\n".join(["\n\n**Set by set.** " + introduction, "\n".join([header, *rows]), ""])
+
+
+def on_nav(nav: Any, config: Any, files: Any) -> Any:
+    """Remember the navigation, which llms.txt lists when all pages are built."""
+    config.extra["nav"] = nav
+    return nav
+
+
+def on_post_build(config: Any) -> None:
+    """Write llms.txt: every page with its first sentence, for language models (https://llmstxt.org)."""
+    lines = [f"# {config.site_name}", f"> {config.site_description}", *_list_pages(config.extra["nav"].items)]
+    (Path(config.site_dir) / "llms.txt").write_text("\n\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _list_pages(entries: list[Any], title: str = "") -> Iterator[str]:
+    """Yield the lists of llms.txt: one per section of the navigation, under its heading."""
+    pages = [entry for entry in entries if entry.is_page]
+    if pages:
+        links = "\n".join(f"- [{page.title}]({page.url}): {first_sentence(page.markdown)}" for page in pages)
+        yield f"## {title}\n\n{links}" if title else links
+    for entry in entries:
+        if entry.is_section:
+            yield from _list_pages(entry.children, f"{title}: {entry.title}" if title else entry.title)
+
+
+def first_sentence(markdown: str) -> str:
+    """Return the first sentence of a page as plain text, without links and emphasis."""
+    paragraphs = [part for part in re.split(r"\n\s*\n|\n", markdown) if re.match(r"[A-Z`*_\[]", part)]
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", paragraphs[0] if paragraphs else "")
+    text = re.sub(r"[*`]|\b_|_\b", "", text)
+    return re.split(r"(?<=[.?])(?<!al\.)(?<!\b[A-Z]\.)\s", text)[0]

@@ -17,7 +17,7 @@ from release import ROOT, project
 PAGE = ROOT / "docs" / "extras.md"
 WHAT = {
     "report": "`dissensus report`: a page with charts that needs no network; charts as files",
-    "learning": "`dissensus train` and `predict`: models taught by all labels",
+    "learning": "`dissensus train` and `predict`: models trained on all labels",
     "text": "texts as vectors, by a sentence encoder that is in the package",
     "umap": "maps of annotators by UMAP, in the report of an LIA model",
     "disk": "`--engine disk`: more annotations than fit into memory",
@@ -61,13 +61,11 @@ def table() -> str:
     """One row for the core and for every extra."""
     about = project()
     core = needed(about["dependencies"])
-    rows = ["| install | adds | packages | largest | for |", "|---|---:|---:|---|---|"]
+    rows = ["| install | adds | for |", "|---|---:|---|"]
 
     def row(name: str, packages: dict[str, Distribution], what: str) -> str:
-        sizes = sorted(((size(one), each) for each, one in packages.items()), reverse=True)
-        largest = ", ".join(f"{each} {bytes_ / MB:.0f}" for bytes_, each in sizes[:2])
-        total = sum(bytes_ for bytes_, _ in sizes) / MB
-        return f"| `{name}` | {total:,.0f} MB | {len(sizes)} | {largest} | {what} |"
+        total = sum(size(package) for package in packages.values()) / MB
+        return f"| `{name}` | {total:,.0f} MB | {what} |"
 
     rows.append(row("dissensus", core, "everything else"))
     for extra, what in WHAT.items():

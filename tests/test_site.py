@@ -46,10 +46,40 @@ def test_the_site_has_no_broken_link_and_every_page_is_in_its_navigation(site, t
     assert [record.message for record in caplog.records] == []
     pages = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.html")}
     assert {"index.html", "reference/cli.html", "reference/http.html", "api/dissensus.models.html"} <= pages
+    llms = (tmp_path / "llms.txt").read_text(encoding="utf-8")
+    assert [page for page in pages - {"404.html", "example-report.html"} if f"({page}):" not in llms] == []
+    assert "](guides/agreement.html): After this page you can measure how far your annotators agree" in llms
     method = (tmp_path / "methods" / "dawid-skene.html").read_text(encoding="utf-8")
     assert "confusion (A K K) is learnt" in method
-    assert "<strong>Measured.</strong>" in method
+    assert "within a point" in (tmp_path / "methods" / "index.html").read_text(encoding="utf-8")
     assert "<strong>Set by set.</strong>" in method
+
+
+SEARCHES = {
+    "kappa": "guides/agreement.md",
+    "inter-annotator agreement": "guides/agreement.md",
+    "mturk": "guides/faq.md",
+    "semicolon": "guides/faq.md",
+    "guidelines": "guides/disagreement.md",
+    "spammer": "guides/annotators.md",
+    "majority vote": "guides/choosing.md",
+    "weak supervision": "methods/snorkel.md",
+}
+
+
+@pytest.mark.parametrize("words", SEARCHES)
+def test_the_search_of_the_site_knows_the_words_that_people_search_for(site, words):
+    from types import SimpleNamespace
+
+    uri = SEARCHES[words]
+    page = SimpleNamespace(file=SimpleNamespace(src_uri=uri, name=Path(uri).stem), meta={})
+    text = (ROOT / "docs" / uri).read_text(encoding="utf-8")
+    site.on_page_markdown(text, page, None, SimpleNamespace(get_file_from_path=lambda path: path))
+    assert words in page.meta["tags"]
+
+
+def test_search_terms_belong_to_pages_that_exist(site):
+    assert [uri for uri in site.SEARCH_TERMS if not (ROOT / "docs" / uri).exists()] == []
 
 
 def members(name, value, inner):

@@ -84,17 +84,17 @@ def paths(value, before=()):
 
 
 def documented(command):
-    """The patterns of a command's table, each with whether it is always there."""
+    """Return the patterns of the list of a command, each with whether the field always exists."""
     text = PAGE.read_text(encoding="utf-8")
     section = re.search(rf"^## {re.escape(command)}\n(.*?)(?=^## |\Z)", text, flags=re.MULTILINE | re.DOTALL)[1]
     found = {("command",): True, ("version",): True, ("reading", "…"): False}
-    for fields, meaning in re.findall(r"^\| (`.+?) \| (.+?) \|$", section, flags=re.MULTILINE):
-        for field in re.findall(r"`([^`]+)`", fields):
+    for fields, meaning in re.findall(r"^([\w{].*?)(?:  +|\n +)(\S.*)$", section, flags=re.MULTILINE):
+        for field in fields.split(", "):
             parts = [[one] if one[0] != "{" else one[1:-1].split(",") for one in re.findall(r"\{.*?\}|[^{}]+", field)]
             for pieces in itertools.product(*parts):
                 name = "".join(pieces).replace("items_below_0.7", "items_below_0 7")
                 pattern = tuple(piece.replace("0 7", "0.7") for piece in name.split("."))
-                found[pattern] = not re.search(r"\bif\b|`--", meaning)
+                found[pattern] = not re.search(r"\bif\b|--", meaning)
     return found
 
 
