@@ -19,7 +19,7 @@ PICTURES = {
     "pairs": ["Scores", "Ranks"],
     "sets": ["Options"],
     "spans": ["Spans found"],
-    "objects": ["How far off answers may be"],
+    "objects": ["Expected error of the answers"],
 }
 
 

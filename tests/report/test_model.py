@@ -63,8 +63,8 @@ def test_numbers_are_those_of_the_evaluation_on_items_held_out():
     assert facts["chosen_by"]
     assert blocks("model", facts, TextBlock)
     titles = [chart.title for chart in blocks("model", facts, ChartBlock)]
-    curves = ["Training", "Validation", "Validation: right"]
-    assert titles == [*curves, "Model against gold", "Can the confidence be believed?"]
+    curves = ["Training", "Validation", "Validation scores"]
+    assert titles == [*curves, "Model against gold", "Is the confidence calibrated?"]
 
 
 def test_without_gold_the_crowd_s_posterior_is_what_it_is_held_against():

@@ -25,6 +25,7 @@ from dissensus.report.face import (
     SettledItemsByGoldSummary,
     SettledItemsSummary,
     TableSize,
+    next_step,
     summarize_settled_items,
 )
 from dissensus.report.pseudonyms import make_pseudonyms
@@ -137,7 +138,7 @@ def test_agreement_is_held_against_chance_only_where_enough_items_have_two_annot
         np.repeat(np.arange(n_items), 2), [0, 1] * n_items, np.resize([0, 1, 1, 0], 2 * n_items)
     )
     told_of = [one for one in findings("overview", overview(table)) if isinstance(one, AgreementAtChanceCard)]
-    assert [one.share for one in told_of] == ([0] if told else [])
+    assert [one.alpha < 0 for one in told_of] == ([True] if told else [])
     spelt = report(dataclasses.replace(table, classes=np.array(["yes", "Yes"], object)), only=["overview"])
     assert spelt.facts["findings"] == []  # the spelling is to be settled first
 
@@ -178,12 +179,12 @@ def test_what_one_person_repeats_is_not_settled():
 def test_where_most_labels_are_unsure_known_classes_are_asked_for_before_more_labels():
     section, facts = sections["labels"](), report(gold=crowd().truth).facts["sections"]["labels"]
     against = next(iter(section.findings(facts | {"gold": facts["gold"] | {"expected": 0.5}})))
-    assert (against.fits, against.tempered) == (False, True)
+    assert not against.is_calibrated
     assert against.advice
     honest = {"expected": facts["gold"]["accuracy"]["value"]}
     for items, tone in ((100, "good"), (29, "note")):
         told = next(iter(section.findings(facts | {"gold": facts["gold"] | honest | {"items": items}})))
-        assert (told.tone, told.fits, told.items, told.advice) == (tone, True, items, "")
+        assert (told.tone, told.is_calibrated, told.items, told.advice) == (tone, True, items, "")
     asked = advise_gold_labels(report().fitted).render(REPORT)
     assert asked in report().facts["headline"]
     known = crowd().truth
@@ -203,7 +204,7 @@ def test_methods_are_ranked_as_compare_ranks_them():
         [one.behind.value for one in found], rel=1e-4
     )
     assert facts["verdict"] == found.verdict()
-    assert findings("methods", facts)[0].verdict == found.verdict()
+    assert findings("methods", facts)[0].best == found.best
     labels = np.stack([methods[one.method]().fit(table).predict() for one in found])
     assert facts["contested"] == (labels != labels[0]).any(axis=0).sum()
     assert len(facts["contested_items"]) == facts["contested"]
@@ -460,22 +461,22 @@ def test_the_headline_says_what_a_boss_asks():
     assert isinstance(
         summarize_settled_items(report()), NoSettledItemsSummary
     )  # seven labels of one item are worth less than two
-    assert following == report().facts["sections"]["redundancy"]["advice"]
+    assert following == next_step(report().facts["sections"]["redundancy"])
     assert worth == str(report().fitted.mean_effective_labels())
-    assert method == MethodUsed(what="Labels", method="dawid-skene").render(REPORT)
+    assert method == MethodUsed(subject="labels", method="dawid-skene").render(REPORT)
     model = methods["dawid-skene"](dependence=None).fit(table)
     made = Report(table, model, gold=gold, methods=FEW_METHODS)
     sure = made.confidence >= 0.95
     right = (made.label == gold)[sure].mean()
     settled = summarize_settled_items(made)
     assert isinstance(settled, SettledItemsByGoldSummary)
-    assert (settled.settled, settled.share, settled.known) == (sure.sum(), sure.mean(), sure.sum())
+    assert (settled.settled, settled.share, settled.n_gold) == (sure.sum(), sure.mean(), sure.sum())
     assert settled.low < settled.right == right < settled.high
     assert settled.render(REPORT) in made.facts["headline"]
     one = np.flatnonzero(sure & (made.label == gold))[0]
     some = np.where(np.arange(100) == one, gold, -1)
     few = summarize_settled_items(Report(table, model, gold=some, methods=FEW_METHODS))
-    assert (few.known, few.right) == (1, 1)
+    assert (few.n_gold, few.right) == (1, 1)
     assert type(summarize_settled_items(Report(table, model, methods=FEW_METHODS))) is SettledItemsSummary
     assert all(sentence.replace(" %", "\u00a0%") in made.html() for sentence in made.facts["headline"])
 

@@ -1,4 +1,4 @@
-"""The report: one HTML file that answers the five questions about a table of labels."""
+"""The report: one HTML file about the labels of a table, their annotators, hard items, and what to do next."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from dissensus.report.study import Study, align_frame, shorten_text, to_plain
 from dissensus.table.io import write_frame, write_json
 from dissensus.table.kinds import CLASS_KINDS
 
-MAX_FINDINGS = 5  # in the summary
+MAX_FINDINGS = 5  # findings in the summary
 MAIL_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]")
 
 __all__ = ["Finding", "Report", "Section", "Study", "collect_sections"]
@@ -42,43 +42,43 @@ __all__ = ["Finding", "Report", "Section", "Study", "collect_sections"]
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Report(Study):
-    """Report on a table and a model fitted to it, as facts and as a page.
+    """Report on a table and a method fitted to it, as facts and as a page; a notebook displays it.
 
     Parameters
     ----------
     table : Annotations
     fitted : Aggregator
-        Model fitted to the table.
+        Method fitted to the table.
     gold : (I,) int, optional
-        Gold classes, −1 where unknown, to report accuracy on the items that are not in `known`.
-    known : (I,) int, optional
-        Gold classes used for training `fitted`, −1 where unknown; these items are accepted.
+        Gold classes, −1 where unknown. Accuracy is reported on the items that are not in `training_gold`.
+    training_gold : (I,) int, optional
+        Gold classes used for training `fitted`, −1 where unknown. These items count as settled.
     items : frame, optional
-        Information on items: a column `item`, texts and other columns.
+        Information about items: a column `item`, texts and other columns.
     annotators : frame, optional
-        Information on annotators: a column `annotator` and groups.
+        Information about annotators: a column `annotator` and columns that group them.
     show : columns of `annotators`, optional
-        Columns to print for each annotator; the others are only used as groups. The default is none.
+        Columns to print for each annotator; the others are only used as groups. By default none is printed.
     title : str
+        Title of the page.
     names : bool
         Show the annotators' names. By default they have pseudonyms, and `save` writes their key to a separate file.
     salt : str
-        Secret part of the pseudonyms: without it a guessed name can be checked.
+        Secret of the pseudonyms; without it, a guessed name can be verified.
     methods : list of names, optional
-        Methods to compare; default: a few of different kinds.
+        Methods to compare; by default a few of different families.
     clustering, search : optional
-        Fitted clustering, and the search that chose its numbers of clusters, for a section of their own.
+        Fitted clustering, and the search that chose its numbers of clusters; adds the section `clusters`.
     model : CrowdClassifier, LIA or folder, optional
-        Model trained on the table's items, or the folder written by `dissensus train`, for a section of its own.
+        Model trained on the table's items, or the folder that `dissensus train` wrote; adds the section `model`.
     out_of_fold : OutOfFold, optional
-        Result of `dissensus.learning.out_of_fold`; default: that in the folder of the model, if any.
+        Result of `dissensus.learning.out_of_fold`; by default the one in the folder of the model, if there is one.
     only : names of sections, optional
-        Sections to include; default: all that apply.
+        Sections to include; by default all that apply.
     seed : int
+        Seed of everything random.
     on_step : callable, optional
-        Called with a description of the current step.
-
-    A notebook displays the report itself.
+        Function that is called with a description of the current step.
 
     >>> from dissensus import Report, methods
     >>> from dissensus.table.simulate import simulate
@@ -126,7 +126,7 @@ class Report(Study):
             and table.import_report is not None
             and table.import_report.item_fields
         ):
-            texts = {  # Only the longest text of each document is shown.
+            texts = {  # A document with several texts is shown with its longest one.
                 str(item): max((one for one in fields.values() if isinstance(one, str)), key=len, default=None)
                 for item, fields in table.import_report.item_fields.items()
             }
@@ -157,7 +157,7 @@ class Report(Study):
         return collect_sections(self, self.title, self.only)
 
     def html(self) -> str:
-        """Draw the page."""
+        """Return the page as HTML."""
         from dissensus.report.page import render_page
 
         facts = self.facts
@@ -165,7 +165,18 @@ class Report(Study):
         return render_page(facts)
 
     def save(self, path: str | Path) -> list[Path]:
-        """Write the page, its facts (.json) and, with pseudonyms, their key (-key.csv); return the paths."""
+        """Write the page, its facts (.json) and, with pseudonyms, their key (-key.csv).
+
+        Parameters
+        ----------
+        path : path
+            File of the page, which ends in .html or .htm.
+
+        Returns
+        -------
+        paths : list of paths
+            The files that were written, the page first.
+        """
         path = Path(path)
         if path.suffix.lower() not in (".html", ".htm"):
             raise NotAPage(name=path.name, page=path.with_suffix(".html").name)
@@ -181,7 +192,7 @@ class Report(Study):
 
 
 def report_files(page: Path, names: bool) -> list[Path]:
-    """Return the paths of the page, of its facts and, unless it shows names, of the key to the pseudonyms."""
+    """Return the paths of the page, its facts and, unless the page shows names, the key of the pseudonyms."""
     key = [] if names else [page.with_name(f"{page.stem}-key.csv")]
     return [page, page.with_suffix(".json"), *key]
 
@@ -217,7 +228,7 @@ def collect_sections(study: Study, title: str = "Labels", only: set[str] | None 
 
 
 def _search_facts(search: Selection | Mapping[str, Any] | None, chosen: Clustering) -> dict[str, Any] | None:
-    """Return the search of a clustering as plain values, or None if it is the search of another one."""
+    """Return the search that led to a clustering as plain values, or None if it belongs to another clustering."""
     if isinstance(search, Selection):
         search = {"criterion": search.criterion, "points": search.rows()}
     points = [] if search is None else to_plain(search["points"])

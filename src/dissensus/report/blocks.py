@@ -1,4 +1,4 @@
-"""Blocks of a section. They contain plain values; the page draws and escapes them."""
+"""Blocks of a section: they contain plain values, which the page draws and escapes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ Row = dict[str, Any]
 
 
 class PageBlock:
-    """Something on the page."""
+    """Base class of everything that a section shows on the page."""
 
     @property
     def kind(self) -> str:
-        """Return the name of the macro of page.html that draws it."""
+        """Return the name under which page.html looks up the macro that draws the block."""
         return type(self).__name__
 
 
 @dataclass(frozen=True)
 class KeyFigure:
-    """One figure with its name and a note, such as its interval."""
+    """One number with its name and a note, such as its interval."""
 
     value: str
     name: str
@@ -29,7 +29,7 @@ class KeyFigure:
 
 @dataclass(frozen=True)
 class KeyFigures(PageBlock):
-    """Figures in a row."""
+    """Key figures in one row."""
 
     numbers: Sequence[KeyFigure]
 
@@ -43,7 +43,7 @@ class TextBlock(PageBlock):
 
 @dataclass(frozen=True)
 class ChartBlock(PageBlock):
-    """A Vega-Lite chart with a caption and an alternative text."""
+    """A Vega-Lite chart with a title, a caption and an alternative text."""
 
     spec: dict[str, Any]
     title: str
@@ -56,10 +56,10 @@ class ChartBlock(PageBlock):
 class TableColumn:
     """One column of a table.
 
-    kind: text, long (text over several lines, or a list of texts), picture (a data URI), number, percent, chips (a
-    list), shares (class → share, as a bar), list (shares that need not sum to one), marked (parts of a text: [text] or
-    [text, label, number of its colour, confidence]), interval ([value, low, high]). Percent and interval are shares
-    from 0 to 1.
+    The kinds are text, long (a text of several lines, or a list of texts), picture (a data URI), number, percent,
+    chips (a list), shares (class → share, drawn as a bar), list (shares that need not sum to one), marked (parts of a
+    text: [text] or [text, label, colour number, confidence]) and interval ([value, low, high]). Values of percent and
+    interval are shares from 0 to 1.
     """
 
     title: str
@@ -67,10 +67,10 @@ class TableColumn:
         "text"
     )
     digits: int = 0
-    note: str = ""  # explanation, shown with the column's head
+    note: str = ""  # explanation under the column title
 
     def cell(self, value: Any) -> Any:
-        """Return the value as the page expects it: None as "", one chip or an estimate as a list."""
+        """Return the value as the page expects it: "" for None, a list for a single chip or an estimate."""
         if self.kind == "text" and value is None:
             return ""
         if self.kind == "interval" and isinstance(value, dict):
@@ -80,14 +80,14 @@ class TableColumn:
 
 @dataclass(frozen=True)
 class TableBlock(PageBlock):
-    """Rows to search, sort and open.
+    """A table whose rows can be searched, sorted and opened.
 
-    `details` are shown below a row when it is opened: a list of {"type": "text", "title", "text"}, {"type": "list",
-    "title", "columns", "rows"} or {"type": "matrix", "title", "rows", "columns", "values" (shares), "counts" (of each
-    row)}, with an optional "note".
+    The `details` of a row are shown below it when it is opened. They are a list of {"type": "text", "title", "text"},
+    {"type": "list", "title", "columns", "rows"} or {"type": "matrix", "title", "rows", "columns", "values" (shares),
+    "counts" (of each row)}, each with an optional "note".
     """
 
-    name: str  # unique on the page, for links
+    name: str  # unique on the page, because links point to it
     title: str
     caption: str
     columns: Sequence[TableColumn]
@@ -100,9 +100,9 @@ class TableBlock(PageBlock):
     def from_rows(
         cls, name: str, title: str, caption: str, columns: dict[str, TableColumn], rows: list[Row], **more: Any
     ) -> Self:
-        """Return a table of rows that are mappings, with those of `columns` that the first row has.
+        """Make a table of rows that are mappings; columns that the first row does not have are left out.
 
-        If rows can be opened, their field "about" comes first.
+        If rows can be opened, their field "about" is the first detail.
         """
         shown = {key: column for key, column in columns.items() if rows and key in rows[0]}
         cells = [[column.cell(row[key]) for key, column in shown.items()] for row in rows]
@@ -115,7 +115,7 @@ class TableBlock(PageBlock):
 
 
 def detail_list(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "") -> dict[str, Any]:
-    """Return a list that is shown below a row of a table."""
+    """Return a list to show below an opened row of a table."""
     return {"type": "list", "title": title, "columns": columns, "rows": rows} | ({"note": note} if note else {})
 
 
@@ -125,8 +125,8 @@ ITEM_COLUMNS = {
     "texts": TableColumn("text", "long"),
 }
 VOTE_COLUMNS = {
-    "votes": TableColumn("votes", "shares", note="of the annotators"),
+    "votes": TableColumn("votes", "shares", note="share of the labels"),
     "labels": TableColumn("labels", "number"),
     "gold": TableColumn("gold"),
 }
-"""Columns for the facts of `Study.about_with_votes`."""
+"""Columns for the facts that `Study.describe_item_with_votes` returns."""

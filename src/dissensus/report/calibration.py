@@ -1,4 +1,4 @@
-"""Confidence compared with the share that is right, for several sections."""
+"""Compare confidence with the share of right labels, for several sections."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ N_BINS = 10
 
 
 def calibration_facts(gold: Any, h: Any) -> dict[str, Any]:
-    """Return the expected calibration error and the bins with items; `gold` and `h` as in `reliability_curve`."""
+    """Return the expected calibration error and the bins that have items; arguments as in `reliability_curve`."""
     curve = reliability_curve(gold, h, bins=N_BINS)
     some = curve.count > 0
     share, items = curve.accuracy[some], curve.count[some]
@@ -26,7 +26,7 @@ def calibration_facts(gold: Any, h: Any) -> dict[str, Any]:
 
 
 def calibration_chart(bins: list[dict[str, Any]], *, subject: str, right: str) -> ChartBlock:
-    """Return a chart of bins as dots along the diagonal; `who` is confident, `right` names the share."""
+    """Draw confidence against accuracy by bin; `subject` names the predictor, `right` what its accuracy means."""
     scale = {"domain": [0, 1]}
     x = charts.quantity_axis("confidence", "confidence", "%", scale=scale)
     diagonal = {"type": "line", "strokeDash": [4, 4], "strokeWidth": 1}
@@ -44,7 +44,8 @@ def calibration_chart(bins: list[dict[str, Any]], *, subject: str, right: str) -
     words = "; ".join(f"at {format_percent(one['confidence'])} {format_percent(one['accuracy'])} right" for one in bins)
     return ChartBlock(
         charts.to_spec(line + bars + dots, 260),
-        "Can the confidence be believed?",
-        f"Below the dashed line, {subject} is too sure of itself. Size: items; lines: 95 % intervals.",
+        "Is the confidence calibrated?",
+        f"Horizontal axis: confidence; vertical axis: share that is {right}. On the dashed line the confidence is "
+        f"correct; below it, {subject} is overconfident. Larger dots stand for more items; lines are 95 % intervals.",
         f"Confidence against share right: {words}.",
     )

@@ -1,4 +1,4 @@
-"""Charts of results for notebooks, drawn as SVG without a network."""
+"""Draw charts of results in notebooks, as SVG and without a network connection."""
 
 from __future__ import annotations
 
@@ -23,28 +23,38 @@ from dissensus.report.sections.methods import ranking_chart
 from dissensus.report.study import distinct_names, plain_attributes
 
 WIDTH = 520  # pixels
-MAX_LINE_LENGTH = 90  # letters in a line of the caption
+MAX_LINE_LENGTH = 90  # characters in a line of the caption
 N_BINS = 20
-MAX_POWER = 6  # powers of ten at which odds are cut
+MAX_POWER = 6  # odds are clipped at 10^±6
 
 
 def chart(result: Any, gold: IntArray | None = None) -> Picture:
-    """Return a chart of a comparison, a diagnosis or the confidence of a fitted model, which Jupyter displays.
+    """Draw a comparison, a diagnosis or the confidence of a fitted model; Jupyter displays the chart.
 
-    The confidence of a model is compared with `gold` (I,) class codes, −1 where unknown, or shown as a histogram.
-    Needs the extra `report`.
+    This needs the extra `report`.
+
+    Parameters
+    ----------
+    result : Comparison, Diagnosis or fitted method
+    gold : (I,) int, optional
+        Gold classes, −1 where unknown, to compare the confidence of a fitted method with. Without gold, the
+        confidence is shown as a histogram.
+
+    Returns
+    -------
+    picture : Picture
 
     >>> from dissensus import chart, methods, simulate
     >>> data = simulate.simulate(100, 8, 2, seed=1)
     >>> picture = chart(methods["dawid-skene"]().fit(data.annotations), gold=data.truth)
     >>> picture
-    Chart: Can the confidence be believed?
+    Chart: Is the confidence calibrated?
     >>> picture.svg()[:4]
     '<svg'
     """
     if isinstance(result, Comparison):
         rows = [plain_attributes(one, "method", "behind", "tied") for one in result]
-        facts = {"methods": rows, "verdict": result.verdict(), "n_hidden": result.n_hidden, "unit": result.measure.unit}
+        facts = {"methods": rows, "n_hidden": result.n_hidden, "unit": result.measure.unit}
         return Picture(ranking_chart(facts))
     if isinstance(result, Diagnosis):
         return Picture(_annotator_chart(result))
@@ -57,7 +67,7 @@ def chart(result: Any, gold: IntArray | None = None) -> Picture:
 
 
 class Picture:
-    """A single chart of the report: SVG in Jupyter, its title in other consoles."""
+    """A single chart: SVG in Jupyter, its title in other consoles."""
 
     def __init__(self, chart: ChartBlock):
         self.chart = chart
@@ -78,7 +88,7 @@ class Picture:
 
 
 def _fill_in_colors(spec: dict[str, Any]) -> str:
-    """Return a specification with the light colours of the style sheet in place of their names."""
+    """Return a specification in which colour names of the style sheet are replaced by their light colours."""
     sheet = resources.files("dissensus.report").joinpath("page.css").read_text(encoding="utf-8")
     colors = dict(re.findall(r"(--\w+): (#\w+);", sheet.split("}", 1)[0]))
     return re.sub(r"var\((--\w+)\)", lambda found: colors[found[1]], json.dumps(spec))
@@ -91,7 +101,7 @@ def _confidence_chart(confidence: Any) -> ChartBlock:
     spec = charts.histogram(counts[first:].tolist(), edges[first:].tolist(), x_title="confidence", y_title="items")
     mean = f"{format_percent(float(confidence.mean()))} on average" if confidence.size else "no items"
     return ChartBlock(
-        spec, "How sure the labels are", f"Probability of each item's label, {mean}.", f"Histogram: {mean}."
+        spec, "Confidence of the labels", f"Number of items by confidence, {mean}.", f"Histogram: {mean}."
     )
 
 
@@ -107,11 +117,17 @@ def _annotator_chart(found: Diagnosis) -> ChartBlock:
     there = [word for word in (*FLAG_WORDS.values(), "none") if any(row["flag"] == word for row in rows)]
     dots = charts.dot_plot(
         rows, 60, 0.8,
-        ["annotator:N", ("labels:Q", "labels", charts.COUNT_FORMAT), ("honest:Q", "honest", ".0%"), "flag:N"],
-        x=charts.quantity_axis("labels", "labels that others gave too", "~s"),
-        y=charts.quantity_axis("odds", "odds of labelling by the item, powers of ten"),
+        [
+            "annotator:N", ("labels:Q", "labels", charts.COUNT_FORMAT), ("honest:Q", "depends on the items", ".0%"),
+            "flag:N",
+        ],
+        x=charts.quantity_axis("labels", "labels on items with other labels", "~s"),
+        y=charts.quantity_axis("odds", "log₁₀ odds that labels depend on the items"),
         color=charts.color_encoding("flag", there), shape=charts.color_encoding("flag", there),
     )  # fmt: skip
     flagged = sum(row["flag"] != "none" for row in rows)
-    caption = f"{flagged:,} of {len(rows):,} annotators are flagged. Below 0, labels look unrelated to the items."
+    caption = (
+        f"{flagged:,} of {len(rows):,} annotators are flagged. The vertical axis is logarithmic (powers of ten); below "
+        "0, labels look unrelated to the items."
+    )
     return ChartBlock(charts.to_spec(dots, 260), "Whose labels depend on the items", caption, caption)

@@ -1,4 +1,4 @@
-"""Parts of Vega-Lite charts, built by Altair, with the page's colours and fonts in light and dark."""
+"""Build Vega-Lite charts with Altair, in the colours and fonts of the page."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from dissensus.common.extras import import_extra
 
 HEIGHT = 220  # pixels
 MIN_HEIGHT = 60
-BAR_HEIGHT = 22  # pixels for each row of a chart of bars
-MAX_NAMES_ACROSS = 20  # names along both sides of a matrix
+BAR_HEIGHT = 22  # pixels of each row of a bar chart
+MAX_NAMES_ACROSS = 20  # a matrix with more rows has names on the left side only
 COUNT_FORMAT = ",d"
 SHARE_FORMAT = ".0%"
 EXACT_SHARE_FORMAT = ".1%"
 
 TipLine = Sequence[str]
-"""Line of a tooltip: field with its type, title if it is not the field's name, and an optional format."""
+"""Line of a tooltip: a field with its type, a title if it differs from the field name, and an optional format."""
 Rows = Iterable[Mapping[str, Any]]
 Channel = dict[str, Any]
-"""Encoding of x, y, color or shape, as a mapping that Altair accepts for any of them."""
+"""Encoding of x, y, color or shape: a mapping, which Altair accepts for all of them."""
 
 
 import_for_report = partial(import_extra, who="the report needs", extra="report")
-"""Import a module of the extra `report`, or raise MissingExtra."""
+"""Import a module of the extra `report`; raise MissingExtra if it is not installed."""
 
 
 def plot(rows: Rows, mark: str | Mapping[str, Any], tips: Iterable[TipLine] = (), **channels: Any) -> Any:
-    """Return rows as marks ("bar" or {"type": "bar", …}) with tooltips; `channels` are Altair's x, y, color, …."""
+    """Draw rows as marks ("bar" or {"type": "bar", …}) with tooltips; `channels` are Altair's encodings."""
     alt = import_for_report("altair")
     if tips:
         lines = [(tip, tip.partition(":")[0]) if isinstance(tip, str) else tip for tip in tips]
@@ -40,7 +40,7 @@ def plot(rows: Rows, mark: str | Mapping[str, Any], tips: Iterable[TipLine] = ()
 
 
 def dot_plot(rows: Rows, size: int, opacity: float, tips: Iterable[TipLine], **channels: Any) -> Any:
-    """Return rows as filled points."""
+    """Draw rows as filled points."""
     return plot(rows, {"type": "point", "filled": True, "size": size, "opacity": opacity}, tips, **channels)
 
 
@@ -53,7 +53,7 @@ def interval_chart(
     opens: str = "",
     **channels: Any,
 ) -> dict[str, Any]:
-    """Return a dot at `value` on a line from `low` to `high` for each row, from top to bottom."""
+    """Draw each row, from top to bottom, as a dot at `value` on a line from `low` to `high`."""
     y = name_axis(name, [str(row[name]) for row in rows], limit=200)
     lines = plot(rows, {"type": "rule", "strokeWidth": 2}, x=x, x2="high:Q", y=y, **channels)
     values = dot_plot(rows, 80, 1, [f"{name}:N", *tips], x="value:Q", y=y, **channels)
@@ -61,7 +61,7 @@ def interval_chart(
 
 
 def interval_tips(title: str, form: str = "") -> list[TipLine]:
-    """Return the lines of a tooltip for the value of an interval and its ends."""
+    """Return the tooltip lines for a value and the ends of its interval."""
     fields = {"value:Q": title, "low:Q": "from", "high:Q": "to"}
     return [(field, words, *([form] if form else [])) for field, words in fields.items()]
 
@@ -75,23 +75,23 @@ def bar_chart(
     opens: str = "",
     **channels: Any,
 ) -> dict[str, Any]:
-    """Return a bar for each row, from top to bottom."""
+    """Draw each row as a bar, from top to bottom."""
     y = name_axis(name, [str(row[name]) for row in rows])
     return to_spec(plot(rows, "bar", tips, x=x, y=y, **channels), _chart_height(rows, channels), opens=(opens, name))
 
 
 def _chart_height(rows: Sequence[Any], channels: Channel) -> int:
-    """Return the height in pixels of a chart with a line per row, and a legend if there are other channels."""
+    """Return the height in pixels of a chart with one line per row, plus a legend if there are other channels."""
     return max(MIN_HEIGHT, BAR_HEIGHT * len(rows) + 10) + (20 if channels else 0)
 
 
 def to_spec(chart: Any, height: int = HEIGHT, *, opens: tuple[str, str] = ("", "")) -> dict[str, Any]:
-    """Return the Vega-Lite specification of a chart as wide as its container.
+    """Return the Vega-Lite specification of a chart that is as wide as its container.
 
-    `opens` (table, field): a click on a mark opens the row of that table whose first cell is the mark's field.
+    With `opens` = (table, field), a click on a mark opens the row of that table whose first cell equals the field.
     """
     result: dict[str, Any] = chart.properties(width="container", height=height).to_dict()
-    result.pop("config", None)  # the page has its own
+    result.pop("config", None)  # The page sets its own configuration.
     if opens[0]:
         result["usermeta"] = {"opens": {"table": opens[0], "field": opens[1]}}
     return result
@@ -100,7 +100,7 @@ def to_spec(chart: Any, height: int = HEIGHT, *, opens: tuple[str, str] = ("", "
 def quantity_axis(
     field: str, title: str | None, form: str = "", *, ticks: int = 5, scale: Channel | None = None, **axis: Any
 ) -> Channel:
-    """Return an encoding of numbers along an axis with few ticks."""
+    """Return the encoding of numbers along an axis with few ticks."""
     axis |= {"tickCount": ticks} | ({"format": form} if form else {})
     return {"field": field, "type": "quantitative", "title": title, "axis": axis} | ({"scale": scale} if scale else {})
 
@@ -108,27 +108,27 @@ def quantity_axis(
 def name_axis(
     field: str, order: Sequence[str] | None, *, title: str | None = None, limit: int = 170, **axis: Any
 ) -> Channel:
-    """Return an encoding of names in this order, cut to `limit` pixels."""
+    """Return the encoding of names along an axis in this order, cut to `limit` pixels."""
     return {"field": field, "type": "nominal", "title": title, "sort": order, "axis": {"labelLimit": limit, **axis}}
 
 
 def color_encoding(
     field: str, domain: Sequence[str], colors: Sequence[str] = (), *, legend: bool = True, columns: int = 3
 ) -> Channel:
-    """Return an encoding of names by the page's colours, or by `colors` (`var(--…)` of the style sheet)."""
+    """Return the encoding of names by the colours of the page, or by `colors` (`var(--…)` of the style sheet)."""
     scale = {"domain": list(domain)} | ({"range": list(colors)} if colors else {})
     shown = {"orient": "top", "title": None, "columns": columns} if legend else None
     return {"field": field, "type": "nominal", "title": None, "scale": scale, "legend": shown}
 
 
 def heat_encoding(field: str, title: str, form: str = SHARE_FORMAT) -> Channel:
-    """Return an encoding of the numbers of a matrix by colour."""
+    """Return the encoding of numbers by colour."""
     legend = {"orient": "top", "gradientLength": 140} | ({"format": form} if form else {})
     return {"field": field, "type": "quantitative", "title": title, "legend": legend}
 
 
 def matrix_cells(down: Sequence[str], across: Sequence[str], **values: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return a row for each cell of matrices with these names of rows and of columns."""
+    """Return one row per cell of matrices whose rows are named `down` and whose columns are named `across`."""
     return [
         {"down": one, "across": other} | {key: matrix[i][j] for key, matrix in values.items()}
         for i, one in enumerate(down)
@@ -137,16 +137,16 @@ def matrix_cells(down: Sequence[str], across: Sequence[str], **values: Sequence[
 
 
 def matrix_chart(names_: Sequence[str], rows: Rows, tips: Iterable[TipLine], color: Channel) -> dict[str, Any]:
-    """Return a symmetric matrix from cells with a value, with names along both sides if they fit."""
+    """Draw the cells of a symmetric matrix, with names along both sides if they fit."""
     shown = len(names_) <= MAX_NAMES_ACROSS
-    scale, title = {"scale": {"domain": list(names_)}}, None if shown else "in the same order"
+    scale, title = {"scale": {"domain": list(names_)}}, None if shown else "the same names in the same order"
     x = name_axis("across", names_, title=title, limit=180, labels=shown, ticks=shown, labelAngle=-90) | scale
     chart = plot(rows, "rect", tips, x=x, y=name_axis("down", names_) | scale, color=color)
     return to_spec(chart, max(HEIGHT, 13 * len(names_) + 60))
 
 
 def grouped_bars(things: Sequence[Mapping[str, Any]], name: str, words: Mapping[str, str]) -> dict[str, Any]:
-    """Return several shares of each thing as grouped bars; `words` maps fields to legends."""
+    """Draw several shares of each row as grouped bars; `words` maps fields to legend entries."""
     rows = [{name: one[name], "what": word, "share": one[key]} for one in things for key, word in words.items()]
     legends = list(words.values())
     x, y = quantity_axis("share", "share", "%", ticks=4), name_axis(name, [one[name] for one in things], limit=180)
@@ -157,7 +157,7 @@ def grouped_bars(things: Sequence[Mapping[str, Any]], name: str, words: Mapping[
 
 
 def histogram(counts: Sequence[int], edges: Sequence[float], *, x_title: str, y_title: str) -> dict[str, Any]:
-    """Return a histogram of counts between edges."""
+    """Draw a histogram of counts between edges."""
     rows = [
         {"low": low, "high": high, "count": count, "zero": 0}
         for (low, high), count in zip(pairwise(edges), counts, strict=True)

@@ -1,4 +1,4 @@
-"""Errors and warnings of reports."""
+"""Errors and warnings of the report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class FittedToOtherTable(DataError):
 
 
 class NoAnnotatorColumn(MissingColumn):
-    template = "no column {column!r} of annotators to show; there are {listing}."
+    template = "the table of annotators has no column {column!r} to show; its columns are {listing}."
     column: str
     columns: tuple[str, ...]
 
@@ -25,7 +25,7 @@ class NoAnnotatorColumn(MissingColumn):
 
 
 class NoKeyColumn(MissingColumn):
-    template = "the frame about {role}s has no column '{role}'; its columns are {listing}."
+    template = "the table of {role}s has no column '{role}'; its columns are {listing}."
     role: str
     columns: tuple[str, ...]
 
@@ -35,12 +35,15 @@ class NoKeyColumn(MissingColumn):
 
 
 class EmptyFrame(DataError):
-    template = "the frame about {role}s has no rows."
+    template = "the table of {role}s has no rows; leave it out, or add a row for each {role}."
     role: str
 
 
 class OtherNames(DataError):
-    template = "none of the {rows:,} {role}s described is in the table, such as {name}; is '{column}' the right column?"
+    template = (
+        "none of the {rows:,} {role}s in column '{column}', such as {name}, has labels; check that it is the right "
+        "column."
+    )
     rows: int
     role: str
     name: str
@@ -53,7 +56,10 @@ class TrainedOnOtherItems(DataError):
 
 
 class TrainedOnOtherClasses(DataError):
-    template = "the model was trained on other classes: {name} is none of the {classes} here."
+    template = (
+        "the model was trained on other classes: {name} is not one of the {classes} classes of this table; pass a "
+        "model of these classes."
+    )
     name: str
     classes: int
 
@@ -65,16 +71,19 @@ class NotAPage(BadParameter):
 
 
 class NothingToChart(BadParameter):
-    template = "chart takes a comparison, a diagnosis or a fitted model, got {got}."
+    template = "chart draws a comparison, a diagnosis or a fitted model, got {got}."
     got: str
 
 
 class MailAddressesShown(DataWarning):
-    template = "the column {column!r} to show contains {count:,} e-mail addresses, which identify the annotators."
+    template = (
+        "column {column!r} contains {count:,} e-mail addresses, which identify the annotators on the page; leave it "
+        "out of {param[show]} to keep them anonymous."
+    )
     column: str
     count: int
 
 
 class TwoTables(BadParameter):
-    template = "two tables of the report are called {name!r}; names of tables must be unique."
+    template = "two tables of the report have the name {name!r}; give one of them another name."
     name: str

@@ -1,4 +1,4 @@
-"""How the report words findings and the headline; parameters are options of the command line."""
+"""Render findings and the headline of the report for a reader who manages annotators."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dissensus.common.options import option_words
 from dissensus.evaluation.pairs import wilson_interval_of_mean
 from dissensus.messages import Face, Message
 from dissensus.models.confidence import advise_gold_labels
+from dissensus.models.exceptions import AskForGold
 from dissensus.questions.item_status import SETTLED
 from dissensus.table.kinds import CLASS_KINDS
 
@@ -17,38 +18,42 @@ if TYPE_CHECKING:
     from dissensus.report.section import Finding
     from dissensus.report.study import Study
 
-REPORT = Face(option_words)
+REPORT = Face(
+    option_words,
+    {AskForGold: "Have an expert label {items} random items: confidence can then be calibrated to your annotators."},
+)
+"""Words of the report: its text names neither options nor parameters."""
 
 
 def render_finding(section: str, found: Finding) -> dict[str, Any]:
-    """Return a finding as the page shows it."""
+    """Return the text, advice, tone and link of a finding as the page shows them."""
     words = {"text": found.render(REPORT), "advice": found.render_advice(REPORT)}
     return {"section": section, **words, "tone": found.tone, "table": found.table}
 
 
 class TableSize(Message):
-    template = "{labels:label} of {units} by {annotators:annotator}."
+    template = "{annotators:annotator} gave {labels:label} to {units}."
     labels: Count
     items: Count
     annotators: Count
     kind: str
-    groups: Count  # compared things, or documents
+    groups: Count  # number of compared alternatives, or of documents
 
     @property
     def units(self) -> str:
         if self.kind == "pairs":
-            return f"{self.groups:thing}, compared in {self.items:item}"
-        return f"{self.groups:document} ({self.items:place})" if self.kind == "spans" else f"{self.items:item}"
+            return f"{self.items:pair} of {self.groups:alternative}"
+        return f"{self.groups:document} ({self.items:position})" if self.kind == "spans" else f"{self.items:item}"
 
 
 class NoSettledItemsSummary(Message):
-    template = f"No item is settled at {Share(SETTLED):0}."
+    template = f"No item has a label with a confidence of {Share(SETTLED):0} or more yet."
 
 
 class SettledItemsSummary(Message):
     template = (
-        "{settled:item} ({share:0}) {settled:is|are} settled at {limit:0}; about {expected:0} of these are expected to "
-        "be right."
+        "{settled:item} ({share:0}) {settled:is|are} settled (confidence of {limit:0} or more); about {expected:0} of "
+        "these labels are expected to be right."
     )
     settled: Count
     share: Share
@@ -58,29 +63,46 @@ class SettledItemsSummary(Message):
 
 class SettledItemsByGoldSummary(SettledItemsSummary):
     template = (
-        "{settled:item} ({share:0}) {settled:is|are} settled at {limit:0}; of {these} {right} are right by gold ({low} "
-        "to {high})."
+        "{settled:item} ({share:0}) {settled:is|are} settled (confidence of {limit:0} or more); {right} ({low} to "
+        "{high}) of {these} agree with gold."
     )
-    known: int
+    n_gold: int
     right: Share
     low: Share
     high: Share
 
     @property
     def these(self) -> str:
-        return "these" if self.known == self.settled else f"the {self.known:,} with a known label"
+        return "these labels" if self.n_gold == self.settled else f"the {self.n_gold:,} of these with a gold label"
 
 
 class SpellingFirstSummary(Message):
-    template = "Next: settle the spelling of the classes, then report again. {spelling}"
+    template = "Next: correct the spelling of the classes, then make the report again. {spelling}"
     spelling: str
 
 
+class NextLabels(Message):
+    template = "Next: collect {amount}{effect}."
+    labels: Count
+    items: Count
+    changes: float  # expected number of items whose label changes
+
+    @property
+    def amount(self) -> str:
+        if self.labels == self.items:
+            return f"one more label on each of {self.items:item}"
+        return f"{self.labels} more labels on {self.items:item}"
+
+    @property
+    def effect(self) -> str:
+        return f"; the labels of about {self.changes:.0f} of them should then change" if self.changes >= 1 else ""
+
+
 class MethodUsed(Message):
-    template = "{what} by {method}."
-    what: str
+    template = "The {subject} were inferred by the method {method}."
+    subject: str
     method: str
-    example = {"what": "Labels", "method": "consensus"}
+    example = {"subject": "labels", "method": "consensus"}
 
 
 def headline(study: Study, sections: Mapping[str, Any]) -> list[str]:
@@ -102,11 +124,11 @@ def headline(study: Study, sections: Mapping[str, Any]) -> list[str]:
         from dissensus.report.sections.answers import headline_sentences
 
         words += headline_sentences(sections["answers"])
-    return [*words, MethodUsed(what="Labels" if classes else "Answers", method=study.method).render(REPORT)]
+    return [*words, MethodUsed(subject="labels" if classes else "answers", method=study.method).render(REPORT)]
 
 
 def summarize_settled_items(study: Study) -> Message:
-    """Return the number of settled items, with their accuracy by gold or as expected."""
+    """Summarise how many items are settled, with their accuracy by gold or their expected accuracy."""
     settled = study.settled
     if not (n := int(settled.sum())):
         return NoSettledItemsSummary()
@@ -115,21 +137,29 @@ def summarize_settled_items(study: Study) -> Message:
         "share": Share(n / settled.size),
         "expected": Share(study.confidence[settled].mean()),
     }
-    if study.gold is None or not (known := settled & (study.gold >= 0)).any():
+    if study.gold is None or not (has_gold := settled & (study.gold >= 0)).any():
         return SettledItemsSummary(**facts)
-    right = (study.label == study.gold)[known].mean()
-    low, high = wilson_interval_of_mean(right, right * (1 - right), known.sum())
-    facts |= {"known": int(known.sum()), "right": Share(right), "low": Share(low), "high": Share(high)}
+    right = (study.label == study.gold)[has_gold].mean()
+    low, high = wilson_interval_of_mean(right, right * (1 - right), has_gold.sum())
+    facts |= {"n_gold": int(has_gold.sum()), "right": Share(right), "low": Share(low), "high": Share(high)}
     return SettledItemsByGoldSummary(**facts)
+
+
+def next_step(redundancy: Mapping[str, Any]) -> str:
+    """Return which labels to collect next, or why no label is worth collecting."""
+    if (chosen := redundancy["next_labels"]) is None:
+        return str(redundancy["advice"])
+    labels, items = Count(chosen["labels"]), Count(chosen["items"])
+    return NextLabels(labels=labels, items=items, changes=chosen["changes"] or 0.0).render(REPORT)
 
 
 def _next_steps(study: Study, sections: Mapping[str, Any]) -> Iterator[str]:
     if study.diagnosis.unsettled:
         yield SpellingFirstSummary(spelling=str(study.diagnosis.unsettled)).render(REPORT)
     elif "redundancy" in sections:
-        yield sections["redundancy"]["advice"]
+        yield next_step(sections["redundancy"])
     effective = study.fitted.mean_effective_labels()
-    if "panel" not in sections and effective is not None:  # The panel section reports errors in common by judge.
+    if "panel" not in sections and effective is not None:  # The panel section reports common mistakes of each judge.
         yield str(effective)
         if (advice := advise_gold_labels(study.fitted)) is not None:
             yield advice.render(REPORT)

@@ -1,7 +1,7 @@
-"""The page: blocks in one HTML file that needs no network. All numbers come from `collect`.
+"""Make the page: blocks in one HTML file that needs no network.
 
-Nothing from the data becomes markup: Jinja escapes it, and scripts read it from a block of JSON that no browser runs,
-and set it as text. A content security policy allows only the page's own scripts, by their hashes, and no connection.
+Text from the data never becomes markup: Jinja escapes it, and the scripts read it from a block of JSON and set it as
+text. A content security policy allows no connections and no scripts except those of the page, by their hashes.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def render_page(facts: dict[str, Any]) -> str:
 
 
 def _template_block(block: PageBlock, section: str, number: int, data: dict[str, Any]) -> dict[str, Any]:
-    """Return a block as the template expects it, and add the data of its scripts to `data`."""
+    """Return a block as the template expects it, and add what the scripts need of it to `data`."""
     result = {"kind": block.kind, "id": f"{section}-{number}", **vars(block)}
     if isinstance(block, ChartBlock):
         data["charts"][result["id"]] = block.spec | {"description": block.alt}
@@ -75,7 +75,7 @@ def _template_block(block: PageBlock, section: str, number: int, data: dict[str,
 
 
 def _arrange_rows(blocks: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Return blocks in rows: up to three charts in one row, every other block in a row of its own."""
+    """Arrange blocks in rows: up to three narrow charts in a row, every other block in a row of its own."""
     rows: list[list[dict[str, Any]]] = []
     open_ = False
     for block in blocks:
@@ -89,13 +89,13 @@ def _arrange_rows(blocks: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def _join_percent_signs(value: Any) -> Any:
-    """Return text in which a number and its % stay on one line."""
+    """Replace the space before % by one that does not break, so that a number and its % stay on one line."""
     plain = isinstance(value, str) and not hasattr(value, "__html__")
     return value.replace(" %", "\u00a0%") if plain else value
 
 
 def _escape_for_script(value: Any) -> Any:
-    """Return JSON without characters that could end a <script> block."""
+    """Return a value as JSON without the characters that could end a <script> block."""
     text = dumps(value)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -105,13 +105,13 @@ def _escape_for_script(value: Any) -> Any:
 def _content_policy(scripts: list[str]) -> str:
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{one}'" for one in hashes)
-    # No eval: page.js makes Vega interpret its expressions (ast).
+    # The policy forbids eval, so page.js tells Vega to interpret its expressions (option `ast`).
     return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:"
 
 
 @cache
 def _vega_script() -> str:
-    """Return Vega, Vega-Lite and Vega-Embed as one script."""
+    """Return Vega, Vega-Lite and Vega-Embed bundled as one script."""
     bundle: str = import_for_report("vl_convert").javascript_bundle(VEGA)
     return bundle.replace("</script", "<\\/script")
 

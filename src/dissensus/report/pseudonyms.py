@@ -1,7 +1,7 @@
-"""Stable pseudonyms: the same annotator has the same one in every report, and it reveals nothing about the name.
+"""Make stable pseudonyms: an annotator has the same one in every report, and it reveals nothing about the name.
 
-A pseudonym is a keyed hash (BLAKE2b) of the name. Without a secret `salt` a guessed name can be checked; with one,
-pseudonyms are stable as long as the salt is the same.
+A pseudonym is a keyed hash (BLAKE2b) of the name. Without a secret `salt`, a guessed name can be verified; with a salt,
+pseudonyms stay the same as long as the salt does.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
-ALPHABET = "0123456789BCDFGHJKLMNPQRSTVWXZ"  # no vowels: no words by accident; no Y
-LENGTH = 5  # letters; more if two annotators of a table would share them
+ALPHABET = "0123456789BCDFGHJKLMNPQRSTVWXZ"  # Without vowels and Y, a pseudonym cannot be a word.
+LENGTH = 5  # characters, unless two annotators of a table would get the same pseudonym
 MAX_LENGTH = 16
 
 

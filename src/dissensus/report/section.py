@@ -1,6 +1,6 @@
-"""Sections of the report: facts of a study, findings about them, and blocks that show them.
+"""Define what a section of the report is: facts of a study, findings about them, and blocks that show them.
 
-A new section is one file in `sections/` with one class that `sections.register` enters: docs/contributing/section.md.
+A new section is one file in `sections/` with one class under `@sections.register`; see docs/contributing/section.md.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ Facts = dict[str, Any]
 
 
 class Finding(Message):
-    """A finding for the summary: what was found, what to do about it, how bad it is and which table shows it.
+    """A finding for the summary: a sentence, advice, a tone, and the table with the details.
 
-    A subclass sets `advice` (a template, as `template` is), `tone` and `table`, or makes properties of them.
+    A subclass sets `advice` (a template like `template`), `tone` and `table`, or overrides the properties.
     """
 
     @property
     def advice(self) -> str:
-        """Return the template of what to do; "" for nothing."""
+        """Return the template of the advice; "" if there is none."""
         return ""
 
     @property
     def tone(self) -> Tone:
-        """Return "bad" for what needs action, "good" for what is confirmed, else "note"."""
+        """Return "bad" if action is needed, "good" if something is confirmed, else "note"."""
         return "note"
 
     @property
     def table(self) -> str:
-        """Return the name of the table that shows it; "" for the whole section."""
+        """Return the name of the table with the details; "" to link to the section."""
         return ""
 
     def render_advice(self, face: Face = PYTHON_FACE) -> str:
@@ -50,18 +50,18 @@ Blocks = Iterator[PageBlock]
 
 
 class Section(ABC):
-    """One section of the report; `needs` names required inputs of the study, `kinds` the label types it is for."""
+    """One section of the report; `needs` lists the required inputs of the study, `kinds` the supported label types."""
 
     needs: ClassVar[tuple[str, ...]] = ()
     kinds: ClassVar[tuple[str, ...]] = CLASS_KINDS
 
     def applies(self, study: Study) -> bool:
-        """Return True if the study has what this section needs."""
+        """Return True if the study has all inputs that this section needs."""
         return all(getattr(study, name) is not None for name in self.needs)
 
     @abstractmethod
     def collect(self, study: Study) -> Facts:
-        """Compute the facts; `findings` and `draw` get them as plain JSON values (`study.plain`)."""
+        """Compute the facts; `findings` and `draw` receive them as plain JSON values (see `study.to_plain`)."""
 
     def findings(self, facts: Facts) -> Iterable[Finding]:
         """Return findings for the summary at the top, the most important first."""
@@ -75,4 +75,4 @@ class Section(ABC):
 sections: Registry[type[Section]] = Registry(
     "section", "report --help", "dissensus.report.sections", "dissensus.sections"
 )
-"""Sections by name: `summary` is the question that a section answers, a higher `place` is further down the page."""
+"""Sections by name: `summary` is the question that the section answers, `place` its position from the top."""

@@ -1,4 +1,4 @@
-"""Input of all sections: a table, a fitted model, and information on items and annotators."""
+"""The input of all sections: a table, a fitted method, and information about items and annotators."""
 
 from __future__ import annotations
 
@@ -37,35 +37,35 @@ from dissensus.table.spans import POSITION_SEPARATOR
 
 MAX_TEXT_LENGTH = 600  # characters of an item's texts in the table of items
 SHORT_TEXT_LENGTH = 200  # characters of an item's texts in other tables
-MIN_TEXT_LENGTH = 60  # characters that are kept of each text
-MIN_MEAN_TEXT_LENGTH = 25  # characters from which a column of the items is a text
-TEXT_COLUMNS = ("text", "sentence", "question", "prompt")  # names of texts of any length
-HIDDEN_COLUMNS = ("split", "fold", "index")  # columns of the items that are not shown
+MIN_TEXT_LENGTH = 60  # An item's texts are never cut to fewer characters than this.
+MIN_MEAN_TEXT_LENGTH = 25  # Columns of the items with a greater mean length in characters are texts.
+TEXT_COLUMNS = ("text", "sentence", "question", "prompt")  # These columns are texts whatever their length.
+HIDDEN_COLUMNS = ("split", "fold", "index")  # These columns of the items are not shown.
 PICTURE = "data:image/"
 SAFE_PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+")
 MAX_PICTURE_LENGTH = 20_000  # characters
-MAX_SHARES = 4  # classes in a bar; the others are merged
-N_COLORS = 8  # colours of classes; if there are more classes, those of a bar are coloured by rank
+MAX_SHARES = 4  # classes shown in a bar; all others are merged
+N_COLORS = 8  # With more classes than colours, the classes of a bar are coloured by rank.
 
 
 @dataclass(eq=False, repr=False)
 class Study:
-    """Input of every section, with names as shown and arrays in the order of the table."""
+    """The input of every section: names as the page shows them, and arrays in the order of the table."""
 
     table: Annotations
     fitted: Aggregator
     _: KW_ONLY
-    gold: Any = None  # (I,) codes, −1 unknown; of numbers floats, NaN unknown
-    training_gold: Any = None  # the same, for items whose gold was used to fit `fitted`
+    gold: Any = None  # (I,) class codes, −1 where unknown; for numeric labels floats, NaN where unknown
+    training_gold: Any = None  # gold labels, in the same form, that were used for training `fitted`
     items: Any = None  # column → (I,)
     annotators: Any = None  # column → (A,)
-    show: Sequence[str] = ()  # columns of `annotators` to print
+    show: Sequence[str] = ()  # columns of `annotators` that the page prints
     names: bool = False
     salt: str = ""
     methods: Iterable[str] | None = None
     clustering: Clustering | None = None
-    search: Any = None  # criterion, points, best
-    model: Any = None  # a fitted CrowdClassifier; Any, because naming its type would bring torch
+    search: Any = None  # mapping with criterion, points and best
+    model: Any = None  # a fitted CrowdClassifier; its type is not named because that would import torch
     out_of_fold: Any = None
     seed: int = 0
     on_step: Any = None
@@ -74,40 +74,40 @@ class Study:
 
     @cached_property
     def classes(self) -> list[str]:
-        """Return (K,) names of the classes as shown."""
+        """Return the (K,) class names as the page shows them."""
         return distinct_names(self.table.classes.tolist(), 60)
 
     @cached_property
     def item_names(self) -> list[str]:
-        """Return (I,) names of the items as shown."""
+        """Return the (I,) item names as the page shows them."""
         return distinct_names(self.table.items.tolist(), 100)
 
     @cached_property
     def annotator_names(self) -> list[str]:
-        """Return (A,) pseudonyms of the annotators, or their names if `names` is set."""
+        """Return the (A,) pseudonyms of the annotators, or their names if `names` is set."""
         if self.names:
             return distinct_names(self.table.annotators.tolist(), 60)
         return make_pseudonyms(self.table.annotators.tolist(), self.salt)
 
     @cached_property
     def annotator_rank(self) -> IntArray:
-        """Return (A,) rank of each annotator by shown name, which orders all lists and breaks ties.
+        """Return the (A,) rank of each annotator by shown name, which orders all lists and breaks ties.
 
-        The codes of a table follow the real names, whose order pseudonyms must not reveal.
+        The codes of a table follow the real names, and pseudonyms must not reveal the order of these.
         """
         if self.names:
             return np.arange(self.table.n_annotators, dtype=np.int32)
         return np.argsort(np.argsort(self.annotator_names, kind="stable")).astype(np.int32)
 
     def annotator_columns(self, code: int) -> dict[str, str]:
-        """Return column → value of the `show` columns of an annotator."""
+        """Return an annotator's values of the `show` columns, by column."""
         return {
             name: shorten_text(self.annotators[name][code], 80) for name in self.show if self.annotators[name][code]
         }
 
     @cached_property
     def text_columns(self) -> list[str]:
-        """Return the columns of the items that are texts."""
+        """Return the columns of the items that contain texts."""
         texts = []
         for name, values in self.items.items():
             some = [value for value in values[:500] if isinstance(value, str) and value]
@@ -118,7 +118,7 @@ class Study:
 
     @cached_property
     def picture_column(self) -> str | None:
-        """Return the column of the items with pictures as data URIs, if any."""
+        """Return the column of the items that contains pictures as data URIs, or None."""
         for name, values in self.items.items():
             first = next((value for value in values if isinstance(value, str) and value), "")
             if first.startswith(PICTURE):
@@ -126,13 +126,13 @@ class Study:
         return None
 
     def picture(self, item: int) -> str | None:
-        """Return the picture of an item if it is small enough to be shown."""
+        """Return the picture of an item, or None if it has none that is safe and small enough."""
         value = self.items[self.picture_column][item] if self.picture_column else None
         safe = isinstance(value, str) and len(value) <= MAX_PICTURE_LENGTH and SAFE_PICTURE.fullmatch(value)
         return value if safe else None
 
     def texts(self, item: int, max_length: int = MAX_TEXT_LENGTH) -> list[str]:
-        """Return the texts of an item, one per column, without empty ones."""
+        """Return the non-empty texts of an item, one per column."""
         values = [self.items[name][item] for name in self.text_columns]
         cut = max(max_length // max(len(values), 1), MIN_TEXT_LENGTH)
         return [
@@ -140,18 +140,18 @@ class Study:
         ]  # Exports often escape texts.
 
     def other_columns(self, item: int) -> dict[str, str]:
-        """Return column → value of the other columns of an item."""
+        """Return an item's values in all columns that are neither texts nor pictures, by column."""
         used = (*self.text_columns, self.picture_column, *HIDDEN_COLUMNS)
         there = {name: values[item] for name, values in self.items.items() if name not in used}
         return {name: shorten_text(value, 120) for name, value in there.items() if value not in (None, "")}
 
     def describe_item(self, item: int, max_length: int = SHORT_TEXT_LENGTH) -> dict[str, Any]:
-        """Return name and texts of an item."""
+        """Return the name and the texts of an item."""
         texts = {"texts": self.texts(item, max_length)} if self.text_columns else {}
         return {"item": self.item_names[item], **texts}
 
     def describe_item_with_votes(self, item: int, max_length: int = SHORT_TEXT_LENGTH) -> dict[str, Any]:
-        """Return name, texts, picture, votes and gold of an item, as far as known."""
+        """Return the name, texts, picture, votes and gold label of an item, as far as they are known."""
         result = self.describe_item(item, max_length) | {
             "votes": largest_shares(self.votes[item], self.classes),
             "labels": int(self.labels_per_item[item]),
@@ -172,28 +172,28 @@ class Study:
 
     @cached_property
     def label(self) -> IntArray:
-        """Return (I,) code of the label of each item."""
+        """Return the (I,) code of the inferred label of each item."""
         fitted = self.fitted
         return arg_max(fitted.posterior_, fitted.items_, fitted.classes_, fitted.tie_seed_)
 
     @cached_property
     def confidence(self) -> FloatArray:
-        """Return (I,) probability of the label."""
+        """Return the (I,) probability of the inferred label."""
         return np.asarray(self.fitted.posterior_.max(axis=1, initial=0))
 
     @cached_property
     def settled(self) -> BoolArray:
-        """Return (I,) bool: settled items."""
+        """Return the (I,) mask of settled items."""
         return is_settled(self.confidence, self.table.annotators_per_item, self.training_gold)
 
     @cached_property
     def votes(self) -> FloatArray:
-        """Return (I, K) votes for each class."""
+        """Return the (I, K) number of votes for each class."""
         return self.table.votes()
 
     @cached_property
     def labels_per_item(self) -> IntArray:
-        """Return (I,) number of labels of each item."""
+        """Return the (I,) number of labels of each item."""
         return np.diff(self.table.item_ptr)
 
     @cached_property
@@ -210,10 +210,10 @@ class Study:
 
     @cached_property
     def diagnosis(self) -> Diagnosis:
-        """Return flags of annotators with their reasons."""
+        """Return the flags of annotators with their reasons, in the names that the page shows."""
         self.on_step("looking at the annotators")
         table, place = self.table, self.annotator_rank
-        named = Annotations.from_codes(  # Its sentences use the shown names.
+        named = Annotations.from_codes(  # The reasons name annotators, so they must be found under the shown names.
             table.item, place[table.annotator], table.label, table.items,
             np.array(self.annotator_names, object)[np.argsort(place)], table.classes, weight=table.weight,
             proba=table.proba, kind=table.kind,
@@ -224,7 +224,7 @@ class Study:
         return dataclasses.replace(found, flag_messages=tuple(found.flag_messages[at] for at in place), **by_code)
 
     def document_text(self, name: str) -> str | list[str] | None:
-        """Return the text of a document, or its tokens if places are tokens; None if it is not known."""
+        """Return the text of a document, or its tokens if positions are tokens; None if the text is unknown."""
         at = naming.match_names(np.array([name], object), self.table.sequences.documents, "documents")[0]
         text = next((str(self.items[one][at]) for one in self.text_columns if self.items[one][at]), None)
         if text is None:
@@ -244,7 +244,7 @@ class Study:
 
 
 def align_frame(frame: Any, role: str, names: Names) -> dict[str, list[Any]]:
-    """Return the columns of a frame aligned to `names`, with None for names without a row."""
+    """Return the columns of a frame in the order of `names`, with None for names without a row."""
     if frame is None:
         return {}
     if isinstance(frame, Mapping):
@@ -261,14 +261,14 @@ def align_frame(frame: Any, role: str, names: Names) -> dict[str, list[Any]]:
     at = naming.match_names(names, row_names, f"{role}s")
     if (at < 0).all():
         raise OtherNames(rows=len(code), role=role, name=quote_name(row_names[0]), column=key)
-    first = np.unique(code, return_index=True)[1]  # The first row of a name counts.
+    first = np.unique(code, return_index=True)[1]  # If a name has several rows, the first one counts.
     rows = np.where(at >= 0, first[at], -1)
     chosen = pa.array(rows, mask=rows < 0)
     return {name: column.take(chosen).to_pylist() for name, column in data.items()}
 
 
 def _cast_like_names(column: Any, names: Names) -> Any:
-    """Return a column of names in the type of the table's names, if it can be converted."""
+    """Return a column of names in the type of the table's names, or unchanged if it cannot be converted."""
     integers = names.dtype.kind in "iu"
     with suppress(pa.ArrowInvalid):
         if integers != pa.types.is_integer(column.type):
@@ -277,13 +277,13 @@ def _cast_like_names(column: Any, names: Names) -> Any:
 
 
 def shorten_text(value: Any, longest: int) -> str:
-    """Return a value as text without control characters, cut to a length."""
+    """Return a value as text without control characters, cut to `longest` characters."""
     text = "".join(c if c.isprintable() or c == "\n" else " " for c in str(value)).strip()
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def distinct_names(names: Sequence[Any], longest: int) -> list[str]:
-    """Return names as text, numbered if they are cut to the same text."""
+    """Return names as shortened texts; texts that are equal after shortening are numbered."""
     result = [shorten_text(name, longest) for name in names]
     if len(set(result)) == len(result):
         return result
@@ -292,7 +292,7 @@ def distinct_names(names: Sequence[Any], longest: int) -> list[str]:
 
 
 def limit_size(rows: Iterable[Any], max_characters: int) -> list[Any]:
-    """Return the first rows that fit into `max_characters` of JSON."""
+    """Return as many of the first rows as fit into `max_characters` of JSON."""
     kept = []
     for row in rows:
         max_characters -= len(dumps(row))
@@ -303,7 +303,7 @@ def limit_size(rows: Iterable[Any], max_characters: int) -> list[Any]:
 
 
 def largest_shares(weights: FloatArray, classes: list[str]) -> list[list[Any]]:
-    """Return [class, share, number of its colour] of the largest classes, with the others merged."""
+    """Return [class, share, colour number] of the largest classes; all other classes are merged."""
     total = float(weights.sum())
     order: IntArray = np.argsort(-weights, kind="stable")
     order = order[weights[order] > 0.005 * max(total, 1e-300)]
@@ -316,7 +316,7 @@ def largest_shares(weights: FloatArray, classes: list[str]) -> list[list[Any]]:
 
 
 def to_plain(value: Any, digits: int = 5) -> Any:
-    """Return values for JSON: floats with `digits` significant digits, NaN and infinity as None."""
+    """Convert values to JSON values: floats with `digits` significant digits, NaN and infinity as None."""
     if isinstance(value, Estimate):
         return plain_attributes(value, "value", "low", "high")
     if isinstance(value, np.ndarray | np.generic):
@@ -331,26 +331,26 @@ def to_plain(value: Any, digits: int = 5) -> Any:
 
 
 def values_at(i: int, digits: int = 3, **arrays: Any) -> dict[str, Any]:
-    """Return the i-th entry of each array, as plain values."""
+    """Return the i-th entry of each array as plain values, by name."""
     return {key: to_plain(values[i], digits) for key, values in arrays.items()}
 
 
 def shown_count_text(rows: Sequence[Any], total: int, words: str = "are here.", before: str = " ") -> str:
-    """Return how many of all rows are shown; "" if all are."""
+    """Return the words "12 of 30 …", or "" if all rows are shown."""
     return f"{before}{len(rows):,} of {total:,} {words}".rstrip() if len(rows) < total else ""
 
 
 def plain_attributes(thing: Any, *names: str) -> dict[str, Any]:
-    """Return these attributes as plain values."""
+    """Return attributes of an object as plain values, by name."""
     return {name: to_plain(getattr(thing, name)) for name in names}
 
 
 def range_text(counts: Any) -> str:
-    """Return the range of some counts as text."""
+    """Return the range of counts as text, such as "4 to 6"."""
     low, high = (int(end(counts)) if len(counts) else 0 for end in (min, max))
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def interval_text(facts: Mapping[str, float]) -> str:
-    """Return the interval of an estimate in per cent."""
+    """Return the interval of an estimate as text, in per cent."""
     return f"{format_percent(facts['low'], 1)} to {format_percent(facts['high'], 1)}"

@@ -1,8 +1,8 @@
 """Annotator map: which annotators an LIA model finds similar, and which mistakes they make.
 
-The places are those of `dissensus.learning.annotator_map` (Platanios et al. 2020, Figure 2). There and here, annotators
-who make the same mistakes are near each other: on bluebirds the nearest neighbour is in the same cluster of mistakes
-for 90 % of the annotators, by chance for 31 % (`reproductions/results/platanios2020.md`).
+`dissensus.learning.annotator_map` computes the positions (Platanios et al. 2020, Figure 2). Annotators who make the
+same mistakes are near each other: on the bluebirds data, the nearest neighbour of 90 % of the annotators is in the same
+cluster of mistakes, where 31 % would be expected by chance (`reproductions/results/platanios2020.md`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from dissensus.report.study import N_COLORS, Study, values_at
 
 HEIGHT = 320  # pixels
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
-OTHER, TOO_FEW, NONE = "(others)", "(too few labels)", "(none)"  # in brackets: no names of classes
+OTHER, TOO_FEW, NONE = "(others)", "(too few labels)", "(none)"  # The brackets tell these from names of classes.
 BASIS_WORDS = {
     "items": "by the items on which they err",
     "confusions": "by the classes that they confuse, as not all pairs of annotators share enough items",
     None: "without clusters, as no annotator has enough labels",
 }
-"""Basis of the clusters (`AnnotatorErrors.distance_basis`) → words."""
+"""Basis of the clusters (`AnnotatorErrors.distance_basis`) → how the page describes it."""
 ANNOTATOR_TIPS = ("annotator:N", ("labels:Q", "labels", charts.COUNT_FORMAT))
 
 
@@ -33,7 +33,7 @@ ANNOTATOR_TIPS = ("annotator:N", ("labels:Q", "labels", charts.COUNT_FORMAT))
     "annotator-map", title="Annotator map", summary="Which annotators make similar mistakes, by the model?", place=58
 )
 class AnnotatorMapSection(Section):
-    """Annotators in two dimensions by their embeddings, coloured by clusters and rates of mistakes."""
+    """Show annotators in two dimensions by their embeddings, coloured by clusters and rates of mistakes."""
 
     needs = ("model",)
 
@@ -56,19 +56,20 @@ class AnnotatorMapSection(Section):
     def draw(self, facts: Facts) -> Blocks:
         rows, basis = facts["annotators"], BASIS_WORDS[facts["basis"]]
         yield TextBlock(
-            f"{format_count(len(rows), 'annotator')} of {facts['labelled']:,} with labels, at their embeddings in the "
-            f"model ({facts['projection']}); clusters {basis}. Mistakes are those that the model infers. Only "
-            "neighbourhoods have a meaning, distances and directions have none."
+            f"{format_count(len(rows), 'annotator')} of {facts['labelled']:,} with labels, placed by their embeddings "
+            f"in the model ({facts['projection']}); clusters {basis}. Mistakes are those that the model infers. "
+            "Neighbours are similar; the axes, larger distances and directions have no meaning."
         )
         for title, caption, chart in annotator_charts(rows, facts["classes"]):
-            alt = f"{title} of {format_count(len(rows), 'annotator')}, at their embeddings in two dimensions."
+            alt = f"{title} of {format_count(len(rows), 'annotator')}, placed by their embeddings in two dimensions."
             yield ChartBlock(charts.to_spec(chart, HEIGHT), title, caption, alt)
 
 
 def annotator_rows(found: Any, study: Study) -> list[Row]:
     """Return a row for each annotator of an `AnnotatorMap`.
 
-    With two classes the rates are of the second; with more there are the error rate and the over-used class.
+    With two classes, the rates are those of the second class. With more, they are the error rate and the class that
+    the annotator gives too often.
     """
     mistakes, rows = found.mistakes, []
     for n, code in enumerate(found.annotator.tolist()):
@@ -91,19 +92,19 @@ def annotator_rows(found: Any, study: Study) -> list[Row]:
 
 
 def annotator_charts(rows: Sequence[Row], classes: Sequence[str]) -> list[tuple[str, str, Any]]:
-    """Draw the map of annotators in three colours: (title, caption, chart)."""
+    """Return (title, caption, chart) of the map in several colourings."""
     clusters = _chart_by_name(rows, "cluster", "cluster")
     drawn = [("Clusters of mistakes", "Annotators of one colour and shape make similar mistakes.", clusters)]
     if len(classes) == 2:
         for kind, given, true in (("positive", 1, 0), ("negative", 0, 1)):
-            caption = f"Share of {classes[true]} items that an annotator labels {classes[given]}."
+            caption = f"Share of the {classes[true]} items that an annotator labels {classes[given]}."
             drawn.append((f"False {kind} rate", caption, _chart_by_rate(rows, f"false_{kind}")))
         return drawn
     overused = _chart_by_name(rows, "overused", "over-used")
     return [
         *drawn,
-        ("Error rate", "Share of wrong labels.", _chart_by_rate(rows, "error")),
-        ("Over-used class", "The class that an annotator gives too often by the most labels.", overused),
+        ("Error rate", "Share of an annotator's labels that are wrong.", _chart_by_rate(rows, "error")),
+        ("Over-used class", "The class that an annotator gives too often, by the largest number of labels.", overused),
     ]
 
 
@@ -127,12 +128,12 @@ def _chart_by_rate(rows: Sequence[Row], field: str) -> Any:
 
 
 def map_position(found: Any, n: int) -> Row:
-    """Return x and y of the n-th place of a map."""
+    """Return x and y of the n-th annotator on the map."""
     return values_at(n, 4, x=found.position[:, 0], y=found.position[:, 1])
 
 
 def position_axes(**axis: Any) -> dict[str, charts.Channel]:
-    """Return x and y of a map, without labels on the axes."""
+    """Return the encodings of x and y of a map, whose axes have no labels."""
     more = {
         "type": "quantitative",
         "axis": {"labels": False, "ticks": False, "title": None, **axis},
@@ -142,12 +143,12 @@ def position_axes(**axis: Any) -> dict[str, charts.Channel]:
 
 
 def shape_encoding(field: str, domain: Sequence[str], *, columns: int) -> charts.Channel:
-    """Give names shapes, in addition to their colours."""
+    """Return the encoding of names by shapes, in addition to their colours."""
     return charts.color_encoding(field, domain, [SHAPES[n % len(SHAPES)] for n in range(len(domain))], columns=columns)
 
 
 def merge_rare_names(rows: Sequence[Row], field: str, max_names: int) -> list[Row]:
-    """Return the rows with at most `max_names` names in a field; rare names become one."""
+    """Return the rows with at most `max_names` names in a field; the rarest names are merged into one."""
     times = Counter(row[field] for row in rows)
     if len(times) <= max_names:
         return list(rows)
@@ -156,7 +157,7 @@ def merge_rare_names(rows: Sequence[Row], field: str, max_names: int) -> list[Ro
 
 
 def limit_to_colors(rows: Sequence[Row], field: str) -> tuple[list[Row], list[str]]:
-    """Return the rows with at most as many names in a field as there are colours, and these names in order."""
+    """Limit the names in a field to the number of colours; return the rows and these names in order."""
     rows = merge_rare_names(rows, field, N_COLORS)
     last = (TOO_FEW, NONE, OTHER)
     return rows, sorted({row[field] for row in rows}, key=lambda name: (name in last, name))

@@ -1,4 +1,4 @@
-"""Annotators: the reliability of each, flags with reasons, confusion of classes, pairwise agreement."""
+"""Annotators: the reliability of each, flags with reasons, confusion of classes, and pairwise agreement."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, 
 from dissensus.report.study import Study, limit_size, shown_count_text, to_plain, values_at
 from dissensus.table import names as naming
 
-MAX_ANNOTATORS = 1_500  # in the table and the chart
+MAX_ANNOTATORS = 1_500  # annotators in the table and in the chart
 MAX_CHARACTERS = 700_000  # JSON characters of the table
 MAX_CONFUSION_CELLS = 60_000  # entries of confusion matrices on the page
-MAX_CLASSES = 10  # classes up to which a confusion matrix is shown whole; beyond, its largest mistakes are listed
+MAX_CLASSES = 10  # With more classes, the most frequent mistakes are listed instead of the confusion matrix.
 MAX_MISTAKES = 10
 MAX_MATRIX_SIZE = 40  # annotators in the matrix of agreement
-MIN_SHARED_ITEMS = 5  # items that two annotators share for an entry in the matrix
-MIN_FILLED_SHARE = 0.3  # share of entries below which the matrix is not drawn
-MAX_WEAK_NAMED = 5  # annotators below the average in the summary
+MIN_SHARED_ITEMS = 5  # Two annotators with fewer shared items have no entry in the matrix.
+MIN_FILLED_SHARE = 0.3  # A matrix with a smaller share of known entries is not drawn.
+MAX_WEAK_NAMED = 5  # annotators below the average that the summary names
 MAX_NAMES_LISTED = 8  # names in a sentence
 FLAG_COLORS = {
     "unrelated": "var(--c3)",
@@ -40,23 +40,23 @@ FLAG_COLORS = {
     "below": "var(--c6)",
     "none": "var(--c1)",
 }
-"""Flag → colour, the worst first."""
+"""Flag → colour, the worst flag first."""
 
-
-SCALE_ADVICE = "Ask how they understand the scale; graded-response takes it into account."
-FLAG_SENTENCES: dict[str, tuple[str, str]] = {  # flag → behaviour of one annotator|of several, and what to do
+SCALE_ADVICE = "Ask how they understand the scale."
+FLAG_SENTENCES: dict[str, tuple[str, str]] = {  # flag → behaviour (of one annotator|of several) and advice
     "unrelated": (
         "gives labels that do not depend on the item|give labels that do not depend on the item",
         "Ask them how they label before you rely on their labels.",
     ),
     "contrary": (
-        "gives labels that go against what the others say|give labels that go against what the others say",
-        "Ask whether they understand the classes in another way.",
+        "gives labels that contradict those of the other annotators"
+        "|give labels that contradict those of the other annotators",
+        "Ask how they understand the classes.",
     ),
     "copies": (
-        "agrees with another far more than people who label by themselves would"
-        "|agree far more than people who label by themselves would",
-        "Count their group as one opinion; ask how they work.",
+        "agrees with another annotator far more than independent annotators would"
+        "|agree with each other far more than independent annotators would",
+        "Treat the group as one annotator, and ask how they work.",
     ),
     "higher": (
         "gives higher grades than others to the same items|give higher grades than others to the same items",
@@ -70,14 +70,14 @@ FLAG_SENTENCES: dict[str, tuple[str, str]] = {  # flag → behaviour of one anno
 
 
 def list_names(names: Sequence[str]) -> str:
-    """Return names as a sentence lists them, with the number of all if there are many."""
+    """List names in words; if there are many, list the first ones and their total number."""
     if (more := len(names) - MAX_NAMES_LISTED) > 0:
         return f"{len(names)} annotators ({', '.join(names[:MAX_NAMES_LISTED])} and {more} more)"
     return join_words(names)
 
 
 class FlaggedAnnotatorsCard(Finding):
-    template = "{listing} {behaviour} ({share:0} of the annotators)."
+    template = "{listing} {behaviour} (flagged: {share:0} of all annotators)."
     table = "annotators-flagged"
     flag: str
     annotators: tuple[str, ...]
@@ -102,10 +102,8 @@ class FlaggedAnnotatorsCard(Finding):
 
 
 class BelowAverageCard(Finding):
-    template = (
-        "Below the average of {average:0} right by the method, also at the upper end of the 95 % interval: {listing}."
-    )
-    advice = "Look at which classes they confuse."
+    template = "Clearly less reliable than the average annotator ({average:0} of the labels right): {listing}."
+    advice = "See which classes they confuse."
     table = "annotators-flagged"
     average: Share
     reliability: dict[str, Share]
@@ -130,15 +128,15 @@ class TooFewLabelsCard(Finding):
     def advice(self) -> str:
         if self.too_few <= max(self.active / 2, 1):
             return ""
-        return "Give the same people more items that others label too, rather than more people a few."
+        return "Give each annotator more items that others label too, instead of adding annotators."
 
 
 FLAG_NAMES = {str(flag): words for flag, words in FLAG_WORDS.items()} | {"below": "below the average", "none": "none"}
 ANNOTATOR_COLUMNS = {
     "annotator": TableColumn("annotator"),
     "labels": TableColumn("labels", "number"),
-    "interval": TableColumn("reliability", "interval", note="share right, 95 % interval"),
-    "flags": TableColumn("answers", "chips"),
+    "interval": TableColumn("reliability", "interval", note="share of right labels, 95 % interval"),
+    "flags": TableColumn("flags", "chips"),
     "why": TableColumn("why", "long"),
 }
 
@@ -147,7 +145,7 @@ ANNOTATOR_COLUMNS = {
     "annotators", title="Annotators", summary="How good is each annotator, and who agrees with whom?", place=40
 )
 class AnnotatorsSection(Section):
-    """Reliability with intervals, flags with reasons, confusion matrices, agreement."""
+    """Show reliability with intervals, flags with reasons, confusion matrices and agreement."""
 
     def collect(self, study: Study) -> Facts:
         fitted, found = study.fitted, study.diagnosis
@@ -200,26 +198,34 @@ class AnnotatorsSection(Section):
         flags, people = facts["flags"], facts["people"]
         yield KeyFigures(
             [
-                KeyFigure(format_percent(facts["mean_reliability"], 1), "of the labels are right", "by the method"),
+                KeyFigure(
+                    format_percent(facts["mean_reliability"], 1),
+                    "of the labels are right",
+                    "as estimated by the method",
+                ),
                 *(
                     KeyFigure(f"{n:,}", FLAG_NAMES[flag], "annotator" + "s" * (n != 1))
                     for flag, n in flags.items()
                     if n
                 ),
-                KeyFigure(f"{facts['too_few_labels']:,}", "with too few labels to say"),
+                KeyFigure(f"{facts['too_few_labels']:,}", "with too few labels to judge", "annotators"),
             ]
         )
         yield _reliability_chart(facts)
         if look := [one for one in people if set(one["flags"]) & set(FLAG_SENTENCES)] + _annotators_below_average(
             facts
         ):
-            judged = "Judged by the others' labels."
+            judged = (
+                "Flags compare an annotator's labels with those of the others. Open a row for the confused classes."
+            )
             yield _annotator_table("annotators-flagged", "Annotators to look at", judged, look, facts, page=10)
         if facts["agreement"] is not None:
             yield _agreement_chart(facts["agreement"])
         else:
-            yield TextBlock(f"Too few pairs of annotators share {MIN_SHARED_ITEMS} items to draw who agrees with whom.")
-        cut = shown_count_text(people, facts["annotators"], "are here: the flagged and the busiest.")
+            yield TextBlock(
+                f"Agreement by pair is not shown: too few pairs of annotators have {MIN_SHARED_ITEMS} items in common."
+            )
+        cut = shown_count_text(people, facts["annotators"], "are listed: the flagged ones and those with most labels.")
         caption = f"Open a row to see which classes are confused.{cut}"
         yield _annotator_table("annotators", "All annotators", caption, people, facts)
 
@@ -246,14 +252,14 @@ def _annotator_table(
 
 
 def _annotators_below_average(facts: Facts) -> list[Facts]:
-    """Return annotators without a worse flag whose interval is below the average, the least reliable first."""
+    """Return the annotators whose interval is below the average and who have no other flag, least reliable first."""
     return sorted((one for one in facts["people"] if "below" in one["flags"]), key=lambda one: one["high"])
 
 
 def _confusion_details(person: Facts, facts: Facts) -> list[Facts]:
     confusion = person.get("confusion")
     if confusion is None:
-        why = "No confusion matrix: the method has none, or it was left out to keep the page small."
+        why = "There is no confusion matrix: the method has none, or it was left out to keep the page small."
         return [{"type": "text", "title": "", "text": why}]
     if not facts["whole_confusions"]:
         rows = [[truth, label, format_percent(share)] for truth, label, share in confusion["mistakes"]]
@@ -262,19 +268,19 @@ def _confusion_details(person: Facts, facts: Facts) -> list[Facts]:
     return [
         {
             "type": "matrix",
-            "title": f"What {person['annotator']} says (columns) of items that are … (rows)",
+            "title": f"Labels by {person['annotator']} (columns) for items of each true class (rows)",
             "rows": facts["classes"],
             "columns": facts["classes"],
             "values": confusion["shares"],
             "counts": confusion["items"],
-            "note": "Per cent; a good annotator has the high numbers on the diagonal. Grey rows: hardly any such "
-            "item labelled, so this is what is usual in the crowd.",
+            "note": "Per cent of each row; a good annotator has high numbers on the diagonal. Grey rows are those of "
+            "the average annotator, because this one labelled hardly any such item.",
         }
     ]
 
 
 def _confusion_facts(study: Study, order: IntArray) -> list[Facts]:
-    """Return confusion matrices with the items per row, or the worst mistakes, of the first annotators."""
+    """Return the first annotators' confusion matrices with the items per row, or their most frequent mistakes."""
     K = study.table.n_classes
     whole = K <= MAX_CLASSES
     order = order[: MAX_CONFUSION_CELLS // (K * K if whole else 3 * MAX_MISTAKES)].astype(np.int32)
@@ -298,7 +304,7 @@ def _confusion_facts(study: Study, order: IntArray) -> list[Facts]:
 
 
 def _agreement_matrix(study: Study, serious: Any) -> Facts | None:
-    """Return the agreement of pairs of flagged and busy annotators, ordered by similarity."""
+    """Return the agreement of pairs of annotators, ordered by similarity; flagged and active ones come first."""
     from scipy.cluster.hierarchy import leaves_list, linkage
     from scipy.spatial.distance import squareform
 
@@ -350,8 +356,8 @@ def _reliability_chart(facts: Facts) -> ChartBlock:
     rows.sort(key=lambda row: -rank(row["flag"]))  # The worst are drawn on top.
     there = sorted({row["flag"] for row in rows}, key=rank)
     scale = {"type": "log", "nice": False, "padding": 12}
-    x = charts.quantity_axis("labels", "labels given", "~s", scale=scale, labelOverlap=True)
-    y = charts.quantity_axis("low", "reliability", "%")
+    x = charts.quantity_axis("labels", "labels given (logarithmic scale)", "~s", scale=scale, labelOverlap=True)
+    y = charts.quantity_axis("low", "reliability (share of right labels)", "%")
     color = charts.color_encoding("flag", there, [colors[words] for words in there], columns=4)
     bars = charts.plot(rows, {"type": "rule", "opacity": 0.35}, x=x, y=y, y2="high:Q", color=color)
     shares = {"reliability": "reliability", "low": "from", "high": "to"}
@@ -362,8 +368,9 @@ def _reliability_chart(facts: Facts) -> ChartBlock:
     bad = [f"{row['annotator']} ({row['flag']})" for row in rows if rank(row["flag"]) < len(FLAG_SENTENCES)]
     return ChartBlock(
         charts.to_spec(bars + dots, 320, opens=("annotators", "annotator")),
-        "Who is reliable",
-        "Lines are 95 % intervals. Click a mark to see that annotator.",
+        "Reliability of each annotator",
+        "Horizontal axis: number of labels (logarithmic); vertical axis: share of them that is right, as estimated by "
+        "the method. Lines are 95 % intervals. Click a mark to see that annotator.",
         f"Reliability against number of labels of {len(rows):,} annotators, "
         f"{format_percent(facts['mean_reliability'])} on average; "
         f"{'flagged: ' + ', '.join(bad[:MAX_NAMES_LISTED]) if bad else 'no annotator is flagged'}.",
@@ -381,11 +388,14 @@ def _agreement_chart(matrix: Facts) -> ChartBlock:
     pair = [("down:N", "annotator"), ("across:N", "and")]
     tips = [*pair, ("share:Q", "agree on", charts.SHARE_FORMAT), ("shared:Q", "of items")]
     best = max(rows, key=lambda row: (row["share"], row["shared"]))
-    few = f" The {len(names)} flagged and busiest of {matrix['of']:,} annotators." if len(names) < matrix["of"] else ""
+    few = ""
+    if len(names) < matrix["of"]:
+        few = f" The {len(names)} of {matrix['of']:,} annotators who are flagged or gave most labels are shown."
     return ChartBlock(
-        charts.matrix_chart(names, rows, tips, charts.heat_encoding("share", "agree")),
-        "Who agrees with whom",
-        f"Bright blocks label similarly, or copy. Blank: fewer than {MIN_SHARED_ITEMS} shared items.{few}",
+        charts.matrix_chart(names, rows, tips, charts.heat_encoding("share", "agreement")),
+        "Agreement of each pair of annotators",
+        "Share of the items labelled by both on which two annotators (row and column) give the same label. Annotators "
+        f"in a bright block label alike or copy. White: fewer than {MIN_SHARED_ITEMS} items in common.{few}",
         f"Matrix of agreement of {len(names)} annotators; highest between {best['down']} and {best['across']}, "
         f"{format_percent(best['share'])} of {best['shared']} items.",
         wide=True,

@@ -1,4 +1,4 @@
-"""Answers of labels that are not classes: values, rankings, sets, spans in their texts, texts; with a chart of each."""
+"""Answers to questions whose labels are not classes: values, rankings, sets, spans and texts, each with a chart."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from dissensus.report import charts
 from dissensus.report.blocks import ChartBlock, KeyFigure, KeyFigures, TableBlock, TableColumn, detail_list
 from dissensus.report.face import REPORT
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
-from dissensus.report.sections.overview import AT_CHANCE, MIN_ITEMS
+from dissensus.report.sections.overview import AT_CHANCE, MIN_ITEMS, AgreementAtChanceCard
 from dissensus.report.study import Study, limit_size, range_text, shorten_text, shown_count_text, to_plain
 from dissensus.table.kinds import CLASS_KINDS, KIND_DESCRIPTIONS
 
-MAX_ROWS = 300  # items in the table
+MAX_ROWS = 300  # rows of the table
 MAX_CHARACTERS = 400_000  # JSON characters of the rows of the table
-MAX_DRAWN = 40  # items or things in a chart
-MAX_IN_ALT = 8  # items or things in the text that replaces a chart
-MIN_SPAN_CONFIDENCE = 0.7  # mean confidence of spans below which more readers are suggested
-N_RESAMPLES = 500  # of the bootstrap of agreement
+MAX_DRAWN = 40  # items or alternatives in a chart
+MAX_IN_ALT = 8  # items or alternatives in the alternative text of a chart
+MIN_SPAN_CONFIDENCE = 0.7  # Below this mean confidence of spans, more annotators are recommended.
+N_RESAMPLES = 500  # bootstrap resamples for the intervals of agreement
 COEFFICIENT_NAMES = {
     "icc": "intraclass correlation", "exact_f1": "F1 of two annotators", "krippendorff_alpha": "Krippendorff's α",
     "jaccard_alpha": "Krippendorff's α, Jaccard", "words_alpha": "Krippendorff's α, words",
@@ -34,17 +34,9 @@ COEFFICIENT_NAMES = {
 GOLD_NAMES = {"jaccard": "Jaccard index, by gold", "f1": "F1 of spans, by gold", "gold_error": "mean error, by gold"}
 
 
-class AgreementAtChance(Finding):
-    template = "Labels of one item agree about as often as chance would, or less ({coefficient} {alpha:.2f})."
-    advice = "Look at the instructions and at the annotators first."
-    tone = "bad"
-    coefficient: str
-    alpha: float
-
-
 class WideIntervals(Finding):
-    template = "{wide:,} of {items:item} {has} an interval wider than half of the scale."
-    advice = "Ask about these again: `dissensus recommend`."
+    template = "{wide:,} of {items:item} {has} a 95 % interval wider than half of the scale."
+    advice = "Collect more labels on these items."
     table = "answers"
     wide: int
     items: Count
@@ -55,7 +47,7 @@ class WideIntervals(Finding):
 
 
 class BestAlternative(Finding):
-    template = "{best} is best by the 95 % intervals of ranks."
+    template = "{best} is the best alternative: its 95 % interval of ranks contains only rank 1."
     tone = "good"
     table = "answers"
     best: str
@@ -63,7 +55,7 @@ class BestAlternative(Finding):
 
 class BestAlternativeUnclear(Finding):
     template = "{best} leads, but not significantly ahead of {others}."
-    advice = "Compare these more: `dissensus recommend`."
+    advice = "Collect more comparisons between these."
     table = "answers"
     best: str
     level: tuple[str, ...]
@@ -74,14 +66,14 @@ class BestAlternativeUnclear(Finding):
 
 
 class UncertainSpans(Finding):
-    template = "The spans are {confidence:0} sure on average."
-    advice = "Ask for more readers: `dissensus recommend`."
+    template = "The mean confidence of the spans is only {confidence:0}."
+    advice = "Have the documents read by more annotators."
     table = "answers"
     confidence: Share
 
 
 class AnswersAgainstGold(Finding):
-    template = "{measure} {value} ({low} to {high}{coverage}), on {items:,} {units} with a known answer."
+    template = "{measure}: {value} ({low} to {high}{coverage}), on {items:,} {units} with a gold answer."
     measure: str
     value: str
     low: str
@@ -92,17 +84,17 @@ class AnswersAgainstGold(Finding):
 
     @property
     def coverage(self) -> str:
-        return "" if self.covered is None else f"; 95 % intervals hold {self.covered:0}"
+        return "" if self.covered is None else f"; {self.covered:0} of the gold values lie within their 95 % intervals"
 
 
-@sections.register("answers", title="Answers", summary="What are the answers, and how sure are they?", place=15)
+@sections.register("answers", title="Answers", summary="What are the answers, and how certain are they?", place=15)
 class AnswersSection(Section):
-    """Agreement of labels, the answers with their uncertainty, and a chart of them."""
+    """Show the agreement of labels, and a table and a chart of the answers with their uncertainty."""
 
     kinds = tuple(kind for kind in KIND_DESCRIPTIONS if kind != "classes")
 
     def collect(self, study: Study) -> Facts:
-        study.on_step("weighing the answers")
+        study.on_step("collecting the answers")
         table = study.table
         found = ANSWER_DISPLAYS[table.kind].collect(study, study.fitted)
         return {
@@ -121,7 +113,7 @@ class AnswersSection(Section):
         alpha = next((one for one in facts["agreement"] or () if "α" in COEFFICIENT_NAMES[one["name"]]), None)
         checked = facts["items_with_two_annotators"] >= MIN_ITEMS
         if alpha is not None and alpha["value"] is not None and alpha["value"] < AT_CHANCE and checked:
-            yield AgreementAtChance(coefficient=COEFFICIENT_NAMES[alpha["name"]], alpha=alpha["value"])
+            yield AgreementAtChanceCard(coefficient=COEFFICIENT_NAMES[alpha["name"]], alpha=alpha["value"])
         yield from ANSWER_DISPLAYS[facts["kind"]].findings(facts)
         if (gold := facts["gold"]) is not None:
             words, covered = _format_gold(gold), gold.get("covered")
@@ -147,7 +139,7 @@ class AnswersSection(Section):
                 numbers.append(KeyFigure(f"{one['value']:.2f}", COEFFICIENT_NAMES[one["name"]], between))
         if (gold := facts["gold"]) is not None:
             words = _format_gold(gold)
-            note = f"{gold['items']:,} {gold['of']} with a known answer"
+            note = f"{gold['items']:,} {gold['of']} with a gold answer"
             numbers.append(KeyFigure(words["value"], words["measure"], note))
         yield KeyFigures(numbers)
         yield from shown_as.draw(facts)
@@ -156,13 +148,13 @@ class AnswersSection(Section):
             for row in rows
             if "given" in row
         ]
-        caption = f"{shown_as.order} first{shown_count_text(rows, facts['items'], 'are here', '; ')}."
+        caption = f"{shown_as.order} first{shown_count_text(rows, facts['items'], 'are listed', '; ')}."
         more = {"details": labels or None, "page": shown_as.page}
         yield TableBlock.from_rows("answers", shown_as.title, caption, shown_as.columns, rows, **more)
 
 
 def headline_sentences(facts: Facts) -> list[str]:
-    """Return the sentences of the headline: the best thing of a ranking, or the first numbers."""
+    """Return the sentences of the headline: the best alternative of a ranking, or else the first key figures."""
     shown_as = ANSWER_DISPLAYS[facts["kind"]]
     if facts["kind"] == "pairs":
         return [one.render(REPORT) for one in shown_as.findings(facts)]
@@ -170,7 +162,7 @@ def headline_sentences(facts: Facts) -> list[str]:
 
 
 def _agreement_facts(study: Study) -> list[Facts] | None:
-    """Return the coefficients of the label type, as far as they are defined."""
+    """Return the agreement coefficients that are defined for the label type, or None."""
     if study.table.kind == "objects" and study.table.n_classes > MAX_LABELS:
         return None
     try:
@@ -211,25 +203,25 @@ def _format_gold(gold: Facts) -> dict[str, str]:
 
 
 class AnswerDisplay(NamedTuple):
-    """How the answers of one label type are shown."""
+    """Functions and words that show the answers of one label type."""
 
     title: str  # title of the table
-    collect: Callable[[Study, Any], Facts]  # rows of the table and other facts, from a study and its fitted method
+    collect: Callable[[Study, Any], Facts]  # returns rows of the table and other facts of a study and its method
     numbers: Callable[[Facts], list[KeyFigure]]
     findings: Callable[[Facts], Iterator[Finding]]
-    draw: Callable[[Facts], Blocks]  # charts
+    draw: Callable[[Facts], Blocks]  # yields charts
     columns: dict[str, TableColumn]
-    order: str = "The least sure"  # rows that come first in the table
+    order: str = "The least certain"  # names the rows that come first in the table
     page: int = 15
 
 
 def _least_certain_items(doubt: FloatArray) -> list[int]:
-    """Return the codes of the items with most doubt."""
+    """Return the codes of the items with the largest uncertainty, largest first."""
     return list(np.argsort(-doubt, kind="stable")[:MAX_ROWS].tolist())
 
 
 def _list_rows(title: str, rows: list[Facts], words: str) -> str:
-    """Return a sentence that lists the first rows of a chart; `words` is a template of their fields."""
+    """List the first rows of a chart in a sentence; `words` is a template of their fields."""
     return f"{title}: {', '.join(words.format_map(row) for row in rows[:MAX_IN_ALT])}."
 
 
@@ -238,7 +230,7 @@ def _no_findings(facts: Facts) -> Iterator[Finding]:
 
 
 def _item_columns(**columns: TableColumn) -> dict[str, TableColumn]:
-    """Return the columns of items, with those of a label type in between."""
+    """Return the columns of items with those of a label type in between."""
     return {
         "item": TableColumn("item"),
         "texts": TableColumn("text", "long"),
@@ -301,7 +293,7 @@ def _draw_values(facts: Facts) -> Blocks:
     yield ChartBlock(
         charts.interval_chart(rows, "item", x, charts.interval_tips("value", ".4g"), opens="answers"),
         "Items by value",
-        f"Lines are 95 % intervals.{few} Click a mark to see its item.",
+        f"Horizontal axis: estimated value of each item; lines are 95 % intervals.{few} Click a mark to see its item.",
         _list_rows("Values from the highest", rows, "{item} {value:.4g}"),
         wide=True,
     )
@@ -320,19 +312,19 @@ def _collect_ranking(study: Study, fitted: Any) -> Facts:
         "rows": rows[:MAX_ROWS],
         "best": rows[0]["thing"],
         "level": rest,
-        "left_log_odds": left,  # preference for what stands left
+        "left_log_odds": left,  # preference for the alternative on the left
     }
 
 
 def _ranking_numbers(facts: Facts) -> list[KeyFigure]:
     found = [
-        KeyFigure(f"{facts['items']:,}", "things"),
-        KeyFigure(f"{1 + len(facts['level']):,}", "may be best", "their 95 % ranks hold 1"),
+        KeyFigure(f"{facts['items']:,}", "alternatives"),
+        KeyFigure(f"{1 + len(facts['level']):,}", "may be best", "their 95 % interval of ranks contains 1"),
     ]
     if abs(left := facts["left_log_odds"]) > 0.01:
         side = "left" if left > 0 else "right"
         odds = f"{np.exp(abs(left)):.2f} : 1"
-        found.append(KeyFigure(odds, f"for what stands {side}", "odds where both are equally good"))
+        found.append(KeyFigure(odds, f"odds for the alternative on the {side}", "if both are equally good"))
     return found
 
 
@@ -349,7 +341,7 @@ def _draw_ranking(facts: Facts) -> Blocks:
     yield ChartBlock(
         charts.interval_chart(rows, "thing", x, tips, opens="answers"),
         "Scores",
-        f"Lines are 95 % intervals.{few}",
+        f"Horizontal axis: log odds of being preferred; lines are 95 % intervals.{few}",
         _list_rows("Scores from the best", rows, "{thing} {score:.2f}"),
     )
     by_rank = [
@@ -359,7 +351,7 @@ def _draw_ranking(facts: Facts) -> Blocks:
     yield ChartBlock(
         charts.interval_chart(by_rank, "thing", x, charts.interval_tips("rank")),
         "Ranks",
-        "Where a thing may stand, in 95 % of cases; 1 is best, on the right.",
+        "Horizontal axis: rank, of which 1 is best (on the right); lines are 95 % intervals.",
         _list_rows("Ranks", by_rank, "{thing} {low} to {high}"),
     )
 
@@ -395,26 +387,29 @@ def _collect_sets(study: Study, fitted: Any) -> Facts:
 
 
 def _set_numbers(facts: Facts) -> list[KeyFigure]:
-    selected = f"{facts['mean_selected']:.2f} ticked at a time"
+    selected = f"annotators select {facts['mean_selected']:.2f} on average"
     return [
-        KeyFigure(format_percent(facts["mean_confidence"]), "chance that exactly the set is right", "on average"),
-        KeyFigure(f"{facts['mean_options']:.2f}", "options an item", selected),
+        KeyFigure(
+            format_percent(facts["mean_confidence"]), "mean confidence", "probability that the whole set is right"
+        ),
+        KeyFigure(f"{facts['mean_options']:.2f}", "options per item", selected),
     ]
 
 
 def _option_shares(probability: Any, names: list[str]) -> list[list[Any]]:
-    """Return the most probable options of an item as a table shows them; they do not sum to one."""
+    """Return the most probable options of an item for a table; their probabilities need not sum to one."""
     order = np.argsort(-probability, kind="stable")[:4]
     return [[names[k], float(probability[k]), k] for k in order.tolist() if probability[k] > 0.01]
 
 
 def _draw_sets(facts: Facts) -> Blocks:
-    words = {"given": "of the labels have it", "found": "of the items, by the method"}
+    words = {"given": "share of the labels given", "found": "share of the items, as inferred"}
     ranked = sorted(facts["options"], key=lambda one: -one["found"])[:MAX_DRAWN]
     yield ChartBlock(
         charts.grouped_bars(ranked, "option", words),
         "Options",
-        f"How often each of {len(facts['options']):,} options was ticked, and in how many answers it is.",
+        f"Horizontal axis: share of the labels and of the answers that contain each of {len(facts['options']):,} "
+        "options.",
         _list_rows("Options", [one | {"in": format_percent(one["found"])} for one in ranked], "{option} {in}"),
     )
 
@@ -450,7 +445,7 @@ def _collect_spans(study: Study, fitted: Any) -> Facts:
 def _span_numbers(facts: Facts) -> list[KeyFigure]:
     right = facts["mean_confidence"] * facts["spans"]
     return [
-        KeyFigure(f"{facts['spans']:,}", "spans", f"about {right:,.0f} of them right"),
+        KeyFigure(f"{facts['spans']:,}", "spans", f"about {right:,.0f} of them are expected to be right"),
         KeyFigure(f"{facts['items']:,}", "documents"),
     ]
 
@@ -461,7 +456,7 @@ def _span_findings(facts: Facts) -> Iterator[Finding]:
 
 
 def _mark_spans(study: Study, name: str, spans: list[Facts], labels: list[str]) -> list[list[Any]]:
-    """Return [text, label, its number, confidence] per part of a document, or the places of spans without its text."""
+    """Return [text, label, colour number, confidence] per part of a document; without its text, positions of spans."""
     text = study.document_text(name)
     pieces, between = (text, "") if isinstance(text, str) else (text, " ")
     parts: list[list[Any]] = []
@@ -484,11 +479,11 @@ def _mark_spans(study: Study, name: str, spans: list[Facts], labels: list[str]) 
 def _draw_spans(facts: Facts) -> Blocks:
     rows = sorted(facts["labels"], key=lambda one: -one["spans"])[:MAX_DRAWN]
     if rows:
-        tips = ["label:N", ("spans:Q", "spans", charts.COUNT_FORMAT), ("sure:Q", "sure", charts.SHARE_FORMAT)]
+        tips = ["label:N", ("spans:Q", "spans", charts.COUNT_FORMAT), ("sure:Q", "confidence", charts.SHARE_FORMAT)]
         yield ChartBlock(
             charts.bar_chart(rows, "label", charts.quantity_axis("spans", "spans", charts.COUNT_FORMAT), tips),
             "Spans found",
-            "By label.",
+            "Number of spans of each label.",
             _list_rows("Spans", rows, "{label} {spans:,}"),
         )
 
@@ -521,7 +516,7 @@ def _collect_objects(study: Study, fitted: Any) -> Facts:
 def _object_numbers(facts: Facts) -> list[KeyFigure]:
     distance = f"{facts['mean_distance']:.2f}"
     return [
-        KeyFigure(distance, "expected distance of an answer", "0 is exact, 1 nothing in common"),
+        KeyFigure(distance, "mean expected distance to the truth", "0: identical, 1: nothing in common"),
         KeyFigure(format_percent(facts["mean_confidence"]), "mean confidence"),
     ]
 
@@ -529,8 +524,8 @@ def _object_numbers(facts: Facts) -> list[KeyFigure]:
 def _draw_objects(facts: Facts) -> Blocks:
     yield ChartBlock(
         charts.histogram(facts["histogram"], facts["edges"], x_title="expected distance", y_title="items"),
-        "How far off answers may be",
-        "Expected distance of each item's answer to the truth.",
+        "Expected error of the answers",
+        "Number of items by the expected distance of their answer to the truth (horizontal axis).",
         f"Histogram of expected distances of {facts['items']:,} answers.",
     )
 
@@ -538,12 +533,13 @@ def _draw_objects(facts: Facts) -> Blocks:
 _VALUE_COLUMNS = _item_columns(
     value=TableColumn("value", "number", 2), low=TableColumn("from", "number", 2), high=TableColumn("to", "number", 2)
 )  # fmt: skip
-_CONFIDENCE_COLUMN = TableColumn("sure", "percent")
+_CONFIDENCE_COLUMN = TableColumn("confidence", "percent")
 ANSWER_DISPLAYS = {
     "graded": AnswerDisplay("Grades", _collect_values, _value_numbers, _value_findings, _draw_values, _VALUE_COLUMNS),
     "numbers": AnswerDisplay("Values", _collect_values, _value_numbers, _value_findings, _draw_values, _VALUE_COLUMNS),
     "pairs": AnswerDisplay("Ranking", _collect_ranking, _ranking_numbers, _ranking_findings, _draw_ranking, {
-        "thing": TableColumn("thing"), "rank": TableColumn("rank", "number"), "rank_low": TableColumn("from", "number"),
+        "thing": TableColumn("alternative"), "rank": TableColumn("rank", "number"),
+        "rank_low": TableColumn("from", "number"),
         "rank_high": TableColumn("to", "number"), "score": TableColumn("score", "number", 2),
         "low": TableColumn("from", "number", 2),
         "high": TableColumn("to", "number", 2), "elo": TableColumn("Elo", "number", note="mean 1,000"),
@@ -555,8 +551,8 @@ ANSWER_DISPLAYS = {
     )),
     "spans": AnswerDisplay("Documents", _collect_spans, _span_numbers, _span_findings, _draw_spans, {
         "document": TableColumn("document"),
-        "marked": TableColumn("text", "marked", note="spans with their labels and how sure they are"),
-        "spans": TableColumn("spans", "number"), "sure": TableColumn("least sure span", "percent"),
+        "marked": TableColumn("text", "marked", note="spans with their labels and confidence"),
+        "spans": TableColumn("spans", "number"), "sure": TableColumn("least certain span", "percent"),
     }, page=8),
     "objects": AnswerDisplay("Answers", _collect_objects, _object_numbers, _no_findings, _draw_objects, _item_columns(
         label=TableColumn("answer", "long"), confidence=_CONFIDENCE_COLUMN,

@@ -1,4 +1,4 @@
-"""Clusters: items with similar labels, annotators with similar labels, and the labels they give."""
+"""Clusters: items that get similar labels, annotators who give similar labels, and these labels."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from dissensus.report.blocks import ChartBlock, KeyFigure, KeyFigures, TableBloc
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import Study, largest_shares, values_at
 
-MAX_EXAMPLES = 5  # items of each cluster
-MAX_MEMBERS = 50  # annotators of each cluster that are listed
+MAX_EXAMPLES = 5  # typical items of each cluster
+MAX_MEMBERS = 50  # listed annotators of each cluster
 MAX_LABEL_CHARTS = 6  # clusters of annotators with a chart
-MAX_CLASSES = 15  # in a chart, the most frequent
+MAX_CLASSES = 15  # most frequent classes in a chart
 
 
 class ItemClusters(Finding):
-    template = "Items fall into {items} groups by how they are labelled."
+    template = "The items form {items} clusters with similar labels."
     items: int
 
 
 class JointClusters(Finding):
     template = (
-        "Items fall into {items} groups by how they are labelled, annotators into {annotators} by how they label; the "
-        "largest has {largest:0} of them."
+        "The items form {items} clusters with similar labels, the annotators {annotators} clusters who label alike; "
+        "the largest has {largest:0} of the annotators."
     )
     items: int
     annotators: int
@@ -39,7 +39,7 @@ class JointClusters(Finding):
     "clusters", title="Clusters", summary="Which items get similar labels, and which annotators give them?", place=55
 )
 class ClustersSection(Section):
-    """The search, the sizes, and the labels that each group of annotators gives to each group of items."""
+    """Show the search, the sizes, and the labels that each cluster of annotators gives to each cluster of items."""
 
     needs = ("clustering",)
 
@@ -96,9 +96,11 @@ class ClustersSection(Section):
             numbers.append(KeyFigure(f"{len(people)}", "clusters of annotators"))
         if search is not None:
             kl, likelihood = search["best"]["kl"], search["best"]["log_likelihood"]
-            numbers.append(KeyFigure(f"{kl:.3f}", "KL to the votes of development items", "nats; 0 is perfect"))
+            numbers.append(
+                KeyFigure(f"{kl:.3f}", "divergence from the labels of development items", "KL in nats; 0: perfect")
+            )
             if likelihood is not None:
-                numbers.append(KeyFigure(f"{likelihood:.3f}", "log-likelihood of hidden labels", "nats each"))
+                numbers.append(KeyFigure(f"{likelihood:.3f}", "log-likelihood of hidden labels", "nats per label"))
         yield KeyFigures(numbers)
         if search is not None:
             yield _search_chart(search)
@@ -110,7 +112,8 @@ class ClustersSection(Section):
         text = any(example.get("texts") for one in items for example in one["examples"])
         yield _cluster_table(
             "item",
-            "What a population of annotators says of the items of each cluster. Open a row for typical items.",
+            "Distribution of the labels that annotators give to the items of each cluster. Open a row for typical "
+            "items.",
             {"items": TableColumn("items", "number"), "labels": TableColumn("labels", "shares", note="of the cluster")},
             items,
             [[_typical_item_details(one["examples"], text)] for one in items],
@@ -123,7 +126,7 @@ class ClustersSection(Section):
                 members.append([{"type": "text", "title": "Members", "text": names or "No members."}])
             yield _cluster_table(
                 "annotator",
-                "Open a row for its members.",
+                "Open a row for the annotators of a cluster.",
                 {
                     "annotators": TableColumn("annotators", "number"),
                     "labels": TableColumn("labels", "number", note="given by them"),
@@ -142,7 +145,7 @@ def _cluster_table(
 
 
 def _typical_items(study: Study, cluster: int) -> list[Facts]:
-    """Return the items with the highest probability of belonging to a cluster."""
+    """Return the items that belong to a cluster with the highest probability."""
     model = study.clustering
     assert model is not None
     sure = model.item_clusters_[:, cluster]
@@ -153,7 +156,7 @@ def _typical_items(study: Study, cluster: int) -> list[Facts]:
 
 def _typical_item_details(examples: list[Facts], text: bool) -> Facts:
     rows = [[one["item"], format_percent(one["probability"]), " / ".join(one.get("texts", []))] for one in examples]
-    columns = ["item", "of this cluster", "text"]
+    columns = ["item", "probability", "text"]
     return (
         detail_list("Typical items", columns, rows)
         if text
@@ -162,9 +165,9 @@ def _typical_item_details(examples: list[Facts], text: bool) -> Facts:
 
 
 def _search_chart(search: Facts) -> ChartBlock:
-    key, title = ("kl", "KL to the votes")
+    key, title = ("kl", "KL divergence (nats)")
     if search["criterion"] == "likelihood":
-        key, title = ("log_likelihood", "log-likelihood of hidden labels")
+        key, title = ("log_likelihood", "log-likelihood of hidden labels (nats)")
     rows = [{"K": p["K"], "L": p["L"], "value": p[key], "kl": p["kl"]} for p in search["points"] if p[key] is not None]
     best = search["best"]
     place: Facts = {
@@ -178,10 +181,11 @@ def _search_chart(search: Facts) -> ChartBlock:
         charts.to_spec(
             charts.plot(rows, "rect", tips, **place, color=color) + charts.plot([best], cross, **place), 300
         ),
-        "How many clusters",
-        f"Every pair of numbers that was tried, by {title}; bright is better. The cross is what was chosen: "
-        f"{best['K']} of items and {best['L']} of annotators. Where a wide area is equally bright, the numbers matter "
-        "little.",
+        "Numbers of clusters",
+        f"Each field is a pair of numbers that was tried; colour: {title}, of which brighter is better. The cross "
+        "marks "
+        f"the chosen pair: {best['K']} clusters of items and {best['L']} of annotators. If a wide area is equally "
+        "bright, the numbers matter little.",
         f"Heat map of {len(rows)} pairs of numbers of clusters; best {best['K']} and {best['L']}.",
     )
 
@@ -201,25 +205,25 @@ def _size_chart(clusters: list[Facts], what: str, title: str) -> ChartBlock:
 
 
 def _labels_chart(one: Facts, facts: Facts) -> ChartBlock:
-    """Return a chart of the labels that one cluster of annotators gives to every cluster of items."""
+    """Draw the labels that one cluster of annotators gives to every cluster of items."""
     classes, people = facts["classes"], facts["annotator_clusters"]
     numbers = [str(k) for k in range(len(one["shares"]))]
     rows = charts.matrix_cells(numbers, classes, share=one["shares"])
     legend = {"format": charts.SHARE_FORMAT, "orient": "top"}
-    color = charts.heat_encoding("share", "say so") | {"scale": {"domain": [0, 1]}, "legend": legend}
+    color = charts.heat_encoding("share", "share of labels") | {"scale": {"domain": [0, 1]}, "legend": legend}
     x = charts.name_axis("across", classes, limit=90, labelAngle=-40)
     y = charts.name_axis("down", numbers, title="cluster of items", limit=180)
-    tips = [("down:N", "items of cluster"), ("across:N", "are called"), ("share:Q", "by", charts.SHARE_FORMAT)]
+    tips = [("down:N", "items of cluster"), ("across:N", "label"), ("share:Q", "share", charts.SHARE_FORMAT)]
     chart = charts.plot(rows, "rect", tips, x=x, y=y, color=color)
-    who, title = "annotators", "What annotators say"
+    who, title = "annotators", "Labels by cluster of items"
     if len(people) > 1:
         who = f"the {format_count(people[one['cluster']]['annotators'], 'annotator')} of cluster {one['cluster']}"
-        title = f"What cluster {one['cluster']} of annotators says"
+        title = f"Labels by cluster {one['cluster']} of annotators"
     top = max(rows, key=lambda row: row["share"])
     return ChartBlock(
         charts.to_spec(chart, max(180, 16 * len(numbers) + 90)),
         title,
-        f"Of items of each cluster (rows), the share of each label that {who} give.",
+        f"Colour: share of each label (columns) among the labels that {who} give to items of each cluster (rows).",
         f"Heat map of labels by cluster of items; most uniform are those of cluster {top['down']}, "
         f"{format_percent(top['share'])} {top['across']}.",
     )

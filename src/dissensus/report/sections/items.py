@@ -1,10 +1,10 @@
-"""Items: those to look at first, and why labels disagree: errors, ambiguity or perspectives of groups."""
+"""Items: which to review first, and why their labels disagree: errors, ambiguity or perspectives of groups."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from dissensus.common.formatting import Share, format_percent
+from dissensus.common.formatting import Share, format_percent, join_words
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.messages import Message
 from dissensus.questions.explain import KINDS, MEANINGS, MIN_CONFIDENCE, Explanation
@@ -33,16 +33,16 @@ from dissensus.report.study import (
     values_at,
 )
 
-N_FIRST_ITEMS = 10  # items to look at first
-MAX_ITEMS = 1_500  # in the table
-MAX_OTHER_ITEMS = 300  # random other items among them, for comparison
+N_FIRST_ITEMS = 10  # items to review first
+MAX_ITEMS = 1_500  # items in the table
+MAX_OTHER_ITEMS = 300  # random items among them, for comparison
 MAX_CHARACTERS = 1_600_000  # JSON characters of the table
-MAX_TEXT_CHARACTERS = 1_000_000  # total length to which texts are cut
+MAX_TEXT_CHARACTERS = 1_000_000  # total characters of all texts
 MAX_DOTS = 1_500  # items in the chart
-MAX_LABELS_OF_ITEM, MAX_LABELS = 30, 20_000  # listed labels, per item and in all
+MAX_LABELS_OF_ITEM, MAX_LABELS = 30, 20_000  # listed labels per item, and in total
 SURPRISE_WEIGHT = 0.2  # probability of a wrong label per standard deviation of surprise
-MIN_RELIABILITY_GAP = 0.1  # difference in reliability of two groups that is reported
-MIN_TWO_ANSWERS = 0.01  # probability of two answers that is reported
+MIN_RELIABILITY_GAP = 0.1  # Smaller differences in reliability between groups are not reported.
+MIN_TWO_ANSWERS = 0.01  # Smaller probabilities of two answers are not reported.
 REASON_COLORS = {
     "agreed": "var(--grey)",
     "ambiguous": "var(--c3)",
@@ -50,32 +50,39 @@ REASON_COLORS = {
     "cannot tell": "var(--c2)",
     "likely error": "var(--c1)",
 }
-"""Reason of disagreement → colour, in the order of charts."""
+"""Reason for disagreement → colour, in the order of the legend."""
+REASON_PHRASES = {
+    "likely error": "{n:,} probably contain a wrong label",
+    "ambiguous": "{n:,} look ambiguous",
+    "group perspective": "{n:,} are seen differently by groups of annotators",
+    "cannot tell": "{n:,} have too few labels to tell why annotators disagree",
+    "unlabelled": "{n:,} have no label",
+}
+"""Reason for disagreement → part of a sentence about the number of items."""
 ITEM_TABLE_COLUMNS = {
     **ITEM_COLUMNS,
     "why": TableColumn("why", "long"),
     "votes": VOTE_COLUMNS["votes"],
-    "label": TableColumn("label", note="the method's"),
+    "label": TableColumn("label", note="inferred"),
     "confidence": TableColumn("confidence", "percent"),
     "gold": VOTE_COLUMNS["gold"],
-    "kind": TableColumn("reason", "chips", note="why labels disagree"),
-    "disagreement": TableColumn("disagreement", "percent", note="pairs of labels that differ"),
+    "kind": TableColumn("reason", "chips", note="why annotators disagree"),
+    "disagreement": TableColumn("disagreement", "percent", note="share of pairs of labels that differ"),
     "difficulty": TableColumn("difficulty", "number", 2),
 }
 
 
 class ReasonsOfDisagreement(Finding):
-    template = "On {agreed:0} of the items at least two annotators agree. The others: {listing}."
+    template = "On {agreed:0} of the items all annotators agree. Of the others, {listing}."
     agreed: Share
     others: dict[str, int]
-    first: tuple[str, ...]  # items to look at first
+    first: tuple[str, ...]  # items to review first
     example = {"others": {"ambiguous": 90}, "first": ("i1", "i2")}
 
     @property
     def listing(self) -> str:
-        return ", ".join(
-            f"{kind} {n:,} ({meaning})" for kind, meaning in MEANINGS.items() if (n := self.others.get(kind))
-        )
+        phrases = [words.format(n=n) for kind, words in REASON_PHRASES.items() if (n := self.others.get(kind))]
+        return join_words(phrases)
 
     @property
     def look(self) -> str:
@@ -83,7 +90,7 @@ class ReasonsOfDisagreement(Finding):
 
     @property
     def advice(self) -> str:
-        return "Look first at {look}" if self.first else ""
+        return "Review these first: {look}" if self.first else ""
 
     @property
     def table(self) -> str:
@@ -92,10 +99,10 @@ class ReasonsOfDisagreement(Finding):
 
 class GroupsDifferCard(Finding):
     template = (
-        "What annotators say depends on who they are: by {column}, {effect} of the disagreement lies between groups "
+        "Groups of annotators by {column} label differently: {effect} of the disagreement lies between them "
         "(p = {p_value:.2g})."
     )
-    advice = "A single label would hide that; keep the distribution, or one label per group."
+    advice = "A single label would hide this; keep the distribution of labels, or one label per group."
     column: str
     effect: Share
     p_value: float
@@ -103,11 +110,10 @@ class GroupsDifferCard(Finding):
 
 class GroupsDifferInReliabilityCard(GroupsDifferCard):
     template = (
-        "What annotators say depends on who they are: by {column}, {effect} of the disagreement lies between groups "
-        "(p = {p_value:.2g}); where labels differ, the model gives the labels of those with {column} {worst} {low:0} "
-        "on average, {best} {high:0}."
+        "Groups of annotators by {column} label differently: {effect} of the disagreement lies between them "
+        "(p = {p_value:.2g}). The estimated reliability is {low:0} for {worst} and {high:0} for {best}."
     )
-    advice = "That may be another view or more mistakes: read some of these items before you trust either."
+    advice = "One group may see the items differently or make more mistakes; read some of them before you decide."
     worst: str
     low: Share
     best: str
@@ -115,7 +121,7 @@ class GroupsDifferInReliabilityCard(GroupsDifferCard):
 
 
 class OnlyLabel(Message):
-    template = "Its only label is {top}; best guess {label} ({confidence:0} likely)."
+    template = "Its only label is {top}. Best guess: {label} ({confidence:0} likely)."
     top: str
     share: Share
     label: str
@@ -123,7 +129,7 @@ class OnlyLabel(Message):
 
 
 class NoLeadingClass(OnlyLabel):
-    template = "No class leads the votes; best guess {label} ({confidence:0} likely)."
+    template = "The votes are tied. Best guess: {label} ({confidence:0} likely)."
 
 
 class MinorityTrusted(OnlyLabel):
@@ -131,7 +137,7 @@ class MinorityTrusted(OnlyLabel):
 
 
 class VotesDoubted(OnlyLabel):
-    template = "{share:0} chose {top}; best guess {label}, only {confidence:0} likely: please check."
+    template = "{share:0} chose {top}. Best guess: {label}, only {confidence:0} likely; please check."
 
 
 class MajorityConfirmed(OnlyLabel):
@@ -140,7 +146,7 @@ class MajorityConfirmed(OnlyLabel):
 
 @sections.register("items", title="Items", summary="Which items are hard, ambiguous or wrongly labelled?", place=50)
 class ItemsSection(Section):
-    """Disagreement by its reason, ten items to look at, a table of all."""
+    """Show the reasons for disagreement, ten items to review first, and a table of all items."""
 
     def collect(self, study: Study) -> Facts:
         found = study.explanation
@@ -208,7 +214,7 @@ class ItemsSection(Section):
         if first := facts["first"]:
             yield TableBlock.from_rows(
                 "items-first",
-                "Ten items to look at first" if len(first) == N_FIRST_ITEMS else "Items to look at first",
+                "Ten items to review first" if len(first) == N_FIRST_ITEMS else "Items to review first",
                 "Open a row to see the label of each annotator.",
                 {
                     key: ITEM_TABLE_COLUMNS[key]
@@ -221,13 +227,13 @@ class ItemsSection(Section):
                 search=False,
             )
         else:
-            yield TextBlock("No item needs a look: no labels differ, and the method is confident of every answer.")
-        table, others = facts["table"], f"and {facts['others']} others at random."
-        cut = shown_count_text(table, facts["items"], f"are here: those most in need of a look, {others}")
+            yield TextBlock("No item needs a review: no labels differ, and every inferred label has a high confidence.")
+        table, others = facts["table"], f"and {facts['others']} random others."
+        cut = shown_count_text(table, facts["items"], f"items are listed: those most in need of review, {others}")
         yield TableBlock.from_rows(
             "items",
             "Items" if cut else "All items",
-            f"Search, or sort by any column.{cut}",
+            f"Search, or click a column title to sort.{cut}",
             ITEM_TABLE_COLUMNS,
             table,
             details=[_item_details(one) for one in table],
@@ -235,9 +241,9 @@ class ItemsSection(Section):
 
 
 def review_priority(found: Explanation) -> FloatArray:
-    """Return (I,) the priority of each item: the probability that its label is wrong, or that no single label is right.
+    """Return the (I,) review priority of the items: high if the label may be wrong or no single label is right.
 
-    The posterior alone is overconfident if the model does not fit, which surprising labels show.
+    Surprising labels raise the priority: they show that the model fits badly, so its posterior is overconfident.
     """
     surprise = np.nan_to_num(found.surprise, posinf=8.0, neginf=0.0)
     disagreement = np.nan_to_num(found.disagreement)
@@ -278,7 +284,7 @@ def _item_facts(study: Study, found: Explanation, item: int, max_length: int, ma
 
 def _explain_review(one: Facts) -> str:
     if not one["votes"]:
-        return "No annotator has labelled it."
+        return "It has no label."
     (top, share, _), *others = one["votes"]
     kind: type[OnlyLabel] = MajorityConfirmed
     if one["labels"] == 1:
@@ -291,8 +297,8 @@ def _explain_review(one: Facts) -> str:
         kind = VotesDoubted
     found = kind(top=top, share=Share(share), label=one["label"], confidence=Share(one["confidence"]))
     reasons = {
-        "group perspective": f" Groups by {one.get('group', 'metadata')} differ.",
-        "ambiguous": " Careful annotators contradict each other.",
+        "group perspective": f" Groups by {one.get('group', 'metadata')} label it differently.",
+        "ambiguous": " Reliable annotators contradict each other.",
         "likely error": " One of the labels is probably a mistake.",
     }
     return found.render(REPORT) + reasons.get(one["kind"], "")
@@ -307,15 +313,19 @@ def _item_details(one: Facts) -> list[Facts]:
     title = "Labels of annotators" + (f" ({more} more)" if more > 0 else "")
     beliefs = [[name, format_percent(share, 1)] for name, share, _ in one["posterior"]]
     two = one["two_answers"] or 0
-    note = f"If it has one answer; that it has two: {format_percent(two)}." if two >= MIN_TWO_ANSWERS else ""
+    note = (
+        f"If the item has one true class; the probability that two fit is {format_percent(two)}."
+        if two >= MIN_TWO_ANSWERS
+        else ""
+    )
     return [
         detail_list(title, ["annotator", "label", "reliability", "probably a mistake"], voices),
-        detail_list("The method's belief", ["class", "probability"], beliefs, note),
+        detail_list("Inferred probabilities", ["class", "probability"], beliefs, note),
     ]
 
 
 def _make_group_card(group: Facts) -> GroupsDifferCard:
-    """Return in what groups differ: in their views alone, or in their reliability too."""
+    """Return the finding that groups label differently, with their reliability if that differs too."""
     facts: Facts = {"column": group["column"], "effect": Share(group["effect"]), "p_value": group["p_value"]}
     rated = sorted((r, one["group"]) for one in group["groups"] if (r := one["reliability"]) is not None)
     if rated and rated[-1][0] - rated[0][0] >= MIN_RELIABILITY_GAP:
@@ -332,29 +342,32 @@ def _disagreement_chart(facts: Facts) -> ChartBlock:
     in_percent = [(f"{field}:Q", field, charts.SHARE_FORMAT) for field in ("disagreement", "confidence")]
     tips = ["item:N", ("kind:N", "reason"), *in_percent]
     chart = charts.dot_plot(facts["map"], 28, 0.6, tips, x=x, y=y, color=color)
-    some = f" A random {MAX_DOTS:,} of {facts['items']:,} items." if facts["items"] > MAX_DOTS else ""
+    some = f" {MAX_DOTS:,} random items of {facts['items']:,} are shown." if facts["items"] > MAX_DOTS else ""
     return ChartBlock(
         charts.to_spec(chart, 280, opens=("items", "item")),
-        "A map of the items",
-        f"Right and low: hard items. Right but high: the method sides with those it trusts.{some}",
+        "Disagreement and confidence of the items",
+        "Horizontal axis: share of the pairs of labels that differ; vertical axis: confidence of the inferred label. "
+        "Items at the bottom right are hard; at the top right, annotators disagree but the more reliable ones decide."
+        f"{some} Click a dot to see the item.",
         f"Scatter of disagreement against confidence of {len(facts['map']):,} items.",
     )
 
 
 def _group_chart(facts: Facts) -> ChartBlock:
-    words = ("more than chance", "could be chance")
+    words = ("more than by chance", "may be chance")
     rows = [
         {"column": one["column"], "effect": max(one["effect"] or 0.0, 0.0), "p": one["p_value"]}
         | {"word": words[not one["significant"]]}
         for one in facts["groups"]
     ]
-    x = charts.quantity_axis("effect", "of the disagreement", charts.EXACT_SHARE_FORMAT, ticks=4)
+    x = charts.quantity_axis("effect", "share of the disagreement", charts.EXACT_SHARE_FORMAT, ticks=4)
     tips = [("column:N", "groups by"), ("effect:Q", "share", ".2%"), ("p:Q", "p-value", ".3g")]
     sure = ", ".join(one["column"] for one in facts["groups"] if one["significant"])
     shares_ = ", ".join(f"{row['column']} {format_percent(row['effect'], 1)} (p {row['p']:.2g})" for row in rows)
     return ChartBlock(
         charts.bar_chart(rows, "column", x, tips, color=charts.color_encoding("word", words, columns=1)),
-        "Do groups see things differently?",
-        f"Groups by {sure} differ beyond chance." if sure else "No group shows a difference beyond chance.",
+        "Do groups label differently?",
+        "Horizontal axis: share of the disagreement that lies between groups. "
+        + (f"Groups by {sure} differ more than by chance." if sure else "No difference exceeds chance."),
         f"Share of disagreement between groups: {shares_}.",
     )

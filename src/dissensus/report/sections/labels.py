@@ -1,4 +1,4 @@
-"""Labels: their confidence, the number of settled items and, with gold, the calibration of the confidence."""
+"""Labels: their confidence, the number of settled items and, with gold labels, their calibration."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from dissensus.report.calibration import calibration_chart, calibration_facts
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, Tone, sections
 from dissensus.report.study import Study, interval_text
 
-UNSURE_CONFIDENCE = 0.7  # confidence below which a label is unsure
-LOW_ALPHA = 0.4  # α below which confidence is due to the model more than to the labels
-MISLEADING_GAP = 0.1  # difference by which confidence above accuracy misleads
+UNSURE_CONFIDENCE = 0.7  # Labels with a lower confidence are called unsure.
+LOW_ALPHA = 0.4  # Below this α, confidence rests on the model more than on the labels.
+MISLEADING_GAP = 0.1  # Confidence that exceeds accuracy by more is reported as bad.
 N_BINS = 20
 CONFIDENCE_LEVELS = {
     "settled": f"settled ({format_percent(SETTLED)} or more)",
@@ -31,52 +31,52 @@ ITEM_COUNT_AXIS = charts.quantity_axis("count", "items", charts.COUNT_FORMAT, ti
 
 
 class ConfidentDespiteDisagreement(Finding):
-    template = "So much confidence from so little agreement rests on the assumption that every item has one true class."
-    advice = (
-        "Where people may rightly differ, as in matters of taste or offence, use the votes' shares and not one label."
+    template = (
+        "Annotators agree little, yet the labels have a high confidence: this assumes that every item has one true "
+        "class."
     )
+    advice = "If people may rightly differ, as on taste or offence, use the distribution of labels, not one label."
 
 
 class ConfidenceAgainstGold(Finding):
     template = (
-        "The mean confidence of {confidence:0} {verdict} the share that is right by gold, {right} ({low} to {high})."
+        "The mean confidence is {confidence:0}, and {right} ({low} to {high}) of the labels are right by gold: "
+        "{verdict}."
     )
     confidence: Share
     right: Share
     low: Share
     high: Share
     items: int
-    tempered: bool
     example = {"right": Share(0.5), "low": Share(0.4), "high": Share(0.6)}
 
     @property
-    def fits(self) -> bool:
+    def is_calibrated(self) -> bool:
         return self.low <= self.confidence <= self.high
 
     @property
     def verdict(self) -> str:
-        if self.fits:
-            return "agrees with" if self.items >= MIN_GOLD else "does not differ clearly from"
-        return "is above" if self.confidence > self.right else "is below"
+        if self.is_calibrated:
+            return "the confidence is calibrated" if self.items >= MIN_GOLD else "no difference can be shown"
+        return "the confidence is too high" if self.confidence > self.right else "the confidence is too low"
 
     @property
     def advice(self) -> str:
-        learn = "; `{param[gold]}` learns from gold how sure to be" if self.tempered else ""
-        return "" if self.fits else f"Do not take its 90 % for 90 %{learn}."
+        return "" if self.is_calibrated else "Calibrate it with gold labels before you use it as a probability."
 
     @property
     def tone(self) -> Tone:
-        if self.fits:
+        if self.is_calibrated:
             return "good" if self.items >= MIN_GOLD else "note"
         return "bad" if self.confidence - self.right > MISLEADING_GAP else "note"
 
 
-@sections.register("labels", title="Labels", summary="What are the labels, and how sure are they?", place=20)
+@sections.register("labels", title="Labels", summary="How certain are the inferred labels?", place=20)
 class LabelsSection(Section):
-    """Posterior confidence, settled items, calibration."""
+    """Show the confidence of the labels and, with gold, its calibration."""
 
     def collect(self, study: Study) -> Facts:
-        study.on_step("weighing the labels")
+        study.on_step("computing the confidence")
         confidence = study.confidence
         edges = np.linspace(0, 1, N_BINS + 1)
         state = np.where(study.settled, 0, np.where(confidence >= UNSURE_CONFIDENCE, 1, 2))  # (I,) index in STATES
@@ -105,17 +105,24 @@ class LabelsSection(Section):
                 low=low,
                 high=high,
                 items=gold["items"],
-                tempered=bool(facts["dependence"]),
             )
 
     def draw(self, facts: Facts) -> Blocks:
-        numbers = [KeyFigure(f"{facts['unsure']:,}", "unsure", f"below {format_percent(UNSURE_CONFIDENCE)}")]
+        numbers = [
+            KeyFigure(f"{facts['unsure']:,}", "unsure labels", f"confidence below {format_percent(UNSURE_CONFIDENCE)}")
+        ]
         if facts["tied"]:
-            numbers.append(KeyFigure(f"{facts['tied']:,}", "ties", "the label is a draw"))
+            numbers.append(KeyFigure(f"{facts['tied']:,}", "tied labels", "two classes are equally likely"))
         if (gold := facts["gold"]) is not None:
             note = f"{interval_text(gold['accuracy'])}; {format_count(gold['items'], 'item')}"
             numbers.append(KeyFigure(format_percent(gold["accuracy"]["value"], 1), "right, by gold", note))
-            numbers.append(KeyFigure(f"{gold['calibration_error']:.3f}", "calibration error", "0 is perfect"))
+            numbers.append(
+                KeyFigure(
+                    f"{gold['calibration_error']:.3f}",
+                    "calibration error",
+                    "mean gap of confidence and accuracy; 0: none",
+                )
+            )
         yield KeyFigures(numbers)
         yield _confidence_chart(facts)
         if gold is not None:
@@ -152,8 +159,8 @@ def _confidence_chart(facts: Facts) -> ChartBlock:
     chart = charts.plot(rows[first:], "bar", tips, x=x, x2="to:Q", y=ITEM_COUNT_AXIS, color=LEVEL_COLORS)
     return ChartBlock(
         charts.to_spec(chart),
-        "How sure the labels are",
-        "Probability of each item's label.",
+        "Confidence of the labels",
+        "Number of items by the probability of their inferred label (horizontal axis).",
         f"Histogram of confidence: {format_count(facts['settled'], 'item')} settled, {facts['likely']:,} likely, "
         f"{facts['unsure']:,} unsure.",
     )

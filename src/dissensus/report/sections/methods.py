@@ -1,4 +1,4 @@
-"""Methods: the one that suits these labels, found without gold, and the items on which methods disagree."""
+"""Methods: which one predicts hidden labels best, and the items whose label depends on the method."""
 
 from __future__ import annotations
 
@@ -18,24 +18,41 @@ from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, 
 from dissensus.report.study import Study, plain_attributes, shown_count_text, to_plain
 from dissensus.table.kinds import CLASS_KINDS, KIND_DESCRIPTIONS
 
-MAX_ITEMS = 200  # disputed items in the table
-TIED_WORDS, WORSE_WORDS = "best, or level with it", "worse"
+MAX_ITEMS = 200  # items in the table
+TIED_WORDS, WORSE_WORDS = "best, or tied with the best", "worse"
 
 
 class BestMethodCard(Finding):
-    template = "{verdict}"
-    verdict: str
+    """How well the chosen method predicts hidden labels."""
+
+    template = "{ranking}"
+    method: str
+    best: str
+    tied: bool  # The chosen method is the best one or tied with it.
+    n_methods: int
+    n_hidden: int  # number of labels that were hidden and predicted
+    example = {"method": "consensus", "best": "mace", "n_methods": 13}
+
+    @property
+    def ranking(self) -> str:
+        if self.n_hidden < MIN_HIDDEN:
+            return "There are too few labels to tell which method predicts hidden labels best."
+        if self.tied:
+            return f"The method {self.method} predicts hidden labels as well as the best of {self.n_methods} methods."
+        return f"Of {self.n_methods} methods, {self.best} predicts hidden labels best, better than {self.method}."
 
 
-class LabelsDependOnMethod(Finding):
-    template = "The labels of {contested:0} of the items depend on the method. {verdict}"
+class LabelsDependOnMethod(BestMethodCard):
+    template = "The labels of {contested:0} of the items depend on the method. {ranking}"
     contested: Share
-    verdict: str
 
 
 class BetterByGold(Finding):
-    template = "By gold, {better} is right more often than {method}: by {points:.1f} points ({low:.1f} to {high:.1f})."
-    advice = "Try {param[method]} {better}."
+    template = (
+        "By gold, {better} is right more often than {method}, by {points:.1f} percentage points ({low:.1f} to "
+        "{high:.1f})."
+    )
+    advice = "Consider the method {better}."
     better: str
     method: str
     points: float  # percentage points
@@ -46,7 +63,7 @@ class BetterByGold(Finding):
 
 @sections.register("methods", title="Methods", summary="Which method suits these labels, and does it matter?", place=30)
 class MethodsSection(Section):
-    """Comparison without gold, and the labels that depend on the method."""
+    """Show a comparison of methods without gold, and the labels that depend on the method."""
 
     kinds = tuple(KIND_DESCRIPTIONS)
 
@@ -87,12 +104,13 @@ class MethodsSection(Section):
     def findings(self, facts: Facts) -> Findings:
         if "failed" in facts:
             return
+        about: Facts = {key: facts[key] for key in ("method", "best", "n_hidden")}
+        about |= {"tied": facts["method"] in facts["tied"], "n_methods": len(facts["methods"])}
         if "contested" not in facts:
             if facts["n_hidden"] >= MIN_HIDDEN:
-                yield BestMethodCard(verdict=facts["verdict"])
+                yield BestMethodCard(**about)
             return
-        contested = Share(facts["contested"] / max(facts["items"], 1))
-        yield LabelsDependOnMethod(contested=contested, verdict=facts["verdict"])
+        yield LabelsDependOnMethod(**about, contested=Share(facts["contested"] / max(facts["items"], 1)))
         if (gold := facts["by_gold"]) is not None:
             points, low, high = (100 * gold["ahead"][key] for key in ("value", "low", "high"))
             yield BetterByGold(better=gold["method"], method=facts["method"], points=points, low=low, high=high)
@@ -106,21 +124,22 @@ class MethodsSection(Section):
             yield _accuracy_chart(facts)
         if contested := facts.get("contested_items"):
             names = [one["method"] for one in facts["methods"]]
+            rows = [one | {"by_label": _methods_by_label(names, one["labels"])} for one in contested]
             yield TableBlock.from_rows(
                 "contested",
-                "Items on which they disagree",
-                f"{facts['contested']:,} of {facts['items']:,}, the most contested first"
-                f"{shown_count_text(contested, facts['contested'], 'are here', '; ')}.",
-                ITEM_COLUMNS | {name: TableColumn(name) for name in names},
-                [one | dict(zip(names, one["labels"], strict=True)) for one in contested],
-                page=10,
+                "Items whose label depends on the method",
+                f"{facts['contested']:,} of {facts['items']:,} items, those with most disagreement first"
+                f"{shown_count_text(contested, facts['contested'], 'are listed', '; ')}.",
+                ITEM_COLUMNS | {"by_label": TableColumn("label", "long", note="with the methods that infer it")},
+                rows,
+                page=5,
             )
         for name, why in facts["failed_methods"].items():
-            yield TextBlock(f"{name} is left out: {why}")
+            yield TextBlock(f"The method {name} could not be fitted: {why}")
 
 
 def _compare_methods(study: Study) -> Comparison:
-    """Compare the methods as `dissensus evaluate` does, and the method that is used."""
+    """Compare the usual methods and the one that was used, as `dissensus evaluate` does."""
     names = list(study.methods or suitable_methods(study.table))
     chosen = None if not study.methods and study.method in names else dict.fromkeys([*names, study.method])
     return compare(
@@ -133,7 +152,7 @@ def _compare_methods(study: Study) -> Comparison:
 
 
 def _labels_by_method(study: Study, found: Comparison) -> dict[str, IntArray]:
-    """Return the labels that each method gives to the items that were compared, the best method first."""
+    """Return the labels that each method infers for the compared items, the best method first."""
     part = (
         study.table if found.sampled_items is None else study.table.select(items=study.table.items[found.sampled_items])
     )
@@ -148,7 +167,7 @@ def _labels_by_method(study: Study, found: Comparison) -> dict[str, IntArray]:
 
 
 def _best_by_gold(study: Study, labels: dict[str, IntArray], items: IntArray) -> Facts | None:
-    """Return the method that is right most often, if it is significantly better than the one that is used."""
+    """Return the method that is right most often if it is significantly better than the used one, else None."""
     if study.gold is None or study.method not in labels:
         return None
     gold = study.gold[items]
@@ -162,7 +181,7 @@ def _best_by_gold(study: Study, labels: dict[str, IntArray], items: IntArray) ->
 
 
 def _contested_items(study: Study, matrix: IntArray, chosen: IntArray) -> list[Facts]:
-    """Return the items to which methods give the most different labels."""
+    """Return the items for which the methods infer the most different labels."""
     where = np.flatnonzero((matrix != matrix[0]).any(axis=0))
     kinds = np.count_nonzero(np.diff(np.sort(matrix[:, where], axis=0), axis=0), axis=0)
     minority = np.count_nonzero(matrix[:, where] != matrix[0, where], axis=0)
@@ -173,18 +192,28 @@ def _contested_items(study: Study, matrix: IntArray, chosen: IntArray) -> list[F
     ]
 
 
+def _methods_by_label(methods: list[str], labels: list[str]) -> list[str]:
+    """Return one line per label of an item, with the methods that infer it; the most frequent label comes first."""
+    groups: dict[str, list[str]] = {}
+    for method, label in zip(methods, labels, strict=True):
+        groups.setdefault(label, []).append(method)
+    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
+    return [f"{label}: {', '.join(names)}" for label, names in ordered]
+
+
 def ranking_chart(facts: Facts) -> ChartBlock:
-    """Return a chart of the scores of methods behind the best, with intervals."""
+    """Draw how far each method is behind the best one, with intervals."""
     rows = [
         {"method": one["method"], **one["behind"], "word": TIED_WORDS if one["tied"] else WORSE_WORDS}
         for one in facts["methods"]
     ]
-    x = charts.quantity_axis("low", f"behind the best: {facts['unit']}")
+    x = charts.quantity_axis("low", f"difference to the best: {facts['unit']}")
     color = charts.color_encoding("word", [TIED_WORDS, WORSE_WORDS], columns=1)
     return ChartBlock(
         charts.interval_chart(rows, "method", x, charts.interval_tips("behind", ".4f"), color=color),
-        "Which method predicts hidden labels best",
-        f"{facts['verdict']} Hidden: {format_count(facts['n_hidden'], 'label')}; further left is better.",
+        "Which method predicts hidden labels best?",
+        "Horizontal axis: how much worse than the best method each method predicts labels that were hidden from it "
+        f"({format_count(facts['n_hidden'], 'label')}); further left is better. Lines are 95 % intervals.",
         "Methods from the best: " + ", ".join(f"{row['method']} {row['value']:.3f} behind" for row in rows) + ".",
     )
 
@@ -194,7 +223,7 @@ def _accuracy_chart(facts: Facts) -> ChartBlock:
     x = charts.quantity_axis("low", "right, by gold", charts.SHARE_FORMAT, scale={"zero": False})
     return ChartBlock(
         charts.interval_chart(rows, "method", x, [("value:Q", "right", ".1%")]),
-        "And which is right most often",
-        "By gold; 95 % intervals.",
+        "Which method is right most often?",
+        "Horizontal axis: share of the items with gold labels that are right; lines are 95 % intervals.",
         "Accuracy: " + ", ".join(f"{row['method']} {format_percent(row['value'], 1)}" for row in rows) + ".",
     )

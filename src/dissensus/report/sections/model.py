@@ -1,7 +1,7 @@
-"""Model: training of a model, its accuracy and calibration, and the items on which it and the crowd disagree.
+"""Model: the training of a model, its accuracy and calibration, and the items on which it contradicts the crowd.
 
-A prediction for a training item is not an independent opinion. So the model is evaluated on unseen items (out of fold,
-held out or without labels) if there are enough, and the page always states which items these are.
+A prediction for a training item is not independent of its labels. Therefore the model is evaluated on unseen items (out
+of fold, held out or without labels) if there are enough, and the page always states which items these are.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, 
 from dissensus.report.study import Study, interval_text, largest_shares, limit_size, shown_count_text, values_at
 from dissensus.table import names as naming
 
-MIN_UNSEEN_ITEMS = 20  # unseen items from which the model is evaluated on them alone
-MAX_ITEMS = 300  # in the table
+MIN_UNSEEN_ITEMS = 20  # With fewer unseen items, the model is evaluated on its training items.
+MAX_ITEMS = 300  # items in the table
 MAX_CHARACTERS = 700_000  # JSON characters of the table
-MAX_CLASSES = 15  # in the chart of confusions, the most frequent
+MAX_CLASSES = 15  # most frequent classes in the confusion matrix
 BASIS_WORDS = {
-    "out of fold": "by networks that were trained without the item",
-    "not seen": "on items that it was not trained on",
-    "trained on": "on the items that it was trained on",
+    "out of fold": "predictions by networks that were trained without the item",
+    "not seen": "items that it was not trained on",
+    "trained on": "items that it was trained on",
 }
-LEARNING_CURVES = {  # chart → lines
+LEARNING_CURVES = {  # title of the chart → field of the history → name of the line
     "Training": {"loss": "loss"},
     "Validation": {"cross-entropy": "cross entropy"},
-    "Validation: right": {"accuracy": "accuracy", "macro-f1": "macro F1"},
+    "Validation scores": {"accuracy": "accuracy", "macro-f1": "macro F1"},
 }
 
 
 class ModelQuality(Finding):
-    template = "The model ({encoder}, {objective}) is {measure} {right} of the items ({basis_in_words})."
+    template = "The model {measure} {right} of the items ({basis_in_words})."
     encoder: str
     objective: str
     right: Share
@@ -58,7 +58,7 @@ class ModelQuality(Finding):
 
     @property
     def measure(self) -> str:
-        return "right on" if self.reference == "gold" else "of the crowd's opinion on"
+        return "is right on" if self.reference == "gold" else "predicts the crowd's label for"
 
     @property
     def basis_in_words(self) -> str:
@@ -68,28 +68,25 @@ class ModelQuality(Finding):
     def advice(self) -> str:
         if self.basis != "trained on":
             return ""
-        return "It saw their labels, which flatters it: train with {param[folds=5]}, or hold items out."
+        return "It was trained on these labels, so this is too optimistic: evaluate it with cross-validation."
 
 
 class ModelAgainstMethod(ModelQuality):
-    template = (
-        "The model ({encoder}, {objective}) is {measure} {right} of the items, {ahead} {method} on its labels "
-        "({basis_in_words})."
-    )
+    template = "The model {measure} {right} of the items, {comparison} the labels by {method} ({basis_in_words})."
     method: str
-    points: float  # percentage points by which the model is right more often
+    points: float  # difference in accuracy in percentage points
     differs: bool
     example = {"basis": "not seen", "points": -3.0}
 
     @property
-    def ahead(self) -> str:
+    def comparison(self) -> str:
         if not self.differs:
-            return "level with"
-        return f"{abs(self.points):.1f} points {'more' if self.points > 0 else 'less'} often than"
+            return "as many as"
+        return f"{abs(self.points):.1f} percentage points {'more' if self.points > 0 else 'fewer'} than"
 
 
 class ModelAndCrowdDiffer(Finding):
-    template = "Model and crowd name different classes for {apart:,} of {compared:,} items."
+    template = "The model predicts another class than the crowd for {apart:,} of {compared:,} items."
     table = "model-crowd"
     apart: int
     compared: int
@@ -101,14 +98,14 @@ class ModelAndCrowdDiffer(Finding):
 
     @property
     def advice(self) -> str:
-        return "Look at {listing} …" if self.apart > 3 else ""
+        return "Review these first: {listing} …" if self.apart > 3 else ""
 
 
 @sections.register(
     "model", title="Model", summary="How good is the trained model, and where does it contradict the crowd?", place=57
 )
 class ModelSection(Section):
-    """Learning curves, confusion, calibration, and the items on which model and crowd differ most."""
+    """Show learning curves, confusion, calibration, and the items on which model and crowd differ most."""
 
     needs = ("model",)
 
@@ -116,7 +113,7 @@ class ModelSection(Section):
         from dissensus.learning.encoders import encoders
         from dissensus.learning.objectives import objectives
 
-        study.on_step("looking at the model")
+        study.on_step("evaluating the model")
         model, (proba, seen) = study.model, _predictions(study)
         taught = model.labelled_ & ~model.held_out_
         return {
@@ -149,7 +146,7 @@ class ModelSection(Section):
 
     def draw(self, facts: Facts) -> Blocks:
         epochs, best, by_gold = len(facts["history"]), facts["best_epoch"], facts.get("reference") == "gold"
-        kept = f"the weights of epoch {best} were kept" if best else "the last epoch's weights were kept"
+        kept = f"the weights of epoch {best} are used" if best else "the weights of the last epoch are used"
         numbers = [
             KeyFigure(facts["encoder"], "encoder", "how an item becomes a vector"),
             KeyFigure(facts["objective"], "objective", "how labels supervise it"),
@@ -157,13 +154,13 @@ class ModelSection(Section):
             KeyFigure(f"{epochs:,}", "epochs", kept),
         ]
         if facts["judged"]:
-            named = "right, by gold" if by_gold else f"as {facts['method']} says"
+            named = "right, by gold" if by_gold else f"same as by {facts['method']}"
             accuracy, error = facts["accuracy"], f"{facts['calibration_error']:.3f}"
             numbers.append(KeyFigure(format_percent(accuracy["value"], 1), named, interval_text(accuracy)))
             if facts["crowd_accuracy"] is not None:
                 crowd = format_percent(facts["crowd_accuracy"]["value"], 1)
-                numbers.append(KeyFigure(crowd, f"right by {facts['method']}", "the same items, from their labels"))
-            numbers.append(KeyFigure(error, "calibration error", "gap of confidence and share right"))
+                numbers.append(KeyFigure(crowd, f"right by {facts['method']}", "on the same items, from their labels"))
+            numbers.append(KeyFigure(error, "calibration error", "mean gap of confidence and accuracy"))
         yield KeyFigures(numbers)
         yield TextBlock(_describe_basis(facts))
         for title, lines in LEARNING_CURVES.items():
@@ -171,16 +168,16 @@ class ModelSection(Section):
                 yield _learning_curve(facts, title, there)
         if facts["judged"]:
             yield _confusion_chart(facts)
-            right = "right, by gold" if by_gold else "as the crowd says"
+            right = "right, by gold" if by_gold else "the same as the crowd's label"
             yield calibration_chart(facts["bins"], subject="the model", right=right)
         if facts["items_apart"]:
             yield _disagreement_table(facts)
 
 
 def _predictions(study: Study) -> tuple[FloatArray, Any]:
-    """Return (I, K) predictions for the items, and (I,) their basis; zeros and "" for items unknown to the model.
+    """Return the (I, K) predictions and their (I,) basis; zeros and "" for items that the model does not know.
 
-    The model saw the labels of an item only if it was "trained on" it.
+    Only items with the basis "trained on" were used with their labels in training.
     """
     model, outside, table = study.model, study.out_of_fold, study.table
     if outside is None:
@@ -203,7 +200,7 @@ def _predictions(study: Study) -> tuple[FloatArray, Any]:
 
 
 def _evaluate_predictions(study: Study, proba: FloatArray, seen: Any) -> Facts:
-    """Return accuracy, confusion and calibration, on unseen items if there are enough."""
+    """Return accuracy, confusion and calibration of the predictions, on unseen items if there are enough."""
     by_gold = study.gold is not None and bool(((study.gold >= 0) & (seen != "")).any())
     truth, known = (study.gold, study.gold >= 0) if by_gold else (study.label, study.labels_per_item > 0)
     trained = seen == "trained on"
@@ -238,7 +235,7 @@ def _evaluate_predictions(study: Study, proba: FloatArray, seen: Any) -> Facts:
 
 
 def _compare_with_crowd(study: Study, proba: FloatArray, seen: Any) -> Facts:
-    """Return the items on which model and crowd differ most, by Jensen-Shannon divergence."""
+    """Return the items on which model and crowd differ most by the Jensen-Shannon divergence."""
     both = np.flatnonzero((seen != "") & (study.labels_per_item > 0))
     distance = jensen_shannon(study.fitted.posterior_[both], proba[both]) / np.log(2)
     order = np.argsort(-distance, kind="stable")[:MAX_ITEMS]
@@ -261,18 +258,18 @@ def _compare_with_crowd(study: Study, proba: FloatArray, seen: Any) -> Facts:
 
 def _describe_basis(facts: Facts) -> str:
     if not facts["judged"]:
-        return "The model cannot be judged here: none of its items has gold or labels."
-    against = "gold" if facts["reference"] == "gold" else f"the labels by {facts['method']}, as there is no gold"
-    text = f"Judged against {against}, {BASIS_WORDS[facts['basis']]} ({format_count(facts['judged'], 'item')})."
+        return "The model cannot be evaluated: none of its items has a gold label or labels by annotators."
+    against = "gold labels" if facts["reference"] == "gold" else f"the labels by {facts['method']} (there is no gold)"
+    text = f"Evaluated against {against}: {BASIS_WORDS[facts['basis']]} ({format_count(facts['judged'], 'item')})."
     if facts["basis"] == "trained on":
         text += (
-            " It saw their labels, so all of this flatters it. `dissensus train --folds 5` predicts each item by a "
-            "network that did not; --validation holds items out."
+            " The model was trained on these labels, so the results are too optimistic. Cross-validation would predict "
+            "each item by a network that was trained without it."
         )
     if facts["chosen_by"]:
-        text += " What to keep of the training was decided by some of them, so this is still a little too good."
+        text += " The best epoch was chosen on some of these items, so the results are slightly too optimistic."
     if facts["items"] < facts["of"]:
-        text += f" Of the {facts['of']:,} items here, the model knows {facts['items']:,}."
+        text += f" The model has predictions for {facts['items']:,} of the {facts['of']:,} items."
     return text
 
 
@@ -291,16 +288,16 @@ def _learning_curve(facts: Facts, title: str, lines: dict[str, str]) -> ChartBlo
         "value", words[0] if one else None, charts.SHARE_FORMAT if share else "", scale={"zero": False}
     )
     color = charts.color_encoding("what", words, legend=not one)
-    tips = ["epoch:Q", ("what:N", "of"), ("value:Q", "is", charts.EXACT_SHARE_FORMAT if share else ".4f")]
+    tips = ["epoch:Q", ("what:N", "curve"), ("value:Q", "value", charts.EXACT_SHARE_FORMAT if share else ".4f")]
     drawn = charts.plot(rows, {"type": "line", "point": len(history) < 30}, tips, x=x, y=y, color=color)
     caption = (
-        "Mean loss over the training items, after every epoch."
+        "Mean loss over the training items after each epoch (horizontal axis)."
         if "loss" in lines
-        else "On the held-out items, after every epoch."
+        else "Results on the held-out items after each epoch (horizontal axis)."
     )
     if best:
         drawn += charts.plot([{"epoch": best}], {"type": "rule", "strokeDash": [4, 4]}, x="epoch:Q")
-        caption += f" Dashed: epoch {best}, which was best by {facts['monitor']}."
+        caption += f" The dashed line marks epoch {best}, the best by {facts['monitor']}."
     last = {row["what"]: row["value"] for row in rows}
     ends = ", ".join(f"{name} {format_percent(last[name], 1) if share else f'{last[name]:.3f}'}" for name in words)
     kept = f"; best epoch {best}" if best else ""
@@ -312,20 +309,22 @@ def _confusion_chart(facts: Facts) -> ChartBlock:
     shares_ = [[n / max(total, 1) for n in line] for line, total in zip(counts, items, strict=True)]
     rows = charts.matrix_cells(classes, classes, items=counts, share=shares_)
     truth = "gold" if facts["reference"] == "gold" else "the crowd"
-    x = charts.name_axis("across", classes, title="the model says", limit=90, labelAngle=-40)
-    y = charts.name_axis("down", classes, title=f"{truth} says", limit=120)
+    x = charts.name_axis("across", classes, title="class by the model", limit=90, labelAngle=-40)
+    y = charts.name_axis("down", classes, title=f"class by {truth}", limit=120)
     number, part = ("items:Q", "items", charts.COUNT_FORMAT), ("share:Q", "of the row", charts.EXACT_SHARE_FORMAT)
     tips = [("down:N", truth), ("across:N", "model"), number, part]
     chart = charts.plot(rows, "rect", tips, x=x, y=y, color=charts.heat_encoding("share", "of the row"))
     wrong = max((row for row in rows if row["down"] != row["across"]), key=lambda row: row["items"], default=None)
-    worst = "The model never errs here."
+    worst = "The model agrees on all of these items."
     if wrong is not None and wrong["items"]:
-        worst = f"Most often {wrong['down']} is taken for {wrong['across']}: {wrong['items']:,} times."
+        worst = (
+            f"The most frequent confusion: {wrong['down']} is predicted as {wrong['across']} {wrong['items']:,} times."
+        )
     more = f"; the {len(classes)} most frequent of {of} classes" if len(classes) < of else ""
     return ChartBlock(
         charts.to_spec(chart, max(180, 22 * len(classes) + 60)),
         f"Model against {truth}",
-        f"{worst} Colours are shares of a row{more}.",
+        f"{worst} Colour: share of the items of a row{more}.",
         f"Confusion matrix of {len(classes)} classes. {worst}",
     )
 
@@ -334,17 +333,17 @@ def _disagreement_table(facts: Facts) -> TableBlock:
     rows = facts["items_apart"]
     return TableBlock.from_rows(
         "model-crowd",
-        "Where model and crowd disagree most",
-        "Predictions from the item itself, compared with the annotators' labels, the largest difference first. If the "
-        f"model is right, the labels are wrong; if it is not, it needs more training data like these."
+        "Items on which model and crowd differ most",
+        "Predictions from the content of the item, compared with the annotators' labels. If the model is right, the "
+        "labels are wrong; if it is not, it needs more training data like these items."
         f"{shown_count_text(rows, facts['compared'])}",
         {
             **ITEM_COLUMNS,
-            "model": TableColumn("model", "shares", note="by the item alone"),
-            "crowd": TableColumn("crowd", "shares", note=f"{facts['method']}, by labels"),
+            "model": TableColumn("model", "shares", note="from the content alone"),
+            "crowd": TableColumn("crowd", "shares", note=f"from the labels, by {facts['method']}"),
             **VOTE_COLUMNS,
-            "distance": TableColumn("apart", "percent", note="0: the same, 100: nothing in common"),
-            "seen": TableColumn("prediction", "chips", note="whether the model saw the item's labels"),
+            "distance": TableColumn("difference", "percent", note="0: the same, 100: nothing in common"),
+            "seen": TableColumn("basis", "chips", note="whether the model was trained on the item"),
         },
         rows,
         page=10,

@@ -1,10 +1,10 @@
-"""Overview: the content of the table and the agreement of its labels."""
+"""Overview: what the table contains, and how far its labels agree."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from dissensus.common.formatting import Share, format_percent
+from dissensus.common.formatting import format_percent
 from dissensus.report import charts
 from dissensus.report.blocks import ChartBlock, KeyFigure, KeyFigures
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
@@ -13,54 +13,56 @@ from dissensus.table import names as naming
 
 MAX_CLASSES = 15  # classes with a bar of their own
 AT_CHANCE = 0.05  # α below which labels agree about as often as by chance
-MIN_ITEMS = 30  # items with two annotators from which agreement is compared with chance
+MIN_ITEMS = 30  # With fewer items that have two annotators, agreement is not compared with chance.
 COUNT_FACTS = (
     "annotations", "items", "annotators", "items_with_two_annotators", "repeated_pairs", "weighted", "probabilistic",
 )  # fmt: skip
-SHARE_NAMES = {"votes": "of the labels given", "labels": "of the items, by the method"}
+SHARE_NAMES = {"votes": "share of the labels given", "labels": "share of the items, as inferred"}
 
 
 class NoSharedItemsCard(Finding):
-    template = "No item was labelled by two annotators, so no annotator's labels can be checked against another's."
-    advice = "Have some items labelled twice."
+    template = "No item was labelled by two annotators, so no label can be compared with another."
+    advice = "Have some items labelled by two annotators."
     tone = "bad"
 
 
 class OneClassCard(Finding):
-    template = "Only one class was ever given: there is nothing to decide."
+    template = "All labels are of the same class, so there is nothing to decide."
 
 
 class OneSharedClass(Finding):
-    template = "Only one class was given to items with two annotators, so agreement cannot be measured."
+    template = "All items with two annotators have the same class, so agreement cannot be measured."
 
 
 class AgreementAtChanceCard(Finding):
-    template = (
-        "Two annotators of one item agree {share:0} of the time, about as often as chance would, or less "
-        "(Krippendorff's α {alpha:.2f})."
+    template = "Labels of the same item agree no more often than labels given at random ({coefficient} {alpha:.2f})."
+    advice = (
+        "Check the instructions and the flagged annotators first: no method can correct this unless a few annotators "
+        "cause it."
     )
-    advice = "No method can mend that unless a few annotators cause it: look at them and at the instructions first."
     tone = "bad"
-    share: Share
+    coefficient: str
     alpha: float
+    example = {"coefficient": "Krippendorff's α"}
 
 
 class UnlabelledItems(Finding):
-    template = "{unlabelled:,} of {items:,} items have no label at all."
+    template = "{unlabelled:,} of {items:,} items have no label."
+    advice = "Have them labelled, or remove them."
     tone = "bad"
     unlabelled: int
     items: int
 
 
 class RepeatedLabelsCard(Finding):
-    template = "{labels:,} labels repeat an item and annotator; they are votes, not further annotators."
-    advice = "If several answers were allowed, make one table per answer."
+    template = "{labels:,} labels repeat an item by the same annotator; they do not count as further annotators."
+    advice = "If annotators could give several answers, make one table per question."
     labels: int
 
 
 @sections.register("overview", title="Overview", summary="What is in the table, and do its labels agree?", place=10)
 class OverviewSection(Section):
-    """Counts, agreement with intervals, class balance."""
+    """Show counts, agreement with intervals, and the frequency of classes."""
 
     def collect(self, study: Study) -> Facts:
         study.on_step("counting")
@@ -86,7 +88,7 @@ class OverviewSection(Section):
         if facts["agreement"] is None:
             yield NoSharedItemsCard()
             return
-        alpha, share = (facts["agreement"][name]["value"] for name in ("krippendorff_alpha", "percent"))
+        alpha = facts["agreement"]["krippendorff_alpha"]["value"]
         checked = facts["items_with_two_annotators"] >= MIN_ITEMS
         if sum(one["votes"] > 0 for one in facts["classes"]) == 1:
             yield OneClassCard()
@@ -97,14 +99,14 @@ class OverviewSection(Section):
             and checked
             and not naming.find_spelling_variants(one["class"] for one in facts["classes"])
         ):
-            yield AgreementAtChanceCard(share=Share(share), alpha=alpha)
+            yield AgreementAtChanceCard(coefficient="Krippendorff's α", alpha=alpha)
         if facts["unlabelled_items"]:
             yield UnlabelledItems(unlabelled=facts["unlabelled_items"], items=facts["items"])
         if facts["repeated_pairs"]:
             yield RepeatedLabelsCard(labels=facts["repeated_pairs"])
 
     def draw(self, facts: Facts) -> Blocks:
-        weighted = "weighted; agreement counts them equally" if facts["weighted"] else ""
+        weighted = "with weights, which agreement ignores" if facts["weighted"] else ""
         numbers = [
             KeyFigure(range_text(facts["labels_per_item"].values()), "labels per item", weighted),
             KeyFigure(range_text(facts["labels_per_annotator"].values()), "labels per annotator"),
@@ -113,10 +115,10 @@ class OverviewSection(Section):
         if (found := facts["agreement"]) is not None:
             share, alpha = found["percent"], found["krippendorff_alpha"]
             numbers.append(
-                KeyFigure(format_percent(share["value"], 1), "agreement of two annotators", interval_text(share))
+                KeyFigure(format_percent(share["value"], 1), "agreement of two labels of an item", interval_text(share))
             )
             if alpha["value"] is not None:
-                between = f"{alpha['low']:.2f} to {alpha['high']:.2f}; 0 is chance, 1 perfect"
+                between = f"{alpha['low']:.2f} to {alpha['high']:.2f}; 0: as by chance, 1: perfect"
                 numbers.append(KeyFigure(f"{alpha['value']:.2f}", "Krippendorff's α", between))
         yield KeyFigures(numbers)
         yield _class_chart(facts["classes"])
@@ -129,10 +131,13 @@ def _class_chart(classes: list[Facts]) -> ChartBlock:
         shown.append({"class": f"{len(rest)} more"} | {key: sum(one[key] for one in rest) for key in SHARE_NAMES})
     top = ordered[0]
     apart = max(ordered, key=lambda one: abs(one["votes"] - one["labels"]))
-    caption = f"{top['class']} is the most frequent class, {format_percent(top['votes'])} of the labels given."
+    caption = (
+        "Share of each class (horizontal axis) among the labels given and among the labels that the method infers for "
+        f"the items. {top['class']} is the most frequent class: {format_percent(top['votes'])} of the labels given."
+    )
     if abs(apart["votes"] - apart["labels"]) >= 0.02:
         word = "more" if apart["labels"] > apart["votes"] else "fewer"
-        caption += f" Class {apart['class']} is the label of {word} items than its share of the votes."
+        caption += f" The largest difference: {apart['class']} is inferred for {word} items than its share of labels."
     listing = ", ".join(f"{one['class']} {format_percent(one['votes'])}" for one in shown[:8])
     chart = charts.grouped_bars(shown, "class", SHARE_NAMES)
     return ChartBlock(chart, "Classes", caption, f"Bars of the share of each class: {listing}.")

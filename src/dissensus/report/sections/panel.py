@@ -1,4 +1,4 @@
-"""Panel: the effective number of judges of annotators who label nearly everything, and rates corrected by gold."""
+"""Panel: how many independent judges it is worth if all judges label nearly all items; rates corrected by gold."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from dissensus.report.study import Study
 
 MIN_JUDGES = 3
 MIN_ITEMS = 50
-MIN_SHARE_KEPT = 0.95  # share of the panel's answer at which further judges are hardly worth their calls
-MAX_CLASSES = 20  # classes whose rates are listed
+MIN_SHARE_KEPT = 0.95  # Once judges keep this share of the panel's evidence, further ones are hardly worth their cost.
+MAX_CLASSES = 20  # classes in the table of rates
 
 
 class EffectiveJudges(Finding):
-    template = "{judges} judges are worth about {effective:.1f} independent ones ({low:.1f} to {high:.1f}): {reason}."
+    template = (
+        "The {judges} judges carry the evidence of about {effective:.1f} independent ones ({low:.1f} to {high:.1f}), "
+        "{reason}."
+    )
     judges: int
     effective: float
     low: float
@@ -32,11 +35,17 @@ class EffectiveJudges(Finding):
 
     @property
     def reason(self) -> str:
-        return "their errors correlate" if self.by_gold else "if they err together as panels and crowds with gold do"
+        if self.by_gold:
+            return "because they make the same mistakes"
+        return "if their mistakes coincide as often as those of other panels whose gold labels are known"
 
     @property
     def advice(self) -> str:
-        return "" if self.by_gold else "Human labels of 50 items drawn at random would say more: dissensus calibrate."
+        return (
+            ""
+            if self.by_gold
+            else "Have people label 50 random items: this measures how far the judges' mistakes coincide."
+        )
 
     @property
     def tone(self) -> Tone:
@@ -50,7 +59,7 @@ class EffectiveJudges(Finding):
     place=45,
 )
 class PanelSection(Section):
-    """Effective number of judges, a tree and a heat map of their errors, dispensable judges, corrected rates."""
+    """Show the effective number of judges, a tree and a matrix of their mistakes, and corrected rates."""
 
     def applies(self, study: Study) -> bool:
         if study.table.n_items < MIN_ITEMS or study.table.n_classes < 2 or not study.fitted.dependence_:
@@ -58,7 +67,7 @@ class PanelSection(Section):
         return panel_judges(study.table).size >= MIN_JUDGES
 
     def collect(self, study: Study) -> Facts:
-        study.on_step("looking at the panel")
+        study.on_step("analysing the panel")
         table, judges = study.table, panel_judges(study.table)
         found = None
         known = 0 if study.gold is None else np.count_nonzero((study.gold >= 0) & (study.labels_per_item > 0))
@@ -109,13 +118,13 @@ class PanelSection(Section):
 
     def draw(self, facts: Facts) -> Blocks:
         worth, kept = facts["effective"], facts["kept"]
-        how = "by gold" if facts["by_gold"] else "as panels with gold"
+        how = "measured by gold" if facts["by_gold"] else "typical of panels with gold"
         enough = next((n for n, one in enumerate(kept, 1) if one["share"] >= MIN_SHARE_KEPT), len(kept))
         figures = [
             KeyFigure(
                 f"{worth['value']:.1f}", "independent judges", f"{worth['low']:.1f} to {worth['high']:.1f}, {how}"
             ),
-            KeyFigure(f"{facts['correlation']:.2f}", "mean correlation of two judges' errors", how),
+            KeyFigure(f"{facts['correlation']:.2f}", "mean correlation of two judges' mistakes", how),
         ]
         if kept:
             figures.append(
@@ -126,38 +135,39 @@ class PanelSection(Section):
         yield KeyFigures(figures)
         if not facts["by_gold"]:
             yield TextBlock(
-                "Without gold the common errors of a panel are unknown: its interval is that of panels and crowds with "
-                "gold."
+                "Without gold labels it is unknown how far the mistakes of this panel coincide: the interval is "
+                "that of "
+                "other panels and crowds, for which gold labels exist."
             )
         yield _tree_chart(facts)
         yield _correlation_chart(facts)
         if facts["rates"]:
             columns = {
                 "class": TableColumn("class"),
-                "judged": TableColumn("judges say", "percent", 1),
+                "judged": TableColumn("rate by the judges", "percent", 1),
                 "corrected": TableColumn("corrected", "interval", note="prediction-powered inference, 95 %"),
-                "human": TableColumn("human labels alone", "interval"),
-                "saved": TableColumn("labels saved", "number", note="human labels that the judges stand for"),
+                "human": TableColumn("human labels alone", "interval", note="95 %"),
+                "saved": TableColumn("labels saved", "number", note="human labels that the judges replace"),
             }
             yield TableBlock.from_rows(
                 "panel-rates", "Corrected rates",
-                f"Valid whatever the judges do, if the {facts['gold']:,} items with gold were drawn at random.",
+                f"Valid for any quality of the judges if the {facts['gold']:,} items with gold were drawn at random.",
                 columns, facts["rates"], search=False,
             )  # fmt: skip
         columns = {
             "judge": TableColumn("judge"),
             "family": TableColumn("family"),
             "labels": TableColumn("labels", "number"),
-            "lost": TableColumn("lost without it", "percent", 1, note="share of the panel's answer"),
-            "bought": TableColumn("buy as number", "number", note="the order in which judges add most"),
+            "lost": TableColumn("lost without it", "percent", 1, note="share of the panel's evidence"),
+            "bought": TableColumn("rank", "number", note="order in which judges add most evidence"),
         }
         yield TableBlock.from_rows(
-            "panel-judges", "Judges", "Judges without a loss can be dropped.", columns, facts["judges"]
+            "panel-judges", "Judges", "Judges whose removal loses nothing can be dropped.", columns, facts["judges"]
         )  # fmt: skip
 
 
 def _tree_segments(tree: tuple[tuple[float, ...], ...]) -> list[list[float]]:
-    """Return the lines of the tree: [place of one, of the other, height of one, of the other, of their join]."""
+    """Return one line per join of two branches: both positions, both heights, and the height of the join."""
     drawn = dendrogram(np.array(tree), no_plot=True)  # SciPy puts leaves at 5, 15, 25, …
     lines = zip(drawn["icoord"], drawn["dcoord"], strict=True)
     return [[x[0] / 10 - 0.5, x[3] / 10 - 0.5, y[0], y[3], y[1]] for x, y in lines]
@@ -176,7 +186,7 @@ def _tree_chart(facts: Facts) -> ChartBlock:
     far = max((row["far"] for row in rows), default=1.0) or 1.0
     ticks = [round(tick / 10, 1) for tick in range(int(far * 10) + 1) if tick % 2 == 0]
     room = {"domain": [far, -0.35 * far], "nice": False}  # Space for the names right of the leaves.
-    x = charts.quantity_axis("far", "1 − correlation of errors", scale=room, values=ticks)
+    x = charts.quantity_axis("far", "1 − correlation of mistakes", scale=room, values=ticks)
     lines = charts.plot(rows, "line", x=x, y=y, detail="line:N", order="corner:Q")
     words = charts.plot(
         marks, {"type": "text", "align": "left", "dx": 4, "color": "var(--soft)"}, ["judge:N"], x=x, y=y, text="judge:N"
@@ -184,7 +194,7 @@ def _tree_chart(facts: Facts) -> ChartBlock:
     return ChartBlock(
         charts.to_spec(lines + words, max(120, 16 * len(names) + 40)),
         "Judges with the same mistakes, as a tree",
-        "Judges that join far to the right make the same mistakes.",
+        "Horizontal axis: 1 − correlation of mistakes. Judges that are joined far to the right make the same mistakes.",
         f"Tree of {len(names)} judges by the correlation of their errors.",
         wide=True,
     )
@@ -200,7 +210,8 @@ def _correlation_chart(facts: Facts) -> ChartBlock:
     return ChartBlock(
         charts.matrix_chart(names, rows, tips, charts.heat_encoding("r", "correlation of errors", ".1f")),
         "Judges with the same mistakes, pair by pair",
-        "Bright blocks make the same mistakes: a second judge of a block adds little.",
+        "Colour: correlation of two judges' mistakes. Judges in a bright block make the same mistakes, so a second one "
+        "adds little.",
         f"Matrix of correlations of errors of {len(names)} judges{most}.",
         wide=True,
     )

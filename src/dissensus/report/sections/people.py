@@ -12,13 +12,13 @@ from dissensus.report.sections.annotators import TooFewLabelsCard, list_names
 from dissensus.report.study import Study, shown_count_text, to_plain
 from dissensus.table.kinds import CLASS_KINDS, KIND_DESCRIPTIONS
 
-MAX_ANNOTATORS = 500  # in the table
+MAX_ANNOTATORS = 500  # annotators in the table
 MAX_DRAWN = 40  # annotators in the chart
 
 
 class UnusualAnswersCard(Finding):
     template = "The answers of {listing} are {difference}."
-    advice = "Ask them how they understand the task before you draw conclusions."
+    advice = "Ask how they understand the task before you draw conclusions."
     tone = "bad"
     table = "people"
     annotators: tuple[str, ...]
@@ -30,10 +30,10 @@ class UnusualAnswersCard(Finding):
 
 
 @sections.register(
-    "people", title="Annotators", summary="How does each annotator answer, and who is unlike the others?", place=40
+    "people", title="Annotators", summary="How does each annotator answer, and who differs from the others?", place=40
 )
 class PeopleSection(Section):
-    """Reliability and traits of annotators, and flags with their reasons."""
+    """Show the reliability and the bias of annotators, and flags with their reasons."""
 
     kinds = tuple(kind for kind in KIND_DESCRIPTIONS if kind not in CLASS_KINDS)
 
@@ -71,7 +71,7 @@ class PeopleSection(Section):
             yield TooFewLabelsCard(too_few=few, active=facts["active"])
 
     def draw(self, facts: Facts) -> Blocks:
-        flagged = "answer unlike the others" if facts["flagged"] else "annotators are flagged"
+        flagged = "annotators are flagged"
         yield KeyFigures([KeyFigure(f"{facts['active']:,}", "annotators"), KeyFigure(f"{facts['flagged']:,}", flagged)])
         rows = [one for one in facts["people"] if one.get("reliability") is not None][:MAX_DRAWN]
         if len(rows) > 1:
@@ -82,19 +82,20 @@ class PeopleSection(Section):
             drawn = shown_count_text(rows, facts["annotators"], "are drawn", "; ")
             yield ChartBlock(
                 charts.bar_chart(rows, "annotator", x, tips, opens="people"),
-                "Who follows the answers",
-                f"Reliability, the highest first{drawn}. Click a bar to see that annotator.",
+                "Reliability of each annotator",
+                f"Horizontal axis: reliability, from 0 to 1; the highest first{drawn}. Click a bar to see that "
+                "annotator.",
                 "Reliability: " + ", ".join(f"{one['annotator']} {one['reliability']:.2f}" for one in rows[:8]) + ".",
             )
         columns = {"annotator": TableColumn("annotator"), "labels": TableColumn("labels", "number")}
         columns |= {name: TableColumn(name.replace("_", " "), "number", 2) for name in facts["columns"]}
-        columns |= {"flags": TableColumn("answers", "chips"), "why": TableColumn("why", "long")}
-        few = shown_count_text(facts["people"], facts["annotators"], "are here", "; ")
-        caption = f"Those whose answers are unlike the others' first{few}."
+        columns |= {"flags": TableColumn("flags", "chips"), "why": TableColumn("why", "long")}
+        few = shown_count_text(facts["people"], facts["annotators"], "are listed", "; ")
+        caption = f"Flagged annotators first{few}."
         yield TableBlock.from_rows("people", "All annotators", caption, columns, facts["people"])
         if facts["contested"]:
             yield TableBlock.from_rows(
-                "contested", "Where labels differ most", "How far labels of one item are from each other.",
-                {"item": TableColumn("item"), "apart": TableColumn("apart", "number", 2)},
+                "contested", "Items whose labels differ most", "Mean distance between the labels of an item.",
+                {"item": TableColumn("item"), "apart": TableColumn("distance", "number", 2)},
                 facts["contested"], search=False,
             )  # fmt: skip

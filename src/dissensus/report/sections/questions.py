@@ -1,4 +1,4 @@
-"""Sections of the page for declared questions that are registered with a `title` and a `place`."""
+"""Sections for all declared questions that are registered with a `title` and a `place`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dissensus.report.study import Study
 
 
 class QuestionSection(Section):
-    """The findings of one question, asked with its default options."""
+    """Show the findings of one question, asked with its default options."""
 
     name: ClassVar[str]
     question: ClassVar[type[Question]]

@@ -1,6 +1,8 @@
-"""Redundancy: the number of labels that is enough, and the effect of collecting more."""
+"""Redundancy: how many labels are enough, and what collecting more would change."""
 
 from __future__ import annotations
+
+import numpy as np
 
 from dissensus.common.formatting import Share, format_percent
 from dissensus.questions.compare import unfitted_copy
@@ -8,18 +10,19 @@ from dissensus.questions.recommend import ADVICE_BUDGET, recommend
 from dissensus.questions.redundancy import MIN_REHEARSED, redundancy
 from dissensus.report import charts
 from dissensus.report.blocks import ITEM_COLUMNS, ChartBlock, KeyFigure, KeyFigures, TableBlock, TableColumn, TextBlock
+from dissensus.report.face import next_step
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, Tone, sections
 from dissensus.report.study import Study, plain_attributes, to_plain, values_at
 from dissensus.table import names as naming
 
-MIN_CHANGED = 0.02  # share of the labels changed by one label each, below which more are hardly worth collecting
-CURVE_NAMES = {"stability": "same label as with all", "accuracy": "right, by gold"}
+MIN_CHANGED = 0.02  # If one more label each changes a smaller share of the items, more are hardly worth collecting.
+CURVE_NAMES = {"stability": "same label as with all annotators", "accuracy": "right, by gold"}
 
 
 class ChangesMoreThanExpected(Finding):
     template = (
-        "Labels change far more than the method foresees: one label less of each item changed {changed} of them, where "
-        "it expected {expected}."
+        "The labels are less stable than the method expects: with one label fewer per item {changed} of them differ, "
+        "where {expected} were expected."
     )
     tone = "bad"
     changed: Share
@@ -27,7 +30,7 @@ class ChangesMoreThanExpected(Finding):
 
 
 class ChangesOfOneLabel(Finding):
-    template = "One label less of each item changed {changed} of the labels."
+    template = "With one label fewer per item, {changed} of the inferred labels would differ."
     changed: Share
     high: Share
     items: int
@@ -37,9 +40,9 @@ class ChangesOfOneLabel(Finding):
         return "good" if self.items >= MIN_REHEARSED and self.high < MIN_CHANGED else "note"
 
 
-@sections.register("redundancy", title="Redundancy", summary="How many labels do I still have to buy?", place=60)
+@sections.register("redundancy", title="Redundancy", summary="How many more labels are needed?", place=60)
 class RedundancySection(Section):
-    """Stability and accuracy by labels per item; the effect of one more label."""
+    """Show stability and accuracy by the number of labels per item, and the effect of one more label."""
 
     def collect(self, study: Study) -> Facts:
         found = redundancy(
@@ -47,10 +50,10 @@ class RedundancySection(Section):
             unfitted_copy(study.fitted),
             gold=study.gold,
             seed=study.seed,
-            on_fit=lambda method, done, of: study.on_step(f"thinning out labels: {done} of {of} fits done"),
+            on_fit=lambda method, done, of: study.on_step(f"removing labels at random: {done} of {of} fits done"),
         )
         after, tried, chosen = found.next_label, found.rehearsal, found.advice
-        if study.training_gold is not None:  # The fits of `redundancy` do not use known classes.
+        if study.training_gold is not None:  # The fits of `redundancy` do not use gold labels.
             chosen = recommend(study.fitted, study.table, budget=ADVICE_BUDGET)
         columns: Facts = {"confidence": study.confidence, "labels": study.labels_per_item}
         item = naming.match_names(chosen.items, study.table.items, "items").tolist()
@@ -58,6 +61,13 @@ class RedundancySection(Section):
         return {
             "verdict": found.verdict(),
             "advice": chosen.advice(),
+            "next_labels": {
+                "labels": len(chosen),
+                "items": np.unique(chosen.items).size,
+                "changes": chosen.changes,
+            }
+            if len(chosen)
+            else None,
             "sampled_items": found.sampled_items,
             "levels": [
                 plain_attributes(level, "labels", "annotations", "stability", "accuracy") for level in found.levels
@@ -95,12 +105,12 @@ class RedundancySection(Section):
             gain = f"+{format_percent(max(after['right_after'] - now, 0), 2)}"
             yield KeyFigures(
                 [
-                    KeyFigure(gain, "right with one more label each", "by the method's own reckoning"),
-                    KeyFigure(format_percent(after["changed"], 1), "of the labels would change"),
+                    KeyFigure(gain, "right labels with one more label per item", "as estimated by the method"),
+                    KeyFigure(format_percent(after["changed"], 1), "of the labels would then change"),
                 ]
             )
         if facts["sampled_items"]:
-            yield TextBlock(f"The curve is that of a random {facts['sampled_items']:,} items, with all their labels.")
+            yield TextBlock(f"The first chart uses {facts['sampled_items']:,} random items, with all their labels.")
         if len(facts["levels"]) > 1:
             yield _stability_chart(facts)
         if any(after["curve"]):
@@ -108,21 +118,21 @@ class RedundancySection(Section):
         if facts["ask"]:
             yield TableBlock.from_rows(
                 "next-labels",
-                "What to ask next, and whom",
-                facts["advice"],
+                "Labels to collect next",
+                next_step(facts),
                 {
                     **ITEM_COLUMNS,
-                    "annotator": TableColumn("ask"),
-                    "label": TableColumn("label"),
+                    "annotator": TableColumn("annotator to ask"),
+                    "label": TableColumn("label", note="inferred so far"),
                     "confidence": TableColumn("confidence", "percent"),
                     "labels": TableColumn("labels", "number", note="so far"),
-                    "p_change": TableColumn("may change", "percent", note="by all labels asked for about the item"),
+                    "p_change": TableColumn("may change", "percent", note="probability that the label changes"),
                 },
                 facts["ask"],
                 page=10,
             )
         else:
-            yield TextBlock(facts["advice"])
+            yield TextBlock(next_step(facts))
 
 
 def _stability_chart(facts: Facts) -> ChartBlock:
@@ -134,7 +144,7 @@ def _stability_chart(facts: Facts) -> ChartBlock:
     ]
     there = [name for name in CURVE_NAMES.values() if any(row["what"] == name for row in rows)]
     scale = {"zero": False, "nice": False, "padding": 10}
-    x = charts.quantity_axis("labels", "labels per item, at most", ticks=8, scale=scale, tickMinStep=1)
+    x = charts.quantity_axis("labels", "maximum number of labels per item", ticks=8, scale=scale, tickMinStep=1)
     y = charts.quantity_axis("low", "share of the items", "%", scale={"zero": False})
     color = charts.color_encoding("what", there, columns=1)
     band = charts.plot(rows, {"type": "area", "opacity": 0.2}, x=x, y=y, y2="high:Q", color=color)
@@ -142,22 +152,24 @@ def _stability_chart(facts: Facts) -> ChartBlock:
     line = charts.plot(rows, {"type": "line", "point": True}, tips, x=x, y="value:Q", color=color)
     return ChartBlock(
         charts.to_spec(band + line, 260),
-        "How many labels are enough",
-        "Where the line is flat, more labels change little. Band: 95 % interval.",
+        "How many labels are enough?",
+        "Share of the items (vertical axis) that would be right or keep their label with fewer labels per item "
+        "(horizontal axis). Where a curve is flat, more labels change little. Bands are 95 % intervals.",
         "; ".join(f"{row['labels']} labels: {format_percent(row['value'], 1)} {row['what']}" for row in rows) + ".",
     )
 
 
 def _gain_chart(after: Facts) -> ChartBlock:
     rows = [{"items": share / 100, "gain": gain} for share, gain in enumerate(after["curve"])]
-    x = charts.quantity_axis("items", "items given another label, best first", "%")
-    y = charts.quantity_axis("gain", "share of the gain", "%")
+    x = charts.quantity_axis("items", "share of the items that get another label", "%")
+    y = charts.quantity_axis("gain", "share of the total gain", "%")
     tips = [("items:Q", "items", charts.SHARE_FORMAT), ("gain:Q", "gain", charts.SHARE_FORMAT)]
     chart = charts.plot(rows, {"type": "line", "strokeWidth": 2.5}, tips, x=x, y=y)
     most = f"{after['items_with_most']:,} of {after['items']:,} items"
     return ChartBlock(
         charts.to_spec(chart, 260),
-        "How far the gain is spread over the items",
-        "Gain of one more label for each item, by any annotator.",
+        "Which items gain from another label?",
+        "Share of the total information gain (vertical axis) if only some items get one more label (horizontal axis), "
+        "those with the largest gain first.",
         f"Share of the gain against share of items: 80 % of it lies in {most}.",
     )
