@@ -10,7 +10,7 @@ from dissensus.common.options import option_words
 from dissensus.evaluation.pairs import wilson_interval_of_mean
 from dissensus.messages import Face, Message
 from dissensus.models.confidence import advise_gold_labels
-from dissensus.models.exceptions import AskForGold
+from dissensus.models.exceptions import CollectGoldLabels
 from dissensus.questions.item_status import SETTLED
 from dissensus.table.kinds import CLASS_KINDS
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 REPORT = Face(
     option_words,
-    {AskForGold: "Have an expert label {items} random items: confidence can then be calibrated to your annotators."},
+    {CollectGoldLabels: "Have an expert label {items} random items: confidence can then be calibrated to your annotators."},
 )
 """Words of the report: its text names neither options nor parameters."""
 
