@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 REPORT = Face(
     option_words,
-    {CollectGoldLabels: "Have an expert label {items} random items: confidence can then be calibrated to your annotators."},
+    {
+        CollectGoldLabels: "Have an expert label {items} random items: confidence can then be calibrated to your annotators."
+    },
 )
 """Words of the report: its text names neither options nor parameters."""
 
