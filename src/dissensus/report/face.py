@@ -18,12 +18,8 @@ if TYPE_CHECKING:
     from dissensus.report.section import Finding
     from dissensus.report.study import Study
 
-REPORT = Face(
-    option_words,
-    {
-        CollectGoldLabels: "Have an expert label {items} random items: confidence can then be calibrated to your annotators."
-    },
-)
+COLLECT_GOLD = "Have an expert label {items} random items: confidence can then be calibrated to your annotators."
+REPORT = Face(option_words, {CollectGoldLabels: COLLECT_GOLD})
 """Words of the report: its text names neither options nor parameters."""
 
 

@@ -64,7 +64,7 @@ class RedundancySection(Section):
             "next_labels": {
                 "labels": len(chosen),
                 "items": np.unique(chosen.items).size,
-                "changes": chosen.changes,
+                "changes": chosen.expected_changes,
             }
             if len(chosen)
             else None,
