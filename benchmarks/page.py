@@ -1,4 +1,4 @@
-"""Write docs/benchmarks.md: speed, memory and accuracy beside every peer, from the stored results. Nothing is run.
+"""Write docs/benchmarks.md: speed, memory and accuracy compared with every peer, from stored results.
 
     python -m benchmarks.page
 
@@ -15,17 +15,17 @@ from typing import Any
 
 from reproductions import record
 
-HERE = Path(__file__).parent
-PAGE = HERE.parent / "docs" / "benchmarks.md"
+FOLDER = Path(__file__).parent
+PAGE = FOLDER.parent / "docs" / "benchmarks.md"
 MAX_P = 0.05
 LIBRARIES = ("crowd-kit", "peerannot", "cleanlab", "snorkel")
-ALL = "0"  # the level of all labels
+ALL = "0"  # The level with all labels.
 MB, GB = 1e6, 1e9  # bytes
 
 
 def stored(part: str, name: str) -> dict[str, Any]:
     """The last whole run."""
-    return record.read_store(HERE / part / "results" / f"{name}.jsonl")[name]
+    return record.read_store(FOLDER / part / "results" / f"{name}.jsonl")[name]
 
 
 def when(run: dict[str, Any]) -> str:
@@ -83,7 +83,7 @@ def speed() -> list[str]:
 
 
 def accuracy() -> list[str]:
-    """Each method of a peer beside ours, then every cell where ours is significantly worse."""
+    """Return the comparison of each peer's method with ours, then every cell where ours is significantly worse."""
     run = stored("accuracy", "accuracy")
     pairs: dict[tuple[str, str], dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
     lost: dict[str, list[list[str]]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Benchmarks of many parts: each part runs in a process and becomes a line of a store; a killed run goes on.
+"""Benchmarks of many parts: each part runs in a process and becomes a line of a store; a killed run can be resumed.
 
     python -m benchmarks.learning.NAME [--seeds N] [--jobs 1] [--device cpu] [--store FILE] [--quick]
     python -m benchmarks.learning.NAME --render
@@ -24,17 +24,17 @@ from reproductions import record
 from reproductions.processes import run_parts
 
 Part = dict[str, Any]
-"""What a part is told; its key is a hash of it."""
+"""Settings of a part; its key is their hash."""
 Rows = list[dict[str, Any]]
-"""Finished parts: what each was told, and what it found."""
+"""Finished parts with their settings and results."""
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What a benchmark of parts must say; `main` is its command line."""
+    """Declaration of a benchmark of parts; `main` is its command line."""
 
     folder: Path  # README.md and results/ are here
-    name: str  # of the store, and of the marks in README.md
+    name: str  # Name of the store and of the marks in README.md.
     run: Callable[[Part, str], dict[str, Any]]  # part, device → what was found
     parts: Callable[[int], list[Part]]  # number of seeds → parts
     quick: list[Part]

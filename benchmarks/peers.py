@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
-ENVIRONMENTS = HERE.parent / ".peers"
+FOLDER = Path(__file__).parent
+ENVIRONMENTS = FOLDER.parent / ".peers"
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ def environment(name: str) -> Path:
     peer = PEERS[name]
     if peer.pins is None:
         return Path(sys.executable)
-    folder, pins = ENVIRONMENTS / name, HERE / "peers" / peer.pins
+    folder, pins = ENVIRONMENTS / name, FOLDER / "peers" / peer.pins
     python, stamp = folder / "bin" / "python", folder / "stamp"
     wanted = f"python {sys.version_info.major}.{sys.version_info.minor}\n{pins.read_text()}"
     if not stamp.exists() or stamp.read_text() != wanted:
-        print(f"making the environment of {name} in {folder.relative_to(HERE.parent)} …", flush=True)
+        print(f"making the environment of {name} in {folder.relative_to(FOLDER.parent)} …", flush=True)
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
         pip = [python, "-m", "pip", "--quiet", "--no-input", "--disable-pip-version-check"]
@@ -106,7 +106,7 @@ def run(
         Path(job, "job.json").write_text(json.dumps({"tables": tasks, "fits": list(fits), "keep": keep}))
         limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), str(threads))
         done = subprocess.run(
-            [python, HERE / "peers" / PEERS[name].worker, job],
+            [python, FOLDER / "peers" / PEERS[name].worker, job],
             env=os.environ | limits | (variables or {}),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -30,7 +30,7 @@ def reproduce(
     ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Few seeds and short trainings: minutes on a laptop.")] = False,
     seeds: Annotated[int | None, typer.Option("--seeds", metavar="N", help="As many seeds, instead.")] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", metavar="N", help="Processes side by side.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", metavar="N", help="Number of processes.")] = 1,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1.")] = "auto",
     minutes: Annotated[
         float | None,

@@ -191,9 +191,9 @@ def network(name: str, redundancy: int, seeds: tuple[int, ...], how: dict[str, A
     items = how.get("items")
     table = load(name, items)[0]
     tables = [table.subsample(redundancy, seed=seed) for seed in seeds]
-    own: dict[str, Any] = {"hidden": (how["width"],) * 4, "dropout": 0.0} if how["paper_network"] else {}
+    sizes: dict[str, Any] = {"hidden": (how["width"],) * 4, "dropout": 0.0} if how["paper_network"] else {}
     options: dict[str, Any] = {key: None if value == "none" else value for key, value in how.get("options", {}).items()}
-    plain = LIA(device=device, steps=how["steps"], **own, **options)
+    plain = LIA(device=device, steps=how["steps"], **sizes, **options)
     models = [plain.classifier(tables[0], features=how["features"]) for _ in seeds]
     for seed, model in zip(seeds, models, strict=True):
         model.seed = seed

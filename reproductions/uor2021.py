@@ -198,23 +198,23 @@ def draw_votes(table: Annotations, votes: int, seed: int) -> Annotations:
     return table.select(rows=order[place < votes])
 
 
-def simulate_annotators(table: Annotations, known: Annotations, seed: int) -> Annotations:
+def simulate_annotators(table: Annotations, known_annotations: Annotations, seed: int) -> Annotations:
     """Give votes by nobody to annotators of `known`, drawn anew for every seed.
 
     An item's votes go to as many different annotators. Who of them gave the labels that are not the item's most
     frequent is drawn one after another, by rates of errors. An annotator's rate is drawn from what `known` says of it.
     """
-    draw = np.random.default_rng((seed, known.n_annotators))
-    wrong_known = known.label != known.soft_labels().argmax(axis=1)[known.item]
-    errors = np.bincount(known.annotator, wrong_known, known.n_annotators)
-    given = np.bincount(known.annotator, minlength=known.n_annotators)
+    draw = np.random.default_rng((seed, known_annotations.n_annotators))
+    wrong_known = known_annotations.label != known_annotations.soft_labels().argmax(axis=1)[known_annotations.item]
+    errors = np.bincount(known_annotations.annotator, wrong_known, known_annotations.n_annotators)
+    given = np.bincount(known_annotations.annotator, minlength=known_annotations.n_annotators)
     rate = draw.beta(ERRORS[0] + errors, ERRORS[1] + given - errors)  # (A,)
-    annotator = draw_distinct_annotators(table.item, known.n_annotators, draw)  # (N,)
+    annotator = draw_distinct_annotators(table.item, known_annotations.n_annotators, draw)  # (N,)
     # the least of Exponential / rate come first: drawn by rate, without replacement (Efraimidis & Spirakis 2006)
     erring = annotator[np.lexsort((draw.exponential(size=annotator.size) / rate[annotator], table.item))]
     right = table.label == table.soft_labels().argmax(axis=1)[table.item]
     label = table.label[np.lexsort((draw.random(annotator.size), right, table.item))]  # wrong ones first
-    return Annotations.from_codes(table.item, erring, label, table.items, known.annotators, table.classes)
+    return Annotations.from_codes(table.item, erring, label, table.items, known_annotations.annotators, table.classes)
 
 
 def draw_distinct_annotators(item: IntArray, n: int, draw: np.random.Generator) -> IntArray:

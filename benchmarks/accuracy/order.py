@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 
 from benchmarks import peers
-from benchmarks.accuracy.run import HERE, METHODS, Draw, binary, libraries, score
+from benchmarks.accuracy.run import FOLDER, METHODS, Draw, binary, libraries, score
 from dissensus.table.datasets import load_dataset
 from reproductions import record
 
-SETS = [("rte", 2), ("labelme", 0)]  # with ties; and with more than two classes, where ties are rarer
+SETS = [("rte", 2), ("labelme", 0)]  # One set with ties, and one with more than two classes, in which ties are rarer.
 SHUFFLES, FIT_SECONDS = 2, 10.0
 
 
 def run_set(name: str, level: int, versions: dict[str, Any]) -> list[dict[str, Any]]:
-    """Measure for each method the accuracy and the largest change of a probability, by what was changed."""
+    """Measure each method's accuracy and the largest change of a probability, for each change of order or names."""
     data = load_dataset(name)
     table = data.annotations.subsample(level) if level else data.annotations
     scored = np.flatnonzero((data.gold >= 0) & (np.diff(table.item_ptr) > 0))
@@ -122,7 +122,7 @@ def main() -> None:
         print(text[-1])
     if not dry:
         found = {"versions": versions, "sets": results}
-        record.publish(HERE / "README.md", "order", made, found, text, versions)
+        record.publish(FOLDER / "README.md", "order", made, found, text, versions)
 
 
 if __name__ == "__main__":

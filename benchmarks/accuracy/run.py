@@ -28,15 +28,15 @@ from dissensus.evaluation import paired_bootstrap
 from dissensus.table.datasets import load_dataset
 from reproductions import record
 
-HERE = Path(__file__).parent
-MIN_PROBABILITY = 1e-15  # in a log loss, the same for every library
+FOLDER = Path(__file__).parent
+MIN_PROBABILITY = 1e-15  # Probabilities are clipped here in a log loss, for every library.
 TIE_TOLERANCE = 1e-9  # probabilities this close to the largest are tied with it
 FULL = 0  # the level of redundancy that is all there is
 LEVELS = (2, 5, 10, FULL)
 SEEDS = 6  # an even number: see `numbering`
-PEER_FIT_SECONDS = 10.0  # of the processor, as the next two
+PEER_FIT_SECONDS = 10.0  # Processor time of one fit of a peer.
 OUR_FIT_SECONDS = 60.0  # our own methods are to have all their cells
-CELL_SECONDS = 2.0  # for the seeds of one method at one level, after which the rest are left out
+CELL_SECONDS = 2.0  # Time for the seeds of one method at one level; later seeds are skipped.
 MAX_P, RESAMPLES = 0.05, 2000
 
 
@@ -44,7 +44,7 @@ MAX_P, RESAMPLES = 0.05, 2000
 class Method:
     """One row of the tables."""
 
-    library: str  # of peers.PEERS
+    library: str  # A name in peers.PEERS.
     method: str
     title: str
     params: dict[str, Any] = field(default_factory=dict)
@@ -107,7 +107,7 @@ SETS: dict[str, tuple[str | None, ...]] = {  # folder → its golds
 }
 
 
-# What one fit is worth ------------------------------------------------------------------------------------------------
+# Scores of one fit ----------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -143,8 +143,8 @@ def score(answer: np.ndarray, scored: np.ndarray, gold: np.ndarray, n_classes: i
 class Cell:
     """The fits of one method at one level, by seed."""
 
-    fits: dict[int, dict[str, Any]] = field(default_factory=dict)  # what the worker reports
-    scores: dict[int, dict[str, Scored]] = field(default_factory=dict)  # of those that were done, by gold
+    fits: dict[int, dict[str, Any]] = field(default_factory=dict)  # Reports of the worker.
+    scores: dict[int, dict[str, Scored]] = field(default_factory=dict)  # Scores of the finished fits, by gold.
 
     def summary(self, level: int, gold: str) -> dict[str, Any]:
         """Summarise the fits for the results."""
@@ -225,7 +225,9 @@ def run_set(
     annotated = np.diff(table.item_ptr) > 0
     redundancy = table.n_annotations / annotated.sum()
     levels = [level for level in LEVELS if level < redundancy]  # FULL among them
-    levels.sort(key=lambda level: level or math.inf)  # small ones first: they tell which large ones are hopeless
+    levels.sort(
+        key=lambda level: level or math.inf
+    )  # Small levels first: they show which large ones would exceed their limits.
     known = {}
     for which in golds:
         codes = data.gold if which is None else load_dataset(name, gold=which).gold
@@ -239,7 +241,9 @@ def run_set(
             for seed in range(options.seeds):
                 rows = table.subsample(level, seed=seed) if level else table
                 order = np.random.default_rng(seed).permutation(rows.n_annotations)
-                numbers = numbering(seed, table.n_classes)  # nobody may gain by an order, as some peers do
+                numbers = numbering(
+                    seed, table.n_classes
+                )  # Class order must not help a library, as it does for some peers.
                 draws.append(Draw.write(Path(folder, f"{level}-{seed}"), rows, order, numbers, level=level, seed=seed))
 
         def run(library: str) -> None:
@@ -293,7 +297,7 @@ def run_set(
 
 
 def numbering(seed: int, n_classes: int) -> np.ndarray:
-    """(K,) what each class is called; an odd seed has the numbers of the seed before, backwards.
+    """Return (K,) the number of each class; an odd seed has the numbers of the seed before in reverse order.
 
     So who gives a tie to the lowest number gives it to either class equally often.
     """
@@ -365,7 +369,7 @@ class Figure:
     sign: int  # +1: more is better
     levels: tuple[int, ...] = (FULL,)
     tested: str | None = None  # the score whose tests mark its cells
-    error: str | None = None  # key of the standard error beside it
+    error: str | None = None  # Key of its standard error.
 
 
 FIGURES = [
@@ -430,7 +434,7 @@ def brief(error: str | None) -> str:
 
 
 def tables(rows: list[dict[str, Any]]) -> list[str]:
-    """All figures at all levels, the verdict, what failed, and the sizes of the sets."""
+    """Return tables of all figures at all levels, the verdict, the failures, and the sizes of the sets."""
     text = []
     for figure in FIGURES:
         for level in figure.levels:
@@ -547,7 +551,7 @@ def main() -> None:
         "--limit", type=float, default=PEER_FIT_SECONDS, help="processor seconds that a fit of a peer may take"
     )
     parser.add_argument(
-        "--readme", type=Path, help="write the tables of these options into this file, and the results beside it"
+        "--readme", type=Path, help="write the tables of these options into this file, and the results next to it"
     )
     options = parser.parse_args()
     shown = list(METHODS)
@@ -568,7 +572,7 @@ def main() -> None:
     METHODS[:] = shown
     of_today: list[str] = []
     if whole and options.methods:
-        earlier = record.read_store(record.store_path(HERE, "accuracy"))["accuracy"]
+        earlier = record.read_store(record.store_path(FOLDER, "accuracy"))["accuracy"]
         asked = {method.title for method in METHODS if method.method in options.methods}
         keep_rest(rows, earlier["sets"], asked)
         versions = earlier["versions"] | versions
@@ -585,7 +589,7 @@ def main() -> None:
             "limit": options.limit,
             "sets": rounded(rows),
         }
-        readme = options.readme or HERE / "README.md"
+        readme = options.readme or FOLDER / "README.md"
         record.publish(readme, "accuracy", made, content, [*of_today, *tables(rows)], versions)
 
 

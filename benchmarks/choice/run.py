@@ -20,9 +20,9 @@ import dissensus as dz
 from benchmarks.accuracy.run import SETS
 from reproductions import record
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 REDUNDANCY = (3, 5, 10, 0)  # 0: all there is
-ALWAYS = ("majority-vote", "dawid-skene", "hierarchical-dawid-skene")  # to compare the choice with
+ALWAYS = ("majority-vote", "dawid-skene", "hierarchical-dawid-skene")  # Fixed methods that the choice is compared with.
 NEAR_POINTS = 1.0
 
 
@@ -79,7 +79,7 @@ def tables(cases: list[dict[str, Any]]) -> list[str]:
             "yes" if case["vote_is_as_good"] else "",
         ])  # fmt: skip
     rules = [("the choice without gold", [case["behind"] for case in cases])]
-    rules += [("majority vote where it is said to be as good, else the choice", [case["advice"] for case in cases])]
+    rules += [("majority vote if it is reported to be as good, else the choice", [case["advice"] for case in cases])]
     rules += [(f"always {method}", [case["always"][method] for case in cases]) for method in ALWAYS]
     rules += [("a method at random", [case["average"] for case in cases])]
     summary = [
@@ -118,7 +118,7 @@ def main() -> None:
                     flush=True,
                 )
     if not only:
-        record.publish(HERE / "README.md", "choice", made, {"cases": cases}, tables(cases))
+        record.publish(FOLDER / "README.md", "choice", made, {"cases": cases}, tables(cases))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Clusters of jobs_q1..3: the KL of the clustering to the votes, beside Table 2 of Weerasooriya et al. (2021).
+"""Clusters of jobs_q1..3: the KL of the clustering to the votes, compared with Table 2 of Weerasooriya et al. (2021).
 
     python -m benchmarks.clustering.jobs [--only jobs_q3] [--quick]
 
@@ -24,10 +24,10 @@ from dissensus.exceptions import ConvergenceWarning
 from reproductions import load_paper, record
 from reproductions.weerasooriya2021 import METHODS, SETS
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 TABLE2 = load_paper("weerasooriya2021").tables["table2"]
-COARSE = (3, 5, 8, 12, 16, 20)  # for the choice by hidden labels
-RESTARTS = 5  # of the fit that is reported
+COARSE = (3, 5, 8, 12, 16, 20)  # Numbers of clusters for the choice by hidden labels.
+RESTARTS = 5  # Starts of the reported fit.
 
 
 def grids(method: str, quick: bool) -> tuple[Any, Any]:
@@ -43,7 +43,7 @@ def run(name: str, method: str, quick: bool) -> dict[str, Any]:
     train, dev, test = (
         part.select(items=np.diff(part.item_ptr) > 0) for part in (parts[s] for s in ("train", "dev", "test"))
     )
-    store = HERE / "results" / "running" / f"{name}-{method}.jsonl"
+    store = FOLDER / "results" / "running" / f"{name}-{method}.jsonl"
     store.parent.mkdir(parents=True, exist_ok=True)
     K, L = grids(method, quick)
     coarse = (K, L) if quick or method == "fmm" else (COARSE, COARSE)
@@ -53,7 +53,7 @@ def run(name: str, method: str, quick: bool) -> dict[str, Any]:
         found = dz.select_clusters(train, method, K=ks, L=ls, dev=dev, criterion=criterion, store=store)
         result[criterion] = {
             "points": len(found.points),
-            "seconds": time.perf_counter() - begin,  # what the store held already took none
+            "seconds": time.perf_counter() - begin,  # Stored points take no time.
             "seconds_of_fits": sum(point.seconds for point in found.points),
             "converged": sum(point.converged for point in found.points),
             **score(found, train, test),
@@ -132,7 +132,7 @@ def main() -> None:
     rows = [run(name, method, options.quick) for name in options.only or SETS for method in METHODS.values()]
     if options.only or options.quick:
         return
-    record.publish(HERE / "README.md", "jobs", made, {"rows": rows}, tables(rows))
+    record.publish(FOLDER / "README.md", "jobs", made, {"rows": rows}, tables(rows))
 
 
 if __name__ == "__main__":

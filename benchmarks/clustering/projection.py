@@ -2,7 +2,7 @@
 
     python -m benchmarks.clustering.projection [--seeds 5]
 
-from the repository's root. Tables drawn with 4 item and 2 annotator clusters and features that tell the item's cluster,
+from the repository's root. Tables drawn with 4 item and 2 annotator clusters and features of the item's cluster,
 more or less; KL of the true label distributions of 200 test items to what is predicted. Writes `results/` and a table
 of README.md.
 """
@@ -22,7 +22,7 @@ from dissensus.evaluation import kl_divergence
 from reproductions import record
 from reproductions.printed_clusters import PrintedProjector
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 ITEMS, TRAIN = 600, 400
 READINGS = [(reading, how) for reading in ("printed", "population") for how in ("hard", "soft")]
 
@@ -57,7 +57,7 @@ def main() -> None:
     cases = [run_case(seed) for seed in range(options.parse_args().seeds)]
     rows = [[name, f"{np.mean([case[name] for case in cases]):.3f}"] for name in cases[0]]
     table = record.markdown_table(["", "KL to the truth"], rows)
-    record.publish(HERE / "README.md", "projection", made, {"cases": cases}, [table])
+    record.publish(FOLDER / "README.md", "projection", made, {"cases": cases}, [table])
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from dissensus.clustering.belief_propagation import BeliefMessages
 from dissensus.compute.engines.local import Threads
 from reproductions import record
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 K, L = 5, 4
 TRUTH, SAMPLED = "the true parameters", "sampling, started at the truth"
 BURN, SWEEPS = 200, 1000
@@ -116,7 +116,7 @@ def main() -> None:
             print(
                 concentration, seed, *(f"{row['items']:.3f}/{row['annotators']:.3f}" for row in rows[-7:]), flush=True
             )
-    record.publish(HERE / "README.md", "recovery", made, {"rows": rows}, tables(rows))
+    record.publish(FOLDER / "README.md", "recovery", made, {"rows": rows}, tables(rows))
 
 
 if __name__ == "__main__":

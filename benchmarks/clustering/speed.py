@@ -26,7 +26,7 @@ from dissensus.clustering import GridPoint
 from dissensus.exceptions import ConvergenceWarning
 from reproductions import record
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 SIZES = range(3, 21)
 METHODS = ("pgm-bp", "pgm-annealing")
 LONGER_FACTOR = 5
@@ -112,7 +112,7 @@ def main() -> None:
         for row in content["million"]
     ]  # fmt: skip
     text.append(record.markdown_table(head, rows))
-    record.publish(HERE / "README.md", "speed", made, content, text)
+    record.publish(FOLDER / "README.md", "speed", made, content, text)
 
 
 if __name__ == "__main__":

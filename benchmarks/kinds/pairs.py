@@ -1,4 +1,4 @@
-"""Comparisons: held-out log loss of ten folds (ties counted) beside other libraries, and a million comparisons timed.
+"""Comparisons: held-out log loss of ten folds (with ties) for ours and other libraries, and the time for a million.
 
     python -m benchmarks.kinds.pairs [--evalica PYTHON] [--crowd-kit PYTHON] [--million]
 
@@ -27,7 +27,7 @@ OURS: dict[str, dict[str, Any]] = {"all": {}, "annotators alike": {"annotators":
 
 
 def log_loss_of_scores(scores: dict[str, float], train: Any, test: Any) -> Any:
-    """(n,) of the test rows, by log scores of a peer with a scale, a tie parameter and a position effect."""
+    """Return (n,) log losses of the test rows, from a peer's log scores with a scale, ties and a position effect."""
 
     def logits(table: Any, theta: Any) -> Any:
         things, left, right = table.alternatives
@@ -63,7 +63,7 @@ def peer(python: str, name: str, trains: list[Any]) -> list[dict[str, float]]:
 
 
 def million() -> None:
-    """Time a fit of a million comparisons of 1,000 things by 1,000 judges, a tenth of whom do not look."""
+    """Time a fit of a million comparisons of 1,000 alternatives by 1,000 annotators, a tenth of them random."""
     rng = np.random.default_rng(0)
     n, things, judges = 10**6, 1000, 1000
     scores, left, judge = rng.normal(size=things), rng.integers(things, size=n), rng.integers(judges, size=n)

@@ -1,4 +1,4 @@
-"""Several labels at once: medical_relations as one table of sets beside fourteen tables of yes and no.
+"""Several labels at once: medical_relations as one table of sets compared with fourteen tables of yes and no.
 
     python -m benchmarks.kinds.sets
 
@@ -20,7 +20,7 @@ import dissensus as dz
 GOLD = {"CAUSES": "medical_causes", "TREATS": "medical_treats"}
 LEVELS = (2, 5, None)
 SEEDS = 3
-MIN_LABELS = 5  # of the other half
+MIN_LABELS = 5  # Labels per item from the other half.
 
 
 def whole() -> Any:

@@ -31,7 +31,7 @@ def columns(name: str, file: str) -> dict[str, list[Any]]:
 
 
 def ner_mturk() -> tuple[Annotations, set[Any]]:
-    """Tags of tokens, a sequence per sentence, and the known spans of what somebody read."""
+    """Return tags of tokens, a sequence per sentence, and the gold spans of the annotated sentences."""
     items, rows, gold = (columns("ner_mturk", file) for file in ("items", "annotations", "gold"))
     sentences = [f"{d}/{int(s):03d}" for d, s in zip(items["document"], items["sentence"], strict=True)]
     place = dict(zip(items["item"], name_positions(sentences, map(int, items["position"])), strict=True))
@@ -41,7 +41,7 @@ def ner_mturk() -> tuple[Annotations, set[Any]]:
 
 
 def ner_spans(tokens: bool) -> tuple[Annotations, set[Any]]:
-    """The same as spans of whole documents, with every token a place or (not `tokens`) what lies between bounds."""
+    """Return `ner_mturk` as spans of documents, with positions at tokens or (not `tokens`) between span bounds."""
     spans, readings, gold = (columns("ner_spans", file) for file in ("spans", "readings", "gold_spans"))
     length = dict(zip(readings["document"], map(int, readings["tokens"]), strict=True))
     table = Annotations.from_spans(
@@ -58,7 +58,7 @@ def as_set(spans: dict[str, Any]) -> set[Any]:
 
 
 def few_readers(table: Annotations, readers: int) -> Annotations:
-    """At most so many readers of each document (of ner_mturk: of what stands before the stroke)."""
+    """Select at most `readers` annotators of each document (in ner_mturk: of the name before the stroke)."""
     where = table.sequences
     document = np.array([name.partition("/")[0] for name in where.documents.tolist()], object)
     pairs = document[where.document[table.item]] + "\t" + table.annotators[table.annotator]
@@ -74,7 +74,7 @@ def few_readers(table: Annotations, readers: int) -> Annotations:
 
 
 def illegal(table: Annotations, tags: Any) -> int:
-    """How many tags may not stand where they are."""
+    """Count tags that are illegal at their position."""
     where, scheme = table.sequences, parse_tag_scheme(table.classes)
     tag = np.asarray(tags)[where.order]
     bad = np.concatenate([[False], ~scheme.follows[tag[:-1], tag[1:]]])
@@ -98,7 +98,7 @@ def show(name: str, table: Annotations, known: set[Any], tags: Any, seconds: flo
 
 
 def run(title: str, table: Annotations, known: set[Any]) -> None:
-    """All methods on one table."""
+    """Run all methods on one table."""
     print(f"\n{title}: {table}\n{HEADER}", flush=True)
     plain = Annotations(
         table.annotator, table.label, table.item_ptr, table.items, table.annotators, table.classes, table.weight
@@ -119,7 +119,9 @@ def run(title: str, table: Annotations, known: set[Any]) -> None:
 def main() -> None:
     """Run everything."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--readers", type=int, nargs="*", default=[], help="of each document, beside all")
+    parser.add_argument(
+        "--readers", type=int, nargs="*", default=[], help="annotators of each document, in addition to all"
+    )
     asked = parser.parse_args()
     methods["bayesian-sequence"]().fit(simulate_spans(5, 5, 2).annotations)  # compiled
     table, known = ner_mturk()

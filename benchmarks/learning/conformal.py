@@ -21,9 +21,9 @@ from benchmarks.learning.defaults import SETS, TAUGHT, data
 from benchmarks.parts import Benchmark, Part, Rows, mean_and_error
 from reproductions import record
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 COVERAGE = 0.9
-SPLITS = 10  # of each fit
+SPLITS = 10  # Random splits of each fit.
 WITH_GOLD = ("sentiment_polarity", "labelme", "digits-crowd")
 
 
@@ -87,13 +87,13 @@ def tables(rows: Rows) -> list[str]:
 
 
 def parts(seeds: int) -> list[Part]:
-    """All splits of every set."""
+    """Return all splits of every set."""
     kinds = [(name, "votes") for name in SETS] + [(name, "gold") for name in WITH_GOLD]
     return [{"data": name, "by": by, "seed": seed} for seed in range(seeds) for name, by in kinds]
 
 
 QUICK: list[Part] = [{"data": "digits-crowd", "by": by, "seed": 0, "items": 150} for by in ("votes", "gold")]
-BENCHMARK = Benchmark(HERE, "conformal", run, parts, QUICK, tables, seeds=10)
+BENCHMARK = Benchmark(FOLDER, "conformal", run, parts, QUICK, tables, seeds=10)
 
 
 if __name__ == "__main__":

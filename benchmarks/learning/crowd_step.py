@@ -28,7 +28,7 @@ from dissensus.learning.objectives import CrowdLayerObjective
 from dissensus.learning.rows import JointOptimizer, RowAdam, use_row_sparse
 from reproductions import record
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 ITEMS, FEATURES, CLASSES, BATCH, LABELS = 20_000, 512, 8, 256, 5
 SIZES = (50, 5_000, 50_000, 100_000)
 DENSE = (50, 5_000)
@@ -36,7 +36,7 @@ MAX_RATIO = 1.2
 
 
 class Dense(nn.Module):
-    """All annotators for all items: (B, K) → masked cross entropy of labels (B, A), −1 not given."""
+    """Dense crowd layer: (B, K) → masked cross entropy of labels (B, A), −1 for missing ones."""
 
     def __init__(self, n_annotators: int):
         super().__init__()
@@ -105,7 +105,9 @@ def measure(
         rows = torch.randint(0, ITEMS, (BATCH,), generator=torch.Generator().manual_seed(turn)).to(X.device)
         names = [name for name in steps if name not in slow or turn % 10 == 0]
         for place in range(len(names)):
-            name = names[(place + turn) % len(names)]  # nobody always comes after the same
+            name = names[
+                (place + turn) % len(names)
+            ]  # The order rotates, so that no candidate always follows the same one.
             begin = clock()
             steps[name](X, rows)
             if X.device.type == "cuda":
@@ -145,7 +147,7 @@ def main() -> None:
     ]  # fmt: skip
     name = "crowd-step" if device.type == "cpu" else f"crowd-step-{device.type}"
     found = {"steps": arguments.steps, "rows": rows}
-    record.publish(HERE / "README.md", name, made, found, [record.markdown_table(head, cells)])
+    record.publish(FOLDER / "README.md", name, made, found, [record.markdown_table(head, cells)])
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import dissensus as dz
 from benchmarks.parts import Benchmark, Part, Rows, mean_and_error
 from reproductions import record
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 SETS = ("gimpel_pos", "medical_causes")
 WAYS = {"pairs": "a tenth of the pairs", "items": "a tenth of the items"}
 ARMS = (
@@ -88,7 +88,7 @@ def run(part: Part, device: str) -> dict[str, Any]:
 
 
 def tables(rows: Rows) -> list[str]:
-    """AUC by set, by what is held out and by arm."""
+    """Return AUC by set, by kind of held-out pairs, and by model."""
     lines = []
     for name in SETS:
         for way, text in WAYS.items():
@@ -103,12 +103,12 @@ def tables(rows: Rows) -> list[str]:
 
 
 def parts(seeds: int) -> list[Part]:
-    """Every set and way to hold out, seed by seed."""
+    """Return every set and way to hold out pairs, seed by seed."""
     return [{"set": name, "way": way, "seed": seed} for seed in range(seeds) for name in SETS for way in WAYS]
 
 
 QUICK: list[Part] = [{"set": "medical_causes", "way": way, "seed": 0, "epochs": 1} for way in WAYS]
-BENCHMARK = Benchmark(HERE, "decision", run, parts, QUICK, tables, seeds=3)
+BENCHMARK = Benchmark(FOLDER, "decision", run, parts, QUICK, tables, seeds=3)
 
 
 if __name__ == "__main__":

@@ -23,12 +23,12 @@ from benchmarks.parts import Benchmark, Part, Rows
 from dissensus.evaluation import cross_entropy, paired_bootstrap
 from reproductions import record
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 SETS = (
     "popquorn_offensiveness", "jobs_q1", "jobs_q2", "jobs_q3", "sentiment_polarity", "movie_reviews", "labelme",
     "digits-crowd",
 )  # fmt: skip
-TAUGHT = 0.7  # share of the items
+TRAIN_SHARE = 0.7  # share of the items
 MIN_PROBABILITY = 1e-12
 HAND, CLASSIFIER, TRAIN = "twenty lines", "CrowdClassifier()", "dissensus train"
 
@@ -69,7 +69,7 @@ def run(part: Part, device: str) -> dict[str, Any]:
     rng = np.random.default_rng(part["seed"])
     keep = np.ones(table.n_items, bool) if "items" not in part else np.arange(table.n_items) < part["items"]
     order = rng.permutation(np.flatnonzero(keep & (np.diff(table.item_ptr) > 0)))
-    taught, new = np.split(order, [round(TAUGHT * order.size)])
+    taught, new = np.split(order, [round(TRAIN_SHARE * order.size)])
     taught, new = np.sort(taught), np.sort(new)
     shares = table.soft_labels()
     part_of = table.select(items=np.isin(np.arange(table.n_items), taught))
@@ -145,12 +145,12 @@ def tables(found: dict[str, Any]) -> list[str]:
 
 
 def parts(seeds: int) -> list[Part]:
-    """All splits of every set."""
+    """Return all splits of every set."""
     return [{"data": name, "seed": seed} for seed in range(seeds) for name in SETS]
 
 
 QUICK: list[Part] = [{"data": name, "seed": 0, "items": 150} for name in ("digits-crowd", "labelme")]
-BENCHMARK = Benchmark(HERE, "defaults", run, parts, QUICK, tables, seeds=5, summary=summary)
+BENCHMARK = Benchmark(FOLDER, "defaults", run, parts, QUICK, tables, seeds=5, summary=summary)
 
 
 if __name__ == "__main__":

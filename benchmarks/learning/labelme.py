@@ -21,8 +21,8 @@ import dissensus as dz
 from benchmarks.parts import Benchmark, Part, Rows, mean_and_error
 from reproductions import record
 
-HERE = Path(__file__).parent
-MIXUP = 0.4  # as in reproductions/uor2021.toml
+FOLDER = Path(__file__).parent
+MIXUP = 0.4  # Mixup parameter α of reproductions/uor2021.toml.
 VOLUME = {"volume": "classes", "volume_weight": 0.3}
 OF_ANNOTATORS = {"volume": "annotators", "volume_weight": 0.01}
 ARMS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
@@ -114,12 +114,12 @@ def tables(parts: Rows) -> list[str]:
 
 
 def parts(seeds: int) -> list[Part]:
-    """Every arm with every seed."""
+    """Return every model with every seed."""
     return [{"arm": arm, "seed": seed} for arm in ARMS for seed in range(seeds)]
 
 
 QUICK: list[Part] = [{"arm": arm, "seed": 0} for arm in ("majority", "crowd layer, volume of classes (GeoCrowdNet F)")]
-BENCHMARK = Benchmark(HERE, "labelme", run, parts, QUICK, tables, seeds=10)
+BENCHMARK = Benchmark(FOLDER, "labelme", run, parts, QUICK, tables, seeds=10)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
     DISSENSUS_DATA=<data folder> python -m benchmarks.learning.ldl_nm time
 
 - *search*: item and annotator sizes 3 to 20, ten seeds, the development items asked after 25, 50, 100 and 200 epochs by
-  features alone. It goes on where it was killed.
+  features alone. It resumes after a kill.
 - *test*: the best size and number of epochs, and the best size after 200 epochs as in the paper, trained with ten other
   seeds; test items by features alone (mean and mode over annotators), and by Algorithm 4, which reads the very
   votes that it is judged by, with more and more steps. Beside it Algorithm 4 by half of an item's annotators, judged by
@@ -35,10 +35,10 @@ from dissensus.learning.unknown_annotators import infer_annotators, leaking_prob
 from reproductions import load_paper, record, weerasooriya2021
 from reproductions.distribution_scores import compare_distributions, distribution_scores
 
-HERE = Path(__file__).parent
-README = HERE / "README.md"
+FOLDER = Path(__file__).parent
+README = FOLDER / "README.md"
 EPOCHS = (25, 50, 100, 200)
-STEPS = (1, 3, 10, 100)  # of Algorithm 4
+STEPS = (1, 3, 10, 100)  # Gradient steps of Algorithm 4.
 FIRST_TEST_SEED = 100  # none that the sizes were chosen with
 TABLE3 = load_paper("weerasooriya2021").tables["table3"]
 SHOWN = ("features only, mean", "features only, mode", "Algorithm 4, 10 steps", "Algorithm 4, 100 steps",
@@ -64,9 +64,9 @@ def search(name: str, options: argparse.Namespace) -> tuple[SizeSearch, float]:
 
 
 def running(name: str) -> Path:
-    """The store of a search, which goes on where it was killed."""
-    (HERE / "results" / "running").mkdir(parents=True, exist_ok=True)
-    return HERE / "results" / "running" / f"ldl_nm-{name}.jsonl"
+    """The store of a search, which resumes after a kill."""
+    (FOLDER / "results" / "running").mkdir(parents=True, exist_ok=True)
+    return FOLDER / "results" / "running" / f"ldl_nm-{name}.jsonl"
 
 
 def chosen(found: SizeSearch, epoch: int | None = None) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def tested_table(rows: list[dict[str, Any]]) -> str:
                 leaks = "**yes**" if of[0]["leaked"] else ""
                 kl = (
                     "" if protocol.endswith("mode") else mean_and_error([row["kl"] for row in of])
-                )  # a class that nobody names has none
+                )  # A class without votes has no logarithm.
                 rest = [mean_and_error([row[key] for row in of]) for key in ("inverse_kl", "accuracy", "manhattan")]
                 lines.append([name, training, protocol, leaks, kl, *rest])
     return record.markdown_table(head, lines, 4)
@@ -212,7 +212,7 @@ TABLES = {
 def stored(what: str) -> dict[str, Any]:
     """Read the last run."""
     name = f"ldl_nm-{what}"
-    return record.read_store(record.store_path(HERE, name))[name]
+    return record.read_store(record.store_path(FOLDER, name))[name]
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from dissensus.questions.scoring import hide_rows, log_likelihood
 from reproductions import record
 from reproductions.verdict import estimate_mean
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 LAYERS = {"hidden": (16, 16, 16, 16), "dropout": 0.0}
 SCHEDULES: dict[str, dict[str, Any]] = {
     "the paper's": {
@@ -86,7 +86,7 @@ def parts(seeds: int) -> list[Part]:
     return [{"seed": seed} for seed in range(seeds)]
 
 
-BENCHMARK = Benchmark(HERE, "lia-schedule", run, parts, [{"seed": 0, "steps": 20}], tables, seeds=5)
+BENCHMARK = Benchmark(FOLDER, "lia-schedule", run, parts, [{"seed": 0, "steps": 20}], tables, seeds=5)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""New items without annotations: h of LIA against the same network taught by labels that were made first.
+"""New items without annotations: h of LIA against the same network trained on aggregated labels.
 
     python -m benchmarks.learning.new_items        # options: see benchmarks/parts.py
 
@@ -24,7 +24,7 @@ import dissensus as dz
 from benchmarks.parts import Benchmark, Part, Rows
 from reproductions import record
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 SETS = ("rte", "medical_causes", "medical_treats", "labelme", "sentiment_polarity")
 FOLDS = 5
 MIN_PROBABILITY = 1e-12  # one network that is certain and wrong would make the mean infinite
@@ -131,7 +131,7 @@ def tables(rows: Rows) -> list[str]:
 
 
 def parts(seeds: int, folds: int = FOLDS) -> list[Part]:
-    """Every set and condition, fold by fold."""
+    """Return every set and condition, fold by fold."""
     return [
         {"data": name, "condition": condition, "seed": seed, "fold": fold}
         for seed in range(seeds)
@@ -142,7 +142,7 @@ def parts(seeds: int, folds: int = FOLDS) -> list[Part]:
 
 
 QUICK: list[Part] = [part | {"steps": 40} for part in parts(1, 1)]
-BENCHMARK = Benchmark(HERE, "new-items", run, parts, QUICK, tables, seeds=2)
+BENCHMARK = Benchmark(FOLDER, "new-items", run, parts, QUICK, tables, seeds=2)
 
 
 if __name__ == "__main__":

@@ -29,12 +29,12 @@ from benchmarks.parts import Benchmark, Part, Rows, mean_and_error
 from dissensus.models.base import arg_max
 from reproductions import record
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 LEFT_OUT = ("CAUSES", "TREATS", "SYMPTOM", "PART_OF")
 SENTENCES = (25, 50, 100, 200)
 REDUNDANCY = (2, 5, 10)
 GOLDS = {"CAUSES": "medical_causes", "TREATS": "medical_treats"}
-HIDDEN = (32, 32, 32, 32)  # [P] for these data
+HIDDEN = (32, 32, 32, 32)  # Sizes in Platanios et al. 2020 for these data.
 MIN_PROBABILITY = 1e-6  # one that is certain and wrong would decide a mean
 
 
@@ -50,7 +50,7 @@ def data() -> tuple[dz.Questions, Any, dict[tuple[str, str], Any]]:
         for name, folder in GOLDS.items()
         for whose in (None, "paper")
     }
-    frame = dz.load_dataset("medical_causes").items  # of the same sentences
+    frame = dz.load_dataset("medical_causes").items  # This set has the same sentences.
     X = np.concatenate([embed_texts(frame[c].to_pylist()) for c in ("text", "term1", "term2")], axis=1)
     return questions, X, golds
 
@@ -103,7 +103,7 @@ def added(relation: str, seed: int, **few: Any) -> dict[str, Any]:
 
 
 def redundancy(at: int, seed: int, **few: Any) -> dict[str, Any]:
-    """Fit majority vote, LIA and LIA-ML to so many judgements."""
+    """Fit majority vote, LIA and LIA-ML to `at` judgements per item."""
     from dissensus.learning import LIA
     from dissensus.learning.lia_ml import LIAML
 
@@ -193,7 +193,7 @@ QUICK: list[Part] = [
     {"kind": "added", "what": LEFT_OUT[0], "seed": 0, "steps": 20},
     {"kind": "redundancy", "what": REDUNDANCY[0], "seed": 0, "steps": 20},
 ]
-BENCHMARK = Benchmark(HERE, "open-labels", run, parts, QUICK, tables, seeds=3)
+BENCHMARK = Benchmark(FOLDER, "open-labels", run, parts, QUICK, tables, seeds=3)
 
 
 if __name__ == "__main__":

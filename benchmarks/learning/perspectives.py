@@ -1,4 +1,4 @@
-"""What each annotator would say, and what all of them: POPQUORN offensiveness, with metadata of annotators and without.
+"""Predict each annotator's label and the distribution of all: POPQUORN offensiveness, with and without metadata.
 
     python -m benchmarks.learning.perspectives        # options: see benchmarks/parts.py
 
@@ -12,8 +12,8 @@ predicted) per comment, against all its votes; per annotator the error rate (mos
 distance (median label, as a share of the scale), and the log loss of its labels. Figures are means over comments or
 annotators, then over seeds; intervals by a bootstrap over comments or annotators, whose figure is the mean over seeds.
 
-- *everybody's shares*: of all training labels. *own shares*: the annotator's, with so many of everybody's as predict
-  the training labels best, each by the annotator's others.
+- *shares of all annotators*: shares of the classes among all training labels. *own shares*: the shares of the
+  annotator's labels, smoothed by the former with the weight that predicts left-out training labels best.
 - *MiniLM*: softmax regression on votes (objective `soft`), its weight decay by a development part, a quarter, of the
   training comments. *MiniLM, confusions*: the same through each annotator's confusion matrix. *MiniLM × own shares*:
   log-linear, softmax regression on the logarithms of both; of training comments MiniLM's are out of fold, own shares
@@ -23,8 +23,8 @@ annotators, then over seeds; intervals by a bootstrap over comments or annotator
 - *shuffled*: the metadata of another annotator, drawn at random: the same freedom, and nothing to know.
 - *crowd-layer* on MiniLM, 50 epochs; *LIA()* as it is. The distribution of a comment is, for all that know annotators,
   the mean of what each of them would say; for ldl-nm, where not said otherwise, that of ŷ_I, as in the paper.
-- Annotators who were not there: the mean embedding (LIA, and ldl-nm in the stored runs), or the mean of what everybody
-  else would say ("everybody", which `predict_annotations` of ldl-nm has become by these runs).
+- Annotators who were not there: the mean embedding (LIA, and ldl-nm in the stored runs), or the mean prediction for
+  all annotators ("all annotators", which `predict_annotations` of ldl-nm has become by these runs).
 """
 
 from __future__ import annotations
@@ -40,14 +40,21 @@ from benchmarks.learning.unseen_annotators import log_of, others_of_annotator, o
 from benchmarks.parts import Benchmark, Part, Rows
 from reproductions import record
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 SET = "popquorn_offensiveness"
 FOLDS = 5
-NEW_SEEDS = 2  # with annotators held out too
+NEW_SEEDS = 2  # Seeds of runs that also hold out annotators.
 DEV_SHARE = 0.25
-SHRINK = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # labels of everybody among an annotator's own
-DECAY = (0.0, 3e-4, 1e-3, 3e-3)  # of MiniLM's softmax regression
-SCALES = (0.02, 0.05, 0.1, 0.2, 0.5)  # of metadata in the log-linear form
+SHRINK = (
+    1.0,
+    2.0,
+    4.0,
+    8.0,
+    16.0,
+    32.0,
+)  # Pseudo-labels with the shares of all annotators that are added to an annotator's own.
+DECAY = (0.0, 3e-4, 1e-3, 3e-3)  # Weight decay of the softmax regression on MiniLM vectors.
+SCALES = (0.02, 0.05, 0.1, 0.2, 0.5)  # Scales of metadata in the log-linear form.
 EPOCHS = (10, 20, 40)
 """Epochs of ldl-nm. 50, 100 and 200 were worse on one fold that was looked at beforehand, with sizes 5, 10 and 20."""
 SOFT, OWN = ("manhattan", "wasserstein", "kl"), ("error", "distance", "log_loss")
@@ -56,12 +63,13 @@ NAMES = {
     "distance": "absolute distance", "log_loss": "log loss",
 }  # fmt: skip
 ARMS = (
-    "everybody's shares", "own shares", "MiniLM", "MiniLM, confusions", "MiniLM × own shares", "crowd-layer", "LIA",
+    "shares of all annotators", "own shares", "MiniLM", "MiniLM, confusions", "MiniLM × own shares", "crowd-layer",
+    "LIA",
     "LIA + metadata", "ldl-nm", "ldl-nm, mean of ŷ", "ldl-nm + metadata", "ldl-nm + shuffled",
 )  # fmt: skip
 NEW = (
-    "everybody's shares", "votes", "MiniLM", "MiniLM × metadata", "MiniLM × shuffled", "LIA", "LIA + metadata",
-    "ldl-nm", "ldl-nm, everybody", "ldl-nm + metadata",
+    "shares of all annotators", "votes", "MiniLM", "MiniLM × metadata", "MiniLM × shuffled", "LIA", "LIA + metadata",
+    "ldl-nm", "ldl-nm, all annotators", "ldl-nm + metadata",
 )  # fmt: skip
 PAIRS = (
     ("ldl-nm + metadata", "ldl-nm"), ("ldl-nm + metadata", "ldl-nm + shuffled"), ("LIA + metadata", "LIA"),
@@ -91,7 +99,7 @@ class Split:
         if new:
             parts["seen"] = table.select(items=~item, annotators=who)
         self.asked = {name: (part, self.X[item if name == "unseen" else ~item]) for name, part in parts.items()}
-        self.votes = table.select(items=item).soft_labels()  # of everybody
+        self.votes = table.select(items=item).soft_labels()  # Vote shares of all annotators.
         dev = rng.permutation(self.train.n_items) < DEV_SHARE * self.train.n_items
         self.rest = self.train.select(items=~dev), self.X_train[~dev]
         self.dev = self.train.select(items=dev), self.X_train[dev]
@@ -169,11 +177,11 @@ def chosen_epochs(split: Split, seed: int) -> tuple[int, int]:
     return min(EPOCHS, key=kl.__getitem__), min(EPOCHS, key=loss.__getitem__)
 
 
-Said = dict[str, tuple[np.ndarray | None, np.ndarray]]
+Predictions = dict[str, tuple[np.ndarray | None, np.ndarray]]
 """Arm → distributions of comments (I, K), or None, and of the labels of rows (N, K)."""
 
 
-def known(split: Split, seed: int) -> tuple[Said, dict[str, Any]]:
+def known(split: Split, seed: int) -> tuple[Predictions, dict[str, Any]]:
     """Predict new comments for annotators who were there."""
     from dissensus.learning import LIA, out_of_fold
 
@@ -188,8 +196,8 @@ def known(split: Split, seed: int) -> tuple[Said, dict[str, Any]]:
     loglinear = regression(np.column_stack([apart[train.item], np.log(own_taught)]), train.label)
     everybody = np.column_stack([np.repeat(np.log(h), len(own), axis=0), np.tile(np.log(own), (len(h), 1))])
     all_pairs = loglinear.predict_proba(everybody).reshape(len(h), len(own), -1)
-    found: Said = {
-        "everybody's shares": (same, same[test.item]),
+    found: Predictions = {
+        "shares of all annotators": (same, same[test.item]),
         "own shares": (np.tile(own.mean(axis=0), (test.n_items, 1)), own[test.annotator]),
         "MiniLM": (h, h[test.item]),
         "MiniLM, confusions": (mean_of_all(model, X_test), model.predict_annotations(test, X_test)),
@@ -213,7 +221,7 @@ def known(split: Split, seed: int) -> tuple[Said, dict[str, Any]]:
     return found, {"decay": decay, "epochs": best}
 
 
-def newcomers(split: Split, seed: int) -> tuple[dict[str, Said], dict[str, Any]]:
+def newcomers(split: Split, seed: int) -> tuple[dict[str, Predictions], dict[str, Any]]:
     """Predict annotators who were not there, on old and on new comments."""
     from dissensus.learning import LIA, out_of_fold
 
@@ -225,14 +233,14 @@ def newcomers(split: Split, seed: int) -> tuple[dict[str, Said], dict[str, Any]]
     frames = {"metadata": split.frame, "shuffled": split.shuffled}
     described = {name: with_columns(train, apart, frame, seed) for name, frame in frames.items()}
     best = chosen_epochs(split, seed)
-    found: dict[str, Said] = {}
+    found: dict[str, Predictions] = {}
     others = train.votes()
     taught = others[train.item] - np.eye(train.n_classes)[train.label]
     shrink = max(SHRINK, key=lambda weight: log_of(smoothed(taught, crowd, weight), train.label).sum())
     for where, (test, X_test) in split.asked.items():
         h = linear.predict_proba(X_test)
         found[where] = {
-            "everybody's shares": (None, np.tile(crowd, (len(test), 1))),
+            "shares of all annotators": (None, np.tile(crowd, (len(test), 1))),
             "MiniLM": (None, h[test.item]),
         }
         for name, (answer, _) in described.items():
@@ -246,11 +254,11 @@ def newcomers(split: Split, seed: int) -> tuple[dict[str, Said], dict[str, Any]]
             for arm, fitted in (("LIA", lia), ("ldl-nm", model)):
                 found[where][arm + name] = None, fitted.predict_annotations(test, X_test, annotators=frame)
             if frame is None:
-                found[where]["ldl-nm, everybody"] = None, mean_of_all(model, X_test)[test.item]
+                found[where]["ldl-nm, all annotators"] = None, mean_of_all(model, X_test)[test.item]
     return found, {"decay": decay, "epochs": best, "scale": {name: scale for name, (_, scale) in described.items()}}
 
 
-def judged(said: Said, test: Any, votes: np.ndarray) -> dict[str, Any]:
+def judged(said: Predictions, test: Any, votes: np.ndarray) -> dict[str, Any]:
     """Arm → measure → one value per comment, or per annotator the sum over its labels."""
     from dissensus.evaluation import kl_divergence, manhattan, wasserstein
     from dissensus.evaluation.perspectivist import absolute_distance, error_rate
@@ -344,7 +352,7 @@ def tables(made: dict[str, Any]) -> list[str]:
     titles = {
         "known": "New comments, annotators who were there:",
         "seen": "Annotators who were not there, comments that others labelled:",
-        "unseen": "Annotators who were not there, comments that nobody labelled:",
+        "unseen": "Unseen annotators, comments without labels:",
     }
     text = []
     for part, title in titles.items():
@@ -375,7 +383,7 @@ def tables(made: dict[str, Any]) -> list[str]:
 
 
 def parts(seeds: int) -> list[Part]:
-    """All folds, without and with annotators held out."""
+    """Return all folds, without and with held-out annotators."""
     return [
         {"fold": fold, "seed": seed, "new": new}
         for new, most in ((False, seeds), (True, min(seeds, NEW_SEEDS)))
@@ -385,7 +393,7 @@ def parts(seeds: int) -> list[Part]:
 
 
 QUICK: list[Part] = [{"fold": 0, "seed": 0, "new": new} for new in (False, True)]
-BENCHMARK = Benchmark(HERE, "perspectives", run, parts, QUICK, tables, seeds=5, summary=summary)
+BENCHMARK = Benchmark(FOLDER, "perspectives", run, parts, QUICK, tables, seeds=5, summary=summary)
 
 
 if __name__ == "__main__":

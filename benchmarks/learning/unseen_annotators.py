@@ -1,4 +1,4 @@
-"""Labels of annotators who were not there, with what is known of them and without: POPQUORN offensiveness.
+"""Predict labels of unseen annotators, with and without their features: POPQUORN offensiveness.
 
     python -m benchmarks.learning.unseen_annotators        # options: see benchmarks/parts.py
 
@@ -29,13 +29,13 @@ import dissensus as dz
 from benchmarks.parts import Benchmark, Part, Rows
 from reproductions import record
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 SET = "popquorn_offensiveness"
 FOLDS = 5
 SMOOTHING = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # votes of the marginal
-SCALES = (0.02, 0.05, 0.1, 0.2, 0.5)  # of annotators' features in the linear form
+SCALES = (0.02, 0.05, 0.1, 0.2, 0.5)  # Scales of annotators' features in the linear form.
 COMPONENTS = 16
-OWN = 5.0  # votes of the marginal among an annotator's own
+MARGINAL_VOTES = 5.0  # Pseudo-votes with the marginal shares that are added to an annotator's own.
 ARMS = (
     "marginal", "votes", "linear", "linear + metadata", "linear + own labels", "LIA, mean", "LIA + metadata, mean",
     "LIA + shuffled, mean", "LIA, spread", "LIA + metadata, spread", "LIA + shuffled, spread",
@@ -115,7 +115,7 @@ def baselines(split: Split) -> dict[str, np.ndarray]:
         x = inputs(taught, train.item, r, scale)
         asked = inputs(votes, test.item, split.r_test[test.annotator], scale)
         found[name] = regression(x, train.label).predict_proba(asked)
-    own_taught, own_new = (np.log(smoothed(others_of_annotator(t), marginal, OWN)) for t in (train, test))
+    own_taught, own_new = (np.log(smoothed(others_of_annotator(t), marginal, MARGINAL_VOTES)) for t in (train, test))
     x = inputs(taught, train.item, own_taught, 1.0)
     asked = inputs(votes, test.item, own_new, 1.0)
     found["linear + own labels"] = regression(x, train.label).predict_proba(asked)
@@ -231,12 +231,12 @@ def tables(rows: Rows) -> list[str]:
 
 
 def parts(seeds: int) -> list[Part]:
-    """All folds, seed by seed."""
+    """Return all folds, seed by seed."""
     return [{"fold": fold, "seed": seed} for seed in range(seeds) for fold in range(FOLDS)]
 
 
 QUICK: list[Part] = [{"fold": 0, "seed": 0, "one_in": 10}]
-BENCHMARK = Benchmark(HERE, "unseen-annotators", run, parts, QUICK, tables, seeds=3)
+BENCHMARK = Benchmark(FOLDER, "unseen-annotators", run, parts, QUICK, tables, seeds=3)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from benchmarks.parts import Benchmark, Part, Rows, mean_and_error
 from reproductions import record
 from reproductions.prepared import prepared
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 SETS = ("popquorn_offensiveness", "jobs_q3")
 FOLDS = 5
 BASELINE = "logistic regression on [x, one-hot annotator]"
@@ -137,14 +137,14 @@ def tables(parts: Rows) -> list[str]:
 
 
 def parts(seeds: int) -> list[Part]:
-    """All folds of both sets."""
+    """Return all folds of both sets."""
     return [
         {"data": name, "seed": s, "fold": fold} for name in SETS for s in range(1, seeds + 1) for fold in range(FOLDS)
     ]
 
 
 QUICK: list[Part] = [{"data": "popquorn_offensiveness", "seed": 0, "fold": 0}]
-BENCHMARK = Benchmark(HERE, "whose-label", run, parts, QUICK, tables, seeds=3)
+BENCHMARK = Benchmark(FOLDER, "whose-label", run, parts, QUICK, tables, seeds=3)
 
 
 if __name__ == "__main__":

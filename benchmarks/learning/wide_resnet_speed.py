@@ -32,9 +32,9 @@ from dissensus.learning.encoders import WideResNet
 from reproductions import record
 from reproductions.uor2021 import cifar10h
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 RHO = 0.05
-GROUPS, PRODUCTS = 10, 20  # of the device's rate: so many times, the time of so many products
+GROUPS, PRODUCTS = 10, 20  # Repetitions of the measurement of the device's rate, and products in each.
 
 
 def operations(encoder: WideResNet, x: Any) -> int:
@@ -87,7 +87,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "images": len(x),
         "batch": options.batch,
         "epochs": options.epochs,
-        "precision": "bf16-mixed" if gpu and torch.cuda.is_bf16_supported() else "32-true",  # what "auto" takes
+        "precision": "bf16-mixed" if gpu and torch.cuda.is_bf16_supported() else "32-true",  # The choice of "auto".
         "compile": options.compile,
         "autotune": options.autotune,
         "seconds": seconds,
@@ -131,7 +131,7 @@ def main() -> None:
     made = record.provenance(device="cpu" if chosen.tiny else "auto", busy=True)
     run = measure(chosen)
     if not chosen.tiny or chosen.out:
-        store = JsonLinesStore(chosen.out or record.store_path(HERE, "wide-resnet-speed"))
+        store = JsonLinesStore(chosen.out or record.store_path(FOLDER, "wide-resnet-speed"))
         record.add_line(store, "wide-resnet-speed", made, run)
     print(shown(run))
 

@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 
 FIRST_FIT_ROWS = 200
-HOPELESS_LIMITS = 2.0  # a fit is not tried if it would take so many times its limit at the pace of the one before
+HOPELESS_LIMITS = 2.0  # A fit is skipped if it would exceed its limit by this factor at the pace of the previous one.
 
 
 class Impossible(Exception):
@@ -78,7 +78,7 @@ def serve(
     for spec in job["fits"] if compiles else job["fits"][:1]:
         methods.setdefault(spec["method"], spec)
     for spec in methods.values():
-        attempt(fit, few, spec)  # what goes wrong here goes wrong again below, and is told there
+        attempt(fit, few, spec)  # A failure here happens again below and is reported there.
     result["first_call_seconds"] = time.perf_counter() - begin
     del arrays, few
 
@@ -109,22 +109,24 @@ def serve(
             rises = np.diff(np.asarray(trace, float))
             done |= {
                 "iterations": int(iterations),
-                "last_rise": float(rises[-1]) if rises.size else None,  # of the library's own objective
+                "last_rise": float(rises[-1]) if rises.size else None,  # Last increase of the library's own objective.
                 "falls": int((rises < 0).sum()),
                 "held_bytes": held,
-                "fit_peak_bytes": peaks[-1] if reset else None,  # None: this system cannot tell one fit's peak
+                "fit_peak_bytes": peaks[-1]
+                if reset
+                else None,  # None if this system cannot measure the peak of one fit.
             }
             hard = job["keep"] == "label" and posterior.ndim == 2
             np.save(folder / f"{number}.npy", posterior.argmax(axis=1) if hard else posterior)
             del posterior
         result["fits"].append(spec | done)
         del model
-    result["peak_bytes"] = max(peaks)  # to the end of the last fit
+    result["peak_bytes"] = max(peaks)  # Peak until the end of the last fit.
     (folder / "result.json").write_text(json.dumps(result))
 
 
 def prepared(prepare: Callable[..., Any], arrays: list[np.ndarray], sizes: dict[str, Any]) -> Any:
-    """The library's own table, or why there is none."""
+    """Return the library's own table, or the reason for its absence."""
     try:
         return prepare(*arrays, **sizes)
     except Impossible as error:
@@ -153,19 +155,19 @@ def attempt(fit: Callable[..., Any], table: Any, spec: dict[str, Any]) -> tuple[
 
 
 class Guard:
-    """Which fits are not worth starting, from what was seen before."""
+    """Skip fits that earlier fits show to be too slow."""
 
     def __init__(self) -> None:
-        self.spent: dict[str, float] = defaultdict(float)  # by group
-        self.pace: dict[str, float] = {}  # by method and keywords: seconds per row of the last fit
-        self.too_many: dict[str, int] = {}  # by the same: rows with which it ran into its limit
+        self.spent: dict[str, float] = defaultdict(float)  # Seconds spent, by group.
+        self.pace: dict[str, float] = {}  # Seconds per row of the last fit, by method and keywords.
+        self.too_many: dict[str, int] = {}  # Rows at which a fit exceeded its limit, by method and keywords.
 
     @staticmethod
     def _case(spec: dict[str, Any]) -> str:
         return json.dumps([spec["method"], {key: value for key, value in spec["params"].items() if key != "seed"}])
 
     def refuses(self, spec: dict[str, Any], rows: int) -> str | None:
-        """Reason not to start a fit; None if there is none."""
+        """Return the reason not to start a fit, or None."""
         case = self._case(spec)
         if "budget" in spec and self.spent[spec["group"]] >= spec["budget"]:
             return "budget"

@@ -25,7 +25,7 @@ from dissensus.models.methods import Consensus
 from dissensus.table.annotations import Annotations
 from reproductions import record
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 SETS = ("rte", "sentiment_polarity", "digits-crowd")
 FIRST = 2  # labels of each item that come first
 BUDGET = 500  # labels of a purchase
@@ -41,7 +41,7 @@ ARMS: dict[str, dict[str, Any] | None] = {
 
 
 def run(part: Part, device: str) -> dict[str, Any]:
-    """All purchases of one arm: scores before and after each, and what was expected of it."""
+    """Run all purchases of one strategy; return the scores before and after each, and the expected scores."""
     data = dz.load_dataset(part["set"])
     table, gold, rng = data.annotations, data.gold, np.random.default_rng(part["seed"])
     shuffled = np.lexsort((rng.random(len(table)), table.item))
@@ -138,7 +138,7 @@ def parts(seeds: int) -> list[Part]:
     return [{"set": name, "arm": arm, "seed": seed} for seed in range(seeds) for name in SETS for arm in ARMS]
 
 
-BENCHMARK = Benchmark(HERE, "limits", run, parts, parts(1)[:3], tables, seeds=10)
+BENCHMARK = Benchmark(FOLDER, "limits", run, parts, parts(1)[:3], tables, seeds=10)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from dissensus.questions import recommend as recommendation
 from dissensus.table.annotations import Annotations
 from reproductions import record
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 BATCH = 50  # labels between two fits where they are recommended
 NEAR_ACCURACY = 0.005  # below the accuracy of all labels
 METHODS: dict[str, Any] = {
@@ -274,9 +274,9 @@ def parts(seeds: int) -> list[Part]:
 
 
 QUICK: list[Part] = [part | {"upto": 900} for part in parts(1) if part["method"] == "dawid-skene"][:4]
-BENCHMARK = Benchmark(HERE, "replay", run, parts, QUICK, tables, seeds=10, summary=summary)
+BENCHMARK = Benchmark(FOLDER, "replay", run, parts, QUICK, tables, seeds=10, summary=summary)
 
 
 if __name__ == "__main__":
     BENCHMARK.main(__doc__)
-    draw(record.read_store(record.store_path(HERE, "replay"))["replay"]["cases"], HERE / "curves.svg")
+    draw(record.read_store(record.store_path(FOLDER, "replay"))["replay"]["cases"], FOLDER / "curves.svg")

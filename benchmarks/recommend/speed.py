@@ -19,7 +19,7 @@ from dissensus.models.methods import DawidSkene
 from dissensus.table.simulate import simulate
 from reproductions import record
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 ITEMS, ANNOTATORS, RUNS = 10_000, 100, 5
 
 
@@ -50,7 +50,7 @@ def main() -> None:
         times = [f"{one[name]:.3f}" for name in ("one", "many", "floor")]
         rows.append([str(one["classes"]), *times, f"{one['one'] / one['floor']:.1f}"])
     head = ["classes", "one label, s", "500 labels, s", "logarithms alone, s", "one label / logarithms"]
-    record.publish(HERE / "README.md", "speed", made, {"cases": cases}, [record.markdown_table(head, rows)])
+    record.publish(FOLDER / "README.md", "speed", made, {"cases": cases}, [record.markdown_table(head, rows)])
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from dissensus.table.simulate import simulate
 from reproductions import record
 from tests.compute.engines.cluster import cluster
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 METHODS = ("majority-vote", "wawa", "dawid-skene", "one-coin", "hierarchical-dawid-skene", "mace", "glad")
 OTHERS = ("disk", "torch", "spark")
 TIE_TOLERANCE = 1e-9
@@ -83,7 +83,7 @@ def main() -> None:
             print(rows[-1], flush=True)
     head = ["method", "passes", *(f"{e}: posterior, labels" for e in OTHERS), *(f"s {e}" for e in engines)]
     text = record.markdown_table(head, rows)
-    record.publish(HERE / "README.md", "agree", made, {"annotations": len(table), "results": results}, [text])
+    record.publish(FOLDER / "README.md", "agree", made, {"annotations": len(table), "results": results}, [text])
     print(text)
 
 

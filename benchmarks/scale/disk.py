@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from reproductions import record
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 ITEMS_PER_FILE = 2**13 * 60  # a multiple of `simulate.BLOCK`; 10 annotations each
 ANNOTATORS, CLASSES, REDUNDANCY = 100_000, 5, 10
 DISK_BYTES = 60  # per annotation: Parquet, codes, what the sort spills, posteriors
@@ -146,7 +146,7 @@ def main() -> None:
         sys.exit(done.stderr)
     result = json.loads(done.stdout.splitlines()[-1])
     text = table([result])
-    record.publish(HERE / "README.md", "disk", made, {"result": result}, [text])
+    record.publish(FOLDER / "README.md", "disk", made, {"result": result}, [text])
     print(text)
 
 

@@ -1,4 +1,4 @@
-"""Dawid-Skene on a Spark cluster on loopback, with one core and with two, beside `local` on the same machine.
+"""Dawid-Skene on a Spark cluster on loopback, with one core and with two, compared with `local` on the same machine.
 
     python -m benchmarks.scale.spark                   # 10M annotations: 1M items, 100k annotators, 5 classes
     python -m benchmarks.scale.spark --million 1
@@ -31,7 +31,7 @@ from dissensus.models.methods import DawidSkene
 from reproductions import record
 from tests.compute.engines.cluster import cluster
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 
 
 def timed(work: Any) -> tuple[float, Any]:
@@ -41,7 +41,7 @@ def timed(work: Any) -> tuple[float, Any]:
 
 
 def passes(table: Any, count: int, on_step: Any = None, **keywords: Any) -> tuple[Any, list[float]]:
-    """Fit for so many passes; return the seconds of those after the first."""
+    """Fit for `count` passes; return the seconds of the passes after the first."""
     at: list[float] = []
 
     def step(number: int, objective: float) -> None:
@@ -155,7 +155,7 @@ def main() -> None:
     head = ["where", "s to sort and code", "s of an empty job", "s to hand over the parts", "s per pass"]
     head += ["s for posteriors to Parquet", "posterior, largest difference from local"]
     text = record.markdown_table(head, rows_of(result))
-    record.publish(HERE / "README.md", "spark", made, {"result": result}, [text])
+    record.publish(FOLDER / "README.md", "spark", made, {"result": result}, [text])
     print(text)
 
 

@@ -34,7 +34,7 @@ from dissensus.models.confusion import FULL, LIKELIHOOD, ConfusionPass, EStepPar
 from dissensus.models.methods import DawidSkene
 from reproductions import record
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 ROWS_PER_CHUNK = 2**26  # rows that are generated at a time
 COPIED_DOUBLES = 2**30  # doubles
 
@@ -152,7 +152,7 @@ def main() -> None:
     print(text)
     print(np.round(result["s_passes"], 4).tolist())
     if given.device != "cpu":
-        record.publish(HERE / "README.md", given.kernel, made, {"result": result}, [text])
+        record.publish(FOLDER / "README.md", given.kernel, made, {"result": result}, [text])
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ ANNOTATORS = 500
 CLASSES = ("bird", "cat", "dog", "fish")
 RIGHT = 0.75  # share of labels that are right on purpose
 CHUNK = 20_000  # events of one append
-WARM_SECONDS = 3.0  # at the start, that are not counted
+WARM_SECONDS = 3.0  # Time at the start that is not counted.
 FLOOR = (
     "from fastapi import FastAPI, Request, Response\n"
     "from fastapi.responses import JSONResponse\n"
@@ -54,7 +54,7 @@ FLOOR = (
 
 
 def fill(where: str, annotations: int) -> tuple[float, list[str], list[str]]:
-    """Append so many annotations; seconds, and tokens for the clients."""
+    """Append `annotations` annotations; return the seconds, and tokens for the clients."""
     rng = np.random.default_rng(0)
     n_items = annotations // LABELS_PER_ITEM
     truth = rng.integers(0, len(CLASSES), n_items)
@@ -133,7 +133,7 @@ async def label(
         began = time.perf_counter()
         asked = await client.ask("GET", f"/projects/load/next?annotator={quote(person)}")
         got_next = time.perf_counter()
-        # where others are asked first, this client labels on all the same
+        # This client also labels where other annotators would be asked first.
         item = f"item {rng.integers(items):07d}" if asked["stop"] else asked["items"][0]["item"]
         given = CLASSES[rng.integers(len(CLASSES))]
         await client.ask("POST", "/projects/load/annotations", {"item": item, "annotator": person, "label": given})

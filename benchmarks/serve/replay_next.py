@@ -37,11 +37,11 @@ SETS = {  # name → items of it that are replayed, chosen at random
     "cifar10h": 100,
 }  # fmt: skip
 VISIT = 5.0  # labels that a person gives on one visit, in the mean
-HERE = 0.5  # of the people, at any time
-GO = 0.2  # chance that somebody goes after a visit, for as long as it takes until all others have come and gone
-STEP = 0.02  # of all labels, between two looks
-NEAR = 0.005  # of the accuracy of all labels
-IDLE = 10  # visits for each of the people, all in a row without a label, after which nobody comes any more
+PRESENT_SHARE = 0.5  # Share of the annotators who are present at any time.
+GO = 0.2  # Probability that an annotator leaves after a visit, until all others have visited.
+STEP = 0.02  # Share of all labels between two evaluations.
+NEAR = 0.005  # Tolerance relative to the accuracy of all labels.
+IDLE = 10  # Consecutive visits per annotator without a label after which the replay ends.
 ANNOTATION = EVENT_KINDS.index("annotation")
 
 
@@ -57,42 +57,42 @@ class Replayed(NamedTuple):
 
 
 class NoStore:
-    """What a project reads of a store that holds nothing but names, and items without a text."""
+    """Store that holds only names, and items without text."""
 
     def __init__(self, names: tuple[list[str], list[str], list[str]]):
         self._names = names
 
     def last(self) -> int:
-        """See `Store`."""
+        """Return the answer of an empty store."""
         return 0
 
     def rows(self, number: int) -> Any:
-        """See `Store`."""
+        """Return the answer of an empty store."""
         return np.empty((0, len(ROW_COLUMNS)))
 
     def corrected(self, number: int) -> list[StoredEvent]:
-        """See `Store`."""
+        """Return the answer of an empty store."""
         return []
 
     def of_project(self, number: int, *, annotations: bool) -> list[StoredEvent]:
-        """See `Store`."""
+        """Return the answer of an empty store."""
         item = EVENT_KINDS.index("item")
         return [
             StoredEvent(0, 1, item, name, 0, code, -1, -1, "", 0.0, None) for code, name in enumerate(self._names[0])
         ]
 
     def names(self, number: int, what: int, start: int) -> list[str]:
-        """See `Store`."""
+        """Return the answer of an empty store."""
         return self._names[what][start:]
 
     def data(self, wanted: Any) -> dict[int, str]:
-        """See `Store`."""
+        """Return the answer of an empty store."""
         return {}
 
 
 @cache
 def load(name: str, n_items: int) -> Replayed:
-    """Items of a set that have a known label, at most so many."""
+    """Load at most `n_items` items with gold of a set."""
     data = dz.load_dataset(name)
     table = data.annotations
     known = np.flatnonzero(data.gold >= 0)
@@ -130,11 +130,11 @@ def accuracy(data: Replayed, rows: Any) -> float:
 
 
 def arrivals(data: Replayed, seed: int) -> Any:
-    """Who comes next and for how many labels, without end: a part of the people, some of whom go and make room."""
+    """Yield the next annotator and their number of labels, without end; annotators who leave are replaced."""
     rng = np.random.default_rng(seed)
     work = np.bincount(data.annotator, minlength=len(data.names[1])).astype(float)
     order = rng.permutation(work.size).tolist()
-    here, away = order[: max(3, round(HERE * work.size))], order[max(3, round(HERE * work.size)) :]
+    here, away = order[: max(3, round(PRESENT_SHARE * work.size))], order[max(3, round(PRESENT_SHARE * work.size)) :]
     while True:
         chance = work[here] / work[here].sum()
         at = int(rng.choice(len(here), p=chance))
@@ -150,11 +150,11 @@ class Run(NamedTuple):
     looks: list[float]
     labels: int
     end: float
-    served: float  # of the requests
+    served: float  # Share of the requests.
 
 
 def replay(data: Replayed, smart: bool, seed: int, until: float = np.inf) -> Run:
-    """Give labels again until there are none, everybody was told to stop, or there are so many."""
+    """Replay labels until none are left, all annotators are told to stop, or the share `until` is reached."""
     rng = np.random.default_rng([seed, 1])
     own = [np.flatnonzero(data.annotator == who) for who in range(len(data.names[1]))]
     project = Project(NoStore(data.names), 1, "p", {"kind": "classes", "classes": data.names[2]})  # type: ignore[arg-type]
@@ -277,7 +277,7 @@ def row(name: str, random: list[Run], chosen: list[Run], least: float, most: flo
 
 
 def at_half(data: Replayed, run: Run, most: float) -> float:
-    """The accuracy of a replay with half of so many labels."""
+    """Return the accuracy of a replay with half of `most` labels."""
     at = round(most / 2 / step(data))
     return run.looks[at - 1] if at <= len(run.looks) else run.end
 

@@ -1,4 +1,4 @@
-"""Time of a fit, and its labels, beside those of another commit, in turns on one machine.
+"""Compare the time of a fit, and its labels, with those of another commit, in turns on one machine.
 
     python -m benchmarks.speed.before_after COMMIT [--rows 1000000] [--rounds 5] [METHOD …]
 

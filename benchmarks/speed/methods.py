@@ -1,4 +1,4 @@
-"""Every method at 1M annotations beside crowd-kit's, and ours alone at 10M: seconds, memory and score of the same fit.
+"""Compare every method at 1M annotations with crowd-kit's, and time ours at 10M: seconds, memory and score.
 
     python -m benchmarks.speed.methods [--only glad mace …] [--small]
 
@@ -24,25 +24,25 @@ import numpy as np
 import dissensus as dz
 from benchmarks import peers
 from benchmarks.accuracy.run import binary
-from benchmarks.speed.run import HERE, SIZES, THREADS, Size, per_iteration, say, three, write_table
+from benchmarks.speed.run import FOLDER, SIZES, THREADS, Size, per_iteration, say, three, write_table
 from reproductions import record
 
 PEER = "crowd-kit"
 REPEATS, MAX_FIT_SECONDS = 3, 240.0
-MAX_BYTES = 4e9  # that 10M annotations may take
-NO_TOLERANCE = {"tol": float("-inf")}  # it stops where its loss falls; this goes on
+MAX_BYTES = 4e9  # Memory limit for 10M annotations.
+NO_TOLERANCE = {"tol": float("-inf")}  # Without a tolerance the fit continues to the given number of passes.
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How to time a method of the peer."""
+    """Plan for timing a method of the peer."""
 
     short: dict[str, Any] | None = None  # keywords of the two fits of a slope; None: it has no iterations
     long: dict[str, Any] | None = None
-    slope_at: int = 1  # the table is so many times smaller
-    params: dict[str, Any] | None = None  # of the fit to convergence; its defaults if left out
-    at: int = 1  # the table of that fit is so many times smaller
-    times: int = 1  # that fit is such a part of the default one
+    slope_at: int = 1  # The table is smaller by this factor.
+    params: dict[str, Any] | None = None  # Keywords of the fit to convergence; by default those of the method.
+    at: int = 1  # The table of the fit to convergence is smaller by this factor.
+    times: int = 1  # The default fit is longer by this factor.
     note: str = ""
 
 
@@ -58,7 +58,7 @@ PLANS = {
         {"n_restarts": 1, "n_iter": 4},
         params={"n_restarts": 1},
         times=10,
-        note="one of its ten restarts, which are all alike, times ten",
+        note="one of its ten restarts, which are all equal, times ten",
     ),
     "kos": Plan({"n_iter": 1}, {"n_iter": 4}),
     "m-msr": Plan(at=10, note="at least: its work grows with the square of the number of annotators"),
@@ -203,7 +203,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", metavar="METHOD", help="only these; the tables stay as they are")
     parser.add_argument("--small", action="store_true", help="tables a hundredth as large; writes nothing either")
     parser.add_argument(
-        "--readme", type=Path, help="write the tables of these options into this file, and the results beside it"
+        "--readme", type=Path, help="write the tables of these options into this file, and the results next to it"
     )
     options = parser.parse_args()
     peers.environment(PEER)
@@ -230,7 +230,7 @@ def main() -> None:
                 content["versions"][library] = side["converged"]["versions"]
     say("everything", begin)
     if options.readme or not (options.only or options.small):
-        readme = options.readme or HERE / "README.md"
+        readme = options.readme or FOLDER / "README.md"
         record.publish(readme, "methods", made, content, tables(content), content["versions"])
 
 

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from dissensus.common.json_lines import JsonLinesStore
 from reproductions import record
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 CHILD = """
 import json, re, sys, time
 from pathlib import Path
@@ -49,7 +49,7 @@ def make(rows: int, folder: Path) -> dict[str, Path]:
     integers = pa.table(ids)
     text = pa.table({name: pa.array(codes).cast(pa.string()) for name, codes in ids.items()})
     text = pa.table({name: pa.compute.binary_join_element_wise(name, text[name], "-") for name in text.column_names})
-    wide = integers.append_column("text", pa.chunked_array([pa.array(["a text that nobody asked for"] * rows)]))
+    wide = integers.append_column("text", pa.chunked_array([pa.array(["a text that is not needed"] * rows)]))
     paths = {}
     for name, table in (("int64 ids", integers), ("int64 ids, wide", wide), ("text ids", text)):
         paths[f"Parquet, {name}"] = folder / f"{name}.parquet"
@@ -82,7 +82,7 @@ def main() -> None:
                 f"{name:28}{results[name]['file_mb']:9.0f}{results[name]['read_s']:9.2f}{results[name]['peak_gb']:9.2f}"
             )
     record.add_line(
-        JsonLinesStore(record.store_path(HERE, "read")), "read", made, {"rows": options.rows, "results": results}
+        JsonLinesStore(record.store_path(FOLDER, "read")), "read", made, {"rows": options.rows, "results": results}
     )
 
 

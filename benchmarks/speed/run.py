@@ -26,7 +26,7 @@ from benchmarks.speed import floors
 from dissensus.table.simulate import ITEMS_PER_CHUNK, simulate
 from reproductions import record
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 ITEMS_PER_PART = 64 * ITEMS_PER_CHUNK  # items simulated at a time
 
 
@@ -38,7 +38,7 @@ class Size:
     n_items: int
     n_annotators: int
     n_classes: int
-    repeats: int  # of the peers' slopes
+    repeats: int  # Repetitions of the peers' slopes.
     redundancy: int = 10
 
 
@@ -83,7 +83,7 @@ class Bench:
         self.data, self.truth, self.versions = data, truth, versions
         self.slopes: dict[tuple[str, int], list[tuple[dict[str, Any], dict[str, Any]]]] = defaultdict(list)
         self.score: dict[tuple[str, int], float] = {}  # after the long fit of the slope
-        self.memory: dict[tuple[str, int], dict[str, Any]] = {}  # of the same
+        self.memory: dict[tuple[str, int], dict[str, Any]] = {}  # Memory of the same fits.
         self.converged: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
 
     def _run(self, library: str, params: list[dict[str, Any]], threads: int) -> tuple[dict[str, Any], list[float]]:
@@ -290,7 +290,7 @@ def main() -> None:
             content["sizes"].append(run_huge(HUGE, folder, versions))
     say("everything", begin)
     if not quick:
-        record.publish(HERE / "README.md", "speed", made, content, tables(content), versions)
+        record.publish(FOLDER / "README.md", "speed", made, content, tables(content), versions)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import dissensus as dz
 from dissensus.table.datasets import load_dataset
 from reproductions import record
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 SETS = ["gimpel_pos", "labelme", "ner_mturk", "plank_pos", "rte", "sentiment_polarity", "medical_causes"]
 PLAIN_PASSES, RELATIVE_GAPS = 1_000, (1e-6, 1e-8)
 
@@ -79,7 +79,7 @@ def main() -> None:
     ]
     text = record.markdown_table(head, body)
     print(text)
-    record.publish(HERE / "README.md", "squarem", made, {"sets": rows}, [text])
+    record.publish(FOLDER / "README.md", "squarem", made, {"sets": rows}, [text])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What is a label worth? Writes docs/study/what-is-a-label-worth.md and its figure, from the data folder alone.
+"""Measure the effective number of labels: write docs/study/what-is-a-label-worth.md and its figure.
 
     DISSENSUS_DATA=<data folder> python -m benchmarks.study.worth          # a minute on one core
 
@@ -28,18 +28,18 @@ from benchmarks.trust.posterior import Case, best_by_gold, scores
 from dissensus.exceptions import DissensusError
 from reproductions import record
 
-HERE = Path(__file__).parent.parent.parent / "docs" / "study"
-PAGE, FIGURE = HERE / "what-is-a-label-worth.md", HERE / "what-is-a-label-worth.svg"
+FOLDER = Path(__file__).parent.parent.parent / "docs" / "study"
+PAGE, FIGURE = FOLDER / "what-is-a-label-worth.md", FOLDER / "what-is-a-label-worth.svg"
 JUDGES = {"judges_civilcomments"}  # labelled by models
-DRAWN_ITEMS = 40_000  # of the independent crowd, per number of labels
+DRAWN_ITEMS = 40_000  # Items of the simulated independent crowd, per number of labels.
 MIN_BIN_ITEMS = 25
-BINS = 8  # of equal numbers of items, per set
+BINS = 8  # Bins with equal numbers of items, per set.
 COLOURS = {"people": "#3b6fb6", "models": "#d9730d"}
 
 
 @dataclass
 class Row:
-    """One set; what needs gold is None without."""
+    """Results of one set; fields that need gold are None without it."""
 
     name: str
     who: str
@@ -47,10 +47,10 @@ class Row:
     annotators: int
     classes: int
     labels: float  # per item
-    counted: tuple[float, float, float]  # by the default, and its interval
+    counted: tuple[float, float, float]  # Estimate of the default method, and its interval.
     by_gold: float | None = None
     by_votes: float | None = None
-    before: Any = None  # in the order of benchmarks.trust.posterior.SCORES
+    before: Any = None  # Scores in the order of benchmarks.trust.posterior.SCORES.
     after: Any = None
     curves: Any = None  # (confidence, accuracy) of bins: before, after
 
@@ -62,7 +62,7 @@ def vote_hits(votes: Any, gold: Any) -> Any:
 
 
 def worth_by_votes(table: Any, gold: Any, known: Any) -> float | None:
-    """How many independent labels are right as often as the majority of those that are there; None: no number is.
+    """Return how many independent labels would be as accurate as the majority of the labels; None if no number is.
 
     The classes of the drawn items and the confusion matrix of a label are those of the gold items.
     """
@@ -128,7 +128,7 @@ def measure(name: str, data: Any) -> Row:
 
 
 def sets() -> dict[str, Any]:
-    """All sets of classes with annotators' ids in the data folder."""
+    """Return all sets with classes and annotators' ids in the data folder."""
     found = {}
     for about in dz.list_datasets():
         if about.source == "bundled" or not about.labelled:
@@ -181,7 +181,7 @@ def worse(mark: bool) -> str:
 
 
 def tables(rows: list[Row]) -> list[str]:
-    """What a label is worth, and what it changes."""
+    """Return tables of the effective number of labels and its effects."""
     out = [
         "| set | by | labels an item | worth, by the default | worth, by gold | worth, by votes |",
         "|---|---|---:|---:|---:|---:|",

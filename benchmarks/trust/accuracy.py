@@ -1,4 +1,4 @@
-"""How often the default is right, beside every other method: `python -m benchmarks.trust.accuracy [SET …] [--seeds 5]`.
+"""Accuracy of the default compared with every other method: `python -m benchmarks.trust.accuracy [SET …] [--seeds 5]`.
 
 The sets and levels of `benchmarks.trust.posterior`, all methods for single labels that take the table. "Behind" is how
 many points of accuracy a method is below the best by gold of the same table, which is chosen with hindsight: accuracies
@@ -20,7 +20,7 @@ from benchmarks.trust.posterior import LEVELS, SETS
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.exceptions import DissensusError
 
-OTHERS = ("dawid-skene", "hierarchical-dawid-skene", "majority-vote")  # of which a line is printed
+OTHERS = ("dawid-skene", "hierarchical-dawid-skene", "majority-vote")  # Methods for which a line is printed.
 NOT_FOR_LABELS = (
     "bayesian-sequence", "bradley-terry", "closest", "gaussian", "graded-response", "rover", "set-tree",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What gold could make of the same tables: `python -m benchmarks.trust.bound`.
+"""Accuracy that gold could reach on the same tables: `python -m benchmarks.trust.bound`.
 
 A combiner of five methods and the votes, taught by most of the gold of the very table and judged on the rest: log
 posteriors, as they are and softened as `consensus` does, weighed alike for all classes, and a shift of every class;
@@ -21,7 +21,7 @@ from benchmarks.trust.posterior import LEVELS, SETS, scores
 from dissensus.models.methods.consensus import POWER
 
 METHODS = ("dawid-skene", "hierarchical-dawid-skene", "one-coin", "mace", "item-effect")
-MAX_ITEMS, MAX_CELLS, MAX_ROWS = 4_000, 1_000_000, 120_000  # beyond the last two item-effect is left out
+MAX_ITEMS, MAX_CELLS, MAX_ROWS = 4_000, 1_000_000, 120_000  # item-effect is skipped above the last two limits.
 FOLDS, RIDGE, FLOOR = 5, 3.0, -30.0
 
 
@@ -75,7 +75,7 @@ def main() -> None:
     argparse.ArgumentParser(description=__doc__).parse_args()
     warnings.simplefilter("ignore")
     by_set: dict[str, list[Any]] = defaultdict(list)
-    print("| table | consensus: log loss, accuracy | taught by four fifths of the gold |\n|---|---|---|")
+    print("| table | consensus: log loss, accuracy | trained on four fifths of the gold |\n|---|---|---|")
     for name in SETS:
         data: Any = dz.load_dataset(name)
         whole, gold = data.annotations, data.gold

@@ -1,4 +1,4 @@
-"""What copies cost: accuracy and log loss of the default on crowds in which some copy, beside those without the copies.
+"""Cost of copies: accuracy and log loss of the default on crowds with copying annotators, and without their labels.
 
     python -m benchmarks.trust.copies [--seeds 20]
 
@@ -25,7 +25,7 @@ SHARES = (0.1, 0.2, 0.4)
 
 
 def crowds(seed: int) -> Iterator[tuple[str, Any, Any, Any]]:
-    """What it is, the table, its truth, and which annotators copy."""
+    """Yield a name, the table, its truth, and a mask of the copying annotators."""
     for share in SHARES:
         table, leader, truth = copying_crowd(110, 1000, 4, share, 1, seed)
         yield f"{share:.0%} copy", table, truth, (leader >= 0) & (leader != np.arange(leader.size))

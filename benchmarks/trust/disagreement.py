@@ -1,4 +1,4 @@
-"""What `explain` says of real sets, held to what is known: `python -m benchmarks.trust.disagreement [SET …]`.
+"""Check `explain` on real sets with gold: `python -m benchmarks.trust.disagreement [SET …]`.
 
 On sets about views "likely error" should hardly ever be said. On sets with gold: of the items called likely errors, on
 how many the label that was kept is right, so that the labels against it are mistakes; of the single labels on them that
@@ -26,7 +26,7 @@ OBJECTIVE = (
 
 
 def share(part: Any, of: Any) -> str:
-    """Share of `part` among `of`, in per cent; – where there are none."""
+    """Return the share of `part` among `of`, in per cent; "–" if `of` is empty."""
     n = int(of.sum())
     return f"{100 * (part & of).sum() / n:.1f} % of {n:,}" if n else "–"
 

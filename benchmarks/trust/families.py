@@ -16,7 +16,7 @@ import dissensus as dz
 
 METHODS = ("majority-vote", "hierarchical-dawid-skene", "item-effect", "consensus")
 PANELS = ([1] * 5, [2, 2, 1], [2] * 4, [1] * 10, [4, 3, 3], [2] * 5, [6] * 4, [3] * 8, [8] * 3)  # sizes of families
-SHARES = (0.3, 0.6, 0.8)  # of a judge's luck that is its family's
+SHARES = (0.3, 0.6, 0.8)  # Shares of a judge's error that it has in common with its family.
 ITEMS, GOOD, MISSED, PASSED = 800, 0.55, 0.33, 0.12
 
 

@@ -1,4 +1,4 @@
-"""How the default does on a few items, and with classes that nobody means: `python -m benchmarks.trust.few`.
+"""Accuracy of the default on few items, and with classes that no annotator means: `python -m benchmarks.trust.few`.
 
 *Real*: so many items of a set, at random, three or five labels each. *Simulated*: two classes, even or one to four,
 by 3 to 6 annotators who are right three times of four. *Unused*: a set with one or eight classes declared that nobody
@@ -50,7 +50,7 @@ def real() -> Iterator[Table]:
 
 
 def simulated() -> Iterator[Table]:
-    """Crowds that err alike on both classes."""
+    """Yield crowds with equal errors on both classes."""
     for n_items in ITEMS:
         for rare in (0.5, 0.2):
             for level, people in CROWDS:
@@ -64,7 +64,7 @@ def simulated() -> Iterator[Table]:
 
 
 def stray() -> Iterator[Table]:
-    """Classes that nobody means."""
+    """Yield tables with classes that no annotator means."""
     for name in STRAY:
         data: Any = dz.load_dataset(name)
         some = np.arange(data.gold.size) % (-(-data.gold.size // MAX_ITEMS)) == 0

@@ -1,4 +1,4 @@
-"""What some gold labels are worth: log loss and accuracy on the other items, with ρ by gold and with shifts as well.
+"""Gain from gold labels: log loss and accuracy on the other items, with ρ by gold and with shifts as well.
 
     python -m benchmarks.trust.gold [METHOD] [--seeds 8]
 
@@ -19,7 +19,7 @@ from benchmarks.trust.posterior import LEVELS, Case, cases, scores
 from dissensus.models.gold_tempering import tempering_from_gold
 
 SIZES = (30, 50, 100, 200, 1000)  # gold items
-MAX_SHARE = 0.6  # of a set's gold that is used up
+MAX_SHARE = 0.6  # Largest share of a set's gold that is used.
 JUDGED = 5_000  # items at most
 
 

@@ -1,4 +1,4 @@
-"""A real panel, 24 language models on 4,997 comments: what is said of it without gold, and with a little.
+"""A real panel, 24 language models on 4,997 comments: results without gold, and with a little.
 
     python -m benchmarks.trust.judges [--draws 100]
 
@@ -24,7 +24,7 @@ from dissensus.table.datasets.folder import find_data_folder
 from dissensus.table.io import read_frame
 
 NAME = "judges_civilcomments"
-ASKED = {50: 0.53, 100: 0.51, 200: 0.49}  # log loss at most
+MAX_LOG_LOSS = {50: 0.53, 100: 0.51, 200: 0.49}  # Largest log loss, by number of gold labels.
 OTHERS = ("bluebirds", "plank_pos")  # sets where few annotators label everything
 
 
@@ -77,9 +77,9 @@ def main() -> None:
     print("| what judges say | gold | log loss | asked for | accuracy | best single judge | confidence |")
     print("|---|---|---|---|---|---|---|")
     for what, panel in panels.items():
-        for size in (*ASKED, 1000):
-            loss, right, sure, single = learnt(panel, votes, gold, size, draws if size in ASKED else 5)
-            asked = ASKED.get(size, "–")
+        for size in (*MAX_LOG_LOSS, 1000):
+            loss, right, sure, single = learnt(panel, votes, gold, size, draws if size in MAX_LOG_LOSS else 5)
+            asked = MAX_LOG_LOSS.get(size, "–")
             print(
                 f"| {what} | {size} | {loss:.3f} | {asked} | {100 * right:.1f} % | {100 * single:.1f} % | "
                 f"{100 * sure:.1f} % |",

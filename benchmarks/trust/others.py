@@ -1,4 +1,4 @@
-"""How the default does on tables that its constants were not fitted to: `python -m benchmarks.trust.others`.
+"""Accuracy of the default on tables that its constants were not fitted to: `python -m benchmarks.trust.others`.
 
 *Grades made classes*: `affect_emotions` and `affect_valence`, ten labels an item, cut where the names say; gold is cut
 alike. *Classifiers as judges*: trees and naive Bayes on a few columns and 60 rows each, of scikit-learn's own data.
@@ -26,7 +26,7 @@ CUTS = {
     "affect_valence": ((0,), (-20, 20), (-50, 0, 50)),
 }  # fmt: skip
 PANELS = ((15, None), (60, 10), (123, None))  # classifiers, labels of an item (None: all)
-TAUGHT = 60  # rows that a classifier learns from
+TRAIN_ROWS = 60  # Rows that a classifier is trained on.
 RATERS, ITEMS = (20, 123), 350
 
 
@@ -54,7 +54,7 @@ def classifiers() -> Iterator[tuple[str, dz.Annotations, Any]]:
             said = np.empty((np.count_nonzero(~taught), judges), np.int64)
             for judge in range(judges):
                 columns = rng.choice(X.shape[1], max(2, X.shape[1] // 12), replace=False)
-                rows = rng.choice(np.flatnonzero(taught), TAUGHT)
+                rows = rng.choice(np.flatnonzero(taught), TRAIN_ROWS)
                 model: Any = GaussianNB()
                 if judge % 3 != 1:
                     model = DecisionTreeClassifier(max_depth=3 if judge % 3 == 0 else None, random_state=judge)

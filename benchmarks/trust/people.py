@@ -1,4 +1,4 @@
-"""What is said of annotators, held to what is known: `python -m benchmarks.trust.people [flags] [copiers] [intervals]`.
+"""Check statements about annotators against gold: `python -m benchmarks.trust.people [flags] [copiers] [intervals]`.
 
 *flags*: honest annotators flagged, simulated crowds of every kind and real ones right more often than their crowd, and
 spammers and adversaries found on `digits-crowd`, where each keeps 40 labels. *copiers*: found of those who copy leaders
@@ -37,11 +37,11 @@ SUSPECT = ("uniform-spammer", "constant-spammer", "adversary")
 MAX_ROWS = 150_000  # larger sets are left out
 CROWD_SIZES, LABELS, PREVALENCES = (20, 100, 1000, 5000), (5, 12, 20, 40, 100, 500), (0.02, 0.05, 0.2, 0.5)
 MAX_SIMULATED_ROWS = 60_000
-REAL_CROWDS = ("rte", "medical_causes", "medical_treats", "bluebirds")  # with ten labels an item or more
+REAL_CROWDS = ("rte", "medical_causes", "medical_treats", "bluebirds")  # Sets with ten labels per item or more.
 
 
 def real_sets() -> dict[str, Any]:
-    """All labelled sets that are here and not too large."""
+    """Return all labelled sets in the data folder that are not too large."""
     found = {}
     for name in (about.name for about in dz.list_datasets()):
         try:
@@ -60,13 +60,13 @@ def right_of(table: Annotations, gold: Any, rows: Any) -> tuple[Any, Any]:
     return np.bincount(table.annotator[rows], (table.label == gold[table.item])[rows], table.n_annotators), n
 
 
-# Flags ---------------------------------------------------------------------------------------------------------------
+# Flags ----------------------------------------------------------------------------------------------------------------
 
 
 def honest_crowd(
     A: int, labels: int, per_item: int, K: int, prevalence: float, skill: str, hard: float, seed: int
 ) -> Annotations:
-    """A crowd without spammers: everybody gives so many labels, one class has the prevalence, others share the rest."""
+    """Simulate a crowd without spammers, with a number of labels per annotator and a prevalence of one class."""
     rng = np.random.default_rng(seed)
     I = A * labels // min(per_item, A)
     who = np.concatenate([rng.permutation(A) for _ in range(labels)])[: I * min(per_item, A)]
@@ -151,7 +151,7 @@ def flags(seeds: int, sets: dict[str, Any]) -> None:
     )
 
 
-# Copiers -------------------------------------------------------------------------------------------------------------
+# Copiers --------------------------------------------------------------------------------------------------------------
 
 
 def copying_crowd(A: int, I: int, K: int, share: float, leaders: int, seed: int) -> tuple[Annotations, Any, Any]:
@@ -238,7 +238,7 @@ def same_mistakes(table: Annotations, gold: Any, two: Any) -> str:
     return f"{(one == other)[wrong].sum()} of {wrong.sum()}"
 
 
-# Intervals -----------------------------------------------------------------------------------------------------------
+# Intervals ------------------------------------------------------------------------------------------------------------
 
 
 def coverage(mean: Any, size: Any, hits: Any, n: Any) -> tuple[float, float]:

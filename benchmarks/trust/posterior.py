@@ -1,4 +1,4 @@
-"""How true the probabilities of a method are: log loss, confidence beside accuracy, and what is called settled.
+"""Calibration of a method's probabilities: log loss, confidence minus accuracy, and the settled items.
 
     python -m benchmarks.trust.posterior [METHOD …]      # default: dawid-skene, hierarchical-dawid-skene, one-coin
 
@@ -88,7 +88,7 @@ def cases(method: str, levels: Sequence[int | None] = LEVELS) -> Iterator[Case]:
 
 
 def scores(posterior: Any, gold: Any) -> tuple[float, ...]:
-    """In the order of `SCORES`."""
+    """Return the scores in the order of `SCORES`."""
     right, confidence = posterior.argmax(axis=1) == gold, posterior.max(axis=1)
     settled = confidence >= SETTLED
     loss = -np.log(np.maximum(posterior[np.arange(gold.size), gold], 1e-12)).mean()

@@ -28,10 +28,10 @@ from dissensus.questions.calibrate import _cross_fitted
 SIZES = (50, 100, 300)
 MIN_GOLD = 10  # items of a class, in the set
 MIN_EXPECTED = 10  # items of a class among those drawn, from which on coverage should be 93 to 97 %
-MAX_ITEMS = 3_000  # of a draw
+MAX_ITEMS = 3_000  # Items of a draw.
 JUDGES = "judges_civilcomments"
 PANELS = (JUDGES, "plank_pos", "bluebirds")
-PANEL_ITEMS = 1_000  # of a draw from a panel, which is learnt from again in every draw
+PANEL_ITEMS = 1_000  # Items of a draw from a panel, which is fitted again in every draw.
 
 
 def cases() -> Iterator[tuple[str, Any, Any, Any]]:
@@ -48,7 +48,7 @@ def cases() -> Iterator[tuple[str, Any, Any, Any]]:
 
 
 def judged(found: list[Any], truth: float) -> tuple[float, float, float]:
-    """Coverage, that of the human labels alone, and how wide the interval is beside theirs."""
+    """Return the coverage, that of the human labels alone, and the width relative to theirs."""
     low, high = (np.array([getattr(one, end) for one, _ in found]) for end in ("low", "high"))
     low_alone, high_alone = (np.array([getattr(one, end) for _, one in found]) for end in ("low", "high"))
     covered = ((low <= truth) & (truth <= high)).mean(), ((low_alone <= truth) & (truth <= high_alone)).mean()
@@ -130,7 +130,9 @@ def differences(draws: int) -> None:
                 )
                 both = corrected_mean((y[a] - y[b])[:half], (f[a] - f[b])[:half], (f[a] - f[b])[half:])
                 paired.append((both, both.human))
-            expected = half * min(min(y[s].mean(), 1 - y[s].mean()) for s in (one, other))  # of the rarer answer
+            expected = half * min(
+                min(y[s].mean(), 1 - y[s].mean()) for s in (one, other)
+            )  # Expected labels of the rarer answer.
             summary.add(f"{name}, not paired", size, str(c), expected, judged(apart, truth))
             summary.add(f"{name}, paired", size, str(c), expected, judged(paired, truth))
     summary.close()
@@ -199,7 +201,7 @@ def panels(draws: int, only: list[str] | None = None) -> None:
 
 
 def learner(panel: Panel, gold: Any, known: Any) -> Any:
-    """What a panel learnt from known items."""
+    """Return the posterior of a panel that is trained on known items."""
     return panel.fit(known, gold[known]).posterior
 
 
@@ -210,9 +212,7 @@ def main() -> None:
     parser.add_argument("--parts", nargs="*", default=["crowds", "differences", "panels"])
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
-    print(
-        "| what | case | gold | coverage | of the human labels alone | width beside theirs |\n|---|---|---|---|---|---|"
-    )
+    print("| what | case | gold | coverage | of the human labels alone | relative width |\n|---|---|---|---|---|---|")
     for part in asked.parts:
         {"crowds": crowds, "differences": differences, "panels": panels}[part](asked.draws)
 

@@ -52,7 +52,7 @@ def real(share: float, level: int) -> Iterator[Table]:
 
 
 def simulated(share: float, level: int, items: int) -> Iterator[Table]:
-    """Crowds that err alike on both classes."""
+    """Yield crowds with equal errors on both classes."""
     for seed in range(2 * SEEDS):
         made = simulate(items, CROWDS[items], 2, redundancy=level, prior=[1 - share, share], seed=seed)
         yield made.annotations, made.truth

@@ -1,4 +1,4 @@
-"""Of the items that are called settled, how many are right: `python -m benchmarks.trust.settled`.
+"""Accuracy of the items that are called settled: `python -m benchmarks.trust.settled`.
 
 By bars of the probability from which an item is settled: the sets of `benchmarks.trust.posterior` at 2, 5, 10 and all
 labels an item, without gold and with 50 known items drawn at random (others are judged), and the tables of
@@ -22,8 +22,8 @@ from benchmarks.trust.posterior import LEVELS, SETS
 from dissensus.questions.item_status import MIN_ANNOTATORS
 
 BARS = (0.9, 0.92, 0.94, 0.95, 0.96, 0.97)
-MIN_RIGHT = 0.88  # of the items of a set that are settled
-MIN_SETS = 0.9  # of the sets
+MIN_RIGHT = 0.88  # Lowest accuracy of the settled items of a set.
+MIN_SETS = 0.9  # Share of the sets that must reach it.
 MIN_SETTLED = 10  # items of a table
 KNOWN = 50
 
@@ -46,7 +46,7 @@ def judged(table: dz.Annotations, gold: Any, known: Any = None) -> Any:
 
 
 def sets(known: int = 0) -> Rows:
-    """Of all sets with gold, so many of whose items are known."""
+    """Return results of all sets with gold, of which `known` items are given to the method."""
     rows: Rows = defaultdict(list)
     for name in SETS:
         data: Any = dz.load_dataset(name)

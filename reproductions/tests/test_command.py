@@ -92,7 +92,7 @@ def test_without_the_data_nothing_is_begun(cli, here, monkeypatch):
         assert result.exit_code == 1
         assert message in result.stderr
         assert len(result.stderr.splitlines()) == 1
-        assert cli("toy", "--render", "-o", "out").exit_code == 0  # which needs none
+        assert cli("toy", "--render", "-o", "out").exit_code == 0  # Rendering needs no run.
     assert not one.calls
 
 

@@ -1,4 +1,4 @@
-"""Scores of predicted distributions; the protocol that reads the answer says so."""
+"""Scores of predicted distributions; a protocol that has read the votes is marked."""
 
 import pytest
 

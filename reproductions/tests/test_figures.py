@@ -1,4 +1,4 @@
-"""Figures of the papers are files, and say what they show."""
+"""The papers' figures are written to files and have captions."""
 
 from functools import cache
 
@@ -38,7 +38,7 @@ def test_figures_are_files(tmp_path):
 
 
 def marks(n):
-    """What tells classes apart, of n: (colour, shape)."""
+    """Return the (colour, shape) of each of n classes."""
     classes = [f"class {k:02d}" for k in range(n)]
     rows = [{"item": f"{i}", "x": i, "y": 0, "class": classes[i % n]} for i in range(3 * n)]
     rows += [rows[0]]  # the first is the most frequent

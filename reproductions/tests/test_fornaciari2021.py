@@ -14,7 +14,8 @@ from reproductions.pooled import bootstrap_p_values, pack, pooled_f1, score_lead
 pytest.importorskip("torch", reason="needs the `learning` extra")
 
 TABLES = load_paper("fornaciari2021").tables
-VOTES = [[5, 0, 0, 0, 0], [3, 2, 0, 0, 0], [2, 2, 1, 0, 0], [0, 0, 0, 0, 0]]  # of three classes all have one kurtosis
+# All soft labels over three classes have the same kurtosis.
+VOTES = [[5, 0, 0, 0, 0], [3, 2, 0, 0, 0], [2, 2, 1, 0, 0], [0, 0, 0, 0, 0]]
 FEW = {"items": 24, "folds": 2, "epochs": 1, "batch_size": 16, "lstm": 4}
 
 
@@ -78,7 +79,7 @@ def test_the_bootstrap_is_the_papers():
     whole, n = lead(np.arange(300)), 2000
     literal = np.mean([lead(rng.choice(300, 99)) > 2 * whole for _ in range(n)])
     p, _ = bootstrap_p_values(truth, stl, mtl, 3, 20_000)
-    assert 0.05 < literal < 0.3  # where a third and all of it are told apart
+    assert 0.05 < literal < 0.3  # The sample share matters in this range.
     assert p == pytest.approx(literal, abs=4 * np.sqrt(literal * (1 - literal) / n))
     worse, _ = bootstrap_p_values(truth, truth, mtl, 3, 500)
     assert worse > 0.99  # one-sided: what loses gets no stars
@@ -98,7 +99,7 @@ def test_stars_are_of_all_seeds_and_say_who_is_better(runs):
     assert "6.015* |" in rows[-2]  # POS of Table 3
     earlier = next(row for row in page.splitlines() if row.startswith("| Jamison"))
     assert "| 78.90 |" in earlier
-    assert "MiniLM" not in earlier  # what is not run differs in nothing
+    assert "MiniLM" not in earlier  # Cells that are not run have no protocol notes.
 
 
 def test_table_3_is_the_kurtosis_by_who_is_right(runs):

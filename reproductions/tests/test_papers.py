@@ -82,7 +82,7 @@ def test_a_run_that_was_stopped_goes_on(paper, tmp_path):
     store.write_text("\n".join(lines[:5]) + "\n" + lines[5][:30])
     paper.calls.clear()
     again, _ = reproduce([paper.table], store)
-    assert len(paper.calls) == 7 + 6  # what was cut short or missing, and what failed
+    assert len(paper.calls) == 7 + 6  # Unfinished and failed cells run again.
     assert {key: line["values"] for key, line in again.items()} == {key: line["values"] for key, line in found.items()}
     made = next(iter(again.values()))["made"]
     assert made["versions"]["numpy"] == np.__version__
@@ -146,7 +146,7 @@ def test_a_table_may_be_made_of_what_another_keeps(paper, tmp_path, monkeypatch)
     page = render_markdown(make_page(made, list(made.tables.values()), found))
     assert "| plain | 1.0** | 1.5* | -0.5 |" in page
     assert "| plain | 7.0* |" in page
-    assert f"{len(found)} cells" in page  # what was derived was not run
+    assert f"{len(found)} cells" in page  # Derived lines are not counted as cells.
     assert "<td>1.0**</td>" in render_html(make_page(made, list(made.tables.values()), found))
 
 
@@ -165,7 +165,7 @@ def test_a_seed_in_two_lines_counts_once(paper, tmp_path, monkeypatch):
         reproduce(list(made.tables.values()), tmp_path / "toy.jsonl", seeds=seeds)
     found = read_store(tmp_path / "toy.jsonl")
     assert values_of(made.tables["table1"], found, "two", "plain", "square") == {0: 4, 1: 5, 2: 6}
-    assert "| 2.0 ± 0.6 |" in render_markdown(make_page(made, list(made.tables.values()), found))  # of 1, 2 and 3
+    assert "| 2.0 ± 0.6 |" in render_markdown(make_page(made, list(made.tables.values()), found))
 
 
 @pytest.mark.parametrize(("quick", "seeds"), [(False, None), (False, 5), (True, None), (True, 2)])
@@ -197,7 +197,7 @@ def test_lines_that_no_table_has_are_not_shown(paper, tmp_path):
     page = render_markdown(make_page(paper.paper, [paper.table], found | {"other": other, "bare": {"key": "bare"}}))
     assert f"Not shown: 2 of {len(found) + 2} lines" in page
     page = render_markdown(make_page(paper.paper, [paper.table], found, quick=True))
-    assert page.count("not run yet") == 6  # told otherwise
+    assert page.count("not run yet") == 6  # Cells with a reason are not counted.
 
 
 def test_a_watch_knows_how_much_is_left(paper, tmp_path, capsys):
@@ -247,9 +247,8 @@ def test_some_of_many_are_sure_by_holms_correction():
     draw = np.random.default_rng(0)
     for _ in range(200):
         p = draw.choice([0.001, 0.004, 0.011, 0.02, 0.024, 0.03, 0.045, 0.2], size=draw.integers(1, 7))
-        adjusted = [  # as Holm has it: the greatest, over all that are no greater, of p times how many are left
-            max(min(1, p[j] * np.sum(p >= p[j])) for j in range(p.size) if p[j] <= p[i]) for i in range(p.size)
-        ]
+        # Holm's adjusted p-value is the maximum, over smaller p-values, of p times the number of remaining tests.
+        adjusted = [max(min(1, p[j] * np.sum(p >= p[j])) for j in range(p.size) if p[j] <= p[i]) for i in range(p.size)]
         if len(set(p)) == p.size:  # else the order of equal ones counts above
             assert significant_by_holm([PairedDifference(1.0, 0.5, 1.5, 9, each) for each in p]) == [
                 one <= 0.05 for one in adjusted
@@ -368,7 +367,7 @@ def test_what_is_alike_and_what_is_not_is_on_the_page(paper):
     assert "alike" not in render_markdown(make_page(paper.paper, [paper.table], {}))
 
 
-# What is stored in the repository -------------------------------------------------------------------------------------
+# Stores in the repository ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", paper_names())

@@ -267,7 +267,7 @@ def test_figures_are_drawn_once_and_shown(monkeypatch, tmp_path):
     tables = list(paper.tables.values())
     assert draw_figures(paper, tables, tmp_path / "new", "cpu") == {"b.svg": "ValueError: no ink"}
     draw_figures(paper, tables, tmp_path / "new", "cpu")
-    assert drawn == ["a.svg", "b.svg", "b.svg"]  # what is there stays
+    assert drawn == ["a.svg", "b.svg", "b.svg"]  # Existing files are not drawn again.
     assert draw_figures(paper, tables, tmp_path / "quick", "cpu", quick=True) == {}
     assert drawn[3:] == ["a.svg"]  # the first of its table
     assert "![A <map>](a.svg)" in render_markdown(make_page(paper, tables, {}))

@@ -1,4 +1,4 @@
-"""The printed equations of Weerasooriya et al. 2021, as loops and beside those of the library."""
+"""The printed equations of Weerasooriya et al. 2021, compared with literal loops and with the library."""
 
 import numpy as np
 import pytest

@@ -13,7 +13,7 @@ from reproductions.split_half import split_half
 
 
 def matrix(I: int, A: int, K: int, seed: int, missing: float = 0.4) -> np.ndarray:
-    """(I, A) labels, −1 where there is none."""
+    """Return (I, A) labels, −1 for missing ones."""
     rng = np.random.default_rng(seed)
     return np.where(rng.random((I, A)) < missing, -1, rng.integers(0, K, (I, A)))
 
@@ -47,12 +47,12 @@ def test_people_who_agree_have_nothing_between_their_halves():
     found = split_half(table, draws=2)
     assert found.mean["accuracy"] == 1
     assert found.mean["manhattan"] == found.mean["jensen_shannon"] == 0
-    assert found.mean["kl_divergence"] == pytest.approx(-np.log((3 + 1 / 3) / 4))  # of what is added
+    assert found.mean["kl_divergence"] == pytest.approx(-np.log((3 + 1 / 3) / 4))  # KL of the smoothed votes.
     assert str(found).startswith("kl_divergence 0.182 ± 0.000")
 
 
 def test_the_true_distribution_is_closer_to_a_half_than_the_other_half_is():
-    """What the module says of its meaning."""
+    """Check the statement in the module's docstring."""
     rng = np.random.default_rng(0)
     truth = rng.dirichlet(np.ones(4), 400)
     labels = np.array([rng.choice(4, 10, p=p) for p in truth])

@@ -27,7 +27,7 @@ def cell(data, condition, **keywords):
     return dataclasses.replace(found, keywords=found.keywords | keywords)
 
 
-# What there is to run -------------------------------------------------------------------------------------------------
+# Cells to run ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_data_set_may_have_conditions_and_seeds_of_its_own():
@@ -48,7 +48,7 @@ def test_a_data_set_may_have_conditions_and_seeds_of_its_own():
     found = [(c.data, c.condition, c.seeds) for c in table.cells() if c.data == "two"]
     assert found == [("two", "other", (0,)), ("two", "other", (1,))]
     assert len(list(table.cells())) == 3 * 2 + 2
-    assert len([c for c in table.cells(seeds=5) if c.data == "two"]) == 5  # what is asked for goes before the file
+    assert len([c for c in table.cells(seeds=5) if c.data == "two"]) == 5  # The argument overrides the file.
     assert [row[0] for row in table_rows(table, {}, [], "two")] == ["other"]
 
 
@@ -117,7 +117,7 @@ def test_who_erred_where_it_is_known_errs_here():
     dealt = uor2021.simulate_annotators(table, known, seed=0)
     wrong = np.bincount(dealt.annotator, dealt.label != 0, 20)
     given = np.bincount(dealt.annotator, minlength=20)
-    # the same, literally: ten of the twenty, two of whom are drawn by their rates
+    # A literal loop: ten of twenty annotators, with two of them drawn by their rates.
     rng, expected = np.random.default_rng(3), np.zeros(20)
     rate = [rng.beta(uor2021.ERRORS[0] + n, uor2021.ERRORS[1] + 100 - n) for n in [0] * 15 + [80] * 5]
     for _ in range(2000):
