@@ -1,4 +1,4 @@
-"""The contracts of methods whose answers are not single classes: numbers, rankings, sets, objects, spans."""
+"""The contracts of methods that return numbers, rankings, sets, objects or spans instead of one class per item."""
 
 from __future__ import annotations
 
@@ -17,44 +17,46 @@ from dissensus.table.spans import extract_spans
 
 
 class AnswerModel(Aggregator, ABC):
-    """A method with its own form of answers."""
+    """A method whose answers are not classes, such as numbers or rankings."""
 
-    frame_kinds: ClassVar[tuple[str, ...]] = ("items", "annotators")  # kinds of frame that `to_frame` makes
+    frame_kinds: ClassVar[tuple[str, ...]] = ("items", "annotators")  # the frames that `to_frame` can make
     takes_earlier: ClassVar = False
 
     @abstractmethod
     def predict_answers(self, table: Annotations) -> dict[str, Any]:
-        """Return the results with one row per item, for the items of another table."""
+        """Return the results per item for the items of another table."""
 
     @abstractmethod
     def summarise_answers(self, gold: Any = None) -> dict[str, Any]:
-        """Return a summary of the answers; with gold answers (I,) also their accuracy."""
+        """Return a summary of the answers; gold answers (I,) add their accuracy."""
 
 
 class SpanModel(Aggregator, ABC):
-    """A method for spans: answers are legal tags of positions, see `table.spans`."""
+    """A method for spans, whose answers are legal tags of positions (see `table.spans`)."""
 
     kinds: ClassVar[tuple[str, ...]] = ("spans",)
 
-    tags_: Annotated[IntArray, "I code:K"]  # codes into classes_
-    span_probability_: Annotated[FloatArray, "I share?"]  # of the span that begins at the item; else NaN
+    tags_: Annotated[IntArray, "I code:K"]  # code of each item's tag in `classes_`
+    span_probability_: Annotated[
+        FloatArray, "I share?"
+    ]  # probability of the span that begins at the item; NaN elsewhere
 
     @abstractmethod
     def predict_tags(self, table: Annotations) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Return posterior (I, K), tags (I,) and probabilities of their spans (I,) for a new table."""
+        """Return the posterior (I, K), the tags (I,) and the probabilities of their spans (I,) for a new table."""
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
-        """(I, K) P(tag of item | all annotations of its sequence); see `Aggregator.predict_proba`."""
+        """Return P(tag of item | all annotations of its sequence), (I, K); see `Aggregator.predict_proba`."""
         self._check_fitted()
         return self.posterior_ if table is None else self.predict_tags(table)[0]
 
     def predict(self, table: Annotations | None = None) -> Names:
-        """(I,) the tags."""
+        """Return the tag of each item, (I,)."""
         self._check_fitted()
         return self.classes_[self.tags_ if table is None else self.predict_tags(table)[1]]
 
     def spans(self, backend: Literal["pandas", "polars", "pyarrow"] | None = None) -> Any:
-        """Return the spans: document, start, end (exclusive), label, probability of the whole span."""
+        """Return a frame of the spans: document, start, end (exclusive), label and probability of the span."""
         self._check_fitted()
         return columns_to_frame(
             extract_spans(np.asarray(self.items_), self.classes_, self.tags_, self.span_probability_), backend
@@ -69,7 +71,7 @@ class SpanModel(Aggregator, ABC):
 
 
 def summarise_confidence(model: Any, gold: IntArray | None) -> dict[str, Any]:
-    """Return the mean confidence of answers with a `confidence_`, and their accuracy."""
+    """Return the mean confidence of a model that has `confidence_`, and its accuracy on gold items."""
     from dissensus.evaluation import bootstrap
 
     about: dict[str, Any] = {"mean_confidence": float(model.confidence_.mean()), "dependence": model.dependence_}
@@ -81,7 +83,7 @@ def summarise_confidence(model: Any, gold: IntArray | None) -> dict[str, Any]:
 
 
 def check_gold_values(gold: Any, table: Annotations) -> FloatArray | None:
-    """Return gold as floats (I,), NaN where unknown; None without gold."""
+    """Return the gold values as floats (I,), NaN where unknown, or None if there are none."""
     if gold is None:
         return None
     values = fill_masked(gold, np.nan)

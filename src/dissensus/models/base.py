@@ -1,9 +1,10 @@
-"""The contract that every aggregation method keeps: scikit-learn's conventions over one table.
+"""The contract of every aggregation method, which follows scikit-learn's conventions.
 
-`__init__` stores its keywords, `fit` checks them and learns, results end in `_`. After `fit` there are always
-`classes_`, `items_`, `annotators_`, `posterior_` (I, K), `reliability_` (A,), `trace_`, `n_iter_`, `converged_`;
-if a method models them also `prior_` (K,), `confusion_` (A, K, K) [annotator, true, given], `difficulty_` (I,).
-`hits_` and `total_` (A,) are how many of an annotator's labels are right by the posterior: the basis of intervals.
+`__init__` stores its keywords, `fit` checks them and estimates the parameters, and names of results end in `_`. Every
+fitted model has `classes_`, `items_`, `annotators_`, `posterior_` (I, K), `reliability_` (A,), `trace_`, `n_iter_` and
+`converged_`. Methods that model them also have `prior_` (K,), `confusion_` (A, K, K) [annotator, true, given] and
+`difficulty_` (I,). `hits_` (A,) is the expected weight of each annotator's correct labels and `total_` (A,) the weight
+of all of them; intervals are computed from both.
 """
 
 from __future__ import annotations
@@ -79,38 +80,41 @@ class Aggregator(Parameters, ABC):
     posterior_: Annotated[FloatArray, "I K simplex"]
     prior_: Annotated[FloatArray, "K simplex"]
     reliability_: Annotated[FloatArray, "A share?"]
-    hits_: Annotated[FloatArray, "A count"]  # weight of each annotator's labels that are right by the posterior
-    total_: Annotated[FloatArray, "A count"]  # weight of all its labels
-    n_annotations_: Annotated[IntArray, "A count"]  # rows of each annotator
+    hits_: Annotated[FloatArray, "A count"]  # expected weight of each annotator's correct labels
+    total_: Annotated[FloatArray, "A count"]  # weight of all labels of each annotator
+    n_annotations_: Annotated[IntArray, "A count"]  # number of rows of each annotator
     trace_: Annotated[FloatArray, "T any"]
     n_iter_: Annotated[int, "whole"]
     converged_: Annotated[bool, "flag"]
-    items_path_: str  # of a fit on a disk: a folder of Parquet files with the frame of the items
-    item_total_: Annotated[FloatArray, "optional I count"]  # labels of each item, by their weights
+    items_path_: str  # folder of Parquet files with the frame of the items, after a fit on a disk
+    item_total_: Annotated[FloatArray, "optional I count"]  # weight of the labels of each item
     difficulty_: Annotated[FloatArray, "optional I real"]
-    dependence_: Annotated[float, "number"] = 0.0  # ρ, the intra-item correlation; 0: labels are independent
-    dependence_interval_: Annotated[list[float], "2 count"]  # 95 % of ρ: low, high
-    shift_: Annotated[FloatArray | None, "optional K real"] = None  # of the log posterior, if gold supports one
-    damping_: Annotated[FloatArray | None, "optional K real"] = None  # log h of rare classes, see `models.tempering`
+    dependence_: Annotated[float, "number"] = 0.0  # ρ, the intra-item correlation; 0 if labels are independent
+    dependence_interval_: Annotated[list[float], "2 count"]  # 95 % interval of ρ: low, high
+    shift_: Annotated[FloatArray | None, "optional K real"] = None  # shift of the log posterior, if gold supports one
+    damping_: Annotated[FloatArray | None, "optional K real"] = (
+        None  # log h, the damping of rare classes; see `models.tempering`
+    )
     tie_seed_: Annotated[int, "whole"]
-    class_counts_: FloatArray  # (K,) items of each class by the posterior, if a method learns their shares
+    class_counts_: FloatArray  # (K,) expected items of each class, if the method learns class shares
 
-    missing_results: ClassVar[tuple[str, ...]] = ()  # results that a method for other label types does not have
-    kinds: ClassVar[tuple[str, ...]] = CLASS_KINDS  # label types that it is for, see `table.kinds`
+    missing_results: ClassVar[tuple[str, ...]] = ()  # results that this method does not have
+    kinds: ClassVar[tuple[str, ...]] = CLASS_KINDS  # supported label types, see `table.kinds`
     takes_earlier: ClassVar[bool] = True
-    labels_depend_on_items: ClassVar[bool] = False  # given the class
-    models_annotators: ClassVar[bool] = True  # False if all are treated alike
-    max_rows_in_memory: ClassVar[int] = 0  # rows of a remote table up to which it is fitted in memory
-    _default_correlation = False  # whether ρ is neither given nor learnt from gold
+    labels_depend_on_items: ClassVar[bool] = False  # True if labels depend on the item beyond its class
+    models_annotators: ClassVar[bool] = True  # False if all annotators are treated equally
+    max_rows_in_memory: ClassVar[int] = 0  # largest remote table that is fitted in memory, in rows
+    _default_correlation = False  # True if ρ is the default, neither given nor learnt from gold
 
     fit = fitting.fit
     partial_fit = incremental.partial_fit
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
-        """(I, K) P(class of item | its annotations), in the order of `classes_`; of the fitted items by default.
+        """Return P(class of item | its annotations), (I, K), in the order of `classes_`.
 
-        In another table known annotators keep what was learnt about them, unseen ones get the population's, an item
-        without annotations gets the prior; a class that was not fitted is an error.
+        Without a table, return the posterior of the fitted items. In another table, fitted annotators keep their
+        estimated parameters, unseen annotators get those of the population, and an item without annotations gets the
+        prior. A class that was not fitted raises an error.
         """
         self._check_fitted()
         if table is None:
@@ -122,23 +126,23 @@ class Aggregator(Parameters, ABC):
         return self.tempering.temper(posterior, labels_per_item(rows.item_ptr, rows.weight))
 
     def predict(self, table: Annotations | None = None) -> Names:
-        """(I,) the most probable class name of each item; ties are broken by a draw keyed on seed and item name."""
+        """Return the most probable class of each item, (I,); ties are broken by a draw keyed on seed and item name."""
         posterior = np.asarray(self.predict_proba(table))
         items = np.asarray(self.items_) if table is None else table.items
         return self.classes_[arg_max(posterior, items, self.classes_, self.tie_seed_)]
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
-        """(N, K) P(label | item, annotator): the label that each row's annotator was expected to give.
+        """Return P(label | item, annotator) for each row of a table, (N, K).
 
-        Items are known by the labels that were fitted, not by those of `table`: held-out rows are predicted. New items
-        have the prior, unseen annotators are like the population.
+        The class of an item is inferred from the fitted labels, not from those of `table`, so that held-out rows can
+        be predicted. New items have the prior, and unseen annotators the parameters of the population.
         """
         self._check_fitted()
         table = table.with_classes(self.classes_)
         item = naming.match_names(table.items, np.asarray(self.items_), "items")[table.item]
         annotator = naming.match_names(table.annotators, self.annotators_, "annotators")[table.annotator]
         posterior = self.posterior_[item]
-        if self.dependence_:  # annotators who make the same mistakes go on doing so: labels follow what they see
+        if self.dependence_:  # shared mistakes repeat, so labels follow the untempered posterior
             posterior = self.tempering.untemper(posterior, self.item_total_[item])
         return self._label_probabilities(np.where((item >= 0)[:, None], posterior, self.prior_), item, annotator)
 
@@ -146,7 +150,7 @@ class Aggregator(Parameters, ABC):
 
     @property
     def tempering(self) -> Tempering:
-        """What turns the posterior of independent labels into `posterior_`."""
+        """The tempering that turns the posterior of independent labels into `posterior_`."""
         interval = tuple(getattr(self, "dependence_interval_", (0.0, 0.0)))
         return Tempering(self.dependence_, interval, self.shift_, self.damping_, self._default_correlation)
 
@@ -160,7 +164,7 @@ class Aggregator(Parameters, ABC):
         self.shift_, self.damping_ = new.shift, new.damping
 
     def untempered_posterior(self) -> FloatArray:
-        """(I, K) the posterior as if labels were independent."""
+        """Return the posterior (I, K) that independent labels would have."""
         if not self.dependence_:
             return self.posterior_
         return self.tempering.untemper(np.asarray(self.posterior_), np.asarray(self.item_total_))
@@ -172,13 +176,13 @@ class Aggregator(Parameters, ABC):
 
     @property
     def weights_(self) -> dict[str, float]:
-        """Methods that the answers rest on, with the weight of each."""
+        """The weight of each method in the answers."""
         self._check_fitted()
         return {methods.name_of(type(self)): 1.0}
 
     @property
     def chosen_(self) -> str:
-        """The model that the answers rest on, in words."""
+        """A sentence that describes the model behind the answers."""
         return str(ChosenModel(methods=(type(self).__name__,), groups=0, effective=self.mean_effective_labels()))
 
     likelihoods = expectations.likelihoods
@@ -189,54 +193,54 @@ class Aggregator(Parameters, ABC):
 
     @property
     def item_columns(self) -> Callable[[Names, FloatArray, FloatArray | None], dict[str, Any]]:
-        """A function of names, posterior and difficulty of some items that needs no model: their columns."""
+        """A function that makes the item columns from names, posterior and difficulty, without the model."""
         return partial(item_columns, self.classes_, self.tie_seed_)
 
     @classmethod
     def results(cls) -> dict[str, str]:
-        """Return the axes and range (`models.saving.RANGES`) of every result, as the classes annotate them."""
+        """Return the declared axes and range of every result; `models.saving.RANGES` lists the ranges."""
         return {name: about for name, about in annotated_results(cls).items() if name not in cls.missing_results}
 
     # Defined by a method
 
     @abstractmethod
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        """Set every result that the contract promises beyond the names."""
+        """Estimate the parameters and set every result except the names."""
 
     def _check_gold(self, gold: Any, table: Any) -> Any:
         return check_gold(gold, table)
 
     def _reweight(self, table: Annotations, annotators: IntArray) -> Annotations:
-        """Return the table with the weights that a method gives to labels; `known` (A,) codes, −1 unseen."""
+        """Return the table with the method's weights of labels; `annotators` (A,) are fitted codes, −1 if unseen."""
         return table
 
     def _unseen_annotator_values(self) -> dict[str, Any]:
-        """Return the value of a new annotator in each result with one row per annotator."""
+        """Return the value of an unseen annotator for each result with one row per annotator."""
         return {}
 
     def _partial_update(
         self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
     ) -> FloatArray:
-        """(I, K) posterior of a new table's items; learn from its rows.
+        """Update the model with the rows of a new table and return the posterior (I, K) of its items.
 
-        `item` and `annotator` are codes of the table's items and annotators in the model, `old` marks items that were
-        there before. Results with one row per annotator are replaced, never written into.
+        `item` and `annotator` map the table's items and annotators to codes of the model, and `old` marks items that
+        were fitted before. Replace results with one row per annotator; do not write into their arrays.
         """
         raise NotImplementedError
 
     def _count_agreement(self, table: Annotations, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(A,) weight of each annotator's labels that are right by a posterior (I, K), and of all its labels."""
+        """Return the expected weight of each annotator's correct labels under a posterior (I, K), and of all labels, (A,)."""
         return table.count_correct_labels(posterior)
 
     def annotator_confusions(self, annotators: IntArray) -> FloatArray:
-        """(n, K, K) [annotator, true, given] P(label | class) of n annotators by code into `annotators_`, −1 unseen."""
+        """Return P(label | class) of annotators by code, −1 if unseen, as (n, K, K) [annotator, true, given]."""
         if not hasattr(self, "population_confusion_"):
-            raise NotImplementedError  # a method in which items matter too, or a vote
+            raise NotImplementedError  # labels depend on items, or the method is a vote
         everyone = np.concatenate([self.confusion_, self.population_confusion_[None]])  # type: ignore[attr-defined]
-        return everyone[annotators]  # −1 takes the last
+        return everyone[annotators]  # code −1 selects the last row, the population
 
     def confusion_support(self) -> FloatArray | None:
-        """Return the number of labels behind every entry of `confusion_`, broadcastable to it, or None if unknown."""
+        """Return the number of labels behind each entry of `confusion_`, broadcastable to it, or None if not counted."""
         return None
 
     _compute_posterior = expectations.compute_posterior
@@ -246,12 +250,12 @@ class Aggregator(Parameters, ABC):
     _warn_unconverged = fitting.warn_unconverged
 
     def _set_reliability(self, hits: FloatArray, total: FloatArray) -> None:
-        """Set the reliability of annotators of whose labels (A,) that many are right."""
+        """Set the annotators' reliability from the weight of their correct labels and of all labels, (A,)."""
         self.hits_, self.total_ = np.minimum(hits, total), total
         self.reliability_ = confidence.shrink_reliability(hits, total)
 
     def _per_item_results(self) -> list[str]:
-        """Return the results with one row per item, besides their names."""
+        """Return the names of the results with one row per item, except `items_`."""
         names = (key for key, about in self.results().items() if about.removeprefix("optional ").startswith("I "))
         return [key for key in names if key in vars(self) and key != "items_"]
 

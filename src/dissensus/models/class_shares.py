@@ -1,23 +1,23 @@
-"""Class shares that are uniform unless the labels support other ones.
+"""Class shares that are uniform unless the labels support other shares.
 
-Where items have few labels, those whose labels differ go to the class that is more frequent, which makes it more
-frequent still. So π lies between uniform shares and free ones, and leaving the uniform ones has a cost:
+If items have few labels, EM assigns items with conflicting labels to the more frequent class, which makes that class
+more frequent still. Therefore π is a mixture of uniform shares and free shares, and shares that are not uniform cost:
 
     π_c = e u_c + (1 − e) s_c      log p(e, s) = Σ_c b_c log s_c − (1 − e) · cost      cost ∝ (Σ_c w_c − 1) log I
 
-as Schwarz (1978) has it, who would take half of that. Near uniform shares e is about cost / χ², at most 1, χ² the
-statistic of a test of uniform shares. The uniform shares are over the classes that annotators name: u_c ∝ w_c = min(1,
-K v_c / `RARE`), v the shares of the votes and of one item more that is every class equally. A class that almost no
-label names (a typing error, or one that was declared and not used) is no sign of reluctance.
+The form is that of Schwarz (1978), whose cost is half of (Σ_c w_c − 1) log I. Near uniform shares e is about cost / χ²,
+at most 1, where χ² is the statistic of a test of uniform shares. The uniform shares are u_c ∝ w_c =
+min(1, K v_c / `RARE_SHARE`), where v are the vote shares, with one additional item spread over all classes. So a class
+that almost no label names, such as a typing error or an unused class, gets almost no share.
 
 M step  s_c ∝ b_c + n_c (1 − e) s_c / π_c        then e = argmax Σ_c n_c log π_c − (1 − e) · cost, which is concave
 
-`UniformPriorDawidSkene` is Dawid-Skene with these shares, and with pseudo-counts for few labels. A label is checked by
-the n − 1 others of its item alone, so `crowd_labels` and `vote_count` are multiplied by n / (n − 1): where items have
-two labels, the crowd counts twice in every matrix. Few items show little about an annotator, so they are also
-multiplied by 1 + `PRIOR_ITEMS` / I, and what the crowd is like is drawn to an unknown annotator, by `PRIOR_LABELS` of
-each class. Tables of fewer than `MIN_COST_ITEMS` items pay the cost in proportion: they cannot tell which annotators
-name a class too often.
+`UniformPriorDawidSkene` is Dawid-Skene with these shares, and with pseudo-counts for items with few labels. Only the
+n − 1 other labels of an item can confirm a label, so `crowd_labels` and `vote_count` are multiplied by n / (n − 1):
+if items have two labels, the crowd counts twice in every confusion matrix. Few items carry little information about an
+annotator, so both are also multiplied by 1 + `PRIOR_ITEMS` / I, and `PRIOR_LABELS` labels per class shrink the crowd's
+matrix to that of an unknown annotator. The cost is reduced in proportion for tables of fewer than `MIN_COST_ITEMS`
+items, which cannot show which annotators use a class too often.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from dissensus.models.params import SHARE, SIMPLEX, Params, em_parameter, normal
 from dissensus.models.tempering import RARE_SHARE
 
 INITIAL_UNIFORMITY = 0.5  # e at the start of EM
-HALVINGS = 30  # of the interval that holds e: to 1e-9
-NONUNIFORM_COST = 0.35  # times (Σ w − 1) log I; less gains less, more loses on rare classes (`benchmarks/trust`)
-MIN_COST_ITEMS = 50  # items from which the whole cost is paid
-PRIOR_LABELS = 3  # labels of each class, of an unknown annotator, in the crowd's matrix
-PRIOR_ITEMS = 5  # items whose labels the crowd's part of every matrix is increased by
-MIN_CHECKED_LABELS = 1.25  # least n in n / (n − 1), which has no limit with one label per item
+HALVINGS = 30  # bisection steps for e, which reach 1e-9
+NONUNIFORM_COST = 0.35  # share of (Σ w − 1) log I, chosen in `benchmarks/trust`
+MIN_COST_ITEMS = 50  # tables with fewer items pay a part of the cost
+PRIOR_LABELS = 3  # labels per class of an unknown annotator, added to the crowd's matrix
+PRIOR_ITEMS = 5  # the crowd's pseudo-counts are multiplied by 1 + PRIOR_ITEMS / I
+MIN_CHECKED_LABELS = 1.25  # smallest n in n / (n − 1), which is infinite for one label per item
 
 
 @dataclass(frozen=True)
 class UniformClassPrior(Params):
-    """The parameters of π: e (1,), s (K,), and u (K,), which is fixed."""
+    """The parameters of π: the uniformity e (1,), the free shares s (K,) and the fixed uniform shares u (K,)."""
 
     uniformity: FloatArray = em_parameter(SHARE, "1")
     free_shares: FloatArray = em_parameter(SIMPLEX, "K")
@@ -55,7 +55,7 @@ class UniformClassPrior(Params):
 
     @property
     def prior(self) -> FloatArray:
-        """(K,) π."""
+        """The class shares π (K,)."""
         return np.asarray(self.free_shares + self.uniformity * (self.uniform_shares - self.free_shares))
 
 
@@ -63,18 +63,18 @@ U = TypeVar("U", bound=UniformClassPrior)
 
 
 def uniform_weights(classes: FloatArray) -> FloatArray:
-    """(K,) w from items of each class (K,) by the votes."""
+    """Return the weights w (K,) from the expected items of each class (K,) under the vote shares."""
     K = classes.size
     return np.asarray(np.minimum((K * classes + 1) / (classes.sum() + 1) / RARE_SHARE, 1))
 
 
 def nonuniform_cost(weights: FloatArray, n_items: float) -> float:
-    """Return (Σ w − 1) log I, of which a method takes its share as the cost; `weights` (K,) are w."""
+    """Return (Σ w − 1) log I for the weights w (K,); a method multiplies it by its own factor."""
     return (float(weights.sum()) - 1) * float(np.log(max(n_items, 1)))
 
 
 def fit_uniformity(params: UniformClassPrior, counts: FloatArray, cost: float) -> float:
-    """Return the e of the M step, from `counts` (K,) of items; no s is zero."""
+    """Return the uniformity e of the M step from expected item counts (K,); no free share may be zero."""
     shares, away = params.free_shares, params.uniform_shares - params.free_shares
 
     def slope(uniformity: float) -> float:
@@ -83,40 +83,40 @@ def fit_uniformity(params: UniformClassPrior, counts: FloatArray, cost: float) -
     low, high = 0.0, 1.0
     if slope(high) >= 0 or slope(low) <= 0:
         return high if slope(high) >= 0 else low
-    for _ in range(HALVINGS):  # the slope falls; SciPy's root finder takes longer to import than a fit does
+    for _ in range(HALVINGS):  # bisection, because importing SciPy's root finder takes longer than a fit
         middle = (low + high) / 2
         low, high = (middle, high) if slope(middle) > 0 else (low, middle)
     return (low + high) / 2
 
 
 def update_class_prior(params: U, counts: FloatArray, pseudo: FloatArray, cost: float) -> U:
-    """Return the M step from `counts` (K,) of items, with `pseudo` (K,) b."""
+    """Run the M step of the class shares from expected item counts (K,) and pseudo-counts b (K,)."""
     free = (1 - params.uniformity) * params.free_shares / params.prior
     params = replace(params, free_shares=normalised(pseudo + counts * free))
     return replace(params, uniformity=np.array([fit_uniformity(params, counts, cost)]))
 
 
 def label_check_factor(n: float) -> float:
-    """Return n / (n − 1), by which the crowd's part of matrices is increased if items have n labels on average."""
+    """Return n / (n − 1), the factor of the crowd's pseudo-counts for a mean of n labels per item."""
     n = max(n, MIN_CHECKED_LABELS)
     return n / (n - 1)
 
 
 @dataclass(frozen=True)
 class UniformPriorConfusions(UniformClassPrior):
-    """The parameters: those of π, and Θ (A, K, K) [annotator, true, given]."""
+    """The parameters of π, and the confusion matrices Θ (A, K, K) [annotator, true, given]."""
 
     confusion: FloatArray = em_parameter(SIMPLEX, "A K K")
 
 
 class UniformPriorDawidSkene(DawidSkene):
-    """Dawid-Skene with class shares that are uniform unless the labels support other ones."""
+    """Dawid-Skene with class shares that are uniform unless the labels support other shares."""
 
     labels_per_item: float | None = param(None, "mean number of labels per item; None: that of the table", above=0)
 
     Params: Any = UniformPriorConfusions
     nonuniform_cost_: Annotated[float, "number"]
-    shares_are_free = False  # True for matrices of a pool, whose models have free shares
+    shares_are_free = False  # True for the matrices of a pool of models with free shares
 
     def crowd_factor(self, votes: ExpectedCounts) -> float:
         items = max(float(votes.class_counts.sum()), 1.0)

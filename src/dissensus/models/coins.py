@@ -20,27 +20,27 @@ from dissensus.models.confusion import (
 
 @dataclass(frozen=True)
 class Coins(ClassParams):
-    """The parameters: π (K,) and the coins (A, 2) [right, wrong].
+    """The class shares π (K,) and the coins (A, 2), the probabilities of a right and of a wrong label.
 
-    Both p and 1 − p are stored: computed from p, 1 − p of a nearly perfect annotator would have no digits left.
+    Both p and 1 − p are stored, because 1 − p computed from a p near 1 would lose all its digits.
     """
 
     coin: FloatArray = em_parameter(SIMPLEX, "A 2")
 
     def label_likelihood(self) -> RightWrongLikelihood:
-        """Return p and (1 − p)/(K − 1)."""
+        """Return the likelihood p of right labels and (1 − p)/(K − 1) of each wrong label."""
         return RightWrongLikelihood(self.coin[:, :1], self.coin[:, 1:] / max(self.prior.size - 1, 1))
 
 
 class CoinModel(ConfusionModel[Coins]):
-    """A method whose annotators have coins."""
+    """A method in which each annotator has one accuracy, the coin."""
 
     Params, layout = Coins, COIN
     coin_: FloatArray
     population_coin_: Annotated[FloatArray, "1 2 share"]
 
     def label_likelihood(self, params: Coins) -> RightWrongLikelihood:
-        """Return the likelihood of the coins."""
+        """Return the label likelihood of the annotators' coins."""
         return params.label_likelihood()
 
     def set_derived_results(self) -> None:
@@ -49,5 +49,5 @@ class CoinModel(ConfusionModel[Coins]):
 
     @property
     def accuracy_(self) -> FloatArray:
-        """(A,) p, the probability that a label of the annotator is right."""
+        """The probability p that a label of each annotator is right, (A,)."""
         return np.asarray(self.coin_[:, 0])

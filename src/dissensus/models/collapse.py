@@ -1,10 +1,9 @@
-"""Collapse repeated and copied labels: what an annotator, or a group of copying annotators, says of an item counts
-once.
+"""Collapse repeated and copied labels, so that a group of copying annotators has one vote on each item.
 
-    w_ij = 1 / members of j's group with a label on i
+    w_ij = 1 / (number of members of j's group with a label on i)
 
-Copied labels carry no new evidence, so the members of a group that `models.copies` finds share one label on every item,
-as do all labels that one annotator gives to it.
+Copied labels carry no new evidence. Therefore the members of each group that `models.copies` finds share one label per
+item, and so do repeated labels of one annotator.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from dissensus.table.annotations import Annotations
 
 
 def copy_groups(table: Annotations) -> IntArray:
-    """(A,) number of the group that an annotator copies in, −1 for none."""
+    """Return the number of each annotator's group of copying annotators, (A,); −1 without a group."""
     number = np.full(table.n_annotators, -1)
     for group_number, group in enumerate(find_copies(table).groups):
         number[list(group)] = group_number
@@ -27,7 +26,7 @@ def copy_groups(table: Annotations) -> IntArray:
 
 
 def collapse(table: Annotations, group: IntArray) -> Annotations:
-    """Return the table with weights w for the groups (A,), −1 for none."""
+    """Return the table with the weights w for the groups (A,); −1 means no group."""
     table = table.deduplicated
     if (group < 0).all():
         return table

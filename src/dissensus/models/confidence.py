@@ -1,4 +1,4 @@
-"""How confident a model's results are: effective labels, and intervals of reliabilities and confusion matrices."""
+"""The uncertainty of a model's results: effective labels, and intervals of reliability and confusion matrices."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from dissensus.models.tempering import CORRELATION_INTERVAL, MIN_GOLD, design_ef
 if TYPE_CHECKING:
     from dissensus.models.base import Aggregator
 
-CROWD_LABELS = 5  # labels of average quality added to every annotator's own, see `reliability`
-MAX_EQUIVALENT_LABELS = (
-    20  # labels with known true class that any number of labels is worth; see `reliability_interval`
-)
+CROWD_LABELS = 5  # labels of average quality that shrink each reliability, see `shrink_reliability`
+MAX_EQUIVALENT_LABELS = 20  # largest number of gold labels that labels without gold are worth
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class EffectiveLabels(Estimate):
 
 
 def effective_labels(model: Aggregator) -> FloatArray:
-    """(I,) effective number of labels of each item."""
+    """Return the effective number of labels of each item, (I,)."""
     total = np.asarray(model.item_total_)
     return np.asarray(total / design_effect(total, min(model.dependence_, 1.0)))
 
@@ -50,17 +48,19 @@ def mean_effective_labels(model: Aggregator) -> EffectiveLabels | None:
     if isinstance(n, np.ndarray):
         n = n[n > 0]
         items = n.size
-    else:  # in a cluster: an item with the mean number of labels stands for all
+    else:  # the numbers per item are in a cluster, so use their mean
         n = np.array([model.total_.sum() / items])
-    if not n.size or n.max() <= 1:  # a model that was saved without its items, or one label per item
+    if not n.size or n.max() <= 1:  # the model was saved without items, or items have one label
         return None
-    rhos = np.minimum([model.dependence_, *model.dependence_interval_[::-1]], 1.0)  # beyond 1, less than one label
+    rhos = np.minimum(
+        [model.dependence_, *model.dependence_interval_[::-1]], 1.0
+    )  # a larger ρ would mean less evidence than one label
     value, low, high = (float((n / design_effect(n, rho)).mean()) for rho in rhos)
     return EffectiveLabels(value, low, high, labels=float(model.n_annotations_.sum() / items))
 
 
 def advise_gold_labels(model: Aggregator) -> CollectGoldLabels | None:
-    """Return advice to collect gold labels if nothing else determines ρ."""
+    """Return advice to collect gold labels if ρ is the default, or None."""
     known = model.dependence_interval_ != list(CORRELATION_INTERVAL)
     if known or model.items_.size <= MIN_GOLD or mean_effective_labels(model) is None:
         return None
@@ -68,18 +68,19 @@ def advise_gold_labels(model: Aggregator) -> CollectGoldLabels | None:
 
 
 def reliability_interval(model: Aggregator, level: float = 0.95) -> FloatArray:
-    """(A, 2) bounds of each annotator's reliability on items like these: of a Beta distribution.
+    """Return an interval of each annotator's reliability on similar items, (A, 2), from a Beta distribution.
 
-    Its variance has two parts: that of n labels with a known true class, which falls with n, and one that does not: the
-    true class is only the crowd's, and an annotator who errs on an item errs on others like it. By gold, on held-out
-    halves of public sets, that part is as large as with `MAX_KNOWN_LABELS` labels (`benchmarks/trust/people.py`).
+    Its variance has two parts. The first is that of n gold labels and falls with n. The second does not fall: the
+    classes are estimated from the crowd, and an annotator's errors on similar items are correlated. On held-out halves
+    of public data sets, the second part equals the variance of `MAX_EQUIVALENT_LABELS` gold labels
+    (`benchmarks/trust/people.py`).
     """
     model._check_fitted()
     return beta_interval(model.reliability_, equivalent_gold_labels(model.total_), level)
 
 
 def confusion_interval(model: Aggregator, level: float = 0.95) -> FloatArray:
-    """(A, K, K, 2) bounds of every entry of `confusion_`, each Beta distributed with that mean."""
+    """Return an interval of every entry of `confusion_`, (A, K, K, 2), from Beta distributions with these means."""
     model._check_fitted()
     support = model.confusion_support()
     if support is None:
@@ -91,30 +92,30 @@ def confusion_interval(model: Aggregator, level: float = 0.95) -> FloatArray:
 
 
 def shrink_reliability(hits: FloatArray, total: FloatArray) -> FloatArray:
-    """(A,) how often an annotator is right: the share of its labels that are right by the posterior, shrunk.
+    """Return each annotator's expected share of correct labels, shrunk to the crowd's mean, (A,).
 
-    `CROWD_LABELS` labels of average quality are added to every annotator's own: three lucky labels make no one the
-    best. Against the truth of simulated crowds (2 to 20 classes) this was closer than the diagonal of a smoothed
-    confusion matrix and than the bare share, for annotators with few labels and with many.
+    `CROWD_LABELS` labels of average quality are added to each annotator's own, so that three lucky labels do not make
+    the best annotator. In simulated crowds of 2 to 20 classes this was closer to the truth than the share without
+    shrinkage and than the diagonal of a smoothed confusion matrix, for annotators with few and with many labels.
     """
-    average = hits.sum() / total.sum() if total.sum() > 0 else np.nan  # NaN if no label counts
+    average = hits.sum() / total.sum() if total.sum() > 0 else np.nan  # NaN if all weights are 0
     return np.asarray((hits + CROWD_LABELS * average) / (total + CROWD_LABELS))
 
 
 def equivalent_gold_labels(total: FloatArray) -> FloatArray:
-    """(A,) number of labels with known true class that carry the same evidence: n give variance m(1 − m)/(n + 1)."""
+    """Return the number of gold labels that carry the same evidence, (A,); n of them give the variance m(1 − m)/(n + 1)."""
     return np.asarray(1 / (1 / (total + CROWD_LABELS + 1) + 1 / MAX_EQUIVALENT_LABELS) - 1)
 
 
 def beta_interval(mean: FloatArray, size: FloatArray, level: float) -> FloatArray:
-    """(…, 2) the central interval of Beta(mean·size, (1 − mean)·size); NaN where the mean is."""
+    """Return the central interval of Beta(mean·size, (1 − mean)·size), (…, 2); NaN for a mean of NaN."""
     from scipy.special import betaincinv
 
     if not 0 < level < 1:
         raise LevelOutOfRange(level=level)
     a, b = mean * size, (1 - mean) * size
     tails = (1 - level) / 2, (1 + level) / 2
-    unseen = (a <= 0) | (b <= 0)  # half an event of the kind that was not seen leaves room for doubt
+    unseen = (a <= 0) | (b <= 0)  # half an observation keeps the interval from having no width
     a, b = (np.where(unseen, count + 0.5, count) for count in (a, b))
     with np.errstate(invalid="ignore"):
         ends = [betaincinv(a, b, tail) for tail in tails]

@@ -1,5 +1,4 @@
-"""The confusion family: the likelihood of a label depends on the annotator, the label and the class, and on nothing
-else.
+"""The confusion family: the likelihood of a label depends on the annotator, the label and the class alone.
 
     z_i ~ Cat(π)        P(y_ij = l | z_i = c) = L_j[c, l]
 
@@ -7,19 +6,19 @@ E step  q_i(c) ∝ π_c Π_{j∈M_i} L_j[c, y_ij]
 counts  n_j[c, l] = Σ_{i: y_ij = l} q_i(c)        n_c = Σ_i q_i(c)
 M step  π_c ∝ b_c + n_c, or fixed; the annotators' parameters are the method's
 
-A method is four functions over a frozen value, its `Params`: `initial_params`, the `label_likelihood` that the E step
-multiplies (`e_step`, below, is its readable form; kernels are verified against it), `m_step` and `log_prior`. What is
-fixed while EM runs is set in `prepare`. docs/contributing/method.md has an example. Inherited are engines, weights,
-probabilistic rows, gold, earlier counts, `partial_fit`, scoring, `predict_annotations`, intervals, the trace and
-SQUAREM. If likelihoods are expected logarithms (variational Bayes), `expected_label_likelihood` gives the probability
-of a label.
+A method defines four functions of its frozen parameters `Params`: `initial_params`, `label_likelihood`, `m_step` and
+`log_prior`. `prepare` sets quantities that are constant during EM. docs/contributing/method.md has an example. The
+E step multiplies the likelihoods; `e_step` below is its readable form, and tests verify the kernels against it. Methods
+inherit engines, weights, probabilistic rows, gold, earlier counts, `partial_fit`, scoring, `predict_annotations`,
+intervals, the trace and SQUAREM. If `label_likelihood` returns expected logarithms (variational Bayes),
+`expected_label_likelihood` returns the probability of a label.
 
-Some methods have a label change the odds of its own class alone: L_j[c, l] = right_j[l] if c = l, else wrong_j[l]. Such
-a method sets `layout` to DIAGONAL (or COIN, if all labels of an annotator have the same odds) and returns
+In some methods a label changes the odds of its own class only: L_j[c, l] = right_j[l] if c = l, else wrong_j[l]. Such a
+method sets `layout` to DIAGONAL (or COIN, if all labels of an annotator have the same odds) and returns
 `RightWrongLikelihood`. A row then costs one multiplication instead of K, and the label counts are (A, 1, K) or
 (A, 1, 1), the expected numbers of right labels.
 
-Arrays here are [annotator, true, given]. The kernels have their own order, see `compute.kernels.confusion`.
+Arrays here have the axes [annotator, true, given]. The kernels use another order, see `compute.kernels.confusion`.
 """
 
 from __future__ import annotations
@@ -46,9 +45,9 @@ from dissensus.models.params import SIMPLEX, Params, em_parameter
 from dissensus.models.tempering import run_tempered
 from dissensus.table.annotations import Annotations
 
-MAX_UPDATE_PASSES = 20  # passes over the rows of one update, at most
-UPDATE_TOL = 1e-4  # largest change of a posterior at which they end
-MIN_BEFORE = 1e-12  # probability that an item's posterior leaves to every class: new labels may still change it
+MAX_UPDATE_PASSES = 20  # largest number of passes over the rows of one update
+UPDATE_TOL = 1e-4  # passes end when no posterior changes by more
+MIN_BEFORE = 1e-12  # smallest prior probability of a class in an update, so that new labels can change it
 
 __all__ = [
     "COIN",
@@ -73,7 +72,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ClassParams(Params):
-    """The parameters that all methods of the family have: π (K,)."""
+    """The parameters that all methods of the family share: the class shares π (K,)."""
 
     prior: FloatArray = em_parameter(SIMPLEX, "K")
 
@@ -83,14 +82,14 @@ P = TypeVar("P", bound=ClassParams)
 
 @dataclass(frozen=True)
 class RightWrongLikelihood:
-    """Label likelihood in the layouts DIAGONAL, (A, K), and COIN, (A, 1)."""
+    """The label likelihood in the layouts DIAGONAL, (A, K), and COIN, (A, 1)."""
 
-    right: FloatArray  # P(label | its own class)
+    right: FloatArray  # P(label | the class that it names)
     wrong: FloatArray  # P(label | any other class)
 
     def to_matrices(self, n_classes: int) -> FloatArray:
-        """(A, K, K) [annotator, true, given]."""
-        if n_classes == 1:  # there is no wrong label
+        """Return the likelihood as matrices (A, K, K) [annotator, true, given]."""
+        if n_classes == 1:  # with one class no label is wrong
             return np.ones((len(self.right), 1, 1))
         return np.where(np.eye(n_classes, dtype=bool), self.right[:, None, :], self.wrong[:, None, :])
 
@@ -103,7 +102,7 @@ LabelLikelihood = FloatArray | RightWrongLikelihood
 
 @dataclass(frozen=True)
 class EStepParams:
-    """What a pass needs: π (1, K) or (I, K), and likelihoods (A, true, given) or odds (A, 1, given)."""
+    """The parameters of a pass: π (1, K) or (I, K), and likelihoods (A, true, given) or odds (A, 1, given)."""
 
     by_annotator: ClassVar = ("table",)
     prior: FloatArray
@@ -111,7 +110,7 @@ class EStepParams:
 
     @classmethod
     def from_likelihood(cls, prior: FloatArray, likelihood: LabelLikelihood) -> EStepParams:
-        """Make them from likelihoods as a method states them."""
+        """Return the parameters for class shares and a label likelihood."""
         prior = np.ascontiguousarray(np.atleast_2d(prior))
         if isinstance(likelihood, RightWrongLikelihood):
             return cls(prior, (likelihood.right / likelihood.wrong)[:, None, :])
@@ -120,7 +119,7 @@ class EStepParams:
 
 @dataclass(frozen=True)
 class ExpectedCounts(Sums):
-    """What a pass adds up: log evidence, items of each class (K,), labels (A, true, given), all by the posterior.
+    """The sums of a pass: log evidence, expected items per class (K,) and expected label counts (A, true, given).
 
     In the layouts DIAGONAL and COIN the label counts are (A, 1, given), those of right labels, and the log evidence
     lacks the factor that all classes share.
@@ -133,7 +132,7 @@ class ExpectedCounts(Sums):
 
 
 def e_step(chunk: Chunk, layout: int, likelihood: Any, prior: Any, gold: Any) -> tuple[Any, Any]:
-    """Return the posterior (I, K) and the log evidence (I,) of a chunk's items: the E step of the module."""
+    """Return the posterior (I, K) and the log evidence (I,) of a chunk's items."""
     xp = chunks.array_library(chunk.label)
     logs = xp.log(xp.swapaxes(likelihood, 1, 2)).reshape(-1, likelihood.shape[1])  # (A·given, true)
     if layout == FULL:
@@ -145,20 +144,21 @@ def e_step(chunk: Chunk, layout: int, likelihood: Any, prior: Any, gold: Any) ->
 
 
 def count_labels(chunk: Chunk, layout: int, posterior: Any) -> Any:
-    """(A, true, given) labels of a chunk by a posterior (I, K): the counts of the module."""
+    """Return the expected label counts (A, true, given) of a chunk under a posterior (I, K)."""
     A, K, xp = chunk.n_annotators, chunk.n_classes, chunks.array_library(chunk.label)
     n_true, n_given = K if layout == FULL else 1, 1 if layout == COIN else K
     place = chunk.annotator if layout == COIN else chunk.annotator_label
-    of_row = posterior[chunk.item] if layout == FULL else posterior.reshape(-1)[chunk.item_label]
-    counts = chunk.scatter_sum(place, chunk.apply_weights(of_row), A * n_given).reshape(A, n_given, n_true)
+    row_posterior = posterior[chunk.item] if layout == FULL else posterior.reshape(-1)[chunk.item_label]
+    counts = chunk.scatter_sum(place, chunk.apply_weights(row_posterior), A * n_given).reshape(A, n_given, n_true)
     return xp.swapaxes(counts, 1, 2).reshape(-1).reshape(A, n_true, n_given)  # contiguous
 
 
 @dataclass(eq=False)
 class ConfusionPass(Pass[EStepParams | None, ExpectedCounts]):
-    """One pass of the family, see `compute.chunk` for `source` and `layout`; may write `posterior`.
+    """A pass of the confusion family, which can also write the output `posterior`.
 
-    `posterior` is that of POSTERIOR, (I, K) or the chunk's; with `rng` it is drawn from Dirichlet(1 + votes) instead.
+    `compute.chunk` describes `source` and `layout`. The source POSTERIOR uses `posterior`, with a row for each item of
+    the table or of the chunk; if `rng` is set, it draws from Dirichlet(1 + votes) instead.
     """
 
     source: int
@@ -171,7 +171,7 @@ class ConfusionPass(Pass[EStepParams | None, ExpectedCounts]):
     sums_type = ExpectedCounts
 
     def __post_init__(self) -> None:
-        self.sequential = self.rng is not None  # one generator draws item by item
+        self.sequential = self.rng is not None  # the random generator draws item by item
 
     def array_form(self, chunk: Chunk, params: EStepParams | None) -> tuple[Any, ...]:
         """Return log evidence, classes (K,), labels (A, true, given) and posterior (I, K)."""
@@ -190,18 +190,18 @@ class ConfusionPass(Pass[EStepParams | None, ExpectedCounts]):
         return evidence, q.sum(0), count_labels(chunk, self.layout, q), q
 
     def _load_posterior(self, chunk: Chunk) -> Any:
-        """(items, K) posterior of a chunk's items for POSTERIOR; None if there is none."""
+        """Return the posterior (items, K) that the source POSTERIOR uses for a chunk, or None."""
         if self.rng is None:
             return chunk.select_item_values(self.posterior)
         votes = chunk.to_numpy(chunk.votes(chunk.row_weights()))
         return chunk.to_backend(draw_vote_shares(votes, chunk.to_numpy(chunk.gold), self.rng))
 
     def zeros(self, size: TableSize) -> list[Any]:
-        """Evidence and classes; the labels are counted in the cells."""
+        """Return zero evidence and class counts; labels are counted in the cells."""
         return [0.0, np.zeros(size.n_classes)]
 
     def open(self, params: EStepParams | None, size: TableSize, workers: int, pool: Threads) -> list[Worker]:
-        """Load the cells; a worker's parameters are the prior, how many rows may be multiplied, and its cells."""
+        """Create workers whose parameters are the prior, the number of rows in one product, and their cells."""
         opened = super().open(params, size, workers, pool)
         if size.is_short:
             return opened
@@ -227,7 +227,7 @@ class ConfusionPass(Pass[EStepParams | None, ExpectedCounts]):
         return opened
 
     def kernel(self, chunk: Chunk, worker: Worker, out: Mapping[str, Any]) -> None:
-        """Run `kernels.confusion.sweep`."""
+        """Run the compiled pass `kernels.confusion.compile_pass` over the chunk."""
         from dissensus.compute.kernels import confusion as kernels
 
         K, weight, gold = chunk.n_classes, chunk.weight, chunk.gold if self.with_gold else None
@@ -244,7 +244,7 @@ class ConfusionPass(Pass[EStepParams | None, ExpectedCounts]):
         )  # fmt: skip
 
     def close(self, workers: list[Worker], pool: Threads) -> ExpectedCounts:
-        """Return the sums of all workers, with the counts in their cells."""
+        """Return the sums of all workers, including the counts in their cells."""
         if workers[0].size.is_short:
             return super().close(workers, pool)
         from dissensus.compute.kernels import confusion as kernels
@@ -258,7 +258,7 @@ class ConfusionPass(Pass[EStepParams | None, ExpectedCounts]):
         return ExpectedCounts(evidence, classes, labels)
 
     def on_torch(self, params: EStepParams | None, data: Any, out: Mapping[str, Any]) -> ExpectedCounts:
-        """Run the pass on a device, as one fused kernel if possible."""
+        """Run the pass in torch, as one fused kernel if possible."""
         from dissensus.compute.kernels import on_torch
 
         if (
@@ -271,12 +271,12 @@ class ConfusionPass(Pass[EStepParams | None, ExpectedCounts]):
 
 
 def label_totals(engine: Engine) -> FloatArray:
-    """(A, 1, given) weight of each annotator's labels."""
+    """Return the weight of each annotator's labels by class, (A, 1, given)."""
     return engine.run(ConfusionPass(ALL_ONES, DIAGONAL), None).label_counts
 
 
 def run_e_step(engine: Engine, prior: FloatArray, likelihood: LabelLikelihood) -> tuple[FloatArray, ExpectedCounts]:
-    """Return the posterior (I, K) of a table in memory and the sums by it: one E step."""
+    """Run one E step and return the posterior (I, K) of a table in memory, and its sums."""
     layout = FULL
     if isinstance(likelihood, RightWrongLikelihood):
         layout = COIN if likelihood.right.shape[1] == 1 else DIAGONAL
@@ -286,13 +286,13 @@ def run_e_step(engine: Engine, prior: FloatArray, likelihood: LabelLikelihood) -
 
 
 def soft_counts(table: Annotations, posterior: FloatArray) -> FloatArray:
-    """(A, K, K) [annotator, true, given] how often each annotator gave each label, by a posterior (I, K)."""
+    """Return the expected label counts (A, K, K) [annotator, true, given] under a posterior (I, K)."""
     with open_in_memory(table, None, 1) as engine:
         return engine.run(ConfusionPass(POSTERIOR, FULL, posterior=np.ascontiguousarray(posterior)), None).label_counts
 
 
 def draw_vote_shares(votes: FloatArray, gold: IntArray | None, rng: np.random.Generator) -> FloatArray:
-    """(I, K) a draw from Dirichlet(1 + votes) for every item; gold classes get all."""
+    """Draw a posterior (I, K) from Dirichlet(1 + votes); gold classes have probability 1."""
     posterior = rng.standard_gamma(votes + 1)
     posterior /= posterior.sum(axis=1, keepdims=True)
     return np.asarray(chunks.apply_gold(posterior, gold))
@@ -302,7 +302,7 @@ def draw_vote_shares(votes: FloatArray, gold: IntArray | None, rng: np.random.Ge
 
 
 class computed_result:  # noqa: N801 - used as `property` is
-    """A property that gives way to a stored result of the same name."""
+    """A property that is computed unless the instance stores a result of the same name."""
 
     def __init__(self, compute: Callable[[Any], FloatArray]):
         self.compute, self.__doc__ = compute, compute.__doc__
@@ -312,16 +312,16 @@ class computed_result:  # noqa: N801 - used as `property` is
 
 
 class ConfusionModel(EMAggregator[P], Generic[P]):
-    """A method of the family; see the module for what it defines."""
+    """A method of the confusion family; the module lists the functions that it defines."""
 
     engine: EngineChoice = ENGINE
 
     layout: ClassVar[int] = FULL
 
-    label_counts_: Annotated[FloatArray, "A 1|K 1|K count"]  # [annotator, true, given] counts of the last pass
-    label_totals_: Annotated[FloatArray, "A 1 K count"]  # weight of all labels
-    class_pseudo_counts_: Annotated[FloatArray, "K count"]  # b of π; one of each class, unless `prepare` sets them
-    fixed_prior_: Annotated[FloatArray | None, "optional K simplex"] = None  # π if it is not learnt
+    label_counts_: Annotated[FloatArray, "A 1|K 1|K count"]  # expected counts [annotator, true, given] of the last pass
+    label_totals_: Annotated[FloatArray, "A 1 K count"]  # weight of each annotator's labels by class
+    class_pseudo_counts_: Annotated[FloatArray, "K count"]  # b, the pseudo-counts of π; one per class by default
+    fixed_prior_: Annotated[FloatArray | None, "optional K simplex"] = None  # π, if it is constant
     class_counts_: Annotated[FloatArray, "K count"]
 
     # Defined by a method
@@ -333,7 +333,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         """
 
     def initial_params(self, prior: FloatArray) -> Any:
-        """Return the parameters that the first M step starts from, with those of its own fields that it needs."""
+        """Return the parameters that the first M step reads, with these class shares."""
         return ClassParams(prior)
 
     def label_likelihood(self, params: P) -> LabelLikelihood:
@@ -344,36 +344,36 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         raise NotImplementedError
 
     def expected_label_likelihood(self, params: P) -> LabelLikelihood:
-        """Return P(label | class) if `label_likelihood` gives expected logarithms."""
+        """Return P(label | class); override it if `label_likelihood` uses expected logarithms."""
         return self.label_likelihood(params)
 
     def m_step(self, label_counts: FloatArray, label_totals: FloatArray, params: Any) -> P:
-        """Return the parameters of each annotator from its label counts (A, true, given), with π of `params`.
+        """Return the next parameters from expected label counts (A, true, given), with the class shares of `params`.
 
-        `totals` (A, 1, given) are the weights of all labels.
+        `label_totals` (A, 1, given) is the weight of each annotator's labels.
         """
         raise NotImplementedError
 
     def update_hyperparameters(self, label_counts: FloatArray, params: Any) -> Any:
-        """Return the parameters that annotators share, learnt before `m_step`; a partial fit keeps them."""
+        """Return `params` with the hyperparameters of all annotators updated; `partial_fit` keeps them constant."""
         return params
 
     def log_prior(self, params: P) -> float:
-        """Return the log prior density of the parameters but π, up to a constant."""
+        """Return the log prior density of all parameters except π, up to a constant."""
         return 0.0
 
     def population_params(self, params: P) -> P:
-        """Return the parameters of an unseen annotator: as if all labels together were one annotator's."""
+        """Return the parameters of an unseen annotator, estimated as if one annotator had given all labels."""
         labels, totals = (counts.sum(axis=0, keepdims=True) for counts in (self.label_counts_, self.label_totals_))
         return self.m_step(labels, totals, params)
 
     def confusion_support(self) -> FloatArray | None:
-        """Return the number of labels behind every entry of `confusion_`, in a shape that broadcasts to it."""
+        """Return the number of labels behind each entry of `confusion_`, broadcastable to it."""
         labels = self.label_counts_ if self.layout == FULL else self.label_totals_
         return np.asarray(labels.sum(axis=2, keepdims=True))
 
     def set_derived_results(self) -> None:
-        """Set results that follow from the parameters and the counts."""
+        """Set the results that are computed from the parameters and the counts."""
 
     # EM
 
@@ -384,7 +384,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
             self._set_results(engine)
 
     def _prepare(self, engine: Engine) -> None:
-        """Set what EM needs to know of the whole table."""
+        """Compute the label totals and call `prepare` with the counts under the vote shares."""
         votes = self.vote_counts(engine)
         full = self.layout == FULL
         self.label_totals_ = votes.label_counts.sum(axis=1, keepdims=True) if full else label_totals(engine)
@@ -392,7 +392,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         self.prepare(votes, engine)
 
     def _run_em(self, engine: Engine, on_step: OnStep) -> P:
-        """Find the parameters."""
+        """Run EM on an engine and return the best parameters."""
         pass_ = self.e_step_pass()
         size = engine.size
         focus = size.n_rows >= MIN_FOCUS_ROWS and size.n_items * size.n_classes * 8 <= MAX_FOCUS_BYTES
@@ -406,37 +406,37 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         return ConfusionPass(LIKELIHOOD, self.layout)
 
     def initialise(self, engine: Engine, rng: np.random.Generator | None) -> P:
-        """Return one M step from the votes; for a random start their shares are drawn from Dirichlet(1 + votes)."""
+        """Run one M step from the vote shares, or from a draw of Dirichlet(1 + votes) for a random start."""
         if rng is not None:
             return self._next_params(engine.run(ConfusionPass(POSTERIOR, self.layout, rng=rng), None), None)
         return self._next_params(self.vote_counts(engine), None)
 
     def em_step(self, engine: Any, pass_: ConfusionPass, params: P) -> tuple[float, P]:
-        """Return the objective at `params`, and the parameters of the next pass."""
+        """Run one E step and M step; return the objective at `params` and the next parameters."""
         likelihood = self.label_likelihood(params)
         counts = engine.run(pass_, EStepParams.from_likelihood(params.prior, likelihood))
         return self._objective(counts, params, likelihood), self._next_params(counts, params)
 
     def vote_counts(self, engine: Engine, with_gold: bool = True) -> ExpectedCounts:
-        """Return the counts by the shares of the votes and, with gold, the known classes."""
+        """Return the expected counts under the vote shares and, with gold, the gold classes."""
         return engine.run_cached((VOTES, self.layout, with_gold), ConfusionPass(VOTES, self.layout, with_gold))
 
     def _objective(self, counts: ExpectedCounts, params: P, likelihood: LabelLikelihood) -> float:
-        """Return log evidence plus log prior density."""
+        """Return the log evidence plus the log prior density."""
         objective = counts.log_evidence + self.log_prior(params)
         if isinstance(likelihood, RightWrongLikelihood):
             objective += float((self.label_totals_ * np.log(likelihood.wrong)[:, None, :]).sum())
         return objective + self.log_class_prior(params)
 
     def _next_params(self, counts: ExpectedCounts, params: P | None) -> P:
-        """Return the parameters of the next pass: the M step; of the first pass if `params` is None."""
+        """Run the M step; `params` is None before the first pass."""
         shares = self.update_class_shares(counts.class_counts, params)
         return self.m_step(
             counts.label_counts, self.label_totals_, self.update_hyperparameters(counts.label_counts, shares)
         )
 
     def update_class_shares(self, class_counts: FloatArray, params: Any) -> Any:
-        """Return parameters with π of the next pass, from items of each class (K,)."""
+        """Return `params` with the class shares of the next pass, from expected items per class (K,)."""
         prior = self.class_shares(class_counts)
         return self.initial_params(prior) if params is None else replace(params, prior=prior)
 
@@ -445,16 +445,16 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         return float(self.class_pseudo_counts_ @ np.log(params.prior)) if self.fixed_prior_ is None else 0.0
 
     def class_shares(self, class_counts: FloatArray) -> FloatArray:
-        """(K,) π from items of each class (K,)."""
+        """Return the class shares π (K,) from expected items per class (K,)."""
         if self.fixed_prior_ is not None:
             return self.fixed_prior_
         shares = (
             np.maximum(class_counts, 0) + self.class_pseudo_counts_
-        )  # an update may leave a rounding error below zero
+        )  # a partial fit may leave rounding errors below zero
         return np.asarray(shares / shares.sum())
 
     def _set_results(self, engine: Engine) -> None:
-        """Set the tempered posterior at the fitted parameters, and what follows from it."""
+        """Set the tempered posterior at the fitted parameters, and the results that depend on it."""
         params, pass_ = self._params(), self.e_step_pass()
         likelihood = learnt = self.label_likelihood(params)
         if type(self).expected_label_likelihood is not ConfusionModel.expected_label_likelihood:
@@ -475,12 +475,12 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
 
     @classmethod
     def results(cls) -> dict[str, str]:
-        """Return the axes and range of every result, with the parameters as `em_parameter` declares them."""
+        """Return the axes and range of every result, including the parameters."""
         declared = ((f.name, f.metadata) for f in fields(cls.Params) if f.metadata["axes"])  # type: ignore[attr-defined]
         return {f"{name}_": f"{about['axes']} {about['range']}" for name, about in declared} | super().results()
 
     def _params(self) -> P:
-        """Return the fitted parameters, which are kept as results, each under its name and an underscore."""
+        """Return the fitted parameters, which are stored as results whose names end in an underscore."""
         kind = self.Params  # type: ignore[attr-defined]
         return kind(*(getattr(self, f"{name}_") for name in kind.__dataclass_fields__))  # type: ignore[no-any-return]
 
@@ -489,17 +489,17 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
             setattr(self, f"{name}_", getattr(params, name))
 
     def _likelihood_of(self, annotators: IntArray) -> LabelLikelihood:
-        """Return the label likelihood of annotators by code into `annotators_`, −1 unseen."""
+        """Return the label likelihood of annotators by code, −1 if unseen."""
         params = self._params()
         seen = self.expected_label_likelihood(params)
-        unseen = self.expected_label_likelihood(self.population_params(params))  # −1 takes the last
+        unseen = self.expected_label_likelihood(self.population_params(params))  # code −1 selects it
         if isinstance(seen, RightWrongLikelihood) and isinstance(unseen, RightWrongLikelihood):
             right, wrong = (seen.right, unseen.right), (seen.wrong, unseen.wrong)
             return RightWrongLikelihood(np.concatenate(right)[annotators], np.concatenate(wrong)[annotators])
         return np.concatenate([seen, unseen])[annotators]
 
     def annotator_confusions(self, annotators: IntArray) -> FloatArray:
-        """(n, K, K) [annotator, true, given] of annotators by code, −1 unseen."""
+        """Return the confusion matrices (n, K, K) [annotator, true, given] of annotators by code, −1 if unseen."""
         likelihood = self._likelihood_of(annotators)
         return (
             likelihood.to_matrices(self.classes_.size) if isinstance(likelihood, RightWrongLikelihood) else likelihood
@@ -507,7 +507,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
 
     @computed_result
     def confusion_(self) -> FloatArray:
-        """(A, K, K) [annotator, true, given], computed when asked for unless it is a parameter."""
+        """The confusion matrices (A, K, K) [annotator, true, given], computed on access unless they are parameters."""
         if not hasattr(self, "label_counts_"):
             raise AttributeError("confusion_")
         return self.annotator_confusions(np.arange(self.annotators_.size))
@@ -535,11 +535,11 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
     def _partial_update(
         self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
     ) -> FloatArray:
-        """Run EM over the new rows alone.
+        """Run EM over the new rows only.
 
-        The posterior of an item replaces its class prior, and an annotator's counts so far are added to the new ones.
-        The counts of the old rows are not revised by what the new rows show about their items (Neal & Hinton 1998 would
-        revisit them); a test compares the result with a fit of everything.
+        The posterior of a fitted item serves as its prior, and an annotator's new counts are added to the fitted ones.
+        The counts of old rows are not revised when new rows change the posterior of their items, unlike in Neal &
+        Hinton (1998). A test compares the result with a fit to all rows.
         """
         before, params = self.posterior_[item], self._params().select_annotators(annotator)
         labels, totals = self.label_counts_[annotator], self.label_totals_[annotator]

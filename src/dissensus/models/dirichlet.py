@@ -12,12 +12,12 @@ FIXED_POINT_STEPS = 5  # steps per M step
 
 
 def expected_log(counts: FloatArray) -> FloatArray:
-    """Return E log of probabilities that are Dirichlet(counts)."""
+    """Return the expected logarithm of probabilities with the distribution Dirichlet(counts)."""
     return np.asarray(psi(counts) - psi(counts.sum(axis=-1, keepdims=True)))
 
 
 def log_normaliser(counts: FloatArray) -> FloatArray:
-    """Return log B = Σ log Γ(counts) − log Γ(Σ counts)."""
+    """Return log B(counts) = Σ log Γ(counts) − log Γ(Σ counts), the log normaliser of a Dirichlet."""
     return np.asarray(gammaln(counts).sum(axis=-1) - gammaln(counts.sum(axis=-1)))
 
 
@@ -28,12 +28,12 @@ def kl_divergence(counts: FloatArray, prior: FloatArray, logs: FloatArray) -> fl
 
 
 def mean_log_density(alpha: FloatArray, mean: FloatArray) -> FloatArray:
-    """Return the mean log density under Dirichlet(α) of samples with mean logarithms `mean`."""
+    """Return the mean log density of samples under Dirichlet(α), from their mean logarithms."""
     return np.asarray(((alpha - 1) * mean).sum(axis=-1) - log_normaliser(alpha))
 
 
 def update_alpha(mean: FloatArray, alpha: FloatArray) -> FloatArray:
-    """Return an α that fits samples with mean logarithms `mean` better, row by row (Minka 2000)."""
+    """Run fixed-point steps for α of a Dirichlet, per row, from the samples' mean logarithms (Minka 2000)."""
     best = alpha
     for _ in range(FIXED_POINT_STEPS):
         new = np.maximum(inverse_psi(psi(best.sum(axis=-1, keepdims=True)) + mean), MIN_ALPHA)
@@ -43,7 +43,7 @@ def update_alpha(mean: FloatArray, alpha: FloatArray) -> FloatArray:
 
 
 def inverse_psi(value: FloatArray) -> FloatArray:
-    """Return ψ⁻¹ by Newton's method from Minka's start (2000, appendix C)."""
+    """Return the inverse of ψ by Newton's method with Minka's initial value (2000, appendix C)."""
     x = np.where(value >= -2.22, np.exp(value) + 0.5, -1 / np.minimum(value - psi(1.0), -1))
     for _ in range(5):
         x = x - (psi(x) - value) / polygamma(1, x)

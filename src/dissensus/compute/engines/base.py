@@ -132,7 +132,7 @@ class Pass(Generic[P, S]):
 
     def on_torch(self, params: P, data: Any, out: Mapping[str, Any]) -> S:
         """Run the array form over tensors, a `kernels.on_torch.Data`."""
-        return self.sums_type(*data.sums(partial(self.array_form, params=params), self.outputs, out))  # type: ignore[no-any-return]
+        return self.sums_type(*data.sum_chunks(partial(self.array_form, params=params), self.outputs, out))  # type: ignore[no-any-return]
 
 
 class Engine(ABC):

@@ -78,7 +78,7 @@ class ClusterArray:
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, parts: Any = None, cached_rdd: Any = None):
         self.shape, self.dtype = shape, np.dtype(dtype)
-        self.kept = cached_rdd  # the RDD that Spark caches for it
+        self.cached_rdd = cached_rdd  # the RDD that Spark caches for it
         self.table: Any = None  # the fitted `ClusterTable`, if this is a result
         self.parts = parts  # an RDD of arrays, in the order of the items; the pass that computes a result sets it
 
@@ -121,8 +121,8 @@ class ClusterArray:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         parts = self.parts.collect()
-        if sum(map(len, parts)) != len(self) and self.kept is not None:
-            self.kept.unpersist()  # incomplete if Spark speculates: compute it again
+        if sum(map(len, parts)) != len(self) and self.cached_rdd is not None:
+            self.cached_rdd.unpersist()  # incomplete if Spark speculates: compute it again
             parts = self.parts.collect()
         if (found := sum(map(len, parts))) != len(self):
             raise ItemsLost(found=found, expected=len(self))
@@ -157,7 +157,7 @@ class ClusterTable(RemoteTable):
 
     def all_rows(self) -> Rows:
         """Return every row, on the driver."""
-        return join_rows([part.whole() for part in self.parts.collect()])
+        return join_rows([part.with_table_codes() for part in self.parts.collect()])
 
     def distribute(self, values: Any) -> ClusterArray:
         """Return an array over all items with its parts in the cluster."""
