@@ -73,7 +73,7 @@ def legal_paths(length: int) -> list[tuple[int, ...]]:
 def counts_of(model, table, cells: np.ndarray):
     """(A, K + 1, S, K) [annotator, before, state, given] of the counts of the cells that occur."""
     full = np.zeros((table.n_annotators, K + 1, S, K))
-    for key, own in zip(model._chain(table, np.arange(3), None).keys, cells, strict=True):
+    for key, own in zip(model._build_table(table, np.arange(3), None).keys, cells, strict=True):
         full[key // (K * (K + 1)), key // K % (K + 1), :, key % K] = own
     return full
 
@@ -90,7 +90,7 @@ def test_pass_is_that_over_all_paths(weighted):
     table, rng = tiny(3, weighted), np.random.default_rng(0)
     model = BayesianSequence()
     model.classes_, model.annotators_ = table.classes, table.annotators
-    chain = model._chain(table, np.arange(3), None)
+    chain = model._build_table(table, np.arange(3), None)
     states = chain.states
     params = PathCounts(
         rng.uniform(0, 3, (chain.keys.size, S)),
@@ -137,7 +137,7 @@ def test_answer_is_that_over_all_paths(previous):
     full = counts_of(model, table, model.cell_counts_) + default_pseudo_counts(K)[TAG]
     means = np.log(full / full.sum(axis=3, keepdims=True))
     with np.errstate(divide="ignore"):
-        first, step = (np.log(part) for part in model._mean_steps())
+        first, step = (np.log(part) for part in model._mean_transitions())
     d = design_effect(np.diff(table.item_ptr), 0.6)
     for document in range(2):
         items = [int(i) for i in table.sequences.order if table.sequences.document[i] == document]

@@ -285,7 +285,7 @@ def test_who_has_the_same_figures_starts_in_the_same_community(seed):
         counts[a, [0, 1, 2], [1, 2, 0]] = rng.dirichlet(np.ones(3)) * (12 - right)
     model, order = CommunityBCC(), rng.permutation(11)
     one, two = (
-        model._sorted(np.full(3, 1 / 3), some, None if seed is None else np.random.default_rng(seed), 4)
+        model._group_annotators(np.full(3, 1 / 3), some, None if seed is None else np.random.default_rng(seed), 4)
         for some in (counts, counts[order])
     )
     np.testing.assert_allclose(one.community_concentration, two.community_concentration)

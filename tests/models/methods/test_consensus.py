@@ -56,7 +56,7 @@ def test_its_classes_are_equally_frequent_unless_the_labels_say_otherwise():
             + np.log(s) @ model.class_pseudo_counts_
             - model.nonuniform_cost_ * (1 - e[:, 0])
         )
-        stage = model._dawid_skene()
+        stage = model._as_dawid_skene()
         own = counts @ np.log(model.prior_) + stage.log_class_prior(stage._params())
         assert own >= fit.max() - 1e-4
 

@@ -1,10 +1,14 @@
-"""One file per method: its equations, its keywords and its M step. `dissensus.methods` finds them by itself."""
+"""Aggregation methods, one module per method with its equations, parameters and fit.
+
+A module that registers a class with `methods.register` is found without being listed here; `docs/methods/` has a page
+for each, whose first part is the module's docstring.
+"""
 
 from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    """A method by the name of its class."""
+    """Return the method whose class has this name."""
     from dissensus.models.base import methods
 
     for _, entry in methods.entries():

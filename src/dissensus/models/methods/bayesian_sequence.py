@@ -15,8 +15,8 @@ expected counts under it:
     M step  Θ_j[c, p, :] ~ Dirichlet(α_c + n_j[c, p, :])      T[b, :] ~ Dirichlet(1 + n_b)      π likewise
     bound   log Σ_z (the product above) − KL(Θ) − KL(T) − KL(π)
 
-α_c are the pseudo-counts of an annotator of unknown quality (`matrices.expected_pseudo`). EM starts from the posterior
-of `dawid-skene` on single tokens. Only combinations of annotator, previous tag and tag that occur are stored.
+α_c are the pseudo-counts of an annotator of unknown quality (`matrices.default_pseudo_counts`). EM starts from the
+posterior of `dawid-skene` on single tokens. Only combinations of annotator, previous tag and tag that occur are stored.
 
 - `tags_` (I,): most probable tags, as codes into `classes_`
 - `span_probability_` (I,): probability of all tags of a span, and of no tag that would continue it
@@ -28,8 +28,8 @@ and with one state these errors were added to spans (F1 on ner_mturk 75.4 instea
 
 `predict()` returns the most probable legal sequence (Viterbi) under the means of Θ. `posterior_` and
 `span_probability_` are tempered (`models.tempering`): with the design effect d, the likelihood of a token's labels is
-raised to 1/d and transitions to 1/√d. With transitions raised to 1/d, tokens outside spans were underconfident
-(ner_mturk: confidence 80 %, accuracy 95 %); with unchanged transitions, spans were (76 % and 79 %).
+raised to 1/d and transitions to 1/√d. With 1/d for transitions, tokens outside spans were underconfident (ner_mturk:
+confidence 80 %, accuracy 95 %).
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.spans import OUTSIDE_TAG, Sequences, parse_tag_scheme
 
-TRANSITION_POWER = 0.5  # transitions are raised to 1/d to this power, labels to 1/d
-ILLEGAL_PSEUDO = 1e-10  # pseudo-count of an illegal transition: its probability is set to 0
+TRANSITION_POWER = 0.5  # exponent of 1/d for transitions; the likelihood of labels has exponent 1
+ILLEGAL_PSEUDO = 1e-10  # pseudo-count of an illegal transition, whose probability is then set to 0
 
 
 @dataclass(frozen=True)
 class PathCounts(Params):
-    """Counts by the posterior of paths."""
+    """Expected counts under the posterior of tag sequences."""
 
     cells: FloatArray = em_parameter(COUNT)  # (U, K) [cell, true]
     transitions: FloatArray = em_parameter(COUNT)  # (K, K) [before, after]
@@ -72,23 +72,27 @@ class PathCounts(Params):
 
 
 class TagStates(NamedTuple):
-    """The states of the chain: the tags, and three more that mean O: after a span, before one, between two."""
+    """States of the chain: the tags, and three more states for O (after a span, before one, between two)."""
 
-    means: IntArray  # (S,) the tag
-    starts: BoolArray  # (S,) states that a sequence may begin with
-    follows: BoolArray  # (S, S) [before, after] states that may follow each other
-    ends: FloatArray  # (S,) 1 for states that a sequence may end with, else 0
+    means: IntArray  # (S,) tag of each state
+    starts: BoolArray  # (S,) whether a sequence may begin with the state
+    follows: BoolArray  # (S, S) [before, after] whether the transition is legal
+    ends: FloatArray  # (S,) 1 if a sequence may end with the state, else 0
 
     @classmethod
     def from_classes(cls, classes: Names) -> TagStates:
-        """Return the states for the tags of a table; the state O itself then means away from spans."""
+        """Return the states for the tags of a table; the first state of O then means away from spans."""
         scheme, outside = parse_tag_scheme(classes), [k for k, name in enumerate(classes) if name == OUTSIDE_TAG]
         means = np.arange(len(classes))
         if not outside or (scheme.inside < 0).all():
             return cls(means, scheme.starts, scheme.follows, np.ones(means.size))
         means = np.append(means, outside * 3)
         is_span, is_outside = (scheme.inside >= 0)[means], means == outside[0]
-        after, before = np.zeros(means.size, bool), np.zeros(means.size, bool)  # a span
+        # The states of O differ in whether a span comes directly before or after.
+        after, before = (
+            np.zeros(means.size, bool),
+            np.zeros(means.size, bool),
+        )
         after[[-3, -1]] = before[[-2, -1]] = True
         follows = scheme.follows[np.ix_(means, means)]
         follows &= ~is_outside[None, :] | (is_span[:, None] == after[None, :])
@@ -96,10 +100,10 @@ class TagStates(NamedTuple):
         return cls(means, scheme.starts[means] & ~after, follows, np.where(before, 0.0, 1.0))
 
     def states_from_tags(self, q: FloatArray, where: Sequences) -> FloatArray:
-        """(I, S) probabilities of states from those of tags (I, K); neighbours decide the kind of O."""
+        """Return probabilities of states (I, S) from those of tags (I, K); neighbours decide the state of O."""
         if self.means.size == q.shape[1]:
             return q
-        p = np.clip(1 - q[:, self.means[-1]], 0, 1)  # of being in any span; clipped because of rounding
+        p = np.clip(1 - q[:, self.means[-1]], 0, 1)  # P(in any span); rounding errors may leave [0, 1]
         last, following = np.zeros(len(q)), np.zeros(len(q))
         last[where.order[1:]], following[where.order[:-1]] = p[where.order[:-1]], p[where.order[1:]]
         last[where.order[where.ptr[:-1]]] = following[where.order[where.ptr[1:] - 1]] = 0
@@ -111,14 +115,14 @@ class TagStates(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TaggedTable:
-    """A table as the kernels process it."""
+    """A table of spans in the form that the kernels process."""
 
     sequences: Sequences
     item_ptr: IntArray
-    weight: FloatArray  # (N,), or empty
-    cell: IntArray  # (N,) row → cell
-    keys: IntArray  # (U,) (annotator · (K + 1) + previous label) · K + label; the previous label is K if there is none
-    gold: IntArray  # (I,), or empty
+    weight: FloatArray  # (N,), or empty if all weights are 1
+    cell: IntArray  # (N,) cell of each row
+    keys: IntArray  # (U,) code of each cell: (annotator · (K + 1) + previous tag, or K if none) · K + tag
+    gold: IntArray  # (I,), or empty without gold
     states: TagStates
     inside: IntArray  # (K,) see `table.spans.Scheme`
 
@@ -126,7 +130,7 @@ class TaggedTable:
         self, logs: FloatArray, first: FloatArray, step: FloatArray, *, d: FloatArray | None = None,
         shift: FloatArray | None = None, tags: IntArray | None = None,
     ) -> tuple[float, FloatArray, PathCounts, FloatArray]:  # fmt: skip
-        """Return evidence, posterior (I, K), counts, and (with `tags`) probabilities of spans, tempered by d (I,)."""
+        """Return log evidence, posterior (I, K), counts and span probabilities (I,), tempered by d (I,)."""
         from dissensus.compute.kernels.sequence import forward_backward
 
         n_items, K, S = self.item_ptr.size - 1, self.inside.size, first.size
@@ -136,18 +140,18 @@ class TaggedTable:
             soft = exponent**TRANSITION_POWER
             firsts = np.where(first > 0, first[None] ** soft[:, None], 0.0)
             steps = np.where(step > 0, step[None] ** soft[:, None, None], 0.0)
-        found = PathCounts(np.zeros((self.keys.size, S)), np.zeros((S, S)), np.zeros(S))
+        counts = PathCounts(np.zeros((self.keys.size, S)), np.zeros((S, S)), np.zeros(S))
         posterior, probability = np.empty((n_items, K)), np.full(n_items, np.nan)
         evidence = forward_backward(
             self.sequences.order, self.sequences.ptr, self.item_ptr, self.cell, self.weight, logs, self.gold,
             self.states.means, power, exponent, firsts, steps, self.states.ends,
-            np.zeros(K) if shift is None else shift, found.cells, found.starts, found.transitions, posterior,
+            np.zeros(K) if shift is None else shift, counts.cells, counts.starts, counts.transitions, posterior,
             self.inside, np.empty(0, np.int64) if tags is None else tags, probability,
         )  # fmt: skip
-        return evidence, posterior, found, probability
+        return evidence, posterior, counts, probability
 
     def best_path(self, logs: FloatArray, first: FloatArray, step: FloatArray) -> IntArray:
-        """(I,) the most probable legal tags."""
+        """Return the most probable legal sequence of tags (I,)."""
         from dissensus.compute.kernels.sequence import viterbi
 
         tags = np.zeros(self.item_ptr.size - 1, np.int64)
@@ -163,7 +167,7 @@ class TaggedTable:
     cite="Simpson & Gurevych 2019",
 )  # fmt: skip
 class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
-    """Bayesian sequence combination over a table of spans, see `dissensus.table.spans`."""
+    """Aggregate tags of tokens (`dissensus.table.spans`) by Bayesian sequence combination."""
 
     previous: bool = param(True, "an annotator's label depends on its label for the token before")
 
@@ -177,30 +181,31 @@ class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
     population_confusion_: Annotated[FloatArray, "K K simplex"]
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        chain = self._chain(table, np.arange(table.n_annotators), gold)
-        em_step = partial(self.em_step, chain)
-        params = self.run_restarts(em_step, partial(self._start, chain, table), on_step)
-        self.trace_ = np.append(self.trace_, em_step(params)[0])  # the objective of the returned parameters
-        self.cell_, self.cell_counts_ = chain.keys, params.cells
+        tagged = self._build_table(table, np.arange(table.n_annotators), gold)
+        em_step = partial(self.em_step, tagged)
+        params = self.run_restarts(em_step, partial(self._initial_counts, tagged, table), on_step)
+        # The last entry is the objective of the returned parameters.
+        self.trace_ = np.append(self.trace_, em_step(params)[0])
+        self.cell_, self.cell_counts_ = tagged.keys, params.cells
         self.transition_counts_, self.start_counts_ = params.transitions, params.starts
         A, K = table.n_annotators, table.n_classes
-        given = np.zeros((A * K, chain.states.means.size))  # (annotator and label, state)
+        given = np.zeros((A * K, tagged.states.means.size))  # (annotator and label, state)
         np.add.at(given, self.cell_ // (K * (K + 1)) * K + self.cell_ % K, self.cell_counts_)
-        counts = np.swapaxes((given @ np.eye(K)[chain.states.means]).reshape(A, K, K), 1, 2)
+        counts = np.swapaxes((given @ np.eye(K)[tagged.states.means]).reshape(A, K, K), 1, 2)
         alpha = default_pseudo_counts(K)
         self.confusion_ = normalised(counts + alpha)
         self.population_confusion_ = normalised(counts.sum(axis=0) + alpha)
-        self.item_total_ = labels_per_item(chain.item_ptr, chain.weight if chain.weight.size else None)
-        self.posterior_, self.tags_, self.span_probability_ = self._answer(chain)
+        self.item_total_ = labels_per_item(tagged.item_ptr, tagged.weight if tagged.weight.size else None)
+        self.posterior_, self.tags_, self.span_probability_ = self._decode(tagged)
         self.prior_ = normalised(self.posterior_.sum(axis=0) + 1)
         self._set_reliability(*table.count_correct_labels(self.posterior_))
 
-    def em_step(self, chain: TaggedTable, params: PathCounts) -> tuple[float, PathCounts]:
-        """Return the bound at some counts, and the counts by the posterior of paths under them."""
-        logs, loss = expected_log_likelihood(chain.keys, params.cells, self._alpha)
-        first, step, divergences = self._expected_steps(params)
-        evidence, _, found, _ = chain.forward_backward(logs, first, step)
-        return evidence - loss - divergences, found
+    def em_step(self, tagged: TaggedTable, params: PathCounts) -> tuple[float, PathCounts]:
+        """Return the bound for given counts, and the expected counts under the posterior that follows from them."""
+        logs, loss = expected_log_likelihood(tagged.keys, params.cells, self._alpha)
+        first, step, divergences = self._expected_transitions(params)
+        evidence, _, counts, _ = tagged.forward_backward(logs, first, step)
+        return evidence - loss - divergences, counts
 
     @property
     def _states(self) -> TagStates:
@@ -208,23 +213,23 @@ class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
 
     @property
     def _alpha(self) -> FloatArray:
-        """(S, K) [state, given] pseudo-counts."""
+        """Pseudo-counts of labels, (S, K) [state, given]."""
         return default_pseudo_counts(self.classes_.size)[self._states.means]
 
-    def _chain(self, table: Annotations, annotators: IntArray, gold: IntArray | None) -> TaggedTable:
-        """Return the table with cells of the model's annotators; unseen ones, −1, are treated as one annotator."""
+    def _build_table(self, table: Annotations, annotators: IntArray, gold: IntArray | None) -> TaggedTable:
+        """Return the table with cells numbered by the model's annotators; unseen ones (code −1) share one number."""
         rows, sequences, K = expand_rows(table), table.sequences, table.n_classes
         before = np.full(len(rows.label), K, np.int64)
         if self.previous:
-            place = np.empty(table.n_items, np.int64)
-            place[sequences.order] = np.arange(table.n_items)
-            key = place[table.item] * table.n_annotators + table.annotator
+            position = np.empty(table.n_items, np.int64)
+            position[sequences.order] = np.arange(table.n_items)
+            key = position[table.item] * table.n_annotators + table.annotator
             order = np.argsort(key, kind="stable")
-            at = np.minimum(np.searchsorted(key[order], key - table.n_annotators), order.size - 1)
+            match = np.minimum(np.searchsorted(key[order], key - table.n_annotators), order.size - 1)
             begins = np.zeros(table.n_items, bool)
             begins[sequences.order[sequences.ptr[:-1]]] = True
-            found = (key[order[at]] == key - table.n_annotators) & ~begins[table.item]
-            before[found] = rows.label[order[at]][found]
+            has_previous = (key[order[match]] == key - table.n_annotators) & ~begins[table.item]
+            before[has_previous] = rows.label[order[match]][has_previous]
         annotator = np.where(annotators < 0, self.annotators_.size, annotators)[table.annotator]
         keys, cell = np.unique((annotator * (K + 1) + before) * K + rows.label, return_inverse=True)
         return TaggedTable(
@@ -232,9 +237,9 @@ class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
             np.empty(0, np.int32) if gold is None else gold, self._states, parse_tag_scheme(self.classes_).inside,
         )  # fmt: skip
 
-    def _start(self, chain: TaggedTable, table: Annotations, rng: np.random.Generator | None) -> PathCounts:
-        """Return counts by the posterior of Dawid-Skene on tokens; a random start is a draw around the votes."""
-        gold = chain.gold if chain.gold.size else None
+    def _initial_counts(self, tagged: TaggedTable, table: Annotations, rng: np.random.Generator | None) -> PathCounts:
+        """Return counts under the posterior of Dawid-Skene on tokens; with `rng`, under random vote shares."""
+        gold = tagged.gold if tagged.gold.size else None
         if rng is None:
             tokens = Annotations(
                 table.annotator, table.label, table.item_ptr, table.items, table.annotators, table.classes, table.weight
@@ -242,81 +247,81 @@ class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
             q = DawidSkene(dependence=None, threads=self.threads).fit(tokens, gold=gold).posterior_
         else:
             q = draw_vote_shares(table.votes(), gold, rng)
-        q = chain.states.states_from_tags(q, chain.sequences)
-        cells = np.zeros((chain.keys.size, q.shape[1]))
-        np.add.at(cells, chain.cell, q[table.item] * (chain.weight[:, None] if chain.weight.size else 1))
-        order, first = chain.sequences.order, chain.sequences.ptr[:-1]
+        q = tagged.states.states_from_tags(q, tagged.sequences)
+        cells = np.zeros((tagged.keys.size, q.shape[1]))
+        np.add.at(cells, tagged.cell, q[table.item] * (tagged.weight[:, None] if tagged.weight.size else 1))
+        order, first = tagged.sequences.order, tagged.sequences.ptr[:-1]
         after = np.delete(np.arange(order.size), first)
         transitions = q[order[after - 1]].T @ q[order[after]]
         starts = q[order[first]].sum(axis=0)
         return PathCounts(
-            cells, np.where(chain.states.follows, transitions, 0.0), np.where(chain.states.starts, starts, 0.0)
+            cells, np.where(tagged.states.follows, transitions, 0.0), np.where(tagged.states.starts, starts, 0.0)
         )
 
-    def _expected_steps(self, params: PathCounts) -> tuple[FloatArray, FloatArray, float]:
-        """Exp E log of π (K,) and T (K, K), and their divergences from the prior."""
-        loss, found = 0.0, []
+    def _expected_transitions(self, params: PathCounts) -> tuple[FloatArray, FloatArray, float]:
+        """Return exp(E log π) (S,), exp(E log T) (S, S), and their divergence from the prior."""
+        loss, means = 0.0, []
         states = self._states
         for counts, legal in ((params.starts, states.starts), (params.transitions, states.follows)):
             prior = np.where(legal, 1.0, ILLEGAL_PSEUDO)
             logs = expected_log(prior + counts)
             loss += kl_divergence((prior + counts)[None], prior, logs[None])
-            found.append(np.where(legal, np.exp(logs), 0.0))
-        return found[0], found[1], loss
+            means.append(np.where(legal, np.exp(logs), 0.0))
+        return means[0], means[1], loss
 
-    def _mean_steps(self) -> tuple[FloatArray, FloatArray]:
-        """π (K,) and T (K, K)."""
+    def _mean_transitions(self) -> tuple[FloatArray, FloatArray]:
+        """Return the posterior means of π (S,) and T (S, S)."""
         states = self._states
         return (
             normalised(np.where(states.starts, self.start_counts_ + 1, 0.0)),
             normalised(np.where(states.follows, self.transition_counts_ + 1, 0.0)),
         )
 
-    def _answer(self, chain: TaggedTable) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Return posterior (I, K), tags (I,) and probabilities of their spans (I,)."""
-        logs, (first, step) = self._mean_logs(chain.keys), self._mean_steps()
-        tags = chain.best_path(logs, first, step)
-        n = labels_per_item(chain.item_ptr, chain.weight if chain.weight.size else None)
-        _, posterior, _, probability = chain.forward_backward(
+    def _decode(self, tagged: TaggedTable) -> tuple[FloatArray, IntArray, FloatArray]:
+        """Return posterior (I, K), most probable tags (I,) and the probabilities of their spans (I,)."""
+        logs, (first, step) = self._mean_log_likelihood(tagged.keys), self._mean_transitions()
+        tags = tagged.best_path(logs, first, step)
+        n = labels_per_item(tagged.item_ptr, tagged.weight if tagged.weight.size else None)
+        _, posterior, _, probability = tagged.forward_backward(
             logs, first, step, d=design_effect(n, self.dependence_), shift=self.shift_, tags=tags
         )
         return posterior, tags, probability
 
-    def _mean_logs(self, keys: IntArray) -> FloatArray:
-        """(len(keys), K) log E Θ of cells; annotators of code A are unseen, and like all annotators pooled."""
+    def _mean_log_likelihood(self, keys: IntArray) -> FloatArray:
+        """Return log E Θ of cells (n keys, S); code A stands for unseen annotators, who are like the whole crowd."""
         K = self.classes_.size
         alpha, everyone = self._alpha, self.annotators_.size * (K + 1) * K
-        together = self.cell_ % ((K + 1) * K)
-        pooled, _, counts = sum_by_key(together, self.cell_counts_)
-        known, counts = np.concatenate([self.cell_, everyone + pooled]), np.concatenate([self.cell_counts_, counts])
-        place = np.minimum(np.searchsorted(known, keys), known.size - 1)
-        own = np.where((known[place] == keys)[:, None], counts[place], 0.0)
-        groups, _, totals = sum_by_key(known // K, counts)
-        place = np.minimum(np.searchsorted(groups, keys // K), groups.size - 1)
-        total = np.where((groups[place] == keys // K)[:, None], totals[place], 0.0)
-        return np.asarray(np.log((own + alpha[:, keys % K].T) / (total + alpha.sum(axis=1))))
+        pooled, _, counts = sum_by_key(self.cell_ % ((K + 1) * K), self.cell_counts_)
+        cells, counts = np.concatenate([self.cell_, everyone + pooled]), np.concatenate([self.cell_counts_, counts])
+        index = np.minimum(np.searchsorted(cells, keys), cells.size - 1)
+        cell_counts = np.where((cells[index] == keys)[:, None], counts[index], 0.0)
+        groups, _, totals = sum_by_key(cells // K, counts)
+        index = np.minimum(np.searchsorted(groups, keys // K), groups.size - 1)
+        total = np.where((groups[index] == keys // K)[:, None], totals[index], 0.0)
+        return np.asarray(np.log((cell_counts + alpha[:, keys % K].T) / (total + alpha.sum(axis=1))))
 
     def predict_tags(self, table: Annotations) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Return the answer for a new table; unseen annotators are like all annotators pooled."""
+        """Return posterior, tags and span probabilities of a new table; unseen annotators are like the whole crowd."""
         check_label_type(self, table)
         table = table.with_classes(self.classes_)
         known = naming.match_names(table.annotators, self.annotators_, "annotators")
-        return self._answer(self._chain(table, known, None))
+        return self._decode(self._build_table(table, known, None))
 
 
 def expected_log_likelihood(keys: IntArray, counts: FloatArray, alpha: FloatArray) -> tuple[FloatArray, float]:
-    """(U, S) E log Θ of cells under Dirichlet(α_c + n), and Σ KL(Dirichlet(α_c + n) ‖ Dirichlet(α_c))."""
+    """Return E log Θ of cells (U, S) under Dirichlet(α_c + n), and the sum of KL divergences from Dirichlet(α_c)."""
     K = alpha.shape[1]
     _, group, totals = sum_by_key(keys // K, counts)
-    own, whole = alpha[:, keys % K].T, alpha.sum(axis=1)
-    logs = psi(own + counts) - psi(whole + totals)[group]
-    gained = (gammaln(own + counts) - gammaln(own)).sum() - (gammaln(whole + totals) - gammaln(whole)).sum()
+    prior, prior_total = alpha[:, keys % K].T, alpha.sum(axis=1)
+    logs = psi(prior + counts) - psi(prior_total + totals)[group]
+    gained = (gammaln(prior + counts) - gammaln(prior)).sum()
+    gained -= (gammaln(prior_total + totals) - gammaln(prior_total)).sum()
     return np.asarray(logs), float((counts * logs).sum() - gained)
 
 
 def sum_by_key(keys: IntArray, counts: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return the distinct keys, the place of each key among them, and the sums of counts (len(keys), S) by key."""
-    found, at = np.unique(keys, return_inverse=True)
-    sums = np.zeros((found.size, counts.shape[1]))
-    np.add.at(sums, at, counts)
-    return found, at, sums
+    """Return the distinct keys, the index of each key among them, and the sums of counts (n keys, S) by key."""
+    distinct, index = np.unique(keys, return_inverse=True)
+    sums = np.zeros((distinct.size, counts.shape[1]))
+    np.add.at(sums, index, counts)
+    return distinct, index, sums

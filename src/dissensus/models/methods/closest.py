@@ -39,22 +39,22 @@ from dissensus.models.tempering import DEPENDENCE, DependenceChoice, design_effe
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
-MIN_SCALE = 1e-9  # least σ: all labels of all items may be the same
-CHANCE_PAIRS = 5_000  # pairs of labels of different items that are compared
-MAX_DISTANCES = 50_000_000  # rows × distinct labels of their items
+MIN_SCALE = 1e-9  # lower limit of σ, which is 0 if all labels are the same
+CHANCE_PAIRS = 5_000  # compared pairs of labels of different items, which give the distance by chance
+MAX_DISTANCES = 50_000_000  # largest number of distances in memory, one per row and distinct label of its item
 
 
 @dataclass(frozen=True, eq=False)
 class CandidateLabels:
-    """The distinct labels of all items, and the distances of each item's rows from them."""
+    """Distinct labels of all items (candidates), and the distances of each item's rows from them."""
 
-    item: IntArray  # (C,)
-    label: IntArray  # (C,) code of the class
-    row: IntArray  # (E,) row of the table
-    candidate: IntArray  # (E,) candidate of the same item
-    distance: FloatArray  # (E,)
-    row_candidate: IntArray  # (N,) candidate that a row gave
-    n_rows: IntArray  # (C,) number of rows that gave it
+    item: IntArray  # (C,) item of each candidate
+    label: IntArray  # (C,) class code of each candidate
+    row: IntArray  # (E,) row of each distance
+    candidate: IntArray  # (E,) candidate of each distance
+    distance: FloatArray  # (E,) distance of the row's label from the candidate
+    row_candidate: IntArray  # (N,) candidate that equals the row's label
+    n_rows: IntArray  # (C,) number of rows with this label
 
 
 @methods.register(
@@ -62,24 +62,24 @@ class CandidateLabels:
     cite="Braylan & Lease 2020",
 )  # fmt: skip
 class Closest(AnswerModel):
-    """Objects with a distance; in memory."""
+    """Choose the label of each item that is nearest to all others, for objects with a distance."""
 
     distance: Any = param(
-        "words", "of two labels: words, characters, boxes, or a function",
+        "words", "distance of two labels: by words, characters, boxes, or a function",
         check=lambda value: callable(value) or value in ("words", "characters", "boxes"),
         must="must be 'words', 'characters', 'boxes', or a function of two labels",
     )  # fmt: skip
     crowd_labels: float = param(5.0, "labels of average distance that are added to those of each annotator", above=0)
-    max_iter: int = param(100, "rounds at most", low=1)
-    tol: float = param(1e-4, "change of any σ, as a share, that ends them", low=0)
+    max_iter: int = param(100, "largest number of rounds", low=1)
+    tol: float = param(1e-4, "stop when no σ changes by a larger share", low=0)
     dependence: DependenceChoice = DEPENDENCE
 
     kinds: ClassVar = ("objects",)
     missing_results: ClassVar = ("prior_",)
 
-    error_: Annotated[FloatArray, "A real"]  # σ
+    error_: Annotated[FloatArray, "A real"]  # σ of each annotator
     population_error_: Annotated[float, "number"]
-    answer_names_: Annotated[Names, "I names"]  # empty for items without labels
+    answer_names_: Annotated[Names, "I names"]  # the empty string for items without labels
     confidence_: Annotated[FloatArray, "I share"]
     expected_distance_: Annotated[FloatArray, "I real"]
     posterior_: Annotated[FloatArray, "I 1 share"]
@@ -91,15 +91,15 @@ class Closest(AnswerModel):
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         weight = table.row_weights
-        found = find_candidates(table, self.distance)
-        counted = weight * (np.diff(table.item_ptr) > 1)[table.item]  # single labels have no others to compare with
+        candidates = find_candidates(table, self.distance)
+        counted = weight * (np.diff(table.item_ptr) > 1)[table.item]  # a single label has no other to be compared with
         n = np.bincount(table.annotator, counted, table.n_annotators)
-        overall = max(float(found.distance.mean()), MIN_SCALE)
+        overall = max(float(candidates.distance.mean()), MIN_SCALE)
         error, trace = np.full(table.n_annotators, overall), []
         for step in range(1, self.max_iter + 1):
-            off = counted * expected_distances(found, table, weight, error)
-            overall = max(float(off.sum() / max(counted.sum(), MIN_SCALE)), MIN_SCALE)
-            sums = np.bincount(table.annotator, off, table.n_annotators)
+            distances = counted * expected_distances(candidates, table, weight, error)
+            overall = max(float(distances.sum() / max(counted.sum(), MIN_SCALE)), MIN_SCALE)
+            sums = np.bincount(table.annotator, distances, table.n_annotators)
             new = (self.crowd_labels * overall + sums) / (self.crowd_labels + n)
             change, error = float(np.abs(new / error - 1).max(initial=0)), new
             trace.append(-overall)
@@ -111,14 +111,16 @@ class Closest(AnswerModel):
             self._warn_unconverged("rounds", "a distance", change)
         self.error_, self.population_error_ = error, overall
         self.item_total_ = np.bincount(table.item, weight, table.n_items).astype(np.float64)
-        self.answer_names_, self.confidence_, self.expected_distance_ = self._answer(table, weight, error, found)
-        self.posterior_ = self.confidence_[:, None]  # of the answer; the contract requires a posterior
+        self.answer_names_, self.confidence_, self.expected_distance_ = self._choose_answers(
+            table, weight, error, candidates
+        )
+        self.posterior_ = self.confidence_[:, None]  # P(answer), because the contract requires a posterior
         self.total_ = np.bincount(table.annotator, weight, table.n_annotators).astype(np.float64)
-        self.reliability_ = np.clip(1 - error / self._chance(table), 0, 1)
+        self.reliability_ = np.clip(1 - error / self._chance_distance(table), 0, 1)
         self.hits_ = self.reliability_ * self.total_
 
     def predict(self, table: Annotations | None = None) -> Names:
-        """(I,) the label of each item that is nearest to all others; empty for items without labels."""
+        """Return the label of each item that is nearest to all others (I,), empty for items without labels."""
         self._check_fitted()
         return self.answer_names_ if table is None else self.predict_answers(table)["answer_names_"]
 
@@ -128,8 +130,8 @@ class Closest(AnswerModel):
         annotators = naming.match_names(table.annotators, self.annotators_, "annotators")
         error = np.where(annotators < 0, self.population_error_, self.error_[annotators])
         weight = table.row_weights
-        found = self._answer(table, weight, error, find_candidates(table, self.distance))
-        return dict(zip(("answer_names_", "confidence_", "expected_distance_"), found, strict=True))
+        answers = self._choose_answers(table, weight, error, find_candidates(table, self.distance))
+        return dict(zip(("answer_names_", "confidence_", "expected_distance_"), answers, strict=True))
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
         """Raise an error: objects have no class probabilities."""
@@ -146,23 +148,27 @@ class Closest(AnswerModel):
     def summarise_answers(self, gold: IntArray | None = None) -> dict[str, Any]:
         return summarise_confidence(self, gold)
 
-    def _answer(
-        self, table: Annotations, weight: FloatArray, error: FloatArray, found: CandidateLabels
+    def _choose_answers(
+        self, table: Annotations, weight: FloatArray, error: FloatArray, candidates: CandidateLabels
     ) -> tuple[Names, FloatArray, FloatArray]:
         total = np.bincount(table.item, weight, table.n_items)
-        score = candidate_scores(found, table, weight, error) / design_effect(total, self.dependence_)[found.item]
-        q = softmax_by_group(score, found.item, table.n_items)
+        score = candidate_scores(candidates, table, weight, error)
+        score = score / design_effect(total, self.dependence_)[candidates.item]
+        q = softmax_by_group(score, candidates.item, table.n_items)
         best = np.zeros(table.n_items, np.int64)
-        order = np.lexsort((-found.label, q, found.item))  # the last of an item is its best; ties: the first name
-        best[found.item[order]] = order
-        some = total > 0
+        # The last candidate of an item has the largest q; ties go to the first name.
+        order = np.lexsort((-candidates.label, q, candidates.item))
+        best[candidates.item[order]] = order
+        labelled = total > 0
         label = np.full(table.n_items, "", object)
-        label[some] = [str(name) for name in table.classes[found.label[best[some]]]]
-        confidence = np.where(some, q[best] if q.size else 0.0, 0.0)
-        between = pair_distances(table.classes, found.label, found.label[best[found.item]], self.distance)  # (C,)
-        return label, confidence, np.asarray(np.bincount(found.item, q * between, table.n_items), np.float64)
+        label[labelled] = [str(name) for name in table.classes[candidates.label[best[labelled]]]]
+        confidence = np.where(labelled, q[best] if q.size else 0.0, 0.0)
+        to_answer = pair_distances(
+            table.classes, candidates.label, candidates.label[best[candidates.item]], self.distance
+        )
+        return label, confidence, np.asarray(np.bincount(candidates.item, q * to_answer, table.n_items), np.float64)
 
-    def _chance(self, table: Annotations) -> float:
+    def _chance_distance(self, table: Annotations) -> float:
         """Return the mean distance of labels of different items."""
         rng = np.random.default_rng(0)
         left, right = rng.integers(0, max(len(table), 1), (2, CHANCE_PAIRS))
@@ -174,7 +180,7 @@ class Closest(AnswerModel):
 
 
 def find_candidates(table: Annotations, distance: ObjectDistance | Callable[[Any, Any], float]) -> CandidateLabels:
-    """Return the distinct labels of every item with their distances to its rows; each pair is compared once."""
+    """Return the distinct labels of every item and their distances to its rows, each computed once."""
     K = max(table.n_classes, 1)
     pairs, own = np.unique(table.item.astype(np.int64) * K + table.label, return_inverse=True)
     item, label = pairs // K, pairs % K
@@ -184,35 +190,41 @@ def find_candidates(table: Annotations, distance: ObjectDistance | Callable[[Any
     if entries > MAX_DISTANCES:
         raise TooManyDistances(distances=entries, most=MAX_DISTANCES)
     row = np.repeat(np.arange(len(table)), per_item[table.item])
-    at = concatenate_ranges(first[table.item], per_item[table.item])
-    ends = np.sort(np.stack([table.label[row].astype(np.int64), label[at]]), axis=0)
-    code, place = np.unique(ends[0] * K + ends[1], return_inverse=True)
+    candidate = concatenate_ranges(first[table.item], per_item[table.item])
+    ends = np.sort(np.stack([table.label[row].astype(np.int64), label[candidate]]), axis=0)
+    code, index = np.unique(ends[0] * K + ends[1], return_inverse=True)
     left, right = code // K, code % K
     apart = np.zeros(code.size)
     apart[left != right] = pair_distances(table.classes, left[left != right], right[left != right], distance)
-    return CandidateLabels(item, label, row, at, apart[place], own, np.bincount(own, minlength=item.size))
+    return CandidateLabels(item, label, row, candidate, apart[index], own, np.bincount(own, minlength=item.size))
 
 
-def candidate_scores(found: CandidateLabels, table: Annotations, weight: FloatArray, error: FloatArray) -> FloatArray:
-    """(C,) −Σ_j δ(y_ij, t) / σ_j."""
-    given = weight[found.row] * found.distance / error[table.annotator[found.row]]
-    return np.asarray(-np.bincount(found.candidate, given, found.item.size))
+def candidate_scores(
+    candidates: CandidateLabels, table: Annotations, weight: FloatArray, error: FloatArray
+) -> FloatArray:
+    """Return the score −Σ_j δ(y_ij, t) / σ_j of each candidate (C,)."""
+    given = weight[candidates.row] * candidates.distance / error[table.annotator[candidates.row]]
+    return np.asarray(-np.bincount(candidates.candidate, given, candidates.item.size))
 
 
-def expected_distances(found: CandidateLabels, table: Annotations, weight: FloatArray, error: FloatArray) -> FloatArray:
-    """(N,) expected distance of each row from the truth by all other rows; 0 without other rows."""
-    own = weight[found.row] * found.distance / error[table.annotator[found.row]]
-    others = found.n_rows[found.candidate] > (found.row_candidate[found.row] == found.candidate)
-    score = np.where(others, candidate_scores(found, table, weight, error)[found.candidate] + own, -np.inf)
-    q = softmax_by_group(score, found.row, len(table))
-    return np.asarray(np.bincount(found.row, q * found.distance, len(table)), np.float64)
+def expected_distances(
+    candidates: CandidateLabels, table: Annotations, weight: FloatArray, error: FloatArray
+) -> FloatArray:
+    """Return each row's expected distance (N,) from the truth as estimated from the other rows, or 0 without any."""
+    given = weight[candidates.row] * candidates.distance / error[table.annotator[candidates.row]]
+    others = candidates.n_rows[candidates.candidate] > (
+        candidates.row_candidate[candidates.row] == candidates.candidate
+    )
+    score = np.where(others, candidate_scores(candidates, table, weight, error)[candidates.candidate] + given, -np.inf)
+    q = softmax_by_group(score, candidates.row, len(table))
+    return np.asarray(np.bincount(candidates.row, q * candidates.distance, len(table)), np.float64)
 
 
 def softmax_by_group(score: FloatArray, group: IntArray, n: int) -> FloatArray:
-    """Return the softmax of scores within groups, 0 if all scores of a group are −inf."""
+    """Return the softmax of scores within groups, or 0 where all scores of a group are −inf."""
     most = np.full(n, -np.inf)
     np.maximum.at(most, group, score)
     most[~np.isfinite(most)] = 0
-    part = np.exp(score - most[group])
-    total = np.bincount(group, part, n)
-    return np.asarray(np.divide(part, total[group], out=np.zeros_like(part), where=total[group] > 0))
+    exponential = np.exp(score - most[group])
+    total = np.bincount(group, exponential, n)
+    return np.asarray(np.divide(exponential, total[group], out=np.zeros_like(exponential), where=total[group] > 0))

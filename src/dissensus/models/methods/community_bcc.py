@@ -50,28 +50,28 @@ from dissensus.models.methods.hierarchical_dawid_skene import CrowdPriorModel, e
 from dissensus.models.methods.mace import KEY_GRID, draw_by_counts
 from dissensus.models.params import COUNT, LOG_SIMPLEX, positive
 
-MAX_COMMUNITIES = 8  # largest number of communities tried
-MIN_MEAN_MEMBERS = 4  # least mean number of annotators per community
-QUOTIENT_STEPS = 2  # steps per M step; more of them save no time
-MIN_KERNEL_PARAMETERS = 5_000  # least number of parameters for which a compiled loop is worth loading
-NEGLIGIBLE_NATS = 0.5  # tolerance, in nats, when numbers of communities are compared
+MAX_COMMUNITIES = 8  # largest number of communities that is tried
+MIN_MEAN_MEMBERS = 4  # smallest mean number of annotators per community
+QUOTIENT_STEPS = 2  # quotient steps per M step; more of them save no time
+MIN_KERNEL_PARAMETERS = 5_000  # number of parameters from which on a compiled loop is worth loading
+NEGLIGIBLE_NATS = 0.5  # tolerance in nats when numbers of communities are compared
 
 
 @dataclass(frozen=True)
 class CommunityParams(ClassParams):
-    """The parameters: π (K,), n (A, K, K) [annotator, true, given], α (M, K, K) [community, true, given], h (M,)."""
+    """Parameters of the EM: class shares, soft label counts, and the prior and the share of each community."""
 
-    prior: FloatArray = em_parameter(LOG_SIMPLEX)
-    counts: FloatArray = em_parameter(COUNT, "A K K")
-    community_concentration: FloatArray = em_parameter(positive(MIN_ALPHA), "C K K")
-    community_share: FloatArray = em_parameter(LOG_SIMPLEX, "C")
+    prior: FloatArray = em_parameter(LOG_SIMPLEX)  # (K,) π
+    counts: FloatArray = em_parameter(COUNT, "A K K")  # [annotator, true, given] n
+    community_concentration: FloatArray = em_parameter(positive(MIN_ALPHA), "C K K")  # [community, true, given] α
+    community_share: FloatArray = em_parameter(LOG_SIMPLEX, "C")  # h
 
 
 class AnnotatorPosteriors(NamedTuple):
-    """Posteriors of all annotators: ρ (A, M), exp(E log Θ) (A, K, K), and sums over them."""
+    """Posteriors of all annotators, and sums over annotators that the next step needs."""
 
-    membership: FloatArray
-    confusion: FloatArray
+    membership: FloatArray  # (A, M) ρ
+    confusion: FloatArray  # (A, K, K) exp(E log Θ)
     log_sums: FloatArray  # (M, K, K) Σ_j ρ_jm E log Θ_j under γ_jm
     total_digammas: FloatArray  # (M, K) Σ_j ρ_jm ψ(Σ_l γ_jm[c, l])
     evidence: float  # Σ_j log Σ_m h_m Π_c B(γ_jm[c, :]) / B(α_m[c, :])
@@ -85,10 +85,10 @@ class AnnotatorPosteriors(NamedTuple):
     costly=True,
 )
 class CommunityBCC(CrowdPriorModel[CommunityParams]):
-    """Variational Dawid-Skene whose annotators belong to communities."""
+    """Estimate confusion matrices of annotators who belong to communities, by variational Bayes."""
 
-    communities: int | None = param(None, "number of communities; None: estimated from the matrices", low=1)
-    community_count: float = param(1.0, "pseudo-count of every community in h", low=MIN_PSEUDO)
+    communities: int | None = param(None, "number of communities; None estimates it", low=1)
+    community_count: float = param(1.0, "pseudo-count of every community", low=MIN_PSEUDO)
 
     Params = CommunityParams
     counts_: FloatArray
@@ -99,32 +99,32 @@ class CommunityBCC(CrowdPriorModel[CommunityParams]):
     community_: Annotated[IntArray, "A code:C"]
 
     def _run_em(self, engine: Engine, on_step: OnStep) -> CommunityParams:
-        """Run EM with the given number of communities, or with one and then as many as its counts support."""
-        self._pool = engine.pool  # threads that compute the beliefs about annotators
-        params = self._run(self.communities or 1, engine, on_step)
+        """Run EM with the set number of communities, or with one and then with the number that its counts support."""
+        self._pool = engine.pool  # threads that compute the posteriors of annotators
+        params = self._fit_communities(self.communities or 1, engine, on_step)
         passes = self.n_iter_
-        if self.communities is None and (number := self._estimate_number(params)) > 1:
-            params = self._run(number, engine, lambda step, bound: on_step(passes + step, bound))
+        if self.communities is None and (number := self._choose_n_communities(params)) > 1:
+            params = self._fit_communities(number, engine, lambda step, bound: on_step(passes + step, bound))
             self.n_iter_ += passes
         del self._pool
         return sort_communities(params)
 
-    def _run(self, communities: int, engine: Engine, on_step: OnStep) -> CommunityParams:
+    def _fit_communities(self, communities: int, engine: Engine, on_step: OnStep) -> CommunityParams:
         initialise = partial(self.initialise, engine, communities=communities)
         return self.run_restarts(partial(self.em_step, engine, self.e_step_pass()), initialise, on_step)
 
     def initialise(self, engine: Engine, rng: np.random.Generator | None, communities: int = 0) -> CommunityParams:
-        """Return the votes as q, and communities by `_sorted`."""
+        """Return parameters from the vote shares, with annotators grouped by accuracy or at random."""
         votes = self.vote_counts(engine)
         number = communities or self.communities or 1
-        return self._sorted(self.class_shares(votes.class_counts), votes.label_counts, rng, number)
+        return self._group_annotators(self.class_shares(votes.class_counts), votes.label_counts, rng, number)
 
-    def _sorted(
+    def _group_annotators(
         self, prior: FloatArray, counts: FloatArray, rng: np.random.Generator | None, M: int
     ) -> CommunityParams:
-        """Return M communities of annotators with similar accuracy, by their counts; random ones with `rng`.
+        """Return M communities of annotators with similar accuracy or, with `rng`, of random annotators.
 
-        The result does not depend on the names or the order of annotators; equal counts give the same community.
+        Annotators with equal counts get the same community, so neither names nor order matter.
         """
         expected = expected_population(prior.size)
         hits, total = np.einsum("akk->a", counts), counts.sum(axis=(1, 2))
@@ -151,45 +151,45 @@ class CommunityBCC(CrowdPriorModel[CommunityParams]):
         membership, confusion = np.empty((A, M)), np.empty_like(params.counts)
         pool = vars(self).get("_pool") or Threads(1)
         given = params.counts, params.community_concentration, np.log(params.community_share)
-        found, (logs, wholes) = pool.sum_over_ranges(
-            lambda start, stop, *sums: kernels.update_posteriors(start, stop, *given, membership, confusion, *sums),
+        sums, (log_sums, total_digammas) = pool.sum_over_ranges(
+            lambda start, stop, *out: kernels.update_posteriors(start, stop, *given, membership, confusion, *out),
             even_ranges(A, pool.threads), (M, K, K), (M, K),
         )  # fmt: skip
-        evidence, spent = np.sum(found, axis=0)
-        return AnnotatorPosteriors(membership, confusion, logs, wholes, float(evidence), float(spent))
+        evidence, expected = np.sum(sums, axis=0)
+        return AnnotatorPosteriors(membership, confusion, log_sums, total_digammas, float(evidence), float(expected))
 
     def label_likelihood(self, params: CommunityParams) -> FloatArray:
-        """Exp E log Θ."""
+        """Return exp(E log Θ) (A, K, K)."""
         return self.annotator_posteriors(params).confusion
 
     def expected_label_likelihood(self, params: CommunityParams) -> FloatArray:
-        """E Θ."""
-        return self._moments(params)[0]
+        """Return E Θ (A, K, K)."""
+        return self._confusion_moments(params)[0]
 
     def m_step(self, label_counts: FloatArray, label_totals: FloatArray, params: CommunityParams) -> CommunityParams:
         return params if params.counts is label_counts else replace(params, counts=label_counts)
 
     def update_hyperparameters(self, label_counts: FloatArray, params: CommunityParams) -> CommunityParams:
-        """Return more probable α and h for these counts: those of EM, and of a few longer steps if they help."""
+        """Return more probable α and h for these counts, by a fixed-point step and a few longer steps if they help."""
         params = replace(params, counts=label_counts)
-        believed = self.annotator_posteriors(params)
-        members = believed.membership.sum(axis=0)
-        alpha = fixed_point_step(believed.log_sums, members, self.prior_annotators, params.community_concentration)
-        best = self._with_shares(params, alpha, believed)
+        posteriors = self.annotator_posteriors(params)
+        members = posteriors.membership.sum(axis=0)
+        alpha = fixed_point_step(posteriors.log_sums, members, self.prior_annotators, params.community_concentration)
+        best = self._with_community_shares(params, alpha, posteriors)
         for _ in range(QUOTIENT_STEPS):
-            believed = self.annotator_posteriors(best)
-            tried = self._with_shares(
-                best, quotient_step(believed, self.prior_annotators, best.community_concentration), believed
+            posteriors = self.annotator_posteriors(best)
+            tried = self._with_community_shares(
+                best, quotient_step(posteriors, self.prior_annotators, best.community_concentration), posteriors
             )
-            if not self._log_evidence(tried) > self._log_evidence(best):  # also true for NaN
+            if not self._log_evidence(tried) > self._log_evidence(best):  # a NaN ends the loop too
                 break
             best = tried
         return best
 
-    def _with_shares(
-        self, params: CommunityParams, concentration: FloatArray, believed: AnnotatorPosteriors
+    def _with_community_shares(
+        self, params: CommunityParams, concentration: FloatArray, posteriors: AnnotatorPosteriors
     ) -> CommunityParams:
-        share = believed.membership.sum(axis=0) + self.community_count
+        share = posteriors.membership.sum(axis=0) + self.community_count
         return replace(params, community_concentration=concentration, community_share=share / share.sum())
 
     def _log_evidence(self, params: CommunityParams) -> float:
@@ -203,34 +203,34 @@ class CommunityBCC(CrowdPriorModel[CommunityParams]):
         return float(self.annotator_posteriors(params).evidence + density)
 
     def log_prior(self, params: CommunityParams) -> float:
-        """Return the log priors of h and α less the divergence of the beliefs from the communities."""
+        """Return the log priors of h and α less the divergence of the annotators' posteriors from their communities."""
         return self._log_evidence(params) - self.annotator_posteriors(params).expected_log_likelihood
 
     def population_params(self, params: CommunityParams) -> CommunityParams:
         """Return the parameters of an annotator without labels."""
         return replace(params, counts=np.zeros_like(params.counts[:1]))
 
-    def _estimate_number(self, alone: CommunityParams) -> int:
-        """Return the number of communities estimated from the counts of a fit with one."""
-        K, busy = alone.prior.size, int(np.count_nonzero(self.n_annotations_))
+    def _choose_n_communities(self, single: CommunityParams) -> int:
+        """Return the number of communities with the best criterion, for the counts of a fit with one."""
+        K, busy = single.prior.size, int(np.count_nonzero(self.n_annotations_))
 
         def crowd_pass(params: CommunityParams) -> tuple[float, CommunityParams]:
-            return self._log_evidence(params), self.update_hyperparameters(alone.counts, params)
+            return self._log_evidence(params), self.update_hyperparameters(single.counts, params)
 
-        best, found = 1, -np.inf
+        best, best_evidence = 1, -np.inf
         for number in range(1, 1 + min(MAX_COMMUNITIES, busy // MIN_MEAN_MEMBERS)):
-            first = self._sorted(alone.prior, alone.counts, None, number)
+            first = self._group_annotators(single.prior, single.counts, None, number)
             tol = NEGLIGIBLE_NATS / max(abs(self._log_evidence(first)), 1.0)
             done = run_em(crowd_pass, first, max_iter=self.max_iter, tol=tol, accelerate="squarem")
             parameters = number * (K * K + 1) - 1
             evidence = self.annotator_posteriors(done.params).evidence - 0.5 * parameters * np.log(busy)
-            if evidence <= found:
+            if evidence <= best_evidence:
                 break
-            best, found = number, evidence
+            best, best_evidence = number, evidence
         return best
 
-    def _moments(self, params: CommunityParams) -> tuple[FloatArray, FloatArray]:
-        """(A, K, K) E Θ and E Θ²."""
+    def _confusion_moments(self, params: CommunityParams) -> tuple[FloatArray, FloatArray]:
+        """Return E Θ and E Θ², (A, K, K)."""
         mean, square = np.zeros_like(params.counts), np.zeros_like(params.counts)
         for alpha, rho in zip(
             params.community_concentration, self.annotator_posteriors(params).membership.T, strict=True
@@ -249,13 +249,13 @@ class CommunityBCC(CrowdPriorModel[CommunityParams]):
         self.community_ = self.community_posterior_.argmax(axis=1)
 
     def confusion_support(self) -> FloatArray:
-        """(A, K, K) Return the support of the Beta with the mean and the variance of each entry."""
-        mean, square = self._moments(self._params())
+        """Return the support (A, K, K) of the Beta with the mean and the variance of each entry."""
+        mean, square = self._confusion_moments(self._params())
         return np.asarray(mean * (1 - mean) / np.maximum(square - mean**2, 1e-300) - 1)
 
 
 def sort_communities(params: CommunityParams) -> CommunityParams:
-    """Sort communities by accuracy, the best first."""
+    """Return the parameters with communities sorted by accuracy, the best first."""
     alpha, share = params.community_concentration, params.community_share
     right = np.einsum("mkk,k->m", alpha / alpha.sum(axis=2, keepdims=True), params.prior)
     order = np.lexsort((-share, -right))
@@ -263,7 +263,7 @@ def sort_communities(params: CommunityParams) -> CommunityParams:
 
 
 def readable_annotator_posteriors(params: CommunityParams) -> AnnotatorPosteriors:
-    """Return `CommunityBCC.beliefs` in its readable form, the oracle of the tests; makes an (M, A, K, K) array."""
+    """Return what `CommunityBCC.annotator_posteriors` returns, by a readable form with an (M, A, K, K) array."""
     alpha, counts = params.community_concentration, params.counts
     gamma = counts + alpha[:, None]  # [community, annotator, true, given]
     odds = np.log(params.community_share) + (log_normaliser(gamma) - log_normaliser(alpha)[:, None]).sum(axis=2).T
@@ -279,23 +279,27 @@ def readable_annotator_posteriors(params: CommunityParams) -> AnnotatorPosterior
 
 
 def fixed_point_step(logs: FloatArray, members: FloatArray, prior_annotators: float, alpha: FloatArray) -> FloatArray:
-    """(M, K, K) α from Σ_j ρ_jm E log Θ_j and Σ_j ρ_jm (M,); steps that do not raise the bound are rejected.
+    """Return α (M, K, K) after a fixed-point step from Σ_j ρ_jm E log Θ_j and the member counts Σ_j ρ_jm (M,).
 
-    As in `hierarchical-dawid-skene`, for all communities at once; each has its part of `prior_annotators`.
+    The step is that of `hierarchical-dawid-skene` for all communities at once, each with an equal part of
+    `prior_annotators`. Steps that do not raise the bound are rejected.
     """
     part = prior_annotators / len(alpha)
     return update_alpha((logs + part * unknown_expected_log(alpha.shape[1])) / (members + part)[:, None, None], alpha)
 
 
-def quotient_step(believed: AnnotatorPosteriors, prior_annotators: float, alpha: FloatArray) -> FloatArray:
-    """(M, K, K) α times the quotient of the gradient's positive and negative parts (Minka 2000, eq. 55).
+def quotient_step(posteriors: AnnotatorPosteriors, prior_annotators: float, alpha: FloatArray) -> FloatArray:
+    """Return α (M, K, K) times the quotient of the gradient's positive and negative parts (Minka 2000, eq. 55).
 
-    It moves small α, for which the fixed point over E log Θ is very slow.
+    This moves small α, for which the fixed point over E log Θ is very slow.
     """
-    size, members = alpha.sum(axis=2), believed.membership.sum(axis=0)[:, None]  # (M, K), (M, 1)
+    size, members = alpha.sum(axis=2), posteriors.membership.sum(axis=0)[:, None]  # (M, K), (M, 1)
     pull = prior_annotators / len(alpha) * (unknown_expected_log(alpha.shape[1]) + psi(size)[:, :, None] - psi(alpha))
     up = (
-        believed.log_sums + believed.total_digammas[:, :, None] - members[:, :, None] * psi(alpha) + np.maximum(pull, 0)
+        posteriors.log_sums
+        + posteriors.total_digammas[:, :, None]
+        - members[:, :, None] * psi(alpha)
+        + np.maximum(pull, 0)
     )
-    down = (believed.total_digammas - members * psi(size))[:, :, None] + np.maximum(-pull, 0)
+    down = (posteriors.total_digammas - members * psi(size))[:, :, None] + np.maximum(-pull, 0)
     return np.asarray(np.clip(alpha * up / np.maximum(down, 1e-300), MIN_ALPHA, MAX_PSEUDO))

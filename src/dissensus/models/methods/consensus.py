@@ -39,7 +39,7 @@ from dissensus.models.pooling import KEPT_RESULTS, POWER, ModelPool, fit_pool, p
 from dissensus.models.tempering import CORRELATION_INTERVAL, DependenceChoice, Tempering, labels_per_item
 from dissensus.table.annotations import Annotations
 
-MAX_PIPELINE_ROWS = 2**25  # labels that are compared with each other, in a quarter of a gigabyte
+MAX_PIPELINE_ROWS = 2**25  # longest table that passes through all stages; it takes a quarter of a gigabyte
 INHERITED_PARAMETERS: dict[str, Any] = dict(DawidSkene.declared())
 
 
@@ -48,7 +48,7 @@ INHERITED_PARAMETERS: dict[str, Any] = dict(DawidSkene.declared())
     cite="Dawid & Skene 1979", place=-1,
 )  # fmt: skip
 class Consensus(Aggregator):
-    """Dawid-Skene where copies count once, or a pool of two models."""
+    """Aggregate labels by Dawid-Skene with copies counted once, or by a pool of two models."""
 
     max_iter: int = INHERITED_PARAMETERS["max_iter"]
     tol: float = INHERITED_PARAMETERS["tol"]
@@ -64,11 +64,11 @@ class Consensus(Aggregator):
     vote_count: float = INHERITED_PARAMETERS["vote_count"]
 
     confusion_: FloatArray
-    copy_group_: Annotated[IntArray, "A code:A"]  # the group that an annotator copies in; −1 for none
-    member_weights_: Annotated[FloatArray | None, "optional 2 simplex"] = None  # w and 1 − w; None: Dawid-Skene
-    concentration_: Annotated[FloatArray | None, "optional A K K count"] = None  # of `hierarchical-dawid-skene`
+    copy_group_: Annotated[IntArray, "A code:A"]  # group of copying annotators that each belongs to, or −1
+    member_weights_: Annotated[FloatArray | None, "optional 2 simplex"] = None  # of the pool; None for Dawid-Skene
+    concentration_: Annotated[FloatArray | None, "optional A K K count"] = None  # γ of `hierarchical-dawid-skene`
     population_: Annotated[FloatArray | None, "optional K K count"] = None
-    theta_: Annotated[FloatArray | None, "optional A K K real"] = None  # of `item-effect`
+    theta_: Annotated[FloatArray | None, "optional A K K real"] = None  # θ of `item-effect`
     loading_: Annotated[FloatArray | None, "optional K real"] = None
     population_theta_: Annotated[FloatArray | None, "optional K K real"] = None
 
@@ -76,7 +76,7 @@ class Consensus(Aggregator):
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         self.copy_group_ = np.full(self.annotators_.size, -1)
-        n_items = self.items_.size  # items beyond these stand for earlier knowledge
+        n_items = self.items_.size  # further items of the table stand for earlier counts
         pool = ModelPool(table.n_annotations / table.n_items)
         if isinstance(table, Annotations) and len(table) <= MAX_PIPELINE_ROWS:
             new = table if table.n_items == n_items else table.select(rows=table.item < n_items)
@@ -86,33 +86,33 @@ class Consensus(Aggregator):
             total = labels_per_item(rows.item_ptr, rows.weight)[:n_items]
             pool = fit_pool(table, gold, total, self.get_params(), on_step)
         self._temper_by_labels(pool)
-        self._set_pool(pool)
-        model = self._dawid_skene(pool.n)
+        self._keep_pool_results(pool)
+        model = self._as_dawid_skene(pool.n)
         if pool.members:
-            self._use_pool(pool, model, table, gold)
+            self._set_pool_results(pool, model, table, gold)
         else:
             model._fit(table, gold, on_step)
-            self._adopt(model)
+            self._copy_results(model)
 
     def _temper_by_labels(self, pool: ModelPool) -> None:
-        """Set ρ by the mean number of labels per item, unless it is given or learnt from gold."""
+        """Set ρ from the mean number of labels per item, unless it is given or learnt from gold."""
         if self._default_correlation:
             rho = (pool.design_effect - 1) / (pool.n - 1) if pool.n > 1 else POWER
             low, high = CORRELATION_INTERVAL
             self.tempering = Tempering(rho, (min(low, rho), high), is_default=True)
 
-    def _set_pool(self, pool: ModelPool) -> None:
-        """Keep the results of the models of the pool that score new tables; None without a pool."""
+    def _keep_pool_results(self, pool: ModelPool) -> None:
+        """Keep the results of the pooled models that score new tables, or None without a pool."""
         self.member_weights_ = pool.weights if pool.members else None
         for kind, names in KEPT_RESULTS.items():
             member = next((one for one in pool.members if isinstance(one, kind)), None)
             for name in names:
                 setattr(self, name, None if member is None else getattr(member, name))
 
-    def _use_pool(
+    def _set_pool_results(
         self, pool: ModelPool, model: UniformPriorDawidSkene, table: Annotations, gold: IntArray | None
     ) -> None:
-        """Set the results of the pool; the confusion matrices are those that its posterior gives."""
+        """Set the results of the pool, with the confusion matrices that follow from its posterior."""
         with open_in_memory(table, gold, self.threads) as engine:
             model._prepare(engine)
         last, members = pool.members[-1], pool.members
@@ -125,32 +125,31 @@ class Consensus(Aggregator):
         free = replace(model.initial_params(self.prior_), uniformity=np.zeros(1))
         model._set_params(model.m_step(model.label_counts_, model.label_totals_, free))
         model.set_derived_results()
-        self._adopt(model)
+        self._copy_results(model)
 
-    def _dawid_skene(self, n: float | None = None) -> UniformPriorDawidSkene:
-        """Return Dawid-Skene with uniform class shares, with the keywords and the results of this model."""
+    def _as_dawid_skene(self, n: float | None = None) -> UniformPriorDawidSkene:
+        """Return this model as Dawid-Skene with uniform class shares, with its parameters and results."""
         model = UniformPriorDawidSkene(labels_per_item=n, **self.get_params())
         vars(model).update({name: value for name, value in vars(self).items() if name.endswith("_")})
         model.shares_are_free, model._default_correlation = self.member_weights_ is not None, self._default_correlation
         return model
 
-    def _adopt(self, model: UniformPriorDawidSkene) -> None:
-        """Take over the results of `_dawid_skene`."""
+    def _copy_results(self, model: UniformPriorDawidSkene) -> None:
+        """Copy the results of a Dawid-Skene model to this one."""
         vars(self).update({name: value for name, value in vars(model).items() if name.endswith("_")})
 
     @classmethod
     def results(cls) -> dict[str, str]:
-        """Return the axes and range of every result, with those of Dawid-Skene."""
+        """Return the axes and range of every result, including those of Dawid-Skene."""
         return UniformPriorDawidSkene.results() | super().results()
 
-    # Scoring
-
     def _reweight(self, table: Annotations, annotators: IntArray) -> Annotations:
-        return collapse(table, np.append(self.copy_group_, -1)[annotators])  # −1, unseen, takes the last
+        # Code −1, an unseen annotator, takes the last entry.
+        return collapse(table, np.append(self.copy_group_, -1)[annotators])
 
     def _compute_posterior(self, table: Annotations, annotators: IntArray) -> FloatArray:
         if self.member_weights_ is None:
-            return self._dawid_skene()._compute_posterior(table, annotators)
+            return self._as_dawid_skene()._compute_posterior(table, annotators)
         posteriors, weights = [], []
         for (kind, names), weight in zip(KEPT_RESULTS.items(), self.member_weights_, strict=True):
             if weight:
@@ -162,29 +161,27 @@ class Consensus(Aggregator):
         return pooled_posterior(posteriors, np.array(weights))
 
     def annotator_confusions(self, annotators: IntArray) -> FloatArray:
-        return self._dawid_skene().annotator_confusions(annotators)
+        return self._as_dawid_skene().annotator_confusions(annotators)
 
     def confusion_support(self) -> FloatArray | None:
-        return self._dawid_skene().confusion_support()
+        return self._as_dawid_skene().confusion_support()
 
     def _unseen_annotator_values(self) -> dict[str, Any]:
         pool = {"concentration_": self.population_, "theta_": self.population_theta_, "copy_group_": -1}
         own = {name: value for name, value in pool.items() if value is not None}
-        return self._dawid_skene()._unseen_annotator_values() | own
+        return self._as_dawid_skene()._unseen_annotator_values() | own
 
     def _partial_update(
         self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
     ) -> FloatArray:
-        model = self._dawid_skene()
+        model = self._as_dawid_skene()
         posterior = model._partial_update(table, item, annotator, old, gold)
-        self._adopt(model)
+        self._copy_results(model)
         return posterior
-
-    # What was chosen
 
     @property
     def weights_(self) -> dict[str, float]:
-        """The methods whose models the answers rest on, with the weight of each."""
+        """Return the methods whose models the answers rest on, with the weight of each."""
         self._check_fitted()
         if self.member_weights_ is None:
             return {"dawid-skene": 1.0}
@@ -193,28 +190,35 @@ class Consensus(Aggregator):
 
     @property
     def chosen_(self) -> str:
-        """The models that the answers rest on, in words."""
+        """Describe the models that the answers rest on."""
         groups = int(np.unique(self.copy_group_[self.copy_group_ >= 0]).size)
         return str(ChosenModel(methods=tuple(self.weights_), groups=groups, effective=self.mean_effective_labels()))
 
 
 def consensus(table: Annotations, *, gold: IntArray | None = None, seed: int | None = 0) -> Aggregator:
-    """Fit the default model of every command: labels with calibrated confidence, and the annotators' reliability.
+    """Fit the default model of every command, with calibrated confidence and the reliability of annotators.
 
     Parameters
     ----------
     table : Annotations
-        Labels of any type.
+        The labels, of any label type.
     gold : (I,) int, optional
-        Known classes of some items, as codes into `table.classes`; −1 where unknown.
+        Known classes of items as codes into `table.classes`, −1 where unknown.
     seed : int, optional
-        Of all draws.
+        Seed of all random draws; None draws one.
 
+    Returns
+    -------
+    Aggregator
+        The fitted default model of the table's label type: `consensus` for classes.
+
+    Examples
+    --------
     >>> from dissensus import consensus
     >>> from dissensus.table.simulate import simulate
     >>> best = consensus(simulate(200, 12, 3, seed=1).annotations)
     >>> best.predict()[:3].tolist(), best.weights_
     ([0, 2, 2], {'dawid-skene': 1.0})
     """
-    kind = table.kind if isinstance(table, Annotations) else "classes"  # `fit` raises an error about its type
+    kind = table.kind if isinstance(table, Annotations) else "classes"  # `fit` raises an error for other types
     return methods[default_method(kind)](seed=seed).fit(table, gold=gold)

@@ -26,7 +26,7 @@ and N the number of labels:
 
 The first term is the crowd's confusion matrix if the vote shares were the truth. The second keeps rare mistakes
 possible and assumes an accuracy of one half. A row of a with less than `least_labels` pseudo-counts, as of a rare
-class, is filled up with those of an annotator of unknown quality (`matrices.expected_pseudo`).
+class, is filled up with those of an annotator of unknown quality (`matrices.default_pseudo_counts`).
 
 With few labels per annotator, the most probable parameters would put all items into one class. The pseudo-counts b_c =
 `class_count` + `vote_count`·A·mean_i v_i(c) keep π near the vote shares. All pseudo-counts are fixed before EM.
@@ -62,25 +62,29 @@ from dissensus.models.matrices import (
 
 @dataclass(frozen=True)
 class DawidSkeneParams(ClassParams):
-    """The parameters: π (K,) and Θ (A, K, K) [annotator, true, given]."""
+    """Parameters of the EM: π (K,) and Θ (A, K, K) [annotator, true, given]."""
 
     confusion: FloatArray = em_parameter(SIMPLEX, "A K K")
 
 
 class CrowdPseudoCounts(Parameters):
-    """The keywords of a and b."""
+    """Parameters and values of the pseudo-counts a and b."""
 
-    crowd_labels: float = param(1.25, "labels of the crowd per class, times √K", low=0, high=MAX_PSEUDO)
+    crowd_labels: float = param(
+        1.25, "pseudo-labels of a typical annotator per class, times √K", low=0, high=MAX_PSEUDO
+    )
     smoothing: float = param(0.15, "pseudo-count of every wrong label", **PSEUDO)
-    least_labels: float = param(2.0, "least pseudo-counts of a row", low=0, high=MAX_PSEUDO)
+    least_labels: float = param(2.0, "smallest sum of pseudo-counts in a row", low=0, high=MAX_PSEUDO)
     class_count: float = param(1.0, "pseudo-count of every class", **PSEUDO)
-    vote_count: float = param(0.5, "pseudo-items per annotator, of classes as voted", low=0, high=MAX_PSEUDO)
+    vote_count: float = param(
+        0.5, "pseudo-items per annotator, with classes by the vote shares", low=0, high=MAX_PSEUDO
+    )
 
     pseudo_counts_: Annotated[FloatArray, "K K count"]
     class_pseudo_counts_: Annotated[FloatArray, "K count"]
 
     def crowd_factor(self, votes: ExpectedCounts) -> float:
-        """Return the factor of the crowd's part."""
+        """Return a factor for the pseudo-counts that come from the votes."""
         return 1.0
 
     def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
@@ -95,7 +99,7 @@ class CrowdPseudoCounts(Parameters):
     "dawid-skene", summary="a confusion matrix per annotator, learnt with the truth by EM", cite="Dawid & Skene 1979"
 )
 class DawidSkene(CrowdPseudoCounts, ConfusionModel[DawidSkeneParams]):
-    """MAP Dawid-Skene."""
+    """Estimate class posteriors and confusion matrices by EM."""
 
     Params, counts_ = DawidSkeneParams, property(lambda self: self.label_counts_)
     confusion_: FloatArray
@@ -105,7 +109,7 @@ class DawidSkene(CrowdPseudoCounts, ConfusionModel[DawidSkeneParams]):
         return params.confusion
 
     def m_step(self, label_counts: FloatArray, label_totals: FloatArray, params: Any) -> DawidSkeneParams:
-        """Return Θ by eq. 2.3, Dawid & Skene 1979, with pseudo-counts."""
+        """Return Θ by equation 2.3 of Dawid & Skene (1979), with pseudo-counts."""
         counts = label_counts + self.pseudo_counts_
         return DawidSkeneParams(params.prior, counts / counts.sum(axis=2, keepdims=True))
 
@@ -113,16 +117,16 @@ class DawidSkene(CrowdPseudoCounts, ConfusionModel[DawidSkeneParams]):
         return float((self.pseudo_counts_ * sum_logs(params.confusion)).sum())
 
     def confusion_support(self) -> FloatArray:
-        """(A, K, 1) Return labels and pseudo-counts of each row of Θ."""
+        """Return the number of labels and pseudo-counts behind each row of Θ (A, K, 1)."""
         return np.asarray((self.label_counts_ + self.pseudo_counts_).sum(axis=2, keepdims=True))
 
     def set_derived_results(self) -> None:
-        """Set the matrix of an unseen annotator."""
+        """Set the confusion matrix of an unseen annotator."""
         self.population_confusion_ = self.population_params(self._params()).confusion[0]
 
 
 def crowd_pseudo_counts(labels: FloatArray, crowd_labels: float, smoothing: float, least_labels: float) -> FloatArray:
-    """(K, K) [true, given] pseudo-counts a; `labels` (A, K, K) are those of the votes."""
+    """Return the pseudo-counts a (K, K) [true, given] from the soft label counts (A, K, K) by the votes."""
     K = labels.shape[1]
     crowd = labels.sum(axis=0)
     crowd *= crowd_labels * K**1.5 / max(crowd.sum(), MIN_PSEUDO)

@@ -50,29 +50,27 @@ from dissensus.models.tempering import DEPENDENCE, MIN_GOLD, DependenceChoice, T
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
-MAX_CURVE_ANNOTATORS = 200  # annotators, those with the largest weights, that r averages over
-CURVE_POINTS = 400  # points of θ at which r is computed
-MAX_KNOTS = 2_000  # largest number of quantiles of the labels that define Q
-NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(21)  # quadrature of the mean over ε
-OUTLIER_TAIL, OUTLIER_DISTANCE = (
-    0.05,
-    10.0,
-)  # outliers are clipped at FAR times the distance from the median to the RARE quantiles
-MIN_TOLERANCE_ROWS = 1_000  # rows; the tolerance of shorter tables is that of a table of this length
+MAX_CURVE_ANNOTATORS = 200  # number of annotators, those with the largest weights, that r averages over
+CURVE_POINTS = 400  # number of values of θ at which r is computed
+MAX_KNOTS = 2_000  # largest number of label quantiles that define Q
+NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(21)  # Gauss–Hermite quadrature of the mean over ε
+OUTLIER_TAIL = 0.05  # share of labels in each tail
+OUTLIER_DISTANCE = 10.0  # labels are clipped at this multiple of the distance from the median to the tail quantiles
+MIN_TOLERANCE_ROWS = 1_000  # shorter tables have the absolute tolerance of a table with this number of rows
 ANNOTATOR_COLUMNS = ("reliability", "bias", "stretch", "precision")
-INTERVAL_LEVEL = 0.95  # level of intervals
-MIN_VARIANCE = 1e-4  # least σ_j², τ², s_a² and s_b², on the scale of x
+INTERVAL_LEVEL = 0.95  # default level of intervals
+MIN_VARIANCE = 1e-4  # lower limit of σ_j², τ², s_a² and s_b², on the scale of x
 
 
 class GaussianParams(NamedTuple):
-    """The parameters; V (A, 3) are the variances of b and a and their covariance."""
+    """Parameters of the variational fit."""
 
     mu: float
     tau2: float
-    b: FloatArray  # (A,)
-    a: FloatArray  # (A,)
-    V: FloatArray  # (A, 3) [bb, aa, ab]
-    s2: FloatArray  # (A,)
+    b: FloatArray  # (A,) posterior mean of b
+    a: FloatArray  # (A,) posterior mean of a
+    V: FloatArray  # (A, 3) posterior variances of b and a, and their covariance
+    s2: FloatArray  # (A,) σ²
     pool: float
     sa2: float
     sb2: float
@@ -82,29 +80,29 @@ class GaussianParams(NamedTuple):
     "gaussian", summary="numbers: a bias, scale and precision per annotator", cite="Raykar et al. 2010", place=1
 )
 class Gaussian(AnswerModel):
-    """A number per item, and the bias, scale and precision of each annotator."""
+    """Estimate a number per item, and the bias, scale and precision of each annotator."""
 
     scores: Literal["ranks", "labels"] = param("ranks", "model normal scores of the labels, or the labels themselves")
     crowd_labels: float = param(100.0, "labels of average precision that are added to those of each annotator", above=0)
-    max_iter: int = param(500, "passes over the data at most", low=1)
-    tol: float = param(1e-7, "change of the bound, per row, that ends them", low=0)
+    max_iter: int = param(500, "largest number of passes over the data", low=1)
+    tol: float = param(1e-7, "stop when a pass raises the bound by less per row", low=0)
     dependence: DependenceChoice = DEPENDENCE
 
     kinds: ClassVar = ("numbers",)
     missing_results: ClassVar = ("posterior_", "prior_")
     tie_seed_: Annotated[int, "optional whole"]
     values_: Annotated[FloatArray, "I real"]
-    interval_: Annotated[FloatArray, "I 2 real"]  # 95 %
-    bias_: Annotated[FloatArray, "A real"]  # labels above the crowd's for an average item, in units of labels
-    stretch_: Annotated[FloatArray, "A real"]  # slope of its labels over the crowd's
-    precision_: Annotated[FloatArray, "A real"]  # 1 / residual variance of its labels, on the scale of x
+    interval_: Annotated[FloatArray, "I 2 real"]  # 95 % interval
+    bias_: Annotated[FloatArray, "A real"]  # expected label of an average item, less that of the crowd
+    stretch_: Annotated[FloatArray, "A real"]  # slope of an annotator's labels over those of the crowd
+    precision_: Annotated[FloatArray, "A real"]  # 1 / residual variance, on the scale of x
     item_total_: Annotated[FloatArray, "I count"]
     knots_: Annotated[FloatArray, "Q 2 share"]  # first and last quantile of each label
-    knot_labels_: Annotated[FloatArray, "Q real"]  # labels, ascending
-    center_: Annotated[FloatArray, "2 real"]  # mean and standard deviation that standardise x
+    knot_labels_: Annotated[FloatArray, "Q real"]  # labels in ascending order
+    center_: Annotated[FloatArray, "2 real"]  # mean and standard deviation of the labels, by which x is standardised
     theta_prior_: Annotated[FloatArray, "2 real"]  # μ and τ²
-    spread_: Annotated[FloatArray, "A 5 real"]  # E b, E a, variance of b, of a, σ²; on the scale of x
-    typical_spread_: Annotated[FloatArray, "3 real"]  # b, a, σ² of an unseen annotator
+    spread_: Annotated[FloatArray, "A 5 real"]  # E b, E a, Var b, Var a and σ², on the scale of x
+    typical_spread_: Annotated[FloatArray, "3 real"]  # b, a and σ² of an unseen annotator
 
     def _fit(self, table: Annotations, gold: Any, on_step: OnStep) -> None:
         self.classes_, weight = np.empty(0), table.row_weights
@@ -112,7 +110,7 @@ class Gaussian(AnswerModel):
             raise AllWeightsZero
         self.total_ = np.bincount(table.annotator, weight, table.n_annotators).astype(np.float64)
         self.item_total_ = np.bincount(table.item, weight, table.n_items).astype(np.float64)
-        self._set_scale(table, weight)
+        self._set_quantiles(table, weight)
         x = self._to_scores(table.values)[table.label]
         fit, trace, done = self._optimise(table, x, weight, on_step)
         if not done:
@@ -124,18 +122,20 @@ class Gaussian(AnswerModel):
         signal = fit.a * np.sqrt(fit.tau2)
         self.reliability_ = np.maximum(signal / np.sqrt(signal**2 + fit.s2), 0.0)
         self.hits_ = self.reliability_**2 * self.total_
-        expected = self._mean_labels(fit.b + fit.a * fit.mu, fit.s2)  # labels of an average item
+        expected = self._mean_labels(fit.b + fit.a * fit.mu, fit.s2)  # expected labels of an average item
         self.bias_ = expected - (self.total_ @ expected) / self.total_.sum()
         self.stretch_, self.precision_ = fit.a, 1 / fit.s2
         self._theta, variance = self.latent_posterior(table, np.arange(table.n_annotators))
         if gold is not None:
             self._learn_dependence(self._theta, variance, gold)
-        self.values_, self.interval_ = self._answers(self._theta, variance, self.item_total_, INTERVAL_LEVEL)
+        self.values_, self.interval_ = self._values_and_intervals(
+            self._theta, variance, self.item_total_, INTERVAL_LEVEL
+        )
 
     def _optimise(
         self, table: Annotations, x: FloatArray, weight: FloatArray, on_step: OnStep
     ) -> tuple[GaussianParams, list[float], bool]:
-        """Raise the bound until it gains less than `tol` per row: parameters, trace, and whether it converged."""
+        """Raise the bound until it gains less than `tol` per row; return parameters, trace and whether it converged."""
         item, annotator, rows = table.item, table.annotator, float(weight.sum())
         I, A = table.n_items, table.n_annotators
 
@@ -163,7 +163,7 @@ class Gaussian(AnswerModel):
             tau2 = max(float(((m - mu) ** 2 + v).mean()), within / I, MIN_VARIANCE)
             at, square = m[item], (m**2 + v)[item]
             t1, t2, xt = by_annotator(at), by_annotator(square), by_annotator(x * at)
-            # the Gaussian posterior of (b, a): its precision is [[A11, t1], [t1, A22]] / s2
+            # The posterior of (b, a) is Gaussian with precision [[A11, t1], [t1, A22]] / s2.
             A11, A22 = n + s2 / fit.sb2, t2 + s2 / fit.sa2
             determinant = A11 * A22 - t1**2
             right = xt + s2 / fit.sa2
@@ -171,7 +171,7 @@ class Gaussian(AnswerModel):
             V = np.column_stack([A22, A11, -t1]) * (s2 / determinant)[:, None]
             sa2 = max(float(((a - 1) ** 2 + V[:, 1]).mean()), MIN_VARIANCE)
             sb2 = max(float((b**2 + V[:, 0]).mean()), MIN_VARIANCE)
-            # Σ w E[(x − b − aθ)²], from the sums
+            # The sums give Σ w E[(x − b − aθ)²] of each annotator.
             bb, aa, ab = b**2 + V[:, 0], a**2 + V[:, 1], a * b + V[:, 2]
             off = np.maximum(xx - 2 * (b * sums_x + a * xt) + n * bb + 2 * ab * t1 + aa * t2, 0)
             s2 = np.maximum((off + self.crowd_labels * fit.pool) / (n + self.crowd_labels + 2), MIN_VARIANCE)
@@ -187,69 +187,69 @@ class Gaussian(AnswerModel):
         return check_gold_values(gold, table)
 
     def _estimate_tempering(self, data: Any, gold: Any, earlier: Any) -> Tempering:
-        return super()._estimate_tempering(data, None, earlier)  # gold values are used after the fit
+        return super()._estimate_tempering(data, None, earlier)  # gold values set ρ after the fit
 
     def predict(self, table: Annotations | None = None) -> FloatArray:
-        """(I,) the value of each item; a new table is scored with the fitted annotators."""
+        """Return the value of each item (I,); a new table is scored with the fitted annotators."""
         self._check_fitted()
-        return self.values_ if table is None else self._score(table, INTERVAL_LEVEL)[0]
+        return self.values_ if table is None else self._score_table(table, INTERVAL_LEVEL)[0]
 
     def predict_interval(self, table: Annotations | None = None, level: float = INTERVAL_LEVEL) -> FloatArray:
-        """(I, 2) Return bounds that contain the value with the probability `level`."""
+        """Return bounds (I, 2) that contain the value with the probability `level`."""
         self._check_fitted()
         check_argument("level", level, float, above=0, below=1)
         if table is None and level == INTERVAL_LEVEL:
             return self.interval_
         if table is None:
             raise IntervalNeedsTable
-        return self._score(table, level)[1]
+        return self._score_table(table, level)[1]
 
     def predict_answers(self, table: Annotations) -> dict[str, Any]:
         return {"values_": self.predict(table), "interval_": self.predict_interval(table)}
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
-        """Numbers have no probabilities of classes; see `predict_interval`."""
+        """Raise an error: numbers have no class probabilities; see `predict_interval`."""
         raise NoClassProbabilities(labels="numbers", instead="predict_interval")
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
         return self.predict_proba(table)
 
-    def _score(self, table: Annotations, level: float) -> tuple[FloatArray, FloatArray]:
+    def _score_table(self, table: Annotations, level: float) -> tuple[FloatArray, FloatArray]:
         check_label_type(self, table)
         known = naming.match_names(table.annotators, self.annotators_, "annotators")
         weight = table.row_weights
         n = np.bincount(table.item, weight, table.n_items).astype(np.float64)
-        return self._answers(*self.latent_posterior(table, known), n, level)
+        return self._values_and_intervals(*self.latent_posterior(table, known), n, level)
 
-    def _answers(
+    def _values_and_intervals(
         self, mean: FloatArray, variance: FloatArray, n: FloatArray, level: float
     ) -> tuple[FloatArray, FloatArray]:
-        """(I,) values and (I, 2) intervals of a posterior, Gaussian on the scale that is modelled."""
+        """Return values (I,) and intervals (I, 2) for Gaussian posteriors on the scale of x."""
         half = ndtri((1 + level) / 2) * np.sqrt(variance * design_effect(n, self.dependence_))
-        half = np.minimum(half, ndtri((1 + level) / 2) * self._prior_sd())  # never wider than without labels
-        value, plain = self._curves()
+        half = np.minimum(half, ndtri((1 + level) / 2) * self._prior_sd())  # at most the width without labels
+        value, plain = self._conversion_curves()
         low = np.minimum(value(mean - half), plain(mean - half))
         high = np.maximum(value(mean + half), plain(mean + half))
         return value(mean), np.stack([low, high], axis=1)
 
     def _learn_dependence(self, mean: FloatArray, variance: FloatArray, gold: FloatArray) -> None:
-        """Set ρ to the most probable one given gold values, drawn to the default, unless it is given."""
+        """Set ρ to its most probable value given gold and a prior around the default, unless it is given."""
         known = np.flatnonzero(~np.isnan(gold))
         if self.dependence != "auto" or known.size < MIN_GOLD:
             return
-        value, _ = self._curves()
+        value, _ = self._conversion_curves()
         grid = np.linspace(mean.min() - 4 * self._prior_sd(), mean.max() + 4 * self._prior_sd(), 1000)
-        away = (np.interp(gold[known], value(grid), grid) - mean[known]) ** 2  # on the scale that is modelled
+        squared_error = (np.interp(gold[known], value(grid), grid) - mean[known]) ** 2  # on the scale of x
 
-        def fit(rho: float) -> float:
+        def log_likelihood(rho: float) -> float:
             wide = variance[known] * design_effect(self.item_total_[known], rho)
-            return -0.5 * float((np.log(wide) + away / wide).sum())
+            return -0.5 * float((np.log(wide) + squared_error / wide).sum())
 
-        found = fit_correlation(fit)
-        self.dependence_, self.dependence_interval_ = found.dependence, list(found.interval)
+        best = fit_correlation(log_likelihood)
+        self.dependence_, self.dependence_interval_ = best.dependence, list(best.interval)
 
     def expected_labels(self, table: Annotations) -> FloatArray:
-        """(N,) the median label expected of each row's annotator, from the fit and not from the labels of `table`."""
+        """Return the median label expected of each row's annotator (N,), without using the labels of `table`."""
         self._check_fitted()
         item = naming.match_names(table.items, self.items_, "items")[table.item]
         annotators = naming.match_names(table.annotators, self.annotators_, "annotators")[table.annotator]
@@ -258,7 +258,7 @@ class Gaussian(AnswerModel):
         return self._to_labels(b + a * at)
 
     def latent_posterior(self, table: Annotations, annotators: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return mean and variance of the latent values (I,); `known` (A,) are codes, −1 unseen."""
+        """Return mean and variance of θ (I,) for annotators by code (A,); −1 is an unseen annotator."""
         b, a, s2 = (
             np.append(self.spread_[:, column], typical)[annotators][table.annotator]
             for column, typical in zip((0, 1, 4), self.typical_spread_, strict=True)
@@ -280,7 +280,7 @@ class Gaussian(AnswerModel):
         return super()._frame_columns(kind)
 
     def summarise_answers(self, gold: Any = None) -> dict[str, Any]:
-        """Return quantiles of values, mean width of intervals, and error and coverage of gold values."""
+        """Return quantiles of the values, mean interval width, and error and coverage against gold values."""
         quantiles = np.quantile(self.values_, [0, 0.5, 1]).tolist()
         about: dict[str, Any] = {
             "values": dict(zip(("min", "median", "max"), quantiles, strict=True)),
@@ -307,23 +307,23 @@ class Gaussian(AnswerModel):
         return about
 
     def reliability_interval(self, level: float = INTERVAL_LEVEL) -> FloatArray:
-        """(A, 2) bounds of each annotator's correlation with the truth, by Fisher's z transformation."""
+        """Return bounds (A, 2) of each annotator's correlation with the truth, by Fisher's z transformation."""
         self._check_fitted()
         half = ndtri((1 + level) / 2) / np.sqrt(np.maximum(self.total_ - 3, 1))
         at = np.arctanh(np.minimum(self.reliability_, 1 - 1e-9))
         return np.asarray(np.clip(np.tanh(np.stack([at - half, at + half], axis=1)), 0, 1))
 
     def _prior_sd(self) -> float:
-        """Standard deviation of the items on the scale of x."""
+        """Return the standard deviation of the items' true values on the scale of x."""
         return float(np.sqrt(self.theta_prior_[1]))
 
-    def _curves(self) -> tuple[Callable[[FloatArray], FloatArray], Callable[[FloatArray], FloatArray]]:
-        """Return r and Q of the module, which convert θ to labels."""
+    def _conversion_curves(self) -> tuple[Callable[[FloatArray], FloatArray], Callable[[FloatArray], FloatArray]]:
+        """Return the functions r and Q, which convert θ to labels."""
         some = np.argsort(-self.hits_, kind="stable")[:MAX_CURVE_ANNOTATORS]
         share = self.hits_[some] if self.hits_.sum() > 0 else self.total_[some]
         share = share / share.sum()
         b, a, _, _, s2 = self.spread_[some].T
-        if self.scores == "labels":  # r is a line
+        if self.scores == "labels":  # r is linear
             mean_b, mean_a = share @ b, share @ a
             return lambda at: self._to_labels(mean_b + mean_a * at), self._to_labels
         mu, sd = self.theta_prior_[0], self._prior_sd()
@@ -332,17 +332,17 @@ class Gaussian(AnswerModel):
         return lambda at: np.interp(at, grid, np.maximum.accumulate(total)), self._to_labels
 
     def _mean_labels(self, x: FloatArray, s2: FloatArray) -> FloatArray:
-        """E Q(x + ε) with ε ~ N(0, s2)."""
+        """Return E Q(x + ε) with ε ~ N(0, s2)."""
         parts = NODE_WEIGHTS / NODE_WEIGHTS.sum()
         return np.asarray(
             sum(part * self._to_labels(x + np.sqrt(s2) * node) for node, part in zip(NODES, parts, strict=True))
         )
 
-    def _set_scale(self, table: Annotations, weight: FloatArray) -> None:
-        """Set Q: every label, in order, is the quantile of N(0, 1) at the middle of its ranks."""
+    def _set_quantiles(self, table: Annotations, weight: FloatArray) -> None:
+        """Set Q, by which each label is the quantile of N(0, 1) at the middle of its ranks."""
         count = np.bincount(table.label, weight, table.n_classes)
-        kept = np.flatnonzero(count)
-        values, count = table.values[kept], count[kept]
+        given = np.flatnonzero(count)
+        values, count = table.values[given], count[given]
         order = np.argsort(values, kind="stable")
         values, count = values[order], count[order]
         if self.scores == "labels":
@@ -355,7 +355,7 @@ class Gaussian(AnswerModel):
         upper = np.cumsum(count)
         self.center_ = np.array([0.0, 1.0])
         self.knots_, self.knot_labels_ = np.column_stack([upper - count + half, upper - half]) / upper[-1], values
-        if values.size > MAX_KNOTS:  # spread evenly over the labels, with both ends
+        if values.size > MAX_KNOTS:  # choose knots evenly over the labels, including both ends
             some = np.searchsorted(upper, np.linspace(0, upper[-1], MAX_KNOTS), side="left")
             some = np.unique(np.minimum(some, values.size - 1))
             self.knots_, self.knot_labels_ = self.knots_[some], values[some]
@@ -366,12 +366,13 @@ class Gaussian(AnswerModel):
         return np.asarray(np.interp(labels, self.knot_labels_, ndtri(self.knots_.mean(axis=1))))
 
     def _to_labels(self, x: FloatArray) -> FloatArray:
-        """Q: the label at a quantile, flat over the rows that share one, linear between neighbours."""
+        """Return the label Q(x) at the quantile of x, constant over the ranks of a label and linear between labels."""
         if self.scores == "labels":
             return np.asarray(self.center_[0] + self.center_[1] * x)
         at, labels = self.knots_.ravel(), np.repeat(self.knot_labels_, 2)
         low, middle, high = np.interp([OUTLIER_TAIL, 0.5, 1 - OUTLIER_TAIL], at, labels)
-        furthest = OUTLIER_DISTANCE * max(high - middle, middle - low)  # typing errors are not expected labels
+        # A limit keeps mistyped labels from becoming expected labels.
+        furthest = OUTLIER_DISTANCE * max(high - middle, middle - low)
         if furthest > 0:
             labels = np.clip(labels, middle - furthest, middle + furthest)
         return np.asarray(np.interp(ndtr(x), at, labels))
@@ -386,12 +387,12 @@ def evidence_bound(
     crowd_labels: float,
     within: float,
 ) -> float:
-    """Return the bound on the log evidence at these parameters, q(θ) = N(m, v) and q(b, a) = N((b, a), V)."""
+    """Return the bound on the log evidence with q(θ) = N(m, v) and q(b, a) = N((b, a), V)."""
     two_pi, (Vbb, Vaa, Vab), s2 = np.log(2 * np.pi), fit.V.T, fit.s2
     rows = -0.5 * (n * (two_pi + np.log(s2)) + off / s2).sum()
     items = 0.5 * (1 + np.log(v / fit.tau2) - ((m - fit.mu) ** 2 + v) / fit.tau2).sum()
-    people = 1 + 0.5 * np.log((Vbb * Vaa - Vab**2) / (fit.sa2 * fit.sb2))
-    people -= 0.5 * (((fit.a - 1) ** 2 + Vaa) / fit.sa2 + (fit.b**2 + Vbb) / fit.sb2)
-    half, s2 = crowd_labels / 2, np.append(s2, within)  # one additional annotator, with the initial variance
+    annotators = 1 + 0.5 * np.log((Vbb * Vaa - Vab**2) / (fit.sa2 * fit.sb2))
+    annotators -= 0.5 * (((fit.a - 1) ** 2 + Vaa) / fit.sa2 + (fit.b**2 + Vbb) / fit.sb2)
+    half, s2 = crowd_labels / 2, np.append(s2, within)  # W stands for one additional annotator
     precision = half * np.log(half * fit.pool) - gammaln(half) - (1 + half) * np.log(s2) - half * fit.pool / s2
-    return float(rows + items + people.sum() + precision.sum())
+    return float(rows + items + annotators.sum() + precision.sum())

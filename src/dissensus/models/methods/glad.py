@@ -17,8 +17,8 @@ function:
 
 The paper uses gradient ascent and two classes. Here there may be any number of classes, and the M step has closed forms
 from a parabola below the logistic function (Jaakkola & Jordan 2000, `kernels.glad`). The likelihood does not determine
-a common factor of all α and all 1/β, so every pass sets it to its most probable value under the priors. The objective
-never falls. It took 23 to 48 passes on six tables; SciPy's L-BFGS needed 28 to 150 evaluations of the same objective.
+a common factor of all α and all 1/β, so every pass sets it to its most probable value under the priors. It took 23 to
+48 passes on six tables, where SciPy's L-BFGS needed 28 to 150 evaluations.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from dissensus.models.tempering import run_tempered
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
-MEAN_ABILITY = 1.0  # mean of the prior
-MAX_EASINESS = 50.0  # largest |b| of an extrapolation
+MEAN_ABILITY = 1.0  # prior mean of α
+MAX_EASINESS = 50.0  # limit of |b| in an extrapolation
 
 
 @dataclass(frozen=True)
 class GLADParams(Params):
-    """The parameters: α (A,), b (I,) and π (K,)."""
+    """Parameters of the EM: α (A,), b (I,) and π (K,)."""
 
     ability: FloatArray = em_parameter(real(), "A")
     easiness: FloatArray = em_parameter(real(MAX_EASINESS))
@@ -66,13 +66,15 @@ class GLADParams(Params):
     cite="Whitehill et al. 2009",
 )  # fmt: skip
 class GLAD(EMAggregator[GLADParams]):
-    """MAP GLAD for any number of classes. On every engine one number per item stays in memory."""
+    """Estimate class posteriors, abilities and difficulties by EM, with one number per item in memory on any engine."""
 
     ability_sd: float = param(1.0, "standard deviation of the prior of α, whose mean is 1", low=1e-6, high=1e6)
     easiness_sd: float = param(
         0.35, "standard deviation of the prior of b = log β, whose mean is 0", low=1e-6, high=1e6
     )
-    class_count: float | None = param(None, "pseudo-count of every class in a learnt π; None: uniform", low=MIN_PSEUDO)
+    class_count: float | None = param(
+        None, "pseudo-count of every class if π is learnt; None for a uniform π", low=MIN_PSEUDO
+    )
     engine: EngineChoice = ENGINE
 
     labels_depend_on_items: ClassVar = True
@@ -87,7 +89,7 @@ class GLAD(EMAggregator[GLADParams]):
             pass_, labelled = AbilityPass(1 / self.easiness_sd**2), engine.has_labels()
 
             def run_pass(params: GLADParams, **out: Any) -> tuple[AbilitySums, FloatArray]:
-                easiness = np.empty_like(params.easiness)  # b of the next pass
+                easiness = np.empty_like(params.easiness)  # b for the next pass
                 return engine.run(pass_, params, {"easiness": easiness} | out), easiness
 
             def em_step(params: GLADParams) -> tuple[float, GLADParams]:
@@ -103,16 +105,15 @@ class GLAD(EMAggregator[GLADParams]):
             sums = run_tempered(
                 self, engine, pass_, params, label_totals(engine), easiness=np.empty_like(params.easiness)
             )
-        self.trace_ = np.append(
-            self.trace_, sums.log_evidence + self.log_prior(params)
-        )  # the objective of the returned parameters
+        # The last entry is the objective of the returned parameters.
+        self.trace_ = np.append(self.trace_, sums.log_evidence + self.log_prior(params))
         self.ability_, self.class_counts_ = params.ability, sums.class_counts
-        self.pull_, self.curvature_ = sums.pull, sums.curvature  # sums that determine the ability
+        self.pull_, self.curvature_ = sums.pull, sums.curvature  # the sums that determine the abilities, for updates
         self.difficulty_ = np.exp(-params.easiness)
 
     def _compute_posterior(self, table: Annotations, annotators: IntArray) -> FloatArray:
-        everyone = np.append(self.ability_, self.ability_.mean())  # −1, unseen, takes the last
-        params = GLADParams(everyone[annotators], self._easiness_of(table.items), self.prior_)
+        everyone = np.append(self.ability_, self.ability_.mean())  # code −1, an unseen annotator, takes the last entry
+        params = GLADParams(everyone[annotators], self._match_easiness(table.items), self.prior_)
         out = {"posterior": np.empty((table.n_items, table.n_classes)), "easiness": np.empty(table.n_items)}
         with open_in_memory(table, None, self.threads) as engine:
             engine.run(AbilityPass(1 / self.easiness_sd**2), params, out)
@@ -121,7 +122,7 @@ class GLAD(EMAggregator[GLADParams]):
     def _label_probabilities(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
         if self.classes_.size == 1:
             return np.ones_like(posterior)
-        easiness = np.append(1 / self.difficulty_, 1.0)[item]  # −1, unseen, takes the last
+        easiness = np.append(1 / self.difficulty_, 1.0)[item]  # code −1, a new item, takes the last entry
         right = 1 / (1 + np.exp(-np.append(self.ability_, self.ability_.mean())[annotator] * easiness))[:, None]
         return np.asarray(posterior * right + (1 - posterior) * (1 - right) / (self.classes_.size - 1))
 
@@ -131,7 +132,7 @@ class GLAD(EMAggregator[GLADParams]):
     def _partial_update(
         self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
     ) -> FloatArray:
-        """Learn the difficulty of new items only; add earlier sums to those of each annotator's ability."""
+        """Return the posterior (I, K) of a new table's items; estimate new difficulties and update the abilities."""
         before = self.posterior_[item]
         chunk = Chunk(expand_rows(table).arrays, gold, annotator.size, table.n_classes)
         posterior, log_prior, precision = before, np.log(np.maximum(before, MIN_BEFORE)), 1 / self.ability_sd**2
@@ -154,8 +155,8 @@ class GLAD(EMAggregator[GLADParams]):
             self.prior_ = shares / shares.sum()
         return posterior
 
-    def _easiness_of(self, items: Names) -> FloatArray:
-        """(len(items),) b of the items that were fitted, 0 for new ones; names of another type are new."""
+    def _match_easiness(self, items: Names) -> FloatArray:
+        """Return b of each item by name, or 0 for new items; names of another type are new."""
         try:
             known = naming.match_names(items, self.items_, "items")
         except DataError:
@@ -163,7 +164,7 @@ class GLAD(EMAggregator[GLADParams]):
         return np.append(-np.log(self.difficulty_), 0.0)[known]
 
     def initialise(self, engine: Engine, rng: np.random.Generator | None) -> GLADParams:
-        """Return the centre of the priors, where the first E step is a vote, or draws around it with half their SD."""
+        """Return the prior means, where the first E step is a vote; with `rng`, draws around them with half the SD."""
         size = engine.size
         ability, easiness = np.full(size.n_annotators, MEAN_ABILITY), np.zeros(size.n_items)
         if rng is not None:
@@ -174,19 +175,20 @@ class GLAD(EMAggregator[GLADParams]):
     def _m_step(self, sums: AbilitySums, easiness: FloatArray, labelled: BoolArray) -> tuple[FloatArray, FloatArray]:
         tau = 1 / self.ability_sd**2
         ability = (sums.pull + tau * MEAN_ABILITY) / (sums.curvature + tau)
-        return self._balance(ability, easiness, sums.curvature > 0, labelled)
+        return self._rescale(ability, easiness, sums.curvature > 0, labelled)
 
-    def _balance(
+    def _rescale(
         self, ability: FloatArray, easiness: FloatArray, busy: BoolArray, labelled: BoolArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Return α·eᵗ and b − t with the most probable t under the priors: the likelihood depends on α_j β_i only.
+        """Return α·eᵗ and b − t with the most probable t under the priors.
 
-        Annotators (not `busy`) and items without labels stay at the centre of the priors.
+        The likelihood depends on α_j β_i only and does not determine t. Annotators (not `busy`) and items without
+        labels stay at the prior mean.
         """
         tau, tau_b, a, b = 1 / self.ability_sd**2, 1 / self.easiness_sd**2, ability[busy], easiness[labelled]
         if not a.size:
             return ability, easiness
-        # −½ τ Σ (α eᵗ − 1)² − ½ τ_b Σ (b − t)², as a function of u = t − mean of b, has the form for `maximise`.
+        # `maximise` takes −½ τ Σ (α eᵗ − 1)² − ½ τ_b Σ (b − t)² as a function of u = t − mean of b.
         middle = float(b.mean())
         slope = tau * MEAN_ABILITY * float(a.sum()) * np.exp(middle)
         square = tau * float(a @ a) * np.exp(2 * middle)
@@ -204,7 +206,7 @@ class GLAD(EMAggregator[GLADParams]):
 
 @dataclass(frozen=True)
 class AbilitySums(Sums):
-    """The log evidence, classes (K,) and the sums of the next α (A,)."""
+    """Sums of one pass: log evidence, class counts (K,), and what determines the next α (A,)."""
 
     by_annotator: ClassVar = ("pull", "curvature")
     log_evidence: float
@@ -215,7 +217,7 @@ class AbilitySums(Sums):
 
 @dataclass(frozen=True)
 class AbilityPass(Pass[GLADParams, AbilitySums]):
-    """One fused pass under a prior of b of this precision; writes `easiness`, b of the next pass, and `posterior`."""
+    """Fused E and M step under a prior of b with this precision; writes the next `easiness` and the `posterior`."""
 
     easiness_precision: float
 

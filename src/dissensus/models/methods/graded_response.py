@@ -41,15 +41,15 @@ from dissensus.table.kinds import class_values
 
 SCORING_STEPS = 3  # Fisher scoring steps per M step
 MAX_HALVINGS = 6
-PRIOR_MEAN = np.array([0.0, 1.0, 0.0, np.log(0.05 / 0.95)])  # prior means of b, a, log λ − log λ₀, logit g
+PRIOR_MEAN = np.array([0.0, 1.0, 0.0, np.log(0.05 / 0.95)])  # prior means of b, a, log λ − log λ₀ and logit g
 PRIOR_SD = np.array([1.0, 0.5, 1.0, 1.0])
-MAX_LOG_PRECISION = 4.0  # at higher precision no error of one grade occurs
-MIN_LIKELIHOOD = 1e-12  # least likelihood of a label
+MAX_LOG_PRECISION = 4.0  # upper limit of log λ; beyond it not even errors of one grade occur
+MIN_LIKELIHOOD = 1e-12  # lower limit of the likelihood of a label
 
 
 @dataclass(frozen=True)
 class GraderParams(ClassParams):
-    """The parameters: π (K,), and b, a, log λ, logit g of every annotator (A, 4); log λ₀ (1,)."""
+    """Parameters of the EM: π (K,), b, a, log λ and logit g of every annotator (A, 4), and log λ₀ (1,)."""
 
     grading: FloatArray = em_parameter(real(20.0), "A 4")
     precision_center: FloatArray = em_parameter(real(20.0), "1")
@@ -62,63 +62,63 @@ class GraderParams(ClassParams):
     place=1,
 )
 class GradedResponse(ConfusionModel[GraderParams]):
-    """The grade of every item, as a median with an interval."""
+    """Estimate the median grade of every item, with an interval."""
 
     Params = GraderParams
     kinds: ClassVar = ("graded",)
     grading_: FloatArray
     precision_center_: FloatArray
-    label_shares_: Annotated[FloatArray, "K simplex"]  # q
+    label_shares_: Annotated[FloatArray, "K simplex"]  # r, the shares of all labels
 
     def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
-        """Set q from all labels, and pseudo-counts that keep π near the shares of the votes."""
+        """Set the label shares r, and pseudo-counts that keep π near the vote shares."""
         counts = votes.label_counts.sum(axis=(0, 1)) + 1.0
         self.label_shares_ = counts / counts.sum()
         self.class_pseudo_counts_ = class_pseudo_counts(engine, votes, 1.0, 0.5)
 
     def initial_params(self, prior: FloatArray) -> GraderParams:
-        """Return the parameters of annotators who err by about one grade."""
+        """Return parameters at the prior means, with which annotators err by about one grade."""
         return GraderParams(prior, np.tile(PRIOR_MEAN, (self.label_totals_.shape[0], 1)), np.zeros(1))
 
     def label_likelihood(self, params: GraderParams) -> FloatArray:
         return grade_likelihoods(params.grading, self.label_shares_)[0]
 
     def m_step(self, label_counts: FloatArray, label_totals: FloatArray, params: Any) -> GraderParams:
-        """Run Fisher scoring from the last parameters."""
-        at = params.grading
-        if len(at) != len(label_counts):  # an unseen annotator
-            at = np.tile(at.mean(axis=0), (len(label_counts), 1))
+        """Return the annotators' parameters after Fisher scoring steps from the last ones."""
+        grading = params.grading
+        if len(grading) != len(label_counts):  # an unseen annotator starts from the mean
+            grading = np.tile(grading.mean(axis=0), (len(label_counts), 1))
         mean = PRIOR_MEAN + np.array([0, 0, params.precision_center[0], 0])
-        best = m_step_objective(label_counts, at, self.label_shares_, mean)
+        best = m_step_objective(label_counts, grading, self.label_shares_, mean)
         for _ in range(SCORING_STEPS):
-            step = scoring_step(label_counts, at, self.label_shares_, mean)
+            step = scoring_step(label_counts, grading, self.label_shares_, mean)
             for _ in range(MAX_HALVINGS):
-                new = at + step
+                new = grading + step
                 new[:, 2] = np.minimum(new[:, 2], MAX_LOG_PRECISION)
                 value = m_step_objective(label_counts, new, self.label_shares_, mean)
                 better = value >= best
-                at, best = np.where(better[:, None], new, at), np.where(better, value, best)
+                grading, best = np.where(better[:, None], new, grading), np.where(better, value, best)
                 step = np.where(better[:, None], 0.0, step / 2)
-        return GraderParams(params.prior, at, params.precision_center)
+        return GraderParams(params.prior, grading, params.precision_center)
 
     def update_hyperparameters(self, label_counts: FloatArray, params: GraderParams) -> GraderParams:
-        """Set log λ₀ to the mean of log λ with one pseudo-annotator at 0."""
-        own = params.grading[:, 2]
-        return replace(params, precision_center=np.array([own.sum() / (own.size + 1)]))
+        """Return parameters with log λ₀ at the mean of log λ, including one pseudo-annotator at 0."""
+        log_precision = params.grading[:, 2]
+        return replace(params, precision_center=np.array([log_precision.sum() / (log_precision.size + 1)]))
 
     def log_prior(self, params: GraderParams) -> float:
-        """Return the log densities of all annotators' numbers and of log λ₀ ~ N(0, 1), up to a constant."""
+        """Return the log prior of all annotators' parameters and of log λ₀, up to a constant."""
         mean = PRIOR_MEAN + np.array([0, 0, params.precision_center[0], 0])
         return float(
             -0.5 * (((params.grading - mean) / PRIOR_SD) ** 2).sum() - 0.5 * (params.precision_center**2).sum()
         )
 
     def predict(self, table: Annotations | None = None) -> Names:
-        """(I,) the median grade of each item."""
+        """Return the median grade of each item (I,)."""
         return self.classes_[median_codes(np.asarray(self.predict_proba(table)))]
 
     def predict_interval(self, table: Annotations | None = None, level: float = 0.95) -> Names:
-        """(I, 2) Return the grades between which an item's grade lies with at least the probability `level`."""
+        """Return the grades (I, 2) between which each item's grade lies with a probability of at least `level`."""
         return self.classes_[interval_codes(np.asarray(self.predict_proba(table)), level)]
 
     @property
@@ -127,12 +127,12 @@ class GradedResponse(ConfusionModel[GraderParams]):
 
     @property
     def values_(self) -> FloatArray:
-        """(I,) the mean of each posterior, of grades as numbers (`Annotations.values`)."""
+        """Return the posterior mean of each item (I,), with grades as numbers (`Annotations.values`)."""
         return np.asarray(np.asarray(self.posterior_) @ np.asarray(class_values("graded", self.classes_)))
 
 
 def grade_columns(classes: Names, items: Names, posterior: FloatArray, difficulty: FloatArray | None) -> dict[str, Any]:
-    """Return the frame of some items: name, median grade, its probability, 95 % interval, P(grade) of every grade."""
+    """Return the columns of items: name, median grade, its probability, 95 % interval, P(grade) of every grade."""
     middle, ends, places = (
         median_codes(posterior),
         interval_codes(posterior, 0.95),
@@ -144,23 +144,23 @@ def grade_columns(classes: Names, items: Names, posterior: FloatArray, difficult
 
 
 def median_codes(posterior: FloatArray) -> IntArray:
-    """(I,) codes of the median grades."""
+    """Return the codes of the median grades (I,)."""
     return np.asarray((np.cumsum(posterior, axis=1) >= 0.5 - 1e-12).argmax(axis=1))
 
 
 def interval_codes(posterior: FloatArray, level: float) -> IntArray:
-    """(I, 2) codes of the grades between which `level` of a posterior lies."""
+    """Return the codes of the grades (I, 2) between which a share `level` of each posterior lies."""
     below = np.cumsum(posterior, axis=1)
     tail = (1 - level) / 2
     return np.stack([(below > tail).argmax(axis=1), (below >= 1 - tail - 1e-12).argmax(axis=1)], axis=1)
 
 
 def grade_likelihoods(grading: FloatArray, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(A, K, K) [annotator, true, given] P(label | grade), and (4, A, K, K) its derivatives in b, a, log λ, logit g."""
+    """Return P(label | grade), (A, K, K) [annotator, true, given], and its derivatives by parameter (4, A, K, K)."""
     K = shares.size
-    b, a, log_precision, logit = (one[:, None, None] for one in grading.T)
+    b, a, log_precision, logit = (column[:, None, None] for column in grading.T)
     precision, guess = np.exp(log_precision), expit(logit)
-    true = (np.arange(K) - (K - 1) / 2)[:, None]  # distance from the middle
+    true = (np.arange(K) - (K - 1) / 2)[:, None]  # grades as distances from the middle
     edge = np.arange(K - 1) + 0.5 - (K - 1) / 2
     u = precision * (edge - b - a * true)  # (A, K, K − 1)
     F = expit(u)
@@ -170,22 +170,24 @@ def grade_likelihoods(grading: FloatArray, shares: FloatArray) -> tuple[FloatArr
         ends = np.full((*values.shape[:2], 1), 0.0), np.full((*values.shape[:2], 1), last)
         return np.diff(np.concatenate([ends[0], values, ends[1]], axis=2), axis=2)
 
-    looked = steps(F, 1.0)
-    found = np.maximum((1 - guess) * looked + guess * shares, MIN_LIKELIHOOD)
+    attentive = steps(F, 1.0)
+    likelihood = np.maximum((1 - guess) * attentive + guess * shares, MIN_LIKELIHOOD)
     slopes = [steps(f * -precision, 0.0), steps(f * -precision * true, 0.0), steps(f * u, 0.0)]
-    return found, np.stack([*((1 - guess) * one for one in slopes), guess * (1 - guess) * (shares - looked)])
+    return likelihood, np.stack(
+        [*((1 - guess) * slope for slope in slopes), guess * (1 - guess) * (shares - attentive)]
+    )
 
 
 def m_step_objective(labels: FloatArray, grading: FloatArray, shares: FloatArray, mean: FloatArray) -> FloatArray:
-    """(A,) the objective of the M step."""
+    """Return the objective of the M step for each annotator (A,)."""
     logs = np.log(grade_likelihoods(grading, shares)[0])
     return np.asarray((labels * logs).sum(axis=(1, 2)) - 0.5 * (((grading - mean) / PRIOR_SD) ** 2).sum(axis=1))
 
 
 def scoring_step(labels: FloatArray, grading: FloatArray, shares: FloatArray, mean: FloatArray) -> FloatArray:
-    """(A, 4) a Fisher scoring step, with the expected second derivatives for each grade's number of labels."""
-    found, slopes = grade_likelihoods(grading, shares)
-    pull = np.einsum("ack,pack->ap", labels / found, slopes) - (grading - mean) / PRIOR_SD**2
-    weight = labels.sum(axis=2)[:, :, None] / found
+    """Return a Fisher scoring step (A, 4), with expected second derivatives for the number of labels per grade."""
+    likelihood, slopes = grade_likelihoods(grading, shares)
+    pull = np.einsum("ack,pack->ap", labels / likelihood, slopes) - (grading - mean) / PRIOR_SD**2
+    weight = labels.sum(axis=2)[:, :, None] / likelihood
     information = np.einsum("ack,pack,qack->apq", weight, slopes, slopes) + np.diag(1 / PRIOR_SD**2)
     return np.asarray(np.linalg.solve(information, pull[:, :, None])[:, :, 0])

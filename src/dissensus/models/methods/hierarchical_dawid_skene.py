@@ -20,8 +20,7 @@ Variational Bayes gives each Θ_j[c, :] the posterior Dirichlet(γ_j[c, :]) and 
 - `prior_` (K,): π, the class shares; b are the pseudo-counts of `dawid-skene`; ψ is the digamma function
 
 The mean over j includes `prior_annotators` annotators of unknown quality, so that a table with one annotator has a
-prior too. Each pass also takes Minka's quotient steps for α (`improve_population`): with many annotators of few labels,
-the fixed point alone needed 500 passes on cifar10h, and now 19.
+prior too. Each pass also takes Minka's quotient steps for α, without which cifar10h needed 500 passes instead of 19.
 
 The returned posterior uses the mean of Θ_j. exp(E log Θ_j) is smaller where labels are few and makes the posterior
 overconfident (log loss on labelme 1.77 instead of 1.04).
@@ -51,13 +50,13 @@ from dissensus.models.em import cached_by_params
 from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO, class_pseudo_counts, default_pseudo_counts
 from dissensus.models.params import LOG_SIMPLEX, positive
 
-QUOTIENT_STEPS = 2  # steps per M step
-NEGLIGIBLE_COUNT = 1e-9  # smaller counts do not inform α
+QUOTIENT_STEPS = 2  # quotient steps per M step
+NEGLIGIBLE_COUNT = 1e-9  # smaller counts are ignored in the update of α
 
 
 @dataclass(frozen=True)
 class HierarchicalParams(ClassParams):
-    """The parameters: π (K,), γ (A, K, K) [annotator, true, given], α (K, K) [true, given]."""
+    """Parameters of the EM: π (K,), γ (A, K, K) [annotator, true, given], α (K, K) [true, given]."""
 
     prior: FloatArray = em_parameter(LOG_SIMPLEX)
     concentration: FloatArray = em_parameter(positive(MIN_ALPHA), "A K K")
@@ -65,11 +64,13 @@ class HierarchicalParams(ClassParams):
 
 
 class CrowdPriorModel(ConfusionModel[P]):
-    """A method that learns the prior of confusion matrices from the whole crowd."""
+    """Learn the prior of confusion matrices from the whole crowd; base class of two methods."""
 
     prior_annotators: float = param(2.0, "annotators of unknown quality that are added to the crowd", low=MIN_PSEUDO)
     class_count: float = param(1.0, "pseudo-count of every class", low=MIN_PSEUDO)
-    vote_count: float = param(0.5, "pseudo-items per annotator, of classes as voted", low=0, high=MAX_PSEUDO)
+    vote_count: float = param(
+        0.5, "pseudo-items per annotator, with classes by the vote shares", low=0, high=MAX_PSEUDO
+    )
 
     def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
         self.class_pseudo_counts_ = class_pseudo_counts(engine, votes, self.class_count, self.vote_count)
@@ -81,35 +82,33 @@ class CrowdPriorModel(ConfusionModel[P]):
     cite="Paun et al. 2018",
 )
 class HierarchicalDawidSkene(CrowdPriorModel[HierarchicalParams]):
-    """Variational Dawid-Skene with a learnt prior over confusion matrices."""
+    """Estimate confusion matrices with a prior learnt from all annotators, by variational Bayes."""
 
     Params = HierarchicalParams
     concentration_: FloatArray
     population_: FloatArray
 
     def initial_params(self, prior: FloatArray) -> HierarchicalParams:
-        """Return the parameters of an unknown crowd."""
+        """Return the parameters of a crowd of unknown quality."""
         return HierarchicalParams(prior, np.empty((0, 0, 0)), expected_population(prior.size))
 
     @cached_by_params
     def expected_logs(self, params: HierarchicalParams) -> FloatArray:
-        """(A, K, K) E log Θ."""
+        """Return E log Θ (A, K, K)."""
         return expected_log(params.concentration)
 
     def label_likelihood(self, params: HierarchicalParams) -> FloatArray:
-        """(A, K, K) Return exp(E log Θ)."""
+        """Return exp(E log Θ) (A, K, K)."""
         return np.exp(self.expected_logs(params))
 
     def expected_label_likelihood(self, params: HierarchicalParams) -> FloatArray:
-        """(A, K, K) Return E Θ."""
+        """Return E Θ (A, K, K)."""
         return np.asarray(params.concentration / params.concentration.sum(axis=2, keepdims=True))
 
     def update_hyperparameters(self, label_counts: FloatArray, params: HierarchicalParams) -> HierarchicalParams:
-        """Return a more probable α for these counts."""
-        logs, weight = (
-            expected_log(label_counts + params.population).sum(axis=0),
-            len(label_counts) + self.prior_annotators,
-        )
+        """Return parameters with a more probable α for these counts."""
+        logs = expected_log(label_counts + params.population).sum(axis=0)
+        weight = len(label_counts) + self.prior_annotators
         shape = update_alpha(
             (logs + self.prior_annotators * unknown_expected_log(params.prior.size)) / weight, params.population
         )
@@ -131,50 +130,50 @@ class HierarchicalDawidSkene(CrowdPriorModel[HierarchicalParams]):
         return self.m_step(np.zeros_like(params.concentration[:1]), np.empty(0), params)
 
     def confusion_support(self) -> FloatArray:
-        """(A, K, 1) Return Σ_l γ."""
+        """Return the number of labels and pseudo-counts behind each row of Θ (A, K, 1)."""
         return np.asarray(self.concentration_.sum(axis=2, keepdims=True))
 
 
 def improve_population(population: FloatArray, counts: FloatArray, prior_annotators: float) -> FloatArray:
     """Return a more probable α (K, K) [true, given] for counts n (A, K, K) [annotator, true, given].
 
-    With γ = α + n the bound is Σ_j log B(α_c + n_jc)/B(α_c) plus the prior's part, and its gradient in α_c[l] a
-    difference of two positive sums, whose quotient is a step (Minka 2000, eq. 55). Only nonzero counts matter, so steps
-    are cheap; they move small α, for which the fixed point over E log Θ is very slow.
+    With γ = α + n the bound is Σ_j log B(α_c + n_jc)/B(α_c) plus the part of the prior. Its gradient in α_c[l] is a
+    difference of two positive sums, whose quotient gives a step (Minka 2000, eq. 55). Only nonzero counts matter, so
+    steps are cheap; they move small α, for which the fixed point over E log Θ is very slow.
     """
     counted = np.nonzero(counts > NEGLIGIBLE_COUNT)
     cell = counted[1] * counts.shape[2] + counted[2]
-    some, total = counts[counted], counts.sum(axis=2)  # total (A, K) of each true class
+    positive_counts, total = counts[counted], counts.sum(axis=2)  # (A, K) number of labels per true class
     logs, shape = unknown_expected_log(counts.shape[1]), population.shape
 
-    def summed(values: FloatArray) -> FloatArray:
+    def sum_cells(values: FloatArray) -> FloatArray:
         return np.asarray(np.bincount(cell, values, population.size).reshape(shape), float)
 
-    def fit(alpha: FloatArray) -> FloatArray:
-        """(K,) the bound's part of every row, up to a constant."""
+    def row_bound(alpha: FloatArray) -> FloatArray:
+        """Return the part of the bound of every row (K,), up to a constant."""
         size, at = alpha.sum(axis=1), alpha.reshape(-1)[cell]
-        labels = summed(gammaln(at + some) - gammaln(at)).sum(axis=1)
+        labels = sum_cells(gammaln(at + positive_counts) - gammaln(at)).sum(axis=1)
         totals = (gammaln(size + total) - gammaln(size)).sum(axis=0)
         return np.asarray(labels - totals + prior_annotators * mean_log_density(alpha, logs))
 
-    best, found = population, fit(population)
+    best, best_value = population, row_bound(population)
     for _ in range(QUOTIENT_STEPS):
         size, at = best.sum(axis=1), best.reshape(-1)[cell]
         pull = prior_annotators * (logs + psi(size)[:, None] - psi(best))
-        up = summed(psi(at + some) - psi(at)) + np.maximum(pull, 0)
+        up = sum_cells(psi(at + positive_counts) - psi(at)) + np.maximum(pull, 0)
         down = (psi(size + total) - psi(size)).sum(axis=0)[:, None] + np.maximum(-pull, 0)
         alpha = np.maximum(best * up / np.maximum(down, 1e-300), MIN_ALPHA)
-        value = fit(alpha)
-        better = value > found
-        best, found = np.where(better[:, None], alpha, best), np.where(better, value, found)
+        value = row_bound(alpha)
+        better = value > best_value
+        best, best_value = np.where(better[:, None], alpha, best), np.where(better, value, best_value)
     return np.asarray(best)
 
 
 def expected_population(n_classes: int) -> FloatArray:
-    """(K, K) [true, given] the α of an unknown crowd."""
+    """Return the α of a crowd of unknown quality, (K, K) [true, given]."""
     return np.asarray(np.maximum(default_pseudo_counts(n_classes), MIN_ALPHA))
 
 
 def unknown_expected_log(n_classes: int) -> FloatArray:
-    """(K, K) [true, given] E log Θ of an annotator from an unknown crowd."""
+    """Return E log Θ of an annotator from a crowd of unknown quality, (K, K) [true, given]."""
     return expected_log(expected_population(n_classes))

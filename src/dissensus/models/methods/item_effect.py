@@ -48,15 +48,15 @@ from dissensus.models.methods.dawid_skene import CrowdPseudoCounts
 from dissensus.models.params import SIMPLEX, Params, em_parameter, real
 from dissensus.table.annotations import Annotations
 
-INITIAL_LOADING = 1.0  # initial λ; at 0 the objective is flat in λ
-MAX_LOGIT = 40.0  # largest |θ| and |λ| after a step
-MIN_PROBABILITY = 1e-12  # least probability of a label, in log odds
-UNSEEN_STEPS = 50  # steps that fit θ of an unseen annotator
+INITIAL_LOADING = 1.0  # initial λ; at 0 the gradient of the objective in λ is 0
+MAX_LOGIT = 40.0  # upper limit of |θ| and |λ| after a step
+MIN_PROBABILITY = 1e-12  # lower limit of a probability, so that log odds are finite
+UNSEEN_STEPS = 50  # iterative scaling steps that fit θ of an unseen annotator
 
 
 @dataclass(frozen=True)
 class ItemEffectParams(Params):
-    """The parameters: π (K,), λ (K,) and θ (A, K, K) [annotator, true, given]."""
+    """Parameters of the EM: π (K,), λ (K,) and θ (A, K, K) [annotator, true, given]."""
 
     prior: FloatArray = em_parameter(SIMPLEX)
     loading: FloatArray = em_parameter(real(MAX_LOGIT))
@@ -68,10 +68,10 @@ class ItemEffectParams(Params):
     cite="Qu et al. 1996",
 )  # fmt: skip
 class ItemEffect(CrowdPseudoCounts, EMAggregator[ItemEffectParams]):
-    """A latent class model with a shared item effect; in memory."""
+    """Estimate confusion matrices and an easiness of each item by EM, in memory."""
 
-    points: int = param(11, "Gauss–Hermite points of the item effect", low=2, high=100)
-    loading_sd: float = param(1.5, "standard deviation t of the prior of a loading", low=1e-6, high=1e6)
+    points: int = param(11, "number of Gauss–Hermite points of the item effect", low=2, high=100)
+    loading_sd: float = param(1.5, "standard deviation of the prior of the loadings", low=1e-6, high=1e6)
 
     theta_: Annotated[FloatArray, "A K K real"]
     loading_: Annotated[FloatArray, "K real"]
@@ -89,7 +89,7 @@ class ItemEffect(CrowdPseudoCounts, EMAggregator[ItemEffectParams]):
                 shares = draw_vote_shares(table.votes(), gold, rng)
                 counts = (labels.T @ shares).reshape(-1, K, K).swapaxes(1, 2)
             theta = np.log(counts + self.pseudo_counts_)
-            prior = self._shares(votes.class_counts)
+            prior = self._class_shares(votes.class_counts)
             return ItemEffectParams(prior, np.full(K, INITIAL_LOADING), theta - theta.mean(axis=2, keepdims=True))
 
         def em_step(params: ItemEffectParams) -> tuple[float, ItemEffectParams]:
@@ -98,21 +98,22 @@ class ItemEffect(CrowdPseudoCounts, EMAggregator[ItemEffectParams]):
 
         params = self.run_restarts(em_step, start, on_step)
         evidence, posterior = self.e_step(labels, params, gold)
-        self.trace_ = np.append(
-            self.trace_, evidence + self.log_prior(params)
-        )  # the objective of the returned parameters
+        # The last entry is the objective of the returned parameters.
+        self.trace_ = np.append(self.trace_, evidence + self.log_prior(params))
         self.prior_, self.loading_, self.theta_ = params.prior, params.loading, params.theta
         self.posterior_ = _class_posterior(posterior)
-        counts = self._counts(labels, posterior).sum(axis=0, keepdims=True)
+        counts = self._count_labels(labels, posterior).sum(axis=0, keepdims=True)
         population = replace(params, theta=np.log(counts.sum(axis=2) + self.pseudo_counts_))
         for _ in range(UNSEEN_STEPS):
-            population = replace(population, theta=self._next_theta(counts + self._pseudo, population))
+            population = replace(population, theta=self._scale_theta(counts + self._point_pseudo, population))
         self.population_theta_ = population.theta[0]
 
     def m_step(self, labels: Any, posterior: FloatArray, params: ItemEffectParams) -> ItemEffectParams:
-        """Return the M step from the labels of items (I, A·K) and q (I, K, S)."""
-        counts = self._counts(labels, posterior) + self._pseudo  # (A, K, S, K)
-        params = replace(params, prior=self._shares(posterior.sum(axis=(0, 2))), theta=self._next_theta(counts, params))
+        """Return the next parameters from the label matrix (I, A·K) and q (I, K, S)."""
+        counts = self._count_labels(labels, posterior) + self._point_pseudo  # (A, K, S, K)
+        params = replace(
+            params, prior=self._class_shares(posterior.sum(axis=(0, 2))), theta=self._scale_theta(counts, params)
+        )
         right = np.einsum("acsc->acs", self.likelihood(params))
         total, points, precision = counts.sum(axis=3), self._quadrature[0], self.loading_sd**-2
         odds = np.log(np.maximum(right, MIN_PROBABILITY)) - np.log(np.maximum(1 - right, MIN_PROBABILITY))
@@ -123,12 +124,12 @@ class ItemEffect(CrowdPseudoCounts, EMAggregator[ItemEffectParams]):
 
     @cached_by_params
     def likelihood(self, params: ItemEffectParams) -> FloatArray:
-        """(A, K, S, K) L, [annotator, true, point, given]."""
+        """Return L (A, K, S, K) [annotator, true, point, given]."""
         K, points = params.prior.size, self._quadrature[0]
-        own = np.eye(K)[:, None, :] * (params.loading[:, None] * points)[:, :, None]  # (K, S, K)
-        logits = params.theta[:, :, None, :] + own
-        chances = np.exp(logits - logits.max(axis=3, keepdims=True))
-        return np.asarray(chances / chances.sum(axis=3, keepdims=True))
+        effect = np.eye(K)[:, None, :] * (params.loading[:, None] * points)[:, :, None]  # (K, S, K)
+        logits = params.theta[:, :, None, :] + effect
+        weights = np.exp(logits - logits.max(axis=3, keepdims=True))
+        return np.asarray(weights / weights.sum(axis=3, keepdims=True))
 
     def log_prior(self, params: ItemEffectParams) -> float:
         logs = np.log(np.maximum(self.likelihood(params), 1e-300))
@@ -136,14 +137,14 @@ class ItemEffect(CrowdPseudoCounts, EMAggregator[ItemEffectParams]):
         loading = float(params.loading @ params.loading) / (2 * self.loading_sd**2)
         return float(matrices + self.class_pseudo_counts_ @ np.log(params.prior)) - loading
 
-    def _next_theta(self, counts: FloatArray, params: ItemEffectParams) -> FloatArray:
-        """(A, K, K) θ of the next pass."""
+    def _scale_theta(self, counts: FloatArray, params: ItemEffectParams) -> FloatArray:
+        """Return θ after an iterative scaling step (A, K, K)."""
         expected = np.einsum("acs,acsl->acl", counts.sum(axis=3), self.likelihood(params))
         theta = params.theta + np.log(counts.sum(axis=2)) - np.log(expected)
         return np.asarray(theta - theta.mean(axis=2, keepdims=True))
 
     def e_step(self, labels: Any, params: ItemEffectParams, gold: IntArray | None) -> tuple[float, FloatArray]:
-        """Return the log evidence, and q (I, K, S)."""
+        """Return the log evidence and q (I, K, S)."""
         by_label = np.log(np.maximum(self.likelihood(params), 1e-300)).transpose(0, 3, 1, 2)  # [annotator, given, …]
         prior = np.log(params.prior)[:, None] + np.log(self._quadrature[1])
         q = (labels @ by_label.reshape(labels.shape[1], -1)).reshape(-1, *prior.shape) + prior
@@ -154,27 +155,27 @@ class ItemEffect(CrowdPseudoCounts, EMAggregator[ItemEffectParams]):
         total = q.sum(axis=(1, 2), keepdims=True)
         return float((most + np.log(total)).sum()), np.asarray(q / total)
 
-    def _counts(self, labels: Any, posterior: FloatArray) -> FloatArray:
-        """(A, K, S, K) n without pseudo-counts."""
+    def _count_labels(self, labels: Any, posterior: FloatArray) -> FloatArray:
+        """Return n without pseudo-counts (A, K, S, K) [annotator, true, point, given]."""
         _, K, S = posterior.shape
         return np.asarray((labels.T @ posterior.reshape(-1, K * S)).reshape(-1, K, K, S).transpose(0, 2, 3, 1))
 
-    def _shares(self, classes: FloatArray) -> FloatArray:
+    def _class_shares(self, classes: FloatArray) -> FloatArray:
         return np.asarray((classes + self.class_pseudo_counts_) / (classes + self.class_pseudo_counts_).sum())
 
     @property
     def _quadrature(self) -> tuple[FloatArray, FloatArray]:
-        """(S,) points and weights."""
+        """Quadrature points and weights, both (S,)."""
         return _quadrature(self.points)
 
     @property
-    def _pseudo(self) -> FloatArray:
-        """(K, S, K) pseudo-counts of n."""
+    def _point_pseudo(self) -> FloatArray:
+        """Pseudo-counts of n, (K, S, K) [true, point, given]."""
         return np.asarray(self.pseudo_counts_[:, None, :] * self._quadrature[1][:, None])
 
     def _annotator_params(self, annotators: IntArray) -> ItemEffectParams:
-        """Return the parameters of annotators by code, −1 unseen."""
-        everyone = np.concatenate([self.theta_, self.population_theta_[None]])  # −1 takes the last
+        """Return the parameters of annotators by code; −1 is an unseen annotator."""
+        everyone = np.concatenate([self.theta_, self.population_theta_[None]])  # code −1 takes the last entry
         return ItemEffectParams(self.prior_, self.loading_, everyone[annotators])
 
     def _compute_posterior(self, table: Annotations, annotators: IntArray) -> FloatArray:
@@ -188,7 +189,7 @@ class ItemEffect(CrowdPseudoCounts, EMAggregator[ItemEffectParams]):
 
     @property
     def confusion_(self) -> FloatArray:
-        """(A, K, K) [annotator, true, given], computed on access: the mean of L over b."""
+        """Mean of L over b, (A, K, K) [annotator, true, given], computed on access."""
         return self.annotator_confusions(np.arange(self.annotators_.size))
 
 
@@ -199,6 +200,6 @@ def _quadrature(n: int) -> tuple[FloatArray, FloatArray]:
 
 
 def _class_posterior(posterior: FloatArray) -> FloatArray:
-    """(I, K) posterior of classes from q (I, K, S); a gold class has exactly 1."""
+    """Return the posterior of classes (I, K) from q (I, K, S); a gold class has exactly 1."""
     shares = posterior.sum(axis=2)
     return np.asarray(shares / shares.sum(axis=1, keepdims=True))

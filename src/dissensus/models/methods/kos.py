@@ -9,11 +9,11 @@ along answers:
     x_{i→j} = Σ_{j'≠j} a_ij' f(y_{j'→i})                         vote of the other annotators on item i
     y_{j→i} = (Σ_{i'≠i} a_i'j h_{i'→j} + m κ) / (Σ_{i'≠i} |a_i'j h_{i'→j}| + m)      h = x/(1 + |x|)
 
-y starts equal for all annotators, so the first x are majority votes, and converges to the weighted agreement of j with
-the other annotators, between −1 and 1. f(y) = artanh y with |y| up to 0.99 is half its log odds: an annotator who is
-right with probability p has y = 2p − 1. m = `crowd_labels` labels of average quality are added to those of every
-annotator; κ² = Σ a_ij a_ij' / Σ |a_ij a_ij'| is the agreement of pairs of labels beyond chance. An item with gold has h
-= ±1.
+The first y are equal, so the first x are majority votes. y converges to the weighted agreement of annotator j with the
+others, from −1 to 1; an annotator who is right with probability p has y = 2p − 1. The function f(y) = artanh y is half
+the log odds of p, where |y| is at most 0.99. Labels of average quality, m = `crowd_labels` of them, are added to those
+of every annotator. Their quality is κ, where κ² = Σ a_ij a_ij' / Σ |a_ij a_ij'| is the agreement of pairs of labels
+beyond chance. An item with gold has h = ±1.
 
 The label of item i is the sign of S_i = Σ_j a_ij w_j, where w_j is f(y) over all items of j, and
 
@@ -44,10 +44,10 @@ from dissensus.models.base import Aggregator, methods
 from dissensus.models.confidence import CROWD_LABELS
 from dissensus.table.annotations import Annotations
 
-UNSEEN_WEIGHT = 1 / 3  # weight of an annotator who is right two times in three
-MIN_CROWD_WEIGHT = 0.01  # least weight of the crowd: annotators are mostly right
-MIN_WEIGHT = 1e-100  # smaller weights count as 0
-MIN_LOG_ODDS, MAX_LOG_ODDS = 1e-3, 30.0  # log odds at the mean margin, at least and at most
+UNSEEN_WEIGHT = 1 / 3  # y of an annotator who is right two times in three
+MIN_CROWD_WEIGHT = 0.01  # lower limit of κ, because annotators are mostly right
+MIN_WEIGHT = 1e-100  # smaller sums count as 0
+MIN_LOG_ODDS, MAX_LOG_ODDS = 1e-3, 30.0  # limits of the log odds at the mean margin
 
 
 @methods.register(
@@ -57,10 +57,10 @@ MIN_LOG_ODDS, MAX_LOG_ODDS = 1e-3, 30.0  # log odds at the mean margin, at least
     binary=True,
 )
 class KOS(Aggregator):
-    """Message passing for two classes."""
+    """Aggregate labels of two classes by message passing."""
 
-    crowd_labels: float = param(10.0, "labels of average quality added to everyone's own", low=0)
-    max_iter: int = param(200, "passes over the data at most", low=1)
+    crowd_labels: float = param(10.0, "labels of average quality that are added to those of each annotator", low=0)
+    max_iter: int = param(200, "largest number of passes over the data", low=1)
     tol: float = param(1e-9, "stop when no weight changes by more", low=0)
     threads: int | None = param(None, "threads for the passes; None for all cores", low=1)
 
@@ -71,7 +71,7 @@ class KOS(Aggregator):
 
     @property
     def confusion_(self) -> FloatArray:
-        """(A, 2, 2) [annotator, true, given], computed on access, with the reliability on the diagonal."""
+        """Confusion matrices (A, 2, 2) with the reliability on the diagonal, computed on access."""
         return self.annotator_confusions(np.arange(self.reliability_.size))
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
@@ -99,7 +99,7 @@ class KOS(Aggregator):
 
     def _compute_posterior(self, table: Annotations, annotators: IntArray) -> FloatArray:
         edges = AnswerEdges.from_table(table, None)
-        weight = np.append(self.weight_, self.population_weight_)[annotators]  # −1, unseen, takes the last
+        weight = np.append(self.weight_, self.population_weight_)[annotators]  # −1 is an unseen annotator
         log_odds = self.scale_ * np.bincount(edges.item, edges.answer * weight[edges.annotator], table.n_items)
         posterior = np.stack([-log_odds, log_odds], axis=1)[:, : table.n_classes] / 2
         posterior = np.exp(posterior - posterior.max(axis=1, keepdims=True, initial=-np.inf))
@@ -116,20 +116,20 @@ class KOS(Aggregator):
 
 @dataclass(frozen=True)
 class AnswerEdges:
-    """Pairs of an item and an annotator, in the order of items."""
+    """Pairs of an item and an annotator with their answer (edges of a graph), in the order of items."""
 
-    item_ptr: IntArray  # (I+1,)
-    annotator: IntArray  # (E,)
-    answer: IntArray | FloatArray  # (E,) −1 for class 0, 1 for class 1, or a signed weight
+    item_ptr: IntArray  # (I+1,) first edge of each item
+    annotator: IntArray  # (E,) annotator of each edge
+    answer: IntArray | FloatArray  # (E,) −1 for class 0 and 1 for class 1, times the weight
 
     @cached_property
     def item(self) -> IntArray:
-        """(E,) the item of each."""
+        """Item of each edge (E,)."""
         return np.repeat(np.arange(self.item_ptr.size - 1), np.diff(self.item_ptr))
 
     @classmethod
     def from_table(cls, table: Annotations, gold: IntArray | None) -> AnswerEdges:
-        """Return the edges of a table, one per pair; items of known class have none."""
+        """Return the edges of a table, one per pair; items with gold have none."""
         ptr, annotator = table.item_ptr, table.annotator
         answer: IntArray | FloatArray = signed_answers(table)
         if gold is not None:
@@ -144,7 +144,7 @@ class AnswerEdges:
 
 
 def signed_answers(table: Annotations) -> IntArray | FloatArray:
-    """(N,) the answer of each row: −1 for class 0, 1 for class 1, times its weight; between them if probabilistic."""
+    """Return the answer of each row (N,): weight · (P(class 1) − P(class 0)), which is ± weight for a plain label."""
     if table.proba is not None and table.n_classes > 1:
         answer: Any = table.proba[:, 1] - table.proba[:, 0]
     else:
@@ -153,7 +153,7 @@ def signed_answers(table: Annotations) -> IntArray | FloatArray:
 
 
 def gold_agreement(table: Annotations, gold: IntArray | None) -> FloatArray:
-    """(A, 2) sums over items of known class: right answers less wrong ones, and all answers."""
+    """Return sums over items with gold (A, 2): right answers less wrong ones, and all answers."""
     out = np.zeros((table.n_annotators, 2))
     if gold is not None:
         truth = np.repeat(np.where(gold >= 0, 2 * gold - 1, 0), np.diff(table.item_ptr))
@@ -164,26 +164,26 @@ def gold_agreement(table: Annotations, gold: IntArray | None) -> FloatArray:
 
 
 class MessagePassing:
-    """Messages over one table, pass by pass.
+    """Pass messages over one table.
 
-    `message` (E,) is x and `weight` (A,) is w of the last pass; `crowd` is κ, the share of an average annotator.
+    After each pass `message` (E,) is x and `weight` (A,) is w; `crowd` is κ.
     """
 
-    def __init__(self, edges: AnswerEdges, known: FloatArray, pool: Threads, crowd_labels: float):
-        self.edges, self.known, self.pool = edges, known, pool
+    def __init__(self, edges: AnswerEdges, gold_sums: FloatArray, pool: Threads, crowd_labels: float):
+        self.edges, self.gold_sums, self.pool = edges, gold_sums, pool
         self.items = balanced_ranges(edges.item_ptr, pool.threads)
         self.use_array_form = edges.answer.size < chunks.MIN_KERNEL_ROWS
         agree, pairs = kernels.pair_agreement(edges.item, edges.answer)
-        beyond_chance = (agree + 2 * UNSEEN_WEIGHT**2) / (pairs + 2)  # with one pair of unseen annotators added
+        beyond_chance = (agree + 2 * UNSEEN_WEIGHT**2) / (pairs + 2)  # labels of two unseen annotators are added
         self.crowd = float(np.sqrt(max(beyond_chance, MIN_CROWD_WEIGHT**2)))
         self.options = self.crowd, float(crowd_labels)
         self.message: FloatArray = np.zeros(edges.annotator.size)
-        self.edge_sums: FloatArray = np.zeros((len(known), 2))  # Y, Q
+        self.edge_sums: FloatArray = np.zeros((len(gold_sums), 2))  # sums Y and Q, from which y follows
         self.odds = kernels.annotator_odds(self.edge_sums, *self.options)
 
     @property
     def weight(self) -> FloatArray:
-        """(A,) w."""
+        """Weights w of the annotators (A,)."""
         return self.odds[:, 1]
 
     def __call__(self) -> float:
@@ -199,25 +199,26 @@ class MessagePassing:
                     start, stop, edges.item_ptr, edges.annotator, edges.answer, self.message, self.edge_sums, self.odds,
                     *self.options, sums,
                 ),
-                self.items, self.known.shape,
+                self.items, self.gold_sums.shape,
             )  # fmt: skip
-        self.edge_sums = edge_sums + self.known  # h of a known class is −1 or 1
+        self.edge_sums = edge_sums + self.gold_sums  # h of an item with gold is −1 or 1
         self.odds = kernels.annotator_odds(self.edge_sums, *self.options)
         return float(np.abs(self.weight - before).max(initial=0) / max(1.0, np.abs(self.weight).max(initial=0)))
 
 
 def fit_scale(messages: MessagePassing) -> float:
-    """Return β, log odds of a class per unit of S, such that the messages x predict the excluded labels best."""
+    """Return β, the log odds per unit of S with which the messages x predict the excluded labels best."""
     from scipy.optimize import brentq
 
     answer, message, kappa, pool = messages.edges.answer, messages.message, messages.crowd, messages.pool
     size = float(np.abs(answer).sum(dtype=np.float64))
     margin = float(np.abs(answer * message).sum() / max(size, MIN_WEIGHT))  # mean of |x|
     if margin < MIN_WEIGHT:
-        return 2.0  # a weight of artanh(2 p − 1) has log odds of twice that
+        return 2.0  # a weight of artanh(2p − 1) stands for log odds of twice that
     ranges = even_ranges(message.size, pool.threads)
 
     def slope(beta: float) -> float:
+        """Return the derivative of the log likelihood of the excluded labels in β."""
         if messages.use_array_form:
             return kernels.likelihood_slope_numpy(answer, message, beta, kappa)
         return sum(
@@ -227,14 +228,13 @@ def fit_scale(messages: MessagePassing) -> float:
             )
         )
 
-    def rise(log_odds: float) -> float:  # at the mean margin, in logarithms
+    def total_slope(log_odds: float) -> float:
+        """Return the slope of the log likelihood, with the two added labels, at log odds in logarithms."""
         odds = np.exp(log_odds)
         t = np.tanh(odds / 2)
-        return float(
-            slope(odds / margin) - kappa**2 * t * margin * (1 - t**2) / (1 - kappa**2 * t**2)
-        )  # with the two added labels
+        return float(slope(odds / margin) - kappa**2 * t * margin * (1 - t**2) / (1 - kappa**2 * t**2))
 
     low, high = np.log(MIN_LOG_ODDS), np.log(MAX_LOG_ODDS)
-    if rise(low) <= 0:
+    if total_slope(low) <= 0:
         return MIN_LOG_ODDS / margin
-    return float(np.exp(high if rise(high) >= 0 else brentq(rise, low, high, xtol=1e-13)) / margin)
+    return float(np.exp(high if total_slope(high) >= 0 else brentq(total_slope, low, high, xtol=1e-13)) / margin)

@@ -58,9 +58,9 @@ from dissensus.models.methods.one_coin import VOTE_LEANING
 from dissensus.models.tempering import DEPENDENCE, DependenceChoice, run_tempered
 from dissensus.table.annotations import Annotations
 
-MAX_TRIM = 0.49  # share; at one half nothing would be left
-MAX_PAIRS = 100_000_000  # pairs of annotators, about 60 bytes each
-CHUNK_PAIRS = 2**22  # pairs of rows in memory at a time
+MAX_TRIM = 0.49  # upper limit of `trim`; at one half no value would be left
+MAX_PAIRS = 100_000_000  # largest number of pairs of annotators; each takes about 60 bytes
+CHUNK_PAIRS = 2**22  # number of pairs of rows in memory at a time
 
 
 @methods.register(
@@ -69,16 +69,16 @@ CHUNK_PAIRS = 2**22  # pairs of rows in memory at a time
     cite="Ma & Olshevsky 2020",
 )
 class MMSR(Aggregator):
-    """Robust rank-one completion of pairwise agreement."""
+    """Estimate skills by a robust rank-one completion of pairwise agreement."""
 
-    trim: float = param(0.4, "share of an annotator's neighbours left out at either end", low=0, high=MAX_TRIM)
+    trim: float = param(0.4, "share of an annotator's neighbours that is left out at either end", low=0, high=MAX_TRIM)
     min_shared: float = param(0.0, "items that a pair must share to be used; more saves memory", low=0)
     right_count: float = param(4.0, "pseudo-count of right labels of each annotator", **PSEUDO)
     wrong_count: float = param(2.0, "pseudo-count of wrong labels of each annotator", **PSEUDO)
-    max_iter: int = param(1000, "rounds over all pairs at most", low=1)
+    max_iter: int = param(1000, "largest number of rounds over all pairs", low=1)
     tol: float = param(1e-4, "stop when no skill changes by more", low=0)
     dependence: DependenceChoice = DEPENDENCE
-    threads: int | None = param(None, "threads; None for all cores", low=1)
+    threads: int | None = param(None, "threads for the passes; None for all cores", low=1)
 
     item_total_: Annotated[FloatArray, "I count"]
     skill_: Annotated[FloatArray, "A real"]
@@ -87,32 +87,38 @@ class MMSR(Aggregator):
 
     @property
     def accuracy_(self) -> FloatArray:
-        """(A,) p, the probability that a label of the annotator is right."""
+        """Probability p that a label of each annotator is right (A,)."""
         return np.asarray(self.coin_[:, 0])
 
     @property
     def confusion_(self) -> FloatArray:
-        """(A, K, K) [annotator, true, given], computed on access: p on the diagonal, (1 − p)/(K − 1) off it."""
+        """Confusion matrices (A, K, K): p on the diagonal and (1 − p)/(K − 1) off it, computed on access."""
         return self.annotator_confusions(np.arange(len(self.coin_)))
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         K = table.n_classes
         with Threads(thread_count(self.threads, table.n_annotations)) as pool:
             pairs = AnnotatorPairs.from_table(table, gold, self.min_shared)
-            self.skill_ = self._complete(pairs, pool, on_step)
+            self.skill_ = self._estimate_skills(pairs, pool, on_step)
             rows = expand_rows(table)
-            self.coin_, self.population_coin_ = self._coins(comparable_labels(table, rows, gold), pairs.has_skill)
+            self.coin_, self.population_coin_ = self._smooth_accuracies(
+                comparable_labels(table, rows, gold), pairs.has_skill
+            )
             engine = LocalEngine(rows, table.n_annotators, K, pool, gold)
             totals = label_totals(engine)
             self.prior_ = shares_with_votes(totals.sum(axis=(0, 1)), VOTE_LEANING)
-            cells = Coins(self.prior_, self.coin_).label_likelihood()
+            likelihood = Coins(self.prior_, self.coin_).label_likelihood()
             run_tempered(
-                self, engine, ConfusionPass(LIKELIHOOD, COIN), EStepParams.from_likelihood(self.prior_, cells), totals
+                self,
+                engine,
+                ConfusionPass(LIKELIHOOD, COIN),
+                EStepParams.from_likelihood(self.prior_, likelihood),
+                totals,
             )
         self.trace_ = np.empty(0)
 
-    def _coins(self, total: FloatArray, linked: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """Return the coins (A, 2) [right, wrong], and that of the population (1, 2), used for unlinked annotators."""
+    def _smooth_accuracies(self, total: FloatArray, linked: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """Return p and 1 − p of each annotator (A, 2), and of the population (1, 2) for annotators without a skill."""
         K = self.classes_.size
         share = np.clip((self.skill_ * (K - 1) + 1) / K, 0, 1)[:, None]
         pseudo = np.array([[self.right_count, self.wrong_count]])
@@ -122,8 +128,8 @@ class MMSR(Aggregator):
         population = crowd / crowd.sum()
         return np.where(linked[:, None], coin, population), population
 
-    def _complete(self, pairs: AnnotatorPairs, pool: Threads, on_step: OnStep) -> FloatArray:
-        """(A,) s, by alternating trimmed means."""
+    def _estimate_skills(self, pairs: AnnotatorPairs, pool: Threads, on_step: OnStep) -> FloatArray:
+        """Return the skills s (A,) by alternating trimmed means."""
         ranges, data = balanced_ranges(pairs.ptr, pool.threads), (tuple(vars(pairs).values()), float(self.trim))
         u, v = np.ones(pairs.has_skill.size), np.ones(pairs.has_skill.size)
 
@@ -138,7 +144,7 @@ class MMSR(Aggregator):
             step(u, v)
             step(v, u)
             large, small = np.abs(u).sum(), np.abs(v).sum()
-            if large > 0 and small > 0:  # only their product is determined: equal scale
+            if large > 0 and small > 0:  # only the product of u and v is determined, so both get the same scale
                 u, v = u * np.sqrt(small / large), v * np.sqrt(large / small)
             before, skill = skill, np.sign(u) * np.sqrt(np.maximum(u * v, 0))
             change = float(np.abs(skill - before).max(initial=0))
@@ -151,14 +157,15 @@ class MMSR(Aggregator):
 
     def _compute_posterior(self, table: Annotations, annotators: IntArray) -> FloatArray:
         with open_in_memory(table, None, self.threads) as engine:
-            return run_e_step(engine, self.prior_, self._cells(annotators))[0]
+            return run_e_step(engine, self.prior_, self._label_likelihood(annotators))[0]
 
-    def _cells(self, annotators: IntArray) -> RightWrongLikelihood:
-        coin = np.concatenate([self.coin_, self.population_coin_])[annotators]  # −1, unseen, takes the last
+    def _label_likelihood(self, annotators: IntArray) -> RightWrongLikelihood:
+        # Code −1, an unseen annotator, takes the last entry.
+        coin = np.concatenate([self.coin_, self.population_coin_])[annotators]
         return Coins(self.prior_, coin).label_likelihood()
 
     def annotator_confusions(self, annotators: IntArray) -> FloatArray:
-        return self._cells(annotators).to_matrices(self.classes_.size)
+        return self._label_likelihood(annotators).to_matrices(self.classes_.size)
 
     def confusion_support(self) -> FloatArray:
         return np.asarray(self.total_ + self.right_count + self.wrong_count)[:, None, None]
@@ -166,24 +173,24 @@ class MMSR(Aggregator):
 
 @dataclass(frozen=True)
 class AnnotatorPairs:
-    """Ordered pairs of annotators that share an item of unknown class, and agreement with gold, by annotator."""
+    """Ordered pairs of annotators that share items without gold, and the agreement of each annotator with gold."""
 
-    ptr: IntArray  # (A+1,)
-    second: IntArray  # (P,) annotator
-    count: FloatArray  # (P,) n
-    skill: FloatArray  # (P,) C
-    labels: FloatArray  # (A,) weight of labels on items of unknown class
-    gold_labels: FloatArray  # (A,) the same on items of known class
-    gold_skill: FloatArray  # (A,) C of those labels with the truth
+    ptr: IntArray  # (A+1,) first pair of each annotator
+    second: IntArray  # (P,) second annotator of each pair
+    count: FloatArray  # (P,) n, the number of shared items
+    skill: FloatArray  # (P,) C, the agreement beyond chance
+    labels: FloatArray  # (A,) weight of labels on items without gold
+    gold_labels: FloatArray  # (A,) weight of labels on items with gold
+    gold_skill: FloatArray  # (A,) C of these labels with gold
 
     @property
     def has_skill(self) -> BoolArray:
-        """(A,) Return which annotators have a skill that can be estimated."""
+        """Which annotators (A,) have a skill that can be estimated."""
         return np.asarray((np.diff(self.ptr) > 0) | (self.gold_labels > 0))
 
     @classmethod
     def from_table(cls, table: Annotations, gold: IntArray | None, min_shared: float) -> AnnotatorPairs:
-        """Return the pairs of a table; with one class agreement is trivial, and there are none."""
+        """Return the pairs of a table; with a single class agreement is trivial, and there are no pairs."""
         A, K = table.n_annotators, table.n_classes
         rows = expand_rows(table)
         known_labels: FloatArray = np.zeros(A)
@@ -212,7 +219,7 @@ class AnnotatorPairs:
 
 
 def comparable_labels(table: Annotations, rows: Rows, gold: IntArray | None) -> FloatArray:
-    """(A,) weight of labels on items with several annotators, or of known class; of all labels without such items."""
+    """Return the weight of labels (A,) on items with several annotators or gold, or of all labels if there are none."""
     comparable = has_several_annotators(table.item_ptr, table.annotator)
     if gold is not None:
         comparable |= gold >= 0
@@ -225,7 +232,7 @@ def comparable_labels(table: Annotations, rows: Rows, gold: IntArray | None) -> 
 def sum_pairs(rows: Rows, n_annotators: int) -> Any:
     """Return sparse (A, A) sums of the products of weights over the items that two annotators share.
 
-    The imaginary part is the sum where their labels agree: one sum for both is as fast as one of them.
+    The imaginary part is the sum where their labels agree. One complex sum is as fast as one of the two.
     """
     from scipy.sparse import coo_array, csr_array
 
@@ -239,6 +246,6 @@ def sum_pairs(rows: Rows, n_annotators: int) -> Any:
         if rows.weight is not None:
             value *= rows.weight[left] * rows.weight[right]
         sums = sums + coo_array((value, (rows.annotator[left], rows.annotator[right])), size).tocsr()
-    sums = sums + sums.T  # the diagonal, repeated labels of one annotator, is not used
+    sums = sums + sums.T  # the diagonal (repeated labels of one annotator) is not used
     sums.sort_indices()
     return sums

@@ -59,28 +59,26 @@ from dissensus.models.em import cached_by_params
 from dissensus.models.params import SHARE
 from dissensus.table import names as naming
 
-MIN_PRIOR, MAX_PRIOR = 0.01, 1e9  # parameters of a prior; ψ(0.01) = −101, so that odds stay finite
-MAX_EXACT_LABELS = 1024  # labels of an annotator; beyond it the grid is coarser than `KEY_GRID`
-KEY_GRID = (
-    2.0**16
-)  # steps per label of the keys of random draws: coarser than rounding errors, finer than any difference
+MIN_PRIOR, MAX_PRIOR = 0.01, 1e9  # limits of prior parameters; ψ(0.01) = −101 keeps odds finite
+MAX_EXACT_LABELS = 1024  # number of labels beyond which the grid is coarser than `KEY_GRID`
+KEY_GRID = 2.0**16  # grid steps per label for the keys of random draws; coarser than rounding errors
 
 
 @dataclass(frozen=True)
 class MACEParams(ClassParams):
-    """The parameters: π (K,) and the share (A, K) of the `given` labels of each class that were copied.
+    """Parameters of the EM: π (K,), and the share of the labels of each class that were copied (A, K).
 
-    The Beta and the Dirichlet of an annotator follow from its copied and its other labels.
+    The Beta and the Dirichlet of an annotator follow from its copied and its spammed labels.
     """
 
     copied_share: FloatArray = em_parameter(SHARE, "A K")
-    given: FloatArray = em_parameter(axes="A K")  # data, not a parameter
+    given: FloatArray = em_parameter(axes="A K")  # counts of the data, which EM does not change
 
 
 class MACEPosterior(NamedTuple):
-    """Parameters of the posterior of every annotator."""
+    """Parameters of the Beta and the Dirichlet of every annotator."""
 
-    competence: FloatArray  # (A, 2) α_j, β_j
+    competence: FloatArray  # (A, 2) α_j and β_j
     strategy: FloatArray  # (A, K) δ_j
 
 
@@ -88,17 +86,20 @@ class MACEPosterior(NamedTuple):
     "mace", summary="an annotator copies the truth or spams in its own way; variational Bayes", cite="Hovy et al. 2013"
 )
 class MACE(ConfusionModel[MACEParams]):
-    """Variational MACE. The paper's own: alpha = beta = 0.5, strategy_count = 10, class_prior = "uniform"."""
+    """Estimate class posteriors, competences and spamming strategies by variational Bayes.
+
+    The settings of the paper are alpha = beta = 0.5, strategy_count = 10 and class_prior = "uniform".
+    """
 
     alpha: float = param(1.0, "prior count of copied labels", low=MIN_PRIOR, high=MAX_PRIOR)
     beta: float = param(1.0, "prior count of spammed labels", low=MIN_PRIOR, high=MAX_PRIOR)
-    strategy_count: float = param(1.0, "δ, prior count of each spammed label", low=MIN_PRIOR, high=MAX_PRIOR)
-    class_prior: Literal["uniform", "learned"] = param("learned", "all classes alike, or learnt with the rest")
+    strategy_count: float = param(1.0, "prior count of each spammed label", low=MIN_PRIOR, high=MAX_PRIOR)
+    class_prior: Literal["uniform", "learned"] = param("learned", "class shares: equal, or learnt")
     class_count: float = param(1.0, "pseudo-count of every class in a learnt π", low=MIN_PRIOR, high=MAX_PRIOR)
     vote_count: float = param(
-        1.0, "pseudo-items per annotator and class, by the roots of the votes", low=0, high=MAX_PRIOR
+        1.0, "pseudo-items per annotator and class, shared by the roots of the vote shares", low=0, high=MAX_PRIOR
     )
-    restarts: int = param(10, "number of starts, of which the best bound is kept; all but the first are random", low=1)
+    restarts: int = param(10, "number of starts, of which the best is returned; all but the first are random", low=1)
 
     Params, layout = MACEParams, DIAGONAL
     copied_share_: FloatArray
@@ -120,10 +121,9 @@ class MACE(ConfusionModel[MACEParams]):
         self.fixed_prior_ = None if self.class_prior == "learned" else np.full(K, 1 / K)
 
     def initialise(self, engine: Engine, rng: np.random.Generator | None) -> MACEParams:
-        """Let every annotator copy half of its labels; a random start draws the share of each annotator.
+        """Return parameters with half of every annotator's labels copied; with `rng`, with random shares.
 
-        The draw is keyed on the annotator's agreement with the votes, so that the fit does not depend on names or
-        order.
+        The random share depends on an annotator's agreement with the votes, so that names and order do not matter.
         """
         K, given = engine.size.n_classes, self.label_totals_[:, 0]
         share = np.full(len(given), 0.5)
@@ -133,7 +133,7 @@ class MACE(ConfusionModel[MACEParams]):
         return MACEParams(np.full(K, 1 / K), np.where(given > 0, share[:, None], 0.0), given)
 
     def annotator_posterior(self, params: MACEParams) -> MACEPosterior:
-        """Return α_j, β_j and δ_j."""
+        """Return α_j, β_j and δ_j of every annotator."""
         copied = params.copied_share * params.given
         spammed = params.given - copied
         competence = np.stack([copied.sum(axis=1) + self.alpha, spammed.sum(axis=1) + self.beta], axis=1)
@@ -141,12 +141,12 @@ class MACE(ConfusionModel[MACEParams]):
 
     @cached_by_params
     def expected_logs(self, params: MACEParams) -> tuple[FloatArray, FloatArray]:
-        """Return E log θ, E log(1 − θ) (A, 2) and E log ξ (A, K)."""
-        believed = self.annotator_posterior(params)
-        return expected_log(believed.competence), expected_log(believed.strategy)
+        """Return E log θ and E log(1 − θ) (A, 2), and E log ξ (A, K)."""
+        posterior = self.annotator_posterior(params)
+        return expected_log(posterior.competence), expected_log(posterior.strategy)
 
     def label_likelihood(self, params: MACEParams) -> RightWrongLikelihood:
-        """Return copy + spam for the label's own class and spam for the others, by expected logarithms."""
+        """Return copy + spam for the class of the label and spam for the others, by expected logarithms."""
         log_theta, log_xi = self.expected_logs(params)
         spam = np.exp(log_theta[:, 1:] + log_xi)
         return RightWrongLikelihood(np.exp(log_theta[:, :1]) + spam, spam)
@@ -157,25 +157,25 @@ class MACE(ConfusionModel[MACEParams]):
         return RightWrongLikelihood(theta[:, None] + spam, spam)
 
     def m_step(self, label_counts: FloatArray, label_totals: FloatArray, params: MACEParams) -> MACEParams:
-        """Return the share of right labels that was copied: the M step of the module."""
+        """Return the share of each annotator's labels that were copied."""
         cells, hits, given = self.label_likelihood(params), label_counts[:, 0], label_totals[:, 0]
         right = np.divide(hits, given, out=np.zeros_like(given), where=given > 0)
         return MACEParams(params.prior, np.minimum(right * (1 - cells.wrong / cells.right), 1.0), given)
 
     def log_prior(self, params: MACEParams) -> float:
-        """Return minus the divergences of the beliefs from their priors."""
-        believed, (log_theta, log_xi) = self.annotator_posterior(params), self.expected_logs(params)
-        away = kl_divergence(believed.competence, np.array([self.alpha, self.beta]), log_theta)
-        return -away - kl_divergence(believed.strategy, np.full(params.prior.size, self.strategy_count), log_xi)
+        """Return minus the divergences of the annotators' posteriors from their priors."""
+        posterior, (log_theta, log_xi) = self.annotator_posterior(params), self.expected_logs(params)
+        away = kl_divergence(posterior.competence, np.array([self.alpha, self.beta]), log_theta)
+        return -away - kl_divergence(posterior.strategy, np.full(params.prior.size, self.strategy_count), log_xi)
 
     def population_params(self, params: MACEParams) -> MACEParams:
-        """Return the parameters of one annotator with all labels, of which the same share was copied."""
+        """Return the parameters of one annotator who gave all labels, of which the same share were copied."""
         given = params.given.sum(axis=0, keepdims=True)
         copied = (params.copied_share * params.given).sum(axis=0, keepdims=True)
         return MACEParams(params.prior, copied / np.where(given > 0, given, 1), given)
 
     def set_derived_results(self) -> None:
-        """Set E θ and E ξ with their counts, also of an unseen annotator."""
+        """Set E θ, E ξ and their counts, also for an unseen annotator."""
         self.competence_counts_, self.strategy_counts_ = self.annotator_posterior(self._params())
         self.competence_, self.strategy_ = posterior_means(
             MACEPosterior(self.competence_counts_, self.strategy_counts_)
@@ -184,28 +184,29 @@ class MACE(ConfusionModel[MACEParams]):
         self.population_competence_, self.population_strategy_ = float(theta[0]), xi[0]
 
     def confusion_support(self) -> FloatArray:
-        """(A, K, K) Return the support of the Beta with mean and variance of θ·[label = class] + (1 − θ) ξ[label]."""
+        """Return the support (A, K, K) of the Beta with the mean and variance of each entry of the confusion matrix."""
         spamming, strategy = self.competence_counts_[:, ::-1], self.strategy_counts_  # Beta and Dirichlet
         n, m = spamming.sum(axis=1), strategy.sum(axis=1, keepdims=True)
         square = (spamming[:, 0] * (spamming[:, 0] + 1) / (n * (n + 1)))[:, None, None]  # E (1 − θ)²
         given = strategy * (strategy + 1) / (m * (m + 1))  # E ξ²
         others = (m - strategy) * (m - strategy + 1) / (m * (m + 1))  # E (1 − ξ)²
         right = np.eye(strategy.shape[1], dtype=bool)
-        mean = np.where(right, 1 - self.confusion_, self.confusion_)  # on the diagonal, of 1 − the entry
+        mean = np.where(right, 1 - self.confusion_, self.confusion_)  # on the diagonal, the mean of 1 − the entry
         variance = square * np.where(right, others[:, None, :], given[:, None, :]) - mean**2
         return np.asarray(mean * (1 - mean) / np.maximum(variance, 1e-300) - 1)
 
 
-def posterior_means(believed: MACEPosterior) -> tuple[FloatArray, FloatArray]:
-    """Return E θ (A,) and E ξ (A, K)."""
-    competence, strategy = believed
+def posterior_means(posterior: MACEPosterior) -> tuple[FloatArray, FloatArray]:
+    """Return the means of θ (A,) and ξ (A, K)."""
+    competence, strategy = posterior
     return competence[:, 0] / competence.sum(axis=1), strategy / strategy.sum(axis=1, keepdims=True)
 
 
 def draw_by_counts(rng: np.random.Generator, hits: FloatArray, total: FloatArray) -> Any:
-    """(A,) random 64-bit integers that depend on an annotator's counts, not on its name or place.
+    """Return random 64-bit integers (A,) that depend on an annotator's counts, not on its name or position.
 
-    Counts beyond `EXACT` are rounded to the same number of binary digits, because the rounding errors of sums grow.
+    Counts beyond `MAX_EXACT_LABELS` are rounded to the same number of binary digits, because the rounding errors of
+    sums grow.
     """
     scale = np.exp2(np.maximum(np.frexp(total / MAX_EXACT_LABELS)[1], 0))
     right, given = (np.round(number / scale * KEY_GRID).astype(np.uint64) for number in (hits, total))

@@ -25,7 +25,9 @@ from dissensus.table.annotations import Annotations
     "majority-vote", summary="each label is one vote; shares of the votes are the probabilities", cite="—"
 )
 class MajorityVote(VoteModel):
-    """Shares of the votes; ties are broken by a draw keyed on seed and item name.
+    """Take the shares of the votes as probabilities.
+
+    Ties are broken by a random draw that depends on the seed and the item's name.
 
     >>> from dissensus import Annotations
     >>> table = Annotations.from_arrays(["a", "a", "a", "b"], [1, 2, 3, 1], ["cat", "cat", "dog", "dog"])

@@ -61,26 +61,26 @@ from dissensus.models.methods.snorkel import is_class_balance, normalise_shares
 from dissensus.models.tempering import DEPENDENCE, DependenceChoice, run_tempered
 from dissensus.table.annotations import Annotations
 
-STEP_SHARE = 0.5  # share of the way to the minimum per pass
-MIN_STEP_SHARE = 1e-6  # shares below it end the fit
+STEP_SHARE = 0.5  # share of the way to the minimum that a pass moves
+MIN_STEP_SHARE = 1e-6  # a smaller share ends the fit
 MOMENTUM = 0.75
-GRADIENT_STEPS = 8  # steps of projected gradient per pass
-MIN_KERNEL_NUMBERS = 2**22  # items times K²; beyond it sparse products would need too much memory
+GRADIENT_STEPS = 8  # projected gradient steps per pass
+MIN_KERNEL_NUMBERS = 2**22  # items times K² from which on sparse products would need too much memory
 
 
 @methods.register(
     "metal", summary="confusion matrices from co-occurring labels of pairs of annotators", cite="Ratner et al. 2019"
 )
 class MeTaL(Aggregator):
-    """Confusion matrices by matching second moments, MeTaL's label model for crowds."""
+    """Estimate confusion matrices by matching second moments, as MeTaL's label model does."""
 
     class_balance: Literal["votes", "uniform"] | Sequence[float] = param(
         "votes", "shares π: those of the votes, uniform, or a list in the order of the classes", check=is_class_balance,
         must="must be 'votes', 'uniform' or a list of positive shares",
     )  # fmt: skip
-    overlap: float = param(2.0, "items of every class shared with an oracle", **PSEUDO)
-    smoothing: float = param(0.7, "pseudo-counts of wrong labels, see `expected_pseudo`", **PSEUDO)
-    margin: float = param(1.0, "pseudo-counts of the right label above that", low=0, high=MAX_PSEUDO)
+    overlap: float = param(2.0, "items of every class that are shared with an oracle", **PSEUDO)
+    smoothing: float = param(0.7, "pseudo-counts of wrong labels", **PSEUDO)
+    margin: float = param(1.0, "additional pseudo-counts of the right label", low=0, high=MAX_PSEUDO)
     class_count: float = param(1.0, "pseudo-count of every class in the votes", **PSEUDO)
     max_iter: int = param(500, "passes over the data at most", low=1)
     tol: float = param(1e-7, "stop when a pass gains less than this share of the objective", low=0)
@@ -94,19 +94,20 @@ class MeTaL(Aggregator):
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         K = table.n_classes
-        pseudo = self.pseudo(K)
+        pseudo = self.pseudo_counts(K)
         with open_in_memory(table, gold, self.threads) as engine:
             rows, pool, votes = engine.rows, engine.pool, engine.run(ConfusionPass(VOTES, FULL), None)
-            prior, voted = self._balance(rows, gold, votes.class_counts), put_given_first(votes.label_counts)
+            prior, voted = self._class_shares(rows, gold, votes.class_counts), put_given_first(votes.label_counts)
             from_gold = count_gold_labels(rows, gold, table.n_annotators, K)
             known = prior_moments(voted.sum(axis=0) + pseudo, from_gold, prior, self.overlap)
             counts = voted + pseudo
             counts /= counts.sum(axis=1, keepdims=True)
             moments = PairMoments(rows, pool, gold, prior, known)
-            confusion = self._descend(moments, counts, on_step)
+            confusion = self._minimise(moments, counts, on_step)
             totals = votes.label_counts.sum(axis=1, keepdims=True)
-            unknown = np.maximum(totals.sum(axis=(1, 2)) - from_gold.sum(axis=(1, 2)), 0)  # (A,) on items without gold
-            labels = from_gold.sum(axis=1) + np.outer(unknown, prior)  # (A, K)
+            # These are the labels of each annotator on items without gold.
+            unknown = np.maximum(totals.sum(axis=(1, 2)) - from_gold.sum(axis=(1, 2)), 0)
+            labels = from_gold.sum(axis=1) + np.outer(unknown, prior)  # (A, K) labels per true class
             counted = confusion * labels[:, None, :] + pseudo
             self.evidence_ = counted.sum(axis=1)
             counted /= self.evidence_[:, None, :]
@@ -119,12 +120,12 @@ class MeTaL(Aggregator):
     def confusion_support(self) -> FloatArray:
         return np.asarray(self.evidence_[:, :, None])
 
-    def pseudo(self, n_classes: int) -> FloatArray:
-        """(K, K) pseudo-counts a; symmetric."""
+    def pseudo_counts(self, n_classes: int) -> FloatArray:
+        """Return the symmetric pseudo-counts a (K, K)."""
         return default_pseudo_counts(n_classes, self.smoothing, self.margin)
 
-    def _balance(self, rows: Rows, gold: IntArray | None, votes: FloatArray) -> FloatArray:
-        """(K,) π; `votes` (K,) are the shares of the votes summed over items, uniform for items without votes."""
+    def _class_shares(self, rows: Rows, gold: IntArray | None, votes: FloatArray) -> FloatArray:
+        """Return π (K,) from the vote shares summed over items (K,), which are uniform for items without votes."""
         K = votes.size
         if self.class_balance == "uniform":
             return np.full(K, 1 / K)
@@ -136,22 +137,23 @@ class MeTaL(Aggregator):
         shares = votes - silent.sum() / K + self.class_count
         return np.asarray(shares / shares.sum())
 
-    def _descend(self, moments: PairMoments, confusion: FloatArray, on_step: OnStep) -> FloatArray:
-        """(A, K, K) [annotator, given, true] Θ with the least F, from initial values."""
+    def _minimise(self, moments: PairMoments, confusion: FloatArray, on_step: OnStep) -> FloatArray:
+        """Return the Θ with the smallest F, (A, K, K) [annotator, given, true], from initial values."""
         trace: list[float] = []
         self.converged_ = False
-        step = trial = confusion  # the step from the last accepted point; the point tried, that or an extrapolation
+        # `step` leads from the last accepted point; `trial`, which is evaluated next, is `step` or an extrapolation.
+        step = trial = confusion
         part, move = STEP_SHARE, np.zeros_like(confusion)
         while len(trace) < self.max_iter and not self.converged_:
             value, plain = -moments(trial), trial is step
             if not trace or value >= trace[-1]:
                 little = bool(trace) and value - trace[-1] <= self.tol * abs(value)
-                self.converged_ = plain and little  # a small gain by an extrapolation proves nothing
+                self.converged_ = plain and little  # a small gain of an extrapolation is no convergence
                 trace.append(value)
                 confusion, before = trial, step
                 part, move = STEP_SHARE, moments.improve(confusion) - confusion
                 step = confusion + part * move
-                target = np.maximum(step + MOMENTUM * (step - before), 0)  # clipped to the simplex
+                target = np.maximum(step + MOMENTUM * (step - before), 0)  # kept on the simplex
                 trial = step if little else target / target.sum(axis=1, keepdims=True)
             else:
                 trace.append(trace[-1])
@@ -169,14 +171,14 @@ class MeTaL(Aggregator):
 
 @dataclass(frozen=True)
 class PriorMoments:
-    """Prior information: Φ (A, K, K) [annotator, given, true] and s (A, K) of the module."""
+    """Prior of the confusion matrices: its centre Φ and its strength s."""
 
-    centre: FloatArray
-    strength: FloatArray
+    centre: FloatArray  # (A, K, K) [annotator, given, true]
+    strength: FloatArray  # (A, K)
 
 
 def prior_moments(population: FloatArray, from_gold: FloatArray, prior: FloatArray, overlap: float) -> PriorMoments:
-    """Return Φ and s from counts of the population (K, K) and of gold (A, K, K), both [given, true]."""
+    """Return Φ and s from counts of the crowd (K, K) and of gold (A, K, K), both [given, true]."""
     K = prior.size
     least = (K - 2) / K * (prior @ prior) / 2 if K > 2 else 0.0
     counts = overlap * np.maximum(1, least / prior) * population / population.sum(axis=0) + from_gold
@@ -185,13 +187,13 @@ def prior_moments(population: FloatArray, from_gold: FloatArray, prior: FloatArr
 
 
 def sum_item_weights(rows: Rows) -> FloatArray:
-    """(I,) weight of the labels of each item."""
+    """Return the total weight of the labels of each item (I,)."""
     chunk = Chunk(rows.arrays, None, 0, 0)
     return np.asarray(chunk.scatter_sum(chunk.item, chunk.row_weights(), chunk.n_items))
 
 
 def count_gold_labels(rows: Rows, gold: IntArray | None, n_annotators: int, n_classes: int) -> FloatArray:
-    """(A, K, K) [annotator, given, true] counts of each annotator's labels on items of known class."""
+    """Return the counts of labels on items with gold, (A, K, K) [annotator, given, true]."""
     K = n_classes
     counts: FloatArray = np.zeros(n_annotators * K * K)
     if gold is not None:
@@ -203,7 +205,10 @@ def count_gold_labels(rows: Rows, gold: IntArray | None, n_annotators: int, n_cl
 
 
 class PairMoments:
-    """F and, from the same pass over the rows, every annotator's parabola: `pull` R and `curvature` H."""
+    """Compute F and, in the same pass over the rows, every annotator's parabola.
+
+    With the other annotators fixed, F is tr(Θ_jᵀ H_j Θ_j) − 2⟨R_j, Θ_j⟩ plus a constant; `curvature` is H, `pull` is R.
+    """
 
     def __init__(
         self, rows: Rows, pool: Threads, gold: IntArray | None, prior: FloatArray, prior_moments: PriorMoments
@@ -212,7 +217,8 @@ class PairMoments:
         (A, K), I = prior_moments.strength.shape, rows.item_ptr.size - 1
         total = sum_item_weights(rows)
         counts = (total > kernels.MIN_ITEM_WEIGHT) & (True if gold is None else gold < 0)
-        self.item_factor = np.where(counts, 1 / np.where(counts, total, 1), 0.0)  # φ (I,)
+        # Each item is weighted by 1 / (weight of its labels).
+        self.item_factor = np.where(counts, 1 / np.where(counts, total, 1), 0.0)
         self.repeats = kernels.count_repeats(rows, self.item_factor, A, K)
         self.upper_triangle = np.triu_indices(K)
         short = rows.label.size < chunks.MIN_KERNEL_ROWS and I * self.upper_triangle[0].size < MIN_KERNEL_NUMBERS
@@ -220,7 +226,7 @@ class PairMoments:
         self.curvature = np.empty((A, K, K))
 
     def __call__(self, confusion: FloatArray) -> float:
-        """Return F at Θ (A, K, K) [annotator, given, true], less its constant."""
+        """Return F, less a constant, at Θ (A, K, K) [annotator, given, true]."""
         root, centre, strength = np.sqrt(self.prior), self.known.centre, self.known.strength
         c, d = self.upper_triangle
         scale = np.where(c == d, 1.0, np.sqrt(2)) * root[c] * root[d]
@@ -236,23 +242,23 @@ class PairMoments:
             )  # fmt: skip
         met = (met - self.repeats @ confusion) * self.prior
         grams_met = grams_met - self.repeats.sum(axis=(1, 2))[:, None] * gram
-        # every pair is in the sums of both annotators: Σ_{j<k} n ‖Θ_jᵀPΘ_k‖² − 2 Σ_{j<k} ⟨C, Θ_jᵀPΘ_k⟩
+        # The sums of both annotators contain every pair: Σ_{j<k} n ‖Θ_jᵀPΘ_k‖² − 2 Σ_{j<k} ⟨C, Θ_jᵀPΘ_k⟩.
         pairs = float((grams_met * gram).sum()) / 2 - float((met * confusion).sum())
-        away = float(np.einsum("ac,ayc->", strength, (confusion - centre) ** 2))
+        prior_term = float(np.einsum("ac,ayc->", strength, (confusion - centre) ** 2))
         self.curvature[:, c, d] = self.curvature[:, d, c] = grams_met * np.where(c == d, 1.0, 0.5) * scale
         self.curvature[:, np.arange(root.size), np.arange(root.size)] += strength
         self.pull = centre * strength[:, None, :] + met
-        return pairs + away
+        return pairs + prior_term
 
     def improve(self, confusion: FloatArray) -> FloatArray:
-        """Return Θ nearer to the minimum of each annotator's parabola; `confusion` is the argument of the last call."""
+        """Return Θ closer to the minimum of each annotator's parabola; `confusion` is that of the last evaluation."""
         better = np.empty_like(confusion)
 
-        def work(_: int, start: int, stop: int) -> None:
+        def improve_chunk(_: int, start: int, stop: int) -> None:
             some = slice(start, stop)
             better[some] = kernels.descend_on_simplex(
                 confusion[some], self.pull[some], self.curvature[some], GRADIENT_STEPS
             )
 
-        self.pool.map(work, even_ranges(len(confusion), self.pool.threads))
+        self.pool.map(improve_chunk, even_ranges(len(confusion), self.pool.threads))
         return better

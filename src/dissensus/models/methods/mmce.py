@@ -23,7 +23,7 @@ entropy is the largest that the observed labels allow.
 - α = `gamma`·K², β = α · (annotations per annotator) / (annotations per item), but at least α
 
 In the paper σ̄ = 0 and π is uniform (`centre="zero", class_prior="uniform"`). There an annotator with few labels is
-taken to guess, and if all have few labels nothing is learnt. Here σ̄ is the mean of the annotators. Here π = e/K + (1 −
+taken to guess, and if all have few labels nothing is learnt. Here σ̄ is the mean of the annotators, and π = e/K + (1 −
 e) s lies between uniform shares and the vote shares s. e has the largest evidence less a cost for leaving e = 1
 (`models.class_shares`), because an unconstrained π moves to one class.
 
@@ -55,19 +55,23 @@ from dissensus.models.matrices import MIN_PSEUDO, default_pseudo_counts
 from dissensus.models.params import em_parameter, real
 from dissensus.table.annotations import Annotations
 
-INITIAL_UNIFORMITIES = {"votes": 0.0, "learned": INITIAL_UNIFORMITY, "uniform": 1.0}  # initial e of π, by `class_prior`
-MAX_ROUNDS = 100  # rounds of q and τ for one item with fixed σ; three to ten are usual
-CHUNK_ROWS = 2**12  # rows that are predicted together, so that their matrices fit the cache
-MIN_STORED_PROBABILITY = 1e-6  # least probability of a class for which an item's τ is stored
-MAX_WEIGHT = 1e3  # largest weight of a row; larger ones are scaled down, because penalties of 1 would have no effect
-MAX_EFFECT = 50.0  # largest |σ| of an extrapolation
+INITIAL_UNIFORMITIES = {
+    "votes": 0.0,
+    "learned": INITIAL_UNIFORMITY,
+    "uniform": 1.0,
+}  # initial e of π for each `class_prior`
+MAX_ROUNDS = 100  # largest number of updates of q and τ for one item; three to ten are usual
+CHUNK_ROWS = 2**12  # rows that are predicted together, so that their matrices fit into the cache
+MIN_STORED_PROBABILITY = 1e-6  # probability of a class from which on an item's τ is stored
+MAX_WEIGHT = 1e3  # largest weight of a row; beyond it the penalties would have no effect
+MAX_EFFECT = 50.0  # limit of |σ| in an extrapolation
 
 
 @dataclass(frozen=True)
 class MMCEParams(UniformClassPrior):
-    """The parameters: e and s of π, σ (A, K, K) [annotator, true, given], and q (I, K), from which τ follows.
+    """Parameters of the EM: e and s of π, σ (A, K, K) [annotator, true, given], and q (I, K), from which τ follows.
 
-    An extrapolation of σ and π keeps q; None: computed, starting at τ = 0.
+    An extrapolation of σ and π keeps q. Without q it is computed, starting at τ = 0.
     """
 
     free_shares: FloatArray = em_parameter()
@@ -75,7 +79,7 @@ class MMCEParams(UniformClassPrior):
     posterior: FloatArray | None = em_parameter()
 
     def confusion(self) -> FloatArray:
-        """(A, K, K) P(label | class) on an item without an effect of its own."""
+        """Return P(label | class) on an item without an effect (A, K, K)."""
         return np.asarray(softmax(self.effect, axis=-1))
 
 
@@ -84,16 +88,13 @@ class MMCEParams(UniformClassPrior):
     cite="Zhou et al. 2015", costly=True,
 )  # fmt: skip
 class MMCE(EMAggregator[MMCEParams]):
-    """Regularised minimax conditional entropy. The paper's own: `MMCE(gamma=…, centre="zero", class_prior="uniform")`.
+    """Estimate class posteriors with effects of annotators and items, by minimax conditional entropy.
 
-    The penalties are α = gamma·K² and β = α · (annotations per annotator) / (annotations per item), at least α. Without
-    a gamma it is 1/K², so that α is 1; with two classes that is the 0.25 of the literature.
+    `MMCE(gamma=…, centre="zero", class_prior="uniform")` is the method of the paper. The default of gamma is 1/K².
     """
 
-    gamma: float | None = param(
-        None, "strength of the penalties; `compare` finds the best for hidden labels", low=1e-6, high=1e6
-    )
-    centre: Literal["crowd", "zero"] = param("crowd", "centre of the effects: the annotators' mean, or zero")
+    gamma: float | None = param(None, "strength of the penalties; None for 1/K²", low=1e-6, high=1e6)
+    centre: Literal["crowd", "zero"] = param("crowd", "centre of the annotator effects: their mean, or zero")
     prior_annotators: float = param(5.0, "annotators of unknown quality that are added to the mean", low=MIN_PSEUDO)
     class_prior: Literal["learned", "votes", "uniform"] = param(
         "learned", "π: shares of the votes, uniform, or learnt between the two"
@@ -115,10 +116,10 @@ class MMCE(EMAggregator[MMCEParams]):
         return 1.0 if self.gamma is None else self.gamma * n_classes**2
 
     def beta(self, table: Annotations, n_items: int) -> float:
-        """Return β, the penalty of τ; only the first `n_items` items of the table have one."""
+        """Return β, the penalty of τ, for the first `n_items` items of the table."""
         items = np.count_nonzero(np.diff(table.item_ptr[: n_items + 1]))
         annotators = np.count_nonzero(np.diff(table.annotator_ptr))
-        return self.alpha(table.n_classes) * max(items / annotators, 1.0)  # annotations cancel
+        return self.alpha(table.n_classes) * max(items / annotators, 1.0)  # the number of annotations cancels
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         unbounded, table = table, bound_weights(table)
@@ -137,7 +138,7 @@ class MMCE(EMAggregator[MMCEParams]):
                 return objective, replace(
                     params,
                     uniformity=uniformity,
-                    effect=self._next_effect(params.effect, fused_pass.sums),
+                    effect=self._step_effect(params.effect, fused_pass.sums),
                     posterior=fused_pass.posterior,
                 )
 
@@ -145,14 +146,14 @@ class MMCE(EMAggregator[MMCEParams]):
             self.trace_ = np.append(self.trace_, em_step(params)[0])
             fused_pass(replace(params, posterior=None), MAX_ROUNDS)
         self.posterior_, self.prior_, self.annotator_effect_ = fused_pass.posterior, params.prior, params.effect
-        self.confusion_, self.crowd_effect_ = params.confusion(), self._middle(params.effect)
+        self.confusion_, self.crowd_effect_ = params.confusion(), self._mean_effect(params.effect)
         hits, total = self._count_agreement(unbounded, self.posterior_)
         self._set_reliability(hits, total)
         self.population_confusion_ = np.average(self.confusion_, axis=0, weights=total if total.any() else None)
         self._set_item_effects(rows)
 
     def _set_item_effects(self, rows: Rows) -> None:
-        """Set τ of the fitted items, and how much it raises an average annotator's probability of a wrong label."""
+        """Set τ of the fitted items, and by how much it raises an average annotator's error probability."""
         I, K = self.items_.size, self.prior_.size
         q = self.posterior_[:I].reshape(-1)
         busy = np.repeat(np.diff(rows.item_ptr[: I + 1]) > 0, K)
@@ -170,17 +171,15 @@ class MMCE(EMAggregator[MMCEParams]):
         with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
             fused_pass = FusedPass(rows, pool, self.item_penalty_, None, table.n_items)
             everyone = np.concatenate([self.annotator_effect_, np.log(self.population_confusion_)[None]])
-            effect = everyone[annotators]  # −1, unseen, takes the last
+            effect = everyone[annotators]  # −1 is unseen
             fused_pass(MMCEParams(np.zeros(1), self.prior_, self.prior_, effect, None), MAX_ROUNDS)
         return fused_pass.posterior
 
     def _label_probabilities(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
-        everyone = self.annotator_confusions(
-            np.append(np.arange(self.annotators_.size), -1)
-        )  # −1, unseen, takes the last
+        everyone = self.annotator_confusions(np.append(np.arange(self.annotators_.size), -1))  # −1 is unseen
         K, cell = self.prior_.size, self.item_effect_cell_
         power = np.concatenate([np.exp(self.item_effect_, dtype=np.float64), np.ones((1, K))])
-        place = np.full((self.items_.size + 1, K), cell.size)  # −1, new, takes the last item, which has no effects
+        place = np.full((self.items_.size + 1, K), cell.size)  # −1 is a new item, without effects
         place.reshape(-1)[cell] = np.arange(cell.size)
         expected = np.empty_like(posterior)
         for start in range(0, len(posterior), CHUNK_ROWS):
@@ -190,7 +189,7 @@ class MMCE(EMAggregator[MMCEParams]):
         return expected
 
     def initialise(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> MMCEParams:
-        """Return the votes as q, or random shares near them, and the best σ without item effects."""
+        """Return the vote shares as q, or random shares near them, and the best σ without item effects."""
         K = table.n_classes
         belief = table.soft_labels() if rng is None else rng.standard_gamma(table.votes() + 1)
         belief /= belief.sum(axis=1, keepdims=True)
@@ -200,28 +199,29 @@ class MMCE(EMAggregator[MMCEParams]):
         shares = belief[np.diff(table.item_ptr) > 0].sum(axis=0) + self.class_count
         uniformity = np.array([INITIAL_UNIFORMITIES[self.class_prior]])
         return MMCEParams(
-            uniformity, shares / shares.sum(), np.full(K, 1 / K), self._next_effect(np.zeros_like(counts), sums), belief
+            uniformity, shares / shares.sum(), np.full(K, 1 / K), self._step_effect(np.zeros_like(counts), sums), belief
         )
 
-    def _middle(self, effect: FloatArray) -> FloatArray:
-        """(K, K) σ̄ for σ."""
+    def _mean_effect(self, effect: FloatArray) -> FloatArray:
+        """Return σ̄ (K, K)."""
         if self.centre == "zero":
             return np.zeros_like(effect[0])
         middle = effect.sum(axis=0) + self.prior_annotators * unknown_effect(effect.shape[1])
         return np.asarray(middle / (len(effect) + self.prior_annotators))
 
-    def _next_effect(self, effect: FloatArray, sums: EffectSums) -> FloatArray:
-        """(A, K, K) σ of the next pass: first a common step of all annotators, then one of each."""
-        alpha, centre = self.alpha(effect.shape[1]), self._middle(effect)
+    def _step_effect(self, effect: FloatArray, sums: EffectSums) -> FloatArray:
+        """Return σ (A, K, K) after a step that is common to all annotators and one for each."""
+        alpha, centre = self.alpha(effect.shape[1]), self._mean_effect(effect)
         if self.centre == "crowd":
-            seen, expected = (part.sum(axis=0, keepdims=True) for part in sums)  # sums of one annotator with all labels
+            # These are the sums of one annotator who gave all labels.
+            seen, expected = (part.sum(axis=0, keepdims=True) for part in sums)
             centre = kernels.m_step(
                 centre[None], seen, expected, self.prior_annotators * alpha, unknown_effect(len(centre))
             )[0]
         return np.asarray(kernels.m_step(effect, *sums, alpha, centre))
 
     def log_prior(self, params: MMCEParams) -> float:
-        middle = self._middle(params.effect)
+        middle = self._mean_effect(params.effect)
         square = float(np.square(params.effect - middle).sum())
         if self.centre == "crowd":
             square += self.prior_annotators * float(np.square(middle - unknown_effect(len(middle))).sum())
@@ -229,29 +229,29 @@ class MMCE(EMAggregator[MMCEParams]):
 
 
 def bound_weights(table: Annotations) -> Annotations:
-    """Scale the weights of a table down to at most MAX_WEIGHT."""
+    """Return the table with weights scaled down to at most `MAX_WEIGHT`."""
     if table.weight is None or table.weight.max(initial=0) <= MAX_WEIGHT:
         return table
     return replace(table, weight=table.weight * (MAX_WEIGHT / table.weight.max()))
 
 
 def unknown_effect(n_classes: int) -> FloatArray:
-    """(K, K) the σ of an unknown annotator, from `expected_pseudo`."""
+    """Return the σ of an annotator of unknown quality (K, K), from `default_pseudo_counts`."""
     logs = np.log(default_pseudo_counts(n_classes))
     return np.asarray(logs - logs.mean(axis=1, keepdims=True))
 
 
 class EffectSums(NamedTuple):
-    """Sums for the next σ: the observed and the expected labels, (A, K, K) [annotator, true, given]."""
+    """Sums for the next σ: observed and expected labels, (A, K, K) [annotator, true, given]."""
 
     observed: FloatArray
     expected: FloatArray
 
 
 class FusedPass:
-    """One fused pass over the rows, in threads.
+    """Run the E step and collect the sums of the M step in one threaded pass over the rows.
 
-    `penalty` is β; only the first `special` items have effects of their own.
+    `penalty` is β. Only the first `n_effect_items` items have effects.
     """
 
     posterior: FloatArray
@@ -262,7 +262,7 @@ class FusedPass:
         self.items = balanced_ranges(rows.item_ptr, pool.threads)
 
     def __call__(self, params: MMCEParams, rounds: int) -> float:
-        """Return the log evidence minus β/2 Σ τ², and set the posterior and the sums of the next σ."""
+        """Set the posterior and the sums for the next σ; return the log evidence minus β/2 Σ τ²."""
         rows, confusion, log_prior = self.rows, params.confusion(), np.log(params.prior)
         K = log_prior.size
         self.posterior = np.empty((rows.item_ptr.size - 1, K))

@@ -2,6 +2,8 @@
 
 Use it when annotators have few labels each and mistakes are similar for all classes.
 
+Annotator j is right with probability p_j:
+
     z_i ~ Cat(π)        y_ij = z_i with probability p_j, else each other class with probability (1 − p_j)/(K − 1)
     p_j ~ Beta(1 + `right_count`, 1 + `wrong_count`)        π_c ∝ 1 + 0.01 v_c, or π ~ Dirichlet(1 + `class_count`)
 
@@ -29,16 +31,16 @@ from dissensus.models.coins import CoinModel, Coins
 from dissensus.models.confusion import FloatArray, methods, param
 from dissensus.models.matrices import PSEUDO, shares_with_votes
 
-VOTE_LEANING = 0.01  # share of π that follows the votes if it is not learnt
+VOTE_LEANING = 0.01  # share of the vote shares in a π that is not learnt
 
 
 @methods.register("one-coin", summary="one accuracy per annotator, learnt with the truth", cite="Zhang et al. 2016")
 class OneCoin(CoinModel):
-    """MAP one-coin Dawid-Skene."""
+    """Estimate class posteriors and one accuracy per annotator by EM."""
 
     right_count: float = param(4.0, "pseudo-count of right labels of each annotator", **PSEUDO)
     wrong_count: float = param(2.0, "pseudo-count of wrong labels of each annotator", **PSEUDO)
-    class_prior: Literal["uniform", "learned"] = param("uniform", "uniform class shares, or learnt ones")
+    class_prior: Literal["uniform", "learned"] = param("uniform", "class shares: equal, or learnt")
     class_count: float = param(1.0, "pseudo-count of every class in a learnt π", **PSEUDO)
 
     def prepare(self, votes: Any, engine: Any) -> None:
@@ -48,9 +50,8 @@ class OneCoin(CoinModel):
 
     def m_step(self, label_counts: FloatArray, label_totals: FloatArray, params: Any) -> Coins:
         hits, total = label_counts[:, 0, 0], label_totals.sum(axis=(1, 2))
-        counts = np.stack(
-            [hits + self.right_count, np.maximum(total - hits, 0) + self.wrong_count], axis=1
-        )  # rounding: below 0
+        # Rounding errors may make total − hits negative.
+        counts = np.stack([hits + self.right_count, np.maximum(total - hits, 0) + self.wrong_count], axis=1)
         return Coins(params.prior, counts / counts.sum(axis=1, keepdims=True))
 
     def log_prior(self, params: Coins) -> float:

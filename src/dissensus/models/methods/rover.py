@@ -21,15 +21,15 @@ from dissensus.models.base import methods
 from dissensus.models.methods.closest import CandidateLabels, Closest
 from dissensus.table.annotations import Annotations
 
-Slot = dict[str, float]  # word → weight of the texts with it; "" for texts without a word
+Slot = dict[str, float]  # word → weight of the texts with it; "" stands for no word
 
 
 @methods.register("rover", summary="texts: a weighted vote, word by word", cite="Fiscus 1997")
 class Rover(Closest):
-    """Transcriptions; in memory."""
+    """Combine texts word by word."""
 
-    def _answer(
-        self, table: Annotations, weight: FloatArray, error: FloatArray, found: CandidateLabels
+    def _choose_answers(
+        self, table: Annotations, weight: FloatArray, error: FloatArray, candidates: CandidateLabels
     ) -> tuple[Names, FloatArray, FloatArray]:
         label, confidence = np.full(table.n_items, "", object), np.zeros(table.n_items)
         texts = [str(name).split() for name in table.classes]
@@ -48,20 +48,20 @@ class Rover(Closest):
 
 
 def vote_by_word(texts: list[list[str]], weight: Any) -> tuple[str, float]:
-    """Return the words with the most weight in every slot, and the mean of their shares of the weight."""
+    """Return the words with the most weight in every slot, and the mean of their weight shares."""
     slots: list[Slot] = [{word: weight[0]} for word in texts[0]]
     before = float(weight[0])
-    for words, own in zip(texts[1:], weight[1:], strict=True):
-        slots = _align(slots, words, float(own), before)
-        before += float(own)
+    for words, text_weight in zip(texts[1:], weight[1:], strict=True):
+        slots = _align_text(slots, words, float(text_weight), before)
+        before += float(text_weight)
     best = [max(slot.items(), key=lambda entry: (entry[1], entry[0])) for slot in slots]
     answer = [(word, share) for word, share in best if word]
-    kept = [share / before for _, share in best]
-    return " ".join(word for word, _ in answer), float(np.mean(kept)) if kept else 1.0
+    shares = [share / before for _, share in best]
+    return " ".join(word for word, _ in answer), float(np.mean(shares)) if shares else 1.0
 
 
-def _align(slots: list[Slot], words: list[str], own: float, before: float) -> list[Slot]:
-    """Return the slots with one more text, aligned with the fewest edits."""
+def _align_text(slots: list[Slot], words: list[str], text_weight: float, before: float) -> list[Slot]:
+    """Return the slots after aligning one more text with the fewest edits."""
     n, m = len(slots), len(words)
     cost = np.zeros((n + 1, m + 1))
     skip = [0.0 if "" in slot else 1.0 for slot in slots]
@@ -71,7 +71,7 @@ def _align(slots: list[Slot], words: list[str], own: float, before: float) -> li
         for k in range(1, m + 1):
             same = 0.0 if words[k - 1] in slots[i - 1] else 1.0
             cost[i, k] = min(cost[i - 1, k - 1] + same, cost[i - 1, k] + skip[i - 1], cost[i, k - 1] + 1)
-    laid: list[Slot] = []
+    aligned: list[Slot] = []
     i, k = n, m
     while i or k:
         same = 0.0 if i and k and words[k - 1] in slots[i - 1] else 1.0
@@ -81,5 +81,5 @@ def _align(slots: list[Slot], words: list[str], own: float, before: float) -> li
             slot, word, i = slots[i - 1], "", i - 1
         else:
             slot, word, k = {"": before}, words[k - 1], k - 1
-        laid.append(slot | {word: slot.get(word, 0.0) + own})
-    return laid[::-1]
+        aligned.append(slot | {word: slot.get(word, 0.0) + text_weight})
+    return aligned[::-1]

@@ -52,19 +52,19 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import name_set
 
-TREE_PASSES = 4  # passes that learn the tree; 4, 9 and 16 worked equally well
-TENDENCY_SD = 0.5  # SD of the log odds by which an annotator ticks more or less than others
-TENDENCY_STEPS = 8  # steps of Newton's method
-TREE_PSEUDO_ITEMS = 1.0  # pseudo-items with independent options, for each edge of the tree
-MIN_PROBABILITY = 1e-9  # least probability, so that logarithms stay finite
-GOLD_LOG_ODDS = 50.0  # log odds of a gold option
-TREE_POWER = 0.5  # the tree's log odds are divided by d to this power, labels by d
-ANSWER_PROBABILITY = 0.5  # probability above which an option is part of the answer
+TREE_PASSES = 4  # passes before the tree is fixed; 4, 9 and 16 worked equally well
+TENDENCY_SD = 0.5  # prior SD of h, the log odds by which an annotator ticks more or less than others
+TENDENCY_STEPS = 8  # Newton steps that estimate h
+TREE_PSEUDO_ITEMS = 1.0  # pseudo-items with independent options, per edge of the tree
+MIN_PROBABILITY = 1e-9  # lower limit of probabilities, so that logarithms are finite
+GOLD_LOG_ODDS = 50.0  # log odds of an option of a gold set
+TREE_POWER = 0.5  # exponent of d by which log odds of the tree are divided; log odds of labels are divided by d
+ANSWER_PROBABILITY = 0.5  # probability above which an option belongs to the answer
 
 
 @dataclass(frozen=True)
 class SetTreeParams(Params):
-    """The parameters: P(tick) of true options and of others, and the tree's probabilities."""
+    """Parameters of the EM: P(tick) of true and of other options, and the probabilities of the tree."""
 
     hit: FloatArray = em_parameter(SHARE, "A O")
     false_tick: FloatArray = em_parameter(SHARE, "A O")
@@ -73,9 +73,9 @@ class SetTreeParams(Params):
 
 @dataclass(frozen=True, eq=False)
 class TreePrior:
-    """The fixed values: the tree, and the prior means of annotators (A, L) and options (L,)."""
+    """Values that are fixed before EM: the tree, and the prior means of annotators (A, L) and options (L,)."""
 
-    order: IntArray  # parents first
+    order: IntArray  # (L,) options, parents before their children
     parent: IntArray
     hit: FloatArray
     false_tick: FloatArray
@@ -87,7 +87,7 @@ class TreePrior:
     cite="Chow & Liu 1968",
 )  # fmt: skip
 class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
-    """Sets of options; in memory."""
+    """Estimate the set of true options of each item by EM over a tree of options, in memory."""
 
     crowd_labels: float = param(
         2.0, "labels of the crowd that are added to those of each annotator, per option", above=0
@@ -104,8 +104,8 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
     chance_: Annotated[FloatArray, "O 2 share"]
     order_: Annotated[IntArray, "O code:O"]
     parent_: Annotated[IntArray, "O code:O"]
-    answer_: Annotated[BoolArray, "I O flag"]  # the options of the answer
-    confidence_: Annotated[FloatArray, "I share"]  # its probability
+    answer_: Annotated[BoolArray, "I O flag"]  # which options belong to the answer
+    confidence_: Annotated[FloatArray, "I share"]  # probability of exactly the answer
     posterior_: Annotated[FloatArray, "I O share"]
     prior_: Annotated[FloatArray, "O share"]
 
@@ -113,27 +113,29 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
         self.options_ = table.options.names
         if not self.options_.size:
             raise NoOptionSelected
-        known = np.zeros((table.n_items, 0))  # with gold (I, L) log odds of options, NaN if unknown
+        known = np.zeros((table.n_items, 0))  # with gold: log odds of options (I, L), NaN if unknown
         if gold is not None:
             known = np.where(
                 (gold >= 0)[:, None], np.where(table.options.selected[gold], GOLD_LOG_ODDS, -GOLD_LOG_ODDS), np.nan
             )
         self.item_total_ = labels_per_item(table.item_ptr, table.weight)
         used = self.item_total_ > 0
-        total, ticks = _counts(table, np.ones((table.n_items, self.options_.size)))
+        total, ticks = _count_ticks(table, np.ones((table.n_items, self.options_.size)))
         prior: Any = None
 
         def posterior_of_table(params: SetTreeParams) -> tuple[FloatArray, FloatArray, FloatArray]:
-            odds = _odds(table, params.hit, params.false_tick, known)[used]
+            odds = _option_log_odds(table, params.hit, params.false_tick, known)[used]
             q = np.zeros((table.n_items, self.options_.size))
             q[used], joint, log_total = option_marginals(odds, prior.order, prior.parent, params.chance)
             return q, joint, log_total
 
         def m_step(q: FloatArray, joint: FloatArray) -> SetTreeParams:
-            true, hits = _counts(table, q)
+            true, hits = _count_ticks(table, q)
             hit = (hits + self.crowd_labels * prior.hit) / (true + self.crowd_labels)
             false_tick = (ticks - hits + self.crowd_labels * prior.false_tick) / (total - true + self.crowd_labels)
-            return SetTreeParams(_inside(hit), _inside(false_tick), _chances(joint, q[used], prior))
+            return SetTreeParams(
+                _clip_probability(hit), _clip_probability(false_tick), _tree_probabilities(joint, q[used], prior)
+            )
 
         def start(rng: np.random.Generator | None) -> SetTreeParams:
             nonlocal prior
@@ -143,10 +145,10 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
             if known.size:
                 q = np.where(np.isnan(known), q, known > 0)
             for _ in range(TREE_PASSES):
-                if rng is None:  # other starts use the same tree and priors, so that objectives are comparable
-                    true, hits = _counts(table, q)
-                    habits = _habits(hits, true), _habits(ticks - hits, total - true)
-                    prior = TreePrior(*most_likely_tree(q[used]), *habits, q[used].mean(axis=0))
+                if rng is None:  # random starts use the same tree and priors, so that objectives are comparable
+                    true, hits = _count_ticks(table, q)
+                    tendencies = _tick_tendencies(hits, true), _tick_tendencies(ticks - hits, total - true)
+                    prior = TreePrior(*most_likely_tree(q[used]), *tendencies, q[used].mean(axis=0))
                 with_parent = (q * q[:, prior.parent])[used].sum(axis=0)
                 params = m_step(q, np.stack([q[used].sum(axis=0) - with_parent, with_parent], axis=1))
                 q = posterior_of_table(params)[0]
@@ -154,8 +156,8 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
 
         def em_step(params: SetTreeParams) -> tuple[float, SetTreeParams]:
             q, joint, log_total = posterior_of_table(params)
-            blank = np.log1p(-_inside(params.false_tick))
-            nothing_true = (ticks * (np.log(_inside(params.false_tick)) - blank) + total * blank).sum()
+            blank = np.log1p(-_clip_probability(params.false_tick))
+            nothing_true = (ticks * (np.log(_clip_probability(params.false_tick)) - blank) + total * blank).sum()
             objective = float(log_total.sum() + nothing_true) + self._log_prior(params, prior)
             return objective, m_step(q, joint)
 
@@ -163,52 +165,52 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
         self.hit_, self.false_tick_, self.chance_ = params.hit, params.false_tick, params.chance
         self.order_, self.parent_ = prior.order, prior.parent
         q = posterior_of_table(params)[0]
-        true, hits = (count.sum(axis=0) for count in _counts(table, q))
+        true, hits = (count.sum(axis=0) for count in _count_ticks(table, q))
         self.population_hit_ = (hits + 0.5) / (true + 1)
         self.population_false_tick_ = (ticks.sum(axis=0) - hits + 0.5) / (total.sum(axis=0) - true + 1)
         self.prior_ = q[used].mean(axis=0)
-        self.posterior_, self.answer_, self.confidence_ = self._answer(table, self.hit_, self.false_tick_, known)
+        self.posterior_, self.answer_, self.confidence_ = self._decode(table, self.hit_, self.false_tick_, known)
         self._set_reliability(*self._count_agreement(table, self.posterior_))
 
     def _estimate_tempering(self, data: Annotations, gold: IntArray | None, earlier: Any) -> Tempering:
-        """Return the tempering: ρ as given, or the most probable one for gold sets by a fit without gold."""
+        """Return the tempering with ρ as set, or with its most probable value for gold sets."""
         if self.dependence != "auto" or gold is None or np.count_nonzero(gold >= 0) < MIN_GOLD:
             return super()._estimate_tempering(data, None, earlier)
         without_gold = type(self)(**self.get_params() | {"dependence": None}).fit(data)
         known = gold >= 0
-        odds = _odds(data, without_gold.hit_, without_gold.false_tick_, np.zeros((data.n_items, 0)))[known]
+        odds = _option_log_odds(data, without_gold.hit_, without_gold.false_tick_, np.zeros((data.n_items, 0)))[known]
         n, sets = without_gold.item_total_[known], data.options.selected[gold[known]]
 
-        def fit(rho: float) -> float:
+        def log_likelihood(rho: float) -> float:
             tree = without_gold.order_, without_gold.parent_, without_gold.chance_
-            return float(_temper(odds, design_effect(n, rho), sets, *tree)[1].sum())
+            return float(_temper_options(odds, design_effect(n, rho), sets, *tree)[1].sum())
 
-        return fit_correlation(fit)
+        return fit_correlation(log_likelihood)
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
-        """(I, L) P(option is true | labels of the item), columns in the order of `options_`."""
+        """Return P(option is true | labels of the item), (I, L) in the order of `options_`."""
         self._check_fitted()
-        return self.posterior_ if table is None else self._compute_posterior(table, self._check_new(table))
+        return self.posterior_ if table is None else self._compute_posterior(table, self._match_new_table(table))
 
     def predict(self, table: Annotations | None = None) -> Names:
-        """(I,) the name of the set of options that is the answer for each item."""
+        """Return the name of each item's answer, a set of options (I,)."""
         self._check_fitted()
-        answer = self.answer_ if table is None else self._answer_new(table, self._check_new(table))[1]
+        answer = self.answer_ if table is None else self._decode_new(table, self._match_new_table(table))[1]
         found, place = np.unique(answer, axis=0, return_inverse=True)
         return np.array([name_set(self.options_[options]) for options in found], object)[place.reshape(-1)]
 
     def predict_answers(self, table: Annotations) -> dict[str, Any]:
-        found = self._answer_new(table, self._check_new(table))
+        found = self._decode_new(table, self._match_new_table(table))
         return dict(zip(("posterior_", "answer_", "confidence_"), found, strict=True))
 
     def summarise_answers(self, gold: IntArray | None = None) -> dict[str, Any]:
-        """Return the confidence of the sets, the accuracy on gold sets, and the frequency of each option."""
+        """Return the confidence of the answers, their accuracy on gold sets, and the frequency of each option."""
         options = dict(zip(map(str, self.options_), self.answer_.sum(axis=0).tolist(), strict=True))
         return {"options": options} | summarise_confidence(self, gold)
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
-        """(N, L) P(the annotator of a row ticks the option)."""
-        annotators = self._check_new(table)
+        """Return P(the annotator of a row ticks the option), (N, L)."""
+        annotators = self._match_new_table(table)
         item = naming.match_names(table.items, self.items_, "items")[table.item]
         q = np.where((item >= 0)[:, None], self.posterior_[item], self.prior_)
         hit, false_tick = (rates[table.annotator] for rates in self._tick_rates(annotators))
@@ -224,8 +226,8 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
         pairs["option"] = np.tile(self.options_, self.annotators_.size)
         return pairs | {"hit": self.hit_.reshape(-1), "false_tick": self.false_tick_.reshape(-1)}
 
-    def _check_new(self, table: Annotations) -> IntArray:
-        """(A,) codes of the annotators of a new table; unseen options are an error."""
+    def _match_new_table(self, table: Annotations) -> IntArray:
+        """Return the codes of a new table's annotators (A,); raise an error for unseen options."""
         self._check_fitted()
         check_label_type(self, table)
         new = naming.match_names(table.options.names, self.options_, "options") < 0
@@ -234,34 +236,34 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
         return naming.match_names(table.annotators, self.annotators_, "annotators")
 
     def _compute_posterior(self, table: Annotations, annotators: IntArray) -> FloatArray:
-        return self._answer_new(table, annotators)[0]
+        return self._decode_new(table, annotators)[0]
 
-    def _answer_new(self, table: Annotations, annotators: IntArray) -> tuple[FloatArray, BoolArray, FloatArray]:
+    def _decode_new(self, table: Annotations, annotators: IntArray) -> tuple[FloatArray, BoolArray, FloatArray]:
         ticked = np.zeros((table.n_classes, self.options_.size), np.bool_)
         ticked[:, naming.match_names(table.options.names, self.options_, "options")] = table.options.selected
-        return self._answer(table, *self._tick_rates(annotators), np.zeros((table.n_items, 0)), ticked)
+        return self._decode(table, *self._tick_rates(annotators), np.zeros((table.n_items, 0)), ticked)
 
     def _tick_rates(self, annotators: IntArray) -> tuple[FloatArray, FloatArray]:
-        """(A, L) s and f by code, −1 unseen."""
+        """Return s and f (A, L) of annotators by code; −1 is an unseen annotator."""
         unseen = (annotators < 0)[:, None]
         return (
             np.where(unseen, self.population_hit_, self.hit_[annotators]),
             np.where(unseen, self.population_false_tick_, self.false_tick_[annotators]),
         )
 
-    def _answer(
+    def _decode(
         self, table: Annotations, hit: FloatArray, false_tick: FloatArray, known: FloatArray, ticked: Any = None
     ) -> tuple[FloatArray, BoolArray, FloatArray]:
-        """Return the posterior (I, L), the options of the answer (I, L) and P(exactly this set) (I,)."""
-        odds = _odds(table, hit, false_tick, known, ticked)
+        """Return the posterior (I, L), the options of the answer (I, L) and the probability of the answer (I,)."""
+        odds = _option_log_odds(table, hit, false_tick, known, ticked)
         answer = option_marginals(odds, self.order_, self.parent_, self.chance_)[0] > ANSWER_PROBABILITY
         d = design_effect(labels_per_item(table.item_ptr, table.weight), self.dependence_)
-        q, log_set = _temper(odds, d, answer, self.order_, self.parent_, self.chance_)
+        q, log_set = _temper_options(odds, d, answer, self.order_, self.parent_, self.chance_)
         return q, answer, np.exp(np.minimum(log_set, 0))
 
     def _log_prior(self, params: SetTreeParams, prior: TreePrior) -> float:
         edges = params.chance.copy()
-        edges[prior.order[0], 1] = 0.5  # both entries of the root are the same probability
+        edges[prior.order[0], 1] = 0.5  # both entries of the root are the same probability, which must not count twice
         means = np.where(edges == 0.5, 0.5, prior.share[:, None])
         found = 0.0
         for size, mean, value in (
@@ -269,12 +271,12 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
             (self.crowd_labels, prior.false_tick, params.false_tick),
             (TREE_PSEUDO_ITEMS, means, edges),
         ):
-            value = _inside(value)
+            value = _clip_probability(value)
             found += size * float((mean * np.log(value) + (1 - mean) * np.log1p(-value)).sum())
         return found
 
     def _count_agreement(self, table: Annotations, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(A,) Return sums of the Jaccard index of each row and the answer, 1 for two empty sets, and of weights."""
+        """Return sums (A,) of the Jaccard index of each row and the answer (1 for two empty sets), and of weights."""
         ticked, answer, weight = table.options.selected[table.label], self.answer_[table.item], table.row_weights
         both, either = (ticked & answer).sum(axis=1), (ticked | answer).sum(axis=1)
         index = weight * np.divide(both, either, out=np.ones(both.size), where=either > 0)
@@ -282,9 +284,9 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
 
 
 def most_likely_tree(q: FloatArray) -> tuple[IntArray, IntArray]:
-    """Return order and parents of the tree of most mutual information between options with probabilities q (I, L).
+    """Return order and parents of the tree with the most mutual information between options, from q (I, L).
 
-    Its root is the most frequent option.
+    The root is the most frequent option.
     """
     from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 
@@ -300,36 +302,36 @@ def most_likely_tree(q: FloatArray) -> tuple[IntArray, IntArray]:
     information = sum(
         np.maximum(p, MIN_PROBABILITY) * np.log(np.maximum(p, MIN_PROBABILITY) / alone) for p, alone in cells
     )
-    cost = -(np.maximum(information, 0) + MIN_PROBABILITY)  # a cost of 0 would mean no edge
+    cost = -(np.maximum(information, 0) + MIN_PROBABILITY)  # a cost of 0 would remove the edge
     np.fill_diagonal(cost, 0)
     tree = minimum_spanning_tree(cost)
     order, parent = breadth_first_order(tree + tree.T, int(share.argmax()), directed=False)
     return np.asarray(order, np.int64), np.where(parent < 0, -1, parent).astype(np.int64)
 
 
-def _temper(
+def _temper_options(
     odds: FloatArray, d: FloatArray, sets: BoolArray, order: IntArray, parent: IntArray, chance: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the posterior (I, L) and log P(exactly this set) (I,), tempered by the design effects d (I,)."""
+    """Return the posterior (I, L) and the log probability of exactly these sets (I,), tempered by d (I,)."""
     q, log_set = np.empty_like(odds), np.empty(len(odds))
-    log_odds = np.log(_inside(chance)) - np.log1p(-_inside(chance))
+    log_odds = np.log(_clip_probability(chance)) - np.log1p(-_clip_probability(chance))
     for effect in np.unique(d):
         at = np.flatnonzero(d == effect)
         tempered, tree = odds[at] / effect, 1 / (1 + np.exp(-log_odds / effect**TREE_POWER))
         q[at], _, log_total = option_marginals(tempered, order, parent, tree)
-        log_set[at] = _log_set(sets[at], tempered, parent, tree) - log_total
+        log_set[at] = _log_set_weight(sets[at], tempered, parent, tree) - log_total
     return q, log_set
 
 
-def _log_set(sets: BoolArray, odds: FloatArray, parent: IntArray, chance: FloatArray) -> FloatArray:
-    """(I,) log weight of one set (I, L) of each item, by its log odds and the tree."""
+def _log_set_weight(sets: BoolArray, odds: FloatArray, parent: IntArray, chance: FloatArray) -> FloatArray:
+    """Return the unnormalised log probability (I,) of one set of options (I, L) per item."""
     above = np.where(parent >= 0, sets[:, parent], False).astype(np.int8)
-    chance = _inside(chance)[np.arange(parent.size), above]
+    chance = _clip_probability(chance)[np.arange(parent.size), above]
     return np.asarray(np.where(sets, np.log(chance) + odds, np.log1p(-chance)).sum(axis=1))
 
 
-def _habits(ticks: FloatArray, met: FloatArray) -> FloatArray:
-    """(A, L) prior P(tick) of each annotator, from the option and from the annotator's overall tendency to tick."""
+def _tick_tendencies(ticks: FloatArray, met: FloatArray) -> FloatArray:
+    """Return the prior P(tick) (A, L), from each option's share and each annotator's tendency to tick."""
     share = (ticks.sum(axis=0) + 0.5) / (met.sum(axis=0) + 1)
     log_odds = np.log(share) - np.log1p(-share)
     habit, precision = np.zeros((len(ticks), 1)), TENDENCY_SD**-2
@@ -340,24 +342,24 @@ def _habits(ticks: FloatArray, met: FloatArray) -> FloatArray:
     return np.asarray(1 / (1 + np.exp(-log_odds - habit)))
 
 
-def _chances(joint: FloatArray, q: FloatArray, prior: TreePrior) -> FloatArray:
-    """(L, 2) θ, from the numbers of items (L, 2) with a true option whose parent is not true, and is."""
+def _tree_probabilities(joint: FloatArray, q: FloatArray, prior: TreePrior) -> FloatArray:
+    """Return θ (L, 2) from the numbers of items (L, 2) with a true option whose parent is not true, and is."""
     above = np.where(prior.parent >= 0, q.sum(axis=0)[prior.parent], 0)
     items = np.stack([len(q) - above, above], axis=1)
     joint, root = joint.copy(), prior.order[0]
     joint[root], items[root] = joint[root].sum(), len(q)
-    return _inside((joint + TREE_PSEUDO_ITEMS * prior.share[:, None]) / (items + TREE_PSEUDO_ITEMS))
+    return _clip_probability((joint + TREE_PSEUDO_ITEMS * prior.share[:, None]) / (items + TREE_PSEUDO_ITEMS))
 
 
-def _inside(chance: FloatArray) -> FloatArray:
+def _clip_probability(chance: FloatArray) -> FloatArray:
     return np.asarray(np.clip(chance, MIN_PROBABILITY, 1 - MIN_PROBABILITY))
 
 
-def _odds(
+def _option_log_odds(
     table: Annotations, hit: FloatArray, false_tick: FloatArray, known: FloatArray, ticked: Any = None
 ) -> FloatArray:
-    """(I, L) log odds of every option by the labels, or by gold."""
-    hit, false_tick = _inside(hit), _inside(false_tick)
+    """Return the log odds of every option (I, L) by the labels, or by gold."""
+    hit, false_tick = _clip_probability(hit), _clip_probability(false_tick)
     ticked = table.options.selected if ticked is None else ticked
     odds = np.zeros((table.n_items, hit.shape[1]))
     tick, blank = np.log(hit) - np.log(false_tick), np.log1p(-hit) - np.log1p(-false_tick)
@@ -365,8 +367,8 @@ def _odds(
     return np.where(np.isnan(known), odds, known) if known.size else odds
 
 
-def _counts(table: Annotations, q: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(A, L) Return the numbers of true options of annotators' items, and of those that they ticked."""
+def _count_ticks(table: Annotations, q: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return how often options were true on each annotator's items (A, L), and how often these were ticked (A, L)."""
     true, hits = np.zeros((2, table.n_annotators, q.shape[1]))
     kernels.add_counts(
         table.item_ptr, table.annotator, table.label, table.weight, table.options.selected, q, true, hits
@@ -377,14 +379,14 @@ def _counts(table: Annotations, q: FloatArray) -> tuple[FloatArray, FloatArray]:
 def option_marginals(
     odds: FloatArray, order: IntArray, parent: IntArray, chance: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """(I, L) P(option | labels) by log odds (I, L), in two passes over the tree, all items at once.
+    """Return P(option is true | labels) (I, L) from log odds (I, L), by two passes over the tree.
 
-    Also return (L, 2) Σ_i P(option is true, its parent is not / is), and (I,) the log of the sum over all sets. `order`
-    has parents first; both probabilities of the root, whose parent is −1, are the same.
+    Also return the sums over items of P(option is true, parent is not) and P(both are true) (L, 2), and the log of the
+    sum over all sets (I,). `order` has parents first; the two probabilities of the root are equal.
     """
-    chance = _inside(chance)
+    chance = _clip_probability(chance)
     log_in, log_out = np.log(chance), np.log1p(-chance)
-    up, total = odds.T.copy(), np.zeros(len(odds))  # (L, I): log odds from the subtree of an option
+    up, total = odds.T.copy(), np.zeros(len(odds))  # (L, I) log odds from the subtree of each option
     for c in order[::-1]:
         absent, present = (np.logaddexp(log_out[c, x], log_in[c, x] + up[c]) for x in (0, 1))
         total += absent

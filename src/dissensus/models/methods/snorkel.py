@@ -45,7 +45,7 @@ from dissensus.models.exceptions import WrongClassBalance
 from dissensus.models.matrices import PSEUDO
 from dissensus.table.annotations import Annotations
 
-MAX_LOGIT = 40.0  # largest logit; beyond it 1 − a is 0 in double precision
+MAX_LOGIT = 40.0  # upper limit of logits; beyond it 1 − a is 0 in double precision
 ROOT_TOL = 1e-13  # relative step that ends Newton's method
 
 
@@ -58,17 +58,17 @@ def is_class_balance(value: Any) -> bool:
     "snorkel", summary="an accuracy and a propensity per source, by marginal likelihood", cite="Ratner et al. 2017"
 )
 class Snorkel(CoinModel):
-    """The independent generative label model of data programming, MAP."""
+    """Estimate accuracies and propensities of independent sources by EM."""
 
-    initial_accuracy: float = param(0.7, "prior accuracy of a source, where the penalty is zero", above=0, below=1)
+    initial_accuracy: float = param(0.7, "accuracy at which the penalty is zero", above=0, below=1)
     l2: float = param(0.25, "strength of the penalty on the weights", **PSEUDO)
     class_balance: Literal["uniform", "learned"] | Sequence[float] = param(
-        "uniform", "shares π: uniform, learnt, or a list in the order of the classes", check=is_class_balance,
+        "uniform", "class shares: equal, learnt, or a list in the order of the classes", check=is_class_balance,
         must="must be 'uniform', 'learned' or a list of positive shares",
     )  # fmt: skip
     class_count: float = param(1.0, "pseudo-count of every class in a learnt π", **PSEUDO)
 
-    engine: EngineChoice = "local"  # the propensity needs the rows in memory
+    engine: EngineChoice = "local"  # not a parameter, because the propensity needs the rows in memory
 
     propensity_: Annotated[FloatArray, "A real"]
 
@@ -87,7 +87,7 @@ class Snorkel(CoinModel):
         return -self.l2 / 2 * float(((logit - self._initial_logit()) ** 2).sum())
 
     def confusion_support(self) -> FloatArray:
-        """(A, 1, 1) Return labels plus the number with the same curvature as the penalty."""
+        """Return the number of labels (A, 1, 1) plus the number that the penalty is worth by its curvature."""
         penalty_labels = self.l2 / (self.initial_accuracy * (1 - self.initial_accuracy))
         return np.asarray(self.label_totals_.sum(axis=2, keepdims=True) + penalty_labels)
 
@@ -107,12 +107,12 @@ class Snorkel(CoinModel):
         posterior, n_items = super()._partial_update(table, item, annotator, old, gold), self.items_.size
         labelled = self.propensity_ * (n_items - np.count_nonzero(~old))
         labelled[annotator] += label_propensity(table, table.n_items) * table.n_items
-        self.propensity_ = np.minimum(labelled / n_items, 1)  # an item labelled again may count twice
+        self.propensity_ = np.minimum(labelled / n_items, 1)  # an item that is labelled again may count twice
         return posterior
 
 
 def normalise_shares(balance: Sequence[float], n_classes: int) -> FloatArray:
-    """(K,) Return the given shares, scaled to sum to one."""
+    """Return class shares (K,) that sum to one."""
     if len(balance) != n_classes:
         raise WrongClassBalance(shares=len(balance), n_classes=n_classes)
     shares = np.array(balance, float)
@@ -120,19 +120,19 @@ def normalise_shares(balance: Sequence[float], n_classes: int) -> FloatArray:
 
 
 def label_propensity(table: Annotations, n_items: int) -> FloatArray:
-    """(A,) share of the first `n_items` items that each annotator labelled; repeated labels count once."""
+    """Return the share of the first `n_items` items that each annotator labelled (A,)."""
     rows = int(table.item_ptr[n_items])  # later items stand for earlier counts
     item, annotator = table.item[:rows], table.annotator[:rows]
     return np.bincount(annotator[is_first_of_pair(item, annotator)], minlength=table.n_annotators) / n_items
 
 
 def penalised_logit(hits: FloatArray, total: FloatArray, centre: float, l2: float) -> FloatArray:
-    """(A,) the root x of hits − total σ(x) − l2 (x − centre), by Newton's method with shrinking bounds."""
-    hits = np.clip(hits, 0, total)  # clipped because of rounding errors
+    """Return the root x (A,) of hits − total σ(x) − l2 (x − centre), by Newton's method with bounds."""
+    hits = np.clip(hits, 0, total)  # rounding errors may exceed the limits
     with np.errstate(divide="ignore", invalid="ignore"):
-        alone = np.nan_to_num(np.log(hits) - np.log(total - hits), nan=centre)  # the root without penalty
-    alone = np.clip(alone, -MAX_LOGIT, MAX_LOGIT)
-    low, high = np.minimum(alone, centre), np.maximum(alone, centre)  # the root lies between both
+        unpenalised = np.nan_to_num(np.log(hits) - np.log(total - hits), nan=centre)  # the root without penalty
+    unpenalised = np.clip(unpenalised, -MAX_LOGIT, MAX_LOGIT)
+    low, high = np.minimum(unpenalised, centre), np.maximum(unpenalised, centre)  # the root lies between these two
     x = (low + high) / 2
     for _ in range(100):
         right = expit(x)

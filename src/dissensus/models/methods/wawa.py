@@ -29,16 +29,14 @@ from dissensus.models.matrices import shares_with_votes
 from dissensus.models.votes import SkilledVote, VoteModel
 from dissensus.table.annotations import Annotations
 
-TIE_PREFERENCE = (
-    1e-6  # relative preference, in a tie, for the class with more votes in the table; above TIE, so it breaks ties
-)
+TIE_PREFERENCE = 1e-6  # relative preference for the class with more votes in the table; it decides ties only
 
 
 @methods.register(
     "wawa", summary="votes weighted by the annotator's agreement with the majority", cite="Ustalov et al. 2024"
 )
 class Wawa(VoteModel):
-    """Majority vote, then a second vote weighted by each annotator's agreement with the first.
+    """Weight votes by each annotator's agreement with a first, unweighted vote.
 
     >>> table = Annotations.from_arrays([1, 1, 1, 2, 2, 2, 3, 3], [1, 2, 3, 1, 2, 3, 2, 3], list("aabaabab"))
     >>> Wawa().fit(table).skill_.round(2)
@@ -51,12 +49,12 @@ class Wawa(VoteModel):
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         with self._open_engine(table, gold) as engine:
             vote = SkilledVote(engine)
-            self._conclude(vote, vote.annotator_agreement(vote.first_vote.hits))
+            self._set_vote_results(vote, vote.annotator_agreement(vote.first_vote.hits))
         self.trace_, self.n_iter_, self.converged_ = np.empty(0), 1, True
         on_step(1, float("nan"))
 
-    def _conclude(self, vote: SkilledVote, skill: FloatArray) -> FloatArray:
-        """(A,) Set the results that follow from the skills; return the weight of labels that agree with the vote."""
+    def _set_vote_results(self, vote: SkilledVote, skill: FloatArray) -> FloatArray:
+        """Set the results that follow from the skills; return the weight of labels that agree with the vote (A,)."""
         sums = vote(skill)
         self.skill_ = skill
         self.population_skill_ = vote.population_agreement(vote.total * skill)
@@ -65,7 +63,7 @@ class Wawa(VoteModel):
         return sums.hits
 
     def _annotator_skills(self, annotators: IntArray) -> FloatArray:
-        return np.append(self.skill_, self.population_skill_)[annotators]  # −1 takes the last
+        return np.append(self.skill_, self.population_skill_)[annotators]  # −1 is an unseen annotator
 
     def _population_skill(self) -> float:
         return self.population_skill_
@@ -76,7 +74,7 @@ class Wawa(VoteModel):
     def _partial_update(
         self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
     ) -> FloatArray:
-        """Add the votes, and update the skills by all agreement."""
+        """Return the posterior (I, K) of a new table's items; add its votes and update the skills."""
         posterior = super()._partial_update(table, item, annotator, old, gold)
         skill, total = self.skill_[annotator], self.total_[annotator]
         agreed, added = self._count_agreement(table, posterior)
@@ -86,7 +84,7 @@ class Wawa(VoteModel):
         return posterior
 
     def _count_agreement(self, table: Annotations, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(A,) Return the agreement with the outcome of the vote, in which tied classes share."""
+        """Return the agreement with the vote and all labels (A,); tied classes share the outcome."""
         tied = posterior >= posterior.max(axis=1, keepdims=True, initial=0) * (1 - TIE_PREFERENCE)
         return super()._count_agreement(table, tied / tied.sum(axis=1, keepdims=True))
 

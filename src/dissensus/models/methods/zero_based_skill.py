@@ -34,12 +34,14 @@ from dissensus.table.annotations import Annotations
     cite="Ustalov et al. 2024",
 )
 class ZeroBasedSkill(Wawa):
-    """Weighted votes, and skills by their outcome, in turn."""
+    """Repeat weighted votes, with skills that move towards the agreement with the vote."""
 
-    learning_rate: float = param(1.0, "how far the skills move towards the agreement with the vote", above=0, high=1)
-    decay: float = param(0.5, "the rate is multiplied by this every `decay_every` steps", above=0, high=1)
+    learning_rate: float = param(
+        1.0, "share of the way that skills move towards the agreement with the vote", above=0, high=1
+    )
+    decay: float = param(0.5, "factor of the rate every `decay_every` steps", above=0, high=1)
     decay_every: int = param(20, "steps between two decays of the rate", low=1)
-    max_iter: int = param(100, "votes at most", low=1)
+    max_iter: int = param(100, "largest number of votes", low=1)
     tol: float = param(1e-5, "stop when no skill is further from its annotator's agreement with the vote", low=0)
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
@@ -52,20 +54,20 @@ class ZeroBasedSkill(Wawa):
                 hits = vote(skill).hits
                 trace.append(skill_objective(skill, hits, vote.total))
                 on_step(len(trace), trace[-1])
-                step = vote.annotator_agreement(hits) - skill  # without labels: to the population's agreement
+                # Annotators without labels move to the agreement of the crowd.
+                step = vote.annotator_agreement(hits) - skill
                 gap = float(np.abs(step).max(initial=0))
                 self.converged_ = gap <= self.tol
                 if not self.converged_:
                     skill = skill + self.learning_rate * self.decay ** (len(trace) // self.decay_every) * step
-            hits = self._conclude(vote, skill)
-        self.trace_ = np.array(
-            [*trace, skill_objective(skill, hits, vote.total)]
-        )  # the last is that of the returned skills
+            hits = self._set_vote_results(vote, skill)
+        # The last entry is the objective of the returned skills.
+        self.trace_ = np.array([*trace, skill_objective(skill, hits, vote.total)])
         self.n_iter_ = len(trace)
         if not self.converged_:
             self._warn_unconverged("votes", "a skill", float(gap))
 
 
 def skill_objective(skill: FloatArray, hits: FloatArray, total: FloatArray) -> float:
-    """Return F of the module; `hits` are n a."""
+    """Return the objective F; `hits` (A,) is the weight n·a of labels that agree with the vote."""
     return float(skill @ hits - (total * skill**2).sum() / 2)
