@@ -1,9 +1,9 @@
-"""Write docs/benchmarks.md: speed, memory and accuracy compared with every peer, from stored results.
+"""Write docs/benchmarks.md, which compares speed, memory and accuracy with other libraries, from stored results.
 
     python -m benchmarks.page
 
-Every figure is of the last run that `benchmarks/speed/results` and `benchmarks/accuracy/results` hold, with its date
-and commit.
+Figures are those of the last run in `benchmarks/speed/results` and `benchmarks/accuracy/results`, with its date and
+commit. No benchmark is run.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ FOLDER = Path(__file__).parent
 PAGE = FOLDER.parent / "docs" / "benchmarks.md"
 MAX_P = 0.05
 LIBRARIES = ("crowd-kit", "peerannot", "cleanlab", "snorkel")
-ALL = "0"  # The level with all labels.
+ALL = "0"  # name of the level with all labels
 MB, GB = 1e6, 1e9  # bytes
 
 
 def stored(part: str, name: str) -> dict[str, Any]:
-    """The last whole run."""
+    """Return the last complete run of a benchmark."""
     return record.read_store(FOLDER / part / "results" / f"{name}.jsonl")[name]
 
 
-def when(run: dict[str, Any]) -> str:
-    """Date, commit and machine of a run, and of what it kept from the run before."""
+def describe_run(run: dict[str, Any]) -> str:
+    """Return date, commit and machine of a run, and of results that it kept from an earlier run."""
     made = run["made"]
     text = f"{made['date']}, commit {record.commit_text(made)}, {made['cpu']}, {made['cores']} cores"
     if made.get("others", 0) > record.MAX_BUSY_SHARE:
@@ -39,122 +39,154 @@ def when(run: dict[str, Any]) -> str:
     return text
 
 
-def three(value: float) -> str:
-    """Three digits."""
+def three_digits(value: float) -> str:
+    """Return a number with three digits."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def speed() -> list[str]:
-    """Dawid-Skene at three sizes, then every method that a peer has too."""
+def speed_section() -> list[str]:
+    """Return the tables of speed: Dawid-Skene at three sizes, and every method that a peer has too."""
     run, methods = stored("speed", "speed"), stored("speed", "methods")
     rows = []
     for size in run["sizes"]:
         cases = [case for case in size["cases"] if case["converged"]]
         ours = next(case["converged"] for case in cases if case["library"] == "dissensus" and case["threads"] == 2)
         for case in cases:
-            one = case["converged"]
+            result = case["converged"]
             rows.append([
-                size["size"]["title"], case["library"], str(case["threads"]), three(one["seconds"]),
-                f"{one['peak_bytes'] / GB:.2f}", f"{100 * one['score']:.2f}",
-                "–" if case["library"] == "dissensus" else f"{one['seconds'] / ours['seconds']:.0f}×",
+                size["size"]["title"], case["library"], str(case["threads"]), three_digits(result["seconds"]),
+                f"{result['peak_bytes'] / GB:.2f}", f"{100 * result['score']:.2f}",
+                "–" if case["library"] == "dissensus" else f"{result['seconds'] / ours['seconds']:.0f}×",
             ])  # fmt: skip
-    head = ["annotations", "library", "threads", "s to converge", "peak GB", "right, %", "time, by ours on 2 threads"]
-    out = [f"Dawid-Skene, to convergence ({when(run)}):", record.markdown_table(head, rows, 2)]
+    header = ["annotations", "library", "threads", "seconds", "peak GB", "right, %", "times ours (2 threads)"]
+    section = [f"Dawid-Skene to convergence ({describe_run(run)}):", record.markdown_table(header, rows, 2)]
     rows = []
-    for name, found in methods["methods"].items():
-        if not (theirs := found.get("theirs")):
+    for name, result in methods["methods"].items():
+        if not (theirs := result.get("theirs")):
             continue
-        ours, peer = found["ours"]["2"]["converged"], theirs["converged"]
-        about = "≈ " if theirs["at"] != 1 or theirs["note"] else ""
-        ours_there = theirs.get("our_score", ours["score"])
+        ours, peer = result["ours"]["2"]["converged"], theirs["converged"]
+        scaled = "≈ " if theirs["at"] != 1 or theirs["note"] else ""
+        our_score = theirs.get("our_score", ours["score"])
         rows.append([
-            name, three(ours["seconds"]), f"{about}{three(peer['seconds'])}",
-            f"{about}{three(peer['seconds'] / ours['seconds'])}×", f"{ours['peak_bytes'] / MB:.0f}",
+            name, three_digits(ours["seconds"]), f"{scaled}{three_digits(peer['seconds'])}",
+            f"{scaled}{three_digits(peer['seconds'] / ours['seconds'])}×", f"{ours['peak_bytes'] / MB:.0f}",
             "–" if theirs["at"] != 1 else f"{peer['peak_bytes'] / MB:.0f}",
-            f"{100 * ours_there:.2f}", f"{100 * peer['score']:.2f}{' ▼' if peer['score'] > ours_there + 5e-5 else ''}",
+            f"{100 * our_score:.2f}", f"{100 * peer['score']:.2f}{' ▼' if peer['score'] > our_score + 5e-5 else ''}",
         ])  # fmt: skip
-    head = ["method", "ours, s", "crowd-kit, s", "ratio", "ours, peak MB", "crowd-kit", "ours, right %", "crowd-kit"]
-    out += [
-        f"Every method that crowd-kit has, 1M annotations, ours on two threads ({when(methods)}); ≈: timed on a "
-        "smaller table, or on one of ten equal restarts, and multiplied, and both scores are those on that table:",
-        record.markdown_table(head, rows, 1),
+    header = ["method", "seconds", "crowd-kit", "ratio", "peak MB", "crowd-kit", "right, %", "crowd-kit"]
+    section += [
+        f"Every method that crowd-kit has too, 1M annotations, ours on two threads ({describe_run(methods)}). ≈ marks "
+        "times that were measured on a smaller table or for one of ten restarts, and multiplied:",
+        record.markdown_table(header, rows, 1),
     ]
-    return out
+    return section
 
 
-def accuracy() -> list[str]:
-    """Return the comparison of each peer's method with ours, then every cell where ours is significantly worse."""
-    run = stored("accuracy", "accuracy")
+def compare_pairs(run: dict[str, Any]) -> dict[tuple[str, str], dict[str, list[Any]]]:
+    """Return scores, time ratios and significant differences of each pair of our method and a peer's."""
     pairs: dict[tuple[str, str], dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
-    lost: dict[str, list[list[str]]] = defaultdict(list)
     for row in run["sets"]:
-        title = row["set"] + (f" ({row['gold']})" if row["gold"] else "")
-        for level, found in row["levels"].items():
+        title = row["set"] + (f" {row['gold']}" if row["gold"] else "")
+        for level, results in row["levels"].items():
             seen = set()
-            for test in found["tests"]:
+            for test in results["tests"]:
                 pair = test["ours"], test["rival"]
                 if not test["rival"].startswith(LIBRARIES):
                     continue
-                ours, theirs = (found["methods"][one] for one in pair)
-                into = pairs[pair]
+                ours, theirs = (results["methods"][name] for name in pair)
                 if pair not in seen:
                     seen.add(pair)
-                    into["accuracy"].append((ours["accuracy"], theirs["accuracy"]))
-                    into["time"].append(theirs["seconds"] / ours["seconds"])
+                    pairs[pair]["accuracy"].append((ours["accuracy"], theirs["accuracy"]))
+                    pairs[pair]["time"].append(theirs["seconds"] / ours["seconds"])
                     if None not in (ours["log_likelihood"], theirs["log_likelihood"]):
-                        into["loss"].append((-ours["log_likelihood"], -theirs["log_likelihood"]))
+                        pairs[pair]["loss"].append((-ours["log_likelihood"], -theirs["log_likelihood"]))
                 if test["p"] < MAX_P:
-                    into[f"{test['score']} {'better' if test['difference'] > 0 else 'worse'}"].append(title)
-                    if test["difference"] < 0:
-                        labels = "all" if level == ALL else level
-                        lost[test["score"]].append(
-                            [title, labels, *pair, f"{abs(test['difference']):.4f}", f"{test['p']:.4f}"]
-                        )
+                    outcome = "better" if test["difference"] > 0 else "worse"
+                    labels = "all" if level == ALL else level
+                    case = title, labels, abs(test["difference"])
+                    pairs[pair][f"{test['score']} {outcome}"].append(case)
+    return pairs
+
+
+def accuracy_section() -> list[str]:
+    """Return the tables of accuracy: each method next to a peer's, and every significant loss of ours."""
+    run = stored("accuracy", "accuracy")
+    pairs = compare_pairs(run)
     rows = []
-    for (name, rival), found in sorted(pairs.items()):
-        right = [100 * mean(column) for column in zip(*found["accuracy"], strict=True)]
-        loss = [mean(column) for column in zip(*found["loss"], strict=True)] if found["loss"] else None
+    for (name, rival), result in sorted(pairs.items()):
+        right = [100 * mean(column) for column in zip(*result["accuracy"], strict=True)]
+        loss = [mean(column) for column in zip(*result["loss"], strict=True)] if result["loss"] else None
         counts = [
-            f"{len(found[f'{score} {how}'])}" for score in ("accuracy", "log_likelihood") for how in ("better", "worse")
+            f"{len(result[f'{score} {outcome}'])}"
+            for score in ("accuracy", "log_likelihood")
+            for outcome in ("better", "worse")
         ]
-        hard = [f"{right[0]:.2f}", f"{right[1]:.2f}{' ▼' if right[1] > right[0] + 5e-3 else ''}"]
-        soft = ["–", "–", "–"]
-        if loss is not None:
-            soft = [f"{loss[0]:.3f}", f"{loss[1]:.3f}{' ▼' if loss[1] < loss[0] - 5e-4 else ''}"]
-            soft.append(f"{counts[2]} / {counts[3]}")
-        cells = [name, rival, str(len(found["accuracy"])), *hard, f"{counts[0]} / {counts[1]}", *soft]
-        rows.append([*cells, f"{three(median(found['time']))}×"])
-    head = [
-        "ours", "theirs", "tables", "ours, right %", "theirs", "ours better / worse", "ours, log loss", "theirs",
-        "better / worse", "their time, by ours",
+        cells = [name, rival, str(len(result["accuracy"]))]
+        cells += [f"{right[0]:.2f}", f"{right[1]:.2f}{' ▼' if right[1] > right[0] + 5e-3 else ''}"]
+        cells.append(f"{counts[0]} / {counts[1]}")
+        if loss is None:
+            cells += ["–", "–", "–"]
+        else:
+            cells += [f"{loss[0]:.3f}", f"{loss[1]:.3f}{' ▼' if loss[1] < loss[0] - 5e-4 else ''}"]
+            cells.append(f"{counts[2]} / {counts[3]}")
+        rows.append([*cells, f"{three_digits(median(result['time']))}×"])
+    header = [
+        "ours", "peer", "tables", "right, %", "peer", "better / worse", "log loss", "peer", "better / worse",
+        "time of the peer",
     ]  # fmt: skip
+    section = [
+        f"There are {len(run['sets'])} tables of gold for {len({row['set'] for row in run['sets']})} data sets, with "
+        f"2, 5, 10 and all labels per item ({describe_run(run)}). Figures are means over tables that both finished. "
+        f"*Better / worse* counts significant differences (paired bootstrap over items, p < {MAX_P:g}), and ▼ marks "
+        "means in which the peer is ahead. Times are median ratios, ours on all cores and the peer's on one.",
+        record.markdown_table(header, rows, 2),
+        f"Tables that a peer did not finish in the time allowed, or on which it failed: {count_failures(run)}.",
+    ]
+    for score, title, header, scale in (
+        ("accuracy", "Where a peer is significantly more often right", "by, points", 100),
+        ("log_likelihood", "Where a peer has a significantly lower log loss", "by", 1),
+    ):
+        rows = [
+            [name, rival, list_cases(worse), spread([scale * gap for *_, gap in worse], score)]
+            for (name, rival), result in sorted(pairs.items())
+            if (worse := sorted(result[f"{score} worse"]))
+        ]
+        section += [
+            f"### {title}",
+            record.markdown_table(["ours", "peer", "data set (labels per item)", header], rows, 3),
+        ]
+    return section
+
+
+def list_cases(cases: list[tuple[str, str, float]]) -> str:
+    """Return the data sets of some cases, each with its numbers of labels per item."""
+    by_title = defaultdict(list)
+    for title, labels, _ in cases:
+        by_title[title].append(labels)
+    return ", ".join(f"{title} ({', '.join(labels)})" for title, labels in by_title.items())
+
+
+def spread(gaps: list[float], score: str) -> str:
+    """Return the smallest and the largest gap in words."""
+    digits = 1 if score == "accuracy" else 3
+    low, high = f"{min(gaps):.{digits}f}", f"{max(gaps):.{digits}f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def count_failures(run: dict[str, Any]) -> str:
+    """Return how many tables each method of a peer did not finish."""
     failed = defaultdict(set)
     for row in run["sets"]:
-        for found in row["levels"].values():
-            for name, one in found["methods"].items():
-                if name.startswith(LIBRARIES) and one.get("error"):
+        for results in row["levels"].values():
+            for name, result in results["methods"].items():
+                if name.startswith(LIBRARIES) and result.get("error"):
                     failed[name].add(row["set"])
-    out = [
-        f"{len(run['sets'])} tables of gold on {len({row['set'] for row in run['sets']})} sets, with 2, 5, 10 and all "
-        f"labels an item ({when(run)}). Means over the tables that both finished; *better / worse* counts those where "
-        f"the difference is significant (paired bootstrap over items, p < {MAX_P:g}); ▼: theirs is ahead in the mean. "
-        "Time is the median ratio, ours on all cores, theirs on one.",
-        record.markdown_table(head, rows, 2),
-        "Not finished in the time allowed, or failed, on some tables of so many sets: "
-        + ", ".join(f"{name} {len(sets)}" for name, sets in sorted(failed.items()))
-        + ".",
-    ]
-    for score, words in (("accuracy", "less often right"), ("log_likelihood", "a larger log loss")):
-        out += [
-            f"### Where we lose: {words}",
-            record.markdown_table(["set", "labels an item", "ours", "below", "by", "p"], sorted(lost[score]), 4),
-        ]
-    return out
+    return ", ".join(f"{name} {len(sets)}" for name, sets in sorted(failed.items()))
 
 
 def main() -> None:
-    """Write the parts of the page."""
-    for name, made in {"speed": speed, "accuracy": accuracy}.items():
+    """Write the generated parts of the page."""
+    for name, made in {"speed": speed_section, "accuracy": accuracy_section}.items():
         record.replace_between_marks(PAGE, name, "\n\n".join(made()))
     versions = stored("accuracy", "accuracy")["versions"]
     peers = ", ".join(f"{name} {versions[name][name]}" for name in LIBRARIES)

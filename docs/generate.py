@@ -35,10 +35,10 @@ SHARED_PARAMETERS = "engine", "max_iter", "tol", "accelerate", "restarts", "depe
 def methods_table(page: Path) -> str:
     """Return one row per registered method, with a link to its page."""
     depth = "../" * (len(page.parts) - 1)
-    rows = ["| method | in one line | source |", "|---|---|---|"]
+    rows = ["| method | in one line |", "|---|---|"]
     for name in methods:
         entry = methods.entry(name)
-        rows.append(f"| [`{name}`]({depth}docs/methods/{name}.md) | {entry.summary} | {entry.cite} |")
+        rows.append(f"| [`{name}`]({depth}docs/methods/{name}.md) | {entry.summary} |")
     return "\n".join(rows)
 
 
@@ -152,7 +152,17 @@ def is_shared(row: ReferenceRow) -> bool:
 
 def parameter_list(rows: list[ReferenceRow]) -> str:
     """Return one line per parameter: its name, default, allowed values and meaning."""
-    return "".join(f"- `{row.name}` = `{row.default}` ({row.range}): {row.text}.\n" for row in rows)
+    return "".join(f"- `{row.name}` = `{row.default}` ({plain_range(row.range)}): {row.text}.\n" for row in rows)
+
+
+def plain_range(allowed: str) -> str:
+    """Return a range in words without limits that only guard against overflow."""
+    for limits, words in (
+        (r"from 1e-\d+ to 1e\+\d+", "above 0"), (r"from 0 to 1e\+\d+", "0 or more"), (r"at least 1e-\d+", "above 0"),
+        (r"a whole number, at least", "at least"), (r"a whole number from", "from"),
+    ):  # fmt: skip
+        allowed = re.sub(limits, words, allowed)
+    return allowed
 
 
 def keywords_table(declared: type) -> str:

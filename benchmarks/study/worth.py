@@ -1,13 +1,13 @@
-"""Measure the effective number of labels: write docs/study/what-is-a-label-worth.md and its figure.
+"""Measure what a label is worth, and write docs/study/what-is-a-label-worth.md and its figure.
 
-    DISSENSUS_DATA=<data folder> python -m benchmarks.study.worth          # a minute on one core
+    DISSENSUS_DATA=<data folder> python -m benchmarks.study.worth          # takes a minute on one core
 
-Every set of classes with annotators' ids. n labels of an item are worth, as independent ones:
+It uses every data set of classes with names of annotators. n labels of an item are worth, as independent labels:
 
-- *by the default*: what `consensus` counts them as, without gold, with its 95 % interval;
-- *by gold*: n/(1 + (n − 1) ρ), ρ with the least log loss on all gold items (`benchmarks.trust.posterior`);
-- *by votes*: so many labels, drawn independently from the crowd's confusion matrix by gold, whose majority is right as
-  often as that of the real ones. It knows no model of annotators.
+- *default*: what `consensus` estimates without gold, with its 95 % interval;
+- *by gold*: n/(1 + (n − 1) ρ), with the ρ of least log loss on all gold items (`benchmarks.trust.posterior`);
+- *by votes*: the number of labels, drawn independently from the crowd's confusion matrix by gold, whose majority is
+  right as often as that of the real labels. This needs no model of annotators.
 
 Before is `dawid-skene` with independent labels, after is the default of every command.
 """
@@ -30,16 +30,16 @@ from reproductions import record
 
 FOLDER = Path(__file__).parent.parent.parent / "docs" / "study"
 PAGE, FIGURE = FOLDER / "what-is-a-label-worth.md", FOLDER / "what-is-a-label-worth.svg"
-JUDGES = {"judges_civilcomments"}  # labelled by models
-DRAWN_ITEMS = 40_000  # Items of the simulated independent crowd, per number of labels.
+JUDGES = {"judges_civilcomments"}  # data sets labelled by models
+DRAWN_ITEMS = 40_000  # simulated items per number of independent labels
 MIN_BIN_ITEMS = 25
-BINS = 8  # Bins with equal numbers of items, per set.
+BINS = 8  # bins of equal numbers of items, per data set
 COLOURS = {"people": "#3b6fb6", "models": "#d9730d"}
 
 
 @dataclass
 class Row:
-    """Results of one set; fields that need gold are None without it."""
+    """Results of one data set; those that need gold are None without it."""
 
     name: str
     who: str
@@ -56,15 +56,15 @@ class Row:
 
 
 def vote_hits(votes: Any, gold: Any) -> Any:
-    """(I,) one of n tied classes is 1/n of a hit."""
+    """Return 1 per item (I,) whose class has the most votes, or 1/n if n classes are tied."""
     best = votes == votes.max(axis=1, keepdims=True)
     return best[np.arange(gold.size), gold] / best.sum(axis=1)
 
 
 def worth_by_votes(table: Any, gold: Any, known: Any) -> float | None:
-    """Return how many independent labels would be as accurate as the majority of the labels; None if no number is.
+    """Return the number of independent labels whose majority is right as often as that of the real ones, or None.
 
-    The classes of the drawn items and the confusion matrix of a label are those of the gold items.
+    Independent labels are drawn from the confusion matrix and the class shares of the gold items.
     """
     K = table.n_classes
     votes = np.asarray(table.votes())[known]
@@ -82,13 +82,13 @@ def worth_by_votes(table: Any, gold: Any, known: Any) -> float | None:
         label = (rng.random((DRAWN_ITEMS, 1)) > edges[truth]).sum(axis=1)
         counts[np.arange(DRAWN_ITEMS), label] += 1
         right.append(float(vote_hits(counts, truth).mean()))
-    odd = [1, *range(3, most + 1, 2)]  # an even number is right as often as the odd one before it
+    odd = [1, *range(3, most + 1, 2)]  # an even number of labels is right as often as the odd one before it
     reached = np.maximum.accumulate([right[n] for n in odd])
     return float(np.interp(target, reached, odd)) if target <= reached[-1] else None
 
 
 def curve(posterior: Any, gold: Any) -> Any:
-    """(bins, 2) mean confidence and accuracy of bins with as many items each."""
+    """Return mean confidence and accuracy (bins, 2) of bins with equal numbers of items."""
     confidence, right = posterior.max(axis=1), posterior.argmax(axis=1) == gold
     order = np.argsort(confidence, kind="stable")
     parts = np.array_split(order, max(1, min(BINS, gold.size // MIN_BIN_ITEMS)))
@@ -96,7 +96,7 @@ def curve(posterior: Any, gold: Any) -> Any:
 
 
 def measure(name: str, data: Any) -> Row:
-    """Fit both and compare."""
+    """Fit both methods to a data set and compare them."""
     table, gold = data.annotations, data.gold
     n_labels = np.diff(table.item_ptr)
     after = dz.methods["consensus"](threads=1).fit(table)
@@ -128,7 +128,7 @@ def measure(name: str, data: Any) -> Row:
 
 
 def sets() -> dict[str, Any]:
-    """Return all sets with classes and annotators' ids in the data folder."""
+    """Return all data sets of classes with names of annotators in the data folder."""
     found = {}
     for about in dz.list_datasets():
         if about.source == "bundled" or not about.labelled:
@@ -145,7 +145,7 @@ def sets() -> dict[str, Any]:
 
 
 def figure(rows: list[Row]) -> str:
-    """Confidence against accuracy, before and after, as SVG."""
+    """Return the figure of confidence against accuracy, before and after, as SVG."""
     import matplotlib as mpl
 
     mpl.use("svg")
@@ -153,7 +153,7 @@ def figure(rows: list[Row]) -> str:
     from matplotlib import pyplot as plt
 
     picture, axes = plt.subplots(1, 2, figsize=(9, 4.6), sharey=True, layout="constrained")
-    titles = ("Before: every label counts as independent", "After: dissensus, by default")
+    titles = ("Before: labels taken as independent", "After: the default of dissensus")
     for number, (axis, title) in enumerate(zip(axes, titles, strict=True)):
         axis.plot([0.3, 1], [0.3, 1], color="#999", lw=1, ls="--")
         for row in rows:
@@ -162,12 +162,10 @@ def figure(rows: list[Row]) -> str:
             x, y = row.curves[number].T
             axis.plot(x, y, "-o", color=COLOURS[row.who], ms=3, lw=1, alpha=0.9 if row.who == "models" else 0.45)
         gaps = [(row.before, row.after)[number][2] for row in rows if row.curves is not None]
-        axis.set(title=title, xlabel="how sure it is", xlim=(0.3, 1.01), ylim=(0.3, 1.02))
+        axis.set(title=title, xlabel="confidence", xlim=(0.3, 1.01), ylim=(0.3, 1.02))
         axis.text(0.33, 0.95, f"mean confidence − accuracy: {100 * np.mean(gaps):+.1f} points", fontsize=9)
-    axes[0].set_ylabel("how often it is right")
-    axes[0].text(
-        0.62, 0.36, "a line is a data set;\nbelow the diagonal:\nmore sure than right", fontsize=9, color="#555"
-    )
+    axes[0].set_ylabel("accuracy")
+    axes[0].text(0.62, 0.36, "each line is a data set;\nbelow the diagonal:\noverconfident", fontsize=9, color="#555")
     handles = [plt.Line2D([], [], color=colour, marker="o", ms=3, label=who) for who, colour in COLOURS.items()]
     axes[1].legend(handles=handles, loc="lower right", frameon=False)
     text = io.StringIO()
@@ -177,13 +175,14 @@ def figure(rows: list[Row]) -> str:
 
 
 def worse(mark: bool) -> str:
+    """Return the mark of a figure that is worse than before."""
     return " ▼" if mark else ""
 
 
 def tables(rows: list[Row]) -> list[str]:
-    """Return tables of the effective number of labels and its effects."""
+    """Return the tables of effective numbers of labels, and of accuracy and confidence."""
     out = [
-        "| set | by | labels an item | worth, by the default | worth, by gold | worth, by votes |",
+        "| data set | labelled by | labels per item | worth: default | by gold | by votes |",
         "|---|---|---:|---:|---:|---:|",
     ]
     for row in rows:
@@ -197,7 +196,8 @@ def tables(rows: list[Row]) -> list[str]:
     known = [row for row in rows if row.before is not None]
     out += [
         "",
-        "| set | right: before | after | confidence − accuracy, points: before | after | log loss: before | after |",
+        "| data set | accuracy, %: before | after | confidence − accuracy, points: before | after | log loss: before | "
+        "after |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for row in [*known, None]:
@@ -209,7 +209,7 @@ def tables(rows: list[Row]) -> list[str]:
         else:
             name, before, after = row.name, row.before, row.after
         out.append(
-            f"| {name} | {100 * before[1]:.1f} % | {100 * after[1]:.1f} %{worse(after[1] < before[1] - 5e-4)} | "
+            f"| {name} | {100 * before[1]:.1f} | {100 * after[1]:.1f}{worse(after[1] < before[1] - 5e-4)} | "
             f"{100 * before[2]:+.1f} | {100 * after[2]:+.1f}{worse(abs(after[2]) > abs(before[2]))} | "
             f"{before[0]:.3f} | {after[0]:.3f}{worse(after[0] > before[0])} |"
         )
@@ -217,7 +217,7 @@ def tables(rows: list[Row]) -> list[str]:
 
 
 def summary(rows: list[Row]) -> list[str]:
-    """The sentences on top, from the figures."""
+    """Return the summary above the tables."""
     known = [row for row in rows if row.before is not None]
     labels, gold = (np.array([getattr(row, one) for row in known]) for one in ("labels", "by_gold"))
     counted = np.array([row.counted[0] for row in known])
@@ -226,18 +226,19 @@ def summary(rows: list[Row]) -> list[str]:
     held = sum(row.counted[1] <= row.by_gold <= row.counted[2] for row in known)
     most = max(known, key=lambda row: row.labels)
     return [
-        f"**{len(rows)} sets, {len(known)} of them with gold.** An item has {np.mean(labels):.1f} labels in the mean "
-        f"of the sets with gold, and by gold they are worth {gold.mean():.1f} independent ones; the default, which "
-        f"does not see the gold, counts them as {counted.mean():.1f}, and its interval holds what gold says on "
+        f"**{len(rows)} data sets, {len(known)} of them with gold.** The sets with gold have {np.mean(labels):.1f} "
+        f"labels per item on average. By gold, these carry the evidence of {gold.mean():.1f} independent labels. The "
+        f"default, without gold, estimates {counted.mean():.1f}, and its interval contains the value by gold on "
         f"{held} of {len(known)}. The {most.labels:.0f} labels of *{most.name}* are worth {most.by_gold:.1f}.",
         "",
-        f"Counting labels as independent is more than 5 points surer than right on {over[0]} of {len(known)} sets, the "
-        f"default on {over[1]}; more than 5 points less sure than right: {under[0]} and {under[1]}.",
+        f"With labels taken as independent, confidence exceeds accuracy by more than 5 points on {over[0]} of "
+        f"{len(known)} sets, and with the default on {over[1]}. It is more than 5 points too low on {under[0]} and "
+        f"{under[1]} sets.",
     ]
 
 
 def main() -> None:
-    """Measure, and write the page and its figure."""
+    """Measure all data sets, and write the page and its figure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", help="sets; prints, and writes nothing")
     asked = parser.parse_args()

@@ -81,7 +81,7 @@ def test_passes_are_those_of_plain_loops(weighted):
     own = np.ones(21) if table.weight is None else table.weight
     people, mu, tau2 = literal(table, own.tolist(), 7.0, 4)
     model = Gaussian(scores="labels", crowd_labels=7.0)
-    model._set_scale(table, own)
+    model._set_quantiles(table, own)
     x = model._to_scores(table.values)[table.label]
     fit, trace, _ = Gaussian(crowd_labels=7.0, max_iter=4, tol=0.0)._optimise(table, x, own, lambda *_: None)
     np.testing.assert_allclose([fit.mu, fit.tau2], [mu, tau2], rtol=1e-9, atol=1e-12)

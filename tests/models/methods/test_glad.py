@@ -193,7 +193,7 @@ def test_scaling_abilities_against_easiness_is_where_the_priors_want_it():
     with placed(table) as engine:
         walk, out = AbilityPass(1 / model.easiness_sd**2), {"easiness": np.empty(23)}
         evidence = engine.run(walk, params, out).log_evidence
-        ability, easiness = model._balance(params.ability, params.easiness, busy, labelled)
+        ability, easiness = model._rescale(params.ability, params.easiness, busy, labelled)
         moved = engine.run(walk, GLADParams(ability, easiness, params.prior), out)
         assert moved.log_evidence == pytest.approx(evidence, rel=1e-12)
     np.testing.assert_array_equal(ability[~busy], params.ability[~busy])

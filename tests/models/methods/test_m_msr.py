@@ -76,7 +76,7 @@ def literal_update(n, C, labels, known, known_skill, trim, given, before) -> np.
 
 def complete(pairs: AnnotatorPairs, **keywords) -> np.ndarray:
     with Threads(1) as pool:
-        return MMSR(**keywords)._complete(pairs, pool, lambda step, objective: None)
+        return MMSR(**keywords)._estimate_skills(pairs, pool, lambda step, objective: None)
 
 
 @pytest.mark.parametrize("least", [0, 2.7])

@@ -230,7 +230,7 @@ def test_no_small_move_from_the_answer_is_better(kind, with_gold):
     model = MeTaL(tol=1e-14, max_iter=20_000)
     with Threads(1) as pool:
         moments = PairMoments(expand_rows(table), pool, gold, prior, known)
-        best = model._descend(moments, theta, lambda step, value: None)
+        best = model._minimise(moments, theta, lambda step, value: None)
         lowest = moments(best)
         np.testing.assert_allclose(model.trace_[-1], -lowest, rtol=1e-12)
         assert (best >= 0).all()
@@ -326,7 +326,7 @@ def test_the_posterior_is_bayes_rule_and_the_matrices_are_smoothed_as_stated(kin
         moments = PairMoments(rows, pool, gold, prior, known)
         start = counts + pseudo
         again = MeTaL(tol=1e-13, max_iter=9000)
-        theta = again._descend(moments, start / start.sum(axis=1, keepdims=True), lambda *_: None)
+        theta = again._minimise(moments, start / start.sum(axis=1, keepdims=True), lambda *_: None)
     model.set_params(tol=1e-13, max_iter=9000).fit(table, gold=gold)
     smoothed = (theta * (np.outer(total, prior) + N)[:, None, :] + pseudo).transpose(0, 2, 1)
     np.testing.assert_allclose(model.confusion_, smoothed / smoothed.sum(axis=2, keepdims=True), atol=1e-4)

@@ -191,7 +191,7 @@ def test_one_pass_from_anywhere_raises_the_objective(centre):
         params = random_params(seed, table, size=1 + seed % 4)
         before, fused_pass = pass_at(table, params)
         after = replace(
-            params, effect=model._next_effect(params.effect, fused_pass.sums), posterior=fused_pass.posterior
+            params, effect=model._step_effect(params.effect, fused_pass.sums), posterior=fused_pass.posterior
         )
         gain = pass_at(table, after)[0] + model.log_prior(after) - before - model.log_prior(params)
         assert gain > 0

@@ -189,14 +189,14 @@ def test_softened_posterior_is_that_of_all_sets():
     """Labels count 1/d, the tree's log odds 1/√d: a sum over all sets of three options."""
     from itertools import product
 
-    from dissensus.models.methods.set_tree import _temper
+    from dissensus.models.methods.set_tree import _temper_options
 
     rng = np.random.default_rng(0)
     odds, d = rng.normal(0, 3, (4, 3)), np.array([1.0, 4.0, 4.0, 9.0])
     order, parent, chance = np.array([1, 0, 2]), np.array([1, -1, 0]), rng.uniform(0.1, 0.9, (3, 2))
     chance[1, 1] = chance[1, 0]
     sets = rng.random((4, 3)) < 0.5
-    q, log_set = _temper(odds, d, sets, order, parent, chance)
+    q, log_set = _temper_options(odds, d, sets, order, parent, chance)
     for i in range(4):
         tree = 1 / (1 + ((1 - chance) / chance) ** (1 / np.sqrt(d[i])))
         weight = {}

@@ -82,7 +82,7 @@ class MeTaL(Aggregator):
     smoothing: float = param(0.7, "pseudo-counts of wrong labels", **PSEUDO)
     margin: float = param(1.0, "additional pseudo-counts of the right label", low=0, high=MAX_PSEUDO)
     class_count: float = param(1.0, "pseudo-count of every class in the votes", **PSEUDO)
-    max_iter: int = param(500, "passes over the data at most", low=1)
+    max_iter: int = param(500, "largest number of passes over the data", low=1)
     tol: float = param(1e-7, "stop when a pass gains less than this share of the objective", low=0)
     dependence: DependenceChoice = DEPENDENCE
     threads: int | None = param(None, "threads for the passes; None for all cores", low=1)
