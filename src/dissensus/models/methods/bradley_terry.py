@@ -73,10 +73,10 @@ class Comparisons:
     n_alternatives: int
 
     @classmethod
-    def without_answers(cls, left: IntArray, right: IntArray, n_things: int) -> Comparisons:
+    def without_answers(cls, left: IntArray, right: IntArray, n_alternatives: int) -> Comparisons:
         """Return comparisons of these alternatives without answers."""
         codes, weights = np.empty(0, np.int64), np.empty(0)
-        return cls(left, right, codes, codes, weights, weights, weights, n_things)
+        return cls(left, right, codes, codes, weights, weights, weights, n_alternatives)
 
 
 class OutcomeProbabilities(NamedTuple):
@@ -90,7 +90,7 @@ class OutcomeProbabilities(NamedTuple):
 
 @methods.register(
     "bradley-terry",
-    summary="pairs: a score per thing with ties, annotators' reliability and position effect",
+    summary="pairs: a score per alternative with ties, annotators' reliability and position effect",
     cite="Bradley & Terry 1952; Davidson 1970",
     place=1,
 )
@@ -301,10 +301,10 @@ class BradleyTerry(AnswerModel):
 
     def _match_alternatives(self, table: Annotations) -> Comparisons:
         check_label_type(self, table)
-        things, left, right = table.alternatives
-        codes = naming.match_names(things, self.things_, "things")
+        alternatives, left, right = table.alternatives
+        codes = naming.match_names(alternatives, self.things_, "things")
         if (codes < 0).any():
-            raise UnseenAlternative(alternative=quote_name(things[codes < 0][0]), fitted=self.things_.size)
+            raise UnseenAlternative(alternative=quote_name(alternatives[codes < 0][0]), fitted=self.things_.size)
         return Comparisons.without_answers(codes[left], codes[right], self.things_.size)
 
     def predict_answers(self, table: Annotations) -> dict[str, Any]:
@@ -383,7 +383,7 @@ def weighted_laplacian(comparisons: Comparisons, weight: FloatArray) -> FloatArr
     return np.diag(between.sum(axis=1)) - between
 
 
-def check_connected(things: Names, comparisons: Comparisons, strongly: bool) -> None:
+def check_connected(alternatives: Names, comparisons: Comparisons, strongly: bool) -> None:
     """Raise an error if comparisons do not connect all alternatives, which then have no common scale."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -400,6 +400,6 @@ def check_connected(things: Names, comparisons: Comparisons, strongly: bool) -> 
     graph.eliminate_zeros()
     n, group = connected_components(graph, directed=True, connection="strong" if strongly else "weak")
     if n > 1:
-        first, second = things[group == group[0]][0], things[group != group[0]][0]
+        first, second = alternatives[group == group[0]][0], alternatives[group != group[0]][0]
         fault = NoWinsBothWays if strongly else NotCompared
         raise fault(things=T, groups=n, first=quote_name(first), second=quote_name(second))
