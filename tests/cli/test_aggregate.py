@@ -155,10 +155,10 @@ def test_annotators_to_look_at_are_named_with_reasons(cli, here):
 def test_annotators_are_not_ranked_if_none_can_be_compared(cli, here, label):
     single = [(i, f"a{i % 3}", label if i % 2 else "dog" if label == "cat" else 2.5) for i in range(30)]
     write_csv(here / "single.csv", ["item", "annotator", "label"], single)
-    assert "Most and least reliable" not in cli("aggregate", "single.csv", "-o", "out").stdout
+    assert "Most to least reliable" not in cli("aggregate", "single.csv", "-o", "out").stdout
     assert len(read_csv(here / "out" / "annotators.csv")) == 3
     write_csv(here / "two.csv", ["item", "annotator", "label"], [*single, (0, "a1", label), (1, "a2", label)])
-    assert "Most and least reliable" in cli("aggregate", "two.csv").stdout
+    assert "Most to least reliable" in cli("aggregate", "two.csv").stdout
 
 
 def test_gold_is_never_fitted(cli, labels, here):
@@ -205,8 +205,8 @@ def test_every_format_reads_back_as_the_same_posterior(cli, labels, here, suffix
 def test_without_output_the_first_rows_are_shown_and_nothing_is_written(cli, labels, here):
     before = contents(here)
     text = cli("aggregate", labels).stdout
-    assert "i004" in text
-    assert "i005" not in text
+    assert "i002" in text
+    assert "i003" not in text
     assert "-o" in text
     assert contents(here) == before
 

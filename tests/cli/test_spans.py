@@ -60,7 +60,7 @@ def test_spans_come_with_probabilities_and_scores_and_the_model_is_used_again(cl
     assert (here / "again" / "spans.csv").read_text() == (here / "out" / "spans.csv").read_text()
     refused = cli("aggregate", tags, "--to", "doccano", "-o", "no")
     assert type(refused.error) is NoCharacters
-    assert "Spans: " in cli("aggregate", tags).stdout
+    assert " spans: " in cli("aggregate", tags).stdout
 
 
 def test_agreement_of_spans_and_commands_that_are_not_for_them(cli, tags):

@@ -88,6 +88,7 @@ def aggregate(*, task: Task, gold: TrainingGold, source: SourceOfTables) -> None
     Example: dissensus aggregate "labels/*.parquet" --engine disk --set engine.memory_gb=2 -o results
     """
     from dissensus.cli import results, tool_files
+    from dissensus.cli.print_result import print_results
 
     if task.to is not None:
         tool_files.check(task.to, source, task.output)
@@ -110,8 +111,7 @@ def aggregate(*, task: Task, gold: TrainingGold, source: SourceOfTables) -> None
     if source.json:
         show.json(summary, folder=task.output)
         return
-    for question, result in answers.items():
-        results.print_result(result, source.title(question), preview=task.output is None)
+    print_results(answers, source, preview=task.output is None)
     show.written(task.output, "Results are", "FOLDER to keep the results")
     if task.to is not None and task.output is not None:
         show.line(f"The labels for {task.to} are in {show.escape(task.output / tool_files.file_name(task.to))}")

@@ -146,9 +146,6 @@ def print_findings(title: str, findings: Iterable[Finding]) -> None:
 
 
 def print_message(message: Message, about: str = "") -> None:
-    """Print a message as one line, behind what it is about; a terminal breaks it between words."""
+    """Print a message, behind what it is about."""
     sentence = show.escape(for_command_line(message))
-    if about or not show.make_console().is_terminal:
-        show.line(f"{about}: {sentence}" if about else sentence)
-    else:
-        show.text(sentence)
+    show.text(f"{about}: {sentence}" if about else sentence)

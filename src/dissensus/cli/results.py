@@ -1,4 +1,4 @@
-"""The result of `aggregate` on one table: its summary, its files, and its text."""
+"""The result of `aggregate` on one table: its summary and its files."""
 
 from __future__ import annotations
 
@@ -15,20 +15,17 @@ import numpy as np
 import pyarrow as pa
 
 from dissensus.cli import exceptions as faults
-from dissensus.cli import kinds, show
-from dissensus.cli.errors import for_command_line
+from dissensus.cli import show
 from dissensus.cli.folder import SUMMARY, tables
-from dissensus.cli.question import print_findings
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute.engines import engine_name
 from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss, span_scores
 from dissensus.evaluation.hard import probability_correct
 from dissensus.models.answers import AnswerModel, SpanModel
 from dissensus.models.base import Aggregator, methods
-from dissensus.models.confidence import advise_gold_labels
 from dissensus.models.exceptions import GoldNotUsed, OutcomesNotUsed
 from dissensus.models.saving import save
-from dissensus.questions.definitions.diagnose import Diagnose, flag_findings
+from dissensus.questions.definitions.diagnose import Diagnose
 from dissensus.questions.exceptions import NoGoldToScore
 from dissensus.questions.item_status import ItemStatus, status_by_model
 from dissensus.table import names as naming
@@ -41,9 +38,6 @@ if TYPE_CHECKING:
     from dissensus.questions.diagnose import Diagnosis
 
 MIN_CONFIDENCE = 0.7  # items below are counted in the summary
-ITEMS_SHOWN = 5
-ANNOTATORS_SHOWN = 3  # the best, and the worst
-MIN_LABELS = 5  # annotators with fewer are not listed as best or worst
 MAX_CONFUSION_ROWS = 2_000_000  # rows of confusions.csv; larger confusions are in model.npz only
 MODEL = "model.npz"
 FILES = (
@@ -182,87 +176,6 @@ def write(result: Result, folder: Path, suffix: str, *, items: bool = True) -> N
     elif confusion is not None:
         warnings.warn(faults.ManyConfusions(rows=confusion.size, model=MODEL), stacklevel=2)
     save(model, folder, items=items)
-
-
-def print_result(result: Result, title: str, *, preview: bool) -> None:
-    """Print the summary; with `preview` also the first items."""
-    about, model = result.summary, result.model
-    labels, items = show.format_count(about["annotations"], "annotation"), show.format_count(about["items"], "item")
-    show.line(f"{show.escape(title)}: {labels} of {items}")
-    passes = "1 pass" if about["passes"] == 1 else f"{about['passes']:,} passes"
-    how = f"{about['method']} {'converged' if about['converged'] else 'did not converge'} after {passes}"
-    if not result.fitted:
-        how = f"Scored with a fitted {about['method']}"
-    elif "new_annotations" in about:
-        how = f"{about['method']} updated with {show.format_count(about['new_annotations'], 'annotation')}"
-    show.line(f"{how} in {about['seconds']:.1f} s.")
-    if isinstance(model, AnswerModel):
-        kinds.PRINTERS[about["kind"]](about, model, preview)
-        if result.status is not None and model.items_.size:
-            show.text(result.status.sentence())
-        if result.ranked:
-            kinds.print_annotators(model)
-        return
-    show.bars(("label", "items"), about["labels"], about["items"])
-    if "spans" in about:
-        show.text(_about_spans(about["spans"]))
-    if result.status is not None:
-        show.text(result.status.sentence() + _effective_labels(result))
-    else:
-        unsure = about["items_below_0.7"]
-        share = show.percent(unsure / max(about["items"], 1))
-        show.text(
-            f"{show.format_count(unsure, 'item')} ({share}) below {MIN_CONFIDENCE} confidence."
-            f"{_effective_labels(result)}"
-        )
-    if (gold := about.get("gold")) is not None and gold["accuracy"] is not None:
-        loss = f"{gold['log_loss']:.3f}".replace("inf", "infinite, since a known class was given probability 0")
-        error = f"calibration error {gold['calibration_error']:.3f}, log loss {loss}"
-        show.text(f"{kinds.accuracy(gold, 'label')}; {error}.")
-    if result.ranked:
-        _print_annotators(model)
-    else:
-        show.text("Annotators are not ranked: no item has labels by two of them, so they cannot be compared.")
-    if result.diagnosis is not None:
-        print_findings("", flag_findings(result.diagnosis))
-    if preview:
-        kinds.print_first(next(model.item_frames()), ITEMS_SHOWN, "label")
-
-
-def _about_spans(about: dict[str, Any]) -> str:
-    named = ", ".join(f"{name} {count:,}" for name, count in about["labels"].items())
-    text = f"Spans: {about['count']:,} ({named or 'none'}), of which about {about['expected_right']:,.0f} are right."
-    if (gold := about.get("gold")) is not None and gold["spans"]:
-        text += (
-            f" Against {gold['spans']:,} known spans: F1 {gold['f1']:.4f}, precision {gold['precision']:.4f}, recall "
-            f"{gold['recall']:.4f}."
-        )
-    return text
-
-
-def _effective_labels(result: Result) -> str:
-    """Return the mean effective number of labels per item as text, if labels are not treated as independent."""
-    worth = result.model.mean_effective_labels()
-    if worth is None:
-        return ""
-    fresh = result.fitted and "new_annotations" not in result.summary
-    advice = advise_gold_labels(result.model) if fresh else None
-    return f" {worth}" + ("" if advice is None else f" {for_command_line(advice)}")
-
-
-def _print_annotators(model: Aggregator) -> None:
-    interval = model.reliability_interval()
-    known = np.flatnonzero(~np.isnan(model.reliability_))
-    enough = known[model.n_annotations_[known] >= MIN_LABELS]
-    among = enough if enough.size else known
-    rows: list[tuple[str, ...]] = []
-    for code in among[np.argsort(-model.reliability_[among], kind="stable")]:
-        numbers = f"{model.n_annotations_[code]:,}", show.format_number(model.reliability_[code])
-        rows.append((show.name(model.annotators_[code]), *numbers, show.format_interval(*interval[code])))
-    columns = ("annotator", "labels", "reliability", "95 % interval")
-    show.table("Most and least reliable", columns, show.ends(rows, ANNOTATORS_SHOWN), numbers=columns[1:])
-    if few := int(model.annotators_.size - among.size):
-        show.text(f"Not listed: {show.format_count(few, 'annotator')} with fewer than {MIN_LABELS} labels.")
 
 
 def count_items(model: Aggregator, gold: IntArray | None) -> dict[str, Any]:

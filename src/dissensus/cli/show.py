@@ -74,8 +74,8 @@ def _print(content: Any, **style: Any) -> None:
 
 
 def text(sentence: str = "") -> None:
-    """Print a sentence, wrapped to the width of the screen."""
-    _print(sentence)
+    """Print a sentence: a terminal breaks it between words, a pipe gets it on one line."""
+    _print(sentence, soft_wrap=not make_console().is_terminal)
 
 
 def line(sentence: str) -> None:
