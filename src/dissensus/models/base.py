@@ -229,7 +229,7 @@ class Aggregator(Parameters, ABC):
         raise NotImplementedError
 
     def _count_agreement(self, table: Annotations, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the expected weight of each annotator's correct labels under a posterior (I, K), and of all labels, (A,)."""
+        """Return the expected weight of correct labels under a posterior (I, K), and of all labels, per annotator."""
         return table.count_correct_labels(posterior)
 
     def annotator_confusions(self, annotators: IntArray) -> FloatArray:
@@ -240,7 +240,7 @@ class Aggregator(Parameters, ABC):
         return everyone[annotators]  # code −1 selects the last row, the population
 
     def confusion_support(self) -> FloatArray | None:
-        """Return the number of labels behind each entry of `confusion_`, broadcastable to it, or None if not counted."""
+        """Return the number of labels behind each entry of `confusion_`, broadcastable to it; None if not counted."""
         return None
 
     _compute_posterior = expectations.compute_posterior

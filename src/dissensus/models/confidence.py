@@ -23,7 +23,7 @@ MAX_EQUIVALENT_LABELS = 20  # largest number of gold labels that labels without 
 class EffectiveLabels(Estimate):
     """The mean effective number of labels per item; its interval is that of ρ.
 
-    This is not the number of independent judges in a panel, which follows from the correlation of their errors
+    The number of independent judges in a panel is a different quantity: it follows from the correlation of their errors
     (`questions.panel_review`).
     """
 
@@ -103,7 +103,7 @@ def shrink_reliability(hits: FloatArray, total: FloatArray) -> FloatArray:
 
 
 def equivalent_gold_labels(total: FloatArray) -> FloatArray:
-    """Return the number of gold labels that carry the same evidence, (A,); n of them give the variance m(1 − m)/(n + 1)."""
+    """Return the number n of gold labels with the same evidence, (A,); their variance is m(1 − m)/(n + 1)."""
     return np.asarray(1 / (1 / (total + CROWD_LABELS + 1) + 1 / MAX_EQUIVALENT_LABELS) - 1)
 
 

@@ -1,20 +1,21 @@
-"""Groups of copying annotators: they agree on labels, also wrong ones, more than other annotators' labels explain.
+"""Find groups of copying annotators, who agree more often than the labels of other annotators explain.
 
-*Proposal.* Two annotators agree on an item's label y with probability p, the share of the item's other votes for y
-(calibrated on all pairs of this table, so that items that mislead all annotators explain their own agreement). If the
-second copies at rate ρ it is ρ + (1 − ρ) p. The log likelihood ratio over the items that two share, a mixture over ρ,
-needs no model that a large group of copies might have biased. An annotator and all who agree with it are a proposal.
+*Proposal.* Let p be the share of an item's other votes for the label y. Two independent annotators agree on y with a
+probability that is calibrated as a function of p on all pairs of the table, so that items that mislead all annotators
+explain their own agreement. If the second annotator copies at rate ρ, the probability is ρ + (1 − ρ) p. The log
+likelihood ratio over the shared items, a mixture over ρ, uses no fitted model, which a large group of copies could
+have biased. A proposal consists of one annotator and all annotators whose log likelihood ratio with it is positive.
 
-*Test.* The proposed group S counts as one vote, or not at all, and the rest is fitted again: skills s_k from the
-agreement of all who are not in the same group, E[(K·agree − 1) / (K − 1)] = s_j s_k, and the posterior of every item
-without S, d_i being its design effect (`models.tempering`),
+*Test.* The proposed group S counts as one vote or is left out, and the model of independent annotators is fitted again.
+Skills s_k follow from the agreement of annotators of different groups, E[(K·agree − 1) / (K − 1)] = s_j s_k. The
+posterior of every item without S, with the design effect d_i (`models.tempering`), is
 
     q_i(c) ∝ π_c exp(Σ_k w_k [y_ik = c] / d_i)      w_k = log(a_k (K − 1) / (1 − a_k)), a_k = P(k right)
 
-from which follows how probable it is that k gives the label of S independently. It is raised until k and S agree as
-often as their skills, or k's preference for one label, explain: experts agree because all are right, and annotators who
-always answer "no" do not copy. Annotators who agree much more are members; this is repeated until the group does not
-change. Accepted groups are collapsed, and the search starts again.
+It determines the probability that k gives the label of S independently. This probability is raised until the expected
+agreement of k and S is at least what their skills, or k's preference for one label, explain: experts agree because they
+are right, and annotators who always answer "no" do not copy. Annotators who agree much more often are members. The test
+is repeated until the members do not change. Accepted groups are collapsed, and the search starts again.
 """
 
 from __future__ import annotations
@@ -31,44 +32,44 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.models.tempering import DEFAULT_CORRELATION, design_effect
 from dissensus.table.annotations import Annotations
 
-COPYING_RATES = np.array([0.5, 0.8, 0.95])  # shares of copied labels that the alternative mixes
-MIN_COPIED = 0.5  # least share of copied labels of a member
-MIN_GROUP_COPIED = 0.8  # least share of copied labels of a group; experts in a poor crowd have 0.75
-MAX_GROUP_SHARE = 0.45  # largest share of annotators: a copying majority looks like one that is right
-MEMBER_ERROR = 0.25  # bound on the probability that an accepted member does not copy; 19 of 13,340 others passed
-GROUP_ERROR = 0.001  # probability that an accepted group does not copy
-SKILL_LABELS = 20  # pseudo-labels of average skill of every annotator
+COPYING_RATES = np.array([0.5, 0.8, 0.95])  # copying rates that are mixed in the likelihood ratio
+MIN_COPIED = 0.5  # smallest share of copied labels of a member
+MIN_GROUP_COPIED = 0.8  # smallest share of copied labels of a group; experts in a poor crowd reach 0.75
+MAX_GROUP_SHARE = 0.45  # largest share of annotators, because a copying majority looks like a correct one
+MEMBER_ERROR = 0.25  # bound on the probability that an accepted member does not copy
+GROUP_ERROR = 0.001  # bound on the probability that an accepted group does not copy
+SKILL_LABELS = 20  # pseudo-labels of average skill, added for every annotator
 MAX_PROPOSALS = 8  # proposals per round
 MAX_FAILURES = 4  # consecutive rejected proposals that end a round
 MAX_ROUNDS = 6
-MAX_ROWS = 25_000  # rows that are searched; larger tables are sampled by item
-MAX_PAIRS = 3_000_000  # pairs of labels for proposals; beyond it items are sampled
+MAX_ROWS = 25_000  # rows that are searched; a sample of items is used for larger tables
+MAX_PAIRS = 3_000_000  # label pairs for proposals; a sample of items is used if there are more
 MAX_CALIBRATION_PAIRS = 30_000
 AgreementRate = Callable[[FloatArray], FloatArray]
-PROBABILITY_EDGES = expit(np.linspace(-4.5, 4.5, 19))  # edges of the bins of p
-MIN_PROBABILITY = 0.01  # least distance of a probability from 0 and 1
+PROBABILITY_EDGES = expit(np.linspace(-4.5, 4.5, 19))  # edges of the bins of p for the calibration
+MIN_PROBABILITY = 0.01  # smallest distance of a probability from 0 and from 1
 
 
 @dataclass(frozen=True, eq=False)
 class CopyGroups:
-    """Groups of copying annotators; arrays have one entry per annotator, 0 for annotators without a group."""
+    """The groups of copying annotators; arrays have one entry per annotator, 0 for annotators without a group."""
 
-    groups: tuple[tuple[int, ...], ...]  # the largest first
-    unit: IntArray  # (A,) the lowest code of the annotator's group, its own code without one
-    n_shared: IntArray  # (A,) labels on items that others of the group labelled too
-    n_agreed: IntArray  # (A,) number of those that are the group's label
-    n_expected: FloatArray  # (A,) number expected without copying
+    groups: tuple[tuple[int, ...], ...]  # codes of members, largest group first
+    unit: IntArray  # (A,) lowest code of the annotator's group; without a group, its own code
+    n_shared: IntArray  # (A,) labels on items that another member labelled too
+    n_agreed: IntArray  # (A,) number of these labels that equal the group's label
+    n_expected: FloatArray  # (A,) number expected to be equal without copying
     copied_share: FloatArray  # (A,) share of copied labels
-    probability: FloatArray  # (A,) P(copies with its group | labels)
+    probability: FloatArray  # (A,) P(the annotator copies in its group | labels)
 
 
 _cached_groups: WeakKeyDictionary[Annotations, CopyGroups] = (
     WeakKeyDictionary()
-)  # a fit and a diagnosis search the same table
+)  # `fit` and `diagnose` search the same table
 
 
 def find_copies(table: Annotations) -> CopyGroups:
-    """Find the groups of a table; only the first label of an annotator for an item counts."""
+    """Return the groups of copying annotators; only the first label of an annotator on an item counts."""
     if table not in _cached_groups:
         few = table if table.weight is None or table.weight.all() else table.select(rows=table.weight > 0)
         if len(few) > MAX_ROWS:
@@ -81,9 +82,9 @@ def find_copies(table: Annotations) -> CopyGroups:
 
 @dataclass(frozen=True, eq=False)
 class _GroupAgreement:
-    """Agreement of every annotator with one group."""
+    """The agreement of each annotator with one group."""
 
-    evidence: FloatArray  # (A,) log likelihood ratio of copying it
+    evidence: FloatArray  # (A,) log likelihood ratio of copying from the group
     shared: IntArray
     agreed: IntArray
     expected: FloatArray
@@ -94,7 +95,7 @@ class _GroupAgreement:
 
 
 class _CopySearch:
-    """Rows of the table, and the model of annotators who do not copy."""
+    """The search for groups: the rows of the table and the model of independent annotators."""
 
     def __init__(self, table: Annotations):
         first = is_first_of_pair(table.item, table.annotator)
@@ -111,10 +112,10 @@ class _CopySearch:
         some = np.sort(np.random.default_rng(0).permutation(self.left.size)[:MAX_CALIBRATION_PAIRS])
         self.sample = self.left[some], self.right[some], self.agree[some]
         self.unit = np.arange(self.A)
-        self.fitted: IntArray | None = None  # units of the last full model
+        self.fitted: IntArray | None = None  # units of the last complete fit
 
     def find_groups(self) -> CopyGroups:
-        """Run the search that the module describes."""
+        """Run the search and return the groups."""
         for _ in range(MAX_ROUNDS if self.first.size and self.K > 1 else 0):
             if not self._run_round():
                 break
@@ -134,7 +135,7 @@ class _CopySearch:
         )
 
     def _run_round(self) -> bool:
-        """Propose groups and accept those that pass the test; return whether one is new or has grown."""
+        """Propose and test groups; return whether a group was added or has grown."""
         self._fit_independent_model(self.unit)
         near = self._pair_evidence()
         score = np.bincount(self.unit, np.bincount(self.first, near, self.A) + np.bincount(self.second, near, self.A))
@@ -160,18 +161,18 @@ class _CopySearch:
         return grown
 
     def _pair_evidence(self) -> FloatArray:
-        """(P,) log likelihood ratio of copying of each pair, as far as above 1 nat; 0 within a group."""
+        """Return the log likelihood ratio of copying above 1 nat for each pair, (P,); 0 within a group."""
         i, y = self.item[self.left], self.label[self.left]
         votes = self.votes[y, i] - self.unit_votes[y, self.left] - self.unit_votes[y, self.right]
         others = np.maximum(self.voters[i] - 2, 0)
         p = np.clip((np.maximum(votes, 0) + 2 * self.prior[y]) / (others + 2), MIN_PROBABILITY, 1 - MIN_PROBABILITY)
         apart = self.unit[self.first] != self.unit[self.second]
-        counted = apart[self.pair] & (others > 0)  # without other labels of the item, agreement shows nothing
+        counted = apart[self.pair] & (others > 0)  # agreement is no evidence if the item has no other labels
         p, agree = _calibrate_agreement(p[counted], self.agree[counted])(p[counted]), self.agree[counted]
         return np.where(apart, np.maximum(_copying_evidence(p, agree, self.pair[counted], self.first.size) - 1, 0), 0)
 
     def _refine_group(self, group: IntArray) -> IntArray | None:
-        """Repeat test and fit until the members stay the same; return None if the group does not pass."""
+        """Repeat the fit and the test until the members stay the same; return None if the group fails the test."""
         refit = False
         for bar in (1.0, 2.0, *[None] * 6):
             if group.size < 2 or (bar is None and group.size > max(MAX_GROUP_SHARE * (self.n > 0).sum(), 2)):
@@ -186,29 +187,29 @@ class _CopySearch:
             last, group, refit = group, found, True
             if bar is None and np.array_equal(found, last):
                 break
-        group = np.intersect1d(group, last)  # a few may alternate
+        group = np.intersect1d(group, last)  # some members may alternate between iterations
         if group.size < 2:
             return None
         fit = self._compare_with_group(group)
         group = group[(fit.evidence[group] > 2) & (fit.copied[group] > MIN_COPIED)]
-        evidence = fit.evidence[group].sum() / (2 if group.size == 2 else 1)  # a pair is counted from both sides
+        evidence = fit.evidence[group].sum() / (2 if group.size == 2 else 1)  # the evidence of a pair is counted twice
         tried = self.first.size if group.size == 2 else self.A**3
         excess, room = ((count - fit.expected)[group].sum() for count in (fit.agreed, fit.shared))
         return group if evidence > np.log(tried / GROUP_ERROR) and excess > MIN_GROUP_COPIED * room else None
 
     def _membership_prior(self, group: IntArray) -> float:
-        """Return the prior probability that an annotator copies with a group."""
+        """Return the prior probability that an annotator is a member of a group."""
         return float(np.clip((group.size - 1) / self.A, 1 / self.A, 0.5))
 
     def _fit_independent_model(self, unit: IntArray, full: bool = True) -> None:
-        """Set skills, class shares and votes if each unit has one vote on an item."""
+        """Fit skills, class shares and votes with one vote per unit and item."""
         if full and self.fitted is not None and np.array_equal(unit, self.fitted):
             return
         K, self.fitted = self.K, unit.copy() if full else None
         _, slot, size = np.unique(self.item * self.A + unit[self.annotator], return_inverse=True, return_counts=True)
         weight = 1 / size[slot]
         self.votes = self._sum_by_label(weight, self.item, self.I)  # (K, I)
-        self.unit_votes = self._sum_by_label(weight, slot, size.size)[:, slot]  # (K, N) of the row's own unit
+        self.unit_votes = self._sum_by_label(weight, slot, size.size)[:, slot]  # (K, N) votes of the row's own unit
         self.voters = self.votes.sum(axis=0)
         self.prior = (self.votes.sum(axis=1) + 1) / (self.votes.sum() + K)
         self._fit_skills(weight, slot)
@@ -234,16 +235,16 @@ class _CopySearch:
         self.calibrated = _calibrate_agreement(p, agree[apart])
 
     def _sum_by_label(self, value: FloatArray, code: IntArray, n: int) -> FloatArray:
-        """(K, n) sums of values (N,) by label and code."""
+        """Return the sums (K, n) of values (N,) by label and code."""
         return np.bincount(self.label * n + code, value, self.K * n).reshape(self.K, n).astype(np.float64, copy=False)
 
     def _fit_skills(self, weight: FloatArray, slot: IntArray) -> None:
-        """Set skills s by alternating least squares over all pairs of different units on an item."""
+        """Fit the skills s by alternating least squares over all pairs of different units on an item."""
         K, item = self.K, self.item
-        shared = np.flatnonzero(weight < 1)  # rows that are a part of their unit's vote
+        shared = np.flatnonzero(weight < 1)  # rows of units with several rows on the item
 
         def other_sums(value: FloatArray, group: IntArray, own: IntArray) -> FloatArray:
-            """(N,) sums of the values of the row's group, less those of its unit; `own` codes groups of units."""
+            """Return the sums of values over each row's group without its unit, (N,); `own` codes the units' groups."""
             unit_sum = value.copy()
             unit_sum[shared] = np.bincount(own, value[shared])[own]
             return np.asarray(np.bincount(group, value)[group] - unit_sum)
@@ -266,7 +267,7 @@ class _CopySearch:
         self.average = max(float((self.accuracy * self.n).sum() / self.n.sum()), 1 / K + 0.05)
 
     def _posterior(self, log: FloatArray, voters: FloatArray) -> FloatArray:
-        """(K, n) posterior; the logs sum at most 1/ρ votes of bounded accuracy, so nothing overflows."""
+        """Return the tempered posterior (K, n); it cannot overflow, as it has the evidence of at most 1/ρ votes."""
         log /= design_effect(voters, DEFAULT_CORRELATION)
         q = np.exp(log, out=log)
         q *= self.prior[:, None]
@@ -276,7 +277,7 @@ class _CopySearch:
     def _predict_labels(
         self, log: FloatArray, votes: FloatArray, voters: FloatArray, annotator: IntArray, label: IntArray
     ) -> FloatArray:
-        """(n,) P(annotator gives label), from the other votes for the item and from its posterior."""
+        """Return P(annotator gives label), (n,), from the other votes on the item and its posterior."""
         q, chance = self._posterior(log, voters), 1 / self.K
         accuracy = self.accuracy[annotator]
         like_crowd = np.clip((accuracy - chance) / (self.average - chance), 0, 1)
@@ -297,13 +298,15 @@ class _CopySearch:
         at = np.flatnonzero(member)
         votes_of_group = np.bincount(self.label[at] * self.I + self.item[at], minlength=self.K * self.I)
         votes_of_group = votes_of_group.reshape(-1, self.I)
-        first = at[np.unique(self.item[at], return_index=True)[1]]  # a row of the group on each of its items
+        first = at[np.unique(self.item[at], return_index=True)[1]]  # one row of the group per item
         group_votes, group_log = np.zeros((2, self.K, self.I))
         group_votes[:, self.item[first]], group_log[:, self.item[first]] = (
             self.unit_votes[:, first],
             self.unit_log[:, first],
         )
-        alone = self.voters[self.item] - 1 - ~member <= 0  # without labels of others, no label is expected
+        alone = (
+            self.voters[self.item] - 1 - ~member <= 0
+        )  # without labels of other annotators, no label can be predicted
         rows = np.flatnonzero((votes_of_group.sum(axis=0)[self.item] > member) & ~alone)
         i, annotator, inner = self.item[rows], self.annotator[rows], member[rows]
         others = votes_of_group[:, i]
@@ -321,8 +324,8 @@ class _CopySearch:
             shared, 1
         )
         mean = np.clip(np.average(self.skill[group], weights=self.n[group]), 0, 0.99)
-        members = others.sum(axis=0).mean() if rows.size else 1.0  # mean number of other members on an item
-        plurality = erf(np.sqrt(members) * erfinv(mean))  # skill of the plurality of independent annotators
+        members = others.sum(axis=0).mean() if rows.size else 1.0  # mean number of other members per item
+        plurality = erf(np.sqrt(members) * erfinv(mean))  # skill of a plurality vote of independent annotators
         by_skill = (1 + (self.K - 1) * np.maximum(self.skill * plurality, 0)) / self.K
         p = _raise_mean(p, annotator, np.minimum(np.maximum(by_skill, preference), 1 - MIN_PROBABILITY))
         evidence = _copying_evidence(p, self.label[rows] == label, annotator, self.A)
@@ -332,7 +335,7 @@ class _CopySearch:
 
 
 def _sample_row_pairs(per_item: IntArray) -> tuple[IntArray, IntArray]:
-    """Return pairs of rows of the same item, of a sample of items if there are more than `MAX_PAIRS`."""
+    """Return the pairs of rows on the same item; a sample of items limits their number to `MAX_PAIRS`."""
     start, pairs = np.cumsum(per_item) - per_item, per_item * (per_item - 1) // 2
     used = np.arange(per_item.size)
     if pairs.sum() > MAX_PAIRS:
@@ -342,7 +345,7 @@ def _sample_row_pairs(per_item: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def _calibrate_agreement(p: FloatArray, agree: BoolArray) -> AgreementRate:
-    """Return the observed rate of agreement of pairs as a function of p."""
+    """Return a function from p to the observed rate of agreement of pairs."""
     place = np.digitize(p, PROBABILITY_EDGES)
     n, hits, expected = (np.bincount(place, value, PROBABILITY_EDGES.size + 1) for value in (None, agree, p))
     if not n.any():
@@ -353,15 +356,15 @@ def _calibrate_agreement(p: FloatArray, agree: BoolArray) -> AgreementRate:
 
 
 def _copying_evidence(p: FloatArray, hit: BoolArray, code: IntArray, n: int) -> FloatArray:
-    """(n,) log likelihood ratio of copying at some rate against chance p, by code."""
+    """Return the log likelihood ratio of copying against independent agreement at rate p, by code, (n,)."""
     sums = [np.bincount(code, np.log(np.where(hit, rate / p, 0) + 1 - rate), n) for rate in COPYING_RATES]
     return np.asarray(logsumexp(sums, axis=0) - np.log(COPYING_RATES.size))
 
 
 def _raise_mean(p: FloatArray, code: IntArray, least: FloatArray) -> FloatArray:
-    """Add a constant to the logits of p of each annotator whose mean is below `least`, so that it reaches it."""
+    """Shift the logits of p of each annotator so that their mean probability is at least `least`."""
     n, x, shift = np.maximum(np.bincount(code, minlength=least.size), 1), logit(p), np.zeros(least.size)
-    for _ in range(8):  # Newton's steps
+    for _ in range(8):  # Newton steps
         p = expit(x + shift[code])
         slope = np.maximum(np.bincount(code, p * (1 - p), least.size) / n, 0.02)
         shift = np.clip(shift + np.clip((least - np.bincount(code, p, least.size) / n) / slope, -1, 1), 0, 5)

@@ -1,8 +1,8 @@
-"""Earlier counts of annotators: counts of their labels on items of known class, from before a table.
+"""Earlier counts of annotators: counts of their labels on gold items, collected before the table.
 
-Such counts are evidence like labels on gold items. So they are added as one gold item of each class, with a row for
-every count, weighted by it. Every method with weights and gold can use them without further code. (Each class counts
-one additional item in a learnt prior.)
+Such counts are the same evidence as labels on gold items. Therefore one gold item per class is added to the table, with
+one row per count, weighted by the count. Every method that supports weights and gold can use them. A learnt prior
+counts each of these items.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
 Earlier = Mapping[Any, Any] | FloatArray
-"""Annotator → (K, K) counts [true, given], or (A, K, K) in the order of a table's annotators."""
+"""Counts (K, K) [true, given] by annotator name, or (A, K, K) in the order of a table's annotators."""
 
 
 def check_earlier_counts(earlier: Earlier, table: Annotations) -> FloatArray:
-    """(A, K, K) Return counts [annotator, true, given]; annotators that are not in the table are skipped."""
+    """Return the counts as (A, K, K) [annotator, true, given]; annotators that are not in the table are skipped."""
     A, K = table.n_annotators, table.n_classes
     if isinstance(earlier, Mapping):
         counts = np.zeros((A, K, K))
@@ -53,8 +53,8 @@ def check_earlier_counts(earlier: Earlier, table: Annotations) -> FloatArray:
 
 
 def add_earlier_items(table: Annotations, gold: IntArray | None, counts: FloatArray) -> tuple[Annotations, IntArray]:
-    """Return the table and its gold with an item of each class added, labelled according to `counts` (A, K, K)."""
-    true, annotator, label = np.nonzero(counts.transpose(1, 0, 2))  # in the order of the table's rows
+    """Return the table and its gold with one gold item added per class, labelled according to `counts` (A, K, K)."""
+    true, annotator, label = np.nonzero(counts.transpose(1, 0, 2))  # sorted like the rows of the table
     weight = table.row_weights
     proba = None if table.proba is None else np.concatenate([table.proba, np.eye(table.n_classes)[label]])
     names = np.empty(table.n_classes, object)

@@ -1,15 +1,15 @@
 """The EM driver: restarts, convergence, acceleration, checkpoints and the trace, for every EM method.
 
-A method gives initial parameters and an EM step: parameters → their objective and the next parameters. The objective is
-the one EM raises, log evidence plus log prior density, so it never falls.
+A method provides initial parameters and an EM step, a function from parameters to their objective and the next
+parameters. The objective is the log evidence plus the log prior density, which EM never decreases.
 
-`accelerate="squarem"` extrapolates. First two cycles of SQUAREM (Varadhan & Roland 2008, scheme S3): from θ0 take two
-EM steps to θ1, θ2; with r = θ1 − θ0 and v = (θ2 − θ1) − r jump to θ' = θ0 + 2αr + α²v, α = ‖r‖/‖v‖. The pass at θ'
-gives its objective and its EM step at once, so a cycle costs two passes. Most problems are nearly done then. On the
-others further cycles alternate between long jumps and recovering from them; momentum, θ + 0.75 (θ − the EM step before
-it), needs fewer passes (gimpel_pos 28 against 51, labelme 13 against 14, ner_mturk 25 against 35). Either way, an
-extrapolation whose objective is below the last known one is discarded and the run restarts from the EM step: the
-objective never falls.
+`accelerate="squarem"` extrapolates. The driver begins with two cycles of SQUAREM (Varadhan & Roland 2008, scheme S3):
+two EM steps lead from θ0 to θ1 and θ2, and with r = θ1 − θ0, v = (θ2 − θ1) − r and α = ‖r‖/‖v‖ the next parameters are
+θ' = θ0 + 2αr + α²v. The pass at θ' returns both its objective and its EM step, so a cycle costs two passes. Most
+problems have nearly converged after two cycles. On the others, further SQUAREM cycles would alternate between long
+jumps and recoveries, and momentum, θ + 0.75 (θ − previous EM step), needs fewer passes (28 instead of 51 on
+gimpel_pos, 25 instead of 35 on ner_mturk). An extrapolation whose objective is below the last one is discarded, and the
+run restarts from the EM step. Therefore the objective never decreases.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from dissensus.models.base import Aggregator
 from dissensus.models.exceptions import ObjectiveNotFinite
 from dissensus.models.tempering import DEPENDENCE, DependenceChoice
 
-MAX_JUMP = 4.0  # longest jump of a SQUAREM cycle; 1 is as far as EM itself
-MOMENTUM = 0.75  # values from 0.7 to 0.8 work equally well
-PASSES_BEFORE_REFINING = 4  # after the first few passes most items are clear
+MAX_JUMP = 4.0  # largest α of a SQUAREM cycle; α = 1 is two EM steps
+MOMENTUM = 0.75  # factor of the momentum; values from 0.7 to 0.8 work equally well
+PASSES_BEFORE_REFINING = 4  # passes after which the class of most items is clear
 
 Accelerate = Literal["squarem"] | None
 
 
 class UnconstrainedParams(Protocol):
-    """Parameters as the driver needs them: a point in an unconstrained space."""
+    """Parameters that can be converted to and from an unconstrained vector."""
 
     def to_vector(self) -> FloatArray:
         """Return the parameters as one unconstrained vector."""
 
     def from_vector(self, vector: FloatArray) -> Self:
-        """Return parameters of the same shapes at that point."""
+        """Return parameters of the same shapes from an unconstrained vector."""
 
 
 P = TypeVar("P", bound=UnconstrainedParams)
 T = TypeVar("T")
 EMStep = Callable[[P], tuple[float, P]]
-"""Parameters → their objective, and the next parameters."""
+"""A function from parameters to their objective and the next parameters."""
 
 
 def cached_by_params(method: Callable[[Any, Any], T]) -> Callable[[Any, Any], T]:
-    """Cache what a method of a model computes from parameters, on the parameters: a pass needs it more than once."""
+    """Cache the result of a model's method in its parameters, because a pass needs it more than once."""
 
     def cached(self: Any, params: Any) -> T:
-        cache = vars(params)  # they are frozen, and dropped after the pass
+        cache = vars(params)  # parameters are frozen and released after the pass
         if method.__name__ not in cache:
             cache[method.__name__] = method(self, params)
         return cache[method.__name__]  # type: ignore[no-any-return]
@@ -81,20 +81,19 @@ class EMAggregator(Aggregator, Generic[P]):
         checkpoint: Any = None,
         refine: Callable[[P], P] | None = None,
     ) -> P:
-        """Fit from every start and return the best parameters; set `trace_`, `converged_` and `n_iter_`, all passes.
+        """Run EM from every start, set `trace_`, `converged_` and `n_iter_`, and return the best parameters.
 
-        `initialise` gives the first parameters: from the votes or, given a generator, from a random start near them.
-        After every pass the state is saved to `checkpoint`, and a run that finds one there continues from it. `refine`
-        improves parameters at the cost of few passes, once, after `PASSES_BEFORE_REFINING`.
+        `initialise` returns the first parameters: those of the votes or, with a generator, random ones near them. The
+        state is saved to `checkpoint` after every pass, and a run continues from the state that it finds there.
+        `refine` improves the parameters once, after `PASSES_BEFORE_REFINING` passes. `n_iter_` counts the passes of
+        all starts.
         """
         stored, passes, best = None if checkpoint is None else checkpoint.load(), 0, None
 
         def save_checkpoint(step: int, objective: float) -> None:
             if checkpoint is not None:
-                of_best: dict[str, Any] = (
-                    {} if best is None else {f"best.{key}": value for key, value in best.state().items()}
-                )
-                checkpoint.save({"number": number, "passes": passes} | run.state() | of_best)
+                best_state = {} if best is None else {f"best.{key}": value for key, value in best.state().items()}
+                checkpoint.save({"number": number, "passes": passes} | run.state() | best_state)
             on_step(passes + step, objective)
 
         for number, child in enumerate(np.random.SeedSequence(self.seed).spawn(self.restarts)):  # one child per restart
@@ -103,8 +102,8 @@ class EMAggregator(Aggregator, Generic[P]):
             run = EMRun(initialise(np.random.default_rng(child) if number else None), self.accelerate)
             if stored:
                 passes = int(stored["passes"])
-                of_best = {key.removeprefix("best."): value for key, value in stored.items() if key.startswith("best.")}
-                best = EMRun(run.params, self.accelerate).restore(of_best) if of_best else None
+                best_state = {key[5:]: value for key, value in stored.items() if key.startswith("best.")}
+                best = EMRun(run.params, self.accelerate).restore(best_state) if best_state else None
                 run.restore(stored)
                 stored = None
             run.run(em_step, max_iter=self.max_iter, tol=self.tol, on_step=save_checkpoint, refine=refine)
@@ -120,17 +119,19 @@ class EMAggregator(Aggregator, Generic[P]):
 
 
 class EMRun(Generic[P]):
-    """One EM run from its initial parameters; all of its state is here, so that it can be saved between passes."""
+    """One EM run from initial parameters, with its whole state, which can be saved between passes."""
 
     def __init__(self, params: P, accelerate: Accelerate):
         self.params = params
-        self.trace: list[float] = []  # the objective that each pass found, or kept if it rejected an extrapolation
+        self.trace: list[float] = []  # objective of each pass; repeated if an extrapolation is rejected
         self.converged = False
-        self.fallback: P | None = None  # the EM step to return to, while `params` is an extrapolation of it
-        self.cycles = 2 if accelerate == "squarem" else None  # SQUAREM cycles still to come; None: never extrapolate
-        self.theta0: FloatArray | None = None  # θ0 and θ1 of the current cycle
+        self.fallback: P | None = None  # EM step to return to if an extrapolation is rejected
+        self.cycles = (
+            2 if accelerate == "squarem" else None
+        )  # remaining SQUAREM cycles; None if the run never extrapolates
+        self.theta0: FloatArray | None = None  # θ0 of the current SQUAREM cycle
         self.theta1: FloatArray | None = None
-        self.last_step: FloatArray | None = None  # the last EM step
+        self.last_step: FloatArray | None = None  # vector of the last EM step, for momentum
 
     def run(
         self,
@@ -141,9 +142,9 @@ class EMRun(Generic[P]):
         on_step: OnStep = lambda step, objective: None,
         refine: Callable[[P], P] | None = None,
     ) -> Self:
-        """Repeat `em_step` until a pass gains at most tol·|objective|.
+        """Repeat `em_step` until a pass gains at most tol·|objective|, or for `max_iter` passes.
 
-        If `max_iter` ends the run, `params` is an EM step: the last pass does not extrapolate.
+        The last pass does not extrapolate, so `params` is always the result of an EM step.
         """
         while not self.converged and len(self.trace) < max_iter:
             if refine is not None and len(self.trace) == PASSES_BEFORE_REFINING:
@@ -158,9 +159,9 @@ class EMRun(Generic[P]):
         self.theta0 = self.theta1 = self.last_step = None
 
     def _record_pass(self, objective: float, after: P, max_iter: int, tol: float) -> None:
-        """Take the result of a pass, or reject it if it was an extrapolation that lowered the objective."""
+        """Record the result of a pass, or reject an extrapolation that decreased the objective."""
         trace, extrapolated = self.trace, self.fallback is not None
-        if self.fallback is not None and not objective >= trace[-1]:  # also if it is not a number
+        if self.fallback is not None and not objective >= trace[-1]:  # the condition also holds for NaN
             trace.append(trace[-1])
             self._restart(self.fallback)
             return
@@ -169,14 +170,14 @@ class EMRun(Generic[P]):
         small_gain = bool(trace) and objective - trace[-1] <= tol * abs(objective)
         trace.append(objective)
         target = None
-        if small_gain and not extrapolated:  # a small gain by an extrapolation proves nothing; by an EM step it does
+        if small_gain and not extrapolated:  # only a small gain by an EM step shows convergence
             self.converged = True
         elif self.cycles is not None and len(trace) < max_iter and not small_gain:
             target = self._extrapolate(self.params, after)
         self.params, self.fallback = (after, None) if target is None else (target, after)
 
     def _extrapolate(self, point: P, after: P) -> P | None:
-        """Return a point beyond `after`, the EM step from `point`; None to take the EM step itself. See the module."""
+        """Extrapolate from `point` and its EM step `after`; return None to use the EM step."""
         step = after.to_vector()
         previous, self.last_step = self.last_step, step
         if not self.cycles:
@@ -189,12 +190,12 @@ class EMRun(Generic[P]):
         self.cycles -= 1
         length = float(np.sqrt(v @ v))
         alpha = min(float(np.sqrt(r @ r)) / length, MAX_JUMP) if length > 0 else 0.0
-        if alpha <= 1.0:  # alpha = 1 is the second EM step itself
+        if alpha <= 1.0:  # α = 1 is the second EM step
             return None
         return after.from_vector(zero + 2 * alpha * r + alpha**2 * v)
 
     def state(self) -> dict[str, Any]:
-        """Return the whole state as named arrays; of parameters, which are dataclasses, the fields. Never pickle."""
+        """Return the state as named arrays and numbers; parameters are stored by field, so that no pickle is needed."""
         state: dict[str, Any] = {}
         for name, value in vars(self).items():
             if is_dataclass(value):
@@ -204,7 +205,7 @@ class EMRun(Generic[P]):
         return state
 
     def restore(self, stored: Mapping[str, Any]) -> Self:
-        """Restore what `state` returned, in place of a start with parameters of the same kind."""
+        """Replace this run's state by one that `state` returned, and return the run."""
         kind, names = type(self.params), [field.name for field in fields(cast(Any, self.params))]
         for name in vars(self):
             value = stored.get(name)
@@ -217,5 +218,5 @@ class EMRun(Generic[P]):
 
 
 def run_em(em_step: EMStep[P], params: P, *, accelerate: Accelerate, **limits: Any) -> EMRun[P]:
-    """Run `em_step` from `params` once, see `EMRun.run`."""
+    """Run EM once from `params`; see `EMRun.run`."""
     return EMRun(params, accelerate).run(em_step, **limits)

@@ -1,4 +1,4 @@
-"""What can go wrong when a model is fitted, asked or saved, and what a model reports about its confidence."""
+"""Errors of fitting, predicting with and saving a model, and the messages about a model's confidence."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class ModelNotFitted(NotFitted):
 
 class NotATable(DataError):
     template = (
-        "{caller} takes one table of annotations, got {type}; `dissensus.read` makes one from a file, and a file of "
-        "several questions gives one table for each."
+        "{caller} takes one table of annotations, got {type}; read a file with `dissensus.read`, and fit the table of "
+        "each question separately."
     )
     caller: str
     type: str
@@ -29,8 +29,8 @@ class NoAnnotations(DataError):
 
 class WrongLabelType(DataError):
     template = (
-        "{method} is for {supported}, and the labels of this table are {found}; {advice}, or read them with another "
-        "{param[kind]}."
+        "{method} supports {supported}, and the labels of this table are {found}; {advice}, or read the table with "
+        "another {param[kind]}."
     )
     method: str
     supported: str
@@ -39,14 +39,14 @@ class WrongLabelType(DataError):
 
     @property
     def advice(self) -> str:
-        """Name the methods for these labels."""
+        """The methods for these labels."""
         return f"fit {', '.join(self.able)}" if self.able else "there is no method for these yet"
 
 
 class TooManyClasses(DataError):
     template = (
-        "{method} is for two classes and the table has {n_classes}, such as {examples}; use another method, or ask "
-        "about one class at a time."
+        "{method} is for two classes and the table has {n_classes}, such as {examples}; use another method, or make a "
+        "table with two classes."
     )
     method: str
     n_classes: int
@@ -60,7 +60,7 @@ class NoEarlierCounts(DataError):
 
     @property
     def table(self) -> str:
-        """Name the table, if that is the reason."""
+        """The location of the table, if it is the reason."""
         return f" with a table {self.location}" if self.location else ""
 
 
@@ -134,12 +134,12 @@ class NoPartialFit(BadParameter):
 
 
 class NoConfusion(BadParameter):
-    template = "{method} models no confusion matrices; ask for 'items' or 'annotators'."
+    template = "{method} has no confusion matrices; request the frame 'items' or 'annotators'."
     method: str
 
 
 class NoConfusionIntervals(BadParameter):
-    template = "{method} keeps no counts behind a confusion matrix, so it has no intervals."
+    template = "{method} does not count labels by class, so its confusion matrices have no intervals."
     method: str
 
 
@@ -154,7 +154,7 @@ class LevelOutOfRange(BadParameter):
 
 
 class ObjectiveNotFinite(BadParameter):
-    template = "the objective became {objective}; a parameter or a weight may be far too large or too small."
+    template = "the objective became {objective}; use parameters and weights that are less extreme."
     objective: float
 
 
@@ -167,20 +167,19 @@ class NoOptionSelected(DataError):
 
 
 class UnseenOption(DataError):
-    template = "option {option} is not among those the model was fitted to; fit it to all annotations again."
+    template = "the model was not fitted to option {option}; fit it to all annotations again."
     option: str
 
 
 class UnseenAlternative(DataError):
-    template = "{alternative} is not among the {fitted:,} alternatives that were fitted; fit again with it."
+    template = "{alternative} is not among the {fitted:,} fitted alternatives; fit again with comparisons of it."
     alternative: str
     fitted: int
 
 
 class ScoresOfNewPairs(BadParameter):
     template = (
-        "{param[model]} cannot score new comparisons: scores are of the things compared, not of items; fit all "
-        "comparisons together."
+        "{param[model]} has scores of alternatives and cannot score new comparisons; fit all comparisons together."
     )
 
 
@@ -197,7 +196,7 @@ class NotCompared(DataError):
 
 class NoWinsBothWays(DataError):
     template = (
-        "the {things:,} alternatives fall into {groups:,} groups that never win against each other both ways, such as "
+        "the {things:,} alternatives fall into {groups:,} groups, and between two groups one always wins, such as "
         "{first} and {second}; set {param[prior='auto']}."
     )
     things: int
@@ -213,7 +212,7 @@ class NoClassProbabilities(BadParameter):
 
 
 class IntervalNeedsTable(BadParameter):
-    template = "an interval of another level needs the labels; give the table that was fitted."
+    template = "intervals of another level are computed from the labels; pass the fitted table."
 
 
 class TooManyDistances(DataError):
@@ -235,7 +234,9 @@ class TooManyPairs(DataError):
 
 
 class WrongClassBalance(BadParameter):
-    template = "{param[class_balance]} has {shares} shares and the table has {n_classes} classes."
+    template = (
+        "{param[class_balance]} has {shares} shares, but the table has {n_classes} classes; give one share per class."
+    )
     shares: int
     n_classes: int
 
@@ -270,31 +271,31 @@ class CompressedArrays(DataError):
 
 
 class NotSaveable(BadParameter):
-    template = "save writes fitted methods, got {type}{advice}."
+    template = "`save` takes a fitted method, got {type}{advice}."
     type: str
     has_save: bool
 
     @property
     def advice(self) -> str:
-        """Point to the object's own way to save."""
-        return ", which has its own: call model.save(folder)" if self.has_save else ""
+        """The object's own way to save, if it has one."""
+        return "; call its own method save(folder)" if self.has_save else ""
 
 
 class WrongFormat(UnreadableFile):
-    template = "{path} has format {found}, and this version of dissensus reads format {expected}; fit again."
+    template = "{path} has format {found}, and this version of dissensus reads format {expected}; fit the model again."
     path: Path
     found: str
     expected: int
 
 
 class NoModel(UnreadableFile):
-    template = "no fitted model in {folder}: there is no {file}."
+    template = "{folder} contains no fitted model ({file} is missing); give the folder that the model was saved to."
     folder: Path
     file: str
 
 
 class DamagedModel(UnreadableFile):
-    template = "{path} is damaged ({reason}); fit again."
+    template = "{path} is damaged ({reason}); fit the model again."
     path: Path
     reason: str
 
@@ -313,7 +314,7 @@ class NotConverged(ConvergenceWarning):
 
 
 class EffectiveLabelCount(Message):
-    """How many independent labels the confidence counts, instead of those of an item."""
+    """The effective number of labels per item."""
 
     template = (
         "Annotators tend to make the same mistakes, so {labels:.1f} labels of an item carry the evidence of about "
@@ -326,12 +327,12 @@ class EffectiveLabelCount(Message):
 
     @property
     def interval(self) -> str:
-        """The 95 % interval, unless it is a point."""
+        """The 95 % interval, if it has a width."""
         return "" if self.low == self.high else f" ({self.low:.1f} to {self.high:.1f})"
 
 
 class CollectGoldLabels(Message):
-    """Advice to collect gold labels where nothing else calibrates the confidence."""
+    """Advice to collect gold labels, which calibrate the confidence."""
 
     template = (
         "Have an expert label {items} random items and pass them with {param[gold]}: confidence is then "
@@ -341,7 +342,7 @@ class CollectGoldLabels(Message):
 
 
 class ChosenModel(Message):
-    """What the answers of a model rest on."""
+    """The model behind the answers, the groups of copying annotators and the effective number of labels."""
 
     template = "{models}{copies}.{evidence}"
     methods: tuple[str, ...]
@@ -350,25 +351,25 @@ class ChosenModel(Message):
 
     WORDS: ClassVar = {
         ("dawid-skene",): "Dawid-Skene: a confusion matrix per annotator",
-        ("hierarchical-dawid-skene",): "Hierarchical Dawid-Skene: confusion matrices drawn to the crowd's",
+        ("hierarchical-dawid-skene",): "Hierarchical Dawid-Skene: confusion matrices shrunk to the crowd's",
         ("hierarchical-dawid-skene", "item-effect"): (
-            "Hierarchical Dawid-Skene and item effect, pooled: a confusion matrix per annotator, and an ease per item"
+            "Hierarchical Dawid-Skene pooled with item effect: a confusion matrix per annotator, an easiness per item"
         ),
     }
 
     @property
     def models(self) -> str:
-        """Describe the models."""
+        """The description of the models."""
         return self.WORDS.get(self.methods, " and ".join(self.methods))
 
     @property
     def copies(self) -> str:
-        """Count the groups of copying annotators."""
+        """The number of groups of copying annotators, if any."""
         if not self.groups:
             return ""
         return f"; {self.groups} {'group' if self.groups == 1 else 'groups'} of copying annotators counted once"
 
     @property
     def evidence(self) -> str:
-        """Describe the effective number of labels."""
+        """The sentence about the effective number of labels, if any."""
         return "" if self.effective is None else f" {self.effective}"

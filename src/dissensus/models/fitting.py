@@ -1,4 +1,4 @@
-"""How `fit` runs a method: load and check the table, estimate the tempering, run the method, store the results."""
+"""Fit a method: load and check the table, estimate the tempering, run the method and store the results."""
 
 from __future__ import annotations
 
@@ -49,23 +49,25 @@ def fit(
     model: M, table: Annotations | RemoteTable | str | Path | Any, *, gold: IntArray | None = None,
     earlier: Earlier | None = None, on_step: OnStep | None = None,
 ) -> M:  # fmt: skip
-    """Learn from a table.
+    """Fit the model to a table.
 
     Parameters
     ----------
-    table : Annotations; or what the engine loads: a path, a pattern of paths or a data frame
-        See `dissensus.compute.engines` for what is loaded, and where results with a row per item are then kept.
+    table : Annotations, or a source that the engine can load
+        The sources are a path, a pattern of paths or a data frame; `dissensus.compute.engines` describes them, and
+        where results with one row per item are stored.
     gold : (I,) int, optional
-        Known classes of some items, as codes into `table.classes`; −1 where unknown.
-    earlier : annotator → (K, K) counts, or (A, K, K), optional
-        Earlier knowledge of annotators: how often each gave each label to items of each class, [true, given]. It counts
-        as that many labels on items of known class.
+        Gold classes of some items, as codes into `table.classes`; −1 where unknown.
+    earlier : mapping of annotators to (K, K) counts, or (A, K, K), optional
+        Earlier counts of how often each annotator gave each label to items of each class, [true, given]. They count as
+        labels on gold items.
     on_step : callable, optional
-        Called after every pass over the data with (pass number, objective).
+        Called with the pass number and the objective after every pass over the data.
 
     Returns
     -------
-    The model itself.
+    Aggregator
+        The model itself.
     """
     options = engine_options(getattr(model, "engine", None))
     data: Any = options.load(table)
@@ -75,7 +77,7 @@ def fit(
         raise NoAnnotations
     model.check_parameters()
     check_class_number(model, data)
-    for key in ("items_path_", "item_total_"):  # results of an earlier fit
+    for key in ("items_path_", "item_total_"):  # remove results of an earlier fit
         vars(model).pop(key, None)
     if isinstance(data, RemoteTable) and data.n_annotations <= model.max_rows_in_memory:
         local = type(model)(**{name: value for name, value in model.get_params().items() if name != "engine"})
@@ -87,10 +89,12 @@ def fit(
     set_names(model, data)
     gold, on_step = model._check_gold(gold, data), on_step or (lambda step, objective: None)
     model.tempering = model._estimate_tempering(data, gold, earlier)
-    whole, known = (data, gold) if earlier is None else add_earlier(model, data, gold, earlier)
-    model._fit(whole, known, on_step)
-    if hasattr(model, "dependence") and "item_total_" not in vars(model):  # otherwise its last pass has tempered
-        temper_results(model, model._reweight(whole, np.arange(whole.n_annotators)))
+    extended, all_gold = (data, gold) if earlier is None else add_earlier(model, data, gold, earlier)
+    model._fit(extended, all_gold, on_step)
+    if hasattr(model, "dependence") and "item_total_" not in vars(
+        model
+    ):  # otherwise the last pass has tempered the results
+        temper_results(model, model._reweight(extended, np.arange(extended.n_annotators)))
     if earlier is not None:
         for key in model._per_item_results():
             setattr(model, key, np.ascontiguousarray(getattr(model, key)[: data.n_items]))
@@ -99,28 +103,29 @@ def fit(
 
 
 def set_names(model: Aggregator, data: Any) -> None:
-    """Set the names, and the seed that breaks ties, drawn once so that `predict` agrees with itself."""
+    """Set the names, and a seed for breaking ties, which is drawn once so that `predict` is repeatable."""
     model.classes_, model.items_, model.annotators_ = data.classes, data.items, data.annotators
     model.n_annotations_ = data.annotations_per_annotator
     model.tie_seed_ = int(np.random.SeedSequence(model.seed).generate_state(1, np.uint64)[0])
 
 
 def estimate_tempering(model: Aggregator, data: Any, gold: IntArray | None, earlier: Earlier | None) -> Tempering:
-    """Return ρ as given, or with class shifts from gold, or the default."""
+    """Return the tempering: ρ as set by the user, or ρ and class shifts from gold, or the default ρ."""
     choice = getattr(model, "dependence", None)
     if choice != "auto":
         return Tempering(float(choice or 0), (float(choice or 0), float(choice or 0)))
-    known = gold_items_with_labels(gold, data)
-    if gold is None or known.size < MIN_GOLD:
+    gold_items = gold_items_with_labels(gold, data)
+    if gold is None or gold_items.size < MIN_GOLD:
         return Tempering(DEFAULT_CORRELATION, CORRELATION_INTERVAL, is_default=True)
-    blind = type(model)(**model.get_params() | {"dependence": None})  # it has not seen the gold that scores it
-    blind.fit(data, earlier=earlier)
-    posterior, total = (np.asarray(values)[known] for values in (blind.posterior_, blind.item_total_))
-    return tempering_from_gold(posterior, total, gold[known])
+    without_gold = type(model)(**model.get_params() | {"dependence": None})  # the same gold must not train and score
+    without_gold.fit(data, earlier=earlier)
+    results = without_gold.posterior_, without_gold.item_total_
+    posterior, total = (np.asarray(values)[gold_items] for values in results)
+    return tempering_from_gold(posterior, total, gold[gold_items])
 
 
 def temper_results(model: Aggregator, table: Annotations) -> None:
-    """Temper the posterior, and set the annotators' reliability by it."""
+    """Temper the posterior, and compute the annotators' reliability from it."""
     rows, untempered = expand_rows(table), model.posterior_
     model.item_total_ = labels_per_item(rows.item_ptr, rows.weight)
 
@@ -135,19 +140,19 @@ def temper_results(model: Aggregator, table: Annotations) -> None:
 def add_earlier(
     model: Aggregator, data: Any, gold: IntArray | None, earlier: Earlier
 ) -> tuple[Annotations, IntArray | None]:
-    """Return the table and gold with items added that stand for what is known of annotators from before."""
+    """Return the table and gold with additional items that represent the earlier counts of annotators."""
     if not (model.takes_earlier and isinstance(data, Annotations)):
         raise NoEarlierCounts(method=type(model).__name__, location=getattr(data, "location", ""))
     return add_earlier_items(data, gold, check_earlier_counts(earlier, data))
 
 
 def open_engine(model: Aggregator, table: Any, gold: IntArray | None) -> Engine:
-    """Return the engine that holds the table where passes run."""
+    """Return the engine that holds the table and runs the passes."""
     return engine_options(getattr(model, "engine", None)).open(model, table, gold)
 
 
 def warn_unconverged(model: Any, unit: str, quantity: str, change: float) -> None:
-    """Warn that `max_iter` ended a fit, in the name of the first caller outside the package."""
+    """Warn that `max_iter` ended a fit; the warning points to the first caller outside the package."""
     frame, level = sys._getframe(), 1
     while frame.f_back is not None and frame.f_globals["__name__"].startswith("dissensus."):
         frame, level = frame.f_back, level + 1
@@ -156,17 +161,17 @@ def warn_unconverged(model: Any, unit: str, quantity: str, change: float) -> Non
     warnings.warn(message, stacklevel=level)
 
 
-# Checks of what a model is given
+# Checks of arguments
 
 
 def check_table(table: Any, caller: str) -> None:
-    """Raise an error unless the argument is one table of annotations."""
+    """Raise an error unless the argument is a table of annotations."""
     if not isinstance(table, Annotations | RemoteTable):
         raise NotATable(caller=caller, type=type(table).__name__)
 
 
 def check_label_type(model: Aggregator, table: Any) -> None:
-    """Raise an error if the labels of a table are of a type that the method is not for."""
+    """Raise an error if the method does not support the label type of a table."""
     found = getattr(table, "kind", "classes")  # a remote table has classes
     if found not in model.kinds:
         supported = " or ".join(KIND_DESCRIPTIONS[kind] for kind in model.kinds)
@@ -179,7 +184,7 @@ def check_label_type(model: Aggregator, table: Any) -> None:
 
 
 def check_class_number(model: Aggregator, table: Any) -> None:
-    """Raise an error if a method for two classes gets more."""
+    """Raise an error if a table has more than two classes and the method supports only two."""
     entry = methods.entry_of(type(model))
     if entry is not None and entry.facts.get("binary") and table.n_classes > 2:
         examples = ", ".join(map(quote_name, table.classes[:3]))
@@ -187,7 +192,7 @@ def check_class_number(model: Aggregator, table: Any) -> None:
 
 
 def check_gold(gold: IntArray | None, table: Annotations | RemoteTable) -> IntArray | None:
-    """Return gold as int32 (I,), checked; None if no item has any."""
+    """Check gold and return it as int32 (I,), or None if no item has gold."""
     if gold is None:
         return None
     gold = fill_masked(gold, -1)

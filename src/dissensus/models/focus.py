@@ -1,8 +1,9 @@
-"""EM over the items in doubt alone, for long tables (Neal & Hinton 1998).
+"""EM over the uncertain items only, for long tables (Neal & Hinton 1998).
 
-After a few passes most items are clear, and the others decide when EM ends: at 10M annotations a twelfth of the items
-took 22 passes, and the whole table needed two more, where it had taken fourteen. The clear items keep their posterior,
-and with it their counts. Σ q log joint plus the entropy of q bounds their log evidence at other parameters.
+The class of most items is clear after a few passes, and the remaining items determine when EM converges. On 10M
+annotations, 22 passes over a twelfth of the items and two over the whole table replaced fourteen passes over the whole
+table. Clear items keep their posterior and their counts; Σ q log joint plus the entropy of q is a lower bound of their
+log evidence at other parameters.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ from dissensus.models.em import run_em
 if TYPE_CHECKING:
     from dissensus.models.confusion import ConfusionModel, ConfusionPass, EStepParams, ExpectedCounts
 
-MIN_FOCUS_ROWS = 2_000_000  # rows from which on it saves time
-MAX_FOCUS_BYTES = 2**31  # bytes of the posterior that shows which items are in doubt
-DOUBT = 1e-3  # an item is in doubt if its best class is wrong with at least this probability
+MIN_FOCUS_ROWS = 2_000_000  # smaller tables would not save time, in rows
+MAX_FOCUS_BYTES = 2**31  # largest size of the posterior in bytes
+DOUBT = 1e-3  # an item is uncertain if its best class is wrong with at least this probability
 
 
 @dataclass(frozen=True)
 class FocusedEngine:
-    """Runs passes over the items in doubt and adds the counts of the others."""
+    """An engine that runs passes over the uncertain items and adds the constant counts of the clear ones."""
 
     in_doubt: Engine
-    clear: ExpectedCounts  # their `evidence` is the entropy of their posterior
+    clear: ExpectedCounts  # its `log_evidence` is the entropy of the posterior
 
     @classmethod
     def from_counts(
         cls, counts: ExpectedCounts, in_doubt: Engine, params: EStepParams, pass_: ConfusionPass
     ) -> FocusedEngine:
-        """Make it from the counts of all items at some parameters."""
+        """Return the engine, given the counts of all items at `params`."""
         own = in_doubt.run(pass_, params)
         class_counts = counts.class_counts - own.class_counts
         clear = replace(counts, class_counts=class_counts, label_counts=counts.label_counts - own.label_counts)
@@ -45,20 +46,20 @@ class FocusedEngine:
         return cls(in_doubt, replace(clear, log_evidence=entropy))
 
     def run(self, pass_: ConfusionPass, params: EStepParams, out: Mapping[str, Any] | None = None) -> ExpectedCounts:
-        """Run one pass, as an engine does."""
+        """Run one pass and return the sums over all items."""
         bound = self.clear.log_evidence + expected_log_joint(self.clear, params)
         return self.in_doubt.run(pass_, params) + replace(self.clear, log_evidence=bound)
 
 
 def expected_log_joint(counts: ExpectedCounts, params: EStepParams) -> float:
-    """Return Σ q log (π L) of the items that were counted."""
+    """Return Σ q log(π L) over the counted items."""
     return float(
         (counts.label_counts * np.log(params.likelihood)).sum() + counts.class_counts @ np.log(params.prior[0])
     )
 
 
 def focused_em(model: ConfusionModel[Any], engine: Engine, pass_: ConfusionPass, params: Any) -> Any:
-    """Return the parameters after EM over the items that are in doubt at `params`."""
+    """Return the parameters after EM over the items that are uncertain at `params`."""
     from dissensus.models.confusion import EStepParams
 
     posterior: Any = engine.allocate("posterior", engine.size.n_classes)

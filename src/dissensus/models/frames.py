@@ -1,4 +1,4 @@
-"""Results of a model with names: the columns of its frames."""
+"""Frames of a model's results, with the names of items, annotators and classes."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ if TYPE_CHECKING:
     from dissensus.models.base import Aggregator
 
 FrameKind = Literal["items", "annotators", "confusions"]
-FRAME_ROWS = 1_000_000  # items read at a time from a Parquet file of results
+FRAME_ROWS = 1_000_000  # rows read at a time from a Parquet file of results
 
 
 def arg_max(posterior: FloatArray, items: Names, classes: Names, seed: int) -> IntArray:
-    """(I,) the largest column of each row. Tied columns: a draw keyed on seed, item name and class name.
+    """Return the column with the largest value in each row, (I,).
 
-    Neither the order of rows nor that of classes decides: the lowest class would be favoured otherwise.
+    Ties are broken by a draw keyed on the seed, the item's name and the class name, so that neither the order of rows
+    nor that of classes matters and no class is favoured.
     """
     best = posterior.max(axis=1, keepdims=True, initial=0)
     tied = posterior >= best * (1 - TIE_TOLERANCE)
     winner: IntArray = tied.argmax(axis=1)
     rows = np.flatnonzero(tied.sum(axis=1) > 1)
     if rows.size:
-        of_item = naming.scramble_integers(naming.hash_names(items[rows]) ^ np.uint64(seed))
-        draw = naming.scramble_integers(of_item[:, None] ^ naming.hash_names(classes)[None, :])  # (ties, K)
+        item_hashes = naming.scramble_integers(naming.hash_names(items[rows]) ^ np.uint64(seed))
+        draw = naming.scramble_integers(item_hashes[:, None] ^ naming.hash_names(classes)[None, :])  # (ties, K)
         winner[rows] = np.where(tied[rows], draw, np.uint64(0)).argmax(axis=1)
     return winner
 
@@ -42,7 +43,7 @@ def arg_max(posterior: FloatArray, items: Names, classes: Names, seed: int) -> I
 def item_columns(
     classes: Names, seed: int, items: Names, posterior: FloatArray, difficulty: FloatArray | None
 ) -> dict[str, Any]:
-    """Return the columns of some items: name, label, confidence, difficulty if any, P(class) of every class."""
+    """Return the columns of the frame of items: name, label, confidence, difficulty if any, and P(class)."""
     winner = arg_max(posterior, items, classes, seed)
     columns = {"item": items, "label": classes[winner], "confidence": posterior.max(axis=1, initial=0)}
     if difficulty is not None:
@@ -51,7 +52,7 @@ def item_columns(
 
 
 def frame_columns(model: Aggregator, kind: str) -> dict[str, Any]:
-    """Return the columns of a frame of a model, see `Aggregator.to_frame`."""
+    """Return the columns of one of the frames that `to_frame` makes."""
     if kind == "items":
         difficulty = getattr(model, "difficulty_", None)
         return model.item_columns(np.asarray(model.items_), np.asarray(model.posterior_), difficulty)
@@ -76,11 +77,21 @@ def frame_columns(model: Aggregator, kind: str) -> dict[str, Any]:
 def to_frame(
     model: Aggregator, kind: FrameKind = "items", backend: Literal["pandas", "polars", "pyarrow"] | None = None
 ) -> Any:
-    """Return results with names.
+    """Return a data frame of results.
 
-    `items`: item, label, confidence, p_<class> …; `annotators`: annotator, annotations, reliability, low, high (its
-    95 % interval); `confusions`: annotator, true, given, probability, low, high. By default a pandas frame if pandas is
-    installed, else an Arrow table; a posterior that an engine keeps gives its own frame of the items.
+    Parameters
+    ----------
+    kind : {"items", "annotators", "confusions"}
+        `items` has the columns item, label, confidence and p_<class> of every class. `annotators` has annotator,
+        annotations, reliability, and its 95 % interval, low and high. `confusions` has annotator, true, given,
+        probability, low and high.
+    backend : {"pandas", "polars", "pyarrow"}, optional
+        The default is pandas if it is installed, else pyarrow. If an engine stores the posterior, the frame of items
+        is by default one of the engine, such as a PySpark DataFrame.
+
+    Returns
+    -------
+    DataFrame or Table
     """
     model._check_fitted()
     posterior: Any = getattr(model, "posterior_", None)
@@ -90,7 +101,7 @@ def to_frame(
 
 
 def item_frames(model: Aggregator) -> Iterator[Any]:
-    """Yield `to_frame("items")` as Arrow tables in the order of the items, one part in memory at a time."""
+    """Yield `to_frame("items")` as Arrow tables in the order of items, with one part in memory at a time."""
     model._check_fitted()
     posterior: Any = getattr(model, "posterior_", None)
     if hasattr(posterior, "item_parts"):
@@ -107,7 +118,7 @@ def item_frames(model: Aggregator) -> Iterator[Any]:
 
 
 def to_html(model: Aggregator) -> str | None:
-    """Return the first items as a table for Jupyter; None before `fit`, and for items that a cluster keeps."""
+    """Return an HTML table of the first items for Jupyter, or None if the model is not fitted in memory."""
     if not hasattr(model, "n_iter_") or not isinstance(model.items_, np.ndarray):
         return None
     frame = model.to_frame("items", backend="pyarrow")
@@ -117,7 +128,7 @@ def to_html(model: Aggregator) -> str | None:
 
 @cache
 def annotated_results(kind: type[Aggregator]) -> dict[str, str]:
-    """Return the texts of all that a class and its parents annotate as `Annotated[type, text]`."""
+    """Return the texts of all attributes that a class and its parents declare as `Annotated[type, text]`."""
     hints = get_type_hints(kind, include_extras=True)
     return {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
 

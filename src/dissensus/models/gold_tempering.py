@@ -1,9 +1,9 @@
-"""The intra-item correlation ρ and class shifts s with the least log loss on gold items; see `models.tempering`.
+"""Estimate the intra-item correlation ρ and class shifts s by the log loss on gold items; see `models.tempering`.
 
-ρ is drawn to the default by a prior on log ρ. Gold also shows which classes the crowd names too often: s_c, a shift of
-every class, 0 without gold. It is a ridge estimate, s_c ~ N(0, σ²), by a fit that has not seen the gold; σ is that of
-`SHIFT_SDS`, or none, under which the gold classes are most probable (Laplace's approximation of the evidence), so
-shifts that gold does not support are 0.
+A prior on log ρ shrinks ρ to the default. Gold labels also show which classes the crowd uses too often; s_c shifts the
+log posterior of class c. The shifts are a ridge estimate with s_c ~ N(0, σ²), made from a fit without gold. σ is the
+value in `SHIFT_SDS`, or zero, that maximises the evidence of the gold classes (Laplace's approximation), so shifts are
+0 unless gold supports them.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ import numpy as np
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.models.tempering import DEFAULT_CORRELATION, MIN_PROBABILITY, Shift, Tempering
 
-PRIOR_SD = 1.0  # SD of log ρ around the default: the ρ that gold chooses is within a factor of 2.7 on two sets of three
-CORRELATIONS = np.geomspace(0.01, 10, 61)  # ρ that gold chooses from
-SHIFT_SDS = (0.15, 0.3, 0.5, 0.8)  # σ of the class shifts that gold chooses from
-MAX_SHIFTED_CLASSES = 200  # with more classes there are no shifts, whose cost is cubic in them
-MAX_GOLD = 10_000  # gold items that are used, spread evenly
-MAX_ROUNDS = 2  # rounds of shifts given ρ, then ρ given shifts; a third changed log loss by less than 0.001
-NEWTON_STEPS = 8  # Newton steps for the shifts
+PRIOR_SD = 1.0  # SD of log ρ around its default; on two of three data sets the estimate is within a factor of 2.7
+CORRELATIONS = np.geomspace(0.01, 10, 61)  # grid of ρ
+SHIFT_SDS = (0.15, 0.3, 0.5, 0.8)  # grid of σ
+MAX_SHIFTED_CLASSES = 200  # tables with more classes get no shifts, because the cost is cubic
+MAX_GOLD = 10_000  # largest number of gold items used, evenly spaced
+MAX_ROUNDS = 2  # alternations of shifts and ρ; a third changes log loss by less than 0.001
+NEWTON_STEPS = 8  # Newton steps per estimate of the shifts
 
 
 def gold_items_with_labels(gold: IntArray | None, table: Any) -> IntArray:
-    """Return the numbers of the items that have gold and labels: they may determine ρ."""
+    """Return the indices of the items with gold and labels."""
     if gold is None:
         return np.empty(0, np.int64)
-    known = gold >= 0
-    if hasattr(table, "item_ptr"):  # in a remote table, all items have labels
-        known &= np.diff(table.item_ptr) > 0
-    return np.flatnonzero(known)
+    usable = gold >= 0
+    if hasattr(table, "item_ptr"):  # all items of a remote table have labels
+        usable &= np.diff(table.item_ptr) > 0
+    return np.flatnonzero(usable)
 
 
 def tempering_from_gold(
     posterior: FloatArray, n_labels: FloatArray, gold: IntArray, *, shifts: bool = True
 ) -> Tempering:
-    """Return ρ and shifts with the least log loss on gold items; `posterior` (I, K) is that of independent labels."""
+    """Return ρ and class shifts with the least log loss on gold items, given the untempered posterior (I, K)."""
     used = slice(None, None, -(-gold.size // MAX_GOLD))
     posterior, n_labels, gold = posterior[used], n_labels[used], gold[used]
     at_gold = np.arange(gold.size), gold
     shift: Shift = None
 
     def log_probability(rho: float) -> float:
-        known = Tempering(rho, shift=shift).temper(posterior, n_labels)[at_gold]
-        return float(np.log(np.maximum(known, MIN_PROBABILITY)).sum())
+        at_gold_class = Tempering(rho, shift=shift).temper(posterior, n_labels)[at_gold]
+        return float(np.log(np.maximum(at_gold_class, MIN_PROBABILITY)).sum())
 
     best = fit_correlation(log_probability)
     for _ in range(MAX_ROUNDS if shifts else 0):
@@ -59,7 +59,7 @@ def tempering_from_gold(
 
 
 def fit_correlation(log_probability: Callable[[float], float]) -> Tempering:
-    """Return ρ and its interval from the log probability of gold at each ρ, drawn to the default."""
+    """Return ρ and its interval from the log probability of gold at each ρ, shrunk to the default."""
     scores = np.array(
         [
             log_probability(rho) - (np.log(rho / DEFAULT_CORRELATION) / PRIOR_SD) ** 2 / 2
@@ -73,7 +73,7 @@ def fit_correlation(log_probability: Callable[[float], float]) -> Tempering:
 
 
 def fit_class_shifts(tempered: FloatArray, gold: IntArray) -> Shift:
-    """(K,) s by Newton's method for every σ; None if 0 has the greatest evidence."""
+    """Return the class shifts s (K,) for the σ with the largest evidence, or None if it is zero."""
     K, at_gold = tempered.shape[1], (np.arange(gold.size), gold)
     if K > MAX_SHIFTED_CLASSES:
         return None

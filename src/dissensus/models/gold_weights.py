@@ -1,17 +1,17 @@
-"""Weights of the judges of a panel, learnt from gold together with a trust in the whole panel.
+"""Estimate weights of the judges of a panel from gold, together with a weight of the panel's posterior.
 
-A panel is a few annotators who label nearly every item. With x_ij(c) the score of judge j for class c of item i,
+In a panel, a few annotators label nearly every item. With the score x_ij(c) of judge j for class c of item i,
 
     P(z_i = c) ∝ exp(a log q_i(c) + b_c + Σ_j w_j x_ij(c))      a ~ N(1, s²)   b_c ~ N(0, t²)   w_j ~ N(0, τ²)
 
-q is the posterior without gold, so that without gold nothing changes; numeric scores have none (no a). A vote is
-x_ij(c) = [y_ij = c] − 1/K. A numeric score is replaced by its rank among the judge's own, scaled to an SD of 1: judges
-use scales differently, and ranks had less log loss than scores on the panel with both. With more than two classes each
-judge's score has a weight for every class.
+q is the posterior without gold, so without gold the posterior does not change. Numeric scores have no such posterior,
+and no a. A vote has the score x_ij(c) = [y_ij = c] − 1/K. A numeric score is replaced by its rank among the judge's
+scores, scaled to an SD of 1, because judges use scales differently; ranks had less log loss than scores. With more than
+two classes, each judge's score has one weight per class.
 
-A priori, items with labels of the whole panel have Σ_j w_j x_ij of variance n τ² (n judges per item).
-`PANEL_SD`² = n τ² is the middle of a prior on log τ; τ = 0 has a probability of its own. The posterior averages over τ,
-s and t by evidence (Laplace), and over w given τ (MacKay 1992: logits are divided by √(1 + π v/8), v their variance).
+A priori, Σ_j w_j x_ij has the variance n τ² for items with labels of n judges. The prior median of log τ is given by
+`PANEL_SD`² = n τ², and τ = 0 has a prior probability of its own. The posterior averages over τ, s and t by their
+evidence (Laplace's approximation), and over w given τ (MacKay 1992: logits of variance v are divided by √(1 + π v/8)).
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from scipy.stats import rankdata
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.table.annotations import Annotations
 
-PANEL_SD = 1.2  # SD of the sum of log odds of all judges of an item
-LOG_SCALE_SD = 0.5  # SD of the prior of log τ
-SCALES = np.array([0.35, 0.65, 1.1, 2.0])  # τ that are averaged over, in multiples of its prior median
+PANEL_SD = 1.2  # prior SD of the sum of all judges' log odds of an item
+LOG_SCALE_SD = 0.5  # SD of the prior on log τ
+SCALES = np.array([0.35, 0.65, 1.1, 2.0])  # grid of τ, in multiples of its prior median
 NO_WEIGHTS_PROBABILITY = 0.3  # prior probability of τ = 0
-SHIFT_AND_SLOPE_SDS = ((0.1, 0.1), (1.0, 0.5))  # SD of b, and of a around 1, that are averaged over
-MIN_COVERAGE = 0.7  # least share of the items that a judge of a panel labels
-MIN_PANEL_SHARE = 0.8  # least share of the labels given by judges of the panel
+SHIFT_AND_SLOPE_SDS = ((0.1, 0.1), (1.0, 0.5))  # grid of the SDs t of b and s of a around 1
+MIN_COVERAGE = 0.7  # smallest share of the items that a judge of a panel labels
+MIN_PANEL_SHARE = 0.8  # smallest share of the labels that the panel gives
 MAX_JUDGES = 100
-MAX_GOLD = 2_000  # gold items used for training, at even distances
-MAX_CELLS = 2**24  # numbers in an array of features
+MAX_GOLD = 2_000  # largest number of gold items used, evenly spaced
+MAX_CELLS = 2**24  # largest number of entries in an array of features
 NEWTON_STEPS = 25
 TINY = 1e-9
 
 
 def panel_judges(table: Annotations) -> IntArray:
-    """Return codes of the annotators of a panel; empty if the table is not from a panel."""
+    """Return the codes of a panel's annotators, or an empty array if the table is not from a panel."""
     labelled = int(np.count_nonzero(np.diff(table.item_ptr)))
     pairs = np.unique(table.item.astype(np.int64) * table.n_annotators + table.annotator)
     items = np.bincount(pairs % table.n_annotators, minlength=table.n_annotators)
@@ -54,7 +54,7 @@ def panel_judges(table: Annotations) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """A panel of judges with their labels and, for votes, the posterior (I, K) without gold."""
+    """A panel of judges, their labels and, for votes, the posterior (I, K) without gold."""
 
     table: Annotations
     judges: IntArray  # codes
@@ -62,7 +62,7 @@ class Panel:
     posterior: FloatArray | None = None
 
     def features(self, items: IntArray) -> FloatArray:
-        """(m, K, D) features of the weights of judges, of b and of a, in this order."""
+        """Return the features (m, K, D) of items: those of the judges' weights, of b and of a."""
         contrast = np.array([[-0.5], [0.5]]) if self.n_classes == 2 else np.eye(self.n_classes) - 1 / self.n_classes
         scores = self._score_matrix(items)  # (m, J, K), or (m, J) for numeric scores
         if scores.ndim == 2:
@@ -74,7 +74,7 @@ class Panel:
         return np.concatenate([parts, shift, *own], axis=2)
 
     def fit(self, known: IntArray, gold: IntArray) -> FittedPanel:
-        """Learn from items (n,) of known class."""
+        """Estimate the weights from gold items (n,) and their classes (n,)."""
         some = slice(None, None, -(-known.size // MAX_GOLD))
         known, gold = known[some], gold[some]
         x, K = self.features(known), self.n_classes
@@ -88,7 +88,7 @@ class Panel:
             sd = np.concatenate([np.full(n_weights, scale * middle), np.full(P, shift_sd), np.full(own, slope_sd)])
             used = sd > 0
             weight, covariance, evidence = fit_laplace(x[:, :, used], gold, mean[used], sd[used], start[used])
-            start[used] = weight  # the next maximum is near
+            start[used] = weight  # the optimum for the next prior is close
             prior = (
                 np.log(NO_WEIGHTS_PROBABILITY)
                 if not scale
@@ -104,7 +104,7 @@ class Panel:
         return float(inside.sum() / max(np.count_nonzero(np.diff(self.table.item_ptr)), 1))
 
     def _score_matrix(self, items: IntArray, scores: FloatArray | None = None) -> FloatArray:
-        """(m, J, K) Return shares of a judge's votes less 1/K, or (m, J) means of scores (N,)."""
+        """Return each judge's vote shares minus 1/K, (m, J, K), or means of numeric scores, (m, J)."""
         table, J = self.table, self.judges.size
         column = np.full(table.n_annotators, -1)
         column[self.judges] = np.arange(J)
@@ -130,11 +130,11 @@ class Panel:
         return self._standardise_scores()
 
     def raw_scores(self, items: IntArray) -> FloatArray:
-        """(m, J) scores, standardised by judge; 0 where a judge gave none."""
+        """Return the scores (m, J), standardised by judge; 0 where a judge gave none."""
         return self._score_matrix(items, self._standardise_scores(ranks=False))
 
     def _standardise_scores(self, ranks: bool = True) -> FloatArray:
-        """(N,) scores, or their ranks among those of the same judge, of mean 0 and standard deviation 1."""
+        """Return each judge's scores or their ranks, standardised to mean 0 and SD 1, (N,)."""
         table, found = self.table, np.zeros(len(self.table))
         for judge in self.judges:
             rows = table.by_annotator[table.annotator_ptr[judge] : table.annotator_ptr[judge + 1]]
@@ -146,14 +146,14 @@ class Panel:
 
 @dataclass(frozen=True, eq=False)
 class FittedPanel:
-    """A panel with the weights learnt from gold."""
+    """A panel with weights estimated from gold."""
 
     panel: Panel
-    fits: list[tuple[BoolArray, FloatArray, FloatArray]]  # for each τ: used features, their weights and covariance
-    probabilities: FloatArray  # probability of each τ
+    fits: list[tuple[BoolArray, FloatArray, FloatArray]]  # per prior: used features, their weights and covariance
+    probabilities: FloatArray  # posterior probability of each prior
 
     def posterior(self, items: IntArray) -> FloatArray:
-        """(m, K) P(class) of items."""
+        """Return P(class) of items, (m, K)."""
         K, D = self.panel.n_classes, self.fits[-1][1].size
         size = max(1, MAX_CELLS // (K * D))
         parts = [self._chunk_posterior(items[start : start + size]) for start in range(0, items.size, size)]
@@ -177,7 +177,7 @@ class FittedPanel:
 def fit_laplace(
     x: FloatArray, gold: IntArray, mean: FloatArray, sd: FloatArray, start: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Return weights (D,) of features (n, K, D) with the prior N(mean, sd²), their covariance, and the log evidence."""
+    """Return the weights (D,) of features (n, K, D) under the prior N(mean, sd²), their covariance and log evidence."""
     n, K, D = x.shape
     flat, precision, weight = x.reshape(n * K, D), sd**-2.0, mean if start is None else start
     hit = np.zeros((n, K))
@@ -198,6 +198,6 @@ def fit_laplace(
 
 
 def _scale_prior() -> FloatArray:
-    """Return prior probabilities of `SCALES`."""
+    """Return the prior probabilities of `SCALES`."""
     density = np.exp(-((np.log(SCALES) / LOG_SCALE_SD) ** 2) / 2)
     return np.asarray(density / density.sum())

@@ -1,6 +1,6 @@
-"""More annotations for a fitted model: new names are merged in order, and rows are inserted for them into its results.
+"""Update a fitted model with more annotations: merge new names, and insert rows for them into the results.
 
-What a model learns from the new rows is its own, see `ConfusionModel._partial_update`.
+Each model defines its own update, such as `ConfusionModel._partial_update`.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ M = TypeVar("M", bound="Aggregator")
 
 
 def partial_fit(model: M, table: Annotations, *, gold: IntArray | None = None) -> M:
-    """Learn from more annotations, in time that depends on their number.
+    """Update the model with more annotations, in time proportional to their number.
 
-    New rows of known items and annotators, new items and new annotators all update the fitted model; what was learnt
-    from earlier rows is kept as counts and posteriors, and not visited again. Classes stay as they are.
+    The new rows may be about fitted or new items, by fitted or new annotators. Earlier rows are represented by their
+    counts and posteriors and are not processed again. The classes cannot change.
 
     Parameters
     ----------
     table : Annotations
-        The new rows only.
+        The new rows, without those that were fitted.
     gold : (I,) int, optional
-        Known classes of the items of `table`, as in `fit`.
+        Gold classes of the items of `table`, as in `fit`.
 
     Returns
     -------
-    The model itself.
+    Aggregator
+        The model itself.
     """
     from dissensus.models.base import Aggregator
 
@@ -54,8 +55,8 @@ def partial_fit(model: M, table: Annotations, *, gold: IntArray | None = None) -
 
 
 def update_results(model: Aggregator, table: Annotations, gold: IntArray | None) -> None:
-    """Learn from new rows in the classes of a fitted model, see `partial_fit`."""
-    vars(model).pop("items_path_", None)  # the files there are from before
+    """Update the results of a fitted model with new rows; see `partial_fit`."""
+    vars(model).pop("items_path_", None)  # the files belong to the earlier fit
     model.items_, place, item, old = merge_names(np.asarray(model.items_), table.items, "items")
     unlabelled = model.prior_
     if model.shift_ is not None:
@@ -89,22 +90,22 @@ def update_results(model: Aggregator, table: Annotations, gold: IntArray | None)
 
 
 def merge_names(names: Names, more: Names, what: str) -> tuple[Names, IntArray, IntArray, BoolArray]:
-    """Merge sorted names; return all names, where rows are inserted, and codes of `more` and which of them are old."""
+    """Merge sorted names; return them, the positions of insertions, and the codes of `more` and which are old."""
     naming.match_names(more[:1], names[:1], what)  # raises an error if their types differ
     place = np.searchsorted(names, more)
-    known = (place < names.size) & (names[np.minimum(place, names.size - 1)] == more) if names.size else place < 0
-    new = np.flatnonzero(~known)
-    codes = place + np.cumsum(~known) - ~known  # every new name before it moves it on by one
-    return insert_rows(names, place[new], more[new]), place[new], codes, known
+    old = (place < names.size) & (names[np.minimum(place, names.size - 1)] == more) if names.size else place < 0
+    new = np.flatnonzero(~old)
+    codes = place + np.cumsum(~old) - ~old  # each earlier new name increases the code by one
+    return insert_rows(names, place[new], more[new]), place[new], codes, old
 
 
 def insert_rows(values: Any, place: IntArray, row: Any) -> Any:
-    """Return `values` with `row` inserted before each of the places (as of the old array)."""
+    """Return `values` with `row` inserted before each of the old positions `place`."""
     return np.insert(values, place, row, axis=0) if place.size else values
 
 
 def updated_copy(values: Any, place: IntArray, new: Any) -> Any:
-    """Return a copy of `values` with `new` at these places, so that other references to the old array stay valid."""
+    """Return a copy of `values` with `new` at the positions `place`; the old array stays unchanged."""
     values = values.copy()
     values[place] = new
     return values

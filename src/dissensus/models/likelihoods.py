@@ -1,4 +1,4 @@
-"""What a model expects of labels: the likelihood of every label of every pair of an item and an annotator."""
+"""The likelihood of each label for any pair of an item and an annotator, given a fitted model."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from dissensus.table.annotations import Annotations
 if TYPE_CHECKING:
     from dissensus.models.base import Aggregator
 
-EXPECTED_ROWS = 100_000  # rows whose confusion matrices are looked up at a time
+EXPECTED_ROWS = 100_000  # rows whose confusion matrices are in memory at a time
 
 
 @dataclass(frozen=True, eq=False)
 class Likelihoods:
-    """The belief (I, K) about a model's items, and `of(items, annotators)`: (items or 1, annotators, K, K).
+    """The belief about the classes of a model's items, and the likelihood of further labels.
 
-    Codes are the model's, −1 for an unseen one; [given, true] P(label | class); `same`: the same for all items.
+    `matrices(items, annotators)` takes codes of the model, −1 if unseen, and returns P(label | class) as
+    (items or 1, annotators, K, K) [given, true]. The first axis has length 1 if `same_for_all_items`.
     """
 
-    belief: FloatArray
+    belief: FloatArray  # (I, K)
     matrices: Callable[[IntArray, IntArray], FloatArray]
     same_for_all_items: bool
 
 
 def likelihoods(model: Aggregator) -> Likelihoods:
-    """Return the belief about the items, as of independent labels, and the likelihood of every label of any pair."""
+    """Return the belief about the items, as if labels were independent, and the likelihood of further labels."""
     model._check_fitted()
     K, belief = model.classes_.size, model.untempered_posterior()
     if not model.labels_depend_on_items:
@@ -39,16 +40,16 @@ def likelihoods(model: Aggregator) -> Likelihoods:
             belief, lambda _, annotators: put_given_first(model.annotator_confusions(annotators)[None]), True
         )
 
-    def of(items: IntArray, annotators: IntArray) -> FloatArray:
+    def matrices(items: IntArray, annotators: IntArray) -> FloatArray:
         pairs = np.repeat(items, annotators.size * K), np.tile(np.repeat(annotators, K), items.size)
         given = model._label_probabilities(np.tile(np.eye(K), (items.size * annotators.size, 1)), *pairs)
         return put_given_first(given.reshape(items.size, annotators.size, K, K))
 
-    return Likelihoods(belief, of, False)
+    return Likelihoods(belief, matrices, False)
 
 
 def compute_posterior(model: Aggregator, table: Annotations, annotators: IntArray) -> FloatArray:
-    """(I, K) posterior of a new table over the same classes; `annotators` (A,) codes, −1 unseen."""
+    """Return the posterior (I, K) of a new table with the same classes; `annotators` (A,) are codes, −1 if unseen."""
     from dissensus.models.confusion import run_e_step
 
     with open_in_memory(table, None, model.threads) as engine:  # type: ignore[attr-defined]
@@ -56,10 +57,10 @@ def compute_posterior(model: Aggregator, table: Annotations, annotators: IntArra
 
 
 def label_probabilities(model: Aggregator, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
-    """(n, K) P(label | item, annotator) of n pairs; posterior (n, K) of their items, codes (n,), −1 unseen."""
+    """Return P(label | item, annotator), (n, K), of pairs with codes (n,), −1 if unseen, and posteriors (n, K)."""
     everyone = model.annotator_confusions(
         np.append(np.arange(model.annotators_.size), -1)
-    )  # −1, unseen, takes the last
+    )  # code −1 selects the population
     expected = np.empty_like(posterior)
     for start in range(0, len(posterior), EXPECTED_ROWS):
         rows = slice(start, start + EXPECTED_ROWS)
@@ -68,5 +69,5 @@ def label_probabilities(model: Aggregator, posterior: FloatArray, item: IntArray
 
 
 def put_given_first(confusion: FloatArray) -> FloatArray:
-    """Return […, given, true] of […, true, given]."""
+    """Return confusion matrices […, true, given] as […, given, true]."""
     return np.ascontiguousarray(np.swapaxes(confusion, -1, -2), np.float64)

@@ -1,4 +1,4 @@
-"""Confusion matrices outside the EM driver: pseudo-counts, and Dawid-Skene with a prior per item."""
+"""Pseudo-counts of confusion matrices, and a Dawid-Skene fit with a prior per item, without the EM driver."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from dissensus.compute.engines.base import Engine
 from dissensus.models.confusion import MIN_BEFORE, ConfusionPass, ExpectedCounts, run_e_step, soft_counts
 from dissensus.table.annotations import Annotations
 
-MIN_PSEUDO, MAX_PSEUDO = 1e-9, 1e9  # pseudo-counts: likelihoods stay above 1e-18, where products cannot underflow
-PSEUDO = {"low": MIN_PSEUDO, "high": MAX_PSEUDO}  # limits of a keyword
+MIN_PSEUDO, MAX_PSEUDO = 1e-9, 1e9  # limits; likelihoods stay above 1e-18, so products cannot underflow
+PSEUDO = {"low": MIN_PSEUDO, "high": MAX_PSEUDO}  # limits of a keyword that is a pseudo-count
 
 
 @dataclass(frozen=True)
 class FittedMatrices:
-    """A posterior, and the confusion matrices behind it."""
+    """A posterior and the confusion matrices that were estimated from it."""
 
     posterior: FloatArray  # (I, K)
     confusion: FloatArray  # (A, K, K) [annotator, true, given]
-    population: FloatArray  # (K, K) [true, given] of an unseen annotator
-    evidence: float = -np.inf  # log P(labels) by priors and matrices, if EM learnt them
+    population: FloatArray  # (K, K) [true, given] matrix of an unseen annotator
+    evidence: float = -np.inf  # log P(labels), if EM estimated the matrices
 
 
 def estimate_matrices(table: Annotations, posterior: FloatArray, pseudo: FloatArray) -> FittedMatrices:
-    """Return confusion matrices by a posterior (I, K) and pseudo-counts (K, K): the M step of Dawid-Skene."""
+    """Run the M step of Dawid-Skene: estimate matrices from a posterior (I, K) and pseudo-counts (K, K)."""
     counts = soft_counts(table, posterior)
     confusion, population = counts + pseudo, counts.sum(axis=0) + pseudo
     confusion /= confusion.sum(axis=2, keepdims=True)
@@ -44,7 +44,7 @@ def fit_matrices(
     max_passes: int = 50,
     tol: float = 1e-6,
 ) -> FittedMatrices:
-    """Fit Dawid-Skene with a prior (I, K) per item, by EM until no posterior changes by `tol`."""
+    """Fit Dawid-Skene with a prior (I, K) per item, by EM until no posterior changes by more than `tol`."""
     learnt, floor = estimate_matrices(table, prior, pseudo), np.maximum(prior, MIN_BEFORE)
     for _ in range(max_passes):
         with open_in_memory(table, gold, None) as engine:
@@ -56,22 +56,22 @@ def fit_matrices(
 
 
 def vote_counts(table: Annotations, gold: IntArray | None = None) -> ExpectedCounts:
-    """Return the sums of a pass over the shares of the votes, and gold classes."""
+    """Return the expected counts of a table under its vote shares and gold classes."""
     with open_in_memory(table, gold, 1) as engine:
         return engine.run(ConfusionPass(VOTES, FULL), None)
 
 
 def class_pseudo_counts(engine: Engine, votes: ExpectedCounts, class_count: float, vote_count: float) -> FloatArray:
-    """(K,) pseudo-counts b of class shares: `class_count` per class, and `vote_count` votes per annotator."""
+    """Return the pseudo-counts b of class shares, (K,): `class_count` per class and `vote_count` per annotator."""
     crowd = vote_count * np.count_nonzero(engine.annotations_per_annotator)
     return np.asarray(class_count + crowd * votes.class_counts / max(engine.size.n_items, 1))
 
 
 def default_pseudo_counts(n_classes: int, smoothing: float = 0.7, margin: float = 1.0) -> FloatArray:
-    """(K, K) symmetric pseudo-counts of an unknown annotator of an unknown crowd.
+    """Return symmetric pseudo-counts (K, K) of an annotator about whom nothing is known.
 
-    The wrong labels of a row share W = smoothing·√K and the right one has margin + W/2: an accuracy of about one half
-    (60 % with 2 classes, 40 % with 100).
+    The wrong labels of a row share W = smoothing·√K, and the right label has margin + W/2. The accuracy is about one
+    half: 60 % with 2 classes, 40 % with 100.
     """
     wrong = smoothing * np.sqrt(n_classes)
     each = max(wrong / max(n_classes - 1, 1), MIN_PSEUDO)
@@ -79,14 +79,14 @@ def default_pseudo_counts(n_classes: int, smoothing: float = 0.7, margin: float 
 
 
 def shares_with_votes(votes: FloatArray, by: float) -> FloatArray:
-    """(K,) uniform shares plus `by` times the shares of the votes (K,), scaled to sum to one."""
+    """Return uniform shares plus `by` times the vote shares, normalised, (K,)."""
     total = votes.sum()
     shares = 1 + by * votes / total if total > 0 else np.ones_like(votes)
     return np.asarray(shares / shares.sum())
 
 
 def sum_logs(values: FloatArray) -> FloatArray:
-    """Σ_a log of values (A, …) from 1e-18 to 1: one logarithm for sixteen."""
+    """Return Σ_a log of values (A, …) between 1e-18 and 1, with one logarithm per 16 values."""
     whole = len(values) // 16 * 16
     products = values[:whole].reshape(-1, 16, *values.shape[1:]).prod(axis=1)
     return np.asarray(np.log(products).sum(axis=0) + np.log(values[whole:]).sum(axis=0))

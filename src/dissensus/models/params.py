@@ -1,6 +1,6 @@
-"""The parameters of a model: a point that the EM driver can extrapolate, and results with a row per annotator.
+"""The parameters of a model, which the EM driver extrapolates and which become results.
 
-Every field declares a transform to unconstrained coordinates, so that no extrapolation leaves the parameter's range:
+Each field declares a transform to unconstrained coordinates, so that an extrapolation cannot leave its range:
 
     @dataclass(frozen=True)
     class Coins(Params):
@@ -19,8 +19,8 @@ import numpy as np
 
 from dissensus.common.types import FloatArray, IntArray
 
-MIN_SQUARE = 1e-18  # smallest probability after a step
-MAX_LOG = 40.0  # largest logarithm after a step: e^40 is of no use to any model
+MIN_SQUARE = 1e-18  # smallest probability after an extrapolation
+MAX_LOG = 40.0  # largest logarithm after an extrapolation; no model needs values above e^40
 
 
 class Transform(NamedTuple):
@@ -28,11 +28,11 @@ class Transform(NamedTuple):
 
     forward: Callable[[FloatArray], FloatArray]
     inverse: Callable[[FloatArray], FloatArray]
-    range: str  # a range of `saving.RANGES`
+    range: str  # name of a range in `saving.RANGES`
 
 
 def normalised(values: FloatArray) -> FloatArray:
-    """Divide by the sums over the last axis."""
+    """Return the values divided by their sums over the last axis."""
     return np.asarray(values / values.sum(axis=-1, keepdims=True))
 
 
@@ -40,48 +40,48 @@ def _exp(logs: FloatArray) -> FloatArray:
     return np.asarray(np.exp(np.clip(logs, -MAX_LOG, MAX_LOG)))
 
 
-# Probabilities over the last axis. Roots are points of a sphere; in logarithms, tiny ones would drown the rest.
+# Probabilities over the last axis. Square roots are used because tiny probabilities would dominate in logarithms.
 SIMPLEX = Transform(np.sqrt, lambda roots: normalised(np.maximum(roots**2, MIN_SQUARE)), "simplex")
 LOG_SIMPLEX = Transform(np.log, lambda logs: normalised(_exp(logs)), "simplex")
-# Numbers in [0, 1]: the share is the sine squared of an angle.
+# A share in [0, 1] is the squared sine of an angle.
 SHARE = Transform(lambda share: np.arcsin(np.sqrt(share)), lambda angle: np.sin(angle) ** 2, "share")
-# Counts, which may be zero.
+# Counts may be zero, so square roots are used.
 COUNT = Transform(np.sqrt, np.square, "count")
 
 
 @cache
 def positive(least: float) -> Transform:
-    """Return the transform of numbers from `least` on: their logarithms."""
+    """Return the transform of numbers that are at least `least`, which uses logarithms."""
     return Transform(np.log, lambda logs: np.maximum(_exp(logs), least), "count")
 
 
 @cache
 def real(most: float = np.inf) -> Transform:
-    """Return the transform of any numbers; the inverse clips them to ±`most`."""
+    """Return the identity transform of real numbers; its inverse clips to ±`most`."""
     return Transform(lambda values: values, lambda values: np.clip(values, -most, most), "real")
 
 
 def em_parameter(transform: Transform | None = None, axes: str = "") -> Any:
-    """Declare a parameter with its axes, "A …" if it has a row per annotator; without a transform it is constant."""
+    """Declare a parameter and its axes ("A …" with one row per annotator); it is constant without a transform."""
     range_ = "real" if transform is None else transform.range
     return field(metadata={"transform": transform, "axes": axes, "range": range_})
 
 
 @dataclass(frozen=True)
 class Params:
-    """Named arrays, declared with `em_parameter`."""
+    """The base class of parameters, whose fields are arrays declared with `em_parameter`."""
 
     @property
     def by_annotator(self) -> tuple[str, ...]:
-        """Names of the fields with a row per annotator."""
+        """The names of the fields with one row per annotator."""
         return tuple(f.name for f in fields(self) if f.metadata["axes"].startswith("A"))
 
     def to_vector(self) -> FloatArray:
-        """Return all that is not constant, as one vector."""
+        """Return all parameters that are not constant as one unconstrained vector."""
         return np.concatenate([to.forward(getattr(self, name)).reshape(-1) for name, to in self._transforms()])
 
     def from_vector(self, vector: FloatArray) -> Self:
-        """Return the parameters at that point; constants stay."""
+        """Return parameters from an unconstrained vector; constant parameters do not change."""
         new, start = {}, 0
         for name, to in self._transforms():
             shape, size = getattr(self, name).shape, getattr(self, name).size
@@ -94,7 +94,7 @@ class Params:
         return replace(self, **{name: getattr(self, name)[annotators] for name in self.by_annotator})
 
     def replace_annotators(self, annotators: IntArray, new: Self) -> Self:
-        """Return copies in which these annotators have the parameters of `new`; all else is that of `new`."""
+        """Return `new` with one row per annotator of `self`, in which these annotators have the rows of `new`."""
         rows = {}
         for name in self.by_annotator:
             rows[name] = getattr(self, name).copy()

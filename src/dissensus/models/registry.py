@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 methods: Registry[type[Aggregator]] = Registry(
     "method", "list methods", "dissensus.models.methods", "dissensus.methods"
 )
-"""Name → aggregation method."""
+"""The registry of aggregation methods."""
 
 DEFAULT_METHODS = {
     "graded": "graded-response",
@@ -22,7 +22,7 @@ DEFAULT_METHODS = {
     "objects": "closest",
     "spans": "bayesian-sequence",
 }
-"""Label type → the method that every command fits unless told otherwise; others get `DEFAULT_METHOD`."""
+"""The default method of each label type; types that are not listed use `DEFAULT_METHOD`."""
 
 
 def default_method(kind: str) -> str:

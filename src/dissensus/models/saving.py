@@ -1,7 +1,7 @@
-"""A fitted aggregator on disk: one file, `model.npz`, of arrays and a JSON header. Never pickle.
+"""Save and load fitted aggregators as one file, `model.npz`, of arrays and a JSON header, without pickle.
 
-All attributes that end in `_` are stored: arrays of numbers as they are, arrays of text as UTF-8 bytes and offsets,
-plain values in the header with the method's name and keywords. It is one file, because two could belong to two runs.
+All attributes that end in `_` are stored. Arrays of text are stored as UTF-8 bytes and offsets, and plain values in the
+header with the method's name and keywords. There is a single file, because two files could come from two runs.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ DAMAGE_ERRORS = (
     ValueError, KeyError, TypeError, AttributeError, OSError, EOFError, RuntimeError, NotImplementedError,
     zipfile.BadZipFile, zlib.error, MemoryError, RecursionError, IndexError, OverflowError,
 )  # fmt: skip
-"""Errors that NumPy, zipfile and json raise for a damaged file."""
-FORMAT = 3  # raised when an older reader could not make sense of the file; 3: results and keywords have new names
+"""The errors that NumPy, zipfile and json raise for a damaged file."""
+FORMAT = 3  # increased when older versions cannot read the file; 3 has new names of results and keywords
 
-OPTIONAL = "optional "  # prefix of results that may be None, or missing
-ROUNDING = 1e-6  # largest difference of a sum of probabilities from one
-SINGLE_ROUNDING = 1e-3  # the same in single precision
+OPTIONAL = "optional "  # prefix of results that may be None or missing
+ROUNDING = 1e-6  # largest difference between a sum of probabilities and 1, in double precision
+SINGLE_ROUNDING = 1e-3  # largest difference between a sum of probabilities and 1, in single precision
 
 
 def _is_simplex(x: Any, rounding: float = ROUNDING) -> bool:
     return bool((x >= 0).all() and (np.abs(x.sum(axis=-1) - 1) <= rounding).all())
 
 
-# A method annotates its results with their axes (letters or sizes) and one of these ranges: "A K share". Codes may name
-# axes whose product is their limit: "A code:C".
-RANGES: dict[str, tuple[str, Callable[[Any], bool]]] = {  # name → kinds of NumPy types, and a condition
+# A method annotates its results with their axes (letters or sizes) and one of these ranges, such as "A K share". A
+# range of codes may name the axes whose product is the limit of the codes, such as "A code:C".
+RANGES: dict[str, tuple[str, Callable[[Any], bool]]] = {  # name of the range: kinds of NumPy types, and a condition
     "names": ("Oiufb", lambda x: x.dtype.kind != "f" or bool(np.isfinite(x).all())),
     "simplex": ("f", _is_simplex),
     "nearly-simplex": ("f", lambda x: _is_simplex(x, SINGLE_ROUNDING)),
@@ -70,7 +70,7 @@ RANGES: dict[str, tuple[str, Callable[[Any], bool]]] = {  # name → kinds of Nu
 
 
 def _check_results(kind: type[Aggregator], found: Mapping[str, Any]) -> None:
-    """Raise an error if the results in a file have other names, types, axes or ranges than the method's."""
+    """Raise an error if names, types, axes or ranges of the results in a file differ from those of the method."""
     schema = kind.results()
     for name, about in schema.items():
         if name not in found and not about.startswith(OPTIONAL):
@@ -82,7 +82,7 @@ def _check_results(kind: type[Aggregator], found: Mapping[str, Any]) -> None:
 
 
 def check_arrays(found: Mapping[str, Any], schema: Mapping[str, str]) -> None:
-    """Raise an error if a stored value has another type, other axes or another range than in the schema."""
+    """Raise an error if the type, axes or range of a stored value differ from the schema."""
     axes: dict[str, int] = {str(number): number for number in range(1, 6)}
     limits: list[tuple[str, str]] = []
     for name, value in found.items():
@@ -115,9 +115,21 @@ def check_arrays(found: Mapping[str, Any], schema: Mapping[str, str]) -> None:
 
 
 def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
-    """Write a fitted model to `folder`, which is created if missing, as model.npz; return the file's path.
+    """Save a fitted model as the file model.npz in a folder.
 
-    Without `items`, results with one row per item are not stored: such a model scores new tables only.
+    Parameters
+    ----------
+    model : Aggregator
+        A fitted model.
+    folder : path
+        The folder to write to; it is created if it does not exist.
+    items : bool, optional
+        Whether to store the results with one row per item. A model saved without them can only score new tables.
+
+    Returns
+    -------
+    Path
+        The path of the file.
 
     >>> import tempfile
     >>> from dissensus.table.simulate import simulate
@@ -135,11 +147,15 @@ def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
     values: dict[str, Any] = {}
     schema = model.results()
     for key, value in vars(model).items():
-        if not key.endswith("_") or key.startswith("_") or key == "items_path_":  # a folder of this machine
+        if (
+            not key.endswith("_") or key.startswith("_") or key == "items_path_"
+        ):  # this path exists on this machine only
             continue
         if not items and schema.get(key, "").removeprefix(OPTIONAL).startswith(("I ", "E ")):
             value = np.empty((0, *value.shape[1:]), value.dtype)
-        if hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic):  # stored by another engine
+        if hasattr(value, "__array__") and not isinstance(
+            value, np.ndarray | np.generic
+        ):  # an array that an engine stores elsewhere
             value = np.asarray(value)
         if isinstance(value, np.ndarray) and value.dtype == object:
             arrays |= {f"{key}:{part}": array for part, array in pack_text(value).items()}
@@ -148,7 +164,7 @@ def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
         else:
             values[key] = value
     registry = _registry(methods.entry_of(type(model)) is not None)
-    # Options of the engine are not stored: they name folders and devices of this machine.
+    # Options of the engine are not stored, because they name folders and devices of this machine.
     engine = {"engine": engine_name(model.engine)} if "engine" in model.parameter_names() else {}  # type: ignore[attr-defined]
     header = {
         "format": FORMAT,
@@ -163,7 +179,17 @@ def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
 
 
 def load(folder: str | Path) -> Aggregator:
-    """Return the model that `save` wrote to `folder`, ready to score new tables.
+    """Load a model that `save` wrote.
+
+    Parameters
+    ----------
+    folder : path
+        The folder of the model, or its file model.npz.
+
+    Returns
+    -------
+    Aggregator
+        The fitted model, which can score new tables.
 
     >>> import tempfile
     >>> from dissensus.table.simulate import simulate
@@ -202,7 +228,7 @@ def load(folder: str | Path) -> Aggregator:
 
 
 def _registry(of_methods: bool) -> Registry[Any]:
-    """Return the methods or the clusterings, a later layer that is imported only when used."""
+    """Return the registry of methods, or that of clusterings, a later layer that is imported when needed."""
     if of_methods:
         return methods
     from dissensus import clusterings
@@ -211,7 +237,7 @@ def _registry(of_methods: bool) -> Registry[Any]:
 
 
 def _check_archive(file: IO[bytes]) -> None:
-    """Raise an error if the file would unpack to more than its size; `save` does not compress."""
+    """Raise an error if the file contains compressed arrays, which `save` never writes."""
     with zipfile.ZipFile(file) as archive:
         entries = archive.infolist()
         if sum(entry.file_size for entry in entries) > file.seek(0, 2) or any(
@@ -222,7 +248,7 @@ def _check_archive(file: IO[bytes]) -> None:
 
 
 def pack_text(names: Names) -> dict[str, Any]:
-    """Encode names as UTF-8 bytes and the offsets of each."""
+    """Encode names as UTF-8 bytes and offsets."""
     encoded = [str(name).encode() for name in names.tolist()]
     return {
         "bytes": np.frombuffer(b"".join(encoded), np.uint8),
@@ -231,7 +257,7 @@ def pack_text(names: Names) -> dict[str, Any]:
 
 
 def unpack_text(data: Any, offsets: Any) -> Names:
-    """Return the names that `pack_text` packed."""
+    """Decode names that `pack_text` encoded."""
     blob = data.tobytes()
     lengths = np.diff(offsets)
     if (

@@ -1,33 +1,32 @@
-"""Tempering: labels of one item are not independent given its class, so their posterior is raised to a power below 1.
+"""Tempering: raise the posterior to a power below 1, because labels of an item are not independent given its class.
 
     q_i(c) ∝ p_i(c)^(1/d_i) exp(s_c) h_c^(1 − 1/d_i)        d_i = 1 + (n_i − 1) ρ
 
-p_i is the posterior of the item's n_i labels as if they were independent, ρ the intra-item correlation, and d_i Kish's
+p_i is the posterior of an item with n_i labels if they were independent, ρ the intra-item correlation, and d_i Kish's
 design effect (1965): n_i labels carry the evidence of n_i / d_i independent ones, at most 1/ρ. A working likelihood
-raised to 1/d has the right scale (Pauli et al. 2011). The class shares π are raised with it: the most probable class
-stays what it was, while tempering the likelihood alone let the larger classes take 0.4 points of accuracy. ρ = 0
-changes nothing.
+raised to 1/d has the right scale (Pauli et al. 2011). The class shares π are raised to the same power, so the most
+probable class does not change; tempering the likelihood alone would favour the larger classes and cost 0.4 points of
+accuracy. With ρ = 0 the posterior does not change.
 
-A class that almost no label names, such as one typing error, would get a little of every item. So h damps rare classes,
+A class that almost no label names, such as a typing error, would get a small share of every item. So h damps rare
+classes:
 
-    h_c = min(1, π_c K / `RARE`, (π_c / max π)^β)
+    h_c = min(1, π_c K / `RARE_SHARE`, (π_c / max π)^β)
 
-β is 0 unless the shares of three classes or more still move by over `MAX_SHIFT`, in total variation from those of p, as
-where one class is most of the table and many are rare. Then β is such that they move by that much. By the gold of 12
-sets the shares of p are off by 0.05 in the mean, at most by 0.14. A ρ that is given, or learnt from gold, damps no
-class.
+β is 0 unless tempering changes the shares of three or more classes by more than `MAX_SHIFT` in total variation, as in
+tables with one large class and many rare ones. In this case β is chosen so that the change equals `MAX_SHIFT`. On 12
+data sets with gold the shares of p are wrong by 0.05 on average and by 0.14 at most. No class is damped if ρ is set by
+the user or estimated from gold.
 
-The posterior that EM ends with is tempered, not the one inside EM: on nine sets with gold, at 2, 5 and all labels, the
-same ρ inside EM cost Dawid-Skene 2 to 3 points of accuracy, because annotators learnt from tempered posteriors look
-alike.
+The final posterior is tempered, not the posterior inside EM. On nine data sets with gold, at 2, 5 and all labels per
+item, tempering inside EM reduced the accuracy of Dawid-Skene by 2 to 3 points, because annotators whose parameters are
+estimated from tempered posteriors look similar.
 
-Without gold ρ is one number, `DEFAULT_CORRELATION`, which has the least log loss over 12 sets (`python -m
-benchmarks.trust.posterior` also leaves each set out: it is as good there); `consensus` lets it fall with the number of
-labels. Other rules, from the agreement of a table's labels with and without chance, or from the spread of its errors,
-were worse on sets that they were not made for. With `MIN_GOLD` gold items or more, ρ is the one with the least log loss
-on them, drawn to the default by a prior on log ρ.
-
-How ρ and the shifts s follow from gold is in `models.gold_tempering`.
+Without gold, ρ is the constant `DEFAULT_CORRELATION`, which has the least log loss over 12 data sets and is as good on
+each data set when it is left out (`python -m benchmarks.trust.posterior`). In `consensus`, ρ decreases with the number
+of labels per item. Rules that use a table's agreement or the spread of its errors were worse on held-out data sets.
+With at least `MIN_GOLD` gold items, ρ minimises their log loss, and a prior on log ρ shrinks it to the default.
+`models.gold_tempering` estimates ρ and the shifts s from gold.
 """
 
 from __future__ import annotations
@@ -48,81 +47,82 @@ from dissensus.compute.engines.local import Threads
 if TYPE_CHECKING:
     from dissensus.models.base import Aggregator
 
-DEFAULT_CORRELATION = 0.6  # ρ without gold
+DEFAULT_CORRELATION = 0.6  # ρ if it is neither set nor estimated from gold
 CORRELATION_INTERVAL = (0.13, 1.0)
-"""95 % of ρ without gold: log ρ by gold of 12 sets has mean log 0.44 and SD 0.55, and a further set lies within 0.13
-and 1.5 (t, 11 degrees of freedom); beyond 1 two labels would carry less evidence than one."""
-MIN_GOLD = 30  # gold items from which on they determine ρ
-RARE_SHARE = 0.25  # share of an even share below which a class is damped; 0.5 costs 0.002 of log loss on 12 sets
+"""95 % interval of ρ without gold. On 12 data sets with gold, log ρ has the mean log 0.44 and the SD 0.55, so a further
+data set lies between 0.13 and 1.5 (t, 11 degrees of freedom). Above 1, two labels would carry less evidence than
+one."""
+MIN_GOLD = 30  # smallest number of gold items that ρ is estimated from
+RARE_SHARE = 0.25  # classes with a smaller fraction of the uniform share are damped
 MAX_SHIFT = 0.1  # largest total variation between class shares before and after tempering
-SHIFT_TOL = 0.01  # how close to it is close enough
-DAMPING_PASSES = 6  # passes that search for β; three were needed on the set that needs it
-MIN_PROBABILITY = 1e-12  # least probability of a gold class: one mistake should not outweigh all else
+SHIFT_TOL = 0.01  # tolerance of the total variation
+DAMPING_PASSES = 6  # largest number of passes that search for β
+MIN_PROBABILITY = 1e-12  # smallest probability of a gold class, so that one error cannot dominate the log loss
 
-Shift = FloatArray | None  # (K,), added to a log posterior; None: 0
+Shift = FloatArray | None  # (K,) offset of a log posterior; None means 0
 DependenceChoice = float | Literal["auto"] | None
 DEPENDENCE: Any = param(
     "auto", "intra-item correlation ρ of labels: 0 (None) if independent, or 'auto'",
     check=lambda value: value in ("auto", None) or (is_number(value) and value >= 0),
     must="must be 'auto', None, or a number, at least 0",
 )  # fmt: skip
-"""The parameter of methods that multiply the likelihoods of labels."""
+"""The keyword `dependence` of methods that multiply the likelihoods of labels."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tempering:
-    """What turns a posterior of independent labels into one of labels that share their items."""
+    """The transformation of a posterior of independent labels into one of correlated labels."""
 
     dependence: float  # ρ
-    interval: tuple[float, float] = (0.0, 0.0)  # 95 % of ρ
-    shift: Shift = None  # (K,) s
-    damping: Shift = None  # (K,) log h
-    is_default: bool = False  # neither given nor learnt from gold
+    interval: tuple[float, float] = (0.0, 0.0)  # 95 % interval of ρ
+    shift: Shift = None  # (K,) class shifts s
+    damping: Shift = None  # (K,) log h of rare classes
+    is_default: bool = False  # True if ρ is neither set by the user nor estimated from gold
 
     def temper(self, posterior: FloatArray, n_labels: FloatArray) -> FloatArray:
-        """(I, K) q from p; 0 stays 0."""
+        """Return the tempered posterior q (I, K) of p; probabilities of 0 do not change."""
         if not self.dependence:
             return posterior
         power = 1 / design_effect(n_labels, self.dependence)
         return _raise_to_power(posterior, power, self._offset(power))
 
     def untemper(self, posterior: FloatArray, n_labels: FloatArray) -> FloatArray:
-        """(I, K) p from q."""
+        """Return the untempered posterior p (I, K) of q."""
         if not self.dependence:
             return posterior
         power = design_effect(n_labels, self.dependence)
         offset = self._offset(1 / power)
         back = None if offset is None else -offset * power[:, None]
-        # The largest is divided out, so that a number above 0 is left in every row.
+        # Dividing by the largest probability keeps each row from underflowing to zeros.
         return _raise_to_power(posterior / row_max(posterior)[:, None], power, back)
 
     def _offset(self, power: FloatArray) -> Shift:
-        """(K,) or (I, K) what is added to the log of p^power."""
+        """Return the offset of the log of p^power, (K,) or (I, K), or None."""
         if self.damping is None:
             return self.shift
         return (1 - power)[:, None] * self.damping + (0.0 if self.shift is None else self.shift)
 
 
 def design_effect(n_labels: FloatArray | IntArray, dependence: float) -> FloatArray:
-    """(I,) d of items with these numbers of labels."""
+    """Return the design effect d of items with `n_labels` labels, (I,)."""
     return np.asarray(1 + np.maximum(n_labels - 1.0, 0) * dependence)
 
 
 def _raise_to_power(posterior: FloatArray, power: FloatArray, offset: Shift) -> FloatArray:
-    """(I, K) ∝ posterior^power exp(offset)."""
+    """Return posterior^power exp(offset), normalised, (I, K)."""
     with np.errstate(divide="ignore"):
-        raised = np.log(posterior)  # four times as fast as a power
+        raised = np.log(posterior)  # four times as fast as `np.power`
     raised *= power[:, None]
     if offset is not None:
         raised += offset
         raised -= raised.max(axis=1, keepdims=True, initial=-np.inf)
     np.exp(raised, out=raised)
-    raised *= (1 / np.einsum("ik->i", raised))[:, None]  # both four times as fast as a sum and a quotient by rows
+    raised *= (1 / np.einsum("ik->i", raised))[:, None]  # four times as fast as a sum and a division per row
     return np.asarray(raised)
 
 
 def labels_per_item(item_ptr: IntArray, weight: FloatArray | None) -> FloatArray:
-    """(I,) number of labels, summed by their weights."""
+    """Return the weight of the labels of each item, (I,)."""
     if weight is None:
         return np.diff(item_ptr).astype(np.float64)
     return np.diff(np.concatenate([[0.0], np.cumsum(weight)])[item_ptr])
@@ -132,31 +132,32 @@ def labels_per_item(item_ptr: IntArray, weight: FloatArray | None) -> FloatArray
 
 
 def log_damping(shares: FloatArray, beta: float) -> Shift:
-    """(K,) log h from the class shares (K,) and β; None if no class is damped."""
+    """Return log h (K,) from the class shares (K,) and β, or None if no class is damped."""
     logs = np.log(np.maximum(shares, MIN_PROBABILITY))
     damping = np.minimum(np.minimum(logs + np.log(shares.size / RARE_SHARE), beta * (logs - logs.max())), 0)
     return damping if damping.any() else None
 
 
 def limit_shift(tempering: Tempering, prior: FloatArray, apply: Callable[[Tempering], float]) -> Tempering:
-    """Return the tempering with the damping that limits how far class shares move.
+    """Return the tempering with the damping that limits the change of class shares.
 
-    `apply` tempers and returns how far they moved, in total variation; its last call has the tempering returned.
+    `apply` tempers the posterior and returns the change of class shares in total variation. Its last call is with the
+    tempering that is returned.
     """
     if not tempering.is_default:
         apply(tempering)
         return tempering
     limited = prior.size > 2 and bool(np.ptp(prior))
 
-    def moved(beta: float) -> float:
+    def apply_beta(beta: float) -> float:
         nonlocal tempering
         tempering = replace(tempering, damping=log_damping(prior, beta))
         return apply(tempering)
 
-    low, high = (0.0, moved(0.0)), (1.0, 0.0)  # β and how far shares move; false position
+    low, high = (0.0, apply_beta(0.0)), (1.0, 0.0)  # pairs of β and the change, for the false-position method
     for _ in range(DAMPING_PASSES if limited and low[1] > MAX_SHIFT else 0):
         beta = low[0] + (high[0] - low[0]) * (low[1] - MAX_SHIFT) / (low[1] - high[1])
-        tried = beta, moved(beta)
+        tried = beta, apply_beta(beta)
         if abs(tried[1] - MAX_SHIFT) < SHIFT_TOL:
             break
         low, high = (tried, high) if tried[1] > MAX_SHIFT else (low, tried)
@@ -168,7 +169,7 @@ def limit_shift(tempering: Tempering, prior: FloatArray, apply: Callable[[Temper
 
 @dataclass(frozen=True)
 class TemperedSums(Sums):
-    """The sums of a pass, and those by its tempered posterior."""
+    """The sums of a pass under its posterior and under its tempered posterior."""
 
     by_annotator: ClassVar = ("untempered", "tempered")
     untempered: Any
@@ -177,9 +178,9 @@ class TemperedSums(Sums):
 
 @dataclass(eq=False)
 class TemperedPass(Pass[Any, TemperedSums]):
-    """A pass that also tempers the `posterior` it writes, and counts labels by it; writes `item_total` too.
+    """A pass that tempers the output `posterior` of another pass, counts labels under it and writes `item_total`.
 
-    `count` is a pass over a given posterior, such as `ConfusionPass(POSTERIOR, …)`.
+    `count` is a pass that counts under a posterior, such as `ConfusionPass(POSTERIOR, …)`.
     """
 
     inner: Any
@@ -218,9 +219,9 @@ class TemperedPass(Pass[Any, TemperedSums]):
 def run_tempered(
     model: Aggregator, engine: Engine, pass_: Pass[Any, Any], params: Any, totals: FloatArray, **out: Any
 ) -> Any:
-    """Run the last pass of a fit: set the tempered posterior and the annotators' reliability, return the pass's sums.
+    """Run the last pass of a fit, set the tempered posterior and the reliability, and return the untempered sums.
 
-    The model has its `prior_`. `totals` (A, 1, given) are the weights of all labels.
+    The model must have its `prior_`. `totals` (A, 1, given) is the weight of each annotator's labels.
     """
     from dissensus.models.confusion import ConfusionPass
 
@@ -232,7 +233,7 @@ def run_tempered(
     def apply(tempering: Tempering) -> float:
         nonlocal sums
         sums = engine.run(TemperedPass(pass_, ConfusionPass(POSTERIOR, COIN), tempering), params, out)
-        before, after = (one / one.sum() for one in (sums.untempered.class_counts, sums.tempered.class_counts))
+        before, after = (counts / counts.sum() for counts in (sums.untempered.class_counts, sums.tempered.class_counts))
         return float(np.abs(before - after).sum() / 2)
 
     model.tempering = limit_shift(model.tempering, model.prior_, apply)

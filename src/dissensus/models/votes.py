@@ -1,14 +1,14 @@
-"""The family of votes: the probability of a class is its share of the votes, perhaps weighted by skill.
+"""The family of votes: the probability of a class is its share of the votes, which may be weighted by skill.
 
     v_i(c) = Σ_{rows of i with y = c} w s_j        q_i(c) = v_i(c) / Σ_c v_i(c)
 
-s_j is 1 in `majority-vote`; `wawa` and `zero-based-skill` learn it from the annotator's agreement with the outcome.
-`VotePass` is a vote with given skills.
+s_j is 1 in `majority-vote`; `wawa` and `zero-based-skill` estimate it from the annotator's agreement with the outcome.
+`VotePass` runs a vote with given skills.
 
-*Likelihoods of further labels.* The share of the votes is not a probability of being right. The class with the most
-votes is the most probable one if all annotators are equally good and all errors equally likely, so likelihoods use
-that model: q_i(c) ∝ exp(λ v_i(c)) with λ = log p (K − 1) / (1 − p), where p, the accuracy of a vote, is estimated by
-EM; with skills, an annotator's λ is scaled by its skill.
+*Likelihoods of further labels.* A vote share is not the probability that a class is correct. The class with the most
+votes is the most probable one if all annotators are equally accurate and all errors equally likely, so likelihoods use
+this model: q_i(c) ∝ exp(λ v_i(c)) with λ = log p (K − 1) / (1 − p). EM estimates p, the accuracy of a vote. With
+skills, each annotator's λ is multiplied by the skill.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from dissensus.models.base import Aggregator, Likelihoods
 from dissensus.models.incremental import updated_copy
 from dissensus.table.annotations import Annotations
 
-ACCURACY_TOL, MAX_ACCURACY_STEPS = 1e-5, 500  # tolerance and largest number of EM steps for the accuracy of a vote
-INITIAL_ACCURACY = 0.8  # initial accuracy
+ACCURACY_TOL, MAX_ACCURACY_STEPS = 1e-5, 500  # EM for the accuracy of a vote: tolerance and largest number of steps
+INITIAL_ACCURACY = 0.8  # accuracy of a vote at the start of EM
 
 
 class VoteModel(Aggregator):
-    """Shares of the votes."""
+    """A method whose posterior is the vote shares."""
 
     engine: EngineChoice = ENGINE
 
     item_total_: Annotated[FloatArray, "I count"]
 
     def _run_final_vote(self, engine: Engine, skill: FloatArray, votes: FloatArray) -> FloatArray:
-        """(A,) Set prior and posterior by skills (A,) and all votes (K,); return the weight of labels that agree."""
+        """Set prior and posterior from skills (A,) and all votes (K,); return the weight of agreeing labels, (A,)."""
         K, total = engine.size.n_classes, float(votes.sum())
         self.prior_ = votes / total if total > 0 else np.full(K, 1 / K)
         self.posterior_, self.item_total_ = engine.allocate("posterior", K), engine.allocate("item_total")
@@ -50,21 +50,21 @@ class VoteModel(Aggregator):
         return engine.run(VotePass(True, self.prior_, self._tie_break_weights()), skill, out).hits
 
     def _tie_break_weights(self) -> FloatArray | None:
-        """(K,) Return weights of classes that break ties, or None."""
+        """Return the class weights (K,) that break ties, or None."""
         return None
 
     def _annotator_skills(self, annotators: IntArray) -> FloatArray:
-        """(len(known),) Return the weight of a vote, by code into `annotators_`, −1 unseen."""
+        """Return the skill of annotators by code, −1 if unseen."""
         return np.ones(annotators.size)
 
     def _population_skill(self) -> float:
-        """Return the weight of each earlier vote."""
+        """Return the mean skill of the fitted annotators."""
         return 1.0
 
     def _partial_update(
         self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
     ) -> FloatArray:
-        """Add votes, weighted by the skills; earlier votes have the population's skill."""
+        """Add votes, weighted by skill; fitted votes have the population's skill."""
         new, weight = self._votes(table, annotator), self.item_total_[item]
         before = self.posterior_[item] * (weight * self._population_skill())[:, None]
         total = self.prior_ * self.item_total_.sum() + new.sum(axis=0)
@@ -81,18 +81,18 @@ class VoteModel(Aggregator):
         )
 
     def _votes(self, table: Annotations, annotators: IntArray) -> FloatArray:
-        """(I, K) votes of a table of annotators by code, −1 unseen."""
+        """Return the weighted votes (I, K) of a table; `annotators` are codes, −1 if unseen."""
         return np.asarray(
             kernels.sum_skilled_votes(expand_rows(table), self._annotator_skills(annotators), table.n_classes)
         )
 
     def _label_probabilities(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
-        """(N, K) Return the item's votes plus one distributed as all votes: new annotators are like earlier ones."""
-        total = np.append(self.item_total_, 0.0)[item][:, None]  # −1, unseen, takes the last
+        """Return P(label | item), (N, K), from the item's votes plus one vote distributed like all votes."""
+        total = np.append(self.item_total_, 0.0)[item][:, None]  # code −1 selects the last entry
         return np.asarray((posterior * total + self.prior_) / (total + 1))
 
     def likelihoods(self) -> Likelihoods:
-        """Return the model under which the vote is optimal, see the module."""
+        """Return the likelihoods of the model in which the vote is optimal; see the module."""
         K = self.classes_.size
         if K == 1:
             return Likelihoods(self.posterior_, lambda _, annotators: np.ones((1, annotators.size, 1, 1)), True)
@@ -110,7 +110,7 @@ class VoteModel(Aggregator):
 
         def matrices_of(_: IntArray, annotators: IntArray) -> FloatArray:
             skill = self._annotator_skills(annotators) / (self._population_skill() or 1.0)
-            wrong = np.exp(-scale * skill)[:, None, None]  # relative to a right label
+            wrong = np.exp(-scale * skill)[:, None, None]  # likelihood of a wrong label relative to a right one
             matrices = np.where(np.eye(K, dtype=bool), 1.0, wrong) / (1 + (K - 1) * wrong)
             return np.asarray(matrices[None])
 
@@ -119,20 +119,20 @@ class VoteModel(Aggregator):
 
 @dataclass(frozen=True)
 class VoteSums(Sums):
-    """The sums of a vote: agreement of annotators, and votes."""
+    """The sums of a vote: the annotators' agreement with the outcome, and the votes."""
 
     by_annotator: ClassVar = ("hits", "total")
     hits: FloatArray  # (A,) weight of each annotator's labels that agree with the outcome
-    total: FloatArray  # (A,) weight of all its labels on informative items
+    total: FloatArray  # (A,) weight of all labels on informative items
     votes: FloatArray  # (K,) sums of all votes
 
 
 @dataclass(frozen=True, eq=False)
 class VotePass(Pass[FloatArray, VoteSums]):
-    """A vote in which annotators have skills (A,), see `kernels.vote`. `alone`: all items count for skills.
+    """A vote in which annotators have skills (A,); see `kernels.vote`.
 
-    With a `prior` (K,) the outcome is the shares of the votes, with ties broken by `lean` (K,): outputs `posterior` and
-    `item_total`.
+    With `count_single`, items with one annotator count for skills too. With a `prior` (K,), the outcome is the vote
+    shares, with ties broken by the class weights `tie_break` (K,), and the outputs are `posterior` and `item_total`.
     """
 
     count_single: bool = False
@@ -146,7 +146,7 @@ class VotePass(Pass[FloatArray, VoteSums]):
         return [*np.zeros((2, size.n_annotators)), np.zeros(size.n_classes)]
 
     def array_form(self, chunk: Chunk, params: FloatArray) -> tuple[Any, ...]:
-        """Run `kernels.vote.vote_on`, and return the weight of each item's rows too if there is a prior."""
+        """Run `kernels.vote.vote_arrays`; with a prior, also return the weight of each item's rows."""
         own = None if self.prior is None else chunk.sum_by_item(chunk.row_weights()[:, None])[:, 0]
         return *kernels.vote_arrays(
             chunk,
@@ -157,7 +157,7 @@ class VotePass(Pass[FloatArray, VoteSums]):
         ), own
 
     def kernel(self, chunk: Chunk, worker: Worker, out: Mapping[str, Any]) -> None:
-        """Run `kernels.vote.vote`."""
+        """Run `kernels.vote.vote_items` over the chunk."""
         none, K = np.empty(0), worker.size.n_classes
         prior, lean = (none if values is None else values for values in (self.prior, self.tie_break))
         kernels.vote_items(
@@ -171,7 +171,7 @@ class SkilledVote:
 
     def __init__(self, engine: Engine):
         self.engine, self.pass_ = engine, VotePass()
-        self.first_vote = self(np.ones(engine.size.n_annotators))  # all count the same
+        self.first_vote = self(np.ones(engine.size.n_annotators))  # with equal skills
         if not self.first_vote.total.any():  # no item has two annotators
             self.pass_ = VotePass(count_single=True)
             self.first_vote = self(np.ones(engine.size.n_annotators))
@@ -182,7 +182,7 @@ class SkilledVote:
         return self.engine.run(self.pass_, skill)
 
     def annotator_agreement(self, hits: FloatArray) -> FloatArray:
-        """(A,) the share of each annotator's labels that agree; the population's for one without labels."""
+        """Return each annotator's share of agreeing labels, (A,); annotators without labels get the population's."""
         own = self.total > 0
         return np.where(own, hits / np.where(own, self.total, 1), self.population_agreement(hits))
 
