@@ -121,14 +121,14 @@ REFUSING = [name for name in COMMANDS if name not in (*ANY_KIND, "train", "predi
 def test_commands_for_classes_say_that_they_are(cli, files, command):
     done = cli(command, "numbers.csv", *OTHER.get(command, ()))
     assert (done.exit_code, done.stdout) == (2 if command == "check" else 1, "")
-    assert f"dissensus {command} is for classes" in done.stderr
+    assert f"dissensus {command} requires classes" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
 def test_how_many_labels_are_enough_is_for_classes(cli, files):
     done = cli("recommend", "numbers.csv", "--enough")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "dissensus recommend --enough is for classes" in done.stderr
+    assert "dissensus recommend --enough requires classes" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_sets_and_objects_are_described_answered_and_scored(cli, tmp_path, kind,
     assert (tmp_path / "again/items.csv").read_bytes() == items
     refused = cli("explain", path, *more)
     assert refused.exit_code == 1
-    assert "dissensus explain is for" in refused.stderr
+    assert "dissensus explain requires" in refused.stderr
 
 
 def test_known_sets_may_be_such_as_nobody_ticked(cli, tmp_path):

@@ -55,7 +55,7 @@ def test_a_command_says_how_it_read_its_file_above_its_results(cli, here):
 def test_summary_json_keeps_the_account(cli, here):
     Path("project.json").write_text(json.dumps(PROJECT))
     result = cli("aggregate", "project.json", "-o", "out", "-m", "majority-vote")
-    assert result.stdout.splitlines()[1] == "Not used: 3 answers marked as right (known labels, no votes)."
+    assert result.stdout.splitlines()[1] == "Not used: 3 answers marked as correct (gold labels, no votes)."
     summary = json.loads(Path("out/summary.json").read_text())
     assert summary["reading"] == {
         "format": "label-studio",
@@ -64,11 +64,11 @@ def test_summary_json_keeps_the_account(cli, here):
             "annotator": "who answered",
             "label": "'tone'",
             "text": "'text'",
-            "gold": "3 answers marked as right",
+            "gold": "3 answers marked as correct",
         },
         "answers": 27,
         "used": 24,
-        "not_used": {"answers marked as right (known labels, no votes)": 3},
+        "not_used": {"answers marked as correct (gold labels, no votes)": 3},
         "notes": [],
     }
     assert summary["gold"]["items"] == 3  # ground truth is used as gold where no file is named
@@ -167,7 +167,7 @@ def test_nobody_is_named_before_the_spelling_is_settled(cli, here):
     (here / "spelt.csv").write_text("\n".join(SPELT))
     said = cli("diagnose", "spelt.csv", "--json")
     assert json.loads(said.stdout)["annotators"] == {}
-    assert json.loads(said.stdout)["unsettled"].startswith("Classes differ by capitals")
+    assert json.loads(said.stdout)["unsettled"].startswith("Some classes differ")
     assert not json.loads(cli("diagnose", "spelt.csv", "--json", "--normalize").stdout)["unsettled"]
 
 

@@ -102,7 +102,7 @@ def test_skipped_tasks_gold_and_overlaps_are_counted(tmp_path):
     path = tmp_path / "export.json"
     path.write_text(json.dumps(tasks))
     with warns(
-        errors.RowsExcluded, unused={"answers marked as right (known spans, no votes)": 1, "annotations skipped": 1}
+        errors.RowsExcluded, unused={"answers marked as correct (gold spans, no votes)": 1, "annotations skipped": 1}
     ):
         tables = read(path)
     assert {name: spans_said(one) for name, one in tables.items()} == {
@@ -111,13 +111,13 @@ def test_skipped_tasks_gold_and_overlaps_are_counted(tmp_path):
     }
     table = tables["ner, ORG"]
     assert {key: count for key, count in table.import_report.unused_counts.items() if count} == {
-        "annotations skipped": 1, "answers marked as right (known spans, no votes)": 1,
+        "annotations skipped": 1, "answers marked as correct (gold spans, no votes)": 1,
     }  # fmt: skip
     assert table.import_report.n_used == 5
     assert table.import_report.notes == [SpansOverlap(question="ner", names=("ner", "ner, ORG"))]
     with warns(
         errors.RowsExcluded,
-        unused={"spans 'ner'": 4, "answers marked as right (known spans, no votes)": 1, "annotations skipped": 1},
+        unused={"spans 'ner'": 4, "answers marked as correct (gold spans, no votes)": 1, "annotations skipped": 1},
     ):
         assert spans_said(read(path, label="ner, ORG")) == spans_said(table)
     assert set(tables["ner"].import_report.gold[1]) == {"O"}  # who knows that it is ORG knows that nothing else is

@@ -1,8 +1,8 @@
-"""The one table: which annotator gave which label to which item.
+"""The table of annotations: which annotator gave which label to which item.
 
-Names become integer codes once, here; every method works on the codes. Rows are sorted by (item, annotator, label), so
-that the order of a file never changes a result. Two indexes make both directions fast: `item_ptr` (rows by item) and
-`annotator_ptr` with `by_annotator` (rows by annotator, built on first use).
+The constructors convert names to integer codes, and every method works on these codes. Rows are sorted by (item,
+annotator, label), so the order of rows in a file never changes a result. Two indexes give fast access: `item_ptr` to
+the rows of an item, and `annotator_ptr` with `by_annotator` (built on first use) to the rows of an annotator.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from dissensus.table.find_columns import ColumnNames, column_names
 from dissensus.table.import_report import ImportReport
 from dissensus.table.spans import Sequences, convert_spans_to_tags, parse_sequences
 
-MIN_COUNTED_ROWS = 10**6  # rows that `from_counts` always accepts
-MAX_ROWS_PER_COUNT = 1_000  # mean number of rows per count above `MIN_COUNTED_ROWS`
+MIN_COUNTED_ROWS = 10**6  # `from_counts` always accepts up to this number of rows.
+MAX_ROWS_PER_COUNT = 1_000  # Above `MIN_COUNTED_ROWS`, the mean number of rows per count is limited to this.
 ANONYMOUS_ANNOTATOR = "anonymous"
-"""The one annotator of a table made from counts: votes without ids share one confusion matrix."""
+"""The name of the only annotator in a table made from counts; votes without ids share one confusion matrix."""
 
 
 class NamedSizes:
-    """Sizes of anything with names of items, annotators and classes."""
+    """Numbers of items, annotators and classes of an object that has their names."""
 
     items: Any
     annotators: Any
@@ -108,22 +108,20 @@ class Annotations(ReadOnlyArrays, NamedSizes):
     ['d']
     """
 
-    import_report: ClassVar[ImportReport | None] = (
-        None  # the import report of `read`; tables derived from this one have none
-    )
+    import_report: ClassVar[ImportReport | None] = None  # Only tables that `read` returns have one.
 
     annotator: IntArray  # (N,) code into annotators
-    label: IntArray  # (N,) code into classes, in the smallest integer type that holds them
+    label: IntArray  # (N,) code into classes, in the smallest integer type that can hold it
     item_ptr: IntArray  # (I+1,) rows of item i are item_ptr[i]:item_ptr[i+1]
-    items: Names  # (I,) sorted; may hold items without a label
-    annotators: Names  # (A,) sorted; may hold annotators without a label
-    classes: Names  # (K,) sorted, or in the order that the caller declares
+    items: Names  # (I,) sorted; may include items without a label
+    annotators: Names  # (A,) sorted; may include annotators without a label
+    classes: Names  # (K,) sorted, or in the order declared by the caller
     weight: FloatArray | None = None  # (N,)
-    proba: FloatArray | None = None  # (N, K) a distribution instead of a label; `label` is then its arg max
-    kind: str = "classes"  # how to read `classes`, see `table.kinds`
+    proba: FloatArray | None = None  # (N, K) a distribution instead of a label; `label` is then its argmax
+    kind: str = "classes"  # the label type, see `table.kinds`
 
     def __post_init__(self) -> None:
-        """Check every code, also of unpickled tables: kernels read only checked tables."""
+        """Check all codes, because compiled kernels use them as addresses without further checks."""
         super().__post_init__()
         n, ptr = self.n_annotations, self.item_ptr
         naming.check_codes(ptr, n + 1, "item_ptr")
@@ -156,21 +154,25 @@ class Annotations(ReadOnlyArrays, NamedSizes):
         Parameters
         ----------
         item, annotator, label : arrays of length N
-            Integers, text, or (labels) truth values. `label` may be left out where `proba` is given.
+            Integers or text; labels may also be booleans. `label` is not needed if `proba` is given.
         classes : list of names, or their number, optional
-            The classes, in this order. Integer labels with declared text classes are codes into them. Left out, the
-            classes are the distinct labels, sorted.
+            The classes, in this order. Integer labels are codes into these classes if the classes are text. By
+            default, the classes are the distinct labels, sorted.
         weight : (N,), optional
-            How much each row counts; not negative.
+            Weight of each row; not negative.
         proba : (N, K), or class → (N,), optional
-            A distribution over the classes instead of one label; rows sum to one. `label` is then ignored.
+            A distribution over the classes instead of one label; each row sums to one. `label` is then ignored.
         abstain : a label or a list of labels, optional
-            Answers such as "can't say", which are not a class. `None` in the list stands for a missing label. Their
-            rows are excluded; their items and annotators stay.
+            Answers such as "can't say" that are not a class. `None` in the list stands for a missing label. Rows with
+            such an answer are excluded; their items and annotators remain in the table.
         items, annotators : lists of names, optional
-            All items or annotators, when some have no annotation.
+            All items or annotators, if some of them have no annotation.
         kind : "classes", "graded", "numbers", "pairs", "sets", "spans" or "objects"
-            The label type, see `table.kinds`. Several rows of an item and annotator are one set.
+            The label type, see `table.kinds`. For sets, several rows of an item and annotator are merged into one set.
+
+        Returns
+        -------
+        Annotations
 
         >>> table = Annotations.from_arrays(["a", "a", "b"], ["x", "y", "x"], [1, 0, 1])
         >>> table
@@ -232,10 +234,10 @@ class Annotations(ReadOnlyArrays, NamedSizes):
         ptr = group_offsets(item, len(items))
         plain = weight is None and proba is None
         if plain and kernels.is_sorted(item, annotator, label):
-            annotator, label = annotator.copy(), label.copy()  # the caller may change its own arrays later
+            annotator, label = annotator.copy(), label.copy()  # The caller may change its own arrays later.
         elif plain and item.size >= kernels.MIN_ROWS_TO_COMPILE:
             annotator, label = kernels.sort_rows(item, annotator, label, ptr, len(classes))
-        else:  # rows with the same codes are sorted by weight, so that no sum depends on the order of rows
+        else:  # Rows with the same codes are sorted by weight, so that no sum depends on the order of rows.
             keys = [] if proba is None else list(proba.T)
             order = np.lexsort((*keys, *([] if weight is None else [weight]), label, annotator, item))
             annotator, label = annotator[order], label[order]
@@ -259,10 +261,19 @@ class Annotations(ReadOnlyArrays, NamedSizes):
     ) -> Annotations:
         """Make a table from a pandas, polars or DuckDB frame or an Arrow table, one row per annotation.
 
-        Columns are found by name, or by the usual other names (task, worker, answer, …); `item`, `annotator`, `label`
-        and `weight` name them otherwise. `proba` names the columns with each class's probability (class → column, or a
-        list of columns `p_<class>`), which are also found in a frame with columns `p_…` and no label column. `classes`,
-        `abstain` and `kind` are those of `from_arrays`.
+        Parameters
+        ----------
+        frame : data frame or Arrow table
+        item, annotator, label, weight : str, optional
+            Names of columns. By default, columns are found by these names or usual synonyms (task, worker, answer, …).
+        proba : class → column, or list of columns `p_<class>`, optional
+            Columns of class probabilities. By default, columns `p_…` are used if there is no label column.
+        classes, abstain, kind
+            As in `from_arrays`.
+
+        Returns
+        -------
+        Annotations
         """
         named = ColumnNames(item, annotator, label, weight=weight, proba=proba)
         if question := named.resolve(column_names(frame)).get("question"):
@@ -282,8 +293,20 @@ class Annotations(ReadOnlyArrays, NamedSizes):
     ) -> Annotations:
         """Make a table from an items × annotators matrix of labels.
 
-        Cells equal to `missing` (by default −1, unless labels are numbers), NaN, None and masked cells are empty. The
-        columns of a frame name the annotators and (pandas) its index the items, unless names are given.
+        Parameters
+        ----------
+        matrix : array or frame of shape (I, A)
+        missing : label, optional
+            Cells with this value are empty, as are NaN, None and masked cells; by default −1, unless labels are
+            numbers.
+        items, annotators : lists of names, optional
+            By default, the index and the column names of a pandas frame, the column names of other frames, or numbers.
+        classes, kind
+            As in `from_arrays`.
+
+        Returns
+        -------
+        Annotations
         """
         found = naming.encode_matrix(matrix, missing, items, annotators, kind == "numbers")
         return cls.from_arrays(**found, classes=classes, kind=kind)
@@ -292,13 +315,26 @@ class Annotations(ReadOnlyArrays, NamedSizes):
     def from_pairs(
         cls, left: Any, right: Any, winner: Any, annotator: Any = None, *, context: Any = None, weight: Any = None
     ) -> Annotations:
-        """Make a table from comparisons: two alternatives, which is better ("left", "right", "tie"), and by whom.
+        """Make a table from comparisons of two alternatives.
 
-        The same two alternatives in another `context`, such as a prompt, are another item. The default annotator is
-        "anonymous".
+        Parameters
+        ----------
+        left, right : (N,)
+            Names of the two alternatives.
+        winner : (N,)
+            The better alternative: "left", "right" or "tie".
+        annotator : (N,), optional
+            By default, all comparisons are by "anonymous".
+        context : (N,), optional
+            For example a prompt. The same alternatives in different contexts are different items.
+        weight : (N,), optional
+
+        Returns
+        -------
+        Annotations
 
         >>> Annotations.from_pairs(["a", "b"], ["b", "c"], ["left", "tie"])
-        Annotations: 2 comparisons of 3 things (a, b, c) in 2 items by 1 annotator, 1.0 per item
+        Annotations: 2 comparisons of 3 alternatives (a, b, c) in 2 items by 1 annotator, 1.0 per item
         """
         item = kinds.name_pair_items(left, right, context)
         annotator = [ANONYMOUS_ANNOTATOR] * len(item) if annotator is None else annotator
@@ -317,12 +353,23 @@ class Annotations(ReadOnlyArrays, NamedSizes):
         texts: Mapping[Any, str] | None = None,
         tokens: Mapping[Any, int] | None = None,
     ) -> Annotations:
-        """Make a table from spans, one entry each: `start` to `end` (exclusive), in characters or tokens.
+        """Make a table from spans of documents; an item is a position in a document, and its label is a tag.
 
-        `readings` are the (document, annotator) pairs of annotators who read a document: what they did not mark has the
-        tag O. `texts` (document → text) cuts documents into words; with `tokens` (document → number) offsets count
-        tokens; otherwise a document is cut where spans begin and end. Spans of one annotator that overlap an earlier
-        one are excluded, with a warning.
+        Spans of one annotator that overlap an earlier span of the same annotator are excluded, with a warning.
+
+        Parameters
+        ----------
+        document, annotator, start, end, label : one entry per span
+            `start` to `end` (exclusive), in characters, or in tokens if `tokens` is given.
+        readings : (document, annotator) pairs, optional
+            Annotators who read a document without marking a span; all its positions get the tag O.
+        texts : document → text, optional
+            Documents are cut into words. Without texts and tokens, they are cut where spans begin and end.
+        tokens : document → number of tokens, optional
+
+        Returns
+        -------
+        Annotations
 
         >>> Annotations.from_spans(["d", "d"], ["x", "y"], [0, 0], [2, 1], ["PER", "PER"], tokens={"d": 4})
         Annotations: 8 tags of 4 items by 2 annotators, 3 classes (B-PER, I-PER, O), 2.0 per item
@@ -338,9 +385,18 @@ class Annotations(ReadOnlyArrays, NamedSizes):
     def from_counts(
         cls, item: Any, label: Any, count: Any, classes: Iterable[Any] | int | None = None, *, items: Any = None
     ) -> Annotations:
-        """Make a table from vote counts without annotator ids: `count` rows each, by one annotator, "anonymous".
+        """Make a table from vote counts without annotator ids; all votes belong to the annotator "anonymous".
 
-        `item`, `label` and `count` are equally long; `classes` and `items` are those of `from_arrays`.
+        Parameters
+        ----------
+        item, label, count : (N,)
+            The number of votes of each item for each label.
+        classes, items
+            As in `from_arrays`.
+
+        Returns
+        -------
+        Annotations
         """
         counts = naming.to_floats(count, "count")
         for name, column in (("item", item), ("label", label)):
@@ -360,7 +416,8 @@ class Annotations(ReadOnlyArrays, NamedSizes):
             item_names, np.array([ANONYMOUS_ANNOTATOR], object), class_names,
         )  # fmt: skip
 
-    # Reading a table --------------------------------------------------------------------------------------------------
+    # Properties of a table
+    # --------------------------------------------------------------------------------------------------
 
     @property
     def n_annotations(self) -> int:
@@ -372,7 +429,7 @@ class Annotations(ReadOnlyArrays, NamedSizes):
 
     @property
     def values(self) -> FloatArray:
-        """Return (K,) the values of the classes: their numbers, or ranks from 0 of grades without; others have none."""
+        """Return the (K,) numbers of ordered classes, or ranks from 0 if a name is not a number."""
         values = kinds.class_values(self.kind, self.classes)
         if values is None:
             raise errors.NoLabelValues(kind=self.kind)
@@ -380,7 +437,7 @@ class Annotations(ReadOnlyArrays, NamedSizes):
 
     @cached_property
     def alternatives(self) -> kinds.Alternatives:
-        """Return the two alternatives that every item of a table of pairs compares."""
+        """Return the two alternatives that each item of a table of comparisons compares."""
         kinds.check_kind(self.kind, ("pairs",), "sides")
         return kinds.parse_alternatives(self.items)
 
@@ -392,46 +449,46 @@ class Annotations(ReadOnlyArrays, NamedSizes):
 
     @cached_property
     def item(self) -> IntArray:
-        """Return (N,) code into items."""
+        """Return the (N,) codes into items."""
         return make_read_only(np.repeat(np.arange(self.n_items, dtype=np.int32), np.diff(self.item_ptr)))
 
     @property
     def row_weights(self) -> FloatArray:
-        """Return (N,) the weight of every row: 1 without `weight`."""
+        """Return the (N,) weights of rows; 1 if the table has no weights."""
         return np.ones(len(self)) if self.weight is None else self.weight
 
     @cached_property
     def annotator_ptr(self) -> IntArray:
-        """Return (A+1,): the rows of annotator a are by_annotator[annotator_ptr[a]:annotator_ptr[a+1]]."""
+        """Return the (A+1,) offsets into `by_annotator` of the rows of each annotator."""
         return make_read_only(group_offsets(self.annotator, self.n_annotators))
 
     @cached_property
     def by_annotator(self) -> IntArray:
-        """Return (N,) row numbers in annotator order."""
+        """Return the (N,) row numbers sorted by annotator."""
         return make_read_only(kernels.group_rows(self.annotator, self.annotator_ptr))
 
     @cached_property
     def sequences(self) -> Sequences:
-        """Return the places of the items of spans, and their order, see `table.spans`."""
+        """Return the positions of the items of spans and their reading order, see `table.spans`."""
         kinds.check_kind(self.kind, ("spans",), "sequences")
         return parse_sequences(self.items)
 
     @property
     def annotations_per_annotator(self) -> IntArray:
-        """Return (A,) the number of annotations of each annotator."""
+        """Return the (A,) numbers of annotations per annotator."""
         return np.diff(self.annotator_ptr)
 
     @property
     def rating_codes(self) -> IntArray:
-        """Return (N,) the number of each row's rating: all labels of one item by one annotator.
+        """Return the (N,) codes of ratings; rows of the same item and annotator are one rating.
 
-        Votes without annotator ids are a rating each.
+        Each vote without an annotator id is a rating of its own.
         """
         return np.cumsum(is_first_of_pair(self.item, self.annotator)) - 1 if self.has_repeats else np.arange(len(self))
 
     @cached_property
     def has_repeats(self) -> bool:
-        """Return True if an annotator has several rows of one item.
+        """Return True if an annotator has several rows for one item.
 
         >>> Annotations.from_arrays([1, 1], ["ann", "ann"], ["x", "y"]).has_repeats
         True
@@ -441,12 +498,12 @@ class Annotations(ReadOnlyArrays, NamedSizes):
 
     @cached_property
     def annotators_per_item(self) -> IntArray:
-        """Return (I,) the number of annotators of each item; for votes without ids, the number of votes.
+        """Return the (I,) numbers of annotators per item; votes without annotator ids are counted individually.
 
-        Rows of weight 0 do not count.
+        Rows of weight 0 are not counted.
         """
         counted = self.row_weights > 0
-        first = np.diff(self.rating_codes[counted], prepend=-1) > 0  # rows of a rating stand together
+        first = np.diff(self.rating_codes[counted], prepend=-1) > 0  # Rows of one rating are adjacent.
         return make_read_only(np.bincount(self.item[counted][first], minlength=self.n_items))
 
     @property
@@ -460,9 +517,10 @@ class Annotations(ReadOnlyArrays, NamedSizes):
 
     @property
     def deduplicated(self) -> Annotations:
-        """Return the table with repeats weighted down: an annotator's rows of an item weigh 1 together.
+        """Return the table with weights such that repeated labels count once.
 
-        A row that weighs more by itself sets the limit; rows that weigh less together keep their weights.
+        The rows of one item and annotator get a total weight of at most 1, or of at most the largest single weight if
+        that exceeds 1.
 
         >>> Annotations.from_arrays([1, 1], ["ann", "ann"], ["x", "y"]).deduplicated.weight.tolist()
         [0.5, 0.5]
@@ -475,7 +533,7 @@ class Annotations(ReadOnlyArrays, NamedSizes):
         return replace(self, weight=weight * (most / np.maximum(np.bincount(rating, weight), most))[rating])
 
     def votes(self) -> FloatArray:
-        """Return (I, K) the number of labels of each item in each class, weighted."""
+        """Return the (I, K) weighted numbers of labels of each item in each class."""
         if self.kind == "numbers":
             raise errors.NumbersHaveNoVotes
         if self.proba is not None:
@@ -485,14 +543,14 @@ class Annotations(ReadOnlyArrays, NamedSizes):
         return votes.reshape(self.n_items, self.n_classes).astype(np.float64)
 
     def count_correct_labels(self, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return (A,) the weight of each annotator's labels that are right by a posterior (I, K), and of all labels."""
+        """Return the (A,) expected weights of correct labels under a posterior (I, K), and the weights of all labels."""
         if self.proba is None:
             right = posterior[self.item, self.label]
         else:
             right = (self.proba * posterior[self.item]).sum(axis=1)
         weights = self.row_weights * right, self.row_weights
         hits, total = (np.bincount(self.annotator, w, self.n_annotators) for w in weights)
-        return hits.astype(np.float64), total.astype(np.float64)  # bincount returns ints when the input is empty
+        return hits.astype(np.float64), total.astype(np.float64)  # bincount returns integers for empty input.
 
     def soft_labels(
         self,
@@ -501,11 +559,18 @@ class Annotations(ReadOnlyArrays, NamedSizes):
         temperature: float = 1.0,
         pseudocount: float = 1.0,
     ) -> FloatArray:
-        """Return (I, K) the votes as a distribution.
+        """Return the (I, K) votes of each item as a distribution; items without votes get a uniform one.
 
-        `normalized`: shares of the votes. `softmax`: softmax(votes / temperature) of the raw counts, which leaves no
-        class at zero (Fornaciari et al. 2021). `smoothed`: shares after adding `pseudocount` to every class. An item
-        without votes is uniform.
+        Parameters
+        ----------
+        kind : "normalized", "softmax" or "smoothed"
+            Shares of the votes; softmax(votes / temperature), which gives every class a positive probability
+            (Fornaciari et al. 2021); or shares after adding `pseudocount` to every class.
+        temperature, pseudocount : float
+
+        Returns
+        -------
+        (I, K) array
         """
         check_argument("kind", kind, Literal["normalized", "softmax", "smoothed"])
         votes = self.votes()
@@ -519,11 +584,11 @@ class Annotations(ReadOnlyArrays, NamedSizes):
         return np.where(total > 0, votes / np.where(total > 0, total, 1), 1 / max(self.n_classes, 1))
 
     def describe(self) -> dict[str, Any]:
-        """Count rows, balance, redundancy and raw agreement, as plain values for a table or JSON."""
+        """Return counts, class shares, redundancy and raw agreement as plain values, for example for JSON."""
         return describe.count_table(self)
 
     def to_arrow(self) -> Any:
-        """Make an Arrow table with columns item, annotator, label (and weight, p_<class>), names instead of codes."""
+        """Return an Arrow table with the columns item, annotator, label, and, if present, weight and p_<class>."""
         columns = {
             "item": self.items[self.item],
             "annotator": self.annotators[self.annotator],
@@ -536,9 +601,14 @@ class Annotations(ReadOnlyArrays, NamedSizes):
         return pa.table(columns)
 
     def gold_codes(self, item: Any, label: Any) -> IntArray:
-        """Return (I,) class codes of gold labels, aligned with `items`; −1 for items without one.
+        """Return the (I,) class codes of gold labels, aligned with `items`; −1 for items without a gold label.
 
-        Rows without a label and items that are not in the table are ignored.
+        Rows without a label and items outside the table are ignored.
+
+        Parameters
+        ----------
+        item, label : (M,)
+            Items and their gold labels.
         """
         label = naming.to_arrow_array(label, "label")
         rows = np.flatnonzero(~naming.missing_rows(label))
@@ -555,7 +625,7 @@ class Annotations(ReadOnlyArrays, NamedSizes):
         return codes
 
     def with_added_classes(self, labels: Any) -> Annotations:
-        """Return the same rows with more classes after the others: labels without annotations, such as sets in gold.
+        """Return the same rows with further classes, for labels that occur only as gold labels.
 
         >>> table = Annotations.from_arrays([1, 1], ["x", "y"], ["a", "b"], kind="sets")
         >>> table.with_added_classes(["b, a"]).classes.tolist()
@@ -569,7 +639,7 @@ class Annotations(ReadOnlyArrays, NamedSizes):
         return self.with_classes(np.concatenate([self.classes, new.astype(self.classes.dtype)])) if new.size else self
 
     def gold_values(self, item: Any, value: Any) -> FloatArray:
-        """Return (I,) gold numbers, aligned with `items`; NaN without one. Items not in the table are ignored."""
+        """Return the (I,) gold numbers, aligned with `items`; NaN for items without one."""
         value = naming.to_arrow_array(value, "gold")
         rows = np.flatnonzero(~naming.missing_rows(value))
         known = naming.to_floats(value.take(rows), "gold")
@@ -577,7 +647,7 @@ class Annotations(ReadOnlyArrays, NamedSizes):
         return values
 
     def _align_gold(self, item: Any, rows: IntArray, known: Any, gold: Any, what: str) -> Any:
-        """Fill `gold` (I,) with the known values of these rows of a column of items; two of one item must be equal."""
+        """Fill `gold` (I,) with the known values of these rows; raise if an item has two different values."""
         names, code = naming.encode_column(naming.to_arrow_array(item, "item").take(rows), "item")
         at = naming.translate_codes(code, names, self.items, f"items of the gold {what}")
         here = at >= 0
@@ -601,9 +671,18 @@ class Annotations(ReadOnlyArrays, NamedSizes):
         return table
 
     def select(self, *, items: Any = None, annotators: Any = None, rows: Any = None) -> Annotations:
-        """Select items and annotators (names, or a mask over all) and rows (a mask or row numbers).
+        """Return the table with only these items, annotators and rows; the classes do not change.
 
-        Selected items and annotators stay, with or without rows; the classes always stay.
+        Selected items and annotators remain in the table even if none of their rows does.
+
+        Parameters
+        ----------
+        items, annotators : names or a mask, optional
+        rows : row numbers or a mask (N,), optional
+
+        Returns
+        -------
+        Annotations
         """
         N = self.n_annotations
         keep = np.ones(N, np.bool_) if rows is None else fill_masked(rows, False)
@@ -639,7 +718,10 @@ class Annotations(ReadOnlyArrays, NamedSizes):
     def split(
         self, share: float = 0.5, *, by: Literal["item", "annotation"] = "item", seed: int = 0
     ) -> tuple[Annotations, Annotations]:
-        """Split into a random `share` of the items (or of the annotations, both keeping all items) and the rest."""
+        """Split the table at random into a `share` of its items and the rest.
+
+        With `by="annotation"`, the annotations are split, and both tables keep all items.
+        """
         check_argument("share", share, float, above=0, below=1)
         check_argument("by", by, Literal["item", "annotation"])
         n = self.n_items if by == "item" else self.n_annotations
@@ -650,7 +732,7 @@ class Annotations(ReadOnlyArrays, NamedSizes):
 
     @staticmethod
     def concat(tables: Iterable[Annotations]) -> Annotations:
-        """Join the rows of several tables; unite names, keep the order of classes where all tables declare the same."""
+        """Return one table with the rows and names of several tables; the order of equal classes is kept."""
         tables = list(tables)
         if not tables:
             raise errors.NoTables
@@ -679,7 +761,17 @@ class Annotations(ReadOnlyArrays, NamedSizes):
         )  # fmt: skip
 
     def as_kind(self, kind: str, *, ordered: bool = False) -> Annotations:
-        """Read the labels as another kind, see `table.kinds`; `ordered`: the classes are in order.
+        """Return the table with its labels read as another label type, see `table.kinds`.
+
+        Parameters
+        ----------
+        kind : str
+        ordered : bool
+            True if the classes are already in their order.
+
+        Returns
+        -------
+        Annotations
 
         >>> table = Annotations.from_arrays([1, 1, 2], ["x", "y", "x"], ["10", "9", "1"])
         >>> table.as_kind("graded").classes.tolist(), table.as_kind("numbers").values.tolist()
@@ -696,7 +788,7 @@ class Annotations(ReadOnlyArrays, NamedSizes):
         return self._replace_classes(classes, place, kind)
 
     def _replace_classes(self, classes: Names, place: IntArray, kind: str) -> Annotations:
-        """Return the same rows with other classes: class k becomes `place[k]`, −1 for a class that no row has."""
+        """Return the same rows with other classes: class k becomes `place[k]` (−1 if no row has class k)."""
         proba = None
         if self.proba is not None:
             proba = np.zeros((len(self), classes.size))
@@ -708,7 +800,7 @@ class Annotations(ReadOnlyArrays, NamedSizes):
         )  # fmt: skip
 
     def _merge_sets(self) -> Annotations:
-        """Join the rows of an item and annotator into one set of all options that they hold."""
+        """Merge the rows of each item and annotator into one set of all their options."""
         if self.weight is not None:
             raise errors.WeightedSets
         sets, place = kinds.build_vocabulary("sets", self.classes)
@@ -728,7 +820,7 @@ class Annotations(ReadOnlyArrays, NamedSizes):
         )  # fmt: skip
 
     def with_classes(self, classes: Names) -> Annotations:
-        """Code the labels into other `classes`; a label outside them raises."""
+        """Return the table with its labels coded into other `classes`; raise if a label is not among them."""
         if classes is self.classes or classes.tolist() == self.classes.tolist():
             return self
         at = naming.match_names(self.classes, classes, "classes")

@@ -1,4 +1,4 @@
-"""Describe a table: counts as plain values, one line, and the first rows as HTML."""
+"""Summaries of a table: counts as plain values, a one-line text, and the first rows as HTML."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_NAME_LENGTH = 40  # characters
 
 
 def count_table(table: Annotations) -> dict[str, Any]:
-    """Count rows, balance, redundancy and raw agreement, as plain values for a table or JSON."""
+    """Return counts, class shares, redundancy and raw agreement of a table as plain values."""
     per_item, per_annotator = np.diff(table.item_ptr), np.diff(table.annotator_ptr)
     counts = {
         "kind": table.kind,
@@ -67,9 +67,9 @@ def count_table(table: Annotations) -> dict[str, Any]:
 
 
 def _pairwise_agreement(table: Annotations) -> float | None:
-    """Return the share of pairs of annotators of an item who agree (Fleiss' observed agreement, pooled).
+    """Return the share of agreeing pairs of annotators, pooled over items (Fleiss' observed agreement).
 
-    The labels of an annotator of an item share one vote, as in `evaluation.percent_agreement`.
+    Several labels of one annotator for one item share one vote, as in `evaluation.percent_agreement`.
     """
     m = table.annotators_per_item.astype(np.float64)
     if not (m > 1).any():
@@ -82,7 +82,7 @@ def _pairwise_agreement(table: Annotations) -> float | None:
 
 
 def _summarize_sets(table: Annotations) -> dict[str, Any]:
-    """Return the share of labels with each option, and the mean number of options per label."""
+    """Return the share of labels that contain each option, and the mean number of options per label."""
     times = np.bincount(table.label, minlength=table.n_classes)
     names, ticked = table.options
     shares = times @ ticked / max(len(table), 1)
@@ -110,7 +110,7 @@ def _summarize_numbers(table: Annotations) -> dict[str, Any]:
 
 
 def summarize_table(table: Annotations) -> str:
-    """Return the table in one line."""
+    """Return a one-line summary of the table."""
     shown = _first_names(table.classes)
     kind = "probabilistic " if table.proba is not None else "weighted " if table.weight is not None else ""
     what, of = "annotation", "of"
@@ -127,7 +127,11 @@ def summarize_table(table: Annotations) -> str:
         what = "tag"
     elif table.kind == "pairs":
         things = table.alternatives.names
-        what, of, labels = "comparison", f"of {format_count(things.size, 'thing')} ({_first_names(things)}) in", ""
+        what, of, labels = (
+            "comparison",
+            f"of {format_count(things.size, 'alternative')} ({_first_names(things)}) in",
+            "",
+        )
     return (
         f"Annotations: {format_count(table.n_annotations, kind + what)} {of} {format_count(table.n_items, 'item')} by "
         f"{format_count(table.n_annotators, 'annotator')}, {labels}{', ' if labels else ''}"
@@ -136,7 +140,7 @@ def summarize_table(table: Annotations) -> str:
 
 
 def format_table_html(table: Annotations) -> str:
-    """Return the line and the first rows as HTML."""
+    """Return the one-line summary and the first rows as HTML."""
     head = (
         table.select(rows=np.arange(min(MAX_ROWS_SHOWN, len(table)))).to_arrow().select(["item", "annotator", "label"])
     )

@@ -1,7 +1,8 @@
-"""Find which column of a frame (pandas, polars, DuckDB, Arrow) or file holds what, and take it as an Arrow array.
+"""Find the columns of items, annotators and labels in a frame or file, and read them as Arrow arrays.
 
-Columns without a usual name may be found by their content, and so may wide tables. A column is guessed by content only
-if it is the single candidate, and the import report says so; if there are several, the error names them.
+Frames may be from pandas, polars, DuckDB or Arrow. Columns are found by name, or else by content; a table may also have
+a column per annotator (wide). A column is guessed by content only if there is a single candidate, and the import report
+says so. If there are several candidates, the error names them.
 """
 
 from __future__ import annotations
@@ -28,22 +29,22 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "label": ("answer", "annotation"),
     "question": (),
     "weight": (),
-    "gold": ("label", "truth", "true_label", "answer"),  # the column of a gold file
+    "gold": ("label", "truth", "true_label", "answer"),  # in a file of gold labels
 }
-"""Column names taken for one of ours, in any case and with or without `_id`; our own name wins over its synonyms."""
+"""Role → synonyms of its column name, in any case, with or without `_id`. The role's own name takes precedence."""
 
 COUNT_COLUMNS = ("count", "counts", "votes", "n")
-"""Column names, in any case, of the number of annotators who gave an item a label, in a table without annotators."""
+"""Names of columns of vote counts in tables without annotators, in any case."""
 GOLD_COLUMNS = ("gold", "gold_label", "ground_truth", "truth", "true_label")
-"""Columns of a table of labels that are taken for gold labels of its items."""
+"""Names of columns that are read as gold labels of the items in a table of labels."""
 TIME_COLUMNS = ("time", "timestamp", "datetime", "date", "created_at", "submitted_at", "completed_at", "updated_at")
-"""Columns that are taken for the time of a label; the first one found counts."""
-NAME_SEPARATOR = "/"  # joins the values of several columns that name an item together
+"""Names of columns that hold the time of a label; the first one that exists is used."""
+NAME_SEPARATOR = "/"  # joins the values of several columns that together name an item
 
 MAX_ROWS_INSPECTED = 20_000
-MAX_CLASSES_GUESSED = 20  # distinct values; a column with repeats and no more of them may hold classes at any length
-MAX_CLASS_LENGTH = 60  # mean number of characters
-MIN_ROWS_FOR_REPEATS = 8  # shorter tables may lack repeated items by chance
+MAX_CLASSES_GUESSED = 20  # distinct values that a column of classes may have regardless of the number of rows
+MAX_CLASS_LENGTH = 60  # mean number of characters of a class name
+MIN_ROWS_FOR_REPEATS = 8  # In shorter tables, items may be unrepeated by chance.
 
 
 OTHER_SYNONYMS: dict[str, str] = {
@@ -54,9 +55,9 @@ OTHER_SYNONYMS: dict[str, str] = {
     "label": "labels rating score verdict class category choice vote grade response value decision judgement judgment "
     "sentiment tag result correct is_correct passed winner preference outcome",
 }
-"""Column names that are taken for one of ours only if the content agrees."""
+"""Further synonyms, which are accepted only if the content of the column fits the role."""
 SYSTEM_COLUMNS = ("model", "llm", "system", "assistant", "candidate", "provider", "generator")
-"""Columns that name the system whose answer was judged, if another column names the judge."""
+"""Names of columns of the evaluated system, if another column names the judge."""
 SPAN_COLUMNS: dict[str, str] = {
     "document": "document doc text file passage",
     "sentence": "sentence sent",
@@ -65,14 +66,14 @@ SPAN_COLUMNS: dict[str, str] = {
     "end": "end stop end_offset end_char",
     "label": "label tag ner ner_tag span_label entity type",
 }
-"""Column names of tables of tags, with a token each, and of spans, with a start and an end each."""
+"""Role → column names in tables of tags (one token per row) and of spans (a start and an end per row)."""
 
 
 @dataclass(frozen=True)
 class ColumnNames:
-    """The names that a caller gave for our columns; None for columns to find by the usual names."""
+    """The column names that the caller chose for each role; None for roles whose column is found by name."""
 
-    item: str | Sequence[str] | None = None  # several columns, or "a,b", name it together
+    item: str | Sequence[str] | None = None  # Several columns, or "a,b", name an item together.
     annotator: str | Sequence[str] | None = None
     label: str | None = None
     question: str | None = None
@@ -80,18 +81,18 @@ class ColumnNames:
     proba: Mapping[Any, str] | Sequence[str] | None = None
 
     def split_names(self, there: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Return our name → the columns that the caller named for it, except for `proba`."""
+        """Return role → the columns chosen by the caller, for all roles but `proba`."""
         return {role: split_column_names(name, there) for role, name in vars(self).items() if role != "proba"}
 
     def resolve(self, there: Sequence[str]) -> dict[str, Any]:
-        """Map our names to the table's columns, `proba` to {class: column}; raise if a column is missing.
+        """Return role → column, and `proba` → {class: column}; raise if a column is missing.
 
-        An item or annotator that several columns name together is mapped to a tuple of them.
+        A role with several columns is mapped to a tuple.
         """
         given = self.split_names(there)
         found: dict[str, Any] = {}
         taken = flatten_columns(given.values())
-        free = [column for column in there if column not in taken]  # a column named for one role plays no other
+        free = [column for column in there if column not in taken]  # A column chosen for one role has no other role.
         for role, names in given.items():
             if not names and (column := guess_column(role, free)) is not None:
                 names = (column,)
@@ -111,7 +112,7 @@ class ColumnNames:
         return found
 
     def read_arrays(self, frame: Any) -> dict[str, Any]:
-        """Take the columns of a frame as Arrow arrays, under our names; `proba` as {class: numbers}."""
+        """Return role → column of a frame as an Arrow array, and `proba` → {class: numbers}."""
         found = self.resolve(column_names(frame))
         data = to_arrow(frame, flatten_columns(found.values()))
         by_class = found.pop("proba", {})
@@ -122,7 +123,7 @@ class ColumnNames:
 
 
 def columns_to_read(columns: ColumnNames | None, there: Sequence[str]) -> list[str]:
-    """Return the names of the columns to read; all of the file's if `columns` is None."""
+    """Return the names of the columns to read from a file; all columns if `columns` is None."""
     wanted = list(there)
     if columns is not None:
         wanted = flatten_columns(columns.resolve(there).values())
@@ -136,13 +137,13 @@ def columns_to_read(columns: ColumnNames | None, there: Sequence[str]) -> list[s
 
 
 def find_time_column(there: Sequence[str], used: Sequence[str]) -> list[str]:
-    """Return a list with the column of times, found by name, or an empty list."""
+    """Return a list with the name of the column of times, or an empty list."""
     plain = {name.strip().lower(): name for name in there if name not in used and there.count(name) == 1}
     return [plain[name] for name in TIME_COLUMNS if name in plain][:1]
 
 
 def split_column_names(name: str | Sequence[str] | None, there: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that a caller named for one role: none, one, or several separated by commas."""
+    """Return the columns that the caller chose for one role as a tuple; commas separate several columns."""
     if name is None:
         return ()
     if not isinstance(name, str):
@@ -152,13 +153,13 @@ def split_column_names(name: str | Sequence[str] | None, there: Sequence[str]) -
 
 
 def flatten_columns(columns: Iterable[str | tuple[str, ...] | Mapping[Any, str]]) -> list[str]:
-    """Flatten names of columns, some of them in tuples or under the names of classes."""
+    """Return all column names in one list; entries may be names, tuples, or mappings from class to name."""
     groups = (column.values() if isinstance(column, Mapping) else column for column in columns)
     return [name for group in groups for name in ([group] if isinstance(group, str) else group)]
 
 
 def take_column(data: Mapping[str, Any], column: str | tuple[str, ...], role: str) -> Any:
-    """Return one column, or the values of several joined by a slash; raise if different rows would get one name."""
+    """Return one column, or several joined by a slash; raise if two different rows get the same name."""
     if isinstance(column, str):
         return data[column]
     texts = [pc.cast(to_chunked_array(naming.to_column(data[name], name)), pa.string()) for name in column]
@@ -169,12 +170,12 @@ def take_column(data: Mapping[str, Any], column: str | tuple[str, ...], role: st
 
 
 def to_chunked_array(column: Any) -> Any:
-    """Return a column of any type as a chunked Arrow array."""
+    """Convert a column of any type to a chunked Arrow array."""
     return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([pa.array(column)])
 
 
 def count_distinct_rows(*columns: Any) -> int:
-    """Count the distinct rows of the columns; missing values are equal."""
+    """Count the distinct rows of these columns; missing values are equal to each other."""
     names = [str(i) for i in range(len(columns))]
     return int(
         pa.table([to_chunked_array(column) for column in columns], names=names).group_by(names).aggregate([]).num_rows
@@ -182,7 +183,7 @@ def count_distinct_rows(*columns: Any) -> int:
 
 
 def check_column_names(names: Iterable[str]) -> None:
-    """Raise if a column's name cannot be stored: half a pair of surrogates, as JSON may write it."""
+    """Raise if a column name cannot be stored as UTF-8, such as half a surrogate pair from JSON."""
     for name in names:
         try:
             name.encode()
@@ -191,7 +192,7 @@ def check_column_names(names: Iterable[str]) -> None:
 
 
 def column_names(frame: Any) -> list[str]:
-    """Return the names of the columns of any frame, which must be text and distinct."""
+    """Return the column names of any frame; raise if they are not distinct text."""
     in_pandas = type(frame).__module__.partition(".")[0] == "pandas" and hasattr(frame, "columns")
     if in_pandas and frame.columns.nlevels > 1:
         raise errors.SeveralLevels
@@ -206,10 +207,10 @@ def column_names(frame: Any) -> list[str]:
 
 def to_arrow(frame: Any, columns: Sequence[str]) -> dict[str, Any]:
     """Return the named columns of any frame as Arrow arrays."""
-    if isinstance(frame, pa.Table):  # narwhals would join the chunks, at the cost of a copy
+    if isinstance(frame, pa.Table):  # narwhals would copy the data to join the chunks.
         return {column: frame[column] for column in columns}
     native = _to_narwhals(frame)
-    if not hasattr(native, "to_arrow"):  # lazy: DuckDB, polars' lazy frames
+    if not hasattr(native, "to_arrow"):  # Lazy frames of DuckDB and polars have to be collected.
         native = native.select(list(dict.fromkeys(columns))).collect(backend="pyarrow")
     result = {}
     for column in columns:
@@ -236,9 +237,9 @@ def missing_column_error(
     taken: Mapping[str, Any] | None = None,
     candidates: Sequence[str] = (),
 ) -> MissingColumn:
-    """Make the error for a role without a column, or for a column `name` that does not exist.
+    """Return the error for a role without a column, or for a column `name` that does not exist.
 
-    `taken` are the columns of other roles, `candidates` those that may be meant.
+    `taken` maps other roles to their columns; `candidates` are columns that may have this role.
     """
     if name is not None:
         return errors.UnknownColumn(name=name, role=role, columns=tuple(there))
@@ -256,11 +257,11 @@ def missing_column_error(
 
 
 def guess_column(role: str, there: Sequence[str]) -> str | None:
-    """Return the column that is called by the role's name or a synonym, or None."""
+    """Return the column whose name is the role or a synonym of it, or None."""
 
     def plain(name: str) -> str:
         name = name.strip().lower()
-        # an "annotation_id" numbers the rows and is not a label
+        # The suffix is kept for labels, because an "annotation_id" numbers the rows.
         return name.removesuffix("_id") if role in ("item", "annotator", "question") and name != "_id" else name
 
     own = [c for c in there if c == role] or [c for c in there if plain(c) == role]
@@ -270,14 +271,14 @@ def guess_column(role: str, there: Sequence[str]) -> str | None:
 
 
 def require_one_candidate(role: str, candidates: Sequence[str]) -> str | None:
-    """Return the only candidate for a role, or None; raise if there are several."""
+    """Return the only candidate for a role, or None if there is none; raise if there are several."""
     if len(candidates) > 1:
         raise errors.AmbiguousColumns(role=role, columns=tuple(candidates))
     return candidates[0] if candidates else None
 
 
 def check_columns_exist(role: str, names: tuple[str, ...], there: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that were named for a role; raise if one does not exist."""
+    """Return the columns chosen for a role; raise if one of them does not exist."""
     for name in names:
         if name not in there:
             raise missing_column_error(role, there, name)
@@ -289,20 +290,20 @@ def check_columns_exist(role: str, names: tuple[str, ...], there: Sequence[str])
 
 @dataclass(frozen=True)
 class ColumnSample:
-    """The first rows of a column."""
+    """The first rows of a column, which are inspected to guess its role."""
 
     name: str
     values: Any
 
     @cached_property
     def present_values(self) -> Any:
-        """Return the values that are not missing, as an Arrow array; none of a column whose values cannot be names."""
+        """Return the non-missing values as an Arrow array; nested values count as missing."""
         values = self.values.combine_chunks() if isinstance(self.values, pa.ChunkedArray) else self.values
         if pa.types.is_nested(values.type) or pa.types.is_null(values.type):
             return pa.array([], pa.string())
         if pa.types.is_dictionary(values.type):
             values = values.cast(values.type.value_type)
-        if pa.types.is_string_view(values.type):  # Arrow cannot filter these
+        if pa.types.is_string_view(values.type):  # Arrow cannot filter string views.
             values = values.cast(pa.large_string())
         values = values.drop_null()
         return (
@@ -313,12 +314,12 @@ class ColumnSample:
 
     @cached_property
     def distinct_values(self) -> set[Any]:
-        """Return the distinct values."""
+        """Return the distinct non-missing values."""
         return set(self.present_values.unique().to_pylist())
 
     @cached_property
     def holds_classes(self) -> bool:
-        """Return True if a few short values repeat, none of them JSON."""
+        """Return True if the column repeats a few short values that are not JSON."""
         n, several = len(self.present_values), len(self.distinct_values)
         if not 1 <= several < n or several > max(MAX_CLASSES_GUESSED, n // 10):
             return False
@@ -330,7 +331,7 @@ class ColumnSample:
 
     @cached_property
     def holds_numbers(self) -> bool:
-        """Return True if the values are numbers or spell numbers, as in columns called score, rating, value, …."""
+        """Return True if the values are numbers or text that spells numbers."""
         kind = self.present_values.type
         if not naming.is_text_type(kind):
             return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
@@ -338,7 +339,7 @@ class ColumnSample:
 
 
 def guess_missing_columns(frame: Any, columns: ColumnNames, error: MissingColumn) -> tuple[ColumnNames, dict[str, str]]:
-    """Return the columns completed by guesses, and role → why; raise `error` if a role has no candidate."""
+    """Return the columns completed by guesses, and role → reason; raise `error` if a role has no candidate."""
     head = _sample_columns(frame)
     there = list(head)
     named = columns.split_names(there)
@@ -367,7 +368,10 @@ def guess_missing_columns(frame: Any, columns: ColumnNames, error: MissingColumn
 
 
 def find_span_columns(frame: Any, columns: ColumnNames) -> dict[str, Any] | None:
-    """Return role → columns of a table of spans (document, annotator, label, and token or start and end), or None."""
+    """Return role → columns of a table of spans or tags, or None if the frame is no such table.
+
+    The roles are document, annotator, label, and either token or start and end.
+    """
     there = column_names(frame)
     plain = {name: name.strip().lower() for name in there}
     found: dict[str, Any] = {}
@@ -399,9 +403,9 @@ def find_span_columns(frame: Any, columns: ColumnNames) -> dict[str, Any] | None
 
 
 def find_wide_columns(frame: Any, columns: ColumnNames, insist: bool) -> tuple[str | None, list[str]] | None:
-    """Return the column of the items (None: each row is an item) and those of the annotators; None if not wide.
+    """Return the column of items (None if each row is an item) and the annotators' columns, or None if not wide.
 
-    With `insist`, because the caller says that the table is wide, raise if its columns cannot be found.
+    With `insist`, the caller states that the table is wide; an error is raised if its columns cannot be found.
     """
     head = _sample_columns(frame)
     there = list(head)
@@ -436,7 +440,7 @@ def find_wide_columns(frame: Any, columns: ColumnNames, insist: bool) -> tuple[s
 
 
 def check_item_column(read_columns: Callable[[None], Any], found: dict[str, Any], taken: dict[str, Any]) -> None:
-    """Raise if a column called `id` or similar numbers the rows, and another one may name the items."""
+    """Raise if the column used for items numbers the rows and another column may name the items."""
     item, annotator, n = found["item"], found["annotator"], len(taken["item"])
     if item.strip().lower().removesuffix("_id") == "item" or n < MIN_ROWS_FOR_REPEATS or not isinstance(annotator, str):
         return
@@ -450,7 +454,7 @@ def check_item_column(read_columns: Callable[[None], Any], found: dict[str, Any]
 
 
 def find_system_column(read_columns: Callable[[None], Any], found: dict[str, Any], taken: dict[str, Any]) -> str | None:
-    """Return the column of the system whose answer was judged, which names an item together with `item`, or None."""
+    """Return the column of the evaluated system if it is needed to distinguish items, or None."""
     item, annotator = found["item"], found["annotator"]
     if not (isinstance(item, str) and isinstance(annotator, str)) or "question" in found:
         return None
@@ -476,7 +480,7 @@ def _sample_columns(frame: Any) -> dict[str, ColumnSample]:
 
 
 def _find_other_full_columns(head: dict[str, ColumnSample], *used: str) -> dict[str, ColumnSample]:
-    """Return the columns that are not used and have a value in every row."""
+    """Return the unused columns that have a value in every row."""
     return {
         name: other
         for name, other in head.items()
@@ -485,7 +489,7 @@ def _find_other_full_columns(head: dict[str, ColumnSample], *used: str) -> dict[
 
 
 def _find_by_other_name(role: str, free: Sequence[ColumnSample]) -> str | None:
-    """Return the only column with another usual name whose content does not contradict it, or None."""
+    """Return the only column with a synonym from `OTHER_SYNONYMS` whose content fits the role, or None."""
 
     def fits(column: ColumnSample) -> bool:
         if role == "label":
@@ -496,15 +500,15 @@ def _find_by_other_name(role: str, free: Sequence[ColumnSample]) -> str | None:
     fitting = [
         column for column in free if _name_variants(column.name) & set(OTHER_SYNONYMS[role].split()) and fits(column)
     ]
-    if role == "annotator" and len(fitting) > 1:  # next to a judge, a model is the system that was judged
+    if role == "annotator" and len(fitting) > 1:  # If there is also a judge, the model is the evaluated system.
         fitting = [column for column in fitting if not _name_variants(column.name) & set(SYSTEM_COLUMNS)] or fitting
-    if role == "label" and len(fitting) > 1:  # a verdict goes before its score
+    if role == "label" and len(fitting) > 1:  # A verdict takes precedence over a score.
         fitting = [column for column in fitting if not column.holds_numbers] or fitting
     return require_one_candidate(role, [column.name for column in fitting])
 
 
 def _name_variants(name: str) -> set[str]:
-    """Return a column's name in lower case, with and without its usual endings."""
+    """Return a column name in lower case, with and without the suffixes _id, _name and _model."""
     whole = name.strip().lower()
     return {whole, *(whole.removesuffix(end) for end in ("_id", "_name", "_model"))}
 
@@ -512,10 +516,9 @@ def _name_variants(name: str) -> set[str]:
 def _find_by_content(
     role: str, head: dict[str, ColumnSample], named: dict[str, tuple[str, ...]], free: list[str]
 ) -> str:
-    """Return the only column that can play the role by its content; raise if there are none or several.
+    """Return the only column whose content fits the role; raise if there is none or several.
 
-    A label is a column of classes whose values differ within items; an item repeats, and distinguishes the rows of an
-    annotator.
+    Labels are classes that differ within items. Items repeat, and an annotator has few rows of the same item.
     """
     partner = head[named["item" if role == "label" else "annotator"][0]]
     n = len(partner.values)
@@ -539,15 +542,15 @@ def _find_by_content(
 
 
 def _find_largest_group(free: Sequence[ColumnSample]) -> list[str]:
-    """Return the largest group of columns that hold the same few classes."""
-    groups: list[tuple[list[str], set[Any], set[Any]]] = []  # names, values, values in any spelling
+    """Return the names of the largest group of columns that contain the same few classes."""
+    groups: list[tuple[list[str], set[Any], set[Any]]] = []  # column names, values, values with folded spelling
     for column in free:
         short = all(len(str(value)) <= MAX_CLASS_LENGTH for value in column.distinct_values)
         if not column.holds_classes and not (1 <= len(column.distinct_values) <= 3 and short):
             continue
         own = set(
             map(naming.fold_spelling, column.distinct_values)
-        )  # half of them, or of the group's, are in the other
+        )  # A column joins a group if they share half of their values.
         home = next((group for group in groups if 2 * len(own & group[2]) >= min(len(own), len(group[2]))), None)
         if home is None:
             groups.append(home := ([], set(), set()))
@@ -559,5 +562,5 @@ def _find_largest_group(free: Sequence[ColumnSample]) -> list[str]:
 
 
 def _count_distinct_samples(*columns: ColumnSample) -> int:
-    """Count the distinct rows of the columns."""
+    """Count the distinct rows of these columns."""
     return count_distinct_rows(*(naming.to_column(column.values, column.name) for column in columns))

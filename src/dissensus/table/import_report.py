@@ -1,4 +1,4 @@
-"""The import report: what was taken for what, how many rows are used, which are not, and why."""
+"""The import report of a table: how its columns were read, how many rows are used, and why others are not."""
 
 from __future__ import annotations
 
@@ -14,52 +14,54 @@ _NOUNS = re.compile(
     r"\b(annotation|answer|assertion|cell|comparison|correction|draft|grade|prediction|ranking|rating|result|row|sample|score|"
     r"span|suggestion|task|text)s\b"
 )
-"""Nouns that lose their s after 1."""
+"""Plural nouns that become singular after the number 1."""
 SINGULAR = r"\1"
 
 
 @dataclass
 class ImportReport:
-    """The import report of a table from a file or a frame, `table.import_report`; `str` gives it in one or two lines.
+    """The import report of a table from a file or a frame, `table.import_report`.
 
-    `rows` counts those of the file (of an export: its answers; of a wide table: its cells); it is the sum of `used` and
-    of all counts in `unused`.
+    `n_rows` counts the rows of the file, the answers of an export, or the cells of a wide table. It is the sum of
+    `n_used` and all `unused_counts`. `str(report)` describes the import in one or two lines.
     """
 
     file: str = ""
     format: str = ""
-    columns: dict[str, str] = field(default_factory=dict)  # role → what was taken for it
+    columns: dict[str, str] = field(default_factory=dict)  # role → description of the column or field used for it
     unit: str = "rows"
     n_rows: int = 0
     unused_counts: Counter[str] = field(default_factory=Counter)  # reason → number of rows
-    advice_by_reason: dict[str, Message] = field(default_factory=dict, repr=False)  # reason → which parameter matters
+    advice_by_reason: dict[str, Message] = field(
+        default_factory=dict, repr=False
+    )  # reason → message that names the parameter to change
     notes: list[Note] = field(default_factory=list)
-    period: tuple[str, str] | None = None  # the first and the last time of a row, if a column holds times
-    label_times: tuple[Any, Any, Any] | None = field(
-        default=None, repr=False
-    )  # items, annotators, times as in the file
-    gold: tuple[list[Any], list[Any]] | None = None  # items and their gold labels, if the file has them
-    item_fields: dict[Any, dict[str, Any]] = field(default_factory=dict)  # item → its fields, if an export has them
-    warn_about_unused: bool = field(default=False, repr=False)  # True if answers of annotators are not used
+    period: tuple[str, str] | None = None  # the first and the last time, if a column holds times
+    label_times: tuple[Any, Any, Any] | None = field(default=None, repr=False)  # columns of items, annotators and times
+    gold: tuple[list[Any], list[Any]] | None = None  # items and gold labels, if the file has gold labels
+    item_fields: dict[Any, dict[str, Any]] = field(
+        default_factory=dict
+    )  # item → its fields in an export, such as its text
+    warn_about_unused: bool = field(default=False, repr=False)  # True if answers of annotators are excluded
 
     @property
     def n_used(self) -> int:
-        """Return how many rows are used."""
+        """Return the number of rows that are used."""
         return self.n_rows - self.unused_counts.total()
 
     def exclude(self, reason: str, count: int = 1, advice: Message | None = None) -> None:
-        """Count rows that are not used."""
+        """Add rows to the count of excluded rows for a reason."""
         if count:
             self.unused_counts[reason] += count
             self.advice_by_reason |= {} if advice is None else {reason: advice}
 
     def add_note(self, note: Note) -> None:
-        """Add a note, unless the report has it."""
+        """Add a note unless the report already contains it."""
         self.notes += [] if note in self.notes else [note]
         self.warn_about_unused |= note.warns
 
     def to_dict(self, face: Face = PYTHON_FACE) -> dict[str, Any]:
-        """Return plain values for JSON; reasons and notes in the words of an interface."""
+        """Return the report as plain values for JSON, worded for an interface."""
         return {
             "format": self.format,
             "columns": dict(self.columns),
@@ -71,14 +73,14 @@ class ImportReport:
         }
 
     def render_lines(self, face: Face = PYTHON_FACE) -> list[str]:
-        """Return one line on how the file was read; if something was not used, a second that counts it."""
+        """Return one line that describes how the file was read, and a second line if rows are excluded."""
         rows = count_with_noun(self.n_rows, self.unit)
         found = ReadSummary(format=self.format, columns=self.columns, rows=rows, n_used=self.n_used, n_rows=self.n_rows)
         excluded = self.describe_unused(face)
         return [found.render(face), *([excluded] if excluded else [])]
 
     def describe_unused(self, face: Face = PYTHON_FACE) -> str:
-        """Return in one line what was not used, and all notes; "" if there is neither."""
+        """Return the excluded rows and all notes in one line; "" if there are none."""
         unused = [
             count_with_noun(count, self._render_reason(reason, face))
             for reason, count in self.unused_counts.items()
@@ -95,10 +97,10 @@ class ImportReport:
 
 
 def count_with_noun(count: int, what: str) -> str:
-    """Return a count before a plural, whose first noun loses its s after 1."""
+    """Return a count followed by its noun, which becomes singular after the number 1."""
     return f"{count:,} {_NOUNS.sub(SINGULAR, what, count=1) if count == 1 else what}"
 
 
 def join_lines(text: str) -> str:
-    """Return a text that may hold a name from the data, without its line breaks."""
+    """Return the text without line breaks, which names from the data may contain."""
     return " ".join(text.split())

@@ -1,7 +1,7 @@
-"""Build and index the table: counting sorts.
+"""Counting sorts that build and index a table.
 
-NumPy sorts small tables; loops are compiled only for large ones, where they are faster. So a first run on a small table
-does not wait for a compiler.
+NumPy sorts small tables. Compiled loops sort large tables, where they are faster; small tables do not wait for the
+compiler.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import numpy as np
 from dissensus.common.jit import lazy_jit
 from dissensus.common.types import IntArray
 
-MIN_ROWS_TO_COMPILE = 2**17  # NumPy sorts fewer rows in less time than compiled code takes to load
-INSERTION_LIMIT = 48  # rows of one item up to which an insertion sort beats np.sort
-CHUNK = 2**15  # rows whose differences fit the processor's cache
+MIN_ROWS_TO_COMPILE = 2**17  # NumPy sorts fewer rows faster than the compiled code is loaded.
+INSERTION_LIMIT = 48  # Up to this number of rows per item, insertion sort is faster than np.sort.
+CHUNK = 2**15  # rows; the differences of one chunk fit into the processor's cache
 
 
 def group_rows(codes: IntArray, ptr: IntArray) -> IntArray:
-    """Return row numbers grouped by code, in row order within each code (a stable counting sort)."""
+    """Return the row numbers sorted by code (stable counting sort); `ptr` holds the offset of each code."""
     order: IntArray = np.empty(codes.size, np.int32 if codes.size < 2**31 else np.int64)
     if codes.size < MIN_ROWS_TO_COMPILE:
         order[:] = np.argsort(codes, kind="stable")
@@ -36,7 +36,7 @@ def _fill_groups(codes: IntArray, fill: IntArray, order: IntArray) -> None:
 
 
 def is_sorted(item: IntArray, annotator: IntArray, label: IntArray) -> bool:
-    """Return True if the rows are in the order (item, annotator, label)."""
+    """Return True if the rows are sorted by (item, annotator, label)."""
     for start in range(0, item.size - 1, CHUNK):
         rows = slice(start, start + CHUNK + 1)
         tied: Any = True
@@ -51,9 +51,10 @@ def is_sorted(item: IntArray, annotator: IntArray, label: IntArray) -> bool:
 def sort_rows(
     item: IntArray, annotator: IntArray, label: IntArray, item_ptr: IntArray, n_classes: int
 ) -> tuple[IntArray, IntArray]:
-    """Return annotator and label codes in the order (item, annotator, label).
+    """Return the annotator and label codes sorted by (item, annotator, label).
 
-    One scatter by item, then a small sort inside each item: two passes over memory for any number of annotators.
+    Rows are first distributed by item, then sorted within each item. This takes two passes over memory for any number
+    of annotators.
     """
     fill = item_ptr[:-1].copy()
     annotators, labels = np.empty_like(annotator), np.empty_like(label)

@@ -1,14 +1,14 @@
-"""Kinds of labels. A table always holds codes into its distinct labels, `classes`; its kind is how to read these.
+"""Label types. A table holds codes into its distinct labels, `classes`; the label type says how to read these.
 
-| kind | `classes` | `values` |
+| type | `classes` | `values` |
 |---|---|---|
 | classes | names without an order | none |
-| graded | names in their order; numbers sort as numbers | the numbers, else ranks from 0 |
+| graded | ordered names; numbers are sorted as numbers | the numbers, or ranks from 0 if names are not numbers |
 | numbers | the distinct numbers | the same as floats |
-| pairs | left, right, tie: which of the two alternatives in an item's name is better | none |
+| pairs | left, right and tie: the better of the two alternatives in an item's name | none |
 | sets | the distinct sets of selected options, each as "A|B"; `∅` for none | none |
-| objects | anything that has a distance: texts, boxes "x, y, width, height", JSON | none |
-| spans | tags: O, B-x and I-x of every x; an item is a place in a document, see `table.spans` | none |
+| objects | values with a distance: texts, boxes "x, y, width, height", JSON | none |
+| spans | tags: O, and B-x and I-x for each type x; an item is a position in a document, see `table.spans` | none |
 """
 
 from __future__ import annotations
@@ -28,30 +28,34 @@ from dissensus.table import names as naming
 from dissensus.table import spans
 
 KIND_DESCRIPTIONS = {
-    "classes": "classes without an order",
-    "graded": "classes in an order",
+    "classes": "unordered classes",
+    "graded": "ordered classes",
     "numbers": "numbers",
-    "pairs": "comparisons of two things",
+    "pairs": "comparisons of two alternatives",
     "sets": "sets of options",
     "objects": "objects with a distance",
     "spans": "tags of tokens or characters",
 }
-"""Kind → its labels in words."""
-CLASS_KINDS = ("classes", "graded")  # kinds of labels that have probabilities
+"""Label type → description of its labels."""
+CLASS_KINDS = ("classes", "graded")  # label types with class probabilities
 
-MAX_INTEGER_CLASSES = 30  # distinct whole numbers that are still taken for classes
-GRADED_CLASS_COUNTS = range(3, 12)  # number of consecutive whole numbers that look like ratings
-MAX_LABEL_NUMBER = 1e150  # its square is still finite
+MAX_INTEGER_CLASSES = 30  # More distinct whole numbers are read as numbers, not as classes.
+GRADED_CLASS_COUNTS = range(3, 12)  # numbers of consecutive whole numbers that look like ratings
+MAX_LABEL_NUMBER = 1e150  # The square of this number is still finite.
 PAIR_OUTCOMES = ("left", "right", "tie")  # the classes of pairs
-PAIR_SEPARATOR = " vs "  # joins the two alternatives in the name of an item
+PAIR_SEPARATOR = " vs "  # separates the two alternatives in the name of an item
 CONTEXT_SEPARATOR = " | "  # precedes the context of a comparison, such as a prompt
-OPTION_SEPARATOR = "|"  # joins the options in the name of a set
-EMPTY_SET = "∅"  # the set without an option
-OPTION_SEPARATORS = (OPTION_SEPARATOR, ";", ",")  # separators of options in labels; the first that occurs counts
+OPTION_SEPARATOR = "|"  # separates the options in the name of a set
+EMPTY_SET = "∅"  # the name of the set without options
+OPTION_SEPARATORS = (
+    OPTION_SEPARATOR,
+    ";",
+    ",",
+)  # possible separators of options in labels; the first one that occurs is used
 
 
 class Alternatives(NamedTuple):
-    """The alternatives that items compare."""
+    """The two alternatives that each item compares."""
 
     names: Names  # (T,) sorted
     left: IntArray  # (I,) codes into things
@@ -59,14 +63,14 @@ class Alternatives(NamedTuple):
 
 
 class SetOptions(NamedTuple):
-    """The options of the sets of a vocabulary."""
+    """The options of all sets that occur as classes."""
 
     names: Names  # (L,) sorted
-    selected: BoolArray  # (K, L) whether a set has an option
+    selected: BoolArray  # (K, L) True if the set contains the option
 
 
 def check_kind(kind: Any, allowed: Sequence[str] = tuple(KIND_DESCRIPTIONS), what: str = "") -> None:
-    """Raise if a kind is unknown, or is not among those that `what` supports."""
+    """Raise if the label type is unknown or not supported by `what`."""
     if not isinstance(kind, str) or kind not in KIND_DESCRIPTIONS:
         raise OutOfRange(name=ParameterName("kind"), allowed="be , ".join(KIND_DESCRIPTIONS), value=kind)
     if kind not in allowed:
@@ -74,7 +78,7 @@ def check_kind(kind: Any, allowed: Sequence[str] = tuple(KIND_DESCRIPTIONS), wha
 
 
 def parse_numbers(classes: Names) -> FloatArray | None:
-    """Return (K,) the numbers that names spell, or None if a name is not a number ("007" is a name)."""
+    """Return the (K,) numbers that the names spell, or None if a name is not a number ("007" is not a number)."""
     if classes.dtype.kind in "iuf":
         numbers = classes.astype(np.float64)
         return numbers if np.isfinite(numbers).all() else None
@@ -93,7 +97,7 @@ def parse_numbers(classes: Names) -> FloatArray | None:
 
 
 def guess_kind(classes: Names) -> str:
-    """Return the kind of a vocabulary: numbers if it holds fractions or many whole numbers, else classes."""
+    """Return "numbers" if the classes are fractions or many whole numbers, else "classes"."""
     numbers = parse_numbers(classes)
     if numbers is None or not numbers.size:
         return "classes"
@@ -102,7 +106,7 @@ def guess_kind(classes: Names) -> str:
 
 
 def look_graded(classes: Names) -> bool:
-    """Return True for 0 to k or 1 to k, few enough to be ratings."""
+    """Return True if the classes are the whole numbers 0 to k or 1 to k, few enough to be ratings."""
     numbers = parse_numbers(classes)
     if numbers is None or numbers.size not in GRADED_CLASS_COUNTS or numbers.min() not in (0, 1):
         return False
@@ -110,7 +114,10 @@ def look_graded(classes: Names) -> bool:
 
 
 def build_vocabulary(kind: str, classes: Names, ordered: bool = False) -> tuple[Names, IntArray]:
-    """Return the classes of a table of this kind, and the position of each of `classes`; `ordered`: keep the order."""
+    """Return the classes of a table of this label type, and the position of each old class among them.
+
+    `ordered` keeps the order of graded classes.
+    """
     if kind in ("classes", "objects") or (kind == "graded" and ordered):
         return classes, np.arange(classes.size)
     if kind == "pairs":
@@ -129,7 +136,7 @@ def build_vocabulary(kind: str, classes: Names, ordered: bool = False) -> tuple[
         raise _not_a_number_error(kind, classes)
     if (np.abs(numbers) > MAX_LABEL_NUMBER).any():
         raise errors.NumberTooLarge(label=classes[int(np.abs(numbers).argmax())], limit=MAX_LABEL_NUMBER)
-    if kind == "graded":  # "1" and "1.0" are one grade, named by the first
+    if kind == "graded":  # "1" and "1.0" are the same grade; the first spelling names it.
         _, first, place = np.unique(numbers, return_index=True, return_inverse=True)
         return classes[first], place.reshape(-1)
     values, place = np.unique(numbers, return_inverse=True)
@@ -152,7 +159,7 @@ def _not_a_number_error(kind: str, classes: Names) -> errors.LabelNotANumber:
 
 
 def look_like_decimal_commas(classes: Names) -> bool:
-    """Return True for labels such as 3,5 that are numbers with decimal commas."""
+    """Return True if the labels are numbers with decimal commas, such as "3,5"."""
     if classes.dtype != object or not classes.size:
         return False
     names = [str(name) for name in classes.tolist()]
@@ -161,7 +168,7 @@ def look_like_decimal_commas(classes: Names) -> bool:
 
 
 def class_values(kind: str, classes: Names) -> FloatArray | None:
-    """Return (K,) the values of the classes, or None if the kind has none."""
+    """Return the (K,) numeric values of the classes, or None if the label type has none."""
     if kind not in ("graded", "numbers"):
         return None
     numbers = parse_numbers(classes)
@@ -171,12 +178,12 @@ def class_values(kind: str, classes: Names) -> FloatArray | None:
 
 
 def name_set(options: Iterable[Any]) -> str:
-    """Return the name of a set: its distinct options, sorted and joined."""
+    """Return the name of a set: its distinct options, sorted and joined by `OPTION_SEPARATOR`."""
     return OPTION_SEPARATOR.join(sorted(set(map(str, options)))) or EMPTY_SET
 
 
 def look_like_sets(classes: Names) -> bool:
-    """Return True if labels join options that occur in several of them: fewer options than labels."""
+    """Return True if labels look like sets: they join options, and there are fewer options than labels."""
     if classes.dtype != object or not any(OPTION_SEPARATOR in name for name in classes.tolist()):
         return False
     sets = _split_options(classes)
@@ -185,7 +192,7 @@ def look_like_sets(classes: Names) -> bool:
 
 
 def parse_options(classes: Names) -> SetOptions:
-    """Return the options of sets that `name_set` named."""
+    """Return the options of sets from their names, as `name_set` makes them."""
     sets = [[] if name == EMPTY_SET else name.split(OPTION_SEPARATOR) for name in classes.tolist()]
     names = np.array(sorted({option for selected in sets for option in selected}), object)
     place = {name: k for k, name in enumerate(names.tolist())}
@@ -203,7 +210,7 @@ def _split_options(classes: Names) -> list[list[str]]:
 
 
 def name_pair_items(left: Any, right: Any, context: Any = None) -> Any:
-    """Return (N,) names of items that compare two alternatives in a `context` (a prompt), as an Arrow array."""
+    """Return the (N,) names of items that compare two alternatives, as an Arrow array; `context` may be a prompt."""
     sides = [
         pc.cast(naming.to_arrow_array(side, name), pa.string()) for side, name in ((left, "left"), (right, "right"))
     ]
@@ -220,7 +227,7 @@ def name_pair_items(left: Any, right: Any, context: Any = None) -> Any:
 
 
 def parse_alternatives(items: Names) -> Alternatives:
-    """Return the two alternatives of every item."""
+    """Return the two alternatives of each item, parsed from its name."""
     if items.size == 0:
         return Alternatives(np.empty(0, object), np.empty(0, np.int32), np.empty(0, np.int32))
     names = pa.array(items, pa.string()) if items.dtype == object else pa.array(list(map(str, items)))

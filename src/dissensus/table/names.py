@@ -1,8 +1,9 @@
-"""Turn names into codes: any column of ids or labels → sorted distinct names and int32 codes.
+"""Convert columns of names to codes, and check labels, distributions, weights and numbers.
 
-A column is an Arrow array, a NumPy array, a list, or a series of pandas or polars. Names are int64, float64, bool, or
-object holding `str`; text sorts by code point. A column must be of one type: 1 and "1" in the same column are an error,
-never silently the same or silently two. Further below: labels with abstentions, distributions, weights, numbers.
+A column of ids or labels becomes sorted distinct names and int32 codes. It may be an Arrow array, a NumPy array, a
+list, or a series of pandas or polars. Names are int64, float64, bool, or object arrays of `str`; text is sorted by code
+point. All values of a column must have one type: a column with both 1 and "1" is an error, because it is unclear
+whether they are the same name.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from dissensus.table import exceptions as errors
 from dissensus.table.notes import SpellingVariants
 
 MAX_NUMBERED_CLASSES = 1_000_000  # upper limit of `classes=` as a number
-MIN_WEIGHT, MAX_WEIGHT = 1e-9, 1e9  # products of a few weights beyond these are out of range
-MAX_SUM_ERROR = 1e-4  # largest error of the sum of a row's probabilities
-CHUNK = 2**15  # integers that fit the processor's cache while they are coded
+MIN_WEIGHT, MAX_WEIGHT = 1e-9, 1e9  # Products of a few weights outside this range may overflow or underflow.
+MAX_SUM_ERROR = 1e-4  # largest accepted deviation from 1 of a row's sum of probabilities
+CHUNK = 2**15  # integers that are coded together and fit into the processor's cache
 
 
 def to_column(values: Any, column: str) -> Any:
-    """Convert `values` to an integer or boolean NumPy array, or an Arrow array of one type (nulls kept).
+    """Convert values to an integer or boolean NumPy array, or to an Arrow array of one type.
 
-    Masked values are missing, like None.
+    Missing values stay missing in an Arrow array; masked values are missing.
     """
     hidden: BoolArray | None = None
     if isinstance(values, np.ndarray):
@@ -55,15 +56,15 @@ def to_column(values: Any, column: str) -> Any:
         if not isinstance(values, np.ndarray) and not hasattr(values, "__arrow_array__"):
             values = np.asarray(values) if hasattr(values, "dtype") else _to_list(values, column)
         try:
-            # from_pandas: NaN in an object column means "missing", as pandas and most readers write it
+            # With from_pandas, NaN in an object column means missing, as in pandas.
             values = pa.array(values, from_pandas=True, mask=hidden)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise _mixed_types_error(values, column) from error
-        except (OverflowError, UnicodeEncodeError) as error:  # a number beyond 64 bits, or half a surrogate pair
+        except (OverflowError, UnicodeEncodeError) as error:  # an integer beyond 64 bits, or half a surrogate pair
             raise errors.UnstorableName(column=column, reason=str(error)) from None
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
-    if pa.types.is_string_view(values.type):  # Arrow cannot sort these
+    if pa.types.is_string_view(values.type):  # Arrow cannot sort string views.
         values = values.cast(pa.large_string())
     kind = values.type
     if pa.types.is_floating(kind):
@@ -76,20 +77,20 @@ def to_column(values: Any, column: str) -> Any:
 
 
 def to_arrow_array(values: Any, column: str) -> Any:
-    """Convert `values` as `to_column` does, to one Arrow array, from which rows can be taken by number."""
+    """Convert values as `to_column` does, but always to one Arrow array without chunks."""
     found = to_column(values, column)
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else pa.array(found)
 
 
 def _integers_to_numpy(column: Any) -> Any:
-    """Convert integers and truth values without missing values to NumPy; return any other column unchanged."""
+    """Convert integers and booleans without missing values to NumPy; return other columns unchanged."""
     if isinstance(column, np.ndarray) or column.null_count or not _is_integer_type(column.type):
         return column
     return np.asarray(column)
 
 
 def is_collection(values: Any) -> bool:
-    """Return True for iterables other than zero-dimensional arrays."""
+    """Return True for iterables, except zero-dimensional arrays."""
     return isinstance(values, Iterable) and (not isinstance(values, np.ndarray) or values.ndim > 0)
 
 
@@ -101,7 +102,7 @@ def _to_list(values: Any, column: str) -> list[Any]:
 
 
 def check_codes(codes: Any, n: int, what: str) -> None:
-    """Raise DataError unless codes (N,) are integers from 0 to n − 1: compiled loops use them as addresses."""
+    """Raise unless codes (N,) are integers from 0 to n − 1, because compiled loops use them as addresses."""
     codes = np.asarray(codes)
     if codes.ndim != 1 or codes.dtype.kind not in "iub":
         found = f"{codes.dtype} of shape {codes.shape}"
@@ -111,7 +112,7 @@ def check_codes(codes: Any, n: int, what: str) -> None:
 
 
 def missing_rows(column: Any) -> BoolArray:
-    """Return (N,) True for rows of a column from `to_column` without a name: null, NaN, or blank text."""
+    """Return an (N,) mask of rows without a name (null, NaN or blank text) in a column from `to_column`."""
     if isinstance(column, np.ndarray):
         return np.zeros(column.size, np.bool_)
     missing = column.is_null(nan_is_null=True)
@@ -122,7 +123,7 @@ def missing_rows(column: Any) -> BoolArray:
 
 
 def encode_column(column: Any, what: str) -> tuple[Names, IntArray]:
-    """Return the sorted names of a column from `to_column`, and the code of every row; a missing name raises."""
+    """Return the sorted names of a column from `to_column` and the code of each row; raise if a name is missing."""
     column = _integers_to_numpy(column)
     if isinstance(column, np.ndarray) and column.dtype.kind != "b":
         return _encode_integers(column)
@@ -140,12 +141,12 @@ def encode_column(column: Any, what: str) -> tuple[Names, IntArray]:
 
 
 def translate_codes(codes: IntArray, names: Names, into: Names, what: str) -> IntArray:
-    """Translate codes of `names` into codes of `into`; −1 for names that `into` lacks."""
+    """Translate codes into `names` to codes into `into`; −1 for names that are not in `into`."""
     return np.append(match_names(names, into, what), -1).astype(np.int32)[codes]
 
 
 def match_names(names: Names, into: Names, what: str) -> IntArray:
-    """Return (len(names),) the position of each name in `into`, −1 for names that it lacks. Types must agree."""
+    """Return the position of each name in `into`, or −1; raise if the two have different types."""
     if names.size == 0 or into.size == 0:
         return np.full(names.size, -1, np.int32)
     types = _describe_type(into), _describe_type(names)
@@ -162,7 +163,7 @@ def match_names(names: Names, into: Names, what: str) -> IntArray:
 
 
 def check_declared_names(names: Iterable[Any] | int, like: Any, what: str) -> Names:
-    """Check declared names; keep their order, and convert them to the type of the column `like` if possible."""
+    """Return declared names in their order, converted to the type of the column `like` if possible."""
     if isinstance(names, Integral):
         check_argument(what, names, int, low=0, high=MAX_NUMBERED_CLASSES)
         values: list[Any] = list(range(int(names)))
@@ -173,7 +174,7 @@ def check_declared_names(names: Iterable[Any] | int, like: Any, what: str) -> Na
     column = to_column(values, what)
     kind, wanted = _arrow_type_of(column), _arrow_type_of(like)
     if pa.types.is_integer(wanted) and is_text_type(kind):
-        with suppress(ValueError, TypeError):  # text for integers, as a command line gives it
+        with suppress(ValueError, TypeError):  # The command line passes integers as text.
             column = np.array([int(value) for value in values], np.int64)
     elif is_text_type(wanted) and _is_integer_type(kind):
         column = pa.array([str(value) for value in values])
@@ -188,21 +189,21 @@ def check_declared_names(names: Iterable[Any] | int, like: Any, what: str) -> Na
 
 
 def to_names(column: Any) -> Names:
-    """Convert a column from `to_column` to names: object holding `str` for text, the natural dtype otherwise."""
+    """Convert a column from `to_column` to a NumPy array of names; text becomes an object array of `str`."""
     if isinstance(column, np.ndarray):
         return column
     return np.array(column.to_pylist(), object) if is_text_type(column.type) else np.asarray(column)
 
 
 def hash_names(names: Names) -> IntArray:
-    """Return (n,) a 64-bit hash of each name, the same on every machine and in every process."""
+    """Return an (n,) 64-bit hash of each name, which is the same on every machine and in every process."""
     if names.dtype.kind in "iub":
         return np.asarray(scramble_integers(names.astype(np.int64).view(np.uint64)))
     return np.asarray(scramble_integers([zlib.crc32(str(name).encode()) for name in names.tolist()]))
 
 
 def scramble_integers(x: Any) -> Any:
-    """Scatter 64-bit integers by a bijection (the finaliser of SplitMix64)."""
+    """Map 64-bit integers to pseudo-random ones by a bijection (the finaliser of SplitMix64)."""
     x = np.asarray(x, np.uint64)
     with np.errstate(over="ignore"):
         x = x + np.uint64(0x9E3779B97F4A7C15)
@@ -212,12 +213,12 @@ def scramble_integers(x: Any) -> Any:
 
 
 def smallest_int_type(n: int) -> type[np.signedinteger[Any]]:
-    """Return the smallest signed integer type that holds the codes 0 … n − 1 (and −1)."""
+    """Return the smallest signed integer type that can hold the codes −1 to n − 1."""
     return np.int8 if n <= 2**7 else np.int16 if n <= 2**15 else np.int32
 
 
 def check_fits_int64(name: int) -> None:
-    """Raise DataError for an unsigned integer that would turn negative."""
+    """Raise for an unsigned integer that would overflow to a negative one."""
     if name > np.iinfo(np.int64).max:
         raise errors.IntegerTooLarge(value=name)
 
@@ -233,14 +234,14 @@ def _encode_integers(values: IntArray) -> tuple[Names, IntArray]:
         return names.astype(np.int64), codes
 
     def offsets(rows: slice) -> IntArray:
-        chunk = values[rows].astype(np.int64, copy=False)  # the difference may not fit the type of the values
+        chunk = values[rows].astype(np.int64, copy=False)  # A difference may not fit into the type of the values.
         return chunk - low if low else chunk
 
     chunks = [slice(start, start + CHUNK) for start in range(0, values.size, CHUNK)]
     seen = np.zeros(span, np.bool_)
     for rows in chunks:
         seen[offsets(rows)] = True
-        if seen.all():  # without gaps, a name minus `low` is its code
+        if seen.all():  # Without gaps, the code of a name is its difference from the lowest name.
             codes = offsets(slice(None)) if low else values
             return np.arange(low, high + 1), codes.astype(np.int32, copy=False)
     code = np.cumsum(seen, dtype=np.int32) - np.int32(1)
@@ -251,7 +252,7 @@ def _encode_integers(values: IntArray) -> tuple[Names, IntArray]:
 
 
 def _encode_hashed(column: Any) -> tuple[Names, IntArray]:
-    encoded = column.dictionary_encode()  # one dictionary for all chunks
+    encoded = column.dictionary_encode()  # All chunks share one dictionary.
     chunks = encoded.chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
     if len(encoded) == 0:
         return np.empty(0, object if is_text_type(column.type) else np.int64), np.empty(0, np.int32)
@@ -277,8 +278,8 @@ def _is_integer_type(kind: Any) -> bool:
 
 
 def _whole_floats_to_integers(values: Any) -> Any:
-    """Convert floats that are all whole to integers: pandas makes such floats of integers with missing values."""
-    array = np.asarray(values).astype(np.float64, copy=False)  # names are float64, and half precision ends at 65,504
+    """Convert floats to integers if all are whole, because pandas stores integers with missing values as floats."""
+    array = np.asarray(values).astype(np.float64, copy=False)  # Half precision is exact only for small integers.
     known = array[~np.isnan(array)]
     values = pa.array(array, from_pandas=True)
     if known.size and np.all(np.isfinite(known)) and np.all(known == np.floor(known)) and np.abs(known).max() < 2**53:
@@ -291,7 +292,7 @@ def _describe_type(names: Names) -> str:
 
 
 def _raise_missing(column: Any, what: str) -> NoReturn:
-    """Raise the error for a column with missing names."""
+    """Raise the error about missing names in a column."""
     missing = missing_rows(column)
     error = errors.MissingLabels if what == "label" else errors.MissingNames
     if what == "label" and not isinstance(column, np.ndarray) and is_text_type(column.type):
@@ -312,12 +313,12 @@ def _mixed_types_error(values: Any, column: str) -> errors.MixedTypes | errors.U
 
 
 def fold_spelling(value: Any) -> Any:
-    """Return text without differences of capitals and spaces; anything else unchanged."""
+    """Return text in lower case with single spaces; return other values unchanged."""
     return " ".join(value.split()).casefold() if isinstance(value, str) else value
 
 
 def group_spellings(classes: Iterable[Any]) -> dict[Any, list[Any]]:
-    """Return folded text → the classes that are spellings of it."""
+    """Return folded spelling → the classes with this spelling."""
     variants: dict[Any, list[Any]] = {}
     for label in classes:
         variants.setdefault(fold_spelling(label), []).append(label)
@@ -325,13 +326,13 @@ def group_spellings(classes: Iterable[Any]) -> dict[Any, list[Any]]:
 
 
 def find_spelling_variants(classes: Iterable[Any]) -> SpellingVariants | None:
-    """Return the classes that are one word in several spellings, over which annotators seem to disagree, or None."""
+    """Return a note about classes that differ only by capitals or spaces, or None if there are none."""
     several = tuple(tuple(labels) for labels in group_spellings(map(str, classes)).values() if len(labels) > 1)
     return SpellingVariants(variants=several) if several else None
 
 
 def encode_names(column: Any, what: str, all_names: Any) -> tuple[Names, IntArray]:
-    """Return the sorted names, or `all_names` if given, and the code of every row."""
+    """Return the sorted names (or `all_names` if given) and the code of each row."""
     found, codes = encode_column(column, what)
     if all_names is None:
         return found, codes
@@ -343,9 +344,9 @@ def encode_names(column: Any, what: str, all_names: Any) -> tuple[Names, IntArra
 
 
 def encode_labels(column: Any, classes: Any, abstain: Any) -> tuple[Names, IntArray, BoolArray | None]:
-    """Return the classes, the label codes of the rows that stay, and which rows stay (None: all).
+    """Return the classes, the label codes of the remaining rows, and their mask (None if all rows remain).
 
-    None, NaN and "" in `abstain` mean a missing label.
+    Rows whose label is in `abstain` are removed; None, NaN and "" in `abstain` stand for a missing label.
     """
     keep: BoolArray | None = None
     if answers := list_abstentions(abstain):
@@ -358,14 +359,16 @@ def encode_labels(column: Any, classes: Any, abstain: Any) -> tuple[Names, IntAr
             _raise_missing(column, "label")
         if named:
             values = check_declared_names(named, column, "abstain")
-            with suppress(pa.ArrowInvalid, pa.ArrowTypeError):  # names of another type than the labels never occur
+            with suppress(pa.ArrowInvalid, pa.ArrowTypeError):  # Names of another type than the labels do not occur.
                 keep &= ~np.asarray(pc.is_in(column, value_set=pa.array(values, column.type)))
-        column = to_column(column.take(np.flatnonzero(keep)), "label")  # integers again, without missing values
+        column = to_column(
+            column.take(np.flatnonzero(keep)), "label"
+        )  # Without missing values, integers are converted to NumPy.
     found, codes = encode_column(column, "label")
     if classes is None:
         return found, codes, keep
     names = check_declared_names(classes, column, "classes")
-    if found.dtype.kind in "iu" and names.dtype == object:  # integer labels are codes into declared text classes
+    if found.dtype.kind in "iu" and names.dtype == object:  # Integer labels are codes into text classes.
         place = np.where((found >= 0) & (found < names.size), found, -1)
     else:
         place = match_names(found, names, "classes")
@@ -376,7 +379,7 @@ def encode_labels(column: Any, classes: Any, abstain: Any) -> tuple[Names, IntAr
 
 
 def list_abstentions(answers: Any) -> list[Any]:
-    """Return one answer, or several, as a list."""
+    """Return one abstention, or several, as a list."""
     if answers is None or isinstance(answers, str | bytes | int | float):
         return [answers]
     found = list(answers) if is_collection(answers) else [answers]
@@ -386,9 +389,9 @@ def list_abstentions(answers: Any) -> list[Any]:
 
 
 def encode_proba(proba: Any, classes: Iterable[Any] | int | None) -> tuple[Names, FloatArray]:
-    """Return the classes and (N, K) distributions, from a matrix or from class → column; each row divided by its sum.
+    """Return the classes and the (N, K) distributions from a matrix or from class → column.
 
-    A sum that differs from one by more than `MAX_SUM_ERROR` is an error.
+    Rows are divided by their sum; a sum that differs from 1 by more than `MAX_SUM_ERROR` is an error.
     """
     if isinstance(proba, Mapping):
         classes = list(proba) if classes is None else range(classes) if isinstance(classes, int) else list(classes)
@@ -423,7 +426,7 @@ def encode_proba(proba: Any, classes: Iterable[Any] | int | None) -> tuple[Names
 
 
 def check_weight(values: Any) -> FloatArray:
-    """Return (N,) weights; negative, missing and extreme ones are an error."""
+    """Return the (N,) weights as floats; raise if a weight is negative, missing or extreme."""
     weight = to_floats(values, "weight")
     bad = ~np.isfinite(weight) | (weight < 0)
     if bad.any():
@@ -435,10 +438,10 @@ def check_weight(values: Any) -> FloatArray:
 
 
 def to_floats(values: Any, column: str) -> FloatArray:
-    """Convert a column of numbers, or of text that spells numbers, to floats; missing and masked values are NaN."""
+    """Convert a column of numbers, or of text that spells numbers, to floats; missing values become NaN."""
     if isinstance(values, pa.Array):
         values = values.to_numpy(zero_copy_only=False)
-    elif hasattr(values, "to_numpy"):  # chunks of Arrow, pandas, polars
+    elif hasattr(values, "to_numpy"):  # chunked Arrow arrays, pandas and polars
         values = values.to_numpy()
     try:
         numbers = fill_masked(values, np.nan)
@@ -469,7 +472,7 @@ def _is_number(value: Any) -> bool:
 
 
 def encode_matrix(matrix: Any, missing: Any, items: Any, annotators: Any, numbers: bool) -> dict[str, Any]:
-    """Return the columns of an items × annotators matrix, and the names of both; see `Annotations.from_matrix`."""
+    """Return the arguments of `Annotations.from_arrays` for an items × annotators matrix."""
     if hasattr(matrix, "columns"):
         columns = matrix.column_names if isinstance(matrix, pa.Table) else list(matrix.columns)
         annotators = columns if annotators is None else annotators
@@ -477,7 +480,7 @@ def encode_matrix(matrix: Any, missing: Any, items: Any, annotators: Any, number
         if any(isinstance(name, tuple) for name in (*annotators, *(() if items is None else items))):
             raise errors.SeveralLevels
     try:
-        if isinstance(matrix, list):  # a list may hold np.ma.masked
+        if isinstance(matrix, list):  # A list may contain np.ma.masked.
             with catch_warnings(action="ignore", category=UserWarning):
                 matrix = np.ma.asarray(matrix)
         hidden = np.ma.getmaskarray(matrix) if np.ma.isMaskedArray(matrix) else np.False_
@@ -490,7 +493,7 @@ def encode_matrix(matrix: Any, missing: Any, items: Any, annotators: Any, number
         missing = None if numbers else -1
     empty = hidden | np.False_ if missing is None else hidden | (matrix == missing)
     if matrix.dtype.kind in "fO":
-        empty = empty | (matrix != matrix) | (matrix == np.array(None))  # NaN differs from itself
+        empty = empty | (matrix != matrix) | (matrix == np.array(None))  # NaN is not equal to itself.
     names = []
     for what, given, n in (("items", items, matrix.shape[0]), ("annotators", annotators, matrix.shape[1])):
         names.append(np.arange(n) if given is None else np.asarray(given))

@@ -12,13 +12,13 @@ MAX_COLUMNS_NAMED = 8
 
 
 def quote_columns(names: list[str]) -> str:
-    """Quote the first few column names."""
+    """Return the first few column names in quotes."""
     more = f" and {len(names) - MAX_COLUMNS_NAMED:,} more" if len(names) > MAX_COLUMNS_NAMED else ""
     return ", ".join(f"'{name}'" for name in names[:MAX_COLUMNS_NAMED]) + more
 
 
 class Note(Message):
-    """A note in an import report; notes with the same facts are equal."""
+    """A note in an import report; two notes with the same facts are equal."""
 
     warns = False  # True if answers may be missing, so that the user is warned
     single_file_only = False  # True if the note is dropped when several files are read together
@@ -230,7 +230,7 @@ class PagesMissing(Note):
 class MissingParts(Message):
     template = "{name} has {parts}{incomplete}."
     name: str
-    lacking: tuple[str, ...]  # parts
+    lacking: tuple[str, ...]  # parts that the data set does not have
     partial: dict[str, int]  # part → number of items that have it
     n_items: int
 
@@ -249,8 +249,8 @@ class MissingParts(Message):
 class ReadSummary(Message):
     template = "Read as {format}: {found}; {used} used. Change: {changes}."
     format: str
-    columns: dict[str, str]  # role → what was taken for it
-    rows: str  # how many there are, with their unit
+    columns: dict[str, str]  # role → description of the column used for it
+    rows: str  # number of rows with their unit
     n_used: int
     n_rows: int
     example = {"columns": {"item": "'task'", "label": "'answer'"}, "rows": "1,200 rows"}

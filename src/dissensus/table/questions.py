@@ -1,4 +1,4 @@
-"""Several questions about the same items, with one table each."""
+"""Several questions about the same items, with one table per question."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dissensus.table.annotations import Annotations
 
 
 class Questions(dict[str, Annotations]):
-    """Several questions about the same items by the same annotators: a mapping from question to its table.
+    """A mapping from question to table, for several questions about the same items and annotators.
 
     >>> from dissensus import Questions
     >>> found = Questions.from_ticks(["rude", "rude", "off-topic"], ["a", "b", "a"], ["x", "x", "y"])
@@ -50,10 +50,19 @@ class Questions(dict[str, Annotations]):
         abstain: Any = (),
         items: Any = None,
     ) -> Questions:
-        """Make one table per distinct value of `question`, over the same items (`items`, if given) and annotators.
+        """Make one table per distinct value of `question`; all tables have the same items and annotators.
 
-        The classes of a table are those of its labels, unless `classes` declares them for all tables. `item`,
-        `annotator`, `label`, `weight` and `abstain` are those of `Annotations.from_arrays`.
+        Parameters
+        ----------
+        question, item, annotator, label : (N,)
+        classes : list of names, or their number, optional
+            The classes of all tables. By default, the classes of each table are its labels.
+        weight, abstain, items
+            As in `Annotations.from_arrays`.
+
+        Returns
+        -------
+        Questions
         """
         classes = classes if classes is None or isinstance(classes, Integral) else list(classes)  # type: ignore[arg-type]
         weight = None if weight is None else naming.check_weight(weight)
@@ -76,9 +85,21 @@ class Questions(dict[str, Annotations]):
 
     @classmethod
     def from_ticks(cls, question: Any, item: Any, annotator: Any, items: Any = None) -> Questions:
-        """Make one yes/no table ("0", "1") per question from the ticked boxes alone.
+        """Make one yes/no table per question from a list of selected options.
 
-        Every (item, annotator) pair that occurs anywhere answered every question: "1" if ticked, else "0".
+        Each (item, annotator) pair that occurs in the list answers every question: "1" if the option is selected, else
+        "0".
+
+        Parameters
+        ----------
+        question, item, annotator : (N,)
+            The selected options.
+        items : list of names, optional
+            All items, if some of them have no annotation.
+
+        Returns
+        -------
+        Questions
         """
         question_names, question_code = naming.encode_column(naming.to_column(question, "question"), "question")
         items, item_code = naming.encode_names(naming.to_column(item, "item"), "item", items)

@@ -1,13 +1,13 @@
 """Simulated annotations with known truth.
 
-Item i has a true class t_i, a look-alike class ("decoy") and a difficulty d_i in [0, 0.5]: an annotator takes the item
-for its decoy with probability d_i and for t_i otherwise. Annotator a, who takes an item for class p, gives label l with
-probability `answers[a, p, l]`. A member of a clique copies: with probability `copying` it gives its leader's answer to
-that item, even if the leader's own answer is not in the table. So annotators confuse harder items more often, but not
-when they copy.
+Item i has a true class t_i, a similar class (its "decoy") and a difficulty d_i in [0, 0.5]. An annotator perceives the
+item as its decoy with probability d_i and as t_i otherwise. Annotator a gives label l to an item perceived as class p
+with probability `answers[a, p, l]`. A member of a clique copies: with probability `copying`, it gives its leader's
+answer, even if that answer is not in the table. So annotators err more often on difficult items, except when they copy.
 
-Draws come in chunks of `BLOCK` items, each with its own child of the seed; a clique's shared answers come from a hash
-of the seed, the item and the leader. Any part of a simulation is therefore the same bits in every division.
+Items are drawn in chunks of `ITEMS_PER_CHUNK`, each with its own child of the seed. The shared answers of a clique come
+from a hash of the seed, the item and the leader. Therefore a simulation that is drawn in parts is identical to one that
+is drawn at once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dissensus.table.simulate_kinds import simulate_spans as simulate_spans
 from dissensus.table.simulate_kinds import simulate_texts as simulate_texts
 
 ITEMS_PER_CHUNK = 2**13
-"""Items per chunk: the unit of seeding, and small enough that a chunk's arrays fit the processor's cache."""
+"""Items per chunk. Each chunk has its own seed, and its arrays fit into the processor's cache."""
 
 DEFAULT_KIND_SHARES: dict[str, float] = {
     "expert": 0.15,
@@ -43,45 +43,48 @@ DEFAULT_KIND_SHARES: dict[str, float] = {
     "adversary": 0.02,
     "clique": 0.06,
 }
-"""The kinds of annotators, and their shares in a default crowd."""
+"""Kind of annotator → its share in a default crowd."""
 
 CLIQUE_SIZE = 5
-MAX_DIFFICULTY = 0.5  # harder items would more often be taken for their decoy than for their true class
+MAX_DIFFICULTY = 0.5  # Above 0.5, an item would be perceived as its decoy more often than as its true class.
 
-_CROWD, _ITEMS, _LABELS, _SHARED = range(4)  # children of the seed
+_CROWD, _ITEMS, _LABELS, _SHARED = range(4)  # keys of the children of the seed
 
 
 @dataclass(frozen=True, eq=False)
 class Crowd:
-    """The annotators: their answers, activity, and whom they copy."""
+    """The annotators with their error models, activity and copying."""
 
-    answers: FloatArray  # (A, K, K) [annotator, class it takes the item for, label it gives]
-    kind: Names  # (A,) one of KINDS, or a name of the caller's own
-    activity: FloatArray  # (A,) relative amount of work
-    leader: IntArray  # (A,) the annotator that it copies (itself for a leader), −1 outside of cliques
+    answers: FloatArray  # (A, K, K) [annotator, perceived class, label]
+    kind: Names  # (A,) one of `DEFAULT_KIND_SHARES`, or any other name
+    activity: FloatArray  # (A,) relative number of labels
+    leader: IntArray  # (A,) code of the copied annotator (its own code for a leader); −1 outside of cliques
     copying: FloatArray  # (A,) share of copied answers; 1 for a leader
 
     def confusion(self, taken_for: FloatArray) -> FloatArray:
-        """Return (A, K, K) [annotator, true, given] if items of class t are taken for p at the rate taken_for[t, p]."""
+        """Return the confusion matrices (A, K, K) [annotator, true class, label].
+
+        `taken_for[t, p]` is the rate at which items of class t are perceived as class p.
+        """
         copying = np.where(self.leader >= 0, self.copying, 0.0)[:, None, None]
-        given = (1 - copying) * self.answers + copying * self.answers[self.leader]  # leader −1: times 0
+        given = (1 - copying) * self.answers + copying * self.answers[self.leader]  # A leader of −1 is multiplied by 0.
         return np.asarray(taken_for @ given)
 
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """A table of annotations and its true parameters."""
+    """A simulated table of annotations with its true parameters."""
 
     annotations: Annotations
     truth: IntArray  # (I,) class codes
-    difficulty: FloatArray  # (I,) probability that an annotator takes the item for its decoy
-    decoy: IntArray  # (I,) the class that is mistaken for the true one
-    confusion: FloatArray  # (A, K, K) [annotator, true, given], over all items
+    difficulty: FloatArray  # (I,) probability that an annotator perceives the item as its decoy
+    decoy: IntArray  # (I,) class that the item may be mistaken for
+    confusion: FloatArray  # (A, K, K) [annotator, true class, label], over all items
     crowd: Crowd
 
     @property
     def kind(self) -> Names:
-        """Return (A,) the kind of each annotator."""
+        """Return the (A,) kinds of annotators."""
         return self.crowd.kind
 
 
@@ -98,23 +101,29 @@ def simulate(
     part: tuple[int, int] | None = None,
     seed: int = 0,
 ) -> Simulation:
-    """Draw a crowd, items and annotations from the seed. Items, annotators and classes are named by their codes.
+    """Draw a crowd, items and annotations; the names of items, annotators and classes are their codes.
 
     Parameters
     ----------
     redundancy : int or (low, high)
-        Annotations per item, by different annotators; for a pair, a whole number drawn for every item.
+        Number of annotations per item, each by a different annotator; a pair is the range of a uniform draw.
     kinds : kind → share, optional
         See `make_crowd`.
     hardness : float
-        Mean difficulty, from 0 (no mistaken items) to 0.5.
+        Mean difficulty, from 0 (items are never mistaken for their decoy) to 0.5.
     skew : float
-        Standard deviation of log activity; with 0, all annotators work equally.
+        Standard deviation of log activity; 0 means that all annotators give equally many labels.
     prior : (K,), optional
         Share of each class; equal by default.
     part : (first, end), optional
-        Draw only these items of the n_items, as in `range`. Parts make up the whole, so that a simulation larger than
-        memory can be written part by part; parts that start at multiples of `BLOCK` waste no work.
+        Draw only items `first` to `end` (exclusive). Parts are identical to the same items of the whole simulation, so
+        a simulation larger than memory can be written part by part. Parts should start at multiples of
+        `ITEMS_PER_CHUNK`.
+    seed : int
+
+    Returns
+    -------
+    Simulation
 
     >>> sim = simulate(1000, 20, 4, seed=1)
     >>> sim.annotations
@@ -132,7 +141,7 @@ def simulate(
         expected = f"{n_classes} shares that sum to one"
         raise OutOfRange(name=ParameterName("prior"), allowed=f"be {expected}", value=shares.tolist())
 
-    aligned = first // ITEMS_PER_CHUNK * ITEMS_PER_CHUNK  # chunks are drawn whole, then cut
+    aligned = first // ITEMS_PER_CHUNK * ITEMS_PER_CHUNK  # Chunks are drawn completely and then cut.
     blocks = range(aligned // ITEMS_PER_CHUNK, max(-(-end // ITEMS_PER_CHUNK), aligned // ITEMS_PER_CHUNK + 1))
     drawn = zip(*(_draw_items(block, shares, hardness, seed) for block in blocks), strict=True)
     truth, difficulty, decoy = (np.concatenate(parts)[: end - aligned] for parts in drawn)
@@ -158,16 +167,21 @@ def annotate(
     classes: Names | None = None,
     seed: int = 0,
 ) -> Simulation:
-    """Let a crowd label items of your own.
+    """Simulate the labels that a crowd gives to items with known classes.
 
     Parameters
     ----------
     truth : (I,)
         Class codes.
     difficulty, decoy : (I,), optional
-        See the module; by default no item is mistaken. Both or neither.
+        Probability that an item is mistaken, and for which class. Pass both or neither; by default, no item is
+        mistaken.
     items, annotators, classes : names, optional
-        Items and annotators in sorted order. By default, the codes are the names.
+        Items and annotators must be sorted. By default, the names are codes.
+
+    Returns
+    -------
+    Simulation
 
     >>> annotate(make_crowd(6, 3, seed=1), np.array([0, 1, 2, 2]), redundancy=3, seed=1).annotations.n_annotations
     12
@@ -200,13 +214,17 @@ def make_crowd(
     Parameters
     ----------
     kinds : kind → share, optional
-        Shares of the kinds in `KINDS`, in any unit: with five annotators, {"expert": 3, "adversary": 2} gives three and
-        two. If an item is not mistaken, a label is right with a probability near 0.95 from an expert, 0.75 from an
-        ordinary annotator, 0.95 on a third of the classes and 0.5 on the others from a specialist, 0.05 from an
-        adversary (whose wrong answers are systematic), 0.6 from the leader of a clique. Cliques have about five
-        members, who copy their leader with probability 0.95; a clique of one becomes ordinary.
+        Shares of the kinds in `DEFAULT_KIND_SHARES`, in any unit. If an item is perceived correctly, an expert is
+        correct with a probability near 0.95, an ordinary annotator 0.75, a specialist 0.95 on a third of the classes
+        and 0.5 on the others, an adversary 0.05 (with systematic errors), and the leader of a clique 0.6. A clique has
+        about five members, who copy their leader with probability 0.95. A clique of one becomes an ordinary annotator.
     skew : float
         Standard deviation of log activity.
+    seed : int
+
+    Returns
+    -------
+    Crowd
 
     >>> from dissensus.table import simulate
     >>> crowd = simulate.make_crowd(6, 3, kinds={"expert": 1, "clique": 1}, seed=1)
@@ -231,7 +249,9 @@ def make_crowd(
     right[kind == "specialist"] = np.where(knows[kind == "specialist"], 0.95, 0.5)
     right = rng.beta(20 * right, 20 * (1 - right))
 
-    wrong = rng.standard_exponential((n_annotators, n_classes, n_classes))  # Dirichlet(1) over the wrong labels
+    wrong = rng.standard_exponential(
+        (n_annotators, n_classes, n_classes)
+    )  # The wrong labels get shares from Dirichlet(1).
     favourite = (np.arange(n_classes) + rng.integers(1, n_classes, (n_annotators, n_classes))) % n_classes
     lies = kind == "adversary"
     wrong[lies] += 20 * (favourite[lies, :, None] == np.arange(n_classes))
@@ -262,14 +282,17 @@ def _draw_annotations(
     names: tuple[Names, Names, Names],
     start: int = 0,
 ) -> Annotations:
-    """Draw the table of these items; `names` of items, annotators and classes; `start` is the first item's number."""
+    """Draw the annotations of these items, which are numbered from `start`.
+
+    `names` are the names of items, annotators and classes.
+    """
     low, high = (int(redundancy),) * 2 if isinstance(redundancy, Integral) else redundancy  # type: ignore[misc]
     n_classes = crowd.answers.shape[1]
     active = int((crowd.activity > 0).sum())
     if not 1 <= low <= high <= active:
         expected = f"from 1 to the {active:,} active annotators"
         raise OutOfRange(name=ParameterName("redundancy"), allowed=f"be {expected}", value=redundancy)
-    # probability of a label up to l: one (A·K,) column per l, in the order of gathering
+    # Column l has the (A·K,) cumulative probabilities of labels up to l, in the order in which they are gathered below.
     chance = np.cumsum(crowd.answers, axis=2).reshape(-1, n_classes).T.astype(np.float32)[:-1].copy()
     tickets = _make_tickets(crowd.activity)
     annotator = np.empty(truth.size * high, np.int32)
@@ -278,12 +301,12 @@ def _draw_annotations(
     for at in range(0, truth.size, ITEMS_PER_CHUNK):
         rng = _make_generator(seed, _LABELS, (start + at) // ITEMS_PER_CHUNK)
         n = min(ITEMS_PER_CHUNK, truth.size - at)
-        # every chunk is drawn whole and then cut, so that the last one of a part has the same bits
+        # Each chunk is drawn completely and then cut, so that the last chunk of a part does not depend on its size.
         who = _draw_annotators(rng, ITEMS_PER_CHUNK, high, tickets)[:n]  # (n, high)
         count = rng.integers(low, high + 1, ITEMS_PER_CHUNK, dtype=np.int32)[:n]
         uniform = rng.random((3, ITEMS_PER_CHUNK, high), np.float32)[:, :n]
         kept: BoolArray | slice = slice(None)
-        if low < high:  # a random choice; the first annotators have the lowest codes
+        if low < high:  # Annotators are chosen at random, because they are sorted by code.
             kept = (rng.random((ITEMS_PER_CHUNK, high), np.float32)[:n].argsort(axis=1) < count[:, None]).ravel()
         ptr[at + 1 : at + n + 1] = ptr[at] + np.cumsum(count)
         rows = slice(ptr[at], ptr[at + n])
@@ -301,17 +324,17 @@ def _draw_annotations(
         taken_for = np.where(looking < difficulty[item], decoy[item], truth[item])
         cell = who_answers * np.int64(n_classes) + taken_for
         given = np.zeros(cell.size, label.dtype)
-        for up_to in chance:  # K − 1 gathers instead of an (n, K) array
+        for up_to in chance:  # This takes K − 1 gathers instead of an (n, K) array.
             given += answering >= up_to[cell]
         label[rows] = given
-    return Annotations(annotator[: ptr[-1]], label[: ptr[-1]], ptr, *names)  # rows are drawn in the order of the table
+    return Annotations(annotator[: ptr[-1]], label[: ptr[-1]], ptr, *names)  # Rows are drawn in the order of the table.
 
 
 def _draw_items(block: int, prior: FloatArray, hardness: float, seed: int) -> tuple[IntArray, FloatArray, IntArray]:
-    """Draw truth, difficulty and decoy of the items of one chunk."""
+    """Draw the true class, difficulty and decoy of the items of one chunk."""
     rng, n_classes, code = _make_generator(seed, _ITEMS, block), prior.size, naming.smallest_int_type(prior.size)
     truth = np.searchsorted(np.cumsum(prior)[:-1], rng.random(ITEMS_PER_CHUNK), side="right").astype(code)
-    # m·U^(m/h − 1) has mean h and reaches up to m: most items easy, few hard
+    # m·U^(m/h − 1) has mean h and maximum m, so most items are easy and few are difficult.
     power = MAX_DIFFICULTY / hardness - 1 if hardness else np.inf
     difficulty = np.float32(MAX_DIFFICULTY) * rng.random(ITEMS_PER_CHUNK, np.float32) ** np.float32(power)
     decoy = (truth.astype(np.int32) + rng.integers(1, n_classes, ITEMS_PER_CHUNK, dtype=np.int32)) % n_classes
@@ -319,18 +342,17 @@ def _draw_items(block: int, prior: FloatArray, hardness: float, seed: int) -> tu
 
 
 def _draw_annotators(rng: np.random.Generator, n: int, size: int, tickets: IntArray) -> IntArray:
-    """Return (n, size) different annotators for each item, sorted; drawn in proportion to their tickets."""
+    """Draw `size` different annotators for each of n items, in proportion to their tickets; return sorted codes."""
     n_annotators = int(tickets[-1]) + 1
-    if (
-        n_annotators <= 16 * size
-    ):  # a small crowd: smallest waiting times, at rates by tickets (Efraimidis & Spirakis 2006)
+    if n_annotators <= 16 * size:
+        # In a small crowd, take the smallest waiting times, whose rates are the tickets (Efraimidis & Spirakis 2006).
         waiting = rng.standard_exponential((n, n_annotators), np.float32)
-        with np.errstate(divide="ignore"):  # an annotator without tickets waits for ever
+        with np.errstate(divide="ignore"):  # An annotator without tickets waits forever.
             waiting /= np.bincount(tickets, minlength=n_annotators).astype(np.float32)
         return np.sort(np.argpartition(waiting, size - 1, axis=1)[:, :size].astype(np.int32), axis=1)
     who = np.sort(tickets[rng.integers(tickets.size, size=(n, size), dtype=np.int32)], axis=1)
     todo = np.arange(n)
-    while todo.size:  # draw again for annotators who were drawn twice
+    while todo.size:  # Annotators that were drawn twice are drawn again.
         twice = np.zeros((todo.size, size), np.bool_)
         twice[:, 1:] = who[todo, 1:] == who[todo, :-1]
         todo, twice = todo[twice.any(axis=1)], twice[twice.any(axis=1)]
@@ -341,16 +363,16 @@ def _draw_annotators(rng: np.random.Generator, n: int, size: int, tickets: IntAr
 
 
 def _shared_draws(seed: int, item: IntArray, leader: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Return two uniform draws for each (item, leader), the same in every row, chunk and part."""
+    """Return two uniform draws for each (item, leader), which are the same in every row, chunk and part."""
     key = np.random.SeedSequence(seed, spawn_key=(_SHARED,)).generate_state(1, np.uint64)
     first = naming.scramble_integers(naming.scramble_integers(item.astype(np.uint64) ^ key) ^ leader.astype(np.uint64))
     second = naming.scramble_integers(first)
-    scale = np.float32(2**-24)  # float32 holds 24 bits below 1
+    scale = np.float32(2**-24)  # float32 has 24 significant bits.
     return (first >> np.uint64(40)).astype(np.float32) * scale, (second >> np.uint64(40)).astype(np.float32) * scale
 
 
 def _make_tickets(activity: FloatArray) -> IntArray:
-    """Repeat the code of each active annotator by its activity: a random entry is a random annotator."""
+    """Return codes of annotators, repeated in proportion to activity; a random entry is a random annotator."""
     per_annotator = max(16, 2**16 // activity.size)
     share = np.round(activity / activity.mean() * per_annotator).astype(np.int64)
     return np.repeat(np.arange(activity.size, dtype=np.int32), np.where(activity > 0, np.maximum(share, 1), 0))

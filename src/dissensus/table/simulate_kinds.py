@@ -1,7 +1,7 @@
-"""Tables of other labels than classes, drawn with known truth: numbers, grades, pairs, sets, spans and texts.
+"""Simulated tables with known truth for other label types: numbers, grades, pairs, sets, spans and texts.
 
-An annotator of spans misses a span, or marks it with a wrong type or a boundary moved by one token, and may mark
-further spans between. A spammer marks at random, an adversary always gives the next type.
+An annotator of spans may miss a span, mark it with a wrong type, or shift a boundary by one token, and may mark further
+spans. A spammer marks spans at random; an adversary always gives the next type.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ SELECTION_RATES = {
     "spammer": (0.2, 0.2),
     "adversary": (0.1, 0.6),
 }
-"""Kind of annotator of sets → probability of selecting a true option, and another one."""
+"""Kind of annotator → probabilities of selecting an option that is true, and one that is not."""
 
 
 class ErrorRates(NamedTuple):
-    """Error rates of an annotator of spans, per span; `extra` per token."""
+    """Error rates of an annotator of spans: the rate of extra spans is per token, the others are per span."""
 
     miss: float
     boundary: float
@@ -46,24 +46,24 @@ ERROR_RATES = {
     "spammer": ErrorRates(1.0, 0.0, 0.0, 0.15),
     "adversary": ErrorRates(0.10, 0.05, 1.0, 0.005),
 }
-"""The kinds of annotators of spans."""
+"""Kind of annotator of spans → error rates."""
 SPAN_KIND_SHARES = {"expert": 0.15, "ordinary": 0.6, "sloppy": 0.1, "spammer": 0.1, "adversary": 0.05}
-"""Their shares in a default crowd."""
-SPAN_RATE = 0.12  # spans per token outside of spans
+"""Kind of annotator of spans → share in a default crowd."""
+SPAN_RATE = 0.12  # probability that a span begins at a token outside of spans
 P_CONTINUED = 0.4  # probability that a span has one more token
 SpanTuple = tuple[int, int, int]
 
 
 @dataclass(frozen=True, eq=False)
 class SimulatedTable:
-    """A table and its true parameters."""
+    """A simulated table with its true parameters."""
 
     annotations: Annotations
-    truth: Any  # (I,) numbers, codes of grades or tags, or texts; of sets (I, L) bool; of pairs (T,) scores of things
-    kind: Names  # (A,) such as ordinary, spammer (labels at random) or adversary (reverses the scale)
-    bias: FloatArray | None = None  # (A,) mean error of numbers; for pairs, preference for the left
-    error: FloatArray | None = None  # (A,) error rate per word of annotators of texts
-    options: Names | None = None  # (L,) options of sets
+    truth: Any  # (I,) numbers, codes or texts; for sets (I, L) selected options; for pairs (T,) scores of alternatives
+    kind: Names  # (A,) such as ordinary, spammer (random labels) or adversary (reversed scale)
+    bias: FloatArray | None = None  # (A,) mean error of numbers; for pairs, preference for the left alternative
+    error: FloatArray | None = None  # (A,) error rate per word, for texts
+    options: Names | None = None  # (L,) options, for sets
 
 
 def simulate_kind(
@@ -81,13 +81,32 @@ def simulate_kind(
     ties: float = 0.5,
     seed: int = 0,
 ) -> SimulatedTable:
-    """Draw a table of labels of the kind "numbers", "graded" or "pairs", with spammers, adversaries and bias.
+    """Simulate numbers, grades or pairs with spammers, adversaries and biased annotators.
 
-    An item has a truth θ ~ N(0, 1). An annotator with a bias ~ N(0, `bias`²), a stretch ~ N(1, 0.2²) and a noise of
-    about `noise` perceives x = bias + stretch · θ + ε; a spammer an independent draw, an adversary bias − stretch · θ +
-    ε. Numbers are x; grades are x rounded into `n_grades` steps of about equal shares. For pairs, θ is the difference
-    of two scores, `ties` the odds of a tie between equals, and `noise` is not used: ε is logistic. `n_items` items have
-    `redundancy` labels each, by some of `n_annotators`; `seed` determines all draws.
+    Each item has a true value θ ~ N(0, 1). An annotator perceives x = bias + stretch · θ + ε, where bias ~
+    N(0, `bias`²), stretch ~ N(1, 0.2²), and ε has a standard deviation of about `noise`. A spammer perceives an
+    independent draw, and an adversary has a negative stretch. Numbers are x; grades are x, binned into `n_grades` steps
+    of about equal shares. For pairs, θ is the difference of two scores and ε is logistic.
+
+    Parameters
+    ----------
+    kind : "numbers", "graded" or "pairs"
+    n_items, n_annotators : int
+    redundancy : int
+        Number of labels per item, each by a different annotator.
+    spammers, adversaries : float
+        Shares of annotators.
+    bias, noise : float
+        Standard deviations of bias and noise; pairs do not use `noise`.
+    n_grades, n_things : int
+        Number of grades, and of alternatives in pairs.
+    ties : float
+        Odds of a tie between two equal alternatives.
+    seed : int
+
+    Returns
+    -------
+    SimulatedTable
 
     >>> simulate_kind("pairs", 200, 10, n_things=8).annotations.alternatives.names.size
     8
@@ -133,9 +152,10 @@ def simulate_sets(
     kinds: dict[str, int] | None = None,
     seed: int = 0,
 ) -> SimulatedTable:
-    """Draw sets; `kinds`: the number of annotators of each kind, all others are good.
+    """Simulate sets of options.
 
-    The first option is true for a fifth of the items; each later one follows a true predecessor with probability 0.8.
+    The first option is true for a fifth of the items; each later one is true with probability 0.8 if its predecessor is
+    true. `kinds` has the numbers of annotators of each kind in `SELECTION_RATES`; all others are good.
     """
     rng = np.random.default_rng(seed)
     truth = np.zeros((n_items, n_options), np.bool_)
@@ -165,7 +185,10 @@ def simulate_texts(
     spammers: int = 0,
     seed: int = 0,
 ) -> SimulatedTable:
-    """Draw texts of about `words` words; annotators replace, omit and add 2 to 30 % of them, spammers all."""
+    """Simulate texts of about `words` words.
+
+    Annotators replace, omit or insert words at rates from 2 to 30 %; spammers do so at every word.
+    """
     rng = np.random.default_rng(seed)
     truth = [rng.integers(0, vocabulary, rng.integers(words // 2, words * 3 // 2)) for _ in range(n_items)]
     error = np.append(np.ones(spammers), rng.uniform(0.02, 0.3, n_annotators - spammers))
@@ -197,7 +220,9 @@ def simulate_spans(
     kinds: Mapping[str, float] | None = None,
     seed: int = 0,
 ) -> SimulatedTable:
-    """Draw documents of `length` tokens on average, each read by `redundancy` annotators; `kinds` are kind → share.
+    """Simulate spans in documents of about `length` tokens, each read by `redundancy` annotators.
+
+    `kinds` has the shares of the kinds in `ERROR_RATES`.
 
     >>> simulate_spans(50, 8, 2, seed=1).annotations
     Annotations: 4,940 tags of 988 items by 8 annotators, 5 classes (B-t0, B-t1, I-t0, I-t1, O), 5.0 per item
@@ -223,7 +248,7 @@ def simulate_spans(
 
 
 def apportion(shares: Mapping[str, float], n: int, known: Iterable[str]) -> Names:
-    """Return (n,) kinds in these shares, by largest remainder; `known` are all kinds."""
+    """Return the (n,) kinds of annotators, apportioned by largest remainder; `known` are the valid kinds."""
     total = sum(shares.values())
     if not (shares.keys() <= set(known) and all(share >= 0 for share in shares.values()) and total > 0):
         expected = f"shares of {', '.join(known)}, of which none is negative and some are positive"
@@ -244,7 +269,7 @@ def _check_redundancy(redundancy: int, n_annotators: int) -> None:
 def _assign_annotators(
     rng: np.random.Generator, n_items: int, n_annotators: int, redundancy: int
 ) -> tuple[IntArray, IntArray]:
-    """Return (N,) items and annotators of `redundancy` labels of every item, each by another annotator."""
+    """Return the (N,) items and annotators of all labels: `redundancy` different annotators per item."""
     _check_redundancy(redundancy, n_annotators)
     annotator = np.argsort(rng.random((n_items, n_annotators)), axis=1)[:, :redundancy].reshape(-1)
     return np.repeat(np.arange(n_items), redundancy), annotator
@@ -273,7 +298,7 @@ def _draw_spans(rng: np.random.Generator, size: int, n_types: int, rate: float) 
 def _draw_marked_spans(
     rng: np.random.Generator, spans: list[SpanTuple], size: int, n_types: int, rates: ErrorRates
 ) -> list[SpanTuple]:
-    """Draw the spans that an annotator with these error rates marks."""
+    """Draw the spans marked by an annotator with these error rates."""
     marked = _draw_spans(rng, size, n_types, rates.extra)
     for start, end, kind in spans:
         if rng.random() < rates.miss:
@@ -289,10 +314,10 @@ def _draw_marked_spans(
 
 
 def _tags_from_spans(spans: list[SpanTuple], size: int) -> list[str]:
-    """Return the tags of spans; a later span overwrites an earlier one."""
+    """Return the tag of each token; a later span overwrites an earlier one."""
     tags = ["O"] * size
     for start, end, kind in spans:
         tags[start:end] = [f"B-t{kind}"] + [f"I-t{kind}"] * (end - start - 1)
-        if end < size and tags[end][0] == "I":  # the rest of an overwritten span
+        if end < size and tags[end][0] == "I":  # The rest of an overwritten span becomes a span of its own.
             tags[end] = "B" + tags[end][1:]
     return tags

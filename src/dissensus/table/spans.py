@@ -1,12 +1,13 @@
-"""Spans as tags: an item is a place in a document, its labels are tags, O outside and B-x, I-x inside a span of x.
+"""Convert spans to tags and back: an item is a position in a document, and its labels are tags.
 
-The name of an item holds its place, so every derived table knows which items follow each other:
+The tag is O outside of spans, B-x at the beginning of a span of type x, and I-x inside of it. The name of an item
+contains its position, so every derived table knows which items follow each other:
 
     "doc @ 00012"          token 12 of the document
     "doc @ 00012-00017"    characters 12 to 16
 
-A document is a sequence of tokens without a gap, or of all its pieces of characters. Parts that no span may cross, such
-as sentences, should be documents of their own ("doc/sentence").
+A document is a sequence of tokens without gaps, or of pieces of text given by their characters. Parts that no span may
+cross, such as sentences, should be separate documents ("doc/sentence").
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from dissensus.common.types import BoolArray, IntArray, Names
 from dissensus.table import exceptions as errors
 from dissensus.table import names as naming
 
-POSITION_SEPARATOR = " @ "  # joins a document and a place in it
+POSITION_SEPARATOR = " @ "  # separates a document and a position in it
 OUTSIDE_TAG = "O"
-MIN_OVERLAPPING_SHARE = 0.01  # share of all spans; fewer are mistakes and do not split a table
+MIN_OVERLAPPING_SHARE = 0.01  # If a smaller share of spans overlaps, they are treated as mistakes.
 _WORD_PATTERN = re.compile(r"\w+|[^\w\s]")
 _POSITION_PATTERN = r"^(?P<document>(?s:.*)) @ (?P<start>[0-9]{1,15})(?:-(?P<end>[0-9]{1,15}))?$"
 
 
 class Sequences(NamedTuple):
-    """Places of items and their order."""
+    """Positions of items in documents, and their reading order."""
 
     documents: Names  # (D,) sorted
     document: IntArray  # (I,) code into documents
@@ -44,23 +45,23 @@ class Sequences(NamedTuple):
 
 
 class TagScheme(NamedTuple):
-    """The meaning of tags."""
+    """What each tag means and which tags may follow it."""
 
-    types: list[str | None]  # (K,) label of the span that a tag is part of; None outside of spans
-    inside: IntArray  # (K,) code of the tag that continues a span after this one; −1 outside of spans, −2 if missing
-    starts: BoolArray  # (K,) True for tags that a sequence may begin with
+    types: list[str | None]  # (K,) type of the span that a tag belongs to; None for tags outside of spans
+    inside: IntArray  # (K,) code of the tag that continues the span; −1 outside of spans, −2 if it is not a class
+    starts: BoolArray  # (K,) True for tags at which a sequence may begin
     follows: BoolArray  # (K, K) [before, after] True for tags that may follow each other
 
 
 def name_positions(document: Sequence[Any], start: Any, end: Any = None) -> list[str]:
-    """Return the names of items: tokens `start`, or characters `start` to `end` (exclusive)."""
+    """Return the names of items at tokens `start`, or at characters `start` to `end` (exclusive)."""
     if end is None:
         return [f"{name}{POSITION_SEPARATOR}{at:05d}" for name, at in zip(document, start, strict=True)]
     return [f"{name}{POSITION_SEPARATOR}{at:05d}-{to:05d}" for name, at, to in zip(document, start, end, strict=True)]
 
 
 def parse_sequences(items: Names) -> Sequences:
-    """Read the places in the names of items."""
+    """Return the positions and the reading order of items, parsed from their names."""
     matches = pc.extract_regex(pa.array(items, pa.string()), _POSITION_PATTERN)
     if matches.null_count:
         raise errors.InvalidPosition(item=items[matches.is_null().to_pylist().index(True)])
@@ -75,7 +76,7 @@ def parse_sequences(items: Names) -> Sequences:
     order = np.lexsort((end, start, document))
     before, after = order[:-1], order[1:]
     cut = document[before] != document[after]
-    cut |= token[after] & (end[before] != start[after])  # a token is missing
+    cut |= token[after] & (end[before] != start[after])  # A missing token ends the sequence.
     cut |= ~token[after] & (end[before] > start[after])
     if (wrong := cut & (document[before] == document[after]) & (end[before] > start[after])).any():
         at = int(wrong.argmax())
@@ -85,7 +86,7 @@ def parse_sequences(items: Names) -> Sequences:
 
 
 def parse_tag_scheme(classes: Iterable[Any]) -> TagScheme:
-    """Read tags: I-x continues B-x and I-x; any other tag may follow every tag."""
+    """Return the meaning of tags: I-x may follow only B-x or I-x; any other tag may follow every tag."""
     names = [str(name) for name in classes]
     types = [name[2:] if name[:2] in ("B-", "I-") else None for name in names]
     code = {name: k for k, name in enumerate(names)}
@@ -96,9 +97,10 @@ def parse_tag_scheme(classes: Iterable[Any]) -> TagScheme:
 
 
 def extract_spans(items: Names, classes: Names, tags: IntArray, probability: Any = None) -> dict[str, Any]:
-    """Return columns document, start, end, label of the spans in tags (I,), in reading order.
+    """Return the columns document, start, end and label of the spans in tags (I,), in reading order.
 
-    A span begins at B-x, or at an I-x that continues no span. Its `probability` (I,) is that of its first item.
+    A span begins at B-x, or at an I-x that does not continue a span. If `probability` (I,) is given, the column
+    probability holds the value of the first item of each span.
     """
     where, scheme = parse_sequences(items), parse_tag_scheme(classes)
     types = np.array([scheme.types.index(kind) if kind is not None else -1 for kind in scheme.types], np.int64)
@@ -122,14 +124,14 @@ SpanRow = tuple[Any, Any, int, int, Any]  # document, annotator, start, end (exc
 
 
 class TagRows(NamedTuple):
-    """Spans as rows of a table, and the number of spans that are excluded."""
+    """Columns of a table of tags, and the numbers of excluded spans."""
 
-    item: Names  # (N,) places
+    item: Names  # (N,) positions
     annotator: Names
     label: Names  # (N,) tags
     question: Names
-    n_overlapping: int  # spans excluded because a place has one tag
-    n_empty: int  # spans excluded because they hold no character or token
+    n_overlapping: int  # excluded spans that overlap an earlier span
+    n_empty: int  # excluded spans without a character or token
 
 
 def convert_spans_to_tags(
@@ -138,12 +140,12 @@ def convert_spans_to_tags(
     texts: Mapping[Any, str] | None = None,
     tokens: Mapping[Any, int] | None = None,
 ) -> TagRows:
-    """Turn spans by question into tags, one row per question, reader and place.
+    """Convert the spans of each question to tags, one row per question, annotator and position.
 
     An annotator who marked a span in a document has read it for all questions; `readings` are further (document,
-    annotator) pairs, with the tag O everywhere. Places are the tokens of a document if `tokens` counts them, else its
-    words (`texts`) cut where spans of any question begin and end, else the pieces between those cuts. If spans of one
-    annotator overlap, the one that begins first stays; if they begin together, the longest.
+    annotator) pairs, whose positions get the tag O. Positions are the tokens of a document if `tokens` counts them.
+    Otherwise they are its words if `texts` has its text, cut where spans begin and end, or the pieces between those
+    cuts. If spans of one annotator overlap, the one that begins first is kept, and of those the longest.
     """
     by_reader: dict[Any, dict[Any, dict[str, list[tuple[int, int, str]]]]] = {}
     for document, annotator in readings:
@@ -184,11 +186,11 @@ def convert_spans_to_tags(
 
 
 def assign_span_layers(spans: Iterable[SpanRow]) -> list[str]:
-    """Return the layer of each span (document, annotator, start, end, label), so that no spans of a layer overlap.
+    """Return the name of the layer of each span; spans within a layer do not overlap.
 
-    The first layer is "", the others are named by their labels. All spans of a label are in one layer, so that
-    annotators can be compared. Labels that overlap are in different layers; if spans of one label overlap, the later
-    ones are "label, inner". If few spans overlap, all are in one layer.
+    The first layer is "", and the others are named by their labels. All spans of a label are in one layer, so that
+    annotators can be compared. If spans of one label overlap, the later ones are in the layer "label, inner". If few
+    spans overlap, all are in one layer.
     """
     by_reader: dict[Any, list[tuple[int, int, str, int]]] = {}
     parts: list[str] = []
@@ -225,7 +227,7 @@ def assign_span_layers(spans: Iterable[SpanRow]) -> list[str]:
 
 
 def _cut_document(cuts: set[int], text: str | None) -> tuple[IntArray, IntArray]:
-    """Return starts and ends of the words of a text, cut at these places; without a text, of pieces between cuts."""
+    """Return the starts and ends of the words of a text, cut at `cuts`; without a text, of the pieces between cuts."""
     words = [] if text is None else [word.span() for word in _WORD_PATTERN.finditer(text)]
     bounds = np.array(sorted(cuts.union([0], *words)), np.int64)
     starts, ends = bounds[:-1], bounds[1:]
@@ -236,7 +238,7 @@ def _cut_document(cuts: set[int], text: str | None) -> tuple[IntArray, IntArray]
 
 
 def are_tags(classes: Iterable[Any]) -> bool:
-    """Return True if labels are O, B-x and I-x, and not only O."""
+    """Return True if all labels are O, B-x or I-x, and not all are O."""
     names = [str(name) for name in classes]
     return any(name[:2] in ("B-", "I-") for name in names) and all(
         name == OUTSIDE_TAG or (name[:2] in ("B-", "I-") and len(name) > 2) for name in names
@@ -244,14 +246,14 @@ def are_tags(classes: Iterable[Any]) -> bool:
 
 
 def are_positions(items: Names) -> bool:
-    """Return True if all names of items are places in documents."""
+    """Return True if all item names are positions in documents."""
     if items.dtype != object or not items.size:
         return False
     return bool(pc.all(pc.match_substring_regex(pa.array(items, pa.string()), _POSITION_PATTERN)).as_py())
 
 
 def complete_tags(classes: Names) -> list[str]:
-    """Return the tags completed by B-x and I-x of every x, and O if there are spans."""
+    """Return the tags with B-x and I-x for each type x, and O if there is any type."""
     names = [str(name) for name in classes.tolist()]
     types = {name[2:] for name in names if name[:2] in ("B-", "I-")}
     return sorted({*names, *(f"{mark}-{kind}" for kind in types for mark in "BI"), *([OUTSIDE_TAG] if types else [])})

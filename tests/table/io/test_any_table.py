@@ -538,7 +538,7 @@ def test_a_folder_of_exports_is_one_table_in_which_nothing_counts_twice(tmp_path
     first = [studio_task(1, "one", ann="yes", bob="no"), studio_task(2, "two", ann="no")]
     (tmp_path / "monday.json").write_text(json.dumps(first))
     (tmp_path / "tuesday.json").write_text(json.dumps([first[0], studio_task(3, "three", bob="yes")]))
-    with warns(errors.RowsExcluded, unused={"answers that another file has too": 2}):
+    with warns(errors.RowsExcluded, unused={"answers that another file contains too": 2}):
         table = io.read(tmp_path)
     assert rows_of(table) == [(1, "ann", "yes"), (1, "bob", "no"), (2, "ann", "no"), (3, "bob", "yes")]
     assert (table.import_report.n_rows, table.import_report.n_used) == (6, 4)

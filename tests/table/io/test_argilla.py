@@ -78,8 +78,8 @@ def test_a_ranking_is_its_comparisons(tmp_path):
         errors.RowsExcluded,
         unused={
             "suggestions by models": 2,
-            "comparisons of things without a name, or with ' vs ' or ' | ' in it": 1,
-            "comparisons without two things and which is better": 1,
+            "comparisons of alternatives without a name, or whose name contains ' vs ' or ' | '": 1,
+            "comparisons without two alternatives and the better one": 1,
         },
     ):
         tables = io.read(path)
@@ -102,19 +102,19 @@ def test_a_ranking_is_its_comparisons(tmp_path):
         errors.RowsExcluded,
         unused={
             "comparisons 'best'": 3,
-            "comparisons of things without a name, or with ' vs ' or ' | ' in it": 1,
+            "comparisons of alternatives without a name, or whose name contains ' vs ' or ' | '": 1,
             "suggestions by models": 2,
-            "comparisons without two things and which is better": 1,
+            "comparisons without two alternatives and the better one": 1,
         },
     ):
         assert io.read(path, label="tone").kind == "classes"
     with warns(
         errors.RowsExcluded,
         unused={
-            "comparisons of things without a name, or with ' vs ' or ' | ' in it": 1,
+            "comparisons of alternatives without a name, or whose name contains ' vs ' or ' | '": 1,
             "answers 'tone'": 2,
             "suggestions by models": 2,
-            "comparisons without two things and which is better": 1,
+            "comparisons without two alternatives and the better one": 1,
         },
     ):
         assert len(io.read(path, label="best")) == len(io.read(path, kind="pairs")) == 7

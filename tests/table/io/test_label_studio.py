@@ -179,7 +179,10 @@ def test_things_that_no_two_tasks_share_are_not_ranked(read):
     ]  # fmt: skip
     with warns(
         errors.RowsExcluded,
-        unused={"comparisons of other things in every item: comparisons 'rank'": 3, "predictions by models": 3},
+        unused={
+            "comparisons of different alternatives in every item: comparisons 'rank'": 3,
+            "predictions by models": 3,
+        },
     ):
         table = read(*both)
     assert (table.kind, table.items.tolist(), table.classes.tolist()) == ("classes", [0, 1, 2], ["left"])
@@ -212,7 +215,7 @@ def test_a_list_in_its_new_order_is_its_comparisons_and_buckets_are_counted(read
         assert read(task(1, annotation(1, old, choice("neg")))).kind == "classes"
     with warns(
         errors.RowsExcluded,
-        unused={"comparisons without two things and which is better": 1, "predictions by models": 1},
+        unused={"comparisons without two alternatives and the better one": 1, "predictions by models": 1},
     ):
         assert len(read(task(1, annotation(1, better("left")), annotation(2, better("both"))))) == 1
 
@@ -225,7 +228,7 @@ def test_texts_and_ground_truth_are_used(read, tmp_path):
     assert table.annotators.tolist() == ["1", "2"]
     assert table.gold_codes(*table.import_report.gold).tolist() == [0, -1]
     assert table.import_report.item_fields == {1: {"text": "t1"}, 2: {"text": "t2"}}
-    assert table.import_report.unused_counts["answers marked as right (known labels, no votes)"] == 1
+    assert table.import_report.unused_counts["answers marked as correct (gold labels, no votes)"] == 1
     items = io.read_frame(tmp_path / "export.json")
     assert items.to_pydict() == {"item": [1, 2], "text": ["t1", "t2"], "gold": ["neg", None]}
 

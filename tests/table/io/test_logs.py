@@ -383,7 +383,7 @@ def test_all_pages_of_scores_are_one_table_and_a_score_counts_once(tmp_path):
         written(tmp_path, f"page{number}.json", {"data": whole["data"][part], "meta": {"totalItems": 8}})
     table = quiet(tmp_path)
     assert said_by(table) == {"ann": list("CCII"), "bob": list("CICI")}
-    assert table.import_report.unused_counts == {"answers that another file has too": 1}
+    assert table.import_report.unused_counts == {"answers that another file contains too": 1}
     assert table.import_report.notes == [notes.FilesRead(n=2, n_others=0)]
 
 

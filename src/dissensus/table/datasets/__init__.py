@@ -1,4 +1,4 @@
-"""Labelled data sets: one bundled, others from the data folder in the environment variable DISSENSUS_DATA."""
+"""Labelled data sets: one is bundled, others are read from the folder named by DISSENSUS_DATA."""
 
 from __future__ import annotations
 
@@ -27,17 +27,26 @@ __all__ = ["Dataset", "DatasetInfo", "list_datasets", "load_dataset"]
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """An available data set."""
+    """Description of an available data set."""
 
     name: str
     title: str
     source: str  # "bundled", or the folder
     files: tuple[str, ...]
-    labelled: bool  # True if `load_dataset` can load it
+    labelled: bool  # True if it has labels, so that `load_dataset` can load it
 
 
 def list_datasets(folder: str | Path | None = None) -> list[DatasetInfo]:
-    """List the bundled set, then those of the data folder (`folder`, or that of the environment) by name.
+    """Return descriptions of the bundled data set and of those in the data folder, sorted by name.
+
+    Parameters
+    ----------
+    folder : path, optional
+        The data folder; by default, the one in the environment variable DISSENSUS_DATA.
+
+    Returns
+    -------
+    list of DatasetInfo
 
     >>> info = list_datasets()[0]
     >>> type(info).__name__, info.name, info.source
@@ -65,23 +74,27 @@ def load_dataset(
     folder: str | Path | None = None,
     seed: int | None = None,
 ) -> Dataset:
-    """Load a labelled set: its annotated items, and all data about them in the same order.
+    """Load a labelled data set: the annotations, and further data about the annotated items in the same order.
 
-    Names are text, as in the files. The classes are the labels of the annotations and of the gold, sorted; whole
-    numbers by value ("2" before "10").
+    Names are text, as in the files. The classes are all labels of annotations and gold labels, sorted as text, or as
+    numbers if all are whole numbers.
 
     Parameters
     ----------
     name : str
         `digits-crowd`, or a sub-folder of the data folder; `list_datasets()` and `dissensus list datasets` list them.
     gold : str, optional
-        Another gold of the folder: "paper" reads gold_paper.csv.gz.
+        Alternative gold labels; for example, "paper" reads gold_paper.csv.gz.
     votes : "annotations" or "counts", optional
-        What to read if a folder has both; annotations by default.
+        The file to read if a folder has both; annotations by default.
     folder : path, optional
-        The data folder, instead of that in the environment variable DISSENSUS_DATA.
+        The data folder; by default, the one in the environment variable DISSENSUS_DATA.
     seed : int, optional
-        Seed of the crowd and the labels of `digits-crowd`.
+        Seed of the simulated crowd and labels of `digits-crowd`.
+
+    Returns
+    -------
+    Dataset
 
     >>> data = load_dataset("digits-crowd")
     >>> data.missing

@@ -1,4 +1,4 @@
-"""A labelled data set: its table of annotations, and further data about items and annotators, aligned with it."""
+"""A labelled data set: a table of annotations, and further data about its items and annotators."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ StoredRows = tuple[Names, Callable[[], Any]]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """Annotations with further data; a part that the set lacks is None, and `missing` lists it.
+    """Annotations with further data about items and annotators, aligned with them.
 
-    `load_dataset` returns the items that have annotations; `splits` and `whole` also hold those without.
+    A part that the data set does not have is None; `missing` lists these parts. `load_dataset` returns the annotated
+    items; `splits` and `whole` also contain items without annotations.
 
     >>> from dissensus import load_dataset
     >>> data = load_dataset("digits-crowd")
@@ -52,47 +53,50 @@ class Dataset:
     """
 
     name: str
-    description: str  # a title, and a line or two
+    description: str  # a title line, and a short text
     annotations: Annotations | Questions
-    gold: IntArray | None = None  # (I,) class codes, −1 unknown
+    gold: IntArray | None = None  # (I,) class codes; −1 if unknown
     items: Any = None  # Arrow table of I rows: item, text, split, …
     annotators: Any = None  # Arrow table of A rows: annotator, …
-    responses: Any = None  # Arrow table: raw responses from which the labels were derived
-    golds: tuple[str, ...] = ()  # values of `load_dataset(…, gold=…)`
-    stored: Mapping[str, StoredRows] = dataclasses.field(default_factory=dict)  # "features", "images"
+    responses: Any = None  # Arrow table of raw responses from which the labels were derived
+    golds: tuple[str, ...] = ()  # valid values of `load_dataset(…, gold=…)`
+    stored: Mapping[str, StoredRows] = dataclasses.field(default_factory=dict)  # keys are "features" and "images"
     unlabelled_too: Dataset | None = None  # see `whole`
 
     @property
     def _table(self) -> Annotations:
-        """Return one of the tables: all questions share items and annotators."""
+        """Return the table, or that of the first question; all questions have the same items and annotators."""
         return next(iter(self.annotations.values())) if isinstance(self.annotations, Questions) else self.annotations
 
     @property
     def item_names(self) -> Names:
-        """Return (I,) the names of the items, in the order of every aligned array."""
+        """Return the (I,) names of the items, in the order of all aligned arrays."""
         return self._table.items
 
     @property
     def annotator_names(self) -> Names:
-        """Return (A,) the names of the annotators."""
+        """Return the (A,) names of the annotators."""
         return self._table.annotators
 
     @property
     def whole(self) -> Dataset:
-        """Return the same set with the items without annotations."""
+        """Return the data set including items without annotations."""
         return self.unlabelled_too or self
 
     @cached_property
     def splits(self) -> Mapping[str, Dataset]:
-        """Return the parts by the `split` column of the items, such as train, dev, test; empty without such a column.
+        """Return split → part of the data set, such as train, dev and test; empty without a column `split`.
 
-        A part holds all its items, also those without annotations.
+        Each part includes items without annotations.
         """
         there = self.items is not None and "split" in self.items.column_names
         return self.split_by("split") if there else MappingProxyType({})
 
     def split_by(self, column: str) -> Mapping[str, Dataset]:
-        """Split by the values of another column of the items, such as `fold10`; blank values are in no part."""
+        """Return value → part of the data set, for the values of an item column such as `fold10`.
+
+        Items with a blank value are in no part.
+        """
         frame = self.whole.items
         columns = [] if frame is None else frame.column_names
         if column not in columns:
@@ -103,7 +107,7 @@ class Dataset:
         )
 
     def only(self, mask: BoolArray) -> Dataset:
-        """Return the part with the items of a mask over `item_names`; all annotators and classes stay."""
+        """Return the part with the items selected by a mask (I,), with all annotators and classes."""
         annotations: Annotations | Questions
         if isinstance(self.annotations, Questions):
             annotations = Questions({q: table.select(items=mask) for q, table in self.annotations.items()})
@@ -118,12 +122,12 @@ class Dataset:
         )
 
     def _rows(self, stem: str) -> IntArray:
-        """Return (I,) the stored row of each item, −1 for items without one."""
+        """Return the (I,) stored row numbers of the items; −1 for items without a row."""
         stored = self.stored[stem][0] if stem in self.stored else self.item_names[:0]
         return naming.match_names(self.item_names, stored, stem)
 
     def _aligned(self, stem: str, dtype: Any, empty: float) -> Any:
-        """Return (I, …) the stored rows of these items, `empty` for items without one."""
+        """Return the stored rows (I, …) of the items; the value `empty` for items without a row."""
         at = self._rows(stem)
         rows = np.asarray(self.stored[stem][1](), dtype)[at]
         rows[at < 0] = empty
@@ -131,30 +135,30 @@ class Dataset:
 
     @cached_property
     def features(self) -> Any:
-        """Return (I, D) float32, NaN in the rows of items without features; None if the set has none."""
+        """Return the features (I, D) as float32, NaN for items without features; None if the data set has none."""
         return self._aligned("features", np.float32, np.nan) if "features" in self.stored else None
 
     @cached_property
     def images(self) -> Any:
-        """Return (I, height, width[, channel]) pixels, zero for items without an image; None if no item has one."""
+        """Return the images (I, height, width[, channel]), 0 for items without an image; None if there is no image."""
         return self._aligned("images", None, 0) if self.has_image.any() else None
 
     @property
     def has_features(self) -> BoolArray:
-        """Return (I,) True for items with features."""
+        """Return the (I,) mask of items with features."""
         x = np.full((self.item_names.size, 1), np.nan) if self.features is None else self.features
         return np.asarray(~np.isnan(x).any(axis=1))
 
     @property
     def has_image(self) -> BoolArray:
-        """Return (I,) True for items whose pixels are stored."""
+        """Return the (I,) mask of items with an image."""
         return self._rows("images") >= 0
 
     def write(self, folder: str | Path, *, features: bool = False) -> list[Path]:
-        """Write the set with all its items in the layout of a data folder; return the paths of the files.
+        """Write the data set with all its items in the layout of a data folder; return the paths of the files.
 
-        `load_dataset(folder.name, folder=folder.parent)` reads it again, with all columns as text. `features`: write
-        features and images too.
+        `load_dataset(folder.name, folder=folder.parent)` reads it again, with all columns as text. Features and images
+        are written only if `features` is True.
         """
         folder, data = Path(folder), self.whole
         folder.mkdir(parents=True, exist_ok=True)
@@ -192,7 +196,7 @@ class Dataset:
 
     @property
     def missing(self) -> str:
-        """Return in one sentence which parts this set lacks."""
+        """Return one sentence about the parts that the data set does not have."""
         absent = {
             "annotator ids (votes only)": self.annotator_names.tolist() == [ANONYMOUS_ANNOTATOR],
             "gold": self.gold is None,
@@ -225,7 +229,7 @@ class Dataset:
 
 
 def sort_classes(names: Iterable[str]) -> list[str]:
-    """Sort names; whole numbers by value, so that "10" comes after "9"."""
+    """Return the names sorted, as numbers if all are whole numbers, so that "10" comes after "9"."""
     names = list(names)
     if all(name.removeprefix("-").isdecimal() and str(int(name)) == name for name in names):
         return sorted(names, key=int)

@@ -1,7 +1,7 @@
 """`digits-crowd`: scikit-learn's handwritten digits, labelled by simulated annotators with known parameters.
 
-The difficulty of an image is its distance to images of its own digit relative to that of other digits; its look-alike
-digit is that of the nearest image of another class.
+The difficulty of an image is the ratio of its distances to images of the same digit and of other digits. Its decoy is
+the digit of the nearest image of another class.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ ANNOTATOR_COUNTS = {
     "adversary": 1,
     "clique": 5,
 }
-N_CASUAL = 6  # ordinary annotators with too few labels to estimate their accuracy
-N_LABELS_CASUAL = 6.5  # mean number of labels of each
-N_TEST = 360  # last images
+N_CASUAL = 6  # number of ordinary annotators with too few labels to estimate their accuracy
+N_LABELS_CASUAL = 6.5  # mean number of labels of a casual annotator
+N_TEST = 360  # number of test images, which are the last ones
 
 
 def digits_crowd(seed: int = 0) -> Dataset:
-    """Return the set with the crowd and the labels drawn from a seed; images, difficulty and splits never change."""
+    """Return the data set with a crowd and labels drawn from a seed; images, difficulty and splits are fixed."""
     pixels, truth = _load_digits()
     difficulty, decoy = _compute_difficulty()
     n = truth.size
@@ -53,7 +53,7 @@ def digits_crowd(seed: int = 0) -> Dataset:
     activity = np.clip(crowd.activity, 0.3, 2.5)
     for kinds, low, high in ((("uniform-spammer", "constant-spammer", "adversary"), 0.9, 1.5), (("clique",), 1.3, 1.7)):
         here = np.isin(crowd.kind, kinds)
-        activity[here] = np.clip(activity[here], low, high)  # enough labels to be detected
+        activity[here] = np.clip(activity[here], low, high)  # These annotators have enough labels to be detected.
     casual = np.flatnonzero(crowd.kind == "ordinary")[:N_CASUAL]
     activity[casual] = 0
     activity[casual] = activity.sum() * N_LABELS_CASUAL / (5 * n)
@@ -82,8 +82,8 @@ def digits_crowd(seed: int = 0) -> Dataset:
 
 @cache
 def _load_digits() -> tuple[Any, IntArray]:
-    """Return pixels (1797, 8, 8) from 0 to 16, and the digit of each image (1797,)."""
-    from sklearn.datasets import load_digits  # slow to import, and rarely needed
+    """Return the pixels (1797, 8, 8), from 0 to 16, and the digits (1797,) of the images."""
+    from sklearn.datasets import load_digits  # The import is slow and rarely needed.
 
     pixels, truth = load_digits(return_X_y=True)
     return make_read_only(pixels.reshape(-1, 8, 8).astype(np.uint8)), make_read_only(truth.astype(np.int32))
@@ -91,15 +91,15 @@ def _load_digits() -> tuple[Any, IntArray]:
 
 @cache
 def _encode_pictures() -> list[str]:
-    """Return (1797,) the images as data URLs of PNGs, dark on light."""
+    """Return the (1797,) images as data URLs of PNGs, dark on light."""
 
     def chunk(kind: bytes, body: bytes) -> bytes:
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
-    header = chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 0, 0, 0, 0))  # 8 bits of grey (PNG specification, 11.2.2)
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 0, 0, 0, 0))  # 8-bit greyscale (PNG specification, 11.2.2)
     urls = []
     for pixels in (255 - np.minimum(_load_digits()[0].astype(np.int64) * 16, 255)).astype(np.uint8):
-        rows = b"".join(b"\0" + row.tobytes() for row in pixels)  # filter 0: unchanged
+        rows = b"".join(b"\0" + row.tobytes() for row in pixels)  # filter type 0 (unfiltered)
         chunks = header + chunk(b"IDAT", zlib.compress(rows, 9)) + chunk(b"IEND", b"")
         urls.append("data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + chunks).decode())
     return urls
@@ -107,14 +107,16 @@ def _encode_pictures() -> list[str]:
 
 @cache
 def _compute_difficulty() -> tuple[FloatArray, IntArray]:
-    """Return (1797,) difficulty and look-alike digit of each image."""
+    """Return the (1797,) difficulty and decoy of each image."""
     pixels, truth = _load_digits()
     x = pixels.reshape(len(pixels), -1).astype(np.float32)
     square = (x * x).sum(axis=1)
-    distance = square[:, None] + square - 2 * (x @ x.T)  # whole numbers below 2^24: exact in any order of summing
+    distance = square[:, None] + square - 2 * (x @ x.T)  # Whole numbers below 2^24 are exact in any order of summation.
     np.fill_diagonal(distance, np.inf)
     same = truth[:, None] == truth
-    own = np.partition(np.where(same, distance, np.inf), 2, axis=1)[:, 2]  # the third nearest of its class
+    own = np.partition(np.where(same, distance, np.inf), 2, axis=1)[
+        :, 2
+    ]  # distance to the third nearest image of its class
     other = np.where(same, np.inf, distance)
     ratio = np.sqrt(own / other.min(axis=1))
     difficulty = MAX_DIFFICULTY * np.clip((ratio - 0.45) / 0.65, 0, 1) ** 2

@@ -1,7 +1,9 @@
-"""Data sets in a data folder: one sub-folder each, with these files as `.csv` or `.csv.gz` (the plain one wins).
+"""Data sets in a data folder: one sub-folder each, with the following files as `.csv` or `.csv.gz`.
+
+If both exist, the `.csv` file is read.
 
 - annotations (item, annotator, label), or counts (item, label, count) if annotators are unknown. A column `question`
-  makes one table per question; a column `relation` too, from a list of ticked boxes alone.
+  makes one table per question; so does a column `relation`, in a list of selected options.
 - gold and gold_<name> (item, label); items (item, …, split); annotators (annotator, …); responses.
 - features.npz and images.npz (`item`, `x`); README.md with a title and a description.
 """
@@ -41,11 +43,11 @@ REQUIRED_COLUMNS = {
     "responses": (),
 }
 """File → its required columns."""
-MAX_REASON_LENGTH = 100  # characters of a library's message
+MAX_REASON_LENGTH = 100  # characters of an error message of a library
 
 
 def find_data_folder(folder: str | Path | None = None) -> Path | None:
-    """Return the data folder: `folder`, or that of the environment, or None."""
+    """Return the data folder (`folder`, or the one in the environment), or None if there is none."""
     given = folder if folder is not None else os.environ.get(FOLDER_VARIABLE) or None
     if given is None:
         return None
@@ -56,18 +58,18 @@ def find_data_folder(folder: str | Path | None = None) -> Path | None:
 
 
 def find_set_folders(folder: Path) -> dict[str, Path]:
-    """Return the sub-folders with a data set or a README, by name."""
+    """Return name → path of the sub-folders that contain a data set or a README."""
     paths = (p for p in sorted(folder.iterdir()) if p.is_dir() and (is_labelled(p) or (p / "README.md").is_file()))
     return {path.name: path for path in paths}
 
 
 def is_labelled(path: Path) -> bool:
-    """Return True if a folder holds annotations or counts."""
+    """Return True if the folder contains annotations or counts."""
     return _find_csv(path, "annotations") is not None or _find_csv(path, "counts") is not None
 
 
 def read_description(path: Path) -> str:
-    """Read the title and the first lines of a folder's README, up to its first list."""
+    """Return the title and the lines before the first list of a folder's README."""
     readme = path / "README.md"
     lines = readme.read_text(encoding="utf-8").splitlines() if readme.is_file() else []
     end = next((at for at, line in enumerate(lines) if line.startswith("- ")), len(lines))
@@ -75,7 +77,7 @@ def read_description(path: Path) -> str:
 
 
 def read_folder(path: Path, *, gold: str | None = None, votes: str | None = None) -> Dataset:
-    """Read the set in one folder, with all its items; see `load_dataset`."""
+    """Read the data set in one folder, including items without annotations; see `load_dataset`."""
     if not is_labelled(path):
         raise errors.NotALabelledSet(name=path.name)
     there = [stem for stem in ("annotations", "counts") if _find_csv(path, stem) is not None]
@@ -118,7 +120,7 @@ def _make_annotations(rows: Any, known: Any, items: Names) -> Annotations | Ques
     columns = {name: rows[name] for name in ("question", "item", "annotator", "label") if name in rows.column_names}
     if "question" in columns:
         return Questions.from_arrays(**columns, items=items)
-    # the gold's labels are classes too, even if no annotator gave them
+    # Gold labels are classes even if no annotator gave them.
     classes = sort_classes(
         _distinct_values(rows, "label") | (set() if known is None else _distinct_values(known, "label"))
     )
@@ -136,7 +138,7 @@ def _find_csv(path: Path, stem: str) -> Path | None:
 
 
 def _read_csv(path: Path, stem: str) -> Any:
-    """Read a table with all columns as text; return None if there is no such file."""
+    """Return a table with all columns as text, or None if there is no such file."""
     file = _find_csv(path, stem)
     if file is None:
         return None
@@ -149,7 +151,7 @@ def _read_csv(path: Path, stem: str) -> Any:
 
 
 def read_array(file: Path, name: str) -> Any:
-    """Read one array of an archive; names as text objects."""
+    """Return one array of an archive; text becomes an object array of `str`."""
     try:
         with file.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             array = archive[name]
@@ -161,7 +163,7 @@ def read_array(file: Path, name: str) -> Any:
 
 
 def _distinct_values(frame: Any, column: str) -> set[str]:
-    return set(frame[column].drop_null().unique().to_pylist())  # missing names are an error of the table
+    return set(frame[column].drop_null().unique().to_pylist())  # The table raises an error about missing names.
 
 
 def _check_names_distinct(names: Names, where: str) -> Names:
@@ -172,7 +174,7 @@ def _check_names_distinct(names: Names, where: str) -> Names:
 
 
 def _align_frame(frame: Any, key: str, names: Names) -> Any:
-    """Return one row for each of `names`, in their order; with empty cells if the frame has no such row."""
+    """Return one row per name, in the order of `names`; cells are empty if the frame has no such row."""
     if frame is None:
         return None
     at = naming.match_names(names, _check_names_distinct(np.array(frame[key].to_pylist(), object), f"{key}s.csv"), key)

@@ -1,4 +1,4 @@
-"""Read and write tables: one file per format, registered in `readers.readers`."""
+"""Read and write tables. Each format has a file in this folder, which registers a reader in `readers.readers`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from dissensus.table.kinds import CLASS_KINDS, check_kind
 from dissensus.table.notes import FilesRead, Note
 from dissensus.table.questions import Questions
 
-MAX_FILES = 10_000  # files of a folder that is read as one table
+MAX_FILES = 10_000  # number of files in a folder that can be read as one table
 
 
 def read(
@@ -67,39 +67,40 @@ def read(
     Parameters
     ----------
     source : path, frame or dataset
-        A file of one of the formats in `table.io.readers.readers`, plain or packed (gzip, bzip2, xz, Zstandard, a zip
-        of one file); "-" for standard input; a folder of files with the same columns; a pandas, polars or DuckDB frame
-        or Arrow table; a `datasets.Dataset`.
+        A file in one of the formats of `table.io.readers.readers`, which may be compressed (gzip, bzip2, xz, Zstandard,
+        or a zip of one file); "-" for standard input; a folder of files with the same columns; a frame of pandas,
+        polars or DuckDB; an Arrow table; or a `datasets.Dataset`.
     format : str, optional
-        The file's format; by default found by suffix and content.
+        The format of the file; by default, it is recognised by suffix and content.
     item, annotator, label, question, weight : str, optional
-        Column names; by default found by the usual names (`task`, `worker`, `answer`, …), else by content. Several
-        columns (a list, or "doc,turn") name an item together. In the exports of annotation tools, `item` and
-        `annotator` name fields of a record, `label` the question that is read.
+        Column names. By default, columns are found by these names or usual synonyms (`task`, `worker`, `answer`, …), or
+        by content. Several columns (a list, or "doc,turn") can name an item together. For exports of annotation tools,
+        `item` and `annotator` are fields of a record, and `label` is the question to read.
     proba : list of columns `p_<class>`, or class → column, optional
         A distribution over the classes instead of one label.
     classes, abstain
-        As in `Annotations.from_arrays`. CSV holds text: there, classes and abstentions are text. None and "" in
-        `abstain` both stand for an empty label.
+        As in `Annotations.from_arrays`. In CSV files, classes and abstentions are text. Both None and "" in `abstain`
+        stand for an empty label.
     wide : bool, optional
-        True for a table with a column per annotator, which `annotator` may name. By default, the content decides.
+        True for a table with a column per annotator; `annotator` may name these columns. By default, the content
+        decides.
     ticks : "votes" or "questions", optional
-        How to read answers that tick several labels: as one vote each, or as a yes/no question per label. By default,
-        such answers are sets of options.
+        How to split answers that select several labels: into a vote per label, or into a yes/no question per label. By
+        default, such answers are sets of options.
     normalize : bool
-        Merge labels that differ only by capitals or spaces, under their most frequent spelling.
+        Merge labels that differ only by capitals or spaces; the most frequent spelling is used.
     map : dict, optional
-        Old label → new one, None for no answer; applied first.
+        Old label → new label, or None for no answer. It is applied before `normalize`.
     many_classes : bool
-        Accept labels that do not look like classes because there are nearly as many as rows.
+        Accept labels that do not look like classes because there are nearly as many classes as rows.
     kind : "classes", "graded", "numbers", "pairs" or "spans", optional
-        The label type, see `table.kinds`. By default, labels with fractions and more than 30 distinct whole numbers are
-        numbers, a table of two alternatives and which is better holds pairs, tags (B-x, I-x, O) of places in documents
-        and spans (columns of documents, starts and ends) are spans, and all others are classes.
+        The label type, see `table.kinds`. By default, it is guessed: fractions and more than 30 distinct whole numbers
+        are numbers; two alternatives with the better one are pairs; tags (B-x, I-x, O) of positions in documents and
+        columns of start and end are spans; all other labels are classes.
 
     Returns
     -------
-    Annotations, or Questions (question → Annotations) if there is a column `question`.
+    Annotations, or Questions (question → Annotations) if there are several questions.
 
     >>> import pyarrow as pa
     >>> table = read(pa.table({"task": [7, 7, 8], "worker": ["ann", "bob", "ann"], "label": ["cat", "dog", "cat"]}))
@@ -128,7 +129,9 @@ def read(
     build = BuildOptions(classes, abstain, ticks, normalize, map, many_classes, kind)
     if not isinstance(source, str | PathLike):
         name = "frame"
-        if type(source).__module__.partition(".")[0] == "datasets":  # an object of the package, which is installed
+        if (
+            type(source).__module__.partition(".")[0] == "datasets"
+        ):  # The object can only exist if the package `datasets` is installed.
             name, (source, names) = "dataset", _read_dataset(source, columns)
             build = replace(build, classes=names if classes is None else classes)
         return import_frame(lambda _: source, columns, wide, name, kind).finish(build)
@@ -157,9 +160,9 @@ def read(
 
 
 def _read_dataset(dataset: Any, columns: ColumnNames) -> tuple[pa.Table, list[str] | None]:
-    """Read the columns needed of a Hugging Face dataset, and the class names that its label declares (ClassLabel).
+    """Return the required columns of a Hugging Face dataset, and the class names if its label is a ClassLabel.
 
-    Integers of a ClassLabel become their names; −1, which marks hidden labels on the hub, becomes missing.
+    Integers of a ClassLabel become names; −1, which marks hidden labels on the hub, becomes a missing value.
     """
     if not hasattr(dataset, "select_columns") or not isinstance(getattr(dataset, "column_names", None), list):
         raise errors.SeveralSplits(type=type(dataset).__name__)
@@ -177,9 +180,9 @@ def _read_dataset(dataset: Any, columns: ColumnNames) -> tuple[pa.Table, list[st
 
 
 def read_frame(path: str | Path) -> pa.Table:
-    """Read all columns of a file, of any format that `read` knows; CSV as text, the others with their types.
+    """Read all columns of a file in any format that `read` knows; columns of CSV files are text.
 
-    An annotation tool's export gives one row per item: its name, its texts and, if it is known, its label.
+    For the export of an annotation tool, the table has one row per item: its name, its texts and any gold label.
     """
     with as_local_path(path) as file, name_file_in_errors(file):
         files = _list_folder(file)[0] if file.is_dir() else [file]
@@ -187,7 +190,7 @@ def read_frame(path: str | Path) -> pa.Table:
 
 
 def _list_folder(path: Path) -> tuple[list[Path], Note]:
-    """Return the tables in a folder, and a note on how many files are read as one."""
+    """Return the paths of the tables in a folder, and a note on the number of files."""
     files: list[Path] = []
     for folder, inside, names in os.walk(path):
         inside[:] = sorted(name for name in inside if not name.startswith((".", "_")))
@@ -206,7 +209,7 @@ def _list_folder(path: Path) -> tuple[list[Path], Note]:
 
 
 def _detect_common_format(path: Path, files: Sequence[Path]) -> str:
-    """Return the format of a file, or of all files of a folder."""
+    """Return the format of a file, or the common format of all files in a folder."""
     formats = sorted({detect_format(file) for file in files})
     if len(formats) > 1:
         raise errors.UnusableFolder(path=path, problem=f"with files of several formats ({', '.join(formats)})")
@@ -214,7 +217,7 @@ def _detect_common_format(path: Path, files: Sequence[Path]) -> str:
 
 
 def _read_files(reader: Reader, files: Sequence[Path], columns: ColumnNames | None, notes: list[Note]) -> pa.Table:
-    """Read the rows of all files, which must have the same columns, except for exports; add notes to the list."""
+    """Return the rows of all files, which must have the same columns unless they are exports; extend `notes`."""
     parts: list[pa.Table] = []
     for file in files:
         with name_file_in_errors(file):
@@ -231,10 +234,10 @@ def _read_files(reader: Reader, files: Sequence[Path], columns: ColumnNames | No
 
 
 def read_gold(path: str | Path, table: Annotations, item: str | None = None, label: str | None = None) -> IntArray:
-    """Return (I,) class codes of gold labels, aligned with `table.items`; −1 for items without one.
+    """Return the (I,) class codes of the gold labels in a file; −1 for items without a gold label.
 
-    By default, the columns are found by name (`item` or its synonyms; `gold`, `label`, `truth`). Text, as in CSV, is
-    converted to integers if the table's names are integers.
+    By default, the columns are found by name (`item` or its synonyms; `gold`, `label`, `truth`). Text is converted to
+    integers if the names in the table are integers.
     """
     columns = gold_columns(path, item, label)
     with name_file_in_errors(Path(path)):
@@ -244,7 +247,7 @@ def read_gold(path: str | Path, table: Annotations, item: str | None = None, lab
 def gold_columns(
     path: str | Path, item: str | None = None, label: str | None = None, usual: Sequence[str] = ()
 ) -> tuple[Any, Any]:
-    """Read the columns of items and labels of a file of gold labels, as Arrow arrays; `usual` names come first."""
+    """Return the columns of items and labels in a file of gold labels; names in `usual` take precedence."""
     frame = read_frame(path)
     with name_file_in_errors(Path(path)):
         item = item or guess_column("item", frame.column_names)
@@ -257,9 +260,9 @@ def gold_columns(
 
 
 def gold_codes(table: Annotations, item: Any, label: Any) -> IntArray:
-    """Return (I,) class codes of gold labels, from the columns of `gold_columns`; −1 for items without one.
+    """Return the (I,) class codes of gold labels from the columns of `gold_columns`; −1 for items without one.
 
-    A label that differs from one class only by capitals and spaces is that class.
+    A label that differs from a single class only by capitals and spaces is read as that class.
     """
     label = _cast_integers_like(label, table.classes)
     if table.kind in CLASS_KINDS and table.classes.dtype.kind == "O":
@@ -268,12 +271,12 @@ def gold_codes(table: Annotations, item: Any, label: Any) -> IntArray:
 
 
 def gold_values(table: Annotations, item: Any, value: Any) -> FloatArray:
-    """Return (I,) gold numbers, from the columns of `gold_columns`; NaN for items without one."""
+    """Return the (I,) gold numbers from the columns of `gold_columns`; NaN for items without one."""
     return table.gold_values(_cast_integers_like(item, table.items), value)
 
 
 def check_gold_items(item: Any, table: Annotations) -> None:
-    """Warn of items with a gold label that are not in the table; raise DataError if none is."""
+    """Warn about items with a gold label that are not in the table; raise if no item is in the table."""
     names, _ = naming.encode_column(naming.to_column(_cast_integers_like(item, table.items), "item"), "item")
     missing = names[naming.translate_codes(np.arange(names.size), names, table.items, "items of the gold labels") < 0]
     if missing.size == names.size and names.size:
@@ -291,8 +294,16 @@ def write_frame(
 ) -> None:
     """Write columns (name → array), an Arrow table or a frame as CSV, Parquet or JSON lines.
 
-    By default, the suffix decides on the format (.csv, .parquet, .jsonl; text also with .gz). The file appears whole or
-    not at all, and floats read back as the same bits. `mode`: the permissions of the file.
+    The file is written completely or not at all, and floats are written without loss.
+
+    Parameters
+    ----------
+    columns : mapping, Arrow table or data frame
+    path : path
+    format : str, optional
+        By default, the suffix decides (.csv, .parquet, .jsonl; CSV and JSON lines also with .gz).
+    mode : int, optional
+        Permissions of the file.
     """
     path = Path(path)
     suffix = suffix_without_gz(path)
@@ -316,13 +327,13 @@ def write_frame(
 
 
 def write_json(value: Any, path: str | Path) -> None:
-    """Write a value as indented JSON, whole or not at all; NaN and infinity become null."""
+    """Write a value as indented JSON, completely or not at all; NaN and infinity become null."""
     with open_atomically(path) as file:
         file.write((dumps(value, indent=2) + "\n").encode())
 
 
 def _respell_like_classes(labels: Any, classes: Names) -> Any:
-    """Return labels with the spelling of the one class that they differ from only by capitals and spaces."""
+    """Return the labels, respelt like the class that differs only by capitals and spaces if there is just one."""
     meant = {fold: names[0] for fold, names in naming.group_spellings(classes).items() if len(names) == 1}
     meant |= {name: name for name in classes}
     given = labels.to_pylist() if hasattr(labels, "to_pylist") else list(labels)
@@ -331,7 +342,7 @@ def _respell_like_classes(labels: Any, classes: Names) -> Any:
 
 
 def _cast_integers_like(column: Any, like: Names) -> Any:
-    """Convert text to integers if `like` holds integers and all of the text spells integers."""
+    """Convert text to integers if `like` holds integers and all texts spell integers."""
     if like.dtype.kind in "iu" and pa.types.is_string(getattr(column, "type", None)):
         with suppress(pa.ArrowInvalid):
             return column.cast(pa.int64())

@@ -1,9 +1,9 @@
-"""Argilla's records, in all their shapes.
+"""Reader and writer of Argilla's records.
 
-Version 2: `responses` is question → list of `value` and `user_id` (`records.to_json`), or is spread over fields
-`<question>.responses`, `.responses.users` and `.responses.status` (flattened, as in a dataset on the hub). Version 1
-and the server: `responses` is a list by annotator, of `values` by question; on the hub, a field `<question>` is a list
-of `value`, `user_id` and `status`. Suggestions of models are only counted; our labels are written as suggestions.
+In version 2, `responses` is question → list of `value` and `user_id` (`records.to_json`), or the responses are in the
+fields `<question>.responses`, `.responses.users` and `.responses.status` (in a dataset on the hub). In version 1 and on
+the server, `responses` is a list with `values` by question for each annotator; on the hub, the field `<question>` is a
+list of `value`, `user_id` and `status`. Suggestions of models are only counted. Our labels are written as suggestions.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from dissensus.table.io.readers import readers
 from dissensus.table.io.writers import LabelledSpan, LabelsToWrite, json_writer, writers
 
 _RESPONSES, _USERS, _STATUS = ".responses", ".responses.users", ".responses.status"
-_COUNTED_STATUSES = ("submitted", None)  # values of a status; None if the export has none
+_COUNTED_STATUSES = ("submitted", None)  # status of responses that are used; None if the export has no status
 
 
 def matches_record(record: Record) -> bool:
-    """Return True for a record that looks like one of Argilla."""
+    """Return True if the record looks like a record of Argilla."""
     nested = isinstance(record.get("fields"), dict) and isinstance(record.get("responses"), dict | list)
     return nested or any(key.endswith(_USERS) for key in record) or bool(_questions_in_fields(record))
 
 
 def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
-    """Yield the fields of every record, and one answer per annotator and question."""
+    """Yield the fields of each record, and one answer per annotator and question."""
     for number, record in enumerate(read_records(path)):
         where = f"{path}: record {number:,} (from 0)"
         item = require_field(record, columns.item, ("id", "external_id"), "item", where)
         flat = _is_flat(record)
         fields = {} if flat else get_entry(record, "fields", dict, where)
-        if flat:  # those that belong to no question
+        if flat:  # The fields that do not belong to a question describe the item.
             questions = [
                 *(key.removesuffix(_USERS) for key in record if key.endswith(_USERS)),
                 *_questions_in_fields(record),
@@ -81,7 +81,7 @@ def _is_flat(record: Record) -> bool:
 
 
 def iterate_responses(record: Record, where: str) -> Iterator[tuple[str, Any, Any, Any]]:
-    """Yield (question, user, value, status) of every response."""
+    """Yield (question, user, value, status) of each response."""
     flat = _is_flat(record)
     if not flat and isinstance(record.get("responses"), list):
         for response in get_objects(record, "responses", where):
@@ -111,7 +111,7 @@ def iterate_responses(record: Record, where: str) -> Iterator[tuple[str, Any, An
 
 
 def _questions_in_fields(record: Record) -> list[str]:
-    """Return the questions that are fields of a record."""
+    """Return the questions that are stored as fields of a record."""
     return [
         key for key, value in record.items()
         if isinstance(value, list) and value and isinstance(value[0], dict) and {"user_id", "value"} <= value[0].keys()
@@ -119,14 +119,14 @@ def _questions_in_fields(record: Record) -> list[str]:
 
 
 def add_suggestions(labels: LabelsToWrite) -> Iterator[Record]:
-    """Yield the records of the export, each with our suggestion in place of an earlier one to the same question."""
+    """Yield the records of the export with our suggestions, which replace earlier ones for the same question."""
     if labels.source is None:
         for item, given in labels.named_items():
             ours = {question or "label": _make_suggestion(*answer, labels.agent) for question, answer in given.items()}
             yield {"id": item, "fields": {"item": str(item)}, "metadata": {}, "suggestions": ours, "responses": {}}
         return
     by_item = labels.by_item()
-    values: dict[str, dict[str, Any]] = {}  # question → answers as text → as in the export
+    values: dict[str, dict[str, Any]] = {}  # question → answer as text → answer as in the export
     for record in read_records(labels.source):
         for name, _, value, _ in iterate_responses(record, str(labels.source)):
             values.setdefault(name, {})[str(value)] = value
@@ -135,7 +135,7 @@ def add_suggestions(labels: LabelsToWrite) -> Iterator[Record]:
         for question, answer in by_item.get(str(item), {}).items():
             name = question or labels.question or next(iter(values), "label")
             known = values.get(name, {})
-            label = known.get(str(answer.label), answer.label)  # 4 if a table holds the text "4"
+            label = known.get(str(answer.label), answer.label)  # The table may hold the text "4" for the number 4.
             if any(isinstance(value, list) for value in known.values()) and not isinstance(answer.label, list):  # ticks
                 label = [label]
             record = _add_suggestion(record, name, _make_suggestion(label, answer.confidence, labels.agent))
@@ -143,7 +143,7 @@ def add_suggestions(labels: LabelsToWrite) -> Iterator[Record]:
 
 
 def _add_suggestion(record: Record, name: str, ours: Record) -> Record:
-    """Return the record with our suggestion for one question, in the record's own shape."""
+    """Return the record with our suggestion for one question, in the format of the record."""
     if isinstance(record.get("responses"), dict):
         return record | {"suggestions": {**(record.get("suggestions") or {}), name: ours}}
     if isinstance(record.get("responses"), list):

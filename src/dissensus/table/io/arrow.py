@@ -1,4 +1,4 @@
-"""Arrow IPC files and streams, and Feather (version 2), which is the same thing."""
+"""Reader of Arrow IPC files and streams, and of Feather version 2, which is the same format."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from dissensus.table.find_columns import ColumnNames, columns_to_read
 from dissensus.table.io.files import report_read_errors
 from dissensus.table.io.readers import Reader, readers
 
-FILE_MAGIC = b"ARROW1"  # the first bytes of a file; a stream, as Hugging Face writes it, begins otherwise
+FILE_MAGIC = b"ARROW1"  # the first bytes of a file; streams, as Hugging Face writes them, begin differently
 
 
 def read(path: Path, columns: ColumnNames | None) -> pa.Table:
-    """Read the columns needed, with their types; the file is mapped into memory, not copied."""
+    """Return the required columns with their types; the file is mapped into memory."""
     with report_read_errors(path):
         source = pa.memory_map(str(path))
         is_file = source.read(len(FILE_MAGIC)) == FILE_MAGIC
         source.seek(0)
         reader = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
         table = reader.read_all().select(columns_to_read(columns, reader.schema.names))
-        table.validate(full=True)  # offsets of a damaged file may point anywhere
+        table.validate(full=True)  # Offsets in a damaged file may be invalid.
         return table
 
 

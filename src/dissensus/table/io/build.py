@@ -1,4 +1,4 @@
-"""From columns to a table and its import report: the same steps for every format."""
+"""Build tables and their import reports from the columns of a file; the steps are the same for every format."""
 
 from __future__ import annotations
 
@@ -27,24 +27,21 @@ from dissensus.table.notes import Note, quote_columns
 from dissensus.table.questions import Questions
 from dissensus.table.spans import are_positions, are_tags, assign_span_layers, convert_spans_to_tags, name_positions
 
-MAX_CLASSES = 1_000  # tables with fewer classes are always accepted
-MIN_ROWS_PER_CLASS = 10  # minimum in tables with more classes
-MAX_VOTES = 2 * 10**8  # items × classes; their counts take 1.6 GB of memory
+MAX_CLASSES = 1_000  # Up to this number of classes, labels are always accepted as classes.
+MIN_ROWS_PER_CLASS = 10  # mean number of rows per class required in tables with more classes
+MAX_VOTES = 2 * 10**8  # items × classes in such tables; their counts take 1.6 GB of memory
 MAX_QUESTIONS = 50
 ISO_DATE = r"^\d{4}-\d\d-\d\d"
-MAX_TIME_LENGTH = 19  # characters: to the second
-MAX_TIMES_KEPT = 2_000_000  # rows; of longer tables only the first and last time are kept
+MAX_TIME_LENGTH = 19  # characters of a time, down to the second
+MAX_TIMES_KEPT = 2_000_000  # rows; for longer tables, only the first and last time are kept
 ROW_NUMBER = "its number (from 0)"
-MIN_COPIES, MIN_COPIED_SHARE = (
-    5,
-    0.05,
-)  # rows, and share of all rows, that repeat others before the report mentions them
-MAX_TOKENS_OF_A_SPAN = 3  # median length up to which starts and ends count tokens, not characters
+MIN_COPIES, MIN_COPIED_SHARE = 5, 0.05  # number and share of repeated rows from which the report mentions them
+MAX_TOKENS_OF_A_SPAN = 3  # If the median length of spans is at most this, offsets are read as tokens.
 
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """Options for making a table from columns of any origin; see `read`."""
+    """Options of `read` that apply after the columns have been read."""
 
     classes: Iterable[Any] | int | None = None
     abstain: Any = ()
@@ -52,7 +49,7 @@ class BuildOptions:
     normalize: bool = False
     map: Mapping[Any, Any] | None = None
     many_classes: bool = False
-    kind: str | None = None  # None: guessed
+    kind: str | None = None  # None if the label type is guessed
 
 
 GoldByQuestion = dict[str, tuple[list[Any], list[Any]]]  # question → items and gold labels
@@ -60,19 +57,21 @@ GoldByQuestion = dict[str, tuple[list[Any], list[Any]]]  # question → items an
 
 @dataclass
 class ImportedColumns:
-    """The columns taken from a file, without the rows that are not used, and the import report."""
+    """The columns of the used rows of a file, and the import report."""
 
     columns: dict[str, Any]
     report: ImportReport
-    items: Any = None  # all items, if some may have no label
+    items: Any = None  # all items, if some of them may have no label
     annotators: Any = None
-    kind: str | None = None  # the table's kind; None if the labels decide
+    kind: str | None = None  # the label type; None if it depends on the labels
     golds: GoldByQuestion = field(default_factory=dict)
-    parts: dict[str, ImportedColumns] = field(default_factory=dict)  # question → its answers, if kinds differ
+    parts: dict[str, ImportedColumns] = field(
+        default_factory=dict
+    )  # question → its columns, if questions have different label types
     guessed_question: bool = False
 
     def finish(self, build: BuildOptions) -> Annotations | Questions:
-        """Make the table, or one per question, and give each its import report."""
+        """Build the table, or one per question, with its import report."""
         columns, report = self.columns, self.report
         if report.warn_about_unused:
             warning = errors.RowsExcluded(
@@ -99,12 +98,12 @@ class ImportedColumns:
         return self._with_source(Annotations.from_arrays(**given, annotators=self.annotators), build)
 
     def _finish_parts(self, build: BuildOptions) -> Questions:
-        """Make a table per question of an export with labels of several kinds; all have the report of the file."""
+        """Build a table per question of an export with several label types; all tables share the report."""
         if build.classes is not None:
             raise errors.OneQuestionNeeded(parameter=ParameterName("classes="), questions=tuple(sorted(self.parts)))
         tables: dict[str, Any] = {}
         for question, part in self.parts.items():
-            part.report.warn_about_unused = False  # the warning is about the whole file
+            part.report.warn_about_unused = False  # The warning for the whole file was issued before.
             table: Any = part.finish(build)
             own = [*self.report.notes, *(note.add_subject(repr(question)) for note in table.import_report.notes)]
             tables[question] = table.with_import_report(replace(self.report, gold=table.import_report.gold, notes=own))
@@ -142,7 +141,7 @@ class ImportedColumns:
         return Questions(tables) if several else tables[""]
 
     def _check_questions(self) -> None:
-        """Do not take a column of texts for questions; each would be a table."""
+        """Drop a guessed column of questions if it seems to hold texts; raise if the caller chose it."""
         if "question" not in self.columns:
             return
         question, item = (naming.to_column(self.columns[role], role) for role in ("question", "item"))
@@ -159,14 +158,14 @@ class ImportedColumns:
         self.report.add_note(notes.TextsNotQuestions(column=name, contents=error.contents))
 
     def _take_sets(self, lists: Any, several: BoolArray) -> None:
-        """Take each list of labels for a set of options; an empty list is an answer without options."""
+        """Convert each list of labels to a set of options; an empty list becomes the empty set."""
         names = [None if labels is None else kinds.name_set(labels) for labels in lists.to_pylist()]
         self.columns["label"], self.kind = pa.array(names, pa.string()), "sets"
         if several.any():
             self.report.add_note(notes.AnswersAreSets(n_several=int(several.sum()), n_answers=len(names)))
 
     def _take_ticks(self, build: BuildOptions) -> Questions | None:
-        """Take lists of labels apart: into yes/no questions, which are returned, or into votes, which stay columns."""
+        """Split lists of labels into yes/no questions, which are returned, or into votes or sets in `columns`."""
         columns = self.columns
         lists = _check_flat_lists(columns["label"])
         sizes = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
@@ -201,7 +200,7 @@ class ImportedColumns:
 
 
 def _split_ticks(label: Any, build: BuildOptions) -> Any:
-    """Return labels such as "a|b" as lists if ticks= takes them apart; for sets, blank labels as the empty set."""
+    """Return labels such as "a|b" as lists if they are to be split; otherwise return blank labels as empty sets."""
     if _is_list_column(label):
         return label
     column = naming.to_arrow_array(label, "label")
@@ -218,7 +217,7 @@ def _split_ticks(label: Any, build: BuildOptions) -> Any:
 
 
 def convert_to_guessed_kind(table: Annotations) -> tuple[Annotations, Note | None]:
-    """Return the table with its labels read as the kind that they look like, and a note about the guess."""
+    """Return the table converted to the label type that its labels look like, and a note about the guess."""
     if are_tags(table.classes) and are_positions(table.items):
         return table.as_kind("spans"), notes.LabelTypeGuessed(what="tags of positions in documents")
     if kinds.guess_kind(table.classes) == "numbers":
@@ -241,7 +240,7 @@ def import_frame(
     format_name: str,
     kind: str | None = None,
 ) -> ImportedColumns:
-    """Take the columns of a frame by their names, else by their content; the cells of a wide table."""
+    """Return the columns of a frame, found by name or content, or the cells of a wide table."""
     if kind == "pairs":
         whole = read_columns(None)
         if not pairs.are_pair_items(finding.column_names(whole), columns):
@@ -258,13 +257,15 @@ def import_frame(
             there = finding.column_names(frame)
             if kind in (None, "spans") and (places := finding.find_span_columns(frame, columns)) is not None:
                 return _import_spans(frame, places, format_name)
-            unnamed = kind is None and columns.item is None  # two columns that are named may be a composite key
+            unnamed = kind is None and columns.item is None  # Two columns chosen by the caller may be a composite key.
             if unnamed and pairs.find_pair_columns(there, columns) is not None:
                 return ImportedColumns(*pairs.import_pairs(frame, columns, format_name), kind="pairs")
             try:
                 columns, guessed = finding.guess_missing_columns(frame, columns, error)
             except MissingColumn as missing:
-                annotators = finding.split_column_names(columns.annotator, there)  # several may have a column each
+                annotators = finding.split_column_names(
+                    columns.annotator, there
+                )  # Several annotators may have a column each.
                 no_annotator = isinstance(missing, errors.NoColumnFor) and missing.role == "annotator"
                 may_be_wide = no_annotator or len(annotators) > 1
                 if wide is None and may_be_wide and columns.label is None and columns.proba is None:
@@ -296,7 +297,10 @@ def import_frame(
 
 
 def _import_spans(frame: Any, places: Mapping[str, Any], format_name: str) -> ImportedColumns:
-    """Take tags of tokens, or spans with a start and an end, as tags of places; rows without a start name readers."""
+    """Return the columns of tags or spans as tags of positions.
+
+    A row of spans without a start means that the annotator read the document without marking a span.
+    """
     data = finding.to_arrow(frame, finding.flatten_columns(places.values()))
     columns = {role: finding.take_column(data, name, role) for role, name in places.items()}
     cells = {
@@ -327,7 +331,7 @@ def _import_spans(frame: Any, places: Mapping[str, Any], format_name: str) -> Im
         else:
             marked.append((document, who, whole("start", row), whole("end", row), cells["label"][row]))
     short = marked and np.median([end - start for _, _, start, end, _ in marked]) <= MAX_TOKENS_OF_A_SPAN
-    tokens: dict[str, int] | None = {} if short else None  # a document of unknown length ends with its last span
+    tokens: dict[str, int] | None = {} if short else None  # Documents of unknown length end with their last span.
     report.add_note(notes.OffsetsGuessed(unit="tokens" if short else "characters"))
     report.unit = "spans"
     layers = assign_span_layers(marked)
@@ -347,7 +351,7 @@ def _import_spans(frame: Any, places: Mapping[str, Any], format_name: str) -> Im
 
 
 def _import_gold(frame: Any, used: Sequence[str], taken: ImportedColumns, items: Any) -> None:
-    """Take gold labels from a column of the table with one value per item; `items` of the rows of the frame."""
+    """Read gold labels from a column of the frame if it has one value per item; `items` has those of its rows."""
     there = [name for name in finding.column_names(frame) if name in finding.GOLD_COLUMNS and name not in used]
     if there and "question" in taken.columns:
         taken.report.add_note(notes.GoldColumnIgnored(column=there[0], reason="there are several questions"))
@@ -365,7 +369,7 @@ def _import_gold(frame: Any, used: Sequence[str], taken: ImportedColumns, items:
 
 
 def _import_times(frame: Any, used: Sequence[str], taken: ImportedColumns) -> None:
-    """Take the column of times and their range; text counts if all of it begins with a date."""
+    """Read the column of times and their range; text columns must begin with a date in every row."""
     for name in finding.find_time_column(finding.column_names(frame), used):
         column = finding.to_chunked_array(finding.to_arrow(frame, [name])[name])
         kind = column.type
@@ -381,7 +385,7 @@ def _import_times(frame: Any, used: Sequence[str], taken: ImportedColumns) -> No
 
 
 def _import_wide(frame: Any, item: str | None, people: list[str], format_name: str) -> ImportedColumns:
-    """Take one column per annotator as rows; empty cells are not answers."""
+    """Return the columns of a wide table, with one row per non-empty cell."""
     data = finding.to_arrow(frame, [*people, *([item] if item else [])])
     n = len(data[people[0]])
     items = naming.to_arrow_array(data[item], item) if item else pa.array(np.arange(n))
@@ -410,7 +414,7 @@ def _import_wide(frame: Any, item: str | None, people: list[str], format_name: s
 
 
 def _rewrite_labels(column: Any, build: BuildOptions, report: ImportReport) -> Any:
-    """Return the labels after map= and normalize=."""
+    """Return the labels after applying the options `map` and `normalize`."""
     if not build.map and not build.normalize:
         return column
     if _is_list_column(column):
@@ -436,7 +440,7 @@ def _rewrite_labels(column: Any, build: BuildOptions, report: ImportReport) -> A
         best = {key: max(sorted(same, reverse=True), key=same.__getitem__) for key, same in spellings.items()}
         new = [best.get(naming.fold_spelling(name), name) for name in new]
     new = [None if name is None or not str(name).strip() else name for name in new]
-    large = any(isinstance(name, int) and abs(name) >= 2**63 for name in new)  # Arrow has no such number
+    large = any(isinstance(name, int) and abs(name) >= 2**63 for name in new)  # Arrow has no larger integers.
     if large or len({type(name) for name in new if name is not None}) > 1:
         new = [None if name is None else str(name) for name in new]
     changed = sum(n for name, other, n in zip(old, new, count.tolist(), strict=True) if name != other)
@@ -446,7 +450,7 @@ def _rewrite_labels(column: Any, build: BuildOptions, report: ImportReport) -> A
 
 
 def _note_repeated_rows(table: Annotations) -> Note | None:
-    """Return a note if many rows repeat others, as in a file that was pasted twice."""
+    """Return a note if many rows repeat other rows, as in a file that was concatenated twice."""
     copies = len(table) - int(is_first_of_pair(table.rating_codes, table.label).sum())
     if table.proba is not None or copies < max(MIN_COPIES, MIN_COPIED_SHARE * len(table)):
         return None
@@ -454,7 +458,7 @@ def _note_repeated_rows(table: Annotations) -> Note | None:
 
 
 def _check_classes(table: Annotations, label: str) -> None:
-    """Raise if the labels do not look like classes: every method counts items × classes."""
+    """Raise if the labels do not look like classes, because methods need memory for items × classes."""
     K, N = table.n_classes, len(table)
     many = K > MAX_CLASSES and (MIN_ROWS_PER_CLASS * K > N or K * table.n_items > MAX_VOTES)
     if many and table.kind in kinds.CLASS_KINDS:

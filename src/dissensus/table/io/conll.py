@@ -1,9 +1,9 @@
-"""CoNLL text: a token a line with its tags, sentences apart by empty lines, `-DOCSTART-` lines between documents.
+"""Reader and writer of CoNLL text: one token per line with its tags, and empty lines between sentences.
 
-Each annotator has a column of tags (`?` for tokens that an annotator did not read), named by a first line `token ann
-bob …`, else by its number. In a file with one column of tags, consecutive sentences with the same tokens are the
-answers of annotators 1, 2, … to one sentence, as Label Studio writes them. IOB1, BIOES and BILOU become B-x, I-x and O.
-Labels are written as one tag with its probability.
+Each annotator has a column of tags (`?` for tokens that the annotator did not read), named by a first line `token ann
+bob …`, or by its number. In a file with one column of tags, consecutive sentences with the same tokens are the answers
+of annotators 1, 2, … to one sentence, as Label Studio writes them. IOB1, BIOES and BILOU are converted to B-x, I-x and
+O. Labels are written as one tag with its probability.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from dissensus.table.notes import AnnotatorsNumbered, Note
 from dissensus.table.spans import OUTSIDE_TAG, are_positions, name_positions, parse_sequences
 
 _TAG_PATTERN = re.compile(r"[BIESLU]-\S+|O")
-_MISSING_TAGS = ("?", "_", "-")  # stand for a missing tag
-_BIO_MARKS = {"S": "B", "U": "B", "E": "I", "L": "I"}  # BIOES and BILOU
+_MISSING_TAGS = ("?", "_", "-")  # symbols for a missing tag
+_BIO_MARKS = {"S": "B", "U": "B", "E": "I", "L": "I"}  # marks of BIOES and BILOU → marks of BIO
 Sentence = list[list[str]]
 
 
 def read(path: Path, columns: ColumnNames | None) -> pa.Table | tuple[pa.Table, Note]:
-    """Read the columns item (places), annotator, label and token."""
+    """Return the columns item (positions), annotator, label and token."""
     rows: list[tuple[str, str, str, str]] = []
     with report_read_errors(path):
         sentences = list(_read_sentences(path))
-    people: list[str] = []  # annotators of the columns, if the first line names them
+    people: list[str] = []  # annotators of the columns if the first line names them
     if sentences and len(sentences[0][0]) > 1 and not any(map(_TAG_PATTERN.fullmatch, sentences[0][0][1:])):
         people = sentences[0].pop(0)
         sentences = sentences if sentences[0] else sentences[1:]
@@ -65,9 +65,9 @@ def read(path: Path, columns: ColumnNames | None) -> pa.Table | tuple[pa.Table, 
 
 
 def convert_to_bio(tags: list[str]) -> list[str]:
-    """Convert tags of one annotator in a sentence to B-x, I-x and O, "" for a missing tag.
+    """Convert the tags of one annotator in a sentence to B-x, I-x and O; a missing tag becomes "".
 
-    In IOB1 a span begins with I-x; it is the scheme of a sentence in which no B-x follows an O.
+    In IOB1, spans begin with I-x. A sentence is in IOB1 if no B-x follows an O.
     """
     plain = ["" if tag in _MISSING_TAGS else _BIO_MARKS.get(tag[0], tag[0]) + tag[1:] for tag in tags]
     pairs = list(zip([OUTSIDE_TAG, *plain], plain, strict=False))
@@ -100,7 +100,7 @@ def _read_sentences(path: Path) -> Iterator[Sentence]:
 
 
 def write(labels: LabelsToWrite, file: BinaryFile) -> None:
-    """Write token, tag and probability; without a CoNLL file that has the tokens, their places are written."""
+    """Write token, tag and probability; positions replace the tokens if the table was not read from CoNLL text."""
     if len(labels.questions) > 1:
         raise errors.OneQuestionPerProject(tool="CoNLL text", n=len(labels.questions))
     (answers,) = labels.questions.values()

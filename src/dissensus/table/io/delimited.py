@@ -1,7 +1,7 @@
-"""CSV and TSV, plain or packed.
+"""Reader and writer of CSV and TSV files.
 
-Everything is read as text, so that 007 stays 007; only an empty field is missing, so that a class may be called NA,
-None or null.
+All cells are read as text, so that 007 stays 007. Only empty cells are missing, so that a class may be called NA, None
+or null.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from dissensus.table.io.files import BinaryFile, open_bytes, report_read_errors
 from dissensus.table.io.readers import Reader, readers
 from dissensus.table.names import is_text_type
 
-_QUOTED_CHARACTERS = r'[",\r\n]'  # a cell with one of these is quoted
-_FIRST_CHUNK, _LAST_CHUNK = 2**22, 2**31 - 1  # bytes; a row must fit a chunk, which Arrow counts in 32 bits
-_QUOTED_REST = re.compile(rb'(?:[^"]|"")*"(?!")')  # the rest of a quoted cell, up to the quote that closes it
+_QUOTED_CHARACTERS = r'[",\r\n]'  # Cells with one of these characters are quoted.
+_FIRST_CHUNK, _LAST_CHUNK = 2**22, 2**31 - 1  # bytes; a row must fit into a chunk, whose size Arrow stores in 32 bits
+_QUOTED_REST = re.compile(rb'(?:[^"]|"")*"(?!")')  # the rest of a quoted cell, up to the closing quote
 
 
 def read(path: Path, columns: ColumnNames | None, delimiters: str = ",;\t") -> pa.Table:
-    """Read the columns needed, as text. The delimiter is the most frequent one in the header."""
+    """Return the required columns as text; the delimiter is the most frequent one in the header."""
     with report_read_errors(path):
         delimiter, there = _read_header(path, delimiters)
         wanted = columns_to_read(columns, there)
@@ -42,7 +42,7 @@ def read(path: Path, columns: ColumnNames | None, delimiters: str = ",;\t") -> p
 
 
 def write(table: pa.Table, file: BinaryFile) -> None:
-    """Write commas and a header; quote text only where some cell needs it; write floats in full."""
+    """Write a table as CSV with a header; text is quoted only if a cell requires it, floats are exact."""
     import pyarrow.compute as pc
     import pyarrow.csv as pacsv
 
@@ -56,7 +56,7 @@ def write(table: pa.Table, file: BinaryFile) -> None:
     text = [column for column in table.columns if is_text_type(column.type)]
     quote = any(
         pc.any(pc.match_substring_regex(column, _QUOTED_CHARACTERS)).as_py() for column in text
-    )  # all text or none
+    )  # Either all text columns are quoted or none.
     options = pacsv.WriteOptions(include_header=False, quoting_style="needed" if quote else "none")
     pacsv.write_csv(table, file, options)
 
@@ -95,11 +95,11 @@ def _parse_file(path: Path, delimiter: str, wanted: list[str], use_threads: bool
             except pa.ArrowInvalid as error:
                 if "straddling" not in str(error) or chunk == _LAST_CHUNK:
                     raise
-        chunk = min(16 * chunk, _LAST_CHUNK)  # a row is longer than the chunk
+        chunk = min(16 * chunk, _LAST_CHUNK)  # A row was longer than the chunk, so the next one is larger.
 
 
 def _explain_error(path: Path, delimiter: str, wanted: list[str], error: pa.ArrowInvalid) -> UnreadableFile:
-    """Make our error from Arrow's, which names the row only if one thread reads the file again."""
+    """Return our error for one of Arrow; the file is read again, as only a single thread knows the row."""
     try:
         _parse_file(path, delimiter, wanted, use_threads=False)
     except pa.ArrowInvalid as again:
@@ -114,7 +114,7 @@ def _explain_error(path: Path, delimiter: str, wanted: list[str], error: pa.Arro
             path=path, where=where, n=int(fields[2]), n_first=int(fields[1]), delimiter=delimiter,
             open_quote="\n" in fields[3].strip(),
         )  # fmt: skip
-    if "Empty CSV" in reason:  # a header without a line end
+    if "Empty CSV" in reason:  # The header has no line end.
         return errors.EmptyFile(where=str(path), needs="at least one row")
     if "straddling" in reason:
         return errors.RowTooLong(path=path)
@@ -122,12 +122,12 @@ def _explain_error(path: Path, delimiter: str, wanted: list[str], error: pa.Arro
 
 
 def _check_quotes_closed(path: Path, delimiter: str) -> None:
-    """Raise if a quote is never closed: Arrow reads the following rows as one cell, even of a column not read.
+    """Raise if a quote is never closed, because Arrow would read the following rows as one cell.
 
-    If every quote opens a cell, closes one or stands in a pair, and their number is even, all are closed; else every
-    row is inspected.
+    All quotes are closed if each of them opens or closes a cell or is doubled, and their number is even. Otherwise,
+    each row is inspected.
     """
-    openers = np.frombuffer((delimiter + '\r\n"').encode(), np.uint8)  # bytes before a quote that opens a cell
+    openers = np.frombuffer((delimiter + '\r\n"').encode(), np.uint8)  # bytes that precede an opening quote
     n_quotes, plain, last = 0, True, ord("\n")
     with open_bytes(path) as file:
         while chunk := file.read(_FIRST_CHUNK):
@@ -135,7 +135,7 @@ def _check_quotes_closed(path: Path, delimiter: str) -> None:
                 cells = np.frombuffer(chunk, np.uint8)
                 quotes = np.flatnonzero(cells == ord('"'))
                 left = np.where(quotes > 0, cells[quotes - 1], last)
-                right = np.append(cells, ord("\n"))[quotes + 1]  # a quote at the end of a chunk seems to end a line
+                right = np.append(cells, ord("\n"))[quotes + 1]  # The end of a chunk is treated like a line end.
                 opens = (np.arange(quotes.size) + n_quotes) % 2 == 0
                 plain = plain and bool(np.isin(np.where(opens, left, right), openers).all())
                 n_quotes += quotes.size
@@ -145,9 +145,9 @@ def _check_quotes_closed(path: Path, delimiter: str) -> None:
 
 
 def _check_each_row(path: Path, delimiter: bytes) -> None:
-    """Raise if a row over several lines ends inside a quoted cell, or has letters after a closing quote."""
+    """Raise if a row of several lines ends inside a quoted cell, or has text after a closing quote."""
     ends = (b"", delimiter, b"\r", b"\n")
-    opened = 0  # the line where the open quoted cell's row begins; 0 outside of quoted cells
+    opened = 0  # first line of the row with an open quote; 0 outside of quoted cells
     with open_bytes(path) as file:
         for number, line in enumerate(file, start=1):
             line, at = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line, 0
@@ -155,7 +155,7 @@ def _check_each_row(path: Path, delimiter: bytes) -> None:
             while opened or at < len(line):
                 if opened or line[at : at + 1] == b'"':
                     closing = _QUOTED_REST.match(line, at if opened else at + 1)
-                    if closing is None:  # the cell continues on the next line
+                    if closing is None:  # The cell continues on the next line.
                         opened = first
                         break
                     opened, at = 0, closing.end()
@@ -164,7 +164,9 @@ def _check_each_row(path: Path, delimiter: bytes) -> None:
                             raise errors.UnclosedQuote(path=path, line=first)
                         break
                 else:
-                    at = line.find(delimiter, at) % (len(line) + 1)  # −1 becomes the end of the line
+                    at = line.find(delimiter, at) % (
+                        len(line) + 1
+                    )  # If there is no delimiter, −1 becomes the end of the line.
                 at += 1
     if opened and opened < number:
         raise errors.UnclosedQuote(path=path, line=opened)

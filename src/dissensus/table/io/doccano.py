@@ -1,9 +1,9 @@
-"""doccano's JSON and JSONL exports of labels and of spans, and the zip of them for several annotators.
+"""Reader and writer of doccano's JSON and JSONL exports of labels and spans.
 
-A shared project is one file, `all.jsonl`, which names no annotator; any other is a zip with one file per annotator,
-named by the annotator. Versions before 1.0 name the annotator in every record (`username`) or label
-(`annotations[].user`). Our label replaces those of the annotators in lines to import; further fields become an
-example's metadata.
+A shared project is one file, `all.jsonl`, without names of annotators. Other projects are a zip with one file per
+annotator, whose name is the annotator's. Versions before 1.0 name the annotator in each record (`username`) or label
+(`annotations[].user`). In the file that we write for import, our label replaces those of the annotators; doccano reads
+further fields as metadata.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from dissensus.table.io.writers import ItemLabel, LabelsToWrite, json_writer, wr
 _LABEL_FIELDS = ("label", "labels", "cats", "entities")
 _NAME_FIELDS = ("annotator", "username", "user")
 _SPAN_FIELDS = ("start_offset", "end_offset", "label")
-_UNNAMED_FILES = ("all", "unknown")  # files that are not named by an annotator
+_UNNAMED_FILES = ("all", "unknown")  # names of files that do not name an annotator
 _ANNOTATOR_FIELDS = ("labels", "cats", "entities", "annotations", "username", "user")
 
 
 def matches_record(record: Record) -> bool:
-    """Return True for a record that looks like an example of doccano: a list of labels, or the older fields."""
+    """Return True if the record looks like an example of doccano."""
     if {"item", "annotator"} <= record.keys():
-        return False  # the row of a table
+        return False  # This is a row of a table.
     return (
         any(isinstance(record.get(key), list) for key in (*_LABEL_FIELDS, "annotations"))
         or {"text", "username"} <= record.keys()
@@ -40,12 +40,12 @@ def matches_record(record: Record) -> bool:
 
 
 def matches_zip(names: Sequence[str]) -> bool:
-    """Return True for a zip of JSON files."""
+    """Return True if these are the files of a zip with JSON files."""
     return any(name.lower().endswith(JSON_SUFFIXES) for name in names)
 
 
 def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
-    """Yield the text of every example, and one answer per annotator of it."""
+    """Yield the text of each example, and one answer per annotator."""
     n_answers = n_unnamed = 0
     for number, (source, record) in enumerate(iterate_records(path), start=1):
         where = f"{path}: record {number:,} of {source}"
@@ -58,7 +58,7 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
             annotator = "" if is_unnamed and not labels else named if user is None else user
             n_answers += 1
             n_unnamed += is_unnamed and bool(labels)
-            if spans:  # lists [start, end, label], or objects
+            if spans:  # Spans are lists [start, end, label] or objects.
                 triples = (isinstance(span, list) and len(span) == 3 for span in labels)
                 whole = (
                     dict(zip(_SPAN_FIELDS, a, strict=True)) if b else a for a, b in zip(labels, triples, strict=True)
@@ -70,7 +70,7 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
 
 
 def iterate_records(path: Path) -> Iterator[tuple[str, Record]]:
-    """Yield each record with the name of its file, which is the annotator's."""
+    """Yield each record with the name of its file, which is the name of the annotator."""
     with report_read_errors(path):
         packed = is_zip(path)
     if not packed:
@@ -84,7 +84,7 @@ def iterate_records(path: Path) -> Iterator[tuple[str, Record]]:
 
 
 def _labels_by_annotator(record: Record, where: str) -> list[tuple[Any, list[Any], bool]]:
-    """Return (annotator or None, labels, whether they are spans) of each annotator of a record."""
+    """Return (annotator or None, labels, True if they are spans) for each annotator of a record."""
     if isinstance(record.get("annotations"), list):
         by_user: dict[Any, list[Any]] = {}
         for entry in get_objects(record, "annotations", where):
@@ -99,7 +99,7 @@ def _labels_by_annotator(record: Record, where: str) -> list[tuple[Any, list[Any
 
 
 def make_examples(labels: LabelsToWrite) -> Iterator[Record]:
-    """Yield one line per example: its first record in the export, with our label in place of the annotators'."""
+    """Yield one record per example: its first record in the export, with our label instead of the annotators'."""
     if len(labels.questions) > 1:
         raise errors.OneQuestionPerProject(tool="a doccano project", n=len(labels.questions))
     ours = {str(item): (item, given) for item, given in labels.named_items()}
@@ -114,7 +114,7 @@ def make_examples(labels: LabelsToWrite) -> Iterator[Record]:
 
 
 def _make_label(given: dict[str | None, ItemLabel] | None, agent: str) -> Record:
-    if given is None:  # an item without a label
+    if given is None:  # The item has no label.
         return {"label": []}
     (answer,) = given.values()
     score: Any = answer.confidence

@@ -30,38 +30,39 @@ from dissensus.table.names import to_column
 from dissensus.table.notes import ComparisonsAreLabels, Note, ReadByLabel, SpansOverlap, TargetsNotGold
 from dissensus.table.spans import assign_span_layers, convert_spans_to_tags
 
-MIN_SHARE_OF_TARGETS = (
-    0.9  # share that are also labels, before targets are taken for gold; a letter may be one by chance
-)
+MIN_SHARE_OF_TARGETS = 0.9  # share of targets that must also be labels; single letters match by chance
 MAX_REASON_LENGTH = 200  # characters
 MAX_TEXT_FIELDS_NAMED = 3
 LABEL, RATING, NUMBER, SPANS, COMPARISONS = "label", "rating", "number", "spans", "comparisons"
-"""Kinds of answers that are read: one label or a list of ticked ones; a grade; a score; a list of (start, end, label)
-in characters; a list of (left, right, which is better). All others are only counted."""
+"""Kinds of answers that can be read: a label or a list of selected ones; a grade; a score; a list of (start, end,
+label) in characters; a list of (left, right, better one). Other kinds of answers are only counted."""
 _RATED_KINDS = (RATING, NUMBER)
 _LABEL_KINDS = (LABEL, *_RATED_KINDS)
-_TABLE_KINDS = {SPANS: "spans", COMPARISONS: "pairs"}  # kinds of answers that make tables of their own kind
+_TABLE_KINDS = {
+    SPANS: "spans",
+    COMPARISONS: "pairs",
+}  # kind of answer → label type, for answers that need a table of their own
 _READABLE_KINDS = (*_LABEL_KINDS, *_TABLE_KINDS)
 NO_CHOICE = "answers without a choice"
-NO_ANSWER = "annotations without an answer"  # excluded if labels are read; if spans are read, the item has none
+NO_ANSWER = "annotations without an answer"  # excluded if labels are read; for spans, it means that the item has none
 
 
 class ExportedAnswer(NamedTuple):
-    """One answer. If the label is None or [], the item and the annotator stay, the row does not."""
+    """One answer in an export. Without a label (None or []), only its item and annotator are used."""
 
     item: Any
     annotator: Any
     label: Any
     question: str = ""
     kind: str = LABEL  # or RATING, NUMBER, SPANS, COMPARISONS, or the plural noun for other answers: "texts"
-    excluded: str = ""  # the reason why this answer does not count, as a plural: "answers skipped"
-    gold: bool = False  # True if it is known to be right; then it is not a vote
-    seen: bool = False  # True for a comparison whose left and right are those that the annotator saw
+    excluded: str = ""  # the reason why the answer is not used, as a plural: "answers skipped"
+    gold: bool = False  # True if the answer is a gold label and not a vote
+    seen: bool = False  # True for a comparison with the left and right that the annotator saw
     at: Any = None  # the time of the answer, as in the export
 
 
 class ExportedItem(NamedTuple):
-    """The fields of an item in an export besides answers: its text, its own id."""
+    """The fields of an item in an export, such as its text, without its answers."""
 
     item: Any
     fields: dict[str, Any]
@@ -69,7 +70,7 @@ class ExportedItem(NamedTuple):
 
 
 class ExportedTarget(NamedTuple):
-    """The expected answer of an item: a gold label if it is one of the labels given; None without one."""
+    """The expected answer of an item in a log; it is a gold label if it also occurs as a label."""
 
     item: Any
     value: Any
@@ -90,14 +91,14 @@ def make_export_reader(
     matches_zip: Callable[[Sequence[str]], bool] | None = None,
     find_companions: Callable[[Sequence[str]], Iterable[str]] | None = None,
 ) -> Reader:
-    """Make the reader of an annotation tool's exports; `words` describe what names its items and annotators.
+    """Return the reader of an annotation tool's exports.
 
-    `own_items`: each question numbers its own items. `aside`: questions that repeat another one; they are read on
-    request.
+    `words` describe the names of its items and annotators. `own_items` means that each question numbers its own items.
+    `aside` returns True for questions that repeat another question, which are read only on request.
     """
 
     def answers_of(path: Path, columns: ColumnNames) -> ExportRows:
-        with report_read_errors(path):  # a record without an entry that the reader relies on is one error
+        with report_read_errors(path):  # A missing entry in a record becomes an error that names the file.
             yield from answers(path, columns)
 
     def read_items(path: Path, columns: ColumnNames | None) -> pa.Table:
@@ -123,7 +124,7 @@ def make_export_reader(
 
 
 def _merge_files(files: Mapping[Path, ExportRows], own_items: bool) -> ExportRows:
-    """Yield the rows of several files: an answer in two files counts once, and an item is the same in all files."""
+    """Yield the rows of several files; an answer in two files is counted once, items are the same in all files."""
     rows = [
         (path, row)
         for path, found in files.items()
@@ -144,12 +145,12 @@ def _merge_files(files: Mapping[Path, ExportRows], own_items: bool) -> ExportRow
                 raise errors.DifferentTexts(item=row.item, file=path.name, other_file=other.name)
         elif isinstance(row, ExportedAnswer) and not row.excluded:
             if answered.setdefault(repr(row._replace(at=None)), path) != path:
-                row = row._replace(excluded="answers that another file has too")
+                row = row._replace(excluded="answers that another file contains too")
         yield row
 
 
 class ImportRequest(NamedTuple):
-    """The caller's choices, the tool's words, and the targets of the whole file."""
+    """The options of `read`, the tool's descriptions of roles, and the targets of the file."""
 
     path: Path
     columns: ColumnNames
@@ -160,7 +161,7 @@ class ImportRequest(NamedTuple):
     targets: dict[Any, Any]  # item → expected answer
 
     def roles(self, questions: Iterable[str], item: str = "{}", unnamed: str = "the answers") -> dict[str, str]:
-        """Describe what is taken for item, annotator and label."""
+        """Return role → description of the fields used for item, annotator and label."""
         given = zip((self.columns.item, self.columns.annotator), self.words, strict=True)
         name, annotator = (usual if named is None else f"'{named}'" for named, usual in given)
         label = ", ".join(f"'{question}'" for question in questions if question) or unnamed
@@ -168,7 +169,7 @@ class ImportRequest(NamedTuple):
 
 
 def _import_answers(rows: ExportRows, request: ImportRequest) -> ImportedColumns:
-    """Sort out which answers count; the others are counted by reason."""
+    """Return the columns of the used answers; other answers are counted by reason in the import report."""
     report = ImportReport(unit="answers")
     given: list[ExportedAnswer] = []
     for row in rows:
@@ -190,7 +191,7 @@ def _import_answers(rows: ExportRows, request: ImportRequest) -> ImportedColumns
     if request.kind is None:
         given = _exclude_unshared_rankings(given, request.columns.label, report)
     given = _split_overlapping_spans(given, report)
-    own: dict[str, list[ExportedAnswer]] = {}  # readable question → all its answers
+    own: dict[str, list[ExportedAnswer]] = {}  # readable question → its answers
     if request.columns.label is request.ticks is request.kind is None:
         used = [answer for answer in given if _is_used(answer) and answer.kind in _READABLE_KINDS]
         own = {answer.question: [] for answer in used if not request.aside(answer.question)}
@@ -213,7 +214,7 @@ def _import_answers(rows: ExportRows, request: ImportRequest) -> ImportedColumns
         for note in about.notes:
             report.add_note(note)
         report.columns |= {role: word for role, word in about.columns.items() if role in ("text", "gold")}
-        report.n_rows += about.n_rows - len(answers)  # each span or comparison is an answer
+        report.n_rows += about.n_rows - len(answers)  # Each span or comparison counts as an answer.
         report.warn_about_unused |= about.warn_about_unused
     return taken
 
@@ -225,9 +226,9 @@ def _select_answers(
     quiet: str = "",
     known: str = "",
 ) -> tuple[list[ExportedAnswer], list[ExportedAnswer]]:
-    """Return the answers that count, and the gold ones (`known` describes these); count the others by reason.
+    """Return the used answers and the gold answers; count other answers by reason.
 
-    Excluded answers of annotators make the report loud, except for the reason `quiet`.
+    `known` describes the gold answers. Excluded answers of annotators cause a warning, unless the reason is `quiet`.
     """
     used: list[ExportedAnswer] = []
     gold: list[ExportedAnswer] = []
@@ -238,7 +239,7 @@ def _select_answers(
         elif not reason and not is_read(answer):
             reason, how = _describe_unread(answer.question, answer.kind)
         elif not reason and answer.gold:
-            reason = f"answers marked as right ({known})"
+            reason = f"answers marked as correct ({known})"
             gold.append(answer)
         if reason:
             report.exclude(_shorten_reason(reason), advice=how)
@@ -259,7 +260,7 @@ def _check_names_usable(row: ExportedAnswer | ExportedItem | ExportedTarget, pat
 
 
 def _table_kind(answers: list[ExportedAnswer]) -> str | None:
-    """Return the kind of table that the answers to one question make, or None if the labels decide."""
+    """Return the label type of the answers to one question, or None if it depends on the labels."""
     used = list(filter(_is_used, answers))
     kinds = {answer.kind for answer in used}
     if own := [table for kind, table in _TABLE_KINDS.items() if kind in kinds]:
@@ -277,7 +278,10 @@ def _import_one_table(
     request: ImportRequest,
     everything: list[ExportedAnswer] | None = None,
 ) -> ImportedColumns:
-    """Take the answers that make one table, or several of one kind; `everything`: answers to other questions too."""
+    """Return the columns of one table, or of several with the same label type.
+
+    `everything` also includes the answers to other questions.
+    """
     path, ticks = request.path, request.ticks
     report.n_rows = len(given)
     answered = [answer for answer in given if not answer.excluded]
@@ -288,12 +292,12 @@ def _import_one_table(
     if ranked := _find_readable_questions(answered, COMPARISONS, _LABEL_KINDS, request):
         return _import_comparisons(given, ranked, report, request)
     chosen = _choose_questions(answered, request)
-    if request.kind in (None, "sets") and ticks is None:  # an answer without ticks to a question with sets is a set
+    if request.kind in (None, "sets") and ticks is None:  # For questions with sets, an empty answer is the empty set.
         sets = {answer.question for answer in answered if answer.kind == LABEL and len(answer.label or ()) > 1}
         for n, answer in enumerate(given):
             if answer.question in sets and answer.label == [] and answer.kind == LABEL and answer.annotator != "":
                 given[n] = answer._replace(label=[EMPTY_SET])
-    known = "known labels, no votes"
+    known = "gold labels, no votes"
     used, gold = _select_answers(given, report, lambda answer: (answer.question, answer.kind) in chosen, known=known)
     if not used:
         raise errors.NothingUsable(what="answer", report=report.describe_unused())
@@ -314,7 +318,7 @@ def _import_one_table(
     if texts := list(dict.fromkeys(key for fields in report.item_fields.values() for key in fields)):
         report.columns["text"] = ", ".join(f"'{key}'" for key in texts[:MAX_TEXT_FIELDS_NAMED])
     if gold:
-        report.columns["gold"] = f"{len(gold):,} answers marked as right"
+        report.columns["gold"] = f"{len(gold):,} answers marked as correct"
     if ticks and several and any(len(answer.label) > 1 for answer in gold):
         raise errors.SeveralGoldLabels(path=path)
     golds: GoldByQuestion = {}
@@ -334,7 +338,7 @@ def _import_one_table(
 
 
 def _gold_from_targets(targets: dict[Any, Any], used: list[ExportedAnswer], report: ImportReport) -> GoldByQuestion:
-    """Return question → items and gold labels, if nearly all targets are among its labels; else add a note."""
+    """Return question → items and gold labels if nearly all targets are among its labels; otherwise add a note."""
     golds = {}
     for question in sorted({answer.question for answer in used}):
         answered = [answer for answer in used if answer.question == question]
@@ -352,7 +356,7 @@ def _gold_from_targets(targets: dict[Any, Any], used: list[ExportedAnswer], repo
 def _find_readable_questions(
     answers: list[ExportedAnswer], kind: str, others: tuple[str, ...], request: ImportRequest
 ) -> list[str]:
-    """Return the questions whose spans or comparisons are read: those chosen, or all if nothing else can be read."""
+    """Return the questions whose spans or comparisons are read: the chosen one, or all if there is nothing else."""
     label = request.columns.label
     there = sorted({answer.question for answer in answers if answer.kind == kind and label in (None, answer.question)})
     alone = not any(answer.kind in others and answer.label for answer in answers)
@@ -360,7 +364,7 @@ def _find_readable_questions(
 
 
 def _split_overlapping_spans(given: list[ExportedAnswer], report: ImportReport) -> list[ExportedAnswer]:
-    """Divide overlapping spans of one annotator among several questions, see `layers_of`."""
+    """Divide overlapping spans of an annotator among several questions, see `assign_span_layers`."""
     pieces: dict[int, list[ExportedAnswer]] = {}
     marked = [n for n, answer in enumerate(given) if answer.kind == SPANS and not answer.excluded]
     for question in sorted({given[n].question for n in marked}):
@@ -380,15 +384,16 @@ def _split_overlapping_spans(given: list[ExportedAnswer], report: ImportReport) 
 
 
 def _check_comparison(answer: ExportedAnswer, kind: str | None) -> ExportedAnswer:
-    """Return an answer that compares; as a label, left or right, if the caller reads classes."""
+    """Return a comparison, excluded if it is invalid; if the caller reads classes, return it as a label."""
     if not answer.label:
-        return answer._replace(excluded="comparisons without two things and which is better")
+        return answer._replace(excluded="comparisons without two alternatives and the better one")
     if kind == "classes" and answer.seen:
         return answer._replace(kind=LABEL, label=answer.label[0][2])
     things = {thing for left, right, _ in answer.label for thing in (left, right)}
     if any(not thing.strip() or PAIR_SEPARATOR in thing or CONTEXT_SEPARATOR in thing for thing in things):
         return answer._replace(
-            excluded=f"comparisons of things without a name, or with '{PAIR_SEPARATOR}' or '{CONTEXT_SEPARATOR}' in it"
+            excluded="comparisons of alternatives without a name, or whose name contains "
+            f"'{PAIR_SEPARATOR}' or '{CONTEXT_SEPARATOR}'"
         )
     return answer
 
@@ -396,9 +401,9 @@ def _check_comparison(answer: ExportedAnswer, kind: str | None) -> ExportedAnswe
 def _exclude_unshared_rankings(
     given: list[ExportedAnswer], label: str | None, report: ImportReport
 ) -> list[ExportedAnswer]:
-    """Exclude rankings of alternatives that no two items share; choices of two such alternatives become labels."""
+    """Exclude rankings whose alternatives occur in one item only; choices between two of those become labels."""
     compared = [(n, answer) for n, answer in enumerate(given) if answer.kind == COMPARISONS and not answer.excluded]
-    items: dict[tuple[str, Any], set[Any]] = {}  # question, and an alternative or None for all → its items
+    items: dict[tuple[str, Any], set[Any]] = {}  # (question, alternative or None for all) → items
     for _, answer in compared:
         for thing in {None, *(thing for left, right, _ in answer.label for thing in (left, right))}:
             items.setdefault((answer.question, thing), set()).add(answer.item)
@@ -413,7 +418,7 @@ def _exclude_unshared_rankings(
             report.add_note(ComparisonsAreLabels(question=answer.question))
         elif answer.question != label:
             reason, how = _describe_unread(answer.question, COMPARISONS)
-            reason = _shorten_reason(f"comparisons of other things in every item: {reason}")
+            reason = _shorten_reason(f"comparisons of different alternatives in every item: {reason}")
             given[n] = answer._replace(excluded=reason)
             report.advice_by_reason |= {} if how is None else {reason: how}
     return given
@@ -422,7 +427,7 @@ def _exclude_unshared_rankings(
 def _import_comparisons(
     given: list[ExportedAnswer], questions: list[str], report: ImportReport, request: ImportRequest
 ) -> ImportedColumns:
-    """Take the comparisons of some questions, a row each; the item of an export is their context."""
+    """Return the columns of the comparisons of some questions; the item of the export is the context."""
 
     def is_read(answer: ExportedAnswer) -> bool:
         return answer.kind == COMPARISONS and answer.question in questions
@@ -431,7 +436,7 @@ def _import_comparisons(
     if not used:
         raise errors.NothingUsable(what="comparison", report=report.describe_unused())
     rows = [(*pair, answer) for answer in used for pair in answer.label]
-    report.n_rows += len(rows) - len(used)  # each comparison is an answer
+    report.n_rows += len(rows) - len(used)  # Each comparison counts as an answer.
     left, right, better, answers = map(list, zip(*rows, strict=True))
     columns = {
         "item": name_pair_items(left, right, [str(answer.item) for answer in answers]),
@@ -440,7 +445,7 @@ def _import_comparisons(
     }
     if len({answer.question for answer in used}) > 1:
         columns["question"] = [answer.question for answer in answers]
-    report.columns = request.roles(questions, "two things in {}")
+    report.columns = request.roles(questions, "two alternatives in {}")
     return ImportedColumns(columns, report, kind="pairs")
 
 
@@ -451,7 +456,10 @@ def _import_spans(
     request: ImportRequest,
     everything: list[ExportedAnswer],
 ) -> ImportedColumns:
-    """Take the spans of some questions as tags, see `table.spans`; an annotator with any answer has read the item."""
+    """Return the columns of the spans of some questions as tags, see `table.spans`.
+
+    An annotator with any answer to an item has read it.
+    """
     readings = {
         (str(answer.item), str(answer.annotator)): None
         for answer in everything
@@ -460,7 +468,7 @@ def _import_spans(
     is_gold = (answer for answer in everything if answer.kind == SPANS and answer.gold and not answer.excluded)
     known = [(str(answer.item), None) for answer in is_gold]
     spans: dict[str, list[Any]] = {question: [] for question in questions}
-    lengths: dict[str, int] = {}  # item → the end of its last span
+    lengths: dict[str, int] = {}  # item → end of its last span
     for answer in given:
         if answer.excluded:
             if answer.excluded != NO_ANSWER:
@@ -470,13 +478,13 @@ def _import_spans(
             item, who = str(answer.item), None if answer.gold else str(answer.annotator)
             spans[answer.question] += [(item, who, *span) for span in answer.label]
             lengths[item] = max([lengths.get(item, 0), *(end for _, end, _ in answer.label)])
-            report.n_rows += max(len(answer.label) - 1, 0)  # each span is an answer
+            report.n_rows += max(len(answer.label) - 1, 0)  # Each span counts as an answer.
             if answer.gold:
-                report.exclude("answers marked as right (known spans, no votes)", max(len(answer.label), 1))
+                report.exclude("answers marked as correct (gold spans, no votes)", max(len(answer.label), 1))
         elif answer.label:
             reason, how = _describe_unread(answer.question, answer.kind)
             report.exclude(_shorten_reason(reason), advice=how)
-    texts: dict[str, str] = {}  # item → the text of its spans: `text`, or the first field that is long enough
+    texts: dict[str, str] = {}  # item → its text: the field `text`, or the first field that contains all spans
     for name, fields in report.item_fields.items():
         for key in sorted(fields, key=lambda key: key != "text"):
             if isinstance(text := fields[key], str) and len(text) >= max(lengths.get(str(name), 0), 1):
@@ -492,12 +500,12 @@ def _import_spans(
         golds[question] = tags.item[own].tolist(), tags.label[own].tolist()
     if len(questions) == 1:
         del columns["question"]
-    report.columns = request.roles(questions, "places in {}", "the spans")
+    report.columns = request.roles(questions, "positions in {}", "the spans")
     return ImportedColumns(columns, report, kind="spans", golds=golds)
 
 
 def _choose_questions(answers: list[ExportedAnswer], request: ImportRequest) -> set[tuple[str, str]]:
-    """Return the questions and kinds of answers that are read: labels, or ratings if there are none."""
+    """Return the (question, kind of answer) pairs to read: labels, or ratings if there are no labels."""
     path, label = request.path, request.columns.label
     counted = (answer for answer in answers if answer.kind not in _LABEL_KINDS or answer.label)
     kinds = Counter((answer.question, answer.kind) for answer in counted)
@@ -518,7 +526,7 @@ def _choose_questions(answers: list[ExportedAnswer], request: ImportRequest) -> 
 
 
 def _list_labels(answer: ExportedAnswer, path: Path) -> list[Any]:
-    """Return the distinct labels of an answer; empty texts are missing."""
+    """Return the distinct labels of an answer; blank texts are dropped."""
     given = answer.label if isinstance(answer.label, list) else [answer.label]
     for label in given:
         if not (label is None or isinstance(label, str | int | float)):
@@ -528,7 +536,7 @@ def _list_labels(answer: ExportedAnswer, path: Path) -> list[Any]:
 
 
 def _make_item_table(rows: ExportRows, path: Path) -> pa.Table:
-    """Return one row per item: its name, the fields that are text or numbers, and its gold label if there is one."""
+    """Return a table with one row per item: its name, its fields that are text or numbers, and any gold label."""
     about: dict[Any, dict[str, Any]] = {}
     for row in rows:
         if isinstance(row, Note):
@@ -553,13 +561,13 @@ def _make_item_table(rows: ExportRows, path: Path) -> pa.Table:
 
 
 def _shorten_reason(reason: str) -> str:
-    """Return a reason that may hold a name from the data, on one line and shortened."""
+    """Return a reason in one line, shortened, because it may contain a name from the data."""
     plain = join_lines(reason)
     return plain if len(plain) <= MAX_REASON_LENGTH else plain[: MAX_REASON_LENGTH - 1] + "…"
 
 
 def _describe_unread(question: str, kind: str) -> tuple[str, ReadByLabel | None]:
-    """Return which answers are not read, and the parameter that reads them."""
+    """Return a description of unread answers, and a message with the option that reads them."""
     plural = {LABEL: "answers", RATING: "ratings", NUMBER: "scores"}
     what = plural.get(kind, kind) + (f" '{question}'" if question else "")
     on_request = kind in plural or (kind in _READABLE_KINDS and question)

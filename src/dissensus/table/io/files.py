@@ -1,4 +1,4 @@
-"""Open files, unpacked and as UTF-8; turn any failure into one error that names the file."""
+"""Open files, decompressed and as UTF-8, and convert any failure into an error that names the file."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from dissensus.table import exceptions as errors
 
 BinaryFile: TypeAlias = IO[bytes] | gzip.GzipFile | io.BufferedReader
 
-MAX_UNPACKED_RATIO = 100  # times the size of the packed file; label tables reach 50, a bomb 1,000 and more
-MIN_UNPACKED_LIMIT = 2**26  # bytes; any packed file may be as large when unpacked
-MAX_REASON_LENGTH = 200  # characters of a library's message
+MAX_UNPACKED_RATIO = 100  # times the compressed size; tables of labels reach 50, decompression bombs 1,000 and more
+MIN_UNPACKED_LIMIT = 2**26  # bytes; any compressed file may unpack to this size
+MAX_REASON_LENGTH = 200  # characters of an error message of a library
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 ZIP_MAGIC = b"PK\x03\x04"
-ZIP_ZSTD = 93  # compression method of a zip's member
-LOCAL_HEADER_BYTES = 30  # length before a member's name; the last four bytes are the lengths of name and extra fields
+ZIP_ZSTD = 93  # compression method of a zip member
+LOCAL_HEADER_BYTES = 30  # length of the fixed part; its last four bytes are the lengths of name and extra fields
 STDIN_NAME = "-"
 
 _OPENERS: dict[bytes, Any] = {
@@ -44,7 +44,7 @@ PACKED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zip")
 
 @contextmanager
 def name_file_in_errors(path: Path) -> Iterator[None]:
-    """Add the name of the file to a DataError that is raised inside."""
+    """Add the file name to any DataError raised in the block."""
     try:
         yield
     except DataError as error:
@@ -55,20 +55,20 @@ def name_file_in_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def report_read_errors(path: Path) -> Iterator[None]:
-    """Turn any failure inside, except for our own errors, into an `UnreadableFile` that names the file."""
+    """Convert failures in the block, except dissensus errors, to an `UnreadableFile` that names the file."""
     if not path.exists():
         raise errors.MissingFile(path=path)
     if path.is_dir():
         raise errors.UnusableFolder(path=path, problem="and not a file")
     try:
         yield
-    except (DissensusError, MemoryError, UnicodeEncodeError):  # the last: a name that Arrow cannot open
+    except (DissensusError, MemoryError, UnicodeEncodeError):  # Arrow raises the last for some file names.
         raise
     except UnicodeDecodeError as error:
         if error.encoding != "utf-8":
             raise errors.DamagedFile(path=path, reason=f"not {error.encoding.upper()} text: {error.reason}") from error
         raise errors.NotUtf8(path=path, where=f" (byte 0x{error.object[error.start]:02x})") from error
-    except Exception as error:  # libraries that unpack and parse raise errors of any type
+    except Exception as error:  # Libraries that decompress and parse may raise any type of error.
         text = f"there is no entry {error}" if isinstance(error, KeyError) else str(error)
         reason = text.strip().partition("\n")[0][:MAX_REASON_LENGTH].rstrip(".")
         raise errors.DamagedFile(path=path, reason=reason) from error
@@ -76,7 +76,7 @@ def report_read_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def as_local_path(source: str | Path) -> Iterator[Path]:
-    """Yield the path of a file; for "-", a temporary copy of standard input, which errors call by that name."""
+    """Yield the path of a file; for "-", that of a temporary copy, which errors call standard input."""
     if str(source) != STDIN_NAME:
         yield Path(source)
         return
@@ -96,10 +96,10 @@ def as_local_path(source: str | Path) -> Iterator[Path]:
 
 
 def open_bytes(path: Path, *, for_arrow: bool = False) -> Any:
-    """Open a file for reading bytes: decompressed, and converted to UTF-8 if a byte order mark says that it is UTF-16.
+    """Open a file for reading bytes, decompressed, and converted to UTF-8 if a byte order mark indicates UTF-16.
 
-    `for_arrow` opens a plain file without Python: threads of Arrow that release a Python file while the interpreter
-    ends abort the process (about one run in 150).
+    `for_arrow` opens an uncompressed file with Arrow: if a thread of Arrow releases a Python file while the interpreter
+    exits, the process aborts (about one run in 150).
     """
     with path.open("rb") as file:
         start = file.read(6)
@@ -113,7 +113,7 @@ def open_bytes(path: Path, *, for_arrow: bool = False) -> Any:
         opened = io.BufferedReader(_SizeLimitedFile(opener(path), path), 2**20)
     else:
         if for_arrow and start[:2] not in UTF16_MARKS:
-            with suppress(UnicodeEncodeError):  # Arrow opens no file whose name is not UTF-8
+            with suppress(UnicodeEncodeError):  # Arrow cannot open files whose names are not UTF-8.
                 return pa.OSFile(str(path))
         opened = path.open("rb")
     try:
@@ -128,7 +128,7 @@ def open_bytes(path: Path, *, for_arrow: bool = False) -> Any:
 
 
 def open_zip_member(archive: zipfile.ZipFile, name: str | zipfile.ZipInfo, path: Path) -> io.BufferedReader:
-    """Open one file of a zip, also with Zstandard, which Python decompresses only from 3.14 on."""
+    """Open one file of a zip; Zstandard is supported too, which Python itself supports only since 3.14."""
     entry = archive.getinfo(name) if isinstance(name, str) else name
     if entry.compress_type == ZIP_ZSTD:
         return io.BufferedReader(io.BytesIO(_read_zstd_member(entry, path)))
@@ -141,7 +141,7 @@ def _read_zstd_member(entry: zipfile.ZipInfo, path: Path) -> bytes:
         head = file.read(LOCAL_HEADER_BYTES)
         if len(head) < LOCAL_HEADER_BYTES or not head.startswith(ZIP_MAGIC):
             raise zipfile.BadZipFile(f"no file {entry.filename} at its place in the zip")
-        file.seek(sum(struct.unpack("<HH", head[-4:])), io.SEEK_CUR)  # skips its name and extra fields
+        file.seek(sum(struct.unpack("<HH", head[-4:])), io.SEEK_CUR)  # Skip the name and extra fields.
         packed = file.read(min(entry.compress_size, path.stat().st_size))
     stream = pa.CompressedInputStream(pa.BufferReader(packed), "zstd")
     with io.BufferedReader(_SizeLimitedFile(stream, path), 2**20) as unpacked:
@@ -152,25 +152,25 @@ def _read_zstd_member(entry: zipfile.ZipInfo, path: Path) -> bytes:
 
 
 def list_zip_members(path: Path) -> list[str]:
-    """Return the names of the files in a zip, without hidden ones."""
+    """Return the names of the files in a zip, except hidden ones."""
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if not name.endswith("/")]
     return [n for n in names if not n.startswith("__MACOSX/") and not PurePosixPath(n).name.startswith(".")]
 
 
 def is_zip(path: Path) -> bool:
-    """Return True if a file begins as a zip does."""
+    """Return True if the file begins like a zip."""
     with path.open("rb") as file:
         return file.read(len(ZIP_MAGIC)) == ZIP_MAGIC
 
 
 def max_unpacked_size(path: Path) -> int:
-    """Return the limit of bytes for the unpacked file: a small bomb would fill the machine."""
+    """Return the maximum number of bytes that the file may unpack to, as a protection against bombs."""
     return max(MAX_UNPACKED_RATIO * path.stat().st_size, MIN_UNPACKED_LIMIT)
 
 
 class _SizeLimitedFile(io.RawIOBase):
-    """A decompressed file with the limit `max_unpacked`."""
+    """A decompressed file that raises when it exceeds `max_unpacked_size`."""
 
     def __init__(self, file: Any, path: Path):
         self._file, self._path, self._left = file, path, max_unpacked_size(path)

@@ -1,13 +1,13 @@
-"""Inspect's logs, `.eval` (a zip) and `.json`: samples with the scores that judges gave them.
+"""Reader and writer of Inspect's logs (`.eval`, which is a zip, and `.json`): samples scored by judges.
 
-A scorer may be one judge, whose score is a value, or a panel. A panel's judges are found, in this order, in the score's
-`metadata.panel.votes`, in a list or an object of judges as its value, and in the answers "GRADE: x" of the models that
-were called under the scorer. Scorers with the same question to different models are judges of one question; see
-`_questions`. An item is a sample's id, with its epoch if there are several: "s1_epoch_2", as in the zip.
+A scorer is one judge, whose score is a value, or a panel. The votes of a panel are read from the first of these that
+exists: `metadata.panel.votes` of the score; a list or an object of judges as its value; the answers "GRADE: x" of the
+models that the scorer called. Scorers that ask different models the same question are judges of one question; see
+`_group_into_questions`. An item is the id of a sample, with its epoch if there are several ("s1_epoch_2").
 
-Our labels are one more score of every sample of the log, written as JSON also for `.eval`. Without a log they are
-precomputed scores, records of a sample's `id` and `value`, for `inspect score LOG --scorer precomputed_scores -S
-scores=to-inspect.json`; the value answers several questions by name.
+Our labels are written as an additional score of each sample, as JSON even for `.eval`. Without a log, they are written
+as precomputed scores, records of `id` and `value`, for `inspect score LOG --scorer precomputed_scores -S
+scores=to-inspect.json`; the value contains the answers to several questions by name.
 """
 
 from __future__ import annotations
@@ -46,35 +46,35 @@ from dissensus.table.io.jsonl import (
 from dissensus.table.io.readers import JSON_SUFFIXES, readers
 from dissensus.table.io.writers import OWN_PREFIX, ItemLabel, LabelsToWrite, json_writer, own_answer_name, writers
 
-HEADER_FILE, START_FILE = "header.json", "_journal/start.json"  # the second if a run did not end
-NO_GRADE = "Grade not found in model output"  # versions before 0.3.245 scored it as incorrect
-_GRADE_PATTERN = re.compile(r"(?is).*(?<!\w)GRADE(?!\w)\W*?:\W*(\w+)")  # matches the last grade
+HEADER_FILE, START_FILE = "header.json", "_journal/start.json"  # The second file exists if the run did not finish.
+NO_GRADE = "Grade not found in model output"  # Inspect before version 0.3.245 scored this as incorrect.
+_GRADE_PATTERN = re.compile(r"(?is).*(?<!\w)GRADE(?!\w)\W*?:\W*(\w+)")  # This matches the last grade.
 _GRADES = {"C", "I", "P", "N"}  # correct, incorrect, partial, no answer
 _GRADE_WORDS = {"correct": "C", "incorrect": "I", "partial": "P"}
 
 
 class JudgeVote(NamedTuple):
-    """A judge's answer under one key of a sample's scores; `judge` is "" if the key itself is the judge."""
+    """The answer of one judge to a sample; `judge` is "" if the scorer itself is the judge."""
 
     item: Any
-    slot: tuple[str, str]  # the key, and a part of an object of scores; it may be a question of its own
+    slot: tuple[str, str]  # name of the scorer, and key in an object of scores; each may be a separate question
     judge: str
     label: Any
     excluded: str = ""
 
 
 def matches_record(record: Record) -> bool:
-    """Return True for a log."""
+    """Return True if the record is a log of Inspect."""
     return {"eval", "version"} <= record.keys() and ("samples" in record or "status" in record)
 
 
 def matches_zip(names: Sequence[str]) -> bool:
-    """Return True for the files of a log."""
+    """Return True if these are the files of a zipped log."""
     return HEADER_FILE in names or any(name.startswith("_journal/") for name in names)
 
 
 def open_log(path: Path) -> tuple[Record, Iterator[Record]]:
-    """Return a log, which describes the run, and its samples."""
+    """Return the header of a log, which describes the run, and an iterator over its samples."""
     with report_read_errors(path):
         if not is_zip(path):
             log = next(read_records(path), {})
@@ -86,7 +86,7 @@ def open_log(path: Path) -> tuple[Record, Iterator[Record]]:
 
 
 def _read_zip_entries(path: Path, begin: str, kind: type[Any] = dict) -> Iterator[Any]:
-    """Yield the JSON of the files of a zip whose names begin with `begin`; raise if it is of another type."""
+    """Yield the parsed JSON of the files in a zip whose names begin with `begin`; raise if one has another type."""
     with report_read_errors(path), zipfile.ZipFile(path) as archive:
         for entry in archive.infolist():
             if entry.filename.startswith(begin):
@@ -100,14 +100,14 @@ def _read_zip_entries(path: Path, begin: str, kind: type[Any] = dict) -> Iterato
 
 
 def sample_name(sample: Record, epochs: Any, field_name: Any = None, where: str = "") -> Any:
-    """Return the name of a sample: its id, with its epoch if there are several."""
+    """Return the name of a sample: its id, and its epoch if there are several."""
     name = require_field(sample, field_name, ("id",), "item", where)
     epoch = sample.get("epoch", 1)
     return name if epochs in (1, None) and epoch == 1 else f"{name}_epoch_{epoch}"
 
 
 def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
-    """Yield the texts of every sample, its target, and one answer per judge."""
+    """Yield the texts and the target of each sample, and one answer per judge."""
     header, samples = open_log(path)
     about = get_entry(header, "eval", dict, str(path))
     declared = _declared_models(about, str(path))
@@ -117,7 +117,7 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
             where=str(path), field="annotator", value=columns.annotator, expected="'scorer' or 'model'"
         )
     votes: list[JudgeVote] = []
-    models: dict[str, set[str]] = {}  # key → the models behind it
+    models: dict[str, set[str]] = {}  # name of the scorer → its models
     seen: set[tuple[Any, Any]] = set()
     for sample in samples:
         where = f"{path}: sample {quote_name(sample.get('id'))}"
@@ -181,7 +181,7 @@ def _read_votes(
 
 
 def _label_or_exclusion(value: Any, invalid: str) -> tuple[Any, str]:
-    """Return a value as a label, and why it does not count ("" if it does)."""
+    """Return a score as a label, and the reason why it is excluded ("" if it is used)."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return None, "scores not given (no grade was found)"
     return str(value) if isinstance(value, bool) else value, invalid
@@ -190,9 +190,10 @@ def _label_or_exclusion(value: Any, invalid: str) -> tuple[Any, str]:
 def _panel_votes(
     key: str, given: list[Any], declared: list[str] | None, calls: list[tuple[str, str]]
 ) -> dict[str, Any]:
-    """Return judge → vote. The names are the models in the scorer's order, else numbers.
+    """Return judge → vote; judges are named by their models, or else by numbers.
 
-    Models that are called concurrently may be logged in another order than their votes, so their own answers go first.
+    Models that are called concurrently may be logged in another order than their votes, so their own answers take
+    precedence.
     """
     grades = {} if len(declared or []) == len(given) else _parse_grades(calls, None)
     if grades and sorted(map(str, grades.values())) == sorted(map(str, given)):
@@ -206,7 +207,7 @@ def _panel_votes(
 
 
 def _parse_grades(calls: list[tuple[str, str]], value: Any) -> dict[str, Any]:
-    """Return model → its grade, None for an invalid one; nothing if no model gave a grade."""
+    """Return model → grade (None if it is invalid), or an empty dict if no model gave a grade."""
     grades: dict[str, Any] = {}
     for model, text in calls:
         match = _GRADE_PATTERN.match(text)
@@ -220,7 +221,7 @@ def _parse_grades(calls: list[tuple[str, str]], value: Any) -> dict[str, Any]:
 
 
 def _find_model_calls(sample: Record, where: str) -> dict[str, list[tuple[str, str]]]:
-    """Return scorer → the models called under it, each with its answer."""
+    """Return scorer → list of (model, answer) that it called."""
     spans: dict[str, Record] = {}
     calls: dict[str, list[tuple[str, str]]] = {}
     for event in get_objects(sample, "events", where):
@@ -237,7 +238,7 @@ def _find_model_calls(sample: Record, where: str) -> dict[str, list[tuple[str, s
 
 
 def _declared_models(about: Record, path: str) -> dict[str, list[str]]:
-    """Return key in the scores → the models of the scorer; a second scorer of a name gets a number."""
+    """Return scorer → its declared models; a second scorer with the same name gets a number."""
     declared: dict[str, list[str]] = {}
     count: dict[str, int] = {}
     for scorer in get_objects(about, "scorers", path):
@@ -252,10 +253,10 @@ def _declared_models(about: Record, path: str) -> dict[str, list[str]]:
 
 
 def _group_into_questions(votes: list[JudgeVote], models: dict[str, set[str]], columns: ColumnNames) -> ExportRows:
-    """Yield the votes as answers.
+    """Yield the votes as answers to questions.
 
     Scorers are judges of one question if their names differ only by a number, or if they give the same labels (or
-    numbers) and use different models; a model of two scorers answers two questions.
+    numbers) and use different models. A model that is used by two scorers answers two questions.
     """
     values: dict[tuple[str, str], list[Any]] = {}
     for vote in votes:
@@ -291,7 +292,7 @@ def _are_same_question(
     values: dict[tuple[str, str], list[Any]],
     models: dict[str, set[str]],
 ) -> bool:
-    """Return True if two scorers are judges of one question."""
+    """Return True if two scorers are judges of the same question."""
     numbers = [all(isinstance(value, int | float) for value in values[slot]) for slot in (slot_a, slot_b)]
     if numbers[0] != numbers[1] or slot_a[1] != slot_b[1] or slot_a[0] == slot_b[0]:
         return False
@@ -305,7 +306,7 @@ def _are_same_question(
 
 
 def _question_name(group: list[tuple[str, str]]) -> str:
-    """Return the name of a question: its scorer, the common name of its scorers, or its part of an object."""
+    """Return the name of a question: its scorer or the common name of its scorers, and the key in an object."""
     bases = {_strip_number(key) for key, _ in group}
     key, name = group[0]
     common = key if len(group) == 1 else bases.pop() if len(bases) == 1 else ""
@@ -317,7 +318,7 @@ def _strip_number(key: str) -> str:
 
 
 def _message_text(value: Any) -> str:
-    """Return the text of a message, of its parts, or of the last message."""
+    """Return the text of a message, or of a list of messages or parts."""
     if isinstance(value, list):
         parts = [
             _message_text(part.get("text", part.get("content")) if isinstance(part, dict) else part) for part in value
@@ -327,7 +328,7 @@ def _message_text(value: Any) -> str:
 
 
 def add_scores(labels: LabelsToWrite) -> Record | Iterator[Record]:
-    """Return the log, or precomputed scores; metrics and reductions of the log stay those of its own scorers."""
+    """Return the log with our scores, or precomputed scores; metrics and reductions of the log do not change."""
     if labels.source is None:
         return ({"id": item} | _make_joint_score(given, labels.agent) for item, given in labels.named_items())
     by_item = labels.by_item()
@@ -350,7 +351,7 @@ def _make_score(answer: ItemLabel, agent: str) -> Record:
 
 
 def _make_joint_score(given: dict[str | None, ItemLabel], agent: str) -> Record:
-    """Return one score for all questions; its explanation is that of the least confident answer."""
+    """Return one score for all questions, with the explanation of the least confident answer."""
     least = _make_score(min(given.values(), key=lambda answer: answer.confidence), agent)
     if None in given:
         return least

@@ -1,6 +1,7 @@
-"""JSON lines, or one JSON array of records, plain or packed; the exports of annotation tools are such records too.
+"""Reader and writer of JSON lines and JSON arrays, and helpers for the readers of JSON exports.
 
-A file that is one object over several lines is one record: some exports hold all their records in such an object.
+A file with one object over several lines is read as one record, because some exports hold all records in such an
+object.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from dissensus.table.names import to_column
 
 Record = dict[str, Any]
 EXPECTED_OBJECT = "an object: {…}"
-N_RECORDS_FOR_COLUMNS = 1000  # records from which the columns are taken
+N_RECORDS_FOR_COLUMNS = 1000  # number of records whose fields become columns
 
 
 def read(path: Path, columns: ColumnNames | None) -> pa.Table:
-    """Read the fields needed of every record; fields that a record lacks are missing values."""
+    """Return the required fields of all records; fields that a record does not have are missing values."""
     rows = read_records(path)
     first = list(islice(rows, N_RECORDS_FOR_COLUMNS))
     wanted = columns_to_read(columns, list(dict.fromkeys(key for record in first for key in record)))
@@ -39,24 +40,24 @@ def read(path: Path, columns: ColumnNames | None) -> pa.Table:
         try:
             values[name] = pa.array(column)
         except (pa.ArrowException, OverflowError, UnicodeEncodeError):
-            values[name] = to_column(column, name)  # names the types that are mixed, and their rows
+            values[name] = to_column(column, name)  # This raises an error that names the mixed types and their rows.
     return pa.table(values)
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """Yield the records of a file; raise for anything else in it, with its line."""
+    """Yield the records of a file; raise with the line number if the file contains anything else."""
     with report_read_errors(path), open_bytes(path) as file:
         yield from parse_records(file, str(path))
 
 
 def parse_records(file: BinaryFile, where: str) -> Iterator[Record]:
-    """Yield the records of an open file, which errors call `where`."""
+    """Yield the records of an open file; `where` names the file in errors."""
     first = True
     for number, line in enumerate(file, start=1):
-        line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line  # a byte order mark
+        line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line  # The byte order mark is removed.
         if not line.strip():
             continue
-        if first and line.lstrip()[:1] == b"[":  # the whole file is one array
+        if first and line.lstrip()[:1] == b"[":  # The whole file is one array.
             for position, record in enumerate(_loads(line + file.read(), where, number)):
                 yield _check_record(record, f"{where}: record {position:,} (from 0)")
             return
@@ -68,7 +69,7 @@ def parse_records(file: BinaryFile, where: str) -> Iterator[Record]:
 
 
 def _spans_several_lines(line: bytes) -> bool:
-    """Return True if an object continues after its first line."""
+    """Return True if a JSON object continues after this line."""
     try:
         json.loads(line)
     except json.JSONDecodeError as error:
@@ -79,7 +80,7 @@ def _spans_several_lines(line: bytes) -> bool:
 
 
 def _loads(text: bytes, where: str, number: int) -> Any:
-    """Parse JSON that begins on line `number`."""
+    """Return the parsed JSON; `number` is the line at which it begins."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -89,7 +90,7 @@ def _loads(text: bytes, where: str, number: int) -> Any:
         raise errors.NotJson(where=where, line=number, reason="nested too deeply") from error
     except UnicodeDecodeError:
         raise
-    except ValueError as error:  # a number of more digits than Python reads
+    except ValueError as error:  # Python limits the number of digits.
         reason = str(error).partition(";")[0].partition(" for ")[0]
         raise errors.NotJson(where=where, line=number, reason=f"a number is too long: {reason}") from error
 
@@ -101,14 +102,14 @@ def _check_record(record: Any, where: str) -> Record:
 
 
 def write(table: pa.Table, file: BinaryFile) -> None:
-    """Write one object per row; NaN and infinity, which JSON lacks, become null."""
+    """Write one object per row; NaN and infinity become null, because JSON does not have them."""
     for batch in table.to_batches():
         for record in batch.to_pylist():
             file.write((dumps(record) + "\n").encode())
 
 
 def dumps(value: Any, indent: int | None = None) -> str:
-    """Return `value` as JSON in plain UTF-8; NaN and infinity become null, floats are written in full."""
+    """Return a value as JSON without ASCII escapes; NaN and infinity become null, floats are exact."""
     return json.dumps(_to_json_value(value), indent=indent, ensure_ascii=False, allow_nan=False)
 
 
@@ -127,7 +128,7 @@ def _to_json_value(value: Any) -> Any:
 
 
 def require_field(record: dict[str, Any], named: Any, usual: tuple[str, ...], role: str, where: str) -> Any:
-    """Return the field that the caller named for a role, or the first usual one that the record has; else raise."""
+    """Return the field that the caller chose for a role, or the first usual one; raise if there is none."""
     keys = usual if named is None else (named,)
     if (value := first_present(record, keys)) is not None:
         return value
@@ -135,19 +136,19 @@ def require_field(record: dict[str, Any], named: Any, usual: tuple[str, ...], ro
 
 
 def first_present(record: dict[str, Any], keys: Iterable[str]) -> Any:
-    """Return the first of these fields that a record has, or None."""
+    """Return the value of the first of these fields that exists, or None."""
     return next((record[key] for key in keys if record.get(key) is not None), None)
 
 
 def check_unique(seen: set[Any], name: Any, where: str, what: str) -> None:
-    """Add a name to those seen; raise if it occurs twice."""
+    """Add a name to the set `seen`; raise if it is already in it."""
     if name in seen:
         raise errors.DuplicateRecord(where=where, what=what)
     seen.add(name)
 
 
 def get_entry(record: Any, key: str, kind: type[Any], where: str) -> Any:
-    """Return the entry of a record, empty if it is missing or null; raise if it is of another type."""
+    """Return an entry of a record, or an empty one if it is missing or null; raise if it has another type."""
     value = record.get(key)
     if value is None:
         return kind()
@@ -158,7 +159,7 @@ def get_entry(record: Any, key: str, kind: type[Any], where: str) -> Any:
 
 
 def get_objects(record: Any, key: str, where: str) -> list[dict[str, Any]]:
-    """Return the entry of a record that is a list of objects; empty if it is missing or null."""
+    """Return an entry that is a list of objects, or an empty list if it is missing or null."""
     entries = get_entry(record, key, list, where)
     for entry in entries:
         if not isinstance(entry, dict):
@@ -167,7 +168,7 @@ def get_objects(record: Any, key: str, where: str) -> list[dict[str, Any]]:
 
 
 def parse_span(record: Any, keys: tuple[str, str, str], where: str) -> tuple[int, int, str]:
-    """Return the start, end and label of a span; raise if one of them is missing."""
+    """Return the start, end and label of a span; raise if one of them is missing or invalid."""
     start, end, label = (record.get(key) for key in keys)
     if not (isinstance(start, int) and isinstance(end, int) and start >= 0 and isinstance(label, str | int)):
         expected = f"whole numbers {keys[0]}, {keys[1]}, a label"
@@ -175,7 +176,7 @@ def parse_span(record: Any, keys: tuple[str, str, str], where: str) -> tuple[int
     return start, end, str(label)
 
 
-# after the exports of tools, whose records are JSON too
+# This reader is tried after those of tools' exports, which are JSON too.
 readers.register("jsonl", summary="one record a line", place=80)(
     Reader(read, JSON_SUFFIXES, write, matches_record=lambda record: True)
 )

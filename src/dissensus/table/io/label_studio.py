@@ -1,9 +1,10 @@
-"""Label Studio's JSON export: `annotations` of tasks, each by `completed_by`, with results of several controls.
+"""Reader and writer of Label Studio's JSON export.
 
-The item is the task's `id`, or a field of its `data` if the caller names one; `data` holds the texts. Every control
-(`from_name`) is a question: choices are labels, ratings and numbers are ratings, labels of text are spans, a ranker or
-a choice of two compares; other regions, texts and predictions are only counted. Annotations marked as `ground_truth`
-are gold labels. Our labels become `predictions`: https://labelstud.io/guide/predictions.
+A task has `annotations`, each by one annotator (`completed_by`) with the results of several controls. The item is the
+`id` of the task, or a field of its `data` if the caller names one; `data` holds the texts. Each control (`from_name`)
+is a question: choices are labels, ratings and numbers are ratings, labels of text are spans, and rankers and choices
+between two are comparisons. Other regions, texts and predictions are only counted. Annotations marked as
+`ground_truth` are gold labels. Our labels become `predictions`, see https://labelstud.io/guide/predictions.
 """
 
 from __future__ import annotations
@@ -33,24 +34,24 @@ from dissensus.table.io.writers import ItemLabel, LabelsToWrite, json_writer, wr
 from dissensus.table.kinds import CONTEXT_SEPARATOR, PAIR_OUTCOMES, PAIR_SEPARATOR
 from dissensus.table.notes import ComparesFields
 
-_REGION_FIELDS = {"start", "end", "x", "y", "points"}  # the place of a part of the item that an answer is about
+_REGION_FIELDS = {"start", "end", "x", "y", "points"}  # fields of answers about a part of the item
 _ANSWER_KINDS = {"choices": LABEL, "rating": RATING, "number": RATING, "textarea": "texts"}
-MAX_NAME_LENGTH = 200  # characters; longer texts are the content of an alternative, not its name
+MAX_NAME_LENGTH = 200  # characters; longer texts are the content of an alternative and not its name
 
 
 def matches_record(record: Record) -> bool:
-    """Return True for a record that looks like a task of Label Studio."""
+    """Return True if the record looks like a task of Label Studio."""
     return isinstance(record.get("data"), dict) and isinstance(record.get(_annotations_key(record)), list)
 
 
 def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
-    """Yield the data of every task, and one answer per control of an annotation."""
+    """Yield the data of each task, and one answer per control of each annotation."""
     for task in read_records(path):
         yield from read_task_answers(task, columns, f"{path}: task {quote_name(task.get('id'))}")
 
 
 def read_task_answers(task: Record, columns: ColumnNames, where: str) -> ExportRows:
-    """Yield the data of one task, and one answer per control of its annotations."""
+    """Yield the data of a task, and one answer per control of its annotations."""
     data = get_entry(task, "data", dict, where)
     item = require_field(task if columns.item is None else data, columns.item, ("id",), "item", where)
     yield ExportedItem(item, data)
@@ -90,7 +91,7 @@ def _read_result(item: Any, annotator: str, result: Record, gold: bool, where: s
 
 
 def _read_comparison(item: Any, annotator: str, result: Record, gold: bool, data: Record, where: str) -> ExportRows:
-    """Yield a choice of two, or the comparisons of an ordered list; unordered lists in buckets are only counted."""
+    """Yield a choice between two, or the comparisons of an ordered list; lists in buckets are only counted."""
     name, value = str(result.get("from_name", "")), get_entry(result, "value", dict, where)
     if result["type"] == "ranker":
         given = value.get("ranker")
@@ -119,7 +120,7 @@ def _read_comparison(item: Any, annotator: str, result: Record, gold: bool, data
 
 
 def _name_alternative(data: Record, field_name: str, item: Any) -> str:
-    """Return the name of an alternative: the field's content, or its place in the task if that is long or missing."""
+    """Return the name of an alternative: the content of its field, or, if that is long, the field and the item."""
     if field_name not in data:
         return field_name
     content = data[field_name]
@@ -132,13 +133,13 @@ def _name_alternative(data: Record, field_name: str, item: Any) -> str:
 
 
 def _annotations_key(task: Record) -> str:
-    return "annotations" if "annotations" in task else "completions"  # the latter before version 1.0
+    return "annotations" if "annotations" in task else "completions"  # "completions" before version 1.0
 
 
 def add_predictions(labels: LabelsToWrite) -> Iterator[Record]:
-    """Yield the tasks of the export, each with our prediction; its score is that of its least confident answer.
+    """Yield the tasks of the export with our predictions; a score is that of the least confident answer.
 
-    Predictions that an export only numbers cannot be imported again, and are skipped.
+    Predictions for which the export has only an id cannot be imported again and are dropped.
     """
     if labels.source is None:
         for item, given in labels.named_items():
@@ -154,15 +155,17 @@ def add_predictions(labels: LabelsToWrite) -> Iterator[Record]:
 
 
 def _results_by_control(labels: LabelsToWrite) -> dict[str | None, list[Record]]:
-    """Return the annotators' results by control; under None those of the first, for a table of one question."""
+    """Return control → annotators' results; the key None has those of the first control."""
     by_control: dict[str | None, list[Record]] = {}
-    for task in read_records(labels.source):  # type: ignore[arg-type]  # called only with a source
+    for task in read_records(labels.source):  # type: ignore[arg-type]  # The function is only called with a source.
         for annotation in task.get(_annotations_key(task)) or []:
             for result in annotation.get("result") or []:
                 name, kind = result.get("from_name"), result.get("type")
                 wanted = {name} if labels.question is None and kind in ("choices", "labels") else set()
                 for question in filter(None, (*labels.questions, labels.question)):
-                    if question == name or (kind == "labels" and question.startswith(f"{name}, ")):  # a layer of spans
+                    if question == name or (
+                        kind == "labels" and question.startswith(f"{name}, ")
+                    ):  # The question is a layer of spans.
                         wanted.add(question)
                 for question in wanted:
                     by_control.setdefault(question, []).append(result)
@@ -190,7 +193,7 @@ def _make_results(question: str | None, given: ItemLabel, before: list[Record]) 
     values: list[Any] = [result.get("value", {}).get(key) for result in before]
     several = not values or isinstance(values[0], list)
     by_text = {str(label): label for value in values for label in (value if isinstance(value, list) else [value])}
-    label = by_text.get(str(given.label), given.label)  # 4 if a table holds the text "4"
+    label = by_text.get(str(given.label), given.label)  # The table may hold the text "4" for the number 4.
     value = {key: [label] if several else label}
     return [{**names, "type": kind, "value": value, "score": given.confidence}]
 

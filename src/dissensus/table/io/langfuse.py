@@ -1,8 +1,8 @@
-"""Langfuse's scores, as its API returns them (a page of version 2 or 3) or a line each.
+"""Reader of Langfuse's scores: a page from its API (version 2 or 3), or one score per line.
 
-The item is the scored object: an observation, else a trace, else a session. The name of a score is the question; the
-annotator is its author, else the name of the score, which is often the model's. If the metadata name the model, it is
-removed from the question: "tone-gpt" by "gpt" is "tone".
+The item is the scored observation, trace or session. The question is the name of the score. The annotator is the author
+of the score, or its name if there is no author. If the metadata contain the name of the model, it is removed from the
+question: "tone-gpt" by the model "gpt" becomes "tone".
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from dissensus.table.io.readers import readers
 from dissensus.table.notes import PagesMissing
 
 _SCORE_FIELDS = {"name", "dataType", "source"}
-_ITEM_FIELDS = ("observationId", "traceId", "sessionId", "datasetRunId")  # the first that a score has
+_ITEM_FIELDS = ("observationId", "traceId", "sessionId", "datasetRunId")  # The first field that exists is used.
 _UNREAD_TYPES = {"TEXT": "texts", "CORRECTION": "corrections"}
 
 
 def matches_record(record: Record) -> bool:
-    """Return True for a page of scores, or one of them."""
+    """Return True if the record is a score or a page of scores."""
     data = record.get("data")
     first = data[0] if isinstance(data, list) and data else record
     return isinstance(first, dict) and first.keys() >= _SCORE_FIELDS

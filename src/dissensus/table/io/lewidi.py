@@ -1,7 +1,8 @@
-"""The JSON of the shared tasks Learning With Disagreements: one object, item → its text and annotations.
+"""Reader of the JSON files of the shared tasks Learning With Disagreements.
 
-2025: `annotations` is annotator → label, several labels separated by commas. 2023: `annotations` and `annotators` are
-lists separated by commas, in the same order. `soft_label` and `hard_label` are derived from these.
+A file is one object: item → text and annotations. In 2025, `annotations` is annotator → label, and commas separate
+several labels. In 2023, `annotations` and `annotators` are comma-separated lists in the same order. `soft_label` and
+`hard_label` are derived from these and not read.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from dissensus.table.io.readers import readers
 
 
 def matches_record(record: Record) -> bool:
-    """Return True for an object of objects that have annotations and annotators."""
+    """Return True if all entries of the object have annotations and annotators."""
     return bool(record) and all(
         isinstance(e, dict) and {"annotations", "annotators"} <= e.keys() for e in record.values()
     )
 
 
 def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
-    """Yield the text of every item, and one answer per annotator of it."""
+    """Yield the text of each item, and one answer per annotator."""
     for record in read_records(path):
         for item in record:
             where = f"{path}: item {quote_name(item)}"

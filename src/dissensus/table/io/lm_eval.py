@@ -1,8 +1,9 @@
-"""Samples of lm-evaluation-harness (`--log_samples`): one file per model, which is the annotator.
+"""Reader of samples of lm-evaluation-harness (`--log_samples`), with one file per model.
 
-The model is named by the folder of its file if the file is called `samples_…`, else by the part of the file's name
-before `_samples`. The item is `doc_id`. The label of a multiple choice is the number of the likeliest choice, that of
-generated text the text; `target` is a gold label if it is among the labels. The first of several filters counts.
+The annotator is the model. Its name is that of the folder if the file is called `samples_…`, or the part of the file
+name before `_samples`. The item is `doc_id`. The label of a multiple choice is the number of the most likely choice;
+the label of generated text is the text. `target` is a gold label if it occurs among the labels. If there are several
+filters, the first one is used.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ _FILE_PATTERN = re.compile(r"(?:(?P<model>.+)_)?samples_(?P<task>.+?)(?:_\d{4}-\
 
 
 def matches_record(record: Record) -> bool:
-    """Return True for a sample."""
+    """Return True if the record is a sample."""
     return {"doc_id", "filtered_resps"} <= record.keys()
 
 
 def find_companions(names: Sequence[str]) -> list[str]:
-    """Return the files of means, which the tool writes in the folder of its samples."""
+    """Return the names of files with aggregated results, which the tool writes next to its samples."""
     has_samples = any("samples_" in name for name in names)
     return [name for name in names if has_samples and name.startswith("results_")]
 
 
 def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
-    """Yield the document of every sample, its target, and the model's answer."""
+    """Yield the document of each sample, its target, and the answer of the model."""
     named = _FILE_PATTERN.fullmatch(path.name)
     model = (named["model"] or path.absolute().parent.name) if named else path.name.partition(".")[0]
     task = named["task"] if named else ""
@@ -65,7 +66,7 @@ def _sample_label(sample: Record, where: str) -> str:
         likely = [float(log_likelihood) for log_likelihood, _ in given]
         return str(max(range(len(likely)), key=likely.__getitem__)) if len(likely) > 1 else str(given[0][1])
     text = given[0] if given else None
-    while isinstance(text, list) and text:  # repeated runs
+    while isinstance(text, list) and text:  # A list holds the answers of repeated runs.
         text = text[0]
     if not isinstance(text, str | int | float):
         expected = "log likelihoods of choices, or text"
@@ -74,7 +75,7 @@ def _sample_label(sample: Record, where: str) -> str:
 
 
 def _is_choice(pair: Any) -> bool:
-    """Return True for a log likelihood and whether the choice was the greedy one; all values are text."""
+    """Return True if the pair is a log-likelihood and a flag of the greedy choice, both as text."""
     if not (isinstance(pair, list) and len(pair) == 2 and str(pair[1]) in ("True", "False")):
         return False
     try:

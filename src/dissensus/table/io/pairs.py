@@ -1,7 +1,7 @@
-"""Comparisons of two alternatives: arena logs (model_a, model_b, winner), Elo files (winner, loser), left and right.
+"""Import tables of comparisons of two alternatives: arena logs (model_a, model_b, winner), Elo files (winner, loser).
 
-Columns are found by their usual names, or named: item="LEFT,RIGHT" (a third column is the context, such as a prompt),
-label= the winner, annotator= the judge, "anonymous" without one.
+Columns are found by their usual names, or chosen by the caller: item="LEFT,RIGHT" (a third column is the context, such
+as a prompt), label= for the winner and annotator= for the judge. Without a judge, the annotator is "anonymous".
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ TIE_WORDS |= {"bothbad", "both_bad", "tie (bothbad)", "tie (both bad)"}
 
 
 def find_pair_columns(there: list[str], named: ColumnNames) -> dict[str, str] | None:
-    """Return role → column of left, right, winner, annotator and context, or None if the rows are not comparisons."""
+    """Return role → column (left, right, winner, annotator, context), or None if the rows are not comparisons."""
     plain = {name.strip().lower(): name for name in there}
     given = split_column_names(named.item, there)
     if 2 <= len(given) <= 3:
@@ -76,7 +76,7 @@ def find_pair_columns(there: list[str], named: ColumnNames) -> dict[str, str] | 
 
 
 def are_pair_items(there: list[str], named: ColumnNames) -> bool:
-    """Return True if a column holds items that are named "A vs B", as we write them."""
+    """Return True if the table has a column of items, which are then named "A vs B"."""
     try:
         found = named.resolve(there)
     except MissingColumn:
@@ -85,7 +85,7 @@ def are_pair_items(there: list[str], named: ColumnNames) -> bool:
 
 
 def import_pairs(frame: Any, named: ColumnNames, format_name: str) -> tuple[dict[str, Any], ImportReport]:
-    """Return the columns of a table of pairs under our names, and the import report; raise if a column is missing."""
+    """Return role → column of a table of comparisons, and the import report; raise if a column is missing."""
     there = column_names(frame)
     found = find_pair_columns(there, named)
     if found is None:
@@ -100,15 +100,14 @@ def import_pairs(frame: Any, named: ColumnNames, format_name: str) -> tuple[dict
     report.columns = {role: repr(column) for role, column in found.items()}
     context = data[found["context"]] if "context" in found else None
     if context is not None and count_distinct_rows(naming.to_column(context, "context")) == n > 1:
-        context = None  # it numbers the rows
+        context = None  # The column numbers the rows.
         del report.columns["context"]
     if (same := left == right).any():
         raise errors.InvalidRows.among(
             ", ".join(report.columns.values()), same, left, problem="compare an alternative with itself"
         )
-    better = np.select(
-        [winner == right, winner == left], [1, 0], -1
-    )  # compares names; the loop below reads words such as "left"
+    # Winners may be names of alternatives; the loop below reads words such as "left".
+    better = np.select([winner == right, winner == left], [1, 0], -1)
     for value in set(winner[better < 0].tolist()):
         plain = value.strip().lower()
         code = next((k for k, words in enumerate((LEFT_WORDS, RIGHT_WORDS, TIE_WORDS)) if plain in words), -1)
@@ -122,9 +121,9 @@ def import_pairs(frame: Any, named: ColumnNames, format_name: str) -> tuple[dict
 
 
 def compare_ranked(ranks: Mapping[Any, float], item: Any) -> list[tuple[str, str, str]]:
-    """Return a comparison of every two alternatives of a ranking: a smaller rank is better, an equal one a tie.
+    """Return the comparisons of all pairs of alternatives in a ranking; smaller ranks are better, equal ones tie.
 
-    A checksum decides which is left, equally for all annotators: no alternative is left more often than by chance.
+    A checksum decides which alternative is on the left, so that the order is random but equal for all annotators.
     """
     compared = []
     for pair in combinations(sorted((str(thing), rank) for thing, rank in ranks.items()), 2):

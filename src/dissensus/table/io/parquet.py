@@ -1,4 +1,4 @@
-"""Parquet. Only the columns needed are read."""
+"""Reader and writer of Parquet files."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from dissensus.table.io.readers import Reader, readers
 
 
 def read(path: Path, columns: ColumnNames | None) -> pa.Table:
-    """Read the columns needed, with their types."""
+    """Return the required columns with their types."""
     import pyarrow.parquet as pq
 
     with report_read_errors(path), pq.ParquetFile(path) as file:
         table = file.read(columns=columns_to_read(columns, file.schema_arrow.names))
-        table.validate(full=True)  # offsets of a damaged file may point anywhere
+        table.validate(full=True)  # Offsets in a damaged file may be invalid.
         return table
 
 
 def write(table: pa.Table, file: BinaryFile) -> None:
-    """Write one file, with the types of the columns."""
+    """Write a table as Parquet, with the types of its columns."""
     import pyarrow.parquet as pq
 
     pq.write_table(table, file)

@@ -1,8 +1,9 @@
-"""Prodigy's JSONL, as `db-out` writes it.
+"""Reader and writer of Prodigy's JSONL, as `db-out` writes it.
 
-Choice tasks (`options`, `accept`): one answer with the accepted options. Binary tasks: the question is the displayed
-`label`, the answer "accept" or "reject". Spans: those of an accepted task. Ignored tasks are not answers. The item is
-`_input_hash`, the same for all questions about one input. Our answers are tasks in a session of our own, for `db-in`.
+A choice task (`options`, `accept`) is one answer with the accepted options. In a binary task, the question is the
+displayed `label`, and the answer is "accept" or "reject". Spans are read from accepted tasks. Ignored tasks are not
+answers. The item is `_input_hash`, which is the same for all questions about one input. Our answers are written as
+tasks of a separate session, for `db-in`.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from dissensus.table.io.readers import readers
 from dissensus.table.io.writers import LabelsToWrite, json_writer, writers
 
 _CHOICE_QUESTION = "choice"
-_UNNAMED_SESSION = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d")  # the time at which it began
+_UNNAMED_SESSION = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d")  # the name is the time at which the session began
 
 
 def matches_record(record: Record) -> bool:
-    """Return True for a record that looks like a task of Prodigy."""
+    """Return True if the record looks like a task of Prodigy."""
     return "answer" in record and any(key in record for key in ("_input_hash", "_task_hash", "_view_id", "_session_id"))
 
 
 def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
-    """Yield the text of every task, and its answer, with the displayed label as the question."""
+    """Yield the text and the answer of each task."""
     sessions = set()
     for number, record in enumerate(read_records(path), start=1):
         where = f"{path}: record {number:,}"
@@ -57,15 +58,15 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
 
 
 def _task_question(record: Record) -> str:
-    """Return the question of a task: a choice, spans, or the displayed label."""
+    """Return the question of a task: "choice", "spans", or the displayed label."""
     if "accept" in record or "options" in record:
         return _CHOICE_QUESTION
     return SPANS if "spans" in record and "label" not in record else str(record.get("label", "answer"))
 
 
 def add_answered_tasks(labels: LabelsToWrite) -> Iterator[Record]:
-    """Yield the tasks of the export and, for each question about each input, one more with our answer."""
-    asked: dict[str, dict[str, Record]] = {}  # input → question → the first task
+    """Yield the tasks of the export, and a task with our answer for each question about each input."""
+    asked: dict[str, dict[str, Record]] = {}  # input → question → first task
     for record in read_records(labels.source) if labels.source else ():
         yield record
         item = labels.item_of(record, "_input_hash", "_task_hash")

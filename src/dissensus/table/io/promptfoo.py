@@ -1,12 +1,12 @@
-"""promptfoo's results, out.json or a line each: the assertions of an answer are its judges.
+"""Reader and writer of promptfoo's results (out.json, or one result per line): assertions are judges.
 
-An item is a test with a prompt and a provider; it is named by the parts of "test/prompt/provider" in which the items
-differ, and its fields hold provider and test if providers differ. A judge is named by the metric of its assertion, else
-by its provider, else by its type. Judges with the same rubric in one test answer one question; pass is its label, score
-its number. A human's grade is a gold label.
+An item is a test with a prompt and a provider. Its name consists of those parts of "test/prompt/provider" that differ
+between items. A judge is named by the metric, the provider or the type of its assertion, whichever exists first. Judges
+with the same rubric in one test answer the same question; `pass` is the label and `score` a number. The grade of a
+human is a gold label.
 
-Our labels are one more assertion of every answer; "yes" passes. Without results they are tests for `promptfoo eval
---tests` that assert the labels as outputs.
+Our labels are written as an additional assertion of each answer; "yes" passes. Without results, they are written as
+tests for `promptfoo eval --tests` that assert the labels as outputs.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from dissensus.table.notes import JudgesApart
 HUMAN_TYPE = "human"  # the type of an assertion
 PASS_QUESTION, SCORE_QUESTION = "pass", "score"
 _VERDICT_WORDS = {True: "yes", False: "no"}
-MIN_SCORE_PASSED = 0.5  # scores lie between 0 and 1
+MIN_SCORE_PASSED = 0.5  # scores are between 0 and 1
 
 
 def matches_record(record: Record) -> bool:
-    """Return True for a file of results, or one of them."""
+    """Return True if the record is a result or a file of results."""
     return {"evalId", "results"} <= record.keys() or {"gradingResult", "promptIdx"} <= record.keys()
 
 
 def read_results(path: Path) -> Iterator[Record]:
-    """Yield every result, from either shape of file."""
+    """Yield all results of a file in either format."""
     for record in read_records(path):
         if "gradingResult" in record or "promptIdx" in record:
             yield record
@@ -47,10 +47,13 @@ def read_results(path: Path) -> Iterator[Record]:
 
 
 def result_names(found: list[Record], path: Path) -> list[Any]:
-    """Return the name of each result: the parts of its place in which the results differ, the test first."""
+    """Return the name of each result: its test, and its prompt and provider if they differ between results."""
     places = []
     for number, result in enumerate(found):
-        test, prompt = result.get("testIdx", number), result.get("promptIdx", 0)  # older versions number the results
+        test, prompt = (
+            result.get("testIdx", number),
+            result.get("promptIdx", 0),
+        )  # Older versions do not number tests, so results are numbered.
         for field_name, value in (("testIdx", test), ("promptIdx", prompt)):
             if not isinstance(value, int):
                 where = f"{path}: result {number:,} (from 0)"
@@ -66,12 +69,12 @@ def result_names(found: list[Record], path: Path) -> list[Any]:
 
 
 def _provider_name(value: Any) -> Any:
-    """Return the name in a field; a provider may be an object."""
+    """Return the name in a field, which may be an object."""
     return value.get("label") or value.get("id") if isinstance(value, dict) else value
 
 
 def judge_name(assertion: Record, named: Any = None) -> str:
-    """Return the judge of an assertion: by the field that the caller named, else by the first usual one."""
+    """Return the name of the judge of an assertion, from the field chosen by the caller or the first usual one."""
     keys = ("metric", "provider", "type") if named is None else (named,)
     return str(next(filter(None, (_provider_name(assertion.get(key)) for key in keys)), "assertion"))
 
@@ -81,7 +84,7 @@ def _locate(result: Record, path: Path) -> str:
 
 
 def judge_components(result: Record, path: Path) -> list[tuple[Record, Record]]:
-    """Return (component result, its assertion) of every judge; a result with one assertion is its own component."""
+    """Return the (component result, assertion) of each judge; a result with one assertion is its own component."""
     where = _locate(result, path)
     grading = get_entry(result, "gradingResult", dict, where)
     inside = get_objects(grading, "componentResults", where) or ([grading] if grading.get("assertion") else [])
@@ -89,7 +92,7 @@ def judge_components(result: Record, path: Path) -> list[tuple[Record, Record]]:
 
 
 def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
-    """Yield the variables of every item, and the answers of its judges."""
+    """Yield the variables of each item and the answers of its judges."""
     found = list(read_results(path))
     names = result_names(found, path) if columns.item is None else [
         require_field(get_entry(result, "vars", dict, str(path)), columns.item, (), "item", _locate(result, path))
@@ -136,7 +139,7 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
 
 
 def _exclusion_reason(component: Record, assertion: Record) -> str:
-    """Return why a result is not a verdict: it sums up a set of assertions, which follow, or failed, or is ours."""
+    """Return why a component result is excluded: it has no name, summarises a set, or was written by us; else ""."""
     named = any(assertion.get(key) for key in ("metric", "type", "provider"))
     if not named or component.get("componentResults"):
         return "results of sets of assertions, or of none that is named"
@@ -151,8 +154,8 @@ def _read_verdict(item: Any, who: str, component: Record, question: str, exclude
 
 
 def _questions_by_judge(found: list[Record], path: Path, named: Any) -> dict[str, str]:
-    """Return judge → question: judges with the same rubric in one test answer the same question."""
-    group: dict[str, str] = {}  # judge → the first judge of its question
+    """Return judge → question; judges with the same rubric in one test answer the same question."""
+    group: dict[str, str] = {}  # judge → first judge of the same question
     for result in found:
         asked: dict[str, str] = {}
         for component, assertion in judge_components(result, path):
@@ -168,7 +171,7 @@ def _questions_by_judge(found: list[Record], path: Path, named: Any) -> dict[str
 
 
 def make_tests(labels: LabelsToWrite) -> Iterator[Record]:
-    """Yield a test per item that asserts its labels."""
+    """Yield one test per item that asserts its labels."""
     for item, given in labels.named_items():
         ours = [
             {"type": "equals", "value": answer.label, "metric": own_answer_name(question), "weight": answer.confidence}
@@ -178,7 +181,7 @@ def make_tests(labels: LabelsToWrite) -> Iterator[Record]:
 
 
 def add_components(labels: LabelsToWrite) -> Any:
-    """Return the results with our component result added to each; one result a line becomes one of an array."""
+    """Return the results with our component results added; results in separate lines become one array."""
     if labels.source is None:
         return make_tests(labels)
     found = list(read_results(labels.source))
@@ -189,7 +192,7 @@ def add_components(labels: LabelsToWrite) -> Any:
         grading["componentResults"] = [*(grading.get("componentResults") or []), *ours]
         result["gradingResult"] = grading
     whole = next(read_records(labels.source))
-    if "results" not in whole or "promptIdx" in whole:  # a line each
+    if "results" not in whole or "promptIdx" in whole:  # The file has one result per line.
         return found
     inside = whole["results"]
     return whole | {"results": inside | {"results": found} if isinstance(inside, dict) else found}

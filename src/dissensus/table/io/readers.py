@@ -1,6 +1,6 @@
-"""Readers of files: how each format is recognised, read and written.
+"""The registry of readers: how each file format is recognised, read and written.
 
-A reader is one file in this folder, or in another package, that registers itself in `readers`. See
+A reader is one file in this folder, or in another package, that registers a `Reader` in `readers`. See
 docs/contributing/reader.md.
 """
 
@@ -32,18 +32,19 @@ MAX_BYTES_INSPECTED = 4096
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads one format. The reader of an annotation tool's export has `collect`; its `read` returns the items.
+    """The functions that recognise, read and write one format.
 
-    `read(path, columns)` returns the columns needed, or all if `columns` is None, and may add a note for the import
-    report. `matches_record` takes the first record of a JSON file, `matches_zip` the names of the files in a zip, and
-    `find_companions` the names of the files in a folder, and returns those that a tool writes next to its results.
+    `read(path, columns)` returns the required columns, or all if `columns` is None, and may add a note for the import
+    report. Only readers of annotation tools' exports have `collect`, which returns the answers; their `read` returns
+    the items. `matches_record` takes the first record of a JSON file, `matches_zip` the names of the files in a zip,
+    and `find_companions` the names of the files in a folder, and returns those that a tool writes next to its results.
     Readers are asked in the order of their `place`, and the first that recognises a file reads it.
     """
 
     read: Callable[[Path, ColumnNames | None], pa.Table | tuple[pa.Table, Note]]
     suffixes: tuple[str, ...] = ()
     write: Callable[[pa.Table, BinaryFile], None] | None = None
-    first_bytes: bytes = b""  # recognises a file without a known suffix
+    first_bytes: bytes = b""  # identifies a file without a known suffix
     matches_record: Callable[[dict[str, Any]], bool] | None = None
     matches_zip: Callable[[Sequence[str]], bool] | None = None
     find_companions: Callable[[Sequence[str]], Iterable[str]] | None = None
@@ -54,7 +55,7 @@ readers: Registry[Reader] = Registry("format", "", "dissensus.table.io", "dissen
 
 
 def detect_format(path: Path) -> str:
-    """Return the format of a file by its suffix, else by its first bytes; JSON always by its first record."""
+    """Return the format of a file by its suffix or first bytes; for JSON, by its first record."""
     suffix = unpacked_suffix(path)
     if suffix in JSON_SUFFIXES:
         return _detect_json_format(path)
@@ -62,12 +63,12 @@ def detect_format(path: Path) -> str:
 
 
 def suffix_without_gz(path: Path) -> str:
-    """Return the suffix in lower case, without .gz."""
+    """Return the suffix in lower case, ignoring .gz."""
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
 def unpacked_suffix(path: Path) -> str:
-    """Return the suffix in lower case without that of compression; for a zip of one file, that file's suffix."""
+    """Return the suffix in lower case, ignoring that of compression; for a zip of one file, the suffix of that file."""
     with report_read_errors(path):
         if is_zip(path) and len(names := list_zip_members(path)) == 1:
             return Path(names[0].lower()).suffix
@@ -105,7 +106,7 @@ def _detect_json_format(path: Path) -> str:
 
 
 def _first_matching_format(test: str, content: Any) -> str:
-    """Return the first format whose reader matches_record the content by a test; "" if none does."""
+    """Return the first format whose reader recognises the content with the function `test`, or ""."""
     for name, entry in readers.entries():
         with skip_failing_plugin(entry):
             if (matches_record := getattr(entry.value, test)) and matches_record(content):

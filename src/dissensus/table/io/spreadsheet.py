@@ -1,4 +1,7 @@
-"""Excel (.xlsx, .xlsb, .xls) and OpenDocument (.ods): the first sheet, its first row being the header."""
+"""Reader of Excel (.xlsx, .xlsb, .xls) and OpenDocument (.ods) files.
+
+The first sheet is read; its first row is the header.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,12 @@ MAX_SHEETS_NAMED = 5
 
 
 def matches_zip(names: Sequence[str]) -> bool:
-    """Return True for the files in an Excel or OpenDocument file."""
+    """Return True if these are the files inside an Excel or OpenDocument file."""
     return "xl/workbook.xml" in names or {"mimetype", "content.xml"} <= set(names)
 
 
 def read(path: Path, columns: ColumnNames | None) -> pa.Table | tuple[pa.Table, Note]:
-    """Read the columns needed as text, as in CSV: 7 for a cell of the number 7, nothing for an empty cell."""
+    """Return the required columns as text, as in CSV: the number 7 becomes "7", and empty cells are missing."""
     import_extra("python_calamine", f"reading {path.name} needs", "excel")
     import python_calamine
 
@@ -55,7 +58,7 @@ def read(path: Path, columns: ColumnNames | None) -> pa.Table | tuple[pa.Table, 
 
 
 def _cell_text(cell: Any) -> str | None:
-    """Return the text of a cell: whole numbers without a point, None if it is empty."""
+    """Return the text of a cell, without decimal point for whole numbers; None if it is empty."""
     if cell is None or cell == "":
         return None
     if isinstance(cell, float) and cell.is_integer():

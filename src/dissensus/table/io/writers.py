@@ -1,7 +1,7 @@
-"""Write labels in the format of the tool that they came from; the tool's file here registers a writer in `writers`.
+"""Write labels in the format of an annotation tool; each tool's file in this folder registers a writer in `writers`.
 
-If the table was read from an export of the same tool, its records are written unchanged, with our label added where the
-tool keeps a model's answer. A sheet (CSV, JSON lines, Excel) has the columns of the file that was read.
+If the table was read from an export of the same tool, its records are written unchanged, and our labels are added as
+the answers of a model. A sheet (CSV, JSON lines, Excel) has the column names of the file that was read.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from dissensus.table.io import delimited, jsonl
 from dissensus.table.io.files import BinaryFile
 from dissensus.table.io.jsonl import Record, dumps
 
-OWN_PREFIX = "dissensus"  # prefix of answers that we wrote into a log, so that they are not read as votes
+OWN_PREFIX = "dissensus"  # prefix of answers written by dissensus, so that they are not read as votes
 
 
 class LabelledSpan(NamedTuple):
-    """A span of a text, in characters or tokens; `end` is exclusive."""
+    """A labelled span of a text, in characters or tokens; `end` is exclusive."""
 
     start: int
     end: int
@@ -36,7 +36,7 @@ class LabelledSpan(NamedTuple):
 
 
 class QuestionLabels(NamedTuple):
-    """The answers to one question; the items of spans are documents, and a label is the list of their spans."""
+    """The labels of all items for one question; for spans, items are documents and labels are lists of spans."""
 
     items: Names  # (I,)
     label: Names  # (I,)
@@ -44,23 +44,23 @@ class QuestionLabels(NamedTuple):
 
 
 class ItemLabel(NamedTuple):
-    """The answer for one item."""
+    """The label of one item with its confidence."""
 
     label: Any
     confidence: float
 
     def signature(self, agent: str) -> str:
-        """Return the agent and its confidence for display."""
+        """Return the name of the agent with its confidence, for display."""
         return f"{agent}, {100 * self.confidence:.0f} % sure"
 
 
 @dataclass(frozen=True, eq=False)
 class LabelsToWrite:
-    """Labels to write: question → answers, and their agent.
+    """Labels to write, by question, and the name of the agent that gave them.
 
-    `questions` has the key None if a table has one question, which the tool calls `question`. `source` is an export of
-    the same tool that the table was read from, `item` the field that names its items if the caller named one, `header`
-    the names of the columns item, annotator, label and question of a sheet that has other names.
+    The key of `questions` is None if the table has a single question, whose name in the tool is `question`. `source` is
+    the export of the same tool from which the table was read; `item` is the field of item names if the caller chose
+    one. `header` maps item, annotator, label and question to the column names of a sheet.
     """
 
     questions: Mapping[str | None, QuestionLabels]
@@ -71,7 +71,7 @@ class LabelsToWrite:
     header: Mapping[str, str] | None = None
 
     def by_item(self) -> dict[str, dict[str | None, ItemLabel]]:
-        """Return item, as text → question → label with its confidence."""
+        """Return item (as text) → question → label with confidence."""
         by_item: dict[str, dict[str | None, ItemLabel]] = {}
         for question, answers in self.questions.items():
             columns = (column.tolist() for column in answers)
@@ -80,12 +80,12 @@ class LabelsToWrite:
         return by_item
 
     def item_of(self, record: Record, *usual: str) -> Any:
-        """Return a record's item: the field that the caller named, or the first usual one."""
+        """Return the item of a record, from the field chosen by the caller or the first usual one."""
         keys = (self.item,) if self.item else usual
         return next((record[key] for key in keys if record.get(key) is not None), None)
 
     def named_items(self) -> Iterator[tuple[Any, dict[str | None, ItemLabel]]]:
-        """Yield each item by its own name, with its entry of `by_item`."""
+        """Yield each item with its labels by question."""
         by_item = self.by_item()
         for answers in self.questions.values():
             for item in answers.items.tolist():
@@ -95,7 +95,7 @@ class LabelsToWrite:
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes labels for one tool into a file of this name."""
+    """The function that writes labels for one tool, and the name of the file."""
 
     file: str
     write: Callable[[LabelsToWrite, BinaryFile], None]
@@ -105,12 +105,12 @@ writers: Registry[Writer] = Registry("format to write labels in", "", "dissensus
 
 
 def own_answer_name(question: str | None) -> str:
-    """Return the name of our answers to a question in a log with the scores of others."""
+    """Return the name under which our answers to a question are stored in a log."""
     return OWN_PREFIX if question is None else f"{OWN_PREFIX}/{question}"
 
 
 def write_labels(labels: LabelsToWrite, to: str, folder: str | Path) -> Path:
-    """Write labels for a tool into a folder, whole or not at all; return the file's path."""
+    """Write labels for a tool into a folder, completely or not at all; return the path of the file."""
     writer = writers[to]
     path = Path(folder) / writer.file
     with open_atomically(path) as file:
@@ -119,9 +119,9 @@ def write_labels(labels: LabelsToWrite, to: str, folder: str | Path) -> Path:
 
 
 def json_writer(file: str, convert: Callable[[LabelsToWrite], Record | Iterable[Record]]) -> Writer:
-    """Make the writer of a tool that takes JSON: one record a line in a .jsonl file, one array in a .json file.
+    """Return the writer of a tool that reads JSON: one record per line in .jsonl files, an array in .json files.
 
-    An object or a list is the log that the labels were read from, and may hold a bare NaN.
+    If `convert` returns an object or a list, it is a log that was read before, and may contain a bare NaN.
     """
 
     def write(labels: LabelsToWrite, target: BinaryFile) -> None:
@@ -141,7 +141,7 @@ def json_writer(file: str, convert: Callable[[LabelsToWrite], Record | Iterable[
 
 
 def _sheet_columns(labels: LabelsToWrite) -> dict[str, Any]:
-    """Return one row per item and question: item, annotator (our agent), label, confidence and any question."""
+    """Return the columns of a sheet with one row per item and question; the annotator is our agent."""
     parts = list(labels.questions.values())
     sizes = [answers.items.size for answers in parts]
     columns: dict[str, Any] = {
@@ -156,7 +156,7 @@ def _sheet_columns(labels: LabelsToWrite) -> dict[str, Any]:
 
 
 def _write_xlsx(labels: LabelsToWrite, file: BinaryFile) -> None:
-    """Write one sheet; text stays text, even if it looks like a formula."""
+    """Write an Excel file with one sheet; text that looks like a formula remains text."""
     openpyxl = import_extra("openpyxl", "--to xlsx needs", "excel")
     from openpyxl.cell import WriteOnlyCell
 
@@ -179,7 +179,7 @@ def _write_xlsx(labels: LabelsToWrite, file: BinaryFile) -> None:
 writers.register("csv", summary="a sheet of labels", place=60)(
     Writer("to-csv.csv", lambda labels, file: delimited.write(pa.table(_sheet_columns(labels)), file))
 )
-writers.register("jsonl", summary="one label a line", place=65)(
+writers.register("jsonl", summary="one label per line", place=65)(
     Writer("to-jsonl.jsonl", lambda labels, file: jsonl.write(pa.table(_sheet_columns(labels)), file))
 )
 writers.register("xlsx", summary="the same for Excel", place=70)(Writer("to-xlsx.xlsx", _write_xlsx))
