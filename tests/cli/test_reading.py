@@ -155,8 +155,8 @@ def test_every_command_says_that_classes_are_spelt_in_several_ways(cli, here, co
     rows = [f"i{n // 3},{'abc'[n % 3]},{('Yes', 'yes', 'no')[(n + n // 3) % 3]}" for n in range(30)]
     (here / "spelt.csv").write_text("\n".join(["item,annotator,label", *rows]) + "\n")
     text = " ".join(cli(command, "spelt.csv").stdout.split())
-    assert "count as different: Yes, yes; --normalize merges them." in text
-    assert "count as different" not in cli(command, "spelt.csv", "--normalize").stdout
+    assert "are treated as different: Yes, yes. Merge them with --normalize." in text
+    assert "treated as different" not in cli(command, "spelt.csv", "--normalize").stdout
 
 
 SPELT = ["item,annotator,label", *(f"t{i},p{p},{['yes', 'no'][i % 2].title() if p % 2 else ['yes', 'no'][i % 2]}"

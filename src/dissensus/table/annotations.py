@@ -543,7 +543,7 @@ class Annotations(ReadOnlyArrays, NamedSizes):
         return votes.reshape(self.n_items, self.n_classes).astype(np.float64)
 
     def count_correct_labels(self, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the (A,) expected weights of correct labels under a posterior (I, K), and the weights of all labels."""
+        """Return the (A,) expected weights of correct labels under a posterior (I, K), and of all labels."""
         if self.proba is None:
             right = posterior[self.item, self.label]
         else:

@@ -35,7 +35,7 @@ class Note(Message):
 
 class SpellingVariants(Note):
     template = (
-        "Some classes differ only by capitals or spaces and are treated as different: {listed}. Merge them with "
+        "Some classes differ only in capitals or spaces and are treated as different: {listed}. Merge them with "
         "{param[normalize=True]}."
     )
     variants: tuple[tuple[str, ...], ...]
