@@ -1,7 +1,7 @@
-"""A method's assumptions as a plate diagram, drawn from what its class declares it learns.
+"""Draw the assumptions of a method as a plate diagram, from the parameters that its class declares.
 
-Every method has a truth per item and labels where items and annotators meet. What it learns is declared with its axes,
-such as "A K K": with A it is drawn in the plate of the annotators, with I in that of the items, with neither above.
+Every method has a truth per item and labels where items and annotators meet. Learned parameters are declared with their
+axes, such as "A K K": with A they are drawn in the plate of the annotators, with I in that of the items, else above.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from dissensus import methods
 ANSWERS = {"posterior", "values", "confidence", "expected_distance", "interval", "span_probability"}
 KEPT_TO_GO_ON = {"pull", "curvature", "evidence", "knots", "knot_labels", "spread", "center", "theta_prior"}
 MADE_OF_OTHERS = {"mmce": ("confusion", "difficulty", "item_penalty")}
-DERIVED = ("population_", "typical_", "crowd_", "rank")  # what such names begin with
+DERIVED_PREFIXES = ("population_", "typical_", "crowd_", "rank")  # These results are computed from others.
 DRAWN_RANGES = {"simplex", "share", "real"}  # not counts, codes, names
 HOME = "dissensus.models.methods"
-OF_TRUTH, OF_LABEL = {"prior", "chance", "scores"}, {"loading"}  # what no annotator's part is drawn from
+OF_TRUTH, OF_LABEL = {"prior", "chance", "scores"}, {"loading"}  # Their arrows lead to the truth and to the label.
 RADIUS = 17
 ITEMS_PLATE, ANNOTATORS_PLATE = (150, 88, 300, 152), (310, 96, 322, 140)  # x, y, width, height
 TRUTH, LABEL = (205, 158), (375, 158)
 
 
-def learnt(name: str) -> dict[str, str]:
-    """What a method learns besides the truth: name → axes."""
+def learned_parameters(name: str) -> dict[str, str]:
+    """Return what a method learns besides the truth, as name → axes."""
     method = methods[name]
     params = getattr(method, "Params", None)
     if params is not None and dataclasses.is_dataclass(params):
-        return {one.name: one.metadata.get("axes") or "K" for one in dataclasses.fields(params)}
+        return {field.name: field.metadata.get("axes") or "K" for field in dataclasses.fields(params)}
     found = {}
     hints = get_type_hints(method, include_extras=True)
     for owner in method.__mro__:
@@ -40,15 +40,15 @@ def learnt(name: str) -> dict[str, str]:
                 continue
             *axes, kind = get_args(hints[result])[1].removeprefix("optional ").split()
             short = result.removesuffix("_")
-            derived = short.startswith(DERIVED) or short.endswith(("_interval", "_variance"))
+            derived = short.startswith(DERIVED_PREFIXES) or short.endswith(("_interval", "_variance"))
             if kind.rstrip("?") in DRAWN_RANGES and not derived and short not in ANSWERS | KEPT_TO_GO_ON:
                 found[short] = " ".join(axes)
     return {part: axes for part, axes in found.items() if part not in MADE_OF_OTHERS.get(name, ())}
 
 
-def plates(name: str) -> str:
-    """An SVG of the model; colours follow the page."""
-    parts = learnt(name)
+def draw_plates(name: str) -> str:
+    """Return an SVG of the model; its colours follow the page."""
+    parts = learned_parameters(name)
     above = [part for part, axes in parts.items() if not {"A", "I", "E"} & set(axes.split())]
     annotators = [part for part, axes in parts.items() if "A" in axes.split()]
     items = [part for part in parts if part not in (*above, *annotators)]
@@ -68,19 +68,20 @@ def plates(name: str) -> str:
         for x, y, width, height in (ITEMS_PLATE, ANNOTATORS_PLATE)
     )
     words = '<text x="158" y="230">items</text><text x="622" y="230" text-anchor="end">annotators</text>'
-    told = "; ".join(["A label depends on the truth", *(f"{part} ({axes}) is learnt" for part, axes in parts.items())])
+    learned = [f"{part} ({axes}) is learnt" for part, axes in parts.items()]
+    description = "; ".join(["A label depends on the truth", *learned])
     tip = (
         '<marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
         '<path d="M0 0 8 4 0 8z" fill="currentColor"/></marker>'
     )
     return (
-        f'<svg class="plates" viewBox="140 8 500 240" role="img" aria-label="{escape(told)}" font-size="12" '
+        f'<svg class="plates" viewBox="140 8 500 240" role="img" aria-label="{escape(description)}" font-size="12" '
         f'fill="currentColor"><defs>{tip}</defs>{boxes}{arrows}{nodes}{words}</svg>'
     )
 
 
 def _node(name: str, axes: str, x: float, y: float, *, filled: bool = False) -> str:
-    """A circle, filled where it is observed, and its name with one word per line."""
+    """Return a circle, filled if it is observed, and its name with one word per line."""
     lines = [*name.split("_"), *([f"({axes})"] if axes else [])]
     top = y - (len(lines) - 1) / 2 * 13 + (4 if axes else -8)
     text = "".join(
@@ -95,7 +96,7 @@ def _node(name: str, axes: str, x: float, y: float, *, filled: bool = False) -> 
 
 
 def _arrow(start: tuple[float, float], end: tuple[float, float]) -> str:
-    """A line between the rims of two circles."""
+    """Return a line between the rims of two circles."""
     (x0, y0), (x1, y1) = start, end
     length = ((x1 - x0) ** 2 + (y1 - y0) ** 2) ** 0.5
     dx, dy = (x1 - x0) / length * RADIUS, (y1 - y0) / length * RADIUS

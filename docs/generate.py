@@ -22,12 +22,12 @@ from dissensus.common.parameters import ReferenceRow, reference_rows
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.table.io.readers import readers
 
-sys.path.append(str(Path(__file__).parent))  # where this file is loaded by a test
+sys.path.append(str(Path(__file__).parent))  # A test loads this file from another folder.
 from picture import draw
 
 ROOT = Path(__file__).parent.parent
 PICTURE = ROOT / "docs" / "assets" / "picture.svg"
-PUBLISHED = "platanios2020"  # whose Table 2 has other people's figures for our methods
+PUBLISHED = "platanios2020"  # Its Table 2 has published figures of our methods.
 NEAR_BEST = 1.0  # points of accuracy below the best method
 SHARED_PARAMETERS = "engine", "max_iter", "tol", "accelerate", "restarts", "dependence", "threads", "seed"
 

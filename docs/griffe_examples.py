@@ -1,4 +1,4 @@
-"""For mkdocstrings: an example in a docstring gets the heading of NumPy style, which our docstrings leave out."""
+"""Add the heading "Examples" of NumPy style to docstrings, for mkdocstrings; our docstrings do not have it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from griffe import Extension
 
 
 class ExamplesHeading(Extension):  # type: ignore[misc]  # griffe has its own checks
-    """Puts "Examples" above the first `>>>` where there is no heading yet."""
+    """Puts "Examples" above the first `>>>` of a docstring that has no such heading."""
 
     def on_object(self, *, obj: Any, **kwargs: Any) -> None:
         """Rewrite the docstring of an object."""

@@ -1,4 +1,4 @@
-"""Tutorials as pages of the site: every cell is run, and what it shows stands below it."""
+"""Convert tutorials to pages of the site: run every cell, and show its output below it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ FOLDER = Path(__file__).parent / "tutorials"
 BOOKS = sorted(FOLDER.glob("*.ipynb"))
 
 
-def page(book: Path, *, execute: bool = True) -> str:
-    """A notebook as Markdown; without `execute`, the outputs are left out."""
+def notebook_to_markdown(book: Path, *, execute: bool = True) -> str:
+    """Return a notebook as Markdown, with outputs if `execute` is true."""
     names: dict[str, Any] = {"__name__": "__main__"}
     parts = []
     for cell in json.loads(book.read_text(encoding="utf-8"))["cells"]:
@@ -26,14 +26,14 @@ def page(book: Path, *, execute: bool = True) -> str:
             continue
         parts.append(f"```python\n{source}\n```")
         if execute:
-            printed, value = run(source, names, f"{book.name}, {cell['id']}")
+            printed, value = run_cell(source, names, f"{book.name}, {cell['id']}")
             parts += [f"```text\n{printed.rstrip()}\n```"] if printed else []
-            parts += [] if value is None else [shown(value)]
+            parts += [] if value is None else [value_to_markdown(value)]
     return "\n\n".join(parts) + "\n"
 
 
-def run(code: str, names: dict[str, Any], where: str) -> tuple[str, Any]:
-    """Run a cell as Jupyter does: what it prints, and what it ends with."""
+def run_cell(code: str, names: dict[str, Any], where: str) -> tuple[str, Any]:
+    """Run a cell as Jupyter does; return what it prints, and the value of its last expression."""
     tree = ast.parse(code, where)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     with redirect_stdout(io.StringIO()) as printed:
@@ -42,8 +42,8 @@ def run(code: str, names: dict[str, Any], where: str) -> tuple[str, Any]:
     return printed.getvalue(), value
 
 
-def shown(value: Any) -> str:
-    """What a notebook shows of a value: its picture, its table or its text."""
+def value_to_markdown(value: Any) -> str:
+    """Return a value as a notebook shows it: its picture, its table or its text."""
     if hasattr(value, "_repr_mimebundle_"):
         bundle = value._repr_mimebundle_()
         picture = base64.b64encode(bundle["image/svg+xml"].encode()).decode()

@@ -25,7 +25,7 @@ from dissensus import Report, load_dataset, methods
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT / "docs"))
 import notebooks  # noqa: E402
-from diagrams import plates  # noqa: E402
+from diagrams import draw_plates  # noqa: E402
 from generate import keywords_table  # noqa: E402
 
 ELSEWHERE = (
@@ -106,7 +106,7 @@ INNER = (
 def public_names() -> dict[str, list[tuple[str, Any]]]:
     """Return the full name and object of every public name, by page of the reference; each name is on one page."""
     pages: dict[str, list[tuple[str, Any]]] = {}
-    seen: set[str] = set()
+    listed: set[str] = set()
     for package, names in PACKAGES.items():
         module = import_module(package)
         for name in names or module.__all__:
@@ -117,8 +117,8 @@ def public_names() -> dict[str, list[tuple[str, Any]]]:
             page = ".".join(home.split(".")[:2]) if package == "dissensus" else package
             results = [(f"{result.__module__}.{result.__name__}", result) for result in results_of(value)]
             for full, documented in [(f"{home}.{name}", value), *results]:
-                if full not in seen:
-                    seen.add(full)
+                if full not in listed:
+                    listed.add(full)
                     pages.setdefault(page.removesuffix(".base"), []).append((full, documented))
     return pages
 
@@ -278,7 +278,7 @@ def generated_pages(execute: bool = True) -> Iterator[tuple[str, str]]:
         registry_page("Objectives", 'How labels train an encoder: `CrowdClassifier(objective="NAME")`.', objectives),
     )
     for book in notebooks.BOOKS:
-        yield f"tutorials/{book.stem}.md", notebooks.page(book, execute=execute)
+        yield f"tutorials/{book.stem}.md", notebooks.notebook_to_markdown(book, execute=execute)
     for page, names in public_names().items():
         yield f"api/{page}.md", api_page(page, names)
 
@@ -340,7 +340,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     # Python-Markdown shows the backslash of `\|` in code, which GitHub needs in tables.
     markdown = re.sub(r"`[^`\n]*`", lambda code: code[0].replace(r"\|", "|"), markdown)
     if uri.startswith("methods/") and page.file.name in methods:
-        summary, picture = r"^(\*.*\*)$", plates(page.file.name)
+        summary, picture = r"^(\*.*\*)$", draw_plates(page.file.name)
         markdown = re.sub(summary, lambda line: f"{line[1]}\n\n{picture}", markdown, count=1, flags=re.MULTILINE)
         markdown += measured(page.file.name)
     return markdown

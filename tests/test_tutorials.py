@@ -20,9 +20,9 @@ def test_a_tutorial_runs_and_its_results_show_themselves(book, monkeypatch, tmp_
     pytest.importorskip("vl_convert")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(FOLDER.parent))
-    from notebooks import page
+    from notebooks import notebook_to_markdown
 
-    shown = page(book)
+    shown = notebook_to_markdown(book)
     assert "<td>" in shown
     assert shown.count("data:image/svg+xml") == sum(
         "dz.chart(" in "".join(cell["source"]) for cell in cells(book, "code")
