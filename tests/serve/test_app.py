@@ -368,7 +368,7 @@ def test_names_are_pseudonyms_for_those_who_may_not_see_them(opened):
     ask.post("/projects/p/annotations", json=posted, headers={"Authorization": f"Bearer {admin}"})
     decision = {"item": "i", "label": "x", "by": "ann-the-first"}
     ask.post("/projects/p/decisions", json=decision, headers={"Authorization": f"Bearer {admin}"})
-    exports = ("export", "export?what=decisions", "export?what=items")
+    exports = ("export", "export?content=decisions", "export?content=items")
     for path in ("items/i", "items", "annotators", "progress", "decisions", *exports):
         seen = {
             token: ask.get(f"/projects/p/{path}", headers={"Authorization": f"Bearer {token}"}).text
@@ -393,7 +393,7 @@ def test_an_export_with_pseudonyms_holds_who_came_while_it_was_made(opened, monk
     monkeypatch.setattr(project, "refit", late)
     token = TokenStore(service.store).add("read")
     header = {"Authorization": f"Bearer {token}"}
-    found = client(service).get(f"/projects/p/export?what={what}", headers=header)
+    found = client(service).get(f"/projects/p/export?content={what}", headers=header)
     assert (found.status_code, "bob" in found.text, "adjudicator" in found.text) == (200, False, False)
 
 
@@ -468,25 +468,25 @@ def test_every_answer_is_counted_and_safe_to_show(ask, path):
 
 def test_a_fit_that_fails_is_in_health_metrics_and_the_project(ask, errors, monkeypatch):
     good = ask.get("/health").json()
-    assert (good["status"], good["trouble"], ask.get("/projects").json()[0]["trouble"]) == ("good", 0, "")
+    assert (good["status"], good["failing_projects"], ask.get("/projects").json()[0]["fit_error"]) == ("good", 0, "")
     monkeypatch.setattr("dissensus.serve.project.fit_project", lambda *_: 1 / 0)
     fill(ask)
     bad = ask.get("/health").json()
-    assert (bad["status"], bad["trouble"]) == ("trouble", 1)
-    trouble = str(FitFailed(reason="division by zero"))
-    assert ask.get("/projects").json()[0]["trouble"] == trouble
-    assert 'dissensus_trouble{project="p"} 1.0\n' in ask.get("/metrics").text
+    assert (bad["status"], bad["failing_projects"]) == ("failing", 1)
+    fit_error = str(FitFailed(reason="division by zero"))
+    assert ask.get("/projects").json()[0]["fit_error"] == fit_error
+    assert 'dissensus_fit_failed{project="p"} 1.0\n' in ask.get("/metrics").text
     assert "dissensus_failures_total 0.0" not in ask.get("/metrics").text
-    assert ask.get("/projects/p/items").json()["trouble"] == trouble
+    assert ask.get("/projects/p/items").json()["fit_error"] == fit_error
     assert len(ask.get("/projects/p/export").text.splitlines()) == 19
-    found = ask.get("/projects/p/export?what=items")
+    found = ask.get("/projects/p/export?content=items")
     assert (found.status_code, type(errors[-1]), errors[-1].subjects) == (400, FitFailed, ("p",))
 
 
 def test_metrics_and_docs_say_what_there_is(ask):
     fill(ask)
     lines = dict(line.rsplit(" ", 1) for line in ask.get("/metrics").text.splitlines())
-    assert lines['dissensus_events_total{fate="accepted"}'] == "18.0"
+    assert lines['dissensus_events_total{outcome="accepted"}'] == "18.0"
     assert lines['dissensus_annotations{project="p"}'] == "18.0"
     page = ask.get("/docs").text
     assert "/projects/{name}/next" in page
@@ -701,7 +701,7 @@ def test_a_decision_is_about_an_item_and_a_class_that_are_known(ask, errors):
         assert (fault(errors[-1]), errors[-1].subjects) == (kind, (path,) if path else ()), body
     for body in ({"item": "i1", "label": "x"}, {"item": "i2", "unclear": True}, {"item": "bare", "label": "y"}):
         assert ask.post("/projects/p/decisions", json=body | {"by": "boss"}).status_code == 200
-    lines = ask.get("/projects/p/export?what=items&format=jsonl").text.splitlines()
+    lines = ask.get("/projects/p/export?content=items&format=jsonl").text.splitlines()
     rows = {one["item"]: one for one in map(json.loads, lines)}
     for name in ("i1", "i2", "bare", "i3"):
         alone = ask.get(f"/projects/p/items/{name}").json()
@@ -716,7 +716,7 @@ def test_a_store_that_is_away_during_a_fit_is_no_bad_request(ask, monkeypatch):
 
     monkeypatch.setattr("dissensus.serve.project.fit_project", away)
     fill(ask)
-    for path in ("report", "export?what=items", "export?format=argilla"):
+    for path in ("report", "export?content=items", "export?format=argilla"):
         assert ask.get(f"/projects/p/{path}").status_code == 503
 
 
@@ -733,7 +733,7 @@ def test_a_decision_is_exported_as_labels_are_written(ask, kind, label, said):
     ask.post("/projects", json={"name": "q", "kind": kind})
     ask.post("/projects/q/annotations", json=POST | {"label": label})
     ask.post("/projects/q/decisions", json={"item": "i", "label": label})
-    assert ask.get("/projects/q/export?what=decisions&format=jsonl").json()["label"] == said
+    assert ask.get("/projects/q/export?content=decisions&format=jsonl").json()["label"] == said
 
 
 @pytest.mark.parametrize(
@@ -779,7 +779,7 @@ def test_several_labels_of_a_decision_are_labels_of_the_project(ask, errors, kin
     assert ask.post("/projects/q/decisions", json={"item": "A vs B", "both": both}).status_code == 200
     shown = [sorted(one) if kind == "sets" else json.dumps(one) if kind == "objects" else one for one in both]
     assert ask.get("/projects/q/decisions").json()[0]["both"] == shown
-    texts = json.loads(ask.get("/projects/q/export?what=decisions&format=jsonl").json()["both"])
+    texts = json.loads(ask.get("/projects/q/export?content=decisions&format=jsonl").json()["both"])
     assert (len(texts), {type(text) for text in texts}) == (2, {str})
 
 
@@ -805,10 +805,10 @@ def test_a_long_object_is_decided_by_the_text_that_is_shown_of_it(ask):
 
 
 def test_items_decided_before_any_label_are_exported(ask):
-    assert ask.get("/projects/p/export?what=items").text == "item,label,confidence,status,reason,decided\n"
+    assert ask.get("/projects/p/export?content=items").text == "item,label,confidence,status,reason,decided\n"
     ask.post("/projects/p/items", json={"item": "bare"})
     assert ask.post("/projects/p/decisions", json={"item": "bare", "label": "x", "by": "boss"}).status_code == 200
-    assert ask.get("/projects/p/export?what=items").text.splitlines()[1] == "bare,x,1,decided,decided by boss,x"
+    assert ask.get("/projects/p/export?content=items").text.splitlines()[1] == "bare,x,1,decided,decided by boss,x"
 
 
 def test_a_number_is_decided_by_a_number_and_exported(ask, errors):
@@ -817,7 +817,7 @@ def test_a_number_is_decided_by_a_number_and_exported(ask, errors):
     assert (found.status_code, errors[-1].facts) == (400, {"item": "i", "label": "good", "kind": "numbers"})
     ask.post("/projects/p/items", json={"item": "bare"})
     assert ask.post("/projects/p/decisions", json={"item": "bare", "label": 2}).status_code == 200
-    assert "bare" in ask.get("/projects/p/export?what=items").text
+    assert "bare" in ask.get("/projects/p/export?content=items").text
 
 
 def test_a_span_lies_in_the_text_that_is_known(ask, errors):

@@ -145,8 +145,8 @@ def test_a_state_that_cannot_be_made_is_made_with_the_next_events(opened, monkey
 def test_without_an_id_posting_again_corrects_and_back(opened):
     service = opened(fits=False)
     service.create_project("p")
-    for label, fate in (("x", (1, 0, 0)), ("x", (0, 1, 0)), ("y", (1, 0, 0)), ("x", (1, 0, 0))):
-        assert service.append("p", annotation_events({**POST, "label": label}))[:3] == fate
+    for label, outcome in (("x", (1, 0, 0)), ("x", (0, 1, 0)), ("y", (1, 0, 0)), ("x", (1, 0, 0))):
+        assert service.append("p", annotation_events({**POST, "label": label}))[:3] == outcome
         assert says(service.project("p")) == [("i", "a", label)]
 
 
@@ -154,8 +154,8 @@ def test_without_an_id_a_label_that_was_removed_can_be_given_again(opened):
     service = opened(fits=False)
     service.create_project("p")
     gone, fifth = {"item": "i", "annotator": "a", "deleted": True}, {**POST, "label": "z", "version": 5}
-    for one, fate in ((POST, 0), (gone, 0), (gone, 1), (POST, 0), (POST, 1), (gone, 0), ({**POST, "label": "y"}, 0)):
-        assert service.append("p", annotation_events(one))[fate] == 1
+    for one, outcome in ((POST, 0), (gone, 0), (gone, 1), (POST, 0), (POST, 1), (gone, 0), ({**POST, "label": "y"}, 0)):
+        assert service.append("p", annotation_events(one))[outcome] == 1
     assert says(service.project("p")) == [("i", "a", "y")]
     for one in (fifth, gone, fifth, gone, {**fifth, "version": 3}):  # a removal without a version is of all before it
         assert service.append("p", annotation_events(one)).accepted == 1
@@ -463,17 +463,17 @@ def test_a_fit_that_fails_stops_nothing_and_is_said_until_it_is_mended(opened, m
         one.append("p", [Event("annotation", "1", "i", "a", "1e200"), Event("annotation", "2", "i", "b", "3")])
     service = opened()
     project = service.project("p")
-    assert service.count_failing() == project.metric_values()["trouble"] == 1
+    assert service.count_failing() == project.metric_values()["fit_failed"] == 1
     assert "1e200" in caplog.text
-    assert project.item("i")["trouble"] == str(project.fit_error)
+    assert project.item("i")["fit_error"] == str(project.fit_error)
     assert project.item("i")["status"] == "needs a look"
     assert sorted(project.export().decode().split()) == ["i,a,1e200", "i,b,3", "item,annotator,label"]
     with pytest.raises(FitFailed) as caught:
-        project.export(what="items")
+        project.export(content="items")
     assert (caught.value.subjects, "1e200" in caught.value.reason) == (("p",), True)
     service.append("p", [Event("removal", "1", "")])
     project.refit()
-    assert (service.count_failing(), "trouble" in project.item("i"), round(project.item("i")["label"], 9)) == (
+    assert (service.count_failing(), "fit_error" in project.item("i"), round(project.item("i")["label"], 9)) == (
         0,
         False,
         3,
@@ -514,7 +514,7 @@ def test_a_first_list_that_is_empty_is_answered_and_leaves_the_kind_open(opened,
     project = service.project("p")
     found = project.item("i")
     assert (found["annotations"][0]["label"], found["status"], service.count_failing()) == ([], "needs a look", 0)
-    assert project.export(what="items").startswith(b"item,label")
+    assert project.export(content="items").startswith(b"item,label")
     label = ["x"] if about.get("kind") == "sets" else [{"start": 0, "end": 2, "label": "P"}]
     service.append("p", annotation_events({**POST, "annotator": "b", "label": label}))
     project.refit()

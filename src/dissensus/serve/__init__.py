@@ -1,11 +1,11 @@
-"""Consensus next to a labelling tool: a log of annotations, answers that follow it, and an HTTP API.
+"""Run a service next to a labelling tool: a log of annotations, current results computed from it, and an HTTP API.
 
 | file | content |
 |---|---|
-| `events`, `store` | what can happen in a project; the log on a disk (SQLite, PostgreSQL) |
-| `project`, `service` | the table of a log and its answers; the writer |
-| `requests`, `answers` | bodies and answers of the API, as pydantic models |
+| `events`, `store` | kinds of events; the log in a database (SQLite, PostgreSQL) |
+| `project`, `service` | the state of one project; the single writer of all projects |
+| `requests`, `responses` | bodies of requests and responses, as pydantic models |
 | `app`, `routes`, `page`, `security`, `metrics` | the API, with FastAPI |
-| `tokens` | who may do what |
-| `tool`, `label_studio`, `argilla`, `watch` | labelling tools and folders that a service keeps in step |
+| `tokens` | tokens, roles and their permissions |
+| `tool`, `label_studio`, `argilla`, `watch` | synchronisation with labelling tools and folders |
 """

@@ -1,4 +1,4 @@
-"""The HTTP API: every answer is JSON, a file or a page; every error is {"error": "one sentence"}."""
+"""The HTTP API: a response is JSON, a file or a page; an error is {"error": "one sentence"}."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ RETRY_STATUSES = (429, 503)
 
 
 class MonitoredApp:
-    """An application whose answers are counted, and safe to show in a browser."""
+    """Middleware that counts responses and adds headers which make them safe to show in a browser."""
 
     def __init__(self, app: Any, metrics: Metrics):
         self.app, self.metrics = app, metrics
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request."""
+        """Pass a request to the application, and measure its status and duration."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -61,7 +61,22 @@ class MonitoredApp:
 def create_app(
     service: Service, *, page: bool = True, limits: RequestLimits | None = None, routers: Sequence[APIRouter] = ()
 ) -> FastAPI:
-    """Return the application; each of `parts` adds routes of its own, such as a tool's webhook."""
+    """Return the application.
+
+    Parameters
+    ----------
+    service : Service
+    page : bool
+        Serve the web page too.
+    limits : RequestLimits, optional
+        Limits for the requests of one caller.
+    routers : sequence of APIRouter
+        Additional routes, such as the webhook of a labelling tool.
+
+    Returns
+    -------
+    app : FastAPI
+    """
     from dissensus.serve import page as pages
 
     app = FastAPI(
@@ -82,13 +97,13 @@ def create_app(
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
-    """Return the sentence of an error."""
+    """Return an error as a response with one sentence."""
     if isinstance(error, RequestValidationError):
         error = first_error(error.errors())
     if isinstance(error, HTTPException) and error.status_code in (404, 405):
         refused = Refused(reason="no such address", subject=request.url.path)
         return JSONResponse({"error": refused.render(HTTP)}, error.status_code, error.headers)
-    if isinstance(error, HTTPException):  # JsonRequest raises it, because FastAPI passes on no other error
+    if isinstance(error, HTTPException):  # JsonRequest raises this error because FastAPI handles no other one.
         error = Refused(reason="too long", subject=f"{request.app.state.guard.limits.body_bytes / 1e6:g}")
     assert isinstance(error, DissensusError)
     status = http_status(error)
@@ -97,7 +112,7 @@ async def _answer_error(request: Request, error: Exception) -> Response:
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """Return a socket at a port."""
+    """Return a socket that listens at a port."""
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:

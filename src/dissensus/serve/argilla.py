@@ -1,9 +1,9 @@
-"""Argilla, both ways: the responses of a dataset go into projects of the service, the consensus back into its records.
+"""Synchronise with Argilla: read the responses of a dataset, and write the consensus back into its records.
 
-Every question for a label, labels, a rating or spans is a project `argilla-<dataset>-<question>`. All records are read
-every `SECONDS_BETWEEN_SYNCS`. Changed `dissensus_…` metadata, which only admins can filter by, and suggestions with
-their scores are written back. Suggestions go only to records that Argilla calls completed and that have none by another
-agent, because Argilla shows them to annotators. `remove` takes all of it away.
+Each question for a label, labels, a rating or spans becomes a project `argilla-<dataset>-<question>`. All records are
+read every `SECONDS_BETWEEN_SYNCS`. The service writes metadata `dissensus_…`, by which only admins can filter, and
+suggestions with their scores. Because Argilla shows suggestions to annotators, only completed records without
+suggestions by another agent get one. `remove` deletes everything that was written.
 """
 
 from __future__ import annotations
@@ -19,25 +19,29 @@ from dissensus.serve.tool import AGENT_NAME, FIELD_PREFIX, MIN_CHANGE, Tool, Too
 from dissensus.serve.tool_client import Record, ToolClient
 from dissensus.table.kinds import name_set
 
-ID_PREFIX = "response-"  # beginning of the ids of annotations; decisions have others
-PAGE_SIZE = 500  # records of one call, in and back
+ID_PREFIX = "response-"  # The ids of annotations begin with this; those of decisions do not.
+PAGE_SIZE = 500  # records per call when reading and writing
 SECONDS_BETWEEN_SYNCS = 20.0
 LABEL_KINDS = {"label_selection": "classes", "multi_label_selection": "sets", "rating": "graded", "span": "spans"}
-METADATA_TYPES = {"status": "terms", "confidence": "float", "agreement": "float"}  # field → its type in Argilla
+METADATA_TYPES = {
+    "status": "terms",
+    "confidence": "float",
+    "agreement": "float",
+}  # metadata field → its type in Argilla
 
 
 class ArgillaClient(ToolClient):
-    """Calls of one Argilla server (2.x)."""
+    """Client of one Argilla server (2.x)."""
 
     tool, units, secret_name, api = "Argilla", "datasets", "key", "/api/v1"
     secret_hint = "the API key of an admin: it is under My settings"
 
     def credentials(self) -> Record:
-        """Return the key as a header."""
+        """Return the API key as a header."""
         return {"headers": {"X-Argilla-Api-Key": self._token}}
 
     def records(self, dataset: str) -> Iterator[tuple[list[Record], int]]:
-        """Yield pages of records with responses and suggestions, and the number of all records."""
+        """Yield pages of records with their responses and suggestions, each with the total number of records."""
         path, include = f"/datasets/{dataset}/records", "responses,suggestions"
         offset, total = 0, 1
         while offset < total:
@@ -47,11 +51,11 @@ class ArgillaClient(ToolClient):
 
 
 def response_to_event(item: str, response: Record, question: ToolQuestion, annotator: str) -> Event:
-    """Return a response to one question as an event, without a label for a draft or a discarded response."""
+    """Return a response to one question as an event; a draft or discarded response has no label."""
     value = (response["values"] or {}).get(question.name, {}).get("value")
     text: str | None = None
     if response["status"] == "submitted" and question.kind == "spans":
-        text = spans_to_text(value or [])  # a submitted response without spans was read
+        text = spans_to_text(value or [])  # A submitted response without spans states that there are none.
     elif response["status"] == "submitted" and value is not None:
         text = name_set(value) if question.kind == "sets" else label_to_text(value)[0]
     version, at = to_sortable_version(response["updated_at"]), parse_seconds(response["updated_at"])
@@ -61,17 +65,17 @@ def response_to_event(item: str, response: Record, question: ToolQuestion, annot
 
 
 class Argilla(Tool):
-    """A dataset of Argilla, kept in step with a service by a thread in the background."""
+    """A dataset of Argilla that a background thread synchronises with a service."""
 
     first_wait = longest_wait = SECONDS_BETWEEN_SYNCS
 
     def __init__(self, service: Service, client: ArgillaClient, dataset: Record):
         super().__init__(service, f"argilla-{make_slug(dataset['name'])}")
         self.client, self.dataset, self.number = client, dataset, dataset["name"]
-        self._records: dict[str, Record] = {}  # item → its record as of the last sync, without responses
+        self._records: dict[str, Record] = {}  # item → its record at the last sync, without responses
 
     def read_questions(self) -> tuple[str, list[ToolQuestion]]:
-        """Return the name, and the questions whose answers can be read."""
+        """Return the name of the dataset and its supported questions."""
         found = [
             ToolQuestion(
                 one["name"], LABEL_KINDS[one["settings"]["type"]], f"{self.base}-{make_slug(one['name'])}", one
@@ -84,7 +88,7 @@ class Argilla(Tool):
         return self.number, found
 
     def sync(self) -> dict[str, int]:
-        """Bring the projects up to the responses of Argilla."""
+        """Read all responses of Argilla, and store what changed in the projects."""
         users = self.client.call("GET", f"/workspaces/{self.dataset['workspace_id']}/users")["items"]
         names = {user["id"]: user["username"] for user in users}
         stored = self.stored_labels()
@@ -106,7 +110,9 @@ class Argilla(Tool):
                             events[question.project].append(event)
                             changed += 1
             self.append(events)
-        whole = totals == {len(records)}  # else records came or went meanwhile, and a page may have missed some
+        whole = totals == {
+            len(records)
+        }  # Otherwise records were added or deleted meanwhile, and a page may have missed some.
         gone = {
             project: sorted(id_ for id_ in ids.keys() - seen if id_.startswith(ID_PREFIX))
             for project, ids in stored.items()
@@ -117,12 +123,12 @@ class Argilla(Tool):
         return {"records": len(records), "changed": changed, "removed": len(set().union(*gone.values()))}
 
     def shown_fields(self, question: ToolQuestion, fields: Record) -> Record:
-        """Return the fields of a record; the field with the spans is its text."""
+        """Return the fields of a record; the field that contains the spans becomes its text."""
         text = fields.get(question.about["settings"].get("field"))
         return {**fields, "text": text} if isinstance(text, str) else fields
 
     def record_contents(self) -> dict[str, tuple[Record, list[Record]]]:
-        """Return our metadata and suggestions for every item with a label."""
+        """Return the metadata and suggestions to write for every item with a label."""
         found: dict[str, tuple[Record, list[Record]]] = {}
         for question, item, facts in self.iterate_answers():
             metadata, suggestions = found.setdefault(item["item"], ({}, []))
@@ -134,13 +140,13 @@ class Argilla(Tool):
                 value = int(value)
             confidence = facts.get("confidence")
             score = [confidence] * len(value) if isinstance(value, list) else confidence
-            if value != []:  # Argilla takes an empty list for no suggestion
+            if value != []:  # Argilla treats an empty list as no suggestion.
                 one = {"question_id": question.about["id"], "value": value, "agent": AGENT_NAME, "type": "model"}
                 suggestions.append(one if confidence is None else one | {"score": score})
         return found
 
     def write_back(self) -> int:
-        """Write what changed to the records of the last sync; return how many changed."""
+        """Write changed metadata and suggestions to the records of the last sync; return how many records changed."""
         wanted, changed = self.record_contents(), []
         for item, record in self._records.items():
             metadata, suggestions = wanted.get(item, ({}, []))
@@ -161,7 +167,7 @@ class Argilla(Tool):
             self.client.call("PUT", f"/datasets/{self.dataset['id']}/records/bulk", body)
 
     def _make_update(self, record: Record, metadata: Record, suggestions: list[Record]) -> Record | None:
-        """Return the update of a record, None if nothing changes; suggestions that go are deleted at once."""
+        """Return the update of a record, or None if nothing changes; outdated suggestions are deleted at once."""
         old = record["metadata"] or {}
         ours = {key: value for key, value in old.items() if key.startswith(FIELD_PREFIX)}
         present = {one["question_id"]: one for one in record["suggestions"] or () if one["agent"] == AGENT_NAME}
@@ -174,7 +180,7 @@ class Argilla(Tool):
         return {"id": record["id"], "metadata": rest | metadata} | ({"suggestions": new} if new else {})
 
     def _make_metadata(self) -> None:
-        """Declare our metadata in Argilla, so that admins can filter by it; annotators do not see it."""
+        """Declare our metadata in Argilla, so that admins can filter by it; it is hidden from annotators."""
         present = {one["name"] for one in self._own_properties()}
         names = {
             self.field_prefix(question) + key: kind
@@ -191,7 +197,7 @@ class Argilla(Tool):
         return [one for one in found if one["name"].startswith(FIELD_PREFIX)]
 
     def remove(self) -> dict[str, int]:
-        """Take suggestions and metadata away; responses stay as they are."""
+        """Delete our suggestions and metadata from Argilla; responses stay unchanged."""
         self.create_projects()
         self._records = {one["id"]: one for page, _ in self.client.records(self.dataset["id"]) for one in page}
         records = self._records.values()
@@ -204,21 +210,21 @@ class Argilla(Tool):
         return {"records": len(changed), "suggestions": ours, "metadata": len(properties)}
 
     def step(self) -> float:
-        """Bring both sides up to date."""
+        """Synchronise both directions, and return the seconds until the next time."""
         self.sync()
         self.write_back()
         return SECONDS_BETWEEN_SYNCS
 
 
 def open_datasets(service: Service, client: ArgillaClient, names: Sequence[str] = ()) -> list[Argilla]:
-    """Open the datasets with these names, or the only one."""
+    """Open the datasets with these names, or the only dataset."""
     ready = {one["name"]: one for one in client.call("GET", "/me/datasets")["items"] if one["status"] == "ready"}
     chosen = client.choose_units(names, {name: name for name in ready})
     return [Argilla(service, client, ready[name]) for name in chosen]
 
 
 def _suggestion_changed(wanted: Record, present: Record | None) -> bool:
-    """Return True if a suggestion is missing, or its score changed enough to be written again."""
+    """Return True if a suggestion is missing, or its score changed by `MIN_CHANGE` or more."""
     if present is None or present["value"] != wanted["value"]:
         return True
     new, old = ((one[0] if isinstance(one, list) else one) or 0.0 for one in (wanted.get("score"), present["score"]))

@@ -1,4 +1,4 @@
-"""Checks of what a project accepts: labels of its kind, spans inside their text, decisions that an item can have."""
+"""Check events before they are stored: labels must fit the label type, and spans must lie inside their text."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from dissensus.table.kinds import CLASS_KINDS
 if TYPE_CHECKING:
     from dissensus.serve.project import Project
 
-SCALARS = "text or numbers"  # the label type of labels whose kind the next fit determines
+SCALARS = "text or numbers"  # label type until the next fit determines the kind of labels
 ACCEPTED_KINDS = {EMPTY_LIST: (EMPTY_LIST, "sets", "spans"), SCALARS: (None,)}
-"""Label type of a project → the kinds that the JSON of a label may imply; for a known kind that kind or None."""
+"""Label type → kinds that the JSON of a label may imply; all other label types accept themselves and None."""
 
 
 def check_events(
     project: Project, events: Sequence[Event], label_type: str | None = None
 ) -> tuple[list[Event], str | None]:
-    """Return the events as the project stores them, and its label type after them; raise if it cannot hold a label.
+    """Return the events in the form to store, and the project's label type after them; raise if a label does not fit.
 
-    A label type is a kind, `EMPTY`, `SCALARS`, or None before the first label; `label_type` is that after earlier
-    events, which the project does not know yet.
+    A label type is a kind, `EMPTY_LIST`, `SCALARS`, or None before the first label. `label_type` is the label type
+    after earlier events of the same batch, which the project has not stored yet.
     """
     checked = []
     label_type = label_type or _label_type(project)
@@ -79,7 +79,7 @@ def _check_class(event: Event, label: str, classes: Sequence[str]) -> None:
 
 
 def _split_decision(decision: Event) -> list[Event]:
-    """Return one decision per label."""
+    """Return one decision per accepted label."""
     both = (decision.data or {}).get("both")
     return [decision] if both is None else [replace(decision, label=one, data=None) for one in both]
 
@@ -101,7 +101,7 @@ def _is_pair(item: str) -> bool:
 
 
 def check_spans(project: Project, events: Sequence[Event]) -> None:
-    """Raise if a span ends beyond the text that was posted for its item."""
+    """Raise SpanBeyondText if a span ends beyond the text that was posted for its item."""
     codes = project.names[ITEM].codes
     marked = [(event, codes[event.item]) for event in events if event.label_kind == "spans" and event.item in codes]
     with project.lock:
@@ -114,7 +114,7 @@ def check_spans(project: Project, events: Sequence[Event]) -> None:
 
 
 def check_decision(project: Project, event: Event) -> None:
-    """Raise if the item of a decision is unknown, or cannot have the label."""
+    """Raise if the item of a decision is unknown, or its label does not fit the project."""
     with project.lock:
         project.item_code(event.item)
         decisions = _split_decision(event)

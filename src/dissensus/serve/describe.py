@@ -1,4 +1,4 @@
-"""Answers about items: in full, as a list by status, or the short answer to a post; and decisions."""
+"""Describe items in full, as lists by status or as a short receipt, and describe decisions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ITEM_ORDERS = ("confidence", "name", "changed")
 
 
 def list_masks(project: Project) -> dict[str, Any]:
-    """(I,) bool: the items in each of `LISTS`; `queue` holds those that an adjudicator should look at."""
+    """Return the (I,) mask of each of `ITEM_LISTS`; `queue` has the items that an adjudicator should decide."""
     decided = np.zeros(project.status.size, np.bool_)
     decided[list(project.decisions)] = True
     known = (project.n_labels > 0) | decided
@@ -39,9 +39,9 @@ def list_masks(project: Project) -> dict[str, Any]:
 def list_items(
     project: Project, status: str = "all", order: str = "confidence", offset: int = 0, limit: int = 100
 ) -> dict[str, Any]:
-    """Return some items of one of `LISTS` and the size of each list.
+    """Return items of one of `ITEM_LISTS`, and the size of each list.
 
-    The order is by confidence (least first), by name, or by the time of the last label (latest first).
+    Items are ordered by confidence (lowest first), by name, or by the time of their last label (latest first).
     """
     with project.lock:
         lists = list_masks(project)
@@ -58,7 +58,7 @@ def list_items(
 
 
 def describe_item(project: Project, name: str) -> dict[str, Any]:
-    """Return everything about one item."""
+    """Return everything that is known about one item."""
     with project.lock:
         return _describe_with_fields(project, [project.item_code(name)])[0]
 
@@ -69,7 +69,7 @@ def _describe_with_fields(project: Project, codes: Sequence[int]) -> list[dict[s
 
 
 def _describe_code(project: Project, code: int) -> dict[str, Any]:
-    """Return what is known of an item: label, votes, status, annotations and decision."""
+    """Return the label, votes, status, annotations and decision of an item."""
     fitted, columns, names = project.fitted, project.rows.columns(), project.names
     name = names[ITEM].texts[code]
     rows = [
@@ -106,12 +106,12 @@ def _describe_code(project: Project, code: int) -> dict[str, Any]:
 
 
 def decision_reason(annotator: str) -> str:
-    """Return the reason of a decided item."""
+    """Return the reason to show for a decided item."""
     return str(DecidedBy(annotator=annotator))
 
 
 def describe_decision(project: Project, event: StoredEvent) -> dict[str, Any]:
-    """Return a decision as it was posted."""
+    """Return a decision in the form in which it was posted."""
     data = json.loads(event.data) if event.data else {}
     label = label_to_json(project.label_text(event), project.kind) if event.label >= 0 else None
     data |= (
@@ -128,13 +128,13 @@ def describe_decision(project: Project, event: StoredEvent) -> dict[str, Any]:
 
 
 def list_decisions(project: Project) -> list[dict[str, Any]]:
-    """Return every decision that counts, in the order in which they were made."""
+    """Return all decisions in force, in the order in which they were made."""
     with project.lock:
         return [describe_decision(project, one) for one in sorted(project.decisions.values(), key=lambda one: one.seq)]
 
 
 def summarize_items(project: Project, items: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the main facts about some items."""
+    """Return the `SUMMARY_FIELDS` of items."""
     with project.lock:
         found = [_describe_code(project, project.names[ITEM].codes[name]) for name in sorted(items)]
         return [{key: one[key] for key in SUMMARY_FIELDS} for one in found]

@@ -1,10 +1,10 @@
-"""Events of a project, and how values of JSON become the text that the store keeps.
+"""Define the events of a project, and convert JSON values into the text that the store keeps.
 
-An event is never changed. Its `id` is the tool's own; events with the same id are one annotation and its corrections.
-The one with the greatest version counts, and none counts after a removal. An id that is made of the item and the
-annotator may be used again: its removal takes back what came before. So the state depends neither on the order in which
-the events of a tool arrive nor on how often they arrive. Of two different events with one version the later counts; an
-event that is sent again keeps its first position.
+An event is never changed. The labelling tool chooses its `id`: events with the same id are one annotation and its
+corrections. The event with the greatest version counts, and none counts after a removal. An id that consists of item
+and annotator may be used again: a removal only revokes earlier events. Therefore the state depends neither on the order
+in which events arrive nor on how often they arrive. If two different events have the same version, the later one
+counts; an event that is sent again keeps its first position.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from dissensus.serve.exceptions import InvalidValue
 from dissensus.table import kinds
 
 EVENT_KINDS = ("annotation", "removal", "decision", "withdrawal", "item")
-"""Kinds of events, by their number in the store; the first letter of the family precedes the id there."""
+"""Kinds of events; the store has their position in this tuple, and a letter of `FAMILY_LETTERS` before the id."""
 FAMILY_LETTERS = {"annotation": "a", "removal": "a", "decision": "d", "withdrawal": "d", "item": "i"}
-SEPARATOR = "\x1f"  # between the item and the annotator in an id that is made of them
-EMPTY_LIST = "lists"  # the label type of an empty list: sets or spans
+SEPARATOR = "\x1f"  # separates item and annotator in an id that consists of both
+EMPTY_LIST = "lists"  # label type of an empty list, which may be a set or spans
 NUMBER_PATTERN = re.compile(r"[0-9]+(\.[0-9]+)?")
-VERSION_DIGITS = 20  # whole numbers are padded to sort as text
-EARLIEST_TIME = 631_152_000.0  # seconds: 1990; a label is not older than the tools that write its time
+VERSION_DIGITS = 20  # Integers are padded to this length so that they sort as text.
+EARLIEST_TIME = 631_152_000.0  # seconds since 1970 (the year 1990); earlier times of labels are errors
 
 
 @dataclass(frozen=True)
 class Event:
-    """One change of a project; `data` is JSON: the fields of an item, or `both`, `unclear` and `note` of a decision."""
+    """One change of a project; `data` has the fields of an item, or `both`, `unclear` and `note` of a decision."""
 
     kind: str
     id: str
@@ -40,13 +40,13 @@ class Event:
     annotator: str = ""
     label: str | None = None
     version: str = ""
-    at: float = 0.0  # seconds since 1970 as the tool reports them; 0: the time of storing
+    at: float = 0.0  # seconds since 1970 as reported by the tool; 0 means the time of storing
     data: Mapping[str, Any] | None = None
-    label_kind: str | None = None  # implied by the JSON of the label: a kind or `EMPTY`; None: text or a number
+    label_kind: str | None = None  # label type implied by the JSON of the label; None for text and numbers
 
 
 class Receipt(NamedTuple):
-    """Number of events by outcome: stored and counting, known before, stored but outdated; last number of the log."""
+    """Number of events that count, were stored before, or are outdated; and the number of the last event in the log."""
 
     accepted: int
     duplicates: int
@@ -55,7 +55,7 @@ class Receipt(NamedTuple):
 
 
 class StoredEvent(NamedTuple):
-    """An event as the store holds it; names are codes, −1 for none."""
+    """An event as stored: names are codes, −1 for none."""
 
     seq: int
     project: int
@@ -71,31 +71,31 @@ class StoredEvent(NamedTuple):
 
     @property
     def accepted_labels(self) -> list[str] | None:
-        """The labels of a decision that accepts several."""
+        """The labels of a decision that accepts several labels, else None."""
         found: list[str] | None = json.loads(self.data).get("both") if self.data else None
         return found
 
     @property
     def content(self) -> tuple[Any, ...]:
-        """The content without its time and version."""
+        """The content of the event without its time and version."""
         return self.kind, self.item, self.annotator, self.label, self.data
 
 
 def current_event(group: Iterable[StoredEvent]) -> StoredEvent:
-    """Return the event that counts among those with one id; a removal by the tool's own id is final."""
+    """Return the event that counts among all events with one id; a removal by the tool's own id is final."""
     events = events_since_removal(list(group))
     removals = [event for event in events if EVENT_KINDS[event.kind] == "removal" and SEPARATOR not in event.id]
     return max(removals or events, key=lambda event: (event.version, event.seq))
 
 
 def events_since_removal(events: list[StoredEvent]) -> list[StoredEvent]:
-    """Return the events of one id, of an id made of names only those since its last removal without a version."""
+    """Return the events of one id; if it consists of item and annotator, only those since its last removal."""
     last = max((event.seq for event in events if EVENT_KINDS[event.kind] == "removal" and not event.version), default=0)
     return [event for event in events if event.seq >= last or SEPARATOR not in event.id]
 
 
 def label_to_json(text: str | None, kind: str) -> Any:
-    """Return the label as answers show it; text that is no label of this kind (it was guessed) is returned as it is."""
+    """Convert a label to JSON; text that is not a label of this guessed kind is returned unchanged."""
     if text is None:
         return None
     if text == kinds.EMPTY_SET:
@@ -111,7 +111,7 @@ def label_to_json(text: str | None, kind: str) -> Any:
 
 
 def to_sortable_version(version: Any) -> str:
-    """Return a version as text that sorts as versions do: times in UTC, padded numbers."""
+    """Return a version as text that sorts correctly: times in UTC, numbers padded with zeros."""
     text = "" if version is None else str(version).strip()
     whole, point, rest = text.partition(".")
     if not text or (NUMBER_PATTERN.fullmatch(text) and len(whole) <= VERSION_DIGITS):
@@ -123,7 +123,7 @@ def to_sortable_version(version: Any) -> str:
 
 
 def parse_seconds(time: Any) -> float:
-    """Return the seconds since 1970 of a time: ISO 8601 (UTC without a zone) or seconds; 0 for none."""
+    """Convert a time to seconds since 1970: ISO 8601 (UTC without a zone) or seconds; 0 if there is none."""
     if time is None or time == "":
         return 0.0
     try:
@@ -143,10 +143,10 @@ def _parse_datetime(text: str) -> datetime:
 
 
 def plausible_time(at: float, now: float) -> float:
-    """Return the time that a tool reports, or now if that time is before `EARLIEST` or in the future."""
+    """Return the time reported by a tool, or `now` if it is before `EARLIEST_TIME` or in the future."""
     return at if EARLIEST_TIME <= at <= now else now
 
 
 def make_slug(name: str) -> str:
-    """Return a name as part of an address: letters, digits and few other characters."""
+    """Replace all characters of a name that are unusual in an address by hyphens."""
     return re.sub(r"[^\w.-]+", "-", name)

@@ -1,4 +1,4 @@
-"""What can go wrong in the service, why items have no answer, and why annotators get no item."""
+"""Errors of the service, reasons of items, and reasons why an annotator gets no item."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ from dissensus.exceptions import (
 from dissensus.messages import Message, ParameterName, quote_name
 
 VALUE_RULES = {
-    "field": "no such field (/openapi.json lists them); put other facts into data",
-    "name": "a name must not be blank, '.' or '..', or hold control characters, '/' (a project) or '|' (an option)",
-    "time": "give a time such as 2026-01-31T09:30:00Z or a number from 0",
+    "field": "there is no such field (/openapi.json lists all); put additional facts into data",
+    "name": (
+        "a name must not be blank, '.' or '..'; control characters, '/' (projects) and '|' (options) are not allowed"
+    ),
+    "time": "give a time such as 2026-01-31T09:30:00Z, or a number of seconds since 1970",
     "label": "give text, a number up to 1e+150, a list of options or a list of {start, end, label}",
-    "span": "a span must end after its start",
+    "span": "the end of a span must be greater than its start",
     "pair": "left and right must differ",
-    "answer": "a decision has exactly one of label, both (labels of one kind that differ) and unclear",
-    "classes": "classes must differ, and only the kinds classes and graded have them",
+    "answer": "a decision needs exactly one of label, both (different labels of one kind) and unclear",
+    "classes": "classes must differ, and can only be declared for the kinds classes and graded",
 }
-"""Rule → what a value must be."""
+"""Rule → sentence about what a value must be."""
 
 LABEL_FORMATS = {
     "classes": "text or a number up to 1e+150",
@@ -39,30 +41,36 @@ LABEL_FORMATS = {
     "objects": "JSON",
     "lists": "a list of options or of {start, end, label}",
 }
-"""Kind of labels → how they are written."""
+"""Label type → how its labels are written."""
 
 STORE_FAULTS = {
     "full": "the disk of the store is full; free some space",
-    "locked": "another program uses the store; wait a moment",
+    "locked": "another program is using the store; wait a moment",
     "readonly": "the store is read-only; make the file and its folder writable",
-    "disk I/O": "the disk of the store fails; check it",
-    "away": "the server of the store does not answer; start it",
+    "disk I/O": "reading or writing the store failed; check the disk",
+    "away": "the database server of the store does not answer; start it",
     "stopping": "the service is stopping; start it again",
 }
-"""Fault, as SQLite names some → what happened, and what to do."""
+"""Fault, some as named by SQLite → what happened, and what to do."""
 
 REFUSALS = {
-    "unknown token": (401, "this token is unknown or was revoked; ask an admin for another."),
+    "unknown token": (401, "this token is unknown or was revoked; ask an admin for a new one."),
     "token needed": (401, "a token is needed; send it as 'Authorization: Bearer TOKEN', or sign in."),
-    "other machine": (401, "without tokens only this machine is served; make one: dissensus serve token add."),
-    "unknown webhook": (401, "this webhook was not made by dissensus serve; delete it, and start the service again."),
-    "other site": (403, "a page of {subject} may not write here."),
+    "other machine": (
+        401,
+        "requests from other machines need a token; make one on the machine of the service: dissensus serve token add.",
+    ),
+    "unknown webhook": (
+        401,
+        "this webhook was not created by dissensus serve; delete it, and start the service again.",
+    ),
+    "other site": (403, "a page of {subject} is not allowed to send this request; use the page of the service."),
     "not allowed": (403, "the role of this token does not include '{subject}'; ask an admin for another token."),
-    "other annotator": (403, "this token is only for annotator {subject!r}."),
-    "own id": (403, "with this token, identify a label by item and annotator, without an id."),
-    "no such address": (404, "there is no such address, or not with this method; /docs lists them all."),
+    "other annotator": (403, "this token is only valid for annotator {subject!r}; use the token of this annotator."),
+    "own id": (403, "with this token, identify a label by item and annotator; leave out id."),
+    "no such address": (404, "there is no such address, or it does not accept this method; /docs lists all addresses."),
     "too long": (413, "the request is longer than {subject} MB; send it in parts."),
-    "too many": (429, "more than {subject} requests per second; wait a moment."),
+    "too many": (429, "there were more than {subject} requests per second; wait a moment."),
 }
 """Reason → HTTP status and sentence."""
 
@@ -148,19 +156,22 @@ class SpanBeyondText(DataError):
 
 
 class UnknownProjectOrItem(UnknownName):
-    template = "there is no {what} {name!r}; list them, or post it first."
+    template = "there is no {what} {name!r}; check the name, or post it first."
     what: str
     name: str
 
 
 class UnknownToken(UnknownName):
-    template = "{n_found} tokens begin with {start!r}; give the beginning of one from `token list`."
+    template = "{n_found} tokens begin with {start!r}; give at least 4 characters of exactly one that token list shows."
     start: str
     n_found: int
 
 
 class OtherSettings(Conflict):
-    template = "project {project!r} exists with {setting} {present!r}, not {wanted!r}; use that, or another name."
+    template = (
+        "project {project!r} already exists with {setting} {present!r}, not {wanted!r}; use that value, or choose "
+        "another name for the project."
+    )
     project: str
     setting: ParameterName
     present: Any
@@ -174,12 +185,12 @@ class FitFailed(DataError):
 
 
 class NothingToReport(DataError):
-    template = "project {project!r} has no labels yet; there is nothing to report."
+    template = "project {project!r} has no labels yet, so there is nothing to report; post some first."
     project: str
 
 
 class NoToolFormat(BadParameter):
-    template = "format {format} holds classes and spans, not labels of kind {kind}; use csv."
+    template = "format {format} supports only classes and spans, not labels of kind {kind}; use csv."
     format: str
     kind: str
 
@@ -208,7 +219,7 @@ class StoreFails(StoreUnavailable):
 
 
 class NoStore(UnreadableFile):
-    template = "{store} cannot be used as a store ({reason}); name another."
+    template = "{store} cannot be used as a store ({reason}); choose another file or database."
     store: str
     reason: str
 
@@ -224,8 +235,8 @@ class PortTaken(BadParameter):
 
 class ServedWithoutTokens(BadParameter):
     template = (
-        "{param[host]} {host} would serve everyone who reaches it; make a token first: dissensus serve --store {store} "
-        "token add --role admin."
+        "{param[host]} {host} would let everyone who can reach it read and write; make a token first: dissensus serve "
+        "--store {store} token add --role admin."
     )
     host: str
     store: str
@@ -238,12 +249,14 @@ class NoToolAddress(BadParameter):
 
 
 class UnknownTokenCommand(BadParameter):
-    template = "got {words!r}; use token add, token list, or token revoke with the beginning that token list shows."
+    template = (
+        "there is no command {words!r}; use token add, token list, or token revoke with the beginning of a token."
+    )
     words: str
 
 
 class NotAFolder(UnreadableFile):
-    template = "{path} is not a folder to watch; create it, or name another."
+    template = "{path} is not a folder, so it cannot be watched; create it, or choose another."
     path: Path
 
 
@@ -252,7 +265,7 @@ class ToolError(DissensusError):
     tool: str
     url: str
     status: int  # HTTP status; 0 without an answer
-    reason: str  # why there is no answer, or its beginning
+    reason: str  # the beginning of the answer, or why there is none
     all_examples = [{"status": status} for status in (0, 200, 302, 401, 503)]
 
     @property
@@ -275,7 +288,7 @@ class ToolAccess(BadParameter):
 
 
 class ChooseFromTool(BadParameter):
-    template = "choose with {option} from what {tool} at {url} shows to this {key}: {titles}."
+    template = "{tool} at {url} shows this {key} several or none of the requested; choose with {option} from: {titles}."
     option: ParameterName
     tool: str
     url: str
@@ -284,7 +297,7 @@ class ChooseFromTool(BadParameter):
 
 
 class NothingToServe(DataError):
-    template = "{name!r} of {tool} asks no question of a kind that can be read: {kinds}."
+    template = "{name!r} in {tool} has no question of a supported type; supported are {kinds}."
     tool: str
     name: str
     kinds: str
@@ -299,7 +312,7 @@ class BadWebhook(DataError):
 
 
 class NewClass(Message):
-    template = "a label of a new class; the next fit determines its confidence"
+    template = "it has a label of a new class; the next fit computes its confidence"
 
 
 class DecidedBy(Message):
@@ -308,39 +321,39 @@ class DecidedBy(Message):
 
 
 class EnoughLabels(Message):
-    template = "You have given {n_labels:,} labels, the most that one annotator gives here: thank you."
+    template = "You have given {n_labels:,} labels, the maximum per annotator in this project. Thank you!"
     n_labels: int
 
 
 class OthersHavePriority(Message):
-    template = "Others are asked first about what is left: stop for now, ask later again, thanks."
+    template = "Other annotators are asked first about the remaining items. Please try again later."
 
 
 class ItemsInProgress(Message):
-    template = "Others are labelling what is left: stop for now, ask again in some minutes, thanks."
+    template = "Other annotators are labelling the remaining items. Please try again in some minutes."
 
 
 class NothingLeftToLabel(Message):
-    template = "No item is left that needs a label from you now: stop here, and thank you."
+    template = "No item needs a label from you now. Thank you!"
 
 
 class UnknownRemovals(Message):
     template = (
-        "{n_ids:,} of the ids to remove are unknown; their removal is kept, and annotations that come later with such "
-        "an id of their own do not count."
+        "{n_ids:,} of the ids to remove are unknown; the removals are stored, so annotations that arrive later with "
+        "these ids will not count."
     )
     n_ids: int
 
 
-# Questions
+# Questions ------------------------------------------------------------------------------------------------------------
 
 
 class NamesNotAllowed(BadParameter):
-    template = "questions name annotators; a token that may see names is needed."
+    template = "answers to questions contain names of annotators; use a token that is allowed to see names."
 
 
 class NotFittedYet(BadParameter):
-    template = "this project has no fitted model yet; ask again after the first labels."
+    template = "this project has no fitted method yet; ask again after the first labels have arrived."
 
 
 class UnknownOption(BadParameter):
@@ -351,5 +364,5 @@ class UnknownOption(BadParameter):
 
     @property
     def names(self) -> str:
-        """List the options that it has."""
+        """Return the names of all options, or "none"."""
         return ", ".join(self.options) or "none"

@@ -1,4 +1,4 @@
-"""How the service words messages: parameters are fields of JSON."""
+"""Words of messages in the service: parameters are called by their JSON field."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dissensus.messages import Face
 
 
 def field_words(parameter: str) -> str:
-    """Return the JSON field for a keyword, with its value if it has one.
+    """Return the JSON field for a parameter, with its value if there is one.
 
     >>> field_words("per_item"), field_words("kind='sets'"), field_words("wide=True"), field_words("count=3")
     ('"per_item"', '"kind": "sets"', '"wide": true', '"count": 3')

@@ -1,4 +1,4 @@
-"""The table of a project's rows, and a fit to it by the default method of `dissensus aggregate`."""
+"""Build the table of a project, and fit the default method of `dissensus aggregate` to it."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class FittedProject:
-    """A model of the whole table as it was at `seq`."""
+    """A method fitted to the whole table as it was at event `seq`."""
 
     model: Aggregator
     table: Annotations
     seq: int
     seconds: float
-    item_rank: IntArray  # project's code of an item → its place in the table; −1 without a label
+    item_rank: IntArray  # code of an item in the project → its position in the table; −1 without a label
     annotator_rank: IntArray  # the same for annotators
-    class_codes: IntArray  # the same for labels, in the classes
-    agreement_share: FloatArray  # (A + 1,) `annotator_agreement`; the last is that of an unseen annotator
-    top: IntArray  # (I,) class
-    confidence: FloatArray  # (I,)
+    class_codes: IntArray  # code of a label in the project → code of its class in the table
+    agreement_share: FloatArray  # (A + 1,) result of `annotator_agreement`; the last entry is for unseen annotators
+    top: IntArray  # (I,) code of the most probable class
+    confidence: FloatArray  # (I,) its probability
     status: ItemStatus | None = None  # None if labels are not classes
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)  # empty if labels are classes
 
     def items_status(self) -> ItemStatus:
-        """Return the status of the items of the table; for spans, of their positions."""
+        """Return the status of the items of the table; for spans, the status of their positions."""
         return status_by_model(self.model, self.table) if self.status is None else self.status
 
 
 def fit_project(project: Project, now: RowArrays, seq: int, decisions: dict[int, StoredEvent]) -> FittedProject | None:
-    """Fit to rows, the last of which has the number `seq`; return None if no label marks or selects anything."""
+    """Fit the default method to the rows up to event `seq`; return None if no label marks or selects anything."""
     began = time.perf_counter()
     table, item_rank, annotator_rank, class_codes = build_table(project, now, decisions)
     if not len(table) or (table.kind == "sets" and not table.options.names.size):
@@ -75,7 +75,7 @@ def fit_project(project: Project, now: RowArrays, seq: int, decisions: dict[int,
 
 
 def _decided_labels(project: Project, table: Annotations, decisions: dict[int, StoredEvent]) -> Any:
-    """(I,) the decided labels, as the method takes them."""
+    """Return the (I,) decided labels as gold labels of the method, or None."""
     texts = project.names[ITEM].texts
     gold = {texts[item]: project.label_text(event) for item, event in decisions.items() if event.label >= 0}
     if not gold or table.kind not in (*CLASS_KINDS, "numbers", "sets"):
@@ -87,7 +87,7 @@ def _decided_labels(project: Project, table: Annotations, decisions: dict[int, S
 
 
 def _collect_answers(fitted: FittedProject) -> dict[str, dict[str, Any]]:
-    """Return the row of the frame that `aggregate` writes, status and reason by item; for spans, by document."""
+    """Return label, confidence, status and reason by item, as `aggregate` writes them; for spans, by document."""
     model, table = fitted.model, fitted.table
     if table.kind == "spans":
         documents, status = status_of_documents(model, table)
@@ -110,7 +110,7 @@ def _collect_answers(fitted: FittedProject) -> dict[str, dict[str, Any]]:
 def build_table(
     project: Project, now: RowArrays, decisions: dict[int, StoredEvent]
 ) -> tuple[Annotations, IntArray, IntArray, IntArray]:
-    """Return the table of some rows, and the places in it of the project's items, annotators and labels."""
+    """Return the table of the rows, and the positions of the project's items, annotators and labels in it."""
     found = []
     for names, codes in zip(project.names, (now.item, now.annotator, now.label), strict=True):
         found.append(names.sort_used(np.flatnonzero(np.bincount(codes, minlength=len(names)))))
@@ -135,13 +135,15 @@ def build_table(
         _, places = kinds.build_vocabulary(kind, classes, declared is not None)
         class_codes = np.where(class_codes >= 0, np.append(places, -1)[class_codes], -1)
         table = table.as_kind(kind, ordered=declared is not None)
-    if kind == "sets" and decided:  # options that were lost if several rows of an annotator and item became one set
+    if (
+        kind == "sets" and decided
+    ):  # Decided options may be missing if several rows of an annotator were merged into one set.
         table = table.with_added_classes(decided)
     return table, item_rank, annotator_rank, class_codes
 
 
 def _build_span_table(project: Project, now: RowArrays) -> Annotations:
-    """Return the table of spans: tags of the positions of documents, which are words if their texts are known."""
+    """Return the table of spans: tags of the positions of documents, which are words if the texts are known."""
     (items, annotators, labels), spans, readings = project.names, [], []
     for item, annotator, label in zip(now.item.tolist(), now.annotator.tolist(), now.label.tolist(), strict=True):
         reading = items.texts[item], annotators.texts[annotator]
@@ -155,6 +157,6 @@ def _build_span_table(project: Project, now: RowArrays) -> Annotations:
 
 
 def displayed_labels(model: Aggregator, items: Names, posterior: FloatArray) -> tuple[IntArray, FloatArray]:
-    """(I,) int, (I,) float: the class of each item as the method's frame has it, and its probability."""
+    """Return the (I,) code of each item's label as the method reports it, and its (I,) probability."""
     columns = model.item_columns(items, posterior, None)
     return match_names(columns["label"], model.classes_, "classes").astype(np.int64), columns["confidence"]

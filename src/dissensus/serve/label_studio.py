@@ -1,14 +1,16 @@
-"""Label Studio, both ways: its annotations go into projects of the service, the consensus back into its tasks.
+"""Synchronise with Label Studio: read the annotations of a project, and write the consensus back into its tasks.
 
-Every control that the reader of its exports reads (`table.io.label_studio`) is a project `label-studio-N-<control>`.
+Each control that the reader of its exports supports (`table.io.label_studio`) becomes a project
+`label-studio-N-<control>`.
 
 | direction | how |
 |---|---|
-| in, at once | a webhook; Label Studio sends each event once, waits a second, and never tries again |
-| in, surely | `sync`: all tasks at the start and every hour, changed ones every minute; deletions are looked up |
-| back | in the background: one prediction per task, and fields `dissensus_…` of its data: columns to filter by |
+| read at once | by a webhook: Label Studio sends each event once, waits one second, and never repeats it |
+| read reliably | by `sync`: all tasks at the start and every hour, changed tasks every minute, and deletions |
+| write | in the background: one prediction per task, and fields `dissensus_…` of its data to filter by |
 
-Writing compares with what is there, so everything may be interrupted and repeated. `remove` takes it away.
+Only differences are written, so every step may be interrupted and repeated. `remove` deletes everything that was
+written.
 """
 
 from __future__ import annotations
@@ -41,26 +43,26 @@ from dissensus.table.kinds import name_set
 
 REVIEW_FIELD = FIELD_PREFIX + "review"
 TAB_TITLE = "dissensus: review"
-SECRET_HEADER = "X-Dissensus-Webhook"  # header of our webhooks
+SECRET_HEADER = "X-Dissensus-Webhook"  # header that identifies our webhooks
 WEBHOOK_ACTIONS = (
     "ANNOTATION_CREATED", "ANNOTATIONS_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_DELETED", "TASKS_CREATED",
     "TASKS_DELETED", "PROJECT_UPDATED",
 )  # fmt: skip
 SECONDS_BETWEEN_WRITES = 2.0
-MAX_WRITE_SECONDS = 5.0  # before incomplete webhooks are completed
-SECONDS_BETWEEN_SYNCS = 60.0  # changed tasks
+MAX_WRITE_SECONDS = 5.0  # After this time, writing pauses and incomplete webhooks are completed.
+SECONDS_BETWEEN_SYNCS = 60.0  # between two readings of changed tasks
 SECONDS_BETWEEN_FULL_SYNCS = 3600.0
-SYNC_OVERLAP = timedelta(minutes=2)  # two syncs overlap, because the clocks of two machines differ
-TIME_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"  # the only form that filters of tasks take; of a time in UTC
-PAGE_SIZE = 100  # tasks of one answer
-BATCH_SIZE = 50  # tasks that are read together before they are written
-DELETED_VERSION = to_sortable_version("9999-12-31T00:00:00Z")  # the version of a deleted annotation
-GOLD_PREFIX = "gold-"  # beginning of the id of a decision, which is an annotation marked as ground truth
+SYNC_OVERLAP = timedelta(minutes=2)  # Two syncs overlap because the clocks of two machines differ.
+TIME_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"  # the only format of times (in UTC) that filters of tasks accept
+PAGE_SIZE = 100  # tasks per response
+BATCH_SIZE = 50  # tasks that are read with one request before they are written
+DELETED_VERSION = to_sortable_version("9999-12-31T00:00:00Z")  # version of a deleted annotation, later than all others
+GOLD_PREFIX = "gold-"  # The id of a decision begins with this: it is an annotation marked as ground truth.
 CONTROL_KINDS = {"choices": "classes", "pairwise": "classes", "rating": "graded", "number": "graded", "labels": "spans"}
 
 
 class AccessTokens(httpx.Auth):
-    """Access tokens, which last for minutes, in exchange for a personal access token (a JWT)."""
+    """Authentication by access tokens, which are valid for minutes; a personal access token (a JWT) buys new ones."""
 
     requires_response_body = True
 
@@ -69,7 +71,7 @@ class AccessTokens(httpx.Auth):
         self.access = ""
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        """Send a request with an access token, once more with a new one if it has expired."""
+        """Send a request with an access token, and again with a new token if the old one has expired."""
         for is_last in (bool(not self.access), True):
             if is_last:
                 answer = yield self.refresh
@@ -83,23 +85,23 @@ class AccessTokens(httpx.Auth):
 
 
 class LabelStudioClient(ToolClient):
-    """Calls of one Label Studio server."""
+    """Client of one Label Studio server."""
 
     tool, units, secret_name = "Label Studio", "projects", "token"
     secret_hint = "a token: make one under Account & Settings, Personal Access Token"
 
     def credentials(self) -> Record:
-        """Return what exchanges a JWT for access tokens, or a legacy token as a header."""
+        """Return the authentication of `httpx.Client`: access tokens for a JWT, or a legacy token as a header."""
         is_jwt = self._token.count(".") == 2
         legacy = {"headers": {"Authorization": f"Token {self._token}"}}
         return {"auth": AccessTokens(self.url, self._token)} if is_jwt else legacy
 
     def secret(self, words: str) -> str:
-        """Return a secret that only holders of the token can make; the same in every process, stored nowhere."""
+        """Return a secret that only holders of the token can compute, so it need not be stored."""
         return hmac.new(self._token.encode(), words.encode(), hashlib.sha256).hexdigest()
 
     def projects(self) -> list[Record]:
-        """Return all projects that the token may see."""
+        """Return all projects that are visible with this token."""
         found: list[Record] = []
         while True:
             page = self.call("GET", "/api/projects/", page=len(found) // PAGE_SIZE + 1, page_size=PAGE_SIZE)
@@ -110,7 +112,7 @@ class LabelStudioClient(ToolClient):
     def tasks(
         self, project: int, only: Iterable[int] | None = None, since: str | None = None
     ) -> Iterator[list[Record]]:
-        """Yield pages of tasks with annotations and stored data: all, some by number, or those changed since."""
+        """Yield pages of tasks with their annotations: all tasks, those in `only`, or those changed since a time."""
         query: Record = {"ordering": ["tasks:id"]}
         if only is not None and not (some := sorted(only)):
             return
@@ -125,7 +127,7 @@ class LabelStudioClient(ToolClient):
             try:
                 answer = self.call("GET", "/api/tasks/", page=page, query=json.dumps(query), **more)
             except ToolError as error:
-                if error.status != 404 or page == 1:  # else tasks were deleted meanwhile, and the page with them
+                if error.status != 404 or page == 1:  # Otherwise tasks were deleted meanwhile, and the page with them.
                     raise
                 return
             yield answer["tasks"]
@@ -133,7 +135,7 @@ class LabelStudioClient(ToolClient):
 
 
 class TaskContent(NamedTuple):
-    """The wanted content of a task: fields of its data and a prediction, which may be empty."""
+    """The content that a task should have: fields of its data and a prediction, which may be empty."""
 
     fields: Record
     results: list[Record]
@@ -144,7 +146,7 @@ NO_CONTENT = TaskContent({}, [], 0.0)
 
 
 def read_controls(project: Record, base: str) -> list[ToolQuestion]:
-    """Return the controls of a project whose answers can be read."""
+    """Return the supported controls of a project."""
     tags = ElementTree.fromstring(project["label_config"]).iter()
     several = {tag.get("name") for tag in tags if tag.get("choice") == "multiple"}
     found = []
@@ -158,7 +160,7 @@ def read_controls(project: Record, base: str) -> list[ToolQuestion]:
 def annotation_to_events(
     task: int, annotation: Record, control: ToolQuestion, annotator: str, was_gold: bool
 ) -> list[Event]:
-    """Return an annotation's events about one control: a label, none, or a known label, as the export's reader has."""
+    """Return an annotation's events about one control: a label, no label, or a gold label."""
     one = {"id": task, "data": {}, "annotations": [annotation | {"completed_by": annotator}]}
     where = f"Label Studio: task {task}"
     rows = [
@@ -171,7 +173,9 @@ def annotation_to_events(
     if control.kind == "spans":
         marked = [span for row in given if row.kind == SPANS for span in row.label]
         spans = [{"start": start, "end": end, "label": label} for start, end, label in marked]
-        text = None if annotation.get("was_cancelled") else spans_to_text(spans)  # without a span: there are none
+        text = (
+            None if annotation.get("was_cancelled") else spans_to_text(spans)
+        )  # An annotation without spans states that there are none.
     else:
         given = [row._replace(label=row.label[0][2]) if row.kind == COMPARISONS and row.label else row for row in given]
         labels = [label for row in given for label in (row.label if isinstance(row.label, list) else [row.label])]
@@ -191,7 +195,7 @@ def annotation_to_events(
 
 
 class LabelStudioProject(Tool):
-    """A project of Label Studio, kept in step with a service by a thread in the background."""
+    """A project of Label Studio that a background thread synchronises with a service."""
 
     first_wait, longest_wait = SECONDS_BETWEEN_WRITES, SECONDS_BETWEEN_SYNCS
 
@@ -200,19 +204,19 @@ class LabelStudioProject(Tool):
         self.client, self.number = client, number
         self.url = f"{address.rstrip('/')}/projects/{self.base}/label-studio"
         self._users: dict[int, str] = {}
-        self._golds: dict[tuple[str, str], str] = {}  # project and id of an annotation marked as gold → item
+        self._golds: dict[tuple[str, str], str] = {}  # (project, id) of an annotation marked as gold → item
         self._written: dict[str, TaskContent] = {}
-        self._stamp: list[Any] = []  # identifies the written answers
-        self._predictions: dict[str, list[Record]] | None = None  # ours, by task; None: not known
-        self._stale: set[int] | None = set()  # tasks to look at; None: all
+        self._stamp: list[Any] = []  # identifies the results that were written last
+        self._predictions: dict[str, list[Record]] | None = None  # our predictions by task; None if unknown
+        self._stale: set[int] | None = set()  # tasks to read again; None for all tasks
         self._synced: datetime | None = None
-        self._full_sync = 0.0  # when all tasks are due again
+        self._full_sync = 0.0  # monotonic time of the next full sync
         self._lock = threading.Lock()
 
-    # Setting up and taking away
+    # Set up and remove ------------------------------------------------------------------------------------------------
 
     def read_questions(self) -> tuple[str, list[ToolQuestion]]:
-        """Return the title, and the controls whose answers can be read."""
+        """Return the title of the project and its supported controls."""
         about = self.client.call("GET", f"/api/projects/{self.number}/")
         controls = read_controls(about, self.base)
         if not controls:
@@ -220,7 +224,7 @@ class LabelStudioProject(Tool):
         return about["title"], controls
 
     def install_hook(self) -> None:
-        """Make the webhook, or repair it."""
+        """Create the webhook, or correct its settings."""
         want = {"project": self.number, "url": self.url, "send_payload": True, "send_for_all_actions": False}
         want |= {
             "is_active": True,
@@ -236,13 +240,13 @@ class LabelStudioProject(Tool):
             self.client.call("DELETE", f"/api/webhooks/{one['id']}/")
 
     def _list_own(self, what: str) -> list[Record]:
-        """Return the webhooks or tabs of the project that we made."""
+        """Return the webhooks or tabs of the project that the service created."""
         found = self.client.call("GET", f"/api/{what}/", project=self.number)
         ours = [one for one in found if SECRET_HEADER in one.get("headers", {}) or AGENT_NAME in one.get("data", {})]
         return [one | {"actions": sorted(one.get("actions", []))} for one in ours if one["project"] == self.number]
 
     def _make_tabs(self) -> None:
-        """Make a tab of the data manager with the tasks to review, and a plain one if there was no tab at all."""
+        """Create a tab of the data manager with the tasks to review, and a default tab if there was none."""
         review = {"filter": f"filter:tasks:data.{REVIEW_FIELD}", "operator": "equal", "type": "String", "value": "yes"}
         tabs = [{"title": TAB_TITLE, "filters": {"conjunction": "and", "items": [review]}}]
         if not self.client.call("GET", "/api/dm/views/", project=self.number):
@@ -251,7 +255,7 @@ class LabelStudioProject(Tool):
             self.client.call("POST", "/api/dm/views/", {"project": self.number, "data": tab | {AGENT_NAME: True}})
 
     def remove(self) -> dict[str, int]:
-        """Take webhooks, tabs, predictions and fields away; annotations stay as they are."""
+        """Delete our webhooks, tabs, predictions and fields from Label Studio; annotations stay unchanged."""
         done = {}
         for what in ("webhooks", "dm/views"):
             ours = self._list_own(what)
@@ -261,17 +265,19 @@ class LabelStudioProject(Tool):
         done["predictions"] = sum(map(len, self._load_predictions().values()))
         tasks = [task for page in self.client.tasks(self.number) for task in page]
         done["tasks"] = sum(self._write_task(task, NO_CONTENT) for task in tasks)
-        self.client.call("POST", f"/api/projects/{self.number}/summary/reset/")  # otherwise it keeps our columns
+        self.client.call(
+            "POST", f"/api/projects/{self.number}/summary/reset/"
+        )  # Otherwise Label Studio keeps showing our columns.
         return done
 
-    # Webhooks
+    # Webhooks ---------------------------------------------------------------------------------------------------------
 
     def is_ours(self, secret: str) -> bool:
-        """Return True if a webhook sends the secret that we gave it."""
+        """Return True if a webhook sent the secret that it was created with."""
         return hmac.compare_digest(secret.encode(), self.client.secret(self.base).encode())
 
     def webhook(self, sent: Any) -> dict[str, int]:
-        """Store what Label Studio sends; what it does not send in full is fetched in the background."""
+        """Store the events of a webhook; incomplete ones are completed in the background."""
         try:
             action, project = sent["action"], sent["project"]["id"]
             annotations, tasks = _as_list(sent.get("annotation")), _as_list(sent.get("task"))
@@ -282,13 +288,15 @@ class LabelStudioProject(Tool):
         stored = 0
         if annotations and tasks and action.startswith("ANNOTATION"):
             stored = self._store_annotations(list(zip(annotations, tasks, strict=False)))
-            if not stored or any(one.get("ground_truth") for one in annotations):  # a new mark replaces others
+            if not stored or any(
+                one.get("ground_truth") for one in annotations
+            ):  # A new mark as gold replaces older ones.
                 self._mark_stale({one["id"] for one in tasks})
         elif action == "ANNOTATIONS_DELETED" and sent.get("annotations"):
             stored = self._store_deletions([str(one["id"]) for one in sent["annotations"]])
         elif action == "TASKS_CREATED":
             self._store_task_fields(sent.get("tasks", []))
-        else:  # deleted in bulk, or another configuration
+        else:  # Annotations were deleted in bulk, or the configuration changed.
             self._mark_stale(None)
         self._wake.set()
         return {"events": stored}
@@ -298,7 +306,7 @@ class LabelStudioProject(Tool):
             self._stale = None if tasks is None or self._stale is None else self._stale | tasks
 
     def _store_annotations(self, pairs: Sequence[tuple[Record, Record]]) -> int:
-        """Store annotations with their tasks, or none of them if the name of an annotator is not known yet."""
+        """Store annotations with their tasks, or none of them if the name of an annotator is unknown."""
         users = [_user_id(annotation) for annotation, _ in pairs]
         if any(user not in self._users for user in users):
             return 0
@@ -314,7 +322,7 @@ class LabelStudioProject(Tool):
         return self.append(events)
 
     def _store_deletions(self, ids: Sequence[str]) -> int:
-        """Store that annotations are gone, which is final."""
+        """Store that annotations were deleted, which is final."""
         events: dict[str, list[Event]] = {}
         for control in self.questions:
             golds = {one: item for one in ids if (item := self._golds.pop((control.project, one), None)) is not None}
@@ -325,7 +333,7 @@ class LabelStudioProject(Tool):
         return self.append(events)
 
     def _store_task_fields(self, tasks: Iterable[Record]) -> None:
-        """Store the fields of tasks, where they are new; addresses of uploaded files become complete."""
+        """Store the fields of tasks that changed; relative addresses of uploaded files are completed."""
         found = []
         for task in tasks:
             data = {key: value for key, value in task["data"].items() if not key.startswith(FIELD_PREFIX)}
@@ -333,12 +341,13 @@ class LabelStudioProject(Tool):
             found.append((str(task["id"]), data | {key: self.client.url + data[key] for key in uploaded}))
         self.append(self.item_events(found))
 
-    # Synchronisation
+    # Read -------------------------------------------------------------------------------------------------------------
 
     def sync(self, tasks: Iterable[int] | None = None, since: datetime | None = None) -> dict[str, int]:
-        """Fetch annotations that are missing or changed, and remove deleted ones: of all tasks, or of some.
+        """Fetch missing and changed annotations and remove deleted ones, for all tasks or only for some.
 
-        The stored ones are read before the tool is queried, and each that seems deleted is queried once more.
+        The stored annotations are read before the tool is queried. Each one that seems to be deleted is queried once
+        more.
         """
         began, everything = datetime.now(UTC), tasks is None and since is None
         if everything:
@@ -374,30 +383,30 @@ class LabelStudioProject(Tool):
         self._synced = began if only is None else self._synced
         return done | {"removed": len(gone)}
 
-    # Back
+    # Write ------------------------------------------------------------------------------------------------------------
 
     def task_contents(self) -> dict[str, TaskContent]:
-        """Return the wanted content of all tasks with a label."""
+        """Return the content that each task with a label should have."""
         found: dict[str, TaskContent] = {}
         for control, item, facts in self.iterate_answers():
             before = found.get(item["item"], TaskContent({REVIEW_FIELD: "no"}, [], 1.0))
             confidence = facts.get("confidence", 1.0)
             fields = before.fields | {self.field_prefix(control) + key: value for key, value in facts.items()}
-            if item["status"] in STATUSES[1:] and item["labels"] > 1:  # the queue has the same items
+            if item["status"] in STATUSES[1:] and item["labels"] > 1:  # The queue has the same items.
                 fields[REVIEW_FIELD] = "yes"
             results = [*before.results, *_prediction_results(control, item["label"], confidence)]
             found[item["item"]] = TaskContent(fields, results, min(before.score, confidence))
         return found
 
     def write_back(self, seconds: float = MAX_WRITE_SECONDS) -> bool:
-        """Write changes, the largest first, for some seconds; return True if there are more."""
+        """Write changes for some seconds, the largest first; return True if some are left."""
         ends, written = time.monotonic() + seconds, self._written
         stamp = [self.service.project(control.project).as_of() for control in self.questions]
         if stamp == self._stamp:
             return False
         wanted = self.task_contents()
-        wanted |= dict.fromkeys(written.keys() - wanted.keys(), NO_CONTENT)  # these have lost all labels
-        change = {  # the content of a task that was not written yet is not known
+        wanted |= dict.fromkeys(written.keys() - wanted.keys(), NO_CONTENT)  # These tasks have lost all labels.
+        change = {  # A task that was not written yet counts as without content.
             task: record_difference(want.fields, written[task].fields if task in written else {})
             for task, want in wanted.items()
         }
@@ -425,13 +434,13 @@ class LabelStudioProject(Tool):
         return self._predictions
 
     def _write_task(self, task: Record, want: TaskContent) -> bool:
-        """Write a task; return True if it changed. The user who changed it last stays the same."""
+        """Write the content of a task and keep the user who changed it last; return True if it changed."""
         before = self._predictions or {}
         ours, fields = before.get(str(task["id"]), []), task["data"]
         body = {"task": task["id"], "project": self.number, "model_version": AGENT_NAME}
         body |= {"result": want.results, "score": want.score}
         changed = True
-        self._predictions = None  # not known if a call fails
+        self._predictions = None  # They are unknown if a call fails.
         for extra in ours[1:] if want.results else ours:
             self.client.call("DELETE", f"/api/predictions/{extra['id']}/")
         if want.results and not ours:
@@ -443,16 +452,16 @@ class LabelStudioProject(Tool):
             before[str(task["id"])] = ours[:1] if want.results else []
         self._predictions = before
         data = {key: value for key, value in fields.items() if not key.startswith(FIELD_PREFIX)} | want.fields
-        if changed or data != fields:  # a prediction also makes us the last user who changed the task
+        if changed or data != fields:  # Writing a prediction also makes us the last user who changed the task.
             by = task["updated_by"][0]["user_id"] if task["updated_by"] else None
             self.client.call("PATCH", f"/api/tasks/{task['id']}/", {"data": data, "updated_by": by})
             changed = True
         return changed
 
-    # The background
+    # Background thread ------------------------------------------------------------------------------------------------
 
     def step(self) -> float:
-        """Fetch what is stale, then write for some seconds."""
+        """Fetch stale tasks, then write for some seconds; return the seconds until the next step."""
         if time.monotonic() >= self._full_sync:
             self._mark_stale(None)
             self._full_sync = time.monotonic() + SECONDS_BETWEEN_FULL_SYNCS
@@ -477,13 +486,13 @@ class LabelStudioProject(Tool):
 def open_projects(
     service: Service, client: LabelStudioClient, address: str, projects: Sequence[int] = ()
 ) -> list[LabelStudioProject]:
-    """Open the projects with these numbers, or the only one."""
+    """Open the projects with these numbers, or the only project."""
     titles = {one["id"]: f"{one['id']} ({one['title']})" for one in client.projects()}
     return [LabelStudioProject(service, client, address, number) for number in client.choose_units(projects, titles)]
 
 
 def webhook_router(studios: Sequence[LabelStudioProject]) -> APIRouter:
-    """Return the route of the webhooks: `create_app(service, parts=[webhook_router(studios)])`."""
+    """Return the route of the webhooks, for `create_app(service, routers=[webhook_router(studios)])`."""
     known = {studio.base: studio for studio in studios}
     router = APIRouter(route_class=JsonRoute)
 
@@ -491,7 +500,7 @@ def webhook_router(studios: Sequence[LabelStudioProject]) -> APIRouter:
     def receive(
         name: str, body: Annotated[Any, PARSED, Body()], secret: Annotated[str, Header(alias=SECRET_HEADER)] = ""
     ) -> dict[str, int]:
-        """Store what a webhook of Label Studio sends, with the secret that we gave it."""
+        """Store the events that a webhook of Label Studio sends; it must send the secret that it was created with."""
         if name not in known or not known[name].is_ours(secret):
             raise Refused(reason="unknown webhook", subject=name)
         return known[name].webhook(body)
@@ -500,7 +509,7 @@ def webhook_router(studios: Sequence[LabelStudioProject]) -> APIRouter:
 
 
 def _prediction_results(control: ToolQuestion, label: Any, confidence: float) -> list[Record]:
-    """Return the label as results of a prediction."""
+    """Return a label as the results of a prediction."""
     type_, to = control.about["type"].lower(), ",".join(control.about["to_name"])
     names = {"from_name": control.name, "to_name": to, "type": type_, "score": confidence}
     if control.kind == "spans":
@@ -515,7 +524,7 @@ def _prediction_results(control: ToolQuestion, label: Any, confidence: float) ->
 
 
 def _is_stored(annotation: Record, stored: Mapping[str, Mapping[str, tuple[str, str, bool]]]) -> bool:
-    """Return True if every project has this version of an annotation; a gold mark may go without a new version."""
+    """Return True if every project has this version of an annotation; gold marks may vanish without a new version."""
     id_, version = str(annotation["id"]), to_sortable_version(annotation["updated_at"])
     gold = bool(annotation["ground_truth"])
     found = [ids.get(id_, ("", None, False)) for ids in stored.values()]

@@ -1,4 +1,4 @@
-"""Numbers for Prometheus."""
+"""Metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from prometheus_client.registry import Collector
 
 from dissensus.serve.service import OUTCOMES, Service
 
-SECOND_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # bounds of the histogram of requests
+SECOND_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # bucket bounds of request durations
 
 
 class Metrics(Collector):
-    """Requests of one application, and the numbers of its service and projects."""
+    """Metrics of the requests to one application, and of its service and projects."""
 
     def __init__(self, service: Service):
         self.service, self.registry = service, CollectorRegistry()
@@ -25,9 +25,9 @@ class Metrics(Collector):
         self.registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the numbers of the service and of each project."""
+        """Yield the metrics of the service and of each project."""
         counts = self.service.counts
-        events = CounterMetricFamily("dissensus_events", "Events by outcome", labels=["fate"])
+        events = CounterMetricFamily("dissensus_events", "Events by outcome", labels=["outcome"])
         for outcome in OUTCOMES:
             events.add_metric([outcome], counts[outcome])
         yield events

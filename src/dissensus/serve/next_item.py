@@ -1,4 +1,4 @@
-"""The items that an annotator should label next: those about which the label has the most expected information gain.
+"""Choose the items that an annotator should label next: those whose label has the largest expected information gain.
 
 With q_i the posterior of item i, ρ the intra-item correlation and Θ the confusion matrix of the annotator, the gain of
 one more label of an item with n labels is
@@ -9,11 +9,12 @@ in nats: `about_item` of `questions.recommend`, less if labels repeat each other
 q, whatever the class shares, so that it comes first. Θ is shrunk to that of the crowd with the weight of `CROWD_LABELS`
 labels; only labels on items that others labelled too count for the annotator.
 
-Annotators with little to add wait while others come: an annotator whose best gain is below `MIN_SHARE` of an ordinary
-annotator's gain, on the best item that the annotator has not labelled, is asked to wait, at most `MAX_WAITS` times in a
-row. Items that another annotator was just asked about (a lease, of one process) come last. Never asked for: gains below
-`MIN_GAIN`, items that the annotator has labelled, items that are decided or certain by `CERTAIN_LABELS` labels, and
-items with the maximal number of labels. The constants were chosen with `benchmarks/serve`.
+An annotator who has little to add waits for others: if the best gain is below `MIN_GAIN_SHARE` of what a typical
+annotator would gain on the best unlabelled item, the annotator is asked to wait, at most `MAX_WAITS` times in a row.
+Items that another annotator was just asked about (a lease, known in one process) come last. An annotator is never asked
+about an item with a gain below `MIN_GAIN`, an item already labelled by the annotator, a decided item, an item that is
+certain with `CERTAIN_LABELS` labels, or one with the maximum number of labels. The constants were chosen with
+`benchmarks/serve`.
 """
 
 from __future__ import annotations
@@ -38,35 +39,35 @@ if TYPE_CHECKING:
     from dissensus.serve.fit import FittedProject
     from dissensus.serve.project import Project
 
-POOL_SIZE = 2_000  # items
-MAX_POOL_CELLS = 2**22  # items × K × K, at most
-LEASE_SECONDS = 600.0  # seconds in which no other annotator is asked about an item
-MAX_COUNT = 100  # items at once
-CERTAIN_CONFIDENCE, CERTAIN_LABELS = 0.99, 3  # P(label), and labels, from which an item gets no more
-MIN_GAIN = 0.002  # nats, below which a label is not worth collecting
-ROUNDING = 1e-9  # relative tolerance: an unseen annotator has an ordinary gain
-MIN_GAIN_SHARE = 0.85  # share of an ordinary annotator's gain; with more, an annotator is always served
-MAX_WAITS = 2  # requests in a row for which an annotator is asked to wait: at least one of three is served
+POOL_SIZE = 2_000  # items among which the next one is chosen
+MAX_POOL_CELLS = 2**22  # maximum of items × K × K
+LEASE_SECONDS = 600.0  # During this time, other annotators are asked about other items first.
+MAX_COUNT = 100  # items per request
+CERTAIN_CONFIDENCE, CERTAIN_LABELS = 0.99, 3  # An item with this confidence and number of labels gets no more.
+MIN_GAIN = 0.002  # nats; a label with a smaller gain is not worth collecting
+ROUNDING = 1e-9  # relative tolerance, so that an unseen annotator has exactly the typical gain
+MIN_GAIN_SHARE = 0.85  # An annotator with at least this share of the typical gain never waits.
+MAX_WAITS = 2  # successive requests that are answered by asking to wait: at least one of three gets an item
 
 
 class Assigner:
-    """Chooses items of one project; every method is called with the project's lock."""
+    """Choose items of one project; callers hold the lock of the project."""
 
     def __init__(self, project: Project):
         self.project = project
-        self.leases: dict[int, dict[str, float]] = {}  # item → annotator → end
+        self.leases: dict[int, dict[str, float]] = {}  # item → annotator → end of the lease
         self.leases_by_annotator: dict[str, dict[int, float]] = {}  # annotator → item → end of the lease
         self.fitted: FittedProject | None = None
         self.pool: IntArray = np.empty(0, np.int64)
         self.pool_place: dict[int, int] = {}  # item → place in the pool
         self.belief = np.empty((0, 1))
-        self.typical_gain: FloatArray = np.empty(0)  # gain of an ordinary annotator's label of each item of the pool
+        self.typical_gain: FloatArray = np.empty(0)  # gain of a typical annotator's label for each item of the pool
         self.median, self.has_more = 0, False
-        self.waited: dict[str, int] = {}  # annotator → requests in a row without an item
+        self.waited: dict[str, int] = {}  # annotator → successive requests without an item
         self.thetas: dict[int, FloatArray] = {}  # annotator → Θ
 
     def choose_items(self, annotator: str, count: int, among: IntArray | None) -> tuple[list[int], Message | None]:
-        """Return the codes of items, or why there are none; `among` are all items to choose from."""
+        """Return the codes of the next items, or the reason why there are none; `among` limits the choice."""
         project, now = self.project, time.monotonic()
         who = project.names[ANNOTATOR].codes.get(annotator, -1)
         n_given = int(project.n_labels_given[who]) if who >= 0 else 0
@@ -92,13 +93,13 @@ class Assigner:
         ) else NothingLeftToLabel()
 
     def _is_busy(self, who: int, among: IntArray | None, now: float) -> bool:
-        """Return True if only leases of others keep an item from the annotator."""
+        """Return True if the annotator gets no item only because others are labelling the remaining ones."""
         leased = [item for item, others in self.leases.items() if max(others.values(), default=0) > now]
         codes = np.array([item for item in leased if not self._has_labelled(item, who)], np.int64)
         return bool((self._may_be_labelled(codes) & (True if among is None else np.isin(codes, among))).any())
 
     def update(self, codes: list[int]) -> None:
-        """Follow items whose labels changed."""
+        """Update leases, posteriors and gains of items whose labels changed."""
         new, places = [], []
         for code in codes:
             self._end_leases(code)
@@ -113,7 +114,7 @@ class Assigner:
             self._add_to_pool(new)
 
     def _current_belief(self, code: int) -> FloatArray | None:
-        """(K,) float: the posterior of an item now, uniform without labels; None if the last fit has none."""
+        """Return the current (K,) posterior of an item, uniform without labels; None if the last fit has none."""
         chances = self.project.posterior(code)
         if chances is None or chances.size != self.belief.shape[1]:
             return None
@@ -142,7 +143,7 @@ class Assigner:
         self.typical_gain = np.concatenate([self.typical_gain, self._gain(np.array(codes), np.array(found), -1)])
 
     def _leased_items(self, annotator: str, who: int, now: float) -> list[int]:
-        """Return the items that the annotator was asked about and has not labelled."""
+        """Return the items that the annotator was asked about and has not labelled yet."""
         leased = self.leases_by_annotator.get(annotator, {})
         for item in [item for item, until in leased.items() if until < now or self._has_labelled(item, who)]:
             del leased[item]
@@ -157,7 +158,7 @@ class Assigner:
         return who >= 0 and self.project.rows.has_label(item, who)
 
     def _may_be_labelled(self, codes: IntArray) -> BoolArray:
-        """(n,) bool: items that may have one more label."""
+        """Return the (n,) mask of items that may get one more label."""
         project = self.project
         labels = project.n_labels[codes]
         open_ = ((project.confidence[codes] < CERTAIN_CONFIDENCE) | (labels < CERTAIN_LABELS)) & (
@@ -168,7 +169,7 @@ class Assigner:
         return np.asarray(open_)
 
     def max_labels(self) -> int:
-        """Return the maximal number of labels of an item: `per_item`, or a few more than the median item has."""
+        """Return the maximum number of labels of an item: `per_item`, or a few more than the median item has."""
         if (declared := self.project.about.get("per_item")) is not None:
             return int(declared)
         if self.fitted is None:
@@ -179,10 +180,12 @@ class Assigner:
     def _choose_best(
         self, who: int, count: int, without: set[int], among: IntArray | None, least: float
     ) -> tuple[list[int], bool]:
-        """Return the best items for an annotator, and True if there are none because others come first."""
+        """Return the best items for an annotator, and True if there are none because others have priority."""
         self._refresh_pool()
         found, waits = self._choose_among(self.pool, self.belief, who, count, without, among, least)
-        if len(found) < count and self.has_more and not waits:  # the annotator knows the pool: look at all items
+        if (
+            len(found) < count and self.has_more and not waits
+        ):  # The annotator has labelled the pool, so all items are considered.
             candidates = np.setdiff1d(self._candidate_items(), self.pool)
             columns = self.project.rows.columns()
             candidates = np.setdiff1d(candidates, columns.item[columns.annotator == who])
@@ -194,7 +197,7 @@ class Assigner:
     def _choose_among(
         self, codes: IntArray, belief: FloatArray, who: int, count: int, without: set[int], among: Any, least: float
     ) -> tuple[list[int], bool]:
-        """Choose among some items as `_choose` does; those that others were asked about come last."""
+        """Choose among `codes` as `_choose_best` does; items that others were asked about come last."""
         if not codes.size:
             return [], False
         n_asked, now = np.zeros(codes.size, np.int64), time.monotonic()
@@ -236,19 +239,21 @@ class Assigner:
         return found
 
     def _gain(self, codes: IntArray, belief: FloatArray, who: int) -> FloatArray:
-        """(n,) float: the gain w of one more label of each item by an annotator."""
+        """Return the (n,) gain w of one more label of each item by an annotator."""
         fitted, labels = self.fitted, self.project.n_labels[codes]
         if fitted is None or belief.shape[1] < 2:
             return np.asarray(
                 (1 - np.minimum(self.project.confidence[codes], CERTAIN_CONFIDENCE)) / np.sqrt(1.0 + labels)
             )
         theta = self._theta(fitted, who)
-        label = entr(belief @ theta.T) @ np.ones(len(theta))  # H(y); a product is faster than a sum over few columns
+        label = entr(belief @ theta.T) @ np.ones(
+            len(theta)
+        )  # H(y): a matrix product is faster than a sum over few columns.
         mutual = label - belief @ entr(theta).sum(axis=0)
         return np.asarray(mutual / np.sqrt(1 + labels * fitted.model.dependence_))
 
     def _theta(self, fitted: FittedProject, who: int) -> FloatArray:
-        """(K, K) float: Θ [given, true] of an annotator, shrunk to that of the crowd; −1 is an unseen annotator."""
+        """Return the (K, K) Θ [given, true] of an annotator, shrunk to that of the crowd; −1 is an unseen annotator."""
         place = int(fitted.annotator_rank[who]) if 0 <= who < fitted.annotator_rank.size else -1
         if place not in self.thetas:
             own, crowd = put_given_first(fitted.model.annotator_confusions(np.array([place, -1])))
@@ -257,7 +262,7 @@ class Assigner:
 
     @staticmethod
     def _own_weight(table: Annotations, place: int) -> float:
-        """Return n / (n + `CROWD_LABELS`), the weight of the own Θ, for n labels on items that others labelled."""
+        """Return the weight n / (n + `CROWD_LABELS`) of the annotator's own Θ, for n labels on shared items."""
         if place < 0:
             return 0.0
         item = table.item[table.by_annotator[table.annotator_ptr[place] : table.annotator_ptr[place + 1]]]
@@ -272,7 +277,7 @@ class Assigner:
         return codes[self._may_be_labelled(codes)]
 
     def _current_beliefs(self, codes: IntArray) -> FloatArray:
-        """(n, K) float: the posterior of items now."""
+        """Return the current (n, K) posterior of items."""
         project, fitted = self.project, self.fitted
         if fitted is None or fitted.table.kind not in CLASS_KINDS:
             return np.ones((codes.size, 1))
@@ -285,7 +290,7 @@ class Assigner:
         return belief
 
     def _refresh_pool(self) -> None:
-        """Choose the pool again after a fit."""
+        """Choose the pool again if there was a fit, or if leases use up most of it."""
         project = self.project
         used = len(self.leases) > self.pool.size // 2 and self.has_more
         if project.fitted is self.fitted and self.pool.size and not used:

@@ -1,4 +1,4 @@
-"""Answers about a whole project: its annotators, its progress, its export and its report."""
+"""Describe a whole project: its annotators, its progress, its export and its report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,13 @@ if TYPE_CHECKING:
     from dissensus.serve.project import Project
 
 TOOLS = ("label-studio", "argilla")
-EMPTY_ITEM_COLUMNS = ("item", "label", "confidence", "status", "reason")  # columns of items before the first label
+EMPTY_ITEM_COLUMNS = (
+    "item",
+    "label",
+    "confidence",
+    "status",
+    "reason",
+)  # columns of the exported items before the first label
 EXPORT_CONTENTS = ("annotations", "items", "decisions")
 FORMATS = {
     "csv": "text/csv; charset=utf-8",
@@ -34,11 +40,11 @@ FORMATS = {
     "jsonl": "application/x-ndjson",
     **dict.fromkeys(TOOLS, "application/json"),
 }
-"""Format of an export → its media type."""
+"""Export format → media type."""
 
 
 def list_annotators(project: Project) -> list[dict[str, Any]]:
-    """Return labels, reliability with its interval, time of the last label, and flags of every annotator."""
+    """Return number of labels, reliability with its interval, time of the last label, and flags by annotator."""
     fitted = project.fitted
     known: dict[str, dict[str, Any]] = {}
     if fitted is not None:
@@ -57,7 +63,7 @@ def list_annotators(project: Project) -> list[dict[str, Any]]:
 
 
 def _flag_words(fitted: FittedProject) -> dict[str, dict[str, Any]]:
-    """Return flags in words, and their reasons, by annotator."""
+    """Return flags in words, with their reasons, by annotator."""
     if fitted.table.kind not in CLASS_KINDS:
         return {}
     found = diagnose_classes(fitted.table)
@@ -66,7 +72,7 @@ def _flag_words(fitted: FittedProject) -> dict[str, dict[str, Any]]:
 
 
 def collect_progress(project: Project, days: int = 14) -> dict[str, Any]:
-    """Return the progress by day (UTC), and who drifts; see `serve.progress`."""
+    """Return the progress by day (UTC) and which annotators drift; see `serve.progress`."""
     return dict(project.cached(f"progress {days}", lambda: project.as_of() | _compute_progress(project, days)))
 
 
@@ -79,28 +85,30 @@ def _compute_progress(project: Project, days: int) -> dict[str, Any]:
         decided = {texts[item]: event.at for item, event in project.decisions.items()}
         table, item_rank, annotator_rank, class_codes = build_table(project, rows, dict(project.decisions))
     at = rows.at
-    if table.kind in CLASS_KINDS:  # the table has its rows in this order
+    if table.kind in CLASS_KINDS:  # The rows of the table are in this order.
         at = at[np.lexsort((class_codes[rows.label], annotator_rank[rows.annotator], item_rank[rows.item]))]
     before = project.table(now - WEEK) if at.size and at.min() < now - WEEK else None
     model = fitted.model if fitted is not None else None
     return measure_progress(table, at, before=before, model=model, decided=decided, now=now, days=days)
 
 
-def export_file(project: Project, form: str = "csv", what: str | None = None, names: bool = True) -> bytes:
-    """Return a file of annotations, items or decisions; for a tool, of the labels that it imports.
+def export_file(project: Project, form: str = "csv", content: str | None = None, names: bool = True) -> bytes:
+    """Return the content of a file of annotations, items or decisions, or of labels that a tool can import.
 
-    Without `names` annotators have their pseudonyms.
+    Without `names`, annotators have pseudonyms.
     """
-    needs_fit = form in TOOLS or what == "items"
-    with suppress(*(() if needs_fit else (DataError,))):  # annotations and decisions are there even if a fit fails
+    needs_fit = form in TOOLS or content == "items"
+    with suppress(*(() if needs_fit else (DataError,))):  # Annotations and decisions do not need the fit.
         project.refit()
     file = io.BytesIO()
     if form in TOOLS:
         writers[form].write(_tool_labels(project, form), file)
         return file.getvalue()
-    frame = {"items": _item_frame, "decisions": _decision_frame}.get(what or "", _annotation_frame)(project)
+    frame = {"items": _item_frame, "decisions": _decision_frame}.get(content or "", _annotation_frame)(project)
     if not names:
-        pseudonyms = project.pseudonyms()  # after the frame, which may have newer annotators than an earlier call
+        pseudonyms = (
+            project.pseudonyms()
+        )  # The frame is made first because it may have annotators that are newer than earlier pseudonyms.
         for column in {"annotator", "by"}.intersection(frame.column_names):
             frame = _replace_column(frame, column, [pseudonyms[name] for name in frame[column].to_pylist()])
         if "reason" in frame.column_names:
@@ -115,22 +123,22 @@ def export_file(project: Project, form: str = "csv", what: str | None = None, na
 
 
 def _replace_column(frame: Any, column: str, values: list[str | None]) -> Any:
-    """Return the frame with other values in a column."""
+    """Return the frame with new values in a column."""
     return frame.set_column(frame.column_names.index(column), column, pa.array(values, pa.string()))
 
 
 def _annotation_frame(project: Project) -> Any:
-    """Return the rows that count, as they were posted if they make no table."""
+    """Return the rows that count; if they do not form a valid table, as they were posted."""
     try:
         return project.table().to_arrow()
-    except Exception:  # an older version accepted rows that make no table
+    except Exception:  # An older version accepted rows that are not a valid table.
         columns = zip(project.names, project.current_rows()[1:4], strict=True)
         texts = [[names.texts[code] for code in codes.tolist()] for names, codes in columns]
         return pa.table(dict(zip(("item", "annotator", "label"), texts, strict=True)))
 
 
 def _item_frame(project: Project) -> Any:
-    """Return the frame that `aggregate` writes, with decisions; items without a label come last."""
+    """Return the frame that `aggregate` writes, with decisions; items without labels come last."""
     fitted = project.fitted
     if fitted is None:
         types = {name: pa.float64() if name == "confidence" else pa.string() for name in EMPTY_ITEM_COLUMNS}
@@ -157,7 +165,9 @@ def _item_frame(project: Project) -> Any:
     if not more:
         return frame
     columns = {one.name: pa.array([row.get(one.name) for row in more]).cast(one.type) for one in frame.schema}
-    return pa.concat_tables([frame, pa.table(columns)]).combine_chunks()  # an empty chunk is written as zero bytes
+    return pa.concat_tables(
+        [frame, pa.table(columns)]
+    ).combine_chunks()  # An empty chunk would be written as zero bytes.
 
 
 def _decision_frame(project: Project) -> Any:
@@ -175,7 +185,7 @@ def _decision_frame(project: Project) -> Any:
 
 
 def _tool_labels(project: Project, form: str) -> LabelsToWrite:
-    """Return the answers as a tool's writer takes them; decided labels have confidence 1."""
+    """Return the results in the form that the writer of a tool expects; decided labels have confidence 1."""
     fitted, kind = project.fitted, project.kind
     if kind not in (*CLASS_KINDS, "spans"):
         raise NoToolFormat(format=form, kind=kind)
@@ -198,7 +208,7 @@ def _tool_labels(project: Project, form: str) -> LabelsToWrite:
 
 
 def draw_report(project: Project, names: bool = False) -> str:
-    """Return the page of `dissensus report` on the rows that count now."""
+    """Return the page of `dissensus report` about the rows that count now."""
     from dissensus.report import Report
 
     project.refit()

@@ -1,7 +1,7 @@
-"""The progress of a project by day: labels, settled items, the queue, and each annotator's agreement with the others.
+"""Measure the progress of a project by day: labels, settled items, the queue, and each annotator's agreement.
 
-Past days are evaluated with today's error models of the annotators, so that curves show the labels and not the fits. A
-corrected label counts from its correction on; `drift` compares with the table as it was a week ago.
+Past days are evaluated with the current error models of the annotators, so that curves show changes of the labels and
+not of the fits. A corrected label counts from its correction on. `drift` compares with the table of a week ago.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from dissensus.table.kinds import CLASS_KINDS
 
 DAY = 86_400.0  # seconds
 WEEK = 7 * DAY
-MAX_ROWS_SCORED = 3_000_000  # over all days; beyond, only today and a week ago
-MAX_ROWS_COMPARED = 300_000  # rows compared with other annotators; beyond, a sample of the items
-MAX_ANNOTATORS = 500  # listed: those with most labels in these days, and all who drift
+MAX_ROWS_SCORED = 3_000_000  # With more rows over all days, only today and the day a week ago are evaluated.
+MAX_ROWS_COMPARED = 300_000  # With more rows, agreement is measured on a sample of the items.
+MAX_ANNOTATORS = 500  # listed annotators, those with most labels; all who drift are listed in addition
 
 
 def measure_progress(
@@ -38,13 +38,16 @@ def measure_progress(
     now: float,
     days: int = 14,
 ) -> dict[str, Any]:
-    """Return the progress of a table whose rows have the times `at` (N,).
+    """Return the progress of a table whose rows have the (N,) times `at`.
 
-    `before` is the table of a week ago, `model` the fitted model, `decided` the times of decisions by item. For labels
-    that are not classes only counts are returned. `drift_tested`: there were labels to compare with.
+    `before` is the table of a week ago, `model` the fitted method, `decided` the times of decisions by item. If labels
+    are not classes, only counts are returned. `drift_tested` is False if there were no earlier labels to compare with.
     """
-    at, decided = np.minimum(at, now), {name: min(time, now) for name, time in decided.items()}  # the clock may go back
-    start = (now // DAY - days + 1) * DAY  # beginning of the first day
+    at, decided = (
+        np.minimum(at, now),
+        {name: min(time, now) for name, time in decided.items()},
+    )  # The clock may have been set back.
+    start = (now // DAY - days + 1) * DAY  # The first day begins here.
     ends = np.minimum(start + DAY * np.arange(1, days + 1), now)
     classes = table.kind in CLASS_KINDS and len(table) == at.size
     by_day = [
@@ -70,7 +73,7 @@ def measure_progress(
 def _count_settled(
     table: Annotations, at: FloatArray, model: Aggregator, decided: Mapping[str, float], end: float
 ) -> dict[str, Any]:
-    """Return the number of items with labels, the share settled or decided, and the size of the queue."""
+    """Return the number of items with labels, the share that is settled or decided, and the size of the queue."""
     then = table.select(rows=at <= end)
     then = then.select(items=np.diff(then.item_ptr) > 0)
     if not len(then):
@@ -79,26 +82,26 @@ def _count_settled(
     done = np.array([name for name, time in decided.items() if time <= end], object)
     place = naming.match_names(done, then.items, "items") if done.size else np.empty(0, np.int64)
     settled[place[place >= 0]] = True
-    waits = ~settled & (np.diff(then.item_ptr) > 1)  # the `queue` of `describe.masks`
+    waits = ~settled & (np.diff(then.item_ptr) > 1)  # the list `queue` of `describe.list_masks`
     return {"items": then.n_items, "settled": float(settled.mean()), "queue": int(waits.sum())}
 
 
 def _annotator_progress(
     table: Annotations, at: FloatArray, before: Annotations | None, edges: FloatArray, now: float
 ) -> list[dict[str, Any]]:
-    """Return each annotator's agreement with the others by day, this week and before, and whether it drifts."""
+    """Return each annotator's agreement with the others by day and by week, and whether it drifts."""
     if len(table) > MAX_ROWS_COMPARED:
         kept = np.arange(table.n_items) % -(-len(table) // MAX_ROWS_COMPARED) == 0
         at, table = at[kept[table.item]], table.select(items=kept)
         before = before and before.select(items=np.intersect1d(before.items, table.items))
     others = leave_one_out_posterior(table, np.arange(table.n_annotators))
-    days = np.searchsorted(edges, at, side="left") - 1  # −1: before the first
+    days = np.searchsorted(edges, at, side="left") - 1  # −1 for times before the first day
     labels, agreement = _agreement_shares(table, others, days, edges.size - 1)
     _, weeks = _agreement_shares(table, others, (at > now - WEEK).astype(np.int64), 2)
     sentences = {}
     if before is not None and len(before) and len(table):
         names, found = drift(before, table, others=others)
-        texts = map(str, found.findings(np.full(names.size, "", object)))  # without names
+        texts = map(str, found.findings(np.full(names.size, "", object)))  # The sentences do not contain names.
         sentences = dict(zip(names[found.most_significant()].tolist(), (one.strip() for one in texts), strict=True))
     listed = np.argsort(-labels.sum(axis=1), kind="stable")[:MAX_ANNOTATORS].tolist()
     listed += [a for a, name in enumerate(table.annotators.tolist()) if name in sentences and a not in set(listed)]
@@ -119,7 +122,7 @@ def _annotator_progress(
 
 
 def _agreement_shares(table: Annotations, others: LeaveOneOutPosterior, column: Any, n: int) -> tuple[Any, FloatArray]:
-    """(A, n) int, (A, n) float: labels, and the share that agrees with the others; NaN without others."""
+    """Return the (A, n) number of labels and the (A, n) share that agrees with other annotators, NaN without others."""
     A, inside = table.n_annotators, column >= 0
     place = table.annotator.astype(np.int64) * n + column
     right, compared = others.posterior.argmax(axis=1) == table.label, inside & ~others.has_no_others

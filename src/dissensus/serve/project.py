@@ -1,18 +1,18 @@
-"""A project: the table of its log, and the current answers to it.
+"""A project: the table of its log, and the current results for it.
 
-Answers come from a fit to the whole table (`serve.fit`). What came since is answered at once: an item that changed is
-scored from all its rows with the fit's error models of the annotators; a new annotator is like the crowd. A fit in the
-background follows (`due`), and `refit` waits for one: then every answer is that of `aggregate` on `table()`. Labels
-that are not classes wait for the fit.
+Results come from a fit to the whole table (`serve.fit`). An item that changed since the fit is scored at once from all
+its rows, with the error models of the fit; a new annotator gets the average error model. The next fit runs in the
+background (`needs_fit`), or `refit` runs one: then all results equal those of `aggregate` on `table()`. Labels that are
+not classes have no new result before the next fit.
 
 | file | content |
 |---|---|
-| `project` | the state: the log, the fit that answers it, changes since |
-| `serve.check` | what a project accepts |
+| `project` | the state: the log, the last fit, and changes since |
+| `serve.check` | which events a project accepts |
 | `serve.fit` | the table of its rows, and the fit |
-| `serve.describe` | answers about items |
-| `serve.overview` | answers about the whole project |
-| `serve.next_item` | which item an annotator should label next |
+| `serve.describe` | results of items |
+| `serve.overview` | results of the whole project |
+| `serve.next_item` | which items an annotator should label next |
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ from dissensus.table.kinds import CLASS_KINDS
 if TYPE_CHECKING:
     from dissensus.serve.store import EventStore
 
-UNLABELLED = -1  # status of an item without a label; others are codes into STATUSES
+UNLABELLED = -1  # status of an item without labels; all others are indices in STATUSES
 UNSETTLED = STATUSES.index("needs a look")
-QUICK_FIT_SECONDS = 0.2  # a faster fit is repeated at once
-MAX_ROWS_FITTED_AT_ONCE = 20_000  # requests wait for the first fit to fewer rows
-PAUSE_FACTOR = 4  # pause after a fit, in times its seconds
-CHANGED_SHARE = 0.01  # share of changed rows that makes a fit due
-MAX_AGE_SECONDS = 30.0  # age at which a fit is due, if anything changed
-RETRY_SECONDS = 5.0  # after a failed fit, before the next in the background
-CACHE_SECONDS = 60.0  # lifetime of results that take seconds
+QUICK_FIT_SECONDS = 0.2  # A fit that took less time is repeated after every change.
+MAX_ROWS_FITTED_AT_ONCE = 20_000  # Requests wait for the first fit if there are fewer rows.
+PAUSE_FACTOR = 4  # The pause after a fit is this many times its duration.
+CHANGED_SHARE = 0.01  # share of changed rows after which the next fit is needed
+MAX_AGE_SECONDS = 30.0  # age of a fit after which the next one is needed if any row changed
+RETRY_SECONDS = 5.0  # pause after a failed fit
+CACHE_SECONDS = 60.0  # lifetime of results that take seconds to compute
 GROWING_ARRAYS: dict[str, tuple[int, float]] = {
     "n_labels": (ITEM, 0), "top": (ITEM, -1), "confidence": (ITEM, 0), "status": (ITEM, UNLABELLED),
     "n_labels_given": (ANNOTATOR, 0),
 }  # fmt: skip
-"""Array of the state → what has one entry each, and the entry of a new one."""
+"""Array of the state → the names that have one entry each, and the entry of a new name."""
 
 
 class Project:
@@ -68,45 +68,45 @@ class Project:
         self.lock = threading.RLock()
         self._fitting = threading.Lock()
         self.fitted: FittedProject | None = None
-        self._cache: dict[str, tuple[Any, float]] = {}  # result and its time
+        self._cache: dict[str, tuple[Any, float]] = {}  # key → result and its time
         self._pseudonyms: dict[str, str] = {}
         self.load()
 
     @property
     def title(self) -> str:
-        """The title, or the name."""
+        """The title of the project, or its name if it has no title."""
         return str(self.about.get("title") or self.name)
 
     @property
     def kind(self) -> str:
-        """The kind of its labels: as declared, or as the fit guessed."""
+        """The label type: as declared, or as guessed by the last fit."""
         declared = self.about.get("kind")
         return str(declared) if declared else self.fitted.table.kind if self.fitted else "classes"
 
     def heading(self) -> dict[str, str]:
-        """Return name, title, kind and why the last fit failed, if it did."""
-        trouble = self.fit_error.render(HTTP) if self.fit_error else ""
-        return {"name": self.name, "title": self.title, "kind": self.kind, "trouble": trouble}
+        """Return the name, title, label type and error of the last fit, "" if it succeeded."""
+        fit_error = self.fit_error.render(HTTP) if self.fit_error else ""
+        return {"name": self.name, "title": self.title, "kind": self.kind, "fit_error": fit_error}
 
     def as_of(self) -> dict[str, Any]:
-        """Return up to which event the answers and the fit go, and why the last fit failed, if it did."""
-        trouble = {"trouble": self.fit_error.render(HTTP)} if self.fit_error else {}
-        return {"as_of": self.seq, "fitted_to": self.fitted.seq if self.fitted else 0} | trouble
+        """Return the last event in the results, the last event in the fit, and the error of the last fit, if any."""
+        fit_error = {"fit_error": self.fit_error.render(HTTP)} if self.fit_error else {}
+        return {"as_of": self.seq, "fitted_to": self.fitted.seq if self.fitted else 0} | fit_error
 
     # The state --------------------------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Read everything from the store."""
+        """Build the state from the store."""
         with self.lock:
             store, number = self.store, self.number
             self.fitted, self.assigner = None, Assigner(self)
-            self.seq = store.last_seq()  # later events are read and applied again, which changes nothing
+            self.seq = store.last_seq()  # Later events may be read and applied again, which changes nothing.
             self.rows = AnnotationRows(build_rows(store.load_rows(number), store.corrected_events(number)))
             others = store.project_events(number, annotations=False)
             self.names = [NameList(store.load_names(number, what, 0)) for what in range(3)]
-            self.decisions: dict[int, StoredEvent] = {}  # item → the decision that counts
+            self.decisions: dict[int, StoredEvent] = {}  # item → the decision in force
             self._all_decisions: dict[int, list[StoredEvent]] = {}  # item → all decisions that were not withdrawn
-            self.field_events: dict[int, int] = {}  # item → seq of its fields
+            self.field_events: dict[int, int] = {}  # item → number of the event with its fields
             n_items, n_annotators = len(self.names[ITEM]), len(self.names[ANNOTATOR])
             now = self.rows.columns().select_counting()
             self.n_labels = np.bincount(now.item, minlength=n_items)
@@ -114,20 +114,24 @@ class Project:
             self.top, self.confidence = np.full(n_items, -1), np.zeros(n_items)
             self.status = np.where(self.n_labels > 0, UNSETTLED, UNLABELLED).astype(
                 np.int8
-            )  # the first fit determines it
-            self.new_posteriors: dict[int, FloatArray] = {}  # item → its posterior, if it changed since the fit
-            self.reasons: dict[int, tuple[ItemStatus, int]] = {}  # the same item → where its reason is
+            )  # The first fit computes the status.
+            self.new_posteriors: dict[
+                int, FloatArray
+            ] = {}  # item → its posterior, for items that changed since the fit
+            self.reasons: dict[
+                int, tuple[ItemStatus, int]
+            ] = {}  # the same items → status with the reason, and position in it
             self.voted_labels: dict[
                 int, str
-            ] = {}  # item → its most frequent label, if it has a class new since the fit
-            self.changed_items: set[int] = set()  # items that changed since the table of the fit was taken
+            ] = {}  # item → its most frequent label, for items with a class that the fit does not know
+            self.changed_items: set[int] = set()  # items that changed since the table of the fit was built
             self.n_changed, self.fitted_at, self.has_new_class = now.item.size, -np.inf, False
             self.fit_error: FitFailed | None = None
             for event in others:
                 self._apply_other(event)
 
     def apply(self, events: Sequence[StoredEvent]) -> None:
-        """Follow the log: `events` come after all that were applied before."""
+        """Apply new events of the log; they must be later than all events that were applied before."""
         with self.lock:
             for what in range(3):
                 codes = [(event.item, event.annotator, event.label)[what] for event in events]
@@ -166,27 +170,27 @@ class Project:
         made = self._all_decisions.setdefault(event.item, [])
         if kind == "decision":
             made.append(event)
-        else:  # withdraw those with its id only, of these the one that is named, or all
+        else:  # A withdrawal revokes the decision with a given number, or all decisions with its id.
             seq = json.loads(event.data)["seq"] if event.data else None
             made[:] = [one for one in made if one.id != event.id or seq not in (None, one.seq)]
         if made:
             self.decisions[event.item] = made[-1]
         else:
             self.decisions.pop(event.item, None)
-        self.n_changed += 1  # gold of the next fit
+        self.n_changed += 1  # A decision is a gold label of the next fit.
 
     check, check_spans, check_decision = checks.check_events, checks.check_spans, checks.check_decision
 
     # Fits -------------------------------------------------------------------------------------------------------------
 
     def table(self, until: float | None = None) -> Annotations:
-        """Return the rows that count, now or at a time, as `aggregate` would read them."""
+        """Return the table of the rows that count, now or at a past time, as `aggregate` would read it."""
         with self.lock:
             decisions = dict(self.decisions)
         return build_table(self, self.current_rows(until), decisions)[0]
 
     def current_rows(self, until: float | None = None) -> RowArrays:
-        """Return copies of the rows that count, now or at a time."""
+        """Return copies of the rows that count, now or at a past time."""
         if until is None:
             with self.lock:
                 return self.rows.columns().select_counting()
@@ -194,7 +198,7 @@ class Project:
         return build_rows(self.store.load_rows(self.number, until), corrected).select_counting()
 
     def needs_fit(self, now: float) -> bool:
-        """Return True if a fit pays: enough changed, or long ago, or a fit takes no time."""
+        """Return True if a new fit is worthwhile: much changed, the last fit is old, or a fit is quick."""
         if not self.n_changed or not self.rows.size:
             return False
         fitted, age = self.fitted, now - self.fitted_at
@@ -208,7 +212,7 @@ class Project:
         return bool(enough or fitted.seconds < QUICK_FIT_SECONDS or age >= MAX_AGE_SECONDS)
 
     def fits_at_once(self) -> bool:
-        """Return True if requests wait for a fit: the first one, or a quick one that their answers depend on."""
+        """Return True if requests should wait for a fit: the first one, or a quick one that changes their results."""
         if self.fitted is None:
             return bool(0 < self.rows.size <= MAX_ROWS_FITTED_AT_ONCE)
         if self.has_new_class and self.fitted.seconds < QUICK_FIT_SECONDS:
@@ -216,7 +220,7 @@ class Project:
         return self.fitted.table.kind not in CLASS_KINDS and self.fitted.seconds < QUICK_FIT_SECONDS / 4
 
     def refit(self) -> None:
-        """Fit to all rows that count now; answers are then those of `aggregate`."""
+        """Fit to all rows that count now, so that results equal those of `aggregate`."""
         with self._fitting:
             with self.lock:
                 if not self.n_changed:
@@ -234,7 +238,7 @@ class Project:
                 raise FitFailed(reason=str(error)).add_subject(self.name) from error
 
     def _use_fit(self, fitted: FittedProject | None) -> None:
-        """Use a new fit; items that changed while it was made are scored again."""
+        """Use a new fit, and score the items that changed during the fit again."""
         with self.lock:
             self.fitted, self.fitted_at, self.has_new_class, self.fit_error = fitted, time.monotonic(), False, None
             self.new_posteriors, self.reasons, self.voted_labels = {}, {}, {}
@@ -257,13 +261,15 @@ class Project:
     # Answers ----------------------------------------------------------------------------------------------------------
 
     def _score_items(self, codes: Sequence[int]) -> None:
-        """Score items that changed since the fit, from all their rows."""
+        """Score items that changed since the fit from all their rows."""
         fitted = self.fitted
         if fitted is None or fitted.table.kind not in CLASS_KINDS:
             for code in codes:
                 answer = fitted.answers.get(self.names[ITEM].texts[code], {}) if fitted else {}
                 n_annotators = len({self.rows.columns().annotator[row] for row in self.rows.rows_of_item(code)})
-                checked = "status" in answer and n_annotators >= MIN_ANNOTATORS  # some labels may have been removed
+                checked = (
+                    "status" in answer and n_annotators >= MIN_ANNOTATORS
+                )  # Labels may have been removed since the fit.
                 self.confidence[code] = answer.get("sure", 0.0)
                 known = STATUSES.index(answer["status"]) if checked else UNSETTLED
                 self.status[code] = known if self.n_labels[code] else UNLABELLED
@@ -285,13 +291,15 @@ class Project:
         for at, code in enumerate(labelled):
             self.new_posteriors[code], self.reasons[code] = posterior[at], (status, at)
             self.top[code], self.confidence[code], self.status[code] = top[at], confidence[at], status.status[at]
-        for code in (labelled[at] for at in with_new_class):  # the fit has no error model of the class: use the votes
+        for code in (
+            labelled[at] for at in with_new_class
+        ):  # The fit has no error model for a new class, so votes are used.
             self.voted_labels[code] = next(iter(self.votes(code)))
             self.confidence[code], self.status[code] = 0.0, UNSETTLED
         self.has_new_class = self.has_new_class or bool(with_new_class)
 
     def votes(self, code: int) -> dict[str, int]:
-        """Return the number of votes for each label of an item, the most first."""
+        """Return the number of votes for each label of an item, most frequent first."""
         texts, label = self.names[LABEL].texts, self.rows.columns().label
         votes = Counter(texts[label[row]] for row in self.rows.rows_of_item(code))
         return dict(sorted(votes.items(), key=lambda pair: (-pair[1], pair[0])))
@@ -318,7 +326,7 @@ class Project:
         return table, np.unique(item[~keep]).tolist(), fitted.agreement_share[place]
 
     def posterior(self, code: int) -> FloatArray | None:
-        """(K,) float: P(class) of an item now; None before the first fit, and for labels that are not classes."""
+        """Return the current (K,) class probabilities of an item; None without a fit or if labels are not classes."""
         fitted = self.fitted
         if fitted is None or fitted.table.kind not in CLASS_KINDS:
             return None
@@ -328,17 +336,17 @@ class Project:
         return np.asarray(fitted.model.posterior_[place] if place >= 0 else fitted.model.prior_)
 
     def item_code(self, item: str) -> int:
-        """Return the code of an item."""
+        """Return the code of an item; raise UnknownProjectOrItem if there is none."""
         if (found := self.names[ITEM].codes.get(item)) is None:
             raise UnknownProjectOrItem(what="item", name=item)
         return found
 
     def label_text(self, event: StoredEvent) -> str:
-        """Return the label of an event."""
+        """Return the label of an event as text."""
         return self.names[LABEL].texts[event.label]
 
     def removed_items(self, ids: Iterable[str]) -> dict[str, str | None]:
-        """Return the item of each removed id, None if no annotation has this id yet."""
+        """Return the item of each removed id, or None if no annotation has this id yet."""
         found: dict[str, str | None] = dict.fromkeys(ids)
         with self.lock:
             for event in self.store.events_with_ids(self.number, [FAMILY_LETTERS["removal"] + id_ for id_ in found]):
@@ -347,7 +355,7 @@ class Project:
         return found
 
     def stored_labels(self) -> dict[str, tuple[str, str, bool]]:
-        """Return item, version and whether there is a label, by id, of annotations and decisions that count."""
+        """Return (item, version, whether it has a label) by id, for all annotations and decisions that count."""
         with self.lock:
             decided = [event for made in self._all_decisions.values() for event in made]
         found: dict[str, StoredEvent] = {}
@@ -359,7 +367,7 @@ class Project:
             return {event.id[1:]: (texts[event.item], event.version, event.label >= 0) for event in (*kept, *decided)}
 
     def item_fields(self, codes: Iterable[int]) -> dict[int, dict[str, Any]]:
-        """Return the fields to show of items, by code."""
+        """Return the fields of items that annotators see, by code."""
         wanted = {self.field_events[code]: code for code in codes if code in self.field_events}
         found = self.store.event_data(wanted) if wanted else {}
         return {wanted[seq]: json.loads(text) for seq, text in found.items() if text}
@@ -372,7 +380,7 @@ class Project:
     )
 
     def next_items(self, annotator: str, count: int = 1, among: IntArray | None = None) -> dict[str, Any]:
-        """Return the items to label next, or why to stop; `among` are the codes of all items to choose from."""
+        """Return the items to label next, or the reason why there are none; `among` limits the choice of items."""
         with self.lock:
             chosen, stop = self.assigner.choose_items(annotator, count, among)
             texts, fields = self.names[ITEM].texts, self.item_fields(chosen)
@@ -385,7 +393,7 @@ class Project:
     export, report = overview.export_file, overview.draw_report
 
     def cached(self, key: str, find: Callable[[], Any]) -> Any:
-        """Return the result of `find`, which may be a minute old."""
+        """Return the result of `find`, or an earlier result that is less than a minute old."""
         value, since = self._cache.get(key, (None, -np.inf))
         if time.monotonic() - since >= CACHE_SECONDS:
             value = find()
@@ -401,10 +409,10 @@ class Project:
         return self._pseudonyms
 
     def metric_values(self) -> dict[str, int]:
-        """Return the numbers that `/metrics` shows."""
+        """Return the values that `/metrics` shows for the project."""
         with self.lock:
             found = {"annotations": int(self.n_labels.sum()), "annotators": int((self.n_labels_given > 0).sum())}
             masks = describe.list_masks(self)
             found |= {f"items_{key.replace(' ', '_')}": int(mask.sum()) for key, mask in masks.items()}
             found |= {"log": self.seq, "log_fitted": self.as_of()["fitted_to"]}
-            return found | {"trouble": int(self.fit_error is not None)}
+            return found | {"fit_failed": int(self.fit_error is not None)}

@@ -1,6 +1,6 @@
-"""Questions over HTTP: every declared question about a project's table, with its options as the query.
+"""Answer declared questions about a project's table over HTTP; the query has the options of the question.
 
-A model that the question fits anew is a copy; gold and metadata of annotators are not given.
+A question gets the table and the fitted method, but neither gold labels nor metadata of annotators.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def list_questions() -> dict[str, Any]:
-    """Return the questions that a project can answer, with their options and facts."""
+    """Return all questions by name, with their summary, options and facts."""
     return {
         name: {
             "summary": entry.summary,
@@ -30,9 +30,9 @@ def list_questions() -> dict[str, Any]:
 
 
 def answer_question(project: Project, name: str, query: Mapping[str, str], names: bool) -> Any:
-    """Return facts and findings of a question about the table of the last fit.
+    """Return the facts and findings of a question about the table of the last fit.
 
-    `query` has its options as JSON values or text; `names`: the caller may see the names of annotators.
+    `query` has its options as JSON values or text; `names` states whether the caller may see names of annotators.
     """
     if not names:
         raise NamesNotAllowed
@@ -49,7 +49,7 @@ def answer_question(project: Project, name: str, query: Mapping[str, str], names
 
 
 def _parse_option(text: str) -> Any:
-    """Return the value of an option: JSON, else the text itself."""
+    """Parse the value of an option as JSON; return the text itself if it is not JSON."""
     try:
         return json.loads(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Bodies of requests as pydantic models: they check and convert JSON, describe it in OpenAPI, and become events."""
+"""Bodies of requests as pydantic models, which check and convert JSON, document it in OpenAPI, and become events."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from dissensus.serve.exceptions import InvalidJson, InvalidValue, MissingBodyFie
 from dissensus.table import kinds
 
 MAX_NAME = 1_000  # characters of an item, annotator, id, option or label of one class
-MAX_LABEL = 100_000  # characters of a label that is a list or an object, as JSON, and of a note
+MAX_LABEL = 100_000  # characters of a note, and of the JSON of a label that is a list or an object
 MAX_END = 10**9  # characters or tokens of a document
-RELATIVE_NAMES = (".", "..")  # names that browsers remove from an address
+RELATIVE_NAMES = (".", "..")  # Browsers remove these names from an address.
 T = TypeVar("T")
 
 
@@ -36,7 +36,7 @@ def _parse_json(body: Any) -> Any:
         return body
     try:
         value = from_json(body.decode(json.detect_encoding(body)), allow_inf_nan=False)
-        json.dumps(value, allow_nan=False)  # 1e400 is infinite
+        json.dumps(value, allow_nan=False)  # A number such as 1e400 is parsed as infinity.
     except ValueError as error:
         raise InvalidJson(reason=str(error)) from None
     return value
@@ -46,7 +46,7 @@ PARSED = BeforeValidator(_parse_json)
 
 
 def validate(adapter: TypeAdapter[T], value: Any) -> T:
-    """Return the value as its type has it; what does not fit raises a DataError."""
+    """Validate and convert a value; raise DataError if it does not fit its type."""
     try:
         return adapter.validate_python(value)
     except ValidationError as error:
@@ -54,7 +54,7 @@ def validate(adapter: TypeAdapter[T], value: Any) -> T:
 
 
 def first_error(errors: Sequence[Any]) -> DataError:
-    """Return the first error that pydantic found, about the path of its field."""
+    """Return the first error that pydantic found, with the path of its field."""
     error = errors[0]
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error["loc"])
     path = path.removeprefix(".body").removeprefix(".query").removeprefix(".")
@@ -78,7 +78,7 @@ def _number_as_text(value: Any) -> Any:
 
 
 def _name_check(is_usable: Callable[[str], bool]) -> AfterValidator:
-    """Return a check of names."""
+    """Return a validator that refuses names for which `is_usable` is False."""
 
     def check_name(name: str) -> str:
         if not is_usable(name):
@@ -95,7 +95,7 @@ Text = Annotated[Class, BeforeValidator(_number_as_text, json_schema_input_type=
 Name = Annotated[Text, _name_check(lambda name: SEPARATOR not in name)]
 Address = Annotated[
     Name, _name_check(lambda name: name not in RELATIVE_NAMES)
-]  # may be part of the address of a request
+]  # can be part of the address of a request
 ProjectName = Annotated[
     str,
     Field(min_length=1, max_length=100),
@@ -117,7 +117,7 @@ class SpanBody(BaseModel):
 
     @model_validator(mode="after")
     def check_order(self) -> Self:
-        """Raise if it ends before it starts."""
+        """Raise InvalidValue if the span does not end after its start."""
         if self.end <= self.start:
             raise InvalidValue(problem="span", value=[self.start, self.end])
         return self
@@ -132,7 +132,7 @@ ADDRESS_ADAPTER = TypeAdapter(Address)
 
 
 def label_to_text(value: Any, kind: str | None = None) -> tuple[str, str | None]:
-    """Return a label as text, and the kind that its JSON implies, if any; `kind` is that of the project, if known."""
+    """Return a label as text, and the label type that its JSON implies, if any; `kind` is that of the project."""
     several = value if isinstance(value, list) and kind != "objects" else None
     if isinstance(value, bool):
         return json.dumps(value), None
@@ -153,7 +153,7 @@ def label_to_text(value: Any, kind: str | None = None) -> tuple[str, str | None]
 
 
 def spans_to_text(spans: Sequence[Mapping[str, Any]]) -> str:
-    """Return spans as text, in order."""
+    """Return spans as text, ordered by position."""
     found = sorted({(span.start, span.end, span.label) for span in validate(SPANS_ADAPTER, spans)})
     return json.dumps([{"start": start, "end": end, "label": label} for start, end, label in found], ensure_ascii=False)
 
@@ -162,7 +162,7 @@ def spans_to_text(spans: Sequence[Mapping[str, Any]]) -> str:
 
 
 class Body(BaseModel):
-    """An object without unknown fields."""
+    """Base class of bodies that refuse unknown fields."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -179,7 +179,7 @@ class ProjectBody(Body):
 
     @model_validator(mode="after")
     def check_classes(self) -> Self:
-        """Raise if a class is declared twice, or for labels that are not classes."""
+        """Raise InvalidValue if a class is declared twice, or if the labels are not classes."""
         if self.classes is not None:
             declarable = self.kind in (None, *kinds.CLASS_KINDS)
             if not declarable or len(set(self.classes)) < len(self.classes):
@@ -188,7 +188,7 @@ class ProjectBody(Body):
 
 
 class AnnotationBody(Body):
-    """A label of an item, a comparison of two things, or a removal."""
+    """A label of an item, a comparison of two alternatives, or a removal."""
 
     id: Address | None = None
     item: Address | None = None
@@ -204,7 +204,7 @@ class AnnotationBody(Body):
 
     @model_validator(mode="after")
     def complete(self) -> Self:
-        """Name the item of a comparison, and raise if a field is missing."""
+        """Fill in the item of a comparison; raise an error if a field is missing."""
         if self.left is not None and self.left == self.right:
             raise InvalidValue(problem="pair", value=self.left)
         if self.item is None and self.left is not None and self.right is not None:
@@ -215,7 +215,7 @@ class AnnotationBody(Body):
         return self
 
     def event(self, kind: str | None) -> Event:
-        """Return the event of a project whose declared kind is this."""
+        """Convert the body to an event of a project with the declared label type `kind`."""
         id_ = f"{self.item}{SEPARATOR}{self.annotator}" if self.id is None else self.id
         if self.deleted:
             return Event("removal", id_, "", version=self.version, at=self.at)
@@ -227,14 +227,14 @@ class AnnotationBody(Body):
 
 
 class ItemBody(BaseModel):
-    """An item; all other fields are shown to annotators."""
+    """An item; all additional fields are shown to annotators."""
 
     model_config = ConfigDict(extra="allow")
     item: Address
 
 
 class DecisionBody(Body):
-    """The decision of an adjudicator: one of label, both and unclear."""
+    """The decision of an adjudicator: exactly one of label, both and unclear."""
 
     item: Address
     label: Label = None
@@ -245,13 +245,13 @@ class DecisionBody(Body):
 
     @model_validator(mode="after")
     def check_one_answer(self) -> Self:
-        """Raise unless there is exactly one answer."""
+        """Raise InvalidValue unless there is exactly one answer."""
         if sum((self.label is not None, self.both is not None, bool(self.unclear))) != 1:
             raise InvalidValue(problem="answer", value=self.model_dump(exclude_unset=True))
         return self
 
     def event(self, kind: str | None) -> Event:
-        """Return the event of a project whose declared kind is this."""
+        """Convert the body to an event of a project with the declared label type `kind`."""
         label, label_kind = None, None
         data: dict[str, Any] = {"note": self.note} if self.note else {}
         if self.both is not None:
@@ -269,13 +269,13 @@ class DecisionBody(Body):
 
 
 class SignInBody(BaseModel):
-    """A token to keep in a cookie."""
+    """A token, which will be kept in a cookie."""
 
     token: str = ""
 
 
 def _accept_single(body: Any) -> BeforeValidator:
-    """Return the conversion of a single body into a list of one."""
+    """Return a validator that converts a single body to a list."""
     return BeforeValidator(
         lambda value: value if isinstance(value, list) else [value], json_schema_input_type=body | list[body]
     )
@@ -293,7 +293,7 @@ ITEMS_ADAPTER: TypeAdapter[list[ItemBody]] = TypeAdapter(ItemsInput)
 
 
 def annotation_events(bodies: Any, kind: str | None = None) -> list[Event]:
-    """Return the events of annotations that are posted to a project of a declared kind."""
+    """Convert annotations to events of a project with the declared label type `kind`."""
     events = []
     found = validate(ANNOTATIONS_ADAPTER, bodies)
     for at, body in enumerate(found):
@@ -305,11 +305,11 @@ def annotation_events(bodies: Any, kind: str | None = None) -> list[Event]:
 
 
 def item_events(bodies: Any) -> list[Event]:
-    """Return the events of items to show."""
+    """Convert items with their fields to events."""
     found = validate(ITEMS_ADAPTER, bodies)
     return [Event("item", body.item, body.item, data=body.model_extra) for body in found]
 
 
 def decision_event(body: Any, kind: str | None = None) -> Event:
-    """Return the event of a decision."""
+    """Convert a decision to an event."""
     return validate(DECISION_ADAPTER, body).event(kind)

@@ -1,4 +1,4 @@
-"""Answers of the service as pydantic models, for OpenAPI; a field with a default is not always there."""
+"""Responses of the service as pydantic models, for OpenAPI; a field with a default may be absent."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from dissensus.serve.requests import Label
 
 
 class ResponseBody(BaseModel):
-    """An answer; those about items and annotators have more fields for some kinds of labels."""
+    """Base class of responses; those about items and annotators have additional fields for some label types."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class ErrorResponse(ResponseBody):
-    """Why a request was refused, in one sentence."""
+    """The reason why a request was refused, in one sentence."""
 
     error: str
 
 
 class ProjectResponse(ResponseBody):
-    """A project; `classes` are its classes, options or labels of spans."""
+    """A project; `classes` are its classes, options or span labels, `fit_error` is why the last fit failed."""
 
     name: str
     title: str
     kind: str
-    trouble: str
+    fit_error: str
     classes: list[str] | None = None
 
 
 class ReceiptResponse(ResponseBody):
-    """The outcome of events; the items they changed, unless these are many."""
+    """The number of events by outcome, and the items that they changed, unless these are many."""
 
     accepted: int
     duplicates: int
@@ -44,7 +44,7 @@ class ReceiptResponse(ResponseBody):
 
 
 class DecisionResponse(ResponseBody):
-    """A decision that counts."""
+    """A decision that is in force."""
 
     item: str
     label: Label
@@ -56,15 +56,15 @@ class DecisionResponse(ResponseBody):
 
 
 class FitResponse(ResponseBody):
-    """Up to which event of the log the answer and its fit go; why the last fit failed, if it did."""
+    """The last event that the response includes, the last one that its fit includes, and why the last fit failed."""
 
     as_of: int
     fitted_to: int
-    trouble: str | None = None
+    fit_error: str | None = None
 
 
 class ItemResponse(FitResponse):
-    """An item; each of its annotations has annotator, label and at."""
+    """An item; each of its annotations has the fields annotator, label and at."""
 
     item: str
     label: Label
@@ -81,7 +81,7 @@ class ItemResponse(FitResponse):
 
 
 class ItemListResponse(FitResponse):
-    """Some items of a list, and the sizes of all lists."""
+    """Items of one list, and the sizes of all lists."""
 
     items: list[ItemResponse]
     total: int
@@ -89,14 +89,14 @@ class ItemListResponse(FitResponse):
 
 
 class NextItemsResponse(FitResponse):
-    """Items to label, each with item and data, or why to stop."""
+    """Items to label, each with the fields item and data, or the reason why there are none."""
 
     items: list[dict[str, Any]]
     stop: str | None
 
 
 class AnnotatorResponse(ResponseBody):
-    """An annotator: labels, reliability with its interval, time of the last label, flags with reasons."""
+    """An annotator: number of labels, reliability with its interval, time of the last label, flags with reasons."""
 
     annotator: str
     labels: int
@@ -109,7 +109,7 @@ class AnnotatorResponse(ResponseBody):
 
 
 class ProgressResponse(FitResponse):
-    """The progress by day, this week and the last, and by annotator."""
+    """The progress by day, in this week and the week before, and by annotator."""
 
     days: list[dict[str, Any]]
     week: dict[str, list[float | None]]

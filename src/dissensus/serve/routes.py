@@ -1,4 +1,4 @@
-"""The addresses of the service."""
+"""The routes of the API."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from dissensus.serve.tokens import Caller
 from dissensus.table.io.writers import writers
 
 MAX_DAYS = 366
-MAX_PAGE = 1_000  # items of one answer
-MAX_ITEMS_ANSWERED = 100  # items whose new answer comes with the receipt
+MAX_PAGE = 1_000  # items in one response
+MAX_ITEMS_ANSWERED = 100  # A receipt describes the changed items unless there are more.
 COOKIE_SECONDS = 30 * 86_400
 
 
 class RestConvertor(PathConvertor):
-    """The rest of a path with line breaks, which names may contain."""
+    """Convert the rest of a path, including line breaks, because names may contain them."""
 
     regex = "(?s:.*)"
 
@@ -47,14 +47,14 @@ register_url_convertor("rest", RestConvertor())
 
 
 class JsonRequest(Request):
-    """A request with a limited body, which pydantic parses whatever its content type."""
+    """A request whose body is limited in length, and is parsed by pydantic whatever its content type."""
 
     async def json(self) -> bytes:
-        """Return the body; see `requests.PARSED`."""
+        """Return the unparsed body, which `requests.PARSED` parses."""
         return await self.body()
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
-        """Yield the parts of the body, unless it is too long."""
+        """Yield the parts of the body; raise an error if it is too long."""
         size, limit = 0, self.app.state.guard.limits.body_bytes
         async for part in super().stream():
             size += len(part)
@@ -64,10 +64,10 @@ class JsonRequest(Request):
 
 
 class JsonRoute(APIRoute):
-    """A route for `JsonRequest`."""
+    """A route that receives a `JsonRequest`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return what answers a request; a caller is identified before its body is read."""
+        """Return the handler of requests, which identifies the caller before it reads the body."""
         handle = super().get_route_handler()
         has_caller = any(getattr(part.call, "identifies_caller", False) for part in self.dependant.dependencies)
 
@@ -89,7 +89,7 @@ Number = Annotated[int, Query(ge=0, le=10**18)]
 
 
 async def get_service(request: Request) -> Service:
-    """Return the service."""
+    """Return the service of the application."""
     service: Service = request.app.state.service
     return service
 
@@ -98,7 +98,7 @@ ServiceOfRequest = Annotated[Service, Depends(get_service)]
 
 
 async def get_project(request: Request, name: str) -> Project:
-    """Return the project of an address."""
+    """Return the project with the name in the address."""
     return (await get_service(request)).project(name)
 
 
@@ -111,7 +111,7 @@ FILES: dict[str, Any] = {media_type.partition(";")[0]: {} for media_type in FORM
 
 
 async def store_events(service: Service, project: Project, events: list[Event]) -> dict[str, Any]:
-    """Store events; return the receipt with the new answers about their items."""
+    """Store events; return the receipt with the new results of their items."""
     receipt = await asyncio.wrap_future(service.submit(project.name, events))
     answer: dict[str, Any] = receipt._asdict()
     items = {event.item for event in events if event.item}
@@ -124,7 +124,7 @@ async def store_events(service: Service, project: Project, events: list[Event]) 
 
 
 def check_own_labels(caller: Caller, events: Iterable[Event]) -> None:
-    """Refuse ids to annotators and tokens of one annotator: they could be those of other annotators' labels."""
+    """Refuse ids from annotators and from tokens of one annotator, because they could name labels of others."""
     if caller.role != "annotate" and caller.annotator is None:
         return
     for event in events:
@@ -136,7 +136,7 @@ def check_own_labels(caller: Caller, events: Iterable[Event]) -> None:
 
 
 def hide_names(value: Any, project: Project, caller: Caller) -> Any:
-    """Return an answer with pseudonyms, unless the caller may see names."""
+    """Return a response with pseudonyms, unless the caller may see names."""
     if caller.names:
         return value
     pseudonyms = project.pseudonyms()
@@ -151,7 +151,7 @@ def hide_names(value: Any, project: Project, caller: Caller) -> Any:
             if isinstance(value[key], str):
                 changed[key] = pseudonyms.get(value[key], "unknown")
         if "reasons" in value:
-            changed["reasons"] = ""  # the reasons of copies name others
+            changed["reasons"] = ""  # Reasons of copying annotators name other annotators.
         if value.get("decided") and isinstance(value.get("reason"), str):
             changed["reason"] = "decided"
         return changed
@@ -164,7 +164,7 @@ def hide_names(value: Any, project: Project, caller: Caller) -> Any:
 
 @router.get("/projects", response_model=list[responses.ProjectResponse], **OMIT_UNSET)
 async def list_projects(_: Annotated[Caller, require_permission("list")], service: ServiceOfRequest) -> Any:
-    """List all projects: name, title, kind, and why the last fit failed, if it did."""
+    """List all projects: name, title, kind, and the error of the last fit, "" if it succeeded."""
     return [service.project(name).heading() for name in service.project_names()]
 
 
@@ -180,7 +180,7 @@ def create_project(
     response: Response,
     body: Annotated[requests.ProjectInput, Body()],
 ) -> Any:
-    """Make a project; 409 if it exists with other settings."""
+    """Create a project; the status is 409 if it exists with other settings."""
     if body.name not in service.project_names():
         response.status_code = 201
     return service.create_project(body.name, **body.model_dump(exclude={"name"}, exclude_none=True)).heading()
@@ -196,7 +196,7 @@ async def post_annotations(
     project: ProjectOfPath,
     body: Annotated[requests.AnnotationsInput, Body()],
 ) -> Any:
-    """Store one annotation or a list."""
+    """Store one annotation or a list of annotations."""
     events = annotation_events(body, project.about.get("kind"))
     if any(event.label_kind == "spans" for event in events):
         await run_in_threadpool(project.check_spans, events)
@@ -206,7 +206,7 @@ async def post_annotations(
 
 @router.delete("/projects/{name}/annotations/{id_:rest}", response_model=responses.ReceiptResponse, **OMIT_UNSET)
 async def delete_annotation(caller: Poster, service: ServiceOfRequest, project: ProjectOfPath, id_: str) -> Any:
-    """Take an annotation back, for good."""
+    """Remove an annotation permanently."""
     events = [Event("removal", validate(ADDRESS_ADAPTER, id_), "")]
     check_own_labels(caller, events)
     return await store_events(service, project, events)
@@ -216,7 +216,7 @@ async def delete_annotation(caller: Poster, service: ServiceOfRequest, project: 
 async def post_items(
     _: Poster, service: ServiceOfRequest, project: ProjectOfPath, body: Annotated[requests.ItemsInput, Body()]
 ) -> Any:
-    """Store what items look like, one or a list; this also makes items known before any label."""
+    """Store the content of one item or a list of items; they are listed even before they have labels."""
     return await store_events(service, project, item_events(body))
 
 
@@ -227,7 +227,7 @@ async def post_items(
 async def post_decision(
     caller: Decider, service: ServiceOfRequest, project: ProjectOfPath, body: Annotated[requests.DecisionInput, Body()]
 ) -> Any:
-    """Decide an item; a label is gold from now on."""
+    """Decide an item; the decided label is a gold label from now on."""
     event = decision_event(body, project.about.get("kind"))
     event = event if caller.annotator is None else replace(event, annotator=caller.annotator)
     project.check_decision(event)
@@ -238,7 +238,7 @@ async def post_decision(
 async def delete_decision(
     _: Decider, service: ServiceOfRequest, project: ProjectOfPath, item: str, seq: Number | None = None
 ) -> Any:
-    """Withdraw the decisions about an item, or the one with a seq: the decision before it counts again."""
+    """Withdraw all decisions about an item, or the one with number `seq`; an earlier decision is then in force."""
     project.item_code(item)
     data = None if seq is None else {"seq": seq}
     return await store_events(service, project, [Event("withdrawal", item, item, data=data)])
@@ -246,7 +246,7 @@ async def delete_decision(
 
 @router.get("/projects/{name}/decisions", response_model=list[responses.DecisionResponse])
 async def list_decisions(caller: Annotated[Caller, require_permission("decisions")], project: ProjectOfPath) -> Any:
-    """List all decisions that count."""
+    """List all decisions in force."""
     return hide_names(project.all_decisions(), project, caller)
 
 
@@ -255,7 +255,7 @@ async def list_decisions(caller: Annotated[Caller, require_permission("decisions
 
 @router.get("/projects/{name}/items/{item:rest}", response_model=responses.ItemResponse, **OMIT_UNSET)
 async def get_item(caller: ItemReader, project: ProjectOfPath, item: str) -> Any:
-    """Show an item: label, confidence, votes, status with its reason, annotations, decision, fields."""
+    """Show an item: label, confidence, votes, status with its reason, annotations, decision and fields."""
     return hide_names(project.item(item), project, caller)
 
 
@@ -268,14 +268,14 @@ def list_items(
     offset: Number = 0,
     limit: Number = 100,
 ) -> Any:
-    """List some items, the least confident first, by name, or the last labelled first."""
+    """List items by confidence (lowest first), by name, or by the time of their last label (latest first)."""
     found = project.items(status, order, offset, min(limit, MAX_PAGE))
     return hide_names(found, project, caller)
 
 
 @router.get("/projects/{name}/annotators", response_model=list[responses.AnnotatorResponse])
 def list_annotators(caller: Annotated[Caller, require_permission("annotators")], project: ProjectOfPath) -> Any:
-    """List all annotators: labels, reliability with its interval, time of the last label, flags."""
+    """List all annotators: number of labels, reliability with its interval, time of the last label, flags."""
     return hide_names(project.annotators(), project, caller)
 
 
@@ -286,7 +286,7 @@ async def get_next_items(
     annotator: str = "",
     count: Annotated[int, Query(ge=1, le=MAX_COUNT)] = 1,
 ) -> Any:
-    """Return the items that an annotator should label now, or why to stop."""
+    """Return the items that an annotator should label now, or the reason why there are none."""
     annotator = annotator or caller.annotator or ""
     if not annotator:
         raise MissingBodyField(field=ParameterName("annotator"))
@@ -301,7 +301,7 @@ def get_progress(
     project: ProjectOfPath,
     days: Annotated[int, Query(ge=1, le=MAX_DAYS)] = 14,
 ) -> Any:
-    """Return the progress by day: labels, settled items, annotators who drift."""
+    """Return the progress by day: labels, settled items, and annotators who drift."""
     return hide_names(project.progress(days), project, caller)
 
 
@@ -310,10 +310,10 @@ def get_export(
     caller: Annotated[Caller, require_permission("export")],
     project: ProjectOfPath,
     form: Annotated[Format, Query(alias="format")] = "csv",
-    what: ExportContent = EXPORT_CONTENTS[0],
+    content: ExportContent = EXPORT_CONTENTS[0],
 ) -> Any:
-    """Return the annotations that count, the answers, or the decisions, as a file."""
-    data = project.export(form, what, caller.names)
+    """Return the annotations that count, the items with their results, or the decisions, as a file."""
+    data = project.export(form, content, caller.names)
     file = writers[form].file if form in TOOLS else f"annotations.{form}"
     headers = {"Content-Disposition": f'attachment; filename="{file}"'}
     return Response(data, media_type=FORMATS[form], headers=headers)
@@ -321,13 +321,13 @@ def get_export(
 
 @router.get("/projects/{name}/report", response_class=Response, responses={200: {"content": {"text/html": {}}}})
 def get_report(caller: Annotated[Caller, require_permission("report")], project: ProjectOfPath) -> Any:
-    """Return the report: one page of HTML."""
+    """Return the report as one HTML page."""
     return HTMLResponse(project.report(caller.names))
 
 
 @router.get("/projects/{name}/questions")
 def list_questions(caller: Annotated[Caller, require_permission("report")], project: ProjectOfPath) -> dict[str, Any]:
-    """Return the questions that can be asked about a project, with their options and facts."""
+    """List the questions that can be asked about a project, with their options and facts."""
     return questions.list_questions()
 
 
@@ -335,7 +335,7 @@ def list_questions(caller: Annotated[Caller, require_permission("report")], proj
 def ask_question(
     caller: Annotated[Caller, require_permission("report")], project: ProjectOfPath, question: str, request: Request
 ) -> Any:
-    """Return facts and findings of a question, its options as the query; for callers who may see names."""
+    """Answer a question with facts and findings; the query has its options, and the caller must be allowed names."""
     return questions.answer_question(project, question, dict(request.query_params), caller.names)
 
 
@@ -344,21 +344,21 @@ def ask_question(
 
 @router.get("/health")
 def check_health(service: ServiceOfRequest) -> dict[str, Any]:
-    """Check that the store answers; return the number of projects whose last fit failed."""
+    """Check that the store responds; return the number of projects whose last fit failed."""
     service.store.last_seq()
-    count_failing = service.count_failing()
-    return {"status": "trouble" if count_failing else "good", "seq": service.seq, "trouble": count_failing}
+    n_failing = service.count_failing()
+    return {"status": "failing" if n_failing else "good", "seq": service.seq, "failing_projects": n_failing}
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 def get_metrics(_: Annotated[Caller, require_permission("metrics")], request: Request) -> Any:
-    """Return numbers for Prometheus."""
+    """Return metrics for Prometheus."""
     return Response(generate_latest(request.app.state.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/docs", response_class=Response, responses={200: {"content": {"text/html": {}}}})
 def show_docs(request: Request) -> Any:
-    """List all addresses, on a page that needs no script and no network."""
+    """List all addresses on a page that needs no script and no network."""
     rows = [
         f"<tr><td><code>{method.upper()}</code><td><code>{escape(path)}</code><td>{escape(about['description'])}"
         for path, methods in request.app.openapi()["paths"].items()
@@ -368,8 +368,9 @@ def show_docs(request: Request) -> Any:
         "<!doctype html><html lang=en><meta charset=utf-8><title>dissensus: the API</title>"
         "<style>body{font:1rem/1.5 system-ui;max-width:70rem;margin:2rem auto;padding:0 1rem}"
         "td{padding:.3rem 1rem .3rem 0;vertical-align:top}</style>"
-        '<h1>dissensus: the API</h1><p>JSON in, JSON out; an error is <code>{"error": "one sentence"}</code>. '
-        "The same for programs: <a href=/openapi.json>openapi.json</a>.<table>" + "".join(rows) + "</table></html>"
+        "<h1>dissensus: the API</h1><p>Requests and responses are JSON; "
+        'an error is <code>{"error": "one sentence"}</code>. '
+        "Machine-readable: <a href=/openapi.json>openapi.json</a>.<table>" + "".join(rows) + "</table></html>"
     )
 
 
@@ -388,7 +389,7 @@ async def sign_in(request: Request, body: Annotated[requests.SignInInput, Body()
 
 @router.post("/sign-out", status_code=303, response_class=Response)
 async def sign_out(request: Request) -> Any:
-    """Forget the cookie."""
+    """Delete the cookie with the token."""
     answer = Response(status_code=303, headers={"Location": "/"})
     answer.delete_cookie(request.app.state.guard.cookie)
     return answer

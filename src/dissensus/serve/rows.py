@@ -1,7 +1,7 @@
-"""The annotations of a project that count now: one row per id.
+"""The annotations of a project, one row per id.
 
-A row keeps the place of its first event in the log; a correction replaces its values, a removal leaves it empty (label
-−1). The rows of an item are found by an index, and by lists of the items that have more since it was built.
+A row has the position of the first event with its id in the log. A correction replaces its values, and a removal sets
+its label to −1. The rows of an item are found by an index, and by lists of rows that were added since it was built.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.serve.events import EVENT_KINDS, StoredEvent, current_event
 from dissensus.serve.store import ROW_COLUMNS
 
-ITEM, ANNOTATOR, LABEL = range(3)  # the three sorts of names in the store
-REMOVED = -1  # label of a row that does not count
+ITEM, ANNOTATOR, LABEL = range(3)  # kinds of names in the store
+REMOVED = -1  # label of a row that was removed
 
 
 class NameList:
-    """Names by code, and codes by name."""
+    """A list of names that finds names by code and codes by name."""
 
     def __init__(self, names: Iterable[str] = ()):
         self.texts: list[str] = []
@@ -43,30 +43,30 @@ class NameList:
             self.texts.append(name)
 
     def sort_used(self, used: IntArray) -> tuple[Names, IntArray, IntArray]:
-        """Return some names in order, their codes, and the place of every code among them, −1 if it is not used."""
+        """Sort the names of the codes `used`; return them, their codes, and the rank of every code, −1 if unused."""
         if self._ordered is not None and np.array_equal(used, self._ordered[0]):
             _, (names, codes, rank) = self._ordered
             return names, codes, np.append(rank, np.full(len(self.texts) - rank.size, -1))
         texts = pa.array(self.texts, pa.string()).take(pa.array(used))
-        order = np.asarray(pc.sort_indices(texts))  # Arrow sorts without the lock of the interpreter
+        order = np.asarray(pc.sort_indices(texts))  # Arrow sorts without holding the lock of the interpreter.
         codes, rank = used[order], np.full(len(self.texts), -1, np.int64)
         rank[codes] = np.arange(codes.size)
         names = np.array(texts.take(pa.array(order)).to_pylist(), object)
-        self._ordered = used, (names, codes, rank)  # most fits see no new name
+        self._ordered = used, (names, codes, rank)  # Most fits have no new names, so the result is kept.
         return names, codes, rank
 
 
 class RowArrays(NamedTuple):
     """Rows as arrays with one entry per row."""
 
-    first: Any  # seq of the first event with the row's id, rising
+    first: Any  # number of the first event with the row's id, increasing
     item: Any
     annotator: Any
-    label: Any  # REMOVED if the row does not count
+    label: Any  # REMOVED if the row was removed
     at: Any  # seconds since 1970, float
 
     def select_counting(self) -> RowArrays:
-        """Return the rows that count, as copies."""
+        """Return copies of the rows that were not removed."""
         keep = self.label != REMOVED
         whole = bool(keep.all())
         return RowArrays(*(column.copy() if whole else column[keep] for column in self))
@@ -76,7 +76,7 @@ COLUMN_TYPES = (np.int64, np.int32, np.int32, np.int32, np.float64)
 
 
 def build_rows(found: Any, corrected: Iterable[StoredEvent]) -> RowArrays:
-    """Return the rows of a log: `found` has its numbers (`ROW_COLUMNS`), `corrected` all events of ids with several."""
+    """Build the rows of a log from its `ROW_COLUMNS` and from all events of ids that have several events."""
     column = dict(zip(ROW_COLUMNS, found.T, strict=True))
     _, at = np.unique(column["first"], return_index=True)
     label = np.where(column["kind"] == EVENT_KINDS.index("removal"), REMOVED, column["label"])[at]
@@ -90,13 +90,13 @@ def build_rows(found: Any, corrected: Iterable[StoredEvent]) -> RowArrays:
 
 
 def row_values(event: StoredEvent) -> tuple[int, int, int, int, float]:
-    """Return the values of a row if this event counts."""
+    """Return the values of a row whose current event is this one."""
     removed = EVENT_KINDS[event.kind] == "removal"
     return event.first, event.item, event.annotator, REMOVED if removed else event.label, event.at
 
 
 class AnnotationRows:
-    """Rows that can be added and replaced."""
+    """The rows of a project, which can be added and replaced."""
 
     def __init__(self, columns: RowArrays):
         self.size = columns.first.size
@@ -104,38 +104,38 @@ class AnnotationRows:
         item = columns.item
         self._order = np.argsort(item, kind="stable")[np.count_nonzero(item < 0) :].astype(np.int32)
         self._ptr = group_offsets(np.sort(item[item >= 0]), int(item.max(initial=-1)) + 1)
-        self._changed: dict[int, list[int]] = {}  # item → its rows, if there are more since the index was built
+        self._changed: dict[int, list[int]] = {}  # item → its rows, if some were added since the index was built
 
     def columns(self) -> RowArrays:
-        """Return all rows; the arrays may change later."""
+        """Return all rows; the arrays change with later events."""
         return RowArrays(*(column[: self.size] for column in self._columns))
 
     def _rows_of(self, item: int) -> list[int]:
-        """Return the rows that an item has or had."""
+        """Return the current and former rows of an item."""
         if item in self._changed or item >= self._ptr.size - 1:
             return self._changed.get(item, [])
         found: list[int] = self._order[self._ptr[item] : self._ptr[item + 1]].tolist()
         return found
 
     def rows_of_item(self, item: int) -> list[int]:
-        """Return the rows of an item that count."""
+        """Return the current rows of an item."""
         columns = self._columns
         rows = self._rows_of(item)
         return [row for row in rows if columns.item[row] == item and columns.label[row] != REMOVED]
 
     def has_label(self, item: int, annotator: int) -> bool:
-        """Return True if an annotator has a label of an item that counts."""
+        """Return True if an annotator has labelled an item."""
         return any(self._columns.annotator[row] == annotator for row in self.rows_of_item(item))
 
     def last_label_times(self, column: str, size: int) -> FloatArray:
-        """(size,) float: time of the last label that counts, by the codes of a column; 0 without any."""
+        """Return the (size,) time of the last label by the codes of a column, 0 without labels."""
         columns, found = self.columns(), np.zeros(size)
         counts = columns.label != REMOVED
         np.maximum.at(found, getattr(columns, column)[counts], columns.at[counts])
         return found
 
     def put_row(self, values: tuple[int, int, int, int, float]) -> list[tuple[int, int, int]]:
-        """Add or replace a row; return (item, annotator, ±1) for each label that counts now or did."""
+        """Add or replace a row; return (item, annotator, ±1) for the label that was added or removed."""
         row = int(np.searchsorted(self._columns.first[: self.size], values[0]))
         _, item, annotator, label, _ = values
         changes = []

@@ -1,4 +1,4 @@
-"""Which caller may do what: tokens and roles, pages of other sites, the rate of requests."""
+"""Control access: tokens and roles, requests from pages of other sites, and the rate of requests."""
 
 from __future__ import annotations
 
@@ -26,21 +26,25 @@ class RequestLimits:
     """Limits for one caller."""
 
     body_bytes: int = 10_000_000
-    per_second: float = 1_000.0  # requests, on average: a tool has one token for all its annotators
-    burst: int = 5_000  # requests at once, after a pause
+    per_second: float = 1_000.0  # mean rate of requests; a tool has one token for all its annotators
+    burst: int = 5_000  # requests at once after a pause
 
 
 class Guard:
-    """Identifies callers, and refuses what they may not do."""
+    """Identify callers, and refuse requests that they are not allowed to make."""
 
     def __init__(self, service: Service, limits: RequestLimits):
         self.tokens, self.limits = TokenStore(service.store), limits
         mark = hashlib.sha256(service.store.pseudonym_salt().encode()).hexdigest()[:8]
-        self.cookie = f"dissensus-{mark}"  # a browser sends it to every port of a host: stores need different names
-        self.request_budgets: dict[str, tuple[float, float]] = {}  # caller → requests left, and at what time
+        self.cookie = (
+            f"dissensus-{mark}"  # A browser sends a cookie to every port of a host, so stores need different names.
+        )
+        self.request_budgets: dict[
+            str, tuple[float, float]
+        ] = {}  # caller → number of requests left, and the time of this number
 
     def identify_caller(self, request: Request, bearer: HTTPAuthorizationCredentials | None) -> Caller:
-        """Return the caller of a request."""
+        """Identify the caller of a request by its token; without tokens, only this machine is served."""
         token = bearer.credentials if bearer is not None else request.cookies.get(self.cookie)
         if request.method not in READ_METHODS:
             self.check_origin(request, by_cookie=token is not None and bearer is None)
@@ -54,25 +58,25 @@ class Guard:
         return Caller("admin", True, None, client)
 
     def require_caller(self, token: str) -> Caller:
-        """Return the caller with a valid token."""
+        """Return the caller with a valid token; raise Refused if the token is unknown."""
         if (caller := self.tokens.find_caller(token)) is None:
             raise Refused(reason="unknown token", subject="")
         return caller
 
     def check_origin(self, request: Request, by_cookie: bool) -> None:
-        """Refuse requests that a page of another site sends with the rights of this browser."""
+        """Refuse requests that a page of another site sends with the cookie of this browser."""
         origin = request.headers.get("origin")
         if origin is None and not by_cookie:
             return
         try:
             site = urlsplit(origin or "").netloc
-        except ValueError:  # such as http://[
+        except ValueError:  # The address is malformed, such as http://[
             site = ""
         if not site or site != request.headers.get("host"):
             raise Refused(reason="other site", subject=origin or "an unknown site")
 
     def count_request(self, key: str) -> None:
-        """Take one request from those that a caller has left; they grow again with time."""
+        """Count a request against the budget of a caller, which grows with time; refuse it if none is left."""
         now, limits = time.monotonic(), self.limits
         left, since = self.request_budgets.get(key, (float(limits.burst), now))
         left = min(limits.burst, left + (now - since) * limits.per_second) - 1
@@ -82,15 +86,15 @@ class Guard:
 
 
 def _hostname(host: str | None) -> str:
-    """Return the host of a header; the framework replaces an unreadable one by our own address."""
+    """Return the host name in a header; the framework would replace a malformed one by our own address."""
     try:
         return urlsplit(f"//{host}").hostname or ""
-    except ValueError:  # such as [
+    except ValueError:  # The header is malformed, such as [
         return ""
 
 
 def require_permission(permission: str, for_annotators: str | None = None) -> Any:
-    """Return the dependency on a caller with a permission; the role annotate may need another."""
+    """Return the dependency on a caller with a permission; the role annotate may need another one."""
 
     async def check(request: Request, bearer: Bearer) -> Caller:
         guard: Guard = request.app.state.guard

@@ -1,8 +1,8 @@
-"""The one writer of a process, and the projects that follow the log.
+"""The service: the single writer of a process, and the projects whose state follows the log.
 
-Requests wait in a queue. The writer appends all that wait in one transaction and answers them: what is acknowledged is
-on the disk. Before it writes, and whenever it is idle, it reads what other processes have written since (`_catch_up`).
-A second thread fits projects again when they are due.
+Requests wait in a queue. The writer appends all waiting requests in one transaction and then acknowledges them, so that
+acknowledged events are on disk. Before it writes, and whenever it is idle, it applies events that other processes have
+written (`_apply_new_events`). A second thread fits projects again when needed.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from dissensus.serve.rows import ANNOTATOR, ITEM, LABEL
 from dissensus.serve.store import EventStore
 from dissensus.table.kinds import KIND_DESCRIPTIONS as LABEL_KINDS
 
-MAX_EVENTS = 2_000  # events in one transaction, unless one request has more
-POLL_SECONDS = 0.2  # between two looks at what other processes have written
+MAX_EVENTS = 2_000  # events in one transaction, unless a single request has more
+POLL_SECONDS = 0.2  # time between two readings of events of other processes
 OUTCOMES = ("accepted", "duplicates", "stale")
 log = logging.getLogger("dissensus")
 PendingRequest = tuple[str, Sequence[Event], "Future[Receipt]"]
@@ -46,7 +46,16 @@ CheckedRequests = dict[int, tuple[Project, list[Event]]]
 
 
 class Service:
-    """Projects in a store."""
+    """All projects of a store; several processes may serve the same store.
+
+    Parameters
+    ----------
+    store : EventStore
+    clock : callable
+        Function that returns the time in seconds since 1970.
+    fits : bool
+        Fit projects in the background.
+    """
 
     def __init__(self, store: EventStore, *, clock: Callable[[], float] = time.time, fits: bool = True):
         self.store, self.clock = store, clock
@@ -77,7 +86,7 @@ class Service:
         self.close()
 
     def close(self) -> None:
-        """Answer what waits, and stop."""
+        """Answer the waiting requests, and stop."""
         if not self._closed.is_set():
             self._closed.set()
             self._queue.put(None)
@@ -97,7 +106,7 @@ class Service:
         return sum(project.fit_error is not None for project in list(self._by_number.values()))
 
     def project(self, name: str) -> Project:
-        """Return a project by its name."""
+        """Return the project with a name; raise UnknownProjectOrItem if there is none."""
         if name not in self._projects:
             self._refresh_projects()
         if name not in self._projects:
@@ -105,7 +114,7 @@ class Service:
         return self._projects[name]
 
     def create_project(self, name: str, /, **settings: Any) -> Project:
-        """Make a project with the settings of `ProjectBody`, or return the one that has them already."""
+        """Create a project with the settings of `ProjectBody`, or return the existing one if it has the same."""
         body = validate(PROJECT_ADAPTER, {**settings, "name": name}).model_dump(exclude={"name"}, exclude_none=True)
         with self.store.write():
             there = {known: json.loads(text) for _, known, text in self.store.list_projects()}
@@ -130,12 +139,12 @@ class Service:
     # Writing ----------------------------------------------------------------------------------------------------------
 
     def append(self, project: str, events: Sequence[Event]) -> Receipt:
-        """Store events; return once they are on the disk and in the answers."""
+        """Store events; return once they are on disk and included in the results."""
         return self.submit(project, events).result()
 
     def submit(self, project: str, events: Sequence[Event]) -> Future[Receipt]:
-        """Store events as `append` does, without waiting."""
-        self.project(project)  # raises if there is none
+        """Store events as `append` does, but return a future instead of waiting."""
+        self.project(project)  # This raises an error if there is no such project.
         if self._closed.is_set():
             raise StoreFails(fault="stopping")
         future: Future[Receipt] = Future()
@@ -143,7 +152,7 @@ class Service:
         return future
 
     def _run_writer(self) -> None:
-        """Write everything that waits, in transactions of limited size; when idle, read what others wrote."""
+        """Write waiting requests in transactions of limited size; when idle, apply events of other processes."""
         stop = False
         while not stop or not self._queue.empty():
             batch: list[PendingRequest] = []
@@ -169,8 +178,10 @@ class Service:
     def _write_batch(self, batch: list[PendingRequest]) -> None:
         try:
             rows, receipts = self._store_batch(batch)
-        except Exception as error:  # requests get the error, and the writer continues
-            if len(batch) > 1 and not isinstance(error, StoreUnavailable):  # one is at fault: write each by itself
+        except Exception as error:  # The requests get the error, and the writer continues.
+            if len(batch) > 1 and not isinstance(
+                error, StoreUnavailable
+            ):  # One request causes the error, so each is written separately.
                 for pending in batch:
                     self._write_batch([pending])
                 return
@@ -189,13 +200,13 @@ class Service:
             future.set_result(receipt)
 
     def _store_batch(self, batch: list[PendingRequest]) -> tuple[list[StoredEvent], list[Receipt | DissensusError]]:
-        """Append what is new, in one transaction."""
+        """Append the new events of a batch in one transaction; return them and a receipt or error per request."""
         with self.store.write():
             self._apply_new_events()
             checked, receipts, kinds = self._check_batch(batch)
             known = self._stored_groups(checked)
             seq, rows = self.seq, []
-            new: dict[tuple[int, int], dict[str, int]] = {}  # names that the store does not have yet
+            new: dict[tuple[int, int], dict[str, int]] = {}  # names that are not in the store yet
             for at, (project, events) in checked.items():
                 tally = Counter(dict.fromkeys(OUTCOMES, 0))
                 for event in events:
@@ -221,7 +232,7 @@ class Service:
     def _check_batch(
         self, batch: list[PendingRequest]
     ) -> tuple[CheckedRequests, dict[int, Receipt | DissensusError], dict[str, str]]:
-        """Return the requests that can be stored, why others cannot, and kinds that these labels determine."""
+        """Return the requests that can be stored, the errors of the others, and label types that they determine."""
         checked: CheckedRequests = {}
         refused: dict[int, Receipt | DissensusError] = {}
         types: dict[str, str | None] = {}
@@ -236,7 +247,7 @@ class Service:
         return checked, refused, {name: kind for name, kind in undeclared.items() if kind in LABEL_KINDS}
 
     def _stored_groups(self, checked: CheckedRequests) -> dict[tuple[int, str], list[StoredEvent]]:
-        """Return the stored events with the ids of new ones, by project and id, with one query per project."""
+        """Return the stored events with the ids of new events, by project and id; one query per project."""
         found: dict[tuple[int, str], list[StoredEvent]] = {
             (project.number, FAMILY_LETTERS[event.kind] + event.id): []
             for project, events in checked.values()
@@ -267,20 +278,20 @@ class Service:
 
     @staticmethod
     def _outcome(row: StoredEvent, group: list[StoredEvent]) -> str:
-        """Return the outcome of an event, given the stored ones with its id."""
+        """Return the outcome of an event, given the stored events with its id."""
         if not group:
             return "accepted"
         if EVENT_KINDS[row.kind] not in ("annotation", "removal"):
             return "duplicates" if row.content == group[-1].content else "accepted"
         counts = current_event(group)
-        same_id = events_since_removal(group) if row.version else [counts]  # without a version, the last one counts
+        same_id = events_since_removal(group) if row.version else [counts]  # Without a version, the last event counts.
         removed = EVENT_KINDS[row.kind] == EVENT_KINDS[counts.kind] == "removal"
         if removed or any(row.version == one.version and row.content == one.content for one in same_id):
             return "duplicates"
         return "accepted" if current_event([counts, row]) is row else "stale"
 
     def _apply_new_events(self) -> None:
-        """Apply what other processes have written."""
+        """Apply events that other processes have written."""
         self._reload_projects()
         if self.store.last_seq() > self.seq:
             self._refresh_projects()
@@ -291,12 +302,12 @@ class Service:
             project = self._by_number[number]
             try:
                 project.apply([row for row in rows if row.project == number and row.seq > project.seq])
-            except Exception:  # the log is right: the state is loaded from it again, now or next time
+            except Exception:  # The log is correct, so the state is loaded from it again, now or later.
                 self.counts["failures"] += 1
                 self._unloaded.add(number)
                 try:
                     self._reload_projects()
-                except Exception:  # the writer must continue, because others wait for it
+                except Exception:  # The writer must continue because other requests wait for it.
                     self.counts["failures"] += 1
             if project.fits_at_once():
                 self._fit(project)
@@ -320,17 +331,17 @@ class Service:
         try:
             project.refit()
             self.counts["fits"] += 1
-        except Exception as error:  # the answers of the last fit stay
+        except Exception as error:  # The results of the last fit stay.
             self.counts["failures"] += 1
             if str(project.fit_error) != before:
                 log.warning("%s", error)
 
 
 class Follower:
-    """A thread that keeps a service in step with a labelling tool or a folder."""
+    """A background thread that synchronises a service with a labelling tool or a folder."""
 
-    first_wait: float  # seconds after an error; each further one doubles it
-    longest_wait: float
+    first_wait: float  # seconds to wait after an error; each further error doubles it
+    longest_wait: float  # maximum of this time
 
     def __init__(self, service: Service, name: str):
         self.service, self.base = service, name
@@ -338,18 +349,18 @@ class Follower:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Keep in step from now on."""
+        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop; the next start does what is not done yet."""
+        """Stop the thread; the next start continues with what is left."""
         self._stopped.set()
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(timeout=10)
 
     def step(self) -> float:
-        """Do what is due now; return the seconds until the next step."""
+        """Synchronise once; return the seconds until the next step."""
         raise NotImplementedError
 
     def append(self, events: Mapping[str, Sequence[Event]]) -> int:
@@ -364,7 +375,7 @@ class Follower:
         while not self._stopped.is_set():
             try:
                 wait = self.step()
-            except DissensusError as error:  # a tool that is away comes back
+            except DissensusError as error:  # A tool that cannot be reached is tried again.
                 wait = min(max(2 * wait, self.first_wait), self.longest_wait)
                 log.warning("%s Trying again in %.0f s.", error, wait)
             except Exception:

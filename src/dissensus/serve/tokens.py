@@ -1,15 +1,15 @@
-"""Tokens and their roles; the store keeps only the sha256 of a token.
+"""Tokens and their roles; the store keeps only the SHA-256 of a token.
 
-| role | may |
+| role | permissions |
 |---|---|
 | ingest | post annotations, items and webhooks |
-| annotate | ask what to label next, and post annotations; those of one annotator if the token names one |
-| adjudicate | read items and progress, decide |
+| annotate | ask what to label next, and post annotations, only those of one annotator if the token names one |
+| adjudicate | read items and progress, and decide |
 | read | read everything |
-| admin | all of this, create projects, and see the names of annotators |
+| admin | all of these, create projects, and see the names of annotators |
 
-Everyone else sees pseudonyms, except with tokens made with `names`. Before the first token, every caller on this
-machine is an admin, and no other is served.
+All roles except admin see pseudonyms, unless the token was made with `names`. Before the first token is made, every
+caller on this machine is an admin, and other machines are refused.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ ROLES: dict[str, frozenset[str]] = {
 }
 ROLES["admin"] = frozenset.union(*ROLES.values(), {"create"})
 TOKEN_PREFIX = "dissensus_"
-FRESH_SECONDS = 1.0  # between two readings of the tokens: a revoked one is refused after that
-SHOWN_CHARACTERS = 12  # characters of a hash that identify a token
-MIN_PREFIX_LENGTH = 4  # characters of a hash that revoke a token
+FRESH_SECONDS = 1.0  # Tokens are read again after this time, so a revoked token is refused then at the latest.
+SHOWN_CHARACTERS = 12  # characters of a hash that are shown to identify a token
+MIN_PREFIX_LENGTH = 4  # minimum number of characters of a hash to revoke a token
 
 
 @dataclass(frozen=True)
 class Caller:
-    """A caller: its role, whether it sees names, the annotator of its token."""
+    """A caller: its role, whether it may see names, and the annotator of its token, if any."""
 
     role: str
     names: bool = False
     annotator: str | None = None
-    key: str = ""  # differs between callers
+    key: str = ""  # identifies the caller when requests are counted
 
 
 class TokenStore:
@@ -58,7 +58,7 @@ class TokenStore:
         self._ever_any = False
 
     def add(self, role: str, *, annotator: str | None = None, names: bool = False, note: str = "") -> str:
-        """Make a token and return it; it cannot be read again."""
+        """Create a token and return it; it cannot be shown again."""
         if role not in ROLES:
             raise UnknownRole(role=role, roles=tuple(ROLES))
         token = TOKEN_PREFIX + secrets.token_urlsafe(32)
@@ -71,14 +71,14 @@ class TokenStore:
         return token
 
     def list_tokens(self) -> list[dict[str, Any]]:
-        """Return every valid token, by the beginning of its hash."""
+        """Return all valid tokens, each identified by the beginning of its hash."""
         return [
             {"token": hash_[:SHOWN_CHARACTERS], "role": role, "at": at} | about
             for hash_, role, about, at in self._valid_rows()
         ]
 
     def revoke(self, start: str) -> None:
-        """Revoke a token by the beginning of its hash."""
+        """Revoke the token whose hash begins with `start`."""
         found = [hash_ for hash_, *_ in self._valid_rows() if hash_.startswith(start)]
         if len(found) != 1 or len(start) < MIN_PREFIX_LENGTH:
             raise UnknownToken(start=start, n_found=len(found))
@@ -87,11 +87,11 @@ class TokenStore:
         self._read_at = -FRESH_SECONDS
 
     def any_exist(self) -> bool:
-        """Return True if there ever was a token: revoking the last one opens nothing."""
+        """Return True if a token was ever made, so that revoking the last one does not open the service."""
         return bool(self._current_callers()) or self._ever_any
 
     def find_caller(self, token: str) -> Caller | None:
-        """Return the caller with this token."""
+        """Return the caller with this token, or None if the token is not valid."""
         return self._current_callers().get(_hash_token(token))
 
     def _current_callers(self) -> dict[str, Caller]:

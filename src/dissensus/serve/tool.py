@@ -1,4 +1,4 @@
-"""A labelling tool, both ways: each of its questions is a project of the service, and the consensus goes back."""
+"""Synchronise with a labelling tool: each of its questions is a project, and the consensus is written back."""
 
 from __future__ import annotations
 
@@ -10,56 +10,56 @@ from dissensus.serve.service import Follower, Service
 from dissensus.serve.tool_client import Record
 from dissensus.table.kinds import name_set
 
-AGENT_NAME = "dissensus"  # author of our predictions and suggestions
-FIELD_PREFIX = "dissensus_"  # beginning of the fields that we add
-MIN_CHANGE = 0.01  # a confidence that changes by less is not written again
+AGENT_NAME = "dissensus"  # name of the author of our predictions and suggestions
+FIELD_PREFIX = "dissensus_"  # All fields that we add begin with this.
+MIN_CHANGE = 0.01  # A confidence that changes by less is not written again.
 ITEMS_PER_PAGE = 2_000
 
 
 class ToolQuestion(NamedTuple):
-    """A question of a tool."""
+    """A question of a labelling tool."""
 
     name: str
-    kind: str  # kind of its labels
-    project: str  # its project in the service
-    about: Record  # its description by the tool
+    kind: str  # label type
+    project: str  # name of its project in the service
+    about: Record  # description of the question by the tool
 
 
 class Tool(Follower):
-    """A project or dataset of a tool, kept in step with a service by a thread in the background."""
+    """A project or dataset of a labelling tool that a background thread synchronises with a service."""
 
-    number: Any  # its name in the tool
+    number: Any  # number or name of the project or dataset in the tool
 
     def __init__(self, service: Service, base: str):
         super().__init__(service, base)
         self.questions: list[ToolQuestion] = []
-        self._shown: dict[str, Record] = {}  # item → its fields as of the last event
+        self._shown: dict[str, Record] = {}  # item → its fields in the last event
 
     def read_questions(self) -> tuple[str, list[ToolQuestion]]:
-        """Return the title, and the questions whose answers can be read."""
+        """Return the title and the supported questions."""
         raise NotImplementedError
 
     def create_projects(self) -> None:
-        """Make a project of the service for every question."""
+        """Create a project of the service for every question."""
         title, self.questions = self.read_questions()
         for question in self.questions:
             self.service.create_project(question.project, kind=question.kind, title=f"{title}: {question.name}")
 
     def install_hook(self) -> None:
-        """Make the tool report what happens, where it can."""
+        """Make the tool report changes at once, if it can."""
 
     def start(self) -> None:
-        """Make the projects, then keep in step: the first step finds what came before the hook."""
+        """Create the projects and start the thread, whose first step reads everything from before the hook."""
         self.create_projects()
         self.install_hook()
         super().start()
 
     def stored_labels(self) -> dict[str, dict[str, tuple[str, str, bool]]]:
-        """Return the labels of every project, by its name."""
+        """Return the stored labels of every project, by its name."""
         return {question.project: self.service.project(question.project).stored_labels() for question in self.questions}
 
     def item_events(self, items: Iterable[tuple[str, Record]]) -> dict[str, list[Event]]:
-        """Return the fields of items, where they are new, as events of every project."""
+        """Return the changed fields of items as events, by project."""
         events: dict[str, list[Event]] = {question.project: [] for question in self.questions}
         for item, fields in items:
             if self._shown.get(item) != fields:
@@ -73,11 +73,11 @@ class Tool(Follower):
         return fields
 
     def field_prefix(self, question: ToolQuestion) -> str:
-        """Return the beginning of the fields about a question."""
+        """Return the prefix of the fields about a question."""
         return FIELD_PREFIX if len(self.questions) == 1 else f"{FIELD_PREFIX}{question.name}_"
 
     def iterate_answers(self) -> Iterator[tuple[ToolQuestion, Record, Record]]:
-        """Yield question, item and its summary, for all items with a label."""
+        """Yield (question, item, summary of the item) for all items with a label."""
         for question in self.questions:
             offset, total = 0, 1
             while offset < total:
@@ -89,7 +89,7 @@ class Tool(Follower):
 
 
 def summarize_item(item: Record) -> Record:
-    """Return label, status, confidence and agreement of an item; agreement is the share of votes for the label."""
+    """Return label, status, confidence and agreement (share of the votes for the label) of an item."""
     label, votes = item["label"], item["votes"]
     if isinstance(label, list):
         parts = [f"{one['label']} {one['start']}-{one['end']}" if isinstance(one, dict) else one for one in label]
@@ -105,7 +105,7 @@ def summarize_item(item: Record) -> Record:
 
 
 def record_difference(wanted: Record, present: Record) -> float:
-    """Return the largest difference of two records' numbers; 2 if their keys or other values differ."""
+    """Return the largest difference between the numbers of two records, or 2 if keys or other values differ."""
     if wanted.keys() != present.keys():
         return 2.0
     pairs = [(wanted[key], present[key]) for key in wanted]

@@ -1,4 +1,4 @@
-"""Calls of a labelling tool's API: one at a time, retried where that is safe, at a bounded rate."""
+"""Call the API of a labelling tool: one call at a time, with a limited rate, retried where that is safe."""
 
 from __future__ import annotations
 
@@ -13,24 +13,30 @@ from dissensus.messages import ParameterName
 from dissensus.serve.exceptions import ChooseFromTool, ToolAccess, ToolError
 
 WRITE_PAUSE = 0.05  # seconds between two calls that write
-TIMEOUT = 30.0  # seconds for an answer
-RETRIES = 4  # attempts after a call that the server could not answer
-FIRST_WAIT = 0.5  # seconds before the first retry; each further one waits twice as long
-TEMPORARY_STATUSES = (429, 500, 502, 503, 504)  # statuses worth a retry; 500 is also what a locked SQLite file gives
-MAX_ANSWER_SHOWN = 300  # characters of an answer in an error
+TIMEOUT = 30.0  # seconds to wait for a response
+RETRIES = 4  # retries of a call that the server could not answer
+FIRST_WAIT = 0.5  # seconds before the first retry; the time doubles with each further one
+TEMPORARY_STATUSES = (
+    429,
+    500,
+    502,
+    503,
+    504,
+)  # Calls with these statuses are retried; a locked SQLite file causes 500.
+MAX_ANSWER_SHOWN = 300  # characters of a response in an error
 
 Record = dict[str, Any]
 Name = TypeVar("Name", int, str)
 
 
 class ToolClient:
-    """Calls of one server; several threads may share it, of which one calls at a time."""
+    """Client of one server; several threads may share it, and calls are made one at a time."""
 
-    tool: str  # its name
-    units: str  # its units of work: projects, datasets
-    secret_name: str  # the secret of the caller, and where to find it
+    tool: str  # name of the tool
+    units: str  # name of its units of work: projects or datasets
+    secret_name: str  # name of the secret, such as token; `secret_hint` says where to find it
     secret_hint: str
-    api = ""  # beginning of all paths
+    api = ""  # prefix of all paths
 
     def __init__(self, url: str, token: str):
         self.url, self._token, self._last = url.rstrip("/"), token.strip(), 0.0
@@ -44,7 +50,7 @@ class ToolClient:
         raise NotImplementedError
 
     def call(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
-        """Call the API and parse its JSON; a POST without an answer is not repeated, as it may have been done."""
+        """Call the API and parse its JSON; a POST without a response is not repeated, as it may have been executed."""
         for attempt in range(RETRIES + 1):
             try:
                 with self._lock:
@@ -57,10 +63,10 @@ class ToolClient:
                 if not passing or attempt == RETRIES:
                     raise
                 time.sleep(FIRST_WAIT * 2**attempt)
-        raise AssertionError  # the loop returns or raises
+        raise AssertionError  # not reached: the loop returns or raises
 
     def get_or_none(self, path: str) -> Any:
-        """Return what is at a path, or None."""
+        """Return the resource at a path, or None if there is none."""
         try:
             return self.call("GET", path)
         except ToolError as error:
@@ -69,7 +75,7 @@ class ToolClient:
             return None
 
     def choose_units(self, wanted: Sequence[Name], titles: Mapping[Name, str]) -> Sequence[Name]:
-        """Return the wanted projects or datasets of all that have `titles`, or the only one."""
+        """Return the wanted projects or datasets if all exist in `titles`, or the only one if none is named."""
         if (not wanted and len(titles) != 1) or not set(wanted) <= titles.keys():
             option = ParameterName(f"{self.tool.lower().replace(' ', '_')}_{self.units.removesuffix('s')}")
             named = ", ".join(sorted(titles.values())) or "none"

@@ -1,7 +1,7 @@
-"""A watched folder: every table or export in it is a project with the labels of the file.
+"""Watch a folder: every table or export in it becomes a project with the labels of the file.
 
-A file is read once it has stopped growing, and again whenever it changes. Unchanged rows change nothing, and deleted
-rows no longer count; so files may be rewritten, and the service restarted, at any time.
+A file is read once it has stopped growing, and again whenever it changes. Unchanged rows have no effect, and deleted
+rows no longer count, so files may be rewritten and the service restarted at any time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EVENTS_AT_ONCE = 2_000
 
 
 def table_to_events(table: Annotations) -> Iterator[Event]:
-    """Yield the rows of a table as annotations, its known labels as decisions, and the fields of its items."""
+    """Yield the rows of a table as annotations, its gold labels as decisions, and the fields of its items."""
     n_given: Counter[str] = Counter()
     times = label_times(table)
     for item, annotator, label in _label_rows(table):
@@ -47,7 +47,7 @@ def table_to_events(table: Annotations) -> Iterator[Event]:
 
 
 def label_times(table: Annotations) -> dict[tuple[str, str], float]:
-    """Return seconds since 1970 of the last label by (item, annotator), if the file has times."""
+    """Return the time of the last label in seconds since 1970, by (item, annotator), if the file has times."""
     found: dict[tuple[str, str], float] = {}
     if table.import_report is None or table.import_report.label_times is None:
         return found
@@ -56,14 +56,14 @@ def label_times(table: Annotations) -> dict[tuple[str, str], float]:
         for column in table.import_report.label_times
     ]
     for item, annotator, time in zip(*columns, strict=True):
-        with suppress(DataError):  # labels with other times count from their arrival
+        with suppress(DataError):  # Labels with unreadable times count from their arrival.
             key = str(item), str(annotator)
             found[key] = max(found.get(key, 0.0), parse_seconds(time))
     return found
 
 
 def _label_rows(table: Annotations) -> Iterator[tuple[str, str, str]]:
-    """Yield item, annotator and label of every row; for spans, one row per document and annotator."""
+    """Yield (item, annotator, label) of every row; for spans, one row per document and annotator."""
     names = [list(map(str, some.tolist())) for some in (table.items, table.annotators, table.classes)]
     if table.kind != "spans":
         for codes in zip(table.item.tolist(), table.annotator.tolist(), table.label.tolist(), strict=True):
@@ -91,11 +91,11 @@ class WatchedFolder(Follower):
             raise NotAFolder(path=path)
         super().__init__(service, "watched folder")
         self.path = path
-        self._seen: dict[Path, tuple[int, int]] = {}  # as of the last look
+        self._seen: dict[Path, tuple[int, int]] = {}  # time and size at the last check
         self._read: dict[Path, tuple[int, int]] = {}
 
     def read_changed_files(self) -> list[str]:
-        """Read the files that changed but not since the last call; return their projects."""
+        """Read the files that changed and have not grown since the last check; return their projects."""
         found: list[str] = []
         for path in sorted(self.path.iterdir()):
             if path.name.startswith(".") or not path.is_file():
@@ -121,7 +121,7 @@ class WatchedFolder(Follower):
             title = f"{path.name}-{question}".rstrip("-")
             name = make_slug(title)
             guessed = table.kind != "spans" and convert_to_guessed_kind(table.as_kind("classes"))[0].kind == table.kind
-            known = guessed or name in self.service.project_names()  # a guessed kind may change with the file
+            known = guessed or name in self.service.project_names()  # A guessed kind may change with the file.
             project = self.service.create_project(name, kind=None if known else table.kind, title=title)
             events = list(table_to_events(table))
             present = {event.id for event in events if event.kind != "item"}
@@ -138,7 +138,7 @@ class WatchedFolder(Follower):
         return names
 
     def step(self) -> float:
-        """Look, even if the disk of the folder fails."""
+        """Check the folder once; log an error if it cannot be read."""
         try:
             self.read_changed_files()
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The page: one file each of HTML, CSS and JavaScript; style and scripts of the report come first."""
+"""The web page of the service: HTML, CSS and JavaScript, after the style and scripts that it shares with the report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: https: http:; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-"""Only our own files run; pictures of items may come from the server of the labelling tool."""
+"""Content security policy: only our own scripts run; pictures of items may come from the labelling tool's server."""
 MEDIA_TYPES = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
 SHARED_FILES = {"page.css": "page.css", "page.js": "common.js"}  # our file → the file of the report that precedes it
 router = APIRouter()
@@ -31,7 +31,7 @@ router = APIRouter()
 @router.get("/", include_in_schema=False)
 @router.get("/page/{file}", include_in_schema=False)
 def get_asset(file: str = "page.html") -> Any:
-    """Return a file of the page; it is the same for every caller."""
+    """Return a file of the page, which is the same for every caller."""
     if file not in MEDIA_TYPES:
         raise Refused(reason="no such address", subject=file)
     shared = (Path(dissensus.report.__file__).parent / SHARED_FILES[file]).read_bytes() if file in SHARED_FILES else b""
@@ -42,24 +42,24 @@ def get_asset(file: str = "page.html") -> Any:
 
 @router.get("/projects/{name}", response_model=responses.ProjectResponse)
 async def get_project_overview(_: Annotated[Caller, require_permission("list")], project: ProjectOfPath) -> Any:
-    """Show a project: title, kind, trouble, and its classes, options or labels of spans."""
+    """Show a project: title, kind, error of the last fit, and its classes, options or span labels."""
     return project.heading() | {"classes": list_choices(project)}
 
 
 @router.get("/me")
 async def get_caller(request: Request) -> dict[str, Any]:
-    """Show the caller: whether signed in, the role, its permissions, whether names are shown."""
+    """Show whether the caller is signed in, its role and permissions, and whether it sees names."""
     guard: Guard = request.app.state.guard
     try:
         caller = guard.identify_caller(request, await BEARER(request))
     except DissensusError:
-        return {"signed_in": False, "tokens": True, "role": None, "names": False, "may": []}
-    facts = {"role": caller.role, "names": caller.names, "may": sorted(ROLES[caller.role])}
+        return {"signed_in": False, "tokens": True, "role": None, "names": False, "permissions": []}
+    facts = {"role": caller.role, "names": caller.names, "permissions": sorted(ROLES[caller.role])}
     return {"signed_in": True, "tokens": guard.tokens.any_exist(), **facts}
 
 
 def list_choices(project: Project) -> list[str]:
-    """Return the possible labels or parts of labels; none if there is no fixed list."""
+    """Return the possible labels or parts of labels, or an empty list if they are not fixed."""
     if project.about.get("classes"):
         return list(project.about["classes"])
     if project.fitted is None:

@@ -47,7 +47,7 @@ async function route() {
     if (!name) return show(h("h1", {}, "No project yet"), h("p", {}, "POST /projects makes one; so do dissensus serve --label-studio, --argilla and --watch."));
     if (state.project?.name !== name) Object.assign(state, { project: { name }, history: [], skipped: new Set() });
     state.project = { ...state.project, ...(await ask(`projects/${encodeURIComponent(name)}`)) };
-    const open = Object.keys(VIEWS).filter((one) => state.me.may.includes(NEEDS[one]));
+    const open = Object.keys(VIEWS).filter((one) => state.me.permissions.includes(NEEDS[one]));
     if (!open.length) return show(h("h1", {}, "Nothing to see"), h("p", {}, `A token with the role ${state.me.role} sends labels; it shows nothing. Ask for one with the role read or adjudicate.`));
     state.view = open.includes(view) ? view : open[0];
     navigation(name, open);
@@ -119,7 +119,7 @@ async function overview() {
       number("truly split", count(counts["truly split"]), "people differ on these more than they err elsewhere"),
       number("labels in 7 days", count(week.labels[0]), `${count(week.labels[1])} in the 7 days before`),
       number("two labels agree", percent(week.agreement[0]), change(week.agreement, percent))),
-    h("p", {}, state.me.may.includes("decide") && counts.queue > 0 && h("a", { class: "button", href: `#/${encodeURIComponent(state.project.name)}/adjudicate` }, "Decide what waits"), state.me.may.includes("report") && [" ", h("a", { href: of("report") }, "Report"), " · ", h("a", { href: of("export?what=items&format=csv"), download: true }, "Labels as CSV")]),
+    h("p", {}, state.me.permissions.includes("decide") && counts.queue > 0 && h("a", { class: "button", href: `#/${encodeURIComponent(state.project.name)}/adjudicate` }, "Decide what waits"), state.me.permissions.includes("report") && [" ", h("a", { href: of("report") }, "Report"), " · ", h("a", { href: of("export?content=items&format=csv"), download: true }, "Labels as CSV")]),
     h("section", {}, h("h2", {}, "Whose agreement moved"), drifting.length
       ? h("ul", { class: "findings" }, ...drifting.map((one) => h("li", { class: "bad" }, h("span", { class: "mark", "aria-hidden": "true" }, "!"), h("span", {}, `${one.annotator} ${one.sentence}`))))
       : h("p", { class: "question" }, told.drift_tested ? "Nobody's agreement with the others moved this week by more than everybody else's." : untested())),
