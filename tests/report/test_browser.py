@@ -156,7 +156,7 @@ def test_a_search_finds_names_texts_and_reasons(opened):
     assert rows(page, "items", 1) == ["42"]
     assert page.locator("figure[data-table=items] output").inner_text() == "1 of 100 rows"
     search.fill("no such thing")
-    assert rows(page, "items", 1) == ["Nothing found."]
+    assert rows(page, "items", 1) == ["No rows match the search."]
     search.fill("")
     assert page.locator("figure[data-table=items] output").inner_text() == "100 rows"
 

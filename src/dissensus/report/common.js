@@ -1,10 +1,10 @@
-/* What the report and the page of `dissensus serve` share. Whatever comes from data is set as text, never as markup. */
+/* Code that the report and the page of `dissensus serve` share. Data is only set as text, never as markup. */
 "use strict";
 
 const root = document.documentElement;
 const $ = (id) => document.getElementById(id);
 
-// An element: attributes, "on…" listeners, "--…" and ":…" properties of its style; what is null or false is left out
+// Make an element with attributes, "on…" listeners and "--…" or ":…" style properties; null and false are skipped.
 function h(tag, more = {}, ...inside) {
   const made = document.createElement(tag);
   for (const [key, value] of Object.entries(more)) {
@@ -18,7 +18,7 @@ function h(tag, more = {}, ...inside) {
   return made;
 }
 
-// Light or dark
+// Switch between light and dark colours.
 const systemDark = matchMedia("(prefers-color-scheme: dark)");
 let theme = null;
 function paint() {

@@ -1,7 +1,7 @@
-/* Draws the charts and tables of the page from the JSON in #data. */
+/* Draw the charts and tables of the page from the JSON in #data. */
 const data = JSON.parse($("data").textContent);
 
-function percent(share, digits = 0) { // what is not quite none or all does not read so; the same as dissensus.words
+function percent(share, digits = 0) { // Like `format_percent` of Python: a share that is not quite 0 or 1 is not rounded to 0 or 100 %.
   if (share === null || share === undefined) return "";
   const text = (100 * share).toFixed(digits);
   if ((share > 0 && Number(text) === 0) || (share < 1 && Number(text) === 100)) {
@@ -15,10 +15,10 @@ const count = (value, digits = 0) =>
   value === null || value === undefined ? "" : value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 const palette = (code) => (code < 0 ? "var(--grey)" : `var(--c${(code % 8) + 1})`);
 
-// Cells: how a value of each kind of column looks, by what it sorts, and what a search finds in it -------------------
+// Cells: how each kind of column draws a value, sorts by it, and searches in it ---------------------------------------
 const PICTURE = /^data:image\/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+$/;
 
-function breakable(text) { // names such as a_b_c may break after each part
+function breakable(text) { // Names such as a_b_c may break after each part.
   const name = String(text ?? "");
   const parts = name.length < 16 ? [name] : name.split(/(?<=[_/.:-])/);
   return parts.flatMap((part, number) => (number ? [h("wbr"), part] : [part]));
@@ -63,7 +63,7 @@ const cells = {
   },
 };
 
-// What opens beneath a row -------------------------------------------------------------------------------------------
+// Details that open below a row ---------------------------------------------------------------------------------------
 const heads = (names) => names.map((name) => h("th", {}, name));
 const parts = {
   text: (part) => h("p", {}, part.text),
@@ -76,7 +76,7 @@ const parts = {
       h("th", {}, part.rows[i]),
       values.map((share, j) => h("td", {
         class: "cell" + (share > 0.6 ? " dark" : "") + (i === j ? " diagonal" : ""), "--share": share,
-        title: `${part.rows[i]} called ${part.columns[j]}: ${percent(share)}`,
+        title: `${part.rows[i]} labelled ${part.columns[j]}: ${percent(share)}`,
       }, Math.round(100 * share))),
       part.counts && h("td", {}, `${count(part.counts[i])} items`))))),
 };
@@ -84,7 +84,7 @@ const parts = {
 const details = (list) => h("div", { class: "details" }, list.map((part) => h("div", { class: "grid" },
   part.title && h("h4", {}, part.title), parts[part.type](part), part.note && h("small", {}, part.note))));
 
-// Tables: searched, sorted, a page at a time -------------------------------------------------------------------------
+// Tables, with search, sorting and pages ------------------------------------------------------------------------------
 const tables = {};
 const unknown = (v) => v === null || v === undefined || v === "";
 
@@ -101,9 +101,9 @@ class Grid {
     const scroll = figure.querySelector(".scroll");
     scroll.append(h("table", {}, h("thead", {}, h("tr", {}, this.heads)), this.body));
     const sorter = h("select", { class: "sorter", "aria-label": "Sort by" }, new Option("Sort by …", ""), about.columns.map((column, number) => new Option(column.title, number)));
-    sorter.addEventListener("change", () => { // where there is no room for a head
+    sorter.addEventListener("change", () => { // On narrow screens, this replaces the column titles.
       this.sort(Number(sorter.value));
-      sorter.value = ""; // so that the same column can be chosen again, for the other direction
+      sorter.value = ""; // The same column can then be chosen again, to reverse the order.
     });
     if (this.search) {
       this.search.after(sorter);
@@ -122,7 +122,7 @@ class Grid {
   }
 
   sort(column) {
-    const downFirst = ["number", "percent", "shares"].includes(this.about.columns[column].kind); // of reliability the lowest first
+    const downFirst = ["number", "percent", "shares"].includes(this.about.columns[column].kind); // Other columns, such as reliability, begin with the lowest value.
     this.sorted = { column, down: this.sorted?.column === column ? !this.sorted.down : downFirst };
     this.arrange();
     this.at = 0;
@@ -134,7 +134,7 @@ class Grid {
     const key = (number) => cells[this.about.columns[column].kind].order(this.about.rows[number][column]);
     this.rows.sort((a, b) => {
       const [x, y] = [key(a), key(b)];
-      if (unknown(x)) return unknown(y) ? a - b : 1; // what is not known comes last
+      if (unknown(x)) return unknown(y) ? a - b : 1; // Unknown values come last.
       if (unknown(y)) return -1;
       const sign = typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y), "en", { numeric: true });
       return (down ? -sign : sign) || a - b;
@@ -146,7 +146,7 @@ class Grid {
     this.draw();
   }
 
-  show(name) { // a row by what stands in its first column
+  show(name) { // Open the row with this name in its first column.
     const number = this.about.rows.findIndex((row) => row[0] === name);
     if (number < 0) return;
     if (this.search) this.search.value = name;
@@ -168,7 +168,7 @@ class Grid {
     const { columns, details: more } = this.about, row = columns.map((column, c) => this.cell(number, column, c));
     if (!more) return h("tr", {}, row);
     const open = this.opened.has(number);
-    const toggle = () => { if (!String(getSelection())) this.open(number); }; // who marks text to copy does not mean to open
+    const toggle = () => { if (!String(getSelection())) this.open(number); }; // Selecting text to copy it does not open the row.
     return [h("tr", { class: "can-open" + (open ? " open" : ""), onclick: toggle }, row),
       open && h("tr", { class: "detail" }, h("td", { colspan: columns.length }, details(more[number])))];
   }
@@ -181,14 +181,14 @@ class Grid {
       else th.removeAttribute("aria-sort");
     });
     const lines = this.rows.slice(this.at, this.at + page).flatMap((number) => this.line(number)).filter(same);
-    this.body.replaceChildren(...(n ? lines : [h("tr", {}, h("td", { colspan: columns.length, class: "nothing" }, "Nothing found."))]));
+    this.body.replaceChildren(...(n ? lines : [h("tr", {}, h("td", { colspan: columns.length, class: "nothing" }, "No rows match the search."))]));
     if (this.output) this.output.textContent = n === rows.length ? `${count(n)} rows` : `${count(n)} of ${count(rows.length)} rows`;
     const turn = (text, to, possible) => h("button", { type: "button", "data-key": text, disabled: !possible, onclick: () => { this.at = to; this.draw(); } }, text);
     this.pages.replaceChildren(...(n <= page ? [] : [
       turn("‹ Back", Math.max(0, this.at - page), this.at > 0),
       h("span", {}, `${count(this.at + 1)} to ${count(Math.min(n, this.at + page))} of ${count(n)}`),
       turn("More ›", this.at + page, this.at + page < n)]));
-    if (held) this.figure.querySelector(`[data-key="${CSS.escape(held)}"]`)?.focus(); // it was drawn anew
+    if (held) this.figure.querySelector(`[data-key="${CSS.escape(held)}"]`)?.focus(); // The focused button was replaced.
   }
 }
 
@@ -196,7 +196,7 @@ for (const figure of document.querySelectorAll("figure.table")) {
   tables[figure.dataset.table] = new Grid(figure, data.tables[figure.dataset.table]);
 }
 
-// Charts: colours are the style sheet's own, so that they follow it --------------------------------------------------
+// Charts, in the colours of the style sheet ---------------------------------------------------------------------------
 const config = {
   background: "transparent",
   font: "system-ui, 'Segoe UI', Roboto, sans-serif",
@@ -217,7 +217,7 @@ const config = {
 
 const NARROW = 420; // pixels
 
-function fitted(value, width) { // a chart for a phone: legends with one entry per line, short labels beside the axes
+function fitted(value, width) { // On phones, legends have one entry per line and axes have short labels.
   if (width >= NARROW || value === null || typeof value !== "object") return value;
   if (Array.isArray(value)) return value.map((one) => fitted(one, width));
   const result = {};
@@ -253,7 +253,7 @@ async function drawCharts() {
   root.dataset.drawn = "yes";
 }
 
-// Where the reader is ------------------------------------------------------------------------------------------------
+// Mark the section that is being read in the navigation ---------------------------------------------------------------
 const links = new Map([...document.querySelectorAll("nav a")].map((a) => [a.getAttribute("href").slice(1), a]));
 const watch = new IntersectionObserver(
   (seen) => {
@@ -263,4 +263,4 @@ const watch = new IntersectionObserver(
 );
 document.querySelectorAll("section").forEach((section) => watch.observe(section));
 
-addEventListener("DOMContentLoaded", drawCharts); // the bundle of Vega, a module, has run by then
+addEventListener("DOMContentLoaded", drawCharts); // The bundle of Vega is a module, which has run by then.
