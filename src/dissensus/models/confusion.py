@@ -507,7 +507,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
 
     @computed_result
     def confusion_(self) -> FloatArray:
-        """The confusion matrices (A, K, K) [annotator, true, given], computed on access unless they are parameters."""
+        """Return the confusion matrices (A, K, K) [annotator, true, given], unless they are stored parameters."""
         if not hasattr(self, "label_counts_"):
             raise AttributeError("confusion_")
         return self.annotator_confusions(np.arange(self.annotators_.size))

@@ -1,6 +1,6 @@
-"""Conformance suites: what every entry of a registry must do, one module per registry.
+"""Conformance suites, one module per registry, which check that an entry keeps the contract of the registry.
 
-The tests of dissensus run each suite over all entries; a package that adds an entry by an entry point runs it over
-its own: `from dissensus.testing.methods import check_method`. A check raises AssertionError with what is wrong. Checks
-need nothing but the library itself: pytest is not imported.
+The tests of dissensus run each suite over all entries. A package that adds an entry by an entry point runs the suite
+over its own entries, for example with `from dissensus.testing.methods import check_method`. A check raises
+AssertionError with a description of the fault. The suites do not import pytest.
 """

@@ -20,11 +20,11 @@ from dissensus.models.base import methods
 from dissensus.table.annotations import Annotations
 from dissensus.table.simulate import simulate
 
-K, L = 3, 2  # clusters of items and of annotators
+K, L = 3, 2  # numbers of clusters of items and of annotators
 
 
 def check_clustering(name: str, **keywords: Any) -> None:
-    """Check a registered clustering; `keywords` replace its defaults, such as those that make it fast."""
+    """Check a registered clustering; `keywords` override its defaults, for example to make it faster."""
     entry = clusterings.entry(name)
     assert entry.summary, "the registered summary is empty"
     assert isinstance(entry.facts.get("annotators"), bool), "register it with annotators=True or annotators=False"
@@ -40,7 +40,7 @@ def check_clustering(name: str, **keywords: Any) -> None:
 
 
 def _example_tables() -> list[Annotations]:
-    """Return tables with plain, weighted and probabilistic labels, an unlabelled item and a silent annotator."""
+    """Return tables with plain, weighted and probabilistic labels, one item and one annotator without labels."""
     drawn = simulate(60, 8, 4, redundancy=4, seed=1).annotations
     items, annotators = np.append(drawn.items, 999), np.append(drawn.annotators, 99)
     rows = drawn.items[drawn.item], drawn.annotators[drawn.annotator]
@@ -131,24 +131,26 @@ def _check_repetition(name: str, keywords: dict[str, Any]) -> None:
     model = _fit_quietly(name, table, keywords)
     names = table.items[table.item], table.annotators[table.annotator], table.classes[table.label]
     order = np.random.default_rng(3).permutation(len(table))
-    known: Any = {"classes": table.classes, "items": table.items, "annotators": table.annotators}
-    shuffled = Annotations.from_arrays(*(column[order] for column in names), **known)
-    _check_same(model, _fit_quietly(name, shuffled, keywords), "the order of rows must not change it")
-    _check_same(model, _fit_quietly(name, table, keywords | {"threads": 2}), "the number of threads must not change it")
+    names_of_table: Any = {"classes": table.classes, "items": table.items, "annotators": table.annotators}
+    shuffled = Annotations.from_arrays(*(column[order] for column in names), **names_of_table)
+    _check_same(model, _fit_quietly(name, shuffled, keywords), "the order of rows must not change the results")
+    _check_same(
+        model, _fit_quietly(name, table, keywords | {"threads": 2}), "the number of threads must not change the results"
+    )
     again = pickle.loads(pickle.dumps(model))
-    _check_same(model, again, "pickle must keep it")
+    _check_same(model, again, "a pickled model must have the same results")
     steps: list[int] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         again.fit(_example_tables()[1]).fit(table, on_step=lambda step, objective: steps.append(step))
-    _check_same(model, again, "a second fit must start afresh")
+    _check_same(model, again, "a second fit must not use results of the first")
     assert steps == list(range(1, again.n_iter_ + 1)), "on_step must be called once for each of n_iter_ passes"
     with TemporaryDirectory() as folder:
         save(model, folder)
         loaded: Any = load(folder)
     assert type(loaded) is type(model)
-    assert loaded.get_params() == model.get_params(), "saving must keep the keywords"
-    _check_same(model, loaded, "saving must keep it")
+    assert loaded.get_params() == model.get_params(), "a loaded model must have the same keywords"
+    _check_same(model, loaded, "a loaded model must have the same results")
 
 
 def _check_new_tables(name: str, keywords: dict[str, Any]) -> None:

@@ -19,11 +19,11 @@ from dissensus.learning.run import copy_component
 from dissensus.learning.storage import pack_component, read_tree, unpack_component, write_tree
 from dissensus.table.annotations import Annotations
 
-TOLERANCE = 1e-4  # float32 rounding of values of size one
+TOLERANCE = 1e-4  # rounding error of float32 values around 1
 
 
 def check_encoder(encoder: Encoder, X: Any) -> None:
-    """Check an encoder with its keywords on inputs X: at least four rows, some of them different."""
+    """Check an encoder with its keywords on inputs X, at least four rows that are not all equal."""
     entry = encoders.entry(encoders.name_of(type(encoder)))
     assert entry.summary, "the registered summary is empty"
     assert isinstance(encoder.input_kind, str), "`input_kind` must name the kind of X"
@@ -34,14 +34,14 @@ def check_encoder(encoder: Encoder, X: Any) -> None:
     assert pickle.dumps(X) == before, "fit and prepare must not change X"
     assert isinstance(columns, BatchColumns), "prepare must return BatchColumns"
     assert len(columns) == n, "prepare must return one entry per row"
-    assert len(fitted.prepare(take_rows(X, np.arange(0)))) == 0, "prepare must take no rows"
+    assert len(fitted.prepare(take_rows(X, np.arange(0)))) == 0, "prepare must accept inputs without rows"
     module = fitted.module()
     z = _encode(module, columns, np.arange(n))
     _check_rows(fitted, module, X, columns, z)
     _check_branch(fitted, z)
     _check_storage(fitted, module, X, z)
     _check_training(encoder, X)
-    assert all(isinstance(one, Encoder) for one in encoder.pool_encoders()), "pool_encoders must return encoders"
+    assert all(isinstance(member, Encoder) for member in encoder.pool_encoders()), "pool_encoders must return encoders"
 
 
 def _encode(module: nn.Module, columns: BatchColumns, items: Any) -> Tensor:
@@ -56,7 +56,7 @@ def _check_rows(fitted: Encoder, module: nn.Module, X: Any, columns: BatchColumn
     assert bool(torch.isfinite(z).all()), "vectors must be finite"
     order = np.arange(n)[::-1].copy()
     reordered = _encode(module, columns, order)
-    assert torch.allclose(reordered, z[order], atol=TOLERANCE), "an item's vector depends on its place in the batch"
+    assert torch.allclose(reordered, z[order], atol=TOLERANCE), "an item's vector depends on its position in the batch"
     for item in (0, n - 1):
         alone = _encode(module, fitted.prepare(take_rows(X, np.array([item]))), [0])
         assert torch.allclose(alone[0], z[item], atol=TOLERANCE), "an item's vector depends on the other rows of X"
@@ -68,14 +68,14 @@ def _check_branch(fitted: Encoder, z: Tensor) -> None:
 
 
 def _check_storage(fitted: Encoder, module: nn.Module, X: Any, z: Tensor) -> None:
-    """The attributes that end in an underscore are all that `prepare` and `module` need."""
+    """Check that `prepare` and `module` need only the attributes that end in an underscore."""
     with TemporaryDirectory() as folder:
         path = write_tree(Path(folder) / "encoder", pack_component(fitted, encoders), "encoder")
         loaded = unpack_component(read_tree(path, "encoder"), encoders)
     again = loaded.module()
     again.load_state_dict(module.state_dict())
     assert torch.equal(_encode(again, loaded.prepare(X), np.arange(len(z))), z), (
-        "a loaded encoder returns other vectors"
+        "a loaded encoder returns different vectors"
     )
 
 
@@ -88,4 +88,4 @@ def _check_training(encoder: Encoder, X: Any) -> None:
     with TemporaryDirectory() as folder:
         model.save(folder)
         loaded = CrowdClassifier.load(folder, device="cpu")
-    assert np.array_equal(loaded.predict_proba(X), proba), "a loaded classifier predicts otherwise"
+    assert np.array_equal(loaded.predict_proba(X), proba), "a loaded classifier returns different predictions"

@@ -1,11 +1,11 @@
-"""The conformance suite of methods for classes: what every method promises, on small simulated tables.
+"""The conformance suite of methods for classes, on small simulated tables.
 
     from dissensus.testing.methods import check_method
 
     def test_my_method():
         check_method(MyMethod)
 
-The method must be registered, because models are saved by their method's name. `CHECKS` names the single checks.
+The method must be registered, because models are saved under their method's name. `CHECKS` lists the checks by name.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ Check = Callable[[Method], None]
 E = TypeVar("E", bound=BaseException)
 
 CHECKS: dict[str, Check] = {}
-"""Name → a check, which raises AssertionError if a method breaks its promise."""
+"""The checks by name; each raises AssertionError if a method fails it."""
 
 SHAPES = {"A<K": (40, 3, 5), "A>K": (31, 8, 4), "I<A": (6, 17, 3)}
-"""Items, annotators and classes of the tables: all different, in more than one order."""
+"""Numbers of items, annotators and classes of the tables, which differ in size and order."""
 
 DEGENERATE = (
-    ([1, 2, 3], [1, 1, 1], [0, 1, 0]),  # one annotator
-    ([1, 1, 2], [1, 2, 1], [5, 5, 5]),  # one class
-    ([1, 2, 3], [1, 2, 3], [0, 1, 0]),  # no overlap
-    ([1], [1], [0]),  # one annotation
-    ([1, 1, 1, 2], [1, 1, 1, 2], [0, 1, 1, 0]),  # a repeated pair
+    ([1, 2, 3], [1, 1, 1], [0, 1, 0]),  # one annotator for all items
+    ([1, 1, 2], [1, 2, 1], [5, 5, 5]),  # one class for all labels
+    ([1, 2, 3], [1, 2, 3], [0, 1, 0]),  # one label per item
+    ([1], [1], [0]),  # a single annotation
+    ([1, 1, 1, 2], [1, 1, 1, 2], [0, 1, 1, 0]),  # a repeated pair of item and annotator
 )
 
 
@@ -80,27 +80,27 @@ def _register_check(check: Check) -> Check:
 
 
 def is_binary(method: Method) -> bool:
-    """Return whether a method is for two classes only."""
+    """Return whether a method supports two classes only."""
     entry = methods.entry_of(method)
     return entry is not None and bool(entry.facts.get("binary"))
 
 
 def make_table(method: Method, shape: str, seed: int = 0) -> Annotations:
-    """Simulate a table that the method accepts; `shape` is one of `SHAPES`."""
+    """Simulate a table that the method supports; `shape` is a key of `SHAPES`."""
     items, annotators, classes = SHAPES[shape]
     classes = 2 if is_binary(method) else classes
     return simulate(items, annotators, classes, redundancy=min(3, annotators), seed=seed).annotations
 
 
 def fit_quietly(method: Method, table: Annotations, gold: Any = None, earlier: Any = None, **keywords: Any) -> Any:
-    """Fit without convergence warnings: EM on tiny random tables may be slow."""
+    """Fit without convergence warnings, because EM on small random tables may be slow."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return method(**keywords).fit(table, gold=gold, earlier=earlier)
 
 
 def array_results(model: Any) -> dict[str, Any]:
-    """Return all results of a model that are arrays."""
+    """Return the results of a model that are arrays, by name."""
     return {key: value for key, value in vars(model).items() if key.endswith("_") and isinstance(value, np.ndarray)}
 
 
@@ -114,7 +114,7 @@ def assert_same_results(first: Any, second: Any) -> None:
 
 @contextmanager
 def expect_error(kind: type[E], **facts: Any) -> Iterator[list[E]]:
-    """Raise AssertionError unless the block raises an error of this kind, with these facts; the list then has it."""
+    """Raise AssertionError unless the block raises an error of this class with these facts; yield a list with it."""
     caught: list[E] = []
     try:
         yield caught
@@ -136,7 +136,7 @@ def values_out_of_range(declared: Any) -> list[float]:
 
 @_register_check
 def check_shapes(method: Method) -> None:
-    """Results have the promised shapes and ranges."""
+    """Check the shapes and ranges of all results."""
     for shape in SHAPES:
         table = make_table(method, shape)
         model = fit_quietly(method, table)
@@ -163,7 +163,7 @@ def check_shapes(method: Method) -> None:
 
 @_register_check
 def check_row_order(method: Method) -> None:
-    """The order of rows changes no bit of a result, with and without weights."""
+    """Check that the order of rows does not change any bit of a result, with and without weights."""
     table, rng = make_table(method, "A>K"), np.random.default_rng(3)
     rows = [np.array(column) for column in table.to_arrow().to_pydict().values()]
     order = rng.permutation(len(table))
@@ -171,7 +171,10 @@ def check_row_order(method: Method) -> None:
     assert_same_results(fit_quietly(method, table), fit_quietly(method, shuffled))
     n = 90
     rows = [rng.integers(0, high, n) for high in (11, 4, 2 if is_binary(method) else 3)]
-    weight, order = rng.choice([0.3, 0.7, 1.1], n), rng.permutation(n)  # many rows differ only in their weight
+    weight, order = (
+        rng.choice([0.3, 0.7, 1.1], n),
+        rng.permutation(n),
+    )  # many rows have the same codes and different weights
     table = Annotations.from_arrays(*rows, weight=weight)
     shuffled = Annotations.from_arrays(*(column[order] for column in rows), weight=weight[order])
     assert_same_results(fit_quietly(method, table), fit_quietly(method, shuffled))
@@ -179,7 +182,7 @@ def check_row_order(method: Method) -> None:
 
 @_register_check
 def check_renaming(method: Method) -> None:
-    """New names of items, annotators and classes permute the results."""
+    """Check that new names of items, annotators and classes only permute the results."""
     table, rng = make_table(method, "A>K", seed=6), np.random.default_rng(0)
     columns = [np.array(column) for column in table.to_arrow().to_pydict().values()]
     new = [rng.permutation(size) for size in (table.n_items, table.n_annotators, table.n_classes)]
@@ -191,7 +194,7 @@ def check_renaming(method: Method) -> None:
 
 @_register_check
 def check_refit(method: Method) -> None:
-    """Fitting twice equals fitting once, also with a pickled model and another table in between."""
+    """Check that a second fit gives the same results, even after a fit of a pickled model to another table."""
     table = make_table(method, "A<K")
     model = fit_quietly(method, table)
     assert_same_results(model, pickle.loads(pickle.dumps(model)))
@@ -203,7 +206,7 @@ def check_refit(method: Method) -> None:
 
 @_register_check
 def check_keywords(method: Method) -> None:
-    """Keywords are stored unchanged, and `sklearn.base.clone` copies them."""
+    """Check that keywords are stored unchanged, and that `sklearn.base.clone` copies them."""
     from sklearn.base import clone
 
     model = method(seed=7)
@@ -219,10 +222,10 @@ def check_keywords(method: Method) -> None:
 
 @_register_check
 def check_trace(method: Method) -> None:
-    """The objective never falls, and every step is reported."""
+    """Check that the objective never decreases, and that every pass is reported to `on_step`."""
     for seed in range(3):
         trace = fit_quietly(method, make_table(method, "A<K", seed)).trace_
-        assert (np.diff(trace) >= -1e-9 * np.abs(trace[1:])).all(), f"the objective falls: {trace}"
+        assert (np.diff(trace) >= -1e-9 * np.abs(trace[1:])).all(), f"the objective decreases: {trace}"
     steps: list[int] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -232,7 +235,7 @@ def check_trace(method: Method) -> None:
 
 @_register_check
 def check_frames(method: Method) -> None:
-    """Frames have the names of the table."""
+    """Check that frames have the names of the table."""
     table = make_table(method, "A>K")
     label = np.array(["no", "so", "ja", "öh"])[table.label]
     table = Annotations.from_arrays([f"i{i:03}" for i in table.item], table.annotator, label)
@@ -248,7 +251,7 @@ def check_frames(method: Method) -> None:
 
 @_register_check
 def check_ties(method: Method) -> None:
-    """Ties are broken by a draw that depends on the seed and the item's name only."""
+    """Check that the draw that breaks ties depends only on the seed and the item's name."""
     pairs = [(f"i{item}", annotator, annotator) for item in range(40) for annotator in (0, 1)]
     model = fit_quietly(method, Annotations.from_arrays(*zip(*pairs, strict=True)))
     expected = arg_max(model.posterior_, model.items_, model.classes_, model.tie_seed_)
@@ -257,7 +260,7 @@ def check_ties(method: Method) -> None:
 
 @_register_check
 def check_intervals(method: Method) -> None:
-    """Intervals contain the estimates, and are wider at higher levels."""
+    """Check that intervals contain the estimates and are wider at higher levels."""
     model = fit_quietly(method, make_table(method, "A>K"))
     low, high = model.reliability_interval().T
     assert (low < model.reliability_).all()
@@ -275,12 +278,12 @@ def check_intervals(method: Method) -> None:
         assert (low < high).mean() > 0.9
 
 
-# Tables that are unusual ----------------------------------------------------------------------------------------------
+# Unusual tables ------------------------------------------------------------------------------------------------------
 
 
 @_register_check
 def check_degenerate_tables(method: Method) -> None:
-    """Results are finite if annotators, classes or overlap are missing."""
+    """Check that results are finite with one annotator, one class, one annotation or no overlap."""
     for columns in DEGENERATE:
         model = fit_quietly(method, Annotations.from_arrays(*columns))
         assert np.isfinite(model.posterior_).all(), columns
@@ -289,7 +292,7 @@ def check_degenerate_tables(method: Method) -> None:
 
 @_register_check
 def check_empty_item(method: Method) -> None:
-    """An item without annotations gets the prior."""
+    """Check that an item without annotations gets the prior."""
     table = Annotations.from_arrays([1, 1, 2], [1, 2, 1], ["a", "a", "b"], items=[0, 1, 2], annotators=[1, 2, 3])
     model = fit_quietly(method, table)
     np.testing.assert_allclose(model.posterior_[0], model.prior_)
@@ -298,7 +301,7 @@ def check_empty_item(method: Method) -> None:
 
 @_register_check
 def check_long_item(method: Method) -> None:
-    """An item with thousands of labels neither underflows nor overflows."""
+    """Check that an item with thousands of labels neither underflows nor overflows."""
     rows = np.arange(5000)
     table = Annotations.from_arrays(0 * rows, rows % 11, rows % (2 if is_binary(method) else 3))
     for key, value in array_results(fit_quietly(method, table)).items():
@@ -307,7 +310,7 @@ def check_long_item(method: Method) -> None:
 
 @_register_check
 def check_wrong_arguments(method: Method) -> None:
-    """A wrong argument is an error of the right class: no table, an empty one, too many classes, not fitted."""
+    """Check the errors of an argument that is no table, an empty table, too many classes and an unfitted model."""
     model = fit_quietly(method, make_table(method, "A>K"))
     for wrong in ("labels.csv", dissensus.Questions({})):
         with expect_error(NotATable, caller="fit"):
@@ -326,7 +329,7 @@ def check_wrong_arguments(method: Method) -> None:
 
 @_register_check
 def check_keyword_limits(method: Method) -> None:
-    """A keyword outside its declared limits is an error that names it."""
+    """Check that a keyword outside its declared limits raises an error that names it."""
     table = make_table(method, "A>K")
     for keyword, declared in method.declared().items():
         for value in values_out_of_range(declared):
@@ -339,7 +342,7 @@ def check_keyword_limits(method: Method) -> None:
 
 @_register_check
 def check_convergence_warning(method: Method) -> None:
-    """A fit that `max_iter` ends warns, and is not `converged_`."""
+    """Check that a fit that `max_iter` ends warns and is not `converged_`."""
     if "max_iter" not in method.declared():
         return
     limits = {"max_iter": 2, "tol": 0, "restarts": 1}
@@ -361,36 +364,36 @@ def check_convergence_warning(method: Method) -> None:
 
 @_register_check
 def check_new_tables(method: Method) -> None:
-    """The fitted table gets its posterior; new items and unseen annotators are scored; unseen classes are an error."""
+    """Check the posterior of the fitted table, of new items and of unseen annotators; unseen classes are errors."""
     table = make_table(method, "A>K")
     model, last = fit_quietly(method, table), table.n_classes - 1
     np.testing.assert_allclose(model.predict_proba(table), model.posterior_, atol=1e-9)
     np.testing.assert_array_equal(model.predict(table), model.predict())
     new = Annotations.from_arrays(["x", "x", "y"], [0, 1, 1], [0, 0, last], items=["w", "x", "y"])
     scored = model.predict_proba(new)
-    assert scored.shape == (3, last + 1)  # the fitted classes, not the two of the new table
+    assert scored.shape == (3, last + 1)  # all fitted classes, although the new table has two
     np.testing.assert_allclose(scored.sum(axis=1), 1)
     np.testing.assert_allclose(scored[0], model.prior_)
     unseen = Annotations.from_arrays(["x"], [4711], [min(2, last)])
     assert model.predict(unseen).tolist() == [min(2, last)]
     with expect_error(UnknownClass):
         model.predict(Annotations.from_arrays([1, 1], [0, 1], [0, 99]))
-    with expect_error(DataError):  # fitted annotators have integers as names
+    with expect_error(DataError):  # the names of fitted annotators are integers
         model.predict(Annotations.from_arrays([1], ["0"], [0]))
 
 
 @_register_check
 def check_predicted_annotations(method: Method) -> None:
-    """Annotations are predicted for seen and unseen items and annotators, each row by itself."""
+    """Check predicted annotations of fitted and unseen items and annotators; rows must be independent."""
     table = make_table(method, "A>K")
     model = fit_quietly(method, table)
     expected = model.predict_annotations(table)
     assert expected.shape == (len(table), table.n_classes)
     np.testing.assert_allclose(expected.sum(axis=1), 1)
-    assert (expected > 0).all()  # an unexpected label must not have a probability of 0
+    assert (expected > 0).all()  # every label must have a probability above 0
     keep = np.isin(np.arange(table.n_items), np.random.default_rng(0).permutation(table.n_items)[:7])
     np.testing.assert_array_equal(model.predict_annotations(table.select(items=keep)), expected[keep[table.item]])
-    late = table.select(annotators=table.annotators >= 3)  # the same annotators have other codes
+    late = table.select(annotators=table.annotators >= 3)  # the same annotators get other codes
     np.testing.assert_array_equal(model.predict_annotations(late), expected[table.annotator >= 3])
     new = Annotations.from_arrays([999, int(table.items[0]), 999], [0, 999, 999], [0, 1, 1])
     np.testing.assert_allclose(model.predict_annotations(new).sum(axis=1), 1)
@@ -398,7 +401,7 @@ def check_predicted_annotations(method: Method) -> None:
 
 @_register_check
 def check_gold(method: Method) -> None:
-    """Gold labels are kept, and gold of another shape, type or range is an error."""
+    """Check that gold classes are predicted, and that gold of a wrong shape, type or range is an error."""
     table = make_table(method, "A>K")
     gold = np.full(table.n_items, -1)
     gold[:5] = np.array([3, 2, 1, 0, 3]) % table.n_classes
@@ -410,18 +413,18 @@ def check_gold(method: Method) -> None:
 
 
 def earlier_counts(table: Annotations, right: float, wrong: float) -> FloatArray:
-    """(K, K) [true, given] counts of an annotator with this many right and wrong labels."""
+    """Return the counts (K, K) [true, given] of an annotator with these numbers of right and wrong labels."""
     K = table.n_classes
     return np.where(np.eye(K, dtype=bool), right / K, wrong / (K * (K - 1)))
 
 
 @_register_check
 def check_earlier_counts(method: Method) -> None:
-    """Earlier counts of annotators are used as labels on items of known class."""
+    """Check that earlier counts of annotators are used like labels on gold items."""
     table = make_table(method, "A>K")
     before = {int(annotator): earlier_counts(table, 900, 100) for annotator in table.annotators}
     before[int(table.annotators[2])] = earlier_counts(table, 50, 950)
-    before[4711] = earlier_counts(table, 5, 5)  # not in the table
+    before[4711] = earlier_counts(table, 5, 5)  # an annotator that is not in the table
     if not method.takes_earlier:
         with expect_error(NoEarlierCounts):
             method().fit(table, earlier=before)
@@ -443,7 +446,7 @@ def check_earlier_counts(method: Method) -> None:
 
 @_register_check
 def check_saving(method: Method) -> None:
-    """A saved and loaded model is the same, and a damaged file is an error."""
+    """Check that a loaded model equals the saved one, and that a damaged file is an error."""
     sim = make_table(method, "A>K")
     text = Annotations.from_arrays([f"ü{i}" for i in sim.item], [f"w {a}" for a in sim.annotator], sim.label)
     with tempfile.TemporaryDirectory() as folder:
@@ -461,13 +464,13 @@ def check_saving(method: Method) -> None:
             path.write_bytes(part)
             with expect_error(DamagedModel):
                 load(folder)
-        save(fit_quietly(method, sim, seed=np.int64(3)), folder)  # numbers of NumPy as keywords
+        save(fit_quietly(method, sim, seed=np.int64(3)), folder)  # keywords may be NumPy numbers
         assert load(folder).seed == 3
 
 
 @_register_check
 def check_updates(method: Method) -> None:
-    """A method without `partial_fit` raises NoPartialFit; an updated model is saved, scored, and keeps its gold."""
+    """Check that `partial_fit` raises NoPartialFit or returns a model that can be saved and keeps its gold classes."""
     table = make_table(method, "A>K")
     model = fit_quietly(method, table)
     new = Annotations.from_arrays([900, 900, 3], [0, 77, 77], [0, 1, 1])
@@ -484,5 +487,5 @@ def check_updates(method: Method) -> None:
     for use in (model.partial_fit, model.predict, model.predict_annotations):
         with expect_error(UnknownClass):
             use(Annotations.from_arrays([1], [0], [99]))
-    with expect_error(DataError):  # fitted items have integers as names
+    with expect_error(DataError):  # the names of fitted items are integers
         model.partial_fit(Annotations.from_arrays(["x"], [0], [0]))

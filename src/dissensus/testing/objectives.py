@@ -23,7 +23,7 @@ from dissensus.table.annotations import Annotations
 from dissensus.table.simulate import simulate
 
 WIDTH = 5  # length of the random vectors that replace an encoder's output
-TOLERANCE = 1e-3  # relative, of a sum of losses in float32
+TOLERANCE = 1e-3  # relative rounding error of a sum of losses in float32
 
 
 def check_objective(objective: Objective) -> None:
@@ -108,7 +108,7 @@ def _check_shape(name: str, value: Tensor, shape: tuple[int, ...], *, finite: bo
 
 
 def _check_storage(fitted: Objective, head: Any, z: Tensor) -> None:
-    """The attributes that end in an underscore are all that `head` and the answers need."""
+    """Check that `head` and the answers need only the attributes that end in an underscore."""
     with TemporaryDirectory() as folder:
         path = write_tree(Path(folder) / "objective", pack_component(fitted, objectives), "objective")
         loaded = unpack_component(read_tree(path, "objective"), objectives)

@@ -44,7 +44,7 @@ def check_question(kind: type[Question], **options: Any) -> None:
         before = [table.label.copy(), table.item.copy()]
         facts = question.ask(table)
         plain, again = (_to_json_values(question.to_json(one)) for one in (facts, kind(**options).ask(table)))
-        assert plain == again, f"{kind.__name__}: the same question has another answer the second time."
+        assert plain == again, f"{kind.__name__}: the same question returns a different answer the second time."
         assert all((one == other).all() for one, other in zip(before, (table.label, table.item), strict=True))
         check_findings(question.findings(facts), kind.__name__)
         if kind.row_noun:
@@ -54,7 +54,7 @@ def check_question(kind: type[Question], **options: Any) -> None:
 
 
 def check_declaration(kind: type[Question]) -> None:
-    """Check that options have a text, defaults in their range, and types that a command line can read."""
+    """Check that options have a help text, valid defaults, and types that the command line can read."""
     kind().check_parameters()
     assert kind.__doc__, f"{kind.__name__}: a docstring is needed; it is the help of the command."
     for name, declared in kind.declared().items():

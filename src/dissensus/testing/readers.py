@@ -1,4 +1,4 @@
-"""The conformance suite of readers: what every reader must do with a valid and with a damaged file of its format."""
+"""The conformance suite of readers, with valid and damaged files of their format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dissensus.table.io.readers import detect_format, readers
 
 
 def check_reader(name: str, path: str | Path) -> None:
-    r"""Check a reader with a small file of its format; raise AssertionError with what is wrong.
+    r"""Check a reader with a small file of its format; raise AssertionError with a description of the fault.
 
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder) / "labels.csv"
@@ -67,7 +67,7 @@ def _check_report(name: str, table: Any) -> None:
 
 
 def _check_columns(name: str, path: Path, frame: Any) -> None:
-    """Check that a reader returns the named columns alone, with the values of the whole file."""
+    """Check that a reader can return only the named columns, with the same values as the whole file."""
     item, annotator, label = ColumnNames().resolve(frame.column_names).values()
     content = readers[name].read(path, ColumnNames(item, annotator, label))
     part = content[0] if isinstance(content, tuple) else content
@@ -90,7 +90,7 @@ def _check_written(name: str, suffix: str, frame: Any) -> None:
 
 
 def _remove_each_entry(whole: bytes) -> list[bytes]:
-    """Return a JSON file without each of the entries of its last record; nothing for other formats."""
+    """Return copies of a JSON file, each without one entry of its last record; none for other formats."""
     try:
         records = json.loads(whole)
     except ValueError:
@@ -106,7 +106,7 @@ def _remove_each_entry(whole: bytes) -> list[bytes]:
 
 
 def _check_damaged(name: str, path: Path) -> None:
-    """Check that every damaged file is one error of ours, or a table."""
+    """Check that every damaged file raises one DataError that names the file, or is read as a table."""
     whole = path.read_bytes()
     damaged = [whole[:size] for size in np.linspace(0, len(whole) - 1, 10).astype(int).tolist()]
     with TemporaryDirectory() as folder:

@@ -23,11 +23,11 @@ from dissensus.table.io.jsonl import dumps
 from dissensus.table.kinds import KIND_DESCRIPTIONS
 from dissensus.table.simulate import simulate, simulate_kind, simulate_sets, simulate_spans, simulate_texts
 
-EXAMPLE_METHODS = ("majority-vote", "dawid-skene")  # methods that the example reports compare
+EXAMPLE_METHODS = ("majority-vote", "dawid-skene")  # methods that the example reports compare, for speed
 
 
 def check_section(name: str, *studies: Study) -> None:
-    """Check a registered section on the studies that it applies to; by default on examples of all label types."""
+    """Check a registered section on the studies that it applies to, by default examples of all label types."""
     entry = sections.entry(name)
     assert entry.summary is not None, "register it with the question that it answers as summary"
     assert isinstance(entry.facts.get("title"), str), "register it with a title"
@@ -43,7 +43,7 @@ def check_section(name: str, *studies: Study) -> None:
 
 
 def check_facts(section: Section, facts: dict[str, Any]) -> None:
-    """Check that facts are plain values, and that findings and blocks follow from these alone."""
+    """Check that facts are plain values, and that findings and blocks depend only on the facts."""
     assert json.loads(dumps(facts)) == facts, "facts must be JSON values without NaN"
     again = json.loads(dumps(facts))
     for found in section.findings(again):
