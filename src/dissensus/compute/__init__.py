@@ -1,1 +1,1 @@
-"""Where a pass over the annotations runs: kernels (loops over arrays) and engines (where the arrays are)."""
+"""Passes over annotations: kernels are loops over arrays, and engines store the arrays and run the kernels."""

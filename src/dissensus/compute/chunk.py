@@ -1,17 +1,17 @@
-"""Sums over a chunk of items in whole-array operations.
+"""Chunks of items with their rows, and sums over them by whole-array operations.
 
-A `Chunk` is a range of items with their rows: kernels loop over it, and the array form of a pass (its readable form,
-the oracle of the kernels, used on short tables and in torch) uses its sums. Arrays are NumPy's, or tensors of torch
-(`kernels.on_torch.TorchChunk`): both libraries have the same names for most operations; the others are in `Chunk`.
+Kernels loop over a `Chunk`, and the array form of a pass uses its sums. The array form is the readable form of the
+pass: it runs short tables and torch, and tests compare the kernels with it. Arrays are those of NumPy or tensors of
+torch (`kernels.on_torch.TorchChunk`). Most operations have the same name in both libraries; `Chunk` defines the others.
 
 A pass of the confusion family is described by two constants:
 
-| source | the posterior q_i comes from | | layout | label likelihood and label counts |
+| source | origin of the posterior q_i | | layout | label likelihood and label counts |
 |---|---|---|---|---|
-| LIKELIHOOD | the class prior and the label likelihood | | FULL | (A, K, K) [annotator, true, given] |
-| VOTES | shares of the item's votes, uniform without votes | | DIAGONAL | odds (A, 1, K) [annotator, –, given] |
-| POSTERIOR | an array (I, K), whatever it holds | | COIN | odds (A, 1, 1) |
-| ALL_ONES | 1 for every class: the counts are those of the labels | | | |
+| LIKELIHOOD | class prior and label likelihood | | FULL | (A, K, K) [annotator, true, given] |
+| VOTES | the item's vote shares, uniform without votes | | DIAGONAL | odds (A, 1, K) [annotator, –, given] |
+| POSTERIOR | an array (I, K) of the caller | | COIN | odds (A, 1, 1) |
+| ALL_ONES | 1 for every class, so that labels are counted | | | |
 
 In the layouts DIAGONAL and COIN a label changes the odds of its own class alone: the likelihood is the odds if
 true = given, else 1, times a factor that all classes share. The label counts are the expected numbers of right labels.
@@ -29,14 +29,14 @@ from dissensus.compute.rows import Rows
 
 LIKELIHOOD, VOTES, POSTERIOR, ALL_ONES = range(4)
 FULL, DIAGONAL, COIN = range(3)
-MIN_KERNEL_ROWS = 20_000  # rows; shorter tables are not worth the second that numba takes to load
+MIN_KERNEL_ROWS = 20_000  # rows; for shorter tables, loading numba (1 s) would take longer than it saves
 
 
 class Chunk:
-    """Items start … stop − 1 of some rows, with their gold labels and sums over them.
+    """Items start … stop − 1 of some rows, with their gold labels, and sums over the rows.
 
-    Item 0 of the rows is item `first` of the whole table. The sums are over all items of the rows: array forms process
-    whole chunks, and only kernels get a range.
+    Item 0 of the rows is item `first` of the table. The sums are over all rows, because array forms always process
+    whole chunks; only kernels process ranges.
     """
 
     def __init__(
@@ -50,17 +50,17 @@ class Chunk:
         self.start, self.stop = start, self.n_items if stop is None else stop
 
     def select_item_values(self, values: Any) -> Any:
-        """Return the entries of these items from an array over all items of the table, or over these; None stays."""
+        """Return the rows of an array that belong to this chunk's items; the array covers the table or the chunk."""
         if values is None or len(values) == self.n_items:
             return self.to_backend(values)
         return self.to_backend(values[self.first : self.first + self.n_items])
 
     def to_backend(self, values: Any) -> Any:
-        """Convert a NumPy array to the library of this chunk; None stays None."""
+        """Convert a NumPy array, or None, to the array library of this chunk."""
         return values
 
     def to_numpy(self, values: Any) -> Any:
-        """Convert an array of this chunk to NumPy."""
+        """Convert an array of this chunk's library, or None, to NumPy."""
         return values
 
     @cached_property
@@ -70,7 +70,7 @@ class Chunk:
 
     @cached_property
     def item(self) -> Any:
-        """(rows,) the item of each row, counted from the first here."""
+        """(rows,) the item of each row, counted from the first item of the chunk."""
         return np.repeat(np.arange(self.n_items), self.rows_per_item)
 
     @cached_property
@@ -80,48 +80,48 @@ class Chunk:
 
     @cached_property
     def item_label(self) -> Any:
-        """(rows,) item·K + label: where an (items, K) array has the entry of a row's label."""
+        """(rows,) item·K + label, the flat index of the row's label in an (items, K) array."""
         return self.item * self.n_classes + self.label
 
     def zeros(self, *shape: int) -> Any:
-        """Return zeros in double precision."""
+        """Return an array of zeros in double precision."""
         return np.zeros(shape)
 
     def row_weights(self) -> Any:
-        """(rows,) the weight of each row."""
+        """Return the weight of each row, (rows,)."""
         return np.ones(self.label.size) if self.weight is None else self.weight
 
     def apply_weights(self, values: Any) -> Any:
-        """Multiply values (rows,) or (rows, K) by the weights of the rows."""
+        """Return values (rows,) or (rows, K) multiplied by the weights of the rows."""
         if self.weight is None:
             return values
         return values * (self.weight if values.ndim == 1 else self.weight[:, None])
 
     def sum_by_item(self, values: Any) -> Any:
-        """(items, K) sums of values (rows, K)."""
+        """Return the sums of values (rows, K) by item, (items, K)."""
         sums, has_rows = self.zeros(self.n_items, values.shape[1]), self.rows_per_item > 0
         if has_rows.any():  # `reduceat` is wrong for an item without rows
             sums[has_rows] = np.add.reduceat(values, self.item_ptr[:-1][has_rows], axis=0)
         return sums
 
     def scatter_sum(self, place: Any, values: Any, size: int) -> Any:
-        """(size,) or (size, K) sums of values (rows,) or (rows, K), each added at its place (rows,)."""
+        """Return the sums of values (rows,) or (rows, K) by index `place` (rows,), with `size` entries."""
         if values.ndim == 2:
             return np.stack([self.scatter_sum(place, column, size) for column in values.T], axis=1)
         return np.bincount(place, values, size).astype(np.float64, copy=False)
 
     def votes(self, values: Any) -> Any:
-        """(items, K) sums of values (rows,), each added to the entry of the row's label."""
+        """Return the sums of values (rows,) by item and label, (items, K)."""
         return self.scatter_sum(self.item_label, values, self.n_items * self.n_classes).reshape(self.n_items, -1)
 
 
 def array_library(values: Any) -> Any:
-    """Return the module that an array belongs to: NumPy or torch."""
+    """Return the library of an array, NumPy or torch."""
     return np if isinstance(values, np.ndarray) else sys.modules["torch"]
 
 
 def build_label_matrix(rows: Rows, n_annotators: int, n_classes: int) -> Any:
-    """Return the sparse (I, A·K) weights of the labels of each item, in the column annotator·K + label."""
+    """Return the weights of each item's labels as a sparse matrix (I, A·K) with columns annotator·K + label."""
     from scipy.sparse import csr_array
 
     chunk = Chunk(rows.arrays, None, n_annotators, n_classes)
@@ -131,19 +131,19 @@ def build_label_matrix(rows: Rows, n_annotators: int, n_classes: int) -> Any:
 
 
 def vote_shares(chunk: Chunk, gold: Any) -> Any:
-    """(I, K) shares of the votes of each item, uniform without votes; gold classes get all."""
+    """Return the vote shares (I, K), which are uniform without votes; gold classes have the share 1."""
     votes, xp = chunk.votes(chunk.row_weights()), array_library(chunk.label)
     total = votes.sum(1)[:, None]
     return apply_gold(xp.where(total > 0, votes / xp.where(total > 0, total, 1.0), 1 / chunk.n_classes), gold)
 
 
 def apply_gold(posterior: Any, gold: Any) -> Any:
-    """Return a posterior (I, K) in which items with a gold class have all probability on it."""
+    """Return the posterior (I, K) with probability 1 for the class of each gold item."""
     return _replace_gold_items(posterior, gold, 0.0, 1.0)
 
 
 def normalise_log_joint(log_joint: Any, gold: Any) -> tuple[Any, Any]:
-    """Return the posterior (I, K) and the log evidence (I,) from log joint probabilities (I, K) and gold classes."""
+    """Normalise log joint probabilities (I, K), given gold; return the posterior (I, K) and log evidence (I,)."""
     xp, log_joint = array_library(log_joint), _replace_gold_items(log_joint, gold, -np.inf)
     top = xp.amax(log_joint, 1)[:, None]
     q = xp.exp(log_joint - top)
@@ -152,12 +152,12 @@ def normalise_log_joint(log_joint: Any, gold: Any) -> tuple[Any, Any]:
 
 
 def _replace_gold_items(values: Any, gold: Any, elsewhere: float, at_gold: float | None = None) -> Any:
-    """Set values (I, K) of items with gold: `at_gold` (None: unchanged) at that class, `elsewhere` at others."""
+    """Set the values (I, K) of gold items to `at_gold` (None keeps them) at the gold class, else to `elsewhere`."""
     if gold is None:
         return values
-    known = gold >= 0
-    place = known, gold[known]
-    kept = values[place] if at_gold is None else at_gold
-    values = array_library(values).where(known[:, None], elsewhere, values)
-    values[place] = kept
+    has_gold = gold >= 0
+    gold_entries = has_gold, gold[has_gold]
+    gold_values = values[gold_entries] if at_gold is None else at_gold
+    values = array_library(values).where(has_gold[:, None], elsewhere, values)
+    values[gold_entries] = gold_values
     return values

@@ -1,4 +1,4 @@
-"""The rows of a table as passes take them: hard labels, perhaps weighted, sorted by item."""
+"""The rows of a table in the form that passes use: hard labels sorted by item, which may have weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dissensus.table.annotations import Annotations
 
 @dataclass(frozen=True)
 class Rows(ReadOnlyArrays):
-    """Hard labels, perhaps weighted, sorted by item."""
+    """Hard labels sorted by item, with optional weights."""
 
     item_ptr: IntArray
     annotator: IntArray
@@ -22,12 +22,12 @@ class Rows(ReadOnlyArrays):
 
     @property
     def n_items(self) -> int:
-        """I, the number of items."""
+        """The number of items."""
         return int(self.item_ptr.size) - 1
 
     @property
     def arrays(self) -> tuple[IntArray, IntArray, IntArray, FloatArray | None]:
-        """Return all four arrays, as one argument of a kernel."""
+        """The four arrays as a tuple, which kernels take as one argument."""
         return self.item_ptr, self.annotator, self.label, self.weight
 
     def select_items(self, keep: BoolArray) -> Rows:
@@ -39,7 +39,7 @@ class Rows(ReadOnlyArrays):
         return Rows(ptr, self.annotator[row_kept], self.label[row_kept], weight)
 
     def slice_items(self, start: int, stop: int) -> Rows:
-        """Return the rows of items start … stop − 1, their offsets counted from the first."""
+        """Return the rows of items start … stop − 1, with offsets relative to the first row."""
         ptr = self.item_ptr[start : stop + 1]
         rows = slice(int(ptr[0]), int(ptr[-1]))
         weight = None if self.weight is None else self.weight[rows]
@@ -47,7 +47,7 @@ class Rows(ReadOnlyArrays):
 
 
 def join_rows(parts: list[Rows]) -> Rows:
-    """Concatenate the rows of consecutive ranges of items; the offsets of each begin at 0."""
+    """Concatenate the rows of consecutive ranges of items, each with offsets that begin at 0."""
     starts = np.cumsum([0, *(part.annotator.size for part in parts)])
     ptr = [part.item_ptr[:-1] + start for part, start in zip(parts, starts, strict=False)]
     weights = [part.weight for part in parts if part.weight is not None]
@@ -60,7 +60,7 @@ def join_rows(parts: list[Rows]) -> Rows:
 
 
 def expand_rows(table: Annotations) -> Rows:
-    """Return the rows of a table; a probabilistic row becomes one row per class, weighted by its probability."""
+    """Return the rows of a table; a probabilistic row becomes one row per class, with the probability as weight."""
     if table.proba is None:
         return Rows(table.item_ptr, table.annotator, table.label, table.weight)
     row, label = np.nonzero(table.proba)

@@ -1,4 +1,4 @@
-"""What every declared question must do: `check_question(Overlap)` raises AssertionError with what is wrong."""
+"""The conformance suite of questions: `check_question` raises AssertionError for one that breaks the contract."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _check_refused(question: Question, table: Annotations) -> None:
 
 
 def _to_json_values(facts: Any) -> Any:
-    """Return facts as JSON holds them, without durations."""
+    """Return facts as JSON values, without durations."""
 
     def without_seconds(value: Any) -> Any:
         if isinstance(value, dict):

@@ -1,31 +1,31 @@
-"""Where an EM pass runs: `engine="local" | "disk" | "torch" | "spark"`, for methods that go "per item, then add
-counts".
+"""Engines run the passes of EM in memory, on a disk, on a GPU or in a Spark cluster.
 
-A model is written once. It states its pass as a `base.Pass`: parameters come in, a kernel loops over items and adds to
-counts, the counts come out, and perhaps a posterior per item. A pass never holds annotations; an engine (`base.Engine`)
-holds them and nothing else, and decides which chunk of items is processed where:
+The keyword `engine` of a method is "local", "disk", "torch" or "spark". A method defines its pass once, as a
+`base.Pass`: it takes parameters, a kernel loops over items and adds to counts, and the pass returns the counts and, if
+requested, a posterior per item. A pass contains no annotations. An engine (`base.Engine`) stores the annotations and
+decides where each chunk of items is processed:
 
-- `local`: arrays in memory; a chunk is a range of items, one for each thread, each with its own counts.
-- `disk`: files of codes sorted by item, made once from Parquet (`coding`); a chunk is a few million rows, mapped into
-  memory while the same kernels process them. The posterior is a file. After every pass the state is saved. Codes,
-  checkpoints and results go to a folder; results with a row per item are arrays mapped from files there, and
-  `items_path_` is a folder of Parquet files with what `to_frame("items")` shows.
-- `torch`: tensors on a GPU (or the CPU); the kernels are those of `kernels.on_torch`, over as many rows at a time as
-  leave room for intermediate arrays.
-- `spark`: arrays in a cluster, made there (`scatter`); a chunk is what a task processes: it takes the parameters of its
-  annotators from broadcasts, and sums are added as a tree. Results with a row per item stay in the cluster:
-  `to_frame("items")` is a DataFrame, and `np.asarray(model.posterior_)` brings them to the driver.
+- `local`: arrays in memory. Each thread processes one chunk, a range of items, with its own counts.
+- `disk`: files of codes sorted by item, which `coding` makes once from Parquet. A chunk is a few million rows that are
+  mapped into memory while the same kernels process them. The state is saved after every pass. A folder contains codes,
+  checkpoints and results. Results with one row per item are arrays mapped from files, and `items_path_` is a folder of
+  Parquet files with the frame of items.
+- `torch`: tensors on a GPU or the CPU, with the kernels of `kernels.on_torch`. The size of a chunk leaves room for
+  intermediate arrays.
+- `spark`: arrays in a cluster, which `scatter` makes there. A task processes one chunk with the broadcast parameters of
+  its annotators, and sums are added as a tree. Results with one row per item stay in the cluster: `to_frame("items")`
+  is a DataFrame, and `np.asarray(model.posterior_)` loads the posterior into the driver.
 
-Only parameters go to where the annotations are, only sums come back, and sums add with `+`. What a fit needs before the
-first pass (votes, label counts) is computed by passes too, so that nothing needs the whole table in one place. One
-exception: GLAD has a parameter per item, and all of them are in the memory of the driver.
+Only parameters are sent to the annotations, and only sums are returned. Votes and label counts, which a fit needs
+before the first pass, are computed by passes too, so no process needs the whole table. GLAD is an exception: it has one
+parameter per item, and the driver stores all of them.
 
-All engines give the same answer. Sums and probabilities are in double precision everywhere, so engines differ by the
-order of additions only, too little to change when a fit stops; tests verify it.
+All engines return the same results. They compute sums and probabilities in double precision and differ only in the
+order of additions, which is too little to change when a fit stops. Tests verify this.
 
-An engine with options is made by its class: `DawidSkene(engine=Disk(folder="work", memory_gb=2))`,
+A class sets the options of an engine: `DawidSkene(engine=Disk(folder="work", memory_gb=2))`,
 `DawidSkene(engine=Torch(device="cuda:1"))`, `DawidSkene(engine=Spark(partitions=400))`. Another package adds an engine
-by an entry point of the group `dissensus.engines`, whose value is such a class.
+with an entry point of the group `dissensus.engines`, whose value is such a class.
 
 >>> from dissensus import methods
 >>> from dissensus.compute.engines import Disk, Spark, Torch
@@ -55,29 +55,29 @@ from dissensus.table.annotations import Annotations
 MASTER_PATTERN = re.compile(
     r"local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|k8s://\S+|spark://[^\s,]+:\d+(,[^\s,]+:\d+)*"
 )
-"""The addresses of clusters that Spark knows."""
+"""The forms of cluster addresses that Spark accepts."""
 
 
 @dataclass(frozen=True)
 class Local:
-    """Annotations in the memory of this process."""
+    """Store annotations in the memory of this process."""
 
     def load(self, table: Any) -> Any:
-        """Return what `fit` was given as a table of this engine; what is not a table is returned unchanged."""
+        """Convert the argument of `fit` to a table of this engine; other types are returned unchanged."""
         if isinstance(table, RemoteTable):
             raise WrongEngine(location=table.location, engine=table.engine)
         return table
 
     def open(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
-        """Return the engine that holds the table, with `model.threads` threads if the model has that keyword."""
+        """Return the engine for a table, with `model.threads` threads if the model has this keyword."""
         return open_in_memory(table, gold, getattr(model, "threads", None))
 
     def store_results(self, model: Any, table: Any, gold: IntArray | None) -> None:
-        """Move the results of a fit to where the table is kept."""
+        """Move the results of a fit to the storage of the table."""
 
 
 def open_in_memory(table: Annotations, gold: IntArray | None, threads: int | None) -> LocalEngine:
-    """Return the engine for a table in memory."""
+    """Return the local engine for a table in memory."""
     rows = expand_rows(table)
     pool = Threads(thread_count(threads, rows.annotator.size))
     return LocalEngine(rows, table.n_annotators, table.n_classes, pool, gold)
@@ -89,10 +89,16 @@ def _create_pool(model: Any, table: Any) -> Threads:
 
 @dataclass(frozen=True)
 class Disk(Local):
-    """Annotations on a disk, a few million rows in memory at a time.
+    """Store annotations on a disk, with a few million rows in memory at a time.
 
-    `folder`: folder of codes, checkpoints and posteriors; by default next to the Parquet file. `memory_gb`: memory of
-    the sort that makes the codes. `block_rows`: rows that each thread maps into memory at once.
+    Parameters
+    ----------
+    folder : path, optional
+        The folder of codes, checkpoints and posteriors; by default next to the Parquet file.
+    memory_gb : float, optional
+        The memory for sorting the rows, in GB.
+    block_rows : int, optional
+        The number of rows that each thread maps into memory at a time.
 
     >>> import tempfile
     >>> from dissensus import methods, simulate
@@ -111,7 +117,7 @@ class Disk(Local):
         check_argument("block_rows", self.block_rows, int, low=1)
 
     def load(self, table: Any) -> Any:
-        """Return the codes of a path, a pattern or a table in memory."""
+        """Code the files of a path or a pattern, or a table in memory."""
         from dissensus.compute.engines.coding import CodedTable, code_parquet, code_table
 
         if isinstance(table, CodedTable):
@@ -125,20 +131,20 @@ class Disk(Local):
         return super().load(table)
 
     def open(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
-        """Return the engine that maps the files, with a folder for the fit."""
+        """Return the engine for the files, with a folder for the fit."""
         from dissensus.compute.engines.disk import DiskEngine, RunFolder
 
         return DiskEngine(table, self.block_rows, _create_pool(model, table), gold, RunFolder(model, table, gold))
 
     def store_results(self, model: Any, table: Any, gold: IntArray | None) -> None:
-        """Store results on the disk, and the frame of the items as Parquet files."""
+        """Store the results on the disk, and the frame of items as Parquet files."""
         from dissensus.compute.engines.disk import store_results
 
         store_results(model, table, gold)
 
 
 def default_codes_folder(source: str | Path) -> Path:
-    """Return the default folder of a file's codes: `labels.parquet` → `labels.parquet.dissensus`."""
+    """Return the default folder of a file's codes, such as `labels.parquet.dissensus` for `labels.parquet`."""
     from dissensus.compute.engines.coding import split_pattern
 
     folder, pattern = split_pattern(source)
@@ -147,9 +153,14 @@ def default_codes_folder(source: str | Path) -> Path:
 
 @dataclass(frozen=True)
 class Torch(Local):
-    """Annotations on a GPU. `device` as torch names it; by default the first GPU, or the CPU without one.
+    """Store annotations on a GPU.
 
-    `part_rows`: rows that a pass processes at once; by default 2^25 on a GPU, else 2^20.
+    Parameters
+    ----------
+    device : str, optional
+        The name of a torch device; by default the first GPU, or the CPU if there is none.
+    part_rows : int, optional
+        The number of rows that a pass processes at a time; by default 2^25 on a GPU and 2^20 on the CPU.
 
     >>> Torch(device="cuda:1")
     Torch(device='cuda:1', part_rows=None)
@@ -171,11 +182,17 @@ class Torch(Local):
 
 @dataclass(frozen=True)
 class Spark(Local):
-    """Annotations in a Spark cluster, one part for each task of a pass.
+    """Store annotations in a Spark cluster, with one part per task of a pass.
 
-    `partitions`: number of parts; by default one per core, and more if a part would have more than `partition_rows`
-    rows. `master`: address of the cluster (`spark://host:7077`) if there is no session yet; by default Spark's own
-    settings decide, or this machine is used.
+    Parameters
+    ----------
+    partitions : int, optional
+        The number of parts; by default one per core, or more if a part would exceed `partition_rows`.
+    partition_rows : int, optional
+        The largest number of rows of a part, unless `partitions` is set.
+    master : str, optional
+        The address of the cluster, such as `spark://host:7077`, if there is no active session. By default, Spark's own
+        settings are used, or this machine if there are none.
 
     >>> Spark(master="spark://host:7077")
     Spark(partitions=None, partition_rows=10000000, master='spark://host:7077')
@@ -192,7 +209,7 @@ class Spark(Local):
             raise BadClusterAddress(master=self.master)
 
     def load(self, table: Any) -> Any:
-        """Return the parts in the cluster of a DataFrame, a Spark table or a path; `open` sends tables in memory."""
+        """Code a DataFrame, a Spark table or a path in the cluster; `open` distributes tables in memory."""
         from dissensus.compute.engines.scatter import ClusterTable, distribute_frame, is_frame
 
         if is_frame(table) or isinstance(table, str | Path):
@@ -200,7 +217,7 @@ class Spark(Local):
         return table if isinstance(table, ClusterTable) else super().load(table)
 
     def open(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
-        """Return the engine with the parts in the cluster."""
+        """Return the engine for the parts in the cluster."""
         from dissensus.compute.engines.scatter import distribute_table
         from dissensus.compute.engines.spark import SparkEngine
 
@@ -208,7 +225,7 @@ class Spark(Local):
         return SparkEngine(in_cluster, _create_pool(model, table), gold)
 
     def store_results(self, model: Any, table: Any, gold: IntArray | None) -> None:
-        """Keep results in the cluster, and note their table in the posterior."""
+        """Keep the results in the cluster, and store the table in the posterior."""
         if not isinstance(table, Annotations):
             if isinstance(model.posterior_, np.ndarray):  # the table was fitted in memory
                 for key in model._per_item_results():
@@ -224,16 +241,16 @@ ENGINE: Any = param(
     "local", "where the passes run, see `dissensus.compute.engines`", check=lambda _: True,
     must="must be 'local', 'disk', 'torch', 'spark', or one with options, such as Disk(…)",
 )  # fmt: skip
-"""The parameter of methods that run on every engine; the engine itself checks it."""
+"""The keyword `engine` of methods that run on every engine; `engine_options` checks its value."""
 
 
 def engine_name(engine: EngineChoice) -> str:
-    """Return the name of an engine without its options."""
+    """Return the name of an engine, without its options."""
     return engine if isinstance(engine, str) else type(engine).__name__.lower()
 
 
 def engine_options(engine: object) -> Local:
-    """Return an engine with its options; None: the default one."""
+    """Return an engine with its options; None is the default engine."""
     if engine is None:
         return Local()
     if isinstance(engine, Local):

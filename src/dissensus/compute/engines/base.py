@@ -1,4 +1,4 @@
-"""What a pass is, and what an engine is; see the package."""
+"""The base classes of passes and engines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableSize:
-    """The size of a table: all that a pass may know before it sees a chunk."""
+    """The size of a table, which a pass knows before it processes a chunk."""
 
     n_items: int
     n_annotators: int
@@ -32,40 +32,41 @@ class TableSize:
 
     @property
     def is_short(self) -> bool:
-        """Return whether passes use their array form, because loading a kernel would take longer than it saves."""
+        """Whether passes use the array form, because loading a kernel would take longer than it saves."""
         return self.n_rows < chunks.MIN_KERNEL_ROWS
 
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums of a pass over items. The sums of two parts of a table are added with `+`."""
+    """The sums of a pass over items; the sums of two parts of a table are added with `+`."""
 
     by_annotator: ClassVar[tuple[str, ...]] = ()
-    """Fields with an entry per annotator; parameters have the same, so that a worker gets those of its annotators."""
+    """The fields with an entry per annotator. Parameters have this attribute too, so that workers get only the entries
+    of their own annotators."""
 
     def __add__(self, other: Self) -> Self:
         return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
 class RemoteTable(ABC, NamedSizes):
-    """A table whose rows are not in the memory of this process: names and sizes as of `Annotations`."""
+    """A table whose rows are not in the memory of this process, with the names and sizes of an `Annotations`."""
 
-    location: ClassVar[str]  # place of the rows, such as "on a disk"
+    location: ClassVar[str]  # location of the rows, such as "on a disk"
     engine: ClassVar[str]  # name of the engine that processes it
     n_annotations: Any
     annotations_per_annotator: IntArray
     weighted: bool
 
     def size(self) -> TableSize:
-        """Return what a pass may know of the table."""
+        """Return the size of the table."""
         return TableSize(self.n_items, self.n_annotators, self.n_classes, self.n_annotations, self.weighted)
 
     @abstractmethod
     def all_rows(self) -> Rows:
-        """Return every row, in memory."""
+        """Load all rows into memory."""
 
     def to_annotations(self) -> Annotations:
-        """Return the table in memory, its items named by their numbers."""
+        """Load the table into memory; its items are named by their indices."""
         rows, items = self.all_rows(), np.arange(self.n_items)
         return Annotations(rows.annotator, rows.label, rows.item_ptr, items, self.annotators, self.classes, rows.weight)
 
@@ -76,7 +77,7 @@ S = TypeVar("S", bound=Sums, covariant=True)
 
 @dataclass
 class Worker:
-    """The state of one worker of a pass: what it reads of the parameters, and the sums so far."""
+    """The state of one worker of a pass: its parameters and its sums so far."""
 
     params: Any
     size: TableSize
@@ -84,30 +85,32 @@ class Worker:
 
 
 class Pass(Generic[P, S]):
-    """One pass over the items, as a model states it: parameters in, sums out, perhaps results per item.
+    """One pass over the items, from parameters to sums and optional outputs per item.
 
-    A pass has two forms: `array_form` in whole-array operations, which is readable, runs short tables and torch, and is
-    the oracle of the tests; and `kernel`, a compiled loop. It holds settings and buffers, never annotations, so that it
-    can be sent to where they are. An engine opens workers, lets each process chunks, and closes them.
+    A pass has two forms. `array_form` uses whole-array operations; it is readable, runs short tables and torch, and is
+    the reference of the tests. `kernel` is a compiled loop. A pass contains settings and buffers but no annotations, so
+    it can be sent to the annotations. An engine opens workers, lets each process chunks, and closes them.
     """
 
     sums_type: ClassVar[type[Any]]
-    outputs: ClassVar[tuple[str, ...]] = ("posterior",)  # results per item that it can write
-    sequential: bool = False  # whether chunks must come in order, from the first item to the last (a pass that draws)
+    outputs: ClassVar[tuple[str, ...]] = ("posterior",)  # outputs per item that the pass can write
+    sequential: bool = False  # True if chunks must be processed in order, as in a pass that draws random numbers
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "cells"}  # buffers do not travel
+        return {
+            name: value for name, value in vars(self).items() if name != "cells"
+        }  # buffers are not sent to other processes
 
     def array_form(self, chunk: Chunk, params: Any) -> tuple[Any, ...]:
-        """Return the sums over a chunk, then all `outputs` of its items."""
+        """Return the sums over a chunk, followed by the `outputs` of its items."""
         raise NotImplementedError
 
     def kernel(self, chunk: Chunk, worker: Worker, out: Mapping[str, Any]) -> None:
-        """Process a chunk, add to the worker's sums; `out` holds arrays over the chunk's items to be written."""
+        """Process a chunk: add to the worker's sums, and write the outputs in `out`, arrays over the chunk's items."""
         raise NotImplementedError
 
     def zeros(self, size: TableSize) -> list[Any]:
-        """Return the sums of a worker that has processed nothing."""
+        """Return the initial sums of a worker."""
         raise NotImplementedError
 
     def open(self, params: P, size: TableSize, workers: int, pool: Threads) -> list[Worker]:
@@ -115,7 +118,7 @@ class Pass(Generic[P, S]):
         return [Worker(params, size, [] if size.is_short else self.zeros(size)) for _ in range(workers)]
 
     def process(self, chunk: Chunk, worker: Worker, out: Mapping[str, Any]) -> None:
-        """Process a chunk in the form that suits the table's size."""
+        """Process a chunk with the array form or the kernel, depending on the table's size."""
         if not worker.size.is_short:
             self.kernel(chunk, worker, out)
             return
@@ -127,18 +130,18 @@ class Pass(Generic[P, S]):
         worker.sums = [old + new for old, new in zip(worker.sums or [0.0] * len(sums), sums, strict=True)]
 
     def close(self, workers: list[Worker], pool: Threads) -> S:
-        """Return the sums of all workers."""
+        """Add up and return the sums of all workers."""
         return self.sums_type(*map(sum, zip(*(worker.sums for worker in workers), strict=True)))  # type: ignore[no-any-return]
 
     def on_torch(self, params: P, data: Any, out: Mapping[str, Any]) -> S:
-        """Run the array form over tensors, a `kernels.on_torch.Data`."""
+        """Run the array form over a table in torch, a `kernels.on_torch.DeviceTable`."""
         return self.sums_type(*data.sum_chunks(partial(self.array_form, params=params), self.outputs, out))  # type: ignore[no-any-return]
 
 
 class Engine(ABC):
-    """A table where passes over it run; `annotations_per_annotator` (A,) counts the annotations of each annotator."""
+    """The holder of a table, which runs passes over it; `annotations_per_annotator` has the shape (A,)."""
 
-    checkpoint: Any = None  # a driver saves its state there between passes, such as `disk.RunFolder`
+    checkpoint: Any = None  # storage of the EM driver's state between passes, such as `disk.RunFolder`
 
     def __init__(self, size: TableSize, annotations_per_annotator: IntArray, pool: Threads, gold: IntArray | None):
         self.size, self.annotations_per_annotator, self.pool, self.gold = size, annotations_per_annotator, pool, gold
@@ -146,24 +149,24 @@ class Engine(ABC):
 
     @abstractmethod
     def run(self, pass_: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
-        """Run one pass over all items; `out` names arrays over all items, made by `allocate`, to be written."""
+        """Run one pass over all items; `out` contains the outputs to write, which `allocate` made."""
 
     @abstractmethod
     def has_labels(self) -> BoolArray:
-        """(I,) Return which items have annotations."""
+        """Return a mask of the items that have annotations, (I,)."""
 
     def run_cached(self, key: Any, pass_: Pass[Any, S]) -> S:
-        """Return the sums of a pass without parameters, computed once; they must not be written into."""
+        """Return the cached sums of a pass without parameters; do not modify them."""
         if key not in self._cached:
             self._cached[key] = self.run(pass_, None)
-        return self._cached[key]  # type: ignore[return-value]  # what this very pass returned
+        return self._cached[key]  # type: ignore[return-value]  # the key identifies the pass
 
     @abstractmethod
     def select_rows(self, keep: BoolArray) -> Rows:
-        """Return the rows of the items (I,) to keep, in memory."""
+        """Load the rows of the items that the mask `keep` (I,) selects."""
 
     def allocate(self, name: str, *shape: int) -> FloatArray:
-        """Return storage for a result with one entry of this shape per item, to be written by a pass."""
+        """Return storage for an output with one entry of this shape per item."""
         return np.empty((self.size.n_items, *shape))
 
     def __enter__(self) -> Self:

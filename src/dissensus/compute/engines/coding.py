@@ -1,20 +1,21 @@
-"""Convert Parquet larger than memory once to files of codes sorted by item, which the disk engine maps into memory.
+"""Convert Parquet files larger than memory to files of codes sorted by item, which the disk engine maps into memory.
 
-DuckDB sorts the rows by (item, annotator, label) within a given memory, spilling to the folder, and returns them in
-batches, with the codes of annotators and classes joined. Items need no join: in sorted order, an item is new where its
-name differs from that of the row before. A folder `codes-…`, named by a hash of its sources, then holds
+DuckDB sorts the rows by (item, annotator, label) within a given memory, using temporary files, joins the codes of
+annotators and classes, and returns the rows in batches. Items need no join: in sorted order, a new item begins where
+the name differs from the previous row. The result is a folder `codes-…`, named after a hash of its sources, which
+contains
 
     annotator.i32 label.i8 (weight.f64)     (N,) codes, rows sorted as in `Annotations`
     item_ptr.i64                             (I+1,) first row of each item
     items.arrow                              (I,) names of the items, sorted
-    annotators.parquet classes.parquet       names; of annotators also their numbers of rows
-    meta.json                                its sources
+    annotators.parquet classes.parquet       names, and the number of rows of each annotator
+    meta.json                                the sources
 
-It appears whole and never changes, because other processes may have it mapped into memory. If several runs code the
-same files, one does the work and the others wait. Codes of earlier versions of the files are removed when no process
-uses them.
+The folder is created atomically and never changes, because other processes may have mapped its files into memory. If
+several runs code the same files, one run writes the codes and the others wait. Codes of earlier versions of the files
+are removed when no process uses them.
 
-Names are integers or text, as in `names`; nothing here depends on the order of the files' rows.
+Names are integers or text, as in `names`. The codes do not depend on the order of the files' rows.
 """
 
 from __future__ import annotations
@@ -59,12 +60,12 @@ from dissensus.table.io.files import report_read_errors
 from dissensus.table.names import encode_labels
 
 META_FILE, CODES_VERSION = "meta.json", 3
-BATCH_ROWS = 1_000_000  # rows per batch from DuckDB
+BATCH_ROWS = 1_000_000  # rows per batch that DuckDB returns
 PARQUET_MAGIC = b"PAR1"  # first bytes of a Parquet file
 
 
 class MappedNames:
-    """Names in an Arrow file that is mapped into memory; an array that reads only the names that are used."""
+    """An array of names in a memory-mapped Arrow file, which reads only the names that are accessed."""
 
     def __init__(self, path: Path):
         self._column = pa.ipc.open_file(pa.memory_map(str(path))).read_all()["name"]
@@ -85,7 +86,7 @@ class MappedNames:
         return naming.to_names(self._column.take(pa.array(np.flatnonzero(at) if at.dtype == bool else at)))
 
     def tolist(self) -> list[Any]:
-        """Return all names, in memory."""
+        """Load all names into a list."""
         return list(self._column.to_pylist())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Names:
@@ -93,7 +94,7 @@ class MappedNames:
 
 
 class CodedTable(RemoteTable):
-    """A table on a disk, written by `code`: the names and sizes of an `Annotations`, and its rows as files."""
+    """A table on a disk, with the names and sizes of an `Annotations`, and its rows in files."""
 
     where, engine = "on a disk", "disk"
 
@@ -110,7 +111,7 @@ class CodedTable(RemoteTable):
         self._check_files()
 
     def _check_files(self) -> None:
-        """Raise DataError if a file was altered: kernels use codes as addresses without checks."""
+        """Raise DataError if a file was changed, because kernels use codes as array indices without checks."""
         n, sizes = self.n_annotations, {"item_ptr": self.n_items + 1}
         files = _array_files(self.folder, self.n_classes, self.weighted)
         for name, (path, kind) in files.items():
@@ -128,27 +129,27 @@ class CodedTable(RemoteTable):
                 )
 
     def _map_rows(self) -> Rows:
-        """Return all rows, mapped into memory as long as any of these arrays lives."""
+        """Return all rows as memory-mapped arrays, which keep the map open while they exist."""
         files = _array_files(self.folder, self.n_classes, self.weighted)
         maps: dict[str, Any] = {name: np.memmap(path, kind, "r") for name, (path, kind) in files.items()}
         return Rows(**{"weight": None} | maps)
 
     def all_rows(self) -> Rows:
-        """Return every row, in memory."""
+        """Load all rows into memory."""
         copies: Any = (None if array is None else np.array(array) for array in self._map_rows().arrays)
         return Rows(*copies)
 
     def rows(self, first: int, end: int) -> Rows:
-        """Return the rows of items first … end − 1, their offsets counted from the first."""
+        """Return the rows of items first … end − 1, with offsets relative to the first row."""
         return self._map_rows().slice_items(first, end)
 
     def ranges(self, rows: int) -> list[tuple[int, int]]:
-        """Return ranges of items with about `rows` rows each, at least one item."""
+        """Return ranges of items with about `rows` rows each, and at least one item."""
         return list(pairwise(range_starts(self._map_rows().item_ptr, rows)))
 
 
 def _array_files(folder: Path, n_classes: int, weighted: bool) -> dict[str, tuple[Path, Any]]:
-    """Return the file of every array, with the type in its name, and the type."""
+    """Return the path and the type of each array's file; the file name contains the type."""
     kinds: dict[str, Any] = {"item_ptr": np.int64, "annotator": np.int32, "label": naming.smallest_int_type(n_classes)}
     if weighted:
         kinds["weight"] = np.float64
@@ -168,8 +169,8 @@ def code_parquet(
 ) -> CodedTable:
     """Convert a Parquet file, or all files that match a pattern such as `labels/*.parquet`, to codes in `folder`.
 
-    `columns` names item, annotator, label and weight; the others are found as in `dissensus.read`. Existing codes of
-    the same files are reused; an interrupted sort starts again.
+    `columns` names the columns item, annotator, label and weight; columns that are not named are found as in
+    `dissensus.read`. Existing codes of the same files are reused. An interrupted sort starts again.
     """
     files, folder = _list_files(source), Path(folder)
     with report_read_errors(Path(files[0])):
@@ -194,12 +195,12 @@ def code_parquet(
 
 
 def _write_once(folder: Path, made_of: dict[str, Any], write: Callable[[Path], None]) -> CodedTable:
-    """Return the existing codes of these sources, or those that `write` writes to a new folder."""
+    """Return the existing codes of these sources, or write them to a new folder with `write`."""
     text = json.dumps(made_of, default=str)
     target = folder / f"codes-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FolderLock(folder, wait=True)  # until the codes are written
-    with suppress(OSError, ValueError, KeyError, TypeError, pa.ArrowException):  # codes are missing or damaged
+    lock = FolderLock(folder, wait=True)  # held until the codes have been written
+    with suppress(OSError, ValueError, KeyError, TypeError, pa.ArrowException):  # the codes are missing or damaged
         if (existing := CodedTable(target)).meta["made_of"] == json.loads(text):
             return existing
     part = folder / f".codes-{token_hex(4)}.part"
@@ -209,7 +210,7 @@ def _write_once(folder: Path, made_of: dict[str, Any], write: Callable[[Path], N
         for path in (*part.iterdir(), part):
             sync_to_disk(path)
         if target.exists():
-            shutil.rmtree(target)  # memory that other processes mapped from it stays valid
+            shutil.rmtree(target)  # memory that other processes have mapped stays valid
         part.rename(target)
     finally:
         shutil.rmtree(part, ignore_errors=True)
@@ -221,7 +222,7 @@ def _write_once(folder: Path, made_of: dict[str, Any], write: Callable[[Path], N
 
 
 def find_label_columns(columns: dict[str, Any], names: list[str], engine: str) -> dict[str, str]:
-    """Return role → column of a table with one label per row."""
+    """Return the column name of each role in a table with one label per row."""
     found = ColumnNames(**columns).resolve(names)
     for role in ("proba", "question"):
         if role in found:
@@ -230,7 +231,7 @@ def find_label_columns(columns: dict[str, Any], names: list[str], engine: str) -
 
 
 def check_row_counts(columns: dict[str, str], total: int, blank: dict[str, int], bad_weights: int = 0) -> None:
-    """Raise DataError if there are no rows, blank names (role → number of rows) or invalid weights."""
+    """Raise DataError if there are no rows, blank names (numbers of rows by role) or invalid weights."""
     if total == 0:
         raise NoRows
     for role, count in blank.items():
@@ -241,7 +242,7 @@ def check_row_counts(columns: dict[str, str], total: int, blank: dict[str, int],
 
 
 def _create_checked_view(rows: Any, files: list[str], columns: dict[str, str]) -> None:
-    """Make a view `rows` of the files; blank names and invalid weights are errors."""
+    """Create the view `rows` of the files; blank names and invalid weights raise errors."""
     named = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
     roles = ("item", "annotator", "label")
     quoted = {role: '"' + column.replace('"', '""') + '"' for role, column in columns.items()}
@@ -253,12 +254,14 @@ def _create_checked_view(rows: Any, files: list[str], columns: dict[str, str]) -
     bad = [f"{role} IS NULL" + (f" OR trim({role}) = ''" if role in text else "") for role in roles]
     bad.append("NOT coalesce(weight >= 0 AND weight < 'infinity', FALSE)" if "weight" in columns else "FALSE")
     counts = ", ".join(f"count(*) FILTER ({condition})" for condition in bad)
-    *blank, weights, total = rows.execute(f"SELECT {counts}, count(*) FROM rows").fetchall()[0]  # one scan
+    *blank, weights, total = rows.execute(f"SELECT {counts}, count(*) FROM rows").fetchall()[
+        0
+    ]  # all counts in one scan
     check_row_counts(columns, total, dict(zip(roles, blank, strict=True)), weights)
 
 
 def _sort_and_write(rows: Any, columns: dict[str, str], folder: Path, classes: list[Any] | int | None) -> _CodesWriter:
-    """Write the view `rows`, sorted and coded."""
+    """Sort and code the view `rows`, and write it."""
     annotator_names, labels = (
         naming.to_column(rows.sql(f"SELECT DISTINCT {role} AS name FROM rows").to_arrow_table()["name"], role)
         for role in ("annotator", "label")
@@ -280,7 +283,7 @@ def _sort_and_write(rows: Any, columns: dict[str, str], folder: Path, classes: l
 
 @contextmanager
 def _translate_duckdb_errors(source: str | Path) -> Iterator[None]:
-    """Raise errors of DuckDB as `CannotSort`, with their first line."""
+    """Replace an error of DuckDB by `CannotSort` with the first line of its message."""
     try:
         yield
     except Exception as error:
@@ -311,7 +314,7 @@ def code_table(table: Annotations, folder: str | Path) -> CodedTable:
 
 
 class _CodesWriter:
-    """Appends rows to the files of a folder, in their order."""
+    """A writer that appends sorted rows to the files of a folder."""
 
     def __init__(self, folder: Path, annotators: Names, classes: Names, weighted: bool):
         self.folder, self.annotators, self.classes = folder, annotators, classes
@@ -326,7 +329,9 @@ class _CodesWriter:
             return
         if not (naming.is_text_type(item.type) or pa.types.is_integer(item.type)):
             raise UnsupportedType(column="item", type=str(item.type))
-        codes = np.asarray(item.dictionary_encode().indices)  # rows are sorted: an item is new if its code changes
+        codes = np.asarray(
+            item.dictionary_encode().indices
+        )  # rows are sorted, so a new item begins where the code changes
         new = np.flatnonzero(np.diff(codes, prepend=-1))
         if self.last is not None and item[0].as_py() == self.last:
             new = new[1:]
@@ -335,7 +340,7 @@ class _CodesWriter:
         self.add_rows(np.asarray(annotator), np.asarray(label), weight)
 
     def add_items(self, names: Any, first_row: IntArray) -> None:
-        """Append items that begin at these rows."""
+        """Append items and the index of their first rows."""
         kind = pa.large_string() if naming.is_text_type(names.type) else pa.int64()
         if pa.types.is_uint64(names.type) and len(names):
             naming.check_fits_int64(int(np.asarray(names).max()))
@@ -345,7 +350,7 @@ class _CodesWriter:
         self._append("item_ptr", first_row)
 
     def add_rows(self, annotator: IntArray, label: IntArray, weight: Any) -> None:
-        """Append codes of rows."""
+        """Append the codes and weights of rows."""
         self._append("annotator", annotator)
         self._append("label", label)
         if weight is not None:
@@ -358,7 +363,7 @@ class _CodesWriter:
             np.asarray(values, kind).tofile(file)
 
     def finish(self, made_of: dict[str, Any]) -> None:
-        """Write names and sources after the last rows."""
+        """Write names and sources after the last row has been appended."""
         self._append("item_ptr", [self.annotations_per_annotator.sum()])
         self.items.close()
         names = pa.table({"name": self.annotators, "count": self.annotations_per_annotator})
@@ -370,14 +375,14 @@ class _CodesWriter:
 
 
 def split_pattern(source: str | Path) -> tuple[Path, str]:
-    """Split a path or pattern into the folder without wildcards, and the rest."""
+    """Split a path or pattern into the folder without wildcards and the remaining pattern."""
     path = Path(source)
     folder = next((parent for parent in path.parents if not set("*?[") & set(str(parent))), Path())
     return folder, str(path.relative_to(folder))
 
 
 def check_parquet(path: str | Path, engine: str) -> None:
-    """Raise an error if a file exists and is not Parquet; patterns and missing files are checked elsewhere."""
+    """Raise an error if an existing file is not Parquet; patterns and missing files are checked later."""
     path = Path(path)
     if path.is_file():
         with path.open("rb") as file:
@@ -386,7 +391,7 @@ def check_parquet(path: str | Path, engine: str) -> None:
 
 
 def _list_files(source: str | Path) -> list[str]:
-    """Return the files that a path or pattern names; a file with exactly that name comes first."""
+    """Return the files that match a path or pattern; an existing file with this exact name is not a pattern."""
     folder, pattern = split_pattern(source)
     files = [str(source)] if Path(source).is_file() else sorted(map(str, folder.glob(pattern)))
     if not files:

@@ -1,12 +1,12 @@
-"""Chunks of a table on a disk, mapped into memory one after the other; results and checkpoints in a folder of the fit.
+"""The engine for tables on a disk, which maps chunks into memory and stores results and checkpoints in a folder.
 
-A chunk is a range of items with about `Disk.block_rows` rows. Its files are mapped when it is processed and unmapped
-afterwards, so a pass needs memory for one chunk per thread, the parameters and the counts, however long the table is.
-Results with one entry per item go to `<name>.npy`, chunk by chunk.
+A chunk is a range of items with about `Disk.block_rows` rows. It is mapped into memory while it is processed, so a
+pass needs memory for one chunk per thread, the parameters and the counts, regardless of the table's length. Results
+with one entry per item are written to `<name>.npy`, chunk by chunk.
 
-Every fit has its own folder next to that of the codes, named by the method, its keywords and the gold labels. Between
-passes it contains the driver's state, written whole or not at all: a fit that was killed continues after its last
-complete pass. When the results are written, the state is removed; a later fit starts again.
+Each fit has its own folder next to that of the codes, named after the method and a hash of its keywords and gold
+labels. After every pass the EM driver's state is replaced there atomically, so a fit that was killed continues after
+its last complete pass. The state is removed when the results have been written, and a later fit starts again.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from dissensus.compute.engines.local import Threads, even_ranges
 from dissensus.compute.rows import Rows, join_rows
 
 CHECKPOINT_FILE = "state.npz"
-PART_ROWS = 10_000_000  # annotations behind each Parquet file of results
+PART_ROWS = 10_000_000  # annotations per Parquet file of results
 
 
 class RunFolder:
-    """The folder of one fit, and the checkpoint in it."""
+    """The folder of one fit, with its checkpoint."""
 
     def __init__(self, model: Any, coded: CodedTable, gold: IntArray | None):
         keywords = {k: v for k, v in model.get_params(deep=False).items() if k not in ("engine", "threads")}
         key = repr((sorted(keywords.items()), coded.meta, None if gold is None else zlib.crc32(gold.tobytes())))
         name = f"{type(model).__name__}-{zlib.crc32(key.encode()):08x}"
-        for number in count(1):  # another process may run the same fit
+        for number in count(1):  # a second process may run the same fit
             self.path = coded.folder.parent / (name if number == 1 else f"{name}-{number}")
             self.path.mkdir(exist_ok=True)
             self._lock = FolderLock(self.path)
@@ -49,14 +49,14 @@ class RunFolder:
                 break
 
     def load(self) -> dict[str, Any] | None:
-        """Return the state after the last complete pass, or None."""
+        """Load the state after the last complete pass, or None."""
         damage = suppress(OSError, ValueError, zipfile.BadZipFile)
         with damage, (self.path / CHECKPOINT_FILE).open("rb") as file, np.load(file) as stored:
             return {name: stored[name] for name in stored.files}
         return None
 
     def save(self, state: Mapping[str, Any]) -> None:
-        """Replace the state, whole or not at all."""
+        """Replace the state atomically."""
         with open_atomically(self.path / CHECKPOINT_FILE) as file:
             np.savez(file, **state)
 
@@ -66,7 +66,7 @@ class RunFolder:
 
 
 def store_results(model: Any, coded: CodedTable, gold: IntArray | None) -> None:
-    """Write the frame of all items as Parquet files, and store results with a row per item on the disk."""
+    """Write the frame of items as Parquet files, and the results with one row per item as arrays on the disk."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -81,7 +81,7 @@ def store_results(model: Any, coded: CodedTable, gold: IntArray | None) -> None:
     folder.mkdir(exist_ok=True)
     difficulty = getattr(model, "difficulty_", None)
     for number, (first, stop) in enumerate(coded.ranges(PART_ROWS)):
-        posterior = model.posterior_.open()[first:stop]  # a new map frees the memory of earlier parts
+        posterior = model.posterior_.open()[first:stop]  # a new memory map releases the pages of earlier parts
         hard = None if difficulty is None else difficulty[first:stop]
         columns = model.item_columns(np.asarray(coded.items[first:stop]), posterior, hard)
         with open_atomically(folder / f"part-{number:05d}.parquet") as file:
@@ -94,30 +94,30 @@ def store_results(model: Any, coded: CodedTable, gold: IntArray | None) -> None:
 
 
 class ItemFile:
-    """A file with one entry per item, in NumPy's format, written and read in ranges."""
+    """An array file with one entry per item, in NumPy's format, which is written and read in ranges."""
 
     def __init__(self, run: RunFolder, name: str, shape: tuple[int, ...]):
         self.run, self.shape = run, shape
         path = run.path / f"{name}.npy"
-        path.unlink(missing_ok=True)  # not truncated: the results of an earlier fit may be mapped from it
+        path.unlink(missing_ok=True)  # a new file, because an earlier fit may have mapped the old one
         self._start = np.lib.format.open_memmap(path, "w+", np.float64, shape).offset
         self._file = path.open("r+b")
         weakref.finalize(self, self._file.close)
         self._each = 8 * int(np.prod(shape[1:]))
 
     def write(self, first: int, values: FloatArray) -> None:
-        """Write entries from `first` on."""
+        """Write entries, beginning with entry `first`."""
         os.pwrite(self._file.fileno(), np.ascontiguousarray(values).data, self._start + first * self._each)
 
     def open(self) -> FloatArray:
-        """Return a read-only array that is mapped into memory."""
+        """Return the file as a read-only memory-mapped array."""
         if not self.shape[0]:
             return np.empty(self.shape)
         return np.asarray(np.memmap(self._file, np.float64, "r", self._start, self.shape))
 
 
 class DiskEngine(Engine):
-    """A table in files."""
+    """The engine for a table on a disk."""
 
     def __init__(self, coded: CodedTable, block_rows: int, pool: Threads, gold: IntArray | None, run: RunFolder):
         super().__init__(coded.size(), coded.annotations_per_annotator, pool, gold)
@@ -125,7 +125,7 @@ class DiskEngine(Engine):
         self.run_folder = self.checkpoint = run
 
     def run(self, pass_: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
-        """Let every thread process its share of the chunks, one after the other."""
+        """Run one pass; each thread processes its share of the chunks in order."""
         n_workers = 1 if pass_.sequential else min(self.pool.threads, len(self.chunks))
         workers = pass_.open(params, self.size, n_workers, self.pool)
 
@@ -149,13 +149,13 @@ class DiskEngine(Engine):
                 result.write(first, arrays[name])
 
     def select_rows(self, keep: BoolArray) -> Rows:
-        """Return the rows of the items to keep."""
+        """Load the rows of the selected items."""
         return join_rows([self.coded.rows(first, end).select_items(keep[first:end]) for first, end in self.chunks])
 
     def has_labels(self) -> BoolArray:
-        """(I,) Return which items have annotations."""
+        """Return a mask of the items that have annotations, (I,)."""
         return np.concatenate([np.diff(self.coded.rows(first, end).item_ptr) > 0 for first, end in self.chunks])
 
     def allocate(self, name: str, *shape: int) -> Any:
-        """Return storage in a file of the fit's folder."""
+        """Return storage for an output in a file of the fit's folder."""
         return ItemFile(self.run_folder, name, (self.size.n_items, *shape))

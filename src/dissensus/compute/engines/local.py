@@ -1,6 +1,6 @@
-"""Ranges of items in threads of this process, over arrays in memory.
+"""The engine for arrays in memory, which processes ranges of items in threads.
 
-The kernels release the GIL, so the threads run at once.
+The kernels release the GIL, so threads run in parallel.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from dissensus.compute.rows import Rows
 
 T = TypeVar("T")
 
-MIN_THREAD_ROWS = 20_000  # rows below which handing work to a second thread costs more than it saves
+MIN_THREAD_ROWS = 20_000  # rows per thread; a thread with fewer rows costs more time than it saves
 
 
 def thread_count(threads: int | None, rows: int) -> int:
-    """Return the number of threads to use for a number of rows; None for all cores that the process may use."""
+    """Return the number of threads for a number of rows; `threads` None allows all available cores."""
     if threads is None:
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     elif threads < 1:
@@ -34,32 +34,32 @@ def thread_count(threads: int | None, rows: int) -> int:
 
 
 def balanced_ranges(ptr: IntArray, parts: int) -> list[tuple[int, int]]:
-    """Return ranges of items with about the same number of rows."""
+    """Return ranges of items with about equal numbers of rows."""
     cuts = np.searchsorted(ptr, np.linspace(0, ptr[-1], parts + 1)[1:-1])
     edges = [0, *(int(c) for c in cuts), ptr.size - 1]
     return list(pairwise(edges))
 
 
 def range_starts(ptr: IntArray, rows: int) -> list[int]:
-    """Return the first items of ranges with about `rows` rows (at least one item), and the number of items."""
+    """Return the first items of ranges with about `rows` rows each, followed by the number of items."""
     return [int(item) for item in np.unique(balanced_ranges(ptr, -(-int(ptr[-1]) // rows)))]
 
 
 def even_ranges(n: int, parts: int) -> list[tuple[int, int]]:
-    """Return ranges of about equal length."""
+    """Return `parts` ranges of about equal length that cover 0 … n − 1."""
     edges = [n * part // parts for part in range(parts + 1)]
     return list(pairwise(edges))
 
 
 class Threads:
-    """A pool that lives as long as one fit."""
+    """A pool of threads for one fit."""
 
     def __init__(self, threads: int):
         self.threads = threads
         self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
 
     def map(self, work: Callable[[int, int, int], T], ranges: list[tuple[int, int]]) -> list[T]:
-        """Return `work(number, start, stop)` of every range, in order; the caller's thread takes the first range."""
+        """Return `work(number, start, stop)` for each range, in order; the calling thread processes the first one."""
         if self._pool is None or len(ranges) == 1:
             return [work(number, *bounds) for number, bounds in enumerate(ranges)]
         rest = [self._pool.submit(work, number, *bounds) for number, bounds in enumerate(ranges[1:], 1)]
@@ -68,7 +68,7 @@ class Threads:
     def sum_over_ranges(
         self, work: Callable[..., T], ranges: list[tuple[int, int]], *shapes: tuple[int, ...]
     ) -> tuple[list[T], list[Any]]:
-        """Run `work(start, stop, *sums)` for every range, which adds to its own sums: results, and the total sums."""
+        """Run `work(start, stop, *sums)` for each range with sums of its own; return its results and the total sums."""
         own = [[np.zeros(shape) for shape in shapes] for _ in ranges]
         found = self.map(lambda number, start, stop: work(start, stop, *own[number]), ranges)
         return found, [sum(parts) for parts in zip(*own, strict=True)]
@@ -82,16 +82,16 @@ class Threads:
 
 
 class LocalEngine(Engine):
-    """Rows in memory, processed by the threads of a pool."""
+    """The engine for rows in memory, which uses the threads of a pool."""
 
     def __init__(self, rows: Rows, n_annotators: int, n_classes: int, pool: Threads, gold: IntArray | None):
         size = TableSize(rows.n_items, n_annotators, n_classes, rows.annotator.size, rows.weight is not None)
         super().__init__(size, np.bincount(rows.annotator, minlength=n_annotators), pool, gold)
         self.rows = rows
-        self.whole_chunk = Chunk(rows.arrays, gold, n_annotators, n_classes)  # keeps its sums' indices between passes
+        self.whole_chunk = Chunk(rows.arrays, gold, n_annotators, n_classes)  # caches indices between passes
 
     def run(self, pass_: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
-        """Let every thread process one range of items."""
+        """Run one pass; each thread processes one range of items."""
         size, written = self.size, out or {}
         sequential = pass_.sequential or self.pool.threads == 1
         ranges = [(0, size.n_items)] if sequential else balanced_ranges(self.rows.item_ptr, self.pool.threads)
@@ -108,9 +108,9 @@ class LocalEngine(Engine):
         return pass_.close(workers, self.pool)
 
     def select_rows(self, keep: BoolArray) -> Rows:
-        """Return the rows of the items to keep."""
+        """Return the rows of the selected items."""
         return self.rows.select_items(keep)
 
     def has_labels(self) -> BoolArray:
-        """(I,) Return which items have annotations."""
+        """Return a mask of the items that have annotations, (I,)."""
         return np.diff(self.rows.item_ptr) > 0

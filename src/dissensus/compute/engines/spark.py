@@ -125,7 +125,7 @@ class SparkEngine(Engine):
         return join_rows([rows for _, rows in sorted(chosen.collect(), key=itemgetter(0))])
 
     def has_labels(self) -> BoolArray:
-        """(I,) Return which items have annotations."""
+        """Return a mask of the items that have annotations, (I,)."""
         return np.concatenate(self.table.parts.map(lambda part: np.diff(part.item_ptr) > 0).collect())
 
     def allocate(self, name: str, *shape: int) -> Any:

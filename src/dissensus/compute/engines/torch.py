@@ -1,4 +1,4 @@
-"""Tensors on a GPU, or on the CPU; passes by `kernels.on_torch`."""
+"""The engine for tensors on a GPU or the CPU, with the kernels of `kernels.on_torch`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PART_ROWS = {"cuda": 2**25, "cpu": 2**20}
 
 
 class TorchEngine(Engine):
-    """A table on a device."""
+    """The engine for a table on a torch device."""
 
     def __init__(self, data: DeviceTable, pool: Threads):
         n_items, n_rows, weighted = data.item_ptr.numel() - 1, data.annotator.numel(), data.weight is not None
@@ -32,11 +32,11 @@ class TorchEngine(Engine):
         self.data = data
 
     def run(self, pass_: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
-        """Process all chunks, one after the other, on the device."""
+        """Run one pass over all chunks on the device."""
         return pass_.on_torch(params, self.data, out or {})
 
     def select_rows(self, keep: BoolArray) -> Rows:
-        """Return the rows of the items to keep, selected on the device."""
+        """Return the rows of the selected items, selected on the device."""
         data, lengths = self.data, self.data.item_ptr.diff()
         chosen = torch.as_tensor(keep, device=lengths.device)
         own = torch.repeat_interleave(chosen, lengths)
@@ -45,22 +45,26 @@ class TorchEngine(Engine):
         return Rows(ptr, data.annotator[own].cpu().numpy(), data.label[own].cpu().numpy(), weight)
 
     def has_labels(self) -> BoolArray:
-        """(I,) Return which items have annotations."""
+        """Return a mask of the items that have annotations, (I,)."""
         return np.asarray((self.data.item_ptr.diff() > 0).cpu().numpy())
 
 
 def create_engine(
     rows: Rows, n_annotators: int, n_classes: int, gold: IntArray | None, options: Torch, pool: Threads
 ) -> TorchEngine:
-    """Return the engine with the rows on the device that the options name."""
+    """Copy the rows to the device that the options name, and return the engine."""
     try:
         device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:  # one for each reason
+    except (
+        RuntimeError,
+        AssertionError,
+        NotImplementedError,
+    ) as error:  # torch raises one of them, depending on the reason
         raise NoDevice(device=options.device) from error
 
     def put(array: Any) -> torch.Tensor:
-        return torch.tensor(array, device=device)  # a copy: the table's arrays are read-only
+        return torch.tensor(array, device=device)  # copy, because the table's arrays are read-only
 
     data = DeviceTable(
         put(rows.item_ptr.astype(np.int64)),
