@@ -1,4 +1,4 @@
-"""What can go wrong where passes run: threads, engines, tables on disk and in Spark."""
+"""Errors of threads, engines, and tables on a disk or in Spark."""
 
 from __future__ import annotations
 
@@ -23,15 +23,13 @@ class UnknownEngine(BadParameter):
 
 
 class WrongEngine(BadParameter):
-    template = (
-        "a table {location} can be fitted only with {param[engine]} {engine!r}, by a method that has that parameter."
-    )
+    template = "a table {location} can be fitted only by methods with {param[engine]}; set it to {engine!r}."
     location: str
     engine: str
 
 
 class NoFolderForCodes(BadParameter):
-    template = "the engine 'disk' stores the codes of a table in a folder; name one, such as Disk(folder='work')."
+    template = "the engine 'disk' stores a table in a folder; name the folder, such as Disk(folder='work')."
 
 
 class OneLabelPerRow(BadParameter):
@@ -41,19 +39,19 @@ class OneLabelPerRow(BadParameter):
 
     @property
     def found(self) -> str:
-        """Name what the table has instead."""
+        """What the table has instead."""
         return "class probabilities" if self.role == "proba" else "several questions"
 
     @property
     def advice(self) -> str:
-        """Name what can be fitted."""
+        """What the user can do."""
         return "use the engine 'local'" if self.role == "proba" else "fit one question at a time"
 
 
 class BadClusterAddress(BadParameter):
     template = (
         "{param[master]} must be an address such as 'spark://host:7077', 'local[4]', 'yarn' or 'k8s://https://host', "
-        "got {master!r}; without one, Spark's own settings decide, or this machine is used."
+        "got {master!r}; leave it out to use Spark's own settings or this machine."
     )
     master: str
 
@@ -69,27 +67,25 @@ class NoCluster(BadParameter):
 
 class ClusterNotStarted(BadParameter):
     template = (
-        "Spark does not start at {param[master]} {master!r} ({reason}); correct the address, or leave it out to run as "
-        "Spark's own settings say, or on this machine."
+        "Spark does not start at {param[master]} {master!r} ({reason}); correct the address, or leave it out to use "
+        "Spark's own settings or this machine."
     )
     master: str
     reason: str
 
 
 class SparkNotStarted(MissingExtra):
-    template = "Spark does not start ({reason}); correct Spark's own settings, or name a cluster with {param[master]}."
+    template = "Spark does not start ({reason}); correct Spark's settings, or name a cluster with {param[master]}."
     reason: str
 
 
 class NoJava(MissingExtra):
-    template = (
-        "Spark does not start ({reason}); {param[engine]} 'spark' needs Java 17 or later, found by JAVA_HOME or PATH."
-    )
+    template = "Spark does not start ({reason}); {param[engine]} 'spark' needs Java 17 or later in JAVA_HOME or PATH."
     reason: str
 
 
 class NoDevice(BadParameter):
-    template = "this machine has no device {device!r}; leave it out, or use 'cpu'."
+    template = "this machine has no device {device!r}; use 'cpu', or leave the device out."
     device: str
 
 
@@ -98,14 +94,14 @@ class NoRows(DataError):
 
 
 class BlankNames(DataError):
-    template = "column {column!r}: {blank:,} of {total:,} rows are blank or missing; remove these rows first."
+    template = "column {column!r}: {blank:,} of {total:,} rows are empty; remove these rows."
     column: str
     blank: int
     total: int
 
 
 class BadWeights(DataError):
-    template = "weight: {bad:,} of {total:,} rows are negative or missing; weights must be 0 or more."
+    template = "{bad:,} of {total:,} weights are negative or missing; weights must be 0 or more."
     bad: int
     total: int
 
@@ -133,12 +129,12 @@ class NotParquet(UnreadableFile):
 
 
 class NoSuchFile(UnreadableFile):
-    template = "no such file: {source}; a pattern such as 'labels/*.parquet' names several."
+    template = "no such file: {source}; give a path, or a pattern such as 'labels/*.parquet'."
     source: str
 
 
 class CannotSort(UnreadableFile):
-    template = "{source} cannot be sorted and coded: {reason}."
+    template = "{source} cannot be sorted: {reason}."
     source: str
     reason: str
 
@@ -150,7 +146,7 @@ class SparkCannotFind(UnreadableFile):
 
 
 class SparkCannotRead(UnreadableFile):
-    template = "{source}: Spark cannot read it ({reason}); give a table, or Parquet."
+    template = "Spark cannot read {source} ({reason}); give a table or Parquet files."
     source: str
     reason: str
 
@@ -162,6 +158,8 @@ class ItemsLost(DataError):
 
 
 class FrameNotStable(DataError):
-    template = "the data frame returned {first:,} rows, and then {second:,}; write it to Parquet and fit that."
+    template = (
+        "the data frame returned {first:,} rows, and {second:,} when read again; write it to Parquet and fit the file."
+    )
     first: int
     second: int

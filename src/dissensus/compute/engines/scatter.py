@@ -1,12 +1,12 @@
 """Convert a frame in Spark to parts of coded rows, one per partition, which the spark engine processes.
 
-Spark sorts the rows by (item, annotator, label) into ranges of items and joins the codes of annotators and classes to
-them; a Python worker converts each range to the arrays of one `Part`. Spark caches the parts, in the memory of the
-executors or on their disks. Parts of a lost executor are made again with the same content, because a range does not
-depend on the order in which its rows arrive. The names of the items are cached on the disks as well.
+Spark sorts the rows by (item, annotator, label) into ranges of items and joins the codes of annotators and classes.
+A Python worker converts each range to the arrays of one `TablePart`. Spark caches the parts in the memory or on the
+disks of the executors. The parts of a lost executor are made again with the same content, because they do not depend on
+the order in which rows arrive. The names of items are cached on the disks.
 
-Names of annotators and classes are sent to the driver, names of items are not. A part has codes of its own annotators
-(`Part.annotators` are their codes in the whole table), so that a worker needs only their parameters.
+Names of annotators and classes are sent to the driver, but names of items are not. A part has its own annotator codes
+(`TablePart.annotators` maps them to codes of the whole table), so a worker needs only the parameters of its annotators.
 """
 
 from __future__ import annotations
@@ -48,25 +48,25 @@ from dissensus.table.annotations import Annotations
 from dissensus.table.exceptions import UnsupportedType
 from dissensus.table.names import encode_labels
 
-INTEGER_TYPES = ("tinyint", "smallint", "int", "bigint")  # Spark's names of types
+INTEGER_TYPES = ("tinyint", "smallint", "int", "bigint")  # Spark's names of integer types
 ItemColumns = Callable[[Names, FloatArray, FloatArray | None], dict[str, Any]]
-"""Names, posterior and difficulty of some items → the columns of their frame."""
-MASTER_TIMEOUT = 5.0  # seconds; Spark itself would try for a minute
+"""A function from names, posterior and difficulty of items to the columns of their frame."""
+MASTER_TIMEOUT = 5.0  # seconds; Spark's own timeout is a minute
 
 
 @dataclass(frozen=True)
 class TablePart(Rows):
-    """Rows of a range of items; `annotator` indexes `annotators` (a,), their codes in the whole table."""
+    """The rows of a range of items; `annotator` indexes `annotators` (a,), their codes in the whole table."""
 
     annotators: IntArray
 
     def with_table_codes(self) -> Rows:
-        """Return the rows with codes of the whole table."""
+        """Return the rows with annotator codes of the whole table."""
         return Rows(self.item_ptr, self.annotators[self.annotator], self.label, self.weight)
 
 
 def make_part(rows: Rows) -> TablePart:
-    """Return a part from rows with codes of the whole table."""
+    """Make a part from rows with annotator codes of the whole table."""
     seen = np.zeros(int(rows.annotator.max(initial=-1)) + 1, np.bool_)
     seen[rows.annotator] = True
     own = (np.cumsum(seen, dtype=np.int32) - 1).astype(np.int32)[rows.annotator]
@@ -74,24 +74,24 @@ def make_part(rows: Rows) -> TablePart:
 
 
 class ClusterArray:
-    """An array over all items with its parts in the cluster; `np.asarray` loads all of it into the driver."""
+    """An array over all items with its parts in the cluster; `np.asarray` loads it into the driver."""
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, parts: Any = None, cached_rdd: Any = None):
         self.shape, self.dtype = shape, np.dtype(dtype)
-        self.cached_rdd = cached_rdd  # the RDD that Spark caches for it
-        self.table: Any = None  # the fitted `ClusterTable`, if this is a result
-        self.parts = parts  # an RDD of arrays, in the order of the items; the pass that computes a result sets it
+        self.cached_rdd = cached_rdd  # the RDD that Spark caches for the array
+        self.table: Any = None  # the fitted `ClusterTable`, if the array is a result
+        self.parts = parts  # an RDD of arrays in the order of items, set by the pass that computes a result
 
     @property
     def size(self) -> int:
-        """Number of entries."""
+        """The number of entries."""
         return int(np.prod(self.shape))
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def item_frame(self, difficulty: FloatArray | None, columns: ItemColumns) -> Any:
-        """Return the frame of all items as a PySpark DataFrame, made by `columns`."""
+        """Return the frame of items as a PySpark DataFrame whose columns `columns` makes."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         parts, schema = self._arrow_parts(difficulty, columns)
@@ -99,13 +99,13 @@ class ClusterArray:
         return frame.mapInArrow(_from_arrow, from_arrow_schema(schema))
 
     def item_parts(self, difficulty: FloatArray | None, columns: ItemColumns) -> Iterator[Any]:
-        """Yield the frame as Arrow tables on the driver, one part of the cluster after the other."""
+        """Yield the frame of items as Arrow tables on the driver, part by part."""
         parts, _ = self._arrow_parts(difficulty, columns)
         for (part,) in parts.toLocalIterator():
             yield pa.ipc.open_stream(part).read_all()
 
     def _arrow_parts(self, difficulty: FloatArray | None, columns: ItemColumns) -> tuple[Any, Any]:
-        """Return an RDD of the frame's parts, as the bytes of Arrow streams, and their schema."""
+        """Return an RDD of the frame's parts, as bytes of Arrow streams, and their schema."""
         table = self.table
         hard = None if difficulty is None else table.parts.context.broadcast(difficulty)
         none = np.empty(0, table.items.dtype), np.empty((0, *self.shape[1:])), None if hard is None else np.empty(0)
@@ -113,7 +113,7 @@ class ClusterArray:
             (
                 name,
                 pa.string() if values.dtype.kind == "O" else pa.array(values).type,
-            )  # an empty column does not show that it is text
+            )  # the type of an empty column of text cannot be inferred
             for name, values in columns(*none).items()
         )
         write = partial(_to_arrow, columns, table.offsets, hard, schema)
@@ -122,7 +122,7 @@ class ClusterArray:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         parts = self.parts.collect()
         if sum(map(len, parts)) != len(self) and self.cached_rdd is not None:
-            self.cached_rdd.unpersist()  # incomplete if Spark speculates: compute it again
+            self.cached_rdd.unpersist()  # the cache may be incomplete with speculation, so compute it again
             parts = self.parts.collect()
         if (found := sum(map(len, parts))) != len(self):
             raise ItemsLost(found=found, expected=len(self))
@@ -139,28 +139,28 @@ class ClusterArray:
 
 @dataclass(frozen=True, eq=False)
 class ClusterTable(RemoteTable):
-    """A table in a Spark cluster: the names and sizes of an `Annotations`, and its rows as an RDD of parts."""
+    """A table in a Spark cluster, with the names and sizes of an `Annotations` and an RDD of its parts."""
 
     where, engine = "in Spark", "spark"
 
-    parts: Any  # RDD of `Part`, one for each partition that has any items
-    names: Any  # RDD of Arrow arrays of the same partitions; None if the driver has the table too
-    cached_rdds: tuple[Any, ...]  # RDDs that Spark caches for it
-    offsets: dict[int, int]  # partition → the first item of its part
+    parts: Any  # RDD of `TablePart`, one for each partition with items
+    names: Any  # RDD of item names of the same partitions; None if the driver has the table
+    cached_rdds: tuple[Any, ...]  # RDDs that Spark caches for the table
+    offsets: dict[int, int]  # first item of each partition
     n_annotations: int
     items: Any
     annotators: Names
     classes: Names
     annotations_per_annotator: IntArray
     weighted: bool
-    columns: dict[str, str] = field(default_factory=dict)  # role → column
+    columns: dict[str, str] = field(default_factory=dict)  # column name of each role
 
     def all_rows(self) -> Rows:
-        """Return every row, on the driver."""
+        """Load all rows into the driver."""
         return join_rows([part.with_table_codes() for part in self.parts.collect()])
 
     def distribute(self, values: Any) -> ClusterArray:
-        """Return an array over all items with its parts in the cluster."""
+        """Send an array over all items to the cluster, in parts."""
         sent = self.parts.context.broadcast(values)
         result = ClusterArray(
             values.shape, values.dtype, self.parts.mapPartitionsWithIndex(partial(_slice_by_part, sent, self.offsets))
@@ -169,7 +169,7 @@ class ClusterTable(RemoteTable):
         return result
 
     def release(self) -> None:
-        """Remove the parts from the cluster; a later fit, or a frame of results, makes them again."""
+        """Remove the parts from the cluster's cache; they are made again when they are needed."""
         for rdd in self.cached_rdds:
             rdd.unpersist()
 
@@ -183,8 +183,8 @@ def distribute_frame(
 ) -> ClusterTable:
     """Code a PySpark DataFrame, a table of Spark's catalogue or Parquet files in the cluster.
 
-    Text of letters, digits, `_` and dots names a table, any other text (or a `Path`) names Parquet files. `columns` are
-    those of `coding.code`. The frame must return the same rows every time.
+    A string of letters, digits, `_` and dots names a table; any other string or a `Path` names Parquet files. `columns`
+    names the columns as in `coding.code_parquet`. The frame must return the same rows every time.
     """
     options = options or Spark()
     frame = _open_frame(source, options.master)
@@ -229,7 +229,7 @@ def distribute_frame(
 
 
 def distribute_table(table: Annotations, options: Spark) -> ClusterTable:
-    """Send a table in memory to the cluster, in parts; its results return to the driver."""
+    """Send a table in memory to the cluster, in parts; its results are returned to the driver."""
     spark, rows = get_session(options.master), expand_rows(table)
     ranges = balanced_ranges(rows.item_ptr, _choose_partition_count(spark, rows.annotator.size, options))
     ranges = [(start, stop) for start, stop in ranges if stop > start]
@@ -250,13 +250,13 @@ def distribute_table(table: Annotations, options: Spark) -> ClusterTable:
 
 
 def _is_local(master: str | None) -> bool:
-    """Return whether Spark runs on this machine alone, according to `master` and the environment."""
+    """Return whether Spark runs on this machine only, according to `master` and the environment."""
     settings = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "MASTER")
     return master.startswith("local") if master else not any(os.environ.get(name) for name in settings)
 
 
 def get_session(master: str | None = None) -> Any:
-    """Return the active Spark session, or a new one at this master or as the environment configures it."""
+    """Return the active Spark session, or create one at `master` or as the environment configures it."""
     PySparkException = import_extra("pyspark.errors", "engine='spark' needs Java and", "spark").PySparkException
     from py4j.protocol import Py4JError
     from pyspark.sql import SparkSession
@@ -266,11 +266,11 @@ def get_session(master: str | None = None) -> Any:
         _check_cluster_listens(master)
         builder = builder.master(master)
     if found is None and _is_local(master):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # no other machine should reach its ports
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # other machines must not reach Spark's ports
     try:
         found = found or builder.getOrCreate()
         if "PYSPARK_PYTHON" not in os.environ and found.sparkContext.master.startswith("local"):
-            found.sparkContext.pythonExec = sys.executable  # `python3` may be another installation
+            found.sparkContext.pythonExec = sys.executable  # the default, `python3`, may be another installation
         return found
     except PySparkException as error:
         raise NoJava(reason=extract_cause(error)) from None
@@ -281,7 +281,7 @@ def get_session(master: str | None = None) -> Any:
 
 
 def _check_cluster_listens(master: str) -> None:
-    """Raise an error unless a cluster listens at one of the addresses in spark://host:port,host:port."""
+    """Raise an error unless a cluster listens at an address of `spark://host:port,host:port`."""
     reason: Exception | None = None
     for place in master.removeprefix("spark://").split(",") if master.startswith("spark://") else ():
         host, _, port = place.rpartition(":")
@@ -304,7 +304,7 @@ def _open_frame(source: Any, master: str | None) -> Any:
     if is_frame(source):
         return source
     named = isinstance(source, str) and re.fullmatch(r"\w+(\.\w+)*", source) and not source.endswith(".parquet")
-    if Path(str(source)).suffix or not named:  # a table may have the name of a file without a suffix
+    if Path(str(source)).suffix or not named:  # a name without a suffix may be that of a table
         check_parquet(str(source), "spark")
     spark = get_session(master)
     from py4j.protocol import Py4JError
@@ -319,13 +319,13 @@ def _open_frame(source: Any, master: str | None) -> Any:
 
 
 def extract_cause(error: Exception) -> str:
-    """Return the last cause that a Spark error names."""
+    """Return the last cause in the message of a Spark error."""
     causes = re.findall(r"^(?:Caused by: |: )?([\w.]*(?:Error|Exception): .+)$", str(error), re.MULTILINE)
     return str((causes or [str(error).strip().partition("\n")[0]])[-1].rstrip(". "))
 
 
 def _check_rows(rows: Any, columns: dict[str, str]) -> int:
-    """Return the number of rows; blank names and invalid weights are errors."""
+    """Return the number of rows; blank names and invalid weights raise errors."""
     from pyspark.sql import functions as of
 
     kinds = dict(rows.dtypes)
@@ -347,7 +347,7 @@ def _check_rows(rows: Any, columns: dict[str, str]) -> int:
 
 
 def _count_names(rows: Any, role: str) -> tuple[Any, IntArray]:
-    """Return the distinct names of a column, and their numbers of rows."""
+    """Return the distinct names of a column and their numbers of rows."""
     found = rows.groupBy(role).count().toArrow()
     return naming.to_column(found[role], role), found["count"].to_numpy()
 
@@ -360,7 +360,7 @@ def _with_codes(rows: Any, role: str, names: Any, codes: IntArray) -> Any:
 
 
 def _choose_partition_count(spark: Any, rows: int, options: Spark) -> int:
-    """Return one partition per core, or more if they would be too long."""
+    """Return the number of partitions: one per core, or more if a partition would be too long."""
     return options.partitions or max(1, spark.sparkContext.defaultParallelism, -(-rows // options.partition_rows))
 
 
@@ -370,11 +370,12 @@ def _storage_level(name: str) -> Any:
     return getattr(StorageLevel, name)
 
 
-# Code of the workers --------------------------------------------------------------------------------------------------
+# Code that runs in workers
+# ------------------------------------------------------------------------------------------------
 
 
 def _build_parts(batches: Iterator[Any], label_type: Any) -> Iterator[Any]:
-    """Yield the part and the names of a range of items, as bytes, from its sorted rows."""
+    """Yield the part and the item names of a range of sorted rows, as bytes."""
     found = [batch for batch in batches if batch.num_rows]
     if not found:
         return

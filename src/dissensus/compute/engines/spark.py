@@ -1,15 +1,16 @@
-"""Parts of a table in a Spark cluster, one per task: parameters are broadcast, sums are added as a tree.
+"""The engine for tables in a Spark cluster, which broadcasts parameters and adds sums as a tree.
 
-A pass is one job over the parts that `scatter` made in the cluster. A task selects the parameters of its own annotators
-from the broadcast and processes its part with the same kernels as `local`. Sums, over the task's own annotators, are
-added in pairs in the cluster and the last few on the driver. They are values of tasks, never accumulators: a part whose
-task runs twice (speculation, a lost executor) counts once.
+A pass is one job over the parts that `scatter` made in the cluster. Each task selects the parameters of its annotators
+from the broadcast and processes its part with the same kernels as `local`. The sums, over the task's annotators, are
+added in pairs in the cluster, and the last few on the driver. They are return values of tasks, not accumulators, so a
+part whose task runs twice, because of speculation or a lost executor, is counted once.
 
-Results with one entry per item stay in the cluster: a `scatter.ClusterArray` stores the pass and its parameters, and
-its parts are computed when they are needed, as in any frame of Spark. Arrays of the driver that a pass writes into
-(GLAD's easiness; all results of a table that was in memory) return with the sums.
+Results with one entry per item stay in the cluster. A `scatter.ClusterArray` stores the pass and its parameters, and
+its parts are computed when they are needed, like any frame in Spark. Arrays of the driver that a pass writes to, such
+as GLAD's easiness or all results of a table in memory, are returned with the sums.
 
-A pass that draws runs one job per part, in order, and passes its generator on: the draws equal those of `local`.
+A pass that draws random numbers runs one job per part, in order, and hands its generator on, so that the draws equal
+those of `local`.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ from dissensus.compute.rows import Rows, join_rows
 
 @dataclass(frozen=True)
 class PartialSums:
-    """Sums over some annotators (a,), by codes of the whole table, and results for the driver, by first item."""
+    """Sums over some annotators (a,), as codes of the whole table, and results for the driver by first item."""
 
     annotators: IntArray
     sums: Sums
     results: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
 
     def widen_to(self, annotators: IntArray) -> Any:
-        """Return the sums over a superset of the annotators, 0 for the new ones."""
+        """Return the sums over a superset of the annotators, with zeros for the others."""
         if np.array_equal(annotators, self.annotators):
             return self.sums
         at = np.searchsorted(annotators, self.annotators)
@@ -54,17 +55,17 @@ class PartialSums:
 
 @dataclass(frozen=True)
 class PartTask:
-    """Everything that a worker needs to process its part."""
+    """The work on one part: the pass, its parameters and the gold labels."""
 
     pass_: Pass[Any, Any]
-    sent: Any  # a broadcast of the parameters; None for a pass without any
+    sent: Any  # broadcast of the parameters; None for a pass without parameters
     size: TableSize
-    gold: Any  # a broadcast of (I,) codes; None without gold
+    gold: Any  # broadcast of the gold codes (I,); None without gold
     offsets: dict[int, int]
-    shapes: dict[str, tuple[int, ...]]  # result → shape of one item's entry
+    shapes: dict[str, tuple[int, ...]]  # shape of one item's entry in each output
 
     def __call__(self, partition: int, part: TablePart) -> tuple[Sums, dict[str, Any]]:
-        """Return the sums of a part, over its own annotators, and the results of its items."""
+        """Process a part; return the sums over its annotators and the outputs of its items."""
         first, n, pool = self.offsets[partition], part.n_items, Threads(1)
         gold = None if self.gold is None else self.gold.value[first : first + n]
         written = {name: np.empty((n, *shape)) for name, shape in self.shapes.items()}
@@ -81,7 +82,7 @@ class PartTask:
 
 
 class SparkEngine(Engine):
-    """A table in a cluster."""
+    """The engine for a table in a Spark cluster."""
 
     def __init__(self, table: ClusterTable, pool: Threads, gold: IntArray | None):
         super().__init__(table.size(), table.annotations_per_annotator, pool, gold)
@@ -89,7 +90,7 @@ class SparkEngine(Engine):
         self._gold = None if gold is None else table.parts.context.broadcast(gold)
 
     def run(self, pass_: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
-        """Run one job over all parts, or one job per part if the pass draws."""
+        """Run one job over all parts, or one job per part if the pass is sequential."""
         out, context = out or {}, self.table.parts.context
         sent = None if params is None else context.broadcast(params)
         shapes = {name: tuple(to.shape[1:]) for name, to in out.items()}
@@ -119,7 +120,7 @@ class SparkEngine(Engine):
         return found
 
     def select_rows(self, keep: BoolArray) -> Rows:
-        """Return the rows of the items to keep, selected in the cluster."""
+        """Load the rows of the selected items, selected in the cluster."""
         sent = self.table.parts.context.broadcast(keep)
         chosen = self.table.parts.mapPartitionsWithIndex(partial(_select_rows, sent, self.table.offsets))
         return join_rows([rows for _, rows in sorted(chosen.collect(), key=itemgetter(0))])
@@ -129,21 +130,21 @@ class SparkEngine(Engine):
         return np.concatenate(self.table.parts.map(lambda part: np.diff(part.item_ptr) > 0).collect())
 
     def allocate(self, name: str, *shape: int) -> Any:
-        """Return storage in the cluster, or on the driver if the table is in memory too."""
+        """Return storage for an output in the cluster, or on the driver if the driver has the table."""
         if self.table.names is None:
             return super().allocate(name, *shape)
         return ClusterArray((self.size.n_items, *shape), np.float64)
 
     def __exit__(self, *_: object) -> None:
         super().__exit__()
-        if self.table.names is None:  # the parts were made for this fit
+        if self.table.names is None:  # the parts were made for this fit only
             self.table.release()
             if self._gold is not None:
                 self._gold.destroy()
 
 
 def map_annotator_arrays(work: Callable[..., Any], first: Any, *others: Any) -> Any:
-    """Apply `work` to each array with an entry per annotator, of parameters or sums of one type."""
+    """Apply `work` to each array with an entry per annotator in parameters or sums of one type."""
     if isinstance(first, np.ndarray):
         return work(first, *others)
     done = {
@@ -153,7 +154,8 @@ def map_annotator_arrays(work: Callable[..., Any], first: Any, *others: Any) -> 
     return first._replace(**done) if hasattr(first, "_replace") else replace(first, **done)
 
 
-# Code of the workers --------------------------------------------------------------------------------------------------
+# Code that runs in workers
+# ------------------------------------------------------------------------------------------------
 
 
 def _select_annotators(values: Any, at: IntArray) -> Any:
@@ -179,7 +181,7 @@ def _process_sequentially(
 def _select_rows(
     keep: Any, offsets: dict[int, int], partition: int, parts: Iterator[TablePart]
 ) -> Iterator[tuple[int, Rows]]:
-    """Yield the selected rows of a part with its first item; annotators have codes of the whole table."""
+    """Yield the first item of a part and its selected rows, with annotator codes of the whole table."""
     for part in parts:
         first = offsets[partition]
         yield first, part.with_table_codes().select_items(keep.value[first : first + part.n_items])
