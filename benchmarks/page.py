@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parent
 PAGE = FOLDER.parent / "docs" / "benchmarks.md"
 MAX_P = 0.05
 LIBRARIES = ("crowd-kit", "peerannot", "cleanlab", "snorkel")
-ALL = "0"  # name of the level with all labels
+ALL_LABELS = "0"  # The level with all labels.
 MB, GB = 1e6, 1e9  # bytes
 
 
@@ -102,7 +102,7 @@ def compare_pairs(run: dict[str, Any]) -> dict[tuple[str, str], dict[str, list[A
                         pairs[pair]["loss"].append((-ours["log_likelihood"], -theirs["log_likelihood"]))
                 if test["p"] < MAX_P:
                     outcome = "better" if test["difference"] > 0 else "worse"
-                    labels = "all" if level == ALL else level
+                    labels = "all" if level == ALL_LABELS else level
                     case = title, labels, abs(test["difference"])
                     pairs[pair][f"{test['score']} {outcome}"].append(case)
     return pairs

@@ -34,7 +34,7 @@ LEFT_OUT = ("CAUSES", "TREATS", "SYMPTOM", "PART_OF")
 SENTENCES = (25, 50, 100, 200)
 REDUNDANCY = (2, 5, 10)
 GOLDS = {"CAUSES": "medical_causes", "TREATS": "medical_treats"}
-HIDDEN = (32, 32, 32, 32)  # Sizes in Platanios et al. 2020 for these data.
+LAYER_SIZES = (32, 32, 32, 32)  # Sizes in Platanios et al. 2020 for these data.
 MIN_PROBABILITY = 1e-6  # one that is certain and wrong would decide a mean
 
 
@@ -73,7 +73,7 @@ def added(relation: str, seed: int, **few: Any) -> dict[str, Any]:
     questions, X, golds = data()
     whole = questions[relation]
     began = time.perf_counter()
-    model = LIAML(hidden=HIDDEN, seed=seed, **few).fit({k: v for k, v in questions.items() if k != relation}, X)
+    model = LIAML(hidden=LAYER_SIZES, seed=seed, **few).fit({k: v for k, v in questions.items() if k != relation}, X)
     seconds = time.perf_counter() - began
     order = np.random.default_rng(seed).permutation(whole.n_items)
     votes = whole.soft_labels()[:, 1]
@@ -86,7 +86,7 @@ def added(relation: str, seed: int, **few: Any) -> dict[str, Any]:
         began = time.perf_counter()
         model.add_question(name, table)
         between = time.perf_counter()
-        alone = LIA(hidden=HIDDEN, seed=seed, **few).fit(table, X[seen])
+        alone = LIA(hidden=LAYER_SIZES, seed=seed, **few).fit(table, X[seen])
         times = {"added": between - began, "alone": time.perf_counter() - between}
         yes = {
             "added": model.proba_[name][:, 1],
@@ -110,14 +110,14 @@ def redundancy(at: int, seed: int, **few: Any) -> dict[str, Any]:
     questions, X, golds = data()
     less = {name: table.subsample(at, seed) for name, table in questions.items()}  # the same judgements in all
     began = time.perf_counter()
-    many = LIAML(hidden=HIDDEN, seed=seed, **few).fit(less, X).posterior_
+    many = LIAML(hidden=LAYER_SIZES, seed=seed, **few).fit(less, X).posterior_
     seconds = time.perf_counter() - began
     found = []
     for name in GOLDS:
         table = less[name]
         for method, q in (
             ("majority", table.soft_labels()),
-            ("LIA", LIA(hidden=HIDDEN, seed=seed, **few).fit(table, X).posterior_),
+            ("LIA", LIA(hidden=LAYER_SIZES, seed=seed, **few).fit(table, X).posterior_),
             ("LIA-ML", many[name]),
         ):
             best = arg_max(q, table.items, table.classes, seed)

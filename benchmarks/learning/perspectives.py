@@ -181,7 +181,7 @@ Predictions = dict[str, tuple[np.ndarray | None, np.ndarray]]
 """Arm → distributions of comments (I, K), or None, and of the labels of rows (N, K)."""
 
 
-def known(split: Split, seed: int) -> tuple[Predictions, dict[str, Any]]:
+def predict_from_annotators(split: Split, seed: int) -> tuple[Predictions, dict[str, Any]]:
     """Predict new comments for annotators who were there."""
     from dissensus.learning import LIA, out_of_fold
 
@@ -294,7 +294,7 @@ def run(part: Part, device: str) -> dict[str, Any]:
         said, chosen = newcomers(split, seed)
         parts = {where: judged(said[where], split.asked[where][0], split.votes) for where in said}
     else:
-        one, chosen = known(split, seed)
+        one, chosen = predict_from_annotators(split, seed)
         parts = {"known": judged(one, split.asked["unseen"][0], split.votes)}
     seconds = round(time.perf_counter() - began, 1)
     return {"chosen": chosen, "parts": parts, "seconds": seconds}

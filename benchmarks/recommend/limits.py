@@ -27,7 +27,7 @@ from reproductions import record
 
 FOLDER = Path(__file__).parent
 SETS = ("rte", "sentiment_polarity", "digits-crowd")
-FIRST = 2  # labels of each item that come first
+INITIAL_LABELS = 2  # labels of each item that come first
 BUDGET = 500  # labels of a purchase
 PURCHASES = 4
 NO_LIMITS: dict[str, Any] = {"capacity": None, "per_item": None, "settled": None}
@@ -46,7 +46,7 @@ def run(part: Part, device: str) -> dict[str, Any]:
     table, gold, rng = data.annotations, data.gold, np.random.default_rng(part["seed"])
     shuffled = np.lexsort((rng.random(len(table)), table.item))
     have = np.zeros(len(table), np.bool_)
-    have[shuffled[np.arange(len(table)) - table.item_ptr[table.item[shuffled]] < FIRST]] = True
+    have[shuffled[np.arange(len(table)) - table.item_ptr[table.item[shuffled]] < INITIAL_LABELS]] = True
     order = rng.permutation(len(table))  # in which random labels are bought
     keywords = ARMS[part["arm"]]
     if keywords is not None:

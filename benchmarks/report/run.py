@@ -18,7 +18,7 @@ import dissensus as dz
 from dissensus.table.simulate import simulate
 from reproductions import record
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 SETS = ("digits-crowd", "rte", "labelme", "popquorn_offensiveness", "jobs_q3")
 LARGE = {"items": 100_000, "annotators": 1_000, "classes": 5, "labels per item": 10}
 METHOD = "dawid-skene"
@@ -66,7 +66,7 @@ def main() -> None:
     ]
     head = ["set", "annotations", "items", f"{METHOD}: seconds to fit", "seconds to report", "page, MB"]
     memory = f"The process took {max(row['memory'] for row in rows):.1f} GB at most."
-    record.publish(HERE / "README.md", "report", made, {"rows": rows}, [record.markdown_table(head, body), memory])
+    record.publish(FOLDER / "README.md", "report", made, {"rows": rows}, [record.markdown_table(head, body), memory])
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from tests.compute.engines.cluster import cluster
 
 FOLDER = Path(__file__).parent
 METHODS = ("majority-vote", "wawa", "dawid-skene", "one-coin", "hierarchical-dawid-skene", "mace", "glad")
-OTHERS = ("disk", "torch", "spark")
+ENGINES = ("disk", "torch", "spark")
 TIE_TOLERANCE = 1e-9
 
 
@@ -65,7 +65,7 @@ def main() -> None:
             best = np.sort(fitted["local"].posterior_, axis=1)[:, -2:]
             clear = best[:, 1] - best[:, 0] > TIE_TOLERANCE
             one: dict[str, Any] = {"method": name, "seconds": seconds}
-            for engine in OTHERS:
+            for engine in ENGINES:
                 model, local = fitted[engine], fitted["local"]
                 one[engine] = {
                     "posterior": float(np.abs(model.posterior_ - local.posterior_).max()),
@@ -76,12 +76,12 @@ def main() -> None:
             rows.append(
                 [
                     name, f"{fitted['local'].n_iter_}",
-                    *(f"{one[e]['posterior']:.0e}, {one[e]['labels']}" for e in OTHERS),
+                    *(f"{one[e]['posterior']:.0e}, {one[e]['labels']}" for e in ENGINES),
                     *(f"{seconds[e]:.1f}" for e in engines),
                 ]
             )  # fmt: skip
             print(rows[-1], flush=True)
-    head = ["method", "passes", *(f"{e}: posterior, labels" for e in OTHERS), *(f"s {e}" for e in engines)]
+    head = ["method", "passes", *(f"{e}: posterior, labels" for e in ENGINES), *(f"s {e}" for e in engines)]
     text = record.markdown_table(head, rows)
     record.publish(FOLDER / "README.md", "agree", made, {"annotations": len(table), "results": results}, [text])
     print(text)

@@ -62,7 +62,7 @@ def generate(n_items: int, redundancy: int, n_annotators: int, n_classes: int, d
     return DeviceTable(item_ptr, annotator, label, None, None, n_annotators, n_classes, cuts)
 
 
-def least(work: Callable[[], Any], device: torch.device, repeats: int = 7) -> tuple[float, list[float]]:
+def fastest(work: Callable[[], Any], device: torch.device, repeats: int = 7) -> tuple[float, list[float]]:
     """Fastest and all times in seconds, after one call that is not counted."""
     work()
     seconds = []
@@ -84,7 +84,7 @@ def copy_bandwidth(device: torch.device) -> float:
     """Bytes per second, read and written."""
     one = torch.ones(COPIED_DOUBLES if device.type == "cuda" else 2**24, dtype=torch.float64, device=device)
     other = torch.empty_like(one)
-    return 2 * one.nbytes / least(lambda: other.copy_(one), device)[0]
+    return 2 * one.nbytes / fastest(lambda: other.copy_(one), device)[0]
 
 
 def measure(million: int, redundancy: int, n_annotators: int, n_classes: int, device: torch.device) -> dict[str, Any]:
@@ -97,8 +97,8 @@ def measure(million: int, redundancy: int, n_annotators: int, n_classes: int, de
     params = model.initialise(engine, None)
     start = time.perf_counter() - begun
     likelihood = EStepParams.from_likelihood(params.prior, model.label_likelihood(params))
-    each, passes = least(lambda: engine.run(pass_, likelihood), device)
-    whole, _ = least(lambda: model.em_step(engine, pass_, params), device, repeats=3)
+    each, passes = fastest(lambda: engine.run(pass_, likelihood), device)
+    whole, _ = fastest(lambda: model.em_step(engine, pass_, params), device, repeats=3)
     streamed = data.annotator.nbytes + data.label.nbytes + data.item_ptr.nbytes
     cells = data.annotator.numel() * n_classes * 8 * 2
     return {

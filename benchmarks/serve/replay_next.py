@@ -38,7 +38,7 @@ SETS = {  # name → items of it that are replayed, chosen at random
 }  # fmt: skip
 VISIT = 5.0  # labels that a person gives on one visit, in the mean
 PRESENT_SHARE = 0.5  # Share of the annotators who are present at any time.
-GO = 0.2  # Probability that an annotator leaves after a visit, until all others have visited.
+LEAVE_PROBABILITY = 0.2  # Probability that an annotator leaves after a visit, until all others have visited.
 STEP = 0.02  # Share of all labels between two evaluations.
 NEAR = 0.005  # Tolerance relative to the accuracy of all labels.
 IDLE = 10  # Consecutive visits per annotator without a label after which the replay ends.
@@ -139,7 +139,7 @@ def arrivals(data: Replayed, seed: int) -> Any:
         chance = work[here] / work[here].sum()
         at = int(rng.choice(len(here), p=chance))
         yield here[at], int(rng.geometric(1 / VISIT))
-        if away and rng.random() < GO:
+        if away and rng.random() < LEAVE_PROBABILITY:
             away.append(here[at])
             here[at] = away.pop(0)
 

@@ -31,7 +31,7 @@ def _triad(a: Any, b: Any, c: Any, start: int, stop: int) -> None:
         a[n] = b[n] + 0.5 * c[n]
 
 
-def _walk(n_classes: int) -> Any:
+def _make_pass(n_classes: int) -> Any:
     """Compile the loop for this number of classes."""
 
     @numba.njit(nogil=True)
@@ -76,7 +76,7 @@ def gathers_and_scatters(table: Any, threads: int) -> dict[str, float]:
     cells = [np.ones(A * K * 2 * K) for _ in range(threads)]
     edges = np.searchsorted(table.item_ptr, np.linspace(0, table.n_annotations, threads + 1))
     edges[-1] = table.n_items
-    walk = _walk(K)
+    walk = _make_pass(K)
     walk(table.item_ptr, table.annotator, table.label, cells[0], 0, 1, True, True, 0)
 
     def seconds(gather: bool, scatter: bool) -> float:

@@ -24,7 +24,7 @@ import numpy as np
 import dissensus as dz
 from benchmarks import peers
 from benchmarks.accuracy.run import binary
-from benchmarks.speed.run import FOLDER, SIZES, THREADS, Size, per_iteration, say, three, write_table
+from benchmarks.speed.run import FOLDER, SIZES, THREADS, Size, per_iteration, print_progress, three, write_table
 from reproductions import record
 
 PEER = "crowd-kit"
@@ -111,7 +111,7 @@ def ours(method: str, table: tuple[peers.Data, np.ndarray], threads: int, slope:
             result["seconds_per_iteration"] = per_iteration(list(zip(done[::2], done[1::2], strict=True)))
     done = fit("dissensus", method, table, [every] * (REPEATS if slope else 1), threads)
     result["converged"] = min(done, key=lambda d: (bool(d["error"]), d["seconds"]))
-    tell(f"{method}, ours, {threads} threads", result, begin)
+    print_result(f"{method}, ours, {threads} threads", result, begin)
     return result
 
 
@@ -125,16 +125,16 @@ def theirs(method: str, tables: Tables, size: Size) -> dict[str, Any]:
             result["seconds_per_iteration"] = how.slope_at * per_iteration([tuple(pair)])
     (done,) = fit(PEER, method, tables(size, method, how.at), [how.params or {}])
     result["converged"] = done | {"seconds": done["seconds"] * how.at * how.times}
-    tell(f"{method}, {PEER}", result, begin)
+    print_result(f"{method}, {PEER}", result, begin)
     if how.at > 1:  # the score to compare with is that on the same table
         (ours_there,) = fit("dissensus", method, tables(size, method, how.at), [{}], max(THREADS))
         result["our_score"] = ours_there.get("score")
     return result
 
 
-def tell(who: str, result: dict[str, Any], begin: float) -> None:
+def print_result(who: str, result: dict[str, Any], begin: float) -> None:
     done, each = result["converged"], result["seconds_per_iteration"]
-    say(
+    print_progress(
         f"{who}: {three(1e3 * each) + ' ms' if each else '–'} per iteration, "
         + (done["error"] or f"{done['seconds']:.3f} s, {done['iterations']} iterations, accuracy {done['score']:.4f}")
         + f", peak {done['peak_bytes'] / 1e9:.2f} GB",
@@ -228,7 +228,7 @@ def main() -> None:
         for library, side in (("dissensus", method["ours"][str(max(THREADS))]), (PEER, method.get("theirs"))):
             if side:
                 content["versions"][library] = side["converged"]["versions"]
-    say("everything", begin)
+    print_progress("everything", begin)
     if options.readme or not (options.only or options.small):
         readme = options.readme or FOLDER / "README.md"
         record.publish(readme, "methods", made, content, tables(content), content["versions"])

@@ -106,7 +106,7 @@ class Bench:
         self.slopes[library, threads] += pairs
         self.score[library, threads] = scores[-1]
         self.memory[library, threads] = report["fits"][-1] | {"peak_bytes": report["peak_bytes"]}
-        say(f"{library}, {threads} threads: {1e3 * per_iteration(pairs):.2f} ms per iteration", begin)
+        print_progress(f"{library}, {threads} threads: {1e3 * per_iteration(pairs):.2f} ms per iteration", begin)
 
     def converge(self, library: str, threads: int) -> None:
         """Measure time and memory of a fit with the library's defaults."""
@@ -115,7 +115,7 @@ class Bench:
         fit = report["fits"][0] | {"score": scores[0]}
         fit |= {key: report[key] for key in ("prepare_seconds", "first_call_seconds", "imported_bytes", "peak_bytes")}
         self.converged[library, threads].append(fit)
-        say(
+        print_progress(
             f"{library}, {threads} threads: converged in {fit['seconds']:.3f} s, {fit['iterations']} iterations, "
             f"accuracy {fit['score']:.4f}, peak {fit['peak_bytes'] / 1e9:.2f} GB",
             begin,
@@ -176,7 +176,7 @@ def measure_floors(data: peers.Data) -> dict[str, Any]:
         speed = floors.bandwidth(threads)
         result[str(threads)] = {"bytes_per_second": speed, "stream": result["streamed_bytes"] / speed}
         result[str(threads)] |= floors.gathers_and_scatters(table, threads)
-    say("floors", begin)
+    print_progress("floors", begin)
     return result
 
 
@@ -199,7 +199,7 @@ def compilation(folder: Path) -> dict[str, float]:
         fits = [{"method": "dawid-skene", "params": {}}]
         report, _ = peers.run("dissensus", data, fits, variables={"NUMBA_CACHE_DIR": str(folder / "numba")})
         result[key] = report["first_call_seconds"]
-        say(f"first call, {key}: {result[key]:.2f} s", begin)
+        print_progress(f"first call, {key}: {result[key]:.2f} s", begin)
     return result
 
 
@@ -270,7 +270,7 @@ def three(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def say(text: str, begin: float) -> None:
+def print_progress(text: str, begin: float) -> None:
     print(f"  [{time.perf_counter() - begin:5.1f} s] {text}", flush=True)
 
 
@@ -288,7 +288,7 @@ def main() -> None:
         content["sizes"] = [run_size(size, folder, versions) for size in (SIZES[:1] if quick else SIZES)]
         if not quick:
             content["sizes"].append(run_huge(HUGE, folder, versions))
-    say("everything", begin)
+    print_progress("everything", begin)
     if not quick:
         record.publish(FOLDER / "README.md", "speed", made, content, tables(content), versions)
 

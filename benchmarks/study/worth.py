@@ -42,7 +42,7 @@ class Row:
     """Results of one data set; those that need gold are None without it."""
 
     name: str
-    who: str
+    annotators: str
     items: int
     annotators: int
     classes: int
@@ -160,7 +160,9 @@ def figure(rows: list[Row]) -> str:
             if row.curves is None:
                 continue
             x, y = row.curves[number].T
-            axis.plot(x, y, "-o", color=COLOURS[row.who], ms=3, lw=1, alpha=0.9 if row.who == "models" else 0.45)
+            axis.plot(
+                x, y, "-o", color=COLOURS[row.annotators], ms=3, lw=1, alpha=0.9 if row.annotators == "models" else 0.45
+            )
         gaps = [(row.before, row.after)[number][2] for row in rows if row.curves is not None]
         axis.set(title=title, xlabel="confidence", xlim=(0.3, 1.01), ylim=(0.3, 1.02))
         axis.text(0.33, 0.95, f"mean confidence − accuracy: {100 * np.mean(gaps):+.1f} points", fontsize=9)
@@ -190,7 +192,7 @@ def tables(rows: list[Row]) -> list[str]:
         gold = "–" if row.by_gold is None else f"{row.by_gold:.1f}"
         votes = "–" if row.by_votes is None else f"{row.by_votes:.1f}"
         out.append(
-            f"| {row.name} | {row.annotators:,} {row.who} | {row.labels:.1f} | {value:.1f} ({low:.1f} to {high:.1f}) | "
+            f"| {row.name} | {row.annotators:,} {row.annotators} | {row.labels:.1f} | {value:.1f} ({low:.1f} to {high:.1f}) | "
             f"{gold} | {votes} |"
         )
     known = [row for row in rows if row.before is not None]

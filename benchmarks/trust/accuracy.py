@@ -20,7 +20,7 @@ from benchmarks.trust.posterior import LEVELS, SETS
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.exceptions import DissensusError
 
-OTHERS = ("dawid-skene", "hierarchical-dawid-skene", "majority-vote")  # Methods for which a line is printed.
+PRINTED_METHODS = ("dawid-skene", "hierarchical-dawid-skene", "majority-vote")  # Methods for which a line is printed.
 NOT_FOR_LABELS = (
     "bayesian-sequence", "bradley-terry", "closest", "gaussian", "graded-response", "rover", "set-tree",
 )  # fmt: skip
@@ -72,7 +72,7 @@ def main() -> None:
             )  # fmt: skip
     print("\n| method | accuracy, mean over sets | within one point of the best | points behind, mean | largest |")
     print("|---|---|---|---|---|")
-    for method in (DEFAULT_METHOD, *OTHERS):
+    for method in (DEFAULT_METHOD, *PRINTED_METHODS):
         far = np.array(behind[method])
         mean = np.mean([np.mean(values) for values in by_set[method].values()])
         near = f"{np.count_nonzero(far <= NEAR + 1e-9)} of {far.size}"

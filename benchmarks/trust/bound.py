@@ -38,7 +38,7 @@ def features(table: dz.Annotations, known: Any) -> Any:
     return np.concatenate([logs, logs * softer[:, None, None]], axis=-1)
 
 
-def taught(x: Any, gold: Any) -> Any:
+def train_combiner(x: Any, gold: Any) -> Any:
     """Weights (M,) and shifts (K,) with the least penalised log loss."""
     n, K, M = x.shape
     start = np.zeros(M + K)
@@ -63,7 +63,7 @@ def judged(x: Any, gold: Any) -> Any:
     fold = np.random.default_rng(0).permutation(gold.size) % FOLDS
     posterior = np.empty(x.shape[:2])
     for one in range(FOLDS):
-        at = taught(x[fold != one], gold[fold != one])
+        at = train_combiner(x[fold != one], gold[fold != one])
         logits = x[fold == one] @ at[: x.shape[2]] + at[x.shape[2] :]
         q = np.exp(logits - logits.max(axis=1, keepdims=True))
         posterior[fold == one] = q / q.sum(axis=1, keepdims=True)

@@ -23,7 +23,7 @@ MAX_SHARE = 0.6  # Largest share of a set's gold that is used.
 JUDGED = 5_000  # items at most
 
 
-def judge(case: Case, size: int, seed: int) -> Any:
+def score_with_gold(case: Case, size: int, seed: int) -> Any:
     """(3, 2) log loss and accuracy of items that were not drawn: by the default, with ρ by gold, and with shifts."""
     order = np.random.default_rng([seed, size]).permutation(case.gold.size)
     known, rest = order[:size], order[size : size + JUDGED]
@@ -50,7 +50,7 @@ def main() -> None:
     for case in cases(asked.method, LEVELS[-1:]):
         for size in SIZES:
             if size <= MAX_SHARE * case.gold.size:
-                found = np.mean([judge(case, size, seed) for seed in range(asked.seeds)], axis=0)
+                found = np.mean([score_with_gold(case, size, seed) for seed in range(asked.seeds)], axis=0)
                 means[size].append(found)
                 show(case.name, size, found)
     for size, found in means.items():

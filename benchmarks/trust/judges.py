@@ -25,7 +25,7 @@ from dissensus.table.io import read_frame
 
 NAME = "judges_civilcomments"
 MAX_LOG_LOSS = {50: 0.53, 100: 0.51, 200: 0.49}  # Largest log loss, by number of gold labels.
-OTHERS = ("bluebirds", "plank_pos")  # sets where few annotators label everything
+OTHER_SETS = ("bluebirds", "plank_pos")  # sets where few annotators label everything
 
 
 def score_table() -> Any:
@@ -86,7 +86,7 @@ def main() -> None:
                 flush=True,
             )
     print("\n| set | gold | log loss: without gold | ρ and shifts by gold | weights by gold |\n|---|---|---|---|---|")
-    for name in (NAME, *OTHERS):
+    for name in (NAME, *OTHER_SETS):
         some: Any = dz.load_dataset(name)
         model = dz.methods["consensus"]().fit(some.annotations)
         items = np.flatnonzero((some.gold >= 0) & (np.diff(some.annotations.item_ptr) > 0))

@@ -145,7 +145,7 @@ class Drawn(Panel):
     at: Any
 
     @classmethod
-    def of(cls, table: Any, known: Any, K: int, free: Any) -> Drawn:
+    def from_table(cls, table: Any, known: Any, K: int, free: Any) -> Drawn:
         """Draws from known items of a table."""
         made = cls(table, panel_judges(table), K, free)
         object.__setattr__(made, "whole", Panel.features(made, known))
@@ -178,7 +178,7 @@ def panels(draws: int, only: list[str] | None = None) -> None:
         if only and name not in only:
             continue
         known = np.flatnonzero((gold >= 0) & (np.diff(table.item_ptr) > 0))
-        panel, gold = Drawn.of(table, known, int(gold.max()) + 1, free), gold[known]
+        panel, gold = Drawn.from_table(table, known, int(gold.max()) + 1, free), gold[known]
         K = panel.n_classes
         classes = [c for c in range(K) if (gold == c).sum() >= MIN_GOLD and not (K == 2 and c == 0)]
         for size in SIZES:

@@ -25,7 +25,7 @@ BARS = (0.9, 0.92, 0.94, 0.95, 0.96, 0.97)
 MIN_RIGHT = 0.88  # Lowest accuracy of the settled items of a set.
 MIN_SETS = 0.9  # Share of the sets that must reach it.
 MIN_SETTLED = 10  # items of a table
-KNOWN = 50
+GOLD_ITEMS = 50
 
 Rows = dict[str, list[Any]]  # set → (bars, 2) share settled and right of them, of each of its tables
 
@@ -111,7 +111,7 @@ def main() -> None:
     rows = sets()
     show("12 sets", rows)
     left_out(rows)
-    show(f"12 sets, {KNOWN} known items", sets(KNOWN))
+    show(f"12 sets, {GOLD_ITEMS} known items", sets(GOLD_ITEMS))
     for title, found in other_tables():
         show(title, found)
 

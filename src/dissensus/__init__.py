@@ -72,8 +72,8 @@ _HOME = {
     "select_clusters": "dissensus.clustering",
     "simulate": "dissensus.table.simulate",
 }
-_MODULES = {"clustering", "evaluation", "features", "learning", "models", "simulate"}  # public themselves
-_CALLED = {"kinds": "KIND_DESCRIPTIONS"}  # in its module, where that is another name
+_MODULES = {"clustering", "evaluation", "features", "learning", "models", "simulate"}  # Public submodules.
+_CALLED = {"kinds": "KIND_DESCRIPTIONS"}  # Public names that differ from the names in their modules.
 __all__ = sorted(_HOME)
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong, as one tree.
+"""Base classes of all errors and warnings.
 
     DissensusError
     ├── DataError (ValueError)            the data cannot be used; the message says where and what to do
@@ -8,17 +8,17 @@
     ├── UnwritableFile (OSError)          a file or folder that cannot be written
     ├── StoreUnavailable (OSError)        a store that cannot be used now: full, locked, out of reach
     ├── BadParameter (ValueError)         a parameter outside its range
-    │   └── Conflict                      one that contradicts what was said before
-    ├── UnknownName (KeyError)            no such method, data set, …; the message guesses which was meant
+    │   └── Conflict                      a parameter that contradicts an earlier statement
+    ├── UnknownName (KeyError)            no such method, data set, …; the message suggests the nearest name
     ├── NotFitted (ValueError, AttributeError)
     └── MissingExtra (ImportError)        an optional dependency is not installed
 
 Warnings: `DissensusWarning` (UserWarning) ← `DataWarning` (doubtful data) ← `RowsLeftOut`, `ConvergenceWarning`,
 `PluginWarning`.
 
-These are the kinds that callers catch. What exactly is wrong is a subclass with fields and one template sentence, in
-the `exceptions.py` of the package that raises it (see `dissensus.messages`). Each message is one sentence or two:
-what is wrong, where, the value, what to do.
+Callers catch these classes. Every single fault is a subclass with fields and one template sentence, in the
+`exceptions.py` of the package that raises it (see `dissensus.messages`). Each message is one or two sentences that name
+the fault, its place, the value, and the remedy.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class BadParameter(DissensusError, ValueError):
 
 
 class Conflict(BadParameter):
-    """A parameter contradicts what was said before."""
+    """A parameter contradicts an earlier statement."""
 
 
 class UnknownName(DissensusError, KeyError):
-    """No entry of that name."""
+    """A name is not registered."""
 
 
 class NotFitted(DissensusError, ValueError, AttributeError):
@@ -91,4 +91,4 @@ class ConvergenceWarning(DissensusWarning):
 
 
 class PluginWarning(DissensusWarning):
-    """What another package adds is left out, because it fails."""
+    """A plug-in of another package failed and is skipped."""

@@ -1,4 +1,4 @@
-"""Messages that carry facts: errors, warnings and findings are small classes with fields and one template sentence.
+"""Messages with facts: errors, warnings and findings are small classes with fields and one template sentence.
 
     class TooFewThreads(BadParameter):
         template = "{param[threads]} must be at least 1, got {threads}."
@@ -6,8 +6,8 @@
 
     raise TooFewThreads(threads=0)
 
-The computing code gives the facts; the face that prints a message (Python, command line, report, service) fills in its
-own words for the parameters: `{param[threads]}` is `threads` in Python and `--threads` on the command line,
+Computing code supplies the facts. The face that prints a message (Python, command line, report, service) supplies its
+own words for parameters: `{param[threads]}` is `threads` in Python and `--threads` on the command line,
 `{param[wide=True]}` is `wide=True` in Python and `--wide` there. A fact of type `ParameterName`, or a tuple of
 them, is rendered likewise, and so is a fact that is a message itself.
 A template may name fields and properties of its class, with a format specification: `{n_rows:,}`. `{name!r}` quotes a
@@ -29,18 +29,18 @@ from typing import Any, ClassVar, Self, get_type_hints
 MAX_MESSAGE_LENGTH = 1000  # characters; a file may have names of any length
 MAX_NAME_LENGTH = 60  # characters of a quoted name
 MAX_NAMES_LISTED = 12
-NON_FACT_NAMES = {"template", "example", "about"}  # annotated names of a class of messages that are no facts
+NON_FACT_NAMES = {"template", "example", "about"}  # Annotated names of a message class that are not facts.
 
 
 class ParameterName(str):
-    """A fact that names a parameter: a face renders it as it renders `{param[…]}`."""
+    """Name of a parameter as a fact: a face renders it like `{param[…]}`."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class Face:
-    """How one interface words messages.
+    """Wording of messages in one interface.
 
     `parameter` turns a keyword, or a keyword with its value (`wide=True`), into the words of the interface.
     `templates` replaces the sentence of some messages, where only another sentence helps its reader.
@@ -58,7 +58,7 @@ PYTHON_FACE = Face(lambda name: name)
 
 
 class _ParameterWords:
-    """What `{param[…]}` in a template stands for."""
+    """Mapping from parameter names to the words of an interface, for `{param[…]}` in templates."""
 
     def __init__(self, face: Face):
         self.face = face
@@ -120,7 +120,7 @@ class _Facts(Mapping[str, Any]):
 
 
 class Message:
-    """Facts and a sentence about them.
+    """Base of all messages: facts and a template sentence.
 
     >>> class TooFewThreads(Message):
     ...     template = "{param[threads]} must be at least 1, got {threads}."
@@ -131,10 +131,10 @@ class Message:
     """
 
     template: ClassVar[str] = "{sentence}"
-    example: ClassVar[Mapping[str, Any]] = {}  # facts for the test of all messages
-    sentence: str  # all of it, of a message that is made with a sentence instead of facts
+    example: ClassVar[Mapping[str, Any]] = {}  # facts for the golden file of messages
+    sentence: str  # The whole sentence, if the message is made without facts.
     facts: dict[str, Any]
-    subjects: tuple[str, ...] = ()  # what the message is about, such as a file or a question; the outermost first
+    subjects: tuple[str, ...] = ()  # Subjects of the message, such as a file or a question; the outermost comes first.
 
     def __init__(self, sentence: str | None = None, **facts: Any):
         super().__init__()
@@ -144,12 +144,12 @@ class Message:
         if self.facts.keys() != expected.keys():
             raise TypeError(f"{type(self).__name__} takes the facts {sorted(expected)}, got {sorted(self.facts)}.")
         for name, value in self.facts.items():
-            if getattr(value, "ndim", None) == 0:  # a number of NumPy
+            if getattr(value, "ndim", None) == 0:  # NumPy scalars become Python numbers.
                 value = self.facts[name] = value.item()
             setattr(self, name, value)
 
     def render(self, face: Face = PYTHON_FACE) -> str:
-        """Return the sentence in the words of an interface; the middle of a very long one is left out."""
+        """Return the sentence in the words of an interface; the middle of a very long sentence is omitted."""
         template = "{sentence}" if "sentence" in self.facts else face.template_of(type(self))
         sentence = "".join(f"{one}: " for one in self.subjects) + self.fill_template(template, face)
         half = MAX_MESSAGE_LENGTH // 2
@@ -160,7 +160,7 @@ class Message:
         return _Template().vformat(template, (), _Facts(self, face))
 
     def add_subject(self, subject: str) -> Self:
-        """Say what the message is about, in front of what is said already; return the message."""
+        """Put a subject, such as a file, in front of the message; return the message."""
         self.subjects = (subject, *self.subjects)
         return self
 

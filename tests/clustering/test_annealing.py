@@ -118,7 +118,7 @@ def test_conditional_proposals_end_higher_than_those_of_the_prior(monkeypatch):
             model.m_step(model.hard_counts(edges, item, annotator, 3, 2), votes.priors), item, annotator
         )
 
-    monkeypatch.setattr(PGMAnnealing, "_first", random_start)
+    monkeypatch.setattr(PGMAnnealing, "_initial_state", random_start)
     table = clustered()
     options = {"item_clusters": 3, "annotator_clusters": 2, "restarts": 1}
     ends = {

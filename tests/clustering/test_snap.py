@@ -91,9 +91,9 @@ def test_what_is_no_distribution_is_one_clear_error(fitted):
     projector = Projector(fitted).fit()
     with refused(NotOnePerClass, name="X", values=3, n_classes=4):
         projector.transform(np.full((2, 3), 1 / 3))
-    with refused(NotDistributions, name="X", count=1, rows=2, first=1, total=2):
+    with refused(NotDistributions, name="X", count=1, rows=2, first_row=1, total=2):
         projector.transform(np.array([[0.25] * 4, [0.5] * 4]))
-    with refused(NotDistributions, least=-0.5):
+    with refused(NotDistributions, smallest=-0.5):
         projector.transform(np.array([[1.5, -0.5, 0, 0]]))
     with refused(NotAClustering, got="NoneType", or_table=False):
         Projector().fit()
@@ -138,7 +138,7 @@ def test_distributions_learn_from_soft_labels():
     assert (step.transform(X)[:, [0, 2]] == 0).all()
     with pytest.raises(NotFitted):
         clone(step).transform(X)
-    with refused(DifferentLengths, first="X", second="y", first_length=199, second_length=200):
+    with refused(DifferentLengths, first_name="X", second_name="y", first_length=199, second_length=200):
         DistributionClassifier(LogisticRegression()).fit(X[1:], y)
     with refused(WrongArray, name="y", content="distributions"):
         DistributionClassifier(LogisticRegression()).fit(X, y[:, 0])

@@ -77,7 +77,7 @@ def test_bad_input_is_refused():
         ev.reliability_curve([0], [[1.0, 0.0]], bins=0)
     with refused(BadParameter, name="equal"):
         ev.reliability_curve([0], [[1.0, 0.0]], equal="size")
-    with refused(DifferentLengths, first="gold", second="h", first_length=2, second_length=1):
+    with refused(DifferentLengths, first_name="gold", second_name="h", first_length=2, second_length=1):
         ev.log_loss([0, 1], [[1.0, 0.0]])
     with refused(NoGoldLabels, items=1):
         ev.expected_calibration_error([-1], [[1.0, 0.0]])

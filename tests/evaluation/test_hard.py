@@ -91,7 +91,7 @@ def test_codes_beyond_the_classes_are_refused():
         ev.expected_accuracy([2], [[0.5, 0.5]])
     with refused(BadClassCodes, codes=(1, 1)):
         ev.macro_f1([0], [0], classes=[1, 1])
-    with refused(DifferentLengths, second="posterior", first_length=2, second_length=1):
+    with refused(DifferentLengths, second_name="posterior", first_length=2, second_length=1):
         ev.expected_accuracy([0, 1], [[0.5, 0.5]])
 
 

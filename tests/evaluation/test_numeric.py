@@ -49,7 +49,7 @@ def test_lins_concordance_is_kappa_with_quadratic_weights():
         cohen_kappas(TABLE, min_shared=5, weights="quadratic", values=TABLE.values),
     )
     np.testing.assert_allclose(ours.kappa, theirs.kappa)
-    assert ours.first.tolist() == theirs.first.tolist()
+    assert ours.first_annotator.tolist() == theirs.first_annotator.tolist()
     assert ((ours.low < ours.kappa) & (ours.kappa < ours.high)).all()
 
 

@@ -33,7 +33,7 @@ def test_all_pairs_are_scikit_learn_s(weights, I, A, K):
             kappa = cohen_kappa_score(x, y, labels=range(K), weights=None if weights == "none" else weights)
             expected.append((a, b, both.sum(), (x == y).mean(), kappa))
     assert 0 < len(expected) == len(pairs)
-    found = zip(pairs.first, pairs.second, pairs.shared, pairs.agreement, pairs.kappa, strict=True)
+    found = zip(pairs.first_annotator, pairs.second_annotator, pairs.shared, pairs.agreement, pairs.kappa, strict=True)
     assert [list(row) for row in found] == [pytest.approx(list(row)) for row in expected]
 
 
@@ -62,7 +62,7 @@ def test_any_table_gives_what_the_definition_gives(table, weights, least):
             kappa = 1 - (joint * distance).sum() / chance if chance > 1e-9 else np.nan
             expected[table.annotators[a], table.annotators[b]] = (len(both), np.trace(joint), kappa)
     pairs = ev.cohen_kappas(table, min_shared=least, weights=weights)
-    assert list(zip(pairs.first, pairs.second, strict=True)) == list(expected)
+    assert list(zip(pairs.first_annotator, pairs.second_annotator, strict=True)) == list(expected)
     for (first, second), row in zip(
         expected, zip(pairs.shared, pairs.agreement, pairs.kappa, strict=True), strict=True
     ):

@@ -84,7 +84,7 @@ def test_with_all_items_known_it_is_the_human_labels():
 
 
 def test_too_few_known_items_are_an_error():
-    with refused(TooFewKnownItems, known=4, least=5):
+    with refused(TooFewKnownItems, gold_items=4, required=5):
         corrected_mean(np.ones(4), np.ones(4), np.ones(9))
 
 

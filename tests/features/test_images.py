@@ -107,7 +107,7 @@ def test_a_function_is_cached_by_its_name_only(tmp_path):
 
 
 def test_wrong_images_and_models_are_one_sentence():
-    with raised(NotAnImage, row=1, found="of shape (4,), float64"):
+    with raised(NotAnImage, row=1, got="of shape (4,), float64"):
         embed_images([np.zeros((4, 4)), np.zeros(4)], Small())
     with raised(PixelsNotFinite, row=0, n_values=1):
         embed_images([np.array([[1.0, np.nan]])], Small())
@@ -115,11 +115,11 @@ def test_wrong_images_and_models_are_one_sentence():
         embed_images([np.array([[-1, 300]])], Small())
     with pytest.raises(NoFeatureInputs):
         embed_images([], Small())
-    with raised(ModelOfWrongType, found="int"):
+    with raised(ModelOfWrongType, got="int"):
         embed_images(IMAGES, 3)
-    with raised(WrongNumberOfVectors, found="(3,)", n_images=5):
+    with raised(WrongNumberOfVectors, got="(3,)", n_images=5):
         embed_images(IMAGES, lambda x: x.mean((0, 2, 3)), cache=False)
-    with raised(WrongNumberOfVectors, found="str", n_images=5):
+    with raised(WrongNumberOfVectors, got="str", n_images=5):
         embed_images(IMAGES, lambda x: "vectors", cache=False)
     with raised(ModelNotFound, model="no/such"):
         embed_images(IMAGES, "no/such")

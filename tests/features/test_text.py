@@ -159,15 +159,15 @@ def test_wrong_arguments_are_one_sentence(folders, tmp_path):
         embed_texts(["a"], bert, max_length=21)
     with raised(BadParameter, keyword="batch_size"):
         embed_texts(["a"], bert, batch_size=0)
-    with raised(UnequalTexts, argument="pair", n_texts=2, other="texts", n_other=1):
+    with raised(UnequalTexts, argument="pair", n_texts=2, other_argument="texts", n_other=1):
         embed_texts(["a"], bert, pair=["b", "c"])
-    with raised(UnequalTexts, argument="second", n_texts=2, other="first", n_other=1):
+    with raised(UnequalTexts, argument="second", n_texts=2, other_argument="first", n_other=1):
         embed_pairs(["a"], ["b", "c"], bert)
     with raised(NotAText, argument="pair", row=0, value="3"):
         embed_texts(["a"], bert, pair=[3])
     with raised(ModelNotFound, model="no/such"):
         embed_texts(["a"], "no/such")
-    with raised(ModelOfWrongType, found="int"):
+    with raised(ModelOfWrongType, got="int"):
         embed_texts(["a"], 3)
     with raised(ModelWithoutConfig, folder=tmp_path):
         embed_texts(["a"], tmp_path)

@@ -43,7 +43,7 @@ from dissensus.compute.engines.local import Threads
 Proposal = Literal["conditional", "prior"]
 Schedule = Literal["plateau", "inverse"] | Sequence[float]
 
-FINAL_TEMPERATURE = 0.1  # of the schedule "plateau"
+FINAL_TEMPERATURE = 0.1  # Last temperature of the schedule "plateau".
 MIN_GAMMA_DRAW = 1e-300  # smaller draws would make a probability 0
 
 
@@ -111,7 +111,7 @@ def log_posterior(counts: ClusterCounts, params: ClusterParams, priors: Priors) 
 
 
 def delta_theta(counts: ClusterCounts, old: FloatArray, new: FloatArray, priors: Priors) -> FloatArray:
-    """(K, L) difference of ℓ for each Θ_kl by itself."""
+    """Return (K, L) the difference of ℓ for each Θ_kl alone."""
     return np.asarray(((priors.alpha - 1 + counts.labels) * np.log(new / old)).sum(axis=2))
 
 
@@ -139,7 +139,7 @@ def _propose_clusters(logs: FloatArray, current: IntArray, temperature: float, r
 
 
 def _draw_clusters(logs: FloatArray, coldness: float, rng: np.random.Generator) -> IntArray:
-    """(n,) columns drawn with probability ∝ exp(coldness · logs); the arg max if coldness is infinite."""
+    """Draw (n,) columns with probability ∝ exp(coldness · logs), or return the arg max for infinite coldness."""
     uniform = rng.random(len(logs))
     if np.isinf(coldness):
         return np.asarray(logs.argmax(axis=1))
@@ -197,7 +197,7 @@ class PGMAnnealing(JointClustering):
         pool: Threads,
         on_step: OnStep,
     ) -> ClusteringRun:
-        first = self._first(edges, votes, number, rng)
+        first = self._initial_state(edges, votes, number, rng)
         state = AnnealingState(edges, first.params, first.item, first.annotator, self._priors())
         best, top, trace = (state.params, state.item, state.annotator), state.log_posterior(), list[float]()
 

@@ -118,7 +118,7 @@ class Clustering(Aggregator):
         if table is None:
             return self.item_clusters_
         table = table.with_classes(self.classes_)
-        return self._place(table, naming.match_names(table.annotators, self.annotators_, "annotators"))
+        return self._predict_item_clusters(table, naming.match_names(table.annotators, self.annotators_, "annotators"))
 
     def expected_labels(self, of_item: FloatArray, table: Annotations) -> FloatArray:
         """Return (N, P) P(label) of each row of a table, whose item has the clusters of_item (N, K)."""
@@ -202,7 +202,7 @@ class Clustering(Aggregator):
         found = self.snap_clusters(self.item_clusters_, how, self.item_cluster_)
         return np.where(self.labelled_[:, None], found, self.prior_)
 
-    def _place(self, table: Annotations, known: IntArray) -> FloatArray:
+    def _predict_item_clusters(self, table: Annotations, known: IntArray) -> FloatArray:
         """Return (I, K) clusters of a table's items; `known` codes its annotators in `annotators_`, −1 if unseen."""
         edges = LabelGraph(table)
         believed = np.vstack([self.annotator_clusters_, self.omega_])[known]  # −1 selects the population.
@@ -214,7 +214,7 @@ class Clustering(Aggregator):
         return belief
 
     def _compute_posterior(self, table: Annotations, annotators: IntArray) -> FloatArray:
-        found = self.snap_clusters(self._place(table, annotators), self.snap)
+        found = self.snap_clusters(self._predict_item_clusters(table, annotators), self.snap)
         return np.where((np.diff(table.item_ptr) > 0)[:, None], found, self.prior_)
 
     def _label_probabilities(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
@@ -255,7 +255,9 @@ class JointClustering(Clustering):
             check_enough_nodes("item_clusters", self.item_clusters, edges.items.ptr, "items")
         check_enough_nodes("annotator_clusters", self.annotator_clusters, edges.annotators.ptr, "annotators")
 
-    def _first(self, edges: LabelGraph, votes: VoteMixture, number: int, rng: np.random.Generator) -> InitialState:
+    def _initial_state(
+        self, edges: LabelGraph, votes: VoteMixture, number: int, rng: np.random.Generator
+    ) -> InitialState:
         K, by_class = self.item_clusters or edges.n_classes, self.item_clusters is None
         return make_start(edges, votes, K, self.annotator_clusters, by_class, number, rng)
 

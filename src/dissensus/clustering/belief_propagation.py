@@ -106,7 +106,7 @@ class PGMBP(JointClustering):
         pool: Threads,
         on_step: OnStep,
     ) -> ClusteringRun:
-        priors, params = self._priors(), self._first(edges, votes, number, rng).params
+        priors, params = self._priors(), self._initial_state(edges, votes, number, rng).params
         messages, trace = self.messages(edges, params, self.damping, pool), list[float]()
         while True:
             trace.append(messages.propagate(params, self.rounds, self.round_tol) + model.log_prior(params, priors))

@@ -135,7 +135,7 @@ class LabelGraph:
 def _find_bags(edges: LabelGraph, cuts: IntArray) -> tuple[IntArray, Any]:
     """Return the index of each edge's bag, and the different bags; edge e has the rows cuts[e]:cuts[e+1]."""
     lengths, n_classes = np.diff(cuts), edges.n_classes
-    if (lengths == 1).all() and (edges.row_weight == 1).all():  # In the usual case a bag is a label.
+    if (lengths == 1).all() and (edges.row_weight == 1).all():  # Usually every bag holds a single label.
         return edges.row_label.astype(np.int32), eye_array(n_classes, format="csr")
     bag = np.empty(lengths.size, np.int32)
     bags = [csr_array((0, n_classes))]

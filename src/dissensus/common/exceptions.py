@@ -27,10 +27,10 @@ class OutOfRange(BadParameter):
 
 
 class UnknownParameter(BadParameter):
-    template = "{owner} has no parameter '{name}'; it has {known!l}."
+    template = "{owner} has no parameter '{name}'; it has {parameters!l}."
     owner: str
     name: str
-    known: tuple[str, ...]
+    parameters: tuple[str, ...]
 
 
 class NotNested(BadParameter):
@@ -41,52 +41,52 @@ class NotNested(BadParameter):
 
 
 class UnknownEntry(UnknownName):
-    template = "no {what} '{name}';{guess} {listing}"
-    what: str
+    template = "no {entry_type} '{name}';{guess} {listing}"
+    entry_type: str
     name: str
-    known: tuple[str, ...]
+    entries: tuple[str, ...]
     command: str  # the one that lists all; empty where no command does
-    example = {"what": "method", "name": "mase", "known": ("mace", "glad"), "command": "list methods"}
+    example = {"entry_type": "method", "name": "mase", "entries": ("mace", "glad"), "command": "list methods"}
 
     @property
     def guess(self) -> str:
-        return suggest_nearest(self.name, self.known)
+        return suggest_nearest(self.name, self.entries)
 
     @property
     def listing(self) -> str:
         if self.command:
-            return f"`dissensus {self.command}` lists all {len(self.known)}."
-        return f"{'There' if self.guess else 'there'} are {', '.join(self.known)}."
+            return f"`dissensus {self.command}` lists all {len(self.entries)}."
+        return f"{'There' if self.guess else 'there'} are {', '.join(self.entries)}."
 
 
 class NotRegistered(UnknownName):
-    template = "{value} is not a registered {what}; register it first."
+    template = "{value} is not a registered {entry_type}; register it first."
     value: str
-    what: str
+    entry_type: str
 
 
 class RegisteredTwice(BadParameter):
-    template = "{what} '{name}' is registered twice."
-    what: str
+    template = "{entry_type} '{name}' is registered twice."
+    entry_type: str
     name: str
 
 
 class NothingRegistered(UnknownName):
-    template = "{module} registers no {what} of that name."
+    template = "{module} registers no {entry_type} of that name."
     module: str
-    what: str
+    entry_type: str
 
 
 class PluginFailed(UnknownName):
-    template = "{what} of the package {package} is skipped ({reason}); update or uninstall {package}."
-    what: str  # "method 'vendor-coin'"
+    template = "{plugin} of the package {package} is skipped ({reason}); update or uninstall {package}."
+    plugin: str  # "method 'vendor-coin'"
     package: str
     reason: str
 
 
 class PluginSkipped(PluginWarning):
     template = PluginFailed.template
-    what: str
+    plugin: str
     package: str
     reason: str
 

@@ -162,14 +162,14 @@ class Parameters:
     """A base of classes whose parameters are declared with `param`."""
 
     __signature__ = _Signature()
-    _own: ClassVar[dict[str, Param]] = {}  # declarations of the class itself
+    _own_parameters: ClassVar[dict[str, Param]] = {}  # declarations of the class itself
     _declared: ClassVar[dict[str, Param]] = {}  # including inherited ones
     _takes_declared: ClassVar[bool] = True  # False if `__init__` is written with its own parameters alone
     _defaults: ClassVar[dict[str, Any]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls._own = {name: value for name, value in vars(cls).items() if isinstance(value, Param)}
+        cls._own_parameters = {name: value for name, value in vars(cls).items() if isinstance(value, Param)}
         cls._declared = {}
         given: set[str] = set()
         for base in cls.__mro__:  # the first class that defines a name decides
@@ -180,7 +180,7 @@ class Parameters:
         nearest = next(text for text in texts if text is not None)
         text = nearest.text if isinstance(nearest, _Documentation) else nearest
         cls.__doc__ = cast(Any, _Documentation(text, inherited=vars(cls).get("__doc__") is None))
-        for name, value in cls._own.items():
+        for name, value in cls._own_parameters.items():
             setattr(cls, name, value.default)  # the class itself shows defaults, not declarations
         written = list(inspect.signature(cls.__init__).parameters.values())[1:]
         cls._takes_declared = any(one.kind is one.VAR_KEYWORD for one in written)
@@ -236,7 +236,7 @@ class Parameters:
         for name, value in sorted(params.items()):  # an object before its own parameters
             name, _, inner = name.partition("__")
             if name not in self.parameter_names():
-                raise UnknownParameter(owner=type(self).__name__, name=name, known=tuple(self.parameter_names()))
+                raise UnknownParameter(owner=type(self).__name__, name=name, parameters=tuple(self.parameter_names()))
             if not inner:
                 setattr(self, name, value)
             elif _has_parameters(nested := getattr(self, name)):

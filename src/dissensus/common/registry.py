@@ -58,8 +58,8 @@ def skip_failing_plugin(entry: Entry[Any]) -> Iterator[None]:
         warnings.warn(PluginSkipped(**_describe_plugin_fault(f"'{entry.name}'", package, error)), stacklevel=4)
 
 
-def _describe_plugin_fault(what: str, package: str, error: Exception) -> dict[str, str]:
-    return {"what": what, "package": package, "reason": f"{type(error).__name__}: {error}".rstrip(".")}
+def _describe_plugin_fault(plugin: str, package: str, error: Exception) -> dict[str, str]:
+    return {"plugin": plugin, "package": package, "reason": f"{type(error).__name__}: {error}".rstrip(".")}
 
 
 class Registry(Mapping[str, T]):
@@ -69,8 +69,8 @@ class Registry(Mapping[str, T]):
     entry points of `group`; without it, they cannot.
     """
 
-    def __init__(self, what: str, command: str, package: str, group: str = ""):
-        self.what, self.command, self.package, self.group = what, command, package, group
+    def __init__(self, entry_type: str, command: str, package: str, group: str = ""):
+        self.entry_type, self.command, self.package, self.group = entry_type, command, package, group
         self._entries: dict[str, Entry[T]] = {}
         self._broken: dict[str, dict[str, str]] = {}  # name of a plug-in that cannot be loaded → facts of its error
         self._complete = False
@@ -78,9 +78,9 @@ class Registry(Mapping[str, T]):
     def register(self, name: str, *, summary: str, cite: str = "", **facts: Any) -> Callable[[T], T]:
         """Return a decorator that registers a class or function under `name`."""
 
-        def enter(value: T) -> T:
+        def add_entry(value: T) -> T:
             if name in self._entries:
-                raise RegisteredTwice(what=self.what, name=name)
+                raise RegisteredTwice(entry_type=self.entry_type, name=name)
             package = {"package": _loading.get()} if _loading.get() else {}
             self._entries[name] = Entry(name, value, summary, cite, facts | package)
             written: Any = vars(value).get("__doc__") if isinstance(value, type) else None
@@ -88,7 +88,7 @@ class Registry(Mapping[str, T]):
                 written.text = f"{summary[:1].upper()}{summary[1:]}."
             return value
 
-        return enter
+        return add_entry
 
     def _load(self, name: object = None) -> None:
         """Import the module of one name, or those of all names."""
@@ -123,9 +123,9 @@ class Registry(Mapping[str, T]):
             try:
                 plugin.load()
                 if plugin.name not in self._entries:
-                    raise NothingRegistered(module=plugin.value, what=self.what)
+                    raise NothingRegistered(module=plugin.value, entry_type=self.entry_type)
             except Exception as error:
-                self._broken[plugin.name] = _describe_plugin_fault(f"{self.what} '{plugin.name}'", package, error)
+                self._broken[plugin.name] = _describe_plugin_fault(f"{self.entry_type} '{plugin.name}'", package, error)
             finally:
                 _loading.reset(token)
 
@@ -135,7 +135,7 @@ class Registry(Mapping[str, T]):
         if name in self._broken and name not in self._entries:
             raise PluginFailed(**self._broken[name])
         if name not in self._entries:
-            raise UnknownEntry(what=self.what, name=str(name), known=tuple(self), command=self.command)
+            raise UnknownEntry(entry_type=self.entry_type, name=str(name), entries=tuple(self), command=self.command)
         return self._entries[name]
 
     def entries(self) -> list[tuple[str, Entry[T]]]:
@@ -150,7 +150,7 @@ class Registry(Mapping[str, T]):
     def name_of(self, value: T) -> str:
         """Return the name of a registered value."""
         if (entry := self.entry_of(value)) is None:
-            raise NotRegistered(value=str(getattr(value, "__name__", value)), what=self.what)
+            raise NotRegistered(value=str(getattr(value, "__name__", value)), entry_type=self.entry_type)
         return entry.name
 
     def __getitem__(self, name: str) -> T:

@@ -62,7 +62,7 @@ def check_finite(array: FloatArray, name: str) -> None:
     """Raise NotFinite if a row holds NaN or infinity."""
     bad = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))
     if bad.size:
-        raise errors.NotFinite(name=ParameterName(name), count=bad.size, rows=len(array), first=int(bad[0]))
+        raise errors.NotFinite(name=ParameterName(name), count=bad.size, rows=len(array), first_row=int(bad[0]))
 
 
 def check_one_per_class(values: Any, n_classes: int, name: str) -> FloatArray:
@@ -91,7 +91,12 @@ def check_distributions(values: Any, name: str, tolerance: float = SUM_TOLERANCE
         row = int(np.flatnonzero(~good)[0])
         total, least = float(array[row].sum()), float(array[row].min(initial=np.inf))
         raise errors.NotDistributions(
-            name=ParameterName(name), count=int((~good).sum()), rows=good.size, first=row, total=total, least=least
+            name=ParameterName(name),
+            count=int((~good).sum()),
+            rows=good.size,
+            first_row=row,
+            total=total,
+            smallest=least,
         )
     return array
 
@@ -101,7 +106,7 @@ def check_distribution_pair(y: Any, h: Any) -> tuple[FloatArray, FloatArray]:
     y, h = check_distributions(y, "y"), check_distributions(h, "h")
     if y.shape != h.shape:
         first, second = ParameterName("y"), ParameterName("h")
-        raise errors.DifferentShapes(first=first, second=second, first_shape=y.shape, second_shape=h.shape)
+        raise errors.DifferentShapes(first_name=first, second_name=second, first_shape=y.shape, second_shape=h.shape)
     return y, h
 
 
@@ -109,8 +114,8 @@ def check_lengths(first: Any, second: Any, first_name: str, second_name: str) ->
     """Raise DifferentLengths if two arrays have different numbers of items."""
     if len(first) != len(second):
         raise errors.DifferentLengths(
-            first=ParameterName(first_name),
-            second=ParameterName(second_name),
+            first_name=ParameterName(first_name),
+            second_name=ParameterName(second_name),
             first_length=len(first),
             second_length=len(second),
         )

@@ -108,7 +108,7 @@ def pair_distances(
         bad = np.flatnonzero(~(np.isfinite(found) & (found >= 0)))
         if bad.size:
             first, second = (str(labels[codes[bad[0]]])[:40] for codes in (left, right))
-            raise BadLabelDistance(first=first, second=second, distance=float(found[bad[0]]))
+            raise BadLabelDistance(first_label=first, second_label=second, distance=float(found[bad[0]]))
         return found
     check_argument("distance", distance, ObjectDistance)
     if distance == "boxes":

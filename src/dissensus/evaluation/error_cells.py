@@ -23,7 +23,7 @@ from dissensus.common.notebook import html_table
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation.exceptions import CellsOfUnequalLength, KurtosisOfTwoClasses, MixedNamesAndCodes
 
-MIN_VARIANCE = 1e-12  # of the entries of a soft label; below it the label is an even split
+MIN_VARIANCE = 1e-12  # Variance of the entries of a soft label below which the label counts as an even split.
 KURTOSIS_DIGITS = 9  # soft labels that differ only in the order of classes must be tied in a test of ranks
 OUTCOME_NAMES = ("right", "wrong")
 

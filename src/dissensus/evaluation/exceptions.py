@@ -42,7 +42,7 @@ class NegativeCode(DataError):
 
 
 class CodeOutOfRange(DataError):
-    template = "{name}: row {row} has code {code}; codes of {n_classes} classes run from 0 to {last}."
+    template = "{name}: row {row} has code {code}; codes of {n_classes} classes run from 0 to {largest_code}."
     name: ParameterName
     row: int
     code: int
@@ -60,24 +60,24 @@ class NoGoldLabels(DataError):
 
 
 class NotFinite(DataError):
-    template = "{name}: {count:,} of {rows:,} rows hold a value that is not finite; the first is row {first}."
+    template = "{name}: {count:,} of {rows:,} rows hold a value that is not finite; the first is row {first_row}."
     name: ParameterName
     count: int
     rows: int
-    first: int
+    first_row: int
 
 
 class NotDistributions(DataError):
     template = (
-        "{name}: {count:,} of {rows:,} rows are not probability distributions; the first is row {first}, which sums to "
-        "{total:.6g} and has a least entry of {least:.6g}."
+        "{name}: {count:,} of {rows:,} rows are not probability distributions; the first is row {first_row}, which sums to "
+        "{total:.6g} and has a least entry of {smallest:.6g}."
     )
     name: ParameterName
     count: int
     rows: int
-    first: int
+    first_row: int
     total: float
-    least: float
+    smallest: float
 
 
 class NotOnePerClass(DataError):
@@ -88,17 +88,19 @@ class NotOnePerClass(DataError):
 
 
 class DifferentShapes(DataError):
-    template = "{first} has shape {first_shape} and {second} has shape {second_shape}; they must be equal."
-    first: ParameterName
-    second: ParameterName
+    template = "{first_name} has shape {first_shape} and {second_name} has shape {second_shape}; they must be equal."
+    first_name: ParameterName
+    second_name: ParameterName
     first_shape: tuple[int, ...]
     second_shape: tuple[int, ...]
 
 
 class DifferentLengths(DataError):
-    template = "{first} has {first_length:,} items and {second} has {second_length:,}; they must be the same items."
-    first: ParameterName
-    second: ParameterName
+    template = (
+        "{first_name} has {first_length:,} items and {second_name} has {second_length:,}; they must be the same items."
+    )
+    first_name: ParameterName
+    second_name: ParameterName
     first_length: int
     second_length: int
 
@@ -153,9 +155,9 @@ class BadDistances(DataError):
 
 
 class BadLabelDistance(DataError):
-    template = "the distance of {first!r} and {second!r} is {distance}; a distance is a number, at least 0."
-    first: str
-    second: str
+    template = "the distance of {first_label!r} and {second_label!r} is {distance}; a distance is a number, at least 0."
+    first_label: str
+    second_label: str
     distance: float
     example = {"distance": -1.0}
 
@@ -178,10 +180,10 @@ class BadBox(DataError):
 
 
 class TooFewKnownItems(DataError):
-    template = "{known} known items are too few to correct a mean; at least {least} are needed."
-    known: int
-    least: int
-    example = {"known": 3, "least": 5}
+    template = "{gold_items} known items are too few to correct a mean; at least {required} are needed."
+    gold_items: int
+    required: int
+    example = {"gold_items": 3, "required": 5}
 
 
 class MissingStatistic(BadParameter):

@@ -27,8 +27,8 @@ Z_95 = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
 class PairAgreement:
     """Agreement of the pairs of annotators that share enough items, sorted by name."""
 
-    first: Names  # (P,) annotator
-    second: Names  # (P,) annotator
+    first_annotator: Names  # (P,) annotator
+    second_annotator: Names  # (P,) annotator
     shared: IntArray  # (P,) items that both have labelled
     agreement: FloatArray  # (P,) share of the shared items on which they agree
     kappa: FloatArray  # (P,) NaN if both always gave the same class
@@ -36,7 +36,7 @@ class PairAgreement:
     high: FloatArray  # (P,)
 
     def __len__(self) -> int:
-        return int(self.first.size)
+        return int(self.first_annotator.size)
 
 
 def cohen_kappas(
@@ -74,7 +74,8 @@ def cohen_kappas(
         apart = distance[found.mine, found.theirs]
         yield from map(found.weighted_sums, (apart, apart**2))
         votes = (
-            np.bincount(found.pair * K + one, found.weight, found.first.size * K) for one in (found.mine, found.theirs)
+            np.bincount(found.pair * K + one, found.weight, found.first_annotator.size * K)
+            for one in (found.mine, found.theirs)
         )
         mine, theirs = (one.reshape(-1, K) for one in votes)
         yield (mine @ distance * theirs).sum(axis=1) / found.shared  # Expected from random labels with the same shares.
@@ -121,7 +122,13 @@ def _pair_agreement_builder(
     if table.n_annotators < 2:
         raise TooFewAnnotators(annotators=table.n_annotators)
     parts = [
-        (found.first, found.second, found.shared, found.weighted_sums(found.mine == found.theirs), *sums(found))
+        (
+            found.first_annotator,
+            found.second_annotator,
+            found.shared,
+            found.weighted_sums(found.mine == found.theirs),
+            *sums(found),
+        )
         for found in label_pairs(Ratings.from_table(table), table.n_annotators, table.n_classes, min_shared)
     ]
     first, second, shared, same, *others = map(np.concatenate, zip(*parts, strict=True))

@@ -48,7 +48,7 @@ class CorrectedMean(Estimate):
     human: Estimate = Estimate(np.nan, np.nan, np.nan)  # mean of the human labels alone
     predicted: float = np.nan  # mean of the predictions, uncorrected
     weight: float = 0.0  # λ
-    known: int = 0  # n
+    n_gold: int = 0  # n
     trials: float = np.nan  # trials of a rate: n, or the effective number of labels after weighting
     ratio: float = 1.0  # R
     events: float = 0.0  # e
@@ -64,12 +64,12 @@ class CorrectedMean(Estimate):
     def effective_labels(self) -> float:
         """Return the number of human labels that would give as narrow an interval without predictions."""
         narrower = (self.human.high - self.human.low) / (self.high - self.low) if self.high > self.low else 1.0
-        return self.known * narrower**2
+        return self.n_gold * narrower**2
 
     @property
     def labels_saved(self) -> float:
         """Return the number of human labels that the predictions save."""
-        return max(self.effective_labels - self.known, 0.0)
+        return max(self.effective_labels - self.n_gold, 0.0)
 
 
 def tuned_mean(y: FloatArray, f: FloatArray, others: FloatArray, used: int = 0) -> tuple[float, float, float]:
@@ -141,7 +141,7 @@ def corrected_mean(
     y, f, others = (np.asarray(one, np.float64) for one in (y, f, others))
     n = y.size
     if n < MIN_KNOWN:
-        raise TooFewKnownItems(known=n, least=MIN_KNOWN)
+        raise TooFewKnownItems(gold_items=n, required=MIN_KNOWN)
     tail = (1 + level) / 2
     found: tuple[float, ...]
     if probability is None:
@@ -261,9 +261,9 @@ def labels_needed(found: CorrectedMean, items: int, width: float, *, rate: bool 
 
     spread = found.value * (1 - found.value) if rate else (found.human.high - found.human.low) ** 2
     if not rate:
-        spread *= found.known / (2 * ndtri((1 + found.level) / 2)) ** 2
-    ratio = min(found.known / found.effective_labels, 1.0)  # of the variances with and without predictions
-    explained = (1 - ratio) / max(1 - found.known / items, 1e-9) * spread if found.known < items else 0.0
+        spread *= found.n_gold / (2 * ndtri((1 + found.level) / 2)) ** 2
+    ratio = min(found.n_gold / found.effective_labels, 1.0)  # Ratio of the variances with and without predictions.
+    explained = (1 - ratio) / max(1 - found.n_gold / items, 1e-9) * spread if found.n_gold < items else 0.0
     wanted = (width / (2 * ndtri((1 + found.level) / 2))) ** 2
     if wanted <= spread / items:
         return None

@@ -119,8 +119,8 @@ def _column_pair_products(rows: Any) -> Any:
 class LabelPairs(NamedTuple):
     """Counts of pairs of labels that two annotators gave to the same item."""
 
-    first: IntArray  # (P,) annotator codes, first < second
-    second: IntArray  # (P,)
+    first_annotator: IntArray  # (P,) annotator codes, first < second
+    second_annotator: IntArray  # (P,)
     shared: FloatArray  # (P,) items that both have labelled
     pair: IntArray  # (E,) index of the pair of annotators
     mine: IntArray  # (E,) label of the first
@@ -129,7 +129,7 @@ class LabelPairs(NamedTuple):
 
     def weighted_sums(self, values: Any) -> FloatArray:
         """Return (P,) sums of values (E,) times weights."""
-        return np.bincount(self.pair, self.weight * values, self.first.size).astype(np.float64)
+        return np.bincount(self.pair, self.weight * values, self.first_annotator.size).astype(np.float64)
 
 
 def label_pairs(ratings: Ratings, n_annotators: int, n_classes: int, min_shared: int) -> Iterator[LabelPairs]:

@@ -25,7 +25,7 @@ from dissensus.features.exceptions import CacheNotWritable, DamagedCache, Vector
 CACHE_VARIABLE = "DISSENSUS_CACHE"
 """The environment variable that names the cache folder."""
 INPUTS_PER_WRITE = 8192  # vectors of one transaction
-KEYS_PER_QUERY = 500  # below SQLite's limit on parameters
+KEYS_PER_QUERY = 500  # SQLite limits the number of parameters of a query.
 LOCK_SECONDS = 60  # time to wait for another process that writes
 
 OnRows: TypeAlias = Callable[[int, int], None]
@@ -111,7 +111,7 @@ class VectorStore:
         self.path = path
 
     @contextmanager
-    def _open(self, path: Path) -> Iterator[sqlite3.Connection]:
+    def _open_database(self, path: Path) -> Iterator[sqlite3.Connection]:
         with closing(sqlite3.connect(path, timeout=LOCK_SECONDS)) as database, database:
             database.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, row BLOB, checksum INTEGER)")
             yield database
@@ -124,7 +124,7 @@ class VectorStore:
         keys = wanted.tolist()
         place = {key: i for i, key in enumerate(keys)}
         try:
-            with self._open(self.path) as database:
+            with self._open_database(self.path) as database:
                 for start in range(0, len(keys), KEYS_PER_QUERY):
                     some = keys[start : start + KEYS_PER_QUERY]
                     query = f"SELECT key, row, checksum FROM vectors WHERE key IN ({','.join('?' * len(some))})"
@@ -151,7 +151,7 @@ class VectorStore:
         entries = ((key, row.tobytes(), zlib.crc32(row)) for key, row in zip(keys.tolist(), rows, strict=True))
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self._open(self.path) as database:
+            with self._open_database(self.path) as database:
                 database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", entries)
         except (OSError, sqlite3.Error) as error:
             self._disable(error)

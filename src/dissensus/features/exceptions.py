@@ -30,10 +30,10 @@ class LoneSurrogate(DataError):
 
 
 class UnequalTexts(DataError):
-    template = "{argument} has {n_texts:,} texts and {other} has {n_other:,}; give equally many."
+    template = "{argument} has {n_texts:,} texts and {other_argument} has {n_other:,}; give equally many."
     argument: str
     n_texts: int
-    other: str
+    other_argument: str
     n_other: int
 
 
@@ -47,12 +47,12 @@ class NoFeatureInputs(DataError):
 
 class NotAnImage(DataError):
     template = (
-        "{argument}: row {row} is {found}, not an image; give numbers, height × width or height × width × channels, "
+        "{argument}: row {row} is {got}, not an image; give numbers, height × width or height × width × channels, "
         "with the channels last and at least one pixel."
     )
     argument: str
     row: int
-    found: str
+    got: str
 
 
 class PixelsOutOfRange(DataError):
@@ -86,10 +86,10 @@ class BundledModelMissing(MissingExtra):
 
 
 class ModelOfWrongType(BadParameter):
-    template = "{param[model]} must be a folder, a Hugging Face name, {others}, got {found}."
-    others: str
-    found: str
-    example: ClassVar = {"others": "or None", "found": "int"}
+    template = "{param[model]} must be a folder, a Hugging Face name, {alternatives}, got {got}."
+    alternatives: str
+    got: str
+    example: ClassVar = {"alternatives": "or None", "got": "int"}
 
 
 class ModelNotFound(BadParameter):
@@ -117,10 +117,10 @@ class ModelWithoutTokenizer(UnreadableFile):
 
 
 class ModelWithoutWeights(UnreadableFile):
-    template = "{folder} lacks {n_missing} of the model's weights; the first is {first}."
+    template = "{folder} lacks {n_missing} of the model's weights; the first is {first_missing}."
     folder: Path
     n_missing: int
-    first: str
+    first_missing: str
 
 
 class UnreadableModel(UnreadableFile):
@@ -130,8 +130,8 @@ class UnreadableModel(UnreadableFile):
 
 
 class WrongNumberOfVectors(BadParameter):
-    template = "{param[model]} must return one row per image, and returned {found} for {n_images} images."
-    found: str
+    template = "{param[model]} must return one row per image, and returned {got} for {n_images} images."
+    got: str
     n_images: int
 
 

@@ -41,7 +41,7 @@ def find_model_folder(model: str | Path | None) -> Path:
             raise faults.BundledModelMissing()
         return Path(spec.origin).parent / "model"
     if not isinstance(model, str | Path):
-        raise faults.ModelOfWrongType(others="or None", found=type(model).__name__)
+        raise faults.ModelOfWrongType(alternatives="or None", got=type(model).__name__)
     folder = Path(model)
     if not folder.is_dir():
         try:
@@ -91,14 +91,16 @@ def load_pretrained(folder: Path) -> Any:
         )
     missing = sorted(name for name in found["missing_keys"] if not name.startswith("pooler."))
     if missing:
-        raise faults.ModelWithoutWeights(folder=folder, n_missing=len(missing), first=missing[0])
+        raise faults.ModelWithoutWeights(folder=folder, n_missing=len(missing), first_missing=missing[0])
     return _without_pooler(model.float())
 
 
 def _without_pooler(model: Any) -> Any:
     """Remove the layer for a pretraining task, which is not part of the encoder, and untrained in many models."""
     pooler = getattr(model, "pooler", None)
-    if pooler is not None and any(True for _ in pooler.parameters()):  # in some convolutional networks it is a mean
+    if pooler is not None and any(
+        True for _ in pooler.parameters()
+    ):  # Some convolutional networks have a mean here, which has no weights.
         model.pooler = None
     return model
 

@@ -79,7 +79,7 @@ def embed_images(
                 vectors = network(x if stack.is_floating_point() else x / 255)
                 if not isinstance(vectors, torch.Tensor) or vectors.ndim < 2 or len(vectors) != len(batch):
                     found = tuple(getattr(vectors, "shape", ())) or type(vectors).__name__
-                    raise faults.WrongNumberOfVectors(found=str(found), n_images=len(batch))
+                    raise faults.WrongNumberOfVectors(got=str(found), n_images=len(batch))
                 rows.append(vectors.flatten(1).float().cpu().numpy())
         return np.concatenate(rows)
 
@@ -93,7 +93,7 @@ def _check_pixels(image: Any, row: int) -> Any:
     pixels = np.asarray(image)
     pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
     if pixels.ndim != 3 or not pixels.size or pixels.dtype.kind not in "iuf":
-        raise faults.NotAnImage(argument="images", row=row, found=f"of shape {np.shape(image)}, {pixels.dtype}")
+        raise faults.NotAnImage(argument="images", row=row, got=f"of shape {np.shape(image)}, {pixels.dtype}")
     if pixels.dtype.kind == "f":
         if n_values := int((~np.isfinite(pixels)).sum()):
             raise faults.PixelsNotFinite(row=row, n_values=n_values)
@@ -117,7 +117,7 @@ def _image_network(model: Any, pooling: Pooling) -> tuple[str, Callable[[Any], A
         folder = hub.find_model_folder(model)
         return f"{pooling}-{hub.hash_model_files(folder)}", lambda device: _load_vision_model(folder, pooling, device)
     if not callable(model):
-        raise faults.ModelOfWrongType(others="a module or a function", found=type(model).__name__)
+        raise faults.ModelOfWrongType(alternatives="a module or a function", got=type(model).__name__)
     if not isinstance(model, need("torch").nn.Module):
         return "", lambda device: nullcontext(model)
     digest = hashlib.sha256(f"{type(model).__module__}.{type(model).__qualname__} {model!r}".encode())

@@ -211,7 +211,7 @@ def embed_texts(
 
 def _check_equal_numbers(name: str, texts: Sequence[str], other: str, others: Sequence[str]) -> None:
     if len(texts) != len(others):
-        raise faults.UnequalTexts(argument=name, n_texts=len(texts), other=other, n_other=len(others))
+        raise faults.UnequalTexts(argument=name, n_texts=len(texts), other_argument=other, n_other=len(others))
 
 
 def embed_pairs(

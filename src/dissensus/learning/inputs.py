@@ -242,7 +242,7 @@ def _to_pixels(value: Any, row: int) -> ByteArray:
     pixels = pixels[..., None] if pixels.ndim == 2 else pixels
     if pixels.dtype.kind not in "buif" or pixels.ndim != 3 or not pixels.size or pixels.shape[2] > MAX_CHANNELS:
         found = quote_name(value) if pixels.ndim == 0 else f"of shape {pixels.shape}, {pixels.dtype}"
-        raise NotAnImage(argument="X", row=row, found=found)
+        raise NotAnImage(argument="X", row=row, got=found)
     if pixels.dtype == np.uint8:
         return pixels
     low, high, most = float(pixels.min()), float(pixels.max()), 255 if pixels.dtype.kind in "ui" else 1

@@ -186,7 +186,7 @@ def copy_component(wanted: Any, registry: Registry[Any], kind: type) -> Any:
         return registry[wanted]()
     if isinstance(wanted, kind):
         return type(wanted)(**wanted.get_params(deep=False))  # type: ignore[attr-defined]
-    part, name = ParameterName(registry.what), next(iter(registry))
+    part, name = ParameterName(registry.entry_type), next(iter(registry))
     raise faults.WrongPart(part=part, name=name, kind=kind.__name__, found=repr(wanted))
 
 

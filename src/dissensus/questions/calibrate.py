@@ -167,7 +167,7 @@ class CalibrationResult(NotebookTable):
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per rate, as plain values."""
         return [
-            {"rate": one.name, "system": one.system, "items": one.items, "gold": one.corrected.known}
+            {"rate": one.name, "system": one.system, "items": one.items, "gold": one.corrected.n_gold}
             | estimate_columns("corrected", one.corrected)
             | estimate_columns("human", one.corrected.human)
             | estimate_columns("rogan_gladen", one.rogan_gladen)

@@ -320,7 +320,10 @@ def _agreement_matrix(study: Study, serious: Any) -> Facts | None:
         pairs = cohen_kappas(part, min_shared=MIN_SHARED_ITEMS)
     share: FloatArray = np.full((part.n_annotators, part.n_annotators), np.nan)
     count = np.zeros(share.shape, np.int64)
-    rows, columns = (naming.match_names(one, part.annotators, "annotators") for one in (pairs.first, pairs.second))
+    rows, columns = (
+        naming.match_names(one, part.annotators, "annotators")
+        for one in (pairs.first_annotator, pairs.second_annotator)
+    )
     for matrix, values in ((share, pairs.agreement), (count, pairs.shared)):
         matrix[rows, columns] = matrix[columns, rows] = values
     met = ~np.isnan(share).all(axis=1)
