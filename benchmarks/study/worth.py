@@ -42,7 +42,7 @@ class Row:
     """Results of one data set; those that need gold are None without it."""
 
     name: str
-    annotators: str
+    annotator_type: str
     items: int
     annotators: int
     classes: int
@@ -161,7 +161,13 @@ def figure(rows: list[Row]) -> str:
                 continue
             x, y = row.curves[number].T
             axis.plot(
-                x, y, "-o", color=COLOURS[row.annotators], ms=3, lw=1, alpha=0.9 if row.annotators == "models" else 0.45
+                x,
+                y,
+                "-o",
+                color=COLOURS[row.annotator_type],
+                ms=3,
+                lw=1,
+                alpha=0.9 if row.annotator_type == "models" else 0.45,
             )
         gaps = [(row.before, row.after)[number][2] for row in rows if row.curves is not None]
         axis.set(title=title, xlabel="confidence", xlim=(0.3, 1.01), ylim=(0.3, 1.02))
@@ -192,8 +198,8 @@ def tables(rows: list[Row]) -> list[str]:
         gold = "–" if row.by_gold is None else f"{row.by_gold:.1f}"
         votes = "–" if row.by_votes is None else f"{row.by_votes:.1f}"
         out.append(
-            f"| {row.name} | {row.annotators:,} {row.annotators} | {row.labels:.1f} | {value:.1f} ({low:.1f} to {high:.1f}) | "
-            f"{gold} | {votes} |"
+            f"| {row.name} | {row.annotators:,} {row.annotator_type} | {row.labels:.1f} | "
+            f"{value:.1f} ({low:.1f} to {high:.1f}) | {gold} | {votes} |"
         )
     known = [row for row in rows if row.before is not None]
     out += [

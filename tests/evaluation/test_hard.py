@@ -70,7 +70,7 @@ def test_a_nearly_tied_class_is_tied_and_a_less_probable_one_is_not():
 @pytest.mark.parametrize(
     ("gold", "predicted", "error", "facts"),
     [
-        ([0, 1], [0, 1, 1], DifferentLengths, {"first": "gold", "first_length": 2, "second_length": 3}),
+        ([0, 1], [0, 1, 1], DifferentLengths, {"first_name": "gold", "first_length": 2, "second_length": 3}),
         ([-1, -1], [0, 1], NoGoldLabels, {"items": 2}),
         ([0, -2], [0, 1], NegativeCode, {"name": "gold", "row": 1, "code": -2}),
         ([0, 1], [0, -1], CodeOutOfRange, {"name": "predicted", "row": 1, "code": -1}),

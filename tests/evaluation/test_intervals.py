@@ -107,7 +107,7 @@ def test_undefined_resamples_are_left_out_and_no_resamples_give_no_interval():
     ("arguments", "keywords", "error", "facts"),
     [
         (([],), {}, NoItems, {}),
-        (([1.0, np.inf, np.nan],), {}, NotFinite, {"name": "stats", "count": 2, "rows": 3, "first": 1}),
+        (([1.0, np.inf, np.nan],), {}, NotFinite, {"name": "stats", "count": 2, "rows": 3, "first_row": 1}),
         ((["a"],), {}, WrongArray, {"name": "stats", "content": "statistics"}),
         ((np.ones((3, 2)),), {}, MissingStatistic, {"shape": (3, 2)}),
         (([1.0],), {"resamples": -1}, BadParameter, {"name": "resamples", "value": -1}),

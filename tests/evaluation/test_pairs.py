@@ -133,7 +133,7 @@ def test_row_order_changes_no_bit():
     rows = np.column_stack([rng.integers(0, 31, 300), rng.integers(0, 7, 300), rng.integers(0, 4, 300)])
     one = ev.cohen_kappas(Annotations.from_arrays(*rows.T), min_shared=5)
     other = ev.cohen_kappas(Annotations.from_arrays(*rng.permutation(rows).T), min_shared=5)
-    for name in ("first", "second", "shared", "agreement", "kappa", "low", "high"):
+    for name in ("first_annotator", "second_annotator", "shared", "agreement", "kappa", "low", "high"):
         assert np.array_equal(getattr(one, name), getattr(other, name))
 
 

@@ -104,8 +104,13 @@ def test_all_scores_are_means_of_the_same(pair):
 @pytest.mark.parametrize(
     ("y", "h", "error", "facts"),
     [
-        ([[0.5, 0.4]], [[0.5, 0.5]], NotDistributions, {"name": "y", "count": 1, "rows": 1, "first": 0, "total": 0.9}),
-        ([[0.5, 0.5]], [[1.5, -0.5]], NotDistributions, {"name": "h", "least": -0.5}),
+        (
+            [[0.5, 0.4]],
+            [[0.5, 0.5]],
+            NotDistributions,
+            {"name": "y", "count": 1, "rows": 1, "first_row": 0, "total": 0.9},
+        ),
+        ([[0.5, 0.5]], [[1.5, -0.5]], NotDistributions, {"name": "h", "smallest": -0.5}),
         ([[0.5, 0.5]], [[np.nan, 1.0]], NotDistributions, {"name": "h", "count": 1}),
         ([[0.5, 0.5]], [[0.2, 0.3, 0.5]], DifferentShapes, {"first_shape": (1, 2), "second_shape": (1, 3)}),
         ([0.5, 0.5], [[0.5, 0.5]], WrongArray, {"name": "y", "content": "distributions"}),

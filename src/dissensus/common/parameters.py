@@ -173,7 +173,7 @@ class Parameters:
         cls._declared = {}
         given: set[str] = set()
         for base in cls.__mro__:  # the first class that defines a name decides
-            own: dict[str, Param] = vars(base).get("_own", {})
+            own: dict[str, Param] = vars(base).get("_own_parameters", {})
             cls._declared |= {name: value for name, value in own.items() if name not in given}
             given |= vars(base).keys()
         texts = (vars(base).get("__doc__") for base in cls.__mro__)

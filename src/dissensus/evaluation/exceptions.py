@@ -50,7 +50,7 @@ class CodeOutOfRange(DataError):
     example = {"code": 7, "n_classes": 5}
 
     @property
-    def last(self) -> int:
+    def largest_code(self) -> int:
         return self.n_classes - 1
 
 
@@ -69,8 +69,8 @@ class NotFinite(DataError):
 
 class NotDistributions(DataError):
     template = (
-        "{name}: {count:,} of {rows:,} rows are not probability distributions; the first is row {first_row}, which sums to "
-        "{total:.6g} and has a least entry of {smallest:.6g}."
+        "{name}: {count:,} of {rows:,} rows are not probability distributions; row {first_row}, the first, sums "
+        "to {total:.6g} and has a smallest entry of {smallest:.6g}."
     )
     name: ParameterName
     count: int
