@@ -23,7 +23,7 @@ from benchmarks.trust.judges import score_table
 from benchmarks.trust.posterior import SETS
 from dissensus.evaluation.ppi import corrected_difference, corrected_mean
 from dissensus.models.gold_weights import Panel, panel_judges
-from dissensus.questions.calibrate import _cross_fitted
+from dissensus.questions.calibrate import _cross_fit
 
 SIZES = (50, 100, 300)
 MIN_GOLD = 10  # items of a class, in the set
@@ -190,7 +190,7 @@ def panels(draws: int, only: list[str] | None = None) -> None:
                 panel.draw(at)
                 here, others = np.arange(size), np.arange(size, at.size)
                 learn = partial(learner, panel, gold[at])
-                predicted = _cross_fitted(learn, here, np.arange(at.size), draw)
+                predicted = _cross_fit(learn, here, at.size, draw)
                 for c in classes:
                     one = corrected_mean(gold[at[here]] == c, predicted[here, c], predicted[others, c], rate=True)
                     found[c].append((one, one.human))

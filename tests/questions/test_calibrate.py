@@ -15,7 +15,7 @@ from dissensus.questions.exceptions import (
     WrongLength,
 )
 from dissensus.questions.findings import FewGoldLabels, GoldNotRandom
-from dissensus.questions.panel_review import _correlations, _errors, _kish, _Votes
+from dissensus.questions.panel_review import _correlations, _effective_number, _errors, _JudgeVotes
 
 JUDGES = ["llama-1", "llama-2", "qwen-1", "qwen-2", "human x"]
 
@@ -100,7 +100,7 @@ def test_samples_of_one_judge_correlate_as_their_means_do():
     drawn = np.where(np.random.default_rng(1).random(item.size) < 0.2, 1 - said[item, judge], said[item, judge])
     table = Annotations.from_arrays(item, judge, drawn)
     wrong = (drawn != truth[item]).reshape(300, 5, 5).mean(axis=2)
-    expected = _Votes(table, np.arange(5)).expected(np.eye(2)[truth])
+    expected = _JudgeVotes(table, np.arange(5)).expected_correlations(np.eye(2)[truth])
     np.testing.assert_allclose(expected, np.corrcoef(wrong, rowvar=False), atol=1e-9)
 
 
@@ -146,8 +146,8 @@ def test_gold_on_which_nobody_errs_says_nothing_about_errors():
 def test_one_judge_missing_on_some_items_is_left_out_of_pairs_there():
     errors = np.array([[1, 0.0], [0, 1], [1, 1], [0, np.nan]])
     np.testing.assert_allclose(_correlations(errors)[0, 1], np.corrcoef(errors[:3].T)[0, 1])
-    assert _kish(np.eye(4)) == 4
-    assert _kish(np.ones((4, 4))) == 1
+    assert _effective_number(np.eye(4)) == 4
+    assert _effective_number(np.ones((4, 4))) == 1
     table = Annotations.from_arrays([0, 0, 1], [0, 1, 0], [0, 1, 1])
     expected = [[0, 1], [0, np.nan]]
     np.testing.assert_array_equal(_errors(table, np.arange(2), np.arange(2), np.array([0, 1])), expected)

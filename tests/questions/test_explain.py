@@ -119,8 +119,8 @@ class Literal:
 
 
 def few_rounds(monkeypatch, rounds: int) -> None:
-    monkeypatch.setattr(disagreement, "MAX_ROUNDS", rounds)
-    monkeypatch.setattr(disagreement, "SLIP_TOL", 0)
+    monkeypatch.setattr(disagreement, "MAX_EM_STEPS", rounds)
+    monkeypatch.setattr(disagreement, "ERROR_RATE_TOLERANCE", 0)
 
 
 @pytest.mark.parametrize("kind", ROWS)
@@ -146,8 +146,8 @@ def test_a_perspective_is_one_class_for_each_group(monkeypatch):
     table = table.select(rows=np.unique(table.rating_codes, return_index=True)[1])  # nobody repeats anything
     model, group = DawidSkene().fit(table), np.array([0, 1, 0, 1, 0, -1, 1])
     literal, items = Literal(table, model, 2), np.array([3, 7, 11])
-    slips = disagreement._learn_slips(table, model.posterior_)
-    found = disagreement._by_group(slips, items, group)
+    slips = disagreement._fit_error_model(table, model.posterior_)
+    found = disagreement._log_by_group(slips, items, group)
     for i, value in zip(items, found, strict=True):
         expected, rows = 0.0, literal.rows[i]
         for g in (-1, 0, 1):

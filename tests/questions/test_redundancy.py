@@ -26,14 +26,13 @@ inside = sys.modules["dissensus.questions.redundancy"]  # the package may show t
 
 
 def next_label(model: Aggregator):
-    expected = model.likelihoods()
-    return inside._next_label(expected, *inside._annotators(model, expected))
+    return inside._effect_of_next_label(model)
 
 
 def said_right(model: Aggregator) -> np.ndarray:
     """How often those who may label next are right about class 0, on the first item."""
     expected = model.likelihoods()
-    return expected.matrices(np.array([0]), inside._annotators(model, expected)[0])[0, :, 0, 0]
+    return expected.matrices(np.array([0]), inside._choose_annotators(model, expected)[0])[0, :, 0, 0]
 
 
 class Expects(Aggregator):
@@ -112,7 +111,7 @@ def test_gain_and_flips_are_the_literal_loops(n_classes):
 
 @pytest.mark.parametrize("method", ["glad", "mmce", "one-coin", "snorkel", "mace", "hierarchical-dawid-skene"])
 def test_what_annotators_say_is_the_models_own_item_by_item(method, monkeypatch):
-    monkeypatch.setattr(inside, "CELLS", 40)  # several chunks of items
+    monkeypatch.setattr(inside, "MAX_CELLS", 40)  # several chunks of items
     sim = simulate(31, 6, 3, redundancy=4, seed=3)
     model = dz.methods[method]().fit(sim.annotations)
     thetas = [
@@ -127,7 +126,7 @@ def test_what_annotators_say_is_the_models_own_item_by_item(method, monkeypatch)
 
 
 def test_many_annotators_are_taken_at_even_places_over_their_labels(monkeypatch):
-    monkeypatch.setattr(inside, "PLACES", 4)
+    monkeypatch.setattr(inside, "N_QUANTILES", 4)
     table = crowd_table(40, 9, 2)  # 2 … 10 labels, 54 in all, and reliability rises
     confusion = np.random.default_rng(0).dirichlet(np.ones(2), (9, 2))
     belief = np.random.default_rng(1).dirichlet([1, 1], 40)
@@ -150,7 +149,7 @@ def test_certain_items_and_useless_annotators_gain_nothing():
     sure = redundancy(table, Expects(belief=certain, confusion=useful), levels=[], seeds=1).next_label
     assert sure.gain.tolist() == sure.flips.tolist() == [0] * 8
     assert sure.curve.tolist() == [0] * 101
-    assert sure.holding(0.8) == 0
+    assert sure.count_items_with_share(0.8) == 0
     doubt = rng.dirichlet(np.ones(3), 8)
     nothing = Expects(belief=doubt, confusion=np.repeat(row[:, None], 3, axis=1))
     useless = redundancy(table, nothing, levels=[], seeds=1).next_label
@@ -165,7 +164,7 @@ def test_a_class_that_cannot_matter_is_passed_over_without_harm():
     belief = rng.dirichlet(np.full(60, 0.02), 50)
     confusion = rng.dirichlet(np.ones(60) * 0.3, (4, 60))
     expected = Likelihoods(belief, lambda _, j: confusion[j].transpose(0, 2, 1)[None], True)
-    gain, flips = inside._next_label(expected, np.arange(4), np.full(4, 0.25))
+    gain, flips = inside._effect_of_annotators(expected, np.arange(4), np.full(4, 0.25))
     joint = belief[None, :, :, None] * confusion[:, None]  # (A, I, K, K)
     np.testing.assert_allclose(gain, joint.max(axis=2).sum(axis=2).mean(axis=0) - belief.max(axis=1), atol=60e-7)
     changed = joint.argmax(axis=2) != belief.argmax(axis=1)[:, None]
@@ -180,8 +179,7 @@ def test_one_more_vote_is_the_literal_vote():
     label = [0, 0, 1, 0, 0, 0, 1, 1, 1, 1, 1, 0]
     table = Annotations.from_arrays(np.repeat(np.arange(4), 3), np.tile([1, 2, 3], 4), label)
     model = MajorityVote().fit(table)
-    expected = model.likelihoods()
-    belief, right = expected.belief, said_right(model)[0]
+    belief, right = model.likelihoods().belief, said_right(model)[0]
     odds = right / (1 - right)
     np.testing.assert_allclose(
         belief[:, 0], [odds / (1 + odds), odds**3 / (1 + odds**3), 1 / (1 + odds**3), 1 / (1 + odds)]
@@ -213,7 +211,7 @@ def test_a_skilled_vote_weighs_by_skill():
     table = simulate(60, 9, 3, redundancy=4, seed=2).annotations
     model = dz.methods["wawa"]().fit(table)
     right = said_right(model)
-    order = inside._annotators(model, model.likelihoods())[0]
+    order = inside._choose_annotators(model, model.likelihoods())[0]
     logit = np.log(2 * right / (1 - right))
     np.testing.assert_allclose(logit / logit[0], model.skill_[order] / model.skill_[order[0]])
 
@@ -278,7 +276,7 @@ def test_rehearsal_takes_one_label_of_each_item_and_gives_it_back():
     risen = probability_correct(gold[many], whole.posterior_[many]) - probability_correct(
         gold[many], fewer.posterior_[many]
     )
-    assert found.risen.value == pytest.approx(risen.mean())
+    assert found.accuracy_gain.value == pytest.approx(risen.mean())
     shares = fewer.total_ / fewer.total_.sum()
     gains, flips = literal(fewer.posterior_, [[fewer.confusion_[j]] * 80 for j in range(9)], shares)
     assert found.gain == pytest.approx(np.array(gains)[many].mean(), abs=1e-6)
@@ -287,7 +285,7 @@ def test_rehearsal_takes_one_label_of_each_item_and_gives_it_back():
 
 def test_levels_stop_where_hardly_a_label_would_be_left_out():
     def levels(counts):
-        return inside._levels(np.array(counts), None)
+        return inside._choose_levels(np.array(counts), None)
 
     assert levels([10] * 5) == [1, 2, 3, 5, 7]
     assert levels([25] * 5) == [1, 2, 3, 5, 7, 10, 15, 20]
@@ -310,11 +308,11 @@ def test_a_large_table_is_cut_down_to_items_with_all_their_labels():
     )
     assert find(findings.MeasuredOnSample, found.findings()).items == 60
     assert redundancy(sim.annotations, "majority-vote", limit=1000, seeds=1).sampled_items is None
-    part, _, _ = inside._sample(sim.annotations, None, 300, 0)
-    other, _, _ = inside._sample(sim.annotations, None, 300, 1)
+    part, _, _ = inside._sample_items(sim.annotations, None, 300, 0)
+    other, _, _ = inside._sample_items(sim.annotations, None, 300, 1)
     assert (np.diff(part.item_ptr) == 5).all()
     assert part.items.tolist() != other.items.tolist()
-    assert inside._sample(sim.annotations, None, 1, 0)[0].n_items == 1
+    assert inside._sample_items(sim.annotations, None, 1, 0)[0].n_items == 1
 
 
 def test_items_without_labels_gain_but_are_not_in_the_curve():
@@ -336,7 +334,7 @@ def test_the_best_items_hold_what_the_curve_says():
     after = NextLabel(np.array(list("abcde"), object), gain, gain, 0.5, 0.7)
     assert after.best(3) == ["c", "d", "e"]
     assert after.best(0) == []
-    assert [after.holding(share) for share in (0.1, 0.4, 0.7, 0.71, 0.9, 1.0)] == [1, 1, 2, 3, 3, 4]
+    assert [after.count_items_with_share(share) for share in (0.1, 0.4, 0.7, 0.71, 0.9, 1.0)] == [1, 1, 2, 3, 3, 4]
     np.testing.assert_allclose(after.curve[[0, 20, 40, 50, 60, 80, 100]], [0, 0.4, 0.7, 0.8, 0.9, 1, 1])
     with pytest.raises(BadParameter):
         after.best(-1)
@@ -349,7 +347,7 @@ def test_what_is_expected_of_the_next_label_is_what_it_does(method):
     found = redundancy(sim.annotations, method, gold=sim.truth.astype(int), levels=[])
     rehearsal = found.rehearsal
     assert rehearsal.flips == pytest.approx(rehearsal.changed.value, rel=0.25)
-    assert rehearsal.gain == pytest.approx(rehearsal.risen.value, rel=0.3)
+    assert rehearsal.gain == pytest.approx(rehearsal.accuracy_gain.value, rel=0.3)
     assert found.next_label.expected_right == pytest.approx(found.accuracy.value, abs=0.03)
 
 
@@ -364,7 +362,7 @@ def test_the_average_annotator_would_tell_less_than_annotators_do():
     average = Likelihoods(
         model.posterior_, lambda *_: model.annotator_confusions(np.array([-1])).transpose(0, 2, 1)[None], True
     )
-    of_average, _ = inside._next_label(average, np.array([-1]), np.ones(1))
+    of_average, _ = inside._effect_of_annotators(average, np.array([-1]), np.ones(1))
     assert abs(gain.mean() - rose.mean()) < abs(of_average.mean() - rose.mean()) / 2
     order = np.argsort(-gain)[:800]
     assert rose[order].sum() > 0.5 * rose.sum()  # a fifth of the items, more than half of the rise
@@ -493,7 +491,7 @@ def test_the_verdict_says_what_was_measured_and_what_recommend_says():
     assert stable_level(items=40, labels_per_item=7.25).items == 40
     assert stable_level(labels_per_item=7.25).equal_labels is None
     worth = EffectiveLabels(1.6, 1.0, 6.0, labels=24)
-    assert str(worth) in map(str, found_with(worth=worth).findings())
+    assert str(worth) in map(str, found_with(effective_labels=worth).findings())
     gold = found_with(accuracy=Estimate(0.88, 0.8, 0.9), expected_accuracy=0.97)
     accuracy = find(findings.AccuracyOnGold, gold.findings())
     assert accuracy.facts == {"value": 0.88, "low": 0.8, "high": 0.9, "expected": 0.97}

@@ -1,13 +1,14 @@
-"""Correct the answers of a panel by a little gold: rates, mean scores, differences of systems, items, judges, a plan.
+"""Correct the answers of a panel with a few gold labels: rates, mean scores, differences of systems, items, judges.
 
-Gold items must be drawn at random from the items, or with known probabilities; then the corrected rates are valid
+Gold items must be drawn at random from the items, or with given probabilities; then the corrected rates are valid
 whatever the judges do (`evaluation.ppi`). Without probabilities, a test compares the judges' answers on gold items with
-the rest. Predictions of a rate are the posterior of its class. For a panel the posterior uses gold
-(`models.gold_weights`), cross-fitted: the prediction of a known item comes from a fit without its class, that of the
-others from the mean of these fits (Zrnic & Candès 2024). For a crowd of many annotators it is the posterior without
-gold, and the posterior of items has ρ and shifts by gold (`models.tempering`), cross-fitted too.
+the rest. The posterior of a class is the prediction of its rate. For a panel the posterior uses gold
+(`models.gold_weights`) and is cross-fitted: the prediction of a gold item comes from a fit without its class, that of
+other items from the mean of these fits (Zrnic & Candès 2024). For a crowd of many annotators it is the posterior
+without gold; the posterior of its items uses ρ and class shifts estimated from gold (`models.tempering`), cross-fitted
+too.
 
-Known scores are predicted by ridge regression on the judges' scores, cross-fitted.
+Gold scores are predicted by ridge regression on the judges' scores, cross-fitted.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from dissensus.evaluation.ppi import (
     rogan_gladen,
 )
 from dissensus.messages import Message, ParameterName
-from dissensus.models.base import Aggregator, check_gold, item_columns
+from dissensus.models.base import Aggregator, check_gold, item_columns, methods
 from dissensus.models.gold_tempering import tempering_from_gold
 from dissensus.models.gold_weights import Panel, panel_judges
 from dissensus.models.tempering import MIN_GOLD
@@ -62,31 +63,33 @@ from dissensus.table.kinds import check_kind
 
 FOLDS = 5
 MEAN = "mean score"
-MIN_EVENTS = 10  # gold labels of a class below which intervals were found to be rough
+MIN_EVENTS = 10  # gold labels of a class; intervals of classes with fewer were too narrow or too wide
 MAX_DRAW_P = 0.01  # p-value below which gold is reported as not drawn at random
 MAX_SCALE_RATIO = 3.0  # ratio of the ranges of human and judges' scores above which the scales differ
 MAX_DRAW_CLASSES = 3  # classes whose shares are tested for the draw
-RIDGES = np.geomspace(0.1, 1000, 13)  # penalties of standardised scores
+MIN_PROBABILITY = 1e-12  # lower bound of probabilities in the log loss
+RIDGES = np.geomspace(0.1, 1000, 13)  # penalties for standardised scores
+CORRECTABLE_KINDS = ("classes", "graded", "numbers")  # label types
 
 Learn = Callable[[IntArray], Callable[[IntArray], FloatArray]]
-"""From known items to a function from items (m,) to their predictions (m, Q)."""
+"""From gold items to a function from items (m,) to their predictions (m, Q)."""
 
 
 @dataclass(frozen=True)
 class Rate:
-    """How often a class is true, or the mean score: corrected, and by other means for comparison."""
+    """The frequency of a class, or the mean score: corrected, and other estimates for comparison."""
 
     name: str
     system: str | None  # None: all items
     items: int
     judge_rate: float  # by the judges alone, without gold; NaN for classes that only gold names
     corrected: CorrectedMean
-    rogan_gladen: Estimate | None  # None of a mean score
+    rogan_gladen: Estimate | None  # None for a mean score
 
 
 @dataclass(frozen=True)
 class SystemDifference:
-    """The rate of one system less that of another."""
+    """The rate of one system minus that of another."""
 
     name: str
     systems: tuple[str, str]
@@ -112,11 +115,11 @@ class Recall:
 
 @dataclass(frozen=True, eq=False)
 class GoldPlan:
-    """How much gold is needed for narrow intervals."""
+    """The number of gold labels that makes intervals as narrow as requested."""
 
-    width: float  # of the widest interval
-    n_gold_needed: int | None  # known items in all; None: all items are not enough
-    next_items: tuple[Any, ...] = field(repr=False)  # items to have labelled next, drawn at random
+    width: float  # width of the widest interval
+    n_gold_needed: int | None  # gold items in total; None if all items are not enough
+    next_items: tuple[Any, ...] = field(repr=False)  # items to label next, drawn at random
 
     def __str__(self) -> str:
         return str(self.finding())
@@ -132,47 +135,48 @@ class GoldPlan:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CalibrationResult(NotebookTable):
-    """The answers of a panel, corrected by gold."""
+    """The answers of a panel, corrected with gold."""
 
     rates: tuple[Rate, ...]
     differences: tuple[SystemDifference, ...]
     recalls: tuple[Recall, ...]
-    judges: PanelReview | None  # value of the judges; None if the table is no panel
+    judges: PanelReview | None  # value of the judges; None if the table is not a panel
     judge_biases: tuple[JudgeBias, ...]
     n_gold: int  # items with gold
     items: Names
     classes: Names
-    posterior_: FloatArray | None  # (I, K), of known items by fits without their gold; None for numeric gold
-    log_loss: float | None  # of the posterior, on known items
+    posterior_: FloatArray | None  # (I, K), of gold items by fits without their gold; None for numeric gold
+    log_loss: float | None  # of the posterior on gold items
     accuracy: float | None
-    warnings: tuple[Message, ...]  # what was skipped, and what is doubtful
-    unlabelled_by_gold: IntArray  # labelled items without gold
+    warnings: tuple[Message, ...]  # what was skipped or is doubtful
+    items_without_gold: IntArray  # codes of labelled items
     prompts: Any  # (I,) names, or None
-    drawn_evenly: bool  # gold items were drawn with the same probability
+    drawn_evenly: bool  # True if gold items were drawn with equal probability
     seed: int
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return what was skipped, and what is doubtful, in words."""
+        """Return the warnings as sentences."""
         return tuple(map(str, self.warnings))
 
     def __repr__(self) -> str:
         return f"Calibrated by {self.n_gold:,} of {self.items.size:,} items: " + "; ".join(
-            f"{one.name} {one.corrected}" for one in self.rates if one.system is None
+            f"{rate.name} {rate.corrected}" for rate in self.rates if rate.system is None
         )
 
     def __getitem__(self, name: str) -> CorrectedMean:
-        return {one.name: one.corrected for one in self.rates if one.system is None}[name]
+        return {rate.name: rate.corrected for rate in self.rates if rate.system is None}[name]
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per rate, as plain values."""
         return [
-            {"rate": one.name, "system": one.system, "items": one.items, "gold": one.corrected.n_gold}
-            | estimate_columns("corrected", one.corrected)
-            | estimate_columns("human", one.corrected.human)
-            | estimate_columns("rogan_gladen", one.rogan_gladen)
-            | {"judge_rate": one.judge_rate, "weight": one.corrected.weight, "labels_saved": one.corrected.labels_saved}
-            for one in self.rates
+            {"rate": rate.name, "system": rate.system, "items": rate.items, "gold": rate.corrected.n_gold}
+            | estimate_columns("corrected", rate.corrected)
+            | estimate_columns("human", rate.corrected.human)
+            | estimate_columns("rogan_gladen", rate.rogan_gladen)
+            | {"judge_rate": rate.judge_rate, "weight": rate.corrected.weight}
+            | {"labels_saved": rate.corrected.labels_saved}
+            for rate in self.rates
         ]
 
     def to_frame(self) -> Any:
@@ -187,30 +191,29 @@ class CalibrationResult(NotebookTable):
         With prompts, all answers to a prompt are labelled together, so that differences stay paired.
         """
         check_argument("width", width, float, above=0)
-        known, left, prompt = self.n_gold, self.unlabelled_by_gold, self.prompts
         if not self.drawn_evenly:
             raise UnevenDraw()
-        needed = known
-        for one in self.rates:
-            if one.system is None:
-                more = labels_needed(one.corrected, known + left.size, width, rate=one.name != MEAN)
-                if more is None:
+        remaining, prompt = self.items_without_gold, self.prompts
+        needed = self.n_gold
+        for rate in self.rates:
+            if rate.system is None:
+                n = labels_needed(rate.corrected, self.n_gold + remaining.size, width, rate=rate.name != MEAN)
+                if n is None:
                     return GoldPlan(width, None, ())
-                needed = max(needed, more)
-        group = np.arange(left.size) if prompt is None else np.unique(prompt[left].astype(str), return_inverse=True)[1]
-        place = np.random.default_rng([self.seed, 1]).permutation(group.max(initial=-1) + 1)[group]
-        left = left[np.argsort(place, kind="stable")]
-        cut = needed - known
-        while 0 < cut < left.size and np.sort(place)[cut] == np.sort(place)[cut - 1]:
-            cut += 1
-        return GoldPlan(width, known + cut, tuple(self.items[np.sort(left[:cut])].tolist()))
-
-
-CORRECTABLE_KINDS = ("classes", "graded", "numbers")  # of labels
+                needed = max(needed, n)
+        group = np.arange(remaining.size)
+        if prompt is not None:
+            group = np.unique(prompt[remaining].astype(str), return_inverse=True)[1]
+        rank = np.random.default_rng([self.seed, 1]).permutation(group.max(initial=-1) + 1)[group]
+        remaining, rank = remaining[np.argsort(rank, kind="stable")], np.sort(rank)
+        n_next = needed - self.n_gold
+        while 0 < n_next < remaining.size and rank[n_next] == rank[n_next - 1]:  # complete the last prompt
+            n_next += 1
+        return GoldPlan(width, self.n_gold + n_next, tuple(self.items[np.sort(remaining[:n_next])].tolist()))
 
 
 def has_enough_gold(gold: Any) -> bool:
-    """Return whether gold (I,), codes or numbers, has enough known items for a correction."""
+    """Return whether gold (I,), codes or numbers, has enough gold items for a correction."""
     return gold_items(gold).size >= 2 * MIN_KNOWN
 
 
@@ -227,36 +230,38 @@ def calibrate(
     cost: Mapping[Any, float] | None = None,
     seed: int = 0,
 ) -> CalibrationResult:
-    """Correct a panel by gold.
+    """Correct the answers of a panel with gold.
 
     Parameters
     ----------
     table : Annotations
-        Votes, grades or scores of judges (kind "numbers").
+        Votes, grades or scores of judges.
     gold : (I,) int, −1 where unknown; or (I,) float, NaN where unknown
-        Known classes of items that were drawn at random. Floats are known scores, for a table of numbers.
+        Gold classes of items that were drawn at random. Floats are gold scores, for a table of numbers.
     classes : list, optional
         Names of the classes of gold, if the table holds numbers.
     model : Aggregator, optional
-        Fitted to the votes without gold; default: the default method.
+        A model fitted to the votes without gold; by default the default method.
     probability : (I,), optional
-        Probability with which each item was drawn for gold, or numbers proportional to it; used where gold is known.
-        Default: equal.
+        Probability with which each gold item was drawn, or numbers proportional to it; by default all are equal.
     systems, prompts : (I,), optional
-        System and prompt that an item is an answer of: rates of every system and their differences, paired if both
-        answered the same prompts.
+        System and prompt of each item, for rates of systems and their differences (paired by prompts).
     columns : name → (I,) or (N,), optional
-        Metadata of the items or of each row, such as position or length: their effects on the judges
-        (`questions.judge_bias`).
+        Metadata of items or rows, such as length or position, for their effects on judges (`questions.judge_bias`).
     cost : judge → cost of a call, optional
-        Judges are ranked by their value for this cost; default: all cost the same.
+        Judges are ranked by their value for this cost; by default all cost the same.
     seed : int
-        Of folds and draws.
+        Seed of folds and draws.
+
+    Returns
+    -------
+    CalibrationResult
+        Corrected rates and differences, recalls of judges, the panel review and the posterior.
 
     >>> from dissensus.table.simulate import simulate
     >>> data = simulate(400, 5, 2, redundancy=5, seed=1)
-    >>> known = np.where(np.arange(400) % 4 == 0, data.truth, -1)
-    >>> found = calibrate(data.annotations, known)
+    >>> gold = np.where(np.arange(400) % 4 == 0, data.truth, -1)
+    >>> found = calibrate(data.annotations, gold)
     >>> bool(found["1"].low < data.truth.mean() < found["1"].high), found["1"].known
     (True, 100)
     >>> print(found.plan(0.2))
@@ -266,88 +271,38 @@ def calibrate(
     """
     check_kind(table.kind, CORRECTABLE_KINDS, "calibrate")
     numeric = np.asarray(gold).dtype.kind == "f"
-    gold, names = _check(table, gold, classes, numeric)
+    gold, names = _check_gold(table, gold, classes, numeric)
     labelled = np.flatnonzero(np.diff(table.item_ptr))
     known = np.intersect1d(gold_items(gold), labelled)
     if known.size < 2 * MIN_KNOWN:
         raise TooLittleGold(n_gold=known.size, needed=2 * MIN_KNOWN)
-    if not numeric and names.size < 2:
-        raise OneClassOnly()
-    pi = _check_probability(probability, table, known)
-    judges = panel_judges(table)
-    free: FloatArray | None = None
-    if table.kind != "numbers":
-        if model is None:
-            from dissensus.models.base import methods
-
-            model = methods[DEFAULT_METHOD]().fit(table)
-        free = np.asarray(model.posterior_)
-    learn = _learner(table, gold, names, judges, model, free, numeric)
-    out = _cross_fitted(learn, known, np.arange(table.n_items), seed)
-    truth = gold[:, None] if numeric else (gold[:, None] == np.arange(names.size)) * 1.0  # (I, Q)
-    predicted = free if judges.size == 0 and free is not None else out
-    quantities = [MEAN] if numeric else [str(name) for name in names]
-    answer = None if free is None else tied_classes(free) / tied_classes(free).sum(axis=1, keepdims=True)
-    judged = answer if answer is not None else np.full((table.n_items, len(quantities)), np.nan)
-    if numeric:
-        judged = _mean_scores(table)[:, None]
-    if table.kind == "graded" and not numeric:
-        value = table.values[:, None]
-        truth, predicted, judged = (np.hstack([one, one @ value]) for one in (truth, predicted, judged))
-        quantities.append(MEAN)
-    doubts = [] if pi is not None else _doubts_of_draw(table, known, labelled)
-    doubts += _doubts_of_scale(table, gold[known]) if numeric else _doubts_of_counts(names, gold[known])
-
-    def rate(at: int, items: IntArray, system: str | None) -> Rate | None:
-        here, others = np.intersect1d(items, known), np.setdiff1d(items, known)
-        if here.size < MIN_KNOWN:
-            if at == 0:
-                doubts.append(
-                    findings.TooLittleGoldForSystem(
-                        system=str(system), n_gold=here.size, items=items.size, least=MIN_KNOWN
-                    )
-                )
-            return None
-        name = quantities[at]
-        is_rate = name != MEAN
-        found = corrected_mean(
-            truth[here, at], predicted[here, at], predicted[others, at], rate=is_rate,
-            probability=None if pi is None else pi[here],
-        )  # fmt: skip
-        by_errors = None
-        if is_rate and answer is not None and pi is None:
-            by_errors = rogan_gladen(truth[here, at], answer[here, at], answer[others, at])
-        return Rate(name, system, items.size, float(judged[items, at].mean()), found, by_errors)
-
-    Q = len(quantities)
-    rates = [one for at in range(Q) if (one := rate(at, labelled, None)) is not None]
-    differences: list[SystemDifference] = []
-    prompt = None if prompts is None else _names(prompts, table.n_items, "prompts")
-    if systems is not None:
-        of = _names(systems, table.n_items, "systems")
-        parts = {str(one): labelled[of[labelled] == one] for one in sorted(set(of[labelled].tolist()))}
-        for name, items in parts.items():
-            rates += [one for at in range(Q) if (one := rate(at, items, name)) is not None]
-        differences = _differences(rates, parts, quantities, known, truth, predicted, prompt, pi)
-    posterior = None if numeric else out
-    review = None
-    if judges.size:
-        review = review_panel(table, gold=gold, model=model, posterior=posterior, cost=cost, seed=seed)
-    loss = accuracy = None
-    if posterior is not None:
-        chosen = posterior[known, gold[known]]
-        weight = None if pi is None else 1 / pi[known]
-        loss = float(np.average(-np.log(np.maximum(chosen, 1e-12)), weights=weight))
-        accuracy = float(np.average(posterior[known].argmax(axis=1) == gold[known], weights=weight))
+    pi, judges = _check_probability(probability, table, known), panel_judges(table)
+    system, prompt = _check_names(systems, table.n_items, "systems"), _check_names(prompts, table.n_items, "prompts")
+    model = methods[DEFAULT_METHOD]().fit(table) if table.kind != "numbers" and model is None else model
+    blind = None if table.kind == "numbers" or model is None else np.asarray(model.posterior_)
+    learn = _choose_learner(table, gold, names, judges, model, blind, numeric)
+    cross_fitted = _cross_fit(learn, known, table.n_items, seed)
+    predicted = blind if judges.size == 0 and blind is not None else cross_fitted
+    quantities = _make_quantities(table, gold, names, known, pi, predicted, blind, numeric)
+    rates, differences, skipped = _estimate_all_rates(quantities, labelled, system, prompt)
+    warnings = [] if pi is not None else _check_random_draw(table, known, labelled)
+    warnings += _check_scale(table, gold[known]) if numeric else _check_class_counts(names, gold[known])
+    posterior = None if numeric else cross_fitted
+    inputs: dict[str, Any] = {"gold": gold, "model": model, "posterior": posterior, "cost": cost, "seed": seed}
+    review = review_panel(table, **inputs) if judges.size else None
+    loss, accuracy = (None, None) if posterior is None else _score_posterior(posterior[known], gold[known], pi, known)
     return CalibrationResult(
-        tuple(rates), tuple(differences), _recalls(table, gold, known, names, pi, numeric), review,
-        tuple(judge_biases(table, truth, known, columns)) if columns and not numeric else (),
-        known.size, table.items, names, posterior, loss, accuracy, tuple(doubts),
+        rates, differences, _estimate_recalls(table, gold, known, names, pi, numeric), review,
+        tuple(judge_biases(table, quantities.truth, known, columns)) if columns and not numeric else (),
+        known.size, table.items, names, posterior, loss, accuracy, (*warnings, *skipped),
         np.setdiff1d(labelled, known), prompt, pi is None, seed,
     )  # fmt: skip
 
 
-def _check(table: Annotations, gold: Any, classes: Sequence[Any] | None, numeric: bool) -> tuple[Any, Names]:
+# Checks ---------------------------------------------------------------------------------------------------------------
+
+
+def _check_gold(table: Annotations, gold: Any, classes: Sequence[Any] | None, numeric: bool) -> tuple[Any, Names]:
     """Return checked gold, and the names of its classes."""
     if numeric:
         if table.kind != "numbers":
@@ -357,39 +312,45 @@ def _check(table: Annotations, gold: Any, classes: Sequence[Any] | None, numeric
             raise WrongLength(name=ParameterName("gold"), expected=table.n_items, shape=gold.shape)
         return gold, table.classes[:0]
     if table.kind != "numbers":
-        found = check_gold(gold, table)
-        return np.full(table.n_items, -1) if found is None else found, table.classes
-    if classes is None:
+        codes = check_gold(gold, table)
+        names, gold = table.classes, np.full(table.n_items, -1) if codes is None else codes
+    elif classes is None:
         raise GoldClassesUnknown()
-    names, gold = np.array(list(classes), object), np.asarray(gold)
-    if gold.shape != (table.n_items,) or (gold < -1).any() or (gold >= names.size).any():
-        raise GoldCodesOutOfRange(highest=names.size - 1, items=table.n_items)
+    else:
+        names, gold = np.array(list(classes), object), np.asarray(gold)
+        if gold.shape != (table.n_items,) or (gold < -1).any() or (gold >= names.size).any():
+            raise GoldCodesOutOfRange(highest=names.size - 1, items=table.n_items)
+    if names.size < 2:
+        raise OneClassOnly()
     return gold, names
 
 
-def _check_probability(given: Any, table: Annotations, known: IntArray) -> FloatArray | None:
-    """Return checked probabilities (I,); only those of known items are used."""
-    if given is None:
+def _check_probability(probability: Any, table: Annotations, known: IntArray) -> FloatArray | None:
+    """Return checked probabilities (I,); only those of gold items are used."""
+    if probability is None:
         return None
-    found = np.asarray(fill_masked(given, np.nan), np.float64)
-    if found.shape != (table.n_items,):
-        raise WrongLength(name=ParameterName("probability"), expected=table.n_items, shape=found.shape)
-    bad = known[~(found[known] > 0) | ~np.isfinite(found[known])]
+    pi = np.asarray(fill_masked(probability, np.nan), np.float64)
+    if pi.shape != (table.n_items,):
+        raise WrongLength(name=ParameterName("probability"), expected=table.n_items, shape=pi.shape)
+    bad = known[~(pi[known] > 0) | ~np.isfinite(pi[known])]
     if bad.size:
-        facts = {"item": table.items[bad[0]], "probability": float(found[bad[0]])}
+        facts = {"item": table.items[bad[0]], "probability": float(pi[bad[0]])}
         raise NoDrawProbability(bad=bad.size, n_gold=known.size, **facts)
-    return found
+    return pi
 
 
-def _mean_scores(table: Annotations) -> FloatArray:
-    """Return the mean of the judges' mean scores of each item (I,), 0 without labels."""
-    share = 1 / np.bincount(table.rating_codes)[table.rating_codes]
-    sums = np.bincount(table.item, share * table.values[table.label], table.n_items)
-    return np.asarray(sums / np.maximum(np.bincount(table.item, share, table.n_items), 1))
+def _check_names(values: Sequence[Any] | None, n: int, parameter: str) -> Any:
+    """Return values as text, one for each of n items, or None without values."""
+    if values is None:
+        return None
+    names = np.array([str(value) for value in values], object)
+    if names.size != n:
+        raise WrongLength(name=ParameterName(parameter), expected=n, shape=names.shape)
+    return names
 
 
-def _doubts_of_draw(table: Annotations, known: IntArray, labelled: IntArray) -> list[Message]:
-    """Return a message if judges label gold items differently from the rest, beyond a random draw."""
+def _check_random_draw(table: Annotations, known: IntArray, labelled: IntArray) -> list[Message]:
+    """Return a warning if judges label gold items differently from the rest, beyond a random draw."""
     count = np.maximum(np.diff(table.item_ptr), 1)
     features: list[tuple[str, Any, FloatArray]]  # kind of feature, label, values (I,)
     if table.kind == "numbers":
@@ -400,8 +361,8 @@ def _doubts_of_draw(table: Annotations, known: IntArray, labelled: IntArray) -> 
         shares = dataclasses.replace(table, weight=None, proba=None).votes() / count[:, None]
         common = np.argsort(-shares.sum(axis=0), kind="stable")[: min(MAX_DRAW_CLASSES, table.n_classes - 1)]
         features = [("agreement", None, shares.max(axis=1))]
-        features += [("label", table.classes[at], shares[:, at]) for at in common]
-    values = np.column_stack([one for _, _, one in features])[labelled]
+        features += [("label", table.classes[c], shares[:, c]) for c in common]
+    values = np.column_stack([feature[2] for feature in features])[labelled]
     p, column, gap = compare_sample_to_rest(values, np.searchsorted(labelled, known))
     if p >= MAX_DRAW_P:
         return []
@@ -409,8 +370,8 @@ def _doubts_of_draw(table: Annotations, known: IntArray, labelled: IntArray) -> 
     return [findings.GoldNotRandom(feature=feature, label=label, more=bool(gap > 0), p_value=float(p))]
 
 
-def _doubts_of_scale(table: Annotations, gold: FloatArray) -> list[Message]:
-    """Return a message if human scores are on another scale than those of the judges."""
+def _check_scale(table: Annotations, gold: FloatArray) -> list[Message]:
+    """Return a warning if human scores are on another scale than those of the judges."""
     scores = table.values[np.unique(table.label)]
     if 1 / MAX_SCALE_RATIO <= float(np.ptp(gold)) / max(float(np.ptp(scores)), 1e-300) <= MAX_SCALE_RATIO:
         return []
@@ -418,109 +379,194 @@ def _doubts_of_scale(table: Annotations, gold: FloatArray) -> list[Message]:
     return [findings.DifferentScales(None, **ends)]
 
 
-def _doubts_of_counts(names: Names, gold: IntArray) -> list[Message]:
-    """Return a message about classes with few gold labels."""
+def _check_class_counts(names: Names, gold: IntArray) -> list[Message]:
+    """Return a warning about classes with few gold labels."""
     count = np.bincount(gold, minlength=names.size)
-    few = {names[at]: int(count[at]) for at in np.flatnonzero(count < MIN_EVENTS)}
+    few = {names[c]: int(count[c]) for c in np.flatnonzero(count < MIN_EVENTS)}
     return [findings.FewGoldLabels(labels=few, least=MIN_EVENTS)] if few else []
-
-
-def _names(given: Sequence[Any], n: int, what: str) -> Any:
-    found = np.array([str(one) for one in given], object)
-    if found.size != n:
-        raise WrongLength(name=ParameterName(what), expected=n, shape=found.shape)
-    return found
 
 
 # Predictions ----------------------------------------------------------------------------------------------------------
 
 
-def _learner(
-    table: Annotations, gold: Any, names: Names, judges: IntArray, model: Aggregator | None, free: Any, numeric: bool
+def _choose_learner(
+    table: Annotations, gold: Any, names: Names, judges: IntArray, model: Aggregator | None, blind: Any, numeric: bool
 ) -> Learn:
-    """Return a function that learns from known items: judge weights, a regression, or ρ and shifts for a crowd."""
-    panel = Panel(table, judges if judges.size else np.arange(table.n_annotators), max(names.size, 2), free)
+    """Return a function that learns from gold items: judge weights, a regression, or ρ and shifts for a crowd."""
+    panel = Panel(table, judges if judges.size else np.arange(table.n_annotators), max(names.size, 2), blind)
     if numeric:
-        return lambda known: _regression(panel, known, gold[known])
+        return lambda known: _fit_regression(panel, known, gold[known])
     if judges.size or model is None:
-        return lambda known: panel.fit(known, gold[known]).posterior
-    blind, labels = model.untempered_posterior(), np.asarray(model.item_total_)
+        return lambda known: panel.learn(known, gold[known]).posterior
+    untempered, labels = model.untempered_posterior(), np.asarray(model.item_total_)
 
-    def calibrated(known: IntArray) -> Callable[[IntArray], FloatArray]:
+    def temper_with_gold(known: IntArray) -> Callable[[IntArray], FloatArray]:
         if known.size < MIN_GOLD:
-            return lambda items: np.asarray(free[items])
-        found = tempering_from_gold(blind[known], labels[known], gold[known])
-        return lambda items: found.temper(blind[items], labels[items])
+            return lambda items: np.asarray(blind[items])
+        tempering = tempering_from_gold(untempered[known], labels[known], gold[known])
+        return lambda items: tempering.temper(untempered[items], labels[items])
 
-    return calibrated
+    return temper_with_gold
 
 
-def _regression(panel: Panel, known: IntArray, y: FloatArray) -> Callable[[IntArray], FloatArray]:
-    """Fit a ridge regression of known scores on those of judges, with the least leave-one-out error."""
+def _fit_regression(panel: Panel, known: IntArray, y: FloatArray) -> Callable[[IntArray], FloatArray]:
+    """Fit a ridge regression of gold scores on those of judges, with the smallest leave-one-out error."""
     from sklearn.linear_model import RidgeCV
 
-    def columns(items: IntArray) -> FloatArray:
+    def features(items: IntArray) -> FloatArray:
         scores = panel.raw_scores(items)
         return np.column_stack([scores.mean(axis=1) * np.sqrt(scores.shape[1]), scores])
 
-    model = RidgeCV(alphas=RIDGES).fit(columns(known), y)
-    return lambda items: np.asarray(model.predict(columns(items)))[:, None] if items.size else np.empty((0, 1))
+    model = RidgeCV(alphas=RIDGES).fit(features(known), y)
+    return lambda items: np.asarray(model.predict(features(items)))[:, None] if items.size else np.empty((0, 1))
 
 
-def _cross_fitted(learn: Learn, known: IntArray, items: IntArray, seed: int) -> FloatArray:
-    """Return predictions of items (I, Q): of known ones by the fit to other folds, of others by the mean of fits."""
+def _cross_fit(learn: Learn, known: IntArray, n_items: int, seed: int) -> FloatArray:
+    """Return predictions (I, Q): of gold items by the fit to the other folds, of other items by the mean of fits."""
     fold = np.random.default_rng(seed).permutation(known.size) % FOLDS
-    others = np.setdiff1d(items, known)
-    fits = [learn(known[fold != one]) for one in range(FOLDS)]
-    rest = sum(fit(others) / FOLDS for fit in fits)
-    found = np.zeros((items.size, np.shape(rest)[1]))
-    found[others] = rest
-    for one, fit in enumerate(fits):
-        found[known[fold == one]] = fit(known[fold == one])
-    return found
+    others = np.setdiff1d(np.arange(n_items), known)
+    fits = [learn(known[fold != number]) for number in range(FOLDS)]
+    mean = sum(fit(others) / FOLDS for fit in fits)
+    predictions = np.zeros((n_items, np.shape(mean)[1]))
+    predictions[others] = mean
+    for number, fit in enumerate(fits):
+        predictions[known[fold == number]] = fit(known[fold == number])
+    return predictions
 
 
-# Systems, judges, plans -----------------------------------------------------------------------------------------
+def _mean_scores(table: Annotations) -> FloatArray:
+    """Return the mean of the judges' mean scores of each item (I,), 0 without labels."""
+    share = 1 / np.bincount(table.rating_codes)[table.rating_codes]
+    sums = np.bincount(table.item, share * table.values[table.label], table.n_items)
+    return np.asarray(sums / np.maximum(np.bincount(table.item, share, table.n_items), 1))
 
 
-def _differences(
-    rates: list[Rate], parts: dict[str, IntArray], quantities: list[str], known: IntArray, truth: FloatArray,
-    predicted: FloatArray, prompt: Any, pi: FloatArray | None,
-) -> list[SystemDifference]:  # fmt: skip
-    by = {(one.system, one.name): one.corrected for one in rates}
-    found = []
-    is_known = np.zeros(len(truth), np.bool_)
-    is_known[known] = True
-    for first, second in combinations(parts, 2):
-        pairs = _pairs(parts[first], parts[second], prompt)
-        both = is_known[pairs].all(axis=1)
-        for at, name in enumerate(quantities):
+def _score_posterior(
+    posterior: FloatArray, gold: IntArray, pi: FloatArray | None, known: IntArray
+) -> tuple[float, float]:
+    """Return log loss and accuracy of the posterior of gold items (n, K), weighted by their draw probabilities."""
+    weight = None if pi is None else 1 / pi[known]
+    p_gold = posterior[np.arange(gold.size), gold]
+    loss = np.average(-np.log(np.maximum(p_gold, MIN_PROBABILITY)), weights=weight)
+    return float(loss), float(np.average(posterior.argmax(axis=1) == gold, weights=weight))
+
+
+# Rates, systems, judges -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Quantities:
+    """Truth and predictions of every quantity whose mean is corrected: classes, and the mean score."""
+
+    names: list[str]  # (Q,)
+    truth: FloatArray  # (I, Q), valid for gold items
+    predicted: FloatArray  # (I, Q)
+    judge_values: FloatArray  # (I, Q) by the judges alone
+    answers: FloatArray | None  # (I, K) the judges' answers, for estimates by sensitivity and specificity
+    known: IntArray  # gold items
+    pi: FloatArray | None  # (I,) draw probabilities; None if equal
+
+    def check_system(self, items: IntArray, system: str) -> list[Message]:
+        """Return a warning if a system has too few gold items."""
+        n_gold = np.intersect1d(items, self.known).size
+        if n_gold >= MIN_KNOWN:
+            return []
+        facts: dict[str, Any] = {"n_gold": n_gold, "items": items.size, "least": MIN_KNOWN}
+        return [findings.TooLittleGoldForSystem(system=system, **facts)]
+
+    def estimate_rates(self, items: IntArray, system: str | None) -> list[Rate]:
+        """Return the rate of every quantity among some items; none with too little gold."""
+        here, others = np.intersect1d(items, self.known), np.setdiff1d(items, self.known)
+        if here.size < MIN_KNOWN:
+            return []
+        probability = None if self.pi is None else self.pi[here]
+        rates = []
+        for q, name in enumerate(self.names):
+            is_rate = name != MEAN
+            truth = self.truth[here, q]
+            corrected = corrected_mean(
+                truth, self.predicted[here, q], self.predicted[others, q], rate=is_rate, probability=probability
+            )
+            by_errors = None
+            if is_rate and self.answers is not None and self.pi is None:
+                by_errors = rogan_gladen(truth, self.answers[here, q], self.answers[others, q])
+            judge_rate = float(self.judge_values[items, q].mean())
+            rates.append(Rate(name, system, items.size, judge_rate, corrected, by_errors))
+        return rates
+
+
+def _make_quantities(
+    table: Annotations, gold: Any, names: Names, known: IntArray, pi: FloatArray | None, predicted: FloatArray,
+    blind: FloatArray | None, numeric: bool,
+) -> _Quantities:  # fmt: skip
+    """Return the quantities to correct: one per class, and the mean of scores or grades."""
+    quantities = [MEAN] if numeric else [str(name) for name in names]
+    truth = gold[:, None] if numeric else (gold[:, None] == np.arange(names.size)) * 1.0
+    answers = None if blind is None else tied_classes(blind) / tied_classes(blind).sum(axis=1, keepdims=True)
+    judge_values = answers if answers is not None else np.full((table.n_items, len(quantities)), np.nan)
+    if numeric:
+        judge_values = _mean_scores(table)[:, None]
+    if table.kind == "graded" and not numeric:
+        grade = table.values[:, None]
+        truth, predicted, judge_values = (np.hstack([p, p @ grade]) for p in (truth, predicted, judge_values))
+        quantities.append(MEAN)
+    return _Quantities(quantities, truth, predicted, judge_values, answers, known, pi)
+
+
+def _estimate_all_rates(
+    quantities: _Quantities, labelled: IntArray, system: Any, prompt: Any
+) -> tuple[tuple[Rate, ...], tuple[SystemDifference, ...], list[Message]]:
+    """Return the rates of all items and of every system, their differences, and warnings about skipped systems."""
+    rates = quantities.estimate_rates(labelled, None)
+    if system is None:
+        return tuple(rates), (), []
+    skipped: list[Message] = []
+    by_system = {str(name): labelled[system[labelled] == name] for name in sorted(set(system[labelled].tolist()))}
+    for name, items in by_system.items():
+        skipped += quantities.check_system(items, name)
+        rates += quantities.estimate_rates(items, name)
+    return tuple(rates), tuple(_compare_systems(rates, by_system, quantities, prompt)), skipped
+
+
+def _compare_systems(
+    rates: list[Rate], by_system: dict[str, IntArray], quantities: _Quantities, prompt: Any
+) -> list[SystemDifference]:
+    """Return the differences of rates of all pairs of systems, paired by prompts if enough of them have gold."""
+    estimates = {(rate.system, rate.name): rate.corrected for rate in rates}
+    differences = []
+    pi, has_gold = quantities.pi, np.zeros(len(quantities.truth), np.bool_)
+    has_gold[quantities.known] = True
+    for first, second in combinations(by_system, 2):
+        pairs = _match_prompts(by_system[first], by_system[second], prompt)
+        both = has_gold[pairs].all(axis=1)
+        for q, name in enumerate(quantities.names):
             if both.sum() >= MIN_KNOWN:
-                y, f = (one[pairs[:, 0], at] - one[pairs[:, 1], at] for one in (truth, predicted))
-                drawn = None if pi is None else pi[pairs[both]].mean(axis=1)  # equal where prompts were drawn
-                one = corrected_mean(y[both], f[both], f[~both], probability=drawn)
-                found.append(SystemDifference(name, (first, second), int(both.sum()), one, one.human))
-            elif (first, name) in by and (second, name) in by:
-                one, other = by[first, name], by[second, name]
-                human = corrected_difference(one.human_only, other.human_only)
-                found.append(SystemDifference(name, (first, second), 0, corrected_difference(one, other), human))
-    return found
+                y, f = (x[pairs[:, 0], q] - x[pairs[:, 1], q] for x in (quantities.truth, quantities.predicted))
+                drawn = None if pi is None else pi[pairs[both]].mean(axis=1)  # equal if whole prompts were drawn
+                paired = corrected_mean(y[both], f[both], f[~both], probability=drawn)
+                differences.append(SystemDifference(name, (first, second), int(both.sum()), paired, paired.human))
+            elif (first, name) in estimates and (second, name) in estimates:
+                a, b = estimates[first, name], estimates[second, name]
+                human = corrected_difference(a.human_only, b.human_only)
+                differences.append(SystemDifference(name, (first, second), 0, corrected_difference(a, b), human))
+    return differences
 
 
-def _pairs(first: IntArray, second: IntArray, prompt: Any) -> IntArray:
-    """Return pairs of items (P, 2) of two systems that answer the same prompt, the first answers to it."""
+def _match_prompts(first: IntArray, second: IntArray, prompt: Any) -> IntArray:
+    """Return pairs of items (P, 2) of two systems that answer the same prompt; the first answer to it counts."""
     if prompt is None:
         return np.empty((0, 2), np.int64)
-    one, other = (dict(zip(prompt[items[::-1]], items[::-1].tolist(), strict=True)) for items in (first, second))
-    return np.array([(item, other[name]) for name, item in one.items() if name in other], np.int64).reshape(-1, 2)
+    by_prompt, other = (dict(zip(prompt[items[::-1]], items[::-1].tolist(), strict=True)) for items in (first, second))
+    pairs = [(item, other[name]) for name, item in by_prompt.items() if name in other]
+    return np.array(pairs, np.int64).reshape(-1, 2)
 
 
-def _recalls(
+def _estimate_recalls(
     table: Annotations, gold: Any, known: IntArray, names: Names, pi: FloatArray | None, numeric: bool
 ) -> tuple[Recall, ...]:
-    """Return every judge's recall of every class on known items; of two classes: specificity and sensitivity.
+    """Return every judge's recall of every class on gold items; for two classes: specificity and sensitivity.
 
-    Labels of a judge on an item count once together.
+    Several labels of a judge on an item count as one.
     """
     from scipy.special import ndtri
 
@@ -529,18 +575,18 @@ def _recalls(
     A, K = table.n_annotators, table.n_classes
     rows = np.flatnonzero(np.isin(table.item, known))
     _, first, rating = np.unique(table.rating_codes[rows], return_index=True, return_inverse=True)
-    right = np.bincount(rating, table.label[rows] == gold[table.item[rows]]) / np.bincount(rating)
+    share_right = np.bincount(rating, table.label[rows] == gold[table.item[rows]]) / np.bincount(rating)
     rows = rows[first]
-    own = table.annotator[rows].astype(np.int64) * K + gold[table.item[rows]]
+    cell = table.annotator[rows].astype(np.int64) * K + gold[table.item[rows]]
     weight = np.ones(rows.size) if pi is None else 1 / pi[table.item[rows]]
-    count, total = np.bincount(own, minlength=A * K), np.bincount(own, weight, A * K)
-    trials = total**2 / np.maximum(np.bincount(own, weight**2, A * K), 1e-300)
-    hits = np.bincount(own, weight * right, A * K)
-    z, found = ndtri(0.975), []
-    for at in np.flatnonzero(total):
-        judge, c = divmod(int(at), K)
-        share = hits[at] / total[at]
-        low, high = wilson_interval(share, trials[at], z)
+    count, total = np.bincount(cell, minlength=A * K), np.bincount(cell, weight, A * K)
+    trials = total**2 / np.maximum(np.bincount(cell, weight**2, A * K), 1e-300)
+    hits = np.bincount(cell, weight * share_right, A * K)
+    z, recalls = ndtri(0.975), []
+    for code in np.flatnonzero(total):
+        judge, c = divmod(int(code), K)
+        share = hits[code] / total[code]
+        low, high = wilson_interval(share, trials[code], z)
         estimate = Estimate(float(share), float(low), float(high))
-        found.append(Recall(str(table.annotators[judge]), str(names[c]), int(count[at]), estimate))
-    return tuple(found)
+        recalls.append(Recall(str(table.annotators[judge]), str(names[c]), int(count[code]), estimate))
+    return tuple(recalls)

@@ -1,8 +1,8 @@
 """Check a table of labels against thresholds: alone, and against an earlier snapshot.
 
-The earlier snapshot is a table, or the model that `aggregate` saved (`Snapshot.model`). Drift is tested by the rows of
-both tables (`questions.diff`). If only the model is left, an item with as many labels as then counts as unchanged, and
-an item that had none as new; the others are skipped.
+The earlier snapshot is a table, or the model that `aggregate` saved (`Snapshot.model`). Drift is tested with the rows
+of both tables (`questions.diff`). If only the model is left, an item with as many labels as before counts as unchanged,
+and an item that had no label counts as new; the others are skipped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import numpy as np
 
 from dissensus.common.formatting import Count, Share
 from dissensus.common.registry import DEFAULT_METHOD
-from dissensus.messages import Message
 from dissensus.models.base import Aggregator
 from dissensus.questions import findings
 from dissensus.questions.compare import named_model, timed_fit
@@ -32,7 +31,7 @@ annotator (by a test with 5 % false alarms), no new class."""
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """A table with a fitted model; `table` is None if only the model was saved."""
+    """A fitted model with its table; `table` is None if only the model was saved."""
 
     model: Aggregator
     agreement: float | None  # probability that two annotators of one item agree
@@ -46,13 +45,13 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Check:
-    """One threshold, and whether it was met."""
+    """One threshold, and whether the table meets it."""
 
     name: str
     limit: float
     value: float | None  # None: it could not be checked
-    finding: str  # the value in words, or why there is none
-    advice: str = ""  # what to do if the threshold was not met
+    finding: str  # the value in words, or why it could not be checked
+    advice: str = ""  # what to do if the threshold is not met
 
     @property
     def passed(self) -> bool | None:
@@ -63,7 +62,7 @@ class Check:
 
 
 def fit_snapshot(table: Annotations, method: str | Aggregator = DEFAULT_METHOD) -> Snapshot:
-    """Fit a model to a table; a given model is not changed."""
+    """Fit a copy of a model to a table."""
     check_kind(table.kind, CLASS_KINDS, "check")
     return Snapshot(timed_fit(named_model(method)[1], table)[0], table.describe()["pairwise_agreement"], table)
 
@@ -75,134 +74,138 @@ def check(
     limits: Mapping[str, float],
     classes: Sequence[Any] | None = None,
 ) -> list[Check]:
-    """Check a table against thresholds by name; those of `SINCE` need `before`, or the allowed `classes`.
+    """Check a table against thresholds.
+
+    Parameters
+    ----------
+    now : Snapshot
+        The table, with a fitted model.
+    before : Snapshot, optional
+        An earlier snapshot, for the thresholds of `DEFAULT_CHANGE_LIMITS`.
+    limits : name → number
+        The thresholds.
+    classes : list, optional
+        The allowed classes; by default those of the earlier snapshot.
+
+    Returns
+    -------
+    list of Check
+        One check per threshold.
 
     >>> table = Annotations.from_arrays("aaabb", "xyzxy", ["cat", "cat", "cat", "cat", "dog"])
     >>> [one] = check(fit_snapshot(table, "majority-vote"), limits={"min_settled": 0.9})
     >>> one.passed, one.finding
     (False, '50.0 % of the items are settled')
     """
-    checks = _Checks(now, before, classes, limits.get("min_labels", 0))
-    checked = [Check(name, limit, value, str(found).rstrip("."), _words(advice)) for name, limit in limits.items()
-               for value, found, *advice in [getattr(checks, name)()]]  # fmt: skip
-    return [one if one.passed is False else replace(one, advice="") for one in checked]
+    thresholds = _Thresholds(now, before, classes, limits.get("min_labels", 0))
+    checks = []
+    for name, limit in limits.items():
+        value, finding, *advice = getattr(thresholds, name)()
+        one = Check(name, limit, value, str(finding).rstrip("."), " ".join(map(str, advice)))
+        checks.append(one if one.passed is False else replace(one, advice=""))
+    return checks
 
 
-def _words(advice: list[Message]) -> str:
-    return " ".join(map(str, advice))
+Measured = tuple[Any, ...]
+"""The value (None if it could not be checked), the finding, and the advice."""
 
 
-Found = tuple[Any, ...]
-"""The value (None if it could not be checked), what was found, and what to do."""
+class _Thresholds:
+    """Measures the table: one method per threshold."""
 
-
-class _Checks:
-    """One method per threshold."""
-
-    def __init__(self, now: Snapshot, before: Snapshot | None, classes: Sequence[Any] | None, enough: float) -> None:
+    def __init__(
+        self, now: Snapshot, before: Snapshot | None, classes: Sequence[Any] | None, min_labels: float
+    ) -> None:
         assert now.table is not None
-        self.enough, self.allowed = enough, classes is not None  # labels of an item; whether classes were named
+        self.labels_required = min_labels
+        self.has_allowed_classes = classes is not None
         self.now, self.table, self.classes = now, now.table, classes
         if before is not None:
             self.before = before
-            self.at = naming.match_names(self.table.items, before.model.items_, "items")  # (I,) −1 for new items
-            self.was = np.where(self.at >= 0, np.append(before.label_counts, 0)[self.at], 0)  # (I,) labels then
+            self.old_item = naming.match_names(self.table.items, before.model.items_, "items")  # (I,) −1 for new items
+            labels_before = np.append(before.label_counts, 0)[self.old_item]
+            self.labels_before = np.where(self.old_item >= 0, labels_before, 0)  # (I,)
             if classes is None:
                 self.classes = before.model.classes_.tolist()
 
-    def min_labels(self) -> Found:
+    def min_labels(self) -> Measured:
         labels = self.table.annotators_per_item
         least = int(labels.min())
-        items = self.table.items[labels < self.enough]
-        return (
-            least,
-            findings.FewestAnnotators(least=least),
-            findings.ItemsNeedLabels(
-                n=Count(items.size),
-                enough=int(self.enough),
-                items=_few(items),
-                annotators=Count(self.table.n_annotators),
-            ),
-        )
+        items = self.table.items[labels < self.labels_required]
+        advice = findings.ItemsNeedLabels(
+            n=Count(items.size), enough=int(self.labels_required), items=_first_names(items),
+            annotators=Count(self.table.n_annotators),
+        )  # fmt: skip
+        return least, findings.FewestAnnotators(least=least), advice
 
-    def min_settled(self) -> Found:
+    def min_settled(self) -> Measured:
         share = float(is_settled(self.now.model.posterior_.max(axis=1), self.table.annotators_per_item).mean())
         return share, findings.SettledShare(share=Share(share)), findings.DecideItems()
 
-    def min_agreement(self) -> Found:
+    def min_agreement(self) -> Measured:
         agreement = self.now.agreement
         if agreement is None:
             weighted = self.table.weight is not None or self.table.proba is not None
             return None, findings.AgreementUnavailable(weighted=weighted)
         return agreement, findings.PairwiseAgreement(share=Share(agreement)), findings.ReviewDisagreement()
 
-    def max_flagged(self) -> Found:
+    def max_flagged(self) -> Measured:
         from dissensus.questions.diagnose import diagnose
 
-        found = diagnose(self.table)
-        if found.unsettled:
+        diagnosis = diagnose(self.table)
+        if diagnosis.unsettled:
             return None, findings.SpellingUnsettled()
-        flagged = found.annotators[np.array([bool(flags) for flags in found.flags])]
-        if not flagged.size and found.too_few_labels == found.active_annotators:
-            active = Count(found.active_annotators)
+        flagged = diagnosis.annotators[np.array([bool(flags) for flags in diagnosis.flags])]
+        active, n = Count(diagnosis.active_annotators), int(flagged.size)
+        if not n and diagnosis.too_few_labels == active:
             return None, findings.TooFewLabels(n=active, annotators=active)
-        n = int(flagged.size)
-        count = findings.FlaggedAnnotators(annotators=Count(found.active_annotators), flagged=n, unsettled=False)
-        return n, count, findings.ReviewAnnotators(annotators=_few(flagged))
+        finding = findings.FlaggedAnnotators(annotators=active, flagged=n, unsettled=False)
+        return n, finding, findings.ReviewAnnotators(annotators=_first_names(flagged))
 
-    def max_fall(self) -> Found:
-        was, now = self.before.agreement, self.now.agreement
-        if was is None or now is None:
+    def max_fall(self) -> Measured:
+        before, now = self.before.agreement, self.now.agreement
+        if before is None or now is None:
             return None, findings.AgreementNotComparable()
-        fall = Share(max(was - now, 0))
-        return (
-            was - now,
-            findings.AgreementFell(now=Share(now), before=Share(was), fall=fall),
-            findings.CompareSnapshots(),
-        )
+        finding = findings.AgreementFell(now=Share(now), before=Share(before), fall=Share(max(before - now, 0)))
+        return before - now, finding, findings.CompareSnapshots()
 
-    def max_flips(self) -> Found:
-        both = np.flatnonzero((self.was > 0) & (self.now.label_counts > 0))
+    def max_flips(self) -> Measured:
+        both = np.flatnonzero((self.labels_before > 0) & (self.now.label_counts > 0))
         if not both.size:
             return None, findings.NoItemInBoth()
-        then, now = self.before.model.predict()[self.at[both]], self.now.model.predict()[both]
-        flipped = self.table.items[both[[str(a) != str(b) for a, b in zip(then, now, strict=True)]]]
+        before, now = self.before.model.predict()[self.old_item[both]], self.now.model.predict()[both]
+        flipped = self.table.items[both[[str(a) != str(b) for a, b in zip(before, now, strict=True)]]]
         share = flipped.size / both.size
-        found = findings.AnswersChanged(share=Share(share), items=Count(both.size))
-        return share, found, findings.CompareItems(items=_few(flipped))
+        finding = findings.AnswersChanged(share=Share(share), items=Count(both.size))
+        return share, finding, findings.CompareItems(items=_first_names(flipped))
 
-    def max_lost(self) -> Found:
-        then = self.before.model.items_[self.before.label_counts > 0]
-        lost = then[naming.match_names(then, self.table.items[self.now.label_counts > 0], "items") < 0]
-        return (
-            lost.size,
-            findings.LabelsLost(n=lost.size, items=Count(then.size)),
-            findings.CheckExport(items=_few(lost)),
-        )
+    def max_lost(self) -> Measured:
+        before = self.before.model.items_[self.before.label_counts > 0]
+        lost = before[naming.match_names(before, self.table.items[self.now.label_counts > 0], "items") < 0]
+        finding = findings.LabelsLost(n=lost.size, items=Count(before.size))
+        return lost.size, finding, findings.CheckExport(items=_first_names(lost))
 
-    def max_drifting(self) -> Found:
+    def max_drifting(self) -> Measured:
         table, old = self.table, self.before.table
-        if old is None:
-            now = (
-                self.now.model.item_total_ if hasattr(self.now.model, "item_total_") else self.now.label_counts
-            )  # as `was`
-            known, new = np.isclose(self.was, now), self.was == 0
-            old, table = table.select(items=known & ~new), table.select(items=known | new)
+        if old is None:  # compare the items whose number of labels did not change with all others
+            labels = getattr(self.now.model, "item_total_", self.now.label_counts)
+            unchanged, new = np.isclose(self.labels_before, labels), self.labels_before == 0
+            old, table = table.select(items=unchanged & ~new), table.select(items=unchanged | new)
         if not (len(old) and len(table)):
             return None, findings.NoUnchangedItem()
-        annotators, found = drift(old, table)
-        if not found.tested:
+        annotators, result = drift(old, table)
+        if not result.tested:
             return None, findings.NoDriftTested()
-        return int(found.drifts.sum()), found.finding(), *found.findings(annotators)
+        return int(result.drifts.sum()), result.finding(), *result.findings(annotators)
 
-    def max_new_classes(self) -> Found:
+    def max_new_classes(self) -> Measured:
         allowed = {str(name) for name in self.classes or ()}
         used = np.unique(self.table.label)
         new = [name for name in self.table.classes[used].tolist() if str(name) not in allowed]
-        found = findings.NewClasses(n=Count(len(new)), allowed=len(allowed) if self.allowed else None)
-        return len(new), found, findings.RenameClasses(classes=_few(new))
+        finding = findings.NewClasses(n=Count(len(new)), allowed=len(allowed) if self.has_allowed_classes else None)
+        return len(new), finding, findings.RenameClasses(classes=_first_names(new))
 
 
-def _few(names: Any) -> tuple[Any, ...]:
+def _first_names(names: Any) -> tuple[Any, ...]:
     """Return the first names, and one more than is shown."""
     return tuple(names[: findings.NAMES_SHOWN + 1])

@@ -1,4 +1,4 @@
-"""Error cells of two predictions: which items only one of two models gets right (see `dissensus.evaluation`)."""
+"""Compare the errors of two predictions: which items only prediction_a of two models gets right."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from dissensus.table.annotations import Annotations
 def compare_errors(
     first: Predictions, second: Predictions, table: Annotations, gold: IntArray | None = None
 ) -> ErrorCells:
-    """Sort the items of a table by which of two predictions is right; kurtosis is that of the softmax of the votes.
+    """Count the items of a table by which of two predictions is correct.
 
-    Right is the gold class or, without gold, the most frequent label. Items without votes, with tied predictions or
-    without a single right class are skipped.
+    The correct class is the gold class or, without gold, the most frequent label. Items without votes, with tied
+    predictions or without a single correct class are skipped. Kurtosis is that of the softmax of the votes.
 
     >>> from dissensus.table.simulate import simulate
     >>> data = simulate(90, 9, 3, seed=1)
@@ -28,7 +28,7 @@ def compare_errors(
     [[75, 0], [6, 0]]
     """
     known = with_text_names(table, (first, second))
-    choices = [AlignedPredictions.align(one, known).answer_shares for one in (first, second)]
+    choices = [AlignedPredictions.align(prediction_a, known).answer_shares for prediction_a in (first, second)]
     votes = known.votes()
     if gold is None:
         winner = (votes == votes.max(axis=1, keepdims=True)) & (votes > 0)
@@ -41,5 +41,5 @@ def compare_errors(
     )
     if not chosen.size:
         raise NoComparableItem()
-    one, other = (choice.argmax(axis=1)[chosen] for choice in choices)
-    return error_cells(one, other, truth[chosen], known.soft_labels("softmax")[chosen])
+    prediction_a, prediction_b = (choice.argmax(axis=1)[chosen] for choice in choices)
+    return error_cells(prediction_a, prediction_b, truth[chosen], known.soft_labels("softmax")[chosen])

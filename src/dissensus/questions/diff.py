@@ -1,16 +1,17 @@
-"""What changed between two snapshots of a table: labels, answers that flipped and why, annotators that drift.
+"""Compare two snapshots of a table: changed labels, answers that flipped and why, annotators that drift.
 
-A row is identified by its item and annotator. It is *changed* if both snapshots have one for the pair with another
-label, else *added* or *removed*. If a pair has several rows, equal labels are matched first.
+A row is identified by its item and annotator. It is *changed* if both snapshots have one for the pair with different
+labels; otherwise it is *added* or *removed*. If a pair has several rows, equal labels are matched first.
 
-An item *flips* if both snapshots have labels for it and a method fitted to each gives it different labels. A change of
-one of its labels is *decisive* if the method of the new snapshot, given the item without this one change, holds the old
-answer at least as probable as the new one. If undoing all changes of the item does not restore the old answer, the item
-flipped because of labels of its annotators on other items.
+An item *flips* if both snapshots have labels for it and a method fitted to each gives it different answers. A change of
+one of its labels is *decisive* if the method of the new snapshot, given the item without this one change, considers the
+old answer at least as probable as the new one. If undoing all changes of the item does not restore the old answer, the
+item flipped because of its annotators' labels on other items.
 
-An annotator *drifts* if the share of its labels that agree with the others' moved by more, or the other way, than that
-of all other annotators. With h of n labels in agreement, before (0) and since (1), each label compared with the other
-annotators' labels of the item now, and those of one item by one annotator together counted as one,
+An annotator *drifts* if the share of its labels that agree with the others' moved significantly more, or in another
+direction, than that of all other annotators. With h of n labels in agreement, before (0) and since (1), each label
+compared with the other annotators' present labels of the item, and the labels of one annotator on an item counted as
+one,
 
     d_j = logit(h_1, n_1) − logit(h_0, n_0)         logit(h, n) = log((h + ½) / (n − h + ½))
     v_j = Σ_t 1 / (h_t + ½) + 1 / (n_t − h_t + ½)
@@ -19,8 +20,8 @@ annotators' labels of the item now, and those of one item by one annotator toget
 where d̄ is the mean of the others, weighted by 1 / v, v̄ its variance and τ² the variance of the others' d beyond chance
 (DerSimonian & Laird 1986): agreement does not fall equally for all annotators when items get harder.
 
-The two-sided p-values are adjusted by Benjamini & Hochberg (1995): a share of at most `level` of the annotators named
-as drifting is expected to be named by chance.
+The two-sided p-values are adjusted by Benjamini & Hochberg (1995): at most a share `level` of the annotators reported
+as drifting is expected to be reported by chance.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ from dissensus.table.kinds import CLASS_KINDS, check_kind
 
 FrameKind = Literal["items", "labels", "annotators"]
 KINDS = ("added", "changed", "removed")
-MIN_LABELS = 10  # before and since, on items with labels by others; with fewer, drift is not tested
-MIN_OTHERS = 2  # annotators to compare an annotator with
-MAX_UNDONE_ROWS = 5_000_000  # labels scored again to find decisive changes; beyond, none is named
-MAX_CHANGES_NAMED = 3  # of an item
+MIN_LABELS = 10  # labels before, and since, on items with labels by others; with fewer, drift is not tested
+MIN_OTHERS = 2  # other annotators that are tested
+MAX_UNDONE_ROWS = 5_000_000  # labels scored again to find decisive changes, which takes seconds
+MAX_CHANGES_NAMED = 3  # changes named per item
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,19 +79,19 @@ class Changes:
 
 @dataclass(frozen=True, eq=False)
 class Flips:
-    """The items whose answer changed, the most confident changes first."""
+    """Items whose answer changed, the most confident changes first."""
 
     item: IntArray  # (F,) code into `Diff.items`
     old: IntArray  # (F,) class code
     new: IntArray  # (F,) class code
     old_confidence: FloatArray  # (F,)
     new_confidence: FloatArray  # (F,)
-    caused_by_own_labels: BoolArray  # (F,) False if it flipped by labels of its annotators on other items
+    caused_by_own_labels: BoolArray  # (F,) False if its annotators' labels on other items caused it
 
 
 @dataclass(frozen=True, eq=False)
 class Drift:
-    """Agreement of every annotator with the others' present labels, before and since; NaN if not tested."""
+    """Agreement of every annotator with the others' present labels, before and since; NaN for untested annotators."""
 
     labels_before: IntArray  # (A,) rows on items with labels by others
     labels_since: IntArray  # (A,)
@@ -99,7 +100,7 @@ class Drift:
     others_before: FloatArray  # (A,) share of all other annotators' labels
     others_since: FloatArray  # (A,)
     p_value: FloatArray  # (A,)
-    adjusted_p_value: FloatArray  # (A,) by Benjamini & Hochberg
+    adjusted_p_value: FloatArray  # (A,) adjusted by Benjamini & Hochberg
     drifts: BoolArray  # (A,)
 
     @property
@@ -108,17 +109,17 @@ class Drift:
         return int((~np.isnan(self.p_value)).sum())
 
     def finding(self) -> Message:
-        """Return how many annotators drift, of those that can be tested."""
+        """Return the number of annotators that drift, among those that can be tested."""
         if not self.tested:
             return findings.NoDriftTested()
         return findings.DriftingAnnotators(drifting=int(self.drifts.sum()), tested=Count(self.tested))
 
     def most_significant(self) -> IntArray:
-        """Return the codes of the annotators that drift, the most significant first."""
+        """Return the codes of the drifting annotators, the most significant first."""
         return np.flatnonzero(self.drifts)[np.argsort(self.p_value[self.drifts], kind="stable")]
 
     def findings(self, annotators: Names) -> Iterator[Message]:
-        """Yield one message about each annotator of `most_significant`, as it could be said to them."""
+        """Yield one message about each drifting annotator, in words that can be shown to the annotator."""
         shares = ("agreement_since", "agreement_before", "others_since", "others_before")
         for a in self.most_significant():
             facts: dict[str, Any] = {name: Share(getattr(self, name)[a]) for name in shares}
@@ -128,7 +129,7 @@ class Drift:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Diff(NotebookTable):
-    """What changed from one snapshot to the next."""
+    """Changes from one snapshot to the next."""
 
     items: Names  # of both snapshots
     annotators: Names  # of both
@@ -153,7 +154,7 @@ class Diff(NotebookTable):
         return dict(zip(KINDS, np.bincount(self.changes.kind, minlength=3).tolist(), strict=True))
 
     def verdict(self) -> str:
-        """Return all of it in a sentence or two."""
+        """Return the changes in a sentence or two."""
         return " ".join(map(str, self.findings()))
 
     def findings(self) -> Iterator[Message]:
@@ -167,28 +168,28 @@ class Diff(NotebookTable):
         yield self.drift.finding()
 
     def reasons(self) -> list[str]:
-        """Return why each item flipped (F,), in a few words."""
+        """Return why each item flipped (F,)."""
         c, order = self.changes, np.argsort(self.changes.item, kind="stable")
         starts = np.searchsorted(c.item[order], self.flips.item)
         ends = np.searchsorted(c.item[order], self.flips.item, side="right")
         rows = zip(starts, ends, self.flips.caused_by_own_labels, strict=True)
-        return [str(self._reason(order[start:end], own)) for start, end, own in rows]
+        return [str(self._explain_flip(order[start:end], by_own_labels)) for start, end, by_own_labels in rows]
 
-    def _reason(self, changes: IntArray, own: bool) -> Message:
-        if not own:
+    def _explain_flip(self, changes: IntArray, by_own_labels: bool) -> Message:
+        if not by_own_labels:
             return findings.FlippedByOtherItems(own_changes=changes.size)
         decisive = changes[self.changes.decisive[changes]]
         named = decisive if decisive.size else changes
-        labels = tuple(self._change(change) for change in named[:MAX_CHANGES_NAMED])
+        labels = tuple(self._describe_change(change) for change in named[:MAX_CHANGES_NAMED])
         return findings.FlippedByOwnLabels(decisive=bool(decisive.size), labels=labels, n_changes=changes.size)
 
-    def _change(self, change: int) -> LabelChange:
+    def _describe_change(self, change: int) -> LabelChange:
         c = self.changes
         old, new = (None if code < 0 else self.classes[code] for code in (c.old[change], c.new[change]))
         return LabelChange(annotator=self.annotators[c.annotator[change]], old=old, new=new)
 
     def to_frame(self, kind: FrameKind = "items", backend: Backend | None = None) -> Any:
-        """Return a frame (pandas if installed) of items that flipped, "labels" that changed or "annotators"."""
+        """Return a frame (pandas if installed) of flipped "items", changed "labels" or "annotators"."""
         check_argument("kind", kind, FrameKind)
         c, f = self.changes, self.flips
         columns: dict[str, Any] = {"annotator": self.annotators} | vars(self.drift)
@@ -202,7 +203,7 @@ class Diff(NotebookTable):
                 "reason": np.array(self.reasons(), object),
             }
         elif kind == "labels":
-            names = np.array([*self.classes.tolist(), None], object)  # −1 takes the last
+            names = np.array([*self.classes.tolist(), None], object)  # code −1 selects None
             columns = {
                 "item": self.items[c.item],
                 "annotator": self.annotators[c.annotator],
@@ -221,16 +222,21 @@ def diff(
     method: str | Aggregator = DEFAULT_METHOD,
     level: float = 0.05,
 ) -> Diff:
-    """Say what changed between two snapshots of a table.
+    """Compare two snapshots of a table.
 
     Parameters
     ----------
     old, new : Annotations
-        Two snapshots; names say what is the same item, annotator and class.
+        Two snapshots; items, annotators and classes are matched by name.
     method : name or Aggregator
-        What gives the items their answer; a fitted one is not changed.
+        The method that determines the answers; a fitted model is not changed.
     level : float
-        Share of the annotators named as drifting that may be named by chance.
+        Largest expected share of false positives among the annotators reported as drifting.
+
+    Returns
+    -------
+    Diff
+        Changed labels, flipped items and drifting annotators.
 
     >>> from dissensus.table.annotations import Annotations
     >>> old = Annotations.from_arrays("aaabb", "xyzxy", ["cat", "cat", "dog", "dog", "dog"])
@@ -248,38 +254,41 @@ def diff(
     check_argument("level", level, float, above=0, below=1)
     if not (len(old) and len(new)):
         raise EmptySnapshot(which="new" if len(old) else "old")
-    blank = named_model(method)[1]
-    return diff_of_models(old, new, [timed_fit(blank, table)[0] for table in (old, new)], level=level)
+    unfitted = named_model(method)[1]
+    return diff_of_models(old, new, [timed_fit(unfitted, table)[0] for table in (old, new)], level=level)
 
 
 def diff_of_models(old: Annotations, new: Annotations, models: Sequence[Aggregator], *, level: float) -> Diff:
     """Return what changed between two snapshots, given a model of one method fitted to each."""
-    name, blank = named_model(unfitted_copy(models[1]))
-    both = Annotations.concat([old, new])  # for the names
-    old, new = (_with_names(table, both) for table in (old, new))
-    changes = _changes(old, new)
-    flips, decisive = _flips(models, blank, old, new, changes)
+    name, unfitted = named_model(unfitted_copy(models[1]))
+    both = Annotations.concat([old, new])  # has all names
+    old, new = (_use_names(table, both) for table in (old, new))
+    changes = _find_changes(old, new)
+    flips, decisive = _find_flips(models, unfitted, old, new, changes)
     changes = replace(changes, decisive=decisive)
-    has_old, has_new = (np.diff(table.item_ptr) > 0 for table in (old, new))
-    who_old, who_new = (np.diff(table.annotator_ptr) > 0 for table in (old, new))
+    had_item, has_item = (np.diff(table.item_ptr) > 0 for table in (old, new))
+    had_annotator, has_annotator = (np.diff(table.annotator_ptr) > 0 for table in (old, new))
     return Diff(
         both.items, both.annotators, both.classes, len(old), len(new),
-        int((has_new & ~has_old).sum()), int((has_old & ~has_new).sum()),
-        int((who_new & ~who_old).sum()), int((who_old & ~who_new).sum()),
-        name, level, changes, flips, _drift(new, changes, level),
+        int((has_item & ~had_item).sum()), int((had_item & ~has_item).sum()),
+        int((has_annotator & ~had_annotator).sum()), int((had_annotator & ~has_annotator).sum()),
+        name, level, changes, flips, _test_drift(new, changes, level),
     )  # fmt: skip
 
 
 def drift(
     old: Annotations, new: Annotations, level: float = 0.05, others: LeaveOneOutPosterior | None = None
 ) -> tuple[Names, Drift]:
-    """Return the annotators of two snapshots, and their drift; `others` is `leave_one_out_posterior` of the new one."""
-    both = Annotations.concat([old, new])  # for the names
-    old, new = (_with_names(table, both) for table in (old, new))
-    return both.annotators, _drift(new, _changes(old, new), level, others)
+    """Return the annotators of two snapshots, and their drift.
+
+    `others` is the `leave_one_out_posterior` of the new snapshot, if it is known already.
+    """
+    both = Annotations.concat([old, new])  # has all names
+    old, new = (_use_names(table, both) for table in (old, new))
+    return both.annotators, _test_drift(new, _find_changes(old, new), level, others)
 
 
-def _with_names(table: Annotations, names: Annotations) -> Annotations:
+def _use_names(table: Annotations, names: Annotations) -> Annotations:
     """Return the same rows, in the same order, with the names of another table."""
     return Annotations.from_codes(
         naming.translate_codes(table.item, table.items, names.items, "items"),
@@ -289,129 +298,142 @@ def _with_names(table: Annotations, names: Annotations) -> Annotations:
     )  # fmt: skip
 
 
-def _changes(old: Annotations, new: Annotations) -> Changes:
+def _find_changes(old: Annotations, new: Annotations) -> Changes:
     """Match equal rows, then rows of one pair in their order; tables are sorted by item, annotator, label."""
     pairs = [table.item.astype(np.int64) * table.n_annotators + table.annotator for table in (old, new)]
     rows = [pair * old.n_classes + table.label for pair, table in zip(pairs, (old, new), strict=True)]
-    _, left = _match(rows[0], rows[1])
-    changed, (gone, come) = _match(pairs[0][left[0]], pairs[1][left[1]])
-    old_row = np.concatenate([left[0][changed[0]], left[0][gone], np.full(come.size, -1)])
-    new_row = np.concatenate([left[1][changed[1]], np.full(gone.size, -1), left[1][come]])
-    there = np.where(new_row >= 0, pairs[1][new_row], pairs[0][old_row])
-    order = np.argsort(there, kind="stable")
-    old_row, new_row, there = old_row[order], new_row[order], there[order]
+    _, rest = _match_sorted(rows[0], rows[1])
+    changed, (removed, added) = _match_sorted(pairs[0][rest[0]], pairs[1][rest[1]])
+    old_row = np.concatenate([rest[0][changed[0]], rest[0][removed], np.full(added.size, -1)])
+    new_row = np.concatenate([rest[1][changed[1]], np.full(removed.size, -1), rest[1][added]])
+    pair = np.where(new_row >= 0, pairs[1][new_row], pairs[0][old_row])
+    order = np.argsort(pair, kind="stable")
+    old_row, new_row, pair = old_row[order], new_row[order], pair[order]
     return Changes(
-        there // old.n_annotators,
-        there % old.n_annotators,
+        pair // old.n_annotators,
+        pair % old.n_annotators,
         np.where(old_row >= 0, old.label[old_row].astype(np.int64), -1),
         np.where(new_row >= 0, new.label[new_row].astype(np.int64), -1),
         old_row,
         new_row,
-        np.zeros(there.size, np.bool_),
+        np.zeros(pair.size, np.bool_),
     )
 
 
-def _match(one: IntArray, other: IntArray) -> tuple[tuple[IntArray, IntArray], tuple[IntArray, IntArray]]:
+def _match_sorted(a: IntArray, b: IntArray) -> tuple[tuple[IntArray, IntArray], tuple[IntArray, IntArray]]:
     """Match equal keys of two sorted lists in order; return the indices of the matched keys, and of the rest."""
-    ranks = [np.arange(keys.size) - np.searchsorted(keys, keys) for keys in (one, other)]
+    ranks = [np.arange(keys.size) - np.searchsorted(keys, keys) for keys in (a, b)]
     size = 1 + max((int(rank.max(initial=0)) for rank in ranks), default=0)
-    first, second = (keys * size + rank for keys, rank in zip((one, other), ranks, strict=True))
-    _, at, there = np.intersect1d(first, second, assume_unique=True, return_indices=True)
-    left = [np.ones(keys.size, np.bool_) for keys in (one, other)]
-    left[0][at], left[1][there] = False, False
-    return (at, there), (np.flatnonzero(left[0]), np.flatnonzero(left[1]))
+    unique_a, unique_b = (keys * size + rank for keys, rank in zip((a, b), ranks, strict=True))
+    _, in_a, in_b = np.intersect1d(unique_a, unique_b, assume_unique=True, return_indices=True)
+    unmatched = [np.ones(keys.size, np.bool_) for keys in (a, b)]
+    unmatched[0][in_a], unmatched[1][in_b] = False, False
+    return (in_a, in_b), (np.flatnonzero(unmatched[0]), np.flatnonzero(unmatched[1]))
 
 
-def _flips(
-    models: Sequence[Aggregator], blank: Aggregator, old: Annotations, new: Annotations, changes: Changes
+def _find_flips(
+    models: Sequence[Aggregator], unfitted: Aggregator, old: Annotations, new: Annotations, changes: Changes
 ) -> tuple[Flips, BoolArray]:
     """Return the items that flipped, and whether each change alone made its item flip (C,)."""
     label = np.full((2, old.n_items), -1)
-    sure = np.zeros((2, old.n_items))
+    confidence = np.zeros((2, old.n_items))
     for time, model in enumerate(models):
-        at = naming.match_names(model.items_, old.items, "items")
+        item = naming.match_names(model.items_, old.items, "items")
         code = naming.match_names(model.predict(), model.classes_, "classes")
-        label[time, at] = naming.match_names(model.classes_, old.classes, "classes")[code]
-        sure[time, at] = model.posterior_[np.arange(code.size), code]
-    was, now = label
+        label[time, item] = naming.match_names(model.classes_, old.classes, "classes")[code]
+        confidence[time, item] = model.posterior_[np.arange(code.size), code]
+    before, now = label
     labelled = (np.diff(old.item_ptr) > 0) & (np.diff(new.item_ptr) > 0)
-    item = np.flatnonzero(labelled & (was != now))
-    own, decisive = np.zeros(old.n_items, np.bool_), np.zeros(changes.item.size, np.bool_)
-    if item.size:
-        after = models[1]
-        if after.classes_.size < old.n_classes:  # classes that only the old snapshot has
-            after = timed_fit(blank, new)[0]
-        mask = np.isin(np.arange(old.n_items), item)
-        own[item] = _prefers_old(after, old.select(items=mask), was[item], now[item])
-        tried = np.flatnonzero(own[changes.item])
+    flipped = np.flatnonzero(labelled & (before != now))
+    by_own_labels, decisive = np.zeros(old.n_items, np.bool_), np.zeros(changes.item.size, np.bool_)
+    if flipped.size:
+        model = models[1]
+        if model.classes_.size < old.n_classes:  # only the old snapshot has some classes
+            model = timed_fit(unfitted, new)[0]
+        mask = np.isin(np.arange(old.n_items), flipped)
+        by_own_labels[flipped] = _prefers_old(model, old.select(items=mask), before[flipped], now[flipped])
+        tried = np.flatnonzero(by_own_labels[changes.item])
         if tried.size and np.diff(new.item_ptr)[changes.item[tried]].sum() <= MAX_UNDONE_ROWS:
-            of = changes.item[tried]
-            decisive[tried] = _prefers_old(after, _undo(old, new, changes, tried), was[of], now[of])
-    item = item[np.argsort(-np.minimum(*sure[:, item]), kind="stable")]
-    return Flips(item, was[item], now[item], sure[0, item], sure[1, item], own[item]), decisive
+            item = changes.item[tried]
+            decisive[tried] = _prefers_old(model, _undo_changes(old, new, changes, tried), before[item], now[item])
+    flipped = flipped[np.argsort(-np.minimum(*confidence[:, flipped]), kind="stable")]
+    flips = Flips(
+        flipped, before[flipped], now[flipped], confidence[0, flipped], confidence[1, flipped], by_own_labels[flipped]
+    )
+    return flips, decisive
 
 
-def _prefers_old(model: Aggregator, table: Annotations, was: IntArray, now: IntArray) -> BoolArray:
+def _prefers_old(model: Aggregator, table: Annotations, before: IntArray, now: IntArray) -> BoolArray:
     """Return whether a model prefers the old answer of the items of a table to the new one (I,)."""
-    at = naming.match_names(table.classes, model.classes_, "classes")
+    code = naming.match_names(table.classes, model.classes_, "classes")
     p, row = model.predict_proba(table), np.arange(table.n_items)
-    return np.asarray(p[row, at[was]] >= p[row, at[now]])
+    return np.asarray(p[row, code[before]] >= p[row, code[now]])
 
 
-def _undo(old: Annotations, new: Annotations, changes: Changes, tried: IntArray) -> Annotations:
+def _undo_changes(old: Annotations, new: Annotations, changes: Changes, tried: IntArray) -> Annotations:
     """Return one item for each tried change: the labels of its item in the new table, without this change."""
     start, size = new.item_ptr[changes.item[tried]], np.diff(new.item_ptr)[changes.item[tried]]
-    of = np.repeat(np.arange(tried.size), size)  # index of the change of a row
-    row = np.arange(of.size) - np.repeat(np.cumsum(size) - size, size) + start[of]
-    keep = row != changes.new_row[tried][of]
-    of, row = of[keep], row[keep]
+    index = np.repeat(np.arange(tried.size), size)  # which change a row belongs to
+    row = np.arange(index.size) - np.repeat(np.cumsum(size) - size, size) + start[index]
+    keep = row != changes.new_row[tried][index]
+    index, row = index[keep], row[keep]
     restored = np.flatnonzero(changes.old_row[tried] >= 0)
     old_row = changes.old_row[tried[restored]]
     weight = None
     if new.weight is not None or old.weight is not None:
-        ones = [table.row_weights for table in (new, old)]
-        weight = np.concatenate([ones[0][row], ones[1][old_row]])
+        weight = np.concatenate([new.row_weights[row], old.row_weights[old_row]])
     return Annotations.from_codes(
-        np.concatenate([of, restored]),
+        np.concatenate([index, restored]),
         np.concatenate([new.annotator[row], old.annotator[old_row]]),
         np.concatenate([new.label[row], old.label[old_row]]),
         np.arange(tried.size), new.annotators, new.classes, weight=weight, kind=new.kind,
     )  # fmt: skip
 
 
-def _drift(new: Annotations, changes: Changes, level: float, others: LeaveOneOutPosterior | None = None) -> Drift:
+def _test_drift(new: Annotations, changes: Changes, level: float, others: LeaveOneOutPosterior | None = None) -> Drift:
     """Test the drift of every annotator, by the equations of the module."""
     A = new.n_annotators
     others = others or leave_one_out_posterior(new, np.arange(A))
-    answer, shared = others.posterior.argmax(axis=1), ~others.has_no_others
-    since = np.zeros(len(new), np.bool_)
-    since[changes.new_row[changes.new_row >= 0]] = True
-    both = changes.new_row[(changes.new_row >= 0) & (changes.old_row >= 0)]  # had another label before
-    label_before = changes.old[(changes.new_row >= 0) & (changes.old_row >= 0)]
-    right = new.label == answer
-    share = 1 / np.bincount(new.rating_codes)[new.rating_codes]
-    labels, n, h = np.zeros((2, A), np.int64), np.zeros((2, A)), np.zeros((2, A))
-    for time, rows, hits in (
-        (0, np.append(np.flatnonzero(~since), both), np.append(right[~since], label_before == answer[both])),
-        (1, np.flatnonzero(since), right[since]),
-    ):
-        rows, hits = rows[shared[rows]], hits[shared[rows]]
-        who = new.annotator[rows]
-        labels[time] = np.bincount(who, minlength=A)
-        n[time], h[time] = (np.bincount(who, one, A).round(9) for one in (share[rows], share[rows] * hits))
+    labels, n, h = _count_agreement(new, changes, others)
     tested = (n >= MIN_LABELS).all(axis=0)
     logit = np.log(h + 0.5) - np.log(n - h + 0.5)
     d, v = logit[1] - logit[0], (1 / (h + 0.5) + 1 / (n - h + 0.5)).sum(axis=0)
-    tested &= tested.sum() >= MIN_OTHERS + 1  # others have labels at both times
+    tested &= tested.sum() >= MIN_OTHERS + 1
     w = np.where(tested, 1 / v, 0.0)
-    W, Wd, Wdd, WW, m = (part.sum() - part for part in (w, w * d, w * d**2, w**2, tested.astype(np.float64)))  # others
+    sums = (w, w * d, w * d**2, w**2, tested.astype(np.float64))
+    W, Wd, Wdd, WW, m = (values.sum() - values for values in sums)  # over all other annotators
     with np.errstate(invalid="ignore", divide="ignore"):
-        spread = np.maximum(0, (Wdd - Wd**2 / W - (m - 1)) / (W - WW / W))  # τ²
-        z = (d - Wd / W) / np.sqrt(v + spread + 1 / W + spread * WW / W**2)
-        agreement, of_others = h / n, (h.sum(axis=1, keepdims=True) - h) / (n.sum(axis=1, keepdims=True) - n)
+        tau2 = np.maximum(0, (Wdd - Wd**2 / W - (m - 1)) / (W - WW / W))
+        z = (d - Wd / W) / np.sqrt(v + tau2 + 1 / W + tau2 * WW / W**2)
+        agreement = h / n
+        of_others = (h.sum(axis=1, keepdims=True) - h) / (n.sum(axis=1, keepdims=True) - n)
     p, adjusted = np.full(A, np.nan), np.full(A, np.nan)
     p[tested] = 2 * ndtr(-np.abs(z[tested]))
     if tested.any():
         adjusted[tested] = false_discovery_control(p[tested])
     (n0, n1), (a0, a1), (o0, o1) = labels, agreement, of_others
     return Drift(n0, n1, a0, a1, o0, o1, p, adjusted, adjusted <= level)
+
+
+def _count_agreement(
+    new: Annotations, changes: Changes, others: LeaveOneOutPosterior
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return labels, n and h of every annotator (2, A), before and since, on items that others labelled."""
+    A = new.n_annotators
+    answer, shared = others.posterior.argmax(axis=1), ~others.has_no_others
+    since = np.zeros(len(new), np.bool_)
+    since[changes.new_row[changes.new_row >= 0]] = True
+    had_other_label = (changes.new_row >= 0) & (changes.old_row >= 0)
+    changed, old_label = changes.new_row[had_other_label], changes.old[had_other_label]
+    agrees = new.label == answer
+    share = 1 / np.bincount(new.rating_codes)[new.rating_codes]  # labels of one annotator and item count as one
+    labels, n, h = np.zeros((2, A), np.int64), np.zeros((2, A)), np.zeros((2, A))
+    for time, rows, hits in (
+        (0, np.append(np.flatnonzero(~since), changed), np.append(agrees[~since], old_label == answer[changed])),
+        (1, np.flatnonzero(since), agrees[since]),
+    ):
+        rows, hits = rows[shared[rows]], hits[shared[rows]]
+        annotator = new.annotator[rows]
+        labels[time] = np.bincount(annotator, minlength=A)
+        n[time], h[time] = (np.bincount(annotator, x, A).round(9) for x in (share[rows], share[rows] * hits))
+    return labels, n, h

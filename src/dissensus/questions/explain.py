@@ -1,45 +1,46 @@
-"""Why the labels of an item disagree: an annotator erred, the item is ambiguous, or groups see it differently.
+"""Explain why the labels of an item disagree: an annotator erred, the item is ambiguous, or groups see it differently.
 
-Each reason predicts the item's labels; one is named only if it predicts them much better than every other.
-An annotator j *slips* with probability e_j: then its label comes from its response bias ν_j, whatever the item.
-Otherwise it comes from the item. With y_r the label of row r and its annotator j, w_r its weight, π the class shares:
+Each reason predicts the item's labels; a reason is named only if it predicts them much better than every other.
+Annotator j errs with probability e_j: then its label comes from its response bias ν_j, whatever the item is. Otherwise
+it comes from the item. With y_r the label of row r and its annotator j, w_r its weight, and π the class shares:
 
-    error        P_i = Σ_c π_c Π_r p_r(1[y_r = c])^w_r        the item has one class; other labels are slips        (1)
-    ambiguity    A_i = mean over φ of Π_r p_r(φ(y_r))^w_r     labels are drawn from the item's own distribution φ  (2)
-    perspective  G_i = Π_g P_i,g                              each group of annotators has its own class           (3)
+    error        P_i = Σ_c π_c Π_r p_r(1[y_r = c])^w_r        the item has one class; other labels are errors       (1)
+    ambiguity    A_i = mean over φ of Π_r p_r(φ(y_r))^w_r     labels are drawn from the item's own distribution φ   (2)
+    perspective  G_i = Π_g P_i,g                              each group of annotators has its own class            (3)
     where        p_r(x) = (1 − e_j) x + e_j ν_j(y_r)
 
-φ has two classes c ≠ d, of shares 1 − λ and λ = 0.3, 0.5, 0.7, or one and any other: (1 − λ) 1[k = c] + λ π_k with λ =
-0.2, 0.4, 0.6, 0.8. e and ν are fitted by EM under (1), shrunk to the crowd's by 5 labels; row r is left out where it is
-predicted. Labels alone do not show what all annotators share: slips of all annotators, or ambiguity of all items. So e
-is anchored: the most careful annotators, with a tenth of the labels, slip 5 times of 100, and 1 − e_j is multiplied by
-one factor. Careful annotators who contradict each other do not slip.
+φ has two classes c ≠ d with shares 1 − λ and λ = 0.3, 0.5, 0.7, or one class and any other: (1 − λ) 1[k = c] + λ π_k
+with λ = 0.2, 0.4, 0.6, 0.8. EM fits e and ν under (1), shrunk to the crowd's by 5 labels; row r is excluded from the
+estimates that predict it. Labels alone do not show what all annotators share: errors of all annotators, or ambiguity of
+all items. The error rates are therefore anchored: the most careful annotators, with a tenth of the labels, err 5 times
+in 100, and 1 − e_j is multiplied by one factor. Careful annotators who contradict each other do not err.
 
 `evidence` is log P_i − log A_i. `ambiguity` is α A_i / (α A_i + (1 − α) P_i) with the most probable share α of
-ambiguous items. A *likely error* has P_i at least 3 times A_i and, with α, 49 times as probable, and a clear class. An
-item is *ambiguous* if A_i is at least 20 times P_i, and larger than P_i also with e as fitted; the number of such items
-is at most `share_ambiguous`, the α of the larger P_i and the larger A_i. If all annotators err equally at random, the
-labels of an item do not tell ambiguity from slips, and no annotator is careful. So unless annotators plainly differ
-(the labels are e^A times as probable with own e and ν as with the same for all A of them), the whole table must show
-ambiguous items: with them (e as fitted or anchored) all labels must be 20 times as probable as under (1) alone, with e
-as fitted, anchored, or the same for all. Else `share_ambiguous` is 0.
+ambiguous items. A *likely error* has a clear class, P_i at least 3 times A_i, and with α 49 times as probable. An item
+is *ambiguous* if A_i is at least 20 times P_i, and larger than P_i also with e as fitted; the number of such items is
+at most `share_ambiguous`, the α for the larger P_i and the larger A_i. If all annotators err equally at random, the
+labels of an item do not tell ambiguity from errors, and no annotator is careful. Unless annotators clearly differ (the
+labels are e^A times as probable with own e and ν as with the same for all A of them), the whole table must therefore
+show ambiguous items: all labels must be 20 times as probable with ambiguous items (e as fitted or anchored) as under
+(1) alone, with e as fitted, anchored, or the same for all. Otherwise `share_ambiguous` is 0.
 
-*Surprise* is how much less probable an item's labels are than its annotators' slips would make them if its truth were
+*Surprise* is how much less probable an item's labels are than its annotators' errors would make them if its truth were
 the most probable class c: P(ℓ < ℓ_i) + P(ℓ = ℓ_i)/2 for ℓ_i = Σ_r w_r log p_r(1[y_r = c]), as standard deviations of a
-normal distribution, with e as fitted. It is exact up to the rounding of ℓ to a grid: with five labels ℓ is far from
+normal distribution, with e as fitted. It is exact up to the rounding of ℓ to a grid: with five labels, ℓ is far from
 normal.
 
-*Groups*: `questions.group_effects`, Eq. 4, finds the columns of metadata that matter. An item that a group explains is
+*Groups*: Eq. 4 of `questions.group_effects` finds the columns of metadata that matter. An item that a group explains is
 a perspective if (3) also predicts it 20 times better than (1) and (2).
 
-A probabilistic row counts as its most probable label. Rows of one annotator and item weigh one together. Rows without
-weight do not count; for groups all others count equally.
+A probabilistic row counts as its most probable label. Rows of one annotator and item weigh as one together. Rows
+without weight do not count; for groups all other rows count equally.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -52,7 +53,7 @@ from dissensus.common.formatting import format_count
 from dissensus.common.frames import columns_to_frame
 from dissensus.common.notebook import NotebookTable
 from dissensus.common.parameters import check_argument
-from dissensus.common.types import FloatArray, IntArray, Names
+from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.compute.engines.local import Threads, balanced_ranges, thread_count
 from dissensus.compute.kernels import disagreement as kernels
 from dissensus.models.base import Aggregator, arg_max
@@ -65,9 +66,9 @@ from dissensus.table.kinds import CLASS_KINDS, check_kind
 Kind = Literal["unlabelled", "agreed", "likely error", "ambiguous", "cannot tell", "group perspective"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 MEANINGS: dict[Kind, str] = {
-    "agreed": "two annotators or more, and one answer",
-    "likely error": "one class is clear, and an annotator erred",
-    "ambiguous": "annotators take the item for one class or the other",
+    "agreed": "two annotators or more, and all give the same label",
+    "likely error": "the class is clear, and an annotator erred",
+    "ambiguous": "annotators assign the item to different classes for good reason",
     "group perspective": "groups of annotators see the item differently",
     "cannot tell": "too few labels, or labels that fit several reasons",
     "unlabelled": "no annotator has labelled it",
@@ -75,21 +76,22 @@ MEANINGS: dict[Kind, str] = {
 """Kind → its meaning, in the order in which kinds are shown."""
 
 MIN_CONFIDENCE = 0.9  # P(class) below which it is not clear which label is an error
-STRONG, POSITIVE = math.log(20), math.log(3)  # log Bayes factors, in the words of Kass & Raftery 1995
+STRONG, POSITIVE = math.log(20), math.log(3)  # log Bayes factors, named as by Kass & Raftery 1995
 ONE_CLASS = 0.98  # P(item is not ambiguous) from which on an annotator erred
 PSEUDO = 5.0  # labels by which e and ν are shrunk to the crowd's
 CAREFUL_SHARE = 0.1  # share of the labels that the most careful annotators gave
-CAREFUL_SLIPS = 0.05  # e of these annotators
-MIN_SLIP = 0.005  # smallest e and 1 − e: no label is impossible
-TWO_SHARES = (0.3, 0.5, 0.7)  # λ of two classes; 1 − λ is always one of them
-OTHER_SHARES = (0.2, 0.4, 0.6, 0.8)  # λ of any other
-MAX_ROUNDS = 50  # of EM
-SLIP_TOL = 1e-4  # change of the mean slip
-ALPHA_ROUNDS = 200  # of EM for α, one number
+CAREFUL_ERROR_RATE = 0.05  # e of these annotators
+MIN_ERROR_RATE = 0.005  # smallest e and 1 − e, so that no label is impossible
+TWO_CLASS_SHARES = (0.3, 0.5, 0.7)  # λ of two classes; 1 − λ is always one of them
+ANY_CLASS_SHARES = (0.2, 0.4, 0.6, 0.8)  # λ of any other class
+MAX_EM_STEPS = 50
+ERROR_RATE_TOLERANCE = 1e-4  # change of the mean error rate that ends EM
+ALPHA_STEPS = 200  # EM steps for α, which is one number
 ALPHA_ITEMS = 10.0  # prior items, half of them ambiguous: a small table cannot show that none are
-POINTS_PER_SD = 8.0  # of the grid: per standard deviation of one row's part in ℓ
-MAX_POINTS = 4096
+POINTS_PER_SD = 8.0  # grid points per standard deviation of one row's contribution to ℓ
+MAX_POINTS = 4096  # grid points
 MAX_EXACT_LABELS = 100  # labels of an item above which ℓ is treated as normal
+TINY = float(np.finfo(float).tiny)  # lower bound of divisors and probabilities
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -102,11 +104,11 @@ class Explanation(NotebookTable):
     confidence: FloatArray  # (I,) its probability
     disagreement: FloatArray  # (I,) share of pairs of labels that differ; NaN with fewer than two
     expected_disagreement: FloatArray  # (I,) if the truth were `label` and annotators erred as usual
-    surprise: FloatArray  # (I,) standard deviations by which the labels are less probable than expected; NaN likewise
-    evidence: FloatArray  # (I,) log Bayes factor of one class against ambiguity; NaN likewise
+    surprise: FloatArray  # (I,) standard deviations by which the labels are less probable than expected
+    evidence: FloatArray  # (I,) log Bayes factor of one class against ambiguity; NaN with fewer than two labels
     ambiguity: FloatArray  # (I,) P(the item is ambiguous)
-    share_ambiguous: float  # of the items with two labels or more: the smaller one of slips as fitted or anchored
-    p_mistake: FloatArray  # (N,) P(row is a mistake), that is, that the item has one class and not this one
+    share_ambiguous: float  # of the items with two labels or more: the smaller one, with e as fitted or anchored
+    p_mistake: FloatArray  # (N,) P(the row is a mistake): the item has one class, and the label is another
     groups: tuple[GroupEffect, ...]  # one per column of metadata, the most significant first
     group_index: IntArray  # (I,) index into `groups` of the group that explains the item, −1 if none
 
@@ -132,8 +134,10 @@ class Explanation(NotebookTable):
         """Return a frame (pandas if installed, else Arrow) with one row per item."""
         import pyarrow as pa
 
-        measures = ("label", "confidence", "disagreement", "expected_disagreement", "surprise", "evidence", "ambiguity")
         group = [self.groups[g].column if g >= 0 else None for g in self.group_index]
+        measures = (
+            "label", "confidence", "disagreement", "expected_disagreement", "surprise", "evidence", "ambiguity"
+        )  # fmt: skip
         return columns_to_frame(
             {"item": self.items, "kind": [KINDS[code] for code in self.kind]}
             | {name: getattr(self, name) for name in measures}
@@ -151,20 +155,27 @@ def explain(
     seed: int = 0,
     threads: int | None = None,
 ) -> Explanation:
-    """Split disagreement into likely errors, ambiguity and, with metadata, perspectives of groups.
+    """Attribute disagreement to likely errors, ambiguity and, with metadata, perspectives of groups.
 
     Parameters
     ----------
     fitted : Aggregator
-        Fitted to this table; unknown items are scored.
+        A model fitted to this table; items that it does not know are scored.
     annotators : mapping of columns, or frame, optional
-        Metadata: a column `annotator` and others. Text defines groups, more than 12 different numbers are cut into
-        quarters; a column with one group, or nearly as many groups as annotators, is skipped. Annotators outside the
+        Metadata: a column `annotator` and others. Text defines groups; more than 12 different numbers are cut into
+        quarters. A column with one group, or nearly as many groups as annotators, is skipped. Annotators outside the
         table are ignored.
     missing_as_group : bool
         Whether annotators without an entry in a column are a group; otherwise the column ignores them.
     permutations, seed : int
         Permutations of annotators among groups; at least 100 per column, as fewer cannot reach significance.
+    threads : int, optional
+        Number of threads; None for all cores.
+
+    Returns
+    -------
+    Explanation
+        Kind and measures of every item, and the effects of the columns.
 
     >>> from dissensus.models.methods import DawidSkene
     >>> from dissensus.table.datasets import load_dataset
@@ -179,265 +190,349 @@ def explain(
     if not hasattr(fitted, "posterior_"):
         raise ModelNotFitted(method=type(fitted).__name__)
     check_argument("permutations", permutations, int, low=1, must="must be at least 1")
-    table = table.with_classes(fitted.classes_)
-    known = naming.match_names(table.items, fitted.items_, "items")
-    posterior = np.ascontiguousarray(fitted.posterior_[known])
-    if (known < 0).any():
-        posterior = np.where((known >= 0)[:, None], posterior, fitted.predict_proba(table))
+    table, posterior = _align_posterior(table, fitted)
     best = arg_max(posterior, table.items, table.classes, fitted.tie_seed_)
-    confidence = posterior.max(axis=1, initial=0)
     rows = dataclasses.replace(table, proba=None).positive_weight_rows.deduplicated
+    votes = _Votes(rows, best)
     with Threads(thread_count(threads, len(rows))) as pool:
-        n, given = np.diff(rows.item_ptr), rows.votes() > 0
-        disagree = given.sum(axis=1) > 1
-        best_given = given[np.arange(best.size), best]  # an annotator gave the most probable class
-        usual = _learn_slips(rows, posterior)
-        careful = usual.anchored()
-        one, many = _evidence(careful, pool)
-        usual_one, usual_many = _evidence(usual, pool)
-        alike = usual.pooled().one_class(rows.item, rows.n_items)
-        belief, one = softmax(one, axis=1), logsumexp(one, axis=1)  # (I, K) P(class), if there is one
-        usual_one, alike = logsumexp(usual_one, axis=1), logsumexp(alike, axis=1)
-        expected, above, below = _surprise(usual, best, pool)
+        fit = _fit_reasons(rows, posterior, pool)
+        tails = _surprise(fit.model, best, pool)
         columns = {} if annotators is None else read_metadata_groups(annotators, table, missing_as_group)
-        effects, by_group = find_group_effects(rows, posterior, disagree, columns, permutations, seed, pool)
-
-    several, people, evidence = n >= 2, rows.annotators_per_item >= 2, one - many
-    ambiguity = np.zeros(n.size)
-    ambiguity[several] = _posterior_of_ambiguity(evidence[several])
-    at_least = np.maximum(one, usual_one) - np.maximum(many, usual_many)  # the more favourable to slips
-    share = 0.0
-    if several.any():
-        slips = [logs[several].sum() for logs in (usual_one, alike, one)]
-        both = [_with_ambiguity(a[several], b[several]) for a, b in ((one, many), (usual_one, usual_many))]
-        if max(both) - max(slips) >= STRONG or slips[0] - slips[1] > np.unique(rows.annotator).size:
-            share = _posterior_of_ambiguity(at_least[several]).mean()
-    ambiguous = disagree & (evidence <= -STRONG) & (at_least < 0)
-    ambiguous &= np.searchsorted(np.sort(evidence), evidence, side="right") - 1 < share * several.sum()
-    views = by_group >= 0
-    for number, effect in enumerate(effects):
-        at = np.flatnonzero(by_group == number)
-        by_view = _by_group(careful, at, columns[effect.column][1])
-        views[at] = by_view - np.maximum(one, many)[at] >= STRONG
-    other = by_group >= 0  # groups may see these items differently, so no other reason is named
-    by_group = np.where(views, by_group, -1)
-    erred = ~other & (ambiguity <= 1 - ONE_CLASS) & (evidence >= POSITIVE)
-    erred &= belief[np.arange(best.size), best] >= MIN_CONFIDENCE
-    error = np.where(disagree, erred, ~best_given & (confidence >= MIN_CONFIDENCE))
-    kind = np.select(
-        [n == 0, views, ~other & ambiguous & people, error, people & ~disagree & best_given],
-        [KINDS.index(name) for name in ("unlabelled", "group perspective", "ambiguous", "likely error", "agreed")],
-        KINDS.index("cannot tell"),
-    )
-    least = np.finfo(float).tiny
-    surprise = np.where(  # tails as standard deviations of a normal distribution, from the smaller one
-        above < 0.5, -ndtri(np.maximum(above, least)), ndtri(np.clip(below, least, 0.5))
-    )
-    one_class = np.where(views, 0.0, 1 - ambiguity)
-    effects = tuple(dataclasses.replace(effect, items=effect.items[views[effect.items]]) for effect in effects)
-    truth = np.where(disagree[:, None], belief, posterior)
-    right = truth[table.item, table.label]
+        effects, group_index = find_group_effects(rows, posterior, votes.disagree, columns, permutations, seed, pool)
+    explained = group_index >= 0
+    perspective = _find_perspectives(fit, effects, group_index, columns)
+    ambiguity = np.zeros(best.size)
+    ambiguity[votes.several] = _posterior_of_ambiguity(fit.evidence[votes.several])
+    share = _share_of_ambiguous(fit, votes.several, np.unique(rows.annotator).size)
+    kind = _choose_kinds(fit, votes, posterior, ambiguity, share, explained, perspective)
+    truth = np.where(votes.disagree[:, None], fit.p_class, posterior)
+    p_right = truth[table.item, table.label]
     if table.proba is not None:
-        right = np.einsum("nk,nk->n", table.proba, truth[table.item])
+        p_right = np.einsum("nk,nk->n", table.proba, truth[table.item])
+    p_one_class = np.where(perspective, 0.0, 1 - ambiguity)
+    several = votes.several
     return Explanation(
-        items=table.items,
-        kind=kind.astype(np.int8),
-        label=table.classes[best],
-        confidence=confidence,
-        disagreement=np.where(several, _differing(rows), np.nan),
-        expected_disagreement=np.where(several, expected, np.nan),
-        surprise=np.where(several, surprise, np.nan),
-        evidence=np.where(several, evidence, np.nan),
-        ambiguity=ambiguity,
-        share_ambiguous=float(share),
-        p_mistake=one_class[table.item] * np.clip(1 - right, 0, 1),
-        groups=effects,
-        group_index=by_group,
-    )
+        items=table.items, kind=kind.astype(np.int8), label=table.classes[best],
+        confidence=posterior.max(axis=1, initial=0), disagreement=np.where(several, _disagreement(rows), np.nan),
+        expected_disagreement=np.where(several, tails[0], np.nan),
+        surprise=np.where(several, _to_standard_deviations(tails[1], tails[2]), np.nan),
+        evidence=np.where(several, fit.evidence, np.nan), ambiguity=ambiguity, share_ambiguous=share,
+        p_mistake=p_one_class[table.item] * np.clip(1 - p_right, 0, 1),
+        groups=tuple(dataclasses.replace(one, items=one.items[perspective[one.items]]) for one in effects),
+        group_index=np.where(perspective, group_index, -1),
+    )  # fmt: skip
 
 
-# The items' labels and the annotators' errors -------------------------------------------------------------------------
+def _align_posterior(table: Annotations, fitted: Aggregator) -> tuple[Annotations, FloatArray]:
+    """Return the table with the model's classes, and the posterior of its items (I, K)."""
+    table = table.with_classes(fitted.classes_)
+    code = naming.match_names(table.items, fitted.items_, "items")
+    posterior = np.ascontiguousarray(fitted.posterior_[code])
+    if (code < 0).any():
+        posterior = np.where((code >= 0)[:, None], posterior, fitted.predict_proba(table))
+    return table, posterior
+
+
+# Reasons of items -----------------------------------------------------------------------------------------------------
+
+
+class _Votes:
+    """Counts of the labels of items, and whether they agree with the most probable class."""
+
+    def __init__(self, rows: Annotations, best: IntArray):
+        given = rows.votes() > 0
+        self.n = np.diff(rows.item_ptr)  # (I,) labels
+        self.best = best
+        self.several: BoolArray = self.n >= 2
+        self.disagree: BoolArray = given.sum(axis=1) > 1
+        self.has_best = given[np.arange(best.size), best]  # (I,) an annotator gave the most probable class
+        self.by_two_annotators: BoolArray = rows.annotators_per_item >= 2
 
 
 @dataclass(frozen=True, eq=False)
-class _Slips:
-    """Slip rates and response biases of annotators; each row is left out where it is predicted."""
+class _Reasons:
+    """Log probabilities of the labels of each item (I,) under the reasons, with e as fitted and anchored."""
+
+    model: _ErrorModel  # e as fitted
+    anchored: _ErrorModel
+    p_class: FloatArray  # (I, K) P(class), if the item has one class
+    one: FloatArray  # Eq. 1, anchored
+    many: FloatArray  # Eq. 2, anchored
+    fitted_one: FloatArray  # Eq. 1, as fitted
+    fitted_many: FloatArray
+    pooled_one: FloatArray  # Eq. 1, with the same e and ν for all annotators
+
+    @property
+    def evidence(self) -> FloatArray:
+        """Return the log Bayes factor of one class against ambiguity (I,)."""
+        return self.one - self.many
+
+    @property
+    def least_ambiguous(self) -> FloatArray:
+        """Return the log Bayes factor (I,) with the larger of both probabilities under each reason."""
+        return np.asarray(np.maximum(self.one, self.fitted_one) - np.maximum(self.many, self.fitted_many))
+
+
+def _fit_reasons(rows: Annotations, posterior: FloatArray, pool: Threads) -> _Reasons:
+    model = _fit_error_model(rows, posterior)
+    anchored = model.anchored()
+    one, many = _log_evidence(anchored, pool)
+    fitted_one, fitted_many = _log_evidence(model, pool)
+    pooled_one = model.pooled().log_one_class(rows.item, rows.n_items)
+    total = [logsumexp(logs, axis=1) for logs in (one, fitted_one, pooled_one)]
+    return _Reasons(model, anchored, softmax(one, axis=1), total[0], many, total[1], fitted_many, total[2])
+
+
+def _share_of_ambiguous(fit: _Reasons, several: BoolArray, n_annotators: int) -> float:
+    """Return the share of ambiguous items among those with several labels; 0 if the table does not show any."""
+    if not several.any():
+        return 0.0
+    without = [logs[several].sum() for logs in (fit.fitted_one, fit.pooled_one, fit.one)]
+    pairs = ((fit.one, fit.many), (fit.fitted_one, fit.fitted_many))
+    with_ambiguous = [_log_with_ambiguity(one[several], many[several]) for one, many in pairs]
+    if max(with_ambiguous) - max(without) < STRONG and without[0] - without[1] <= n_annotators:
+        return 0.0
+    return float(_posterior_of_ambiguity(fit.least_ambiguous[several]).mean())
+
+
+def _choose_kinds(
+    fit: _Reasons, votes: _Votes, posterior: FloatArray, ambiguity: FloatArray, share: float, explained: BoolArray,
+    perspective: BoolArray,
+) -> IntArray:  # fmt: skip
+    """Return the kind of every item (I,), a code into `KINDS`.
+
+    `explained` (I,) marks items that groups may see differently: no other reason is named for them.
+    """
+    evidence, best = fit.evidence, votes.best
+    ambiguous = votes.disagree & (evidence <= -STRONG) & (fit.least_ambiguous < 0)
+    rank = np.searchsorted(np.sort(evidence), evidence, side="right") - 1
+    ambiguous &= rank < share * votes.several.sum()
+    erred = ~explained & (ambiguity <= 1 - ONE_CLASS) & (evidence >= POSITIVE)
+    erred &= fit.p_class[np.arange(best.size), best] >= MIN_CONFIDENCE
+    unopposed = ~votes.has_best & (posterior.max(axis=1, initial=0) >= MIN_CONFIDENCE)
+    agreed = votes.by_two_annotators & ~votes.disagree & votes.has_best
+    return np.select(
+        [votes.n == 0, perspective, ~explained & ambiguous & votes.by_two_annotators,
+         np.where(votes.disagree, erred, unopposed), agreed],
+        [KINDS.index(name) for name in ("unlabelled", "group perspective", "ambiguous", "likely error", "agreed")],
+        KINDS.index("cannot tell"),
+    )  # fmt: skip
+
+
+def _find_perspectives(
+    fit: _Reasons, effects: tuple[GroupEffect, ...], group_index: IntArray, columns: Mapping[str, Any]
+) -> BoolArray:
+    """Return which items groups explain 20 times better than the other reasons (I,)."""
+    perspective = group_index >= 0
+    other = np.maximum(fit.one, fit.many)
+    for number, effect in enumerate(effects):
+        items = np.flatnonzero(group_index == number)
+        by_group = _log_by_group(fit.anchored, items, columns[effect.column][1])
+        perspective[items] = by_group - other[items] >= STRONG
+    return perspective
+
+
+def _to_standard_deviations(above: FloatArray, below: FloatArray) -> FloatArray:
+    """Return tail probabilities as standard deviations of a normal distribution, from the smaller tail."""
+    return np.asarray(np.where(above < 0.5, -ndtri(np.maximum(above, TINY)), ndtri(np.clip(below, TINY, 0.5))))
+
+
+# Annotators' errors ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _ErrorModel:
+    """Error rates and response biases of annotators; each row is excluded from the estimates that predict it."""
 
     rows: Annotations
     weight: FloatArray  # (N,)
-    mine: FloatArray  # (N,) P(row is a slip), weighted
-    by_label: FloatArray  # (A, K) slips, weighted
-    crowd: FloatArray  # (K,) ν of the crowd
+    row_errors: FloatArray  # (N,) P(the row is an error), weighted
+    label_errors: FloatArray  # (A, K) errors by label, weighted
+    crowd_bias: FloatArray  # (K,) ν of the crowd
     prior: FloatArray  # (K,) π
-    often: FloatArray  # (N,) e of the row's annotator
+    error_rate: FloatArray  # (N,) e of the row's annotator
 
     @cached_property
     def bias(self) -> FloatArray:
         """Return ν_j(y_r) of each row (N,)."""
-        who, label = self.rows.annotator, self.rows.label
-        counts = np.maximum(self.by_label[who, label] - self.mine, 0) + PSEUDO * self.crowd[label]
-        return np.asarray(counts / (self.by_label.sum(axis=1)[who] - self.mine + PSEUDO))
+        annotator, label = self.rows.annotator, self.rows.label
+        counts = np.maximum(self.label_errors[annotator, label] - self.row_errors, 0)
+        counts = counts + PSEUDO * self.crowd_bias[label]
+        return np.asarray(counts / (self.label_errors.sum(axis=1)[annotator] - self.row_errors + PSEUDO))
 
-    def biases(self, some: slice) -> FloatArray:
+    def biases(self, chosen: slice) -> FloatArray:
         """Return ν of the annotators of some rows (n, K)."""
-        counts, mine = self.by_label[self.rows.annotator[some]], self.mine[some]
-        counts[np.arange(mine.size), self.rows.label[some]] -= mine
-        counts = np.maximum(counts, 0) + PSEUDO * self.crowd
+        counts, row_errors = self.label_errors[self.rows.annotator[chosen]], self.row_errors[chosen]
+        counts[np.arange(row_errors.size), self.rows.label[chosen]] -= row_errors
+        counts = np.maximum(counts, 0) + PSEUDO * self.crowd_bias
         return np.asarray(counts / counts.sum(axis=1, keepdims=True))
 
-    def log_p(self, share: Any, some: Any = slice(None)) -> FloatArray:
+    def log_p(self, share: Any, chosen: Any = slice(None)) -> FloatArray:
         """Return w log p_r(share) of some rows (n,)."""
-        e = self.often[some]
-        return np.asarray(self.weight[some] * np.log((1 - e) * share + e * self.bias[some]))
+        e = self.error_rate[chosen]
+        return np.asarray(self.weight[chosen] * np.log((1 - e) * share + e * self.bias[chosen]))
 
-    def anchored(self) -> _Slips:
-        """Return slips anchored so that the most careful annotators slip at most `CAREFUL_SLIPS`."""
-        order = np.argsort(self.often, kind="stable")
-        done = np.cumsum(self.weight[order])
-        if not done.size:
+    def anchored(self) -> _ErrorModel:
+        """Return a model in which the most careful annotators err at most at `CAREFUL_ERROR_RATE`."""
+        order = np.argsort(self.error_rate, kind="stable")
+        cumulative = np.cumsum(self.weight[order])
+        if not cumulative.size:
             return self
-        least = self.often[order[np.searchsorted(done, CAREFUL_SHARE * done[-1])]]
-        factor = max((1 - CAREFUL_SLIPS) / (1 - least), 1.0)
-        return dataclasses.replace(self, often=_inside(1 - factor * (1 - self.often)))
+        careful = self.error_rate[order[np.searchsorted(cumulative, CAREFUL_SHARE * cumulative[-1])]]
+        factor = max((1 - CAREFUL_ERROR_RATE) / (1 - careful), 1.0)
+        return dataclasses.replace(self, error_rate=_clip_rate(1 - factor * (1 - self.error_rate)))
 
-    def pooled(self) -> _Slips:
-        """Return slips with the same rate and bias for all annotators."""
-        mean = self.weight @ self.often / max(self.weight.sum(), np.finfo(float).tiny)
-        nothing = np.zeros_like(self.mine), np.zeros_like(self.by_label)
-        return dataclasses.replace(self, mine=nothing[0], by_label=nothing[1], often=np.full_like(self.often, mean))
+    def pooled(self) -> _ErrorModel:
+        """Return a model with the same error rate and bias for all annotators."""
+        mean = self.weight @ self.error_rate / max(self.weight.sum(), TINY)
+        return dataclasses.replace(
+            self, row_errors=np.zeros_like(self.row_errors), label_errors=np.zeros_like(self.label_errors),
+            error_rate=np.full_like(self.error_rate, mean),
+        )  # fmt: skip
 
-    def one_class(self, part: IntArray, n_parts: int, some: Any = slice(None)) -> FloatArray:
+    def log_one_class(self, part: IntArray, n_parts: int, chosen: Any = slice(None)) -> FloatArray:
         """Return log of the terms of Eq. 1 for parts of the rows (parts, K); row r belongs to part[r]."""
-        K, missed = self.prior.size, self.log_p(0.0, some)
-        cell = part.astype(np.int64) * K + self.rows.label[some]
-        gained = np.bincount(cell, self.log_p(1.0, some) - missed, n_parts * K).reshape(n_parts, K)
-        return np.asarray(gained + np.bincount(part, missed, n_parts)[:, None] + np.log(self.prior))
+        K, if_error = self.prior.size, self.log_p(0.0, chosen)
+        cell = part.astype(np.int64) * K + self.rows.label[chosen]
+        gain = np.bincount(cell, self.log_p(1.0, chosen) - if_error, n_parts * K).reshape(n_parts, K)
+        return np.asarray(gain + np.bincount(part, if_error, n_parts)[:, None] + np.log(self.prior))
 
 
-def _inside(share: FloatArray) -> FloatArray:
-    return np.asarray(np.clip(share, MIN_SLIP, 1 - MIN_SLIP))
+def _clip_rate(rate: FloatArray) -> FloatArray:
+    return np.asarray(np.clip(rate, MIN_ERROR_RATE, 1 - MIN_ERROR_RATE))
 
 
-def _learn_slips(rows: Annotations, posterior: FloatArray) -> _Slips:
-    """Fit e, ν and π by EM under Eq. 1, from a model's posterior."""
-    A, K, who = rows.n_annotators, rows.n_classes, rows.annotator
+def _fit_error_model(rows: Annotations, posterior: FloatArray) -> _ErrorModel:
+    """Fit e, ν and π by EM under Eq. 1, starting from a model's posterior."""
+    A, K, annotator = rows.n_annotators, rows.n_classes, rows.annotator
     weight = rows.row_weights
-    labels, cell = np.bincount(who, weight, A), who.astype(np.int64) * K + rows.label
-    q, looked, before = posterior, np.ones(len(rows)), np.inf  # looked: P(no slip | it is the class)
-    for _ in range(MAX_ROUNDS):
-        mine = weight * (1 - q[rows.item, rows.label] * looked)
-        by_label = np.bincount(cell, mine, A * K).reshape(A, K).astype(np.float64)
-        slips, mean = by_label.sum(axis=1), mine.sum() / max(weight.sum(), np.finfo(float).tiny)
-        often = _inside((slips[who] - mine + PSEUDO * mean) / (labels[who] - weight + PSEUDO))
-        crowd = (by_label.sum(axis=0) + 1) / (mine.sum() + K)
-        found = _Slips(rows, weight, mine, by_label, crowd, (q.sum(axis=0) + 1) / (len(q) + K), often)
-        if abs(mean - before) < SLIP_TOL:
+    labels, cell = np.bincount(annotator, weight, A), annotator.astype(np.int64) * K + rows.label
+    q, p_correct, before = posterior, np.ones(len(rows)), np.inf  # p_correct: P(no error | the label is the class)
+    for _ in range(MAX_EM_STEPS):
+        row_errors = weight * (1 - q[rows.item, rows.label] * p_correct)
+        label_errors = np.bincount(cell, row_errors, A * K).reshape(A, K).astype(np.float64)
+        errors, mean = label_errors.sum(axis=1), row_errors.sum() / max(weight.sum(), TINY)
+        rate = _clip_rate((errors[annotator] - row_errors + PSEUDO * mean) / (labels[annotator] - weight + PSEUDO))
+        crowd_bias = (label_errors.sum(axis=0) + 1) / (row_errors.sum() + K)
+        prior = (q.sum(axis=0) + 1) / (len(q) + K)
+        model = _ErrorModel(rows, weight, row_errors, label_errors, crowd_bias, prior, rate)
+        if abs(mean - before) < ERROR_RATE_TOLERANCE:
             break
-        before, looked = mean, (1 - often) / (1 - often + often * found.bias)
-        q = softmax(found.one_class(rows.item, rows.n_items), axis=1)
-    return found
+        before, p_correct = mean, (1 - rate) / (1 - rate + rate * model.bias)
+        q = softmax(model.log_one_class(rows.item, rows.n_items), axis=1)
+    return model
 
 
-def _evidence(slips: _Slips, pool: Threads) -> tuple[FloatArray, FloatArray]:
+# Probabilities of the labels ------------------------------------------------------------------------------------------
+
+
+def _log_evidence(model: _ErrorModel, pool: Threads) -> tuple[FloatArray, FloatArray]:
     """Return log of the terms of Eq. 1 (I, K), and log of Eq. 2 (I,)."""
-    rows, prior, K = slips.rows, slips.prior, slips.prior.size
+    rows, prior, K = model.rows, model.prior, model.prior.size
     log_prior, log_others = np.log(prior), np.log(np.maximum(1 - prior, 1e-12))
 
-    def of_items(number: int, first: int, last: int) -> FloatArray:
-        some, I = slice(rows.item_ptr[first], rows.item_ptr[last]), last - first
-        item, label = rows.item[some] - first, rows.label[some]
-        cell, missed = item.astype(np.int64) * K + label, slips.log_p(0.0, some)
+    def log_ambiguous(number: int, first: int, last: int) -> FloatArray:
+        """Return log of Eq. 2 of items first … last − 1."""
+        chosen, I = slice(rows.item_ptr[first], rows.item_ptr[last]), last - first
+        item, label = rows.item[chosen] - first, rows.label[chosen]
+        cell, if_error = item.astype(np.int64) * K + label, model.log_p(0.0, chosen)
 
-        def gained(share: Any, over: FloatArray) -> FloatArray:
-            return np.asarray(np.bincount(cell, slips.log_p(share, some) - over, I * K).reshape(I, K))
+        def log_gain(share: Any, baseline: FloatArray) -> FloatArray:
+            return np.asarray(np.bincount(cell, model.log_p(share, chosen) - baseline, I * K).reshape(I, K))
 
-        two, others = [], []
-        gain = {share: gained(share, missed) for share in TWO_SHARES}
-        for share in TWO_SHARES:
-            both = gain[share] + log_prior - log_others + _all_but(gain[round(1 - share, 9)] + log_prior)
-            two.append(np.bincount(item, missed, I) + logsumexp(both, axis=1))
-        for share in OTHER_SHARES:
-            other = slips.log_p(share * prior[label], some)
-            top = gained(1 - share + share * prior[label], other) + log_prior
-            others.append(np.bincount(item, other, I) + logsumexp(top, axis=1))
-        kinds = [logsumexp(found, axis=0) - math.log(len(found)) for found in (two, others)]
-        return np.asarray(np.logaddexp(*kinds) - math.log(2))
+        two_classes, any_class = [], []
+        gain = {share: log_gain(share, if_error) for share in TWO_CLASS_SHARES}
+        for share in TWO_CLASS_SHARES:
+            pairs = gain[share] + log_prior - log_others + _log_sum_of_others(gain[round(1 - share, 9)] + log_prior)
+            two_classes.append(np.bincount(item, if_error, I) + logsumexp(pairs, axis=1))
+        for share in ANY_CLASS_SHARES:
+            baseline = model.log_p(share * prior[label], chosen)
+            top = log_gain(1 - share + share * prior[label], baseline) + log_prior
+            any_class.append(np.bincount(item, baseline, I) + logsumexp(top, axis=1))
+        means = [logsumexp(logs, axis=0) - math.log(len(logs)) for logs in (two_classes, any_class)]
+        return np.asarray(np.logaddexp(*means) - math.log(2))
 
     cuts = balanced_ranges(rows.item_ptr, max(pool.threads, len(rows) // ROWS_AT_ONCE))
-    many = np.concatenate(pool.map(of_items, cuts)) if K > 1 else np.full(rows.n_items, -np.inf)
-    return slips.one_class(rows.item, rows.n_items), many
+    many = np.concatenate(pool.map(log_ambiguous, cuts)) if K > 1 else np.full(rows.n_items, -np.inf)
+    return model.log_one_class(rows.item, rows.n_items), many
 
 
-def _all_but(values: FloatArray) -> FloatArray:
-    """Return log of the sum of exp over all other columns (I, K), without differences, which would lose small terms."""
-    out = np.full(values.shape, -np.inf)
-    out[:, 1:] = np.logaddexp.accumulate(values, axis=1)[:, :-1]
+def _log_sum_of_others(values: FloatArray) -> FloatArray:
+    """Return log of the sum of exp over all other columns (I, K).
+
+    Differences from the total would lose small terms, so that sums from both sides are added.
+    """
+    sums = np.full(values.shape, -np.inf)
+    sums[:, 1:] = np.logaddexp.accumulate(values, axis=1)[:, :-1]
     after = np.logaddexp.accumulate(values[:, ::-1], axis=1)[:, ::-1]
-    out[:, :-1] = np.logaddexp(out[:, :-1], after[:, 1:])
-    return out
+    sums[:, :-1] = np.logaddexp(sums[:, :-1], after[:, 1:])
+    return sums
 
 
-def _by_group(slips: _Slips, items: IntArray, group: IntArray) -> FloatArray:
+def _log_by_group(model: _ErrorModel, items: IntArray, group: IntArray) -> FloatArray:
     """Return log of Eq. 3 (items,); annotators without a group form one."""
-    rows, place = slips.rows, np.full(slips.rows.n_items, -1)
-    place[items] = np.arange(items.size)
-    some, n_groups = place[rows.item] >= 0, int(group.max(initial=-1)) + 2
-    pair = place[rows.item[some]] * n_groups + group[rows.annotator[some]] + 1
+    rows, position = model.rows, np.full(model.rows.n_items, -1)
+    position[items] = np.arange(items.size)
+    chosen, n_groups = position[rows.item] >= 0, int(group.max(initial=-1)) + 2
+    pair = position[rows.item[chosen]] * n_groups + group[rows.annotator[chosen]] + 1
     pairs, part = np.unique(pair, return_inverse=True)
-    each = logsumexp(slips.one_class(part, pairs.size, some), axis=1)
-    return np.asarray(np.bincount(pairs // n_groups, each, items.size))
+    logs = logsumexp(model.log_one_class(part, pairs.size, chosen), axis=1)
+    return np.asarray(np.bincount(pairs // n_groups, logs, items.size))
 
 
 def _posterior_of_ambiguity(evidence: FloatArray) -> FloatArray:
     """Return P(ambiguous) of items by their log Bayes factors, with the most probable share of ambiguous ones."""
     alpha, gamma = 0.5, np.zeros(evidence.size)
-    for _ in range(ALPHA_ROUNDS if evidence.size else 0):
+    for _ in range(ALPHA_STEPS if evidence.size else 0):
         gamma = expit(logit(alpha) - evidence)
         alpha = float((gamma.sum() + ALPHA_ITEMS / 2) / (gamma.size + ALPHA_ITEMS))
     return gamma
 
 
-def _with_ambiguity(one: FloatArray, many: FloatArray) -> float:
+def _log_with_ambiguity(one: FloatArray, many: FloatArray) -> float:
     """Return log P(labels of all items) with the most probable share of ambiguous items."""
     alpha = _posterior_of_ambiguity(one - many).mean()
-    no, yes = np.log(np.maximum([1 - alpha, alpha], np.finfo(float).tiny))  # either share may be 0
-    return float(np.logaddexp(no + one, yes + many).sum())
+    log_clear, log_ambiguous = np.log(np.maximum([1 - alpha, alpha], TINY))  # either share may be 0
+    return float(np.logaddexp(log_clear + one, log_ambiguous + many).sum())
 
 
-def _surprise(slips: _Slips, best: IntArray, pool: Threads) -> FloatArray:
-    """Return expected share of differing pairs if the class is best[i], P(labels less probable) and P(more) (3, I)."""
-    rows = slips.rows
+def _surprise(model: _ErrorModel, best: IntArray, pool: Threads) -> FloatArray:
+    """Return the expected share of differing pairs if the class is best[i], P(labels less probable) and P(more) (3, I).
 
-    def of_items(number: int, first: int, last: int) -> FloatArray:
-        some, ptr = slice(rows.item_ptr[first], rows.item_ptr[last]), rows.item_ptr[first : last + 1]
-        ptr, item, label, w = ptr - ptr[0], rows.item[some], rows.label[some], slips.weight[some]
+    The probabilities are exact for items with up to `MAX_EXACT_LABELS` labels, and normal approximations for others.
+    """
+    rows = model.rows
+
+    def tails_of_items(number: int, first: int, last: int) -> FloatArray:
+        chosen, ptr = slice(rows.item_ptr[first], rows.item_ptr[last]), rows.item_ptr[first : last + 1]
+        ptr, item, label, w = ptr - ptr[0], rows.item[chosen], rows.label[chosen], model.weight[chosen]
         row = np.arange(item.size)
-        chance = slips.often[some, None] * slips.biases(some)  # (n, K) P(label | class), of all labels
-        chance[row, best[item]] += 1 - slips.often[some]
+        chance = model.error_rate[chosen, None] * model.biases(chosen)  # (n, K) P(label | class) of every label
+        chance[row, best[item]] += 1 - model.error_rate[chosen]
         cost = -w[:, None] * np.log(chance)
         mean = (chance * cost).sum(axis=1)
-        spread = np.maximum((chance * cost**2).sum(axis=1) - mean**2, 0)
-        columns = (w, w**2, w**2 * (chance**2).sum(axis=1), cost[row, label] - mean, spread, np.ptp(cost, axis=1))
+        row_variance = np.maximum((chance * cost**2).sum(axis=1) - mean**2, 0)
+        columns = (w, w**2, w**2 * (chance**2).sum(axis=1), cost[row, label] - mean, row_variance, np.ptp(cost, axis=1))
         weight, squares, same_row, excess, variance, reach = sum_ranges(np.stack(columns, axis=1), ptr).T
-        alike = (sum_ranges(w[:, None] * chance, ptr) ** 2).sum(axis=1) - same_row
-        n, out = np.diff(ptr), np.full((ptr.size - 1, 3), 0.5)
+        equal = (sum_ranges(w[:, None] * chance, ptr) ** 2).sum(axis=1) - same_row
+        n, result = np.diff(ptr), np.full((ptr.size - 1, 3), 0.5)
         with np.errstate(divide="ignore", invalid="ignore"):  # items with fewer than two labels
-            out[:, 0] = 1 - alike / (weight**2 - squares)
+            result[:, 0] = 1 - equal / (weight**2 - squares)
             z = excess / np.sqrt(2 * variance)
-            grid = np.maximum(np.sqrt(variance / n) / POINTS_PER_SD, reach / MAX_POINTS)  # small beside a row's part
-        varies = (reach >= 1e-9) & (variance >= 1e-18) & (n > 1)  # else every label is as probable as any other
-        out[varies, 1], out[varies, 2] = erfc(z[varies]) / 2, erfc(-z[varies]) / 2
+            grid = np.maximum(np.sqrt(variance / n) / POINTS_PER_SD, reach / MAX_POINTS)
+        varies = (reach >= 1e-9) & (variance >= 1e-18) & (n > 1)  # otherwise all labels are equally probable
+        result[varies, 1], result[varies, 2] = erfc(z[varies]) / 2, erfc(-z[varies]) / 2
         exact = varies & (n <= MAX_EXACT_LABELS)
-        step = np.where(exact, grid, np.inf)[item - first]  # others stay at 0
+        step = np.where(exact, grid, np.inf)[item - first]  # an infinite step excludes all other items
         shift = ((cost - cost.min(axis=1, keepdims=True)) / step[:, None] + 0.5).astype(np.int64)
-        out[exact, 1:] = kernels.tail_probabilities(ptr, label, chance, shift, MAX_POINTS + MAX_EXACT_LABELS)[exact]
-        return out
+        result[exact, 1:] = kernels.tail_probabilities(ptr, label, chance, shift, MAX_POINTS + MAX_EXACT_LABELS)[exact]
+        return result
 
     cuts = balanced_ranges(rows.item_ptr, max(pool.threads, len(rows) // ROWS_AT_ONCE))
-    return np.concatenate(pool.map(of_items, cuts)).T
+    return np.concatenate(pool.map(tails_of_items, cuts)).T
 
 
-def _differing(rows: Annotations) -> FloatArray:
+def _disagreement(rows: Annotations) -> FloatArray:
     """Return the weighted share of pairs of labels that differ (I,), 0 without pairs."""
     votes = rows.votes()
     total = votes.sum(axis=1)

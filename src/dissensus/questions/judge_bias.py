@@ -1,11 +1,11 @@
-"""Effects on LLM judges besides the truth: position, length, and answers of their own family.
+"""Estimate biases of LLM judges: effects of position, length, and answers of their own family beyond the truth.
 
-    excess_ij = s_ij − mean of s_kj over items k of the same truth        s_ij = [j gives item i the second class]
+    excess_ij = s_ij − mean of s_kj over items k with the same truth        s_ij = [j gives item i the second class]
 
 over items with gold; with more than two classes, s_ij = [j errs]. The effect of a column is the difference of the
-excess between items (or rows: a position may differ between judges) with one value and the others, or its slope per
-standard deviation of a column of numbers. Intervals treat the rows of an item as dependent. A judge prefers itself if
-its excess is larger on answers whose system is of its family (`questions.panel_review.family`).
+excess between items (or rows: a position may differ between judges) with one value and the others. For a column of
+numbers it is the slope per standard deviation. Intervals treat the rows of an item as dependent. A judge prefers itself
+if its excess is larger on answers whose system is of its family (`questions.panel_review.model_family`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from dissensus.evaluation import Estimate
 from dissensus.questions.panel_review import model_family
 from dissensus.table.annotations import Annotations
 
-MIN_ITEMS = 10  # on either side of a comparison
-MAX_VALUES = 8  # of a column of names, the most frequent first
+MIN_ITEMS = 10  # items on either side of a comparison
+MAX_VALUES = 8  # values of a column of names, the most frequent first
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,10 @@ class JudgeBias:
 def judge_biases(
     table: Annotations, truth: FloatArray, known: IntArray, columns: Mapping[str, Sequence[Any]]
 ) -> Iterator[JudgeBias]:
-    """Yield the effects of columns of the items (I,) or rows (N,) on the judges, by known items; truth (I, K)."""
+    """Yield the effects of columns of the items (I,) or rows (N,) on the judges, by gold items.
+
+    `truth` (I, K) marks the gold class of the items `known`.
+    """
     K = table.n_classes
     if table.kind == "numbers":
         return
@@ -49,50 +52,67 @@ def judge_biases(
     second = table.label[rows] == 1 if K == 2 else truth[item, table.label[rows]] == 0
     stratum = judge.astype(np.int64) * K + truth[item, :K].argmax(axis=1)
     excess = second - (np.bincount(stratum, second) / np.maximum(np.bincount(stratum), 1))[stratum]
-    for name, given in columns.items():
-        values: Any = np.array(list(given), object)
+    for name, column in columns.items():
+        values: Any = np.array(list(column), object)
         values = values[rows] if values.size == len(table) != table.n_items else values[item]
-        numbers = _numbers(values)
+        numbers = _to_numbers(values)
         if numbers is not None and np.unique(numbers[~np.isnan(numbers)]).size > 2:
-            there = ~np.isnan(numbers)
-            if np.unique(item[there]).size >= 2 * MIN_ITEMS:
-                x = numbers[there] / numbers[there].std()
-                yield JudgeBias(name, "", "", np.unique(item[there]).size, _slope(x, excess[there], item[there]))
-            continue
-        texts = np.array(["" if one is None else str(one) for one in values], object)
-        kinds, count = np.unique(texts[texts != ""], return_counts=True)
-        for value in kinds[np.argsort(-count, kind="stable")][:MAX_VALUES]:
-            own = texts == value
-            if _enough(item, own) and not (kinds.size == 2 and value == kinds[0]):
-                found = _slope(own * 1.0, excess, item)
-                yield JudgeBias(name, str(value), "", np.unique(item[own]).size, found)
-        makers = {str(value): model_family(value) for value in kinds}
-        maker = np.array([makers.get(one, "") for one in texts], object)
-        for at in np.unique(judge):
-            mine, own = judge == at, model_family(table.annotators[at])
-            same = maker[mine] == own
-            if _enough(item[mine], same):
-                found = _slope(same * 1.0, excess[mine], item[mine])
-                yield JudgeBias(name, own, str(table.annotators[at]), np.unique(item[mine][same]).size, found)
+            yield from _effect_of_numbers(name, numbers, excess, item)
+        else:
+            yield from _effects_of_values(name, values, excess, item, judge, table)
 
 
-def _enough(item: IntArray, own: BoolArray) -> bool:
+def _effect_of_numbers(name: str, numbers: FloatArray, excess: FloatArray, item: IntArray) -> Iterator[JudgeBias]:
+    """Yield the effect of one standard deviation more."""
+    present = ~np.isnan(numbers)
+    n_items = np.unique(item[present]).size
+    if n_items >= 2 * MIN_ITEMS:
+        x = numbers[present] / numbers[present].std()
+        yield JudgeBias(name, "", "", n_items, _estimate_slope(x, excess[present], item[present]))
+
+
+def _effects_of_values(
+    name: str, values: Any, excess: FloatArray, item: IntArray, judge: IntArray, table: Annotations
+) -> Iterator[JudgeBias]:
+    """Yield the effect of each frequent value, and of a value that names a judge's own family."""
+    texts = np.array(["" if value is None else str(value) for value in values], object)
+    distinct, count = np.unique(texts[texts != ""], return_counts=True)
+    for value in distinct[np.argsort(-count, kind="stable")][:MAX_VALUES]:
+        has_value = texts == value
+        if _has_enough_items(item, has_value) and not (distinct.size == 2 and value == distinct[0]):
+            slope = _estimate_slope(has_value * 1.0, excess, item)
+            yield JudgeBias(name, str(value), "", np.unique(item[has_value]).size, slope)
+    families = {str(value): model_family(value) for value in distinct}
+    family = np.array([families.get(text, "") for text in texts], object)
+    for code in np.unique(judge):
+        by_judge, own = judge == code, model_family(table.annotators[code])
+        same = family[by_judge] == own
+        if _has_enough_items(item[by_judge], same):
+            slope = _estimate_slope(same * 1.0, excess[by_judge], item[by_judge])
+            n_items = np.unique(item[by_judge][same]).size
+            yield JudgeBias(name, own, str(table.annotators[code]), n_items, slope)
+
+
+def _has_enough_items(item: IntArray, mask: BoolArray) -> bool:
     """Return whether both sides of a comparison have enough items."""
-    return min(np.unique(item[own]).size, np.unique(item[~own]).size) >= MIN_ITEMS
+    return min(np.unique(item[mask]).size, np.unique(item[~mask]).size) >= MIN_ITEMS
 
 
-def _numbers(values: Any) -> FloatArray | None:
+def _to_numbers(values: Any) -> FloatArray | None:
     try:
-        return np.array([np.nan if one in (None, "") else float(one) for one in values])
+        return np.array([np.nan if value in (None, "") else float(value) for value in values])
     except (TypeError, ValueError):
         return None
 
 
-def _slope(x: FloatArray, y: FloatArray, item: IntArray) -> Estimate:
-    """Return the slope of y on x over rows, the difference of two means if x is 0 or 1; rows of an item may depend."""
+def _estimate_slope(x: FloatArray, y: FloatArray, item: IntArray) -> Estimate:
+    """Return the slope of y on x over rows, which is a difference of two means if x is 0 or 1.
+
+    The interval treats the rows of an item as dependent (Liang & Zeger 1986).
+    """
     x = x - x.mean()
     slope = float(x @ y / (x @ x))
-    own = np.bincount(item, x * (y - y.mean() - slope * x))  # sums per item (Liang & Zeger 1986)
+    item_sums = np.bincount(item, x * (y - y.mean() - slope * x))
     n = np.unique(item).size
-    half = float(stdtrit(n - 2, 0.975) * np.sqrt(own @ own * n / (n - 1)) / (x @ x))
-    return Estimate(slope, slope - half, slope + half)
+    half_width = float(stdtrit(n - 2, 0.975) * np.sqrt(item_sums @ item_sums * n / (n - 1)) / (x @ x))
+    return Estimate(slope, slope - half_width, slope + half_width)

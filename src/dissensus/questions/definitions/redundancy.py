@@ -44,7 +44,7 @@ class RedundancyQuestion(Question):
         return {
             "verdict": facts.verdict(),
             "labels_per_item": facts.labels_per_item,
-            "effective_labels": facts.worth,
+            "effective_labels": facts.effective_labels,
             "levels": facts.rows(),
             "next_label": {
                 "expected_changes": float(after.flips.sum()),

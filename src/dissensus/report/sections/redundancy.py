@@ -77,10 +77,11 @@ class RedundancySection(Section):
                 "right_after": after.expected_right_after,
                 "changed": after.flips.mean() if after.flips.size else None,
                 "curve": to_plain(after.curve, 4),
-                "items_with_most": after.holding(0.8),
+                "items_with_most": after.count_items_with_share(0.8),
                 "items": after.gain.size,
             },
-            "rehearsal": tried and plain_attributes(tried, "items", "changed", "too_sure") | {"expected": tried.flips},
+            "rehearsal": tried
+            and plain_attributes(tried, "items", "changed", "is_overconfident") | {"expected": tried.flips},
             "ask": [
                 study.describe_item(i)
                 | {"annotator": study.annotator_names[j], "label": study.classes[study.label[i]]}
@@ -94,7 +95,7 @@ class RedundancySection(Section):
         if (tried := facts["rehearsal"]) is None:
             return
         changed = Share(tried["changed"]["value"])
-        if tried["too_sure"]:
+        if tried["is_overconfident"]:
             yield ChangesMoreThanExpected(changed=changed, expected=Share(tried["expected"]))
         else:
             yield ChangesOfOneLabel(changed=changed, high=Share(tried["changed"]["high"]), items=tried["items"])
