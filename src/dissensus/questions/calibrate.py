@@ -397,7 +397,7 @@ def _choose_learner(
     if numeric:
         return lambda known: _fit_regression(panel, known, gold[known])
     if judges.size or model is None:
-        return lambda known: panel.learn(known, gold[known]).posterior
+        return lambda known: panel.fit(known, gold[known]).posterior
     untempered, labels = model.untempered_posterior(), np.asarray(model.item_total_)
 
     def temper_with_gold(known: IntArray) -> Callable[[IntArray], FloatArray]:
