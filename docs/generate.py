@@ -141,7 +141,7 @@ def method_page(name: str) -> str:
     parts += ["It takes two classes."] if entry.facts.get("binary") else []
     parts += [] if "classes" in label_types else [f"It takes labels of the type `{label_types[0]}`."]
     own = [row for row in reference_rows(entry.value) if not is_shared(row)]
-    parameters = parameter_list(own) + f"- {', '.join(shared)}: [shared parameters](README.md#shared-parameters)."
+    parameters = parameter_list(own) + f"- [Shared parameters](README.md#shared-parameters): {', '.join(shared)}."
     return "\n\n".join([*parts, *text, "**Parameters.**", parameters])
 
 

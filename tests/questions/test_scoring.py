@@ -67,7 +67,7 @@ def test_all_things_stay_connected_where_comparisons_are_hidden():
         kept = table.select(rows=~mask)
         assert mask.sum() == 1
         assert kept.alternatives.names.size >= 5
-        check_connected(kept.alternatives.names, BradleyTerry().comparisons_of(kept), strongly=False)
+        check_connected(kept.alternatives.names, BradleyTerry().extract_comparisons(kept), strongly=False)
     chain = Annotations.from_pairs(["a", "b"], ["b", "c"], ["left", "left"])
     with pytest.raises(EveryComparisonNeeded):
         dz.compare(chain)

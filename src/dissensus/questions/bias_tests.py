@@ -381,7 +381,7 @@ def _traits_of_pairs(table: Annotations) -> TraitResult:
     from dissensus.models.methods.bradley_terry import BradleyTerry, expected_outcomes, score_derivatives
 
     model, A = BradleyTerry().fit(table), table.n_annotators
-    comparisons, annotator = model.comparisons_of(table), table.annotator
+    comparisons, annotator = model.extract_comparisons(table), table.annotator
     parameters = np.tile(model.crowd_answering_, (A, 1))
     d = model.scores_[comparisons.left] - model.scores_[comparisons.right]
 

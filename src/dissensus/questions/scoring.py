@@ -188,7 +188,7 @@ def hide_comparisons(table: Annotations, share: float, rng: np.random.Generator)
     from scipy.sparse.csgraph import minimum_spanning_tree
 
     sides = table.alternatives
-    check_connected(sides.names, BradleyTerry().comparisons_of(table), strongly=False)
+    check_connected(sides.names, BradleyTerry().extract_comparisons(table), strongly=False)
     ends = np.sort(np.stack([sides.left[table.item], sides.right[table.item]]), axis=0).astype(np.int64)
     T = sides.names.size
     order = rng.permutation(len(table))

@@ -23,7 +23,7 @@ PLAIN = {"ties": "half", "annotators": False, "position": False, "prior": None, 
 def test_likelihood_and_derivatives_are_those_of_plain_loops():
     model = methods["bradley-terry"]()
     table = SIM.annotations.select(rows=np.arange(40))
-    games = model.comparisons_of(table)
+    games = model.extract_comparisons(table)
     rng = np.random.default_rng(0)
     scores, own = rng.normal(size=games.n_alternatives), rng.normal(size=(table.n_annotators, 3))
 

@@ -216,7 +216,7 @@ def test_scipy_finds_nothing_better_near_the_answer(kind, centre, with_gold):
     table = random_table(9, n_items=7, n_annotators=4, n=41, **KINDS[kind])
     gold = some_gold(table) if with_gold else None
     model = MMCE(gamma=0.1, centre=centre, dependence=None, tol=1e-14, max_iter=5000).fit(table, gold=gold)
-    alpha, beta, sigma = model.alpha(4), model.beta(table, 7), model.annotator_effect_
+    alpha, beta, sigma = model.annotator_penalty(4), model.item_penalty(table, 7), model.annotator_effect_
     belief = model.posterior_
     for _ in range(3):  # of the rounds of q and τ; those of the fit ended where the next one changes little
         tau = best_tau(table, sigma, belief, beta)
@@ -316,7 +316,7 @@ def test_unseen_annotator_is_like_the_population_and_empty_item_gets_the_prior()
     lone = Annotations.from_arrays([0], [0], [1], classes=3)  # the same by loops: q and τ in turn
     belief = literal_posterior(lone, np.log(average)[None], np.zeros((1, 3, 3)), model.prior_)[0]
     for _ in range(30):
-        tau = best_tau(lone, np.log(average)[None], belief, model.beta(table, 300))
+        tau = best_tau(lone, np.log(average)[None], belief, model.item_penalty(table, 300))
         belief = literal_posterior(lone, np.log(average)[None], tau, model.prior_)[0]
     np.testing.assert_allclose(scored[1], belief[0], atol=1e-6)
 
@@ -341,7 +341,7 @@ def test_labels_are_predicted_with_the_effect_of_the_item():
 def test_kept_effects_are_the_best_ones():
     table = random_table(11, n_items=9, n=61)
     model = MMCE(dependence=None).fit(table)
-    tau = best_tau(table, model.annotator_effect_, model.posterior_, model.beta(table, 9))
+    tau = best_tau(table, model.annotator_effect_, model.posterior_, model.item_penalty(table, 9))
     cell = model.item_effect_cell_
     np.testing.assert_allclose(model.item_effect_, tau.reshape(-1, 4)[cell], atol=1e-4)
     left_out = np.setdiff1d(np.arange(36), cell)
@@ -382,11 +382,13 @@ def test_penalties_are_those_of_the_paper():
     items, annotators = np.unique(table.item).size, np.unique(table.annotator).size
     per_annotator, per_item = len(table) / annotators, len(table) / items
     model = MMCE(gamma=0.25)
-    assert MMCE().alpha(7) == 1
-    assert model.alpha(4) == 0.25 * 4**2
-    assert model.beta(table, 23) == pytest.approx(model.alpha(4) * per_annotator / per_item)
-    assert MMCE().alpha(2) == MMCE(gamma=0.25).alpha(2)
-    assert model.beta(random_table(14, n_items=3, n_annotators=40), 3) == model.alpha(4)  # more annotators than items
+    assert MMCE().annotator_penalty(7) == 1
+    assert model.annotator_penalty(4) == 0.25 * 4**2
+    assert model.item_penalty(table, 23) == pytest.approx(model.annotator_penalty(4) * per_annotator / per_item)
+    assert MMCE().annotator_penalty(2) == MMCE(gamma=0.25).alpha(2)
+    assert model.item_penalty(random_table(14, n_items=3, n_annotators=40), 3) == model.annotator_penalty(
+        4
+    )  # more annotators than items
 
 
 def test_class_shares_are_those_of_the_votes_even_or_learnt_between_the_two():

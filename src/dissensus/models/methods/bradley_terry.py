@@ -130,7 +130,7 @@ class BradleyTerry(AnswerModel):
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         if gold is not None:
             raise OutcomesNotUsed(method=type(self).__name__)
-        comparisons = self.comparisons_of(table)
+        comparisons = self.extract_comparisons(table)
         self.things_ = table.alternatives.names
         check_connected(self.things_, comparisons, self.prior is None)
         hessian = self._optimise(comparisons, table.n_annotators, on_step)
@@ -146,7 +146,7 @@ class BradleyTerry(AnswerModel):
         total = np.bincount(comparisons.annotator, comparisons.weight, table.n_annotators).astype(np.float64)
         self.reliability_, self.hits_, self.total_ = share, share * total, total
 
-    def comparisons_of(self, table: Annotations) -> Comparisons:
+    def extract_comparisons(self, table: Annotations) -> Comparisons:
         """Return the comparisons of a table."""
         sides = table.alternatives
         weight = table.row_weights

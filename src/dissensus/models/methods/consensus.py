@@ -12,7 +12,7 @@ The labels pass through four stages:
    item carry the evidence of n^(1 − γ) independent ones with γ = 0.77, which gives the intra-item correlation ρ = (n^γ
    − 1) / (n − 1): 0.71 with two labels, 0.61 with five, 0.54 with ten. A pool has its own correlation.
 4. *Class shares* (`models.class_shares`). Classes are taken to be equally frequent unless the labels clearly support
-   other shares: few labels per item cannot tell a rare class from one that annotators seldom name.
+   other shares: with few labels per item, a rare class looks like one that annotators seldom name.
 
 Tables of up to 2²⁵ labels (33.6 million) are fitted in memory, whatever the engine. Longer tables pass through stages 3
 and 4 only.

@@ -139,30 +139,30 @@ class Gaussian(AnswerModel):
         item, annotator, rows = table.item, table.annotator, float(weight.sum())
         I, A = table.n_items, table.n_annotators
 
-        def by_item(values: FloatArray) -> FloatArray:
+        def sum_by_item(values: FloatArray) -> FloatArray:
             return np.bincount(item, weight * values, I).astype(np.float64)
 
-        def by_annotator(values: FloatArray) -> FloatArray:
+        def sum_by_annotator(values: FloatArray) -> FloatArray:
             return np.bincount(annotator, weight * values, A).astype(np.float64)
 
-        n, labelled = by_annotator(np.ones(x.size)), by_item(np.ones(x.size))
-        mean = by_item(x) / np.maximum(labelled, 1e-300)
+        n, labelled = sum_by_annotator(np.ones(x.size)), sum_by_item(np.ones(x.size))
+        mean = sum_by_item(x) / np.maximum(labelled, 1e-300)
         within = max(float((weight * (x - mean[item]) ** 2).sum() / rows), MIN_VARIANCE)
         between = max(float(mean[labelled > 0].var()), within / I, within / 10, MIN_VARIANCE)
         ones, none = np.ones(A), np.zeros((A, 3))
         fit = GaussianParams(0.0, between, 0 * ones, ones, none, within * ones, within, 0.1, within / 10)
         trace: list[float] = []
-        xx = by_annotator(x**2)
-        sums_x = by_annotator(x)
+        xx = sum_by_annotator(x**2)
+        sums_x = sum_by_annotator(x)
         for step in range(1, self.max_iter + 1):
             b, a, V, s2 = fit.b, fit.a, fit.V, fit.s2
             aa, ab = a**2 + V[:, 1], a * b + V[:, 2]
-            v = 1 / (1 / fit.tau2 + by_item((aa / s2)[annotator]))
-            m = v * (fit.mu / fit.tau2 + by_item((a / s2)[annotator] * x - (ab / s2)[annotator]))
+            v = 1 / (1 / fit.tau2 + sum_by_item((aa / s2)[annotator]))
+            m = v * (fit.mu / fit.tau2 + sum_by_item((a / s2)[annotator] * x - (ab / s2)[annotator]))
             mu = float(m.mean())
             tau2 = max(float(((m - mu) ** 2 + v).mean()), within / I, MIN_VARIANCE)
             at, square = m[item], (m**2 + v)[item]
-            t1, t2, xt = by_annotator(at), by_annotator(square), by_annotator(x * at)
+            t1, t2, xt = sum_by_annotator(at), sum_by_annotator(square), sum_by_annotator(x * at)
             # The posterior of (b, a) is Gaussian with precision [[A11, t1], [t1, A22]] / s2.
             A11, A22 = n + s2 / fit.sb2, t2 + s2 / fit.sa2
             determinant = A11 * A22 - t1**2

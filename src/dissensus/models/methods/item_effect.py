@@ -6,8 +6,8 @@ Item i has a true class z_i and an easiness b_i. With easier items the right lab
 
     z_i ~ Cat(π)      b_i ~ N(0, 1)      P(y_ij = l | z_i = c, b_i) = L_j[c, b_i, l] ∝ exp(θ_j[c, l] + λ_c b_i [l = c])
 
-[l = c] is 1 if the label is right and 0 otherwise; the loading λ_c ~ N(0, `loading_sd`²) says how much easiness matters
-for class c. λ = 0 gives `dawid-skene`. EM integrates over b by `points` Gauss–Hermite points b_s with weights w_s:
+[l = c] is 1 if the label is right and 0 otherwise; the loading λ_c ~ N(0, `loading_sd`²) is the weight of easiness for
+class c. λ = 0 gives `dawid-skene`. EM integrates over b by `points` Gauss–Hermite points b_s with weights w_s:
 
     E step  q_i(c, s) ∝ π_c w_s Π_{j∈M_i} L_j[c, b_s, y_ij]      the posterior of class c is Σ_s q_i(c, s)
     sums    n_j[c, s, l] = w_s a[c, l] + Σ_{i: y_ij = l} q_i(c, s)      N_j[c, s] = Σ_l n_j[c, s, l]

@@ -217,7 +217,7 @@ def fit_scale(messages: MessagePassing) -> float:
         return 2.0  # a weight of artanh(2p − 1) stands for log odds of twice that
     ranges = even_ranges(message.size, pool.threads)
 
-    def slope(beta: float) -> float:
+    def log_likelihood_slope(beta: float) -> float:
         """Return the derivative of the log likelihood of the excluded labels in β."""
         if messages.use_array_form:
             return kernels.likelihood_slope_numpy(answer, message, beta, kappa)
@@ -228,13 +228,15 @@ def fit_scale(messages: MessagePassing) -> float:
             )
         )
 
-    def total_slope(log_odds: float) -> float:
+    def penalised_slope(log_odds: float) -> float:
         """Return the slope of the log likelihood, with the two added labels, at log odds in logarithms."""
         odds = np.exp(log_odds)
         t = np.tanh(odds / 2)
-        return float(slope(odds / margin) - kappa**2 * t * margin * (1 - t**2) / (1 - kappa**2 * t**2))
+        return float(log_likelihood_slope(odds / margin) - kappa**2 * t * margin * (1 - t**2) / (1 - kappa**2 * t**2))
 
     low, high = np.log(MIN_LOG_ODDS), np.log(MAX_LOG_ODDS)
-    if total_slope(low) <= 0:
+    if penalised_slope(low) <= 0:
         return MIN_LOG_ODDS / margin
-    return float(np.exp(high if total_slope(high) >= 0 else brentq(total_slope, low, high, xtol=1e-13)) / margin)
+    return float(
+        np.exp(high if penalised_slope(high) >= 0 else brentq(penalised_slope, low, high, xtol=1e-13)) / margin
+    )

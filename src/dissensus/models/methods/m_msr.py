@@ -185,7 +185,7 @@ class AnnotatorPairs:
 
     @property
     def has_skill(self) -> BoolArray:
-        """Which annotators (A,) have a skill that can be estimated."""
+        """Whether the skill of each annotator can be estimated (A,)."""
         return np.asarray((np.diff(self.ptr) > 0) | (self.gold_labels > 0))
 
     @classmethod

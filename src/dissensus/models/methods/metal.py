@@ -15,7 +15,7 @@ simplex:
 
 An item with r labels is weighted by 1/r, so it counts as r − 1 observations instead of r²/2. The second term is the
 prior: an oracle has shared `overlap` items of every class with every annotator, who labelled them like the crowd (Φ,
-the average matrix by the votes). Items with gold are shared with the oracle too; j labelled N_jc of class c, with
+the average matrix by the votes). Items with gold are shared with the oracle too; j labelled N_jc items of class c, with
 labels G_j[c, :]:
 
     s_jc = π_c (o_c + N_jc)        Φ_j[c, :] = (o_c Φ[c, :] + G_j[c, :]) / (o_c + N_jc)
@@ -65,7 +65,7 @@ STEP_SHARE = 0.5  # share of the way to the minimum that a pass moves
 MIN_STEP_SHARE = 1e-6  # a smaller share ends the fit
 MOMENTUM = 0.75
 GRADIENT_STEPS = 8  # projected gradient steps per pass
-MIN_KERNEL_NUMBERS = 2**22  # items times K² from which on sparse products would need too much memory
+MIN_KERNEL_ENTRIES = 2**22  # items times K² from which on sparse products would need too much memory
 
 
 @methods.register(
@@ -151,7 +151,7 @@ class MeTaL(Aggregator):
                 self.converged_ = plain and little  # a small gain of an extrapolation is no convergence
                 trace.append(value)
                 confusion, before = trial, step
-                part, move = STEP_SHARE, moments.improve(confusion) - confusion
+                part, move = STEP_SHARE, moments.step_to_minimum(confusion) - confusion
                 step = confusion + part * move
                 target = np.maximum(step + MOMENTUM * (step - before), 0)  # kept on the simplex
                 trial = step if little else target / target.sum(axis=1, keepdims=True)
@@ -221,7 +221,7 @@ class PairMoments:
         self.item_factor = np.where(counts, 1 / np.where(counts, total, 1), 0.0)
         self.repeats = kernels.count_repeats(rows, self.item_factor, A, K)
         self.upper_triangle = np.triu_indices(K)
-        short = rows.label.size < chunks.MIN_KERNEL_ROWS and I * self.upper_triangle[0].size < MIN_KERNEL_NUMBERS
+        short = rows.label.size < chunks.MIN_KERNEL_ROWS and I * self.upper_triangle[0].size < MIN_KERNEL_ENTRIES
         self.sparse_labels = build_label_matrix(rows, A, K) if short else None
         self.curvature = np.empty((A, K, K))
 
@@ -250,7 +250,7 @@ class PairMoments:
         self.pull = centre * strength[:, None, :] + met
         return pairs + prior_term
 
-    def improve(self, confusion: FloatArray) -> FloatArray:
+    def step_to_minimum(self, confusion: FloatArray) -> FloatArray:
         """Return Θ closer to the minimum of each annotator's parabola; `confusion` is that of the last evaluation."""
         better = np.empty_like(confusion)
 

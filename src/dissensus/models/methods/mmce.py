@@ -111,20 +111,22 @@ class MMCE(EMAggregator[MMCEParams]):
     difficulty_: Annotated[FloatArray, "I real"]
     item_penalty_: Annotated[float, "number"]
 
-    def alpha(self, n_classes: int) -> float:
+    def annotator_penalty(self, n_classes: int) -> float:
         """Return α, the penalty of σ."""
         return 1.0 if self.gamma is None else self.gamma * n_classes**2
 
-    def beta(self, table: Annotations, n_items: int) -> float:
+    def item_penalty(self, table: Annotations, n_items: int) -> float:
         """Return β, the penalty of τ, for the first `n_items` items of the table."""
         items = np.count_nonzero(np.diff(table.item_ptr[: n_items + 1]))
         annotators = np.count_nonzero(np.diff(table.annotator_ptr))
-        return self.alpha(table.n_classes) * max(items / annotators, 1.0)  # the number of annotations cancels
+        return self.annotator_penalty(table.n_classes) * max(
+            items / annotators, 1.0
+        )  # the number of annotations cancels
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        unbounded, table = table, bound_weights(table)
+        unbounded, table = table, cap_weights(table)
         rows, I = expand_rows(table), self.items_.size  # further items of the table stand for earlier counts
-        self.item_penalty_ = self.beta(table, I)
+        self.item_penalty_ = self.item_penalty(table, I)
         informative = np.diff(rows.item_ptr) > 0 if gold is None else (np.diff(rows.item_ptr) > 0) | (gold >= 0)
         cost = nonuniform_cost(np.ones(table.n_classes), informative.sum()) if self.class_prior == "learned" else 0.0
         with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
@@ -167,7 +169,7 @@ class MMCE(EMAggregator[MMCEParams]):
         self.difficulty_ = np.bincount(cell // K, q[cell] * (right[k] - here), I).astype(np.float64)
 
     def _compute_posterior(self, table: Annotations, annotators: IntArray) -> FloatArray:
-        rows = expand_rows(bound_weights(table))
+        rows = expand_rows(cap_weights(table))
         with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
             fused_pass = FusedPass(rows, pool, self.item_penalty_, None, table.n_items)
             everyone = np.concatenate([self.annotator_effect_, np.log(self.population_confusion_)[None]])
@@ -211,7 +213,7 @@ class MMCE(EMAggregator[MMCEParams]):
 
     def _step_effect(self, effect: FloatArray, sums: EffectSums) -> FloatArray:
         """Return σ (A, K, K) after a step that is common to all annotators and one for each."""
-        alpha, centre = self.alpha(effect.shape[1]), self._mean_effect(effect)
+        alpha, centre = self.annotator_penalty(effect.shape[1]), self._mean_effect(effect)
         if self.centre == "crowd":
             # These are the sums of one annotator who gave all labels.
             seen, expected = (part.sum(axis=0, keepdims=True) for part in sums)
@@ -225,10 +227,10 @@ class MMCE(EMAggregator[MMCEParams]):
         square = float(np.square(params.effect - middle).sum())
         if self.centre == "crowd":
             square += self.prior_annotators * float(np.square(middle - unknown_effect(len(middle))).sum())
-        return -0.5 * self.alpha(params.prior.size) * square
+        return -0.5 * self.annotator_penalty(params.prior.size) * square
 
 
-def bound_weights(table: Annotations) -> Annotations:
+def cap_weights(table: Annotations) -> Annotations:
     """Return the table with weights scaled down to at most `MAX_WEIGHT`."""
     if table.weight is None or table.weight.max(initial=0) <= MAX_WEIGHT:
         return table

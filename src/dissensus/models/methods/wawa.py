@@ -7,7 +7,8 @@ Use it as a quick weighted vote that takes one pass and is easy to explain.
     q_i(c) = Σ_{rows of i with y = c} w s_j / Σ_{rows of i} w s_j
 
 w is the weight of a row and y its label; a probabilistic row counts as one row per class. Rows of j are those on items
-with other annotators or with gold, because a single annotator always agrees with itself (all rows, if there are none).
+with other annotators or with gold, because a single annotator always agrees with itself (if there are no such rows, all
+count).
 
 - m: outcome of the first vote, shared by tied classes
 - `skill_` (A,): s
