@@ -385,7 +385,7 @@ def test_penalties_are_those_of_the_paper():
     assert MMCE().annotator_penalty(7) == 1
     assert model.annotator_penalty(4) == 0.25 * 4**2
     assert model.item_penalty(table, 23) == pytest.approx(model.annotator_penalty(4) * per_annotator / per_item)
-    assert MMCE().annotator_penalty(2) == MMCE(gamma=0.25).alpha(2)
+    assert MMCE().annotator_penalty(2) == MMCE(gamma=0.25).annotator_penalty(2)
     assert model.item_penalty(random_table(14, n_items=3, n_annotators=40), 3) == model.annotator_penalty(
         4
     )  # more annotators than items
