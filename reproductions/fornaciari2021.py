@@ -55,7 +55,7 @@ class Fold:
 def load(task: str) -> tuple[Any, list[Any]]:
     """Load a data set with all its items, and X."""
     name, columns = TASKS[task]
-    data: Any = dz.load_dataset(name).whole
+    data: Any = dz.load_dataset(name).with_unlabelled_items
     return data, list(zip(*(data.items[column].to_pylist() for column in columns), strict=True))
 
 
@@ -79,7 +79,7 @@ def folds(how: dict[str, Any], seed: int) -> Iterator[Fold]:
 def separate(data: Any) -> Fold:
     """Make the fold whose test items are other tweets, which have no votes."""
     train, dev = (_row_mask(data, "split_naacl21", name) for name in ("train", "dev"))
-    other: Any = dz.load_dataset("plank_pos").whole
+    other: Any = dz.load_dataset("plank_pos").with_unlabelled_items
     test = _row_mask(other, "split", "test")
     X = list(zip(*(other.items[column].to_pylist() for column in TASKS["pos"][1]), strict=True))
     code = {name: k for k, name in enumerate(data.annotations.classes)}
@@ -133,7 +133,7 @@ def words() -> str:
     def known() -> list[str]:
         from dissensus.learning.encoders.words import build_vocabulary
 
-        sets: list[Any] = [dz.load_dataset(name).whole for name in ("gimpel_pos", "plank_pos")]
+        sets: list[Any] = [dz.load_dataset(name).with_unlabelled_items for name in ("gimpel_pos", "plank_pos")]
         return build_vocabulary(text.split() for data in sets for text in data.items["text"].to_pylist())
 
     return prepared_words("gimpel-words.txt", known, DIMENSIONS, 3)

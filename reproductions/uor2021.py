@@ -149,7 +149,8 @@ def cifar10h(seed: int, how: How) -> Task:
     order = np.random.default_rng(0).permutation(whole.item_names.size)
     n = how.get("items", order.size)
     train, test = (
-        whole.only(np.isin(np.arange(order.size), part[:n])) for part in (order[:TRAIN_IMAGES], order[TRAIN_IMAGES:])
+        whole.select_items(np.isin(np.arange(order.size), part[:n]))
+        for part in (order[:TRAIN_IMAGES], order[TRAIN_IMAGES:])
     )
     table: Annotations = train.annotations
     if "votes" in how:
@@ -176,12 +177,12 @@ def split(name: str) -> Any:
 def cifar_images() -> Any:
     """CIFAR-10H as counts of votes, images with pixels only."""
     whole = dz.load_dataset("cifar10h", votes="counts")
-    return whole.only(whole.has_image)
+    return whole.select_items(whole.has_image)
 
 
 def first_items(part: Any, how: How) -> Any:
     """Select the first items, if the TOML file limits their number."""
-    return part.only(np.arange(part.item_names.size) < how["items"]) if "items" in how else part
+    return part.select_items(np.arange(part.item_names.size) < how["items"]) if "items" in how else part
 
 
 def shares_of(table: Annotations) -> FloatArray:

@@ -75,7 +75,7 @@ def small_files(tmp_path, monkeypatch):
 
     def load_few(name, items=ITEMS_OF_FILES):
         data = load(name)
-        return data.only(np.arange(data.annotations.n_items) < items)
+        return data.select_items(np.arange(data.annotations.n_items) < items)
 
     def no_contest(*_, **__):
         raise DataError("left out")

@@ -30,10 +30,10 @@ def parquet(columns: dict[str, list[object]]) -> bytes:
 
 WHOLE = parquet({"item": [1, 2], "annotator": ["x", "y"], "label": ["cat", "dog"]})
 FILES = {
-    "no label column": ("a.csv", b"item,annotator\na,x\n", table.NoColumnFor),
-    "named column absent": ("a.csv", b"thing,annotator,label\na,x,cat\n", table.NoColumnFor),
+    "no label column": ("a.csv", b"item,annotator\na,x\n", table.RoleColumnMissing),
+    "named column absent": ("a.csv", b"thing,annotator,label\na,x,cat\n", table.RoleColumnMissing),
     "empty": ("a.csv", b"", table.EmptyFile),
-    "header only": ("a.csv", HEADER, table.NothingUsable),
+    "header only": ("a.csv", HEADER, table.NoUsableRows),
     "blank item": ("a.csv", GOOD + b",x,cat\n", table.MissingNames),
     "blank annotator": ("a.csv", GOOD + b"c, ,cat\n", table.MissingNames),
     "blank label": ("a.csv", GOOD + b"c,x,\n", table.MissingLabels),
@@ -42,7 +42,7 @@ FILES = {
     "null id": ("a.parquet", parquet({"item": [1, None], "annotator": [1, 2], "label": [0, 1]}), table.MissingNames),
     "not text": ("a.csv", HEADER + b"\xff\xfe,x,cat\n", table.NotUtf8),
     "no known format": ("a.bin", b"\0\1\2\3" * 100, table.UnknownFormat),
-    "a line that is no JSON": ("a.jsonl", b'{"item": 1, "annotator": 1, "label": 1}\n{"item": \n', table.NotJson),
+    "a line that is no JSON": ("a.jsonl", b'{"item": 1, "annotator": 1, "label": 1}\n{"item": \n', table.InvalidJson),
     "ids of two kinds": (
         "a.jsonl",
         b'{"item": 1, "annotator": "x", "label": "a"}\n{"item": "1", "annotator": "y", "label": "a"}\n',

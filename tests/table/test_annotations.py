@@ -290,7 +290,7 @@ def test_our_own_name_wins_over_a_synonym():
 
 def test_an_annotation_id_is_no_label():
     with raises(
-        errors.NoColumnFor,
+        errors.RoleColumnMissing,
         role="label",
         columns=("item", "worker", "annotation_id"),
         taken={"item": "'item'", "annotator": "'worker'"},
@@ -310,7 +310,7 @@ def test_a_column_that_is_named_for_one_role_plays_no_other():
 
 def test_a_missing_column_lists_those_that_are_there():
     with raises(
-        errors.NoAnnotatorColumn,
+        errors.AnnotatorColumnMissing,
         role="annotator",
         columns=("task", "label"),
         taken={"item": "'task'", "label": "'label'"},
@@ -511,7 +511,7 @@ def test_concat_unites_names_and_fills_in_weights_and_probabilities():
 def test_concat_of_text_and_integer_names_is_an_error():
     with raises(errors.DifferentNameTypes, what="items", type="text", name="i1", other_type="integers"):
         Annotations.concat([SMALL, Annotations.from_arrays([1], ["a"], ["x"])])
-    with raises(errors.NoTables):
+    with raises(errors.NoTablesToJoin):
         Annotations.concat([])
 
 
@@ -669,7 +669,7 @@ def test_no_table_holds_codes_that_nobody_checked(field, value, times):
 def test_a_table_is_checked_once_unpickled(field, value):
     table = Annotations.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 0, 1])
     forged = object.__new__(Annotations)
-    with pytest.raises((errors.CodeOutsideNames, errors.WrongColumn, errors.InvalidIndex)) as caught:
+    with pytest.raises((errors.CodeOutsideNames, errors.WrongColumn, errors.InvalidItemPointers)) as caught:
         forged.__setstate__(vars(table) | {field: np.array(value)})
     assert str(caught.value).startswith(field)
 

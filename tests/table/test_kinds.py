@@ -56,7 +56,7 @@ def test_declared_grades_keep_their_order_and_have_ranks():
         (
             "pairs",
             ["left", "win", "tie", "tie"],
-            (errors.NotAnOutcome, {"label": "win", "outcomes": "left, right, tie"}),
+            (errors.InvalidOutcome, {"label": "win", "outcomes": "left, right, tie"}),
         ),
     ],
 )

@@ -187,6 +187,6 @@ def _facts(data: Dataset) -> dict[str, Any]:
         "item_columns": [] if data.items is None else data.items.column_names,
         "annotator_columns": [] if data.annotators is None else data.annotators.column_names,
         "features": 0 if data.features is None else data.features.shape[1],
-        "splits": {part: split.item_names.size for part, split in data.whole.splits.items()},
-        "missing": data.missing,
+        "splits": {part: split.item_names.size for part, split in data.with_unlabelled_items.splits.items()},
+        "missing": data.missing_parts,
     }

@@ -41,7 +41,7 @@ ANONYMOUS_ANNOTATOR = "anonymous"
 """The name of the only annotator in a table made from counts; votes without ids share one confusion matrix."""
 
 
-class NamedSizes:
+class SizeProperties:
     """Numbers of items, annotators and classes of an object that has their names."""
 
     items: Any
@@ -65,7 +65,7 @@ class NamedSizes:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Annotations(ReadOnlyArrays, NamedSizes):
+class Annotations(ReadOnlyArrays, SizeProperties):
     """Labels of items by annotators: rows sorted by (item, annotator, label), every array read-only.
 
     Make one with `from_arrays`, `from_frame`, `from_matrix`, `from_counts` or `dissensus.read`.
@@ -126,7 +126,7 @@ class Annotations(ReadOnlyArrays, NamedSizes):
         n, ptr = self.n_annotations, self.item_ptr
         naming.check_codes(ptr, n + 1, "item_ptr")
         if ptr.size != self.n_items + 1 or ptr[0] != 0 or ptr[-1] != n or (ptr[1:] < ptr[:-1]).any():
-            raise errors.InvalidIndex(n_rows=n, n_items=self.n_items)
+            raise errors.InvalidItemPointers(n_rows=n, n_items=self.n_items)
         _check_columns(n, self.annotator, self.label, self.n_annotators, self.n_classes, self.weight, self.proba)
         kinds.check_kind(self.kind)
         if self.proba is not None:
@@ -404,7 +404,9 @@ class Annotations(ReadOnlyArrays, NamedSizes):
                 raise errors.UnequalLengths(column="count", n=len(counts), other=name, n_other=len(column))
         bad = ~np.isfinite(counts) | (counts < 0) | (counts != np.floor(counts))
         if bad.any():
-            raise errors.InvalidRows.among("column 'count'", bad, counts, problem="are not whole numbers of at least 0")
+            raise errors.InvalidRows.from_mask(
+                "column 'count'", bad, counts, problem="are not whole numbers of at least 0"
+            )
         limit = max(MIN_COUNTED_ROWS, MAX_ROWS_PER_COUNT * counts.size)
         if counts.sum() > limit:
             raise errors.TooManyVotes(n_votes=float(counts.sum()), limit=limit)
@@ -618,7 +620,7 @@ class Annotations(ReadOnlyArrays, NamedSizes):
             code = place[code]
         known = naming.translate_codes(code, names, self.classes, "gold labels")
         if (known < 0).any():
-            raise errors.BadGoldLabels.among(
+            raise errors.BadGoldLabels.from_mask(
                 "gold", known < 0, names[code], rows, n_classes=self.n_classes, kind=self.kind
             )
         codes: IntArray = self._align_gold(item, rows, known, np.full(self.n_items, -1, np.int32), "labels")
@@ -735,7 +737,7 @@ class Annotations(ReadOnlyArrays, NamedSizes):
         """Return one table with the rows and names of several tables; the order of equal classes is kept."""
         tables = list(tables)
         if not tables:
-            raise errors.NoTables
+            raise errors.NoTablesToJoin
         items = _union_names([t.items for t in tables], "items")
         annotators = _union_names([t.annotators for t in tables], "annotators")
         same = all(t.classes.tolist() == tables[0].classes.tolist() for t in tables)
@@ -827,7 +829,7 @@ class Annotations(ReadOnlyArrays, NamedSizes):
         unknown = at[self.label] < 0 if self.proba is None else (self.proba[:, at < 0] > 0).any(axis=1)
         if unknown.any():
             labels = self.classes[self.label]
-            raise errors.LabelUnknownToModel.among("label", np.asarray(unknown), labels, n_classes=len(classes))
+            raise errors.LabelUnknownToModel.from_mask("label", np.asarray(unknown), labels, n_classes=len(classes))
         return self._replace_classes(classes, at, self.kind)
 
     def _selection_mask(self, chosen: Any, among: Names, what: str) -> BoolArray:

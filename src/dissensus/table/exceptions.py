@@ -22,7 +22,7 @@ from dissensus.messages import Message, ParameterName, quote_name
 
 
 class BadRows(Message):
-    """Some rows of a column hold unusable values; templates use `COUNT` and `FIRST`."""
+    """Some rows of a column hold unusable values; templates use `BAD_COUNT` and `FIRST_BAD`."""
 
     column: str
     n_bad: int
@@ -31,7 +31,9 @@ class BadRows(Message):
     value: Any
 
     @classmethod
-    def among(cls, column: str, bad: BoolArray, values: Any, row_numbers: IntArray | None = None, **facts: Any) -> Self:
+    def from_mask(
+        cls, column: str, bad: BoolArray, values: Any, row_numbers: IntArray | None = None, **facts: Any
+    ) -> Self:
         """Make the message from a mask (N,) of bad rows; `row_numbers` (N,) if the rows are a selection."""
         first = int(bad.argmax())
         row = first if row_numbers is None else int(row_numbers[first])
@@ -45,7 +47,7 @@ class BadFile(UnreadableFile):
     path: Path
 
 
-class ForRole(Message):
+class RoleMessage(Message):
     """A column or field for a role, such as item or annotator, is missing or unusable."""
 
     role: str
@@ -74,12 +76,12 @@ class DuplicateName(DataError):
     n: int
 
 
-COUNT = "{column}: {n_bad:,} of {n_rows:,}"
-FIRST = "the first is row {row} (from 0): {value!r}."
+BAD_COUNT = "{column}: {n_bad:,} of {n_rows:,}"
+FIRST_BAD = "the first is row {row} (from 0): {value!r}."
 
 
 class InvalidRows(BadRows, DataError):
-    template = f"{COUNT} rows {{problem}}; {FIRST}"
+    template = f"{BAD_COUNT} rows {{problem}}; {FIRST_BAD}"
     problem: Literal[
         "are not whole numbers of at least 0",
         "are negative or missing",
@@ -90,7 +92,8 @@ class InvalidRows(BadRows, DataError):
 
 class ExtremeWeights(BadRows, DataError):
     template = (
-        f"{COUNT} rows are neither 0 nor between {{low:g}} and {{high:g}}; {FIRST} Divide all weights by their mean."
+        f"{BAD_COUNT} rows are neither 0 nor between {{low:g}} and {{high:g}}; {FIRST_BAD} "
+        "Divide all weights by their mean."
     )
     low: float
     high: float
@@ -98,31 +101,34 @@ class ExtremeWeights(BadRows, DataError):
 
 class ProbabilitiesNotNormalised(BadRows, DataError):
     template = (
-        f"{COUNT} rows are not probability distributions; {FIRST} It sums to {{total:.6g}}; divide each row by its sum."
+        f"{BAD_COUNT} rows are not probability distributions; {FIRST_BAD} "
+        "It sums to {total:.6g}; divide each row by its sum."
     )
     total: float
 
 
 class BadGoldLabels(BadRows, UnknownClass):
     template = (
-        f"{COUNT} gold labels are not among the table's {{n_classes:,}} classes; {FIRST} Declare all classes when you "
-        "make the table: {how}."
+        f"{BAD_COUNT} gold labels are not among the table's {{n_classes:,}} classes; {FIRST_BAD} Declare all classes "
+        "when you make the table: {how_to_declare}."
     )
     n_classes: int
     kind: str
 
     @property
-    def how(self) -> str:
+    def how_to_declare(self) -> str:
         return "table.with_added_classes(labels)" if self.kind == "sets" else ParameterName("classes=")
 
 
-OUTSIDE = "column '{column}': {n_bad:,} of {n_rows:,} rows hold a label outside the {n_classes:,} {classes}; " + FIRST
+OUTSIDE_CLASSES = (
+    "column '{column}': {n_bad:,} of {n_rows:,} rows hold a label outside the {n_classes:,} {classes}; " + FIRST_BAD
+)
 
 
 class LabelOutsideClasses(BadRows, UnknownClass):
     template = (
-        f"{OUTSIDE} Add it to {{param[classes=]}}, exclude it with {{param[abstain=]}}, or omit {{param[classes=]}} to "
-        "use all labels as classes."
+        f"{OUTSIDE_CLASSES} Add it to {{param[classes=]}}, exclude it with {{param[abstain=]}}, "
+        "or omit {param[classes=]} to use all labels as classes."
     )
     n_classes: int
 
@@ -132,22 +138,22 @@ class LabelOutsideClasses(BadRows, UnknownClass):
 
 
 class LabelUnknownToModel(LabelOutsideClasses):
-    template = f"{OUTSIDE} A fitted model cannot learn new classes; fit it to all annotations again."
+    template = f"{OUTSIDE_CLASSES} A fitted model cannot learn new classes; fit it to all annotations again."
 
 
-BLANK = "column '{column}': {n_bad:,} of {n_rows:,} rows are blank or missing; the first is row {row} (from 0). "
+BLANK_ROWS = "column '{column}': {n_bad:,} of {n_rows:,} rows are blank or missing; the first is row {row} (from 0). "
 
 
 class MissingNames(BadRows, DataError):
-    template = BLANK + "Name them or drop those rows."
+    template = BLANK_ROWS + "Name them or drop those rows."
 
 
 class MissingLabels(MissingNames):
-    template = BLANK + "Drop those rows, or exclude them as abstentions: {param[abstain='']}."
+    template = BLANK_ROWS + "Drop those rows, or exclude them as abstentions: {param[abstain='']}."
 
 
 class MissingSets(MissingNames):
-    template = BLANK + (
+    template = BLANK_ROWS + (
         "Drop those rows, exclude them as abstentions ({param[abstain='']}), or read blank labels as empty sets: "
         "{param[kind='sets']}."
     )
@@ -220,7 +226,7 @@ class InvalidCell(DataError):
     expected: Literal["a number", "a whole number"]
 
 
-class SeveralLevels(DataError):
+class SeveralNameLevels(DataError):
     template = (
         "the frame's rows or columns have names of several levels; join them into one level, for example with "
         "columns.map('_'.join)."
@@ -230,7 +236,7 @@ class SeveralLevels(DataError):
 # Tables ---------------------------------------------------------------------------------------------------------------
 
 
-class InvalidIndex(DataError):
+class InvalidItemPointers(DataError):
     template = "item_ptr does not divide {n_rows:,} rows among {n_items:,} items."
     n_rows: int
     n_items: int
@@ -306,7 +312,7 @@ class NamesOutsideTable(DataError):
     name: Any
 
 
-class NoTables(DataError):
+class NoTablesToJoin(DataError):
     template = "concat got no table; pass at least one."
 
 
@@ -357,7 +363,7 @@ class WrongKind(DataError):
         return " or ".join(KIND_DESCRIPTIONS[kind] for kind in self.allowed)
 
 
-class NotAnOutcome(DataError):
+class InvalidOutcome(DataError):
     template = (
         "label {label!r} does not name the better alternative of a pair; use {outcomes} or the name of one "
         "alternative. {param[map=]} renames labels, {param[abstain=]} excludes them."
@@ -421,8 +427,11 @@ class UnknownColumn(MissingColumn):
     columns: tuple[str, ...]
 
 
-class NoColumnFor(ForRole, MissingColumn):
-    template = "no column is called '{role}'{synonyms_too}; {rest}. Name the column: {column}{advice}{guesses}."
+class RoleColumnMissing(RoleMessage, MissingColumn):
+    template = (
+        "no column is called '{role}'{synonyms_in_brackets}; {available_columns}. "
+        "Name the column: {column}{advice}{guesses}."
+    )
     synonyms: str
     columns: tuple[str, ...]
     taken: dict[str, str]  # other role → its columns
@@ -431,11 +440,11 @@ class NoColumnFor(ForRole, MissingColumn):
     example = {"role": "annotator", "taken": {"item": "'id'"}, "counts": "", "candidates": ()}
 
     @property
-    def synonyms_too(self) -> str:
+    def synonyms_in_brackets(self) -> str:
         return f" or a synonym ({self.synonyms})" if self.synonyms else ""
 
     @property
-    def rest(self) -> str:
+    def available_columns(self) -> str:
         others = ", ".join(f"{columns} for the {role}" for role, columns in self.taken.items())
         besides = f" in addition to {others}" if others else ""
         names = ", ".join(map(quote_name, self.columns[:12])) + (", …" if len(self.columns) > 12 else "")
@@ -452,20 +461,20 @@ class NoColumnFor(ForRole, MissingColumn):
         return f"; candidates are {' and '.join(map(repr, self.candidates))}" if self.candidates else ""
 
 
-class NoAnnotatorColumn(NoColumnFor):
+class AnnotatorColumnMissing(RoleColumnMissing):
     template = (
-        "no column is called '{role}'{synonyms_too}; {rest}. Name the column: {column}, or pass {param[wide=True]} if "
-        "each annotator has a column."
+        "no column is called '{role}'{synonyms_in_brackets}; {available_columns}. Name the column: {column}, or pass "
+        "{param[wide=True]} if each annotator has a column."
     )
 
 
-class PerhapsWideTable(MissingColumn):
+class SuggestWideTable(MissingColumn):
     template = "{missing} If each annotator has a column, pass {param[wide=True]}."
     missing: MissingColumn
     example = {"missing": UnknownColumn(name="who", role="annotator", columns=("ann", "bob"))}
 
 
-class AmbiguousColumns(ForRole, DataError):
+class AmbiguousColumns(RoleMessage, DataError):
     template = "several columns may hold the {role}: {columns!l}; choose one: {column}."
     columns: tuple[str, ...]
 
@@ -508,7 +517,7 @@ class NoWideColumns(DataError):
     columns: tuple[str, ...]
 
 
-class PerhapsWide(DataError):
+class AmbiguousWideTable(DataError):
     template = (
         "the columns {columns!l} may each hold one annotator's labels, or {label!r} may hold all labels or the gold "
         "labels. Choose {param[wide=True]}, {param[annotator=<a,b,…>]} or {param[annotator=<column>]}."
@@ -517,7 +526,7 @@ class PerhapsWide(DataError):
     label: str
 
 
-class ItemsNeverRepeat(DataError):
+class ItemColumnNeverRepeats(DataError):
     template = (
         "column {item!r} has a different value in every row, so no item would have two labels. Choose the column of "
         "item names: {other_keyword}, whose values repeat, or {keyword}."
@@ -541,13 +550,13 @@ class NoFileName(UnreadableFile):
     template = "the file name is empty; pass the path of a file."
 
 
-class FixedByFormat(BadParameter):
+class ParameterFixedByFormat(BadParameter):
     template = "{parameter} cannot be set for {format}, because the format determines it; omit it."
     parameter: ParameterName
     format: str
 
 
-class SeveralFields(BadParameter):
+class SeveralFieldsNamed(BadParameter):
     template = "{parameter} names several fields, but {format} needs one."
     parameter: ParameterName
     format: str
@@ -607,7 +616,7 @@ class UnknownFormat(BadFile):
 
 
 class ZipOfSeveralFiles(BadFile):
-    template = "{path} is a zip of {n:,} files ({some}); unpack it and name one file or the folder."
+    template = "{path} is a zip of {n:,} files ({first_names}); unpack it and name one file or the folder."
     names: tuple[str, ...]
 
     @property
@@ -615,7 +624,7 @@ class ZipOfSeveralFiles(BadFile):
         return len(self.names)
 
     @property
-    def some(self) -> str:
+    def first_names(self) -> str:
         return ", ".join(self.names[:3]) + (", …" if self.n > 3 else "")
 
 
@@ -625,7 +634,7 @@ class EmptyFile(UnreadableFile):
     needs: Literal["a header and rows", "at least one record", "at least one row", "at least one item"]
 
 
-class RecordsOfItems(BadFile):
+class JsonWithoutAnnotations(BadFile):
     template = (
         "{path} is one JSON object without annotations, which is not a known export; write a table with the columns "
         "item, annotator and label and one row per label, or, for data about annotators, a table with a column "
@@ -700,7 +709,7 @@ class UnclosedQuote(BadFile):
     line: int
 
 
-class NotJson(UnreadableFile):
+class InvalidJson(UnreadableFile):
     template = "{where}: line {line:,} is not valid JSON ({reason}); correct that line."
     where: str
     line: int
@@ -714,7 +723,7 @@ class NotARecord(UnreadableFile):
     value: str
 
 
-class NoTags(BadFile):
+class NoTagColumn(BadFile):
     template = "{path}: no column holds tags such as B-PER, I-PER and O; is the file CoNLL text?"
 
 
@@ -735,7 +744,7 @@ class UnexpectedValue(DataError):
     example = {"where": "log.json: record 3", "expected": "a number"}
 
 
-class MissingField(ForRole, DataError):
+class MissingField(RoleMessage, DataError):
     template = "{where} has no field {fields} for the {role}; name the field: {field}."
     where: str
     names: tuple[str, ...]
@@ -745,7 +754,7 @@ class MissingField(ForRole, DataError):
         return " or ".join(map(repr, self.names))
 
 
-class NoSubject(MissingField):
+class ScoreWithoutSubject(MissingField):
     template = "{where} has no field {fields} and no subject; fetch the scores with fields=subject."
 
 
@@ -766,13 +775,13 @@ class DifferentTexts(DataError):
     other_file: str
 
 
-class UnusableName(ForRole, DataError):
+class UnusableName(RoleMessage, DataError):
     template = "{path}: the {role} {name!r} is neither text nor a number; name another field: {field}."
     path: Path
     name: Any
 
 
-class NothingUsable(DataError):
+class NoUsableRows(DataError):
     template = "the file contains no usable {what}; a table needs at least one.{unused}"
     what: Literal["row", "answer", "comparison"]
     report: str  # excluded rows and notes; "" without any
@@ -833,7 +842,7 @@ class TagsOfTokensOnly(BadParameter):
 # From columns to a table ----------------------------------------------------------------------------------------------
 
 
-class NotQuestions(DataError):
+class ColumnNotQuestions(DataError):
     template = "column {column} does not look like questions: it holds {contents}, and each question becomes a table."
     column: str
     n_questions: int
@@ -859,7 +868,7 @@ class DuplicateWideRows(DataError):
     n: int
 
 
-class ListsMissing(DataError):
+class RowsWithoutList(DataError):
     template = (
         "{param[map=]} and {param[normalize=]} need a list of labels in every row; write an empty list [] for a row "
         "without labels."

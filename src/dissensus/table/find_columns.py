@@ -195,7 +195,7 @@ def column_names(frame: Any) -> list[str]:
     """Return the column names of any frame; raise if they are not distinct text."""
     in_pandas = type(frame).__module__.partition(".")[0] == "pandas" and hasattr(frame, "columns")
     if in_pandas and frame.columns.nlevels > 1:
-        raise errors.SeveralLevels
+        raise errors.SeveralNameLevels
     pandas_names = list(frame.columns) if in_pandas else []
     for name in pandas_names:
         if not isinstance(name, str):
@@ -246,7 +246,7 @@ def missing_column_error(
     counts = (
         next((column for column in there if column.strip().lower() in COUNT_COLUMNS), "") if role == "annotator" else ""
     )
-    error = errors.NoAnnotatorColumn if role == "annotator" and not counts else errors.NoColumnFor
+    error = errors.AnnotatorColumnMissing if role == "annotator" and not counts else errors.RoleColumnMissing
     others = {
         other: quote_names(flatten_columns([columns])) for other, columns in (taken or {}).items() if other != "proba"
     }
@@ -259,15 +259,15 @@ def missing_column_error(
 def guess_column(role: str, there: Sequence[str]) -> str | None:
     """Return the column whose name is the role or a synonym of it, or None."""
 
-    def plain(name: str) -> str:
+    def normalize_name(name: str) -> str:
         name = name.strip().lower()
         # The suffix is kept for labels, because an "annotation_id" numbers the rows.
         return name.removesuffix("_id") if role in ("item", "annotator", "question") and name != "_id" else name
 
-    own = [c for c in there if c == role] or [c for c in there if plain(c) == role]
+    own = [c for c in there if c == role] or [c for c in there if normalize_name(c) == role]
     if own:
         return own[0]
-    return require_one_candidate(role, [c for c in there if plain(c) in SYNONYMS[role]])
+    return require_one_candidate(role, [c for c in there if normalize_name(c) in SYNONYMS[role]])
 
 
 def require_one_candidate(role: str, candidates: Sequence[str]) -> str | None:
@@ -428,7 +428,7 @@ def find_wide_columns(frame: Any, columns: ColumnNames, insist: bool) -> tuple[s
             raise errors.NoWideColumns(columns=tuple(there))
         return None
     if not insist and (label := guess_column("label", group)):
-        raise errors.PerhapsWide(columns=tuple(group), label=label)
+        raise errors.AmbiguousWideTable(columns=tuple(group), label=label)
     if named is None:
         unique = [
             name for name in free if name not in group and len(head[name].distinct_values) == len(head[name].values)
@@ -450,7 +450,7 @@ def check_item_column(read_columns: Callable[[None], Any], found: dict[str, Any]
     for name, other in _find_other_full_columns(head, item, annotator).items():
         n = len(other.values)
         if 2 * len(other.distinct_values) <= n and _count_distinct_samples(other, head[annotator]) >= 0.9 * n:
-            raise errors.ItemsNeverRepeat(item=item, other=name)
+            raise errors.ItemColumnNeverRepeats(item=item, other=name)
 
 
 def find_system_column(read_columns: Callable[[None], Any], found: dict[str, Any], taken: dict[str, Any]) -> str | None:
@@ -491,14 +491,16 @@ def _find_other_full_columns(head: dict[str, ColumnSample], *used: str) -> dict[
 def _find_by_other_name(role: str, free: Sequence[ColumnSample]) -> str | None:
     """Return the only column with a synonym from `OTHER_SYNONYMS` whose content fits the role, or None."""
 
-    def fits(column: ColumnSample) -> bool:
+    def fits_role(column: ColumnSample) -> bool:
         if role == "label":
             is_list = pa.types.is_list(column.values.type)
             return is_list or (bool(column.distinct_values) and (column.holds_classes or column.holds_numbers))
         return bool(column.distinct_values) and (role != "item" or not pa.types.is_floating(column.present_values.type))
 
     fitting = [
-        column for column in free if _name_variants(column.name) & set(OTHER_SYNONYMS[role].split()) and fits(column)
+        column
+        for column in free
+        if _name_variants(column.name) & set(OTHER_SYNONYMS[role].split()) and fits_role(column)
     ]
     if role == "annotator" and len(fitting) > 1:  # If there is also a judge, the model is the evaluated system.
         fitting = [column for column in fitting if not _name_variants(column.name) & set(SYSTEM_COLUMNS)] or fitting
@@ -523,7 +525,7 @@ def _find_by_content(
     partner = head[named["item" if role == "label" else "annotator"][0]]
     n = len(partner.values)
 
-    def may_be(column: ColumnSample) -> bool:
+    def may_have_role(column: ColumnSample) -> bool:
         if role == "item":
             return (
                 1.5 * len(column.distinct_values) <= n == len(column.present_values)
@@ -533,7 +535,7 @@ def _find_by_content(
             return False
         return len(named["item"]) > 1 or _count_distinct_samples(partner, column) > len(partner.distinct_values)
 
-    candidates = [name for name in free if may_be(head[name])]
+    candidates = [name for name in free if may_have_role(head[name])]
     if len(candidates) == 1:
         return candidates[0]
     raise missing_column_error(

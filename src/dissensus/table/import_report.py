@@ -10,7 +10,7 @@ from typing import Any
 from dissensus.messages import PYTHON_FACE, Face, Message
 from dissensus.table.notes import Note, ReadSummary
 
-_NOUNS = re.compile(
+_PLURAL_NOUNS = re.compile(
     r"\b(annotation|answer|assertion|cell|comparison|correction|draft|grade|prediction|ranking|rating|result|row|sample|score|"
     r"span|suggestion|task|text)s\b"
 )
@@ -98,7 +98,7 @@ class ImportReport:
 
 def count_with_noun(count: int, what: str) -> str:
     """Return a count followed by its noun, which becomes singular after the number 1."""
-    return f"{count:,} {_NOUNS.sub(SINGULAR, what, count=1) if count == 1 else what}"
+    return f"{count:,} {_PLURAL_NOUNS.sub(SINGULAR, what, count=1) if count == 1 else what}"
 
 
 def join_lines(text: str) -> str:

@@ -123,7 +123,7 @@ def build_vocabulary(kind: str, classes: Names, ordered: bool = False) -> tuple[
     if kind == "pairs":
         place = naming.match_names(classes, np.array(PAIR_OUTCOMES, object), "labels of pairs")
         if (place < 0).any():
-            raise errors.NotAnOutcome(label=classes[place < 0][0], outcomes=", ".join(PAIR_OUTCOMES))
+            raise errors.InvalidOutcome(label=classes[place < 0][0], outcomes=", ".join(PAIR_OUTCOMES))
         return np.array(PAIR_OUTCOMES, object), place
     if kind == "sets":
         sets, place = np.unique([name_set(parts) for parts in _split_options(classes)], return_inverse=True)

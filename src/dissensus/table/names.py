@@ -233,21 +233,21 @@ def _encode_integers(values: IntArray) -> tuple[Names, IntArray]:
         names, codes = _encode_hashed(pa.array(values))
         return names.astype(np.int64), codes
 
-    def offsets(rows: slice) -> IntArray:
+    def offsets_from_lowest(rows: slice) -> IntArray:
         chunk = values[rows].astype(np.int64, copy=False)  # A difference may not fit into the type of the values.
         return chunk - low if low else chunk
 
     chunks = [slice(start, start + CHUNK) for start in range(0, values.size, CHUNK)]
     seen = np.zeros(span, np.bool_)
     for rows in chunks:
-        seen[offsets(rows)] = True
+        seen[offsets_from_lowest(rows)] = True
         if seen.all():  # Without gaps, the code of a name is its difference from the lowest name.
-            codes = offsets(slice(None)) if low else values
+            codes = offsets_from_lowest(slice(None)) if low else values
             return np.arange(low, high + 1), codes.astype(np.int32, copy=False)
     code = np.cumsum(seen, dtype=np.int32) - np.int32(1)
     codes = np.empty(values.size, np.int32)
     for rows in chunks:
-        codes[rows] = code[offsets(rows)]
+        codes[rows] = code[offsets_from_lowest(rows)]
     return np.flatnonzero(seen) + low, codes
 
 
@@ -300,7 +300,7 @@ def _raise_missing(column: Any, what: str) -> NoReturn:
 
         if look_like_sets(_encode_hashed(column.filter(pa.array(~missing)))[0]):
             error = errors.MissingSets
-    raise error.among(what, missing, np.full(missing.size, None))
+    raise error.from_mask(what, missing, np.full(missing.size, None))
 
 
 def _mixed_types_error(values: Any, column: str) -> errors.MixedTypes | errors.UnsupportedType:
@@ -374,7 +374,7 @@ def encode_labels(column: Any, classes: Any, abstain: Any) -> tuple[Names, IntAr
         place = match_names(found, names, "classes")
     if (place < 0).any():
         kept = None if keep is None else np.flatnonzero(keep)
-        raise errors.LabelOutsideClasses.among("label", place[codes] < 0, found[codes], kept, n_classes=names.size)
+        raise errors.LabelOutsideClasses.from_mask("label", place[codes] < 0, found[codes], kept, n_classes=names.size)
     return names, place[codes] if codes.size else codes, keep
 
 
@@ -417,11 +417,11 @@ def encode_proba(proba: Any, classes: Iterable[Any] | int | None) -> tuple[Names
         raise errors.WrongColumn(column="proba", expected=f"{names.size} columns", found=str(proba.shape[1]))
     negative = ~np.isfinite(proba).all(axis=1) | (proba < 0).any(axis=1)
     if negative.any():
-        raise errors.InvalidRows.among("proba", negative, proba, problem="hold a negative or missing probability")
+        raise errors.InvalidRows.from_mask("proba", negative, proba, problem="hold a negative or missing probability")
     total = proba.sum(axis=1)
     bad = np.abs(total - 1) > MAX_SUM_ERROR
     if bad.any():
-        raise errors.ProbabilitiesNotNormalised.among("proba", bad, proba, total=float(total[bad][0]))
+        raise errors.ProbabilitiesNotNormalised.from_mask("proba", bad, proba, total=float(total[bad][0]))
     return names, np.asarray(proba / total[:, None])
 
 
@@ -430,10 +430,10 @@ def check_weight(values: Any) -> FloatArray:
     weight = to_floats(values, "weight")
     bad = ~np.isfinite(weight) | (weight < 0)
     if bad.any():
-        raise errors.InvalidRows.among("weight", bad, weight, problem="are negative or missing")
+        raise errors.InvalidRows.from_mask("weight", bad, weight, problem="are negative or missing")
     bad = (weight > 0) & ((weight < MIN_WEIGHT) | (weight > MAX_WEIGHT))
     if bad.any():
-        raise errors.ExtremeWeights.among("weight", bad, weight, low=MIN_WEIGHT, high=MAX_WEIGHT)
+        raise errors.ExtremeWeights.from_mask("weight", bad, weight, low=MIN_WEIGHT, high=MAX_WEIGHT)
     return weight
 
 
@@ -478,7 +478,7 @@ def encode_matrix(matrix: Any, missing: Any, items: Any, annotators: Any, number
         annotators = columns if annotators is None else annotators
         items = list(matrix.index) if items is None and hasattr(matrix, "index") else items
         if any(isinstance(name, tuple) for name in (*annotators, *(() if items is None else items))):
-            raise errors.SeveralLevels
+            raise errors.SeveralNameLevels
     try:
         if isinstance(matrix, list):  # A list may contain np.ma.masked.
             with catch_warnings(action="ignore", category=UserWarning):

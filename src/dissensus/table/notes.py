@@ -66,7 +66,7 @@ class LabelsMayBeGrades(Note):
     template = "Labels are read as unordered classes; if they are ratings, use {param[kind='graded']}."
 
 
-class AnswersAreSets(Note):
+class AnswersReadAsSets(Note):
     template = (
         "{n_several:,} of {n_answers:,} answers select several labels, so the labels are read as sets of options. To "
         "split them, use {param[ticks='votes']} or {param[ticks='questions']}."
@@ -75,7 +75,7 @@ class AnswersAreSets(Note):
     n_answers: int
 
 
-class TicksTakenApart(Note):
+class SelectionsSplit(Note):
     template = "{n:,} answers that select several labels were split into {into}."
     into: Literal["votes", "yes/no questions"]
     n: int
@@ -107,7 +107,7 @@ class RepeatedRows(Note):
 # Columns and files ----------------------------------------------------------------------------------------------------
 
 
-class TextsNotQuestions(Note):
+class QuestionsReadAsTexts(Note):
     template = (
         "Column {column} holds {contents}, so it is read as text; to read it as questions, use {param[question=]}."
     )
@@ -140,7 +140,7 @@ class SpansOverlap(Note):
         return ", ".join(f"'{name}'" for name in self.names)
 
 
-class FilesRead(Note):
+class FilesReadAsOne(Note):
     template = "{n:,} files were read as one table{others}."
     n: int
     n_others: int
@@ -150,7 +150,7 @@ class FilesRead(Note):
         return f"; {self.n_others:,} other files are not tables" if self.n_others else ""
 
 
-class SheetRead(Note):
+class OtherSheetsIgnored(Note):
     template = "Only sheet {sheet!r} was read, not {others}."
     sheet: str
     others: str
@@ -168,12 +168,12 @@ class QuestionsOfOtherTypes(Note):
 # Exports of tools -----------------------------------------------------------------------------------------------------
 
 
-class TargetsNotGold(Note):
+class TargetsNotReadAsGold(Note):
     template = "Targets, such as {target!r}, do not occur as labels and are not read as gold labels."
     target: Any
 
 
-class ComparisonsAreLabels(Note):
+class ComparisonsReadAsLabels(Note):
     template = (
         "'{question}' compares different alternatives in every item, so its answers are read as the labels left and "
         "right; to compare the alternatives, use {param[kind='pairs']}."
@@ -181,7 +181,7 @@ class ComparisonsAreLabels(Note):
     question: str
 
 
-class ComparesFields(Note):
+class ComparedFieldsMissing(Note):
     template = (
         "'{question}' compares '{left}' with '{right}' in every task, but the tasks have no such fields; to read left "
         "or right as the label of each task, use {param[kind='classes']}."
@@ -204,12 +204,12 @@ class RunNotSuccessful(Note):
     status: Any
 
 
-class ScorersAreJudges(Note):
+class ScorersReadAsJudges(Note):
     template = "These scorers are read as judges of one question: {scorers}."
     scorers: str
 
 
-class JudgesApart(Note):
+class JudgesReadSeparately(Note):
     template = "Judges that never answered the same question are read as separate questions."
 
 
@@ -227,7 +227,7 @@ class PagesMissing(Note):
 # Data sets -----------------------------------------------------------------------------------------------------------
 
 
-class MissingParts(Message):
+class MissingDatasetParts(Message):
     template = "{name} has {parts}{incomplete}."
     name: str
     lacking: tuple[str, ...]  # parts that the data set does not have
@@ -269,7 +269,7 @@ class ReadSummary(Message):
         return tuple(ParameterName(f"{role}=") for role in roles) or (ParameterName("format="),)
 
 
-class ReadByLabel(Message):
+class LabelOptionAdvice(Message):
     template = "read it with {keyword}"
     label: str
 

@@ -52,7 +52,7 @@ def test_everything_is_aligned_with_the_annotated_items(folder):
     assert data.annotators["age"].to_pylist() == [None, "30"]
     assert data.has_image.tolist() == [False, False, True]
     np.testing.assert_array_equal(data.images[:, 0, 0], [0, 0, 5])
-    assert data.missing == (
+    assert data.missing_parts == (
         "small has every part; gold for 2 of its 3 items; features for 2 of its 3 items; images for 1 of its 3 items."
     )
 
@@ -81,9 +81,9 @@ def test_row_order_changes_nothing(folder):
         head, *rows = (folder / "small" / file).read_text().replace(',\n"', ",~").splitlines()
         put(folder / "small", file, "\n".join([head, *reversed(rows)]).replace(",~", ',\n"') + "\n")
     second = load_dataset("small", folder=folder)
-    assert first.whole.items.equals(second.whole.items)
+    assert first.with_unlabelled_items.items.equals(second.with_unlabelled_items.items)
     assert first.annotators.equals(second.annotators)
-    np.testing.assert_array_equal(first.whole.gold, second.whole.gold)
+    np.testing.assert_array_equal(first.with_unlabelled_items.gold, second.with_unlabelled_items.gold)
 
 
 def test_another_gold_is_read_by_name_and_a_wrong_name_is_told_which_there_are(folder):
@@ -98,7 +98,7 @@ def test_votes_without_annotators(tmp_path):
     assert data.annotations.votes().tolist() == [[0, 3], [2, 1]]
     assert data.description == "votes"
     lacking = "annotator ids (votes only), no gold, no item columns, no features, no annotator metadata and no splits"
-    assert data.missing == f"votes has no {lacking}."
+    assert data.missing_parts == f"votes has no {lacking}."
     with raises(OutOfRange, name="votes", allowed="be 'counts' for 'votes'", value="annotations"):
         load_dataset("votes", folder=tmp_path, votes="annotations")
 
@@ -128,7 +128,7 @@ def test_a_set_written_is_the_set_read_again(folder):
         assert one.items["fold"].to_pylist() == other.items["fold"].to_pylist()
     assert "features.npz" not in {path.name for path in data.write(folder / "lean")}
     data.splits["test"].write(folder / "test-only")
-    assert load_dataset("test-only", folder=folder).whole.item_names.tolist() == ["d", "e"]
+    assert load_dataset("test-only", folder=folder).with_unlabelled_items.item_names.tolist() == ["d", "e"]
 
 
 def test_votes_and_questions_are_written_too(tmp_path):

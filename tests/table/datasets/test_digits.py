@@ -96,7 +96,7 @@ def test_the_seed_draws_the_crowd_and_leaves_the_images(data):
 
 
 def test_it_has_every_part_and_can_be_written(data, tmp_path):
-    assert data.missing == "digits-crowd has every part."
+    assert data.missing_parts == "digits-crowd has every part."
     data.write(tmp_path / "digits", features=True)
     again = load_dataset("digits", folder=tmp_path)
     np.testing.assert_array_equal(again.annotations.label, data.annotations.label)

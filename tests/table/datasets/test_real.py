@@ -72,8 +72,8 @@ def test_every_part_is_aligned_with_the_items(readme):
             if "label" not in file.readline().strip().split(","):
                 pytest.skip("labels that are not classes: numbers, or one of two items")
     data = load(readme)
-    assert data.missing.startswith(f"{data.name} has ")
-    for part in (data, data.whole, *data.splits.values()):
+    assert data.missing_parts.startswith(f"{data.name} has ")
+    for part in (data, data.with_unlabelled_items, *data.splits.values()):
         table, n = part.annotations, part.item_names.size
         assert table.n_items == n
         assert part.gold is None or (part.gold.shape == (n,) and part.gold.max() < table.n_classes)
@@ -102,7 +102,7 @@ def test_stemming_has_votes_without_annotators(readme):
     data = load(readme)
     assert [data.annotations.n_items, data.annotations.n_annotations] == numbers(readme, "- counts: # pairs, # votes")
     assert majority_vote(data)[0] == numbers(readme, "majority vote vs gold (ties count one half): #%")[0]
-    assert data.missing == "stemming has no annotator ids (votes only), no features and no annotator metadata."
+    assert data.missing_parts == "stemming has no annotator ids (votes only), no features and no annotator metadata."
     sizes = {name: part.annotations.n_items for name, part in data.splits.items()}
     train, test, dev = numbers(readme, "splits {'train': #, 'test': #, 'dev': #}")
     assert sizes == {"train": train, "test": test, "dev": dev}
@@ -130,7 +130,7 @@ def test_counts_can_be_asked_for_and_images_are_read_late(readme):
     assert some.images is None
     stored = numbers(readme, "uint8 pixels (#, 32, 32, 3)")[0]
     assert everything.has_image.sum() == stored
-    assert f"images for {int(stored):,} of its" in everything.missing
+    assert f"images for {int(stored):,} of its" in everything.missing_parts
     assert everything.images.shape == (everything.annotations.n_items, 32, 32, 3)
     assert everything.images[everything.has_image].any(axis=(1, 2, 3)).all()
     assert not everything.images[~everything.has_image].any()

@@ -91,7 +91,7 @@ def test_a_folder_of_files_with_the_same_columns_is_one_table(tmp_path, suffix):
     (tmp_path / "_SUCCESS").write_text("nor this")
     table = io.read(tmp_path)
     assert rows_of(table) == PLAIN
-    assert table.import_report.notes == [notes.FilesRead(n=2, n_others=1)]
+    assert table.import_report.notes == [notes.FilesReadAsOne(n=2, n_others=1)]
     io.write_frame({"item": ["a"], "label": ["yes"]}, tmp_path / f"gold.{suffix}")
     with raises(errors.DifferentColumns, columns=("item", "annotator", "label"), other_columns=("item", "label")):
         io.read(tmp_path)
@@ -108,20 +108,20 @@ def test_a_folder_of_files_with_the_same_columns_is_one_table(tmp_path, suffix):
         (
             b'{"item": 1, "annotator": 1, "label": 1' + b"0" * 5000 + b"}\n",
             "t.jsonl",
-            (errors.NotJson, {"line": 1, "reason": "a number is too long: Exceeds the limit (4300 digits)"}),
+            (errors.InvalidJson, {"line": 1, "reason": "a number is too long: Exceeds the limit (4300 digits)"}),
         ),
         (b'{"item": 1, "annotator": 1, "label": 1}\n[]\n', "t.jsonl", (errors.NotARecord, {"value": "[]"})),
         (
             b'{"item": 1,\n "annotator": 1,\n}',
             "t.json",
-            (errors.NotJson, {"line": 3, "reason": "Expecting property name enclosed in double quotes, column 1"}),
+            (errors.InvalidJson, {"line": 3, "reason": "Expecting property name enclosed in double quotes, column 1"}),
         ),
         (
             b'{"item": 1, "annotator": 1, "\\ud800": 1, "labels": 2}',
             "t.json",
             (errors.UnusableColumnName, {"name": "\ud800"}),
         ),
-        (b'{"a": {"x": 1}}', "t.json", (errors.RecordsOfItems, {})),
+        (b'{"a": {"x": 1}}', "t.json", (errors.JsonWithoutAnnotations, {})),
     ],
     ids=lambda value: value if isinstance(value, str) and value.startswith("t.") else "",
 )
@@ -149,7 +149,7 @@ def test_the_first_sheet_of_a_spreadsheet_is_a_table(tmp_path, suffix):
     )
     table = io.read(path, abstain=None)
     assert rows_of(table) == [("7", "x", "yes"), ("8", "x", "1.5")]
-    assert table.import_report.notes == [notes.SheetRead(sheet="s", others="'other'")]
+    assert table.import_report.notes == [notes.OtherSheetsIgnored(sheet="s", others="'other'")]
     with raises(errors.MissingLabels, column="label", n_bad=1, n_rows=3, row=2, value=None):
         io.read(path)
 
@@ -229,7 +229,7 @@ def test_a_wide_table_is_recognised_and_said(read):
     assert rows_of(read(WIDE, wide=True)) == rows_of(table)
     assert rows_of(read(WIDE, wide=True, item="text", annotator="ann,bob"))[0] == ("first one", "ann", "yes")
     with raises(
-        errors.NoAnnotatorColumn,
+        errors.AnnotatorColumnMissing,
         role="annotator",
         columns=("id", "text", "ann", "bob", "cat"),
     ):
@@ -240,7 +240,7 @@ def test_a_wide_table_is_recognised_and_said(read):
 
 def test_vote_counts_are_told_from_a_table_whose_annotators_are_called_otherwise(read):
     with raises(
-        errors.NoColumnFor,
+        errors.RoleColumnMissing,
         role="annotator",
         columns=("item", "label", "Count"),
         counts="Count",
@@ -253,7 +253,7 @@ def test_a_wide_table_with_known_labels_and_without_item_names(read):
     assert table.items.tolist() == [0, 1, 2]
     assert table.import_report.columns["item"] == "its number (from 0)"
     assert table.gold_codes(*table.import_report.gold).tolist() == [0, 1, -1]
-    with raises(errors.PerhapsWide, columns=("label", "ann", "bob"), label="label"):
+    with raises(errors.AmbiguousWideTable, columns=("label", "ann", "bob"), label="label"):
         read(b"id,label,ann,bob\n1,yes,yes,no\n2,no,no,no\n3,no,no,no\n")
 
 
@@ -282,7 +282,7 @@ def test_a_label_is_found_by_content_where_one_column_can_be_it(read):
     assert table.import_report.columns["label"] == "'tone' (guessed by content)"
     two = content.replace(b"tone", b"tone,mood").replace(b"yes", b"yes,sad").replace(b",no", b",no,gay")
     with raises(
-        errors.NoColumnFor,
+        errors.RoleColumnMissing,
         role="label",
         columns=("text", "when", "tone", "mood"),
         taken={"item": "'item'", "annotator": "'annotator'"},
@@ -294,7 +294,7 @@ def test_a_label_is_found_by_content_where_one_column_can_be_it(read):
 def test_a_column_of_row_numbers_is_not_taken_for_the_items(read):
     lines = [f"{n},text {n // 3},w{n % 3},{'yes' if n % 2 else 'no'}" for n in range(12)]
     content = "\n".join(["id,text,worker,label", *lines]).encode()
-    with raises(errors.ItemsNeverRepeat, item="id", other="text"):
+    with raises(errors.ItemColumnNeverRepeats, item="id", other="text"):
         read(content)
     assert read(content, item="text").n_items == 4
     assert read(content, item="id").n_items == 12
@@ -337,7 +337,7 @@ def test_a_column_of_texts_called_question_is_no_question(read):
     table = read(b"question,item,annotator,label\nhi?,1,x,a\nhi?,1,y,b\nho?,2,x,a\nha?,3,x,a\n")
     assert isinstance(table, Annotations)
     assert table.import_report.columns["text"] == "'question'"
-    with raises(errors.NotQuestions, column="'question'", n_questions=3, n_rows=3, one_per_item=True):
+    with raises(errors.ColumnNotQuestions, column="'question'", n_questions=3, n_rows=3, one_per_item=True):
         read(b"question,item,annotator,label\nhi?,1,x,a\nho?,2,x,a\nha?,3,x,a\n", question="question")
 
 
@@ -377,7 +377,7 @@ def test_lists_of_labels_are_taken_apart_only_on_request(read):
     sets = read(content, "t.jsonl")
     assert rows_of(sets) == [("a", "x", "p|q"), ("a", "y", "p"), ("b", "x", "∅"), ("b", "y", "q")]
     assert (sets.kind, sets.import_report.n_rows) == ("sets", 4)
-    assert sets.import_report.notes == [notes.AnswersAreSets(n_several=1, n_answers=4)]
+    assert sets.import_report.notes == [notes.AnswersReadAsSets(n_several=1, n_answers=4)]
     votes = read(content, "t.jsonl", ticks="votes")
     assert rows_of(votes) == [("a", "x", "p"), ("a", "x", "q"), ("a", "y", "p"), ("b", "y", "q")]
     assert (votes.import_report.n_rows, votes.import_report.unused_counts) == (4, {"answers without a choice": 1})
@@ -421,7 +421,7 @@ def test_the_names_of_a_matrix_that_is_a_frame_are_kept():
     for other in (pl.DataFrame({"ann": [0, 1], "bob": [1, 1]}), pa.table({"ann": [0, 1], "bob": [1, 1]})):
         table = Annotations.from_matrix(other)
         assert (table.items.tolist(), table.annotators.tolist()) == ([0, 1], ["ann", "bob"])
-    with raises(errors.SeveralLevels):
+    with raises(errors.SeveralNameLevels):
         Annotations.from_matrix(pd.DataFrame([[0, 1]], columns=pd.MultiIndex.from_tuples([("a", "b"), ("a", "c")])))
 
 
@@ -430,7 +430,7 @@ def test_the_names_of_a_matrix_that_is_a_frame_are_kept():
     [
         ([0, 1, 2], (errors.UnusableColumnName, {"name": 0})),
         (["item", "annotator", "annotator"], (errors.DuplicateName, {"n": 2, "name": "annotator"})),
-        (pd.MultiIndex.from_tuples([("a", "b"), ("a", "c"), ("d", "e")]), (errors.SeveralLevels, {})),
+        (pd.MultiIndex.from_tuples([("a", "b"), ("a", "c"), ("d", "e")]), (errors.SeveralNameLevels, {})),
     ],
 )
 @pytest.mark.parametrize("make", [io.read, Annotations.from_frame])
@@ -542,7 +542,7 @@ def test_a_folder_of_exports_is_one_table_in_which_nothing_counts_twice(tmp_path
         table = io.read(tmp_path)
     assert rows_of(table) == [(1, "ann", "yes"), (1, "bob", "no"), (2, "ann", "no"), (3, "bob", "yes")]
     assert (table.import_report.n_rows, table.import_report.n_used) == (6, 4)
-    assert table.import_report.notes == [notes.FilesRead(n=2, n_others=0)]
+    assert table.import_report.notes == [notes.FilesReadAsOne(n=2, n_others=0)]
     assert io.read_frame(tmp_path).num_rows == 4
     (tmp_path / "tuesday.json").write_text(json.dumps([studio_task(1, "another project's", ann="yes")]))
     with raises(errors.DifferentTexts, item=1, file="tuesday.json", other_file="monday.json"):
@@ -551,7 +551,7 @@ def test_a_folder_of_exports_is_one_table_in_which_nothing_counts_twice(tmp_path
 
 def test_what_an_export_calls_its_answers_stays_in_one_line(read):
     response = {"values": {"q": {"value": "a"}}, "user_id": "u", "status": "\n" + "x" * 5000}
-    with raises(errors.NothingUsable, what="answer") as raised:
+    with raises(errors.NoUsableRows, what="answer") as raised:
         read(json.dumps({"id": 1, "fields": {"t": "t"}, "responses": [response]}).encode(), "t.json")
     assert "\n" not in str(raised.value)
 
@@ -565,7 +565,7 @@ def test_questions_without_a_single_answer_are_an_error():
             "label": pa.array([[], None], pa.list_(pa.string())),
         }
     )
-    with raises(errors.NothingUsable, what="answer"):
+    with raises(errors.NoUsableRows, what="answer"):
         io.read(rows)
 
 

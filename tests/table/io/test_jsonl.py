@@ -39,7 +39,7 @@ def test_a_column_may_first_appear_after_the_first_record(read):
     rows = b'{"item": 1, "annotator": 1}\n{"item": 1, "annotator": 1, "label": 2}\n'
     assert read(rows, abstain=None).classes.tolist() == [2]
     with raises(
-        errors.NoColumnFor,
+        errors.RoleColumnMissing,
         role="label",
         columns=(),
         taken={"item": "'item'", "annotator": "'annotator'"},
@@ -50,11 +50,11 @@ def test_a_column_may_first_appear_after_the_first_record(read):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (ROW + b'{"item": 2,\n', (errors.NotJson, {"line": 2})),
-        (b"[\n" + ROW + b",\n{oops}]", (errors.NotJson, {"line": 4})),
+        (ROW + b'{"item": 2,\n', (errors.InvalidJson, {"line": 2})),
+        (b"[\n" + ROW + b",\n{oops}]", (errors.InvalidJson, {"line": 4})),
         (ROW + b"3\n", (errors.NotARecord, {"value": "3"})),
         (b"[1, 2]", (errors.NotARecord, {"value": "1"})),
-        (b"[" * 100_000, (errors.NotJson, {"line": 1, "reason": "nested too deeply"})),
+        (b"[" * 100_000, (errors.InvalidJson, {"line": 1, "reason": "nested too deeply"})),
         (ROW + b'{"item": "\xe9"}\n', (errors.NotUtf8, {"where": " (byte 0xe9)"})),
         (b"\n", (errors.EmptyFile, {"needs": "at least one record"})),
     ],

@@ -8,7 +8,7 @@ from dissensus import Annotations, Questions
 from dissensus.exceptions import DataWarning
 from dissensus.table import exceptions as errors
 from dissensus.table import io
-from dissensus.table.notes import ComparesFields, ComparisonsAreLabels, TicksTakenApart
+from dissensus.table.notes import ComparedFieldsMissing, ComparisonsReadAsLabels, SelectionsSplit
 from facts import raises, warns
 
 
@@ -63,7 +63,7 @@ def test_several_choices_of_one_answer_are_taken_apart_only_on_request(read):
     assert read(*tasks, ticks="votes").votes().tolist() == [[1, 1], [1, 0]]
     tables = read(*tasks, ticks="questions")
     assert {name: t.classes[t.label].tolist() for name, t in tables.items()} == {"a": ["1", "1"], "b": ["1", "0"]}
-    assert tables["a"].import_report.notes == [TicksTakenApart(into="yes/no questions", n=1)]
+    assert tables["a"].import_report.notes == [SelectionsSplit(into="yes/no questions", n=1)]
 
 
 def test_every_choice_control_is_a_question(read):
@@ -164,7 +164,7 @@ def test_a_choice_of_two_is_a_comparison_of_what_the_task_names(read, data, item
         [item],
         ["left", "right"],
     )
-    assert any(isinstance(note, ComparesFields) for note in table.import_report.notes) == (not data)
+    assert any(isinstance(note, ComparedFieldsMissing) for note in table.import_report.notes) == (not data)
     plain = read(tasks, kind="classes")
     assert (plain.kind, plain.items.tolist()) == ("classes", [1])
     assert plain.classes[plain.label].tolist() == ["left", "right"]
@@ -186,7 +186,7 @@ def test_things_that_no_two_tasks_share_are_not_ranked(read):
     ):
         table = read(*both)
     assert (table.kind, table.items.tolist(), table.classes.tolist()) == ("classes", [0, 1, 2], ["left"])
-    assert table.import_report.notes == [ComparisonsAreLabels(question="pw")]
+    assert table.import_report.notes == [ComparisonsReadAsLabels(question="pw")]
     with pytest.warns(DataWarning):
         assert read(*both, label="rank").kind == "pairs"
     assert {name: one.kind for name, one in read(*both, kind="pairs").items()} == {"pw": "pairs", "rank": "pairs"}

@@ -274,7 +274,7 @@ def test_targets_are_known_labels_where_they_are_among_the_labels(targets, known
     source = quiet(written(tmp_path, "x.json", one)).import_report
     assert source.gold == (None if known is None else (list(GRADES), known))
     assert ("gold" in source.columns) == (known is not None)
-    assert any(isinstance(note, notes.TargetsNotGold) for note in source.notes) == (known is None)
+    assert any(isinstance(note, notes.TargetsNotReadAsGold) for note in source.notes) == (known is None)
 
 
 def test_a_sample_that_is_missing_is_said_aloud(tmp_path):
@@ -374,7 +374,7 @@ def test_a_folder_of_samples_is_one_table_and_tasks_keep_their_own_items(tmp_pat
     assert said_by(tables["y"]) == {"a": list("CCII"), "b": list("CICI")}
     assert tables["x"].import_report.gold == ([f"x/{n}" for n in range(4)], ["0", "1", "0", "1"])
     assert tables["y"].import_report.gold is None
-    assert tables["x"].import_report.notes == [notes.FilesRead(n=4, n_others=2)]
+    assert tables["x"].import_report.notes == [notes.FilesReadAsOne(n=4, n_others=2)]
 
 
 def test_all_pages_of_scores_are_one_table_and_a_score_counts_once(tmp_path):
@@ -384,7 +384,7 @@ def test_all_pages_of_scores_are_one_table_and_a_score_counts_once(tmp_path):
     table = quiet(tmp_path)
     assert said_by(table) == {"ann": list("CCII"), "bob": list("CICI")}
     assert table.import_report.unused_counts == {"answers that another file contains too": 1}
-    assert table.import_report.notes == [notes.FilesRead(n=2, n_others=0)]
+    assert table.import_report.notes == [notes.FilesReadAsOne(n=2, n_others=0)]
 
 
 JUDGED = [
@@ -435,7 +435,7 @@ def test_whose_answer_was_judged_names_the_item_too(item, tmp_path):
 
 def test_a_number_of_the_row_is_no_item_where_other_names_are_guessed():
     rows = table_of_judges(["prompt_id", "model", "verdict"])
-    with raises(errors.ItemsNeverRepeat, item="id", other="prompt_id"):
+    with raises(errors.ItemColumnNeverRepeats, item="id", other="prompt_id"):
         io.read(rows.append_column("id", pa.array(range(rows.num_rows))))
 
 

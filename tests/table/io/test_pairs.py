@@ -78,7 +78,7 @@ def test_verdicts_that_name_nobody_are_left_out_or_renamed():
         (
             {"a": ["x"], "b": ["y"], "winner": ["perhaps"]},
             DataError,
-            (errors.NotAnOutcome, {"label": "perhaps", "outcomes": "left, right, tie"}),
+            (errors.InvalidOutcome, {"label": "perhaps", "outcomes": "left, right, tie"}),
         ),
         (
             {"a": ["x"], "b": ["x"], "winner": ["a"]},

@@ -102,7 +102,7 @@ def test_a_question_column_gives_a_table_per_question(suffix):
 @pytest.mark.parametrize("suffix", WRITERS)
 def test_a_missing_column_is_named_with_the_file(suffix):
     with raises(
-        errors.NoAnnotatorColumn,
+        errors.AnnotatorColumnMissing,
         role="annotator",
         columns=("item", "label"),
     ):
@@ -121,7 +121,7 @@ def test_columns_may_be_called_anything(suffix):
 def test_a_table_without_rows_is_an_error(suffix):
     with pytest.raises(DataError) as caught:
         read_back(TABLE.slice(0, 0), suffix)
-    assert type(caught.value) in (errors.EmptyFile, errors.NothingUsable)
+    assert type(caught.value) in (errors.EmptyFile, errors.NoUsableRows)
     assert f"table.{suffix}" in str(caught.value)
 
 
@@ -306,7 +306,7 @@ def test_gold_as_text_matches_integers(tmp_path):
     with raises(errors.UnknownColumn, name="nope", role="label", columns=("which", "what")):
         io.read_gold(path, table, "which", "nope")
     with raises(
-        errors.NoColumnFor,
+        errors.RoleColumnMissing,
         role="item",
         columns=("which", "what"),
     ):
@@ -319,7 +319,7 @@ def test_gold_as_text_matches_integers(tmp_path):
 def test_every_export_refuses_columns_that_it_fixes(tmp_path):
     for name, one in readers.items():
         if one.collect:
-            with raises(errors.FixedByFormat, parameter="weight=", format=name):
+            with raises(errors.ParameterFixedByFormat, parameter="weight=", format=name):
                 io.read(tmp_path / "export.json", format=name, weight="w")
 
 
@@ -332,7 +332,7 @@ def test_warnings_of_exports_are_ours(tmp_path):
 def test_a_missing_column_names_those_that_were_found_for_other_roles(tmp_path):
     (tmp_path / "some.csv").write_text("task,worker,foo\n1,a,x\n", encoding="utf-8")
     with raises(
-        errors.NoColumnFor,
+        errors.RoleColumnMissing,
         role="label",
         columns=("foo",),
         taken={"item": "'task'", "annotator": "'worker'"},

@@ -64,8 +64,8 @@ READ = {
     "lewidi/2025_multilabel.json": ("sets", None, None, None, 6),
 }  # fmt: skip
 REFUSED = {
-    "lewidi/2025_test_blank.json": errors.NothingUsable,
-    "lewidi/2025_annotators_meta.json": errors.RecordsOfItems,
+    "lewidi/2025_test_blank.json": errors.NoUsableRows,
+    "lewidi/2025_annotators_meta.json": errors.JsonWithoutAnnotations,
 }
 NOT_YET = {  # files of tools and shapes of tables that no reader is for yet
     "coco/annotators.json", "label_studio/boxes.json", "mturk/results.csv", "potato/annotations.jsonl",

@@ -14,7 +14,7 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute import chunk as chunks
 from dissensus.compute.chunk import Chunk
 from dissensus.compute.rows import Rows
-from dissensus.table.annotations import Annotations, NamedSizes
+from dissensus.table.annotations import Annotations, SizeProperties
 
 if TYPE_CHECKING:
     from dissensus.compute.engines.local import Threads
@@ -48,7 +48,7 @@ class Sums:
         return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
-class RemoteTable(ABC, NamedSizes):
+class RemoteTable(ABC, SizeProperties):
     """A table whose rows are not in the memory of this process, with the names and sizes of an `Annotations`."""
 
     location: ClassVar[str]  # location of the rows, such as "on a disk"

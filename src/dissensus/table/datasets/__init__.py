@@ -97,7 +97,7 @@ def load_dataset(
     Dataset
 
     >>> data = load_dataset("digits-crowd")
-    >>> data.missing
+    >>> data.missing_parts
     'digits-crowd has every part.'
     >>> data.gold.shape, data.features.shape, list(data.splits)
     ((1797,), (1797, 64), ['test', 'train'])
@@ -118,4 +118,4 @@ def load_dataset(
     whole = read_folder(there[name], gold=gold, votes=votes)
     tables = whole.annotations.values() if isinstance(whole.annotations, Questions) else [whole.annotations]
     labelled = np.any([np.diff(table.item_ptr) > 0 for table in tables], axis=0)
-    return whole if labelled.all() else replace(whole.only(labelled), unlabelled_too=whole)
+    return whole if labelled.all() else replace(whole.select_items(labelled), unlabelled_version=whole)

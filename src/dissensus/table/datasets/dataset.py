@@ -19,7 +19,7 @@ from dissensus.table import exceptions as errors
 from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS_ANNOTATOR, Annotations
 from dissensus.table.io import write_frame
-from dissensus.table.notes import MissingParts
+from dissensus.table.notes import MissingDatasetParts
 from dissensus.table.questions import Questions
 
 StoredRows = tuple[Names, Callable[[], Any]]
@@ -30,17 +30,17 @@ StoredRows = tuple[Names, Callable[[], Any]]
 class Dataset:
     """Annotations with further data about items and annotators, aligned with them.
 
-    A part that the data set does not have is None; `missing` lists these parts. `load_dataset` returns the annotated
-    items; `splits` and `whole` also contain items without annotations.
+    A part that the data set does not have is None; `missing_parts` lists these parts. `load_dataset` returns the
+    annotated items; `splits` and `with_unlabelled_items` also contain items without annotations.
 
     >>> from dissensus import load_dataset
     >>> data = load_dataset("digits-crowd")
-    >>> type(data).__name__, data.missing
+    >>> type(data).__name__, data.missing_parts
     ('Dataset', 'digits-crowd has every part.')
     >>> len(data.item_names), len(data.annotator_names), bool(data.has_features.all() and data.has_image.all())
     (1797, 42, True)
-    >>> some = data.only(data.gold < 5)
-    >>> some.annotations.n_items, some.whole is some
+    >>> some = data.select_items(data.gold < 5)
+    >>> some.annotations.n_items, some.with_unlabelled_items is some
     (901, True)
     >>> list(data.split_by("split"))
     ['test', 'train']
@@ -61,7 +61,7 @@ class Dataset:
     responses: Any = None  # Arrow table of raw responses from which the labels were derived
     golds: tuple[str, ...] = ()  # valid values of `load_dataset(…, gold=…)`
     stored: Mapping[str, StoredRows] = dataclasses.field(default_factory=dict)  # keys are "features" and "images"
-    unlabelled_too: Dataset | None = None  # see `whole`
+    unlabelled_version: Dataset | None = None  # see `with_unlabelled_items`
 
     @property
     def _table(self) -> Annotations:
@@ -79,9 +79,9 @@ class Dataset:
         return self._table.annotators
 
     @property
-    def whole(self) -> Dataset:
+    def with_unlabelled_items(self) -> Dataset:
         """Return the data set including items without annotations."""
-        return self.unlabelled_too or self
+        return self.unlabelled_version or self
 
     @cached_property
     def splits(self) -> Mapping[str, Dataset]:
@@ -97,16 +97,19 @@ class Dataset:
 
         Items with a blank value are in no part.
         """
-        frame = self.whole.items
+        frame = self.with_unlabelled_items.items
         columns = [] if frame is None else frame.column_names
         if column not in columns:
             raise errors.UnknownColumn(name=column, role="items", columns=tuple(columns)).add_subject(self.name)
         values = np.array(frame[column].to_pylist(), object)
         return MappingProxyType(
-            {str(v): self.whole.only(values == v) for v in sort_classes({v for v in values if v not in (None, "")})}
+            {
+                str(v): self.with_unlabelled_items.select_items(values == v)
+                for v in sort_classes({v for v in values if v not in (None, "")})
+            }
         )
 
-    def only(self, mask: BoolArray) -> Dataset:
+    def select_items(self, mask: BoolArray) -> Dataset:
         """Return the part with the items selected by a mask (I,), with all annotators and classes."""
         annotations: Annotations | Questions
         if isinstance(self.annotations, Questions):
@@ -118,17 +121,17 @@ class Dataset:
             annotations=annotations,
             gold=None if self.gold is None else self.gold[mask],
             items=None if self.items is None else self.items.filter(mask),
-            unlabelled_too=None,
+            unlabelled_version=None,
         )
 
-    def _rows(self, stem: str) -> IntArray:
+    def _stored_row_numbers(self, stem: str) -> IntArray:
         """Return the (I,) stored row numbers of the items; −1 for items without a row."""
         stored = self.stored[stem][0] if stem in self.stored else self.item_names[:0]
         return naming.match_names(self.item_names, stored, stem)
 
-    def _aligned(self, stem: str, dtype: Any, empty: float) -> Any:
+    def _align_stored(self, stem: str, dtype: Any, empty: float) -> Any:
         """Return the stored rows (I, …) of the items; the value `empty` for items without a row."""
-        at = self._rows(stem)
+        at = self._stored_row_numbers(stem)
         rows = np.asarray(self.stored[stem][1](), dtype)[at]
         rows[at < 0] = empty
         return rows
@@ -136,12 +139,12 @@ class Dataset:
     @cached_property
     def features(self) -> Any:
         """Return the features (I, D) as float32, NaN for items without features; None if the data set has none."""
-        return self._aligned("features", np.float32, np.nan) if "features" in self.stored else None
+        return self._align_stored("features", np.float32, np.nan) if "features" in self.stored else None
 
     @cached_property
     def images(self) -> Any:
         """Return the images (I, height, width[, channel]), 0 for items without an image; None if there is no image."""
-        return self._aligned("images", None, 0) if self.has_image.any() else None
+        return self._align_stored("images", None, 0) if self.has_image.any() else None
 
     @property
     def has_features(self) -> BoolArray:
@@ -152,7 +155,7 @@ class Dataset:
     @property
     def has_image(self) -> BoolArray:
         """Return the (I,) mask of items with an image."""
-        return self._rows("images") >= 0
+        return self._stored_row_numbers("images") >= 0
 
     def write(self, folder: str | Path, *, features: bool = False) -> list[Path]:
         """Write the data set with all its items in the layout of a data folder; return the paths of the files.
@@ -160,10 +163,10 @@ class Dataset:
         `load_dataset(folder.name, folder=folder.parent)` reads it again, with all columns as text. Features and images
         are written only if `features` is True.
         """
-        folder, data = Path(folder), self.whole
+        folder, data = Path(folder), self.with_unlabelled_items
         folder.mkdir(parents=True, exist_ok=True)
         written = [folder / "README.md"]
-        for stem, frame in data._frames().items():
+        for stem, frame in data._frames_to_write().items():
             if frame is not None:
                 written.append(folder / f"{stem}.csv")
                 write_frame(frame, written[-1])
@@ -176,7 +179,7 @@ class Dataset:
             stream.write(f"# {data.description}\n".encode())
         return sorted(written)
 
-    def _frames(self) -> dict[str, Any]:
+    def _frames_to_write(self) -> dict[str, Any]:
         frames = {"items": self.items, "annotators": self.annotators, "responses": self.responses}
         table = self.annotations
         if isinstance(table, Questions):
@@ -195,7 +198,7 @@ class Dataset:
         return frames | {"counts": pa.table(counts)}
 
     @property
-    def missing(self) -> str:
+    def missing_parts(self) -> str:
         """Return one sentence about the parts that the data set does not have."""
         absent = {
             "annotator ids (votes only)": self.annotator_names.tolist() == [ANONYMOUS_ANNOTATOR],
@@ -203,7 +206,7 @@ class Dataset:
             "item columns": self.items is None,
             "features": self.features is None,
             "annotator metadata": self.annotators is None,
-            "splits": not self.whole.splits,
+            "splits": not self.with_unlabelled_items.splits,
         }
         known = {
             "gold": None if self.gold is None else self.gold >= 0,
@@ -212,7 +215,7 @@ class Dataset:
         }
         partial = {part: int(mask.sum()) for part, mask in known.items() if mask is not None and not mask.all()}
         lacking = tuple(part for part, is_absent in absent.items() if is_absent)
-        return str(MissingParts(name=self.name, lacking=lacking, partial=partial, n_items=self.item_names.size))
+        return str(MissingDatasetParts(name=self.name, lacking=lacking, partial=partial, n_items=self.item_names.size))
 
     def __repr__(self) -> str:
         lines = [f"Dataset {self.name}: {self.description.splitlines()[0]}", f"  {self.annotations!r}"]
@@ -222,10 +225,10 @@ class Dataset:
             lines.append(f"  features: {self.features.shape[1]} columns")
         if self.annotators is not None:
             lines.append(f"  annotators: {', '.join(self.annotators.column_names)}")
-        if self.whole.splits:
-            sizes = (f"{name} {part.item_names.size:,}" for name, part in self.whole.splits.items())
+        if self.with_unlabelled_items.splits:
+            sizes = (f"{name} {part.item_names.size:,}" for name, part in self.with_unlabelled_items.splits.items())
             lines.append(f"  splits: {', '.join(sizes)}")
-        return "\n".join([*lines, f"  {self.missing}"])
+        return "\n".join([*lines, f"  {self.missing_parts}"])
 
 
 def sort_classes(names: Iterable[str]) -> list[str]:

@@ -35,9 +35,9 @@ ANNOTATOR_COUNTS = {
     "adversary": 1,
     "clique": 5,
 }
-N_CASUAL = 6  # number of ordinary annotators with too few labels to estimate their accuracy
-N_LABELS_CASUAL = 6.5  # mean number of labels of a casual annotator
-N_TEST = 360  # number of test images, which are the last ones
+N_CASUAL_ANNOTATORS = 6  # number of ordinary annotators with too few labels to estimate their accuracy
+MEAN_LABELS_CASUAL = 6.5  # mean number of labels of a casual annotator
+N_TEST_IMAGES = 360  # number of test images, which are the last ones
 
 
 def digits_crowd(seed: int = 0) -> Dataset:
@@ -54,9 +54,9 @@ def digits_crowd(seed: int = 0) -> Dataset:
     for kinds, low, high in ((("uniform-spammer", "constant-spammer", "adversary"), 0.9, 1.5), (("clique",), 1.3, 1.7)):
         here = np.isin(crowd.kind, kinds)
         activity[here] = np.clip(activity[here], low, high)  # These annotators have enough labels to be detected.
-    casual = np.flatnonzero(crowd.kind == "ordinary")[:N_CASUAL]
+    casual = np.flatnonzero(crowd.kind == "ordinary")[:N_CASUAL_ANNOTATORS]
     activity[casual] = 0
-    activity[casual] = activity.sum() * N_LABELS_CASUAL / (5 * n)
+    activity[casual] = activity.sum() * MEAN_LABELS_CASUAL / (5 * n)
     crowd = dataclasses.replace(crowd, activity=activity)
     sim = annotate(
         crowd, truth, difficulty=difficulty, decoy=decoy, redundancy=(4, 6),
@@ -64,7 +64,7 @@ def digits_crowd(seed: int = 0) -> Dataset:
     )  # fmt: skip
 
     right = np.einsum("akk,k->a", sim.confusion, np.bincount(truth, minlength=10) / n)
-    split = np.where(np.arange(n) < n - N_TEST, "train", "test")
+    split = np.where(np.arange(n) < n - N_TEST_IMAGES, "train", "test")
     about_items = {"item": items, "image": _encode_pictures(), "split": split, "difficulty": difficulty}
     about_items["looks_like"] = classes[decoy]
     copies = pa.array([names[leader] if leader >= 0 else None for leader in crowd.leader], pa.string())

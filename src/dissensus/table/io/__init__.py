@@ -37,7 +37,7 @@ from dissensus.table.io.files import PACKED_SUFFIXES, as_local_path, name_file_i
 from dissensus.table.io.jsonl import dumps
 from dissensus.table.io.readers import Reader, detect_format, readers, suffix_without_gz, unpacked_suffix
 from dissensus.table.kinds import CLASS_KINDS, check_kind
-from dissensus.table.notes import FilesRead, Note
+from dissensus.table.notes import FilesReadAsOne, Note
 from dissensus.table.questions import Questions
 
 MAX_FILES = 10_000  # number of files in a folder that can be read as one table
@@ -134,7 +134,7 @@ def read(
         ):  # The object can only exist if the package `datasets` is installed.
             name, (source, names) = "dataset", _read_dataset(source, columns)
             build = replace(build, classes=names if classes is None else classes)
-        return import_frame(lambda _: source, columns, wide, name, kind).finish(build)
+        return import_frame(lambda _: source, columns, wide, name, kind).build_table(build)
     if not str(source):
         raise errors.NoFileName
     with as_local_path(source) as path, name_file_in_errors(path):  # type: ignore[arg-type]
@@ -145,10 +145,12 @@ def read(
         if reader.collect is not None:
             given = [role for role in ("question", "weight", "proba") if getattr(columns, role) is not None]
             if given or wide:
-                raise errors.FixedByFormat(parameter=ParameterName(f"{given[0] if given else 'wide'}="), format=name)
+                raise errors.ParameterFixedByFormat(
+                    parameter=ParameterName(f"{given[0] if given else 'wide'}="), format=name
+                )
             for role, fields in (("item", item), ("annotator", annotator)):
                 if not isinstance(fields, str | None):
-                    raise errors.SeveralFields(parameter=ParameterName(f"{role}="), format=name)
+                    raise errors.SeveralFieldsNamed(parameter=ParameterName(f"{role}="), format=name)
             taken = reader.collect(files, columns, ticks, kind)
             taken.report.format = name
         else:
@@ -156,7 +158,7 @@ def read(
         taken.report.file = str(source)
         for note in (*notes, *([folder_note] if folder_note else [])):
             taken.report.add_note(note)
-        return taken.finish(build)
+        return taken.build_table(build)
 
 
 def _read_dataset(dataset: Any, columns: ColumnNames) -> tuple[pa.Table, list[str] | None]:
@@ -205,7 +207,7 @@ def _list_folder(path: Path) -> tuple[list[Path], Note]:
     known = [file for file in known if file.name not in others]
     if not known:
         raise errors.UnusableFolder(path=path, problem="without a table")
-    return known, FilesRead(n=len(known), n_others=len(files) - len(known))
+    return known, FilesReadAsOne(n=len(known), n_others=len(files) - len(known))
 
 
 def _detect_common_format(path: Path, files: Sequence[Path]) -> str:

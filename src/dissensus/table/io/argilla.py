@@ -121,17 +121,17 @@ def _questions_in_fields(record: Record) -> list[str]:
 def add_suggestions(labels: LabelsToWrite) -> Iterator[Record]:
     """Yield the records of the export with our suggestions, which replace earlier ones for the same question."""
     if labels.source is None:
-        for item, given in labels.named_items():
+        for item, given in labels.iterate_items():
             ours = {question or "label": _make_suggestion(*answer, labels.agent) for question, answer in given.items()}
             yield {"id": item, "fields": {"item": str(item)}, "metadata": {}, "suggestions": ours, "responses": {}}
         return
-    by_item = labels.by_item()
+    by_item = labels.labels_by_item()
     values: dict[str, dict[str, Any]] = {}  # question → answer as text → answer as in the export
     for record in read_records(labels.source):
         for name, _, value, _ in iterate_responses(record, str(labels.source)):
             values.setdefault(name, {})[str(value)] = value
     for record in read_records(labels.source):
-        item = labels.item_of(record, "id", "external_id")
+        item = labels.find_item(record, "id", "external_id")
         for question, answer in by_item.get(str(item), {}).items():
             name = question or labels.question or next(iter(values), "label")
             known = values.get(name, {})

@@ -64,13 +64,13 @@ class ImportedColumns:
     items: Any = None  # all items, if some of them may have no label
     annotators: Any = None
     kind: str | None = None  # the label type; None if it depends on the labels
-    golds: GoldByQuestion = field(default_factory=dict)
+    gold_by_question: GoldByQuestion = field(default_factory=dict)
     parts: dict[str, ImportedColumns] = field(
         default_factory=dict
     )  # question → its columns, if questions have different label types
     guessed_question: bool = False
 
-    def finish(self, build: BuildOptions) -> Annotations | Questions:
+    def build_table(self, build: BuildOptions) -> Annotations | Questions:
         """Build the table, or one per question, with its import report."""
         columns, report = self.columns, self.report
         if report.warn_about_unused:
@@ -79,9 +79,9 @@ class ImportedColumns:
             )
             warnings.warn(warning.add_subject(report.file) if report.file else warning, stacklevel=3)
         if self.parts:
-            return self._finish_parts(build)
+            return self._build_parts(build)
         if len(columns["item"]) == 0:
-            raise errors.NothingUsable(what="row", report="")
+            raise errors.NoUsableRows(what="row", report="")
         if "question" in columns and "proba" in columns:
             raise errors.OneQuestionPerTable(parameter=ParameterName("proba="))
         self._check_questions()
@@ -90,32 +90,34 @@ class ImportedColumns:
         if "label" in columns and (build.ticks is not None or build.kind == "sets"):
             columns["label"] = _split_ticks(columns["label"], build)
         if "label" in columns and _is_list_column(columns["label"]):
-            if (questions := self._take_ticks(build)) is not None:
-                return self._with_source(questions)
+            if (questions := self._split_lists(build)) is not None:
+                return self._attach_reports(questions)
         given = self.columns | {"items": self.items, "classes": build.classes, "abstain": build.abstain}
         if "question" in given:
-            return self._with_source(Questions.from_arrays(**given), build)
-        return self._with_source(Annotations.from_arrays(**given, annotators=self.annotators), build)
+            return self._attach_reports(Questions.from_arrays(**given), build)
+        return self._attach_reports(Annotations.from_arrays(**given, annotators=self.annotators), build)
 
-    def _finish_parts(self, build: BuildOptions) -> Questions:
+    def _build_parts(self, build: BuildOptions) -> Questions:
         """Build a table per question of an export with several label types; all tables share the report."""
         if build.classes is not None:
             raise errors.OneQuestionNeeded(parameter=ParameterName("classes="), questions=tuple(sorted(self.parts)))
         tables: dict[str, Any] = {}
         for question, part in self.parts.items():
             part.report.warn_about_unused = False  # The warning for the whole file was issued before.
-            table: Any = part.finish(build)
+            table: Any = part.build_table(build)
             own = [*self.report.notes, *(note.add_subject(repr(question)) for note in table.import_report.notes)]
             tables[question] = table.with_import_report(replace(self.report, gold=table.import_report.gold, notes=own))
         self.report.columns["label"] = ", ".join(f"'{question}' ({table.kind})" for question, table in tables.items())
         return Questions(tables)
 
-    def _with_source(self, made: Annotations | Questions, build: BuildOptions | None = None) -> Annotations | Questions:
+    def _attach_reports(
+        self, made: Annotations | Questions, build: BuildOptions | None = None
+    ) -> Annotations | Questions:
         several = isinstance(made, Questions)
         tables = dict(made) if isinstance(made, Questions) else {"": made}
         report = self.report
         if not tables:
-            raise errors.NothingUsable(what="answer", report=report.describe_unused())
+            raise errors.NoUsableRows(what="answer", report=report.describe_unused())
         guesses: list[Note] = []
         if build is not None:
             abstained = len(self.columns["item"]) - sum(map(len, tables.values()))
@@ -133,7 +135,7 @@ class ImportedColumns:
         for question, table in tables.items():
             if build is not None and build.classes is None and not build.many_classes:
                 _check_classes(table, report.columns.get("label", "'label'"))
-            gold = self.golds.get(question) if several else next(iter(self.golds.values()), None)
+            gold = self.gold_by_question.get(question) if several else next(iter(self.gold_by_question.values()), None)
             spelt = naming.find_spelling_variants(table.classes) if table.kind == "classes" else None
             found = [note for note in (_note_repeated_rows(table), spelt) if note is not None]
             source = replace(report, gold=gold, notes=[*report.notes, *guesses, *found])
@@ -150,35 +152,35 @@ class ImportedColumns:
         if not one_per_item and n <= max(MAX_QUESTIONS, rows // MIN_ROWS_PER_CLASS):
             return
         name = self.report.columns["question"]
-        error = errors.NotQuestions(column=name, n_questions=n, n_rows=rows, one_per_item=one_per_item)
+        error = errors.ColumnNotQuestions(column=name, n_questions=n, n_rows=rows, one_per_item=one_per_item)
         if not self.guessed_question:
             raise error
         del self.columns["question"]
         self.report.columns["text"] = self.report.columns.pop("question")
-        self.report.add_note(notes.TextsNotQuestions(column=name, contents=error.contents))
+        self.report.add_note(notes.QuestionsReadAsTexts(column=name, contents=error.contents))
 
-    def _take_sets(self, lists: Any, several: BoolArray) -> None:
+    def _convert_to_sets(self, lists: Any, several: BoolArray) -> None:
         """Convert each list of labels to a set of options; an empty list becomes the empty set."""
         names = [None if labels is None else kinds.name_set(labels) for labels in lists.to_pylist()]
         self.columns["label"], self.kind = pa.array(names, pa.string()), "sets"
         if several.any():
-            self.report.add_note(notes.AnswersAreSets(n_several=int(several.sum()), n_answers=len(names)))
+            self.report.add_note(notes.AnswersReadAsSets(n_several=int(several.sum()), n_answers=len(names)))
 
-    def _take_ticks(self, build: BuildOptions) -> Questions | None:
+    def _split_lists(self, build: BuildOptions) -> Questions | None:
         """Split lists of labels into yes/no questions, which are returned, or into votes or sets in `columns`."""
         columns = self.columns
         lists = _check_flat_lists(columns["label"])
         sizes = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
         several = sizes > 1
         if build.ticks is None and (several.any() or build.kind == "sets"):
-            self._take_sets(lists, several)
+            self._convert_to_sets(lists, several)
             return None
         if build.ticks == "questions" and "question" in columns:
             raise errors.OneQuestionPerTable(parameter=ParameterName("ticks='questions'"))
         self.report.exclude("answers without a choice", int((sizes == 0).sum()))
         if several.any():
             into = "votes" if build.ticks == "votes" else "yes/no questions"
-            self.report.add_note(notes.TicksTakenApart(into=into, n=int(several.sum())))
+            self.report.add_note(notes.SelectionsSplit(into=into, n=int(several.sum())))
         if self.items is None:
             self.items = naming.encode_column(naming.to_column(columns["item"], "item"), "item")[0]
         if self.annotators is None and "question" not in columns:
@@ -266,12 +268,12 @@ def import_frame(
                 annotators = finding.split_column_names(
                     columns.annotator, there
                 )  # Several annotators may have a column each.
-                no_annotator = isinstance(missing, errors.NoColumnFor) and missing.role == "annotator"
+                no_annotator = isinstance(missing, errors.RoleColumnMissing) and missing.role == "annotator"
                 may_be_wide = no_annotator or len(annotators) > 1
                 if wide is None and may_be_wide and columns.label is None and columns.proba is None:
                     shape = finding.find_wide_columns(frame, columns, insist=False)
                 if shape is None:
-                    raise errors.PerhapsWideTable(missing=missing) if len(annotators) > 1 else missing from None
+                    raise errors.SuggestWideTable(missing=missing) if len(annotators) > 1 else missing from None
     else:
         frame = read_columns(None)
         shape = finding.find_wide_columns(frame, columns, insist=True)
@@ -363,8 +365,8 @@ def _import_gold(frame: Any, used: Sequence[str], taken: ImportedColumns, items:
         values = pa.table([item, label], names=["i", "g"]).filter(known).group_by(["i", "g"]).aggregate([])
         if finding.count_distinct_rows(values["i"]) < values.num_rows:
             taken.report.add_note(notes.GoldColumnIgnored(column=name, reason="its values differ within items"))
-        elif values.num_rows and not taken.golds:
-            taken.golds[""] = (values["i"].to_pylist(), values["g"].to_pylist())
+        elif values.num_rows and not taken.gold_by_question:
+            taken.gold_by_question[""] = (values["i"].to_pylist(), values["g"].to_pylist())
             taken.report.columns["gold"] = f"'{name}'"
 
 
@@ -420,7 +422,7 @@ def _rewrite_labels(column: Any, build: BuildOptions, report: ImportReport) -> A
     if _is_list_column(column):
         lists = _check_flat_lists(column)
         if lists.null_count:
-            raise errors.ListsMissing
+            raise errors.RowsWithoutList
         values = _rewrite_labels(lists.flatten(), build, report)
         found = pa.ListArray.from_arrays(lists.offsets, values).to_pylist()
         return pa.array([list(dict.fromkeys(labels)) for labels in found], pa.list_(values.type))

@@ -44,7 +44,7 @@ def read(path: Path, columns: ColumnNames | None) -> pa.Table | tuple[pa.Table, 
         and any(_TAG_PATTERN.fullmatch(line[place]) for s in sentences for line in s)
     ]  # fmt: skip
     if not tagged:
-        raise errors.NoTags(path=path)
+        raise errors.NoTagColumn(path=path)
     alone, number, answer = len(tagged) == 1, -1, 0
     before: list[str] = []
     for sentence in sentences:

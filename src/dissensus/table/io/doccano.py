@@ -102,10 +102,10 @@ def make_examples(labels: LabelsToWrite) -> Iterator[Record]:
     """Yield one record per example: its first record in the export, with our label instead of the annotators'."""
     if len(labels.questions) > 1:
         raise errors.OneQuestionPerProject(tool="a doccano project", n=len(labels.questions))
-    ours = {str(item): (item, given) for item, given in labels.named_items()}
+    ours = {str(item): (item, given) for item, given in labels.iterate_items()}
     written = set()
     for _, record in iterate_records(labels.source) if labels.source else ():
-        item = labels.item_of(record, "id", "doc_id", "item")
+        item = labels.find_item(record, "id", "doc_id", "item")
         if item not in written:
             written.add(item)
             before = {key: value for key, value in record.items() if key not in _ANNOTATOR_FIELDS}

@@ -27,7 +27,7 @@ from dissensus.table.io.readers import JSON_SUFFIXES, Reader
 from dissensus.table.kinds import CONTEXT_SEPARATOR, PAIR_SEPARATOR, name_pair_items, name_set
 from dissensus.table.kinds import EMPTY_SET as EMPTY_SET
 from dissensus.table.names import to_column
-from dissensus.table.notes import ComparisonsAreLabels, Note, ReadByLabel, SpansOverlap, TargetsNotGold
+from dissensus.table.notes import ComparisonsReadAsLabels, LabelOptionAdvice, Note, SpansOverlap, TargetsNotReadAsGold
 from dissensus.table.spans import assign_span_layers, convert_spans_to_tags
 
 MIN_SHARE_OF_TARGETS = 0.9  # share of targets that must also be labels; single letters match by chance
@@ -300,7 +300,7 @@ def _import_one_table(
     known = "gold labels, no votes"
     used, gold = _select_answers(given, report, lambda answer: (answer.question, answer.kind) in chosen, known=known)
     if not used:
-        raise errors.NothingUsable(what="answer", report=report.describe_unused())
+        raise errors.NoUsableRows(what="answer", report=report.describe_unused())
     several = any(len(answer.label) > 1 for answer in used)
     columns: dict[str, list[Any]] = {
         "item": [answer.item for answer in used],
@@ -321,9 +321,9 @@ def _import_one_table(
         report.columns["gold"] = f"{len(gold):,} answers marked as correct"
     if ticks and several and any(len(answer.label) > 1 for answer in gold):
         raise errors.SeveralGoldLabels(path=path)
-    golds: GoldByQuestion = {}
+    gold_by_question: GoldByQuestion = {}
     for answer in gold:
-        items, labels = golds.setdefault(answer.question, ([], []))
+        items, labels = gold_by_question.setdefault(answer.question, ([], []))
         items.append(answer.item)
         labels.append(name_set(answer.label) if several else answer.label[0])
     voters = (str(answer.annotator) for answer in given if answer.annotator != "" and not answer.gold)
@@ -333,24 +333,24 @@ def _import_one_table(
         list(dict.fromkeys(answer.item for answer in given)),
         list(dict.fromkeys(voters)),
         _table_kind(used) if not several else None,
-        golds or (_gold_from_targets(request.targets, used, report) if request.targets else {}),
+        gold_by_question or (_gold_from_targets(request.targets, used, report) if request.targets else {}),
     )
 
 
 def _gold_from_targets(targets: dict[Any, Any], used: list[ExportedAnswer], report: ImportReport) -> GoldByQuestion:
     """Return question → items and gold labels if nearly all targets are among its labels; otherwise add a note."""
-    golds = {}
+    gold_by_question = {}
     for question in sorted({answer.question for answer in used}):
         answered = [answer for answer in used if answer.question == question]
         classes = {str(label): label for answer in answered for label in answer.label}
         expected = {answer.item: targets[answer.item] for answer in answered if answer.item in targets}
         known = {item: classes[str(value)] for item, value in expected.items() if str(value) in classes}
         if len(set(map(str, known.values()))) > 1 and len(known) >= MIN_SHARE_OF_TARGETS * len(expected):
-            golds[question] = (list(known), list(known.values()))
+            gold_by_question[question] = (list(known), list(known.values()))
             report.columns["gold"] = f"{len(known):,} targets, which are among the labels"
-    if not golds:
-        report.add_note(TargetsNotGold(target=next(iter(targets.values()))))
-    return golds
+    if not gold_by_question:
+        report.add_note(TargetsNotReadAsGold(target=next(iter(targets.values()))))
+    return gold_by_question
 
 
 def _find_readable_questions(
@@ -415,7 +415,7 @@ def _exclude_unshared_rankings(
             continue
         if answer.seen:
             given[n] = answer._replace(kind=LABEL, label=[answer.label[0][2]])
-            report.add_note(ComparisonsAreLabels(question=answer.question))
+            report.add_note(ComparisonsReadAsLabels(question=answer.question))
         elif answer.question != label:
             reason, how = _describe_unread(answer.question, COMPARISONS)
             reason = _shorten_reason(f"comparisons of different alternatives in every item: {reason}")
@@ -434,7 +434,7 @@ def _import_comparisons(
 
     used, _ = _select_answers(given, report, is_read, NO_ANSWER, "comparisons, not used")
     if not used:
-        raise errors.NothingUsable(what="comparison", report=report.describe_unused())
+        raise errors.NoUsableRows(what="comparison", report=report.describe_unused())
     rows = [(*pair, answer) for answer in used for pair in answer.label]
     report.n_rows += len(rows) - len(used)  # Each comparison counts as an answer.
     left, right, better, answers = map(list, zip(*rows, strict=True))
@@ -494,14 +494,14 @@ def _import_spans(
     report.exclude("spans without a character", tags.n_empty)
     votes = tags.annotator != np.array(None)
     columns = {role: getattr(tags, role)[votes].tolist() for role in ("item", "annotator", "label", "question")}
-    golds: GoldByQuestion = {}
+    gold_by_question: GoldByQuestion = {}
     for question in questions if known else ():
         own = ~votes & (tags.question == question)
-        golds[question] = tags.item[own].tolist(), tags.label[own].tolist()
+        gold_by_question[question] = tags.item[own].tolist(), tags.label[own].tolist()
     if len(questions) == 1:
         del columns["question"]
     report.columns = request.roles(questions, "positions in {}", "the spans")
-    return ImportedColumns(columns, report, kind="spans", golds=golds)
+    return ImportedColumns(columns, report, kind="spans", gold_by_question=gold_by_question)
 
 
 def _choose_questions(answers: list[ExportedAnswer], request: ImportRequest) -> set[tuple[str, str]]:
@@ -566,9 +566,9 @@ def _shorten_reason(reason: str) -> str:
     return plain if len(plain) <= MAX_REASON_LENGTH else plain[: MAX_REASON_LENGTH - 1] + "…"
 
 
-def _describe_unread(question: str, kind: str) -> tuple[str, ReadByLabel | None]:
+def _describe_unread(question: str, kind: str) -> tuple[str, LabelOptionAdvice | None]:
     """Return a description of unread answers, and a message with the option that reads them."""
     plural = {LABEL: "answers", RATING: "ratings", NUMBER: "scores"}
     what = plural.get(kind, kind) + (f" '{question}'" if question else "")
     on_request = kind in plural or (kind in _READABLE_KINDS and question)
-    return what, ReadByLabel(label=question) if on_request else None
+    return what, LabelOptionAdvice(label=question) if on_request else None

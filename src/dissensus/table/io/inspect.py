@@ -275,7 +275,7 @@ def _group_into_questions(votes: list[JudgeVote], models: dict[str, set[str]], c
     for group in groups:
         if len(group) > 1:
             named = (f"{key} ({', '.join(sorted(models[key]))})" if models.get(key) else key for key, _ in group)
-            yield notes.ScorersAreJudges(scorers=", ".join(named))
+            yield notes.ScorersReadAsJudges(scorers=", ".join(named))
     for vote in votes:
         key, _ = vote.slot
         who = vote.judge or key
@@ -330,8 +330,8 @@ def _message_text(value: Any) -> str:
 def add_scores(labels: LabelsToWrite) -> Record | Iterator[Record]:
     """Return the log with our scores, or precomputed scores; metrics and reductions of the log do not change."""
     if labels.source is None:
-        return ({"id": item} | _make_joint_score(given, labels.agent) for item, given in labels.named_items())
-    by_item = labels.by_item()
+        return ({"id": item} | _make_joint_score(given, labels.agent) for item, given in labels.iterate_items())
+    by_item = labels.labels_by_item()
     log, samples = open_log(labels.source)
     log["samples"] = list(samples)
     if is_zip(labels.source):
@@ -347,7 +347,7 @@ def add_scores(labels: LabelsToWrite) -> Record | Iterator[Record]:
 
 def _make_score(answer: ItemLabel, agent: str) -> Record:
     metadata = {"confidence": answer.confidence, "agent": agent}
-    return {"value": answer.label, "explanation": answer.signature(agent), "metadata": metadata}
+    return {"value": answer.label, "explanation": answer.describe_agent(agent), "metadata": metadata}
 
 
 def _make_joint_score(given: dict[str | None, ItemLabel], agent: str) -> Record:

@@ -85,14 +85,14 @@ def _loads(text: bytes, where: str, number: int) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         line = number + error.lineno - 1
-        raise errors.NotJson(where=where, line=line, reason=f"{error.msg}, column {error.colno:,}") from error
+        raise errors.InvalidJson(where=where, line=line, reason=f"{error.msg}, column {error.colno:,}") from error
     except RecursionError as error:
-        raise errors.NotJson(where=where, line=number, reason="nested too deeply") from error
+        raise errors.InvalidJson(where=where, line=number, reason="nested too deeply") from error
     except UnicodeDecodeError:
         raise
     except ValueError as error:  # Python limits the number of digits.
         reason = str(error).partition(";")[0].partition(" for ")[0]
-        raise errors.NotJson(where=where, line=number, reason=f"a number is too long: {reason}") from error
+        raise errors.InvalidJson(where=where, line=number, reason=f"a number is too long: {reason}") from error
 
 
 def _check_record(record: Any, where: str) -> Record:

@@ -32,7 +32,7 @@ from dissensus.table.io.pairs import SIDE_COLUMNS, compare_ranked
 from dissensus.table.io.readers import readers
 from dissensus.table.io.writers import ItemLabel, LabelsToWrite, json_writer, writers
 from dissensus.table.kinds import CONTEXT_SEPARATOR, PAIR_OUTCOMES, PAIR_SEPARATOR
-from dissensus.table.notes import ComparesFields
+from dissensus.table.notes import ComparedFieldsMissing
 
 _REGION_FIELDS = {"start", "end", "x", "y", "points"}  # fields of answers about a part of the item
 _ANSWER_KINDS = {"choices": LABEL, "rating": RATING, "number": RATING, "textarea": "texts"}
@@ -115,7 +115,7 @@ def _read_comparison(item: Any, annotator: str, result: Record, gold: bool, data
     if left == right:
         left, right = (f"{side} of {item}" for side in shown_as)
     if not all(side in data for side in named):
-        yield ComparesFields(question=name, left=left, right=right)
+        yield ComparedFieldsMissing(question=name, left=left, right=right)
     yield ExportedAnswer(item, annotator, [(left, right, better)], name, COMPARISONS, gold=gold, seen=True)
 
 
@@ -142,10 +142,10 @@ def add_predictions(labels: LabelsToWrite) -> Iterator[Record]:
     Predictions for which the export has only an id cannot be imported again and are dropped.
     """
     if labels.source is None:
-        for item, given in labels.named_items():
+        for item, given in labels.iterate_items():
             yield {"id": item, "data": {"item": item}, "predictions": [_make_prediction(given, {}, labels.agent)]}
         return
-    by_item, controls = labels.by_item(), _results_by_control(labels)
+    by_item, controls = labels.labels_by_item(), _results_by_control(labels)
     for task in read_records(labels.source):
         item = (task if labels.item is None else task["data"]).get(labels.item or "id")
         predictions = [old for old in task.get("predictions") or [] if isinstance(old, dict)]

@@ -56,7 +56,7 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
             item = first_present(score, (columns.item,) if isinstance(columns.item, str) else _ITEM_FIELDS)
             item = get_entry(score, "subject", dict, where).get("id") if item is None else item
             if item is None:
-                raise errors.NoSubject(where=where, names=_ITEM_FIELDS, role="item")
+                raise errors.ScoreWithoutSubject(where=where, names=_ITEM_FIELDS, role="item")
             yield ExportedItem(item, {})
             yield _read_score(score, item, columns, where)
 

@@ -103,7 +103,7 @@ def import_pairs(frame: Any, named: ColumnNames, format_name: str) -> tuple[dict
         context = None  # The column numbers the rows.
         del report.columns["context"]
     if (same := left == right).any():
-        raise errors.InvalidRows.among(
+        raise errors.InvalidRows.from_mask(
             ", ".join(report.columns.values()), same, left, problem="compare an alternative with itself"
         )
     # Winners may be names of alternatives; the loop below reads words such as "left".

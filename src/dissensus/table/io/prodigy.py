@@ -69,10 +69,10 @@ def add_answered_tasks(labels: LabelsToWrite) -> Iterator[Record]:
     asked: dict[str, dict[str, Record]] = {}  # input → question → first task
     for record in read_records(labels.source) if labels.source else ():
         yield record
-        item = labels.item_of(record, "_input_hash", "_task_hash")
+        item = labels.find_item(record, "_input_hash", "_task_hash")
         asked.setdefault(str(item), {}).setdefault(_task_question(record), record)
     who = labels.agent.replace(" ", "-")
-    for item, given in labels.named_items():
+    for item, given in labels.iterate_items():
         tasks_of = asked.get(str(item)) or {}
         for question, answer in given.items():
             if isinstance(answer.label, list):

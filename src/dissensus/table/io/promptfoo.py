@@ -23,7 +23,7 @@ from dissensus.table.io.exports import LABEL, NUMBER, ExportedAnswer, ExportedIt
 from dissensus.table.io.jsonl import Record, check_unique, get_entry, get_objects, read_records, require_field
 from dissensus.table.io.readers import readers
 from dissensus.table.io.writers import OWN_PREFIX, ItemLabel, LabelsToWrite, json_writer, own_answer_name, writers
-from dissensus.table.notes import JudgesApart
+from dissensus.table.notes import JudgesReadSeparately
 
 HUMAN_TYPE = "human"  # the type of an assertion
 PASS_QUESTION, SCORE_QUESTION = "pass", "score"
@@ -135,7 +135,7 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
                     NUMBER,
                 )
     if several:
-        yield JudgesApart()
+        yield JudgesReadSeparately()
 
 
 def _exclusion_reason(component: Record, assertion: Record) -> str:
@@ -172,7 +172,7 @@ def _questions_by_judge(found: list[Record], path: Path, named: Any) -> dict[str
 
 def make_tests(labels: LabelsToWrite) -> Iterator[Record]:
     """Yield one test per item that asserts its labels."""
-    for item, given in labels.named_items():
+    for item, given in labels.iterate_items():
         ours = [
             {"type": "equals", "value": answer.label, "metric": own_answer_name(question), "weight": answer.confidence}
             for question, answer in given.items()
@@ -185,7 +185,7 @@ def add_components(labels: LabelsToWrite) -> Any:
     if labels.source is None:
         return make_tests(labels)
     found = list(read_results(labels.source))
-    by_item = labels.by_item()
+    by_item = labels.labels_by_item()
     for name, result in zip(result_names(found, labels.source), found, strict=True):
         ours = [_make_component(*answer, agent=labels.agent) for answer in by_item.get(str(name), {}).items()]
         grading = result.get("gradingResult") or {}
@@ -204,7 +204,7 @@ def _make_component(question: str | None, answer: ItemLabel, agent: str) -> Reco
     return {
         "pass": passed,
         "score": answer.label if number else answer.confidence if passed else 1 - answer.confidence,
-        "reason": answer.signature(agent),
+        "reason": answer.describe_agent(agent),
         "assertion": {"type": "python", "metric": own_answer_name(question)},
     }
 

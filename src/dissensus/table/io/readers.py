@@ -101,7 +101,7 @@ def _detect_json_format(path: Path) -> str:
     if record is None:
         raise errors.EmptyFile(where=str(path), needs="at least one record")
     if record and all(isinstance(value, dict) and "annotations" not in value for value in record.values()):
-        raise errors.RecordsOfItems(path=path)
+        raise errors.JsonWithoutAnnotations(path=path)
     return _first_matching_format("matches_record", record)
 
 

@@ -18,7 +18,7 @@ from dissensus.table import exceptions as errors
 from dissensus.table.find_columns import ColumnNames, columns_to_read
 from dissensus.table.io.files import MAX_UNPACKED_RATIO, is_zip, max_unpacked_size, report_read_errors
 from dissensus.table.io.readers import Reader, readers
-from dissensus.table.notes import Note, SheetRead
+from dissensus.table.notes import Note, OtherSheetsIgnored
 
 SUFFIXES = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 MAX_SHEETS_NAMED = 5
@@ -53,7 +53,9 @@ def read(path: Path, columns: ColumnNames | None) -> pa.Table | tuple[pa.Table, 
         {name: pa.array([_cell_text(row[there.index(name)]) for row in cells], pa.string()) for name in wanted}
     )
     if others := book.sheet_names[1:]:
-        return table, SheetRead(sheet=book.sheet_names[0], others=", ".join(map(repr, others[:MAX_SHEETS_NAMED])))
+        return table, OtherSheetsIgnored(
+            sheet=book.sheet_names[0], others=", ".join(map(repr, others[:MAX_SHEETS_NAMED]))
+        )
     return table
 
 

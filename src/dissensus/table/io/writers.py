@@ -49,7 +49,7 @@ class ItemLabel(NamedTuple):
     label: Any
     confidence: float
 
-    def signature(self, agent: str) -> str:
+    def describe_agent(self, agent: str) -> str:
         """Return the name of the agent with its confidence, for display."""
         return f"{agent}, {100 * self.confidence:.0f} % sure"
 
@@ -70,7 +70,7 @@ class LabelsToWrite:
     question: str | None = None
     header: Mapping[str, str] | None = None
 
-    def by_item(self) -> dict[str, dict[str | None, ItemLabel]]:
+    def labels_by_item(self) -> dict[str, dict[str | None, ItemLabel]]:
         """Return item (as text) → question → label with confidence."""
         by_item: dict[str, dict[str | None, ItemLabel]] = {}
         for question, answers in self.questions.items():
@@ -79,14 +79,14 @@ class LabelsToWrite:
                 by_item.setdefault(str(item), {})[question] = ItemLabel(*given)
         return by_item
 
-    def item_of(self, record: Record, *usual: str) -> Any:
+    def find_item(self, record: Record, *usual: str) -> Any:
         """Return the item of a record, from the field chosen by the caller or the first usual one."""
         keys = (self.item,) if self.item else usual
         return next((record[key] for key in keys if record.get(key) is not None), None)
 
-    def named_items(self) -> Iterator[tuple[Any, dict[str | None, ItemLabel]]]:
+    def iterate_items(self) -> Iterator[tuple[Any, dict[str | None, ItemLabel]]]:
         """Yield each item with its labels by question."""
-        by_item = self.by_item()
+        by_item = self.labels_by_item()
         for answers in self.questions.values():
             for item in answers.items.tolist():
                 if (given := by_item.pop(str(item), None)) is not None:
