@@ -62,7 +62,7 @@ def test_codes_are_those_of_a_table_in_memory(names, weight, tmp_path, monkeypat
     coded = code_parquet(f"{tmp_path}/in/*.parquet", tmp_path / "out")
     for name, array in rows_of_files(coded).items():
         np.testing.assert_array_equal(array, getattr(table, name), err_msg=name)
-    for name in ("items", "annotators", "classes", "per_annotator"):
+    for name in ("items", "annotators", "classes", "annotations_per_annotator"):
         np.testing.assert_array_equal(np.asarray(getattr(coded, name)), getattr(table, name), err_msg=name)
     assert (coded.n_items, coded.n_annotations) == (table.n_items, len(table))
     np.testing.assert_array_equal(coded.items[np.array([3, 1])], table.items[[3, 1]])

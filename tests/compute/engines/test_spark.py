@@ -88,7 +88,7 @@ def test_codes_are_those_of_a_table_in_memory(kind, spark, tmp_path):
         "item_ptr": np.cumsum([0, *np.concatenate([np.diff(part.item_ptr) for part in parts])]),
         "weight": np.concatenate([part.weight for part in parts]) if kind == "weights" else None,
     }
-    for name in (*rows, "items", "annotators", "classes", "per_annotator"):
+    for name in (*rows, "items", "annotators", "classes", "annotations_per_annotator"):
         ours = rows[name] if name in rows else np.asarray(getattr(found, name))
         np.testing.assert_array_equal(ours, getattr(table, name), err_msg=name)
     assert parts[0].label.dtype == table.label.dtype

@@ -1,24 +1,24 @@
 """Belief propagation at the nodes of one side of the graph between items and annotators; see `clustering.model`.
 
-One kernel serves both sides. Of a node (item or annotator) with `size` clusters, the factor of an edge is
-tables[its bag][other side's cluster, own cluster], so that the inner loops run over memory in order.
+One kernel processes both sides. For a node (an item or an annotator), the factor of an edge is
+tables[bag of the edge][cluster of the other side, cluster of the node], so that inner loops access memory in order.
 """
 
 import numpy as np
 
 from dissensus.common.jit import lazy_jit
 
-TINY = 1e-100  # a product below it is scaled up
+TINY = 1e-100  # smaller products are rescaled
 
 
 @lazy_jit
 def propagate_beliefs(start, stop, node_ptr, edge, bag, tables, prior, incoming, outgoing, belief, pair, damping):
-    """Belief propagation at nodes start … stop − 1, whose edges are edge[node_ptr[n]:node_ptr[n+1]].
+    """Run belief propagation at nodes start … stop − 1, whose edges are edge[node_ptr[n]:node_ptr[n+1]].
 
         m_e(o) = Σ_a F_e[a, o] incoming_e(a)    belief(o) ∝ prior(o) Π_e m_e(o)    outgoing_e(o) ∝ belief(o) / m_e(o)
 
-    Writes belief (nodes, own), outgoing (E, own) and pair_e = Σ outgoing_e m_e, up to max F; returns Σ log of the
-    beliefs' norms, Σ_e log pair_e and Σ KL(belief ‖ belief before), with damping also how far messages moved.
+    Write belief (nodes, own), outgoing (E, own) and pair_e = Σ outgoing_e m_e, up to a factor max F. Return Σ log of
+    the beliefs' norms, Σ_e log pair_e and Σ KL(belief ‖ previous belief); with damping, add the change of messages.
     """
     size, other = prior.size, incoming.shape[1]
     most = 1
@@ -66,7 +66,7 @@ def propagate_beliefs(start, stop, node_ptr, edge, bag, tables, prior, incoming,
             z = 0.0
             for o in range(size):
                 value = product[o] / norm
-                if damping > 0:  # messages may still move where beliefs do not
+                if damping > 0:  # messages may change although beliefs do not
                     value = (1 - damping) * value + damping * outgoing[e, o]
                     change += abs(value - outgoing[e, o]) / (end - first)
                 outgoing[e, o] = value

@@ -1,23 +1,23 @@
-"""Posteriors of annotators in communities, from their soft counts, in threads and without larger arrays.
+"""Posteriors of annotators in communities, computed from their expected label counts.
 
 For annotator a with counts n (K, K) and community m with concentrations α_m, γ_m = n + α_m:
 
     log odds_m = log h_m + Σ_c log B(γ_m[c, :]) − log B(α_m[c, :])      ρ = softmax(log odds)
     E log Θ = Σ_m ρ_m (ψ(γ_m) − ψ(Σ_l γ_m))
 
-B is the normaliser of a Dirichlet. `models.methods.community_bcc.readable_annotator_posteriors` is the readable form.
+B is the normaliser of a Dirichlet. The readable form is `models.methods.community_bcc.readable_annotator_posteriors`.
 """
 
 import numpy as np
 
 from dissensus.common.jit import lazy_jit
 
-SERIES_FROM = 8.0  # the asymptotic series are exact to 1e-13 above it
+SERIES_FROM = 8.0  # x above which the asymptotic series are exact to 1e-13
 
 
 @lazy_jit
 def log_gamma_and_psi(x):
-    """Return log Γ and its derivative ψ at x > 0, which share a logarithm."""
+    """Return log Γ(x) and its derivative ψ(x) for x > 0, with one shared logarithm."""
     product, slope = 1.0, 0.0  # product x (x + 1) … up to the range of the series: Γ(x) = Γ(x + n) / product
     while x < SERIES_FROM:
         slope = slope * x + product
@@ -28,7 +28,7 @@ def log_gamma_and_psi(x):
     series = r * (1 / 12 - s * (1 / 360 - s * (1 / 1260 - s * (1 / 1680 - s * (1 / 1188 - s * 691 / 360360)))))
     tail = s * (1 / 12 - s * (1 / 120 - s * (1 / 252 - s * (1 / 240 - s * (1 / 132 - s * (691 / 32760 - s / 12))))))
     log_gamma, psi = (x - 0.5) * log_x - x + 0.9189385332046727 + series, log_x - 0.5 * r - tail
-    if slope == 0.0:  # there was nothing to multiply
+    if slope == 0.0:  # x was above SERIES_FROM
         return log_gamma, psi
     return log_gamma - np.log(product), psi - slope / product
 
@@ -37,9 +37,9 @@ def log_gamma_and_psi(x):
 def update_posteriors(start, stop, counts, population, log_share, membership, confusion, sums, wholes):
     """Process annotators start … stop − 1, by their `counts` (A, K, K) [annotator, true, given].
 
-    `population` α (M, K, K) [community, true, given], `log_share` (M,) log h. Writes ρ to `membership` (A, M) and
-    exp(E log Θ) to `confusion` (A, K, K); adds Σ_a ρ_am E log Θ under γ_m to `sums` (M, K, K) and Σ_a ρ_am ψ(Σ_l γ_m)
-    to `wholes` (M, K). Returns Σ_a log Σ_m odds and Σ_a n · E log Θ.
+    `population` α has the shape (M, K, K) [community, true, given], and `log_share` (M,) is log h. Write ρ to
+    `membership` (A, M) and exp(E log Θ) to `confusion` (A, K, K). Add Σ_a ρ_am E log Θ under γ_m to `sums` (M, K, K)
+    and Σ_a ρ_am ψ(Σ_l γ_m) to `wholes` (M, K). Return Σ_a log Σ_m odds and Σ_a n · E log Θ.
     """
     M, K = population.shape[0], population.shape[1]
     base = np.empty(M)  # log h − Σ log B(α)

@@ -1,4 +1,4 @@
-"""Tail probabilities of the labels of an item, for `questions.explain`."""
+"""Tail probabilities of the disagreement of an item's labels, for `questions.explain`."""
 
 import numpy as np
 
@@ -7,10 +7,11 @@ from dissensus.common.jit import lazy_jit
 
 @lazy_jit
 def tail_probabilities(ptr, label, chance, shift, size):
-    """(I, 2) Return P(a larger sum than that of the item's labels), P(a smaller one), each with half of P(equal).
+    """Return the probabilities of a larger and of a smaller sum than the item's own, each plus half of P(equal), (I,
+    2).
 
-    Row r adds shift[r, k] (N, K), 0 or more, with probability chance[r, k]; its own label is label[r]. The
-    distribution of the sum follows by one convolution per row. No sum may exceed `size`.
+    Row r adds shift[r, k] ≥ 0 to the sum with probability chance[r, k], and its observed label is label[r]. The
+    distribution of the sum is computed by one convolution per row. No sum may exceed `size`.
     """
     out = np.empty((ptr.size - 1, 2))
     now, then = np.zeros(size + 1), np.zeros(size + 1)

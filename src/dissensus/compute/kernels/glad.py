@@ -1,19 +1,18 @@
-"""One EM pass of GLAD, fused: the posterior of an item, its new easiness, its part of every annotator's new ability.
+"""One EM pass of GLAD in one loop: posteriors and new easiness of items, and sums for the annotators' new ability.
 
 A row of annotator j on item i has the logit x = α_j β_i, β_i = exp(b_i), and for its label y
 
     log P(y | z = y) − log P(y | z ≠ y) = x + log(K − 1)        log P(y | z ≠ y) = −log(1 + eˣ) − log(K − 1)
 
 so the posterior needs neither exponential nor logarithm per row, and only the entry of the row's own label changes.
-The M step raises, instead of the expected log likelihood Σ w (q[y] x − log(1 + eˣ)), the parabola in x that touches it
-at the old x and lies below it everywhere else (Jaakkola & Jordan 2000):
+Instead of the expected log likelihood Σ w (q[y] x − log(1 + eˣ)), the M step maximises a lower bound, the parabola in
+x that touches it at the old x (Jaakkola & Jordan 2000):
 
     Σ w ((q[y] − ½) x − ½ c x²) + constant,        c = tanh(x_old / 2) / (2 x_old)
 
-In β_i, given α, this and the prior of b_i are a function of one number, B β − ½ A β² − ½ τ b², which is maximised
-without another pass over the rows; in α_j, given β, a parabola, whose two sums are scattered by annotator. This takes
-one exponential per row. `process_arrays` is the pass over whole arrays, of NumPy for short tables or of torch, and the
-oracle of `process_items`.
+Given α, the bound and the prior of b_i are a function of one number, B β − ½ A β² − ½ τ b², which is maximised without
+another pass over the rows. Given β, the bound is a parabola in α_j, whose two sums are added by annotator. A pass takes
+one exponential per row. `process_arrays` is the array form, for NumPy and torch, and the reference of `process_items`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from dissensus.common.jit import lazy_jit
 from dissensus.compute.chunk import Chunk, array_library, normalise_log_joint
 from dissensus.compute.kernels.items import normalise, value_or_default
 
-MAX_STEPS = 8  # largest number of Newton steps; two or three are usual
+MAX_STEPS = 8  # largest number of Newton steps; usually two or three are needed
 MIN_STEP = 1e-6  # a shorter step ends the maximisation
 
 
@@ -37,9 +36,9 @@ def process_items(
 ):  # fmt: skip
     """Process items start … stop − 1 and return their log evidence.
 
-    `ability` α (A,), `easiness` b (I,), `precision` τ of b's prior. Writes b of the next pass to `next_easiness` (I,);
-    adds the sums of the next α to `pull` and `curvature` (A,): α = (pull + its prior's) / (curvature + its prior's).
-    `weight` (N,) and `gold` (I,) may be None, `posterior` (I, K) may be empty.
+    `ability` is α (A,), `easiness` b (I,), and `precision` the precision τ of b's prior. Write b of the next pass to
+    `next_easiness` (I,). Add the sums of the next α to `pull` and `curvature` (A,); the next α is the ratio of both
+    after the prior's terms have been added. `weight` (N,) and `gold` (I,) may be None, and `posterior` (I, K) empty.
     """
     item_ptr, annotator, label, weight = rows
     K = log_prior.size
@@ -47,7 +46,7 @@ def process_items(
     longest = 0
     for i in range(start, stop):
         longest = max(longest, item_ptr[i + 1] - item_ptr[i])
-    bend = np.empty(longest)  # c of the rows of one item
+    bend = np.empty(longest)  # c of each row of an item
     q = np.empty(K)
     evidence, product = 0.0, 1.0
     for i in range(start, stop):
@@ -61,7 +60,7 @@ def process_items(
             size = abs(x)
             e = np.exp(-size)
             q[label[row]] += w * (x + log_wrong)
-            evidence -= w * (max(x, 0.0) + log_wrong)  # log P(y | z ≠ y), together with the next lines
+            evidence -= w * (max(x, 0.0) + log_wrong)  # log P(y | z ≠ y); the next lines add the remaining terms
             if weight is not None:
                 evidence -= w * np.log1p(e)
             else:  # one logarithm for many rows
@@ -93,7 +92,7 @@ def process_items(
 
 @lazy_jit
 def _maximise_easiness(slope, square, precision, b):
-    """Return a b with a larger B eᵇ − ½ A e²ᵇ − ½ τ b² than the given one, by Newton steps, halved if too long."""
+    """Increase B eᵇ − ½ A e²ᵇ − ½ τ b² by damped Newton steps from b, and return the new b."""
     beta = np.exp(b)
     height = (slope - 0.5 * square * beta) * beta - 0.5 * precision * b * b
     for _ in range(MAX_STEPS):
@@ -116,14 +115,14 @@ def _maximise_easiness(slope, square, precision, b):
 
 
 def maximise_easiness(slope: Any, square: Any, precision: float, b: Any) -> Any:
-    """Return `_maximise` of many numbers at once; each stops by its own step."""
+    """Run `_maximise_easiness` on arrays; each entry stops at its own step."""
     xp = array_library(b)
 
     def height(at: Any) -> Any:
         beta = xp.exp(at)
         return (slope - 0.5 * square * beta) * beta - 0.5 * precision * at * at
 
-    top, on = height(b), b < np.inf  # all numbers
+    top, on = height(b), b < np.inf  # True for all entries
     for _ in range(MAX_STEPS):
         beta = xp.exp(b)
         gradient = (slope - square * beta) * beta - precision * b
@@ -146,9 +145,10 @@ def maximise_easiness(slope: Any, square: Any, precision: float, b: Any) -> Any:
 def process_arrays(
     chunk: Chunk, ability: Any, easiness: Any, log_prior: Any, precision: float, fixed: Any = None
 ) -> tuple[Any, Any, Any, Any, Any, Any]:
-    """Process all items of a chunk: return log evidence, classes (K,), pull and curvature (A,), posterior, next b.
+    """Process a chunk in whole-array operations; see `process_items`.
 
-    `log_prior` is (K,) or (I, K); items that are `fixed` (I,) keep their b.
+    Return the log evidence, class counts (K,), pull and curvature (A,), the posterior (I, K) and the next b (I,).
+    `log_prior` is (K,) or (I, K). Items with the mask `fixed` (I,) keep their b.
     """
     xp, item, log_wrong = array_library(ability), chunk.item, float(np.log(max(chunk.n_classes - 1, 1)))
     alpha = ability[chunk.annotator]
@@ -159,8 +159,8 @@ def process_arrays(
     q, evidence = normalise_log_joint(log_prior + chunk.votes(chunk.apply_weights(x + log_wrong)), chunk.gold)
     right = q.reshape(-1)[chunk.item_label]
     pull, bend = chunk.apply_weights(right - 0.5), chunk.apply_weights(bend)
-    of_item = chunk.sum_by_item(xp.stack([pull * alpha, bend * alpha**2], 1))  # B and A
-    b = maximise_easiness(of_item[:, 0], of_item[:, 1], precision, easiness)
+    slope, square = chunk.sum_by_item(xp.stack([pull * alpha, bend * alpha**2], 1)).T  # B and A
+    b = maximise_easiness(slope, square, precision, easiness)
     if fixed is not None:
         b = xp.where(fixed, easiness, b)
     beta = xp.exp(b)[item]

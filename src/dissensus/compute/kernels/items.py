@@ -1,4 +1,4 @@
-"""Shared functions of loops: arrays that may be None (weights, gold), the posterior of one item, random words."""
+"""Functions that several kernels use: optional arrays, the posterior of one item, and a hash of integers."""
 
 import numpy as np
 
@@ -12,13 +12,13 @@ def value_or_default(values, at, default):
 
 
 @lazy_jit
-def normalise(log_joint, known, q):
-    """Set the posterior q from log joint probabilities (K,), 1 for class `known` unless −1; return the log evidence."""
+def normalise(log_joint, gold_class, q):
+    """Write the posterior q (K,), given log joint probabilities and the gold class or −1; return the log evidence."""
     K = log_joint.size
-    if known >= 0:
-        evidence = float(log_joint[known])  # before q, which may be the same array
+    if gold_class >= 0:
+        evidence = float(log_joint[gold_class])  # read before writing q, which may be the same array
         for k in range(K):
-            q[k] = 1.0 if k == known else 0.0
+            q[k] = 1.0 if k == gold_class else 0.0
         return evidence
     top = log_joint[0]
     for k in range(1, K):

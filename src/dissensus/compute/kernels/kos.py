@@ -1,9 +1,9 @@
-"""Messages between items and annotators: one pass, and what calibrates the final vote.
+"""Message passing between items and annotators, and the calibration of the final vote.
 
-An edge is an item and an annotator who labelled it, with the annotator's answer a: −1 or 1, or a signed weight. Edges
-stand in the order of items. Of the two messages of an edge only the item's, x, is kept. The annotator's, y, is made
-when it is read: of Y − a·h and Q − |a·h|, where Y = Σ a·h and Q = Σ |a·h| over the annotator's edges and h is
-x/(1 + |x|). So a pass reads every edge once.
+An edge connects an item and an annotator who labelled it, with the answer a: −1 or 1, or a signed weight. Edges are
+sorted by item. Only the item's message x of each edge is stored. The annotator's message y is computed when it is
+needed from Y − a·h and Q − |a·h|, where Y = Σ a·h and Q = Σ |a·h| over the annotator's edges, and h = x/(1 + |x|). So a
+pass reads every edge once.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import numpy as np
 from dissensus.common.jit import lazy_jit
 from dissensus.common.types import FloatArray, IntArray
 
-MAX_SHARE = 0.99  # largest share, of an annotator who is right 199 times in 200
-SERIES = 0.03  # argument up to which four terms after the first are exact
-ROUNDING = 1e-12  # share of an annotator's sums; smaller differences are rounding errors
+MAX_SHARE = 0.99  # largest share, that of an annotator with an accuracy of 0.995
+SERIES = 0.03  # largest argument for which five terms of the series are exact
+ROUNDING = 1e-12  # smaller differences, relative to an annotator's sums, are rounding errors
 
 
 @lazy_jit
 def log_odds(share):
-    """Return half the log odds of being right with probability (1 + share)/2, for shares up to `MAX_SHARE`."""
+    """Return half the log odds of the accuracy (1 + share)/2, with the share limited to `MAX_SHARE`."""
     return float(np.arctanh(min(max(share, -MAX_SHARE), MAX_SHARE)))
 
 
 def annotator_odds(edge_sums: FloatArray, crowd: float, labels: float) -> FloatArray:
-    """(A, 2) the share Y/Q of every annotator with the crowd's labels added, and half its log odds."""
+    """Return each annotator's share Y/Q after adding the crowd's labels, and half its log odds, (A, 2)."""
     own, size = edge_sums[:, 0] + labels * crowd, edge_sums[:, 1] + labels
     share = np.divide(own, size, out=np.full(len(edge_sums), crowd), where=edge_sums[:, 1] > 0)
     return np.stack([share, np.arctanh(np.clip(share, -MAX_SHARE, MAX_SHARE))], axis=1)
@@ -35,9 +35,10 @@ def annotator_odds(edge_sums: FloatArray, crowd: float, labels: float) -> FloatA
 
 @lazy_jit
 def _nearby_log_odds(share, near, odds):
-    """`log_odds` of a share, given those of one nearby: artanh x = artanh y + artanh((x − y)/(1 − x·y)).
+    """Return `log_odds` of a share from the log odds of a nearby share.
 
-    One item of many moves a share a little, and a few terms of a series are then exact and cost no logarithm.
+    artanh x = artanh y + artanh((x − y)/(1 − x·y)). Leaving out one of many items changes a share little, so a few
+    terms of the series are exact and no logarithm is needed.
     """
     if abs(share) < MAX_SHARE and abs(near) < MAX_SHARE:
         u = (share - near) / (1 - share * near)
@@ -49,13 +50,16 @@ def _nearby_log_odds(share, near, odds):
 
 @lazy_jit
 def update_messages(start, stop, item_ptr, annotator, answer, message, edge_sums, odds, crowd, labels, sums):
-    """Set the new `message` (E,) x of items start … stop − 1, and add their Y and Q to `sums` (A, 2).
+    """Update the messages x of items start … stop − 1 in `message` (E,), and add their Y and Q to `sums` (A, 2).
 
     `edge_sums` (A, 2) are Y and Q of the last pass, with items of known class, and `odds` (A, 2) their `whole_odds`.
     The message of an annotator is the log odds of (Y − a·h + labels·crowd)/(Q − |a·h| + labels).
     """
     for i in range(start, stop):
-        first, end = np.uintp(item_ptr[i]), np.uintp(item_ptr[i + 1])  # unsigned: no index need be checked for its sign
+        first, end = (
+            np.uintp(item_ptr[i]),
+            np.uintp(item_ptr[i + 1]),
+        )  # unsigned, so that no index is checked for its sign
         total = 0.0
         for e in range(first, end):
             j, a = np.uintp(annotator[e]), float(answer[e])
@@ -77,12 +81,12 @@ def update_messages(start, stop, item_ptr, annotator, answer, message, edge_sums
 
 @lazy_jit
 def likelihood_slope(start, stop, answer, message, beta, kappa):
-    """Derivative by β of Σ |a| log(1 + κ·sign(a)·tanh(β x / 2)) over edges start … stop − 1."""
+    """Return the derivative of Σ |a| log(1 + κ·sign(a)·tanh(β x / 2)) by β, over edges start … stop − 1."""
     out = 0.0
     for e in range(start, stop):
         a, x = float(answer[e]), message[e]
         if x != 0.0:
-            p = 1 / (1 + np.exp(-beta * x))  # tanh(β x / 2) = 2 p − 1, by one exponential
+            p = 1 / (1 + np.exp(-beta * x))  # tanh(β x / 2) = 2 p − 1 needs one exponential
             k = kappa if a > 0.0 else -kappa
             out += abs(a) * k * x * 2 * p * (1 - p) / (1 + k * (2 * p - 1))
     return out
@@ -97,12 +101,12 @@ def update_messages_numpy(
     crowd: float,
     labels: float,
 ) -> tuple[FloatArray, FloatArray]:
-    """`sweep` over all edges in NumPy, given each edge's item (E,): the new messages and sums."""
+    """Run `update_messages` for all edges in NumPy; return the new messages (E,) and the sums (A, 2)."""
     own = answer * message / (1 + np.abs(message))
     Y, Q = edge_sums[annotator].T
     others = Q - np.abs(own)
-    known = others > ROUNDING * Q
-    y = np.divide(Y - own + labels * crowd, others + labels, out=np.full(item.size, crowd), where=known)
+    has_others = others > ROUNDING * Q
+    y = np.divide(Y - own + labels * crowd, others + labels, out=np.full(item.size, crowd), where=has_others)
     y = np.arctanh(np.clip(y, -MAX_SHARE, MAX_SHARE))
     message = np.bincount(item, answer * y)[item] - answer * y
     own = answer * message / (1 + np.abs(message))
@@ -111,7 +115,7 @@ def update_messages_numpy(
 
 
 def likelihood_slope_numpy(answer: Any, message: FloatArray, beta: float, kappa: float) -> float:
-    """`slope` over all edges in NumPy."""
+    """Return `likelihood_slope` over all edges, computed in NumPy."""
     from scipy.special import expit
 
     p, k = expit(beta * message), np.where(answer > 0, kappa, -kappa)
@@ -119,7 +123,7 @@ def likelihood_slope_numpy(answer: Any, message: FloatArray, beta: float, kappa:
 
 
 def pair_agreement(item: IntArray, answer: Any) -> tuple[float, float]:
-    """Σ a·a' and Σ |a·a'| over all ordered pairs of edges of the same item (E,)."""
+    """Return Σ a·a' and Σ |a·a'| over all ordered pairs of edges of the same item."""
     squares = float(np.square(answer, dtype=np.float64).sum())
     total, size = (np.square(np.bincount(item, part)).sum() for part in (answer, np.abs(answer)))
     return float(total - squares), float(size - squares)

@@ -1,6 +1,6 @@
 """Trimmed means over pairs of annotators that share an item.
 
-Pairs are kept in both directions: annotator j's stand at ptr[j] … ptr[j+1] − 1.
+Each pair is stored in both directions; the pairs of annotator j have the indices ptr[j] … ptr[j+1] − 1.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import numpy as np
 from dissensus.common.jit import lazy_jit
 from dissensus.common.types import FloatArray
 
-TINY = 1e-100  # smaller weights and skills count as 0: their products would leave the range of a double
+TINY = 1e-100  # smaller weights and skills count as 0, because their products would underflow
 
 
 @lazy_jit
 def _sum_lowest(value, weight, n, part):
-    """Return Σ weight·value of the smallest values, up to `part` of the weight; reorder the first n of both."""
+    """Return Σ weight·value over the smallest values, up to the total weight `part`; reorder the first n entries."""
     low, high, out = 0, n, 0.0
     while low < high:
         a, b, c = value[low], value[(low + high) // 2], value[high - 1]
@@ -53,10 +53,10 @@ def _sum_lowest(value, weight, n, part):
 
 @lazy_jit
 def update_skills(start, stop, pairs, trim, given, out):
-    """Write to `out` (A,) of annotators start … stop − 1 the trimmed mean of C / s, weights n s², s = `given` (A,).
+    """Write the trimmed means of C / s with weights n s² of annotators start … stop − 1 to `out` (A,).
 
-    It counts for the annotator's labels on items of unknown class, C with the truth for its labels of known class; see
-    `models.methods.m_msr.Pairs`.
+    s are the skills `given` (A,). The mean is weighted by the annotator's labels on items without gold and combined
+    with the agreement with the truth on gold items; see `models.methods.m_msr`.
     """
     ptr, second, count, skill, labels, known_labels, known_skill = pairs
     longest = 0
@@ -81,7 +81,7 @@ def update_skills(start, stop, pairs, trim, given, out):
 
 
 def update_skills_numpy(pairs: Any, trim: float, given: FloatArray, out: FloatArray) -> None:
-    """Run `update` for all annotators in NumPy, by sorting the pairs of each by value."""
+    """Run `update_skills` for all annotators in NumPy, by sorting each annotator's pairs by value."""
     ptr, second, count, skill, labels, known_labels, known_skill = pairs
     A, s = ptr.size - 1, given[second]
     some = np.abs(s) > TINY
@@ -91,7 +91,7 @@ def update_skills_numpy(pairs: Any, trim: float, given: FloatArray, out: FloatAr
     order = np.lexsort((value, first))
     first, value, share = first[order], value[order], (weight / np.where(total > 0, total, 1)[first])[order]
     passed = np.cumsum(share)
-    passed -= np.append(0, passed)[np.searchsorted(first, first)]  # (P,) share of the annotator's pairs up to this one
+    passed -= np.append(0, passed)[np.searchsorted(first, first)]  # (P,) cumulative share of the annotator's weight
     kept = np.clip(np.minimum(passed, 1 - trim) - np.maximum(passed - share, trim), 0, None)
     mean = np.bincount(first, kept * value, A) / (1 - 2 * trim)
     size = known_labels + np.where(total > 0, labels, 0)

@@ -1,21 +1,22 @@
-"""MeTaL: co-occurrences of labels on items, and a step of every annotator's matrix towards them.
+"""Kernels of MeTaL: moments of label co-occurrences, and the descent of the annotators' matrices.
 
-Summed over all pairs of annotators who share an item, moments cost the square of an item's labels. But the pairs are
-not needed. For annotator j, with fixed Θ of the others, only these sums matter:
+Computing moments for all pairs of annotators on an item takes time proportional to the square of its labels. The pairs
+are not needed: for annotator j, with fixed Θ of the other annotators, only these sums are used:
 
     B_j[c, y] = Σ_{rows of j with y} w φ_i Σ_{k≠j on i} v_ik(c)          v_ik(c) = Σ_{rows of k on i} w Θ_k[c, y]
     S_j       = Σ_{items of j} φ_i W_ij Σ_{k≠j on i} W_ik G_k            W_ik = Σ_{rows of k on i} w
 
-`meet` includes k = j: an item's sums over all annotators, added to each of its rows. The excess does not depend on the
-others and follows from counts that are computed once, `repeats`:
+`add_moments` includes k = j, because it adds an item's sums over all annotators to each of its rows. The excess does
+not depend on other annotators and is computed from counts, `count_repeats`:
 
     Q_j[y, y'] = Σ_{items of j} φ_i (Σ_{rows of j on i with y} w) (Σ_{rows of j on i with y'} w)
 
-which also removes the agreement of repeated labels of one annotator on an item. G = √P Θ Θᵀ √P, so that
-⟨G_j, G_k⟩ = ‖Θ_jᵀ P Θ_k‖²; it is symmetric, and its upper triangle is stored, T = K(K+1)/2 numbers, off the diagonal
-times √2: ⟨G_j, G_k⟩ is the dot product of two triangles.
+This also removes the agreement of an annotator's repeated labels on an item. G = √P Θ Θᵀ √P, so that
+⟨G_j, G_k⟩ = ‖Θ_jᵀ P Θ_k‖². G is symmetric; its upper triangle is stored, T = K(K+1)/2 numbers, with entries off the
+diagonal multiplied by √2, so that ⟨G_j, G_k⟩ is the dot product of two triangles.
 
-`meet_short` is `meet` by sparse products, for short tables, and its oracle in the tests.
+`compute_moments` computes the same moments by sparse products; it is used for short tables and as the reference of
+`add_moments` in tests.
 """
 
 from __future__ import annotations
@@ -31,21 +32,24 @@ from dissensus.compute.chunk import Chunk
 from dissensus.compute.kernels.items import value_or_default
 from dissensus.compute.rows import Rows
 
-MIN_ITEM_WEIGHT = 1e-290  # least weight of an item's labels: its reciprocal is finite
+MIN_ITEM_WEIGHT = 1e-290  # smallest weight of an item's labels, so that its reciprocal is finite
 
 
 @lazy_jit
 def add_moments(start, stop, rows, gold, confusion, gram, met, grams_met):
-    """Add B to `met` (A, K, K) [annotator, given, true] and S to `grams_met` (A, T), each with k = j, of some items.
+    """Add B to `met` (A, K, K) [annotator, given, true] and S to `grams_met` (A, T), both including k = j.
 
-    `confusion` Θ (A, K, K) [annotator, given, true], `gram` (A, T); `rows` are `Rows.arrays`, `gold` (I,) may be None.
-    Items of known class are skipped: their class is better evidence than the agreement of their labels.
+    `confusion` is Θ (A, K, K) [annotator, given, true], `gram` is G (A, T), and `rows` are `Rows.arrays`. `gold` (I,)
+    may be None. Gold items are skipped, because their class is better evidence than the agreement of their labels.
     """
     item_ptr, annotator, label, weight = rows
     K, T = confusion.shape[2], gram.shape[1]
     votes, grams = np.empty(K), np.empty(T)
     for i in range(start, stop):
-        first, end = np.uintp(item_ptr[i]), np.uintp(item_ptr[i + 1])  # unsigned: no index need be checked for its sign
+        first, end = (
+            np.uintp(item_ptr[i]),
+            np.uintp(item_ptr[i + 1]),
+        )  # unsigned, so that no index is checked for its sign
         if value_or_default(gold, i, -1) >= 0:
             continue
         votes[:] = 0.0
@@ -72,7 +76,7 @@ def add_moments(start, stop, rows, gold, confusion, gram, met, grams_met):
 def compute_moments(
     labels: Any, factor: FloatArray, confusion: FloatArray, gram: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return `meet` for sparse `labels` (I, A·K), see `label_matrix`, and φ (I,), zero for skipped items."""
+    """Return the moments for sparse `labels` (I, A·K) of `build_label_matrix` and φ (I,), zero for skipped items."""
     A, K = confusion.shape[:2]
     both = np.concatenate([confusion.reshape(A * K, K), np.repeat(gram, K, axis=0)], axis=1)
     met = labels.T @ (factor[:, None] * (labels @ both))
@@ -80,7 +84,7 @@ def compute_moments(
 
 
 def count_repeats(rows: Rows, factor: FloatArray, n_annotators: int, n_classes: int) -> FloatArray:
-    """(A, K, K) Q, given φ (I,). Rows of one annotator on one item are consecutive."""
+    """Return Q (A, K, K), given φ (I,); rows of one annotator on one item must be consecutive."""
     K, annotator, label = n_classes, rows.annotator, rows.label
     chunk = Chunk(rows.arrays, None, n_annotators, K)
     share = chunk.apply_weights(np.sqrt(factor)[chunk.item])
@@ -94,12 +98,12 @@ def count_repeats(rows: Rows, factor: FloatArray, n_annotators: int, n_classes: 
 
 
 def descend_on_simplex(confusion: FloatArray, pull: FloatArray, curvature: FloatArray, steps: int) -> FloatArray:
-    """Descend tr(Θᵀ H Θ) − 2⟨R, Θ⟩ from Θ, rows kept on the simplex.
+    """Minimise tr(Θᵀ H Θ) − 2⟨R, Θ⟩ with rows of Θ on the simplex, and return Θ.
 
-    `steps` of projected gradient with Nesterov's momentum. `pull` R and `confusion` Θ are (A, K, K) [annotator, given,
-    true], `curvature` H (A, K, K) is symmetric with a positive diagonal. Every class has a step length of its own,
-    1/L_c with L_c = √H_cc Σ_d |H_cd|/√H_dd: diag(L) − H is positive semi-definite (diagonally dominant once scaled),
-    and a rare class, whose H is small, moves as fast as the others.
+    Run `steps` steps of projected gradient descent with Nesterov momentum. `pull` R and `confusion` Θ have the shape
+    (A, K, K) [annotator, given, true], and `curvature` H (A, K, K) is symmetric with a positive diagonal. Each class
+    has its own step length 1/L_c with L_c = √H_cc Σ_d |H_cd|/√H_dd. So diag(L) − H is positive semi-definite
+    (diagonally dominant after scaling), and rare classes, whose H is small, converge as fast as the others.
     """
     x, target, H = (
         np.ascontiguousarray(values.T) for values in (confusion, pull, curvature)
@@ -115,10 +119,10 @@ def descend_on_simplex(confusion: FloatArray, pull: FloatArray, curvature: Float
 
 
 def project_to_simplex(x: FloatArray) -> FloatArray:
-    """Return the points nearest to x (n, K, m) on the simplex along the middle axis.
+    """Project x (n, K, m) to the simplex along the middle axis (Michelot 1986).
 
-    All entries fall by the same amount until they sum to one; those that it takes below zero leave, which leaves more
-    to fall for the others, until none leaves (Michelot 1986).
+    Subtract the same amount from all entries so that they sum to one, set entries below zero to zero, and repeat with
+    the remaining entries until none is below zero.
     """
     inside, above = np.ones(x.shape, bool), np.array(0)
     while True:

@@ -1,21 +1,21 @@
-"""One pass of minimax conditional entropy, fused: every item's own effect, its posterior, its part of the sums.
+"""One pass of minimax conditional entropy in one loop: effects and posteriors of items, and the sums.
 
-A row of annotator a on item i has the label y with probability P_a[k, y] e^τ[k, y] / Z where the class is k,
+If the class is k, annotator a labels item i as y with probability P_a[k, y] e^τ[k, y] / Z,
 
     P_a[k, :] = softmax(σ_a[k, :])        Z = Σ_l P_a[k, l] e^τ[k, l]
 
-so that the exponentials of an item serve all of its rows. If class k is improbable for an item, its τ[k, :] stays at
-zero (see `FAINT`); Z is then 1, and a row costs as much as in Dawid-Skene.
+so the exponentials of an item are used for all of its rows. If class k is improbable for an item, its τ[k, :] stays
+zero (see `MIN_GAIN`). Z is then 1, and a row costs as much as in Dawid-Skene.
 
-Both effects are maximised by the same step. Σ_r w_r log Σ_l p_rl e^d_l, over rows r, is at most n log Σ_l (m_l/n) e^d_l
-with n = Σ_r w_r, m_l = Σ_r w_r p_rl (Jensen), and the two touch at d = 0. So what is raised instead of the expected log
-likelihood, c·d − n log Σ_l (m_l/n) e^d_l − ½ penalty |x + d|², lies below it and needs no row again; its Newton
-direction has a closed form. With r the largest minus the smallest entry of that direction, log(1 + r)/r of it cannot
-be too far, because the third derivative of log Σ exp along any d is at most the range of d times the second: there is
-no line search.
+Both effects are optimised by the same step. By Jensen's inequality, Σ_r w_r log Σ_l p_rl e^d_l over rows r is at most
+n log Σ_l (m_l/n) e^d_l with n = Σ_r w_r and m_l = Σ_r w_r p_rl, with equality at d = 0. Therefore
+c·d − n log Σ_l (m_l/n) e^d_l − ½ penalty |x + d|² is a lower bound of the objective that can be evaluated without the
+rows, and its Newton direction has a closed form. If r is the range of the entries of that direction, a step of length
+log(1 + r)/r cannot overshoot, because the third derivative of log Σ exp along d is at most the range of d times the
+second. So no line search is needed.
 
-There is no other form for short tables: NumPy took four times as long, and more than numba takes to load from about
-8,000 rows on.
+There is no array form for short tables, because NumPy took four times as long. From about 8,000 rows on, that is longer
+than numba takes to load.
 """
 
 import numpy as np
@@ -23,10 +23,10 @@ import numpy as np
 from dissensus.common.jit import lazy_jit
 from dissensus.compute.kernels.items import normalise, value_or_default
 
-MIN_GAIN = 1e-11  # largest gain of an item's objective that is ignored
-MIN_STEP = 1e-7  # a shorter step ends the maximisation of σ
-MAX_STEPS = 100  # largest number of steps; three to ten are usual
-POSTERIOR_TOL = 1e-8  # change of an item's posterior that ends its rounds
+MIN_GAIN = 1e-11  # smaller possible gains of an item's objective are ignored
+MIN_STEP = 1e-7  # a shorter step ends the optimisation of σ
+MAX_STEPS = 100  # largest number of steps; usually three to ten are needed
+POSTERIOR_TOL = 1e-8  # a smaller change of an item's posterior ends its rounds
 
 
 @lazy_jit
@@ -36,15 +36,15 @@ def process_items(
 ):  # fmt: skip
     """Process items start … stop − 1 and return their log evidence minus the penalty of their effects.
 
-    `confusion` P (A, K, K) [annotator, true, given], `log_confusion` its logarithm [annotator, given, true]. An item's
-    τ is the best one for its class probabilities `before` (I, K), or, where it is `fresh`, for those at τ = 0; then
-    `posterior` (I, K) is the one of this τ, and so on for at most `rounds` rounds. Items from number `special` on have
-    no τ. Adds the labels seen to `counts` (A, K, K) [annotator, true, given] and those expected to `expected` or, where
-    τ is zero, their number to `plain` (A, K).
+    `confusion` is P (A, K, K) [annotator, true, given], and `log_confusion` its logarithm [annotator, given, true]. The
+    first τ of an item is optimised for its class probabilities `before` (I, K), or for those at τ = 0 if `fresh`; its
+    `posterior` (I, K) follows from τ, and both are updated for at most `rounds` rounds. Items from `special` on have no
+    τ. Add observed labels to `counts` (A, K, K) [annotator, true, given] and expected labels to `expected` or, if τ is
+    zero, their number to `plain` (A, K).
     """
     item_ptr, annotator, label, weight = rows
     K = log_prior.size
-    inverse = np.empty((K, np.diff(item_ptr).max()))  # weight / Z of the rows of one item
+    inverse = np.empty((K, np.diff(item_ptr).max()))  # weight / Z of each row of an item
     tau, power, lively = np.empty((K, K)), np.empty((K, K)), np.empty(K, np.bool_)
     log_votes, votes, q, new = np.empty(K), np.empty(K), np.empty(K), np.empty(K)
     objective = 0.0
@@ -113,9 +113,10 @@ def process_items(
 def _maximise_item_effect(
     first, end, annotator, weight, confusion, k, share, votes, total, penalty, tau, power, inverse
 ):
-    """Set τ[k, :] (K,) to the best one of an item that is of class k with probability `share`.
+    """Optimise τ[k, :] (K,) of an item that has class k with probability `share`.
 
-    `votes` (K,), in `total`, are its labels. Leaves e^τ in `power` (K,) and weight / Z of its rows in `inverse`.
+    `votes` (K,) are the item's labels and `total` their sum. Write e^τ to `power` (K,), and weight / Z of each row to
+    `inverse`.
     """
     K = tau.size
     sums, step = np.empty(K), np.empty(K)
@@ -142,9 +143,9 @@ def _maximise_item_effect(
 
 @lazy_jit
 def _newton_step(share, seen, expected, penalty, x, step):
-    """Write the step of the module docstring from x to `step` (K,); return its longest entry.
+    """Write the Newton step from x to `step` (K,), see the module; return the largest absolute entry.
 
-    c is `share`·`seen` and m is `expected`, which it spoils.
+    c is `share`·`seen`, and m is `expected`, which is overwritten.
     """
     K = x.size
     along, spare = 0.0, 0.0
@@ -173,7 +174,7 @@ def _newton_step(share, seen, expected, penalty, x, step):
 
 @lazy_jit
 def _sum_log_inverse(first, end, weight, inverse):
-    """Return − Σ weight log Z over the rows of an item; `inverse` has weight / Z."""
+    """Return −Σ weight log Z over the rows of an item, given weight / Z in `inverse`."""
     total, product = 0.0, 1.0
     for row in range(end - first):
         if weight is not None:
@@ -190,7 +191,7 @@ def _sum_log_inverse(first, end, weight, inverse):
 
 @lazy_jit
 def compute_effects(cell, rows, confusion, penalty, posterior, out):
-    """Write τ[k, :] of item i for every `cell` i·K + k (n,), under `posterior` (I, K), to `out` (n, K)."""
+    """Write τ[k, :] for each `cell` i·K + k (n,) under the posterior (I, K) to `out` (n, K)."""
     item_ptr, annotator, label, weight = rows
     K = posterior.shape[1]
     longest = np.diff(item_ptr).max()
@@ -211,9 +212,9 @@ def compute_effects(cell, rows, confusion, penalty, posterior, out):
 
 @lazy_jit
 def m_step(effect, seen, expected, penalty, centre):
-    """Return σ (A, K, K) [annotator, true, given] of the next pass, from labels observed and expected at `effect`.
+    """Return the next σ (A, K, K) [annotator, true, given] from observed and expected labels at `effect`.
 
-    The penalty is on the distance from `centre` (K, K).
+    The penalty applies to the distance from `centre` (K, K).
     """
     A, K = effect.shape[:2]
     found, away, now, step = np.empty_like(effect), np.empty(K), np.empty(K), np.empty(K)

@@ -1,4 +1,4 @@
-"""Find the annotator of every item whose label has the largest expected information gain per cost."""
+"""Find, for each item, the annotator whose label has the largest expected information gain per cost."""
 
 import numpy as np
 
@@ -10,13 +10,13 @@ from dissensus.compute.kernels.items import mix
 def best_pairs(
     ptr, outcomes, theta, spread, price, free, listed_ptr, listed, taken_ptr, taken, item_key, key, least, grain
 ):
-    """(n,) Return gain, ratio (gain per price, in multiples of `grain`), annotator and draw of each item's best pair.
+    """Return gain, ratio (gain per price in multiples of `grain`), annotator and draw of each item's best pair, (n,).
 
-    `outcomes` (B, K) are the joint probabilities of class and of possible pending answers, those of item i in rows
-    ptr[i]:ptr[i + 1]; `theta` (n or 1, J, K, K) [given, true]; `spread` (n or 1, J, K) the entropy of a label given the
-    class. Candidates are the annotators `listed` for the item, or all if `listed_ptr` is None, that are `free` and not
-    `taken`; the annotator is −1 without candidates. Classes less probable than `least` times the most probable are
-    skipped. Equal ratios: the larger draw, keyed on both names.
+    `outcomes` (B, K) are the joint probabilities of classes and possible pending answers; those of item i are rows
+    ptr[i]:ptr[i + 1]. `theta` (n or 1, J, K, K) is P(label | class) [given, true], and `spread` (n or 1, J, K) the
+    entropy of a label given the class. Candidates are the annotators `listed` for the item, or all if `listed_ptr` is
+    None, that are `free` and not `taken`; the annotator is −1 without candidates. Classes less probable than `least`
+    times the most probable one are skipped. Ties of the ratio are broken by a draw keyed on both names.
     """
     K, J, n = outcomes.shape[1], price.size, ptr.size - 1
     gain, ratio, who, draw = np.zeros(n), np.full(n, -np.inf), np.full(n, -1, np.int64), np.zeros(n, np.uint64)
@@ -26,7 +26,7 @@ def best_pairs(
         for at in range(taken_ptr[i], taken_ptr[i + 1]):
             of_item[taken[at]] = i
         belief[:] = 0
-        before = 0.0  # Σ_b w_b log w_b over possible pending answers
+        before = 0.0  # Σ_b w_b log w_b over the possible pending answers
         for b in range(ptr[i], ptr[i + 1]):
             weight = 0.0
             for k in range(K):
@@ -44,20 +44,20 @@ def best_pairs(
             j = at if listed_ptr is None else listed[at]
             if not free[j] or of_item[j] == i:
                 continue
-            known = before
+            information = before
             for b in range(ptr[i], ptr[i + 1]):
                 for y in range(K):
                     p = 0.0
                     for s in range(size):
                         p += outcomes[b, support[s]] * theta[t, j, y, support[s]]
                     if p > 0:
-                        known -= p * np.log(p)
+                        information -= p * np.log(p)
             for s in range(size):
-                known -= belief[support[s]] * spread[t, j, support[s]]
-            value = np.floor(known / price[j] / grain + 0.5)
+                information -= belief[support[s]] * spread[t, j, support[s]]
+            value = np.floor(information / price[j] / grain + 0.5)
             if value < ratio[i]:
                 continue
             x = mix(item_key[i] ^ key[j])
             if value > ratio[i] or x > draw[i]:
-                gain[i], ratio[i], who[i], draw[i] = known, value, j, x
+                gain[i], ratio[i], who[i], draw[i] = information, value, j, x
     return gain, ratio, who, draw

@@ -7,10 +7,10 @@ from dissensus.common.jit import lazy_jit
 
 @lazy_jit
 def add_next_label(belief, theta, share, tie, least, gain, flips):
-    """Add `share` times the effect of a label by one annotator to gain (n,), Σ_y max_c q(c) Θ[c, y], and flips (n,).
+    """Add `share` times the effect of one annotator's label to gain (n,), Σ_y max_c q(c) Θ[c, y], and flips (n,).
 
-    `belief` (n, K) is q; `theta` (n or 1, K, K) is Θ[given, true], one for each item or the same for all. Classes less
-    probable than `least` times the most probable are skipped: most items have few relevant ones.
+    `belief` (n, K) is q, and `theta` (n or 1, K, K) is Θ [given, true] of each item or of all items. Classes less
+    probable than `least` times the most probable one are skipped, because most items have few relevant classes.
     """
     n, K = belief.shape
     support, joint, was = np.empty(K, np.intp), np.empty(K), np.empty(K, np.bool_)
@@ -24,7 +24,7 @@ def add_next_label(belief, theta, share, tie, least, gain, flips):
                 was[size] = belief[i, c] >= top * (1 - tie)
                 before += was[size]
                 size += 1
-        if size == 1:  # nothing to learn
+        if size == 1:  # another label cannot change the class
             gain[i] += share * top
             continue
         matrix = theta[i if theta.shape[0] > 1 else 0]

@@ -1,8 +1,8 @@
-"""Bootstrap over items: sums of per-item statistics under many resamples at once.
+"""Bootstrap over items: sums of statistics per item under many resamples.
 
 A resample draws I of the I items with replacement. Items are processed in blocks of 256: the number of draws per block
-is multinomial and drawn by NumPy; the items within a block are drawn by one byte of a random word each. So the counts
-of a block for 64 resamples stay in the first-level cache, and adding the statistics of an item to 64 sums is one vector
+is multinomial and drawn by NumPy, and each item within a block is drawn by one byte of a random word. So the counts of
+a block for 64 resamples fit into the first-level cache, and adding the statistics of an item to 64 sums is one vector
 operation. The draws are those of the ordinary bootstrap, not a Poisson approximation.
 """
 
@@ -11,8 +11,8 @@ import numpy as np
 from dissensus.common.jit import lazy_jit
 from dissensus.compute.kernels.items import mix
 
-BLOCK = 256  # items per block, numbered by one byte
-LANES = 64  # resamples that are summed together
+BLOCK = 256  # items per block; one byte indexes an item
+LANES = 64  # resamples that are processed together
 
 
 @lazy_jit
@@ -23,7 +23,9 @@ def add_sums(ptr, column, value, drawn, state, sums):
     in each block; `state` (LANES,) uint64 seeds one SplitMix64 stream per resample (Steele, Lea & Flood 2014).
     """
     n_items = ptr.size - 1
-    times = np.zeros((BLOCK, LANES), np.uint8)  # draws of each item of the block; 256 have a negligible probability
+    times = np.zeros(
+        (BLOCK, LANES), np.uint8
+    )  # draws of each item of the block; more than 255 are practically impossible
     weight = np.empty(LANES)
     for block in range(drawn.shape[1]):
         first = block * BLOCK
@@ -38,7 +40,9 @@ def add_sums(ptr, column, value, drawn, state, sums):
                 for _ in range(8):
                     item = np.int64(word & np.uint64(255))
                     word >>= np.uint64(8)
-                    if item < size and left > 0:  # otherwise beyond the end of the last block: draw again
+                    if (
+                        item < size and left > 0
+                    ):  # otherwise the byte is beyond the end of the last block, and another is drawn
                         times[item, lane] += np.uint8(1)
                         left -= 1
             state[lane] = seed

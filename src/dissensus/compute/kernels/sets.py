@@ -1,4 +1,4 @@
-"""Passes over labels that are sets of options: log odds of every option, and counts per annotator."""
+"""Kernels for labels that are sets of options: log odds of each option, and counts per annotator."""
 
 from dissensus.common.jit import lazy_jit
 from dissensus.compute.kernels.items import value_or_default
@@ -6,9 +6,9 @@ from dissensus.compute.kernels.items import value_or_default
 
 @lazy_jit
 def add_log_odds(item_ptr, annotator, label, weight, ticked, tick, blank, out):
-    """Add to `out` (I, L) the log odds of every option by the labels of an item.
+    """Add the log odds of each option, given the labels of an item, to `out` (I, L).
 
-    `tick` and `blank` (A, L): log P(…| the option is true) − log P(…| it is not), of a tick and of none.
+    `tick` and `blank` (A, L) are the log likelihood ratios of a selected and of an unselected option.
     """
     L = out.shape[1]
     for i in range(out.shape[0]):
@@ -20,7 +20,7 @@ def add_log_odds(item_ptr, annotator, label, weight, ticked, tick, blank, out):
 
 @lazy_jit
 def add_counts(item_ptr, annotator, label, weight, ticked, posterior, true, hits):
-    """Add the weight of true options of each annotator's items to `true` (A, L), and of those ticked to `hits`."""
+    """Add the expected true options of each annotator's items to `true` (A, L), and those selected to `hits`."""
     L = posterior.shape[1]
     for i in range(posterior.shape[0]):
         for row in range(item_ptr[i], item_ptr[i + 1]):

@@ -1,6 +1,6 @@
-"""Votes, in which every annotator may have a weight, and agreement with them, in one pass over the rows; ties.
+"""Votes, weighted by the annotators' skills, and the annotators' agreement with the outcome.
 
-`vote_on` is the pass over whole arrays, of NumPy for short tables or of torch, and the oracle of `vote`.
+`vote_arrays` is the array form, for NumPy and torch, and the reference of `vote_items`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dissensus.compute.rows import Rows
 
 @lazy_jit
 def sum_votes(first, end, annotator, label, weight, skill, v):
-    """Return the largest of the sums `v` (K,) of weight · skill over rows; if all skills are 0, all count equally."""
+    """Write the sums of weight · skill by label to `v` (K,) and return the largest; skills count as 1 if all are 0."""
     top = 0.0
     for equal in (False, True):
         v[:] = 0.0
@@ -34,22 +34,25 @@ def sum_votes(first, end, annotator, label, weight, skill, v):
 
 @lazy_jit
 def vote_items(start, stop, rows, skill, gold, alone, prior, lean, hits, total, sums, posterior, item_total):
-    """Vote on items start … stop − 1; add labels that agree with the outcome to `hits` (A,), and all to `total`.
+    """Vote on items start … stop − 1; add the weight of agreeing labels to `hits` (A,), and of all to `total`.
 
-    A row counts weight · skill; `sums` (K,) gets the votes. The outcome is the class with the largest sum, or the known
-    one; classes within `TIE` of the largest share it. Only items with several annotators or of known class count for
-    `hits` and `total`, unless `alone` is set.
+    A row counts weight · skill, and the votes are added to `sums` (K,). The outcome is the gold class, or the class
+    with the largest sum; classes within `TIE_TOLERANCE` of the largest sum have equal parts of the outcome. Only gold
+    items and items with several annotators count for `hits` and `total`, unless `alone` is set.
 
-    If `posterior` (I, K) is not empty it gets the outcome of all items: the shares of the votes, or the prior (K,)
-    without votes; shares of tied classes are multiplied by `lean` (K,), unless empty, and normalised. All items count
-    then, and `item_total` (I,) gets the weight of the rows.
+    If `posterior` (I, K) is not empty, the outcome of all items is written to it: the vote shares, or the prior (K,)
+    without votes. In case of ties the shares are multiplied by `lean` (K,), unless it is empty, and normalised. All
+    items count in this case, and the weight of each item's rows is written to `item_total` (I,).
     """
     item_ptr, annotator, label, weight = rows
     K = sums.size
     keep = posterior.shape[0] > 0
-    v = np.empty(K)  # sums, then every class's part of the outcome
+    v = np.empty(K)  # sums by class, then each class's part of the outcome
     for i in range(start, stop):
-        first, end = np.uintp(item_ptr[i]), np.uintp(item_ptr[i + 1])  # unsigned: no index need be checked for its sign
+        first, end = (
+            np.uintp(item_ptr[i]),
+            np.uintp(item_ptr[i + 1]),
+        )  # unsigned, so that no index is checked for its sign
         top = sum_votes(first, end, annotator, label, weight, skill, v)
         for k in range(K):
             sums[k] += v[k]
@@ -67,7 +70,7 @@ def vote_items(start, stop, rows, skill, gold, alone, prior, lean, hits, total, 
                     v[k] *= lean[k] / leaning
         else:
             if known < 0 and not alone:
-                if first == end or annotator[first] == annotator[end - np.uintp(1)]:  # rows are in order
+                if first == end or annotator[first] == annotator[end - np.uintp(1)]:  # rows are sorted by annotator
                     continue
             sharing = 0.0
             for k in range(K):
@@ -90,7 +93,7 @@ def vote_items(start, stop, rows, skill, gold, alone, prior, lean, hits, total, 
 
 
 def vote_arrays(chunk: Chunk, skill: Any, alone: bool, prior: Any, lean: Any) -> tuple[Any, Any, Any, Any]:
-    """Return `vote` over all items of a chunk: hits and total (A,), votes (K,), and the outcome (I, K)."""
+    """Run `vote_items` in whole-array operations; return hits and total (A,), votes (K,) and outcome (I, K)."""
     votes = _weighted_votes(chunk, skill)
     most = _mark_largest(votes)
     outcome = most / most.sum(1)[:, None] if prior is None else vote_posterior(votes, prior, lean)
@@ -107,7 +110,7 @@ def vote_arrays(chunk: Chunk, skill: Any, alone: bool, prior: Any, lean: Any) ->
 
 
 def sum_skilled_votes(rows: Rows, skill: FloatArray, n_classes: int) -> Any:
-    """(I, K) sums of weight · skill (A,) of the labels of each item; if all skills are 0, all count equally."""
+    """Return the sums (I, K) of weight · skill (A,) by item and label; skills count as 1 if all of an item are 0."""
     return _weighted_votes(Chunk(rows.arrays, None, skill.size, n_classes), skill)
 
 
@@ -117,12 +120,12 @@ def _weighted_votes(chunk: Chunk, skill: Any) -> Any:
 
 
 def _mark_largest(votes: Any) -> Any:
-    """(I, K) 1.0 for the classes with the most votes (I, K), else 0."""
+    """Return 1.0 for the classes with the most votes and 0.0 for the others, (I, K)."""
     return votes * 0.0 + (votes >= array_library(votes).amax(votes, 1)[:, None] * (1 - TIE_TOLERANCE))
 
 
 def vote_posterior(votes: Any, prior: Any, lean: Any) -> Any:
-    """(I, K) shares of votes (I, K), see `vote`."""
+    """Return the vote shares (I, K) of votes (I, K), with ties broken as in `vote_items`."""
     total, xp = votes.sum(1)[:, None], array_library(votes)
     found = xp.where(total > 0, votes / xp.where(total > 0, total, 1.0), prior)
     if lean is not None:
@@ -133,7 +136,7 @@ def vote_posterior(votes: Any, prior: Any, lean: Any) -> Any:
 
 
 def has_several_annotators(item_ptr: Any, annotator: Any) -> Any:
-    """(I,) Return which items have labels of several annotators; rows are sorted."""
+    """Return a mask of the items with labels of several annotators, (I,); rows must be sorted."""
     busy = item_ptr[1:] > item_ptr[:-1]
     several = busy & True
     several[busy] = annotator[item_ptr[:-1][busy]] != annotator[item_ptr[1:][busy] - 1]
