@@ -88,8 +88,8 @@ def documented(command):
     text = PAGE.read_text(encoding="utf-8")
     section = re.search(rf"^## {re.escape(command)}\n(.*?)(?=^## |\Z)", text, flags=re.MULTILINE | re.DOTALL)[1]
     found = {("command",): True, ("version",): True, ("reading", "…"): False}
-    for fields, meaning in re.findall(r"^([\w{].*?)(?:  +|\n +)(\S.*)$", section, flags=re.MULTILINE):
-        for field in fields.split(", "):
+    for fields, meaning in re.findall(r"((?:^[\w{].*\n)+)    (\S.*)$", section, flags=re.MULTILINE):
+        for field in fields.strip().replace("\n", ", ").split(", "):
             parts = [[one] if one[0] != "{" else one[1:-1].split(",") for one in re.findall(r"\{.*?\}|[^{}]+", field)]
             for pieces in itertools.product(*parts):
                 name = "".join(pieces).replace("items_below_0.7", "items_below_0 7")
