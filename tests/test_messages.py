@@ -63,7 +63,7 @@ def example(kind):
 
 def rendered():
     from dissensus.cli.face import COMMAND_LINE
-    from dissensus.report.face import REPORT
+    from dissensus.report.face import REPORT_FACE
     from dissensus.report.section import Finding
 
     import_everything()
@@ -74,7 +74,7 @@ def rendered():
         for message in examples(kind):
             python, command = message.render(PYTHON_FACE), message.render(COMMAND_LINE)
             lines += [f"    {python}"] + ([f"    $ {command}"] if command != python else [])
-            advice = message.render_advice(REPORT) if isinstance(message, Finding) else ""
+            advice = message.render_advice(REPORT_FACE) if isinstance(message, Finding) else ""
             lines += [f"    → {advice}"] if advice else []
     return "\n".join(lines) + "\n"
 

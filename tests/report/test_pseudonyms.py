@@ -7,7 +7,7 @@ from dissensus import Annotations
 from dissensus.clustering import PGMBP
 from dissensus.report import study
 from dissensus.report.exceptions import MailAddressesShown, NoAnnotatorColumn
-from dissensus.report.pseudonyms import LENGTH, make_pseudonyms
+from dissensus.report.pseudonyms import PSEUDONYM_LENGTH, make_pseudonyms
 from dissensus.table.io.jsonl import dumps
 from refused import refused
 from report.reports import crowd, people, report
@@ -24,7 +24,11 @@ def test_numbers_and_their_text_are_one_annotator_in_two_files():
 def test_pseudonyms_are_all_different_however_many():
     made = make_pseudonyms(range(200_000))
     assert len(set(made)) == 200_000
-    assert {len(one) for one in made} == {LENGTH + 1, LENGTH + 2, LENGTH + 3}  # a few are longer, as they met
+    assert {len(one) for one in made} == {
+        PSEUDONYM_LENGTH + 1,
+        PSEUDONYM_LENGTH + 2,
+        PSEUDONYM_LENGTH + 3,
+    }  # a few are longer, as they met
 
 
 def test_a_salt_gives_others():

@@ -19,7 +19,7 @@ from dissensus.questions.exceptions import NoGoldToScore
 from dissensus.report import Section, collect_sections
 from dissensus.report.blocks import ChartBlock, TableBlock, TextBlock
 from dissensus.report.face import (
-    REPORT,
+    REPORT_FACE,
     MethodUsed,
     NoSettledItemsSummary,
     SettledItemsByGoldSummary,
@@ -185,7 +185,7 @@ def test_where_most_labels_are_unsure_known_classes_are_asked_for_before_more_la
     for items, tone in ((100, "good"), (29, "note")):
         told = next(iter(section.findings(facts | {"gold": facts["gold"] | honest | {"items": items}})))
         assert (told.tone, told.is_calibrated, told.items, told.advice) == (tone, True, items, "")
-    asked = advise_gold_labels(report().fitted).render(REPORT)
+    asked = advise_gold_labels(report().fitted).render(REPORT_FACE)
     assert asked in report().facts["headline"]
     known = crowd().truth
     learnt = Report(
@@ -342,8 +342,8 @@ def test_who_is_trusted_has_said_it():
         "kind": "cannot tell",
     }
     about = {"top": "6", "share": Share(0.6), "confidence": Share(0.22)}
-    assert _explain_review(item | {"label": "7"}) == MinorityTrusted(**about, label="7").render(REPORT)
-    assert _explain_review(item | {"label": "5"}) == VotesDoubted(**about, label="5").render(REPORT)
+    assert _explain_review(item | {"label": "7"}) == MinorityTrusted(**about, label="7").render(REPORT_FACE)
+    assert _explain_review(item | {"label": "5"}) == VotesDoubted(**about, label="5").render(REPORT_FACE)
 
 
 def test_the_first_items_are_those_with_the_most_reason_to_look():
@@ -457,13 +457,13 @@ def test_the_headline_says_what_a_boss_asks():
     size, _, following, worth, _, method = report().facts["headline"]
     about = {"labels": 700, "items": 100, "annotators": 14, "groups": 0}
     facts = {name: Count(n) for name, n in about.items()} | {"kind": "classes"}
-    assert size == TableSize(**facts).render(REPORT)
+    assert size == TableSize(**facts).render(REPORT_FACE)
     assert isinstance(
         summarize_settled_items(report()), NoSettledItemsSummary
     )  # seven labels of one item are worth less than two
     assert following == next_step(report().facts["sections"]["redundancy"])
     assert worth == str(report().fitted.mean_effective_labels())
-    assert method == MethodUsed(subject="labels", method="dawid-skene").render(REPORT)
+    assert method == MethodUsed(subject="labels", method="dawid-skene").render(REPORT_FACE)
     model = methods["dawid-skene"](dependence=None).fit(table)
     made = Report(table, model, gold=gold, methods=FEW_METHODS)
     sure = made.confidence >= 0.95
@@ -472,7 +472,7 @@ def test_the_headline_says_what_a_boss_asks():
     assert isinstance(settled, SettledItemsByGoldSummary)
     assert (settled.settled, settled.share, settled.n_gold) == (sure.sum(), sure.mean(), sure.sum())
     assert settled.low < settled.right == right < settled.high
-    assert settled.render(REPORT) in made.facts["headline"]
+    assert settled.render(REPORT_FACE) in made.facts["headline"]
     one = np.flatnonzero(sure & (made.label == gold))[0]
     some = np.where(np.arange(100) == one, gold, -1)
     few = summarize_settled_items(Report(table, model, gold=some, methods=FEW_METHODS))

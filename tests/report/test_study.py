@@ -6,7 +6,7 @@ import pytest
 
 from dissensus import Annotations, Report, methods
 from dissensus.exceptions import NotFitted
-from dissensus.report.exceptions import EmptyFrame, FittedToOtherTable, NoKeyColumn, OtherNames
+from dissensus.report.exceptions import EmptyFrame, FittedToOtherTable, NamesOfOtherTable, NoKeyColumn
 from dissensus.report.study import align_frame, distinct_names, largest_shares, limit_size, shorten_text, to_plain
 from dissensus.table.io.jsonl import dumps
 from refused import refused
@@ -33,7 +33,7 @@ def test_a_frame_about_something_else_is_an_error():
     names = np.array(["a", "b"], object)
     with refused(NoKeyColumn, role="item", columns=("name", "text")):
         align_frame(pa.table({"name": ["a"], "text": ["x"]}), "item", names)
-    with refused(OtherNames, rows=1, role="item", name="'z'", column="item"):
+    with refused(NamesOfOtherTable, rows=1, role="item", name="'z'", column="item"):
         align_frame({"item": ["z"], "text": ["x"]}, "item", names)
     with refused(EmptyFrame, role="item"):
         align_frame(pa.table({"item": pa.array([], pa.string()), "text": pa.array([], pa.string())}), "item", names)
@@ -111,8 +111,8 @@ def test_a_bar_has_the_largest_shares_and_one_for_the_rest():
 
 def test_the_report_names_options_that_there_are():
     from dissensus.cli import load_command
-    from dissensus.report.face import REPORT
+    from dissensus.report.face import REPORT_FACE
 
     options = {name for parameter in load_command("aggregate").params for name in parameter.opts}
     for parameter in ("many_classes", "gold"):
-        assert REPORT.parameter(parameter) in options
+        assert REPORT_FACE.parameter(parameter) in options

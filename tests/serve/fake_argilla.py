@@ -23,7 +23,7 @@ def route(method, pattern):
     return add
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A status and what is said."""
 
 
@@ -43,7 +43,7 @@ class FakeArgilla:
                 try:
                     who = fake.keys.get(self.headers["X-Argilla-Api-Key"])
                     if who is None:
-                        raise Refused(401, "Could not validate credentials")
+                        raise RequestRefused(401, "Could not validate credentials")
                     found = [(f, m) for (method, p), f in ROUTES.items() if method == self.command
                              and (m := p.fullmatch(where.path))]  # fmt: skip
                     function, match = found[0]
@@ -51,7 +51,7 @@ class FakeArgilla:
                         function(fake, who, json.loads(raw or b"null"), parse_qs(where.query), *match.groups()),
                         200,
                     )
-                except Refused as error:
+                except RequestRefused as error:
                     status, said = error.args[0], {"detail": error.args[1]}
                 self.send_response(204 if said is None else status)
                 self.end_headers()
@@ -116,7 +116,7 @@ def members(fake, who, body, query, workspace):
 @route("POST", "/datasets/([^/]+)/(fields|questions|metadata-properties)")
 def part(fake, who, body, query, dataset, kind):
     if fake.all(kind, name=body["name"], dataset_id=dataset):
-        raise Refused(409, f"{body['name']} already exists")
+        raise RequestRefused(409, f"{body['name']} already exists")
     return fake.add(kind, **body, dataset_id=dataset)
 
 
@@ -161,9 +161,9 @@ def upsert(fake, who, body, query, dataset):
             if isinstance(value, list) != isinstance(score, list) or (
                 isinstance(value, list) and len(value) != len(score)
             ):
-                raise Refused(422, "number of items on value and score attributes doesn't match")
+                raise RequestRefused(422, "number of items on value and score attributes doesn't match")
             if score == []:
-                raise Refused(422, "score must have at least one item")
+                raise RequestRefused(422, "score must have at least one item")
             for old in fake.all("suggestion", record_id=one["id"], question_id=said["question_id"]):
                 del fake.things[old["id"]]
             fake.add("suggestion", record_id=one["id"], **said)

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dissensus.cli import app as cli
-from dissensus.serve.app import Guard, RequestLimits, open_socket
+from dissensus.serve.app import AccessGuard, RequestLimits, open_socket
 from dissensus.serve.describe import ITEM_LISTS
 from dissensus.serve.events import Event
 from dissensus.serve.exceptions import (
@@ -25,15 +25,15 @@ from dissensus.serve.exceptions import (
     NothingLeftToLabel,
     OthersHavePriority,
     PortTaken,
-    Refused,
     RefusedLabel,
+    RequestRefused,
     SpanBeyondText,
-    StoreFails,
+    StoreFault,
     UndeclaredClass,
     UnknownProjectOrItem,
     UnknownRemovals,
 )
-from dissensus.serve.face import HTTP
+from dissensus.serve.face import HTTP_FACE
 from dissensus.serve.requests import AnnotationBody, DecisionBody, ProjectBody, annotation_events, decision_event
 from dissensus.serve.routes import hide_names
 from dissensus.serve.service import Service
@@ -159,13 +159,16 @@ def test_exports_hold_something(ask, form, what):
         ),
         (b'{"item": "i", "annotator": "a", "label": "x", "data": {"t": "\\ud83d"}}', InvalidJson, ()),
         (b'{"item": "i", "data": %s0%s}' % (b'{"t": ' * 205, b"}" * 205), InvalidJson, ()),
-        (b" " * 50_000_000, Refused, ()),
+        (b" " * 50_000_000, RequestRefused, ()),
     ],
     ids=range(28),
 )
 def test_what_is_wrong_is_answered_and_nothing_is_stored(ask, errors, body, kind, path):
     found = ask.post("/projects/p/annotations", content=body)
-    assert (found.status_code, found.json()) == (413 if kind is Refused else 400, {"error": errors[0].render(HTTP)})
+    assert (found.status_code, found.json()) == (
+        413 if kind is RequestRefused else 400,
+        {"error": errors[0].render(HTTP_FACE)},
+    )
     assert (fault(errors[0]), errors[0].subjects) == (kind, path)
     assert ask.get("/health").json()["seq"] == 0
 
@@ -227,9 +230,9 @@ def test_a_project_made_again_is_the_same_and_otherwise_a_conflict(ask, errors):
     for same in ({"name": "q", "kind": "numbers"}, {"name": "q"}):
         assert ask.post("/projects", json=same).status_code == 200
     for other, facts in (
-        ({"name": "q", "kind": "sets"}, {"setting": "kind", "present": "numbers", "wanted": "sets"}),
-        ({"name": "q", "per_item": 3}, {"setting": "per_item", "present": None, "wanted": 3}),
-        ({"name": "p", "kind": "numbers"}, {"setting": "kind", "present": None, "wanted": "numbers"}),
+        ({"name": "q", "kind": "sets"}, {"setting": "kind", "present": "numbers", "expected": "sets"}),
+        ({"name": "q", "per_item": 3}, {"setting": "per_item", "present": None, "expected": 3}),
+        ({"name": "p", "kind": "numbers"}, {"setting": "kind", "present": None, "expected": "numbers"}),
     ):
         assert ask.post("/projects", json=other).status_code == 409
         assert errors[-1].facts == facts | {"project": other["name"]}
@@ -449,7 +452,7 @@ def test_a_cookie_opens_its_own_store_and_closes_no_other(opened, tmp_path):
             browser.cookies = ask.cookies
     assert len(browser.cookies) == 2
     assert browser.get("/projects").status_code == 200
-    browser.cookies[Guard(opened(), RequestLimits()).cookie] = "of a token that was here"
+    browser.cookies[AccessGuard(opened(), RequestLimits()).cookie] = "of a token that was here"
     assert browser.get("/projects").status_code == 200
 
 
@@ -712,7 +715,7 @@ def test_a_decision_is_about_an_item_and_a_class_that_are_known(ask, errors):
 
 def test_a_store_that_is_away_during_a_fit_is_no_bad_request(ask, monkeypatch):
     def away(*_):
-        raise StoreFails(fault="away")
+        raise StoreFault(fault="away")
 
     monkeypatch.setattr("dissensus.serve.project.fit_project", away)
     fill(ask)

@@ -22,7 +22,7 @@ import dissensus as dz
 from dissensus.models.base import default_method
 from dissensus.questions.item_status import status_by_model
 from dissensus.serve.events import Event, to_sortable_version
-from dissensus.serve.exceptions import FitFailed, NewClass, NoStore, OthersHavePriority, RefusedLabel, StoreFails
+from dissensus.serve.exceptions import FitFailed, NewClass, OthersHavePriority, RefusedLabel, StoreFault, StoreNotUsable
 from dissensus.serve.requests import annotation_events, decision_event, item_events
 from dissensus.serve.rows import NameList
 from dissensus.serve.service import Service
@@ -423,7 +423,7 @@ def test_a_full_disk_refuses_in_a_sentence_and_keeps_what_was_there(opened):
     pages = store._connection("write").execute("PRAGMA page_count").fetchone()[0]
     store._connection("write").execute(f"PRAGMA max_page_count = {pages}")
     long = [{**POST, "item": f"item {at}" * 50} for at in range(500)]
-    with pytest.raises(StoreFails) as caught:
+    with pytest.raises(StoreFault) as caught:
         service.append("p", annotation_events(long))
     assert caught.value.fault == "full"
     assert says(service.project("p")) == [("i", "a", "x")]
@@ -437,7 +437,7 @@ def test_a_locked_file_refuses_in_a_sentence(opened, where, monkeypatch):
     service.create_project("p")
     other = sqlite3.connect(where, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(StoreFails) as caught:
+    with pytest.raises(StoreFault) as caught:
         service.append("p", annotation_events(POST))
     assert caught.value.fault == "locked"
     other.execute("ROLLBACK")
@@ -487,7 +487,7 @@ def test_what_one_person_says_twice_is_not_settled_before_the_next_fit(opened, m
     service.append("p", annotation_events([*rows, {**POST, "item": "i0", "id": "1", "label": ["x"]}]))
     project.refit()
     assert project.item("i0")["status"] == "settled"
-    monkeypatch.setattr(project, "fits_at_once", lambda: False)
+    monkeypatch.setattr(project, "should_wait_for_fit", lambda: False)
     gone = [{"item": "i0", "annotator": who, "deleted": True} for who in "bc"]
     service.append("p", annotation_events(gone))
     assert (project.item("i0")["labels"], project.item("i0")["status"]) == (2, "needs a look")
@@ -536,7 +536,7 @@ def test_of_a_batch_one_request_fails_alone(opened):
 
 def test_a_file_that_is_no_store_is_named(tmp_path):
     (tmp_path / "x.db").write_text("item,annotator,label\n" * 100)
-    with pytest.raises(NoStore) as caught:
+    with pytest.raises(StoreNotUsable) as caught:
         open_store(str(tmp_path / "x.db"))
     assert caught.value.store == str(tmp_path / "x.db")
 

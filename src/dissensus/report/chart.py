@@ -22,7 +22,7 @@ from dissensus.report.exceptions import NothingToChart
 from dissensus.report.sections.methods import ranking_chart
 from dissensus.report.study import distinct_names, plain_attributes
 
-WIDTH = 520  # pixels
+CHART_WIDTH = 520  # pixels
 MAX_LINE_LENGTH = 90  # characters in a line of the caption
 N_BINS = 20
 MAX_POWER = 6  # odds are clipped at 10^±6
@@ -74,7 +74,7 @@ class Picture:
 
     def svg(self) -> str:
         """Return the chart as SVG."""
-        spec = self.chart.spec | {"width": WIDTH, "background": "white", "config": {"view": {"stroke": None}}}
+        spec = self.chart.spec | {"width": CHART_WIDTH, "background": "white", "config": {"view": {"stroke": None}}}
         spec["title"] = {
             "text": self.chart.title, "subtitle": wrap(self.chart.caption, MAX_LINE_LENGTH), "anchor": "start",
         }  # fmt: skip

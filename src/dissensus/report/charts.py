@@ -19,7 +19,7 @@ EXACT_SHARE_FORMAT = ".1%"
 
 TipLine = Sequence[str]
 """Line of a tooltip: a field with its type, a title if it differs from the field name, and an optional format."""
-Rows = Iterable[Mapping[str, Any]]
+ChartRows = Iterable[Mapping[str, Any]]
 Channel = dict[str, Any]
 """Encoding of x, y, color or shape: a mapping, which Altair accepts for all of them."""
 
@@ -28,7 +28,7 @@ import_for_report = partial(import_extra, who="the report needs", extra="report"
 """Import a module of the extra `report`; raise MissingExtra if it is not installed."""
 
 
-def plot(rows: Rows, mark: str | Mapping[str, Any], tips: Iterable[TipLine] = (), **channels: Any) -> Any:
+def plot(rows: ChartRows, mark: str | Mapping[str, Any], tips: Iterable[TipLine] = (), **channels: Any) -> Any:
     """Draw rows as marks ("bar" or {"type": "bar", …}) with tooltips; `channels` are Altair's encodings."""
     alt = import_for_report("altair")
     if tips:
@@ -39,7 +39,7 @@ def plot(rows: Rows, mark: str | Mapping[str, Any], tips: Iterable[TipLine] = ()
     return alt.Chart(alt.Data(values=[dict(row) for row in rows]), mark=mark).encode(**channels)
 
 
-def dot_plot(rows: Rows, size: int, opacity: float, tips: Iterable[TipLine], **channels: Any) -> Any:
+def dot_plot(rows: ChartRows, size: int, opacity: float, tips: Iterable[TipLine], **channels: Any) -> Any:
     """Draw rows as filled points."""
     return plot(rows, {"type": "point", "filled": True, "size": size, "opacity": opacity}, tips, **channels)
 
@@ -136,7 +136,7 @@ def matrix_cells(down: Sequence[str], across: Sequence[str], **values: Sequence[
     ]
 
 
-def matrix_chart(names_: Sequence[str], rows: Rows, tips: Iterable[TipLine], color: Channel) -> dict[str, Any]:
+def matrix_chart(names_: Sequence[str], rows: ChartRows, tips: Iterable[TipLine], color: Channel) -> dict[str, Any]:
     """Draw the cells of a symmetric matrix, with names along both sides if they fit."""
     shown = len(names_) <= MAX_NAMES_ACROSS
     scale, title = {"scale": {"domain": list(names_)}}, None if shown else "the same names in the same order"

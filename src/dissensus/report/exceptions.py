@@ -39,7 +39,7 @@ class EmptyFrame(DataError):
     role: str
 
 
-class OtherNames(DataError):
+class NamesOfOtherTable(DataError):
     template = (
         "none of the {rows:,} {role}s in column '{column}', such as {name}, has labels; check that it is the right "
         "column."
@@ -84,6 +84,6 @@ class MailAddressesShown(DataWarning):
     count: int
 
 
-class TwoTables(BadParameter):
+class DuplicateTableName(BadParameter):
     template = "two tables of the report have the name {name!r}; give one of them another name."
     name: str

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from dissensus.report.study import Study
 
 COLLECT_GOLD = "Have an expert label {items} random items: confidence can then be calibrated to your annotators."
-REPORT = Face(option_words, {CollectGoldLabels: COLLECT_GOLD})
+REPORT_FACE = Face(option_words, {CollectGoldLabels: COLLECT_GOLD})
 """Words of the report: its text names neither options nor parameters."""
 
 
 def render_finding(section: str, found: Finding) -> dict[str, Any]:
     """Return the text, advice, tone and link of a finding as the page shows them."""
-    words = {"text": found.render(REPORT), "advice": found.render_advice(REPORT)}
+    words = {"text": found.render(REPORT_FACE), "advice": found.render_advice(REPORT_FACE)}
     return {"section": section, **words, "tone": found.tone, "table": found.table}
 
 
@@ -62,7 +62,7 @@ class SettledItemsSummary(Message):
 class SettledItemsByGoldSummary(SettledItemsSummary):
     template = (
         "{settled:item} ({share:0}) {settled:is|are} settled (confidence of {limit:0} or more); {right} ({low} to "
-        "{high}) of {these} agree with gold."
+        "{high}) of {subset} agree with gold."
     )
     n_gold: int
     right: Share
@@ -70,11 +70,11 @@ class SettledItemsByGoldSummary(SettledItemsSummary):
     high: Share
 
     @property
-    def these(self) -> str:
+    def subset(self) -> str:
         return "these labels" if self.n_gold == self.settled else f"the {self.n_gold:,} of these with a gold label"
 
 
-class SpellingFirstSummary(Message):
+class CorrectSpellingFirst(Message):
     template = "Next: correct the spelling of the classes, then make the report again. {spelling}"
     spelling: str
 
@@ -114,15 +114,15 @@ def headline(study: Study, sections: Mapping[str, Any]) -> list[str]:
             annotators=Count(table.n_annotators),
             kind=table.kind,
             groups=Count(groups.get(table.kind, lambda: 0)()),
-        ).render(REPORT)
+        ).render(REPORT_FACE)
     ]
     if classes:
-        words += [summarize_settled_items(study).render(REPORT), *_next_steps(study, sections)]
+        words += [summarize_settled_items(study).render(REPORT_FACE), *_next_steps(study, sections)]
     elif "answers" in sections:
         from dissensus.report.sections.answers import headline_sentences
 
         words += headline_sentences(sections["answers"])
-    return [*words, MethodUsed(subject="labels" if classes else "answers", method=study.method).render(REPORT)]
+    return [*words, MethodUsed(subject="labels" if classes else "answers", method=study.method).render(REPORT_FACE)]
 
 
 def summarize_settled_items(study: Study) -> Message:
@@ -148,16 +148,16 @@ def next_step(redundancy: Mapping[str, Any]) -> str:
     if (chosen := redundancy["next_labels"]) is None:
         return str(redundancy["advice"])
     labels, items = Count(chosen["labels"]), Count(chosen["items"])
-    return NextLabels(labels=labels, items=items, changes=chosen["changes"] or 0.0).render(REPORT)
+    return NextLabels(labels=labels, items=items, changes=chosen["changes"] or 0.0).render(REPORT_FACE)
 
 
 def _next_steps(study: Study, sections: Mapping[str, Any]) -> Iterator[str]:
     if study.diagnosis.unsettled:
-        yield SpellingFirstSummary(spelling=str(study.diagnosis.unsettled)).render(REPORT)
+        yield CorrectSpellingFirst(spelling=str(study.diagnosis.unsettled)).render(REPORT_FACE)
     elif "redundancy" in sections:
         yield next_step(sections["redundancy"])
     effective = study.fitted.mean_effective_labels()
     if "panel" not in sections and effective is not None:  # The panel section reports common mistakes of each judge.
         yield str(effective)
         if (advice := advise_gold_labels(study.fitted)) is not None:
-            yield advice.render(REPORT)
+            yield advice.render(REPORT_FACE)

@@ -16,12 +16,12 @@ from typing import Any
 from dissensus.common.registry import skip_failing_plugin
 from dissensus.report.blocks import ChartBlock, PageBlock, TableBlock
 from dissensus.report.charts import import_for_report
-from dissensus.report.exceptions import TwoTables
+from dissensus.report.exceptions import DuplicateTableName
 from dissensus.report.section import sections
 from dissensus.table.io.jsonl import dumps
 
 MAX_CHARTS_IN_ROW = 3
-VEGA = "window.drawChart = vegaEmbed;"
+VEGA_ENTRY = "window.drawChart = vegaEmbed;"
 
 
 def render_page(facts: dict[str, Any]) -> str:
@@ -64,7 +64,7 @@ def _template_block(block: PageBlock, section: str, number: int, data: dict[str,
         data["charts"][result["id"]] = block.spec | {"description": block.alt}
     if isinstance(block, TableBlock):
         if block.name in data["tables"]:
-            raise TwoTables(name=block.name)
+            raise DuplicateTableName(name=block.name)
         data["tables"][block.name] = {
             "columns": [dataclasses.asdict(column) for column in block.columns],
             "rows": block.rows,
@@ -112,7 +112,7 @@ def _content_policy(scripts: list[str]) -> str:
 @cache
 def _vega_script() -> str:
     """Return Vega, Vega-Lite and Vega-Embed bundled as one script."""
-    bundle: str = import_for_report("vl_convert").javascript_bundle(VEGA)
+    bundle: str = import_for_report("vl_convert").javascript_bundle(VEGA_ENTRY)
     return bundle.replace("</script", "<\\/script")
 
 

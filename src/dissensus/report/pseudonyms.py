@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import Any
 
 ALPHABET = "0123456789BCDFGHJKLMNPQRSTVWXZ"  # Without vowels and Y, a pseudonym cannot be a word.
-LENGTH = 5  # characters, unless two annotators of a table would get the same pseudonym
+PSEUDONYM_LENGTH = 5  # characters, unless two annotators of a table would get the same pseudonym
 MAX_LENGTH = 16
 
 
@@ -23,8 +23,8 @@ def make_pseudonyms(names: Sequence[Any], salt: str = "") -> list[str]:
     ['A76JD9', 'ASGS5F']
     """
     codes = [_hash_name(name, salt) for name in names]
-    result = [code[:LENGTH] for code in codes]
-    for length in range(LENGTH + 1, MAX_LENGTH + 1):
+    result = [code[:PSEUDONYM_LENGTH] for code in codes]
+    for length in range(PSEUDONYM_LENGTH + 1, MAX_LENGTH + 1):
         shared = Counter(result)
         if len(shared) == len(result):
             break

@@ -27,7 +27,7 @@ from dissensus.models.base import Aggregator, arg_max, methods
 from dissensus.questions.diagnose import Diagnosis, diagnose_classes
 from dissensus.questions.explain import Explanation, explain
 from dissensus.questions.item_status import is_settled
-from dissensus.report.exceptions import EmptyFrame, NoKeyColumn, OtherNames
+from dissensus.report.exceptions import EmptyFrame, NamesOfOtherTable, NoKeyColumn
 from dissensus.report.pseudonyms import make_pseudonyms
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -41,7 +41,7 @@ MIN_TEXT_LENGTH = 60  # An item's texts are never cut to fewer characters than t
 MIN_MEAN_TEXT_LENGTH = 25  # Columns of the items with a greater mean length in characters are texts.
 TEXT_COLUMNS = ("text", "sentence", "question", "prompt")  # These columns are texts whatever their length.
 HIDDEN_COLUMNS = ("split", "fold", "index")  # These columns of the items are not shown.
-PICTURE = "data:image/"
+PICTURE_PREFIX = "data:image/"
 SAFE_PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+")
 MAX_PICTURE_LENGTH = 20_000  # characters
 MAX_SHARES = 4  # classes shown in a bar; all others are merged
@@ -112,7 +112,7 @@ class Study:
         for name, values in self.items.items():
             some = [value for value in values[:500] if isinstance(value, str) and value]
             long = sum(map(len, some)) >= MIN_MEAN_TEXT_LENGTH * max(len(some), 1) and name not in HIDDEN_COLUMNS
-            if (name in TEXT_COLUMNS or long) and not (some and some[0].startswith(PICTURE)):
+            if (name in TEXT_COLUMNS or long) and not (some and some[0].startswith(PICTURE_PREFIX)):
                 texts.append(name)
         return texts
 
@@ -121,7 +121,7 @@ class Study:
         """Return the column of the items that contains pictures as data URIs, or None."""
         for name, values in self.items.items():
             first = next((value for value in values if isinstance(value, str) and value), "")
-            if first.startswith(PICTURE):
+            if first.startswith(PICTURE_PREFIX):
                 return str(name)
         return None
 
@@ -260,7 +260,7 @@ def align_frame(frame: Any, role: str, names: Names) -> dict[str, list[Any]]:
         raise EmptyFrame(role=role)
     at = naming.match_names(names, row_names, f"{role}s")
     if (at < 0).all():
-        raise OtherNames(rows=len(code), role=role, name=quote_name(row_names[0]), column=key)
+        raise NamesOfOtherTable(rows=len(code), role=role, name=quote_name(row_names[0]), column=key)
     first = np.unique(code, return_index=True)[1]  # If a name has several rows, the first one counts.
     rows = np.where(at >= 0, first[at], -1)
     chosen = pa.array(rows, mask=rows < 0)

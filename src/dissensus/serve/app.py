@@ -10,8 +10,8 @@ from typing import Any
 
 from dissensus.common.extras import import_extra
 from dissensus.exceptions import DissensusError
-from dissensus.serve.exceptions import PortTaken, Refused, http_status
-from dissensus.serve.face import HTTP
+from dissensus.serve.exceptions import PortTaken, RequestRefused, http_status
+from dissensus.serve.face import HTTP_FACE
 from dissensus.serve.requests import first_error
 from dissensus.serve.service import Service
 
@@ -25,7 +25,7 @@ from starlette.exceptions import HTTPException  # noqa: E402
 from dissensus.serve.metrics import Metrics  # noqa: E402
 from dissensus.serve.responses import ErrorResponse  # noqa: E402
 from dissensus.serve.routes import router  # noqa: E402
-from dissensus.serve.security import Guard, RequestLimits  # noqa: E402
+from dissensus.serve.security import AccessGuard, RequestLimits  # noqa: E402
 
 HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
 RETRY_STATUSES = (429, 503)
@@ -86,7 +86,7 @@ def create_app(
         responses={"default": {"model": ErrorResponse, "description": "An error, in one sentence"}},
     )
     app.state.service, app.state.metrics = service, Metrics(service)
-    app.state.guard = Guard(service, limits or RequestLimits())
+    app.state.guard = AccessGuard(service, limits or RequestLimits())
     app.add_exception_handler(DissensusError, _answer_error)
     app.add_exception_handler(RequestValidationError, _answer_error)
     app.add_exception_handler(HTTPException, _answer_error)
@@ -101,14 +101,14 @@ async def _answer_error(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
         error = first_error(error.errors())
     if isinstance(error, HTTPException) and error.status_code in (404, 405):
-        refused = Refused(reason="no such address", subject=request.url.path)
-        return JSONResponse({"error": refused.render(HTTP)}, error.status_code, error.headers)
+        refused = RequestRefused(reason="no such address", subject=request.url.path)
+        return JSONResponse({"error": refused.render(HTTP_FACE)}, error.status_code, error.headers)
     if isinstance(error, HTTPException):  # JsonRequest raises this error because FastAPI handles no other one.
-        error = Refused(reason="too long", subject=f"{request.app.state.guard.limits.body_bytes / 1e6:g}")
+        error = RequestRefused(reason="too long", subject=f"{request.app.state.guard.limits.body_bytes / 1e6:g}")
     assert isinstance(error, DissensusError)
     status = http_status(error)
     headers = {"Retry-After": "1"} if status in RETRY_STATUSES else None
-    return JSONResponse({"error": error.render(HTTP)}, status, headers)
+    return JSONResponse({"error": error.render(HTTP_FACE)}, status, headers)
 
 
 def open_socket(host: str, port: int) -> socket.socket:

@@ -18,8 +18,8 @@ from dissensus.table.kinds import CLASS_KINDS
 if TYPE_CHECKING:
     from dissensus.serve.project import Project
 
-SCALARS = "text or numbers"  # label type until the next fit determines the kind of labels
-ACCEPTED_KINDS = {EMPTY_LIST: (EMPTY_LIST, "sets", "spans"), SCALARS: (None,)}
+SCALAR_LABELS = "text or numbers"  # label type until the next fit determines the kind of labels
+ACCEPTED_KINDS = {EMPTY_LIST: (EMPTY_LIST, "sets", "spans"), SCALAR_LABELS: (None,)}
 """Label type → kinds that the JSON of a label may imply; all other label types accept themselves and None."""
 
 
@@ -36,13 +36,13 @@ def check_events(
     for event in events:
         checked.append(_check_event(project, event, label_type))
         if label_type in (None, EMPTY_LIST) and event.label is not None:
-            label_type = event.label_kind or SCALARS
+            label_type = event.label_kind or SCALAR_LABELS
     return checked, label_type
 
 
 def _label_type(project: Project) -> str | None:
     texts = project.names[LABEL].texts
-    return project.about.get("kind") or (EMPTY_LIST if texts == [kinds.EMPTY_SET] else SCALARS if texts else None)
+    return project.about.get("kind") or (EMPTY_LIST if texts == [kinds.EMPTY_SET] else SCALAR_LABELS if texts else None)
 
 
 def _check_event(project: Project, event: Event, label_type: str | None) -> Event:
@@ -55,12 +55,12 @@ def _check_event(project: Project, event: Event, label_type: str | None) -> Even
     if label == kinds.EMPTY_SET and label_type in ("sets", "spans"):
         return replace(event, label="[]" if label_type == "spans" else label, label_kind=label_type)
     fits = label_type is None or kind in ACCEPTED_KINDS.get(label_type, (None, label_type))
-    if fits and label_type in (None, SCALARS, *CLASS_KINDS) and classes is not None:
+    if fits and label_type in (None, SCALAR_LABELS, *CLASS_KINDS) and classes is not None:
         _check_class(event, label, classes)
         return event
     if label_type in ("numbers", "graded"):
         fits = fits and _is_number(label)
-    if label_type in (None, SCALARS, "numbers", "graded"):
+    if label_type in (None, SCALAR_LABELS, "numbers", "graded"):
         fits = fits and not _is_too_large(label)
     if "pairs" in (label_type, kind):
         fits = fits and label in kinds.PAIR_OUTCOMES and _is_pair(event.item)
@@ -68,7 +68,7 @@ def _check_event(project: Project, event: Event, label_type: str | None) -> Even
         fits = fits and kind is not None
     if not fits or (label_type is None and kind == "objects"):
         first = {"objects": EMPTY_LIST, "pairs": "pairs"}.get(kind or "", "classes")
-        wanted = {None: first, SCALARS: project.kind}.get(label_type, label_type)
+        wanted = {None: first, SCALAR_LABELS: project.kind}.get(label_type, label_type)
         raise RefusedLabel(item=event.item, label=label, kind=str(wanted))
     return event
 

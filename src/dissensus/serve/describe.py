@@ -54,7 +54,7 @@ def list_items(
             ordered = chosen[np.lexsort((chosen, by[chosen]))].tolist()
         found = _describe_with_fields(project, ordered[offset : offset + limit])
         counts = {name: int(mask.sum()) for name, mask in lists.items()}
-        return {"items": found, "total": int(chosen.size), "counts": counts, **project.as_of()}
+        return {"items": found, "total": int(chosen.size), "counts": counts, **project.fit_state()}
 
 
 def describe_item(project: Project, name: str) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def _describe_code(project: Project, code: int) -> dict[str, Any]:
         made = describe_decision(project, event)
         found |= {"decided": True, "decision": made, "status": "decided", "reason": decision_reason(made["by"])}
         found |= {"label": made["label"], "confidence": 1.0} if event.label >= 0 else {}
-    return found | project.as_of()
+    return found | project.fit_state()
 
 
 def decision_reason(annotator: str) -> str:

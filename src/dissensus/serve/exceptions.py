@@ -75,7 +75,7 @@ REFUSALS = {
 """Reason → HTTP status and sentence."""
 
 
-class Refused(DissensusError):
+class RequestRefused(DissensusError):
     template = "{problem}"
     reason: str  # a key of `REFUSALS`
     subject: str
@@ -89,7 +89,7 @@ class Refused(DissensusError):
 def http_status(error: DissensusError) -> int:
     """Return the HTTP status of an error."""
     statuses = {StoreUnavailable: 503, UnknownName: 404, Conflict: 409, DissensusError: 400}
-    if isinstance(error, Refused):
+    if isinstance(error, RequestRefused):
         return REFUSALS[error.reason][0]
     return next(status for kind, status in statuses.items() if isinstance(error, kind))
 
@@ -110,7 +110,7 @@ class MissingBodyField(DataError):
 
 class InvalidValue(DataError):
     template = "{text}, got {shown_value}."
-    problem: str  # a key of `RULES`, or what pydantic reports
+    problem: str  # a key of `VALUE_RULES`, or what pydantic reports
     value: Any
     all_examples = [{"problem": problem} for problem in ("input should be a valid integer", *VALUE_RULES)]
 
@@ -128,7 +128,7 @@ class InvalidValue(DataError):
 
 class RefusedLabel(DataError):
     template = (
-        "the label {label!r} of item {item!r} is not {wanted}; use another project for other labels, with "
+        "the label {label!r} of item {item!r} is not {expected}; use another project for other labels, with "
         "{param[kind='objects']} for any JSON."
     )
     item: str
@@ -137,7 +137,7 @@ class RefusedLabel(DataError):
     all_examples = [{"kind": kind} for kind in LABEL_FORMATS]
 
     @property
-    def wanted(self) -> str:
+    def expected(self) -> str:
         return LABEL_FORMATS[self.kind]
 
 
@@ -167,15 +167,15 @@ class UnknownToken(UnknownName):
     n_found: int
 
 
-class OtherSettings(Conflict):
+class ProjectSettingsDiffer(Conflict):
     template = (
-        "project {project!r} already exists with {setting} {present!r}, not {wanted!r}; use that value, or choose "
+        "project {project!r} already exists with {setting} {present!r}, not {expected!r}; use that value, or choose "
         "another name for the project."
     )
     project: str
     setting: ParameterName
     present: Any
-    wanted: Any
+    expected: Any
 
 
 class FitFailed(DataError):
@@ -208,7 +208,7 @@ class UnknownRole(BadParameter):
 # Stores, ports, folders and tools -------------------------------------------------------------------------------------
 
 
-class StoreFails(StoreUnavailable):
+class StoreFault(StoreUnavailable):
     template = "{problem}, and send the request again."
     fault: str
     all_examples = [{"fault": fault} for fault in STORE_FAULTS]
@@ -218,7 +218,7 @@ class StoreFails(StoreUnavailable):
         return STORE_FAULTS[self.fault]
 
 
-class NoStore(UnreadableFile):
+class StoreNotUsable(UnreadableFile):
     template = "{store} cannot be used as a store ({reason}); choose another file or database."
     store: str
     reason: str

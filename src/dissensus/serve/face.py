@@ -21,4 +21,4 @@ def field_words(parameter: str) -> str:
     return f"{json.dumps(name)}: {words.get(value) or (value if number else json.dumps(value.strip(chr(39))))}"
 
 
-HTTP = Face(field_words)
+HTTP_FACE = Face(field_words)

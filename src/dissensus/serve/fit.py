@@ -46,7 +46,7 @@ class FittedProject:
     status: ItemStatus | None = None  # None if labels are not classes
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)  # empty if labels are classes
 
-    def items_status(self) -> ItemStatus:
+    def get_item_status(self) -> ItemStatus:
         """Return the status of the items of the table; for spans, the status of their positions."""
         return status_by_model(self.model, self.table) if self.status is None else self.status
 
@@ -96,7 +96,7 @@ def _collect_answers(fitted: FittedProject) -> dict[str, dict[str, Any]]:
         for row in model.spans("pyarrow").to_pylist():  # type: ignore[attr-defined]
             found[row.pop("document")]["label"].append(row)
     else:
-        status = fitted.items_status()
+        status = fitted.get_item_status()
         rows = model.to_frame("items", "pyarrow").to_pylist()
         found = {str(row.pop("item")): {"label": row.pop("value", None), "confidence": None} | row for row in rows}
     facts = zip(

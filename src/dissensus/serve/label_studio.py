@@ -30,8 +30,8 @@ from fastapi import APIRouter, Body, Header
 
 from dissensus.questions.item_status import STATUSES
 from dissensus.serve.events import Event, make_slug, parse_seconds, to_sortable_version
-from dissensus.serve.exceptions import BadWebhook, NothingToServe, Refused, ToolError
-from dissensus.serve.requests import PARSED, label_to_text, spans_to_text
+from dissensus.serve.exceptions import BadWebhook, NothingToServe, RequestRefused, ToolError
+from dissensus.serve.requests import JSON_PARSER, label_to_text, spans_to_text
 from dissensus.serve.routes import JsonRoute
 from dissensus.serve.service import Service
 from dissensus.serve.tool import AGENT_NAME, FIELD_PREFIX, MIN_CHANGE, Tool, ToolQuestion, record_difference
@@ -96,7 +96,7 @@ class LabelStudioClient(ToolClient):
         legacy = {"headers": {"Authorization": f"Token {self._token}"}}
         return {"auth": AccessTokens(self.url, self._token)} if is_jwt else legacy
 
-    def secret(self, words: str) -> str:
+    def make_secret(self, words: str) -> str:
         """Return a secret that only holders of the token can compute, so it need not be stored."""
         return hmac.new(self._token.encode(), words.encode(), hashlib.sha256).hexdigest()
 
@@ -228,7 +228,7 @@ class LabelStudioProject(Tool):
         want = {"project": self.number, "url": self.url, "send_payload": True, "send_for_all_actions": False}
         want |= {
             "is_active": True,
-            "headers": {SECRET_HEADER: self.client.secret(self.base)},
+            "headers": {SECRET_HEADER: self.client.make_secret(self.base)},
             "actions": sorted(WEBHOOK_ACTIONS),
         }
         ours = self._list_own("webhooks")
@@ -274,7 +274,7 @@ class LabelStudioProject(Tool):
 
     def is_ours(self, secret: str) -> bool:
         """Return True if a webhook sent the secret that it was created with."""
-        return hmac.compare_digest(secret.encode(), self.client.secret(self.base).encode())
+        return hmac.compare_digest(secret.encode(), self.client.make_secret(self.base).encode())
 
     def webhook(self, sent: Any) -> dict[str, int]:
         """Store the events of a webhook; incomplete ones are completed in the background."""
@@ -401,7 +401,7 @@ class LabelStudioProject(Tool):
     def write_back(self, seconds: float = MAX_WRITE_SECONDS) -> bool:
         """Write changes for some seconds, the largest first; return True if some are left."""
         ends, written = time.monotonic() + seconds, self._written
-        stamp = [self.service.project(control.project).as_of() for control in self.questions]
+        stamp = [self.service.project(control.project).fit_state() for control in self.questions]
         if stamp == self._stamp:
             return False
         wanted = self.task_contents()
@@ -497,12 +497,12 @@ def webhook_router(studios: Sequence[LabelStudioProject]) -> APIRouter:
     router = APIRouter(route_class=JsonRoute)
 
     @router.post("/projects/{name}/label-studio")
-    def receive(
-        name: str, body: Annotated[Any, PARSED, Body()], secret: Annotated[str, Header(alias=SECRET_HEADER)] = ""
+    def receive_webhook(
+        name: str, body: Annotated[Any, JSON_PARSER, Body()], secret: Annotated[str, Header(alias=SECRET_HEADER)] = ""
     ) -> dict[str, int]:
         """Store the events that a webhook of Label Studio sends; it must send the secret that it was created with."""
         if name not in known or not known[name].is_ours(secret):
-            raise Refused(reason="unknown webhook", subject=name)
+            raise RequestRefused(reason="unknown webhook", subject=name)
         return known[name].webhook(body)
 
     return router

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 POOL_SIZE = 2_000  # items among which the next one is chosen
 MAX_POOL_CELLS = 2**22  # maximum of items × K × K
 LEASE_SECONDS = 600.0  # During this time, other annotators are asked about other items first.
-MAX_COUNT = 100  # items per request
+MAX_ITEMS_PER_REQUEST = 100  # items per request
 CERTAIN_CONFIDENCE, CERTAIN_LABELS = 0.99, 3  # An item with this confidence and number of labels gets no more.
 MIN_GAIN = 0.002  # nats; a label with a smaller gain is not worth collecting
 ROUNDING = 1e-9  # relative tolerance, so that an unseen annotator has exactly the typical gain

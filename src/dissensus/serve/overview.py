@@ -25,7 +25,7 @@ from dissensus.table.kinds import CLASS_KINDS
 if TYPE_CHECKING:
     from dissensus.serve.project import Project
 
-TOOLS = ("label-studio", "argilla")
+TOOL_FORMATS = ("label-studio", "argilla")
 EMPTY_ITEM_COLUMNS = (
     "item",
     "label",
@@ -34,11 +34,11 @@ EMPTY_ITEM_COLUMNS = (
     "reason",
 )  # columns of the exported items before the first label
 EXPORT_CONTENTS = ("annotations", "items", "decisions")
-FORMATS = {
+EXPORT_FORMATS = {
     "csv": "text/csv; charset=utf-8",
     "parquet": "application/vnd.apache.parquet",
     "jsonl": "application/x-ndjson",
-    **dict.fromkeys(TOOLS, "application/json"),
+    **dict.fromkeys(TOOL_FORMATS, "application/json"),
 }
 """Export format → media type."""
 
@@ -50,7 +50,7 @@ def list_annotators(project: Project) -> list[dict[str, Any]]:
     if fitted is not None:
         frame = fitted.model.to_frame("annotators", "pyarrow").drop_columns("annotations")
         known = {str(row.pop("annotator")): to_plain(row, 17) for row in frame.to_pylist()}
-    flags = project.cached("flags", lambda: _flag_words(fitted)) if fitted is not None else {}
+    flags = project.get_cached("flags", lambda: _flag_words(fitted)) if fitted is not None else {}
     found = []
     with project.lock:
         last = project.rows.last_label_times("annotator", project.n_labels_given.size)
@@ -73,7 +73,7 @@ def _flag_words(fitted: FittedProject) -> dict[str, dict[str, Any]]:
 
 def collect_progress(project: Project, days: int = 14) -> dict[str, Any]:
     """Return the progress by day (UTC) and which annotators drift; see `serve.progress`."""
-    return dict(project.cached(f"progress {days}", lambda: project.as_of() | _compute_progress(project, days)))
+    return dict(project.get_cached(f"progress {days}", lambda: project.fit_state() | _compute_progress(project, days)))
 
 
 def _compute_progress(project: Project, days: int) -> dict[str, Any]:
@@ -97,11 +97,11 @@ def export_file(project: Project, form: str = "csv", content: str | None = None,
 
     Without `names`, annotators have pseudonyms.
     """
-    needs_fit = form in TOOLS or content == "items"
+    needs_fit = form in TOOL_FORMATS or content == "items"
     with suppress(*(() if needs_fit else (DataError,))):  # Annotations and decisions do not need the fit.
         project.refit()
     file = io.BytesIO()
-    if form in TOOLS:
+    if form in TOOL_FORMATS:
         writers[form].write(_tool_labels(project, form), file)
         return file.getvalue()
     frame = {"items": _item_frame, "decisions": _decision_frame}.get(content or "", _annotation_frame)(project)
@@ -144,7 +144,7 @@ def _item_frame(project: Project) -> Any:
         types = {name: pa.float64() if name == "confidence" else pa.string() for name in EMPTY_ITEM_COLUMNS}
         frame = pa.schema(types.items()).empty_table()
     else:
-        frame = fitted.items_status().add_columns(fitted.model.to_frame("items", "pyarrow"))
+        frame = fitted.get_item_status().add_columns(fitted.model.to_frame("items", "pyarrow"))
     decided: dict[str, dict[str, Any]] = {}
     with project.lock:
         for event in sorted(project.decisions.values(), key=lambda one: one.seq):

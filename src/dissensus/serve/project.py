@@ -34,7 +34,7 @@ from dissensus.serve import check as checks
 from dissensus.serve import describe, overview
 from dissensus.serve.events import EVENT_KINDS, FAMILY_LETTERS, StoredEvent, current_event
 from dissensus.serve.exceptions import FitFailed, UnknownProjectOrItem
-from dissensus.serve.face import HTTP
+from dissensus.serve.face import HTTP_FACE
 from dissensus.serve.fit import FittedProject, build_table, displayed_labels, fit_project
 from dissensus.serve.next_item import Assigner
 from dissensus.serve.rows import ANNOTATOR, ITEM, LABEL, AnnotationRows, NameList, RowArrays, build_rows, row_values
@@ -83,14 +83,14 @@ class Project:
         declared = self.about.get("kind")
         return str(declared) if declared else self.fitted.table.kind if self.fitted else "classes"
 
-    def heading(self) -> dict[str, str]:
-        """Return the name, title, label type and error of the last fit, "" if it succeeded."""
-        fit_error = self.fit_error.render(HTTP) if self.fit_error else ""
+    def summary(self) -> dict[str, str]:
+        """Return the name, the title, the label type and the error of the last fit, which is "" if it succeeded."""
+        fit_error = self.fit_error.render(HTTP_FACE) if self.fit_error else ""
         return {"name": self.name, "title": self.title, "kind": self.kind, "fit_error": fit_error}
 
-    def as_of(self) -> dict[str, Any]:
+    def fit_state(self) -> dict[str, Any]:
         """Return the last event in the results, the last event in the fit, and the error of the last fit, if any."""
-        fit_error = {"fit_error": self.fit_error.render(HTTP)} if self.fit_error else {}
+        fit_error = {"fit_error": self.fit_error.render(HTTP_FACE)} if self.fit_error else {}
         return {"as_of": self.seq, "fitted_to": self.fitted.seq if self.fitted else 0} | fit_error
 
     # The state --------------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class Project:
             self.n_changed, self.fitted_at, self.has_new_class = now.item.size, -np.inf, False
             self.fit_error: FitFailed | None = None
             for event in others:
-                self._apply_other(event)
+                self._apply_other_event(event)
 
     def apply(self, events: Sequence[StoredEvent]) -> None:
         """Apply new events of the log; they must be later than all events that were applied before."""
@@ -149,7 +149,7 @@ class Project:
             for event in events:
                 self.seq = event.seq
                 if event.kind > 1:
-                    self._apply_other(event)
+                    self._apply_other_event(event)
                     touched.add(event.item)
                     continue
                 counts = current_event(groups[event.first]) if event.first in groups else event
@@ -162,7 +162,7 @@ class Project:
             self._score_items(sorted(touched))
             self.assigner.update(sorted(touched))
 
-    def _apply_other(self, event: StoredEvent) -> None:
+    def _apply_other_event(self, event: StoredEvent) -> None:
         kind = EVENT_KINDS[event.kind]
         if kind == "item":
             self.field_events[event.item] = event.seq
@@ -211,7 +211,7 @@ class Project:
         enough = self.n_changed >= CHANGED_SHARE * self.rows.size
         return bool(enough or fitted.seconds < QUICK_FIT_SECONDS or age >= MAX_AGE_SECONDS)
 
-    def fits_at_once(self) -> bool:
+    def should_wait_for_fit(self) -> bool:
         """Return True if requests should wait for a fit: the first one, or a quick one that changes their results."""
         if self.fitted is None:
             return bool(0 < self.rows.size <= MAX_ROWS_FITTED_AT_ONCE)
@@ -385,14 +385,14 @@ class Project:
             chosen, stop = self.assigner.choose_items(annotator, count, among)
             texts, fields = self.names[ITEM].texts, self.item_fields(chosen)
             items = [{"item": texts[code], "data": fields.get(code)} for code in chosen]
-            return {"items": items, "stop": stop and stop.render(HTTP)} | self.as_of()
+            return {"items": items, "stop": stop and stop.render(HTTP_FACE)} | self.fit_state()
 
     # The whole project ------------------------------------------------------------------------------------------------
 
     annotators, progress = overview.list_annotators, overview.collect_progress
     export, report = overview.export_file, overview.draw_report
 
-    def cached(self, key: str, find: Callable[[], Any]) -> Any:
+    def get_cached(self, key: str, find: Callable[[], Any]) -> Any:
         """Return the result of `find`, or an earlier result that is less than a minute old."""
         value, since = self._cache.get(key, (None, -np.inf))
         if time.monotonic() - since >= CACHE_SECONDS:
@@ -414,5 +414,5 @@ class Project:
             found = {"annotations": int(self.n_labels.sum()), "annotators": int((self.n_labels_given > 0).sum())}
             masks = describe.list_masks(self)
             found |= {f"items_{key.replace(' ', '_')}": int(mask.sum()) for key, mask in masks.items()}
-            found |= {"log": self.seq, "log_fitted": self.as_of()["fitted_to"]}
+            found |= {"log": self.seq, "log_fitted": self.fit_state()["fitted_to"]}
             return found | {"fit_failed": int(self.fit_error is not None)}

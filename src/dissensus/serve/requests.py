@@ -24,9 +24,9 @@ from dissensus.serve.events import EMPTY_LIST, SEPARATOR, Event, parse_seconds, 
 from dissensus.serve.exceptions import InvalidJson, InvalidValue, MissingBodyField
 from dissensus.table import kinds
 
-MAX_NAME = 1_000  # characters of an item, annotator, id, option or label of one class
-MAX_LABEL = 100_000  # characters of a note, and of the JSON of a label that is a list or an object
-MAX_END = 10**9  # characters or tokens of a document
+MAX_NAME_LENGTH = 1_000  # characters of an item, annotator, id, option or label of one class
+MAX_LABEL_LENGTH = 100_000  # characters of a note, and of the JSON of a label that is a list or an object
+MAX_POSITION = 10**9  # characters or tokens of a document
 RELATIVE_NAMES = (".", "..")  # Browsers remove these names from an address.
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ def _parse_json(body: Any) -> Any:
     return value
 
 
-PARSED = BeforeValidator(_parse_json)
+JSON_PARSER = BeforeValidator(_parse_json)
 
 
 def validate(adapter: TypeAdapter[T], value: Any) -> T:
@@ -88,13 +88,15 @@ def _name_check(is_usable: Callable[[str], bool]) -> AfterValidator:
     return AfterValidator(check_name)
 
 
-Storable = Annotated[str, _name_check(lambda name: bool(name.strip()) and "\x00" not in name)]
-Class = Annotated[Storable, Field(max_length=MAX_NAME)]
-Option = Annotated[Class, _name_check(lambda name: kinds.OPTION_SEPARATOR not in name and name != kinds.EMPTY_SET)]
-Text = Annotated[Class, BeforeValidator(_number_as_text, json_schema_input_type=str | float)]
-Name = Annotated[Text, _name_check(lambda name: SEPARATOR not in name)]
-Address = Annotated[
-    Name, _name_check(lambda name: name not in RELATIVE_NAMES)
+StorableText = Annotated[str, _name_check(lambda name: bool(name.strip()) and "\x00" not in name)]
+ClassName = Annotated[StorableText, Field(max_length=MAX_NAME_LENGTH)]
+OptionName = Annotated[
+    ClassName, _name_check(lambda name: kinds.OPTION_SEPARATOR not in name and name != kinds.EMPTY_SET)
+]
+LabelText = Annotated[ClassName, BeforeValidator(_number_as_text, json_schema_input_type=str | float)]
+RecordName = Annotated[LabelText, _name_check(lambda name: SEPARATOR not in name)]
+AddressName = Annotated[
+    RecordName, _name_check(lambda name: name not in RELATIVE_NAMES)
 ]  # can be part of the address of a request
 ProjectName = Annotated[
     str,
@@ -102,10 +104,10 @@ ProjectName = Annotated[
     _name_check(lambda name: name.isprintable() and "/" not in name and name not in RELATIVE_NAMES),
 ]
 Version = Annotated[str, BeforeValidator(to_sortable_version, json_schema_input_type=str | float | None)]
-Time = Annotated[float, BeforeValidator(parse_seconds, json_schema_input_type=str | float | None)]
-Position = Annotated[int, Field(strict=True, ge=0, le=MAX_END)]
-Flag = Annotated[bool, Field(strict=True)] | None
-Limit = Annotated[int, Field(strict=True, ge=1)] | None
+Timestamp = Annotated[float, BeforeValidator(parse_seconds, json_schema_input_type=str | float | None)]
+Position = Annotated[int, Field(strict=True, ge=0, le=MAX_POSITION)]
+StrictBool = Annotated[bool, Field(strict=True)] | None
+PositiveInt = Annotated[int, Field(strict=True, ge=1)] | None
 
 
 class SpanBody(BaseModel):
@@ -113,7 +115,7 @@ class SpanBody(BaseModel):
 
     start: Position
     end: Position
-    label: Text
+    label: LabelText
 
     @model_validator(mode="after")
     def check_order(self) -> Self:
@@ -124,11 +126,11 @@ class SpanBody(BaseModel):
 
 
 Label = Annotated[Any, Field(description="text, number, list of options, list of spans, or any JSON")]
-CLASS_ADAPTER = TypeAdapter(Class)
-LONG_TEXT_ADAPTER = TypeAdapter(Annotated[Storable, Field(max_length=MAX_LABEL)])
-OPTIONS_ADAPTER = TypeAdapter(list[Option])
+CLASS_ADAPTER = TypeAdapter(ClassName)
+LONG_TEXT_ADAPTER = TypeAdapter(Annotated[StorableText, Field(max_length=MAX_LABEL_LENGTH)])
+OPTIONS_ADAPTER = TypeAdapter(list[OptionName])
 SPANS_ADAPTER = TypeAdapter(list[SpanBody])
-ADDRESS_ADAPTER = TypeAdapter(Address)
+ADDRESS_ADAPTER = TypeAdapter(AddressName)
 
 
 def label_to_text(value: Any, kind: str | None = None) -> tuple[str, str | None]:
@@ -172,10 +174,10 @@ class ProjectBody(Body):
 
     name: ProjectName
     kind: Literal[tuple(kinds.KIND_DESCRIPTIONS)] | None = None  # type: ignore[valid-type]
-    classes: Annotated[list[Class], Field(min_length=1)] | None = None
-    title: Annotated[str, Field(max_length=MAX_NAME)] | None = None
-    per_item: Limit = None
-    per_annotator: Limit = None
+    classes: Annotated[list[ClassName], Field(min_length=1)] | None = None
+    title: Annotated[str, Field(max_length=MAX_NAME_LENGTH)] | None = None
+    per_item: PositiveInt = None
+    per_annotator: PositiveInt = None
 
     @model_validator(mode="after")
     def check_classes(self) -> Self:
@@ -190,20 +192,20 @@ class ProjectBody(Body):
 class AnnotationBody(Body):
     """A label of an item, a comparison of two alternatives, or a removal."""
 
-    id: Address | None = None
-    item: Address | None = None
-    annotator: Name | None = None
+    id: AddressName | None = None
+    item: AddressName | None = None
+    annotator: RecordName | None = None
     label: Label = None
     version: Version = ""
-    at: Time = 0.0
+    at: Timestamp = 0.0
     data: dict[str, Any] | None = None
-    deleted: Flag = None
-    left: Name | None = None
-    right: Name | None = None
+    deleted: StrictBool = None
+    left: RecordName | None = None
+    right: RecordName | None = None
     winner: Label = None
 
     @model_validator(mode="after")
-    def complete(self) -> Self:
+    def fill_in_item(self) -> Self:
         """Fill in the item of a comparison; raise an error if a field is missing."""
         if self.left is not None and self.left == self.right:
             raise InvalidValue(problem="pair", value=self.left)
@@ -230,18 +232,18 @@ class ItemBody(BaseModel):
     """An item; all additional fields are shown to annotators."""
 
     model_config = ConfigDict(extra="allow")
-    item: Address
+    item: AddressName
 
 
 class DecisionBody(Body):
     """The decision of an adjudicator: exactly one of label, both and unclear."""
 
-    item: Address
+    item: AddressName
     label: Label = None
     both: Annotated[list[Label], Field(min_length=2)] | None = None
-    unclear: Flag = None
-    by: Name = "adjudicator"
-    note: Annotated[str, Field(max_length=MAX_LABEL)] | None = None
+    unclear: StrictBool = None
+    by: RecordName = "adjudicator"
+    note: Annotated[str, Field(max_length=MAX_LABEL_LENGTH)] | None = None
 
     @model_validator(mode="after")
     def check_one_answer(self) -> Self:
@@ -281,11 +283,11 @@ def _accept_single(body: Any) -> BeforeValidator:
     )
 
 
-ProjectInput = Annotated[ProjectBody, PARSED]
-AnnotationsInput = Annotated[list[AnnotationBody], _accept_single(AnnotationBody), PARSED]
-ItemsInput = Annotated[list[ItemBody], _accept_single(ItemBody), PARSED]
-DecisionInput = Annotated[DecisionBody, PARSED]
-SignInInput = Annotated[SignInBody, PARSED]
+ProjectInput = Annotated[ProjectBody, JSON_PARSER]
+AnnotationsInput = Annotated[list[AnnotationBody], _accept_single(AnnotationBody), JSON_PARSER]
+ItemsInput = Annotated[list[ItemBody], _accept_single(ItemBody), JSON_PARSER]
+DecisionInput = Annotated[DecisionBody, JSON_PARSER]
+SignInInput = Annotated[SignInBody, JSON_PARSER]
 PROJECT_ADAPTER: TypeAdapter[ProjectBody] = TypeAdapter(ProjectInput)
 DECISION_ADAPTER: TypeAdapter[DecisionBody] = TypeAdapter(DecisionInput)
 ANNOTATIONS_ADAPTER: TypeAdapter[list[AnnotationBody]] = TypeAdapter(AnnotationsInput)

@@ -20,30 +20,30 @@ from dissensus.messages import ParameterName
 from dissensus.serve import questions, requests, responses
 from dissensus.serve.describe import ITEM_LISTS, ITEM_ORDERS
 from dissensus.serve.events import SEPARATOR, Event
-from dissensus.serve.exceptions import MissingBodyField, Refused, UnknownRemovals
-from dissensus.serve.face import HTTP
-from dissensus.serve.next_item import MAX_COUNT
-from dissensus.serve.overview import EXPORT_CONTENTS, FORMATS, TOOLS
+from dissensus.serve.exceptions import MissingBodyField, RequestRefused, UnknownRemovals
+from dissensus.serve.face import HTTP_FACE
+from dissensus.serve.next_item import MAX_ITEMS_PER_REQUEST
+from dissensus.serve.overview import EXPORT_CONTENTS, EXPORT_FORMATS, TOOL_FORMATS
 from dissensus.serve.project import Project
 from dissensus.serve.requests import ADDRESS_ADAPTER, annotation_events, decision_event, item_events, validate
-from dissensus.serve.security import BEARER, Guard, require_permission
+from dissensus.serve.security import BEARER_SCHEME, AccessGuard, require_permission
 from dissensus.serve.service import Service
 from dissensus.serve.tokens import Caller
 from dissensus.table.io.writers import writers
 
 MAX_DAYS = 366
-MAX_PAGE = 1_000  # items in one response
+MAX_ITEMS_PER_PAGE = 1_000  # items in one response
 MAX_ITEMS_ANSWERED = 100  # A receipt describes the changed items unless there are more.
 COOKIE_SECONDS = 30 * 86_400
 
 
-class RestConvertor(PathConvertor):
+class RestOfPathConvertor(PathConvertor):
     """Convert the rest of a path, including line breaks, because names may contain them."""
 
     regex = "(?s:.*)"
 
 
-register_url_convertor("rest", RestConvertor())
+register_url_convertor("rest", RestOfPathConvertor())
 
 
 class JsonRequest(Request):
@@ -73,19 +73,19 @@ class JsonRoute(APIRoute):
 
         async def handle_json(request: Request) -> Response:
             if has_caller:
-                request.app.state.guard.identify_caller(request, await BEARER(request))
+                request.app.state.guard.identify_caller(request, await BEARER_SCHEME(request))
             return await handle(JsonRequest(request.scope, request.receive))
 
         return handle_json
 
 
 router = APIRouter(route_class=JsonRoute)
-FORMAT_NAMES = tuple(FORMATS)
-Status = Literal[ITEM_LISTS]  # type: ignore[valid-type]
-Order = Literal[ITEM_ORDERS]  # type: ignore[valid-type]
-Format = Literal[FORMAT_NAMES]  # type: ignore[valid-type]
+FORMAT_NAMES = tuple(EXPORT_FORMATS)
+ListName = Literal[ITEM_LISTS]  # type: ignore[valid-type]
+ListOrder = Literal[ITEM_ORDERS]  # type: ignore[valid-type]
+ExportFormat = Literal[FORMAT_NAMES]  # type: ignore[valid-type]
 ExportContent = Literal[EXPORT_CONTENTS]  # type: ignore[valid-type]
-Number = Annotated[int, Query(ge=0, le=10**18)]
+NonNegativeInt = Annotated[int, Query(ge=0, le=10**18)]
 
 
 async def get_service(request: Request) -> Service:
@@ -107,7 +107,7 @@ Poster = Annotated[Caller, require_permission("post")]
 ItemReader = Annotated[Caller, require_permission("items")]
 Decider = Annotated[Caller, require_permission("decide")]
 OMIT_UNSET: dict[str, Any] = {"response_model_exclude_unset": True}
-FILES: dict[str, Any] = {media_type.partition(";")[0]: {} for media_type in FORMATS.values()}
+FILES: dict[str, Any] = {media_type.partition(";")[0]: {} for media_type in EXPORT_FORMATS.values()}
 
 
 async def store_events(service: Service, project: Project, events: list[Event]) -> dict[str, Any]:
@@ -119,7 +119,7 @@ async def store_events(service: Service, project: Project, events: list[Event]) 
         removed = await run_in_threadpool(project.removed_items, removals)
         items |= {item for item in removed.values() if item is not None}
         if n_unknown := sum(item is None for item in removed.values()):
-            answer |= {"unknown": n_unknown, "note": UnknownRemovals(n_ids=n_unknown).render(HTTP)}
+            answer |= {"unknown": n_unknown, "note": UnknownRemovals(n_ids=n_unknown).render(HTTP_FACE)}
     return answer | ({"items": project.short(items)} if len(items) <= MAX_ITEMS_ANSWERED else {})
 
 
@@ -130,9 +130,9 @@ def check_own_labels(caller: Caller, events: Iterable[Event]) -> None:
     for event in events:
         _, has_separator, annotator = event.id.rpartition(SEPARATOR)
         if not has_separator:
-            raise Refused(reason="own id", subject=event.id)
+            raise RequestRefused(reason="own id", subject=event.id)
         if caller.annotator not in (None, annotator):
-            raise Refused(reason="other annotator", subject=caller.annotator)
+            raise RequestRefused(reason="other annotator", subject=caller.annotator)
 
 
 def hide_names(value: Any, project: Project, caller: Caller) -> Any:
@@ -141,12 +141,12 @@ def hide_names(value: Any, project: Project, caller: Caller) -> Any:
         return value
     pseudonyms = project.pseudonyms()
 
-    def hide(value: Any) -> Any:
+    def replace_names(value: Any) -> Any:
         if isinstance(value, list):
-            return [hide(one) for one in value]
+            return [replace_names(one) for one in value]
         if not isinstance(value, dict):
             return value
-        changed = {key: one if key == "data" else hide(one) for key, one in value.items()}
+        changed = {key: one if key == "data" else replace_names(one) for key, one in value.items()}
         for key in {"annotator", "by"} & value.keys():
             if isinstance(value[key], str):
                 changed[key] = pseudonyms.get(value[key], "unknown")
@@ -156,7 +156,7 @@ def hide_names(value: Any, project: Project, caller: Caller) -> Any:
             changed["reason"] = "decided"
         return changed
 
-    return hide(value)
+    return replace_names(value)
 
 
 # Projects -------------------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def hide_names(value: Any, project: Project, caller: Caller) -> Any:
 @router.get("/projects", response_model=list[responses.ProjectResponse], **OMIT_UNSET)
 async def list_projects(_: Annotated[Caller, require_permission("list")], service: ServiceOfRequest) -> Any:
     """List all projects: name, title, kind, and the error of the last fit, "" if it succeeded."""
-    return [service.project(name).heading() for name in service.project_names()]
+    return [service.project(name).summary() for name in service.project_names()]
 
 
 @router.post(
@@ -183,7 +183,7 @@ def create_project(
     """Create a project; the status is 409 if it exists with other settings."""
     if body.name not in service.project_names():
         response.status_code = 201
-    return service.create_project(body.name, **body.model_dump(exclude={"name"}, exclude_none=True)).heading()
+    return service.create_project(body.name, **body.model_dump(exclude={"name"}, exclude_none=True)).summary()
 
 
 # Annotations ----------------------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ async def post_decision(
 
 @router.delete("/projects/{name}/decisions/{item:rest}", response_model=responses.ReceiptResponse, **OMIT_UNSET)
 async def delete_decision(
-    _: Decider, service: ServiceOfRequest, project: ProjectOfPath, item: str, seq: Number | None = None
+    _: Decider, service: ServiceOfRequest, project: ProjectOfPath, item: str, seq: NonNegativeInt | None = None
 ) -> Any:
     """Withdraw all decisions about an item, or the one with number `seq`; an earlier decision is then in force."""
     project.item_code(item)
@@ -263,13 +263,13 @@ async def get_item(caller: ItemReader, project: ProjectOfPath, item: str) -> Any
 def list_items(
     caller: ItemReader,
     project: ProjectOfPath,
-    status: Status = "all",
-    order: Order = ITEM_ORDERS[0],
-    offset: Number = 0,
-    limit: Number = 100,
+    status: ListName = "all",
+    order: ListOrder = ITEM_ORDERS[0],
+    offset: NonNegativeInt = 0,
+    limit: NonNegativeInt = 100,
 ) -> Any:
     """List items by confidence (lowest first), by name, or by the time of their last label (latest first)."""
-    found = project.items(status, order, offset, min(limit, MAX_PAGE))
+    found = project.items(status, order, offset, min(limit, MAX_ITEMS_PER_PAGE))
     return hide_names(found, project, caller)
 
 
@@ -284,14 +284,14 @@ async def get_next_items(
     caller: Annotated[Caller, require_permission("next")],
     project: ProjectOfPath,
     annotator: str = "",
-    count: Annotated[int, Query(ge=1, le=MAX_COUNT)] = 1,
+    count: Annotated[int, Query(ge=1, le=MAX_ITEMS_PER_REQUEST)] = 1,
 ) -> Any:
     """Return the items that an annotator should label now, or the reason why there are none."""
     annotator = annotator or caller.annotator or ""
     if not annotator:
         raise MissingBodyField(field=ParameterName("annotator"))
     if caller.annotator not in (None, annotator):
-        raise Refused(reason="other annotator", subject=caller.annotator)
+        raise RequestRefused(reason="other annotator", subject=caller.annotator)
     return project.next_items(annotator, count)
 
 
@@ -309,14 +309,14 @@ def get_progress(
 def get_export(
     caller: Annotated[Caller, require_permission("export")],
     project: ProjectOfPath,
-    form: Annotated[Format, Query(alias="format")] = "csv",
+    form: Annotated[ExportFormat, Query(alias="format")] = "csv",
     content: ExportContent = EXPORT_CONTENTS[0],
 ) -> Any:
     """Return the annotations that count, the items with their results, or the decisions, as a file."""
     data = project.export(form, content, caller.names)
-    file = writers[form].file if form in TOOLS else f"annotations.{form}"
+    file = writers[form].file if form in TOOL_FORMATS else f"annotations.{form}"
     headers = {"Content-Disposition": f'attachment; filename="{file}"'}
-    return Response(data, media_type=FORMATS[form], headers=headers)
+    return Response(data, media_type=EXPORT_FORMATS[form], headers=headers)
 
 
 @router.get("/projects/{name}/report", response_class=Response, responses={200: {"content": {"text/html": {}}}})
@@ -377,7 +377,7 @@ def show_docs(request: Request) -> Any:
 @router.post("/sign-in", status_code=303, response_class=Response)
 async def sign_in(request: Request, body: Annotated[requests.SignInInput, Body()]) -> Any:
     """Keep a token in a cookie that scripts cannot read."""
-    guard: Guard = request.app.state.guard
+    guard: AccessGuard = request.app.state.guard
     guard.check_origin(request, by_cookie=guard.cookie in request.cookies)
     guard.count_request(request.client.host if request.client else "")
     guard.require_caller(body.token)

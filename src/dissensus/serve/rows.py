@@ -21,7 +21,7 @@ from dissensus.serve.events import EVENT_KINDS, StoredEvent, current_event
 from dissensus.serve.store import ROW_COLUMNS
 
 ITEM, ANNOTATOR, LABEL = range(3)  # kinds of names in the store
-REMOVED = -1  # label of a row that was removed
+REMOVED_LABEL = -1  # label of a row that was removed
 
 
 class NameList:
@@ -67,7 +67,7 @@ class RowArrays(NamedTuple):
 
     def select_counting(self) -> RowArrays:
         """Return copies of the rows that were not removed."""
-        keep = self.label != REMOVED
+        keep = self.label != REMOVED_LABEL
         whole = bool(keep.all())
         return RowArrays(*(column.copy() if whole else column[keep] for column in self))
 
@@ -79,7 +79,7 @@ def build_rows(found: Any, corrected: Iterable[StoredEvent]) -> RowArrays:
     """Build the rows of a log from its `ROW_COLUMNS` and from all events of ids that have several events."""
     column = dict(zip(ROW_COLUMNS, found.T, strict=True))
     _, at = np.unique(column["first"], return_index=True)
-    label = np.where(column["kind"] == EVENT_KINDS.index("removal"), REMOVED, column["label"])[at]
+    label = np.where(column["kind"] == EVENT_KINDS.index("removal"), REMOVED_LABEL, column["label"])[at]
     parts = (column["first"][at], column["item"][at], column["annotator"][at], label, column["at"][at])
     rows = RowArrays(*(part.astype(kind) for part, kind in zip(parts, COLUMN_TYPES, strict=True)))
     for first, group in groupby(sorted(corrected, key=attrgetter("first", "seq")), key=attrgetter("first")):
@@ -92,7 +92,7 @@ def build_rows(found: Any, corrected: Iterable[StoredEvent]) -> RowArrays:
 def row_values(event: StoredEvent) -> tuple[int, int, int, int, float]:
     """Return the values of a row whose current event is this one."""
     removed = EVENT_KINDS[event.kind] == "removal"
-    return event.first, event.item, event.annotator, REMOVED if removed else event.label, event.at
+    return event.first, event.item, event.annotator, REMOVED_LABEL if removed else event.label, event.at
 
 
 class AnnotationRows:
@@ -121,7 +121,7 @@ class AnnotationRows:
         """Return the current rows of an item."""
         columns = self._columns
         rows = self._rows_of(item)
-        return [row for row in rows if columns.item[row] == item and columns.label[row] != REMOVED]
+        return [row for row in rows if columns.item[row] == item and columns.label[row] != REMOVED_LABEL]
 
     def has_label(self, item: int, annotator: int) -> bool:
         """Return True if an annotator has labelled an item."""
@@ -130,7 +130,7 @@ class AnnotationRows:
     def last_label_times(self, column: str, size: int) -> FloatArray:
         """Return the (size,) time of the last label by the codes of a column, 0 without labels."""
         columns, found = self.columns(), np.zeros(size)
-        counts = columns.label != REMOVED
+        counts = columns.label != REMOVED_LABEL
         np.maximum.at(found, getattr(columns, column)[counts], columns.at[counts])
         return found
 
@@ -144,12 +144,12 @@ class AnnotationRows:
                 n_new = max(1024, self.size // 8)
                 self._columns = RowArrays(*(np.concatenate([c, np.empty(n_new, c.dtype)]) for c in self._columns))
             self.size += 1
-        elif self._columns.label[row] != REMOVED:
+        elif self._columns.label[row] != REMOVED_LABEL:
             changes.append((int(self._columns.item[row]), int(self._columns.annotator[row]), -1))
         for column, value in zip(self._columns, values, strict=True):
             column[row] = value
         if item >= 0 and row not in (known := self._rows_of(item)):
             self._changed[item] = sorted([*known, row])
-        if label != REMOVED:
+        if label != REMOVED_LABEL:
             changes.append((item, annotator, 1))
         return changes

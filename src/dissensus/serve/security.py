@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from dissensus.serve.exceptions import Refused
+from dissensus.serve.exceptions import RequestRefused
 from dissensus.serve.service import Service
 from dissensus.serve.tokens import ROLES, Caller, TokenStore
 
 LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 READ_METHODS = ("GET", "HEAD", "OPTIONS")
-BEARER = HTTPBearer(auto_error=False, description="Before the first token, this machine needs none.")
-Bearer = Annotated[HTTPAuthorizationCredentials | None, Security(BEARER)]
+BEARER_SCHEME = HTTPBearer(auto_error=False, description="Before the first token, this machine needs none.")
+BearerCredentials = Annotated[HTTPAuthorizationCredentials | None, Security(BEARER_SCHEME)]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class RequestLimits:
     burst: int = 5_000  # requests at once after a pause
 
 
-class Guard:
+class AccessGuard:
     """Identify callers, and refuse requests that they are not allowed to make."""
 
     def __init__(self, service: Service, limits: RequestLimits):
@@ -51,16 +51,16 @@ class Guard:
         if token and (bearer is not None or self.tokens.any_exist()):
             return self.require_caller(token)
         if self.tokens.any_exist():
-            raise Refused(reason="token needed", subject="")
+            raise RequestRefused(reason="token needed", subject="")
         client = request.client.host if request.client else ""
         if client not in LOOPBACK_HOSTS or _hostname(request.headers.get("host")) not in LOOPBACK_HOSTS:
-            raise Refused(reason="other machine", subject=client)
+            raise RequestRefused(reason="other machine", subject=client)
         return Caller("admin", True, None, client)
 
     def require_caller(self, token: str) -> Caller:
         """Return the caller with a valid token; raise Refused if the token is unknown."""
         if (caller := self.tokens.find_caller(token)) is None:
-            raise Refused(reason="unknown token", subject="")
+            raise RequestRefused(reason="unknown token", subject="")
         return caller
 
     def check_origin(self, request: Request, by_cookie: bool) -> None:
@@ -73,7 +73,7 @@ class Guard:
         except ValueError:  # The address is malformed, such as http://[
             site = ""
         if not site or site != request.headers.get("host"):
-            raise Refused(reason="other site", subject=origin or "an unknown site")
+            raise RequestRefused(reason="other site", subject=origin or "an unknown site")
 
     def count_request(self, key: str) -> None:
         """Count a request against the budget of a caller, which grows with time; refuse it if none is left."""
@@ -81,7 +81,7 @@ class Guard:
         left, since = self.request_budgets.get(key, (float(limits.burst), now))
         left = min(limits.burst, left + (now - since) * limits.per_second) - 1
         if left < 0:
-            raise Refused(reason="too many", subject=f"{limits.per_second:g}")
+            raise RequestRefused(reason="too many", subject=f"{limits.per_second:g}")
         self.request_budgets[key] = (left, now)
 
 
@@ -96,14 +96,14 @@ def _hostname(host: str | None) -> str:
 def require_permission(permission: str, for_annotators: str | None = None) -> Any:
     """Return the dependency on a caller with a permission; the role annotate may need another one."""
 
-    async def check(request: Request, bearer: Bearer) -> Caller:
-        guard: Guard = request.app.state.guard
+    async def check_caller(request: Request, bearer: BearerCredentials) -> Caller:
+        guard: AccessGuard = request.app.state.guard
         caller = guard.identify_caller(request, bearer)
         guard.count_request(caller.key)
         needed = for_annotators if for_annotators and caller.role == "annotate" else permission
         if needed not in ROLES[caller.role]:
-            raise Refused(reason="not allowed", subject=needed)
+            raise RequestRefused(reason="not allowed", subject=needed)
         return caller
 
-    check.identifies_caller = True  # type: ignore[attr-defined]  # see `routes.JsonRoute`
-    return Depends(check)
+    check_caller.identifies_caller = True  # type: ignore[attr-defined]  # see `routes.JsonRoute`
+    return Depends(check_caller)

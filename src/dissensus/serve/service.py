@@ -30,7 +30,7 @@ from dissensus.serve.events import (
     events_since_removal,
     plausible_time,
 )
-from dissensus.serve.exceptions import OtherSettings, StoreFails, UnknownProjectOrItem
+from dissensus.serve.exceptions import ProjectSettingsDiffer, StoreFault, UnknownProjectOrItem
 from dissensus.serve.project import Project
 from dissensus.serve.requests import PROJECT_ADAPTER, validate
 from dissensus.serve.rows import ANNOTATOR, ITEM, LABEL
@@ -124,7 +124,7 @@ class Service:
         for key, value in body.items():
             if name in there and there[name].get(key) != value:
                 present = there[name].get(key)
-                raise OtherSettings(project=name, setting=ParameterName(key), present=present, wanted=value)
+                raise ProjectSettingsDiffer(project=name, setting=ParameterName(key), present=present, expected=value)
         self._refresh_projects()
         return self._projects[name]
 
@@ -146,7 +146,7 @@ class Service:
         """Store events as `append` does, but return a future instead of waiting."""
         self.project(project)  # This raises an error if there is no such project.
         if self._closed.is_set():
-            raise StoreFails(fault="stopping")
+            raise StoreFault(fault="stopping")
         future: Future[Receipt] = Future()
         self._queue.put((project, events, future))
         return future
@@ -189,7 +189,7 @@ class Service:
             for _, _, future in batch:
                 future.set_exception(error)
             return
-        self._apply(rows)
+        self._apply_rows(rows)
         self.counts["batches"] += 1
         for (_, _, future), receipt in zip(batch, receipts, strict=True):
             if isinstance(receipt, DissensusError):
@@ -212,7 +212,7 @@ class Service:
                 for event in events:
                     group = known[project.number, FAMILY_LETTERS[event.kind] + event.id]
                     row = self._make_row(event, project, new, seq + 1, group[0].seq if group else seq + 1)
-                    outcome = self._outcome(row, group)
+                    outcome = self._event_outcome(row, group)
                     tally[outcome] += 1
                     if outcome != "duplicates":
                         seq += 1
@@ -277,7 +277,7 @@ class Service:
         return StoredEvent(seq, project.number, kind, id_, first, item, annotator, label, event.version, at, data)
 
     @staticmethod
-    def _outcome(row: StoredEvent, group: list[StoredEvent]) -> str:
+    def _event_outcome(row: StoredEvent, group: list[StoredEvent]) -> str:
         """Return the outcome of an event, given the stored events with its id."""
         if not group:
             return "accepted"
@@ -295,9 +295,9 @@ class Service:
         self._reload_projects()
         if self.store.last_seq() > self.seq:
             self._refresh_projects()
-            self._apply(self.store.events_since(self.seq))
+            self._apply_rows(self.store.events_since(self.seq))
 
-    def _apply(self, rows: list[StoredEvent]) -> None:
+    def _apply_rows(self, rows: list[StoredEvent]) -> None:
         for number in dict.fromkeys(row.project for row in rows):
             project = self._by_number[number]
             try:
@@ -309,7 +309,7 @@ class Service:
                     self._reload_projects()
                 except Exception:  # The writer must continue because other requests wait for it.
                     self.counts["failures"] += 1
-            if project.fits_at_once():
+            if project.should_wait_for_fit():
                 self._fit(project)
         self.seq = max([self.seq, *(row.seq for row in rows)])
 
@@ -346,7 +346,7 @@ class Follower:
     def __init__(self, service: Service, name: str):
         self.service, self.base = service, name
         self._wake, self._stopped = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run_thread, name=name, daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
@@ -370,7 +370,7 @@ class Follower:
                 self.service.append(project, some)
         return sum(map(len, events.values()))
 
-    def _run(self) -> None:
+    def _run_thread(self) -> None:
         wait = 0.0
         while not self._stopped.is_set():
             try:

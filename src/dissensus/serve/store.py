@@ -26,7 +26,7 @@ import numpy as np
 
 from dissensus.common.extras import import_extra
 from dissensus.serve.events import StoredEvent
-from dissensus.serve.exceptions import STORE_FAULTS, NoStore, StoreFails
+from dissensus.serve.exceptions import STORE_FAULTS, StoreFault, StoreNotUsable
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS project (number INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, about TEXT NOT NULL);
@@ -94,7 +94,7 @@ class EventStore(ABC):
                     raise
                 if (broken := self._connections.pop(use, None)) is not None:
                     broken.close()
-                raise StoreFails(fault=fault) from error
+                raise StoreFault(fault=fault) from error
 
     @contextmanager
     def write(self) -> Iterator[None]:
@@ -151,20 +151,22 @@ class EventStore(ABC):
 
     def events_since(self, seq: int) -> list[StoredEvent]:
         """Return the events of all projects after number `seq`."""
-        return self._events("seq > ? ORDER BY seq", seq)
+        return self._select_events("seq > ? ORDER BY seq", seq)
 
     def project_events(self, project: int, *, annotations: bool) -> list[StoredEvent]:
         """Return either the annotations and removals of a project, or all its other events."""
-        return self._events(f"project = ? AND {'kind <= 1' if annotations else 'kind > 1'} ORDER BY seq", project)
+        return self._select_events(
+            f"project = ? AND {'kind <= 1' if annotations else 'kind > 1'} ORDER BY seq", project
+        )
 
     def events_with_ids(self, project: int, ids: Iterable[str]) -> list[StoredEvent]:
         """Return all events with these ids."""
-        return self._events_among("project = ? AND id", ids, project)
+        return self._select_events_among("project = ? AND id", ids, project)
 
     def event_groups(self, firsts: Iterable[int]) -> list[StoredEvent]:
         """Return all events whose id has its first event among `firsts`."""
         firsts = list(firsts)
-        return self._events_among("seq", firsts) + self._events_among("seq <> first AND first", firsts)
+        return self._select_events_among("seq", firsts) + self._select_events_among("seq <> first AND first", firsts)
 
     def corrected_events(self, project: int) -> list[StoredEvent]:
         """Return all events of the ids of a project that have several events."""
@@ -186,10 +188,10 @@ class EventStore(ABC):
                     self.insert("setting", [(0, "salt", *found[0])])
         return str(found[0][0])
 
-    def _events(self, where: str, *values: Any) -> list[StoredEvent]:
+    def _select_events(self, where: str, *values: Any) -> list[StoredEvent]:
         return [StoredEvent(*row) for row in self.run(f"SELECT {EVENT_COLUMNS} FROM event WHERE {where}", values)]
 
-    def _events_among(self, where: str, values: Iterable[Any], *before: Any) -> list[StoredEvent]:
+    def _select_events_among(self, where: str, values: Iterable[Any], *before: Any) -> list[StoredEvent]:
         return [
             StoredEvent(*row)
             for row in self._select_among(f"SELECT {EVENT_COLUMNS} FROM event WHERE {where}", values, before)
@@ -216,7 +218,7 @@ class SQLite(EventStore):
             self._connection("write").executescript(SCHEMA)
         except sqlite3.DatabaseError as error:
             self.close()
-            raise NoStore(store=url, reason=str(error)) from error
+            raise StoreNotUsable(store=url, reason=str(error)) from error
 
     def connect(self) -> sqlite3.Connection:
         """Return a connection that waits for other writers for a while, and flushes the disk with each commit."""
@@ -259,7 +261,7 @@ class Postgres(EventStore):
                 connection.execute(f"SELECT pg_advisory_unlock({LOCK_NUMBER})")
         except self.psycopg.Error as error:
             self.close()
-            raise NoStore(store="PostgreSQL", reason=str(error).splitlines()[0]) from None
+            raise StoreNotUsable(store="PostgreSQL", reason=str(error).splitlines()[0]) from None
 
     def connect(self) -> Any:
         """Return a connection that stops waiting for locks after a while."""

@@ -15,7 +15,7 @@ from dissensus.exceptions import DissensusWarning
 from dissensus.models.base import default_method, methods
 from dissensus.report import Report
 from dissensus.report.blocks import ChartBlock, PageBlock, TableBlock
-from dissensus.report.face import REPORT
+from dissensus.report.face import REPORT_FACE
 from dissensus.report.section import Finding, Section, sections
 from dissensus.report.study import Study, to_plain
 from dissensus.table.annotations import Annotations
@@ -49,7 +49,7 @@ def check_facts(section: Section, facts: dict[str, Any]) -> None:
     for found in section.findings(again):
         assert isinstance(found, Finding), "findings must be instances of Finding"
         assert found.tone in ("good", "note", "bad")
-        _check_words(f"{found.render(REPORT)} {found.render_advice(REPORT)}")
+        _check_words(f"{found.render(REPORT_FACE)} {found.render_advice(REPORT_FACE)}")
     blocks = list(section.draw(again))
     assert all(isinstance(block, PageBlock) for block in blocks), "draw must return blocks"
     assert blocks, "draw must return at least one block"

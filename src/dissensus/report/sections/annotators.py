@@ -116,12 +116,12 @@ class BelowAverageCard(Finding):
 
 
 class TooFewLabelsCard(Finding):
-    template = "{few}"
+    template = "{finding_text}"
     too_few: int
     active: int
 
     @property
-    def few(self) -> str:
+    def finding_text(self) -> str:
         return str(findings.TooFewLabels(n=Count(self.too_few), annotators=Count(self.active)))
 
     @property
@@ -273,8 +273,8 @@ def _confusion_details(person: Facts, facts: Facts) -> list[Facts]:
             "columns": facts["classes"],
             "values": confusion["shares"],
             "counts": confusion["items"],
-            "note": "Per cent of each row; a good annotator has high numbers on the diagonal. Grey rows are those of "
-            "the average annotator, because this one labelled hardly any such item.",
+            "note": "Per cent of each row; a good annotator has high numbers on the diagonal. Grey rows show "
+            "the average annotator, because this annotator labelled hardly any such item.",
         }
     ]
 

@@ -15,16 +15,16 @@ from dissensus.evaluation.intervals import bootstrap
 from dissensus.questions.scoring import SCORING
 from dissensus.report import charts
 from dissensus.report.blocks import ChartBlock, KeyFigure, KeyFigures, TableBlock, TableColumn, detail_list
-from dissensus.report.face import REPORT
+from dissensus.report.face import REPORT_FACE
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
-from dissensus.report.sections.overview import AT_CHANCE, MIN_ITEMS, AgreementAtChanceCard
+from dissensus.report.sections.overview import CHANCE_ALPHA, MIN_ITEMS, AgreementAtChanceCard
 from dissensus.report.study import Study, limit_size, range_text, shorten_text, shown_count_text, to_plain
 from dissensus.table.kinds import CLASS_KINDS, KIND_DESCRIPTIONS
 
 MAX_ROWS = 300  # rows of the table
 MAX_CHARACTERS = 400_000  # JSON characters of the rows of the table
 MAX_DRAWN = 40  # items or alternatives in a chart
-MAX_IN_ALT = 8  # items or alternatives in the alternative text of a chart
+MAX_NAMES_IN_ALT = 8  # items or alternatives in the alternative text of a chart
 MIN_SPAN_CONFIDENCE = 0.7  # Below this mean confidence of spans, more annotators are recommended.
 N_RESAMPLES = 500  # bootstrap resamples for the intervals of agreement
 COEFFICIENT_NAMES = {
@@ -35,14 +35,14 @@ GOLD_NAMES = {"jaccard": "Jaccard index, by gold", "f1": "F1 of spans, by gold",
 
 
 class WideIntervals(Finding):
-    template = "{wide:,} of {items:item} {has} a 95 % interval wider than half of the scale."
+    template = "{wide:,} of {items:item} {verb} a 95 % interval wider than half of the scale."
     advice = "Collect more labels on these items."
     table = "answers"
     wide: int
     items: Count
 
     @property
-    def has(self) -> str:
+    def verb(self) -> str:
         return "has" if self.wide == 1 else "have"
 
 
@@ -54,14 +54,14 @@ class BestAlternative(Finding):
 
 
 class BestAlternativeUnclear(Finding):
-    template = "{best} leads, but not significantly ahead of {others}."
+    template = "{best} leads, but not significantly ahead of {tied_names}."
     advice = "Collect more comparisons between these."
     table = "answers"
     best: str
     level: tuple[str, ...]
 
     @property
-    def others(self) -> str:
+    def tied_names(self) -> str:
         return f"{len(self.level):,} others" if len(self.level) > 3 else " and ".join(self.level)
 
 
@@ -112,7 +112,7 @@ class AnswersSection(Section):
     def findings(self, facts: Facts) -> Findings:
         alpha = next((one for one in facts["agreement"] or () if "α" in COEFFICIENT_NAMES[one["name"]]), None)
         checked = facts["items_with_two_annotators"] >= MIN_ITEMS
-        if alpha is not None and alpha["value"] is not None and alpha["value"] < AT_CHANCE and checked:
+        if alpha is not None and alpha["value"] is not None and alpha["value"] < CHANCE_ALPHA and checked:
             yield AgreementAtChanceCard(coefficient=COEFFICIENT_NAMES[alpha["name"]], alpha=alpha["value"])
         yield from ANSWER_DISPLAYS[facts["kind"]].findings(facts)
         if (gold := facts["gold"]) is not None:
@@ -157,7 +157,7 @@ def headline_sentences(facts: Facts) -> list[str]:
     """Return the sentences of the headline: the best alternative of a ranking, or else the first key figures."""
     shown_as = ANSWER_DISPLAYS[facts["kind"]]
     if facts["kind"] == "pairs":
-        return [one.render(REPORT) for one in shown_as.findings(facts)]
+        return [one.render(REPORT_FACE) for one in shown_as.findings(facts)]
     return [f"{one.name[0].upper()}{one.name[1:]}: {one.value}." for one in shown_as.numbers(facts)[:2]]
 
 
@@ -222,7 +222,7 @@ def _least_certain_items(doubt: FloatArray) -> list[int]:
 
 def _list_rows(title: str, rows: list[Facts], words: str) -> str:
     """List the first rows of a chart in a sentence; `words` is a template of their fields."""
-    return f"{title}: {', '.join(words.format_map(row) for row in rows[:MAX_IN_ALT])}."
+    return f"{title}: {', '.join(words.format_map(row) for row in rows[:MAX_NAMES_IN_ALT])}."
 
 
 def _no_findings(facts: Facts) -> Iterator[Finding]:

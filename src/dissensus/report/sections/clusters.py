@@ -27,8 +27,8 @@ class ItemClusters(Finding):
 
 class JointClusters(Finding):
     template = (
-        "The items form {items} clusters with similar labels, the annotators {annotators} clusters who label alike; "
-        "the largest has {largest:0} of the annotators."
+        "The items form {items} clusters with similar labels. The annotators form {annotators} clusters, the largest "
+        "with {largest:0} of them."
     )
     items: int
     annotators: int

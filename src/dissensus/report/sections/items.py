@@ -20,7 +20,7 @@ from dissensus.report.blocks import (
     TextBlock,
     detail_list,
 )
-from dissensus.report.face import REPORT
+from dissensus.report.face import REPORT_FACE
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import (
     MAX_TEXT_LENGTH,
@@ -42,7 +42,7 @@ MAX_DOTS = 1_500  # items in the chart
 MAX_LABELS_OF_ITEM, MAX_LABELS = 30, 20_000  # listed labels per item, and in total
 SURPRISE_WEIGHT = 0.2  # probability of a wrong label per standard deviation of surprise
 MIN_RELIABILITY_GAP = 0.1  # Smaller differences in reliability between groups are not reported.
-MIN_TWO_ANSWERS = 0.01  # Smaller probabilities of two answers are not reported.
+MIN_TWO_ANSWER_PROBABILITY = 0.01  # Smaller probabilities of two answers are not reported.
 REASON_COLORS = {
     "agreed": "var(--grey)",
     "ambiguous": "var(--c3)",
@@ -85,12 +85,12 @@ class ReasonsOfDisagreement(Finding):
         return join_words(phrases)
 
     @property
-    def look(self) -> str:
+    def first_items(self) -> str:
         return ", ".join(self.first[:5]) + (" …" if len(self.first) > 5 else ".")
 
     @property
     def advice(self) -> str:
-        return "Review these first: {look}" if self.first else ""
+        return "Review these first: {first_items}" if self.first else ""
 
     @property
     def table(self) -> str:
@@ -301,7 +301,7 @@ def _explain_review(one: Facts) -> str:
         "ambiguous": " Reliable annotators contradict each other.",
         "likely error": " One of the labels is probably a mistake.",
     }
-    return found.render(REPORT) + reasons.get(one["kind"], "")
+    return found.render(REPORT_FACE) + reasons.get(one["kind"], "")
 
 
 def _item_details(one: Facts) -> list[Facts]:
@@ -315,7 +315,7 @@ def _item_details(one: Facts) -> list[Facts]:
     two = one["two_answers"] or 0
     note = (
         f"If the item has one true class; the probability that two fit is {format_percent(two)}."
-        if two >= MIN_TWO_ANSWERS
+        if two >= MIN_TWO_ANSWER_PROBABILITY
         else ""
     )
     return [

@@ -240,7 +240,7 @@ def _compare_with_crowd(study: Study, proba: FloatArray, seen: Any) -> Facts:
     distance = jensen_shannon(study.fitted.posterior_[both], proba[both]) / np.log(2)
     order = np.argsort(-distance, kind="stable")[:MAX_ITEMS]
 
-    def about(number: int) -> Facts:
+    def describe_row(number: int) -> Facts:
         i = int(both[number])
         return study.describe_item_with_votes(i) | {
             "model": largest_shares(proba[i], study.classes),
@@ -252,7 +252,7 @@ def _compare_with_crowd(study: Study, proba: FloatArray, seen: Any) -> Facts:
     return {
         "compared": both.size,
         "apart": (proba[both].argmax(axis=1) != study.label[both]).sum(),
-        "items_apart": limit_size(map(about, order.tolist()), MAX_CHARACTERS),
+        "items_apart": limit_size(map(describe_row, order.tolist()), MAX_CHARACTERS),
     }
 
 

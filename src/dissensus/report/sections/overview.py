@@ -12,7 +12,7 @@ from dissensus.report.study import Study, interval_text, range_text
 from dissensus.table import names as naming
 
 MAX_CLASSES = 15  # classes with a bar of their own
-AT_CHANCE = 0.05  # α below which labels agree about as often as by chance
+CHANCE_ALPHA = 0.05  # α below which labels agree about as often as by chance
 MIN_ITEMS = 30  # With fewer items that have two annotators, agreement is not compared with chance.
 COUNT_FACTS = (
     "annotations", "items", "annotators", "items_with_two_annotators", "repeated_pairs", "weighted", "probabilistic",
@@ -95,7 +95,7 @@ class OverviewSection(Section):
         elif alpha is None:
             yield OneSharedClass()
         elif (
-            alpha < AT_CHANCE
+            alpha < CHANCE_ALPHA
             and checked
             and not naming.find_spelling_variants(one["class"] for one in facts["classes"])
         ):

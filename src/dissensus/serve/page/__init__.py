@@ -11,10 +11,10 @@ from fastapi.responses import Response
 import dissensus.report
 from dissensus.exceptions import DissensusError
 from dissensus.serve import responses
-from dissensus.serve.exceptions import Refused
+from dissensus.serve.exceptions import RequestRefused
 from dissensus.serve.project import Project
 from dissensus.serve.routes import ProjectOfPath
-from dissensus.serve.security import BEARER, Guard, require_permission
+from dissensus.serve.security import BEARER_SCHEME, AccessGuard, require_permission
 from dissensus.serve.tokens import ROLES, Caller
 from dissensus.table.spans import parse_tag_scheme
 
@@ -33,7 +33,7 @@ router = APIRouter()
 def get_asset(file: str = "page.html") -> Any:
     """Return a file of the page, which is the same for every caller."""
     if file not in MEDIA_TYPES:
-        raise Refused(reason="no such address", subject=file)
+        raise RequestRefused(reason="no such address", subject=file)
     shared = (Path(dissensus.report.__file__).parent / SHARED_FILES[file]).read_bytes() if file in SHARED_FILES else b""
     content = shared + (Path(__file__).parent / file).read_bytes()
     media_type = f"{MEDIA_TYPES[file]}; charset=utf-8"
@@ -43,15 +43,15 @@ def get_asset(file: str = "page.html") -> Any:
 @router.get("/projects/{name}", response_model=responses.ProjectResponse)
 async def get_project_overview(_: Annotated[Caller, require_permission("list")], project: ProjectOfPath) -> Any:
     """Show a project: title, kind, error of the last fit, and its classes, options or span labels."""
-    return project.heading() | {"classes": list_choices(project)}
+    return project.summary() | {"classes": list_choices(project)}
 
 
 @router.get("/me")
 async def get_caller(request: Request) -> dict[str, Any]:
     """Show whether the caller is signed in, its role and permissions, and whether it sees names."""
-    guard: Guard = request.app.state.guard
+    guard: AccessGuard = request.app.state.guard
     try:
-        caller = guard.identify_caller(request, await BEARER(request))
+        caller = guard.identify_caller(request, await BEARER_SCHEME(request))
     except DissensusError:
         return {"signed_in": False, "tokens": True, "role": None, "names": False, "permissions": []}
     facts = {"role": caller.role, "names": caller.names, "permissions": sorted(ROLES[caller.role])}
