@@ -104,7 +104,7 @@ LabelLikelihood = FloatArray | RightWrongLikelihood
 class EStepParams:
     """The parameters of a pass: π (1, K) or (I, K), and likelihoods (A, true, given) or odds (A, 1, given)."""
 
-    by_annotator: ClassVar = ("table",)
+    by_annotator: ClassVar = ("likelihood",)
     prior: FloatArray
     likelihood: FloatArray
 
@@ -125,7 +125,7 @@ class ExpectedCounts(Sums):
     lacks the factor that all classes share.
     """
 
-    by_annotator: ClassVar = ("labels",)
+    by_annotator: ClassVar = ("label_counts",)
     log_evidence: float
     class_counts: FloatArray
     label_counts: FloatArray
