@@ -123,21 +123,21 @@ def accuracy_section() -> list[str]:
         ]
         cells = [name, rival, str(len(result["accuracy"]))]
         cells += [f"{right[0]:.2f}", f"{right[1]:.2f}{' ▼' if right[1] > right[0] + 5e-3 else ''}"]
-        cells.append(f"{counts[0]} / {counts[1]}")
+        cells.append(f"{counts[0]}/{counts[1]}")
         if loss is None:
             cells += ["–", "–", "–"]
         else:
             cells += [f"{loss[0]:.3f}", f"{loss[1]:.3f}{' ▼' if loss[1] < loss[0] - 5e-4 else ''}"]
-            cells.append(f"{counts[2]} / {counts[3]}")
+            cells.append(f"{counts[2]}/{counts[3]}")
         rows.append([*cells, f"{three_digits(median(result['time']))}×"])
     header = [
-        "ours", "peer", "tables", "right, %", "peer", "better / worse", "log loss", "peer", "better / worse",
+        "ours", "peer", "tables", "right, %", "peer", "better/worse", "log loss", "peer", "better/worse",
         "time of the peer",
     ]  # fmt: skip
     section = [
         f"There are {len(run['sets'])} tables of gold for {len({row['set'] for row in run['sets']})} data sets, with "
         f"2, 5, 10 and all labels per item ({describe_run(run)}). Figures are means over tables that both finished. "
-        f"*Better / worse* counts significant differences (paired bootstrap over items, p < {MAX_P:g}), and ▼ marks "
+        f"*Better/worse* counts significant differences (paired bootstrap over items, p < {MAX_P:g}), and ▼ marks "
         "means in which the peer is ahead. Times are median ratios, ours on all cores and the peer's on one.",
         record.markdown_table(header, rows, 2),
         f"Tables that a peer did not finish in the time allowed, or on which it failed: {count_failures(run)}.",
