@@ -53,15 +53,15 @@ def code_tokens(text: str) -> int:
 
 def sizes(source: Path) -> dict[str, list[int]]:
     """Layer → files, lines and code tokens."""
-    found: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     for path in sorted(source.rglob("*.py")):
         text, layer = path.read_text(encoding="utf-8"), path.relative_to(source).parts[0].removesuffix(".py")
         for layer_name in (layer, "all"):
-            count = found[layer_name]
+            count = counts[layer_name]
             count[0] += 1
             count[1] += len(text.splitlines())
             count[2] += code_tokens(text)
-    return found
+    return counts
 
 
 def processor_seconds(source: Path, arguments: list[str]) -> float:

@@ -34,7 +34,7 @@ LABELS = [
 
 
 def interpreter(wanted: str) -> str:
-    """A Python of this version that runs; without one, the test is skipped."""
+    """Return a working Python of this version; without one, the test is skipped."""
     here = [Path(found) for found in [shutil.which(f"python{wanted}")] if found]
     here += [path for folder in FOLDERS for path in sorted((Path.home() / folder).glob(f"*/bin/python{wanted}"))]
     for path in here:

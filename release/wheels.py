@@ -33,7 +33,7 @@ def needed_by() -> dict[str, list[str]]:
 
 
 def wheel(requirement: str, python: str) -> str | None:
-    """The file that pip would install; None where there is no wheel for this Python."""
+    """Return the file that pip would install, or None if there is no wheel for this Python."""
     with tempfile.TemporaryDirectory() as folder:
         pip = [sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--disable-pip-version-check"]
         which = ["--no-deps", "--only-binary", ":all:", "--python-version", python, "--target", folder]

@@ -62,16 +62,16 @@ def _block(claim: Claim, top: float) -> Iterator[str]:
     low, high = min(0.0, *reach), max(0.0, *reach)
     span = (high - low) or 1.0
 
-    def place(x: float) -> float:
+    def x_position(x: float) -> float:
         return NAMES + (WIDTH - NAMES - RIGHT) * (min(max(x, low), high) - low) / span
 
     bottom = top + HEAD + ROW * len(each)
-    yield f"<path class='zero' d='M{place(0):.1f} {top + HEAD - 2:.1f}V{bottom:.1f}'/>"
+    yield f"<path class='zero' d='M{x_position(0):.1f} {top + HEAD - 2:.1f}V{bottom:.1f}'/>"
     for at, (name, difference, clear) in enumerate(
         zip(claim.differences, each, significant_by_holm(each), strict=True)
     ):
         kind = ("for" if difference.mean > 0 else "against") if clear else "open"
-        yield from _row(name, difference, kind, top + HEAD + ROW * (at + 0.5), place)
+        yield from _row(name, difference, kind, top + HEAD + ROW * (at + 0.5), x_position)
 
 
 def _row(name: str, difference: PairedDifference, kind: str, y: float, at: Callable[[float], float]) -> Iterator[str]:

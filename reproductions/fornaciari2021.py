@@ -79,11 +79,17 @@ def folds(how: dict[str, Any], seed: int) -> Iterator[Fold]:
 def separate(data: Any) -> Fold:
     """Make the fold whose test items are other tweets, which have no votes."""
     train, dev = (_row_mask(data, "split_naacl21", name) for name in ("train", "dev"))
+<<<<<<< HEAD
     other: Any = dz.load_dataset("plank_pos").with_unlabelled_items
     test = _row_mask(other, "split", "test")
     X = list(zip(*(other.items[column].to_pylist() for column in TASKS["pos"][1]), strict=True))
+=======
+    other_data: Any = dz.load_dataset("plank_pos").whole
+    test = _row_mask(other_data, "split", "test")
+    X = list(zip(*(other_data.items[column].to_pylist() for column in TASKS["pos"][1]), strict=True))
+>>>>>>> c790bcf5 (Split the search for clusters; rename locals of benchmarks)
     code = {name: k for k, name in enumerate(data.annotations.classes)}
-    truth = np.array([code[other.annotations.classes[k]] for k in other.gold[test]])
+    truth = np.array([code[other_data.annotations.classes[k]] for k in other_data.gold[test]])
     return Fold(train, dev, [X[i] for i in test], truth, np.zeros((test.size, len(code))))
 
 
@@ -174,10 +180,10 @@ def tested(cell: Cell, device: str, labels: IntArray) -> tuple[Values, ExtraResu
     predicted = np.concatenate([train(how, fold, labels, seed, device) for fold in parts])
     truth, votes = np.concatenate([f.truth for f in parts]), np.concatenate([f.votes for f in parts])
     K = votes.shape[1]
-    kept: ExtraResults = {"off": pack((predicted - truth) % K)}
+    extra: ExtraResults = {"off": pack((predicted - truth) % K)}
     if cell.condition == STL and seed == 0:
         patterns, which = np.unique(-np.sort(-votes, axis=1).astype(int), axis=0, return_inverse=True)
-        kept |= {"truth": pack(truth), "votes": patterns.tolist(), "pattern": pack(which.ravel(), np.uint16)}
+        extra |= {"truth": pack(truth), "votes": patterns.tolist(), "pattern": pack(which.ravel(), np.uint16)}
     values = {
         "accuracy": [round(float((predicted == truth).mean()), 6)],
         "f1": [round(macro_f1(truth, predicted), 6)],
@@ -186,7 +192,7 @@ def tested(cell: Cell, device: str, labels: IntArray) -> tuple[Values, ExtraResu
         untied = votes[:, 0] != votes[:, 1]
         values["silver_f1"] = [round(macro_f1(votes[untied].argmax(axis=1), predicted[untied]), 6)]
         values["no"] = [round(float((predicted == 0).mean()), 6)]
-    return values, kept
+    return values, extra
 
 
 def train(how: dict[str, Any], fold: Fold, labels: IntArray, seed: int, device: str) -> IntArray:

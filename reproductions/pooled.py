@@ -54,8 +54,8 @@ def score_leads(kinds: IntArray, count: IntArray, K: int) -> FloatArray:
         total = count @ (truth + given)
         f1 = 2 * hit / np.maximum(total, 1)
         scores.append([hit.sum(axis=1) / count.sum(axis=1), f1.sum(axis=1) / (total > 0).sum(axis=1)])
-    found: FloatArray = np.asarray(scores[1]) - np.asarray(scores[0])
-    return found
+    leads: FloatArray = np.asarray(scores[1]) - np.asarray(scores[0])
+    return leads
 
 
 def pooled_f1(truth: IntArray, predicted: IntArray) -> tuple[float, float]:

@@ -99,7 +99,7 @@ def predict_released(
     model = ReleasedStemmer(len(known) + 1, ours).to(where)
     optimizer, best, kept = torch.optim.Adam(model.parameters(), RATE), -1.0, np.zeros(0, np.int64)
 
-    def ask(rows: IntArray) -> Any:
+    def predict_rows(rows: IntArray) -> Any:
         with torch.autocast(where.type, torch.bfloat16):
             return model([[window[rows] for window in side] for side in sides])
 
@@ -107,7 +107,7 @@ def predict_released(
         model.train()
         rows = order.permutation(train) if "drawn order" in ours else np.sort(train)
         for batch in np.split(rows, range(BATCH, len(rows), BATCH)):
-            yes, log_q = ask(batch)
+            yes, log_q = predict_rows(batch)
             loss = functional.binary_cross_entropy_with_logits(yes, y[batch])
             if divergence is not None:
                 p, q = (soft[batch], log_q) if divergence == "kl" else (log_q, soft[batch])
@@ -117,7 +117,7 @@ def predict_released(
             optimizer.step()
         model.eval()
         with torch.no_grad():
-            found, tested = ((ask(some)[0] >= 0).long().cpu().numpy() for some in (dev, asked))
+            found, tested = ((predict_rows(some)[0] >= 0).long().cpu().numpy() for some in (dev, asked))
         score = round(100 * macro_f1(labels[dev], found), 2)
         if score > best or (score == best and "first epoch" not in ours):
             best, kept = score, tested

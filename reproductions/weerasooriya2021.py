@@ -68,9 +68,9 @@ class Part:
 @cache
 def parts(name: str) -> dict[str, Part]:
     """Split → its items. The three sets have the same tweets."""
-    first: Any = dz.load_dataset(SETS[0])
+    data: Any = dz.load_dataset(SETS[0])
     whole: Any = dz.load_dataset(name)
-    place, X = {item: at for at, item in enumerate(first.annotations.items)}, vectors()
+    place, X = {item: at for at, item in enumerate(data.annotations.items)}, vectors()
     return {
         split: Part(part.annotations, X[[place[i] for i in part.annotations.items]], part.items["text"].to_pylist())
         for split, part in whole.splits.items()

@@ -128,9 +128,7 @@ def test_the_figures_of_the_paper_are_those_of_the_pages():
     body = re.sub(r"@\w+|`[^`]*`|\]\([^)]*\)|\\\w+\{[^}]*\}", "", paper.split("---", 2)[2])
     figures = set(re.findall(r"(?<![\w.])[-+]?\d[\d,.]*\d|(?<![\w.])\d", body))
     assert len(figures) > 30
-    peers = re.findall(
-        r"\| (\d+) \| [\d.]+ \| [\d.]+(?: ▼)? \| \d+/(\d+) \| .*?\| (?:\d+/(\d+)|–) \| [^|]+ \|\n", text
-    )
+    peers = re.findall(r"\| (\d+) \| [\d.]+ \| [\d.]+(?: ▼)? \| \d+/(\d+) \| .*?\| (?:\d+/(\d+)|–) \| [^|]+ \|\n", text)
     tables, less_right, more_loss = (sum(int(one or 0) for one in column) for column in zip(*peers, strict=True))
     figures -= {str(less_right), str(more_loss)}  # sums, which stand on no page
     assert [one for one in figures if not re.search(rf"(?<![\d.]){re.escape(one)}(?![\d])", text)] == []

@@ -520,7 +520,7 @@ def verdict(rows: list[dict[str, Any]]) -> str:
 
 def failures(rows: list[dict[str, Any]]) -> str:
     """List what went wrong in a method, and on which sets; limits of size and time stand in the cells."""
-    where: dict[tuple[str, str], list[str]] = defaultdict(list)
+    places: dict[tuple[str, str], list[str]] = defaultdict(list)
     for title, row in zip(titles(rows), rows, strict=True):
         for level, of_level in row["levels"].items():
             at = f"{title} at {level}" if level else title
@@ -529,14 +529,14 @@ def failures(rows: list[dict[str, Any]]) -> str:
                     [*result.get("failed", []), *([result["error"]] if "error" in result else [])]
                 ):
                     if error[0] not in ">≈" and not error.startswith(("needs a dense", "two classes")):
-                        where[name, error.splitlines()[0][:100]].append(at)
+                        places[name, error.splitlines()[0][:100]].append(at)
                 if "blank" in result:
-                    where[name, "items without an answer, scored as if all classes were as likely"].append(
+                    places[name, "items without an answer, scored as if all classes were as likely"].append(
                         f"{at} ({result['blank']} of {row['scored']})"
                     )
-    if not where:
+    if not places:
         return "No method failed."
-    body = [[name, f"`{error}`" if ":" in error else error, "; ".join(at)] for (name, error), at in where.items()]
+    body = [[name, f"`{error}`" if ":" in error else error, "; ".join(at)] for (name, error), at in places.items()]
     return record.markdown_table(["Method", "what went wrong", "where"], body, 3)
 
 

@@ -34,10 +34,10 @@ def run_case(seed: int) -> dict[str, float]:
     table = drawn.annotations.select(items=train)
     truth = model.population_labels(drawn.params)[drawn.item_cluster[~train]]
     fitted = PGMBP(item_clusters=4, annotator_clusters=2).fit(table)
-    found: dict[str, float] = {}
+    scores: dict[str, float] = {}
 
     def add(name: str, predicted: Any) -> None:
-        found[name] = float(kl_divergence(truth, predicted).mean())
+        scores[name] = float(kl_divergence(truth, predicted).mean())
 
     add("no features: the mean of all votes", np.tile(table.soft_labels().mean(axis=0), (ITEMS - TRAIN, 1)))
     for name, labels in (("votes", table.soft_labels()), ("snapped", snap(fitted))):
@@ -47,7 +47,7 @@ def run_case(seed: int) -> dict[str, float]:
             kind = PrintedProjector if reading == "printed" else Projector
             projected = kind(fitted, how=how).fit_transform(raw)
             add(f"trained on {name}, projected, {reading}, {how}", projected)
-    return found
+    return scores
 
 
 def main() -> None:

@@ -65,11 +65,11 @@ def few_readers(table: Annotations, readers: int) -> Annotations:
     names, row = np.unique(pairs.astype(str), return_inverse=True)
     kept = np.zeros(names.size, bool)
     order = np.random.default_rng(0).permutation(names.size)
-    seen: dict[str, int] = {}
+    n_readers: dict[str, int] = {}
     for at in order.tolist():
         own = names[at].partition("\t")[0]
-        seen[own] = seen.get(own, 0) + 1
-        kept[at] = seen[own] <= readers
+        n_readers[own] = n_readers.get(own, 0) + 1
+        kept[at] = n_readers[own] <= readers
     return table.select(rows=kept[row])
 
 

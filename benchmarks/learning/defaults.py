@@ -100,7 +100,7 @@ def run(part: Part, device: str) -> dict[str, Any]:
 
 def summary(rows: Rows) -> dict[str, Any]:
     """Means by set and model, and our differences from the twenty lines with their intervals."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name in SETS:
         own = [row for row in rows if row["data"] == name]
         if not own:
@@ -120,8 +120,8 @@ def summary(rows: Rows) -> dict[str, Any]:
                 "difference": [gain.value, gain.low, gain.high],
                 "seconds": float(np.mean([row["seconds"][model] for row in own])),
             }
-        found[name] = entry
-    return {"sets": found}
+        results[name] = entry
+    return {"sets": results}
 
 
 def tables(found: dict[str, Any]) -> list[str]:

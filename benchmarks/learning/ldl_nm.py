@@ -50,15 +50,15 @@ def search(name: str, options: argparse.Namespace) -> tuple[SizeSearch, float]:
     data = weerasooriya2021.parts(name)
     begun = time.perf_counter()
 
-    def say(done: int, total: int) -> None:
+    def report_progress(done: int, total: int) -> None:
         print(f"{name}: {done} of {total} trainings, {time.perf_counter() - begun:.0f} s", flush=True)
 
     sizes = range(3, 21) if options.grid is None else options.grid
     train, dev = data["train"], data["dev"]
     found = search_sizes(
         train.table, train.X, dev=(dev.table, dev.X), item_sizes=sizes, annotator_sizes=sizes, epochs=options.epochs,
-        seeds=range(options.seeds), model=ldl_nm(device=options.device), store=running(name), on_trained=say,
-        stack_size=options.at_once,
+        seeds=range(options.seeds), model=ldl_nm(device=options.device), store=running(name),
+        on_trained=report_progress, stack_size=options.at_once,
     )  # fmt: skip
     return found, time.perf_counter() - begun
 

@@ -196,7 +196,7 @@ def predict_from_annotators(split: Split, seed: int) -> tuple[Predictions, dict[
     loglinear = regression(np.column_stack([apart[train.item], np.log(own_taught)]), train.label)
     everybody = np.column_stack([np.repeat(np.log(h), len(own), axis=0), np.tile(np.log(own), (len(h), 1))])
     all_pairs = loglinear.predict_proba(everybody).reshape(len(h), len(own), -1)
-    found: Predictions = {
+    predictions: Predictions = {
         "shares of all annotators": (same, same[test.item]),
         "own shares": (np.tile(own.mean(axis=0), (test.n_items, 1)), own[test.annotator]),
         "MiniLM": (h, h[test.item]),
@@ -206,19 +206,22 @@ def predict_from_annotators(split: Split, seed: int) -> tuple[Predictions, dict[
     from dissensus.learning.objectives import CrowdLayerObjective
 
     layer = minilm(seed, objective=CrowdLayerObjective(link="softmax"), epochs=50).fit(train, X)
-    found["crowd-layer"] = (mean_of_all(layer, X_test), layer.predict_annotations(test, X_test))
+    predictions["crowd-layer"] = (mean_of_all(layer, X_test), layer.predict_annotations(test, X_test))
     best = chosen_epochs(split, seed)
     for name, frame in (("", None), (" + metadata", split.frame)):
         lia = LIA(seed=seed).fit(train, X, annotators=frame).classifier_
-        found[f"LIA{name}"] = mean_of_all(lia, X_test, frame), lia.predict_annotations(test, X_test, annotators=frame)
+        predictions[f"LIA{name}"] = (
+            mean_of_all(lia, X_test, frame),
+            lia.predict_annotations(test, X_test, annotators=frame),
+        )
     for name, frame in (("", None), (" + metadata", split.frame), (" + shuffled", split.shuffled)):
         models = {epochs: ldl(split, seed, epochs, frame) for epochs in set(best)}
         by_kl, by_label = (models[epochs] for epochs in best)
         p = by_label.predict_annotations(test, X_test, annotators=frame)
-        found[f"ldl-nm{name}"] = by_kl.predict_proba(X_test), p
+        predictions[f"ldl-nm{name}"] = by_kl.predict_proba(X_test), p
         if frame is None:
-            found["ldl-nm, mean of ŷ"] = mean_of_all(by_label, X_test), p
-    return found, {"decay": decay, "epochs": best}
+            predictions["ldl-nm, mean of ŷ"] = mean_of_all(by_label, X_test), p
+    return predictions, {"decay": decay, "epochs": best}
 
 
 def newcomers(split: Split, seed: int) -> tuple[dict[str, Predictions], dict[str, Any]]:
@@ -233,29 +236,33 @@ def newcomers(split: Split, seed: int) -> tuple[dict[str, Predictions], dict[str
     frames = {"metadata": split.frame, "shuffled": split.shuffled}
     described = {name: with_columns(train, apart, frame, seed) for name, frame in frames.items()}
     best = chosen_epochs(split, seed)
-    found: dict[str, Predictions] = {}
+    predictions: dict[str, Predictions] = {}
     others = train.votes()
     taught = others[train.item] - np.eye(train.n_classes)[train.label]
     shrink = max(SHRINK, key=lambda weight: log_of(smoothed(taught, crowd, weight), train.label).sum())
     for where, (test, X_test) in split.asked.items():
         h = linear.predict_proba(X_test)
-        found[where] = {
+        predictions[where] = {
             "shares of all annotators": (None, np.tile(crowd, (len(test), 1))),
             "MiniLM": (None, h[test.item]),
         }
         for name, (answer, _) in described.items():
-            found[where][f"MiniLM × {name}"] = None, answer(test, np.log(h)[test.item])
+            predictions[where][f"MiniLM × {name}"] = None, answer(test, np.log(h)[test.item])
         if where == "seen":
-            found[where]["votes"] = None, smoothed(others, crowd, shrink)[test.item]
+            predictions[where]["votes"] = None, smoothed(others, crowd, shrink)[test.item]
     for name, frame in (("", None), (" + metadata", split.frame)):
         lia = LIA(seed=seed).fit(train, X, annotators=frame).classifier_
         model = ldl(split, seed, best[1], frame)
         for where, (test, X_test) in split.asked.items():
             for arm, fitted in (("LIA", lia), ("ldl-nm", model)):
-                found[where][arm + name] = None, fitted.predict_annotations(test, X_test, annotators=frame)
+                predictions[where][arm + name] = None, fitted.predict_annotations(test, X_test, annotators=frame)
             if frame is None:
-                found[where]["ldl-nm, all annotators"] = None, mean_of_all(model, X_test)[test.item]
-    return found, {"decay": decay, "epochs": best, "scale": {name: scale for name, (_, scale) in described.items()}}
+                predictions[where]["ldl-nm, all annotators"] = None, mean_of_all(model, X_test)[test.item]
+    return predictions, {
+        "decay": decay,
+        "epochs": best,
+        "scale": {name: scale for name, (_, scale) in described.items()},
+    }
 
 
 def judged(said: Predictions, test: Any, votes: np.ndarray) -> dict[str, Any]:
@@ -267,19 +274,19 @@ def judged(said: Predictions, test: Any, votes: np.ndarray) -> dict[str, Any]:
     there = labels > 0
     result: dict[str, Any] = {}
     for arm, (h, p) in said.items():
-        one: dict[str, np.ndarray] = {}
+        losses: dict[str, np.ndarray] = {}
         if h is not None:
             h = h / h.sum(axis=1, keepdims=True)
-            one = {
+            losses = {
                 "manhattan": manhattan(votes, h),
                 "wasserstein": wasserstein(votes, h),
                 "kl": kl_divergence(votes, h),
             }
         p = p / p.sum(axis=1, keepdims=True)
-        one["error"] = error_rate(test, p, by="annotator") * labels[there]
-        one["distance"] = absolute_distance(test, p, by="annotator") * labels[there]
-        one["log_loss"] = -np.bincount(test.annotator, log_of(p, test.label), labels.size)[there]
-        result[arm] = {name: values.round(5).tolist() for name, values in one.items()}
+        losses["error"] = error_rate(test, p, by="annotator") * labels[there]
+        losses["distance"] = absolute_distance(test, p, by="annotator") * labels[there]
+        losses["log_loss"] = -np.bincount(test.annotator, log_of(p, test.label), labels.size)[there]
+        result[arm] = {name: values.round(5).tolist() for name, values in losses.items()}
     return {
         "arms": result, "annotators": test.annotators[there].tolist(), "labels": labels[there].tolist(),
         "items": test.items.tolist(),

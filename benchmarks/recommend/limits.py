@@ -47,13 +47,13 @@ def run(part: Part, device: str) -> dict[str, Any]:
     shuffled = np.lexsort((rng.random(len(table)), table.item))
     have = np.zeros(len(table), np.bool_)
     have[shuffled[np.arange(len(table)) - table.item_ptr[table.item[shuffled]] < INITIAL_LABELS]] = True
-    order = rng.permutation(len(table))  # in which random labels are bought
+    order = rng.permutation(len(table))  # The order in which random labels are collected.
     keywords = ARMS[part["arm"]]
     if keywords is not None:
         keywords = keywords | part.get("keywords", {})
     key = table.item.astype(np.int64) * table.n_annotators + table.annotator
     model = fit(table, have)
-    found: dict[str, Any] = {"scores": [score(model, gold)], "purchases": []}
+    results: dict[str, Any] = {"scores": [score(model, gold)], "purchases": []}
     for _ in range(PURCHASES):
         if keywords is None:
             new = order[~have[order]][:BUDGET]
@@ -70,14 +70,14 @@ def run(part: Part, device: str) -> dict[str, Any]:
         have[new] = True
         before, model = model, fit(table, have)
         asked = np.unique(table.item[new])
-        found["purchases"].append(bought | {
+        results["purchases"].append(bought | {
             "labels": int(new.size),
             "changed": int((before.predict()[asked] != model.predict()[asked]).sum()),
             "busiest": int(np.bincount(table.annotator[new]).max(initial=0)),
             "most_on_an_item": int(np.bincount(table.item[have]).max()),
         })  # fmt: skip
-        found["scores"].append(score(model, gold))
-    return found
+        results["scores"].append(score(model, gold))
+    return results
 
 
 def part_of(table: Annotations, have: Any) -> Annotations:
@@ -134,7 +134,7 @@ def tables(rows: Rows) -> list[str]:
 
 
 def parts(seeds: int) -> list[Part]:
-    """All arms of all sets, seed by seed."""
+    """Return all strategies on all sets, seed by seed."""
     return [{"set": name, "arm": arm, "seed": seed} for seed in range(seeds) for name in SETS for arm in ARMS]
 
 

@@ -31,7 +31,7 @@ from reproductions import record
 
 FOLDER = Path(__file__).parent
 BATCH = 50  # labels between two fits where they are recommended
-NEAR_ACCURACY = 0.005  # below the accuracy of all labels
+NEAR_ACCURACY = 0.005  # Tolerance relative to the accuracy with all labels.
 METHODS: dict[str, Any] = {
     "dawid-skene": lambda: DawidSkene(threads=1),
     "hierarchical-dawid-skene": lambda: HierarchicalDawidSkene(threads=1, tol=1e-5),
@@ -263,7 +263,7 @@ def summary(rows: Rows) -> dict[str, Any]:
 
 
 def parts(seeds: int) -> list[Part]:
-    """All arms of all cases, seed by seed; "items only" on one set."""
+    """Return all strategies on all cases, seed by seed; "items only" on one set."""
     return [
         {"set": case.set, "method": case.method, "start": case.start, "arm": arm, "seed": seed}
         for seed in range(seeds)

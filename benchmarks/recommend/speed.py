@@ -34,12 +34,12 @@ def case(n_classes: int) -> dict[str, Any]:
     table = simulate(ITEMS, ANNOTATORS, n_classes, redundancy=3, seed=0).annotations
     model = DawidSkene(threads=1).fit(table)
     numbers = np.random.default_rng(0).random(ITEMS * ANNOTATORS * n_classes) + 1e-3
-    found: dict[str, list[float]] = {"one": [], "many": [], "floor": []}
+    seconds_by_case: dict[str, list[float]] = {"one": [], "many": [], "floor": []}
     for _ in range(RUNS):
-        found["one"].append(seconds(lambda: dz.recommend(model, table, budget=1, threads=1)))
-        found["many"].append(seconds(lambda: dz.recommend(model, table, budget=500, threads=1)))
-        found["floor"].append(seconds(lambda: np.log(numbers)))
-    return {"classes": n_classes} | {name: min(times) for name, times in found.items()}
+        seconds_by_case["one"].append(seconds(lambda: dz.recommend(model, table, budget=1, threads=1)))
+        seconds_by_case["many"].append(seconds(lambda: dz.recommend(model, table, budget=500, threads=1)))
+        seconds_by_case["floor"].append(seconds(lambda: np.log(numbers)))
+    return {"classes": n_classes} | {name: min(times) for name, times in seconds_by_case.items()}
 
 
 def main() -> None:

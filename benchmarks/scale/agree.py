@@ -64,19 +64,19 @@ def main() -> None:
                 seconds[engine] = time.perf_counter() - begun
             best = np.sort(fitted["local"].posterior_, axis=1)[:, -2:]
             clear = best[:, 1] - best[:, 0] > TIE_TOLERANCE
-            one: dict[str, Any] = {"method": name, "seconds": seconds}
+            result_row: dict[str, Any] = {"method": name, "seconds": seconds}
             for engine in ENGINES:
                 model, local = fitted[engine], fitted["local"]
-                one[engine] = {
+                result_row[engine] = {
                     "posterior": float(np.abs(model.posterior_ - local.posterior_).max()),
                     "labels": int((model.predict()[clear] != local.predict()[clear]).sum()),
                     "same_passes": model.n_iter_ == local.n_iter_,
                 }
-            results.append(one)
+            results.append(result_row)
             rows.append(
                 [
                     name, f"{fitted['local'].n_iter_}",
-                    *(f"{one[e]['posterior']:.0e}, {one[e]['labels']}" for e in ENGINES),
+                    *(f"{result_row[e]['posterior']:.0e}, {result_row[e]['labels']}" for e in ENGINES),
                     *(f"{seconds[e]:.1f}" for e in engines),
                 ]
             )  # fmt: skip

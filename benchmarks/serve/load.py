@@ -183,13 +183,13 @@ async def _ask_once(port: int, token: str) -> None:
 
 
 async def drive(port: int, tokens: list[str], people: list[str], options: argparse.Namespace) -> list[Any]:
-    found: list[Any] = []
+    responses: list[Any] = []
     until = time.perf_counter() + options.seconds
     rngs = np.random.default_rng(1).spawn(options.clients)
     clients = [LabelStudioClient(port, tokens[at % len(tokens)]) for at in range(options.clients)]
     work = zip(clients, people, rngs, strict=False)
-    await asyncio.gather(*(label(c, p, rng, until, options, found) for c, p, rng in work))
-    return found
+    await asyncio.gather(*(label(c, p, rng, until, options, responses) for c, p, rng in work))
+    return responses
 
 
 def measure(where: str, options: argparse.Namespace) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def _make_pass(n_classes: int) -> Any:
     """Compile the loop for this number of classes."""
 
     @numba.njit(nogil=True)
-    def walk(item_ptr, annotator, label, cells, start, stop, gather, scatter, ahead):
+    def run_pass(item_ptr, annotator, label, cells, start, stop, gather, scatter, ahead):
         ones, q = np.ones((1, n_classes)), np.ones(n_classes)
         end = item_ptr[stop]
         for i in range(start, stop):
@@ -48,7 +48,7 @@ def _make_pass(n_classes: int) -> Any:
                 add_to_counts(n_classes, cells, annotator, label, first, last, q)
         return q.sum()
 
-    return walk
+    return run_pass
 
 
 def _fastest(work: Callable[[int], object], threads: int) -> float:

@@ -26,12 +26,12 @@ PLAIN_PASSES, RELATIVE_GAPS = 1_000, (1e-6, 1e-8)
 
 def climb(table: Any, accelerate: str | None) -> tuple[Any, np.ndarray]:
     """Fit, and return the model and the best objective after each pass (P,)."""
-    seen: list[float] = []
+    objectives: list[float] = []
     model = dz.methods["dawid-skene"](seed=0, max_iter=PLAIN_PASSES, tol=0.0, accelerate=accelerate)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # stopping at max_iter is meant
-        model.fit(table, on_step=lambda step, objective: seen.append(objective))
-    return model, np.maximum.accumulate(seen)
+        model.fit(table, on_step=lambda step, objective: objectives.append(objective))
+    return model, np.maximum.accumulate(objectives)
 
 
 def run_set(name: str) -> dict[str, Any]:

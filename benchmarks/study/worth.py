@@ -182,7 +182,7 @@ def figure(rows: list[Row]) -> str:
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
 
 
-def worse(mark: bool) -> str:
+def mark_worse(mark: bool) -> str:
     """Return the mark of a figure that is worse than before."""
     return " ▼" if mark else ""
 
@@ -217,9 +217,9 @@ def tables(rows: list[Row]) -> list[str]:
         else:
             name, before, after = row.name, row.before, row.after
         out.append(
-            f"| {name} | {100 * before[1]:.1f} | {100 * after[1]:.1f}{worse(after[1] < before[1] - 5e-4)} | "
-            f"{100 * before[2]:+.1f} | {100 * after[2]:+.1f}{worse(abs(after[2]) > abs(before[2]))} | "
-            f"{before[0]:.3f} | {after[0]:.3f}{worse(after[0] > before[0])} |"
+            f"| {name} | {100 * before[1]:.1f} | {100 * after[1]:.1f}{mark_worse(after[1] < before[1] - 5e-4)} | "
+            f"{100 * before[2]:+.1f} | {100 * after[2]:+.1f}{mark_worse(abs(after[2]) > abs(before[2]))} | "
+            f"{before[0]:.3f} | {after[0]:.3f}{mark_worse(after[0] > before[0])} |"
         )
     return out
 

@@ -50,18 +50,18 @@ def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20)
-    found: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
+    scores_by_case: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     warnings.simplefilter("ignore")
     for seed in range(parser.parse_args().seeds):
         for name, table, truth, copies in crowds(seed):
             for method in METHODS:
-                found[name][method].append(scores(method, table, truth))
+                scores_by_case[name][method].append(scores(method, table, truth))
             rest = table.select(rows=~copies[table.annotator])
             kept = np.isin(table.items, rest.items)
             for method in METHODS[:2]:
-                found[name][f"{method} without the copies"].append(scores(method, rest, truth[kept]))
+                scores_by_case[name][f"{method} without the copies"].append(scores(method, rest, truth[kept]))
     print("| crowd | method | accuracy | log loss |\n|---|---|---|---|")
-    for name, rows in found.items():
+    for name, rows in scores_by_case.items():
         for method, values in rows.items():
             accuracy, loss = np.mean(values, axis=0)
             print(f"| {name} | {method} | {accuracy:.4f} | {loss:.3f} |")

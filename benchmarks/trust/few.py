@@ -84,7 +84,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     print(f"| tables | {' | '.join(METHODS)} |\n|---|{'---|' * len(METHODS)}")
     for source in (real, simulated, stray):
-        found: dict[str, list[Any]] = defaultdict(list)
+        results: dict[str, list[Any]] = defaultdict(list)
         for kind, table, gold in source():
             at = np.flatnonzero(gold >= 0)
             rows = []
@@ -92,8 +92,8 @@ def main() -> None:
                 p = np.asarray(dz.methods[method]().fit(table).posterior_)[at]
                 top, right = p == p.max(axis=1, keepdims=True), (np.arange(at.size), gold[at])
                 rows.append(((top[right] / top.sum(axis=1)).mean(), -np.log(np.maximum(p[right], 1e-6)).mean()))
-            found[kind].append(rows)
-        for kind, tables in found.items():
+            results[kind].append(rows)
+        for kind, tables in results.items():
             cells = " | ".join(f"{100 * right:.1f} %, {loss:.3f}" for right, loss in np.mean(tables, axis=0))
             print(f"| {kind} | {cells} |", flush=True)
 

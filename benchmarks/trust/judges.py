@@ -87,10 +87,12 @@ def main() -> None:
             )
     print("\n| set | gold | log loss: without gold | ρ and shifts by gold | weights by gold |\n|---|---|---|---|---|")
     for name in (NAME, *OTHER_SETS):
-        some: Any = dz.load_dataset(name)
-        model = dz.methods["consensus"]().fit(some.annotations)
-        items = np.flatnonzero((some.gold >= 0) & (np.diff(some.annotations.item_ptr) > 0))
-        panel = Panel(some.annotations, panel_judges(some.annotations), some.annotations.n_classes, model.posterior_)
+        dataset: Any = dz.load_dataset(name)
+        model = dz.methods["consensus"]().fit(dataset.annotations)
+        items = np.flatnonzero((dataset.gold >= 0) & (np.diff(dataset.annotations.item_ptr) > 0))
+        panel = Panel(
+            dataset.annotations, panel_judges(dataset.annotations), dataset.annotations.n_classes, model.posterior_
+        )
         blind, total = model.untempered_posterior(), model.item_total_
         for size in (30, 50, 100, 200):
             if size > 0.6 * items.size:
@@ -99,11 +101,11 @@ def main() -> None:
             for draw in range(min(draws, 20)):
                 order = np.random.default_rng([draw, size]).permutation(items)
                 known, rest = order[:size], order[size:]
-                one = tempering_from_gold(blind[known], total[known], some.gold[known])
+                one = tempering_from_gold(blind[known], total[known], dataset.gold[known])
                 by_shifts = one.temper(blind[rest], total[rest])
-                by_weights = panel.fit(known, some.gold[known]).posterior(rest)
+                by_weights = panel.fit(known, dataset.gold[known]).posterior(rest)
                 tried = (model.posterior_[rest], by_shifts, by_weights)
-                found.append([scores(q, some.gold[rest])[0] for q in tried])
+                found.append([scores(q, dataset.gold[rest])[0] for q in tried])
             free, shifted, weighted = np.mean(found, axis=0)
             print(f"| {name} | {size} | {free:.3f} | {shifted:.3f} | {weighted:.3f} |", flush=True)
 

@@ -95,16 +95,16 @@ def crowds(draws: int) -> None:
         for size in SIZES:
             if size > 0.9 * gold.size:
                 continue
-            found: dict[int, list[Any]] = {c: [] for c in classes}
+            results: dict[int, list[Any]] = {c: [] for c in classes}
             for _ in range(draws):
                 at = rng.integers(0, gold.size, min(gold.size, MAX_ITEMS))
                 for c in classes:
                     y, f = gold[at[:size]] == c, posterior[at, c]
                     one = corrected_mean(y, f[:size], f[size:], rate=True)
-                    found[c].append((one, one.human))
+                    results[c].append((one, one.human))
             for c in classes:
                 rate = (gold == c).mean()
-                summary.add(name, size, str(c), size * min(rate, 1 - rate), judged(found[c], rate))
+                summary.add(name, size, str(c), size * min(rate, 1 - rate), judged(results[c], rate))
     summary.close()
 
 
@@ -171,8 +171,8 @@ def panels(draws: int, only: list[str] | None = None) -> None:
     """Rates by the posterior that learnt from gold."""
     sets: dict[str, Any] = {"judges, scores": (score_table(), None, dz.load_dataset(JUDGES).gold)}
     for name in PANELS:
-        some: Any = dz.load_dataset(name)
-        sets[name] = (some.annotations, dz.methods["consensus"]().fit(some.annotations).posterior_, some.gold)
+        dataset: Any = dz.load_dataset(name)
+        sets[name] = (dataset.annotations, dz.methods["consensus"]().fit(dataset.annotations).posterior_, dataset.gold)
     summary = Summary("panels")
     for name, (table, free, gold) in sets.items():
         if only and name not in only:
@@ -184,7 +184,7 @@ def panels(draws: int, only: list[str] | None = None) -> None:
         for size in SIZES:
             if size > 0.9 * gold.size:
                 continue
-            found: dict[int, list[Any]] = {c: [] for c in classes}
+            results: dict[int, list[Any]] = {c: [] for c in classes}
             for draw in range(draws):
                 at = np.random.default_rng([draw, size]).integers(0, gold.size, min(gold.size, PANEL_ITEMS))
                 panel.draw(at)
@@ -193,10 +193,10 @@ def panels(draws: int, only: list[str] | None = None) -> None:
                 predicted = _cross_fit(learn, here, at.size, draw)
                 for c in classes:
                     one = corrected_mean(gold[at[here]] == c, predicted[here, c], predicted[others, c], rate=True)
-                    found[c].append((one, one.human))
+                    results[c].append((one, one.human))
             for c in classes:
                 rate = (gold == c).mean()
-                summary.add(name, size, str(c), size * min(rate, 1 - rate), judged(found[c], rate))
+                summary.add(name, size, str(c), size * min(rate, 1 - rate), judged(results[c], rate))
     summary.close()
 
 

@@ -14,7 +14,7 @@ from reproductions.__main__ import app
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder; no data folder, whatever the caller has set."""
+    """Return an empty working folder, and unset the data folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DISSENSUS_DATA", raising=False)
     return tmp_path

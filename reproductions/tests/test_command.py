@@ -14,7 +14,7 @@ from reproductions.tests.toy import FILE, Module
 
 
 def toy(monkeypatch):
-    """A paper that takes no time, in the place of all."""
+    """Replace all papers by one that takes no time."""
     import reproductions as package
 
     made, module = experiment.parse("toy", tomllib.loads(FILE)), Module()

@@ -15,7 +15,7 @@ pytest.importorskip("torch", reason="needs the `learning` extra")
 
 @cache
 def lia():
-    """A small LIA of the crowd."""
+    """Fit a small LIA to the crowd."""
     from dissensus.learning.objectives import LIAObjective
 
     return trained(objective=LIAObjective(rounds=2), epochs=6)

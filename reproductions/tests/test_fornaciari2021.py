@@ -20,7 +20,7 @@ FEW = {"items": 24, "folds": 2, "epochs": 1, "batch_size": 16, "lstm": 4}
 
 
 def made(table, data, condition, seed, truth, predicted, pattern=None):
-    """A line as a cell leaves it."""
+    """Return a stored line like that of a cell."""
     kept = {"off": pack((predicted - truth) % 5)}
     if pattern is not None:
         kept |= {"truth": pack(truth), "votes": VOTES, "pattern": pack(pattern, np.uint16)}

@@ -123,14 +123,14 @@ def test_two_stages_ask_networks_that_have_not_seen_the_item():
     other = labels.copy()
     other[0, 7] = 1 - other[0, 7]
 
-    def found(labels):
+    def classes_of(labels):
         model = LIA(hidden=(16,), dropout=0.0, steps=40).classifier(table, features=True)
         model.objective = Hard(labels="gold")
         return platanios2020.two_stages([model], [table], x, labels, 5), platanios2020.train_and_predict(
             [model], [table], x, labels
         )
 
-    (apart, seen), (apart_then, seen_then) = found(labels), found(other)
+    (apart, seen), (apart_then, seen_then) = classes_of(labels), classes_of(other)
     assert apart[0, 7] == apart_then[0, 7]
     assert seen[0, 7] != seen_then[0, 7]
 

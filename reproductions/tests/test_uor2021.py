@@ -17,7 +17,7 @@ TABLE = load_paper("uor2021").tables["table3"]
 
 
 def counted(counts):
-    """A table from (I, K) counts of votes."""
+    """Return a table with (I, K) counts of votes."""
     item, label = np.nonzero(counts)
     return Annotations.from_counts(item, label, counts[item, label], classes=counts.shape[1])
 
@@ -103,7 +103,7 @@ def test_votes_are_dealt_out_to_different_annotators_and_stay_what_they_are():
 
 
 def counted_by(labels):
-    """A table in which annotator a gives item i labels[i, a], of three classes."""
+    """Return a table in which annotator a gives item i labels[i, a], of three classes."""
     item, annotator = np.indices(labels.shape).reshape(2, -1)
     names = [np.array([f"{x:02}" for x in range(n)], object) for n in labels.shape]
     return Annotations.from_codes(item, annotator, labels.ravel(), *names, np.arange(3).astype(object))

@@ -15,7 +15,7 @@ from benchmarks.clustering.drawn import draw
 from clustering.graphs import clustered
 from dissensus import Annotations, clusterings, methods
 from dissensus.clustering import PGMBP
-from dissensus.clustering.exceptions import GoldForClusters, NotConverged, TooManyClusters
+from dissensus.clustering.exceptions import ClusteringNotConverged, GoldForClusters, TooManyClusters
 from dissensus.exceptions import BadParameter, ConvergenceWarning, UnknownClass, UnknownName
 from dissensus.models.exceptions import NoEarlierCounts
 from dissensus.testing.clusterings import check_clustering
@@ -228,7 +228,7 @@ def test_without_a_number_item_clusters_are_the_classes():
 
 
 def test_stopping_early_is_a_warning():
-    with pytest.warns(NotConverged) as caught:
+    with pytest.warns(ClusteringNotConverged) as caught:
         PGMBP(item_clusters=3, annotator_clusters=2, max_iter=2, tol=0).fit(clustered())
     warning = caught[0].message
     assert (warning.clustering, warning.passes, warning.tol) == ("PGMBP", 2, 0)

@@ -10,7 +10,7 @@ from clustering.graphs import clustered
 from dissensus import Annotations, select_clusters
 from dissensus.cli.cluster import cluster
 from dissensus.clustering import FMM, PGMBP
-from dissensus.clustering.exceptions import NoDevelopmentItems, NoNumbersOfClusters, TooManyClusters
+from dissensus.clustering.exceptions import NoLabelledDevelopmentItems, NoNumbersOfClusters, TooManyClusters
 from dissensus.clustering.select import _candidate_counts
 from dissensus.evaluation import hide_annotators, inverse_kl_divergence, kl_divergence
 from dissensus.exceptions import BadParameter, UnknownClass, UnknownName, UnwritableFile
@@ -152,7 +152,7 @@ def test_bad_input_is_one_clear_error(tmp_path):
     with pytest.raises(UnknownClass):
         select_clusters(table, **GRID, dev=Annotations.from_arrays([1], [1], [9]))
     empty = Annotations.from_arrays([1], [1], [0], classes=4, items=[1, 2]).select(items=[2])
-    with refused(NoDevelopmentItems):
+    with refused(NoLabelledDevelopmentItems):
         select_clusters(table, **GRID, dev=empty)
     with pytest.raises(UnwritableFile):
         select_clusters(table, **GRID, store=tmp_path)
@@ -191,5 +191,5 @@ def test_the_default_ranges_fit_few_annotators():
     found = select_clusters(table)
     assert found.K == [3, 4, 5, 6, 7, 8, 9]
     assert found.L == [3, 4]
-    with refused(NoDevelopmentItems):
+    with refused(NoLabelledDevelopmentItems):
         select_clusters(table.select(items=table.items == table.items[0]))

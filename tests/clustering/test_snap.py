@@ -22,7 +22,7 @@ from dissensus.clustering.exceptions import (
     WrongClassNames,
 )
 from dissensus.evaluation import kl_divergence
-from dissensus.evaluation.exceptions import DifferentLengths, NotDistributions, NotOnePerClass, WrongArray
+from dissensus.evaluation.exceptions import DifferentLengths, NotOnePerClass, RowsNotDistributions, WrongArrayType
 from dissensus.exceptions import BadParameter, NotFitted
 from refused import refused
 
@@ -91,9 +91,9 @@ def test_what_is_no_distribution_is_one_clear_error(fitted):
     projector = Projector(fitted).fit()
     with refused(NotOnePerClass, name="X", values=3, n_classes=4):
         projector.transform(np.full((2, 3), 1 / 3))
-    with refused(NotDistributions, name="X", count=1, rows=2, first_row=1, total=2):
+    with refused(RowsNotDistributions, name="X", count=1, rows=2, first_row=1, total=2):
         projector.transform(np.array([[0.25] * 4, [0.5] * 4]))
-    with refused(NotDistributions, smallest=-0.5):
+    with refused(RowsNotDistributions, smallest=-0.5):
         projector.transform(np.array([[1.5, -0.5, 0, 0]]))
     with refused(NotAClustering, got="NoneType", or_table=False):
         Projector().fit()
@@ -140,7 +140,7 @@ def test_distributions_learn_from_soft_labels():
         clone(step).transform(X)
     with refused(DifferentLengths, first_name="X", second_name="y", first_length=199, second_length=200):
         DistributionClassifier(LogisticRegression()).fit(X[1:], y)
-    with refused(WrongArray, name="y", content="distributions"):
+    with refused(WrongArrayType, name="y", content="distributions"):
         DistributionClassifier(LogisticRegression()).fit(X, y[:, 0])
     with refused(NotAClassifier, got="None"):
         DistributionClassifier().fit(X, y)

@@ -16,9 +16,9 @@ from dissensus import evaluation as ev
 from dissensus.evaluation.exceptions import (
     ClassNameNotNumeric,
     NoSharedItems,
-    NotFinite,
     NotOnePerClass,
     RepeatedClassPosition,
+    RowsNotFinite,
     WeightsIgnored,
 )
 from dissensus.exceptions import BadParameter
@@ -259,7 +259,7 @@ def test_class_names_are_the_numbers_of_an_interval_scale():
         ({"scale": "interval"}, ClassNameNotNumeric, {"name": "cat"}),
         ({"scale": "ordinal", "values": [1, 2, 3]}, NotOnePerClass, {"name": "values", "values": 3, "n_classes": 2}),
         ({"scale": "ordinal", "values": [1, 1]}, RepeatedClassPosition, {}),
-        ({"values": [1, np.nan]}, NotFinite, {"name": "values", "count": 1, "rows": 2, "first_row": 1}),
+        ({"values": [1, np.nan]}, RowsNotFinite, {"name": "values", "count": 1, "rows": 2, "first_row": 1}),
         ({"level": 95}, BadParameter, {"name": "level"}),
         ({"resamples": -5}, BadParameter, {"name": "resamples"}),
     ],

@@ -12,7 +12,7 @@ from dissensus.evaluation.exceptions import (
     NegativeCode,
     NoGoldLabels,
     UnevenRows,
-    WrongArray,
+    WrongArrayType,
 )
 from refused import refused
 
@@ -74,8 +74,8 @@ def test_a_nearly_tied_class_is_tied_and_a_less_probable_one_is_not():
         ([-1, -1], [0, 1], NoGoldLabels, {"items": 2}),
         ([0, -2], [0, 1], NegativeCode, {"name": "gold", "row": 1, "code": -2}),
         ([0, 1], [0, -1], CodeOutOfRange, {"name": "predicted", "row": 1, "code": -1}),
-        ([0.5, 1.0], [0, 1], WrongArray, {"name": "gold", "content": "codes", "dtype": "float64", "shape": (2,)}),
-        ([[0, 1]], [0, 1], WrongArray, {"dtype": "int64", "shape": (1, 2)}),
+        ([0.5, 1.0], [0, 1], WrongArrayType, {"name": "gold", "content": "codes", "dtype": "float64", "shape": (2,)}),
+        ([[0, 1]], [0, 1], WrongArrayType, {"dtype": "int64", "shape": (1, 2)}),
         ([[0, 1], [0]], [0, 1], UnevenRows, {"name": "gold"}),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from dissensus import evaluation as ev
-from dissensus.evaluation.exceptions import MissingStatistic, NoItems, NotFinite, WrongArray
+from dissensus.evaluation.exceptions import MissingStatistic, NoItems, RowsNotFinite, WrongArrayType
 from dissensus.exceptions import BadParameter
 from refused import refused
 
@@ -107,8 +107,8 @@ def test_undefined_resamples_are_left_out_and_no_resamples_give_no_interval():
     ("arguments", "keywords", "error", "facts"),
     [
         (([],), {}, NoItems, {}),
-        (([1.0, np.inf, np.nan],), {}, NotFinite, {"name": "stats", "count": 2, "rows": 3, "first_row": 1}),
-        ((["a"],), {}, WrongArray, {"name": "stats", "content": "statistics"}),
+        (([1.0, np.inf, np.nan],), {}, RowsNotFinite, {"name": "stats", "count": 2, "rows": 3, "first_row": 1}),
+        ((["a"],), {}, WrongArrayType, {"name": "stats", "content": "statistics"}),
         ((np.ones((3, 2)),), {}, MissingStatistic, {"shape": (3, 2)}),
         (([1.0],), {"resamples": -1}, BadParameter, {"name": "resamples", "value": -1}),
         (([1.0],), {"resamples": 1.5}, BadParameter, {"name": "resamples", "value": 1.5}),

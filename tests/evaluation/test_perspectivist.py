@@ -12,9 +12,9 @@ from dissensus.evaluation.exceptions import (
     BadScale,
     CodeOutOfRange,
     NoItems,
-    NotDistributions,
     NotOnePerClass,
     NotRowsOfTable,
+    RowsNotDistributions,
 )
 from dissensus.exceptions import BadParameter
 from evaluation.tables import any_tables
@@ -135,7 +135,7 @@ def test_what_cannot_be_compared_is_named():
         ev.absolute_distance(table, [-1, 0, 1])
     with refused(NotOnePerClass, name="predicted", values=2, n_classes=3):
         ev.error_rate(table, np.full((3, 2), 0.5))
-    with refused(NotDistributions, name="predicted", count=3, rows=3, first_row=0, total=1.5):
+    with refused(RowsNotDistributions, name="predicted", count=3, rows=3, first_row=0, total=1.5):
         ev.error_rate(table, np.full((3, 3), 0.5))
     with refused(BadParameter, name="by"):
         ev.error_rate(table, [0, 0, 0], by="class")

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from dissensus import evaluation as ev
-from dissensus.evaluation.exceptions import DifferentLengths, NotFinite
+from dissensus.evaluation.exceptions import DifferentLengths, RowsNotFinite
 from dissensus.exceptions import BadParameter
 from refused import refused
 
@@ -50,7 +50,7 @@ def test_equal_methods_are_not_told_apart():
 def test_bad_input_is_refused():
     with refused(DifferentLengths, first_name="first", second_name="second", first_length=2, second_length=1):
         ev.paired_bootstrap([0, 1], [1])
-    with refused(NotFinite, name="second", count=1, rows=2, first_row=1):
+    with refused(RowsNotFinite, name="second", count=1, rows=2, first_row=1):
         ev.paired_bootstrap([0, 1], [1, np.nan])
     with refused(BadParameter, name="resamples"):
         ev.paired_bootstrap([1], [1], resamples=0)

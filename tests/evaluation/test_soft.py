@@ -6,7 +6,7 @@ from scipy import stats
 from scipy.spatial.distance import jensenshannon
 
 from dissensus import evaluation as ev
-from dissensus.evaluation.exceptions import DifferentShapes, NotDistributions, NotOnePerClass, WrongArray
+from dissensus.evaluation.exceptions import DifferentShapes, NotOnePerClass, RowsNotDistributions, WrongArrayType
 from dissensus.exceptions import BadParameter
 from refused import refused
 
@@ -107,13 +107,13 @@ def test_all_scores_are_means_of_the_same(pair):
         (
             [[0.5, 0.4]],
             [[0.5, 0.5]],
-            NotDistributions,
+            RowsNotDistributions,
             {"name": "y", "count": 1, "rows": 1, "first_row": 0, "total": 0.9},
         ),
-        ([[0.5, 0.5]], [[1.5, -0.5]], NotDistributions, {"name": "h", "smallest": -0.5}),
-        ([[0.5, 0.5]], [[np.nan, 1.0]], NotDistributions, {"name": "h", "count": 1}),
+        ([[0.5, 0.5]], [[1.5, -0.5]], RowsNotDistributions, {"name": "h", "smallest": -0.5}),
+        ([[0.5, 0.5]], [[np.nan, 1.0]], RowsNotDistributions, {"name": "h", "count": 1}),
         ([[0.5, 0.5]], [[0.2, 0.3, 0.5]], DifferentShapes, {"first_shape": (1, 2), "second_shape": (1, 3)}),
-        ([0.5, 0.5], [[0.5, 0.5]], WrongArray, {"name": "y", "content": "distributions"}),
+        ([0.5, 0.5], [[0.5, 0.5]], WrongArrayType, {"name": "y", "content": "distributions"}),
     ],
 )
 def test_what_is_no_distribution_is_refused(y, h, error, facts):

@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 
 from dissensus.clustering import model
-from dissensus.clustering.exceptions import GoldForClusters, NotConverged, TooManyClusters
+from dissensus.clustering.exceptions import ClusteringNotConverged, GoldForClusters, TooManyClusters
 from dissensus.clustering.model import ClusterParams, LabelGraph, Priors
 from dissensus.clustering.start import InitialState, VoteMixture, make_start
 from dissensus.common.parameters import param
@@ -193,7 +193,7 @@ class Clustering(Aggregator):
         self.n_iter_ = len(passes)
         if not best.converged:
             name, count = type(self).__name__, len(best.trace)
-            warning = NotConverged(clustering=name, passes=count, tol=self.tol, objective=best.trace[-1])
+            warning = ClusteringNotConverged(clustering=name, passes=count, tol=self.tol, objective=best.trace[-1])
             warnings.warn(warning, stacklevel=4)  # Points at the caller of fit.
         return best
 

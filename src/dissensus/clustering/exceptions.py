@@ -21,7 +21,7 @@ class TooManyClusters(BadParameter):
     nodes: Literal["items", "annotators"]
 
 
-class NotConverged(ConvergenceWarning):
+class ClusteringNotConverged(ConvergenceWarning):
     template = (
         "{clustering} stopped after {passes} passes without reaching {param[tol]}={tol:g} of the objective "
         "({objective:.6g}); increase {param[max_iter]} or {param[tol]}."
@@ -36,7 +36,7 @@ class NoNumbersOfClusters(BadParameter):
     template = "{param[K]} and {param[L]} must each contain at least one number."
 
 
-class NoDevelopmentItems(DataError):
+class NoLabelledDevelopmentItems(DataError):
     template = "no development item has annotations; pass other items as {param[dev]}, or set the numbers of clusters."
 
 

@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +25,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dissensus.clustering.base import Clustering, cluster_count_keywords, clusterings
-from dissensus.clustering.exceptions import NoDevelopmentItems, NoNumbersOfClusters
+from dissensus.clustering.exceptions import NoLabelledDevelopmentItems, NoNumbersOfClusters
 from dissensus.common.frames import columns_to_frame
 from dissensus.common.json_lines import JsonLinesStore, hash_settings
 from dissensus.common.notebook import NotebookTable
@@ -176,69 +177,105 @@ def select_clusters(
         held_out = 0.5
     check_argument("held_out", held_out, float | None, above=0, below=1, must="must be between 0 and 1")
     check_argument("jobs", jobs, int | None, low=1)
+    table, dev = _split_development_items(table, dev, seed)
+    given, hidden = (dev, dev) if held_out is None else hide_annotators(dev, held_out, seed)
+    keywords = {"restarts": 1, "seed": seed, "threads": 1} | keywords
+    grid = _make_grid(table, method, K, L, sizes)
+    settings = {"method": method, "held_out": held_out, "epsilon": epsilon, "keywords": keywords}
+    log = JsonLinesStore(store, hash_settings(settings, (table, given, hidden)))
+    fit = partial(_fit_point, table, given, hidden, method, keywords, epsilon, held_out is not None)
+    points = _fit_grid(grid, fit, log, on_point or (lambda point, count, total: None), jobs)
+    kept = {key: value for key, value in keywords.items() if key != "threads"}
+    return Selection(method, criterion, points, kept)
+
+
+def _split_development_items(
+    table: Annotations, dev: Annotations | float, seed: int
+) -> tuple[Annotations, Annotations]:
+    """Return the training items and the labelled development items."""
     if not isinstance(dev, Annotations):
         check_argument("dev", dev, float, above=0, below=1, must="must be a table, or a share between 0 and 1")
         table, dev = table.split(1 - dev, by="item", seed=seed)
     dev = dev.with_classes(table.classes)  # Raises if a class of the development items was not fitted.
     dev = dev.select(items=np.diff(dev.item_ptr) > 0)
     if dev.n_items == 0:
-        raise NoDevelopmentItems
-    given, judged = (dev, dev) if held_out is None else hide_annotators(dev, held_out, seed)
-    keywords = {"restarts": 1, "seed": seed, "threads": 1} | keywords
+        raise NoLabelledDevelopmentItems
+    return table, dev
+
+
+def _make_grid(
+    table: Annotations, method: str, K: Iterable[int], L: Iterable[int], sizes: int | None
+) -> list[tuple[int, int]]:
+    """Return the pairs (K, L) to fit; L is 1 for a method without annotator clusters."""
     joint = clusterings.entry(method).facts["annotators"]
     items, annotators = (int(np.count_nonzero(np.diff(ptr))) for ptr in (table.item_ptr, table.annotator_ptr))
     grid = list(product(_candidate_counts(K, items, sizes), _candidate_counts(L, annotators, sizes) if joint else [1]))
     if not grid:
         raise NoNumbersOfClusters
+    return grid
 
-    settings = {"method": method, "held_out": held_out, "epsilon": epsilon, "keywords": keywords}
-    log = JsonLinesStore(store, hash_settings(settings, (table, given, judged)))
-    names = {field.name for field in fields(GridPoint)}  # a line with others was written by another version
-    there = [GridPoint(**row) for row in log.rows if row.keys() == names]
-    done = {(point.K, point.L): point for point in there if (point.K, point.L) in grid}
-    report = on_point or (lambda point, count, total: None)
-    for count, place in enumerate(sorted(done), 1):
-        report(done[place], count, len(grid))
 
-    def fit(place: tuple[int, int]) -> GridPoint:
-        """Fit one point, assign the development items by `given`, and score them on `judged`."""
-        begin, votes = time.perf_counter(), judged.soft_labels()
-        model = clusterings[method](**cluster_count_keywords(method, *place), **keywords).fit(table)
-        snapped, likelihood = model.predict_proba(given), None
-        if held_out is not None:
-            expected = model.expected_labels(model.predict_clusters(given)[judged.item], judged)
-            chance = expected[np.arange(len(judged)), judged.label]
-            if judged.proba is not None:
-                chance = (expected * judged.proba).sum(axis=1)
-            likelihood = float(np.average(np.log(chance), weights=judged.weight))
-        return GridPoint(
-            *place,
-            kl=float(kl_divergence(votes, snapped).mean()),
-            inverse_kl=float(inverse_kl_divergence(votes, snapped, epsilon=epsilon).mean()),
-            log_likelihood=likelihood,
-            objective=float(model.trace_[-1]),
-            converged=model.converged_,
-            iterations=model.n_iter_,
-            seconds=time.perf_counter() - begin,
-        )
+def _fit_point(
+    table: Annotations,
+    given: Annotations,
+    hidden: Annotations,
+    method: str,
+    keywords: dict[str, Any],
+    epsilon: float,
+    with_likelihood: bool,
+    numbers: tuple[int, int],
+) -> GridPoint:
+    """Fit one pair (K, L), assign the development items by the labels `given`, and score them on the `hidden` ones."""
+    begin, votes = time.perf_counter(), hidden.soft_labels()
+    model = clusterings[method](**cluster_count_keywords(method, *numbers), **keywords).fit(table)
+    snapped, likelihood = model.predict_proba(given), None
+    if with_likelihood:
+        expected = model.expected_labels(model.predict_clusters(given)[hidden.item], hidden)
+        probability = expected[np.arange(len(hidden)), hidden.label]
+        if hidden.proba is not None:
+            probability = (expected * hidden.proba).sum(axis=1)
+        likelihood = float(np.average(np.log(probability), weights=hidden.weight))
+    return GridPoint(
+        *numbers,
+        kl=float(kl_divergence(votes, snapped).mean()),
+        inverse_kl=float(inverse_kl_divergence(votes, snapped, epsilon=epsilon).mean()),
+        log_likelihood=likelihood,
+        objective=float(model.trace_[-1]),
+        converged=model.converged_,
+        iterations=model.n_iter_,
+        seconds=time.perf_counter() - begin,
+    )
 
+
+def _fit_grid(
+    grid: list[tuple[int, int]],
+    fit: Callable[[tuple[int, int]], GridPoint],
+    log: JsonLinesStore,
+    on_point: OnPoint,
+    jobs: int | None,
+) -> tuple[GridPoint, ...]:
+    """Fit the points of the grid that the log does not hold, in threads; return all points in the order of the grid."""
+    names = {field.name for field in fields(GridPoint)}  # Lines with other fields are of another version.
+    stored = [GridPoint(**row) for row in log.rows if row.keys() == names]
+    done = {(point.K, point.L): point for point in stored if (point.K, point.L) in grid}
+    for count, numbers in enumerate(sorted(done), 1):
+        on_point(done[numbers], count, len(grid))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # Each point states if it converged.
         with ThreadPoolExecutor(thread_count(jobs, 10**9)) as pool:
-            # The largest take longest, so they come first.
-            rest = sorted((place for place in grid if place not in done), key=lambda place: -place[0] * place[1])
-            futures = {pool.submit(fit, place): place for place in rest}
+            # The largest points take longest, so they come first.
+            rest = sorted((numbers for numbers in grid if numbers not in done), key=lambda pair: -pair[0] * pair[1])
+            futures = {pool.submit(fit, numbers): numbers for numbers in rest}
             try:
                 for future in as_completed(futures):
                     point = future.result()
                     done[futures[future]] = point
                     log.add(asdict(point))
-                    report(point, len(done), len(grid))
+                    on_point(point, len(done), len(grid))
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-    kept = {key: value for key, value in keywords.items() if key != "threads"}
-    return Selection(method, criterion, tuple(done[place] for place in grid), kept)
+    return tuple(done[numbers] for numbers in grid)
 
 
 def _candidate_counts(numbers: Iterable[int], available: int, sizes: int | None) -> list[int]:

@@ -62,7 +62,7 @@ def check_finite(array: FloatArray, name: str) -> None:
     """Raise NotFinite if a row holds NaN or infinity."""
     bad = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))
     if bad.size:
-        raise errors.NotFinite(name=ParameterName(name), count=bad.size, rows=len(array), first_row=int(bad[0]))
+        raise errors.RowsNotFinite(name=ParameterName(name), count=bad.size, rows=len(array), first_row=int(bad[0]))
 
 
 def check_one_per_class(values: Any, n_classes: int, name: str) -> FloatArray:
@@ -90,7 +90,7 @@ def check_distributions(values: Any, name: str, tolerance: float = SUM_TOLERANCE
     if not good.all():
         row = int(np.flatnonzero(~good)[0])
         total, least = float(array[row].sum()), float(array[row].min(initial=np.inf))
-        raise errors.NotDistributions(
+        raise errors.RowsNotDistributions(
             name=ParameterName(name),
             count=int((~good).sum()),
             rows=good.size,
@@ -127,5 +127,7 @@ def _check_array(values: Any, name: str, kinds: str, ndim: int, content: errors.
     except ValueError:
         raise errors.UnevenRows(name=ParameterName(name)) from None
     if array.ndim != ndim or array.dtype.kind not in kinds:
-        raise errors.WrongArray(name=ParameterName(name), content=content, dtype=str(array.dtype), shape=array.shape)
+        raise errors.WrongArrayType(
+            name=ParameterName(name), content=content, dtype=str(array.dtype), shape=array.shape
+        )
     return array

@@ -17,7 +17,13 @@ from dissensus.common.jit import lazy_jit
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation.agreement import agreement, numeric_agreement
-from dissensus.evaluation.exceptions import BadBox, BadDistances, BadLabelDistance, NoSharedItems, TooManyDistances
+from dissensus.evaluation.exceptions import (
+    BadBox,
+    BadDistances,
+    BadLabelDistance,
+    NoSharedItems,
+    TooManyLabelsForDistances,
+)
 from dissensus.evaluation.intervals import Estimate, bootstrap_sums
 from dissensus.evaluation.ratings import Ratings, safe_ratio
 from dissensus.evaluation.spans import span_agreement
@@ -132,7 +138,7 @@ def label_distance_matrix(table: Annotations, distance: ObjectDistance | Callabl
     """Return (K, K) distances of all labels of a table, which may have up to `MAX_LABELS`."""
     K = table.n_classes
     if K > MAX_LABELS:
-        raise TooManyDistances(labels=K)
+        raise TooManyLabelsForDistances(labels=K)
     left, right = np.triu_indices(K, 1)
     found = np.zeros((K, K))
     found[left, right] = found[right, left] = pair_distances(table.classes, left, right, distance)

@@ -16,7 +16,7 @@ CONTENTS = {
 }
 
 
-class WrongArray(DataError):
+class WrongArrayType(DataError):
     template = "{name} must be {expected}, got {dtype} of shape {shape}."
     name: ParameterName
     content: Content
@@ -59,7 +59,7 @@ class NoGoldLabels(DataError):
     items: int
 
 
-class NotFinite(DataError):
+class RowsNotFinite(DataError):
     template = "{name}: {count:,} of {rows:,} rows hold a value that is not finite; the first is row {first_row}."
     name: ParameterName
     count: int
@@ -67,7 +67,7 @@ class NotFinite(DataError):
     first_row: int
 
 
-class NotDistributions(DataError):
+class RowsNotDistributions(DataError):
     template = (
         "{name}: {count:,} of {rows:,} rows are not probability distributions; row {first_row}, the first, sums "
         "to {total:.6g} and has a smallest entry of {smallest:.6g}."
@@ -162,7 +162,7 @@ class BadLabelDistance(DataError):
     example = {"distance": -1.0}
 
 
-class TooManyDistances(DataError):
+class TooManyLabelsForDistances(DataError):
     template = (
         "{labels:,} different labels have {distances:,} distances, too many to compute; take a sample of the items: "
         "table.select(items=…)."

@@ -21,7 +21,7 @@ from dissensus.common.types import FloatArray, OnStep
 from dissensus.compute.engines.local import thread_count
 from dissensus.compute.kernels.resample import BLOCK, LANES, add_sums
 from dissensus.evaluation._check import check_finite, check_lengths, check_numbers
-from dissensus.evaluation.exceptions import MissingStatistic, NoItems, WrongArray
+from dissensus.evaluation.exceptions import MissingStatistic, NoItems, WrongArrayType
 from dissensus.messages import ParameterName
 
 Statistic = Callable[[FloatArray], FloatArray]
@@ -154,7 +154,7 @@ def _check_statistics(stats: Any) -> FloatArray:
     table = np.asarray(stats)
     if table.ndim not in (1, 2) or table.dtype.kind not in "iufb":
         name = ParameterName("stats")
-        raise WrongArray(name=name, content="statistics", dtype=str(table.dtype), shape=table.shape)
+        raise WrongArrayType(name=name, content="statistics", dtype=str(table.dtype), shape=table.shape)
     if len(table) == 0:
         raise NoItems
     table = table.astype(np.float64).reshape(len(table), -1)
