@@ -185,8 +185,10 @@ class Annotations(ReadOnlyArrays, SizeProperties):
             raise errors.NoLabels
         if proba is not None and naming.list_abstentions(abstain):
             raise errors.AbstainWithProba
-        given = {"item": item, "annotator": annotator, "label": label}
-        columns: dict[str, Any] = {n: naming.to_column(c, n) for n, c in given.items() if c is not None or n != "label"}
+        inputs = {"item": item, "annotator": annotator, "label": label}
+        columns: dict[str, Any] = {
+            n: naming.to_column(c, n) for n, c in inputs.items() if c is not None or n != "label"
+        }
         keep: BoolArray | None = None
         if proba is not None:
             class_names, proba = naming.encode_proba(proba, classes)
@@ -275,10 +277,10 @@ class Annotations(ReadOnlyArrays, SizeProperties):
         -------
         Annotations
         """
-        named = ColumnNames(item, annotator, label, weight=weight, proba=proba)
-        if question := named.resolve(column_names(frame)).get("question"):
+        column_names_by_role = ColumnNames(item, annotator, label, weight=weight, proba=proba)
+        if question := column_names_by_role.resolve(column_names(frame)).get("question"):
             raise errors.SeveralQuestions(column=question)
-        return cls.from_arrays(**named.read_arrays(frame), classes=classes, abstain=abstain, kind=kind)
+        return cls.from_arrays(**column_names_by_role.read_arrays(frame), classes=classes, abstain=abstain, kind=kind)
 
     @classmethod
     def from_matrix(
@@ -616,14 +618,14 @@ class Annotations(ReadOnlyArrays, SizeProperties):
         rows = np.flatnonzero(~naming.missing_rows(label))
         names, code = naming.encode_column(naming.to_column(label.take(rows), "label"), "label")
         if self.kind == "sets":
-            names, place = kinds.build_vocabulary("sets", names)
-            code = place[code]
-        known = naming.translate_codes(code, names, self.classes, "gold labels")
-        if (known < 0).any():
+            names, new_codes = kinds.build_vocabulary("sets", names)
+            code = new_codes[code]
+        class_codes = naming.translate_codes(code, names, self.classes, "gold labels")
+        if (class_codes < 0).any():
             raise errors.BadGoldLabels.from_mask(
-                "gold", known < 0, names[code], rows, n_classes=self.n_classes, kind=self.kind
+                "gold", class_codes < 0, names[code], rows, n_classes=self.n_classes, kind=self.kind
             )
-        codes: IntArray = self._align_gold(item, rows, known, np.full(self.n_items, -1, np.int32), "labels")
+        codes: IntArray = self._align_gold(item, rows, class_codes, np.full(self.n_items, -1, np.int32), "labels")
         return codes
 
     def with_added_classes(self, labels: Any) -> Annotations:
@@ -644,20 +646,20 @@ class Annotations(ReadOnlyArrays, SizeProperties):
         """Return the (I,) gold numbers, aligned with `items`; NaN for items without one."""
         value = naming.to_arrow_array(value, "gold")
         rows = np.flatnonzero(~naming.missing_rows(value))
-        known = naming.to_floats(value.take(rows), "gold")
-        values: FloatArray = self._align_gold(item, rows, known, np.full(self.n_items, np.nan), "numbers")
+        numbers = naming.to_floats(value.take(rows), "gold")
+        values: FloatArray = self._align_gold(item, rows, numbers, np.full(self.n_items, np.nan), "numbers")
         return values
 
-    def _align_gold(self, item: Any, rows: IntArray, known: Any, gold: Any, what: str) -> Any:
+    def _align_gold(self, item: Any, rows: IntArray, values: Any, gold: Any, what: str) -> Any:
         """Fill `gold` (I,) with the known values of these rows; raise if an item has two different values."""
         names, code = naming.encode_column(naming.to_arrow_array(item, "item").take(rows), "item")
-        at = naming.translate_codes(code, names, self.items, f"items of the gold {what}")
-        here = at >= 0
-        at, known, rows = at[here], known[here], rows[here]
-        gold[at] = known
-        if (gold[at] != known).any():
-            row = int((gold[at] != known).argmax())
-            raise errors.ContradictoryGold(item=self.items[at[row]], row=int(rows[row]), what=what)
+        item_codes = naming.translate_codes(code, names, self.items, f"items of the gold {what}")
+        in_table = item_codes >= 0
+        item_codes, values, rows = item_codes[in_table], values[in_table], rows[in_table]
+        gold[item_codes] = values
+        if (gold[item_codes] != values).any():
+            row = int((gold[item_codes] != values).argmax())
+            raise errors.ContradictoryGold(item=self.items[item_codes[row]], row=int(rows[row]), what=what)
         return gold
 
     # Deriving tables --------------------------------------------------------------------------------------------------
@@ -784,20 +786,20 @@ class Annotations(ReadOnlyArrays, SizeProperties):
             return self
         if kind == "sets" and self.proba is None and not is_first_of_pair(self.item, self.annotator).all():
             return self._merge_sets()
-        classes, place = kinds.build_vocabulary(kind, self.classes, ordered)
+        classes, new_codes = kinds.build_vocabulary(kind, self.classes, ordered)
         if self.proba is not None:
             kinds.check_kind(kind, kinds.CLASS_KINDS, "proba")
-        return self._replace_classes(classes, place, kind)
+        return self._replace_classes(classes, new_codes, kind)
 
-    def _replace_classes(self, classes: Names, place: IntArray, kind: str) -> Annotations:
+    def _replace_classes(self, classes: Names, new_codes: IntArray, kind: str) -> Annotations:
         """Return the same rows with other classes: class k becomes `place[k]` (−1 if no row has class k)."""
         proba = None
         if self.proba is not None:
             proba = np.zeros((len(self), classes.size))
-            for k in np.flatnonzero(place >= 0):
-                proba[:, place[k]] += self.proba[:, k]
+            for k in np.flatnonzero(new_codes >= 0):
+                proba[:, new_codes[k]] += self.proba[:, k]
         return Annotations.from_codes(
-            self.item, self.annotator, place[self.label], self.items, self.annotators, classes,
+            self.item, self.annotator, new_codes[self.label], self.items, self.annotators, classes,
             weight=self.weight, proba=proba, kind=kind,
         )  # fmt: skip
 
@@ -805,15 +807,15 @@ class Annotations(ReadOnlyArrays, SizeProperties):
         """Merge the rows of each item and annotator into one set of all their options."""
         if self.weight is not None:
             raise errors.WeightedSets
-        sets, place = kinds.build_vocabulary("sets", self.classes)
-        names, ticked = kinds.parse_options(sets)
+        sets, set_codes = kinds.build_vocabulary("sets", self.classes)
+        names, selected = kinds.parse_options(sets)
         first = is_first_of_pair(self.item, self.annotator)
         rows = np.flatnonzero(first)
         pairs = np.unique(
-            np.stack([np.cumsum(first) - 1, place[self.label]], axis=1), axis=0
+            np.stack([np.cumsum(first) - 1, set_codes[self.label]], axis=1), axis=0
         )  # options may be repeated
-        together = np.maximum.reduceat(ticked[pairs[:, 1]], np.searchsorted(pairs[:, 0], np.arange(rows.size)))
-        sets_found, label = np.unique(together, axis=0, return_inverse=True)
+        merged_options = np.maximum.reduceat(selected[pairs[:, 1]], np.searchsorted(pairs[:, 0], np.arange(rows.size)))
+        sets_found, label = np.unique(merged_options, axis=0, return_inverse=True)
         classes = np.array([kinds.name_set(names[options]) for options in sets_found], object)
         order = np.argsort(classes, kind="stable")
         return Annotations.from_codes(
@@ -825,25 +827,25 @@ class Annotations(ReadOnlyArrays, SizeProperties):
         """Return the table with its labels coded into other `classes`; raise if a label is not among them."""
         if classes is self.classes or classes.tolist() == self.classes.tolist():
             return self
-        at = naming.match_names(self.classes, classes, "classes")
-        unknown = at[self.label] < 0 if self.proba is None else (self.proba[:, at < 0] > 0).any(axis=1)
+        new_codes = naming.match_names(self.classes, classes, "classes")
+        unknown = new_codes[self.label] < 0 if self.proba is None else (self.proba[:, new_codes < 0] > 0).any(axis=1)
         if unknown.any():
             labels = self.classes[self.label]
             raise errors.LabelUnknownToModel.from_mask("label", np.asarray(unknown), labels, n_classes=len(classes))
-        return self._replace_classes(classes, at, self.kind)
+        return self._replace_classes(classes, new_codes, self.kind)
 
-    def _selection_mask(self, chosen: Any, among: Names, what: str) -> BoolArray:
-        if chosen is None:
-            return np.ones(len(among), np.bool_)
-        if isinstance(chosen, np.ndarray) and chosen.dtype == np.bool_ and len(chosen) == len(among):
-            return fill_masked(chosen, False)
-        wanted, _ = naming.encode_column(naming.to_column(chosen, what), what)
-        at = naming.match_names(wanted, among, what)
-        if (at < 0).any():
-            missing = wanted[at < 0]
-            raise errors.NamesOutsideTable(what=what, n_missing=missing.size, n=wanted.size, name=missing[0])
-        mask = np.zeros(len(among), np.bool_)
-        mask[at] = True
+    def _selection_mask(self, selection: Any, names: Names, role: str) -> BoolArray:
+        if selection is None:
+            return np.ones(len(names), np.bool_)
+        if isinstance(selection, np.ndarray) and selection.dtype == np.bool_ and len(selection) == len(names):
+            return fill_masked(selection, False)
+        selected_names, _ = naming.encode_column(naming.to_column(selection, role), role)
+        positions = naming.match_names(selected_names, names, role)
+        if (positions < 0).any():
+            missing = selected_names[positions < 0]
+            raise errors.NamesOutsideTable(what=role, n_missing=missing.size, n=selected_names.size, name=missing[0])
+        mask = np.zeros(len(names), np.bool_)
+        mask[positions] = True
         return mask
 
     # Display ----------------------------------------------------------------------------------------------------------

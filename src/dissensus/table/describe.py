@@ -38,14 +38,14 @@ def count_table(table: Annotations) -> dict[str, Any]:
         "probabilistic": table.proba is not None,
     }
     if table.kind in ("numbers", "objects", "sets"):
-        own = (
+        further_counts = (
             _summarize_numbers(table)
             if table.kind == "numbers"
             else _summarize_sets(table)
             if table.kind == "sets"
             else {}
         )
-        return counts | {"distinct_values": table.n_classes} | own
+        return counts | {"distinct_values": table.n_classes} | further_counts
     if table.kind == "pairs":
         sides = table.alternatives
         counts["things"] = int(sides.names.size)

@@ -80,76 +80,78 @@ class ColumnNames:
     weight: str | None = None
     proba: Mapping[Any, str] | Sequence[str] | None = None
 
-    def split_names(self, there: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    def split_names(self, available: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Return role → the columns chosen by the caller, for all roles but `proba`."""
-        return {role: split_column_names(name, there) for role, name in vars(self).items() if role != "proba"}
+        return {role: split_column_names(name, available) for role, name in vars(self).items() if role != "proba"}
 
-    def resolve(self, there: Sequence[str]) -> dict[str, Any]:
+    def resolve(self, available: Sequence[str]) -> dict[str, Any]:
         """Return role → column, and `proba` → {class: column}; raise if a column is missing.
 
         A role with several columns is mapped to a tuple.
         """
-        given = self.split_names(there)
-        found: dict[str, Any] = {}
-        taken = flatten_columns(given.values())
-        free = [column for column in there if column not in taken]  # A column chosen for one role has no other role.
-        for role, names in given.items():
+        chosen = self.split_names(available)
+        resolved: dict[str, Any] = {}
+        taken = flatten_columns(chosen.values())
+        free = [
+            column for column in available if column not in taken
+        ]  # A column chosen for one role has no other role.
+        for role, names in chosen.items():
             if not names and (column := guess_column(role, free)) is not None:
                 names = (column,)
-            if check_columns_exist(role, names, there):
-                found[role] = names if len(names) > 1 else names[0]
+            if check_columns_exist(role, names, available):
+                resolved[role] = names if len(names) > 1 else names[0]
         proba = self.proba
-        if proba is None and "label" not in found:
-            proba = [column for column in there if column.startswith("p_")]
+        if proba is None and "label" not in resolved:
+            proba = [column for column in available if column.startswith("p_")]
         if proba:
             by_class = proba if isinstance(proba, Mapping) else {column.removeprefix("p_"): column for column in proba}
-            check_columns_exist("proba", tuple(by_class.values()), there)
-            found["proba"] = dict(by_class)
-            found.pop("label", None)
+            check_columns_exist("proba", tuple(by_class.values()), available)
+            resolved["proba"] = dict(by_class)
+            resolved.pop("label", None)
         for role in ("item", "annotator", "label"):
-            if role not in found and not (role == "label" and "proba" in found):
-                raise missing_column_error(role, free, taken=found)
-        return found
+            if role not in resolved and not (role == "label" and "proba" in resolved):
+                raise missing_column_error(role, free, taken=resolved)
+        return resolved
 
     def read_arrays(self, frame: Any) -> dict[str, Any]:
         """Return role → column of a frame as an Arrow array, and `proba` → {class: numbers}."""
-        found = self.resolve(column_names(frame))
-        data = to_arrow(frame, flatten_columns(found.values()))
-        by_class = found.pop("proba", {})
-        columns: dict[str, Any] = {role: take_column(data, column, role) for role, column in found.items()}
+        columns_by_role = self.resolve(column_names(frame))
+        data = to_arrow(frame, flatten_columns(columns_by_role.values()))
+        by_class = columns_by_role.pop("proba", {})
+        columns: dict[str, Any] = {role: take_column(data, column, role) for role, column in columns_by_role.items()}
         if by_class:
             columns["proba"] = {name: naming.to_floats(data[column], column) for name, column in by_class.items()}
         return columns
 
 
-def columns_to_read(columns: ColumnNames | None, there: Sequence[str]) -> list[str]:
+def columns_to_read(columns: ColumnNames | None, available: Sequence[str]) -> list[str]:
     """Return the names of the columns to read from a file; all columns if `columns` is None."""
-    wanted = list(there)
+    required = list(available)
     if columns is not None:
-        wanted = flatten_columns(columns.resolve(there).values())
-        wanted += [name for name in there if name in GOLD_COLUMNS and name not in wanted]
-        wanted += find_time_column(there, wanted)
-    check_column_names(wanted)
-    for name in wanted:
-        if there.count(name) > 1:
-            raise errors.DuplicateName(where="the columns", name=name, n=there.count(name))
-    return list(dict.fromkeys(wanted))
+        required = flatten_columns(columns.resolve(available).values())
+        required += [name for name in available if name in GOLD_COLUMNS and name not in required]
+        required += find_time_column(available, required)
+    check_column_names(required)
+    for name in required:
+        if available.count(name) > 1:
+            raise errors.DuplicateName(where="the columns", name=name, n=available.count(name))
+    return list(dict.fromkeys(required))
 
 
-def find_time_column(there: Sequence[str], used: Sequence[str]) -> list[str]:
+def find_time_column(available: Sequence[str], used: Sequence[str]) -> list[str]:
     """Return a list with the name of the column of times, or an empty list."""
-    plain = {name.strip().lower(): name for name in there if name not in used and there.count(name) == 1}
+    plain = {name.strip().lower(): name for name in available if name not in used and available.count(name) == 1}
     return [plain[name] for name in TIME_COLUMNS if name in plain][:1]
 
 
-def split_column_names(name: str | Sequence[str] | None, there: Sequence[str]) -> tuple[str, ...]:
+def split_column_names(name: str | Sequence[str] | None, available: Sequence[str]) -> tuple[str, ...]:
     """Return the columns that the caller chose for one role as a tuple; commas separate several columns."""
     if name is None:
         return ()
     if not isinstance(name, str):
         return tuple(name)
     parts = tuple(part.strip() for part in name.split(","))
-    return parts if name not in there and len(parts) > 1 and all(parts) else (name,)
+    return parts if name not in available and len(parts) > 1 and all(parts) else (name,)
 
 
 def flatten_columns(columns: Iterable[str | tuple[str, ...] | Mapping[Any, str]]) -> list[str]:
@@ -232,7 +234,7 @@ def _to_narwhals(frame: Any) -> Any:
 
 def missing_column_error(
     role: str,
-    there: Sequence[str],
+    available: Sequence[str],
     name: str | None = None,
     taken: Mapping[str, Any] | None = None,
     candidates: Sequence[str] = (),
@@ -242,21 +244,23 @@ def missing_column_error(
     `taken` maps other roles to their columns; `candidates` are columns that may have this role.
     """
     if name is not None:
-        return errors.UnknownColumn(name=name, role=role, columns=tuple(there))
+        return errors.UnknownColumn(name=name, role=role, columns=tuple(available))
     counts = (
-        next((column for column in there if column.strip().lower() in COUNT_COLUMNS), "") if role == "annotator" else ""
+        next((column for column in available if column.strip().lower() in COUNT_COLUMNS), "")
+        if role == "annotator"
+        else ""
     )
     error = errors.AnnotatorColumnMissing if role == "annotator" and not counts else errors.RoleColumnMissing
     others = {
         other: quote_names(flatten_columns([columns])) for other, columns in (taken or {}).items() if other != "proba"
     }
     return error(
-        role=role, synonyms=", ".join(SYNONYMS[role]), columns=tuple(there), taken=others, counts=counts,
+        role=role, synonyms=", ".join(SYNONYMS[role]), columns=tuple(available), taken=others, counts=counts,
         candidates=tuple(candidates),
     )  # fmt: skip
 
 
-def guess_column(role: str, there: Sequence[str]) -> str | None:
+def guess_column(role: str, available: Sequence[str]) -> str | None:
     """Return the column whose name is the role or a synonym of it, or None."""
 
     def normalize_name(name: str) -> str:
@@ -264,10 +268,10 @@ def guess_column(role: str, there: Sequence[str]) -> str | None:
         # The suffix is kept for labels, because an "annotation_id" numbers the rows.
         return name.removesuffix("_id") if role in ("item", "annotator", "question") and name != "_id" else name
 
-    own = [c for c in there if c == role] or [c for c in there if normalize_name(c) == role]
+    own = [c for c in available if c == role] or [c for c in available if normalize_name(c) == role]
     if own:
         return own[0]
-    return require_one_candidate(role, [c for c in there if normalize_name(c) in SYNONYMS[role]])
+    return require_one_candidate(role, [c for c in available if normalize_name(c) in SYNONYMS[role]])
 
 
 def require_one_candidate(role: str, candidates: Sequence[str]) -> str | None:
@@ -277,11 +281,11 @@ def require_one_candidate(role: str, candidates: Sequence[str]) -> str | None:
     return candidates[0] if candidates else None
 
 
-def check_columns_exist(role: str, names: tuple[str, ...], there: Sequence[str]) -> tuple[str, ...]:
+def check_columns_exist(role: str, names: tuple[str, ...], available: Sequence[str]) -> tuple[str, ...]:
     """Return the columns chosen for a role; raise if one of them does not exist."""
     for name in names:
-        if name not in there:
-            raise missing_column_error(role, there, name)
+        if name not in available:
+            raise missing_column_error(role, available, name)
     return names
 
 
@@ -341,30 +345,32 @@ class ColumnSample:
 def guess_missing_columns(frame: Any, columns: ColumnNames, error: MissingColumn) -> tuple[ColumnNames, dict[str, str]]:
     """Return the columns completed by guesses, and role → reason; raise `error` if a role has no candidate."""
     head = _sample_columns(frame)
-    there = list(head)
-    named = columns.split_names(there)
-    taken = set(flatten_columns(named.values()))
-    if any(name not in there for name in taken):
+    available = list(head)
+    chosen_columns = columns.split_names(available)
+    taken = set(flatten_columns(chosen_columns.values()))
+    if any(name not in available for name in taken):
         raise error
-    free = [name for name in there if name not in taken and name not in GOLD_COLUMNS]
-    found: dict[str, str] = {}
+    free = [name for name in available if name not in taken and name not in GOLD_COLUMNS]
+    reasons: dict[str, str] = {}
     for role in ("item", "annotator", "label"):
-        if named[role]:
+        if chosen_columns[role]:
             continue
         if column := guess_column(role, free):
-            named[role] = (column,)
+            chosen_columns[role] = (column,)
         elif column := _find_by_other_name(role, [head[name] for name in free]):
-            named[role], found[role] = (column,), "by name and content"
-        if named[role]:
-            free = [name for name in free if name not in named[role]]
-    missing = [role for role in ("item", "annotator", "label") if not named[role]]
+            chosen_columns[role], reasons[role] = (column,), "by name and content"
+        if chosen_columns[role]:
+            free = [name for name in free if name not in chosen_columns[role]]
+    missing = [role for role in ("item", "annotator", "label") if not chosen_columns[role]]
     if missing in (["label"], ["item"]):
         (role,) = missing
-        named[role], found[role] = (_find_by_content(role, head, named, free),), "by content"
+        chosen_columns[role], reasons[role] = (_find_by_content(role, head, chosen_columns, free),), "by content"
     elif missing:
-        raise missing_column_error("annotator", there) if "annotator" in missing else error
-    chosen: dict[str, Any] = {role: names if len(names) > 1 else names[0] for role, names in named.items() if names}
-    return replace(columns, **chosen), found
+        raise missing_column_error("annotator", available) if "annotator" in missing else error
+    chosen: dict[str, Any] = {
+        role: names if len(names) > 1 else names[0] for role, names in chosen_columns.items() if names
+    }
+    return replace(columns, **chosen), reasons
 
 
 def find_span_columns(frame: Any, columns: ColumnNames) -> dict[str, Any] | None:
@@ -372,34 +378,36 @@ def find_span_columns(frame: Any, columns: ColumnNames) -> dict[str, Any] | None
 
     The roles are document, annotator, label, and either token or start and end.
     """
-    there = column_names(frame)
-    plain = {name: name.strip().lower() for name in there}
-    found: dict[str, Any] = {}
+    available = column_names(frame)
+    plain = {name: name.strip().lower() for name in available}
+    columns_by_role: dict[str, Any] = {}
     for role, usual in SPAN_COLUMNS.items():
-        named = [name for word in usual.split() for name in there if plain[name].removesuffix("_id") == word]
+        named = [name for word in usual.split() for name in available if plain[name].removesuffix("_id") == word]
         if named:
-            found[role] = named[0]
-    annotator = split_column_names(columns.annotator, there) or (guess_column("annotator", there),)
+            columns_by_role[role] = named[0]
+    annotator = split_column_names(columns.annotator, available) or (guess_column("annotator", available),)
     if annotator[0] is None:
-        annotator = tuple(name for name in there if plain[name] in OTHER_SYNONYMS["annotator"].split())[:1]
-    for role, given in (("annotator", annotator), ("label", split_column_names(columns.label, there))):
-        if given:
-            found[role] = given if len(given) > 1 else given[0]
-    sentence = found.pop("sentence", None)
-    if item := split_column_names(columns.item, there):
-        found["document"], sentence = item if len(item) > 1 else item[0], None
-    spans = {"start", "end"} <= found.keys()
-    if not {"document", "annotator", "label"} <= found.keys() or not (spans or "token" in found):
+        annotator = tuple(name for name in available if plain[name] in OTHER_SYNONYMS["annotator"].split())[:1]
+    for role, chosen in (("annotator", annotator), ("label", split_column_names(columns.label, available))):
+        if chosen:
+            columns_by_role[role] = chosen if len(chosen) > 1 else chosen[0]
+    sentence = columns_by_role.pop("sentence", None)
+    if item := split_column_names(columns.item, available):
+        columns_by_role["document"], sentence = item if len(item) > 1 else item[0], None
+    spans = {"start", "end"} <= columns_by_role.keys()
+    if not {"document", "annotator", "label"} <= columns_by_role.keys() or not (spans or "token" in columns_by_role):
         return None
-    if any(name not in there for name in flatten_columns(found.values())):
+    if any(name not in available for name in flatten_columns(columns_by_role.values())):
         return None
     if spans:
-        found.pop("token", None)
-        return found
-    known = ColumnSample("label", to_arrow(frame, [found["label"]])[found["label"]]).distinct_values
-    if sentence is not None and sentence != found["document"]:
-        found["document"] = (*flatten_columns([found["document"]]), sentence)
-    return found if are_tags(known) else None
+        columns_by_role.pop("token", None)
+        return columns_by_role
+    labels = ColumnSample(
+        "label", to_arrow(frame, [columns_by_role["label"]])[columns_by_role["label"]]
+    ).distinct_values
+    if sentence is not None and sentence != columns_by_role["document"]:
+        columns_by_role["document"] = (*flatten_columns([columns_by_role["document"]]), sentence)
+    return columns_by_role if are_tags(labels) else None
 
 
 def find_wide_columns(frame: Any, columns: ColumnNames, insist: bool) -> tuple[str | None, list[str]] | None:
@@ -408,35 +416,40 @@ def find_wide_columns(frame: Any, columns: ColumnNames, insist: bool) -> tuple[s
     With `insist`, the caller states that the table is wide; an error is raised if its columns cannot be found.
     """
     head = _sample_columns(frame)
-    there = list(head)
-    item, people = (
-        check_columns_exist(role, split_column_names(getattr(columns, role), there), there)
+    available = list(head)
+    item, annotators = (
+        check_columns_exist(role, split_column_names(getattr(columns, role), available), available)
         for role in ("item", "annotator")
     )
     if len(item) > 1:
         raise errors.SeveralItemColumns
-    free = [name for name in there if name not in (*item, *people, *GOLD_COLUMNS)]
-    named = item[0] if item else guess_column("item", free)
-    others = [name for name in free if name != named]
-    group = list(people) or _find_largest_group([head[name] for name in others])
-    if people and others and not insist and len(_find_largest_group([head[name] for name in people])) < len(people):
+    free = [name for name in available if name not in (*item, *annotators, *GOLD_COLUMNS)]
+    item_column = item[0] if item else guess_column("item", free)
+    others = [name for name in free if name != item_column]
+    group = list(annotators) or _find_largest_group([head[name] for name in others])
+    if (
+        annotators
+        and others
+        and not insist
+        and len(_find_largest_group([head[name] for name in annotators])) < len(annotators)
+    ):
         return None
     if insist and len(group) < 2:
         group = [name for name in others if head[name].present_values and head[name].holds_numbers]
     if len(group) < 2:
         if insist:
-            raise errors.NoWideColumns(columns=tuple(there))
+            raise errors.NoWideColumns(columns=tuple(available))
         return None
     if not insist and (label := guess_column("label", group)):
         raise errors.AmbiguousWideTable(columns=tuple(group), label=label)
-    if named is None:
+    if item_column is None:
         unique = [
             name for name in free if name not in group and len(head[name].distinct_values) == len(head[name].values)
         ]
-        named = unique[0] if unique else None
-    elif not insist and len(head[named].distinct_values) < len(head[named].values):
+        item_column = unique[0] if unique else None
+    elif not insist and len(head[item_column].distinct_values) < len(head[item_column].values):
         return None
-    return named, group
+    return item_column, group
 
 
 def check_item_column(read_columns: Callable[[None], Any], found: dict[str, Any], taken: dict[str, Any]) -> None:
@@ -550,15 +563,18 @@ def _find_largest_group(free: Sequence[ColumnSample]) -> list[str]:
         short = all(len(str(value)) <= MAX_CLASS_LENGTH for value in column.distinct_values)
         if not column.holds_classes and not (1 <= len(column.distinct_values) <= 3 and short):
             continue
-        own = set(
+        folded_values = set(
             map(naming.fold_spelling, column.distinct_values)
         )  # A column joins a group if they share half of their values.
-        home = next((group for group in groups if 2 * len(own & group[2]) >= min(len(own), len(group[2]))), None)
-        if home is None:
-            groups.append(home := ([], set(), set()))
-        home[0].append(column.name)
-        home[1].update(column.distinct_values)
-        home[2].update(own)
+        group_of_column = next(
+            (group for group in groups if 2 * len(folded_values & group[2]) >= min(len(folded_values), len(group[2]))),
+            None,
+        )
+        if group_of_column is None:
+            groups.append(group_of_column := ([], set(), set()))
+        group_of_column[0].append(column.name)
+        group_of_column[1].update(column.distinct_values)
+        group_of_column[2].update(folded_values)
     names, values, _ = max(groups, key=lambda group: len(group[0]), default=([], set(), set()))
     return names if len(values) > 1 else []
 

@@ -75,9 +75,11 @@ class ImportReport:
     def render_lines(self, face: Face = PYTHON_FACE) -> list[str]:
         """Return one line that describes how the file was read, and a second line if rows are excluded."""
         rows = count_with_noun(self.n_rows, self.unit)
-        found = ReadSummary(format=self.format, columns=self.columns, rows=rows, n_used=self.n_used, n_rows=self.n_rows)
+        summary = ReadSummary(
+            format=self.format, columns=self.columns, rows=rows, n_used=self.n_used, n_rows=self.n_rows
+        )
         excluded = self.describe_unused(face)
-        return [found.render(face), *([excluded] if excluded else [])]
+        return [summary.render(face), *([excluded] if excluded else [])]
 
     def describe_unused(self, face: Face = PYTHON_FACE) -> str:
         """Return the excluded rows and all notes in one line; "" if there are none."""

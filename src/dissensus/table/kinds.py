@@ -195,11 +195,11 @@ def parse_options(classes: Names) -> SetOptions:
     """Return the options of sets from their names, as `name_set` makes them."""
     sets = [[] if name == EMPTY_SET else name.split(OPTION_SEPARATOR) for name in classes.tolist()]
     names = np.array(sorted({option for selected in sets for option in selected}), object)
-    place = {name: k for k, name in enumerate(names.tolist())}
-    ticked = np.zeros((classes.size, names.size), np.bool_)
+    option_codes = {name: k for k, name in enumerate(names.tolist())}
+    is_selected = np.zeros((classes.size, names.size), np.bool_)
     for row, selected in enumerate(sets):
-        ticked[row, [place[option] for option in selected]] = True
-    return SetOptions(names, ticked)
+        is_selected[row, [option_codes[option] for option in selected]] = True
+    return SetOptions(names, is_selected)
 
 
 def _split_options(classes: Names) -> list[list[str]]:
@@ -218,11 +218,11 @@ def name_pair_items(left: Any, right: Any, context: Any = None) -> Any:
         for thing in side.unique().to_pylist():
             if thing is None or not thing.strip() or PAIR_SEPARATOR in thing or CONTEXT_SEPARATOR in thing:
                 raise errors.InvalidAlternative(name=thing)
-    together = pc.binary_join_element_wise(*sides, PAIR_SEPARATOR)
+    pair_names = pc.binary_join_element_wise(*sides, PAIR_SEPARATOR)
     if context is None:
-        return together
+        return pair_names
     return pc.binary_join_element_wise(
-        together, pc.cast(naming.to_arrow_array(context, "context"), pa.string()), CONTEXT_SEPARATOR
+        pair_names, pc.cast(naming.to_arrow_array(context, "context"), pa.string()), CONTEXT_SEPARATOR
     )
 
 

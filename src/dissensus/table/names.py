@@ -78,8 +78,8 @@ def to_column(values: Any, column: str) -> Any:
 
 def to_arrow_array(values: Any, column: str) -> Any:
     """Convert values as `to_column` does, but always to one Arrow array without chunks."""
-    found = to_column(values, column)
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else pa.array(found)
+    column_array = to_column(values, column)
+    return column_array.combine_chunks() if isinstance(column_array, pa.ChunkedArray) else pa.array(column_array)
 
 
 def _integers_to_numpy(column: Any) -> Any:
@@ -158,8 +158,8 @@ def match_names(names: Names, into: Names, what: str) -> IntArray:
         order = np.argsort(into, kind="stable")
         at = order[np.minimum(np.searchsorted(into, names, sorter=order), into.size - 1)]
         return np.where(into[at] == names, at, -1).astype(np.int32)
-    place = {name: position for position, name in enumerate(into.tolist())}
-    return np.fromiter((place.get(name, -1) for name in names.tolist()), np.int32, names.size)
+    positions = {name: position for position, name in enumerate(into.tolist())}
+    return np.fromiter((positions.get(name, -1) for name in names.tolist()), np.int32, names.size)
 
 
 def check_declared_names(names: Iterable[Any] | int, like: Any, what: str) -> Names:
@@ -333,14 +333,14 @@ def find_spelling_variants(classes: Iterable[Any]) -> SpellingVariants | None:
 
 def encode_names(column: Any, what: str, all_names: Any) -> tuple[Names, IntArray]:
     """Return the sorted names (or `all_names` if given) and the code of each row."""
-    found, codes = encode_column(column, what)
+    names, codes = encode_column(column, what)
     if all_names is None:
-        return found, codes
+        return names, codes
     everything, _ = encode_column(to_column(all_names, f"{what}s"), f"{what}s")
-    place = match_names(found, everything, f"{what}s")
-    if (place < 0).any():
-        raise errors.UndeclaredName(role=what, name=found[place < 0][0])
-    return everything, place[codes] if codes.size else codes
+    positions = match_names(names, everything, f"{what}s")
+    if (positions < 0).any():
+        raise errors.UndeclaredName(role=what, name=names[positions < 0][0])
+    return everything, positions[codes] if codes.size else codes
 
 
 def encode_labels(column: Any, classes: Any, abstain: Any) -> tuple[Names, IntArray, BoolArray | None]:
@@ -351,41 +351,43 @@ def encode_labels(column: Any, classes: Any, abstain: Any) -> tuple[Names, IntAr
     keep: BoolArray | None = None
     if answers := list_abstentions(abstain):
         column = to_arrow_array(column, "label")
-        named = [
+        excluded_labels = [
             answer for answer in answers if answer is not None and answer == answer and str(answer).strip()
         ]  # NaN ≠ NaN
         keep = ~missing_rows(column)
-        if len(named) == len(answers) and not keep.all():
+        if len(excluded_labels) == len(answers) and not keep.all():
             _raise_missing(column, "label")
-        if named:
-            values = check_declared_names(named, column, "abstain")
+        if excluded_labels:
+            values = check_declared_names(excluded_labels, column, "abstain")
             with suppress(pa.ArrowInvalid, pa.ArrowTypeError):  # Names of another type than the labels do not occur.
                 keep &= ~np.asarray(pc.is_in(column, value_set=pa.array(values, column.type)))
         column = to_column(
             column.take(np.flatnonzero(keep)), "label"
         )  # Without missing values, integers are converted to NumPy.
-    found, codes = encode_column(column, "label")
+    label_names, codes = encode_column(column, "label")
     if classes is None:
-        return found, codes, keep
+        return label_names, codes, keep
     names = check_declared_names(classes, column, "classes")
-    if found.dtype.kind in "iu" and names.dtype == object:  # Integer labels are codes into text classes.
-        place = np.where((found >= 0) & (found < names.size), found, -1)
+    if label_names.dtype.kind in "iu" and names.dtype == object:  # Integer labels are codes into text classes.
+        positions = np.where((label_names >= 0) & (label_names < names.size), label_names, -1)
     else:
-        place = match_names(found, names, "classes")
-    if (place < 0).any():
-        kept = None if keep is None else np.flatnonzero(keep)
-        raise errors.LabelOutsideClasses.from_mask("label", place[codes] < 0, found[codes], kept, n_classes=names.size)
-    return names, place[codes] if codes.size else codes, keep
+        positions = match_names(label_names, names, "classes")
+    if (positions < 0).any():
+        kept_rows = None if keep is None else np.flatnonzero(keep)
+        raise errors.LabelOutsideClasses.from_mask(
+            "label", positions[codes] < 0, label_names[codes], kept_rows, n_classes=names.size
+        )
+    return names, positions[codes] if codes.size else codes, keep
 
 
 def list_abstentions(answers: Any) -> list[Any]:
     """Return one abstention, or several, as a list."""
     if answers is None or isinstance(answers, str | bytes | int | float):
         return [answers]
-    found = list(answers) if is_collection(answers) else [answers]
-    if not all(answer is None or np.isscalar(answer) for answer in found):
+    labels = list(answers) if is_collection(answers) else [answers]
+    if not all(answer is None or np.isscalar(answer) for answer in labels):
         raise OutOfRange(name=ParameterName("abstain"), allowed="be a label or a list of labels", value=answers)
-    return found
+    return labels
 
 
 def encode_proba(proba: Any, classes: Iterable[Any] | int | None) -> tuple[Names, FloatArray]:
@@ -495,8 +497,8 @@ def encode_matrix(matrix: Any, missing: Any, items: Any, annotators: Any, number
     if matrix.dtype.kind in "fO":
         empty = empty | (matrix != matrix) | (matrix == np.array(None))  # NaN is not equal to itself.
     names = []
-    for what, given, n in (("items", items, matrix.shape[0]), ("annotators", annotators, matrix.shape[1])):
-        names.append(np.arange(n) if given is None else np.asarray(given))
+    for what, axis_names, n in (("items", items, matrix.shape[0]), ("annotators", annotators, matrix.shape[1])):
+        names.append(np.arange(n) if axis_names is None else np.asarray(axis_names))
         if len(names[-1]) != n or len(set(names[-1].tolist())) != n:
             raise errors.WrongColumn(column=what, expected=f"{n:,} different names", found=quote_name(names[-1]))
     i, a = np.nonzero(~np.asarray(empty, bool))

@@ -298,20 +298,20 @@ def _draw_annotations(
     annotator = np.empty(truth.size * high, np.int32)
     label = np.empty(truth.size * high, naming.smallest_int_type(n_classes))
     ptr = np.zeros(truth.size + 1, np.int64)
-    for at in range(0, truth.size, ITEMS_PER_CHUNK):
-        rng = _make_generator(seed, _LABELS, (start + at) // ITEMS_PER_CHUNK)
-        n = min(ITEMS_PER_CHUNK, truth.size - at)
+    for first_row in range(0, truth.size, ITEMS_PER_CHUNK):
+        rng = _make_generator(seed, _LABELS, (start + first_row) // ITEMS_PER_CHUNK)
+        n = min(ITEMS_PER_CHUNK, truth.size - first_row)
         # Each chunk is drawn completely and then cut, so that the last chunk of a part does not depend on its size.
-        who = _draw_annotators(rng, ITEMS_PER_CHUNK, high, tickets)[:n]  # (n, high)
+        annotators = _draw_annotators(rng, ITEMS_PER_CHUNK, high, tickets)[:n]  # (n, high)
         count = rng.integers(low, high + 1, ITEMS_PER_CHUNK, dtype=np.int32)[:n]
         uniform = rng.random((3, ITEMS_PER_CHUNK, high), np.float32)[:, :n]
         kept: BoolArray | slice = slice(None)
         if low < high:  # Annotators are chosen at random, because they are sorted by code.
             kept = (rng.random((ITEMS_PER_CHUNK, high), np.float32)[:n].argsort(axis=1) < count[:, None]).ravel()
-        ptr[at + 1 : at + n + 1] = ptr[at] + np.cumsum(count)
-        rows = slice(ptr[at], ptr[at + n])
-        annotator[rows] = who.ravel()[kept]
-        item = np.repeat(np.arange(at, at + n, dtype=np.int32), count)
+        ptr[first_row + 1 : first_row + n + 1] = ptr[first_row] + np.cumsum(count)
+        rows = slice(ptr[first_row], ptr[first_row + n])
+        annotator[rows] = annotators.ravel()[kept]
+        item = np.repeat(np.arange(first_row, first_row + n, dtype=np.int32), count)
         looking, answering, copying = uniform.reshape(3, -1)[:, kept]
         who_answers = annotator[rows]
         if (crowd.leader >= 0).any():
@@ -323,10 +323,10 @@ def _draw_annotations(
             looking[copied], answering[copied] = _shared_draws(seed, item[copied] + start, leader[copied])
         taken_for = np.where(looking < difficulty[item], decoy[item], truth[item])
         cell = who_answers * np.int64(n_classes) + taken_for
-        given = np.zeros(cell.size, label.dtype)
+        drawn_label = np.zeros(cell.size, label.dtype)
         for up_to in chance:  # This takes K − 1 gathers instead of an (n, K) array.
-            given += answering >= up_to[cell]
-        label[rows] = given
+            drawn_label += answering >= up_to[cell]
+        label[rows] = drawn_label
     return Annotations(annotator[: ptr[-1]], label[: ptr[-1]], ptr, *names)  # Rows are drawn in the order of the table.
 
 
@@ -350,16 +350,16 @@ def _draw_annotators(rng: np.random.Generator, n: int, size: int, tickets: IntAr
         with np.errstate(divide="ignore"):  # An annotator without tickets waits forever.
             waiting /= np.bincount(tickets, minlength=n_annotators).astype(np.float32)
         return np.sort(np.argpartition(waiting, size - 1, axis=1)[:, :size].astype(np.int32), axis=1)
-    who = np.sort(tickets[rng.integers(tickets.size, size=(n, size), dtype=np.int32)], axis=1)
-    todo = np.arange(n)
-    while todo.size:  # Annotators that were drawn twice are drawn again.
-        twice = np.zeros((todo.size, size), np.bool_)
-        twice[:, 1:] = who[todo, 1:] == who[todo, :-1]
-        todo, twice = todo[twice.any(axis=1)], twice[twice.any(axis=1)]
-        again = who[todo]
-        again[twice] = tickets[rng.integers(tickets.size, size=int(twice.sum()), dtype=np.int32)]
-        who[todo] = np.sort(again, axis=1)
-    return who
+    annotators = np.sort(tickets[rng.integers(tickets.size, size=(n, size), dtype=np.int32)], axis=1)
+    items_left = np.arange(n)
+    while items_left.size:  # Annotators that were drawn twice are drawn again.
+        twice = np.zeros((items_left.size, size), np.bool_)
+        twice[:, 1:] = annotators[items_left, 1:] == annotators[items_left, :-1]
+        items_left, twice = items_left[twice.any(axis=1)], twice[twice.any(axis=1)]
+        redrawn = annotators[items_left]
+        redrawn[twice] = tickets[rng.integers(tickets.size, size=int(twice.sum()), dtype=np.int32)]
+        annotators[items_left] = np.sort(redrawn, axis=1)
+    return annotators
 
 
 def _shared_draws(seed: int, item: IntArray, leader: IntArray) -> tuple[FloatArray, FloatArray]:

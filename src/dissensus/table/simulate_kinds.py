@@ -115,12 +115,14 @@ def simulate_kind(
         expected = "numbers, graded or pairs (simulate_sets, simulate_spans and simulate_texts draw others)"
         raise OutOfRange(name=ParameterName("kind"), allowed=f"be {expected}", value=kind)
     rng = np.random.default_rng([seed, 25])
-    who = np.full(n_annotators, "ordinary", object)
+    kind_of_annotator = np.full(n_annotators, "ordinary", object)
     odd = rng.permutation(n_annotators)
     n_spam, n_turned = round(spammers * n_annotators), round(adversaries * n_annotators)
-    who[odd[:n_spam]], who[odd[n_spam : n_spam + n_turned]] = "spammer", "adversary"
+    kind_of_annotator[odd[:n_spam]], kind_of_annotator[odd[n_spam : n_spam + n_turned]] = "spammer", "adversary"
     biases, stretch = rng.normal(0, bias, n_annotators), rng.normal(1, 0.2, n_annotators)
-    stretch = np.where(who == "adversary", -stretch, np.where(who == "spammer", 0.0, stretch))
+    stretch = np.where(
+        kind_of_annotator == "adversary", -stretch, np.where(kind_of_annotator == "spammer", 0.0, stretch)
+    )
     noises = noise * np.exp(rng.normal(0, 0.3, n_annotators))
     item, annotator = _assign_annotators(rng, n_items, n_annotators, redundancy)
     if kind == "pairs":
@@ -132,15 +134,15 @@ def simulate_kind(
         outcome = (rng.random(half.size) > np.cumsum(odds / odds.sum(axis=0), axis=0)).sum(axis=0)
         names, label = _number_names("t", n_things), np.array(PAIR_OUTCOMES, object)[np.minimum(outcome, 2)]
         table = Annotations.from_pairs(names[left[item]], names[right[item]], label, annotator, context=item)
-        return SimulatedTable(table, scores, who, biases)
+        return SimulatedTable(table, scores, kind_of_annotator, biases)
     truth: FloatArray = rng.normal(0, 1, n_items)
     x = biases[annotator] + stretch[annotator] * truth[item] + noises[annotator] * rng.normal(size=item.size)
-    x = np.where(who[annotator] == "spammer", rng.normal(0, 1, item.size), x)
+    x = np.where(kind_of_annotator[annotator] == "spammer", rng.normal(0, 1, item.size), x)
     if kind == "numbers":
-        return SimulatedTable(Annotations.from_arrays(item, annotator, x, kind=kind), truth, who, biases)
+        return SimulatedTable(Annotations.from_arrays(item, annotator, x, kind=kind), truth, kind_of_annotator, biases)
     edges = ndtri(np.arange(1, n_grades) / n_grades)
     table = Annotations.from_arrays(item, annotator, np.searchsorted(edges, x), n_grades, kind=kind)
-    return SimulatedTable(table, np.searchsorted(edges, truth).astype(np.float64), who, biases)
+    return SimulatedTable(table, np.searchsorted(edges, truth).astype(np.float64), kind_of_annotator, biases)
 
 
 def simulate_sets(
@@ -163,16 +165,16 @@ def simulate_sets(
         after = truth[:, c - 1] & (rng.random(n_items) < 0.8) if c else False
         truth[:, c] = after | (rng.random(n_items) < (0.2 if c == 0 else 0.05))
     special = [kind for kind, count in (kinds or {}).items() for _ in range(count)]
-    of_annotator = np.array([*special, *["good"] * (n_annotators - len(special))], object)
+    kind_of_annotator = np.array([*special, *["good"] * (n_annotators - len(special))], object)
     item, annotator = _assign_annotators(rng, n_items, n_annotators, redundancy)
-    hit, false_tick = np.array([SELECTION_RATES[kind] for kind in of_annotator])[annotator].T
+    hit, false_tick = np.array([SELECTION_RATES[kind] for kind in kind_of_annotator])[annotator].T
     chance = np.where(truth[item], hit[:, None], false_tick[:, None])
     options = _number_names("o", n_options)
     sets, label = np.unique(rng.random(chance.shape) < chance, axis=0, return_inverse=True)
     names = np.array([name_set(options[selected]) for selected in sets], object)[label.reshape(-1)]
     everything = {"items": np.arange(n_items), "annotators": np.arange(n_annotators)}
     table = Annotations.from_arrays(item, annotator, names, kind="sets", **everything)
-    return SimulatedTable(table, truth, of_annotator, options=options)
+    return SimulatedTable(table, truth, kind_of_annotator, options=options)
 
 
 def simulate_texts(

@@ -102,22 +102,22 @@ def extract_spans(items: Names, classes: Names, tags: IntArray, probability: Any
     A span begins at B-x, or at an I-x that does not continue a span. If `probability` (I,) is given, the column
     probability holds the value of the first item of each span.
     """
-    where, scheme = parse_sequences(items), parse_tag_scheme(classes)
+    sequences, scheme = parse_sequences(items), parse_tag_scheme(classes)
     types = np.array([scheme.types.index(kind) if kind is not None else -1 for kind in scheme.types], np.int64)
-    tag = np.asarray(tags)[where.order]
+    tag = np.asarray(tags)[sequences.order]
     follows = np.concatenate([[False], scheme.follows[tag[:-1], tag[1:]]]) & ~scheme.starts[tag]
-    follows[where.ptr[:-1]] = False
+    follows[sequences.ptr[:-1]] = False
     begins = (types[tag] >= 0) & ~follows
     first = np.flatnonzero(begins)
     last = np.flatnonzero((types[tag] >= 0) & ~np.append(follows[1:], False))
-    at = where.order[first]
+    first_items = sequences.order[first]
     columns: dict[str, Any] = {
-        "document": where.documents[where.document[at]],
-        "start": where.start[at],
-        "end": where.end[where.order[last]],
+        "document": sequences.documents[sequences.document[first_items]],
+        "start": sequences.start[first_items],
+        "end": sequences.end[sequences.order[last]],
         "label": np.array([scheme.types[k] for k in tag[first].tolist()], object),
     }
-    return columns if probability is None else columns | {"probability": np.asarray(probability)[at]}
+    return columns if probability is None else columns | {"probability": np.asarray(probability)[first_items]}
 
 
 SpanRow = tuple[Any, Any, int, int, Any]  # document, annotator, start, end (exclusive), label
@@ -152,8 +152,8 @@ def convert_spans_to_tags(
         by_reader.setdefault(document, {}).setdefault(annotator, {})
     for question, spans in layers.items():
         for document, annotator, start, end, label in spans:
-            own = by_reader.setdefault(document, {}).setdefault(annotator, {})
-            own.setdefault(question, []).append((int(start), int(end), str(label)))
+            spans_by_question = by_reader.setdefault(document, {}).setdefault(annotator, {})
+            spans_by_question.setdefault(question, []).append((int(start), int(end), str(label)))
     columns: tuple[list[Any], ...] = ([], [], [], [])  # items, annotators, labels, questions
     overlapping = empty = 0
     for document, readers in by_reader.items():
@@ -198,29 +198,29 @@ def assign_span_layers(spans: Iterable[SpanRow]) -> list[str]:
         parts.append(str(label))
         if end > start:
             by_reader.setdefault((document, annotator), []).append((start, -end, str(label), n))
-    apart: dict[str, set[str]] = {}
+    conflicts: dict[str, set[str]] = {}
     overlapping = 0
-    for own in by_reader.values():
-        around: list[tuple[int, int, str, int]] = []
-        for span in sorted(own):
+    for reader_spans in by_reader.values():
+        open_spans: list[tuple[int, int, str, int]] = []
+        for span in sorted(reader_spans):
             n = span[3]
-            around = [other for other in around if -other[1] > span[0]]
-            if (same := next((other[3] for other in around if other[:3] == span[:3]), None)) is not None:
+            open_spans = [other for other in open_spans if -other[1] > span[0]]
+            if (same := next((other[3] for other in open_spans if other[:3] == span[:3]), None)) is not None:
                 parts[n] = parts[same]
                 continue
-            overlapping += bool(around)
-            taken = {parts[other[3]] for other in around}
+            overlapping += bool(open_spans)
+            taken = {parts[other[3]] for other in open_spans}
             while parts[n] in taken:
                 parts[n] += ", inner"
-            around.append(span)
+            open_spans.append(span)
             for part in taken:
-                apart.setdefault(part, set()).add(parts[n])
-                apart.setdefault(parts[n], set()).add(part)
+                conflicts.setdefault(part, set()).add(parts[n])
+                conflicts.setdefault(parts[n], set()).add(part)
     if overlapping < MIN_OVERLAPPING_SHARE * len(parts) or not overlapping:
         return [""] * len(parts)
     layer: dict[str, int] = {}
     for part, _ in sorted(Counter(parts).items(), key=lambda pair: (-pair[1], pair[0])):
-        full = {layer[other] for other in apart.get(part, ()) if other in layer}
+        full = {layer[other] for other in conflicts.get(part, ()) if other in layer}
         layer[part] = min(set(range(len(full) + 1)) - full)
     names = [" + ".join(sorted(part for part in layer if layer[part] == k)) for k in range(max(layer.values()) + 1)]
     return ["" if layer[part] == 0 else names[layer[part]] for part in parts]
@@ -232,8 +232,8 @@ def _cut_document(cuts: set[int], text: str | None) -> tuple[IntArray, IntArray]
     bounds = np.array(sorted(cuts.union([0], *words)), np.int64)
     starts, ends = bounds[:-1], bounds[1:]
     if text is not None:
-        kept = np.array([bool(text[start:end].strip()) for start, end in zip(starts, ends, strict=True)], bool)
-        starts, ends = starts[kept], ends[kept]
+        not_blank = np.array([bool(text[start:end].strip()) for start, end in zip(starts, ends, strict=True)], bool)
+        starts, ends = starts[not_blank], ends[not_blank]
     return starts, ends
 
 

@@ -53,7 +53,7 @@ def list_datasets(folder: str | Path | None = None) -> list[DatasetInfo]:
     ('DatasetInfo', 'digits-crowd', 'bundled')
     """
     bundled = DatasetInfo(digits.DATASET_NAME, digits.DESCRIPTION.splitlines()[0], "bundled", (), True)
-    where = find_data_folder(folder)
+    data_path = find_data_folder(folder)
     return [bundled] + [
         DatasetInfo(
             name,
@@ -62,7 +62,7 @@ def list_datasets(folder: str | Path | None = None) -> list[DatasetInfo]:
             tuple(sorted(file.name for file in path.iterdir())),
             is_labelled(path),
         )
-        for name, path in ({} if where is None else find_set_folders(where)).items()
+        for name, path in ({} if data_path is None else find_set_folders(data_path)).items()
     ]
 
 
@@ -106,16 +106,20 @@ def load_dataset(
         if gold is not None or votes is not None:
             raise errors.UnusedForDataset(name=name, parameters=(ParameterName("gold="), ParameterName("votes=")))
         return digits.digits_crowd(0 if seed is None else seed)
-    where = find_data_folder(folder)
-    there = {} if where is None else find_set_folders(where)
-    if name not in there:
-        guess = suggest_nearest(name, [digits.DATASET_NAME, *there])
+    data_path = find_data_folder(folder)
+    paths = {} if data_path is None else find_set_folders(data_path)
+    if name not in paths:
+        guess = suggest_nearest(name, [digits.DATASET_NAME, *paths])
         raise errors.UnknownDataset(
-            name=name, guess=guess, n_datasets=len(there) + 1, variable=FOLDER_VARIABLE, folder_named=where is not None
+            name=name,
+            guess=guess,
+            n_datasets=len(paths) + 1,
+            variable=FOLDER_VARIABLE,
+            folder_named=data_path is not None,
         )
     if seed is not None:
         raise errors.UnusedForDataset(name=name, parameters=(ParameterName("seed="),))
-    whole = read_folder(there[name], gold=gold, votes=votes)
+    whole = read_folder(paths[name], gold=gold, votes=votes)
     tables = whole.annotations.values() if isinstance(whole.annotations, Questions) else [whole.annotations]
     labelled = np.any([np.diff(table.item_ptr) > 0 for table in tables], axis=0)
     return whole if labelled.all() else replace(whole.select_items(labelled), unlabelled_version=whole)

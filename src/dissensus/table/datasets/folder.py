@@ -48,13 +48,13 @@ MAX_REASON_LENGTH = 100  # characters of an error message of a library
 
 def find_data_folder(folder: str | Path | None = None) -> Path | None:
     """Return the data folder (`folder`, or the one in the environment), or None if there is none."""
-    given = folder if folder is not None else os.environ.get(FOLDER_VARIABLE) or None
-    if given is None:
+    path = folder if folder is not None else os.environ.get(FOLDER_VARIABLE) or None
+    if path is None:
         return None
-    if not Path(given).is_dir():
+    if not Path(path).is_dir():
         where = f"the environment variable {FOLDER_VARIABLE}" if folder is None else "folder"
-        raise errors.NotAFolder(where=where, path=str(given))
-    return Path(given)
+        raise errors.NotAFolder(where=where, path=str(path))
+    return Path(path)
 
 
 def find_set_folders(folder: Path) -> dict[str, Path]:
@@ -80,14 +80,14 @@ def read_folder(path: Path, *, gold: str | None = None, votes: str | None = None
     """Read the data set in one folder, including items without annotations; see `load_dataset`."""
     if not is_labelled(path):
         raise errors.NotALabelledSet(name=path.name)
-    there = [stem for stem in ("annotations", "counts") if _find_csv(path, stem) is not None]
-    if votes not in (None, *there):
-        expected = f"{' or '.join(map(repr, there))} for '{path.name}'"
+    available = [stem for stem in ("annotations", "counts") if _find_csv(path, stem) is not None]
+    if votes not in (None, *available):
+        expected = f"{' or '.join(map(repr, available))} for '{path.name}'"
         raise OutOfRange(name=ParameterName("votes"), allowed=f"be {expected}", value=votes)
-    rows = _read_csv(path, votes or there[0])
+    rows = _read_csv(path, votes or available[0])
     golds = tuple(sorted({file.name.split(".")[0].removeprefix("gold_") for file in path.glob("gold_*.csv*")}))
-    known = _read_csv(path, "gold" if gold is None else f"gold_{gold}")
-    if gold is not None and known is None:
+    gold_rows = _read_csv(path, "gold" if gold is None else f"gold_{gold}")
+    if gold is not None and gold_rows is None:
         has_default = _find_csv(path, "gold") is not None
         raise errors.UnknownGold(name=path.name, gold=gold, golds=golds, has_default=has_default)
     frame = {stem: _read_csv(path, stem) for stem in ("items", "annotators", "responses")}
@@ -96,10 +96,10 @@ def read_folder(path: Path, *, gold: str | None = None, votes: str | None = None
         for stem in ("features", "images")
         if (file := path / f"{stem}.npz").is_file()
     }
-    named = [_distinct_values(part, "item") for part in (rows, known, frame["items"]) if part is not None]
+    named = [_distinct_values(part, "item") for part in (rows, gold_rows, frame["items"]) if part is not None]
     items = np.array(sorted(set().union(*named, *(names.tolist() for names, _ in stored.values()))), object)
     with name_file_in_errors(path):
-        annotations = _make_annotations(rows, known, items)
+        annotations = _make_annotations(rows, gold_rows, items)
         data = Dataset(
             path.name,
             read_description(path),
@@ -109,12 +109,12 @@ def read_folder(path: Path, *, gold: str | None = None, votes: str | None = None
             golds=golds,
             stored=stored,
         )
-        if isinstance(annotations, Annotations) and known is not None:
-            data = replace(data, gold=annotations.gold_codes(known["item"], known["label"]))
+        if isinstance(annotations, Annotations) and gold_rows is not None:
+            data = replace(data, gold=annotations.gold_codes(gold_rows["item"], gold_rows["label"]))
         return replace(data, annotators=_align_frame(frame["annotators"], "annotator", data.annotator_names))
 
 
-def _make_annotations(rows: Any, known: Any, items: Names) -> Annotations | Questions:
+def _make_annotations(rows: Any, gold_rows: Any, items: Names) -> Annotations | Questions:
     if "relation" in rows.column_names:
         return Questions.from_ticks(rows["relation"], rows["item"], rows["annotator"], items)
     columns = {name: rows[name] for name in ("question", "item", "annotator", "label") if name in rows.column_names}
@@ -122,7 +122,7 @@ def _make_annotations(rows: Any, known: Any, items: Names) -> Annotations | Ques
         return Questions.from_arrays(**columns, items=items)
     # Gold labels are classes even if no annotator gave them.
     classes = sort_classes(
-        _distinct_values(rows, "label") | (set() if known is None else _distinct_values(known, "label"))
+        _distinct_values(rows, "label") | (set() if gold_rows is None else _distinct_values(gold_rows, "label"))
     )
     if "annotator" in columns:
         return Annotations.from_arrays(**columns, classes=classes, items=items)

@@ -111,54 +111,70 @@ def read(
     """
     check_argument("ticks", ticks, Literal["votes", "questions"] | None)
     columns = ColumnNames(item, annotator, label, question, weight, proba)
-    for name, given in (vars(columns) | {"format": format}).items():
-        several = name in ("item", "annotator") and isinstance(given, list | tuple) and given
-        if name != "proba" and not all(isinstance(text, str | None) for text in (given if several else [given])):
-            raise OutOfRange(name=ParameterName(name), allowed="be text", value=given)
-    for name, types, expected, given in (
-        ("proba", (Mapping, Sequence), "a list of columns, or class → column", proba),
-        ("classes", (int, Iterable), "a list of classes, or their number", classes),
-        ("map", (Mapping,), "old label → new label", map),
-        ("abstain", (str, int, float, Iterable), "a label or a list of labels", abstain),
+    options = BuildOptions(classes, abstain, ticks, normalize, map, many_classes, kind)
+    _check_options(columns, options, format, wide)
+    if isinstance(source, str | PathLike):
+        return _read_path(source, columns, options, format, wide)
+    return _read_object(source, columns, options, wide)
+
+
+def _check_options(columns: ColumnNames, options: BuildOptions, format_name: str | None, wide: bool | None) -> None:
+    """Raise if an option of `read` has the wrong type."""
+    for name, value in (vars(columns) | {"format": format_name}).items():
+        several = name in ("item", "annotator") and isinstance(value, list | tuple) and value
+        if name != "proba" and not all(isinstance(text, str | None) for text in (value if several else [value])):
+            raise OutOfRange(name=ParameterName(name), allowed="be text", value=value)
+    for name, types, expected, value in (
+        ("proba", (Mapping, Sequence), "a list of columns, or class → column", columns.proba),
+        ("classes", (int, Iterable), "a list of classes, or their number", options.classes),
+        ("map", (Mapping,), "old label → new label", options.map),
+        ("abstain", (str, int, float, Iterable), "a label or a list of labels", options.abstain),
         ("wide", (bool,), "True or False", wide),
     ):
-        if not (given is None or isinstance(given, types)):
-            raise OutOfRange(name=ParameterName(name), allowed=f"be {expected}", value=given)
-    if kind is not None:
-        check_kind(kind)
-    build = BuildOptions(classes, abstain, ticks, normalize, map, many_classes, kind)
-    if not isinstance(source, str | PathLike):
-        name = "frame"
-        if (
-            type(source).__module__.partition(".")[0] == "datasets"
-        ):  # The object can only exist if the package `datasets` is installed.
-            name, (source, names) = "dataset", _read_dataset(source, columns)
-            build = replace(build, classes=names if classes is None else classes)
-        return import_frame(lambda _: source, columns, wide, name, kind).build_table(build)
+        if not (value is None or isinstance(value, types)):
+            raise OutOfRange(name=ParameterName(name), allowed=f"be {expected}", value=value)
+    if options.kind is not None:
+        check_kind(options.kind)
+
+
+def _read_object(
+    source: Any, columns: ColumnNames, options: BuildOptions, wide: bool | None
+) -> Annotations | Questions:
+    """Read a table from a frame or a Hugging Face dataset."""
+    name = "frame"
+    if type(source).__module__.partition(".")[0] == "datasets":
+        name, (source, names) = "dataset", _read_dataset(source, columns)
+        options = replace(options, classes=names if options.classes is None else options.classes)
+    return import_frame(lambda _: source, columns, wide, name, options.kind).build_table(options)
+
+
+def _read_path(
+    source: str | PathLike[str], columns: ColumnNames, options: BuildOptions, format_name: str | None, wide: bool | None
+) -> Annotations | Questions:
+    """Read a table from a file, a folder or standard input."""
     if not str(source):
         raise errors.NoFileName
     with as_local_path(source) as path, name_file_in_errors(path):  # type: ignore[arg-type]
         files, folder_note = _list_folder(path) if path.is_dir() else ([path], None)
-        name = format or _detect_common_format(path, files)
+        name = format_name or _detect_common_format(path, files)
         reader, notes = readers[name], list[Note]()
-        taken: ImportedColumns
+        imported: ImportedColumns
         if reader.collect is not None:
-            given = [role for role in ("question", "weight", "proba") if getattr(columns, role) is not None]
-            if given or wide:
-                raise errors.ParameterFixedByFormat(
-                    parameter=ParameterName(f"{given[0] if given else 'wide'}="), format=name
-                )
-            for role, fields in (("item", item), ("annotator", annotator)):
-                if not isinstance(fields, str | None):
+            fixed_roles = [role for role in ("question", "weight", "proba") if getattr(columns, role) is not None]
+            if fixed_roles or wide:
+                parameter = ParameterName(f"{fixed_roles[0] if fixed_roles else 'wide'}=")
+                raise errors.ParameterFixedByFormat(parameter=parameter, format=name)
+            for role in ("item", "annotator"):
+                if not isinstance(getattr(columns, role), str | None):
                     raise errors.SeveralFieldsNamed(parameter=ParameterName(f"{role}="), format=name)
-            taken = reader.collect(files, columns, ticks, kind)
-            taken.report.format = name
+            imported = reader.collect(files, columns, options.ticks, options.kind)
+            imported.report.format = name
         else:
-            taken = import_frame(partial(_read_files, reader, files, notes=notes), columns, wide, name, kind)
-        taken.report.file = str(source)
+            imported = import_frame(partial(_read_files, reader, files, notes=notes), columns, wide, name, options.kind)
+        imported.report.file = str(source)
         for note in (*notes, *([folder_note] if folder_note else [])):
-            taken.report.add_note(note)
-        return taken.build_table(build)
+            imported.report.add_note(note)
+        return imported.build_table(options)
 
 
 def _read_dataset(dataset: Any, columns: ColumnNames) -> tuple[pa.Table, list[str] | None]:
@@ -170,15 +186,15 @@ def _read_dataset(dataset: Any, columns: ColumnNames) -> tuple[pa.Table, list[st
         raise errors.SeveralSplits(type=type(dataset).__name__)
     if not hasattr(dataset, "__len__"):
         raise errors.StreamedDataset(type=type(dataset).__name__)
-    wanted = columns_to_read(columns, dataset.column_names)
-    table = dataset.select_columns(wanted).with_format("arrow")[:]
-    declared = {name: dataset.features[name].names for name in wanted if hasattr(dataset.features[name], "names")}
+    required = columns_to_read(columns, dataset.column_names)
+    table = dataset.select_columns(required).with_format("arrow")[:]
+    declared = {name: dataset.features[name].names for name in required if hasattr(dataset.features[name], "names")}
     for name, names in declared.items():
         codes = table[name].fill_null(-1).to_numpy()
         known = np.array([*names, None], object)
         text = pa.array(known[np.where(codes >= 0, codes, -1)], pa.string())
         table = table.set_column(table.column_names.index(name), name, text)
-    return table, declared.get(columns.resolve(wanted).get("label", ""))
+    return table, declared.get(columns.resolve(required).get("label", ""))
 
 
 def read_frame(path: str | Path) -> pa.Table:
@@ -186,9 +202,9 @@ def read_frame(path: str | Path) -> pa.Table:
 
     For the export of an annotation tool, the table has one row per item: its name, its texts and any gold label.
     """
-    with as_local_path(path) as file, name_file_in_errors(file):
-        files = _list_folder(file)[0] if file.is_dir() else [file]
-        return _read_files(readers[_detect_common_format(file, files)], files, None, [])
+    with as_local_path(path) as local_path, name_file_in_errors(local_path):
+        files = _list_folder(local_path)[0] if local_path.is_dir() else [local_path]
+        return _read_files(readers[_detect_common_format(local_path, files)], files, None, [])
 
 
 def _list_folder(path: Path) -> tuple[list[Path], Note]:
@@ -336,11 +352,11 @@ def write_json(value: Any, path: str | Path) -> None:
 
 def _respell_like_classes(labels: Any, classes: Names) -> Any:
     """Return the labels, respelt like the class that differs only by capitals and spaces if there is just one."""
-    meant = {fold: names[0] for fold, names in naming.group_spellings(classes).items() if len(names) == 1}
-    meant |= {name: name for name in classes}
-    given = labels.to_pylist() if hasattr(labels, "to_pylist") else list(labels)
-    respelt = [meant.get(label, meant.get(naming.fold_spelling(label), label)) for label in given]
-    return labels if respelt == given else respelt
+    respelling = {fold: names[0] for fold, names in naming.group_spellings(classes).items() if len(names) == 1}
+    respelling |= {name: name for name in classes}
+    original = labels.to_pylist() if hasattr(labels, "to_pylist") else list(labels)
+    respelt = [respelling.get(label, respelling.get(naming.fold_spelling(label), label)) for label in original]
+    return labels if respelt == original else respelt
 
 
 def _cast_integers_like(column: Any, like: Names) -> Any:

@@ -70,75 +70,80 @@ class ImportedColumns:
     )  # question → its columns, if questions have different label types
     guessed_question: bool = False
 
-    def build_table(self, build: BuildOptions) -> Annotations | Questions:
+    def build_table(self, options: BuildOptions) -> Annotations | Questions:
         """Build the table, or one per question, with its import report."""
         columns, report = self.columns, self.report
         if report.warn_about_unused:
             warning = errors.RowsExcluded(
                 report=report.describe_unused(), unused=dict(report.unused_counts), notes=tuple(report.notes)
             )
-            warnings.warn(warning.add_subject(report.file) if report.file else warning, stacklevel=3)
+            warnings.warn(warning.add_subject(report.file) if report.file else warning, stacklevel=4)
         if self.parts:
-            return self._build_parts(build)
+            return self._build_parts(options)
         if len(columns["item"]) == 0:
             raise errors.NoUsableRows(what="row", report="")
         if "question" in columns and "proba" in columns:
             raise errors.OneQuestionPerTable(parameter=ParameterName("proba="))
         self._check_questions()
         if "label" in columns:
-            columns["label"] = _rewrite_labels(columns["label"], build, report)
-        if "label" in columns and (build.ticks is not None or build.kind == "sets"):
-            columns["label"] = _split_ticks(columns["label"], build)
+            columns["label"] = _rewrite_labels(columns["label"], options, report)
+        if "label" in columns and (options.ticks is not None or options.kind == "sets"):
+            columns["label"] = _split_ticks(columns["label"], options)
         if "label" in columns and _is_list_column(columns["label"]):
-            if (questions := self._split_lists(build)) is not None:
+            if (questions := self._split_lists(options)) is not None:
                 return self._attach_reports(questions)
-        given = self.columns | {"items": self.items, "classes": build.classes, "abstain": build.abstain}
-        if "question" in given:
-            return self._attach_reports(Questions.from_arrays(**given), build)
-        return self._attach_reports(Annotations.from_arrays(**given, annotators=self.annotators), build)
+        arguments = self.columns | {"items": self.items, "classes": options.classes, "abstain": options.abstain}
+        if "question" in arguments:
+            return self._attach_reports(Questions.from_arrays(**arguments), options)
+        return self._attach_reports(Annotations.from_arrays(**arguments, annotators=self.annotators), options)
 
-    def _build_parts(self, build: BuildOptions) -> Questions:
+    def _build_parts(self, options: BuildOptions) -> Questions:
         """Build a table per question of an export with several label types; all tables share the report."""
-        if build.classes is not None:
+        if options.classes is not None:
             raise errors.OneQuestionNeeded(parameter=ParameterName("classes="), questions=tuple(sorted(self.parts)))
         tables: dict[str, Any] = {}
         for question, part in self.parts.items():
             part.report.warn_about_unused = False  # The warning for the whole file was issued before.
-            table: Any = part.build_table(build)
-            own = [*self.report.notes, *(note.add_subject(repr(question)) for note in table.import_report.notes)]
-            tables[question] = table.with_import_report(replace(self.report, gold=table.import_report.gold, notes=own))
+            table: Any = part.build_table(options)
+            table_notes = [
+                *self.report.notes,
+                *(note.add_subject(repr(question)) for note in table.import_report.notes),
+            ]
+            tables[question] = table.with_import_report(
+                replace(self.report, gold=table.import_report.gold, notes=table_notes)
+            )
         self.report.columns["label"] = ", ".join(f"'{question}' ({table.kind})" for question, table in tables.items())
         return Questions(tables)
 
     def _attach_reports(
-        self, made: Annotations | Questions, build: BuildOptions | None = None
+        self, result: Annotations | Questions, options: BuildOptions | None = None
     ) -> Annotations | Questions:
-        several = isinstance(made, Questions)
-        tables = dict(made) if isinstance(made, Questions) else {"": made}
+        several = isinstance(result, Questions)
+        tables = dict(result) if isinstance(result, Questions) else {"": result}
         report = self.report
         if not tables:
             raise errors.NoUsableRows(what="answer", report=report.describe_unused())
         guesses: list[Note] = []
-        if build is not None:
+        if options is not None:
             abstained = len(self.columns["item"]) - sum(map(len, tables.values()))
             report.exclude("rows without an answer", abstained, notes.DeclaredAbstention())
-            kind = build.kind or (self.kind if build.classes is None else None)
+            kind = options.kind or (self.kind if options.classes is None else None)
             for question, table in tables.items():
                 if kind is not None:
-                    tables[question] = table.as_kind(kind, ordered=build.classes is not None)
-                elif build.classes is None and not build.many_classes and table.proba is None:
+                    tables[question] = table.as_kind(kind, ordered=options.classes is not None)
+                elif options.classes is None and not options.many_classes and table.proba is None:
                     tables[question], note = convert_to_guessed_kind(table)
                     if note is not None:
                         guesses.append(note.add_subject(f"Question {question}") if several else note)
                 joined = len(table) - len(tables[question])
                 report.exclude("rows that are one set with another of their item and annotator", joined)
         for question, table in tables.items():
-            if build is not None and build.classes is None and not build.many_classes:
+            if options is not None and options.classes is None and not options.many_classes:
                 _check_classes(table, report.columns.get("label", "'label'"))
             gold = self.gold_by_question.get(question) if several else next(iter(self.gold_by_question.values()), None)
             spelt = naming.find_spelling_variants(table.classes) if table.kind == "classes" else None
-            found = [note for note in (_note_repeated_rows(table), spelt) if note is not None]
-            source = replace(report, gold=gold, notes=[*report.notes, *guesses, *found])
+            table_notes = [note for note in (_note_repeated_rows(table), spelt) if note is not None]
+            source = replace(report, gold=gold, notes=[*report.notes, *guesses, *table_notes])
             tables[question] = table.with_import_report(source)
         return Questions(tables) if several else tables[""]
 
@@ -166,20 +171,20 @@ class ImportedColumns:
         if several.any():
             self.report.add_note(notes.AnswersReadAsSets(n_several=int(several.sum()), n_answers=len(names)))
 
-    def _split_lists(self, build: BuildOptions) -> Questions | None:
+    def _split_lists(self, options: BuildOptions) -> Questions | None:
         """Split lists of labels into yes/no questions, which are returned, or into votes or sets in `columns`."""
         columns = self.columns
         lists = _check_flat_lists(columns["label"])
         sizes = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
         several = sizes > 1
-        if build.ticks is None and (several.any() or build.kind == "sets"):
+        if options.ticks is None and (several.any() or options.kind == "sets"):
             self._convert_to_sets(lists, several)
             return None
-        if build.ticks == "questions" and "question" in columns:
+        if options.ticks == "questions" and "question" in columns:
             raise errors.OneQuestionPerTable(parameter=ParameterName("ticks='questions'"))
         self.report.exclude("answers without a choice", int((sizes == 0).sum()))
         if several.any():
-            into = "votes" if build.ticks == "votes" else "yes/no questions"
+            into = "votes" if options.ticks == "votes" else "yes/no questions"
             self.report.add_note(notes.SelectionsSplit(into=into, n=int(several.sum())))
         if self.items is None:
             self.items = naming.encode_column(naming.to_column(columns["item"], "item"), "item")[0]
@@ -194,21 +199,21 @@ class ImportedColumns:
             if role != "label"
         }
         self.columns["label"] = lists.flatten()
-        if build.ticks != "questions" or not several.any():
+        if options.ticks != "questions" or not several.any():
             return None
         if "weight" in columns:
             raise errors.WeightedTicks
         return Questions.from_ticks(self.columns["label"], self.columns["item"], self.columns["annotator"], self.items)
 
 
-def _split_ticks(label: Any, build: BuildOptions) -> Any:
+def _split_ticks(label: Any, options: BuildOptions) -> Any:
     """Return labels such as "a|b" as lists if they are to be split; otherwise return blank labels as empty sets."""
     if _is_list_column(label):
         return label
     column = naming.to_arrow_array(label, "label")
     if not pa.types.is_string(column.type):
         return label
-    if build.ticks is None:
+    if options.ticks is None:
         blank = pc.equal(pc.utf8_trim_whitespace(pc.fill_null(column, "")), "")
         return pc.if_else(blank, kinds.EMPTY_SET, column)
     if not kinds.look_like_sets(np.array(column.drop_null().unique().to_pylist(), object)):
@@ -248,52 +253,52 @@ def import_frame(
         if not pairs.are_pair_items(finding.column_names(whole), columns):
             return ImportedColumns(*pairs.import_pairs(whole, columns, format_name), kind="pairs")
     guessed: dict[str, str] = {}
-    frame = shape = None
-    asked = columns
+    frame = wide_columns = None
+    original_columns = columns
     if not wide:
         try:
             frame = read_columns(columns)
             columns.resolve(finding.column_names(frame))
         except MissingColumn as error:
             frame = read_columns(None)
-            there = finding.column_names(frame)
+            available = finding.column_names(frame)
             if kind in (None, "spans") and (places := finding.find_span_columns(frame, columns)) is not None:
                 return _import_spans(frame, places, format_name)
             unnamed = kind is None and columns.item is None  # Two columns chosen by the caller may be a composite key.
-            if unnamed and pairs.find_pair_columns(there, columns) is not None:
+            if unnamed and pairs.find_pair_columns(available, columns) is not None:
                 return ImportedColumns(*pairs.import_pairs(frame, columns, format_name), kind="pairs")
             try:
                 columns, guessed = finding.guess_missing_columns(frame, columns, error)
             except MissingColumn as missing:
                 annotators = finding.split_column_names(
-                    columns.annotator, there
+                    columns.annotator, available
                 )  # Several annotators may have a column each.
                 no_annotator = isinstance(missing, errors.RoleColumnMissing) and missing.role == "annotator"
                 may_be_wide = no_annotator or len(annotators) > 1
                 if wide is None and may_be_wide and columns.label is None and columns.proba is None:
-                    shape = finding.find_wide_columns(frame, columns, insist=False)
-                if shape is None:
+                    wide_columns = finding.find_wide_columns(frame, columns, insist=False)
+                if wide_columns is None:
                     raise errors.SuggestWideTable(missing=missing) if len(annotators) > 1 else missing from None
     else:
         frame = read_columns(None)
-        shape = finding.find_wide_columns(frame, columns, insist=True)
-    if shape is not None:
-        return _import_wide(frame, *shape, format_name)
-    found = columns.resolve(finding.column_names(frame))
-    taken = columns.read_arrays(frame)
-    if asked.item is None and (system := finding.find_system_column(read_columns, found, taken)):
-        frame, columns = read_columns(None), replace(columns, item=(found["item"], system))
+        wide_columns = finding.find_wide_columns(frame, columns, insist=True)
+    if wide_columns is not None:
+        return _import_wide(frame, *wide_columns, format_name)
+    columns_by_role = columns.resolve(finding.column_names(frame))
+    arrays = columns.read_arrays(frame)
+    if original_columns.item is None and (system := finding.find_system_column(read_columns, columns_by_role, arrays)):
+        frame, columns = read_columns(None), replace(columns, item=(columns_by_role["item"], system))
         guessed["item"] = "by name and content"
-        found, taken = columns.resolve(finding.column_names(frame)), columns.read_arrays(frame)
-    report = ImportReport(format=format_name, n_rows=len(taken["item"]))
-    for role, names in found.items():
+        columns_by_role, arrays = columns.resolve(finding.column_names(frame)), columns.read_arrays(frame)
+    report = ImportReport(format=format_name, n_rows=len(arrays["item"]))
+    for role, names in columns_by_role.items():
         named = "'p_…'" if role == "proba" else " with ".join(repr(name) for name in finding.flatten_columns([names]))
         report.columns[role] = named + (f" (guessed {guessed[role]})" if role in guessed else "")
-    result = ImportedColumns(taken, report, guessed_question=columns.question is None)
-    if asked.item is None and isinstance(found["item"], str) and not guessed.get("item"):
-        finding.check_item_column(read_columns, found, taken)
-    used = finding.flatten_columns(found.values())
-    _import_gold(frame, used, result, taken["item"])
+    result = ImportedColumns(arrays, report, guessed_question=columns.question is None)
+    if original_columns.item is None and isinstance(columns_by_role["item"], str) and not guessed.get("item"):
+        finding.check_item_column(read_columns, columns_by_role, arrays)
+    used = finding.flatten_columns(columns_by_role.values())
+    _import_gold(frame, used, result, arrays["item"])
     _import_times(frame, used, result)
     return result
 
@@ -354,15 +359,15 @@ def _import_spans(frame: Any, places: Mapping[str, Any], format_name: str) -> Im
 
 def _import_gold(frame: Any, used: Sequence[str], taken: ImportedColumns, items: Any) -> None:
     """Read gold labels from a column of the frame if it has one value per item; `items` has those of its rows."""
-    there = [name for name in finding.column_names(frame) if name in finding.GOLD_COLUMNS and name not in used]
-    if there and "question" in taken.columns:
-        taken.report.add_note(notes.GoldColumnIgnored(column=there[0], reason="there are several questions"))
+    gold_columns = [name for name in finding.column_names(frame) if name in finding.GOLD_COLUMNS and name not in used]
+    if gold_columns and "question" in taken.columns:
+        taken.report.add_note(notes.GoldColumnIgnored(column=gold_columns[0], reason="there are several questions"))
         return
-    for name in there:
+    for name in gold_columns:
         label = naming.to_arrow_array(finding.to_arrow(frame, [name])[name], name)
         item = naming.to_arrow_array(items, "item")
-        known = pa.array(~naming.missing_rows(label))
-        values = pa.table([item, label], names=["i", "g"]).filter(known).group_by(["i", "g"]).aggregate([])
+        has_gold = pa.array(~naming.missing_rows(label))
+        values = pa.table([item, label], names=["i", "g"]).filter(has_gold).group_by(["i", "g"]).aggregate([])
         if finding.count_distinct_rows(values["i"]) < values.num_rows:
             taken.report.add_note(notes.GoldColumnIgnored(column=name, reason="its values differ within items"))
         elif values.num_rows and not taken.gold_by_question:
@@ -386,55 +391,58 @@ def _import_times(frame: Any, used: Sequence[str], taken: ImportedColumns) -> No
             report.columns["time"] = f"{name!r} ({ends['min']} to {ends['max']})"
 
 
-def _import_wide(frame: Any, item: str | None, people: list[str], format_name: str) -> ImportedColumns:
+def _import_wide(frame: Any, item: str | None, annotators: list[str], format_name: str) -> ImportedColumns:
     """Return the columns of a wide table, with one row per non-empty cell."""
-    data = finding.to_arrow(frame, [*people, *([item] if item else [])])
-    n = len(data[people[0]])
+    data = finding.to_arrow(frame, [*annotators, *([item] if item else [])])
+    n = len(data[annotators[0]])
     items = naming.to_arrow_array(data[item], item) if item else pa.array(np.arange(n))
-    columns = [naming.to_arrow_array(data[name], name) for name in people]
+    columns = [naming.to_arrow_array(data[name], name) for name in annotators]
     types = {column.type for column in columns if not pa.types.is_null(column.type)}
     kind = pa.string() if len(types) > 1 else next(iter(types), pa.null())
     cells = pa.concat_arrays([column.cast(kind) for column in columns])
-    given = np.flatnonzero(~naming.missing_rows(cells))
-    taken = {
-        "item": items.take(pa.array(given % n)),
-        "annotator": pa.array(np.array(people, object)[given // n], pa.string()),
-        "label": cells.take(pa.array(given)),
+    filled_cells = np.flatnonzero(~naming.missing_rows(cells))
+    arrays = {
+        "item": items.take(pa.array(filled_cells % n)),
+        "annotator": pa.array(np.array(annotators, object)[filled_cells // n], pa.string()),
+        "label": cells.take(pa.array(filled_cells)),
     }
-    report = ImportReport(format=f"wide {format_name}", unit="cells", n_rows=n * len(people))
-    report.columns = {"item": repr(item) if item else ROW_NUMBER, "annotator": f"the columns {quote_columns(people)}"}
+    report = ImportReport(format=f"wide {format_name}", unit="cells", n_rows=n * len(annotators))
+    report.columns = {
+        "item": repr(item) if item else ROW_NUMBER,
+        "annotator": f"the columns {quote_columns(annotators)}",
+    }
     report.columns["label"] = "their cells"
-    used = (*people, item, *finding.GOLD_COLUMNS)
+    used = (*annotators, item, *finding.GOLD_COLUMNS)
     if unread := [name for name in finding.column_names(frame) if name not in used]:
         report.columns["not read"] = quote_columns(unread)
-    result = ImportedColumns(taken, report, naming.encode_column(items, "item")[0], people)
+    result = ImportedColumns(arrays, report, naming.encode_column(items, "item")[0], annotators)
     if len(result.items) < n:
         raise errors.DuplicateWideRows(column=str(item), n=n - len(result.items))
     _import_gold(frame, [], result, items)
-    report.exclude("empty cells", report.n_rows - len(taken["label"]))
+    report.exclude("empty cells", report.n_rows - len(arrays["label"]))
     return result
 
 
-def _rewrite_labels(column: Any, build: BuildOptions, report: ImportReport) -> Any:
+def _rewrite_labels(column: Any, options: BuildOptions, report: ImportReport) -> Any:
     """Return the labels after applying the options `map` and `normalize`."""
-    if not build.map and not build.normalize:
+    if not options.map and not options.normalize:
         return column
     if _is_list_column(column):
         lists = _check_flat_lists(column)
         if lists.null_count:
             raise errors.RowsWithoutList
-        values = _rewrite_labels(lists.flatten(), build, report)
-        found = pa.ListArray.from_arrays(lists.offsets, values).to_pylist()
-        return pa.array([list(dict.fromkeys(labels)) for labels in found], pa.list_(values.type))
+        values = _rewrite_labels(lists.flatten(), options, report)
+        lists_of_labels = pa.ListArray.from_arrays(lists.offsets, values).to_pylist()
+        return pa.array([list(dict.fromkeys(labels)) for labels in lists_of_labels], pa.list_(values.type))
     labels = naming.to_arrow_array(column, "label").dictionary_encode()
     codes = labels.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     old = labels.dictionary.to_pylist()
     count = np.bincount(codes[codes >= 0], minlength=len(old))
-    by_text = {str(key): value for key, value in (build.map or {}).items()}
+    by_text = {str(key): value for key, value in (options.map or {}).items()}
     new = [by_text.get(str(name), name) for name in old]
     if unknown := sorted(by_text.keys() - set(map(str, old))):
         report.add_note(notes.UnknownMapKeys(labels=unknown))
-    if build.normalize:
+    if options.normalize:
         spellings: dict[str, Counter[str]] = {}
         for name, n in zip(new, count.tolist(), strict=True):
             if isinstance(name, str):

@@ -33,9 +33,9 @@ def read(path: Path, columns: ColumnNames | None) -> pa.Table | tuple[pa.Table, 
     rows: list[tuple[str, str, str, str]] = []
     with report_read_errors(path):
         sentences = list(_read_sentences(path))
-    people: list[str] = []  # annotators of the columns if the first line names them
+    annotators: list[str] = []  # annotators of the columns if the first line names them
     if sentences and len(sentences[0][0]) > 1 and not any(map(_TAG_PATTERN.fullmatch, sentences[0][0][1:])):
-        people = sentences[0].pop(0)
+        annotators = sentences[0].pop(0)
         sentences = sentences if sentences[0] else sentences[1:]
     width = len(sentences[0][0]) if sentences else 0
     tagged = [
@@ -49,15 +49,15 @@ def read(path: Path, columns: ColumnNames | None) -> pa.Table | tuple[pa.Table, 
     before: list[str] = []
     for sentence in sentences:
         tokens = [line[0] for line in sentence]
-        again = alone and tokens == before
-        number, answer, before = (number, answer + 1, tokens) if again else (number + 1, 1, tokens)
+        is_same_sentence = alone and tokens == before
+        number, answer, before = (number, answer + 1, tokens) if is_same_sentence else (number + 1, 1, tokens)
         places = name_positions([f"s{number:06d}"] * len(sentence), range(len(sentence)))
         for place in tagged:
-            who = str(answer) if alone else people[place] if people else str(place)
+            annotator = str(answer) if alone else annotators[place] if annotators else str(place)
             tags = [line[place] for line in sentence]
             for item, token, tag in zip(places, tokens, convert_to_bio(tags), strict=True):
                 if tag:
-                    rows.append((item, who, tag, token))
+                    rows.append((item, annotator, tag, token))
     names = ("item", "annotator", "label", "token")
     cells = {name: pa.array([row[place] for row in rows], pa.string()) for place, name in enumerate(names)}
     table = pa.table({name: cells[name] for name in columns_to_read(columns, names)})
@@ -111,9 +111,9 @@ def write(labels: LabelsToWrite, file: BinaryFile) -> None:
         table = read(labels.source, None)
         table = table[0] if isinstance(table, tuple) else table
         tokens = dict(zip(table["item"].to_pylist(), table["token"].to_pylist(), strict=True))
-    where = parse_sequences(answers.items)
-    for start, end in zip(where.ptr[:-1], where.ptr[1:], strict=True):
-        for i in where.order[start:end].tolist():
+    sequences = parse_sequences(answers.items)
+    for start, end in zip(sequences.ptr[:-1], sequences.ptr[1:], strict=True):
+        for i in sequences.order[start:end].tolist():
             name = str(answers.items[i])
             cells = tokens.get(name, name.replace(" ", "")), str(answers.label[i]), f"{answers.confidence[i]:.4f}"
             file.write(("\t".join(cells) + "\n").encode())

@@ -31,12 +31,12 @@ _QUOTED_REST = re.compile(rb'(?:[^"]|"")*"(?!")')  # the rest of a quoted cell, 
 def read(path: Path, columns: ColumnNames | None, delimiters: str = ",;\t") -> pa.Table:
     """Return the required columns as text; the delimiter is the most frequent one in the header."""
     with report_read_errors(path):
-        delimiter, there = _read_header(path, delimiters)
-        wanted = columns_to_read(columns, there)
+        delimiter, available = _read_header(path, delimiters)
+        required = columns_to_read(columns, available)
         try:
-            table = _parse_file(path, delimiter, wanted)
+            table = _parse_file(path, delimiter, required)
         except pa.ArrowInvalid as error:
-            raise _explain_error(path, delimiter, wanted, error) from error
+            raise _explain_error(path, delimiter, required, error) from error
         _check_quotes_closed(path, delimiter)
         return table
 
@@ -74,7 +74,7 @@ def _read_header(path: Path, delimiters: str) -> tuple[str, list[str]]:
             raise errors.NotAHeader(path=path, reason=str(error)) from error
 
 
-def _parse_file(path: Path, delimiter: str, wanted: list[str], use_threads: bool = True) -> Any:
+def _parse_file(path: Path, delimiter: str, required: list[str], use_threads: bool = True) -> Any:
     import pyarrow.csv as pacsv
 
     chunk = _FIRST_CHUNK
@@ -86,8 +86,8 @@ def _parse_file(path: Path, delimiter: str, wanted: list[str], use_threads: bool
                     pacsv.ReadOptions(use_threads=use_threads, block_size=chunk),
                     pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
                     pacsv.ConvertOptions(
-                        include_columns=wanted,
-                        column_types=dict.fromkeys(wanted, pa.string()),
+                        include_columns=required,
+                        column_types=dict.fromkeys(required, pa.string()),
                         null_values=[""],
                         strings_can_be_null=True,
                     ),
@@ -98,15 +98,15 @@ def _parse_file(path: Path, delimiter: str, wanted: list[str], use_threads: bool
         chunk = min(16 * chunk, _LAST_CHUNK)  # A row was longer than the chunk, so the next one is larger.
 
 
-def _explain_error(path: Path, delimiter: str, wanted: list[str], error: pa.ArrowInvalid) -> UnreadableFile:
+def _explain_error(path: Path, delimiter: str, required: list[str], error: pa.ArrowInvalid) -> UnreadableFile:
     """Return our error for one of Arrow; the file is read again, as only a single thread knows the row."""
     try:
-        _parse_file(path, delimiter, wanted, use_threads=False)
-    except pa.ArrowInvalid as again:
-        error = again
+        _parse_file(path, delimiter, required, use_threads=False)
+    except pa.ArrowInvalid as error_with_row:
+        error = error_with_row
     reason = str(error)
-    at = re.search(r"Row #(\d+)", reason)
-    where = f"row {int(at[1]):,} (the header is row 1)" if at else "a row"
+    row_match = re.search(r"Row #(\d+)", reason)
+    where = f"row {int(row_match[1]):,} (the header is row 1)" if row_match else "a row"
     if "UTF8" in reason:
         return errors.NotUtf8(path=path, where=f" in {where}")
     if fields := re.search(r"Expected (\d+) columns, got (\d+):(.*)", reason, re.DOTALL):

@@ -102,15 +102,17 @@ def make_examples(labels: LabelsToWrite) -> Iterator[Record]:
     """Yield one record per example: its first record in the export, with our label instead of the annotators'."""
     if len(labels.questions) > 1:
         raise errors.OneQuestionPerProject(tool="a doccano project", n=len(labels.questions))
-    ours = {str(item): (item, given) for item, given in labels.iterate_items()}
+    labels_by_item = {str(item): (item, given) for item, given in labels.iterate_items()}
     written = set()
     for _, record in iterate_records(labels.source) if labels.source else ():
         item = labels.find_item(record, "id", "doc_id", "item")
         if item not in written:
             written.add(item)
             before = {key: value for key, value in record.items() if key not in _ANNOTATOR_FIELDS}
-            yield before | _make_label(ours.pop(str(item), (item, None))[1], labels.agent)
-    yield from ({"id": item, "text": str(item)} | _make_label(given, labels.agent) for item, given in ours.values())
+            yield before | _make_label(labels_by_item.pop(str(item), (item, None))[1], labels.agent)
+    yield from (
+        {"id": item, "text": str(item)} | _make_label(given, labels.agent) for item, given in labels_by_item.values()
+    )
 
 
 def _make_label(given: dict[str | None, ItemLabel] | None, agent: str) -> Record:

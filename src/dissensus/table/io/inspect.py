@@ -132,9 +132,9 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
         yield ExportedTarget(item, target[0] if isinstance(target, list) and len(target) == 1 else target)
         given = list(_read_votes(sample, item, declared, models, where))
         votes += given or [JudgeVote(item, ("", ""), "", None, "samples without a score")]
-    there = {name for name, _ in seen}
+    sample_ids = {name for name, _ in seen}
     expected = get_entry(get_entry(about, "dataset", dict, str(path)), "sample_ids", list, str(path))
-    if missing := [name for name in expected if str(name) not in there]:
+    if missing := [name for name in expected if str(name) not in sample_ids]:
         yield notes.SamplesMissing(n=len(missing), sample=missing[0])
     status = header.get("status")
     if status not in ("success", None):
@@ -278,12 +278,12 @@ def _group_into_questions(votes: list[JudgeVote], models: dict[str, set[str]], c
             yield notes.ScorersReadAsJudges(scorers=", ".join(named))
     for vote in votes:
         key, _ = vote.slot
-        who = vote.judge or key
+        judge = vote.judge or key
         if not vote.judge and columns.annotator == "model" and len(models.get(key, ())) == 1:
-            (who,) = models[key]
+            (judge,) = models[key]
         number = isinstance(vote.label, int | float)
         asked = question.get(vote.slot, key)
-        yield ExportedAnswer(vote.item, who, vote.label, asked, NUMBER if number else LABEL, vote.excluded)
+        yield ExportedAnswer(vote.item, judge, vote.label, asked, NUMBER if number else LABEL, vote.excluded)
 
 
 def _are_same_question(

@@ -31,10 +31,10 @@ def read(path: Path, columns: ColumnNames | None) -> pa.Table:
     """Return the required fields of all records; fields that a record does not have are missing values."""
     rows = read_records(path)
     first = list(islice(rows, N_RECORDS_FOR_COLUMNS))
-    wanted = columns_to_read(columns, list(dict.fromkeys(key for record in first for key in record)))
-    values: dict[str, Any] = {name: [] for name in wanted}
+    required = columns_to_read(columns, list(dict.fromkeys(key for record in first for key in record)))
+    values: dict[str, Any] = {name: [] for name in required}
     for record in chain(first, rows):
-        for name in wanted:
+        for name in required:
             values[name].append(record.get(name))
     for name, column in values.items():
         try:
@@ -127,9 +127,9 @@ def _to_json_value(value: Any) -> Any:
     return value
 
 
-def require_field(record: dict[str, Any], named: Any, usual: tuple[str, ...], role: str, where: str) -> Any:
+def require_field(record: dict[str, Any], chosen_field: Any, usual: tuple[str, ...], role: str, where: str) -> Any:
     """Return the field that the caller chose for a role, or the first usual one; raise if there is none."""
-    keys = usual if named is None else (named,)
+    keys = usual if chosen_field is None else (chosen_field,)
     if (value := first_present(record, keys)) is not None:
         return value
     raise errors.MissingField(where=where, names=tuple(keys), role=role)

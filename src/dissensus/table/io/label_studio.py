@@ -108,13 +108,13 @@ def _read_comparison(item: Any, annotator: str, result: Record, gold: bool, data
     if better not in PAIR_OUTCOMES:
         yield ExportedAnswer(item, annotator, [], name, COMPARISONS, gold=gold)
         return
-    named = next(
+    side_fields = next(
         (pair for pair in SIDE_COLUMNS[:-1] if all(isinstance(data.get(side), str) for side in pair)), shown_as
     )
-    left, right = (_name_alternative(data, side, item) for side in named)
+    left, right = (_name_alternative(data, side, item) for side in side_fields)
     if left == right:
         left, right = (f"{side} of {item}" for side in shown_as)
-    if not all(side in data for side in named):
+    if not all(side in data for side in side_fields):
         yield ComparedFieldsMissing(question=name, left=left, right=right)
     yield ExportedAnswer(item, annotator, [(left, right, better)], name, COMPARISONS, gold=gold, seen=True)
 
@@ -161,13 +161,13 @@ def _results_by_control(labels: LabelsToWrite) -> dict[str | None, list[Record]]
         for annotation in task.get(_annotations_key(task)) or []:
             for result in annotation.get("result") or []:
                 name, kind = result.get("from_name"), result.get("type")
-                wanted = {name} if labels.question is None and kind in ("choices", "labels") else set()
+                questions = {name} if labels.question is None and kind in ("choices", "labels") else set()
                 for question in filter(None, (*labels.questions, labels.question)):
                     if question == name or (
                         kind == "labels" and question.startswith(f"{name}, ")
                     ):  # The question is a layer of spans.
-                        wanted.add(question)
-                for question in wanted:
+                        questions.add(question)
+                for question in questions:
                     by_control.setdefault(question, []).append(result)
     return by_control | {None: next(iter(by_control.values()), [])}
 

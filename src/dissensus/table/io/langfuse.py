@@ -43,12 +43,12 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
     """Yield one answer per score."""
     seen: set[str] = set()
     for page in read_records(path):
-        meta, there = get_entry(page, "meta", dict, str(path)), page.get("data")
+        meta, scores = get_entry(page, "meta", dict, str(path)), page.get("data")
         total = meta.get("totalItems")
-        if isinstance(total, int) and isinstance(there, list) and total > len(there):
-            yield PagesMissing(n=len(there), n_total=total)
+        if isinstance(total, int) and isinstance(scores, list) and total > len(scores):
+            yield PagesMissing(n=len(scores), n_total=total)
         elif meta.get("cursor"):
-            yield PagesMissing(n=len(there) if isinstance(there, list) else 1, n_total=None)
+            yield PagesMissing(n=len(scores) if isinstance(scores, list) else 1, n_total=None)
         for score in get_objects(page, "data", str(path)) if "data" in page else [page]:
             where = f"{path}: score {quote_name(score.get('id'))}"
             if "id" in score:
@@ -70,21 +70,21 @@ def _read_score(score: Record, item: Any, columns: ColumnNames, where: str) -> E
     author = score.get("authorUserId")
     if columns.annotator is not None:
         author = require_field(score, columns.annotator, (), "annotator", where)
-    question, who = name, author if isinstance(author, str | int) and author != "" else name
+    question, annotator = name, author if isinstance(author, str | int) and author != "" else name
     if author is None and isinstance(model, str) and model and model in name:
         question = name.replace(model, "").strip(" -_:/.") or "score"
     if kind in _UNREAD_TYPES:
-        return ExportedAnswer(item, who, None, question, _UNREAD_TYPES[kind])
+        return ExportedAnswer(item, annotator, None, question, _UNREAD_TYPES[kind])
     if kind == "NUMERIC":
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise errors.UnexpectedValue(where=where, field="value", value=value, expected="a number")
-        return ExportedAnswer(item, who, float(value), question, NUMBER)
+        return ExportedAnswer(item, annotator, float(value), question, NUMBER)
     label = score.get("stringValue") if score.get("stringValue") is not None else value
     if kind == "BOOLEAN" and label in (0, 1):
         label = str(bool(label))
     if not isinstance(label, str):
         raise errors.UnexpectedValue(where=where, field="value", value=label, expected="text")
-    return ExportedAnswer(item, who, label, question, LABEL)
+    return ExportedAnswer(item, annotator, label, question, LABEL)
 
 
 readers.register("langfuse", summary="Langfuse's scores", place=58)(

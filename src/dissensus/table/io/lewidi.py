@@ -39,14 +39,22 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
 
 def _labels_by_annotator(entry: Record, where: str) -> list[tuple[str, list[Any]]]:
     if isinstance(entry.get("annotations"), dict):
-        labels = {who: get_entry(entry["annotations"], who, str, where) for who in entry["annotations"]}
-        return [(who, [text.strip() for text in label.split(",") if text.strip()]) for who, label in labels.items()]
-    given, people = (get_entry(entry, key, str, where).split(",") for key in ("annotations", "annotators"))
-    if len(given) != len(people):
+        labels = {
+            annotator: get_entry(entry["annotations"], annotator, str, where) for annotator in entry["annotations"]
+        }
+        return [
+            (annotator, [text.strip() for text in label.split(",") if text.strip()])
+            for annotator, label in labels.items()
+        ]
+    given, annotators = (get_entry(entry, key, str, where).split(",") for key in ("annotations", "annotators"))
+    if len(given) != len(annotators):
         raise errors.UnequalLengths(
-            column="answers", n=len(given), other="annotators", n_other=len(people)
+            column="answers", n=len(given), other="annotators", n_other=len(annotators)
         ).add_subject(where)
-    return [(who.strip(), [label.strip()] if label.strip() else []) for who, label in zip(people, given, strict=True)]
+    return [
+        (annotator.strip(), [label.strip()] if label.strip() else [])
+        for annotator, label in zip(annotators, given, strict=True)
+    ]
 
 
 readers.register("lewidi", summary="Learning With Disagreements, 2023 and 2025", place=65)(

@@ -37,15 +37,17 @@ def find_companions(names: Sequence[str]) -> list[str]:
 
 def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
     """Yield the document of each sample, its target, and the answer of the model."""
-    named = _FILE_PATTERN.fullmatch(path.name)
-    model = (named["model"] or path.absolute().parent.name) if named else path.name.partition(".")[0]
-    task = named["task"] if named else ""
+    file_parts = _FILE_PATTERN.fullmatch(path.name)
+    model = (file_parts["model"] or path.absolute().parent.name) if file_parts else path.name.partition(".")[0]
+    task = file_parts["task"] if file_parts else ""
     seen: set[str] = set()
     first = None
     for sample in read_records(path):
         where = f"{path}: doc_id {quote_name(sample.get('doc_id'))}"
         item = require_field(sample, columns.item, ("doc_id",), "item", where)
-        who = model if columns.annotator is None else require_field(sample, columns.annotator, (), "annotator", where)
+        annotator = (
+            model if columns.annotator is None else require_field(sample, columns.annotator, (), "annotator", where)
+        )
         chosen = sample.get("filter")
         first = chosen if first is None else first
         if chosen != first:
@@ -57,7 +59,7 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
         yield ExportedItem(item, fields, task)
         target = sample.get("target")
         yield ExportedTarget(item, str(target).strip() if isinstance(target, str | int | float) else None, task)
-        yield ExportedAnswer(item, who, _sample_label(sample, where), task)
+        yield ExportedAnswer(item, annotator, _sample_label(sample, where), task)
 
 
 def _sample_label(sample: Record, where: str) -> str:

@@ -52,53 +52,59 @@ TIE_WORDS = {"tie", "draw", "equal", "same", "both", "neither", "none"}
 TIE_WORDS |= {"bothbad", "both_bad", "tie (bothbad)", "tie (both bad)"}
 
 
-def find_pair_columns(there: list[str], named: ColumnNames) -> dict[str, str] | None:
+def find_pair_columns(available: list[str], columns: ColumnNames) -> dict[str, str] | None:
     """Return role → column (left, right, winner, annotator, context), or None if the rows are not comparisons."""
-    plain = {name.strip().lower(): name for name in there}
-    given = split_column_names(named.item, there)
-    if 2 <= len(given) <= 3:
-        found = dict(zip(("left", "right", "context"), given, strict=False))
+    plain = {name.strip().lower(): name for name in available}
+    item_columns = split_column_names(columns.item, available)
+    if 2 <= len(item_columns) <= 3:
+        columns_by_role = dict(zip(("left", "right", "context"), item_columns, strict=False))
     else:
         sides = next((pair for pair in SIDE_COLUMNS if pair[0] in plain and pair[1] in plain), None)
         if sides is None:
             return None
-        found = {"left": plain[sides[0]], "right": plain[sides[1]]}
+        columns_by_role = {"left": plain[sides[0]], "right": plain[sides[1]]}
     others = {
-        "winner": (named.label, WINNER_COLUMNS),
-        "annotator": (named.annotator, JUDGE_COLUMNS),
+        "winner": (columns.label, WINNER_COLUMNS),
+        "annotator": (columns.annotator, JUDGE_COLUMNS),
         "context": (None, CONTEXT_COLUMNS),
     }
-    for role, (asked, usual) in others.items():
-        column = asked if isinstance(asked, str) else next((plain[name] for name in usual if name in plain), None)
-        if column is not None and role not in found:
-            found[role] = column
-    return found if "winner" in found else None
+    for role, (chosen_column, usual) in others.items():
+        column = (
+            chosen_column
+            if isinstance(chosen_column, str)
+            else next((plain[name] for name in usual if name in plain), None)
+        )
+        if column is not None and role not in columns_by_role:
+            columns_by_role[role] = column
+    return columns_by_role if "winner" in columns_by_role else None
 
 
-def are_pair_items(there: list[str], named: ColumnNames) -> bool:
+def are_pair_items(available: list[str], columns: ColumnNames) -> bool:
     """Return True if the table has a column of items, which are then named "A vs B"."""
     try:
-        found = named.resolve(there)
+        columns_by_role = columns.resolve(available)
     except MissingColumn:
         return False
-    return isinstance(found.get("item"), str) and find_pair_columns(there, named) is None
+    return isinstance(columns_by_role.get("item"), str) and find_pair_columns(available, columns) is None
 
 
-def import_pairs(frame: Any, named: ColumnNames, format_name: str) -> tuple[dict[str, Any], ImportReport]:
+def import_pairs(frame: Any, columns: ColumnNames, format_name: str) -> tuple[dict[str, Any], ImportReport]:
     """Return role → column of a table of comparisons, and the import report; raise if a column is missing."""
-    there = column_names(frame)
-    found = find_pair_columns(there, named)
-    if found is None:
-        raise errors.NoPairColumns(columns=tuple(there))
-    for role, column in found.items():
-        check_columns_exist(role, (column,), there)
-    data = to_arrow(frame, list(dict.fromkeys(found.values())))
-    cells = (naming.to_arrow_array(data[found[role]], "pairs").to_pylist() for role in ("left", "right", "winner"))
+    available = column_names(frame)
+    columns_by_role = find_pair_columns(available, columns)
+    if columns_by_role is None:
+        raise errors.NoPairColumns(columns=tuple(available))
+    for role, column in columns_by_role.items():
+        check_columns_exist(role, (column,), available)
+    data = to_arrow(frame, list(dict.fromkeys(columns_by_role.values())))
+    cells = (
+        naming.to_arrow_array(data[columns_by_role[role]], "pairs").to_pylist() for role in ("left", "right", "winner")
+    )
     left, right, winner = (np.array(["" if cell is None else str(cell) for cell in c], object) for c in cells)
     n = len(left)
     report = ImportReport(format=f"comparisons in {format_name}", n_rows=n)
-    report.columns = {role: repr(column) for role, column in found.items()}
-    context = data[found["context"]] if "context" in found else None
+    report.columns = {role: repr(column) for role, column in columns_by_role.items()}
+    context = data[columns_by_role["context"]] if "context" in columns_by_role else None
     if context is not None and count_distinct_rows(naming.to_column(context, "context")) == n > 1:
         context = None  # The column numbers the rows.
         del report.columns["context"]
@@ -112,12 +118,12 @@ def import_pairs(frame: Any, named: ColumnNames, format_name: str) -> tuple[dict
         plain = value.strip().lower()
         code = next((k for k, words in enumerate((LEFT_WORDS, RIGHT_WORDS, TIE_WORDS)) if plain in words), -1)
         better[(winner == value) & (better < 0)] = code
-    items = kinds.name_pair_items(data[found["left"]], data[found["right"]], context)
-    people = data[found["annotator"]] if "annotator" in found else [ANONYMOUS_ANNOTATOR] * n
+    items = kinds.name_pair_items(data[columns_by_role["left"]], data[columns_by_role["right"]], context)
+    annotators = data[columns_by_role["annotator"]] if "annotator" in columns_by_role else [ANONYMOUS_ANNOTATOR] * n
     label = np.where(
         better < 0, winner, np.array(kinds.PAIR_OUTCOMES, object)[better]
     )  # abstain= or map= may use others
-    return {"item": items, "annotator": people, "label": label}, report
+    return {"item": items, "annotator": annotators, "label": label}, report
 
 
 def compare_ranked(ranks: Mapping[Any, float], item: Any) -> list[tuple[str, str, str]]:

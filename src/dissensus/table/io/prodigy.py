@@ -66,25 +66,30 @@ def _task_question(record: Record) -> str:
 
 def add_answered_tasks(labels: LabelsToWrite) -> Iterator[Record]:
     """Yield the tasks of the export, and a task with our answer for each question about each input."""
-    asked: dict[str, dict[str, Record]] = {}  # input → question → first task
+    first_tasks: dict[str, dict[str, Record]] = {}  # input → question → first task
     for record in read_records(labels.source) if labels.source else ():
         yield record
         item = labels.find_item(record, "_input_hash", "_task_hash")
-        asked.setdefault(str(item), {}).setdefault(_task_question(record), record)
-    who = labels.agent.replace(" ", "-")
+        first_tasks.setdefault(str(item), {}).setdefault(_task_question(record), record)
+    annotator = labels.agent.replace(" ", "-")
     for item, given in labels.iterate_items():
-        tasks_of = asked.get(str(item)) or {}
+        tasks_of = first_tasks.get(str(item)) or {}
         for question, answer in given.items():
             if isinstance(answer.label, list):
                 spans = [dict(zip(("start", "end", "label", "score"), span, strict=True)) for span in answer.label]
                 before = tasks_of.get(SPANS) or {"text": str(item), "_input_hash": item}
-                yield before | {"spans": spans, "answer": "accept", "_annotator_id": who, "_session_id": who}
+                yield before | {
+                    "spans": spans,
+                    "answer": "accept",
+                    "_annotator_id": annotator,
+                    "_session_id": annotator,
+                }
                 continue
             name = question or next(iter(tasks_of), _CHOICE_QUESTION)
             options = [{"id": answer.label, "text": str(answer.label)}]
             before = tasks_of.get(name) or {"text": str(item), "_input_hash": item, "options": options}
             chosen = {"accept": [answer.label], "answer": "accept"} if "options" in before else {"answer": answer.label}
-            yield before | chosen | {"_annotator_id": who, "_session_id": who, "score": answer.confidence}
+            yield before | chosen | {"_annotator_id": annotator, "_session_id": annotator, "score": answer.confidence}
 
 
 readers.register("prodigy", summary="Prodigy's choices, binary tasks and spans", place=60)(

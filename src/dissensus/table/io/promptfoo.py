@@ -121,15 +121,15 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
                 question = next(iter(questions.values()), PASS_QUESTION)
                 yield _read_verdict(item, HUMAN_TYPE, component, question, reason, where)._replace(gold=True)
                 continue
-            who = judge_name(assertion, columns.annotator)
-            question = questions[who]
-            yield _read_verdict(item, who, component, question, "", where)
+            judge = judge_name(assertion, columns.annotator)
+            question = questions[judge]
+            yield _read_verdict(item, judge, component, question, "", where)
             if (score := component.get("score")) is not None:
                 if not isinstance(score, int | float) or not math.isfinite(score):
                     raise errors.UnexpectedValue(where=where, field="score", value=score, expected="a number")
                 yield ExportedAnswer(
                     item,
-                    who,
+                    judge,
                     float(score),
                     SCORE_QUESTION if question == PASS_QUESTION else f"{question}/{SCORE_QUESTION}",
                     NUMBER,
@@ -146,27 +146,27 @@ def _exclusion_reason(component: Record, assertion: Record) -> str:
     return "assertions by dissensus" if judge_name(assertion).startswith(OWN_PREFIX) else ""
 
 
-def _read_verdict(item: Any, who: str, component: Record, question: str, excluded: str, where: str) -> ExportedAnswer:
+def _read_verdict(item: Any, judge: str, component: Record, question: str, excluded: str, where: str) -> ExportedAnswer:
     passed = component.get("pass")
     if not isinstance(passed, bool):
-        raise errors.UnexpectedValue(where=f"{where}: {who}", field="pass", value=passed, expected="true or false")
-    return ExportedAnswer(item, who, _VERDICT_WORDS[passed], question, LABEL, excluded)
+        raise errors.UnexpectedValue(where=f"{where}: {judge}", field="pass", value=passed, expected="true or false")
+    return ExportedAnswer(item, judge, _VERDICT_WORDS[passed], question, LABEL, excluded)
 
 
 def _questions_by_judge(found: list[Record], path: Path, named: Any) -> dict[str, str]:
     """Return judge → question; judges with the same rubric in one test answer the same question."""
     group: dict[str, str] = {}  # judge → first judge of the same question
     for result in found:
-        asked: dict[str, str] = {}
+        judge_of_rubric: dict[str, str] = {}
         for component, assertion in judge_components(result, path):
             if _exclusion_reason(component, assertion) or assertion.get("type") == HUMAN_TYPE:
                 continue
-            who = judge_name(assertion, named)
-            group.setdefault(who, who)
+            judge = judge_name(assertion, named)
+            group.setdefault(judge, judge)
             rubric = f"{assertion.get('type')} {assertion.get('value')}"
-            home, other = group[who], group[asked.setdefault(rubric, who)]
-            if home != other:
-                group = {name: other if first == home else first for name, first in group.items()}
+            question_group, other = group[judge], group[judge_of_rubric.setdefault(rubric, judge)]
+            if question_group != other:
+                group = {name: other if first == question_group else first for name, first in group.items()}
     return dict.fromkeys(group, PASS_QUESTION) if len(set(group.values())) < 2 else group
 
 

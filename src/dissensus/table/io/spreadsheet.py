@@ -46,11 +46,11 @@ def read(path: Path, columns: ColumnNames | None) -> pa.Table | tuple[pa.Table, 
         rows = book.get_sheet_by_index(0).to_python()
         if not rows:
             raise errors.EmptyFile(where=f"{path}: sheet {book.sheet_names[0]!r}", needs="a header and rows")
-    there = [_cell_text(cell) or "" for cell in rows[0]]
+    header = [_cell_text(cell) or "" for cell in rows[0]]
     cells = [row for row in rows[1:] if any(cell != "" for cell in row)]
-    wanted = columns_to_read(columns, there)
+    required = columns_to_read(columns, header)
     table = pa.table(
-        {name: pa.array([_cell_text(row[there.index(name)]) for row in cells], pa.string()) for name in wanted}
+        {name: pa.array([_cell_text(row[header.index(name)]) for row in cells], pa.string()) for name in required}
     )
     if others := book.sheet_names[1:]:
         return table, OtherSheetsIgnored(
