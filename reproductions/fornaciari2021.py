@@ -79,15 +79,9 @@ def folds(how: dict[str, Any], seed: int) -> Iterator[Fold]:
 def separate(data: Any) -> Fold:
     """Make the fold whose test items are other tweets, which have no votes."""
     train, dev = (_row_mask(data, "split_naacl21", name) for name in ("train", "dev"))
-<<<<<<< HEAD
-    other: Any = dz.load_dataset("plank_pos").with_unlabelled_items
-    test = _row_mask(other, "split", "test")
-    X = list(zip(*(other.items[column].to_pylist() for column in TASKS["pos"][1]), strict=True))
-=======
-    other_data: Any = dz.load_dataset("plank_pos").whole
+    other_data: Any = dz.load_dataset("plank_pos").with_unlabelled_items
     test = _row_mask(other_data, "split", "test")
     X = list(zip(*(other_data.items[column].to_pylist() for column in TASKS["pos"][1]), strict=True))
->>>>>>> c790bcf5 (Split the search for clusters; rename locals of benchmarks)
     code = {name: k for k, name in enumerate(data.annotations.classes)}
     truth = np.array([code[other_data.annotations.classes[k]] for k in other_data.gold[test]])
     return Fold(train, dev, [X[i] for i in test], truth, np.zeros((test.size, len(code))))
