@@ -89,10 +89,7 @@ class TagStates(NamedTuple):
         means = np.append(means, outside * 3)
         is_span, is_outside = (scheme.inside >= 0)[means], means == outside[0]
         # The states of O differ in whether a span comes directly before or after.
-        after, before = (
-            np.zeros(means.size, bool),
-            np.zeros(means.size, bool),
-        )
+        after, before = (np.zeros(means.size, bool), np.zeros(means.size, bool))
         after[[-3, -1]] = before[[-2, -1]] = True
         follows = scheme.follows[np.ix_(means, means)]
         follows &= ~is_outside[None, :] | (is_span[:, None] == after[None, :])

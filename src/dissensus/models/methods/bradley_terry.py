@@ -130,20 +130,20 @@ class BradleyTerry(AnswerModel):
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         if gold is not None:
             raise OutcomesNotUsed(method=type(self).__name__)
-        comparisons = self.extract_comparisons(table)
+        pairs = self.extract_comparisons(table)
         self.things_ = table.alternatives.names
-        check_connected(self.things_, comparisons, self.prior is None)
-        hessian = self._optimise(comparisons, table.n_annotators, on_step)
-        self._set_intervals(comparisons, np.linalg.inv(hessian), table.n_items)
+        check_connected(self.things_, pairs, self.prior is None)
+        hessian = self._optimise(pairs, table.n_annotators, on_step)
+        self._set_intervals(pairs, np.linalg.inv(hessian), table.n_items)
         self.posterior_ = self.outcome_probabilities(
             Comparisons.without_answers(*table.alternatives[1:], self.things_.size), np.full(table.n_items, -1)
         )
-        self.prior_ = np.bincount(table.label, comparisons.weight, 3) / comparisons.weight.sum()
-        differences = self.scores_[comparisons.left] - self.scores_[comparisons.right]
-        typical = float(np.sqrt((comparisons.weight * differences**2).sum() / comparisons.weight.sum()))
+        self.prior_ = np.bincount(table.label, pairs.weight, 3) / pairs.weight.sum()
+        differences = self.scores_[pairs.left] - self.scores_[pairs.right]
+        typical = float(np.sqrt((pairs.weight * differences**2).sum() / pairs.weight.sum()))
         # The share is P(annotator prefers the better alternative of a typical pair).
         share = 1 / (1 + np.exp(-self.answering_[:, 0] * typical))
-        total = np.bincount(comparisons.annotator, comparisons.weight, table.n_annotators).astype(np.float64)
+        total = np.bincount(pairs.annotator, pairs.weight, table.n_annotators).astype(np.float64)
         self.reliability_, self.hits_, self.total_ = share, share * total, total
 
     def extract_comparisons(self, table: Annotations) -> Comparisons:
@@ -157,10 +157,10 @@ class BradleyTerry(AnswerModel):
         left, right = sides.left[table.item], sides.right[table.item]
         return Comparisons(left, right, table.annotator, table.item, won, tied, weight, sides.names.size)
 
-    def _optimise(self, comparisons: Comparisons, A: int, on_step: OnStep) -> FloatArray:
+    def _optimise(self, pairs: Comparisons, A: int, on_step: OnStep) -> FloatArray:
         """Set scores and annotator effects by alternating Newton steps; return minus the second derivatives (T, T)."""
-        T = comparisons.n_alternatives
-        ties = float(comparisons.tied.sum() / comparisons.weight.sum())
+        T = pairs.n_alternatives
+        ties = float(pairs.tied.sum() / pairs.weight.sum())
         free = np.array([self.annotators, self.position, 0 < ties < 1])
         center = np.array([1.0, 0.0, np.log(2 * ties / (1 - ties)) if free[2] else NO_TIES_KAPPA])
         effects = np.tile(center, (A, 1))
@@ -168,11 +168,11 @@ class BradleyTerry(AnswerModel):
         variance = 1.0 if self.prior == "auto" else np.inf if self.prior is None else float(self.prior)
         scores, trace = np.zeros(T), []
         for step in range(1, self.max_iter + 1):
-            before, p = scores, expected_outcomes(comparisons, scores, effects)
-            slope, curve = score_derivatives(comparisons, p)
-            gamma = effects[comparisons.annotator, 0]
-            pull = np.bincount(comparisons.left, gamma * slope, T) - np.bincount(comparisons.right, gamma * slope, T)
-            hessian = weighted_laplacian(comparisons, gamma**2 * curve)
+            before, p = scores, expected_outcomes(pairs, scores, effects)
+            slope, curve = score_derivatives(pairs, p)
+            gamma = effects[pairs.annotator, 0]
+            pull = np.bincount(pairs.left, gamma * slope, T) - np.bincount(pairs.right, gamma * slope, T)
+            hessian = weighted_laplacian(pairs, gamma**2 * curve)
             hessian[np.diag_indices(T)] += 1 / variance
             if self.prior is None:  # The likelihood depends on differences of scores only.
                 hessian += np.trace(hessian) / T**2
@@ -181,7 +181,7 @@ class BradleyTerry(AnswerModel):
             scores = scores + np.clip(move, -MAX_SCORE_STEP, MAX_SCORE_STEP)
             scores -= scores.mean()
             if free.any():
-                effects, center, spread = self._update_annotators(comparisons, scores, effects, center, spread, free)
+                effects, center, spread = self._update_annotators(pairs, scores, effects, center, spread, free)
             if self.annotators:
                 # The likelihood does not determine the common scale of scores and γ.
                 unit = max(float(np.median(effects[:, 0])), MIN_MEDIAN_SLOPE)
@@ -199,7 +199,7 @@ class BradleyTerry(AnswerModel):
 
     def _update_annotators(
         self,
-        comparisons: Comparisons,
+        pairs: Comparisons,
         scores: FloatArray,
         effects: FloatArray,
         center: FloatArray,
@@ -211,28 +211,22 @@ class BradleyTerry(AnswerModel):
         Without annotator effects the step is one for the whole crowd. Values that are not free get a prior that fixes
         them.
         """
-        group, A = (
-            (comparisons.annotator, len(effects)) if self.annotators else (np.zeros_like(comparisons.annotator), 1)
-        )
-        p = expected_outcomes(comparisons, scores, effects, total=False)
-        slope, curve = score_derivatives(comparisons, p)
-        d = scores[comparisons.left] - scores[comparisons.right]
-        cross = -0.5 * comparisons.weight * p.difference * p.tie
+        group, A = (pairs.annotator, len(effects)) if self.annotators else (np.zeros_like(pairs.annotator), 1)
+        p = expected_outcomes(pairs, scores, effects, total=False)
+        slope, curve = score_derivatives(pairs, p)
+        d = scores[pairs.left] - scores[pairs.right]
+        cross = -0.5 * pairs.weight * p.difference * p.tie
 
         def sum_by_annotator(values: FloatArray) -> FloatArray:
             return np.bincount(group, values, A).astype(np.float64)
 
         g = np.stack(
-            [
-                sum_by_annotator(slope * d),
-                sum_by_annotator(slope),
-                sum_by_annotator(comparisons.tied - comparisons.weight * p.tie),
-            ],
+            [sum_by_annotator(slope * d), sum_by_annotator(slope), sum_by_annotator(pairs.tied - pairs.weight * p.tie)],
             axis=1,
         )
         H = np.empty((A, 3, 3))
         H[:, 0, 0], H[:, 1, 1] = sum_by_annotator(curve * d**2), sum_by_annotator(curve)
-        H[:, 2, 2] = sum_by_annotator(comparisons.weight * p.tie * (1 - p.tie))
+        H[:, 2, 2] = sum_by_annotator(pairs.weight * p.tie * (1 - p.tie))
         H[:, 0, 1] = H[:, 1, 0] = sum_by_annotator(curve * d)
         H[:, 0, 2] = H[:, 2, 0] = sum_by_annotator(cross * d)
         H[:, 1, 2] = H[:, 2, 1] = sum_by_annotator(cross)
@@ -252,23 +246,21 @@ class BradleyTerry(AnswerModel):
             )
         return np.where(free, values, center) * np.ones((len(effects), 1)), center, spread
 
-    def _set_intervals(self, comparisons: Comparisons, inverse: FloatArray, n_items: int) -> None:
+    def _set_intervals(self, pairs: Comparisons, inverse: FloatArray, n_items: int) -> None:
         """Set the sandwich variance of the scores over items, and the intervals of scores and ranks."""
-        T = comparisons.n_alternatives
-        slope, _ = score_derivatives(comparisons, expected_outcomes(comparisons, self.scores_, self.answering_))
-        q = np.asarray(
-            np.bincount(comparisons.item, self.answering_[comparisons.annotator, 0] * slope, n_items), np.float64
-        )
-        first = np.unique(comparisons.item, return_index=True)[1]
-        item_pairs = Comparisons.without_answers(comparisons.left[first], comparisons.right[first], T)
-        meat: Any = weighted_laplacian(item_pairs, q[comparisons.item[first]] ** 2)
+        T = pairs.n_alternatives
+        slope, _ = score_derivatives(pairs, expected_outcomes(pairs, self.scores_, self.answering_))
+        q = np.asarray(np.bincount(pairs.item, self.answering_[pairs.annotator, 0] * slope, n_items), np.float64)
+        first = np.unique(pairs.item, return_index=True)[1]
+        item_pairs = Comparisons.without_answers(pairs.left[first], pairs.right[first], T)
+        meat: Any = weighted_laplacian(item_pairs, q[pairs.item[first]] ** 2)
         sandwich = inverse @ meat @ inverse
         plain, robust = centre_variance(inverse), centre_variance(sandwich)
         factor = np.sqrt(np.maximum(np.diag(robust) / np.maximum(np.diag(plain), 1e-300), 1.0))
         self.score_variance_ = plain * np.outer(factor, factor)
         half = 1.96 * np.sqrt(np.maximum(np.diag(self.score_variance_), 0))
         self.score_interval_ = np.stack([self.scores_ - half, self.scores_ + half], axis=1)
-        played = [np.bincount(side, comparisons.weight, T) for side in (comparisons.left, comparisons.right)]
+        played = [np.bincount(side, pairs.weight, T) for side in (pairs.left, pairs.right)]
         self.comparisons_ = np.asarray(played[0] + played[1], np.float64)
         self.rank_ = rank_scores(self.scores_)
         root = np.linalg.cholesky(self.score_variance_ + np.eye(T) * (1e-9 + 1e-9 * np.diag(plain).max()))
@@ -276,10 +268,10 @@ class BradleyTerry(AnswerModel):
         low, high = np.quantile(rank_scores(drawn), [0.025, 0.975], axis=0, method="nearest")
         self.rank_interval_ = np.stack([np.minimum(low, self.rank_), np.maximum(high, self.rank_)], axis=1)
 
-    def outcome_probabilities(self, comparisons: Comparisons, annotator: IntArray) -> FloatArray:
+    def outcome_probabilities(self, pairs: Comparisons, annotator: IntArray) -> FloatArray:
         """Return P(left), P(right) and P(tie), (N, 3), for annotators (N,) by code; −1 is an unseen annotator."""
         effects = np.vstack([self.answering_, self.crowd_answering_])
-        p = expected_outcomes(replace(comparisons, annotator=annotator), self.scores_, effects)
+        p = expected_outcomes(replace(pairs, annotator=annotator), self.scores_, effects)
         return np.stack([(p.decided + p.difference) / 2, (p.decided - p.difference) / 2, p.tie], axis=1)
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
@@ -340,28 +332,26 @@ class BradleyTerry(AnswerModel):
 
 
 def expected_outcomes(
-    comparisons: Comparisons, scores: FloatArray, effects: FloatArray, total: bool = True
+    pairs: Comparisons, scores: FloatArray, effects: FloatArray, total: bool = True
 ) -> OutcomeProbabilities:
     """Return the expected outcome of every row for annotator effects γ, h, κ (A, 3); `total` adds the likelihood."""
     gamma, h, nu = effects[:, 0] / 2, effects[:, 1] / 2, np.exp(effects[:, 2])
-    half = gamma[comparisons.annotator] * (scores[comparisons.left] - scores[comparisons.right])
-    half += h[comparisons.annotator]
+    half = gamma[pairs.annotator] * (scores[pairs.left] - scores[pairs.right])
+    half += h[pairs.annotator]
     size = np.abs(half)
     scaled = np.exp(-size)  # All three odds are divided by the larger of those of left and right, to avoid overflow.
-    tie, loser = nu[comparisons.annotator] * scaled, scaled**2
+    tie, loser = nu[pairs.annotator] * scaled, scaled**2
     share = 1 / (1 + loser + tie)
     found = 0.0
-    if comparisons.won.size and total:
-        ties = np.bincount(comparisons.annotator, comparisons.tied, len(effects)) @ effects[:, 2]
-        found = float(comparisons.won @ half + ties - comparisons.weight @ (size - np.log(share)))
+    if pairs.won.size and total:
+        ties = np.bincount(pairs.annotator, pairs.tied, len(effects)) @ effects[:, 2]
+        found = float(pairs.won @ half + ties - pairs.weight @ (size - np.log(share)))
     return OutcomeProbabilities(np.copysign(1 - loser, half) * share, (1 + loser) * share, tie * share, found)
 
 
-def score_derivatives(comparisons: Comparisons, p: OutcomeProbabilities) -> tuple[FloatArray, FloatArray]:
+def score_derivatives(pairs: Comparisons, p: OutcomeProbabilities) -> tuple[FloatArray, FloatArray]:
     """Return the first and minus the second derivative of the log likelihood of each row (N,) in η."""
-    return (comparisons.won - comparisons.weight * p.difference) / 2, comparisons.weight * (
-        p.decided - p.difference**2
-    ) / 4
+    return (pairs.won - pairs.weight * p.difference) / 2, pairs.weight * (p.decided - p.difference**2) / 4
 
 
 def rank_scores(scores: FloatArray) -> IntArray:
@@ -375,26 +365,23 @@ def centre_variance(variance: FloatArray) -> FloatArray:
     return np.asarray(variance - across - across[:, None] + across.mean())
 
 
-def weighted_laplacian(comparisons: Comparisons, weight: FloatArray) -> FloatArray:
+def weighted_laplacian(pairs: Comparisons, weight: FloatArray) -> FloatArray:
     """Return Σ weight (e_left − e_right)(e_left − e_right)ᵀ over rows (T, T)."""
-    T = comparisons.n_alternatives
-    between = np.bincount(comparisons.left.astype(np.int64) * T + comparisons.right, weight, T * T).reshape(T, T)
+    T = pairs.n_alternatives
+    between = np.bincount(pairs.left.astype(np.int64) * T + pairs.right, weight, T * T).reshape(T, T)
     between = between + between.T
     return np.diag(between.sum(axis=1)) - between
 
 
-def check_connected(alternatives: Names, comparisons: Comparisons, strongly: bool) -> None:
+def check_connected(alternatives: Names, pairs: Comparisons, strongly: bool) -> None:
     """Raise an error if comparisons do not connect all alternatives, which then have no common scale."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    T = comparisons.n_alternatives
-    halves = (
-        (comparisons.weight + comparisons.won - comparisons.tied) / 2,
-        (comparisons.weight - comparisons.won - comparisons.tied) / 2,
-    )
-    beats = [(comparisons.left, comparisons.right, halves[0]), (comparisons.right, comparisons.left, halves[1])]
-    links = [(comparisons.left, comparisons.right, comparisons.weight)] if not strongly else beats
+    T = pairs.n_alternatives
+    halves = ((pairs.weight + pairs.won - pairs.tied) / 2, (pairs.weight - pairs.won - pairs.tied) / 2)
+    beats = [(pairs.left, pairs.right, halves[0]), (pairs.right, pairs.left, halves[1])]
+    links = [(pairs.left, pairs.right, pairs.weight)] if not strongly else beats
     start, end, weight = (np.concatenate(part) for part in zip(*links, strict=True))
     graph = coo_array((weight, (start, end)), shape=(T, T)).tocsr()
     graph.eliminate_zeros()

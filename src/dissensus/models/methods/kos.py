@@ -51,10 +51,7 @@ MIN_LOG_ODDS, MAX_LOG_ODDS = 1e-3, 30.0  # limits of the log odds at the mean ma
 
 
 @methods.register(
-    "kos",
-    summary="messages between items and annotators, for two classes",
-    cite="Karger et al. 2011",
-    binary=True,
+    "kos", summary="messages between items and annotators, for two classes", cite="Karger et al. 2011", binary=True
 )
 class KOS(Aggregator):
     """Aggregate labels of two classes by message passing."""

@@ -44,14 +44,7 @@ from dissensus.compute.kernels.vote import has_several_annotators
 from dissensus.compute.rows import Rows, expand_rows
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.coins import Coins
-from dissensus.models.confusion import (
-    COIN,
-    ConfusionPass,
-    EStepParams,
-    RightWrongLikelihood,
-    label_totals,
-    run_e_step,
-)
+from dissensus.models.confusion import COIN, ConfusionPass, EStepParams, RightWrongLikelihood, label_totals, run_e_step
 from dissensus.models.exceptions import TooManyPairs
 from dissensus.models.matrices import PSEUDO, shares_with_votes
 from dissensus.models.methods.one_coin import VOTE_LEANING
@@ -64,9 +57,7 @@ CHUNK_PAIRS = 2**22  # number of pairs of rows in memory at a time
 
 
 @methods.register(
-    "m-msr",
-    summary="skills from pairwise agreement, robust to colluding annotators",
-    cite="Ma & Olshevsky 2020",
+    "m-msr", summary="skills from pairwise agreement, robust to colluding annotators", cite="Ma & Olshevsky 2020"
 )
 class MMSR(Aggregator):
     """Estimate skills by a robust rank-one completion of pairwise agreement."""
