@@ -130,7 +130,9 @@ def test_statistics_of_resampled_sums_are_the_scores_of_the_resample(crowd):
     text = with_text_names(table, [given])
     aligned = AlignedPredictions.align(given, text)
     parts = {
-        name: one for one in module._Reference(text, gold, {"a": aligned}, None).parts(aligned) for name in one.scores
+        name: one
+        for one in module._Reference(text, gold, {"a": aligned}, None).scores_of(aligned)
+        for name in one.scores
     }
     known, voted = gold >= 0, table.votes().any(axis=1)
     gold, h, best = gold[known], first[known], first[known].argmax(axis=1)

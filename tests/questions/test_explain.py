@@ -229,7 +229,7 @@ def test_between_groups_statistic_is_that_of_a_literal_loop_and_zero_by_chance()
     table = random_table(5)
     group = np.array([0, 1, 2, 1, 0, -1, 2])
     everything = np.ones(table.n_items, bool)
-    column = group_effects._Column(table, DawidSkene().fit(table).posterior_, everything, group, 3)
+    column = group_effects._GroupTest(table, DawidSkene().fit(table).posterior_, everything, group, 3)
     (values,), (mosts,) = column.between(column.group[None], 0, column.item.size)
     found = dict(zip(column.item.tolist(), zip(values, mosts, strict=True), strict=True))
     several = 0
@@ -256,17 +256,17 @@ def test_between_groups_statistic_is_that_of_a_literal_loop_and_zero_by_chance()
 
 
 def test_p_value_is_the_share_of_ways_to_deal_out_the_people(monkeypatch):
-    monkeypatch.setattr(group_effects, "MAX_BEATEN", 10**9)
+    monkeypatch.setattr(group_effects, "MAX_EXCEEDED", 10**9)
     table = random_table(7, n_annotators=6)
     group, posterior = np.array([0, 0, 1, 1, 1, 0]), np.full((table.n_items, 4), 0.25)
 
     def total(groups) -> float:
-        of = group_effects._Column(table, posterior, np.ones(table.n_items, bool), np.array(groups), 2)
+        of = group_effects._GroupTest(table, posterior, np.ones(table.n_items, bool), np.array(groups), 2)
         return of.between(of.group[None], 0, of.item.size)[0].sum()
 
     mine = total(group)
     exact = np.mean([total(way) >= mine - 1e-9 for way in product((0, 1), repeat=6) if sum(way) == 3])
-    column = group_effects._Column(table, posterior, np.ones(table.n_items, bool), group, 2)
+    column = group_effects._GroupTest(table, posterior, np.ones(table.n_items, bool), group, 2)
     test = column.test(4000, 0, Threads(1))
     assert 0.1 < exact < 0.9
     assert test.p_value == pytest.approx(exact, abs=0.03)

@@ -1,1 +1,1 @@
-"""What people ask of a table and of fitted models: one file per question."""
+"""Answer questions about tables and fitted models: one file per question."""

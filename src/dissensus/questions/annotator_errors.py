@@ -1,14 +1,15 @@
-"""Annotators' mistakes: false positives and negatives, over-used classes, and clusters of similar mistakes.
+"""Measure annotators' errors: false positives and negatives, over-used classes, and clusters of similar errors.
 
     n_j[k, l] = Σ_i q_i(k) [j's label of i is l]                 labels of annotator j by class and by label
     false positive rate   Σ_{k≠c} n_j[k, c] / Σ_{k≠c,l} n_j[k, l]        of the class c
     false negative rate   Σ_{l≠c} n_j[c, l] / Σ_l n_j[c, l]
     over-use of c         (Σ_k n_j[k, c] − Σ_l n_j[c, l]) / Σ_kl n_j[k, l]
 
-*Clusters of mistakes* (Platanios et al. 2020, section 4.4): v_j[i] = 1 where j errs on item i, agglomerative clustering
+*Clusters of errors* (Platanios et al. 2020, section 4.4): v_j[i] = 1 where j errs on item i, agglomerative clustering
 by the L1 distance of these vectors. In the paper's sets every annotator labelled every item ("it is unclear how to
 properly compute" it elsewhere). Here the distance is the mean of |v_j − v_j'| over the items that both labelled, which
-is the same up to a factor there; and if any two annotators share too few items, that of all their confusion rates:
+is the same up to a factor there. If any two annotators share too few items, it is the distance of all their confusion
+rates:
 
     d_jj' = ½ Σ_k π_k Σ_l |Θ_j[k, l] − Θ_j'[k, l]|        Θ_j = n_j plus one label of the crowd's, rows normalised
 
@@ -29,30 +30,30 @@ from dissensus.questions.exceptions import PosteriorShapeMismatch
 from dissensus.table.annotations import Annotations
 
 MIN_LABELS = 10  # an annotator with fewer labels has no rates and no cluster
-MIN_SHARED_ITEMS = 10  # of two annotators, for their mistakes to be compared item by item
-MAX_CLUSTERED = 400  # annotators in clusters, those with the most labels
-CLUSTERS = 4  # as in Figure 2, Platanios et al. 2020
+MIN_SHARED_ITEMS = 10  # items of two annotators from which on their errors are compared item by item
+MAX_CLUSTERED = 400  # annotators that are clustered, those with the most labels
+CLUSTERS = 4  # number of clusters in Figure 2, Platanios et al. 2020
 
 
 @dataclass(frozen=True, eq=False)
 class AnnotatorErrors:
-    """Annotators' mistakes, measured by a posterior. NaN and −1 for too few labels."""
+    """Annotators' errors, measured with a posterior; NaN and −1 for too few labels."""
 
     n_labels: IntArray  # (A,)
     error_rate: FloatArray  # (A,) share of wrong labels
     false_positive: FloatArray  # (A, K)
     false_negative: FloatArray  # (A, K)
     overused_class: IntArray  # (A,) class with the largest over-use; −1 for none
-    cluster: IntArray  # (A,) 0 is the largest
-    distance_basis: Literal["items", "confusions"] | None  # basis of the distances; None without clusters
+    cluster: IntArray  # (A,) cluster number, 0 for the largest
+    distance_basis: Literal["items", "confusions"] | None  # None without clusters
 
 
 def annotator_errors(
     table: Annotations, posterior: FloatArray, *, clusters: int = CLUSTERS, least: int = MIN_LABELS
 ) -> AnnotatorErrors:
-    """Measure annotators' mistakes by a posterior (I, K), in which rows of zeros are unknown items.
+    """Measure annotators' errors with a posterior (I, K), whose rows of zeros are unknown items.
 
-    There are at most `clusters` clusters; annotators with fewer than `least` labels are not judged.
+    There are at most `clusters` clusters; annotators with fewer than `least` labels have no rates and no cluster.
 
     >>> from dissensus.table.simulate import simulate
     >>> crowd = simulate(80, 8, 2, redundancy=5, seed=1)
@@ -64,31 +65,31 @@ def annotator_errors(
         raise PosteriorShapeMismatch(n_items=table.n_items, n_classes=table.n_classes, shape=posterior.shape)
     check_argument("clusters", clusters, int, low=1)
     check_argument("least", least, int, low=1)
-    known = posterior.sum(axis=1) > 0
-    table = table if known.all() else table.select(rows=known[table.item])
+    is_known = posterior.sum(axis=1) > 0
+    table = table if is_known.all() else table.select(rows=is_known[table.item])
     labels = np.diff(table.annotator_ptr)
     enough = labels >= least
     counts = soft_counts(table, posterior)  # (A, K, K) [annotator, true, given]
     diagonal = np.diagonal(counts, axis1=1, axis2=2)
-    true, given, total = counts.sum(axis=2), counts.sum(axis=1), counts.sum(axis=(1, 2))[:, None]
-    over = given - true
+    true, used, total = counts.sum(axis=2), counts.sum(axis=1), counts.sum(axis=(1, 2))[:, None]
+    excess = used - true
     cluster, by = np.full(labels.size, -1), None
     if enough.any():
         most = np.argsort(np.where(enough, -labels, 1), kind="stable")[: min(enough.sum(), MAX_CLUSTERED)]
         annotators = np.sort(most)
-        cluster[annotators], by = _clusters(table, posterior, annotators, counts, clusters)
+        cluster[annotators], by = _cluster_annotators(table, posterior, annotators, counts, clusters)
 
-    def share(part: FloatArray, whole: FloatArray) -> FloatArray:
+    def share(part: FloatArray, total: FloatArray) -> FloatArray:
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(enough[:, None] & (whole > 1e-9), np.clip(part / whole, 0, 1), np.nan)
+            return np.where(enough[:, None] & (total > 1e-9), np.clip(part / total, 0, 1), np.nan)
 
     return AnnotatorErrors(
         labels,
         error_rate=share(total - diagonal.sum(axis=1, keepdims=True), total)[:, 0],
-        false_positive=share(given - diagonal, total - true),
+        false_positive=share(used - diagonal, total - true),
         false_negative=share(true - diagonal, true),
         overused_class=np.where(
-            enough & (over.max(axis=1, initial=0) > 0.5), over.argmax(axis=1), -1
+            enough & (excess.max(axis=1, initial=0) > 0.5), excess.argmax(axis=1), -1
         ),  # half a label: none
         cluster=cluster,
         distance_basis=by,
@@ -120,7 +121,7 @@ def error_distance(table: Annotations, truth: IntArray) -> tuple[FloatArray, Int
 
 
 def confusion_distance(counts: FloatArray, total: FloatArray) -> FloatArray:
-    """(n, n) d_jj' from counts (n, K, K) [annotator, true, given] and those of all annotators (K, K)."""
+    """Return d_jj' (n, n) from counts (n, K, K) [annotator, true, given] and those of all annotators (K, K)."""
     from scipy.spatial.distance import pdist, squareform
 
     theta = counts + total / np.maximum(total.sum(axis=1, keepdims=True), 1e-300)
@@ -129,7 +130,7 @@ def confusion_distance(counts: FloatArray, total: FloatArray) -> FloatArray:
     return np.asarray(squareform(pdist((theta * share[:, None] / 2).reshape(len(counts), -1), "cityblock")))
 
 
-def _clusters(
+def _cluster_annotators(
     table: Annotations, posterior: FloatArray, annotators: IntArray, counts: FloatArray, n: int
 ) -> tuple[IntArray, Literal["items", "confusions"]]:
     """Return clusters of `annotators` (the largest is 0) and the basis of their distances."""

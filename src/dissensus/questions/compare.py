@@ -1,12 +1,13 @@
-"""Choose a method without gold: hide some of the annotations and predict them from the rest.
+"""Compare methods without gold: hold out some of the labels and predict them from the rest.
 
-    score(m) = mean over hidden rows of log P_m(label | item, annotator; the other rows)
+    score(m) = mean over held-out rows of log P_m(label | item, annotator; the other rows)
 
-(numbers, texts and other labels with a distance: minus the distance to the expected label; `questions.scoring`).
+For numbers, texts and other labels with a distance, the score is minus the distance to the expected label
+(`questions.scoring`).
 
-The score is proper: overconfident methods lose, as labels that they hold nearly impossible cost them dearly. Each
-method is compared with the best by the paired bootstrap over items (Efron & Tibshirani 1993) of the difference of their
-scores, with Holm's correction (1979) for the number of methods.
+The score is proper: it penalises overconfident methods, which consider some held-out labels nearly impossible. Each
+method is compared with the best one by the paired bootstrap over items (Efron & Tibshirani 1993) of the difference of
+their scores, with Holm's correction (1979) for the number of methods.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
 
 MAJORITY = "majority-vote"
-SIGNIFICANT = 0.05
-MAX_ANNOTATIONS = 40_000  # of larger tables a part is compared, whole items at a time
-MIN_HIDDEN = 30  # hidden annotations below which methods are not compared
-NEGLIGIBLE = 0.01  # nats per annotation by which a vote is behind on real sets where it is as often right
+SIGNIFICANT = 0.05  # p-value below which a method differs from the best
+MAX_ANNOTATIONS = 40_000  # annotations; larger tables are compared on a random sample of whole items
+MIN_HIDDEN = 30  # held-out labels below which methods are not compared
+NEGLIGIBLE = 0.01  # nats per label; on real sets, a vote that is behind by less is as often correct
 
 OnFit = Callable[[str, int, int], None]
 """Called before every fit with (method, fits done, fits in all)."""
@@ -56,31 +57,31 @@ OnFit = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class ComparedMethod:
-    """Scores of one method."""
+    """The scores of one compared method."""
 
     method: str
-    score: Estimate  # mean of `Comparison.measure` over hidden annotations, interval by bootstrap over items
-    calibration: float | None  # expected calibration error of predicted labels against the hidden ones, if classes
-    accuracy: Estimate | None  # by gold, of a fit to all annotations; `measure.gold` for other label types
+    score: Estimate  # mean of `Comparison.measure` over held-out labels, with a bootstrap interval over items
+    calibration: float | None  # for classes: expected calibration error of the predicted labels
+    accuracy: Estimate | None  # of a fit to all annotations, measured with gold; `measure.gold` for other label types
     seconds: float  # mean duration of a fit
     behind: Estimate  # the best score minus this score
-    p_value: float  # of that difference, corrected for the number of methods
-    tied: bool  # the difference may be chance
+    p_value: float  # of this difference, corrected for the number of methods
+    tied: bool  # True if the difference is not significant
     model: Any = field(repr=False, default=None)  # the fit to all annotations, if any
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison(NotebookTable):
-    """Methods ranked by how well they predict hidden annotations, the best first."""
+    """Methods ranked by how well they predict held-out labels, the best first."""
 
     methods: tuple[ComparedMethod, ...]
-    n_hidden: int  # predicted annotations, over all splits
+    n_hidden: int  # held-out labels over all splits
     splits: int
     share: float
     failed: dict[str, str]  # method → why it could not be fitted
     measure: ScoreNames = LOG
     simplest: str = MAJORITY  # the simplest of the methods
-    default: str = DEFAULT_METHOD  # the default method for this label type
+    default: str = DEFAULT_METHOD  # default method of the label type
     baselines: frozenset[str] = frozenset()  # baselines, which no command fits
     sampled_items: IntArray | None = None  # codes of the compared items; None: all
     skipped_slow_methods: tuple[str, ...] = ()  # suitable methods that were skipped because they are slow
@@ -90,7 +91,7 @@ class Comparison(NotebookTable):
 
     @property
     def best(self) -> str:
-        """Return the method that predicts hidden annotations best; a baseline only if there is nothing else."""
+        """Return the method that predicts held-out labels best; a baseline only if no other method was compared."""
         return next((one.method for one in self if one.method not in self.baselines), self.methods[0].method)
 
     @property
@@ -108,30 +109,30 @@ class Comparison(NotebookTable):
         return len(self.methods)
 
     @property
-    def _vote(self) -> ComparedMethod | None:
+    def _simplest(self) -> ComparedMethod | None:
         return next((one for one in self if one.method == self.simplest), None)
 
     @property
     def simplest_suffices(self) -> bool:
-        """Return whether the simplest method is best, tied with the best or negligibly behind."""
-        vote = self._vote
+        """Return whether the simplest method is the best, tied with it or negligibly behind."""
+        vote = self._simplest
         negligible = NEGLIGIBLE if self.measure.sign > 0 else 0.0
         return vote is not None and (vote.tied or vote.behind.high < negligible)
 
     def verdict(self) -> str:
-        """Return in a few sentences which method to use, and which were tried."""
+        """Return in a few sentences which method to use, and which were compared."""
         return " ".join(map(str, self.findings()))
 
     def findings(self) -> Iterator[Message]:
-        """Yield which method to use, and which were tried."""
-        yield from self._best_method()
+        """Yield which method to use, and which were compared."""
+        yield from self._describe_best()
         if self.sampled_items is not None:
             yield findings.ComparedOnSample(items=Count(self.sampled_items.size))
         if self.skipped_slow_methods:
             yield findings.SlowMethodsSkipped(tried=Count(len(self)), methods=self.skipped_slow_methods)
 
-    def _best_method(self) -> Iterator[Message]:
-        best, vote, first = self.best, self._vote, self.methods[0]
+    def _describe_best(self) -> Iterator[Message]:
+        best, vote, first = self.best, self._simplest, self.methods[0]
         if len(self) == 1:
             yield findings.SingleMethodCompared(method=best)
         elif self.n_hidden < MIN_HIDDEN:
@@ -139,16 +140,16 @@ class Comparison(NotebookTable):
         elif best in self.baselines:
             yield findings.OnlyBaselinesCompared(best=best)
         elif first.method in self.baselines:
-            yield findings.BaselineAhead(**self._behind(self[best]) | {"other": first.method})
+            yield findings.BaselineAhead(**self._difference_facts(self[best]) | {"other": first.method})
         else:
             ties = tuple(name for name in self.tied if name != best and name not in self.baselines)
             if best == self.simplest:
                 yield findings.SimplestMethodBest(method=best)
             elif vote is not None and self.simplest_suffices and self.simplest not in self.baselines:
-                yield findings.SimplestMethodSuffices(**self._behind(vote))
+                yield findings.SimplestMethodSuffices(**self._difference_facts(vote))
             elif vote is not None:
                 baseline = self.simplest in self.baselines
-                yield findings.BestMethodAhead(ties_with=ties, baseline=baseline, **self._behind(vote))
+                yield findings.BestMethodAhead(ties_with=ties, baseline=baseline, **self._difference_facts(vote))
             else:
                 yield findings.BestMethodFound(best=best, ties_with=ties)
             used = next((one for one in self if one.method == self.default), None)
@@ -160,16 +161,16 @@ class Comparison(NotebookTable):
                     probabilities=self.measure is LOG,
                 )
 
-    def _behind(self, one: ComparedMethod) -> dict[str, Any]:
+    def _difference_facts(self, one: ComparedMethod) -> dict[str, Any]:
         ends = {"behind": one.behind.value, "low": one.behind.low, "high": one.behind.high}
         return {"best": self.best, "other": one.method, "unit": self.measure.unit, "tied": one.tied} | ends
 
     def to_display_sign(self, score: Estimate) -> Estimate:
-        """Return a score with its usual sign: errors and distances are positive."""
+        """Return a score with its usual sign: errors and distances are positive numbers."""
         return score if self.measure.sign > 0 else Estimate(-score.value, -score.high, -score.low)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one row per method, the best first, as plain values."""
+        """Return one row per method as plain values, the best first."""
         return [
             {"method": one.method, "baseline": one.method in self.baselines}
             | estimate_columns(self.measure.name, self.to_display_sign(one.score))
@@ -194,22 +195,22 @@ def compare(
     on_fit: OnFit | None = None,
     on_result: Callable[[str, float], None] | None = None,
 ) -> Comparison:
-    """Rank methods by the log-likelihood of annotations that were hidden from them.
+    """Rank methods by how well they predict held-out labels.
 
     Parameters
     ----------
     names : method names, or models not yet fitted, or "all"; optional
-        Default: every registered method that suits the table and is not costly, and the baselines of
-        `questions.scoring`, as in the report.
+        By default every suitable registered method that is not slow, and the baselines of `questions.scoring`.
     gold : (I,) int, optional
-        Known classes, −1 where unknown (numbers: floats and NaN): accuracy is reported too. It decides nothing.
+        Gold classes, −1 where unknown (for numbers: values, NaN where unknown), to report accuracy. They do not
+        affect the ranking.
     share, splits : float, int
-        Share of the annotations that is hidden in each random split, and the number of splits. All labels of one
-        annotator on an item are hidden together; every item keeps an annotator.
+        Share of the labels that is held out in each random split, and the number of splits. All labels of one
+        annotator on an item are held out together; every item keeps an annotator.
     limit : int
-        Number of annotations above which a random set of items (documents of spans) is compared.
+        Number of annotations above which methods are compared on a random set of items (for spans, documents).
     resamples, seed
-        Of the bootstrap over items; the seed also draws items and hidden labels, the same for every method.
+        For the bootstrap over items; the seed also draws items and held-out labels, the same for every method.
     on_fit, on_result : callable, optional
         Called before every fit, with (method, fits done, fits in all), and with (method, score) after its last.
 
@@ -225,36 +226,36 @@ def compare(
     if table.kind == "pairs" and gold is not None:
         raise NoGoldOfPairs()
     gold = check_gold_values(gold, table) if table.kind == "numbers" else check_gold(gold, table)
-    models = _models(names, table)
+    models = _make_models(names, table)
     costly = () if names is not None else tuple(name for name in suitable_methods(table, True) if name not in models)
     check_argument("splits", splits, int, low=1, must="must be at least 1")
     check_argument("limit", limit, int, low=1)
     check_argument("share", share, float, above=0, below=1)
-    if (chosen := _part(table, limit, seed)) is not None:
+    if (chosen := _sample_items(table, limit, seed)) is not None:
         table, gold = table.select(items=table.items[chosen]), None if gold is None else gold[chosen]
     hide = SCORING[table.kind].choose_hidden_rows
     hidden = [hide(table, share, np.random.default_rng([seed, number])) for number in range(splits)]
     fits = splits + (gold is not None)
-    step = on_fit or (lambda method, done, of: None)
-    found: dict[str, _Found] = {}
+    report = on_fit or (lambda method, done, total: None)
+    results: dict[str, _MethodResult] = {}
     failed: dict[str, str] = {}
     for number, (name, model) in enumerate(models.items()):
 
         def begin(more: int, name: str = name, done: int = number * fits) -> None:
-            step(name, done + more, fits * len(models))
+            report(name, done + more, fits * len(models))
 
         try:
-            found[name] = _try_out(model, table, hidden, gold, begin)
-            if not np.isfinite(found[name].by_item).all():
+            results[name] = _evaluate_method(model, table, hidden, gold, begin)
+            if not np.isfinite(results[name].by_item).all():
                 raise PredictionsNotFinite()
         except DataError as error:  # such as a table that this method cannot take
             failed[name] = str(error)
             continue
         if on_result is not None:
-            on_result(name, found[name].mean())
-    if not found:
+            on_result(name, results[name].mean_score())
+    if not results:
         raise NoMethodFitted(method=next(iter(failed)), reason=next(iter(failed.values())))
-    contestants, hidden_weight = _rank(found, {"resamples": resamples, "seed": seed})
+    contestants, hidden_weight = _rank_methods(results, {"resamples": resamples, "seed": seed})
     scoring = SCORING[table.kind]
     return Comparison(
         contestants, round(hidden_weight), splits, share, failed, scoring.measure, scoring.simplest,
@@ -274,9 +275,9 @@ def suitable_methods(table: Annotations, costly: bool = False) -> list[str]:
     ]
 
 
-def _part(table: Annotations, limit: int, seed: int) -> IntArray | None:
+def _sample_items(table: Annotations, limit: int, seed: int) -> IntArray | None:
     """Return codes of random items with about `limit` annotations, or None for all items."""
-    if table.kind == "pairs" or len(table) <= limit:  # things that are compared stay connected
+    if table.kind == "pairs" or len(table) <= limit:  # a sample of pairs may not connect all alternatives
         return None
     group = table.sequences.document if table.kind == "spans" else np.arange(table.n_items)
     n = int(group.max()) + 1
@@ -285,21 +286,21 @@ def _part(table: Annotations, limit: int, seed: int) -> IntArray | None:
 
 
 @dataclass
-class _Found:
+class _MethodResult:
     """Scores of one method over all splits."""
 
     model: Any
-    by_item: FloatArray  # (I,) scores of the hidden rows of each item
-    weight: FloatArray  # (I,) of those rows
+    by_item: FloatArray  # (I,) sum of the scores of the held-out rows of each item
+    weight: FloatArray  # (I,) weight of these rows
     calibration: float | None
-    right: FloatArray | None  # (gold items, 2) scores and what they are shares of
+    gold_scores: FloatArray | None  # (gold items, 2) numerators and denominators
     seconds: float
 
-    def mean(self) -> float:
+    def mean_score(self) -> float:
         return float(self.by_item.sum() / self.weight.sum())
 
 
-def _models(names: Iterable[str | Aggregator] | None, table: Annotations) -> dict[str, Method]:
+def _make_models(names: Iterable[str | Aggregator] | None, table: Annotations) -> dict[str, Method]:
     if isinstance(names, str) and names != "all":
         raise NamesAreText(name=ParameterName("names"), given=names)
     if names is None or names == "all":
@@ -331,56 +332,61 @@ def unfitted_copy(model: Any) -> Any:
 
 
 def timed_fit(model: Any, table: Annotations) -> tuple[Any, float]:
-    """Fit a copy of a model and return it with the seconds; scores show if a fit did not converge, so no warning."""
-    began = time.perf_counter()
+    """Fit a copy of a model, and return it with the seconds that the fit took.
+
+    A fit that does not converge raises no warning: its scores show it.
+    """
+    start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return unfitted_copy(model).fit(table), time.perf_counter() - began
+        return unfitted_copy(model).fit(table), time.perf_counter() - start
 
 
-def _try_out(
-    model: Method, table: Annotations, hidden: list[BoolArray], gold: Any, step: Callable[[int], None]
-) -> _Found:
+def _evaluate_method(
+    model: Method, table: Annotations, hidden: list[BoolArray], gold: Any, report: Callable[[int], None]
+) -> _MethodResult:
+    """Fit a method to the rest of each split, and score its predictions of the held-out rows."""
     by_item, weight = np.zeros(table.n_items), np.zeros(table.n_items)
     seconds, errors, scoring = [], [], SCORING[table.kind]
     for number, mask in enumerate(hidden):
-        step(number)
-        rest = table.select(rows=mask)
-        fitted, took = timed_fit(model, table.select(rows=~mask))
+        report(number)
+        held_out = table.select(rows=mask)
+        fitted, duration = timed_fit(model, table.select(rows=~mask))
         if table.kind in CLASS_KINDS:
-            expected = fitted.predict_annotations(rest)
-            scores = log_likelihood(rest, expected)[0]
-            errors.append(expected_calibration_error(rest.label.astype(np.int64), expected))
+            expected = fitted.predict_annotations(held_out)
+            scores = log_likelihood(held_out, expected)[0]
+            errors.append(expected_calibration_error(held_out.label.astype(np.int64), expected))
         else:
-            scores = scoring.score_rows(fitted, rest)
-        by_item += np.bincount(rest.item, scores * rest.row_weights, rest.n_items)
-        weight += np.bincount(rest.item, rest.row_weights, rest.n_items)
-        seconds.append(took)
-    whole = right = None
+            scores = scoring.score_rows(fitted, held_out)
+        by_item += np.bincount(held_out.item, scores * held_out.row_weights, table.n_items)
+        weight += np.bincount(held_out.item, held_out.row_weights, table.n_items)
+        seconds.append(duration)
+    fit_to_all = gold_scores = None
     if gold is not None:
-        step(len(hidden))
-        whole, _ = timed_fit(model, table)
-        right = None if scoring.score_gold is None else scoring.score_gold(whole, table, gold)
-    return _Found(whole, by_item, weight, float(np.mean(errors)) if errors else None, right, float(np.mean(seconds)))
+        report(len(hidden))
+        fit_to_all, _ = timed_fit(model, table)
+        gold_scores = None if scoring.score_gold is None else scoring.score_gold(fit_to_all, table, gold)
+    calibration = float(np.mean(errors)) if errors else None
+    return _MethodResult(fit_to_all, by_item, weight, calibration, gold_scores, float(np.mean(seconds)))
 
 
-def _rank(found: dict[str, _Found], draws: Any) -> tuple[tuple[ComparedMethod, ...], float]:
-    """Return the methods, the best first, and the weight of the hidden annotations."""
-    order = sorted(found, key=lambda name: -found[name].mean())
+def _rank_methods(found: dict[str, _MethodResult], resampling: Any) -> tuple[tuple[ComparedMethod, ...], float]:
+    """Return the methods, the best first, and the weight of the held-out labels."""
+    order = sorted(found, key=lambda name: -found[name].mean_score())
     best = found[order[0]]
-    some = best.weight > 0
-    n, weight = int(some.sum()), float(best.weight.sum())
+    scored = best.weight > 0
+    n, weight = int(scored.sum()), float(best.weight.sum())
     if weight == 0:
         raise NoHiddenWeight()
-    scores = {name: found[name].by_item[some] * n / weight for name in order}  # their mean is that over annotations
-    differences = {name: paired_bootstrap(scores[order[0]], scores[name], **draws) for name in order}
+    scores = {name: found[name].by_item[scored] * n / weight for name in order}  # (n,) with the mean over labels
+    differences = {name: paired_bootstrap(scores[order[0]], scores[name], **resampling) for name in order}
     corrected = holm_correction({name: differences[name].p_value for name in order[1:]}) | {order[0]: 1.0}
     ranked = (
         ComparedMethod(
             name,
-            bootstrap(np.stack([one.by_item, one.weight], axis=1)[some], lambda s: s[:, 0] / s[:, 1], **draws),
+            bootstrap(np.stack([one.by_item, one.weight], axis=1)[scored], lambda s: s[:, 0] / s[:, 1], **resampling),
             one.calibration,
-            None if one.right is None else _share_right(one.right, draws),
+            None if one.gold_scores is None else _estimate_accuracy(one.gold_scores, resampling),
             one.seconds,
             differences[name].mean,
             corrected[name],
@@ -392,11 +398,11 @@ def _rank(found: dict[str, _Found], draws: Any) -> tuple[tuple[ComparedMethod, .
     return tuple(ranked), weight
 
 
-def _share_right(right: Any, draws: Any) -> Estimate:
-    """Return the accuracy by gold; `right` (n, 2) holds how much of each item is right, and out of how much."""
-    if (right[:, 1] == 1).all():  # shares have an interval also where all are right
-        return bootstrap(right[:, 0], **draws)
-    return bootstrap(right, lambda s: s[:, 0] / s[:, 1], **draws)
+def _estimate_accuracy(gold_scores: Any, resampling: Any) -> Estimate:
+    """Return the accuracy on gold items from numerators and denominators (n, 2)."""
+    if (gold_scores[:, 1] == 1).all():  # plain shares have an interval even if all items are correct
+        return bootstrap(gold_scores[:, 0], **resampling)
+    return bootstrap(gold_scores, lambda s: s[:, 0] / s[:, 1], **resampling)
 
 
 def estimate_columns(name: str, estimate: Estimate | None) -> dict[str, Any]:

@@ -1,12 +1,13 @@
-"""Annotators to look at, with reasons that could be said to their face.
+"""Flag annotators to look at, with reasons that can be shown to them.
 
-A flag is a tested hypothesis. `unrelated` (labels do not depend on the item) and `contrary` (labels go systematically
-against the others') are flagged where P(typical | labels) ≤ `MAX_TYPICAL`, see `honesty`, and where at most a share
-`MAX_TYPICAL` of typical annotators with the same items would look as extreme; the reason reports what was seen, and
-how often. `copies`: a group agrees on labels that no other annotator leads us to expect, see `models.copies`.
-Annotators with too few labels are only counted. Labels that are no classes have tests of their own, see `habits`;
-grades have both. No annotator is called unrelated or contrary whose grades rise with the others', nor whose labels do
-where at least three classes are numbers: these may be grades that were not declared.
+A flag is a tested hypothesis. Annotators are flagged as `unrelated` (labels do not depend on the item) or `contrary`
+(labels go systematically against the others') if P(typical | labels) ≤ `MAX_TYPICAL`, see `spam_tests`, and if at most
+a share `MAX_TYPICAL` of typical annotators with the same items would look as extreme; the reason states the
+observation, and how often it would occur. `copies` flags a group that agrees on labels more often than the labels of
+all other annotators would predict, see `models.copies`. Annotators with too few labels are only counted. Labels that
+are not classes have tests of their own, see `bias_tests`; grades have both. An annotator is not flagged as unrelated or
+contrary if its grades rise with the others', nor if its labels do and at least three classes are numbers: these may be
+grades that were not declared.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, parse_numbers
 
 FLAG_WORDS: dict[Flag, str] = {flag: ALL_WORDS[flag] for flag in ("unrelated", "contrary", "copies", "higher", "lower")}
-MAX_RISE = 0.05  # error rate of the test that an annotator's grades rise with the others'
-MIN_RISE = 0.2  # Spearman's correlation; it was at most 0.15 of 24 annotators at random with 180 to 340 labels each
-MIN_GRADES = 3  # classes that are numbers, from which on they may be grades
-MAX_TYPICAL = 0.01  # P(typical) at which an annotator is flagged: of a hundred flagged ones, at most one is typical
+MAX_RISE_P = 0.05  # p-value of the test that an annotator's grades rise with the others'
+MIN_RISE = 0.2  # Spearman's correlation; at most 0.15 for 24 random annotators with 180 to 340 labels each
+MIN_GRADES = 3  # classes that are numbers; with fewer, they are not taken for grades
+MAX_TYPICAL = 0.01  # P(typical) of a flagged annotator: at most one of a hundred flagged ones is typical
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,19 +47,19 @@ class Diagnosis(AnnotatorFlags):
     p_contrary: FloatArray  # (A,) P(labels go against the others')
     share_copied: FloatArray  # (A,) share of the labels that are copied; 0 in no group
     probability: FloatArray  # (A,) P(unrelated, contrary or copied | labels); NaN without labels
-    groups: tuple[tuple[Any, ...], ...]  # annotators who copy from each other, the largest group first
-    unsettled: str = ""  # why no annotator is flagged before the spelling of the classes is settled
+    groups: tuple[tuple[Any, ...], ...]  # annotators that copy from each other, the largest group first
+    unsettled: str = ""  # why no annotator is flagged, if class names differ only in capitals or spaces
 
     def __repr__(self) -> str:
-        found = {words: len(self.annotators_with_flag(flag)) for flag, words in self.flag_words.items()}
-        counts = ", ".join(f"{n} {words}" for place, (words, n) in enumerate(found.items()) if n or place < 3)
+        n_flagged = {words: len(self.annotators_with_flag(flag)) for flag, words in self.flag_words.items()}
+        counts = ", ".join(f"{n} {words}" for k, (words, n) in enumerate(n_flagged.items()) if n or k < 3)
         return (
             f"Diagnosis of {format_count(self.active_annotators, 'annotator')}, whose answers are: {counts}; "
-            f"{self.too_few_labels:,} with too few labels to say"
+            f"{self.too_few_labels:,} with too few labels"
         )
 
     def _measures(self) -> dict[str, Any]:
-        """Return name → measure (A,) that the flags rest on."""
+        """Return the measures (A,) that the flags rest on, by name."""
         names = ("probability", "labels", "p_typical", "p_unrelated", "p_contrary", "share_copied")
         return {name: getattr(self, name) for name in names}
 
@@ -66,9 +67,20 @@ class Diagnosis(AnnotatorFlags):
 def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis | BiasDiagnosis:
     """Flag annotators whose labels do not depend on the item, go against the others' or are copied.
 
-    Labels that are no classes have the flags and tests of `dissensus.questions.bias_tests`.
+    Labels that are not classes have the flags and tests of `dissensus.questions.bias_tests`. No annotator is flagged if
+    class names differ only in capitals or spaces, because another spelling looks like disagreement.
 
-    No annotator is flagged if classes differ by capitals or spaces only, as another spelling looks like disagreement.
+    Parameters
+    ----------
+    table : Annotations
+        A table of any label type.
+    threads : int, optional
+        Number of threads; None for all cores.
+
+    Returns
+    -------
+    Diagnosis or BiasDiagnosis
+        Flags, reasons and measures of every annotator.
 
     >>> from dissensus.table.datasets import load_dataset
     >>> found = diagnose(load_dataset("digits-crowd").annotations)
@@ -89,79 +101,77 @@ def diagnose_classes(table: Annotations, *, threads: int | None = None) -> Diagn
     A = table.n_annotators
     copies = find_copies(table)
     others = leave_one_out_posterior(table, copies.unit, threads)
-    found = detect_spam(others)
+    test = detect_spam(others)
     labels = np.bincount(others.annotator, np.where(others.has_no_others, 0.0, others.weight), A).astype(np.float64)
     reasons: list[dict[Flag, Message]] = []
     group_of = {code: group for group in copies.groups for code in group}
     unsettled = str(naming.find_spelling_variants(table.classes) or "")
-    habits = find_biases(table).flag_messages if table.kind == "graded" and table.proba is None else [{}] * A
-    place = _places(table)
+    biases = find_biases(table).flag_messages if table.kind == "graded" and table.proba is None else [{}] * A
+    grades = _class_positions(table)
     for code in range(A):
-        own: dict[Flag, Message] = {}
-        if not unsettled and labels[code] >= MIN_LABELS and found.probability[code, 0] <= MAX_TYPICAL:
-            own |= {} if _grades_rise(place, found, code) else _explain(table, found, code)
+        messages: dict[Flag, Message] = {}
+        if not unsettled and labels[code] >= MIN_LABELS and test.probability[code, 0] <= MAX_TYPICAL:
+            messages |= {} if _grades_rise(grades, test, code) else _flag_if_rare(table, test, code)
         if code in group_of and not unsettled:
-            own["copies"] = CopiedLabels(
-                others=tuple(table.annotators[one] for one in group_of[code] if one != code),
+            messages["copies"] = CopiedLabels(
+                others=tuple(table.annotators[member] for member in group_of[code] if member != code),
                 agreed=int(copies.n_agreed[code]),
                 shared=int(copies.n_shared[code]), expected=float(copies.n_expected[code]),
             )  # fmt: skip
-        own |= {flag: why for flag, why in habits[code].items() if flag in ("higher", "lower")}
-        reasons.append(own)
+        messages |= {flag: reason for flag, reason in biases[code].items() if flag in ("higher", "lower")}
+        reasons.append(messages)
     active = np.diff(table.annotator_ptr) > 0
-    honest, unrelated, contrary = np.where(labels > 0, found.probability.T, np.nan)
+    p_typical, unrelated, contrary = np.where(labels > 0, test.probability.T, np.nan)
     return Diagnosis(
         table.annotators,
         labels,
         tuple(reasons),
         int(active.sum()),
         int((active & (labels < MIN_LABELS)).sum()),
-        honest,
+        p_typical,
         unrelated,
         contrary,
         copies.copied_share,
-        np.maximum(1 - honest, copies.probability),
+        np.maximum(1 - p_typical, copies.probability),
         () if unsettled else tuple(tuple(table.annotators[list(group)].tolist()) for group in copies.groups),
         unsettled,
     )
 
 
-def _places(table: Annotations) -> FloatArray | None:
+def _class_positions(table: Annotations) -> FloatArray | None:
     """Return the position of each class among grades (K,), or None if classes have no order."""
     if table.kind == "graded":
         return np.arange(table.n_classes, dtype=np.float64)
     return parse_numbers(table.classes) if table.n_classes >= MIN_GRADES else None
 
 
-def _grades_rise(place: FloatArray | None, found: SpamTest, code: int) -> bool:
-    """Return whether grades rise with the others', as those of annotators who only rate more strictly or mildly do.
+def _grades_rise(grades: FloatArray | None, test: SpamTest, code: int) -> bool:
+    """Return whether grades rise with the others', as those of strict or mild annotators do.
 
-    Spearman's test, one-sided at `MAX_RISE`. The correlation must reach `MIN_RISE` too: an annotator's own labels were
-    used for the others' posterior, so that labels at random rise a little.
+    This is Spearman's test, one-sided at `MAX_RISE_P`. The correlation must also reach `MIN_RISE`: an annotator's own
+    labels affect the others' posterior, so that random labels rise a little.
     """
-    if place is None:
+    if grades is None:
         return False
-    from scipy.stats import spearmanr  # takes longer to import than most tables to diagnose
+    from scipy.stats import spearmanr  # slow to import
 
-    others = found.leave_one_out
-    rows = found.row_order[others.annotator[found.row_order] == code]
-    own, expected = place[others.label[rows]], others.posterior[rows] @ place
+    others, rows = test.leave_one_out, test.evidence_rows(code)
+    own, expected = grades[others.label[rows]], others.posterior[rows] @ grades
     if np.ptp(own) == 0 or np.ptp(expected) == 0:
         return False
-    test = spearmanr(own, expected, alternative="greater")
-    return bool(test.pvalue <= MAX_RISE and test.statistic >= MIN_RISE)
+    spearman = spearmanr(own, expected, alternative="greater")
+    return bool(spearman.pvalue <= MAX_RISE_P and spearman.statistic >= MIN_RISE)
 
 
-def _explain(table: Annotations, found: SpamTest, code: int) -> dict[Flag, Message]:
-    """Return flag and reason of an annotator who is hardly typical, or nothing if typical ones often look like that."""
-    others = found.leave_one_out
-    rows = found.row_order[others.annotator[found.row_order] == code]
-    given = np.bincount(others.label[rows], minlength=table.n_classes)
-    top, n = int(given.argmax()), int(rows.size)
-    typical, unrelated, contrary = found.probability[code].tolist()
+def _flag_if_rare(table: Annotations, test: SpamTest, code: int) -> dict[Flag, Message]:
+    """Return flag and reason of an annotator who is hardly typical; nothing if typical ones often look like this."""
+    others, rows = test.leave_one_out, test.evidence_rows(code)
+    count = np.bincount(others.label[rows], minlength=table.n_classes)
+    top, n = int(count.argmax()), int(rows.size)
+    typical, unrelated, contrary = test.probability[code].tolist()
     flag: Flag = "unrelated" if unrelated >= contrary else "contrary"
-    same_label = flag == "unrelated" and given[top] >= SAME_LABEL * n
-    times, chance = found.p_value(code, top if same_label else None)
+    same_label = flag == "unrelated" and count[top] >= SAME_LABEL * n
+    times, chance = test.p_value(code, top if same_label else None)
     if chance > MAX_TYPICAL:
         return {}
     facts: dict[str, Any] = {"n": n, "chance": chance, "p_typical": typical}

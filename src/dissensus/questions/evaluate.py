@@ -1,14 +1,14 @@
 """Score predictions against annotations or gold: one table of scores with intervals, for several predictions.
 
-    hard            the predicted class against gold or, without gold, the most frequent label if there is one
+    hard            the predicted class against gold or, without gold, the most frequent label if it is unique
     soft            the predicted distribution against the distribution of an item's votes
     perspectivist   the label predicted for each annotator against that annotator's label
     calibration     whether probabilities are frequencies, against gold or, without gold, the votes
 
-The prediction of an item holds for all its annotators. Predictions of single annotators count for the item by their
-mean. Scores are those of `dissensus.evaluation`. All predictions are scored on the same items and resamples of them:
-the interval of a difference to the first is that of the paired bootstrap. The calibration error of a resample exceeds
-that of the original items; its interval is shifted so that the mean over resamples is the value.
+The prediction of an item holds for all its annotators; predictions for single annotators are averaged per item. The
+scores are those of `dissensus.evaluation`. All predictions are scored on the same items and resamples of them: the
+interval of a difference from the first prediction is that of the paired bootstrap. The calibration error of a resample
+exceeds that of the original items; its interval is shifted so that the mean over resamples is the value.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ HIGHER_IS_BETTER = {"accuracy", "balanced_accuracy", "macro_f1", "entropy_correl
 CALIBRATION_ERROR = "expected_calibration_error"
 GOLD, MOST_FREQUENT = "gold", "the most frequent label"
 UNKNOWN = Estimate(np.nan, np.nan, np.nan)
-MIN_VARIANCE = 1e-24  # variance of entropies below which all are equal
+MIN_VARIANCE = 1e-24  # variance of entropies below which they count as equal
 
 
 @dataclass(frozen=True)
 class Score:
-    """One measure of all predictions that have it."""
+    """One score of all predictions to which it applies."""
 
     kind: str  # hard, soft, perspectivist or calibration
     name: str
     items: int
-    values: dict[str, Estimate]  # predictions → score
-    differences: dict[str, Estimate]  # predictions but the first → score less that of the first, on the same resamples
+    values: dict[str, Estimate]  # name of the predictions → score
+    differences: dict[str, Estimate]  # all but the first → difference from the first, on the same resamples
 
     @property
     def higher_is_better(self) -> bool:
@@ -63,11 +63,11 @@ class Score:
         return self.name in HIGHER_IS_BETTER
 
     def verdict(self, predictions: str) -> str:
-        """Return "better" or "worse" than the first if the interval of the difference excludes 0, else ""."""
-        one = self.differences.get(predictions)
-        if one is None or not (one.low > 0 or one.high < 0):
+        """Return "better" or "worse" (than the first) if the interval of the difference excludes 0, else ""."""
+        difference = self.differences.get(predictions)
+        if difference is None or not (difference.low > 0 or difference.high < 0):
             return ""
-        return "better" if (one.low > 0) == self.higher_is_better else "worse"
+        return "better" if (difference.low > 0) == self.higher_is_better else "worse"
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,12 +76,12 @@ class Evaluation(NotebookTable):
 
     scores: tuple[Score, ...]
     predictions: tuple[str, ...]  # names
-    reference: str  # gold, or the most frequent label
+    reference: str  # "gold" or "the most frequent label"
     skipped: tuple[Message, ...] = ()  # what was skipped, and why
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return what was skipped, and why, in words."""
+        """Return what was skipped, and why, as sentences."""
         return tuple(map(str, self.skipped))
 
     def __getitem__(self, name: str) -> Score:
@@ -120,17 +120,22 @@ def evaluate(
     Parameters
     ----------
     predictions : path, frame, array or `Predictions`, or a mapping from names to these
-        With a label, one probability per class or both, for each item, or for each item and annotator
+        A label, one probability per class, or both, for each item or for each item and annotator
         (`questions.predictions`). An array has one row per `table.items`.
     table : Annotations
-        The annotations. Without rows, only gold is used.
+        The annotations; only gold is used if it has no rows.
     gold : (I,) int, optional
-        Known classes, −1 where unknown.
+        Gold classes, −1 where unknown.
     scale : "nominal", "ordinal" or "interval"
-        Ordinal: classes are steps of one, in the order of `table.classes`. Interval: their names are numbers. Both add
-        `wasserstein` and `absolute_distance`.
+        On an ordinal scale, classes are equal steps in the order of `table.classes`; on an interval scale, their names
+        are numbers. Both add `wasserstein` and `absolute_distance`.
     resamples, seed, on_step
-        As in `dissensus.evaluation.bootstrap`; without intervals if `resamples` is 0.
+        As in `dissensus.evaluation.bootstrap`; there are no intervals if `resamples` is 0.
+
+    Returns
+    -------
+    Evaluation
+        The scores of all predictions, with differences from the first one.
 
     >>> from dissensus.table.simulate import simulate
     >>> data = simulate(200, 10, 3, seed=1)
@@ -143,22 +148,22 @@ def evaluate(
     check_kind(table.kind, CLASS_KINDS, "evaluate")
     check_argument("scale", scale, Scale)
     gold = check_gold(gold, table)
-    whole = predictions if isinstance(predictions, Mapping) else {"predictions": predictions}
-    if not whole:
+    sources = predictions if isinstance(predictions, Mapping) else {"predictions": predictions}
+    if not sources:
         raise NoPredictions()
-    read = {str(name): Predictions.read(one, table) for name, one in whole.items()}
-    known = with_text_names(table, read.values())
-    aligned = {name: AlignedPredictions.align(one, known) for name, one in read.items()}
-    reference = _Reference(known, gold, aligned, _positions(known, scale))
-    found: dict[tuple[str, str, int], dict[str, tuple[float, FloatArray]]] = {}
+    read = {str(name): Predictions.read(source, table) for name, source in sources.items()}
+    table = with_text_names(table, read.values())
+    aligned = {name: AlignedPredictions.align(one, table) for name, one in read.items()}
+    reference = _Reference(table, gold, aligned, _class_positions(table, scale))
+    results: dict[tuple[str, str, int], dict[str, tuple[float, FloatArray]]] = {}
     for name, one in aligned.items():
-        for part in reference.parts(one):
+        for part in reference.scores_of(one):
             sums = bootstrap_sums(part.stats, resamples=resamples, seed=seed, on_step=on_step)
             for score, statistic in part.scores.items():
-                value, drawn = float(statistic(sums.whole[None])[0]), statistic(sums.resampled)
-                if score == CALIBRATION_ERROR and drawn.size:  # a resample of few items in a bin is further off
-                    drawn = drawn - drawn.mean() + value
-                found.setdefault((part.kind, score, part.stats.shape[0]), {})[name] = value, drawn
+                value, resampled = float(statistic(sums.whole[None])[0]), statistic(sums.resampled)
+                if score == CALIBRATION_ERROR and resampled.size:  # resamples have fewer different items in a bin
+                    resampled = resampled - resampled.mean() + value
+                results.setdefault((part.kind, score, part.stats.shape[0]), {})[name] = value, resampled
     first = next(iter(read))
     scores = [
         Score(
@@ -170,16 +175,16 @@ def evaluate(
                 if name != first and first in values and np.isfinite(one[0] - values[first][0])
             },
         )
-        for (kind, score, items), values in found.items()
+        for (kind, score, items), values in results.items()
     ]  # fmt: skip
     if not scores:
         raise NothingToEvaluate()
     order = ["hard", "soft", "perspectivist", "calibration"]
-    scores.sort(key=lambda one: order.index(one.kind))
+    scores.sort(key=lambda score: order.index(score.kind))
     return Evaluation(tuple(scores), tuple(read), MOST_FREQUENT if gold is None else GOLD, tuple(reference.skipped))
 
 
-class _Part(NamedTuple):
+class _ScoreGroup(NamedTuple):
     """Scores that are functions of the same sums over items."""
 
     kind: str
@@ -188,14 +193,14 @@ class _Part(NamedTuple):
 
 
 class _Reference:
-    """The items and annotations that all predictions have, which they are compared with."""
+    """The items and annotations with predictions of all, against which they are scored."""
 
     def __init__(
         self,
         table: Annotations,
         gold: IntArray | None,
         predictions: Mapping[str, AlignedPredictions],
-        place: FloatArray | None,
+        positions: FloatArray | None,
     ):
         self.skipped: list[Message] = []
         votes = table.votes()
@@ -206,26 +211,26 @@ class _Reference:
                 "items": (voted if gold is None else voted | (gold >= 0), one.has_item, np.arange(table.n_items))
             }
             expected["annotations"] = (one.has_item[table.item], one.has_row, table.item)
-            for what, (wanted, there, item) in expected.items():
-                if (missing := wanted & ~there).any():
+            for what, (required, present, item) in expected.items():
+                if (missing := required & ~present).any():
                     first = table.items[item[missing][0]]
-                    facts = {"missing": int(missing.sum()), "n": int(wanted.sum()), "what": what, "item": first}
+                    facts = {"missing": int(missing.sum()), "n": int(required.sum()), "what": what, "item": first}
                     self.skipped.append(MissingPredictions(predictions=name, **facts))
             items, rows = items & one.has_item, rows & one.has_row
-        known = gold
-        if known is None:
+        truth = gold
+        if truth is None:
             best = tied_classes(votes)
             unclear = voted & (best.sum(axis=1) > 1)
-            known = np.where(voted & ~unclear, best.argmax(axis=1), -1)
+            truth = np.where(voted & ~unclear, best.argmax(axis=1), -1)
             if tied_items := int((unclear & items).sum()):
                 self.skipped.append(TiedLabels(items=Count(tied_items)))
         self.table = table.select(rows=rows)  # predicted rows belong to predicted items
-        self.rows: BoolArray = rows  # (N,) True for the rows of the whole table that are used
+        self.rows: BoolArray = rows  # (N,) True for rows of the whole table that are used
         self.y, self.voted = table.soft_labels(), voted & items  # (I, K) shares of all votes; (I,)
-        self.gold, self.has_gold = np.where(items, known, -1), gold is not None  # (I,) −1 where unknown
-        self.place = place  # (K,) of ordered classes
+        self.gold, self.has_gold = np.where(items, truth, -1), gold is not None  # (I,) −1 where unknown
+        self.positions = positions  # (K,) positions of ordered classes
 
-    def parts(self, one: AlignedPredictions) -> Iterator[_Part]:
+    def scores_of(self, one: AlignedPredictions) -> Iterator[_ScoreGroup]:
         """Yield the scores that apply to these predictions."""
         known, voted, h = self.gold >= 0, self.voted, one.proba
         gold, n = self.gold[known], int(known.sum())
@@ -233,15 +238,15 @@ class _Reference:
             K = self.y.shape[1]
             accuracy: Statistic = lambda s: s[:, :K].sum(axis=1) / n  # noqa: E731
             hard = {"accuracy": accuracy, "balanced_accuracy": mean_recall, "macro_f1": mean_f1}
-            yield _Part("hard", class_outcomes(gold, one.answer_shares[known]), hard)
+            yield _ScoreGroup("hard", class_outcomes(gold, one.answer_shares[known]), hard)
         if h is not None and voted.any():
             y, h = self.y[voted], h[voted]
             values = {name: measure(y, h) for name, measure in MEASURES.items()}
-            if self.place is not None:
-                values["wasserstein"] = wasserstein(y, h, positions=self.place)
+            if self.positions is not None:
+                values["wasserstein"] = wasserstein(y, h, positions=self.positions)
             a, b = (one - one.mean() for one in (entropy(y), entropy(h)))
             moments = np.stack([a, b, a * a, b * b, a * b], axis=1)
-            yield _mean_part("soft", values, moments, "entropy_correlation", lambda s: _correlation(s / len(y)))
+            yield _mean_scores("soft", values, moments, "entropy_correlation", lambda s: _correlation(s / len(y)))
         if self.table.votes().any():
             yield self._perspectivist(one)
         if one.calibrated_proba is None:
@@ -249,38 +254,42 @@ class _Reference:
         used = known if self.has_gold else voted
         if used.any():
             error = confidence_gaps_by_bin(gold if self.has_gold else self.y[voted], one.calibrated_proba[used])
-            yield _Part("calibration", error, {CALIBRATION_ERROR: lambda s: np.abs(s).sum(axis=1) / error.shape[0]})
+            yield _ScoreGroup(
+                "calibration", error, {CALIBRATION_ERROR: lambda s: np.abs(s).sum(axis=1) / error.shape[0]}
+            )
         if self.has_gold and n:
-            yield _mean_part("calibration", {"log_loss": log_loss_per_item(gold, one.calibrated_proba[known])})
+            yield _mean_scores("calibration", {"log_loss": log_loss_per_item(gold, one.calibrated_proba[known])})
 
-    def _perspectivist(self, one: AlignedPredictions) -> _Part:
+    def _perspectivist(self, one: AlignedPredictions) -> _ScoreGroup:
         table, labels = self.table, one.row_answers[self.rows]
         proba = None if one.row_proba is None else one.row_proba[self.rows]
         values = {"error_rate": error_rate(table, labels)}
-        if self.place is not None and table.n_classes > 1:
+        if self.positions is not None and table.n_classes > 1:
             at = labels if proba is None else proba
-            values["absolute_distance"] = absolute_distance(table, at, positions=self.place)
+            values["absolute_distance"] = absolute_distance(table, at, positions=self.positions)
         if proba is None:
-            return _mean_part("perspectivist", values)
+            return _mean_scores("perspectivist", values)
         logs, weight = log_likelihood(table, proba)
         sums = np.stack([np.bincount(table.item, one, table.n_items) * 1.0 for one in (logs * weight, weight)], axis=1)
-        return _mean_part("perspectivist", values, sums[sums[:, 1] > 0], "log_likelihood", lambda s: s[:, 0] / s[:, 1])
+        return _mean_scores(
+            "perspectivist", values, sums[sums[:, 1] > 0], "log_likelihood", lambda s: s[:, 0] / s[:, 1]
+        )
 
 
-def _mean_part(
+def _mean_scores(
     kind: str, values: dict[str, FloatArray], more: Any = None, name: str = "", statistic: Statistic | None = None
-) -> _Part:
-    """Return means over items of values (n,), and the statistic `name` of the sums of `more` (n, S)."""
+) -> _ScoreGroup:
+    """Return scores that are means over items of values (n,), and the statistic `name` of the sums of `more` (n, S)."""
     columns = np.stack(list(values.values()), axis=1)
     n, width = columns.shape
     scores: dict[str, Statistic] = {one: lambda s, k=k: s[:, k] / n for k, one in enumerate(values)}  # type: ignore[misc]
     if statistic is not None:
         scores[name] = lambda s: statistic(s[:, width:])
-    return _Part(kind, csr_array(columns if more is None else np.concatenate([columns, more], axis=1)), scores)
+    return _ScoreGroup(kind, csr_array(columns if more is None else np.concatenate([columns, more], axis=1)), scores)
 
 
 def _correlation(means: FloatArray) -> FloatArray:
-    """Return Pearson's r from means of a, b, aa, bb, ab; NaN if one is constant."""
+    """Return Pearson's r from the means of a, b, a², b² and ab; NaN if a or b is constant."""
     a, b, aa, bb, ab = means.T
     scale = np.maximum(aa - a * a, 0) * np.maximum(bb - b * b, 0)
     known = scale > MIN_VARIANCE
@@ -293,7 +302,7 @@ def _estimate(value: float, resampled: FloatArray, share_of: int = 0) -> Estimat
     return percentile_interval(value, resampled, share_of=share_of)
 
 
-def _positions(table: Annotations, scale: Scale) -> FloatArray | None:
+def _class_positions(table: Annotations, scale: Scale) -> FloatArray | None:
     """Return the positions of ordered classes (K,), or None on a nominal scale."""
     if scale == "nominal":
         return None

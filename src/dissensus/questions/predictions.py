@@ -1,8 +1,8 @@
 """Read predictions of any model and align them to a table.
 
-A file or frame has one row per item, or one per item and annotator (a column `annotator`), with a label, with one
-probability per class (columns `p_CLASS`, or named like the classes), or with both: then the label is the answer, and
-the probabilities are its confidence. Names are compared as text: 7 and "7" are the same item.
+A file or frame has one row per item, or one per item and annotator (a column `annotator`). It has a label, one
+probability per class (columns `p_CLASS`, or named like the classes), or both: then the label is the answer, and the
+probabilities are its confidence. Names are compared as text: 7 and "7" are the same item.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from dissensus.table.names import encode_proba
 
 PREDICTED = ("predicted", "prediction", "predicted_label", "pred", "label", "answer")
 """Column names of the predicted label, in the order in which they are tried."""
-PROBABILITY = "p_"  # prefix of columns of probabilities
+PROBABILITY_PREFIX = "p_"  # of columns that hold the probability of a class
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """Labels, probabilities or both, one row for each item, or for each item and annotator. All names are text."""
+    """Labels, probabilities or both, one row for each item, or for each item and annotator; all names are text."""
 
     item: Names  # (n,)
     classes: Names  # (C,)
@@ -57,57 +57,64 @@ class Predictions:
         if isinstance(source, Predictions):
             return source
         if isinstance(source, np.ndarray | list):
-            return cls._of_array(np.asarray(source), table)
+            return cls._from_array(np.asarray(source), table)
         path = Path(source) if isinstance(source, str | PathLike) else None
         frame = source if path is None else read_frame(path)
         with name_file_in_errors(path) if path is not None else nullcontext():
-            return cls._of_frame(frame, _text(table.classes), predicted)
+            return cls._from_frame(frame, _to_text(table.classes), predicted)
 
     @classmethod
-    def _of_array(cls, array: Any, table: Annotations) -> Predictions:
+    def _from_array(cls, array: Any, table: Annotations) -> Predictions:
         if len(array) != table.n_items or array.ndim not in (1, 2):
             raise PredictionShapeMismatch(shape=array.shape, items=table.n_items)
-        items = _text(table.items)
+        items = _to_text(table.items)
         if array.ndim == 1:
-            return cls(items, *_coded(array, "predictions"))
+            return cls(items, *_encode_text(array, "predictions"))
         _, proba = encode_proba(array, table.classes)
-        return cls(items, _text(table.classes), proba=proba)
+        return cls(items, _to_text(table.classes), proba=proba)
 
     @classmethod
-    def _of_frame(cls, frame: Any, known: Names, predicted: str | None) -> Predictions:
-        there = column_names(frame)
-        item, annotator = (guess_column(role, there) for role in ("item", "annotator"))
+    def _from_frame(cls, frame: Any, table_classes: Names, predicted: str | None) -> Predictions:
+        columns = column_names(frame)
+        item, annotator = (guess_column(role, columns) for role in ("item", "annotator"))
         if item is None:
-            raise missing_column_error("item", there)
-        if predicted is not None and predicted not in there:
-            raise missing_column_error("label", there, predicted)
-        small = {name.strip().lower(): name for name in reversed(there)}
-        label = predicted or next((small[name] for name in PREDICTED if name in small), None)
-        by_class = {name.removeprefix(PROBABILITY): name for name in there if name.startswith(PROBABILITY)}
+            raise missing_column_error("item", columns)
+        if predicted is not None and predicted not in columns:
+            raise missing_column_error("label", columns, predicted)
+        by_lower_case = {name.strip().lower(): name for name in reversed(columns)}
+        label = predicted or next((by_lower_case[name] for name in PREDICTED if name in by_lower_case), None)
+        by_class = {
+            name.removeprefix(PROBABILITY_PREFIX): name for name in columns if name.startswith(PROBABILITY_PREFIX)
+        }
         if not by_class and label is None:
-            by_class = {name: name for name in there if name in set(known) - {item, annotator}}
+            by_class = {name: name for name in columns if name in set(table_classes) - {item, annotator}}
         if not by_class and label is None:
-            raise NoPredictedColumn(columns=quote_names(there))
+            raise NoPredictedColumn(columns=quote_names(columns))
         data = to_arrow(frame, [name for name in (item, annotator, label, *by_class.values()) if name is not None])
         names = {}
         for role, column in (("item", item), ("annotator", annotator)):
             if column is not None:
-                texts, at = _coded(data[column], column)
+                texts, at = _encode_text(data[column], column)
                 names[role] = texts[at]
         if not len(names["item"]):
             raise NoPredictionRows()
-        classes, codes = (np.empty(0, object), None) if label is None else _coded(data[label], label)
+        classes, codes = (np.empty(0, object), None) if label is None else _encode_text(data[label], label)
         if not by_class:
             return cls(**names, classes=classes, label=codes)
-        every = _with(np.array(list(by_class), object), classes)
-        columns, proba = encode_proba({name: data[column] for name, column in by_class.items()}, None)
-        codes = None if codes is None else naming.match_names(classes, every, "classes")[codes]
-        return cls(**names, classes=every, label=codes, proba=_padded(proba, _text(columns), every))
+        all_classes = _append_new_names(np.array(list(by_class), object), classes)
+        probability_classes, proba = encode_proba({name: data[column] for name, column in by_class.items()}, None)
+        codes = None if codes is None else naming.match_names(classes, all_classes, "classes")[codes]
+        return cls(
+            **names,
+            classes=all_classes,
+            label=codes,
+            proba=_expand_classes(proba, _to_text(probability_classes), all_classes),
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class AlignedPredictions:
-    """Predictions in the order of a table's items, rows and classes; zero if missing."""
+    """Predictions in the order of a table's items, rows and classes; zeros where missing."""
 
     has_item: BoolArray  # (I,) True for predicted items
     has_row: BoolArray  # (N,) True for predicted rows
@@ -117,94 +124,99 @@ class AlignedPredictions:
     row_proba: FloatArray | None  # (N, K)
 
     @classmethod
-    def align(cls, given: Predictions, table: Annotations) -> AlignedPredictions:
+    def align(cls, predictions: Predictions, table: Annotations) -> AlignedPredictions:
         """Align predictions to a table whose names are text and whose classes include all predicted ones."""
-        at = naming.match_names(given.classes, table.classes, "classes")
-        label = None if given.label is None else np.eye(table.n_classes)[at[given.label]]
-        proba = None if given.proba is None else _padded(given.proba, given.classes, table.classes)
+        code = naming.match_names(predictions.classes, table.classes, "classes")
+        label = None if predictions.label is None else np.eye(table.n_classes)[code[predictions.label]]
+        proba = (
+            None
+            if predictions.proba is None
+            else _expand_classes(predictions.proba, predictions.classes, table.classes)
+        )
         answer: Any = proba if label is None else label  # (n, K)
         confidence: Any = label if proba is None else proba
-        item = naming.match_names(given.item, table.items, "items")
-        if given.annotator is None:
-            place = _place(item, table.n_items, given.item)
-            best, whole, rows = (
-                _rows_at(answer, place),
-                None if proba is None else _rows_at(proba, place),
-                place[table.item],
-            )
+        item = naming.match_names(predictions.item, table.items, "items")
+        if predictions.annotator is None:
+            row_of_item = _find_rows(item, table.n_items, predictions.item)
+            best = _select_rows(answer, row_of_item)
+            item_proba = None if proba is None else _select_rows(proba, row_of_item)
+            rows = row_of_item[table.item]
         else:
-            best, whole = (_means(values, item, table.n_items) for values in (answer, confidence))
-            annotator = naming.match_names(given.annotator, table.annotators, "annotators")
-            here = (item >= 0) & (annotator >= 0)
-            pairs, row = np.unique(_pair(table.item, table.annotator, table), return_inverse=True)
-            found = np.where(here, naming.match_names(_pair(item, annotator, table), pairs, "pairs"), -1)
-            rows = _place(found, pairs.size, given.item)[row]
-        there = np.asarray(best.any(axis=1))
-        choice = tied_classes(best) & there[:, None]
-        choice = choice / np.maximum(choice.sum(axis=1, keepdims=True), 1)
-        row_proba = None if proba is None else _rows_at(proba, rows)
-        return cls(there, rows >= 0, choice, whole, _rows_at(answer, rows), row_proba)
+            best, item_proba = (_mean_by_item(values, item, table.n_items) for values in (answer, confidence))
+            annotator = naming.match_names(predictions.annotator, table.annotators, "annotators")
+            in_table = (item >= 0) & (annotator >= 0)
+            pairs, row = np.unique(_pair_codes(table.item, table.annotator, table), return_inverse=True)
+            pair = np.where(in_table, naming.match_names(_pair_codes(item, annotator, table), pairs, "pairs"), -1)
+            rows = _find_rows(pair, pairs.size, predictions.item)[row]
+        has_item = np.asarray(best.any(axis=1))
+        tied = tied_classes(best) & has_item[:, None]
+        answer_shares = tied / np.maximum(tied.sum(axis=1, keepdims=True), 1)
+        row_proba = None if proba is None else _select_rows(proba, rows)
+        return cls(has_item, rows >= 0, answer_shares, item_proba, _select_rows(answer, rows), row_proba)
 
     @property
     def calibrated_proba(self) -> FloatArray | None:
-        """Return the probabilities (I, K) if they were given; shares of predicted labels do not count."""
+        """Return the probabilities (I, K), or None if predictions have labels only: shares of labels do not count."""
         return None if self.row_proba is None else self.proba
 
 
 def with_text_names(table: Annotations, predictions: Iterable[Predictions]) -> Annotations:
     """Return the table with names as text, and the classes that predictions add to its own."""
-    classes = _text(table.classes)
+    classes = _to_text(table.classes)
     for one in predictions:
-        classes = _with(classes, one.classes)
-    proba = None if table.proba is None else _padded(table.proba, _text(table.classes), classes)
-    items, annotators = _text(table.items), _text(table.annotators)  # codes stay as they are
+        classes = _append_new_names(classes, one.classes)
+    proba = None if table.proba is None else _expand_classes(table.proba, _to_text(table.classes), classes)
+    items, annotators = _to_text(table.items), _to_text(table.annotators)  # the codes do not change
     return replace(table, items=items, annotators=annotators, classes=classes, proba=proba)
 
 
-def _text(names: Any) -> Names:
+def _to_text(names: Any) -> Names:
     return np.array([str(name) for name in names.tolist()], object)
 
 
-def _coded(column: Any, what: str) -> tuple[Names, IntArray]:
+def _encode_text(column: Any, what: str) -> tuple[Names, IntArray]:
     names, codes = naming.encode_column(naming.to_column(column, what), what)
-    return _text(names), codes
+    return _to_text(names), codes
 
 
-def _with(names: Names, more: Names) -> Names:
+def _append_new_names(names: Names, more: Names) -> Names:
     """Return names, followed by new names of `more`."""
     return np.concatenate([names, more[naming.match_names(more, names, "classes") < 0]]) if more.size else names
 
 
-def _padded(proba: FloatArray, classes: Names, every: Names) -> FloatArray:
-    """Return probabilities (n, C) over more classes."""
-    found = np.zeros((len(proba), every.size))
-    found[:, naming.match_names(classes, every, "classes")] = proba
-    return found
+def _expand_classes(proba: FloatArray, classes: Names, all_classes: Names) -> FloatArray:
+    """Return probabilities (n, C) over more classes, with zeros for the others."""
+    expanded = np.zeros((len(proba), all_classes.size))
+    expanded[:, naming.match_names(classes, all_classes, "classes")] = proba
+    return expanded
 
 
-def _pair(item: IntArray, annotator: IntArray, table: Annotations) -> IntArray:
-    """Return one number for each item and annotator (n,)."""
+def _pair_codes(item: IntArray, annotator: IntArray, table: Annotations) -> IntArray:
+    """Return one code for each pair of item and annotator (n,)."""
     return np.asarray(item * np.int64(table.n_annotators) + annotator)
 
 
-def _place(at: IntArray, n: int, item: Names) -> IntArray:
-    """Return the row that predicts each of n things (n,), −1 if none; raise if two do. `at` (rows,) or −1."""
-    count = np.bincount(at[at >= 0], minlength=n)
+def _find_rows(target: IntArray, n: int, item: Names) -> IntArray:
+    """Return the row that predicts each of n targets (n,), −1 if none; raise an error if two do.
+
+    `target` (rows,) is the target of each row, or −1.
+    """
+    count = np.bincount(target[target >= 0], minlength=n)
     if (count > 1).any():
-        first = int((at == int((count > 1).argmax())).argmax())
+        first = int((target == int((count > 1).argmax())).argmax())
         raise RepeatedPrediction(item=item[first], n=int(count.max()))
-    place = np.full(n, -1)
-    place[at[at >= 0]] = np.flatnonzero(at >= 0)
-    return place
+    row = np.full(n, -1)
+    row[target[target >= 0]] = np.flatnonzero(target >= 0)
+    return row
 
 
-def _rows_at(values: FloatArray, place: IntArray) -> FloatArray:
-    """Return the rows of `values` at `place`, zeros where it is −1."""
-    return np.where(place[:, None] >= 0, values[place], 0.0)
+def _select_rows(values: FloatArray, row: IntArray) -> FloatArray:
+    """Return the chosen rows of `values`, and zeros for row −1."""
+    return np.where(row[:, None] >= 0, values[row], 0.0)
 
 
-def _means(values: FloatArray, item: IntArray, n: int) -> FloatArray:
-    """Return the means of rows (rows, K) over each item (n, K)."""
-    here = np.flatnonzero(item >= 0)
-    sums = csr_array((np.ones(here.size), (item[here], here)), shape=(n, len(values))) @ values
-    return np.asarray(sums / np.maximum(np.bincount(item[here], minlength=n), 1)[:, None])
+def _mean_by_item(values: FloatArray, item: IntArray, n: int) -> FloatArray:
+    """Return the mean of the rows (rows, K) of each item (n, K)."""
+    rows = np.flatnonzero(item >= 0)
+    sums = csr_array((np.ones(rows.size), (item[rows], rows)), shape=(n, len(values))) @ values
+    return np.asarray(sums / np.maximum(np.bincount(item[rows], minlength=n), 1)[:, None])

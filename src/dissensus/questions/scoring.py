@@ -1,9 +1,9 @@
-"""How hidden labels are predicted and scored, by label type, and the baselines that methods are compared with.
+"""Score predictions of held-out labels, by label type, and define the baselines that methods are compared with.
 
-| kind | hidden | score of a label, the higher the better | baselines in addition to the registered methods |
+| kind | held out | score of a label, the higher the better | baselines in addition to the registered methods |
 |---|---|---|---|
-| classes, graded | all labels of one annotator on an item | log P(label) | majority-vote is a registered method |
-| pairs | comparisons, as long as all things stay connected | log P(outcome) | win-rate |
+| classes, graded | all labels of one annotator on an item | log P(label) | none; majority-vote is a registered method |
+| pairs | comparisons, as long as all alternatives stay connected | log P(outcome) | win-rate |
 | sets | all labels of one annotator on an item | Σ over options, log P(selected or not) | votes |
 | spans | all labels of one annotator in a document | log P(tag) | majority-vote and dawid-skene, by token |
 | numbers | all labels of one annotator on an item | −abs(label − expected label) | mean, median |
@@ -32,12 +32,15 @@ from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import name_set
 from dissensus.table.spans import extract_spans
 
-MIN_PROBABILITY = 1e-300  # of a hidden label: no method predicts 0, but a product may round to it
-PRIOR_LABELS = 1.0  # labels like those of all items that a baseline adds to the labels of one item
+MIN_PROBABILITY = 1e-300  # lower bound of probabilities: no method predicts 0, but a product may round to it
+PRIOR_LABELS = 1.0  # labels with the frequencies of all items that a baseline adds to the labels of one item
 
 
 def held_out_gold(gold: Any, training_gold: Any) -> Any:
-    """Return `gold` (I,) without the items whose label a fit used: `known` (I,), −1 or NaN for others."""
+    """Return `gold` (I,) without the items whose gold was used for training.
+
+    `training_gold` (I,) is −1 or NaN for items that were not used.
+    """
     if gold is None or training_gold is None:
         return gold
     used, missing = (~np.isnan(training_gold), np.nan) if training_gold.dtype.kind == "f" else (training_gold >= 0, -1)
@@ -45,50 +48,50 @@ def held_out_gold(gold: Any, training_gold: Any) -> Any:
 
 
 class Baseline:
-    """A baseline: fitted to a table, it predicts rows. It has no parameters."""
+    """A baseline without parameters: it is fitted to a table, and predicts rows."""
 
     def get_params(self) -> dict[str, Any]:
         """Return no parameters."""
         return {}
 
     def fit(self, table: Annotations) -> Any:
-        """Return the predictor: itself, with the table, or another model."""
+        """Return the fitted predictor: this object, or another model."""
         self.table = table
         return self
 
     def values_for_items(self, table: Annotations, values: Any, otherwise: Any) -> Any:
-        """Return values (I,) or (I, L) of the items of another table, `otherwise` for new items."""
-        at = naming.match_names(table.items, self.table.items, "items")
-        known = (at >= 0).reshape(-1, *[1] * (values.ndim - 1))
-        return np.where(known, values[at], otherwise)
+        """Return the values (I,) or (I, L) for the items of another table, and `otherwise` for new items."""
+        code = naming.match_names(table.items, self.table.items, "items")
+        is_old = (code >= 0).reshape(-1, *[1] * (values.ndim - 1))
+        return np.where(is_old, values[code], otherwise)
 
 
 class MeanNumber(Baseline):
     """Predict the mean of an item's numbers."""
 
     def values(self) -> FloatArray:
-        """Return the answers (I,), NaN without labels."""
+        """Return the answers (I,), NaN for items without labels."""
         table = self.table
         sums = np.bincount(table.item, table.row_weights * table.values[table.label], table.n_items)
         n = np.bincount(table.item, table.row_weights, table.n_items)
         return np.asarray(np.divide(sums, n, out=np.full(table.n_items, np.nan), where=n > 0))
 
     def predict(self) -> FloatArray:
-        """Return the answers (I,), the median of all answers without labels."""
-        found = self.values()
-        return np.where(np.isnan(found), np.nanmedian(found), found)
+        """Return the answers (I,); items without labels get the median of all answers."""
+        values = self.values()
+        return np.where(np.isnan(values), np.nanmedian(values), values)
 
     def expected_labels(self, table: Annotations) -> FloatArray:
         """Return the expected label of each row (N,)."""
-        found = self.predict()
-        return np.asarray(self.values_for_items(table, found, np.median(found))[table.item])
+        values = self.predict()
+        return np.asarray(self.values_for_items(table, values, np.median(values))[table.item])
 
 
 class MedianNumber(MeanNumber):
     """Predict the median of an item's numbers."""
 
     def values(self) -> FloatArray:
-        """Return the answers (I,), NaN without labels."""
+        """Return the answers (I,), NaN for items without labels."""
         table = self.table
         order = np.lexsort((table.values[table.label], table.item))
         values, n = table.values[table.label][order], np.diff(table.item_ptr)
@@ -97,7 +100,7 @@ class MedianNumber(MeanNumber):
 
 
 class OptionShares(Baseline):
-    """Predict an option by the share of an item's annotators who selected it, with one label like the crowd added."""
+    """Predict an option by the share of an item's annotators who selected it, with one average label added."""
 
     def fit(self, table: Annotations) -> Self:
         """Fit to a table."""
@@ -121,35 +124,35 @@ class OptionShares(Baseline):
 
 
 class WinRate(Baseline):
-    """Score things by the log odds of the share of their comparisons that they win; ties are as frequent as overall."""
+    """Score alternatives by the log odds of their share of won comparisons; ties have a fixed frequency."""
 
     def fit(self, table: Annotations) -> Self:
         """Fit to a table."""
         self.table, sides, w = table, table.alternatives, table.row_weights
-        left, right, said = sides.left[table.item], sides.right[table.item], table.label
-        wins, games = np.ones(sides.names.size), np.full(sides.names.size, 2.0)  # one won, one lost
-        for side, won in ((left, said == 0), (right, said == 1)):
-            wins += np.bincount(side, w * (won + 0.5 * (said == 2)), wins.size)
+        left, right, label = sides.left[table.item], sides.right[table.item], table.label
+        wins, games = np.ones(sides.names.size), np.full(sides.names.size, 2.0)  # a prior of one win and one loss
+        for side, won in ((left, label == 0), (right, label == 1)):
+            wins += np.bincount(side, w * (won + 0.5 * (label == 2)), wins.size)
             games += np.bincount(side, w, wins.size)
         self.score = np.log(wins) - np.log(games - wins)
-        self.ties = float((w * (said == 2)).sum() + 1) / (float(w.sum()) + 3)
+        self.ties = float((w * (label == 2)).sum() + 1) / (float(w.sum()) + 3)
         return self
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
         """Return P(left, right, tie) (N, 3)."""
         score = self.score[naming.match_names(table.alternatives.names, self.table.alternatives.names, "things")]
-        apart = (score[table.alternatives.left] - score[table.alternatives.right])[table.item]
-        left = 1 / (1 + np.exp(-apart))
+        difference = (score[table.alternatives.left] - score[table.alternatives.right])[table.item]
+        left = 1 / (1 + np.exp(-difference))
         return np.stack([(1 - self.ties) * left, (1 - self.ties) * (1 - left), np.full(left.size, self.ties)], axis=1)
 
 
 class TokenMajorityVote(Baseline):
-    """A method for classes on single tokens; its tags may be illegal."""
+    """Majority vote on single tokens; its tag sequences may be illegal."""
 
     method: ClassVar = "majority-vote"
 
     def fit(self, table: Annotations) -> Any:
-        """Fit the method to tags as classes."""
+        """Fit the method to tags as if they were classes."""
         return methods[self.method]().fit(replace(table, kind="classes"))
 
 
@@ -168,22 +171,22 @@ class Medoid(Baseline):
 
 
 def hide_rows(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
-    """Return the hidden rows (N,): all of a random share of ratings; every item keeps one rating."""
+    """Return the rows to hold out (N,): all rows of a random share of ratings; every item keeps one rating."""
     rated = table.item[np.diff(table.rating_codes, prepend=-1) > 0]
-    return _draw(random_ranks_within_groups(rated, rng) > 0, share, rng, NoSharedItem)[table.rating_codes]
+    return _draw_share(random_ranks_within_groups(rated, rng) > 0, share, rng, NoSharedItem)[table.rating_codes]
 
 
-def _draw(free: BoolArray, share: float, rng: np.random.Generator, error: type[NoHideableLabel]) -> BoolArray:
-    """Return True for about a share of all, drawn among the free ones; raise `error` if none is free."""
-    among, found = np.flatnonzero(free), np.zeros(free.size, np.bool_)
-    if among.size == 0:
+def _draw_share(free: BoolArray, share: float, rng: np.random.Generator, error: type[NoHideableLabel]) -> BoolArray:
+    """Return a mask of a share of all entries, drawn among the free ones; raise `error` if none is free."""
+    candidates, mask = np.flatnonzero(free), np.zeros(free.size, np.bool_)
+    if candidates.size == 0:
         raise error()
-    found[rng.choice(among, min(among.size, max(1, round(share * free.size))), replace=False)] = True
-    return found
+    mask[rng.choice(candidates, min(candidates.size, max(1, round(share * free.size))), replace=False)] = True
+    return mask
 
 
 def hide_comparisons(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
-    """Return the hidden rows of pairs (N,); a random spanning tree stays, so that all things can be ranked together."""
+    """Return the comparisons to hold out (N,); a random spanning tree stays, so that all alternatives are connected."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import minimum_spanning_tree
 
@@ -193,23 +196,24 @@ def hide_comparisons(table: Annotations, share: float, rng: np.random.Generator)
     T = sides.names.size
     order = rng.permutation(len(table))
     edge, first = np.unique((ends[0] * T + ends[1])[order], return_index=True)
-    row = order[first]  # a random row of each pair of things
+    row = order[first]  # a random row of each pair of alternatives
     cost = coo_array((1.0 + rng.permutation(edge.size), (edge // T, edge % T)), shape=(T, T))
     tree = minimum_spanning_tree(cost.tocsr()).tocoo()
     free = np.ones(len(table), np.bool_)
     free[row[np.searchsorted(edge, tree.row.astype(np.int64) * T + tree.col)]] = False
-    return _draw(free, share, rng, EveryComparisonNeeded)
+    return _draw_share(free, share, rng, EveryComparisonNeeded)
 
 
 def hide_readings(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
-    """Return the hidden rows of spans (N,): all labels of an annotator in a document, or none."""
+    """Return the rows of spans to hold out (N,): all labels of an annotator in a document, or none."""
     reading = table.sequences.document[table.item] * np.int64(table.n_annotators) + table.annotator
-    found, of = np.unique(reading, return_inverse=True)
-    return _draw(random_ranks_within_groups(found // table.n_annotators, rng) > 0, share, rng, NoSharedDocument)[of]
+    readings, row = np.unique(reading, return_inverse=True)
+    is_free = random_ranks_within_groups(readings // table.n_annotators, rng) > 0
+    return np.asarray(_draw_share(is_free, share, rng, NoSharedDocument)[row])
 
 
 def log_likelihood(table: Annotations, expected: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return log P of each row's label (N,), its mean for a probabilistic row, and the weights of the rows (N,)."""
+    """Return log P of each row's label (N,), or its mean for a probabilistic row, and the weights of the rows (N,)."""
     logs = np.log(np.maximum(expected, MIN_PROBABILITY))
     found = logs[np.arange(len(table)), table.label] if table.proba is None else (table.proba * logs).sum(axis=1)
     return found, table.row_weights
@@ -219,7 +223,7 @@ def _log_labels(fitted: Any, table: Annotations) -> FloatArray:
     return log_likelihood(table, fitted.predict_annotations(table))[0]
 
 
-def _log_ticks(fitted: Any, table: Annotations) -> FloatArray:
+def _log_selections(fitted: Any, table: Annotations) -> FloatArray:
     p = np.maximum(fitted.predict_annotations(table), MIN_PROBABILITY)
     names = table.options.names
     ticked = np.zeros((table.n_classes, p.shape[1]), np.bool_)
@@ -233,19 +237,19 @@ def _distances(fitted: Any, table: Annotations) -> FloatArray:
     return -pair_distances(both, table.item, answer.size + table.label, fitted.distance)
 
 
-# Scores of answers by gold: (n, 2), numerators and denominators that are resampled -----------------------------------
+# Scores of answers on gold items: numerators and denominators (n, 2) --------------------------------------------------
 
 
-def _right(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
-    return _mean_of(probability_correct(gold, fitted.posterior_))
+def _correct_classes(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
+    return _as_mean(probability_correct(gold, fitted.posterior_))
 
 
-def _errors(fitted: Any, table: Annotations, gold: FloatArray) -> FloatArray:
+def _absolute_errors(fitted: Any, table: Annotations, gold: FloatArray) -> FloatArray:
     known = ~np.isnan(gold)
-    return _mean_of(np.abs(fitted.predict() - gold)[known])
+    return _as_mean(np.abs(fitted.predict() - gold)[known])
 
 
-def _jaccard(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
+def _jaccard_indices(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
     known = gold >= 0
     right = table.options.selected[gold[known]]
     names = {name: k for k, name in enumerate(table.options.names.tolist())}
@@ -253,13 +257,13 @@ def _jaccard(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
     for row, text in zip(answer, fitted.predict()[known], strict=True):
         row[[names[one] for one in text.split("|") if one in names]] = True
     either = (answer | right).sum(axis=1)
-    return _mean_of(np.where(either > 0, (answer & right).sum(axis=1) / np.maximum(either, 1), 1.0))
+    return _as_mean(np.where(either > 0, (answer & right).sum(axis=1) / np.maximum(either, 1), 1.0))
 
 
-def _off(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
+def _answer_distances(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
     known = np.flatnonzero(gold >= 0)
     both = np.concatenate([fitted.predict()[known], table.classes[gold[known]].astype(object)])
-    return _mean_of(pair_distances(both, np.arange(known.size), known.size + np.arange(known.size), fitted.distance))
+    return _as_mean(pair_distances(both, np.arange(known.size), known.size + np.arange(known.size), fitted.distance))
 
 
 def _span_f1(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
@@ -275,19 +279,19 @@ def _span_f1(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
     return np.array(list(sums.values()))
 
 
-def _mean_of(values: Any) -> FloatArray:
+def _as_mean(values: Any) -> FloatArray:
     return np.stack([np.asarray(values, np.float64), np.ones(len(values))], axis=1)
 
 
 class ScoreNames(NamedTuple):
-    """Names of a score."""
+    """Names of a score, and phrases for messages."""
 
     name: str  # in JSON and frames
     title: str  # of a column
-    unit: str  # of a difference
-    quantity: str  # before "hidden annotations"
-    gold_name: str  # name of the score by gold
-    sign: int = 1  # −1 if less is better: shown without the minus
+    unit: str  # what a method that is behind has, such as "a lower log-likelihood per label"
+    quantity: str  # phrase before "held-out labels"
+    gold_name: str  # name of the score on gold items
+    sign: int = 1  # −1 if less is better; such scores are shown without the minus
 
 
 LOG = ScoreNames(
@@ -296,14 +300,14 @@ LOG = ScoreNames(
 
 
 class Scoring(NamedTuple):
-    """How methods for one label type are compared."""
+    """How methods for one label type are scored."""
 
     measure: ScoreNames
-    score_rows: Callable[[Any, Annotations], FloatArray]  # (N,) scores of hidden rows by a fitted method
-    score_gold: Callable[[Any, Annotations, Any], FloatArray] | None = _right
+    score_rows: Callable[[Any, Annotations], FloatArray]  # (N,) scores of held-out rows by a fitted method
+    score_gold: Callable[[Any, Annotations, Any], FloatArray] | None = _correct_classes
     choose_hidden_rows: Callable[[Annotations, float, np.random.Generator], BoolArray] = hide_rows
     baselines: Mapping[str, type[Baseline]] = MappingProxyType({})
-    simplest: str = "majority-vote"  # the simplest method, which others should beat
+    simplest: str = "majority-vote"  # the simplest method
 
 
 CLASSES = Scoring(LOG, _log_labels)
@@ -311,8 +315,10 @@ SCORING: dict[str, Scoring] = {
     "classes": CLASSES,
     "graded": CLASSES,
     "pairs": Scoring(LOG, _log_labels, None, hide_comparisons, {"win-rate": WinRate}, "win-rate"),
-    "sets": Scoring(LOG._replace(gold_name="jaccard"), _log_ticks, _jaccard, baselines={"votes": OptionShares},
-                    simplest="votes"),
+    "sets": Scoring(
+        LOG._replace(gold_name="jaccard"), _log_selections, _jaccard_indices, baselines={"votes": OptionShares},
+        simplest="votes",
+    ),
     "spans": Scoring(
         LOG._replace(gold_name="f1"), _log_labels, _span_f1, hide_readings,
         {"majority-vote": TokenMajorityVote, "dawid-skene": TokenDawidSkene},
@@ -322,15 +328,15 @@ SCORING: dict[str, Scoring] = {
             "mean_absolute_error", "error", "a larger mean absolute error", "Mean absolute error of", "gold_error", -1
         ),
         lambda fitted, table: -np.abs(fitted.expected_labels(table) - table.values[table.label]),
-        _errors, baselines={"mean": MeanNumber, "median": MedianNumber}, simplest="mean",
+        _absolute_errors, baselines={"mean": MeanNumber, "median": MedianNumber}, simplest="mean",
     ),
     "objects": Scoring(
         ScoreNames(
             "distance", "distance", "a larger mean distance", "Mean distance of the answer to", "gold_distance", -1
         ),
-        _distances, _off, baselines={"medoid": Medoid}, simplest="medoid",
+        _distances, _answer_distances, baselines={"medoid": Medoid}, simplest="medoid",
     ),
 }  # fmt: skip
-"""Label type → how its methods are compared."""
+"""Label type → how its methods are scored."""
 
 Method = Aggregator | Baseline
