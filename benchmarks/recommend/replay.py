@@ -130,7 +130,9 @@ def run(part: Part, device: str) -> dict[str, Any]:
     data, begin, patch = dz.load_dataset(name), time.perf_counter(), nullcontext()
     if arm == "items only":
         patch = mock.patch.object(
-            recommendation, "_labels_behind", lambda model, who, given: np.full((who.size, model.classes_.size), 1e9)
+            recommendation,
+            "_count_evidence",
+            lambda model, annotator, given: np.full((annotator.size, model.classes_.size), 1e9),
         )
     with warnings.catch_warnings(), patch:
         warnings.simplefilter("ignore", ConvergenceWarning)

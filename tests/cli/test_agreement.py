@@ -64,7 +64,7 @@ def test_json_has_the_library_s_numbers(cli, labels):
 
 def test_best_and_worst_pairs_are_shown(cli, labels):
     text = cli("describe", labels, "--measures", "--pairs").stdout
-    table = text[text.index("Who agrees with whom") :]
+    table = text[text.index("Agreement of pairs of annotators") :]
     assert "… 11 more" in table
     kappas = [float(line.split()[-4]) for line in table.splitlines() if line.strip().startswith("w")]
     assert len(kappas) == 10

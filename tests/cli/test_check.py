@@ -106,7 +106,7 @@ def test_all_items_below_the_limit_are_sent_out(weeks, here, cli):
     assert checks["max_flips"]["finding"] == str(f.AnswersChanged(share=Share(0), items=Count(1)))
     again = f.ItemsNeedLabels(n=Count(1), enough=2, items=("i",), annotators=Count(1))
     assert checks["min_labels"]["advice"] == str(again)
-    assert "new annotators" in again.annotators_left
+    assert "new annotators" in again.annotator_advice
 
 
 def test_drift_without_enough_labels_is_not_checked(weeks, here, cli):

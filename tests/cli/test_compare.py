@@ -10,7 +10,7 @@ from found import error_of
 def test_ranking_and_verdict_are_shown(cli, labels):
     result = cli("evaluate", labels, "--methods", "majority-vote,dawid-skene", "--resamples", 50)
     assert (result.exit_code, result.stderr) == (0, "")
-    for words in ("log-likelihood", "majority-vote", "dawid-skene", "hidden annotations", "best"):
+    for words in ("log-likelihood", "majority-vote", "dawid-skene", "held-out label", "best"):
         assert words in result.stdout
     assert "accuracy" not in result.stdout
     assert "baseline" not in result.stdout

@@ -53,10 +53,10 @@ class NoDoubts(Message):
 
 
 class AgreementAtChance(Message):
-    template = "Annotators agree no more often than by chance ({chance}){remedy}."
+    template = "Annotators agree no more often than by chance ({chance}){remedy_clause}."
     chance: Share
     several_spellings: bool
-    remedy = property(lambda self: "" if self.several_spellings else NO_REMEDY)
+    remedy_clause = property(lambda self: "" if self.several_spellings else NO_REMEDY)
 
 
 NO_REMEDY = "; no method can correct this unless a few annotators cause it, which `diagnose` shows"
@@ -79,11 +79,13 @@ class AnnotatorsWithoutLabels(Message):
 
 
 class ItemsWithoutLabel(Message):
-    template = "{n:,} of {items:,} items have no label; each will get {result}."
+    template = "{n:,} of {items:,} items have no label; each will get {default_answer}."
     n: int
     items: int
     numbers: bool
-    result = property(lambda self: "the mean of all items" if self.numbers else "the frequencies of the classes")
+    default_answer = property(
+        lambda self: "the mean of all items" if self.numbers else "the frequencies of the classes"
+    )
 
 
 class RepeatedLabels(Message):
@@ -176,16 +178,16 @@ AGREEMENT_VERDICTS = {
 
 
 class AgreementBeyondChance(Message):
-    template = "{observed}Corrected for chance (α), agreement is {words}."
+    template = "{agreement_sentence}Corrected for chance (α), agreement is {verdict_text}."
     percent: Share | None
     verdict: str
     example = {"percent": Share(0.9), "verdict": "fair"}
 
     @property
-    def observed(self) -> str:
+    def agreement_sentence(self) -> str:
         return "" if self.percent is None else f"Two annotators of the same item agree {self.percent} of the time. "
 
-    words = property(lambda self: AGREEMENT_VERDICTS[self.verdict])
+    verdict_text = property(lambda self: AGREEMENT_VERDICTS[self.verdict])
 
 
 class SkewedClasses(Message):
@@ -237,8 +239,8 @@ class RareAgreement(FlagReason):
 
 class CopiedLabels(Message):
     template = (
-        "gives the same answer as {who} on {agreed:,} of {shared:,} items; {expected:.0f} would be expected of "
-        "annotators who work independently"
+        "gives the same answer as {source_names} on {agreed:,} of {shared:,} items; {expected:.0f} would be expected "
+        "of annotators who work independently"
     )
     others: tuple[Any, ...]
     agreed: int
@@ -246,7 +248,7 @@ class CopiedLabels(Message):
     expected: float
 
     @property
-    def who(self) -> str:
+    def source_names(self) -> str:
         first, *more = map(quote_name, self.others)
         return f"{first} and {len(more)} other {'annotator' if len(more) == 1 else 'annotators'}" if more else first
 
@@ -322,13 +324,13 @@ class UnusualMarkCounts(FlagReason):
 
 
 class FlaggedAnnotators(Message):
-    template = "{some} of {annotators:annotator} {verb} flagged{so_far}."
+    template = "{count_phrase} of {annotators:annotator} {verb} flagged{so_far_clause}."
     annotators: Count
     flagged: int
     unsettled: bool
-    some = property(lambda self: f"{self.flagged or 'none'}")
+    count_phrase = property(lambda self: f"{self.flagged or 'none'}")
     verb = property(lambda self: "is" if self.flagged <= 1 else "are")
-    so_far = property(lambda self: " so far" * (self.unsettled and not self.flagged))
+    so_far_clause = property(lambda self: " so far" * (self.unsettled and not self.flagged))
 
 
 class SpellingFirst(Message):
@@ -373,40 +375,40 @@ class BestMethod(Message):
     example = {"unit": "a lower log-likelihood per label"}
     simple = property(lambda self: "majority vote" if self.other == "majority-vote" else self.other)
     capital = property(lambda self: self.simple[0].upper() + self.simple[1:])
-    perhaps = property(lambda self: ", which chance may explain" * self.tied)
+    chance_clause = property(lambda self: ", which chance may explain" * self.tied)
 
 
 class BaselineAhead(BestMethod):
     template = (
         "{other}, only a baseline, predicts held-out labels best; {best}, the best method, has {unit}, by {behind:.3g} "
-        "({low:.3g} to {high:.3g}){perhaps}."
+        "({low:.3g} to {high:.3g}){chance_clause}."
     )
 
 
 class SimplestMethodSuffices(BestMethod):
-    template = "{capital} is good enough here: {best} predicts held-out labels best, but {how}."
+    template = "{capital} is good enough here: {best} predicts held-out labels best, but {margin_clause}."
 
     @property
-    def how(self) -> str:
+    def margin_clause(self) -> str:
         return "not by more than chance explains" if self.tied else f"only by {self.behind:.4f} ({self.unit})"
 
 
 class BestMethodAhead(BestMethod):
     template = (
-        "{best} predicts held-out labels best{ties}; {simple}{role} has {unit}, by {behind:.3f} ({low:.3f} to "
-        "{high:.3f}){perhaps}."
+        "{best} predicts held-out labels best{ties_clause}; {simple}{role_clause} has {unit}, by {behind:.3f} "
+        "({low:.3f} to {high:.3f}){chance_clause}."
     )
     ties_with: tuple[str, ...]
     baseline: bool
-    ties = property(lambda self: name_ties(self.ties_with))
-    role = property(lambda self: ", a baseline," * self.baseline)
+    ties_clause = property(lambda self: name_ties(self.ties_with))
+    role_clause = property(lambda self: ", a baseline," * self.baseline)
 
 
 class BestMethodFound(Message):
-    template = "{best} predicts held-out labels best{ties}."
+    template = "{best} predicts held-out labels best{ties_clause}."
     best: str
     ties_with: tuple[str, ...]
-    ties = property(lambda self: name_ties(self.ties_with))
+    ties_clause = property(lambda self: name_ties(self.ties_with))
 
 
 def name_ties(methods: tuple[str, ...]) -> str:
@@ -430,14 +432,16 @@ class SimplestMethodBest(Message):
 
 
 class DefaultMethodBehind(Message):
-    template = "{method}, the default of all commands, has {unit}, by {by}{caveat}."
+    template = "{method}, the default of all commands, has {unit}, by {by}{caveat_clause}."
     method: str
     behind: float
     unit: str
     probabilities: bool
     example = {"unit": "a lower log-likelihood per label"}
     by = property(lambda self: f"{self.behind:.3f}" if self.behind >= 0.0005 else "less than 0.001")
-    caveat = property(lambda self: "; the best predictor is not always the most accurate method" * self.probabilities)
+    caveat_clause = property(
+        lambda self: "; the best predictor is not always the most accurate method" * self.probabilities
+    )
 
 
 class ComparedOnSample(Message):
@@ -463,7 +467,7 @@ class ComparisonExplained(Message):
         "{quantity} {hidden:held-out label} ({splits:split}, {share} each); closer to 0 is better. ± is half of the "
         "95 % interval over items, for each method alone. ≈ marks methods that are statistically tied with the best, "
         "corrected for the number of methods. The score measures how well labels are predicted, not how often the "
-        "truth is found.{ties}"
+        "truth is found.{ties_sentence}"
     )
     quantity: str
     hidden: Count
@@ -473,7 +477,7 @@ class ComparisonExplained(Message):
     example = {"quantity": "Mean log probability of"}
 
     @property
-    def ties(self) -> str:
+    def ties_sentence(self) -> str:
         return " Accuracy counts each of t tied classes as 1/t; `aggregate` draws one of them." * self.accuracy
 
 
@@ -493,19 +497,19 @@ class FewLabelsPerItem(Message):
 
 
 class GroupsDiffer(Message):
-    template = "Groups of annotators by {column} {differ} (p = {p_value:.2g}){unknown}."
+    template = "Groups of annotators by {column} {verb_phrase} (p = {p_value:.2g}){missing_items_clause}."
     column: str
     items: Count
     significant: bool
     p_value: float
 
     @property
-    def differ(self) -> str:
+    def verb_phrase(self) -> str:
         where = f" on {self.items:item}" if self.items else ""
         return f"differ{where}" if self.significant else "show no difference beyond chance"
 
     @property
-    def unknown(self) -> str:
+    def missing_items_clause(self) -> str:
         unknown = self.significant and not self.items
         return "; there are too few labels to tell on which items" * unknown
 
@@ -523,26 +527,29 @@ class NoSecondAnnotator(Message):
 
 
 class StabilityWithFewerLabels(Message):
-    template = "With {most} per item, {adverb} {share} of {which} get the same class as with {every}."
+    template = (
+        "With {labels_phrase} per item, {adverb} {share} of {items_phrase} get the same class as with "
+        "{all_labels_phrase}."
+    )
     labels: Count
     share: Share
     stable: bool
     items: Count | None  # items with more labels; None: all items
     equal_labels: int | None  # labels of every item, if all have the same number
-    most = property(lambda self: f"{'' if self.equal_labels else 'at most '}{self.labels:label}")
+    labels_phrase = property(lambda self: f"{'' if self.equal_labels else 'at most '}{self.labels:label}")
     adverb = property(lambda self: "already" if self.stable else "only")
 
     @property
-    def which(self) -> str:
+    def items_phrase(self) -> str:
         return "the items" if self.items is None else f"the {self.items:item} with {self.labels + 1} labels or more"
 
-    every = property(lambda self: f"all {self.equal_labels}" if self.equal_labels else "all their labels")
+    all_labels_phrase = property(lambda self: f"all {self.equal_labels}" if self.equal_labels else "all their labels")
 
 
 class EffectOfNextLabel(Message):
     template = (
         "The model expects one more label per item, by the same annotators, to change the class of {flips} of the "
-        "items and to make {gain} more of them correct.{tested}"
+        "items and to make {gain} more of them correct.{rehearsal_sentence}"
     )
     flips: Share
     gain: Share
@@ -550,7 +557,7 @@ class EffectOfNextLabel(Message):
     observed: Share | None
 
     @property
-    def tested(self) -> str:
+    def rehearsal_sentence(self) -> str:
         if self.expected is None:
             return ""
         removed = " When one label of each item was removed and added again, the model expected"
@@ -562,12 +569,12 @@ class LessStableThanExpected(Message):
 
 
 class AccuracyOnGold(Message):
-    template = "On items with gold, {value} are correct{interval}; the model expected {expected}."
+    template = "On items with gold, {value} are correct{interval_clause}; the model expected {expected}."
     value: Share
     low: Share | None
     high: Share | None
     expected: Share
-    interval = property(lambda self: "" if self.low is None else f" ({self.low} to {self.high})")
+    interval_clause = property(lambda self: "" if self.low is None else f" ({self.low} to {self.high})")
 
 
 class MeasuredOnSample(Message):
@@ -579,23 +586,23 @@ class MeasuredOnSample(Message):
 
 
 class LabelsToCollect(Message):
-    template = "Collect {labels:label} on {items:item}{most}{price}."
+    template = "Collect {labels:label} on {items:item}{limit_clause}{cost_clause}."
     labels: Count
     items: Count
     per_item: int  # most labels on one item
     cost: float
-    most = property(lambda self: f", up to {self.per_item} on one item" if self.per_item > 1 else "")
-    price = property(lambda self: "" if self.cost == self.labels else f", at a total cost of {self.cost:g}")
+    limit_clause = property(lambda self: f", up to {self.per_item} on one item" if self.per_item > 1 else "")
+    cost_clause = property(lambda self: "" if self.cost == self.labels else f", at a total cost of {self.cost:g}")
 
 
 class ExpectedChanges(Message):
-    template = "They are expected to change the label of about {n} items{rate}."
+    template = "They are expected to change the label of about {rounded_changes} items{rate_clause}."
     changes: float
     labels: int
-    n = property(lambda self: f"{self.changes:,.0f}" if self.changes >= 10 else f"{self.changes:.1f}")
+    rounded_changes = property(lambda self: f"{self.changes:,.0f}" if self.changes >= 10 else f"{self.changes:.1f}")
 
     @property
-    def rate(self) -> str:
+    def rate_clause(self) -> str:
         return "" if self.changes < 0.1 else f", one for every {self.labels / self.changes:.3g} labels"
 
 
@@ -622,31 +629,31 @@ class NothingToCollect(Message):
     left: float | None  # unspent part of the budget; None: no label is recommended
 
     @property
-    def start(self) -> str:
+    def opening(self) -> str:
         return "There is nothing to collect" if self.left is None else f"{self.left:g} of the budget is left"
 
-    then = property(lambda self: "" if self.left is None else "then ")
+    then_word = property(lambda self: "" if self.left is None else "then ")
     no_label = property(lambda self: "no label" if self.left is None else "no other label")
 
 
 class EverythingLabelled(NothingToCollect):
-    template = "{start}: every annotator has {then}labelled every item, so only a new annotator could help."
+    template = "{opening}: every annotator has {then_word}labelled every item, so only a new annotator could help."
 
 
 class BudgetTooSmall(NothingToCollect):
-    template = "{start}: the budget does not pay for a single label."
+    template = "{opening}: the budget does not pay for a single label."
 
 
 class NoUsefulLabel(NothingToCollect):
-    template = "{start}: {no_label} is expected to change the answer of an item."
+    template = "{opening}: {no_label} is expected to change the answer of an item."
 
 
 class LimitsReached(NothingToCollect):
-    template = "{start}: the limits allow no further label."
+    template = "{opening}: the limits allow no further label."
 
 
 class NoUnsettledItem(NothingToCollect):
-    template = "{start}: {settled:,} of {items:,} items are settled{rule}{full}."
+    template = "{opening}: {settled:,} of {items:,} items are settled{rule_clause}{full_clause}."
     settled: int
     items: int
     confidence: Share | None
@@ -654,13 +661,13 @@ class NoUnsettledItem(NothingToCollect):
     full_items: int
 
     @property
-    def rule(self) -> str:
+    def rule_clause(self) -> str:
         if self.confidence is None:
             return ""
         return f" (a confidence of at least {self.confidence:0}, and at least {self.annotators} annotators)"
 
     @property
-    def full(self) -> str:
+    def full_clause(self) -> str:
         return f", and {self.full_items:,} have the maximum number of labels" if self.full_items else ""
 
 
@@ -760,11 +767,11 @@ class VoteReason(Message):
 
     labels: int
     settled: bool
-    weighed = property(lambda self: ", decided by the annotators' reliability" * self.settled)
+    decision_clause = property(lambda self: ", decided by the annotators' reliability" * self.settled)
 
 
 class LabelsDiffer(VoteReason):
-    template = "{labels} labels differ{weighed}"
+    template = "{labels} labels differ{decision_clause}"
 
 
 class LessAgreementThanUsual(Message):
@@ -775,30 +782,32 @@ class LessAgreementThanUsual(Message):
 
 
 class LabelsTied(VoteReason):
-    template = "{answers} are tied with {agree} labels each{weighed}"
+    template = "{class_names} are tied with {agree} labels each{decision_clause}"
     classes: tuple[Any, ...]
     agree: int
 
     @property
-    def answers(self) -> str:
+    def class_names(self) -> str:
         several = f"{len(self.classes)} answers"
         return join_words([quote_name(name) for name in self.classes]) if len(self.classes) <= 3 else several
 
 
 class MajorityOverruled(VoteReason):
-    template = "{most} labels ({agree} of {labels}) are {name}{weighed}"
+    template = "{quantifier} labels ({agree} of {labels}) are {name}{decision_clause}"
     label: Any
     agree: int
-    most = property(lambda self: "most" if 2 * self.agree > self.labels else "more")
+    quantifier = property(lambda self: "most" if 2 * self.agree > self.labels else "more")
     name = property(lambda self: quote_name(self.label))
 
 
 class AllLabelsAgree(Message):
-    template = "{which} labels agree{doubt}"
+    template = "{labels_phrase} labels agree{doubt_clause}"
     labels: int
     below: float | None  # required confidence that is not reached
-    which = property(lambda self: "both" if self.labels == 2 else f"all {self.labels}")
-    doubt = property(lambda self: "" if self.below is None else f", but the confidence is below {100 * self.below:g} %")
+    labels_phrase = property(lambda self: "both" if self.labels == 2 else f"all {self.labels}")
+    doubt_clause = property(
+        lambda self: "" if self.below is None else f", but the confidence is below {100 * self.below:g} %"
+    )
 
 
 class SomeLabelsAgree(Message):
@@ -827,7 +836,7 @@ class SpanConfidence(Message):
 
 class StatusCounts(Message):
     template = (
-        "{settled} {settled:item is|items are} settled (a {quantity} of at least {least:g} %, and at least "
+        "{settled} {settled:item is|items are} settled (a {quantity_name} of at least {least:g} %, and at least "
         "{annotators} annotators), {look} {look:needs|need} a look, {split} {split:is|are} truly split."
     )
     settled: Count
@@ -836,14 +845,16 @@ class StatusCounts(Message):
     least: float
     reliability: bool
     annotators: int
-    quantity = property(lambda self: "reliability" if self.reliability else "confidence")
+    quantity_name = property(lambda self: "reliability" if self.reliability else "confidence")
 
 
 # review_panel, calibrate ----------------------------------------------------------------------------------------------
 
 
 class EffectiveJudgeCount(Message):
-    template = "{judges} judges carry the evidence of {effective:.1f} independent ones ({low:.1f} to {high:.1f}){basis}"
+    template = (
+        "{judges} judges carry the evidence of {effective:.1f} independent ones ({low:.1f} to {high:.1f}){basis_clause}"
+    )
     judges: int
     effective: float
     low: float
@@ -851,7 +862,7 @@ class EffectiveJudgeCount(Message):
     correlation: float | None  # of errors on gold items; None without gold
 
     @property
-    def basis(self) -> str:
+    def basis_clause(self) -> str:
         if self.correlation is None:  # the panel's own posterior assumes a value of this correlation
             return ", if they share mistakes as other panels do; only gold labels can show this."
         return f": on gold items, the mean correlation of their errors is {self.correlation:.2f}."
@@ -861,8 +872,8 @@ class GoldNotRandom(Message):
     """Judges label gold items differently from the rest, by more than a random draw would explain."""
 
     template = (
-        "{difference} than on other items (p = {p_value:.1g}), so gold does not look like a random sample and the "
-        "intervals may not hold; draw gold at random, or give the probability with which each item was drawn."
+        "{difference_clause} than on other items (p = {p_value:.1g}), so gold does not look like a random sample and "
+        "the intervals may not hold; draw gold at random, or give the probability with which each item was drawn."
     )
     feature: str  # score, agreement or label
     label: Any
@@ -871,7 +882,7 @@ class GoldNotRandom(Message):
     example = {"feature": "agreement"}
 
     @property
-    def difference(self) -> str:
+    def difference_clause(self) -> str:
         if self.feature == "score":
             return f"judges' scores are {'higher' if self.more else 'lower'} on gold items"
         if self.feature == "agreement":
@@ -891,12 +902,12 @@ class DifferentScales(Message):
 
 
 class FewGoldLabels(Message):
-    template = "few gold labels of {classes}; intervals of classes with fewer than {least} are rough."
+    template = "few gold labels of {class_counts}; intervals of classes with fewer than {least} are rough."
     labels: dict[str, int]
     least: int
 
     @property
-    def classes(self) -> str:
+    def class_counts(self) -> str:
         some = [f"{quote_name(name)} ({n})" for name, n in self.labels.items()]
         return f"{', '.join(some[:3])} and {len(some) - 3:,} more" if len(some) > 3 else ", ".join(some)
 
@@ -936,11 +947,11 @@ class GoldCount(Message):
 
 
 class RatesExplained(Message):
-    template = "{rogan_gladen}Saved is the number of human labels that the judges replace."
+    template = "{rogan_gladen_sentence}Saved is the number of human labels that the judges replace."
     with_rogan_gladen: bool
 
     @property
-    def rogan_gladen(self) -> str:
+    def rogan_gladen_sentence(self) -> str:
         return "R–G is the estimate from sensitivity and specificity (Rogan–Gladen). " * self.with_rogan_gladen
 
 
@@ -955,7 +966,7 @@ class ItemAccuracy(Message):
 
 
 class JudgesNeeded(Message):
-    template = "{n} of {judges} judges are enough for 95 % of the panel's answer{price}: {names}."
+    template = "{n} of {judges} judges are enough for 95 % of the panel's answer{price_clause}: {names}."
     selection: tuple[str, ...]
     judges: int
     cost: float | None
@@ -964,7 +975,7 @@ class JudgesNeeded(Message):
     names = property(lambda self: list_first_names(self.selection, self.n))
 
     @property
-    def price(self) -> str:
+    def price_clause(self) -> str:
         return "" if self.cost is None else f", for {self.cost:g} per item instead of {self.all_cost:g}"
 
 
@@ -980,7 +991,7 @@ class SimilarJudges(Message):
 
 class JudgeBiasFound(Message):
     template = (
-        "{name} ({what}) shifts the verdict by {excess:+.3f} ({low:z.3f} to {high:z.3f}) on items with the same true "
+        "{name} ({cause}) shifts the verdict by {excess:+.3f} ({low:z.3f} to {high:z.3f}) on items with the same true "
         "label."
     )
     column: str
@@ -992,7 +1003,7 @@ class JudgeBiasFound(Message):
     name = property(lambda self: shorten_name(self.column))
 
     @property
-    def what(self) -> str:
+    def cause(self) -> str:
         return (
             f"{shorten_name(self.judge)}, its own family" if self.judge else shorten_name(self.value) or "one SD more"
         )
@@ -1035,13 +1046,13 @@ class NoDriftTested(Message):
 
 class DriftingAnnotators(Message):
     template = (
-        "{some} of {tested:annotator} with enough labels now {agree} with the others clearly more or less often than "
-        "before."
+        "{count_phrase} of {tested:annotator} with enough labels now {verb} with the others clearly more or less "
+        "often than before."
     )
     drifting: int
     tested: Count
-    some = property(lambda self: f"{self.drifting or 'None'}")
-    agree = property(lambda self: "agrees" if self.drifting <= 1 else "agree")
+    count_phrase = property(lambda self: f"{self.drifting or 'None'}")
+    verb = property(lambda self: "agrees" if self.drifting <= 1 else "agree")
 
 
 class AnnotatorDrifts(Message):
@@ -1074,13 +1085,13 @@ class LabelChange(Message):
 
 
 class FlippedByOwnLabels(Message):
-    template = "{changes}"
+    template = "{change_list}"
     decisive: bool
     labels: tuple[LabelChange, ...]
     n_changes: int
 
     @property
-    def changes(self) -> str:
+    def change_list(self) -> str:
         some = "; ".join(map(str, self.labels))
         if self.decisive:
             return some if len(self.labels) == 1 else f"any one of: {some}"
@@ -1088,23 +1099,23 @@ class FlippedByOwnLabels(Message):
 
 
 class FlippedByOtherItems(Message):
-    template = "its annotators' reliability changed through their labels on other items{own}"
+    template = "its annotators' reliability changed through their labels on other items{own_changes_clause}"
     own_changes: int
 
     @property
-    def own(self) -> str:
+    def own_changes_clause(self) -> str:
         return f"; its {self.own_changes} own changes do not explain it" if self.own_changes else ""
 
 
 class ItemsAndAnnotatorsChanged(Message):
-    template = "In addition: {changes}."
+    template = "In addition: {change_list}."
     new_items: int
     lost_items: int
     new_annotators: int
     lost_annotators: int
 
     @property
-    def changes(self) -> str:
+    def change_list(self) -> str:
         some = (
             (self.new_items, "new item", ""), (self.lost_items, "item", " without labels now"),
             (self.new_annotators, "new annotator", ""), (self.lost_annotators, "annotator", " without labels now"),
@@ -1171,14 +1182,15 @@ class NamedItems(Message):
 
 class ItemsNeedLabels(NamedItems):
     template = (
-        "Collect more labels on the {n:item} with fewer than {enough:,} annotators, such as {names}; {annotators_left}."
+        "Collect more labels on the {n:item} with fewer than {enough:,} annotators, such as {names}; "
+        "{annotator_advice}."
     )
     n: Count
     enough: int
     annotators: Count
 
     @property
-    def annotators_left(self) -> str:
+    def annotator_advice(self) -> str:
         if self.annotators < self.enough:
             return f"this takes new annotators, as the table has {self.annotators:annotator}"
         return "`recommend` chooses the annotators"
@@ -1260,12 +1272,12 @@ class NoUnchangedItem(Message):
 
 
 class NewClasses(Message):
-    template = "{n} {n:class|classes} {unknown}"
+    template = "{n} {n:class|classes} {verb_phrase}"
     n: Count
     allowed: int | None  # None: compared with an earlier snapshot
 
     @property
-    def unknown(self) -> str:
+    def verb_phrase(self) -> str:
         if self.allowed is None:
             return f"{self.n:was|were} not in the earlier snapshot"
         return f"{self.n:is|are} not among the {self.allowed:,} allowed ones"

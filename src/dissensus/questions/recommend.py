@@ -1,39 +1,41 @@
-"""Which labels to collect next, by whom: those with the largest expected information gain per cost.
+"""Recommend which labels to collect next, by which annotators: the largest expected information gain per cost.
 
 Item i is of class z_i = k with probability q_i(k), and annotator j gives an item of class k the label l with
-probability Θ_j[k, l] (Q_ij[k, l] if it differs between items in the model), known as well as γ_jk labels allow:
-rows are Dirichlet(γ_jk Θ_j[k, ·]). With P(l) = Σ_k q_i(k) Θ_j[k, l], the expected information gain of the label is
+probability Θ_j[k, l] (Q_ij[k, l] if it differs between items in the model). This probability is known as precisely as
+from γ_jk labels: rows are Dirichlet(γ_jk Θ_j[k, ·]). With P(l) = Σ_k q_i(k) Θ_j[k, l], the expected information gain of
+the label is
 
     gain = I(y_ij; z_i, Θ_j) = H(P) − Σ_k q_i(k) E H(Θ_j[k, ·])
          = I(y_ij; z_i)  [`about_item`: H(P) − Σ_k q_i(k) H(E Θ_j[k, ·]), the expected fall of the entropy of q_i]
          + Σ_k q_i(k) (H(E Θ_j[k, ·]) − E H(Θ_j[k, ·]))  [about the annotator]
     E H(Dirichlet(γ m)) = ψ(γ + 1) − Σ_l m_l ψ(γ m_l + 1)
 
-in nats. The second part matters: a model that counts only information about items asks the annotators whom it trusts
+in nats. The second part matters: a model that counts only information about items chooses the annotators whom it trusts
 already, learns nothing about the others, and confirms itself (`benchmarks/recommend`).
 
 | symbol | name | shape |
 |---|---|---|
 | q | belief | (I, K) |
 | Θ | theta | (I or 1, J, K, K) [given, true] |
-| γ | labels | (J, K) |
-| E H | spread | (I or 1, J, K) |
+| γ | evidence | (J, K) |
+| E H | entropy | (I or 1, J, K) |
 
-*Several labels at once.* Annotators are independent given the class, so while labels are asked for but not yet given,
-the gain of one more is the mean over their outcomes: Σ_b w_b H(P_b) − Σ_k q_i(k) E H(Θ_j[k, ·]) over joint outcomes b
-(`OUTCOMES` of them; beyond, the least probable are merged). The knowledge of an annotator grows with the labels asked
-for, `ROUNDS` times in a batch. All this only lowers gains, and the next pair is always the one with the largest gain
-per cost: greedy, which for such gains and equal costs reaches at least 63 % of the best (Nemhauser et al. 1978).
+*Several labels at once.* Annotators are independent given the class. While some labels are requested but not yet given,
+the gain of one more is therefore the mean over their outcomes: Σ_b w_b H(P_b) − Σ_k q_i(k) E H(Θ_j[k, ·]) over joint
+outcomes b (`OUTCOMES` of them; less probable ones are merged). The knowledge of an annotator grows with the requested
+labels, and is updated `ROUNDS` times in a batch. All this only lowers gains, and the next pair is always the one with
+the largest gain per cost: this greedy choice reaches at least 63 % of the best for such gains and equal costs
+(Nemhauser et al. 1978).
 
-*Effect of the labels.* q_i is tempered, because labels of one item depend on each other; the model that is fitted to
-the new labels too decides by p_i(k) Π Θ_j[k, y_ij], with p_i the untempered posterior (`models.tempering`). So with
-k_b = arg max_k p_i(k) P(b | k) and k_0 = arg max_k q_i(k), over the outcomes b of all labels asked for on the item
+*Effect of the labels.* q_i is tempered, because labels of one item depend on each other. The model that is fitted to
+the new labels decides by p_i(k) Π Θ_j[k, y_ij], where p_i is the untempered posterior (`models.tempering`). With k_b =
+arg max_k p_i(k) P(b | k) and k_0 = arg max_k q_i(k), over the outcomes b of all labels requested for the item,
 
     p_change = Σ_b w_b [k_b ≠ k_0]
 
-*Default limits*: an annotator who gave a share s of the labels so far gets at most max(s, min(2 s, 1/2)) of the budget;
-an item gets at most `MORE_LABELS` labels more than the median item has, and none if it is settled: q_i(k_0) ≥ `SETTLED`
-by at least `MIN_ANNOTATORS` annotators. Nor does an item with so many annotators get one if all labels that it may get
+*Default limits*: an annotator who gave a share s of the labels so far gets at most max(s, min(2 s, 1/2)) of the budget.
+An item gets at most `MORE_LABELS` labels more than the median item has, and none if it is settled: q_i(k_0) ≥ `SETTLED`
+by at least `MIN_ANNOTATORS` annotators. An item with so many annotators also gets none if all labels that it may get
 leave p_change below `MIN_CHANGE`: their cost stays in the budget.
 """
 
@@ -81,35 +83,35 @@ from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
 
 OUTCOMES = 64  # joint outcomes per item: exact for six labels of two classes, two labels of eight
-ROUNDS = 8  # updates of the knowledge of annotators
-CELLS = 2**22  # numbers in an array of likelihoods that differ between items, at most
+ROUNDS = 8  # updates of the knowledge of annotators in a batch
+MAX_CELLS = 2**22  # numbers in an array of likelihoods that differ between items, which bounds memory
 MIN_RELATIVE = 1e-12  # probability relative to the most probable class below which a class is skipped
-GRAIN = 1e-10  # nats per cost that make a difference; below, names decide
-ROUNDING = 1e-9  # tolerance of the budget, relative: three labels at 0.1 are within 0.3
-MAX_LABELS_BEHIND = 1e9  # labels behind a row of Θ; more make no difference
-SHARE_FACTOR = 2.0  # largest share of the budget, relative to the annotator's share of the labels so far
+GRAIN = 1e-10  # smallest difference in nats per cost; smaller ones are ties, which names decide
+ROUNDING = 1e-9  # relative tolerance of the budget, so that three labels at 0.1 are within 0.3
+MAX_EVIDENCE = 1e9  # labels of evidence for a row of Θ; more make no difference
+SHARE_FACTOR = 2.0  # largest share of the budget, relative to an annotator's share of the labels so far
 MAX_SHARE = 0.5  # largest share of the budget of an annotator who gave less of the labels so far
-MIN_CAPACITY = 5  # labels that every annotator may be asked for
-MORE_LABELS = 3  # labels above the median item's that an item may reach
-MIN_CHANGE = 0.01  # P(label of an item changes) below which labels about it are not worth collecting
-MAX_AHEAD = 10  # labels of one item that are tried before they are said to change nothing
-MAX_IN_VAIN = 100  # items in a row that no label changes, after which the search stops
-MIN_CHANGES_SHOWN = 0.05  # expected changes below which none is expected
+MIN_CAPACITY = 5  # labels that may be requested from every annotator
+MORE_LABELS = 3  # labels that an item may have more than the median item
+MIN_CHANGE = 0.01  # P(label of an item changes) below which labels on it are not worth collecting
+MAX_TRIED_LABELS = 10  # labels of one item that are tried before it counts as unchangeable
+MAX_UNCHANGEABLE = 100  # unchangeable items in a row after which the search stops
+MIN_CHANGES_SHOWN = 0.05  # expected changes below which none is reported
 ADVICE_BUDGET = 100  # labels in the advice of `redundancy` and the report
-Each = float | Mapping[Any, float] | FloatArray | list[float]
+PerAnnotator = float | Mapping[Any, float] | FloatArray | list[float]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Recommendation(NotebookTable):
-    """Pairs to ask about, in the order in which they should be asked; one entry per pair in every array."""
+    """Recommended pairs of items and annotators in order; every array has one entry per pair."""
 
     items: Names  # (n,)
     annotators: Names  # (n,)
-    gain: FloatArray  # (n,) expected information gain in nats, after the labels above
+    gain: FloatArray  # (n,) expected information gain in nats, given the pairs before it
     about_item: FloatArray  # (n,) part of the gain about the class of the item; the rest is about the annotator
     cost: FloatArray  # (n,)
-    p_change: FloatArray  # (n,) P(label of the item changes), by all labels asked for about it here
-    candidates: int = field(default=0)  # pairs to choose from
+    p_change: FloatArray  # (n,) P(label of the item changes) by all labels recommended for it
+    candidates: int = field(default=0)  # number of pairs to choose from
     limits: SelectionLimits | None = None
 
     def __repr__(self) -> str:
@@ -127,13 +129,13 @@ class Recommendation(NotebookTable):
         return float(self.p_change[np.unique(self.items, return_index=True)[1]].sum())
 
     def verdict(self) -> str:
-        """Return in a few sentences what the labels are expected to change at what cost, or why there are none."""
+        """Return in a few sentences what the labels are expected to change, or why there are none."""
         return " ".join(map(str, self.findings()))
 
     def findings(self) -> Iterator[Message]:
-        """Yield what the labels are expected to change at what cost, or why there are none."""
+        """Yield what the labels are expected to change, or why there are none."""
         if len(self) == 0:
-            yield self._why_nothing(None)
+            yield self._explain_end(None)
             return
         _, per_item = np.unique(self.items, return_counts=True)
         limits, cost = self.limits, float(self.cost.sum())
@@ -153,10 +155,10 @@ class Recommendation(NotebookTable):
         if limits.unchecked_items:
             yield findings.UncheckedItemsIncluded(items=Count(limits.unchecked_items))
         if limits.unspent >= self.cost.min():
-            yield self._why_nothing(limits.unspent)
+            yield self._explain_end(limits.unspent)
 
     def advice(self) -> str:
-        """Return what to do next, and which command lists the labels, of a budget of `ADVICE_BUDGET`.
+        """Return what to do next, as a sentence, for a budget of `ADVICE_BUDGET`.
 
         >>> from dissensus import methods, recommend
         >>> from dissensus.table.simulate import simulate
@@ -167,11 +169,11 @@ class Recommendation(NotebookTable):
         return str(self.next_step())
 
     def next_step(self) -> Message:
-        """Return what to do next, of a budget of `ADVICE_BUDGET`."""
+        """Return what to do next, for a budget of `ADVICE_BUDGET`."""
         return findings.NextStep(budget=ADVICE_BUDGET if len(self) else None, verdict=self.verdict())
 
-    def _why_nothing(self, left: float | None) -> Message:
-        """Return why no label, or no further one if some of the budget is left, is asked for."""
+    def _explain_end(self, left: float | None) -> Message:
+        """Return why no label is recommended, or no further one if some of the budget is left."""
         limits = self.limits
         if limits is None or self.candidates == len(self):
             return findings.EverythingLabelled(left=left)
@@ -187,7 +189,7 @@ class Recommendation(NotebookTable):
         )  # fmt: skip
 
     def to_frame(self, backend: Backend | None = None) -> Any:
-        """Return a frame (pandas if installed, else Arrow) with one row per pair, in the order to ask."""
+        """Return a frame (pandas if installed, else Arrow) with one row per pair, in order."""
         names = {"rank": np.arange(1, len(self) + 1), "item": self.items, "annotator": self.annotators}
         measures = {"gain": self.gain, "about_item": self.about_item, "cost": self.cost}
         return columns_to_frame(
@@ -197,20 +199,20 @@ class Recommendation(NotebookTable):
 
 @dataclass(frozen=True)
 class SelectionLimits:
-    """Why labels were not asked for."""
+    """Why some labels are not recommended."""
 
-    settled: float | None  # confidence from which on an item gets no more labels
+    settled: float | None  # confidence of a settled item, which gets no more labels
     settled_items: int
-    labels_per_item: int | None  # labels that an item may reach; None if not set by the median item
-    full_items: int  # other items that may have no more labels
-    open_items: int  # items that may be asked about
+    labels_per_item: int | None  # largest number of labels of an item; None if the median item does not limit it
+    full_items: int  # other items that have the largest number of labels
+    open_items: int  # items that may get labels
     n_items: int
     budget_too_small: bool  # True if every label costs more than the budget
-    unchangeable_items: int = 0  # items that were tried and that no label is expected to change
+    unchangeable_items: int = 0  # items that no label is expected to change
     unspent: float = 0.0  # rest of the budget
-    undecided_items: int = 0  # items asked about that need more labels than these to change
-    unchecked_items: int = 0  # items asked about that are not expected to change, and have fewer than two annotators
-    no_shared_items: bool = False  # no item has labels by two annotators, in the table and in the model
+    undecided_items: int = 0  # recommended items that need more labels than these to change
+    unchecked_items: int = 0  # recommended items that are not expected to change, with fewer than two annotators
+    no_shared_items: bool = False  # True if no item has labels by two annotators
 
 
 def recommend(
@@ -221,41 +223,47 @@ def recommend(
     items: Iterable[Any] | None = None,
     annotators: Iterable[Any] | None = None,
     candidates: tuple[Any, Any] | None = None,
-    cost: Each = 1.0,
+    cost: PerAnnotator = 1.0,
     capacity: int | Mapping[Any, int] | Literal["auto"] | None = "auto",
     per_item: int | Literal["auto"] | None = "auto",
     settled: float | None = SETTLED,
     allow_repeats: bool = False,
     threads: int | None = None,
 ) -> Recommendation:
-    """Choose the labels to collect next, by expected information gain per unit of cost.
+    """Recommend the labels to collect next, by expected information gain per unit of cost.
 
     Parameters
     ----------
     model : a fitted aggregator, `LIA` or `CrowdClassifier`
     table : Annotations
-        Labels so far: their pairs are not asked for again; all items and annotators of the table can be asked about,
-        also those without annotations.
+        Labels so far, whose pairs are not recommended again. All items and annotators of the table are candidates, also
+        those without annotations.
     budget : float
-        What may be spent; with the default cost of 1 the number of labels.
+        Amount to spend; with the default cost of 1, the number of labels.
     items, annotators : lists of names, optional
-        Only these; default: all of the table.
+        Consider only these; by default all of the table.
     candidates : (items, annotators), optional
-        Only these pairs, as two columns of names. Default: every item with every annotator.
+        Consider only these pairs, as two columns of names; by default every item with every annotator.
     cost : number, annotator → number, or one number per annotator
+        Cost of a label.
     capacity : int, annotator → int, "auto" or None
-        Labels that an annotator can give now, at most. "auto": twice the share of the budget that the annotator had of
-        the labels so far, 5 at least, and half of the budget at most unless its share was larger. None: no limit.
+        Largest number of labels per annotator. "auto": twice the share of the budget that the annotator had of the
+        labels so far, at least 5, and at most half of the budget unless its share was larger. None: no limit.
     per_item : int, "auto" or None
-        Labels asked for on one item now, at most. "auto": until it has 3 more than the median item. None: no limit.
+        Largest number of new labels per item. "auto": until it has 3 more than the median item. None: no limit.
     settled : float or None
-        Confidence from which on an item of two annotators or more gets no more labels; nor does an item that no label
-        is expected to change. None: labels are asked for as long as they have any gain.
+        Confidence from which on an item with two annotators or more gets no more labels. With a limit, items that no
+        label is expected to change get none either. None: labels are recommended as long as they have any gain.
     allow_repeats : bool
-        Whether annotators may label an item again; a second label counts like one of another annotator of the same
+        Whether annotators may label an item again. A second label counts like that of another annotator of the same
         quality, which overstates its gain.
     threads : int, optional
-        None for all cores.
+        Number of threads; None for all cores.
+
+    Returns
+    -------
+    Recommendation
+        Pairs of items and annotators in order, with their gain and cost.
 
     >>> from dissensus.models.methods import DawidSkene
     >>> from dissensus.table.simulate import simulate
@@ -277,20 +285,20 @@ def recommend(
     check_argument("per_item", per_item, int | Literal["auto"] | None, low=1, must="must be a whole number, at least 1")
     check_argument("settled", settled, float | None, above=0, high=1, must="must be above 0 and at most 1, or None")
     search = _BatchSearch(
-        model, table, _codes(items, table.items, "items"), _codes(annotators, table.annotators, "annotators")
+        model, table, _to_codes(items, table.items, "items"), _to_codes(annotators, table.annotators, "annotators")
     )
     search.limit_pairs(candidates, allow_repeats)
     search.limit_labels(per_item, settled)
-    search.price = _per_annotator(cost, search.annotators, "cost")
+    search.price = _spread_over_annotators(cost, search.annotators, "cost")
     if not (search.price > 0).all():
         raise CostNotPositive(cost=float(search.price.min()), annotator=search.annotators[np.argmin(search.price)])
-    room = search.room(capacity, float(budget))
+    room = search.find_capacity(capacity, float(budget))
     with Threads(thread_count(threads, search.n_pairs)) as pool:
         return search.run(float(budget), room, pool)
 
 
 class _BatchSearch:
-    """Greedy search for pairs; items and annotators are numbered among those asked about."""
+    """Greedy search for pairs; items and annotators are numbered among the candidates."""
 
     price: FloatArray  # (J,)
 
@@ -305,191 +313,208 @@ class _BatchSearch:
         self.table, self.rows, self.columns = table, items, annotators  # codes in the table
         self.items, self.annotators = table.items[items], table.annotators[annotators]
         self.item = naming.match_names(self.items, model.items_, "items")  # codes in the model
-        self.of_table = int(np.sum(getattr(model, "n_annotations_", -1))) == len(table)  # the model knows no more
-        self.who = naming.match_names(self.annotators, model.annotators_, "annotators")
+        self.model_knows_table_only = int(np.sum(getattr(model, "n_annotations_", -1))) == len(table)
+        self.annotator_code = naming.match_names(self.annotators, model.annotators_, "annotators")
         if (self.item < 0).any() and not hasattr(model, "prior_"):
             raise ItemUnknownToModel(item=self.items[self.item < 0][0], model=type(model).__name__)
         dependence = getattr(model, "dependence_", 0.0)
-        tempered = model.posterior_ if dependence else self.expected.belief  # shares of votes are no probabilities
-        known = np.ascontiguousarray(tempered[self.item], np.float64)
-        self.belief = np.where((self.item >= 0)[:, None], known, getattr(model, "prior_", 0.0))
+        tempered = model.posterior_ if dependence else self.expected.belief  # shares of votes are not probabilities
+        in_model = np.ascontiguousarray(tempered[self.item], np.float64)
+        self.belief = np.where((self.item >= 0)[:, None], in_model, getattr(model, "prior_", 0.0))
         total = np.where(self.item >= 0, getattr(model, "item_total_", np.zeros(len(model.items_)))[self.item], 0.0)
-        self.sharp = Tempering(dependence).untemper(self.belief, total)  # (I, K) p, untempered
-        self.labels = _labels_behind(model, self.who, np.diff(table.annotator_ptr)[annotators])  # (J, K) γ
-        self.theta = self.expected.matrices(np.array([-1]), self.who) if self.expected.same_for_all_items else None
+        self.untempered = Tempering(dependence).untemper(self.belief, total)  # (I, K) p
+        self.evidence = _count_evidence(
+            model, self.annotator_code, np.diff(table.annotator_ptr)[annotators]
+        )  # (J, K) γ
+        self.theta = (
+            self.expected.matrices(np.array([-1]), self.annotator_code) if self.expected.same_for_all_items else None
+        )
         self.keys = naming.hash_names(self.items), naming.scramble_integers(naming.hash_names(self.annotators))
 
     def limit_pairs(self, candidates: tuple[Any, Any] | None, allow_repeats: bool) -> None:
-        """Set the pairs that may be chosen: the `listed` ones of each item, or all, without the `taken` ones."""
+        """Set the pairs that may be chosen: the `listed` ones of each item, or all, except the `taken` ones."""
         I, J = self.items.size, self.annotators.size
         row, column = np.full(self.table.n_items, -1, np.int64), np.full(self.table.n_annotators, -1, np.int64)
         row[self.rows], column[self.columns] = np.arange(I), np.arange(J)
 
-        def pairs(item: IntArray, annotator: IntArray) -> IntArray:
-            """Number the different pairs of items and annotators that are asked about."""
+        def pair_codes(item: IntArray, annotator: IntArray) -> IntArray:
+            """Return the codes of the different pairs of candidates."""
             i, j = row[item], column[annotator]
             return np.unique((i * J + j)[(i >= 0) & (j >= 0)])
 
-        taken = np.empty(0, np.int64) if allow_repeats else pairs(self.table.item, self.table.annotator)
+        taken = np.empty(0, np.int64) if allow_repeats else pair_codes(self.table.item, self.table.annotator)
         self.taken_ptr, self.taken = group_offsets(taken // J, I), taken % J
         self.listed_ptr, self.listed, self.n_pairs = None, taken[:0], I * J - taken.size
         if candidates is None:
             return
         if not isinstance(candidates, tuple | list) or len(candidates) != 2 or len(candidates[0]) != len(candidates[1]):
             raise BadCandidates()
-        names = zip(candidates, (self.table.items, self.table.annotators), strict=True)
-        listed = np.setdiff1d(pairs(*(_codes(some, among, "candidates", twice=True) for some, among in names)), taken)
+        columns = zip(candidates, (self.table.items, self.table.annotators), strict=True)
+        codes = (_to_codes(column, names, "candidates", repeated=True) for column, names in columns)
+        listed = np.setdiff1d(pair_codes(*codes), taken)
         self.listed_ptr, self.listed, self.n_pairs = group_offsets(listed // J, I), listed % J, listed.size
 
     def limit_labels(self, per_item: int | Literal["auto"] | None, settled: float | None) -> None:
-        """Set `most` (I,), the number of labels that may be asked for on each item."""
+        """Set `most` (I,), the largest number of new labels of each item."""
         counts = self.table.annotators_per_item
-        self.given = counts[self.rows]
-        goal, most = None, np.full(self.given.size, np.inf if per_item is None else per_item)
+        self.labels_so_far = counts[self.rows]
+        goal, most = None, np.full(self.labels_so_far.size, np.inf if per_item is None else per_item)
         if per_item == "auto":
             goal = MORE_LABELS + (int(np.ceil(np.median(counts[counts > 0]))) if counts.any() else 0)
-            most = np.maximum(goal - self.given, 0.0)
-        sure = self.belief.max(axis=1, initial=0)
-        done = (sure >= (np.inf if settled is None else settled)) & (self.given >= MIN_ANNOTATORS)
+            most = np.maximum(goal - self.labels_so_far, 0.0)
+        confidence = self.belief.max(axis=1, initial=0)
+        done = (confidence >= (np.inf if settled is None else settled)) & (self.labels_so_far >= MIN_ANNOTATORS)
         self.most = np.where(done, 0.0, most)
         full, open_items = int(((most == 0) & ~done).sum()), int((self.most > 0).sum())
-        alone = self.of_table and counts.max(initial=0) == 1
+        unshared = self.model_knows_table_only and counts.max(initial=0) == 1
         self.limits = SelectionLimits(
-            settled, int(done.sum()), goal, full, open_items, sure.size, False, no_shared_items=alone
+            settled, int(done.sum()), goal, full, open_items, confidence.size, False, no_shared_items=unshared
         )
 
-    def room(self, capacity: Any, budget: float) -> FloatArray:
-        """Return the number of labels that each annotator may be asked for (J,)."""
+    def find_capacity(self, capacity: Any, budget: float) -> FloatArray:
+        """Return the largest number of new labels of each annotator (J,)."""
         self.limits = dataclasses.replace(
             self.limits, budget_too_small=not (self.price <= budget * (1 + ROUNDING)).any()
         )
         if isinstance(capacity, str) and capacity == "auto":
-            done = np.diff(self.table.annotator_ptr)[self.columns] + 1.0  # an annotator without labels counts as one
+            done = np.diff(self.table.annotator_ptr)[self.columns] + 1.0  # counts at least one label
             share = done / max(done.sum(), 1)
             share = np.maximum(share, np.minimum(SHARE_FACTOR * share, MAX_SHARE))
             return np.asarray(np.maximum(np.ceil(share * budget / self.price), MIN_CAPACITY))
-        room = _per_annotator(np.inf if capacity is None else capacity, self.annotators, "capacity", np.inf)
+        room = _spread_over_annotators(np.inf if capacity is None else capacity, self.annotators, "capacity", np.inf)
         if (room[np.isfinite(room)] % 1 != 0).any():
             raise FractionalCapacity(given=capacity)
         return room
 
     def run(self, budget: float, room: FloatArray, pool: Threads) -> Recommendation:
-        """Choose pairs until the budget is spent, no pair is left, or nothing can be learnt or changed."""
-        self.outcomes: dict[int, FloatArray] = {}  # of items on which labels were asked for
-        self.asked: dict[int, list[int]] = {}
+        """Choose pairs until the budget is spent, no pair is left, or no label is worth collecting."""
+        self.outcomes: dict[int, FloatArray] = {}  # item → outcomes of its requested labels
+        self.requested: dict[int, list[int]] = {}
         chosen: list[tuple[int, int, float, float]] = []
         left = budget * (1 + ROUNDING)
         open_, spent, number = (room > 0) & (self.price <= left), 0.0, 0
-        self._update_known()
-        best = self._best(open_, pool)
+        self._update_knowledge()
+        best = self._find_best(open_, pool)
         best.ratio[self.most == 0] = -np.inf
         order = iter(np.lexsort((best.draw, best.ratio))[::-1].tolist())
-        revised = dict[int, int]()  # item → the round in which it was: its entry is in the heap, no more in `order`
+        revised = dict[int, int]()  # item → round of its last update; its entry is then in the heap, not in `order`
         heap = list[tuple[float, int, int]]()
-        in_vain = in_a_row = 0
+        unchangeable = in_a_row = 0
         ahead = next(order, -1)
         while open_.any():
             if spent >= budget * (number + 1) / ROUNDS:
                 number += 1
-                self._update_known()
+                self._update_knowledge()
             while ahead in revised:
                 ahead = next(order, -1)
             first = best.entry(ahead) if ahead >= 0 else (np.inf, 0, -1)
             if heap and heap[0] < first:
                 first = heapq.heappop(heap)
             ratio, _, i = first
-            if not ratio < 0:  # nothing is left to choose, or to be learnt
+            if not ratio < 0:  # no pair is left, or none has any gain
                 break
-            j = int(best.who[i])
+            j = int(best.annotator[i])
             if open_[j] and revised.get(i, 0) == number:
                 revised[i] = number
-                if i not in self.asked and not self._can_change(i, best):
-                    in_vain, in_a_row = in_vain + 1, in_a_row + 1
-                    if in_a_row == MAX_IN_VAIN:
+                if i not in self.requested and not self._can_change(i, best):
+                    unchangeable, in_a_row = unchangeable + 1, in_a_row + 1
+                    if in_a_row == MAX_UNCHANGEABLE:
                         break
                     continue
                 in_a_row = 0
-                chosen.append((i, j, float(best.gain[i]), self._ask(i, j)))
+                chosen.append((i, j, float(best.gain[i]), self._request(i, j)))
                 spent, room[j] = spent + self.price[j], room[j] - 1
                 open_ = (room > 0) & (self.price <= left - spent)
-            # gains only fall: a pair that is still first after its update is the best
+            # gains only fall, so that a pair that is still first after its update is the best
             revised[i] = number
-            if len(self.asked.get(i, ())) < self.most[i]:
-                self._revise(i, open_, best, self.outcomes.get(i, self.belief[i][None]), self.asked.get(i, []))
+            if len(self.requested.get(i, ())) < self.most[i]:
+                self._revise(i, open_, best, self.outcomes.get(i, self.belief[i][None]), self.requested.get(i, []))
                 heapq.heappush(heap, best.entry(i))
-        return self._result(chosen, budget, in_vain)
+        return self._make_recommendation(chosen, budget, unchangeable)
 
-    def _update_known(self) -> None:
-        """Update the knowledge of annotators by the labels asked of them."""
-        self.known = self.labels.copy()
-        self.spread = None if self.theta is None else expected_entropy(self.theta, self.known)
+    def _update_knowledge(self) -> None:
+        """Update the knowledge of annotators with the labels requested from them."""
+        self.known_evidence = self.evidence.copy()
+        self.entropy = None if self.theta is None else expected_entropy(self.theta, self.known_evidence)
 
-    def _ask(self, i: int, j: int) -> float:
-        """Ask annotator j about item i; return the information that its label is expected to give about the item."""
-        theta = self._likelihood(np.array([i]))[0][0, j]  # (K, K) [given, true]
+    def _request(self, i: int, j: int) -> float:
+        """Request the label of annotator j on item i; return its expected information about the item."""
+        theta = self._label_probabilities(np.array([i]))[0][0, j]  # (K, K) [given, true]
         before = self.outcomes.get(i, self.belief[i][None])
-        self.outcomes[i] = _outcomes_after(before, theta)
-        self.asked.setdefault(i, []).append(j)
-        self.labels[j] += self.belief[i]
-        of_class = before.sum(axis=0)  # I(y; z | what may have been answered before)
-        joints = before @ theta.T, before.sum(axis=1), of_class * theta, of_class
-        given, outcome, said, truth = (float(entr(joint).sum()) for joint in joints)
-        return given - outcome - said + truth
+        self.outcomes[i] = _add_outcomes(before, theta)
+        self.requested.setdefault(i, []).append(j)
+        self.evidence[j] += self.belief[i]
+        p_class = before.sum(axis=0)
+        # I(y; z | b) = H(b, y) − H(b) − H(y, z) + H(z), where b are the outcomes of earlier labels
+        distributions = before @ theta.T, before.sum(axis=1), p_class * theta, p_class
+        with_label, outcomes, label_and_class, classes = (float(entr(p).sum()) for p in distributions)
+        return with_label - outcomes - label_and_class + classes
 
-    def _best(self, open_: BoolArray, pool: Threads) -> _Best:
-        """Find the best pair of every item, as if no label had been asked for."""
+    def _find_best(self, open_: BoolArray, pool: Threads) -> _BestPairs:
+        """Find the best pair of every item before any label is requested."""
         I, K = self.belief.shape
-        best = _Best(np.zeros(I), np.zeros(I), np.zeros(I, np.int64), np.zeros(I, np.uint64))
-        size = max(1, I if self.theta is not None else CELLS // max(self.annotators.size * K * K, 1))
+        best = _BestPairs(np.zeros(I), np.zeros(I), np.zeros(I, np.int64), np.zeros(I, np.uint64))
+        size = max(1, I if self.theta is not None else MAX_CELLS // max(self.annotators.size * K * K, 1))
 
-        def fill(_: int, start: int, stop: int) -> None:
+        def fill_chunk(_: int, start: int, stop: int) -> None:
             for first in range(start, stop, size):
                 rows = slice(first, min(first + size, stop))
                 ptr, taken = np.arange(rows.stop - first + 1), (self.taken_ptr[first : rows.stop + 1], self.taken)
-                self._fill(best, rows, ptr, self.belief[rows], taken, open_)
+                self._fill_best(best, rows, ptr, self.belief[rows], taken, open_)
 
-        pool.map(fill, even_ranges(I, pool.threads))
+        pool.map(fill_chunk, even_ranges(I, pool.threads))
         return best
 
-    def _revise(self, i: int, open_: BoolArray, best: _Best, outcomes: FloatArray, asked: list[int]) -> None:
-        """Find the best pair of one item again, after labels were asked for."""
+    def _revise(self, i: int, open_: BoolArray, best: _BestPairs, outcomes: FloatArray, asked: list[int]) -> None:
+        """Update the best pair of one item after labels were requested."""
         taken = np.append(self.taken[self.taken_ptr[i] : self.taken_ptr[i + 1]], asked).astype(np.int64)
         ptr = np.array([0, len(outcomes)])
-        self._fill(best, slice(i, i + 1), ptr, outcomes, (np.array([0, taken.size]), taken), open_)
+        self._fill_best(best, slice(i, i + 1), ptr, outcomes, (np.array([0, taken.size]), taken), open_)
 
-    def _fill(
-        self, best: _Best, rows: slice, ptr: IntArray, outcomes: Any, taken: tuple[IntArray, IntArray], open_: BoolArray
+    def _fill_best(
+        self,
+        best: _BestPairs,
+        rows: slice,
+        ptr: IntArray,
+        outcomes: Any,
+        taken: tuple[IntArray, IntArray],
+        open_: BoolArray,
     ) -> None:
+        """Find the best pair of some items, given the outcomes of their requested labels."""
         listed_ptr = None if self.listed_ptr is None else self.listed_ptr[rows.start : rows.stop + 1]
-        found = kernels.best_pairs(
-            ptr, outcomes, *self._likelihood(np.arange(rows.start, rows.stop)), self.price, open_, listed_ptr,
+        values_of_rows = kernels.best_pairs(
+            ptr, outcomes, *self._label_probabilities(np.arange(rows.start, rows.stop)), self.price, open_, listed_ptr,
             self.listed, *taken, self.keys[0][rows], self.keys[1], MIN_RELATIVE, GRAIN,
         )  # fmt: skip
-        for values, new in zip(best, found, strict=True):
+        for values, new in zip(best, values_of_rows, strict=True):
             values[rows] = new
 
-    def _likelihood(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+    def _label_probabilities(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return Θ (rows or 1, J, K, K) [given, true] and E H (rows or 1, J, K)."""
-        if self.theta is not None and self.spread is not None:
-            return self.theta, self.spread
-        theta = self.expected.matrices(self.item[rows], self.who)
-        return theta, expected_entropy(theta, self.known)
+        if self.theta is not None and self.entropy is not None:
+            return self.theta, self.entropy
+        theta = self.expected.matrices(self.item[rows], self.annotator_code)
+        return theta, expected_entropy(theta, self.known_evidence)
 
-    def _result(self, chosen: list[tuple[int, int, float, float]], budget: float, in_vain: int) -> Recommendation:
+    def _make_recommendation(
+        self, chosen: list[tuple[int, int, float, float]], budget: float, unchangeable: int
+    ) -> Recommendation:
         change = {
-            item: probability_of_change(self.outcomes[item], self.belief[item], self.sharp[item]) for item in self.asked
+            item: probability_of_change(self.outcomes[item], self.belief[item], self.untempered[item])
+            for item in self.requested
         }
         unchanged = {item for item, p in change.items() if p < MIN_CHANGE and self.limits.settled is not None}
-        checked = {item for item in unchanged if self.given[item] >= MIN_ANNOTATORS}
+        checked = {item for item in unchanged if self.labels_so_far[item] >= MIN_ANNOTATORS}
         if sum(self.price[pair[1]] for pair in chosen) + self.price.min(initial=np.inf) <= budget * (1 + ROUNDING):
-            # these items have all labels that they may have
-            chosen, in_vain = [pair for pair in chosen if pair[0] not in checked], in_vain + len(checked)
+            # the budget would allow more labels, so that these items have all that they may get
+            chosen = [pair for pair in chosen if pair[0] not in checked]
+            unchangeable += len(checked)
             unchanged, checked = unchanged - checked, set()
         i, j = (np.array([pair[at] for pair in chosen], np.int64) for at in (0, 1))
         gain, about_item = (np.array([pair[at] for pair in chosen], float) for at in (2, 3))
         changes = np.array([change[item] for item in i.tolist()], float)
         limits = dataclasses.replace(
-            self.limits, unchangeable_items=in_vain, unspent=float(budget - self.price[j].sum()),
+            self.limits, unchangeable_items=unchangeable, unspent=float(budget - self.price[j].sum()),
             undecided_items=len(checked),
             unchecked_items=len(unchanged - checked),
         )  # fmt: skip
@@ -497,72 +522,72 @@ class _BatchSearch:
             self.items[i], self.annotators[j], gain, about_item, self.price[j], changes, self.n_pairs, limits
         )
 
-    def _can_change(self, i: int, best: _Best) -> bool:
-        """Return whether the labels that item i may get can change it, or no two annotators have labelled it."""
-        if self.limits.settled is None or self.given[i] < MIN_ANNOTATORS:
+    def _can_change(self, i: int, best: _BestPairs) -> bool:
+        """Return whether the labels that item i may get can change it, or fewer than two annotators labelled it."""
+        if self.limits.settled is None or self.labels_so_far[i] < MIN_ANNOTATORS:
             return True
         before = [values[i] for values in best]
-        every_one, outcomes, asked = np.ones(self.annotators.size, np.bool_), self.belief[i][None], list[int]()
+        everyone, outcomes, requested = np.ones(self.annotators.size, np.bool_), self.belief[i][None], list[int]()
         changes = False
-        while not changes and len(asked) < min(self.most[i], MAX_AHEAD):
-            self._revise(i, every_one, best, outcomes, asked)
+        while not changes and len(requested) < min(self.most[i], MAX_TRIED_LABELS):
+            self._revise(i, everyone, best, outcomes, requested)
             if best.ratio[i] <= 0:
                 break
-            asked.append(int(best.who[i]))
-            outcomes = _outcomes_after(outcomes, self._likelihood(np.array([i]))[0][0, asked[-1]])
-            changes = probability_of_change(outcomes, self.belief[i], self.sharp[i]) >= MIN_CHANGE
+            requested.append(int(best.annotator[i]))
+            outcomes = _add_outcomes(outcomes, self._label_probabilities(np.array([i]))[0][0, requested[-1]])
+            changes = probability_of_change(outcomes, self.belief[i], self.untempered[i]) >= MIN_CHANGE
         for values, value in zip(best, before, strict=True):
             values[i] = value
         return changes
 
 
-class _Best(NamedTuple):
+class _BestPairs(NamedTuple):
     """The best pair of every item."""
 
     gain: FloatArray  # (I,)
     ratio: FloatArray  # (I,) gain per cost in multiples of GRAIN; −∞ without a pair
-    who: IntArray  # (I,) −1 without a pair
-    draw: IntArray  # (I,) breaks ties, the larger first
+    annotator: IntArray  # (I,) −1 without a pair
+    draw: IntArray  # (I,) breaks ties: the larger one is first
 
     def entry(self, i: int) -> tuple[float, int, int]:
-        """Return the key of the heap: the smallest is asked first."""
+        """Return the heap key of an item: the smallest is chosen first."""
         return -float(self.ratio[i]), -int(self.draw[i]), i
 
 
 def expected_entropy(theta: FloatArray, labels: FloatArray) -> FloatArray:
     """Return E H (…, J, K) of Dirichlet rows with mean `theta` (…, J, K, K) [given, true] and `labels` (J, K)."""
-    known = np.minimum(labels, MAX_LABELS_BEHIND)
-    # H(mean) is the limit, and rounding must not carry E H above it
+    gamma = np.minimum(labels, MAX_EVIDENCE)
+    # H(mean) is the limit for many labels; rounding must not carry E H above it
     entropy = entr(theta).sum(axis=-2)
-    expected = psi(known + 1) - (theta * psi(theta * known[:, None, :] + 1)).sum(axis=-2)
+    expected = psi(gamma + 1) - (theta * psi(theta * gamma[:, None, :] + 1)).sum(axis=-2)
     return np.asarray(np.minimum(expected, entropy))
 
 
-def _labels_behind(model: Any, who: IntArray, given: IntArray) -> FloatArray:
-    """Return the number of labels behind each row of Θ (J, K): by the model, or by the labels `given` (J,).
+def _count_evidence(model: Any, annotator: IntArray, given: IntArray) -> FloatArray:
+    """Return the number of labels of evidence for each row of Θ (J, K), by the model or by the `given` labels (J,).
 
-    An unseen annotator has the labels of the crowd's prior. Majority vote treats annotators equally: nothing can be
-    learnt about them.
+    An unseen annotator has the evidence of the crowd's prior. Majority vote treats annotators equally, so that its
+    knowledge of them cannot grow.
     """
     K = model.classes_.size
     if not getattr(model, "models_annotators", True):
-        return np.full((who.size, K), MAX_LABELS_BEHIND)
+        return np.full((annotator.size, K), MAX_EVIDENCE)
     size = model.confusion_support() if isinstance(model, Aggregator) else None
     if size is None:
         return np.asarray(given[:, None] * model.posterior_.mean(axis=0) + CROWD_LABELS)
-    everyone = model.confusion_
-    behind = (np.broadcast_to(size, everyone.shape) * everyone).sum(axis=2)
-    return np.concatenate([behind, np.full((1, K), float(CROWD_LABELS))])[who]
+    confusion = model.confusion_
+    evidence = (np.broadcast_to(size, confusion.shape) * confusion).sum(axis=2)
+    return np.concatenate([evidence, np.full((1, K), float(CROWD_LABELS))])[annotator]
 
 
-def probability_of_change(outcomes: FloatArray, belief: FloatArray, sharp: FloatArray) -> float:
-    """Return P(label of an item changes), from outcomes (B, K), q (K,) and p (K,)."""
+def probability_of_change(outcomes: FloatArray, belief: FloatArray, untempered: FloatArray) -> float:
+    """Return P(label of an item changes) from outcomes (B, K), q (K,) and p (K,)."""
     now = int(belief.argmax())
-    decides = outcomes * np.divide(sharp, belief, out=np.zeros_like(sharp), where=belief > 0)
-    return float(outcomes[decides[:, now] < (1 - TIE_TOLERANCE) * decides.max(axis=1)].sum())
+    scores = outcomes * np.divide(untempered, belief, out=np.zeros_like(untempered), where=belief > 0)
+    return float(outcomes[scores[:, now] < (1 - TIE_TOLERANCE) * scores.max(axis=1)].sum())
 
 
-def _outcomes_after(before: FloatArray, theta: FloatArray) -> FloatArray:
+def _add_outcomes(before: FloatArray, theta: FloatArray) -> FloatArray:
     """Return the outcomes after one more label (B', K): the most probable ones, and all others merged."""
     after = (before[:, None, :] * theta).reshape(-1, theta.shape[1])
     weight = after.sum(axis=1)
@@ -572,27 +597,27 @@ def _outcomes_after(before: FloatArray, theta: FloatArray) -> FloatArray:
     return np.concatenate([after[: OUTCOMES - 1], after[OUTCOMES - 1 :].sum(axis=0, keepdims=True)])
 
 
-def _codes(chosen: Any, among: Names, what: str, twice: bool = False) -> IntArray:
-    """Return codes of names, or all codes without names; sorted and unique unless `twice`."""
+def _to_codes(chosen: Any, names: Names, parameter: str, repeated: bool = False) -> IntArray:
+    """Return the codes of chosen names, or all codes if None; sorted and unique unless `repeated`."""
     if chosen is None:
-        return np.arange(among.size)
+        return np.arange(names.size)
     if isinstance(chosen, str):
-        raise NamesAreText(name=ParameterName(what), given=chosen)
-    names = naming.to_names(naming.to_column(chosen, what))
-    codes = naming.match_names(names, among, what)
+        raise NamesAreText(name=ParameterName(parameter), given=chosen)
+    given = naming.to_names(naming.to_column(chosen, parameter))
+    codes = naming.match_names(given, names, parameter)
     if (codes < 0).any():
-        raise NotInTable(name=ParameterName(what), given=names[codes < 0][0])
-    return codes.astype(np.int64) if twice else np.unique(codes)
+        raise NotInTable(name=ParameterName(parameter), given=given[codes < 0][0])
+    return codes.astype(np.int64) if repeated else np.unique(codes)
 
 
-def _per_annotator(value: Any, names: Names, what: str, missing: float | None = None) -> FloatArray:
-    """Return a number for each annotator (J,), from one for all, a mapping, or one each."""
-    name = ParameterName(what)
+def _spread_over_annotators(value: Any, names: Names, parameter: str, missing: float | None = None) -> FloatArray:
+    """Return a number for each annotator (J,), from one number for all, a mapping, or a list."""
+    name = ParameterName(parameter)
     if isinstance(value, Mapping):
-        found = [value.get(one, missing) for one in names.tolist()]
-        if None in found:
-            raise AnnotatorWithoutValue(name=name, annotator=names[found.index(None)])
-        value = found
+        values = [value.get(annotator, missing) for annotator in names.tolist()]
+        if None in values:
+            raise AnnotatorWithoutValue(name=name, annotator=names[values.index(None)])
+        value = values
     try:
         numbers = np.asarray(value, float)
     except (TypeError, ValueError):

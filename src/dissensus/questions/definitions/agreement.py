@@ -1,4 +1,4 @@
-"""`agreement`: how far the annotators agree beyond chance, and who agrees with whom."""
+"""The question `agreement`: how far annotators agree beyond chance, and which pairs agree most."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from dissensus.questions import findings as found
 from dissensus.questions.base import Finding, Question, Table, questions
 from dissensus.questions.exceptions import NoPairs
 
-PAIRS_SHOWN = 5  # at either end
-MIN_ITEMS = 5  # with two annotators; with fewer there is no interval and no verdict
-MIN_AC1_EXCESS = 0.2  # AC1 above κ from which on common classes are mentioned
+PAIRS_SHOWN = 5  # pairs with the most, and with the least agreement
+MIN_ITEMS = 5  # items with two annotators; with fewer there is no interval and no verdict
+MIN_AC1_EXCESS = 0.2  # difference of AC1 and κ from which on skewed classes are reported
 COEFFICIENTS = {
     "mean_difference": "two labels of an item differ by",
-    "icc": "intraclass correlation, of one label",
-    "icc_of_mean": "the same, of an item's mean label",
+    "icc": "intraclass correlation of single labels",
+    "icc_of_mean": "intraclass correlation of mean labels",
     "percent": "two annotators of an item agree",
     "krippendorff_alpha": "Krippendorff's α",
     "fleiss_kappa": "Fleiss' κ",
     "gwet_ac1": "Gwet's AC1",
-    "exact_f1": "F1 of spans, exact",
-    "overlap_f1": "F1 of spans that overlap",
-    "unitizing_alpha": "Krippendorff's uα, of units (2016)",
+    "exact_f1": "F1 of exactly equal spans",
+    "overlap_f1": "F1 of overlapping spans",
+    "unitizing_alpha": "Krippendorff's uα of units (2016)",
     "jaccard_alpha": "Krippendorff's α, Jaccard distance",
     "masi_alpha": "Krippendorff's α, MASI distance",
     "words_alpha": "Krippendorff's α, edit distance of words",
@@ -50,11 +50,11 @@ class Agreement(Question):
     level = 0.95
 
     scale: Scale | None = param(
-        None, "what the classes are: names, steps in an order, or numbers; by their label type where left out"
+        None, "whether classes are names, ordered steps or numbers; by default from the label type"
     )
-    pairs: bool = param(False, "also the pairs of annotators that agree most and least; all with --json")
-    least: int = param(20, "items that a pair must share", low=1)
-    resamples: int = param(1000, "resamples of the items, for the intervals", low=0)
+    pairs: bool = param(False, "add the pairs of annotators that agree most and least; all of them with --json")
+    least: int = param(20, "smallest number of items that a pair shares", low=1)
+    resamples: int = param(1000, "bootstrap resamples of the items, for the intervals", low=0)
     seed: int = param(0, "seed of the resamples", low=0)
 
     def prepare(self, table: Any) -> None:
@@ -68,7 +68,7 @@ class Agreement(Question):
 
         scale = SCALES.get(table.kind) or self.scale or ("ordinal" if table.kind == "graded" else "nominal")
         values = None
-        if scale != "nominal" and table.kind != "numbers" and not (scale == "ordinal" and _in_order(table)):
+        if scale != "nominal" and table.kind != "numbers" and not (scale == "ordinal" and _has_declared_order(table)):
             with suppress(ValueError):  # on an interval scale `agreement_for_label_type` raises an error
                 values = [float(name) for name in table.classes]  # positions of the classes
         coefficients = agreement_for_label_type(
@@ -110,31 +110,38 @@ class Agreement(Question):
 
     def findings(self, facts: dict[str, Any]) -> Iterator[Finding]:
         rows, scale = [], facts["scale"]
-        for name, one in facts["coefficients"].items():
+        for name, estimate in facts["coefficients"].items():
             write = format_share if name == "percent" else format_number
-            known = one["low"] == one["low"] and facts.get("items_with_two_ratings", MIN_ITEMS) >= MIN_ITEMS
-            bounds = format_interval(one["low"], one["high"], write) if known else "–"
+            has_interval = (
+                estimate["low"] == estimate["low"] and facts.get("items_with_two_ratings", MIN_ITEMS) >= MIN_ITEMS
+            )
+            bounds = format_interval(estimate["low"], estimate["high"], write) if has_interval else "–"
             note = f"{scale} scale" if name == "krippendorff_alpha" and scale != "nominal" else ""
             rows.append(
-                (COEFFICIENTS[name], write(one["value"]) if one["value"] == one["value"] else "–", bounds, note)
+                (
+                    COEFFICIENTS[name],
+                    write(estimate["value"]) if estimate["value"] == estimate["value"] else "–",
+                    bounds,
+                    note,
+                )
             )
         yield Table(("", "value", "95 % interval", ""), rows, numbers=("value", "95 % interval"))
         if "documents" in facts:
             yield found.SpanAgreementExplained()
             return
         if "krippendorff_alpha" in facts["coefficients"]:
-            yield from _statements(facts)
+            yield from _describe_coefficients(facts)
         if "pairs" in facts:
-            yield _pairs(facts)
+            yield _tabulate_pairs(facts)
 
 
-def _in_order(table: Any) -> bool:
-    """Return whether the classes stand in an order that was declared: classes found in a file are sorted."""
+def _has_declared_order(table: Any) -> bool:
+    """Return whether the order of the classes was declared: undeclared classes are sorted by name."""
     names = table.classes.tolist()
     return bool(table.kind == "graded" or names != sorted(names))
 
 
-def _statements(facts: dict[str, Any]) -> Iterator[Finding]:
+def _describe_coefficients(facts: dict[str, Any]) -> Iterator[Finding]:
     coefficients, shared = facts["coefficients"], facts["items_with_two_ratings"]
     alpha = coefficients["krippendorff_alpha"]
     if alpha["value"] != alpha["value"]:
@@ -164,19 +171,27 @@ def _statements(facts: dict[str, Any]) -> Iterator[Finding]:
         yield found.ItemsLabelledOnce(n=single, items=facts["items"])
 
 
-def _pairs(facts: dict[str, Any]) -> Finding:
-    known = [pair for pair in facts["pairs"] if pair["kappa"] == pair["kappa"]]
-    if not known:
+def _tabulate_pairs(facts: dict[str, Any]) -> Finding:
+    defined = [pair for pair in facts["pairs"] if pair["kappa"] == pair["kappa"]]
+    if not defined:
         return found.NoComparablePair(least=facts["least"])
-    numbers = facts["weights"] == "concordance"  # two numbers are hardly ever the same: no share that agrees
+    numbers = facts["weights"] == "concordance"  # numbers are rarely equal, so that a share of equal ones says nothing
     rows: list[tuple[str, ...]] = []
-    for pair in known:
+    for pair in defined:
         agree = () if numbers else (format_share(pair["agreement"]),)
         kappa = (format_number(pair["kappa"]), format_interval(pair["low"], pair["high"]))
-        rows.append((shorten_name(pair["first"]), shorten_name(pair["second"]), f"{pair['shared']:,}", *agree, *kappa))
+        rows.append(
+            (
+                shorten_name(pair["first_annotator"]),
+                shorten_name(pair["second_annotator"]),
+                f"{pair['shared']:,}",
+                *agree,
+                *kappa,
+            )
+        )
     weights = "" if facts["weights"] == "none" else f", {facts['weights']} weights"
     measure, coefficients = ("Lin's concordance", ["ρ"]) if numbers else (f"Cohen's κ{weights}", ["agree", "κ"])
     columns = ("annotator", "and", "items", *coefficients, "95 % interval")
     if (between := len(rows) - 2 * PAIRS_SHOWN) > 0:
         rows[PAIRS_SHOWN:-PAIRS_SHOWN] = [(f"… {between:,} more",)]
-    return Table(columns, rows, f"Who agrees with whom: {measure}", numbers=columns[2:])
+    return Table(columns, rows, f"Agreement of pairs of annotators: {measure}", numbers=columns[2:])

@@ -1,4 +1,4 @@
-"""`compare`: which method suits these labels, with or without gold."""
+"""The question `compare`: which method predicts these labels best, with or without gold."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from dissensus.evaluation import Estimate
     from dissensus.questions.compare import Comparison
 
-BASELINES = ("mean", "median", "votes", "win-rate", "medoid")  # of `questions.scoring`, which takes long to import
-BAR_WIDTH = 10
+BASELINES = ("mean", "median", "votes", "win-rate", "medoid")  # of `questions.scoring`, which is slow to import
+BAR_WIDTH = 10  # characters
 
 
-@questions.register("compare", summary="Which method predicts hidden labels best?")
+@questions.register("compare", summary="Which method predicts held-out labels best?")
 class Compare(Question):
-    """Part of the annotations is hidden, every method is fitted to the rest and predicts the hidden ones:
-    log-likelihood is the mean log probability of the hidden labels; of numbers and texts it is the error or the
-    distance. Methods that a paired bootstrap over items cannot tell apart from the best are marked. With --gold,
-    accuracy stands beside it (F1 of spans, Jaccard index of sets, error of numbers).
+    """Some of the labels are held out; every method is fitted to the rest and predicts them. The log-likelihood is the
+    mean log probability of the held-out labels; for numbers and texts the score is the error or the distance. Methods
+    that are statistically tied with the best (paired bootstrap over items) are marked. With --gold, a column shows the
+    accuracy (for spans F1, for sets the Jaccard index, for numbers the error).
 
     Example: dissensus evaluate labels.csv --gold gold.csv
 
@@ -39,12 +39,14 @@ class Compare(Question):
 
     methods: list[str] | None = param(
         None,
-        "only these methods, as A,B,…; left out, every quick one that suits the table; all: slow ones too; repeatable",
+        "methods to compare, as A,B,…; repeatable; by default every suitable quick one; all adds slow ones",
     )
-    share: float = param(0.2, "share of the annotations that is hidden in each split", above=0, below=1)
+    share: float = param(0.2, "share of the labels that is held out in each split", above=0, below=1)
     splits: int = param(3, "random splits", low=1)
     resamples: int = param(1000, "resamples of the items, for intervals and tests", low=1)
-    limit: int = param(40_000, "annotations at most; of a larger table, a random part of the items", low=1)
+    limit: int = param(
+        40_000, "largest number of annotations; larger tables are compared on a random sample of items", low=1
+    )
     seed: int = param(0, "seed of splits and resamples", low=0)
 
     def check_parameters(self) -> None:
@@ -95,17 +97,17 @@ class Compare(Question):
         worst = max(facts.methods[-1].behind.value, 1e-12)
         unit = (100, " %") if measure.sign > 0 else (1, "")
         rows = []
-        for one in facts:
-            behind = one.behind.value
-            mark = "≈ best" if one.tied and behind else "█" * round(behind / worst * BAR_WIDTH)
-            name = f"{one.method} (baseline)" if one.method in facts.baselines else one.method
+        for method in facts:
+            behind = method.behind.value
+            mark = "≈ best" if method.tied and behind else "█" * round(behind / worst * BAR_WIDTH)
+            name = f"{method.method} (baseline)" if method.method in facts.baselines else method.method
             cells = [
                 name,
-                f"{facts.to_display_sign(one.score).value:z.4f}",
-                _with_half_width(one.behind, 4) if behind else "best",
+                f"{facts.to_display_sign(method.score).value:z.4f}",
+                _with_half_width(method.behind, 4) if behind else "best",
             ]
-            gold = [] if one.accuracy is None else [_with_half_width(one.accuracy, 1, unit[0]) + unit[1]]
-            rows.append((*cells, mark, *gold, f"{one.seconds:.2f}"))
+            gold = [] if method.accuracy is None else [_with_half_width(method.accuracy, 1, unit[0]) + unit[1]]
+            rows.append((*cells, mark, *gold, f"{method.seconds:.2f}"))
         names = [] if facts.methods[0].accuracy is None else [measure.gold_name.replace("_", " ")]
         numbers = (measure.title, "behind the best", *names, "seconds")
         columns = ("method", *numbers[:2], "", *numbers[2:])

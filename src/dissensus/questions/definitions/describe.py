@@ -1,4 +1,4 @@
-"""`describe`: what is in a table, and what looks doubtful."""
+"""The question `describe`: what a table holds, and what looks doubtful."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from dissensus.questions.base import Finding, MessageList, Question, ShareBars, 
 
 DISTINCT = {"numbers": "different numbers", "sets": "different sets", "objects": "different labels"}
 RANGE = {"min": "low", "max": "high"}  # fact of a table → of the message
-MIN_SCORES = 5  # classes that are numbers, from which on they are probably scores
-AT_CHANCE = 0.02  # agreement above chance below which nothing can be learnt
-MIN_ITEMS = 30  # with two annotators, below which agreement is not compared with chance
-RARE, COMMON = 2, 20  # labels of a class that may be mistyped, if half of the classes have at least so many
+MIN_SCORES = 5  # classes that are numbers; so many are probably scores
+AT_CHANCE = 0.02  # excess over chance agreement below which labels are as good as random
+MIN_ITEMS = 30  # items with two annotators; with fewer, agreement is not compared with chance
+RARE, COMMON = 2, 20  # labels of a possible typing error, if half of the classes have at least `COMMON`
 NO_ANSWER = {
     "", "-", "?", "can't say", "can't tell", "cannot tell", "don't know", "n/a", "na", "nan", "nil", "none", "not sure",
     "null", "skip", "unclear", "unknown", "unsure",
 }  # fmt: skip
-"""Names of classes, in small letters, that may stand for no answer."""
+"""Names of classes, in lower case, that may stand for a missing answer."""
 
 
 @questions.register("describe", summary="What is in the table, and what looks doubtful?")
@@ -40,7 +40,7 @@ class Describe(Question):
 
     def findings(self, facts: dict[str, Any]) -> Iterator[Finding]:
         kind = facts["kind"]
-        yield _counts(facts)
+        yield _tabulate_counts(facts)
         if kind == "numbers" and facts["values"] is not None:
             yield found.NumberRange(**{RANGE.get(name, name): value for name, value in facts["values"].items()})
             if facts["sd_within_items"] is not None:
@@ -54,39 +54,39 @@ class Describe(Question):
                 yield found.PairwiseAgreement(share=Share(agreement))
             if facts["unanimous_items"] is not None and facts["annotators_per_item"]["max"] > 1:
                 yield found.UnanimousItems(share=Share(facts["unanimous_items"]))
-        doubts = list(_doubts(facts))
-        yield MessageList("Doubtful:", doubts) if doubts else found.NoDoubts()
+        doubts = list(_find_doubts(facts))
+        yield MessageList("Please check:", doubts) if doubts else found.NoDoubts()
 
 
-def _counts(facts: dict[str, Any]) -> Table:
+def _tabulate_counts(facts: dict[str, Any]) -> Table:
     weights = "probabilistic" if facts["probabilistic"] else "weighted" if facts["weighted"] else ""
     rows = [
         ("annotations", f"{facts['annotations']:,}", weights),
-        ("items", f"{facts['items']:,}", _each(facts["annotations_per_item"], "annotation")),
-        ("annotators", f"{facts['annotators']:,}", _each(facts["annotations_per_annotator"], "label")),
+        ("items", f"{facts['items']:,}", _describe_range(facts["annotations_per_item"], "annotation")),
+        ("annotators", f"{facts['annotators']:,}", _describe_range(facts["annotations_per_annotator"], "label")),
     ]
     if "things" in facts:
-        rows.append(("things", f"{facts['things']:,}", _each(facts["comparisons_per_thing"], "comparison")))
+        rows.append(("things", f"{facts['things']:,}", _describe_range(facts["comparisons_per_thing"], "comparison")))
     classes = {"graded": "grades", "pairs": "outcomes"}.get(facts["kind"], "classes")
     name, key = (DISTINCT[facts["kind"]], "distinct_values") if facts["kind"] in DISTINCT else (classes, "classes")
     rows.append((name, f"{facts[key]:,}", ""))
     return Table(("what", "count", "each"), rows, numbers=("count",), header=False)
 
 
-def _each(counts: dict[str, float], noun: str) -> str:
+def _describe_range(counts: dict[str, float], noun: str) -> str:
     low, high = counts["min"], counts["max"]
     several = f"{low:,} to {high:,} (on average {counts['mean']:,.1f}) {noun}s"
     return f"{format_count(int(low), noun) if low == high else several} each"
 
 
-def _doubts(facts: dict[str, Any]) -> Iterator[Message]:
-    """Yield what to look at before trusting a result."""
+def _find_doubts(facts: dict[str, Any]) -> Iterator[Message]:
+    """Yield what to check before trusting a result."""
     import numpy as np
 
     from dissensus.table.kinds import parse_numbers
     from dissensus.table.names import find_spelling_variants
 
-    shares = facts.get("class_shares", {})  # numbers have none
+    shares = facts.get("class_shares", {})  # tables of numbers have none
     chance = sum(share**2 for share in shares.values())
     agreement, annotators = facts.get("pairwise_agreement"), Count(facts["annotators"])
     enough, spellings = facts["items_with_two_annotators"] >= MIN_ITEMS, bool(find_spelling_variants(shares))
@@ -108,16 +108,18 @@ def _doubts(facts: dict[str, Any]) -> Iterator[Message]:
     if missing:
         yield found.MissingAnswers(classes=missing)
     if facts["kind"] == "classes" and not facts["weighted"] and not facts["probabilistic"]:
-        given = {label: round(share * facts["annotations"]) for label, share in shares.items()}
-        common = np.median([*given.values()]) >= COMMON
-        if rare := {label: n for label, n in given.items() if 0 < n <= RARE and common}:
+        counts = {label: round(share * facts["annotations"]) for label, share in shares.items()}
+        common = np.median([*counts.values()]) >= COMMON
+        if rare := {label: n for label, n in counts.items() if 0 < n <= RARE and common}:
             yield found.RareClasses(labels=rare)
     names = [label for label in shares if label not in missing]
     if facts["kind"] == "classes" and len(names) >= MIN_SCORES and parse_numbers(np.array(names, object)) is not None:
         yield found.ClassesAreNumbers()
     if facts.get("classes", facts.get("distinct_values", 0)) == 1:
         yield found.OneClass()
-    if annotators < 2 and facts["annotators_per_item"]["max"] < 2:  # more are votes without ids
+    if (
+        annotators < 2 and facts["annotators_per_item"]["max"] < 2
+    ):  # items with more annotators come from counts of votes
         yield found.OneAnnotator()
     elif facts["annotators_per_item"]["max"] == 1:
         yield found.NoItemLabelledTwice()

@@ -1,4 +1,4 @@
-"""`diagnose`: annotators to look at, with reasons."""
+"""The question `diagnose`: annotators to look at, with reasons."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from dissensus.questions.bias_tests import AnnotatorFlags
 
 MAX_FLAGGED_SHOWN = 20  # annotators
-ITEMS_SHOWN, ITEMS_NAMED = 5, 20  # items whose labels differ most: in text, in JSON
+ITEMS_SHOWN, ITEMS_IN_JSON = 5, 20  # items whose labels differ most
 
 
 @questions.register("diagnose", summary="Which annotators answer unlike the others?")
 class Diagnose(Question):
-    """An annotator is flagged if at most 1 % of typical ones with the same items would answer like that: answers that
-    do not depend on the item, that go against the others', or that are copied; of grades and numbers also answers that
-    are higher or lower, of comparisons those for one side, of sets and spans those that mark more or fewer. OUT gets
-    one row per annotator: labels, the probability of being typical and of either kind, the share that is copied (of
-    other label types than classes: every trait and its p-value), flags and reasons.
+    """An annotator is flagged if at most 1 % of typical annotators with the same items would answer like this: answers
+    that do not depend on the item, go against the others', or are copied; for grades and numbers also answers that are
+    higher or lower; for comparisons those in favour of one side; for sets and spans those with more or fewer marks. OUT
+    gets one row per annotator: labels, the probabilities of being typical, unrelated and contrary, the share of copied
+    labels (for other label types than classes: every trait and its p-value), flags and reasons.
 
     Example: dissensus diagnose labels.csv -o annotators.csv
     """
@@ -38,7 +38,7 @@ class Diagnose(Question):
 
     def to_json(self, facts: Any) -> dict[str, Any]:
         named = zip(facts.annotators, facts.flags, facts.reasons, strict=True)
-        about = {
+        fields = {
             "active_annotators": facts.active_annotators,
             "annotators": {str(name): {"flags": list(flags), "reasons": why} for name, flags, why in named if flags},
             "too_few_labels": facts.too_few_labels,
@@ -46,9 +46,9 @@ class Diagnose(Question):
             "unsettled": facts.unsettled,
         }
         if hasattr(facts, "most_contested"):
-            items = facts.most_contested(ITEMS_NAMED)
-            about["contested_items"] = [{"item": str(item), "distance": distance} for item, distance in items]
-        return about
+            items = facts.most_contested(ITEMS_IN_JSON)
+            fields["contested_items"] = [{"item": str(item), "distance": distance} for item, distance in items]
+        return fields
 
     def findings(self, facts: Any) -> Iterator[Finding]:
         yield FlaggedAnnotators(
@@ -63,7 +63,7 @@ class Diagnose(Question):
 
 
 def flag_findings(facts: Any) -> Iterator[Finding]:
-    """Yield the flagged annotators with their reasons, and how many have too few labels."""
+    """Yield the flagged annotators with their reasons, and the number with too few labels."""
     from dissensus.questions.bias_tests import FLAG_WORDS
 
     named = zip(facts.annotators, facts.flags, facts.reasons, strict=True)

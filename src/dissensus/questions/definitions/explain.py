@@ -1,4 +1,4 @@
-"""`explain`: why the labels of items disagree."""
+"""The question `explain`: why the labels of items disagree."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from dissensus.questions.findings import FewLabelsPerItem, GroupsDiffer, ItemsEx
 if TYPE_CHECKING:
     from dissensus.questions.explain import Explanation
 
-ITEMS_SHOWN = 5  # of each kind
+ITEMS_SHOWN = 5  # items of each kind
 GROUP_FACTS = ("column", "groups", "effect", "p_value", "significant")
 
 
 @questions.register("explain", summary="Why do the labels of items disagree?")
 class Explain(Question):
-    """A method is fitted to FILE, and each item's labels are compared with what its annotators' usual errors would
-    give. OUT gets one row per item: kind, label, confidence, disagreement (share of pairs of labels that differ), its
-    expected value, surprise, ambiguity and group.
+    """A method is fitted to FILE, and each item's labels are compared with the labels that the usual errors of its
+    annotators would give. OUT gets one row per item: kind, label, confidence, disagreement (share of pairs of labels
+    that differ), its expected value, surprise, evidence, ambiguity and group.
 
     Example: dissensus explain labels.csv -o disagreement.csv
 
@@ -30,7 +30,7 @@ class Explain(Question):
 
     row_noun = "items"
 
-    seed: int = param(0, "seed of the permutations of groups", low=0)
+    seed: int = param(0, "seed of the permutations of annotators among groups", low=0)
 
     def compute(self, table: Any, *, annotators: Any, model: Any) -> Explanation:
         from dissensus.questions.explain import explain
@@ -40,7 +40,9 @@ class Explain(Question):
     def to_json(self, facts: Explanation) -> dict[str, Any]:
         from dissensus.questions.explain import MEANINGS
 
-        groups = [{key: getattr(one, key) for key in GROUP_FACTS} | {"items": one.items.size} for one in facts.groups]
+        groups = [
+            {key: getattr(group, key) for key in GROUP_FACTS} | {"items": group.items.size} for group in facts.groups
+        ]
         kinds = [kind for kind in MEANINGS if kind != "agreed"]
         return {
             "items": int(facts.items.size),
@@ -65,8 +67,8 @@ class Explain(Question):
         yield Table(columns, rows, numbers=("items", "share"), unbroken=("kind",))
         if counts["cannot tell"]:
             yield FewLabelsPerItem()
-        for one in facts.groups:
-            significant = bool(one.significant)
+        for group in facts.groups:
+            significant = bool(group.significant)
             yield GroupsDiffer(
-                column=one.column, items=Count(one.items.size), significant=significant, p_value=one.p_value
+                column=group.column, items=Count(group.items.size), significant=significant, p_value=group.p_value
             )

@@ -1,4 +1,4 @@
-"""`redundancy`: how many labels per item are enough, and what one more would change."""
+"""The question `redundancy`: how many labels per item are enough, and what one more would change."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dissensus.questions.base import Finding, Question, Table, questions
 if TYPE_CHECKING:
     from dissensus.questions.redundancy import Redundancy
 
-BEST_ITEMS = 10  # in JSON
+BEST_ITEMS = 10  # items listed in JSON
 
 
 @questions.register("redundancy", summary="How many labels per item are enough?")
 class RedundancyQuestion(Question):
-    """A method is fitted to at most 1, 2, 3, 5 … labels of each item, drawn at random: of the items with more labels,
-    how many get the label that all labels give. OUT gets one row per number of labels: annotations, items with more
-    labels, stability and accuracy (with --gold) with 95 % intervals, mean confidence, seconds.
+    """A method is fitted to at most 1, 2, 3, 5 … random labels of each item. Stability is the share of items with more
+    labels that get the same class as from all labels. OUT gets one row per number of labels: annotations, items with
+    more labels, stability and accuracy (with --gold) with 95 % intervals, mean confidence, seconds.
 
     Example: dissensus recommend labels.csv --enough
 
@@ -30,8 +30,8 @@ class RedundancyQuestion(Question):
     json_options = ("seeds", "seed")
     progress_text = "removing labels from"
 
-    seeds: int = param(3, "draws of the labels that are kept at each level", low=1)
-    seed: int = param(0, "seed of the draws", low=0)
+    seeds: int = param(3, "random draws of the labels that are kept at each level", low=1)
+    seed: int = param(0, "seed of the random draws", low=0)
 
     def compute(self, table: Any, *, method: Any, gold: Any, progress: Any) -> Redundancy:
         from dissensus.questions.redundancy import redundancy
@@ -56,17 +56,17 @@ class RedundancyQuestion(Question):
 
     def findings(self, facts: Redundancy) -> Iterator[Finding]:
         rows = []
-        for one in facts:
-            same, last = one.stability, one is facts.levels[-1]
+        for level in facts:
+            same, last = level.stability, level is facts.levels[-1]
             cells = [
-                f"{one.labels:,}",
-                f"{one.annotations:,}",
-                "" if last else f"{one.items:,}",
+                f"{level.labels:,}",
+                f"{level.annotations:,}",
+                "" if last else f"{level.items:,}",
                 format_share(same.value),
             ]
             cells.append("" if last else format_interval(same.low, same.high, format_share))
-            rows.append(cells + ([] if one.accuracy is None else [format_share(one.accuracy.value)]))
+            rows.append(cells + ([] if level.accuracy is None else [format_share(level.accuracy.value)]))
         gold = ["accuracy"] if facts.levels[-1].accuracy is not None else []
-        columns = ["labels, at most", "annotations", "items with more", "same as by all", "95 % interval", *gold]
+        columns = ["labels, at most", "annotations", "items with more", "same as with all", "95 % interval", *gold]
         yield Table(columns, rows, numbers=columns)
         yield from facts.findings()
