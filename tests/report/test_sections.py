@@ -24,7 +24,7 @@ from dissensus.report.face import (
     NoSettledItemsSummary,
     SettledItemsByGoldSummary,
     SettledItemsSummary,
-    TableSize,
+    TableSizeSummary,
     next_step,
     summarize_settled_items,
 )
@@ -457,7 +457,7 @@ def test_the_headline_says_what_a_boss_asks():
     size, _, following, worth, _, method = report().facts["headline"]
     about = {"labels": 700, "items": 100, "annotators": 14, "groups": 0}
     facts = {name: Count(n) for name, n in about.items()} | {"kind": "classes"}
-    assert size == TableSize(**facts).render(REPORT_FACE)
+    assert size == TableSizeSummary(**facts).render(REPORT_FACE)
     assert isinstance(
         summarize_settled_items(report()), NoSettledItemsSummary
     )  # seven labels of one item are worth less than two

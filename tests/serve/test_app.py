@@ -18,7 +18,7 @@ from dissensus.serve.events import Event
 from dissensus.serve.exceptions import (
     VALUE_RULES,
     FitFailed,
-    InvalidJson,
+    InvalidJsonBody,
     InvalidValue,
     ItemsInProgress,
     MissingBodyField,
@@ -120,10 +120,10 @@ def test_exports_hold_something(ask, form, what):
 @pytest.mark.parametrize(
     ("body", "kind", "path"),
     [
-        (b"{nope", InvalidJson, ()),
-        (b"\xff\xfe", InvalidJson, ()),
-        (b"[" * 100_000, InvalidJson, ()),
-        (b'{"item": "i", "annotator": "a", "label": NaN}', InvalidJson, ()),
+        (b"{nope", InvalidJsonBody, ()),
+        (b"\xff\xfe", InvalidJsonBody, ()),
+        (b"[" * 100_000, InvalidJsonBody, ()),
+        (b'{"item": "i", "annotator": "a", "label": NaN}', InvalidJsonBody, ()),
         (b"3", InvalidValue, ("[0]",)),
         (b'{"item": "i", "label": "x"}', MissingBodyField, ("[0]",)),
         (b'{"item": "i", "annotator": "a"}', "label", ("[0].label",)),
@@ -149,7 +149,7 @@ def test_exports_hold_something(ask, form, what):
             RefusedLabel,
             (),
         ),
-        (b'{"item": "i", "annotator": "a", "label": "x", "data": {"t": 1e400}}', InvalidJson, ()),
+        (b'{"item": "i", "annotator": "a", "label": "x", "data": {"t": 1e400}}', InvalidJsonBody, ()),
         (b'{"item": "i", "annotator": "a", "label": 1e200}', "label", ("[0].label",)),
         (b'{"item": "i", "annotator": "a", "label": 1%s}' % (b"0" * 400), "label", ("[0].label",)),
         (
@@ -157,8 +157,8 @@ def test_exports_hold_something(ask, form, what):
             InvalidValue,
             ("[0].label", "[0].end"),
         ),
-        (b'{"item": "i", "annotator": "a", "label": "x", "data": {"t": "\\ud83d"}}', InvalidJson, ()),
-        (b'{"item": "i", "data": %s0%s}' % (b'{"t": ' * 205, b"}" * 205), InvalidJson, ()),
+        (b'{"item": "i", "annotator": "a", "label": "x", "data": {"t": "\\ud83d"}}', InvalidJsonBody, ()),
+        (b'{"item": "i", "data": %s0%s}' % (b'{"t": ' * 205, b"}" * 205), InvalidJsonBody, ()),
         (b" " * 50_000_000, RequestRefused, ()),
     ],
     ids=range(28),

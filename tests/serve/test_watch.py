@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dissensus.serve.events import Event
-from dissensus.serve.exceptions import NotAFolder
+from dissensus.serve.exceptions import NoFolderToWatch
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
 from dissensus.serve.watch import WatchedFolder, table_to_events
@@ -91,7 +91,7 @@ def test_what_is_no_table_is_said_and_holds_nothing_up(folder, service, caplog):
 
 
 def test_a_folder_that_is_not_there_is_named(service, tmp_path):
-    with pytest.raises(NotAFolder) as caught:
+    with pytest.raises(NoFolderToWatch) as caught:
         WatchedFolder(service, tmp_path / "nowhere")
     assert caught.value.path == tmp_path / "nowhere"
 

@@ -29,7 +29,7 @@ def render_finding(section: str, found: Finding) -> dict[str, Any]:
     return {"section": section, **words, "tone": found.tone, "table": found.table}
 
 
-class TableSize(Message):
+class TableSizeSummary(Message):
     template = "{annotators:annotator} gave {labels:label} to {units}."
     labels: Count
     items: Count
@@ -108,7 +108,7 @@ def headline(study: Study, sections: Mapping[str, Any]) -> list[str]:
     table, classes = study.table, study.table.kind in CLASS_KINDS
     groups = {"pairs": lambda: table.alternatives.names.size, "spans": lambda: table.sequences.documents.size}
     words = [
-        TableSize(
+        TableSizeSummary(
             labels=Count(table.n_annotations),
             items=Count(table.n_items),
             annotators=Count(table.n_annotators),

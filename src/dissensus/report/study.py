@@ -45,7 +45,7 @@ PICTURE_PREFIX = "data:image/"
 SAFE_PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+")
 MAX_PICTURE_LENGTH = 20_000  # characters
 MAX_SHARES = 4  # classes shown in a bar; all others are merged
-N_COLORS = 8  # With more classes than colours, the classes of a bar are coloured by rank.
+N_COLORS = 8  # colours; if there are more classes, the classes of a bar are coloured by rank
 
 
 @dataclass(eq=False, repr=False)

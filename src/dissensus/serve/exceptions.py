@@ -97,7 +97,7 @@ def http_status(error: DissensusError) -> int:
 # Bodies of requests ---------------------------------------------------------------------------------------------------
 
 
-class InvalidJson(DataError):
+class InvalidJsonBody(DataError):
     template = "the body is not valid JSON ({reason}); send an object or a list of objects."
     reason: str
 
@@ -255,7 +255,7 @@ class UnknownTokenCommand(BadParameter):
     words: str
 
 
-class NotAFolder(UnreadableFile):
+class NoFolderToWatch(UnreadableFile):
     template = "{path} is not a folder, so it cannot be watched; create it, or choose another."
     path: Path
 

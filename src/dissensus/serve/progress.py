@@ -23,8 +23,8 @@ from dissensus.table.kinds import CLASS_KINDS
 
 DAY = 86_400.0  # seconds
 WEEK = 7 * DAY
-MAX_ROWS_SCORED = 3_000_000  # With more rows over all days, only today and the day a week ago are evaluated.
-MAX_ROWS_COMPARED = 300_000  # With more rows, agreement is measured on a sample of the items.
+MAX_ROWS_SCORED = 3_000_000  # rows over all days; if there are more, only today and a week ago are evaluated
+MAX_ROWS_COMPARED = 300_000  # rows; if there are more, agreement is measured on a sample of the items
 MAX_ANNOTATORS = 500  # listed annotators, those with most labels; all who drift are listed in addition
 
 

@@ -21,7 +21,7 @@ from pydantic_core import from_json
 from dissensus.exceptions import DataError, DissensusError
 from dissensus.messages import ParameterName
 from dissensus.serve.events import EMPTY_LIST, SEPARATOR, Event, parse_seconds, to_sortable_version
-from dissensus.serve.exceptions import InvalidJson, InvalidValue, MissingBodyField
+from dissensus.serve.exceptions import InvalidJsonBody, InvalidValue, MissingBodyField
 from dissensus.table import kinds
 
 MAX_NAME_LENGTH = 1_000  # characters of an item, annotator, id, option or label of one class
@@ -38,7 +38,7 @@ def _parse_json(body: Any) -> Any:
         value = from_json(body.decode(json.detect_encoding(body)), allow_inf_nan=False)
         json.dumps(value, allow_nan=False)  # A number such as 1e400 is parsed as infinity.
     except ValueError as error:
-        raise InvalidJson(reason=str(error)) from None
+        raise InvalidJsonBody(reason=str(error)) from None
     return value
 
 

@@ -170,7 +170,7 @@ class EventStore(ABC):
 
     def corrected_events(self, project: int) -> list[StoredEvent]:
         """Return all events of the ids of a project that have several events."""
-        # With `project + 0` the database does not use the index of projects, which would read a whole project.
+        # `project + 0` prevents the use of the index of projects, which would read a whole project.
         later = "SELECT DISTINCT first FROM event WHERE seq <> first AND kind <= 1 AND project + 0 = ?"
         return self.event_groups(first for (first,) in self.run(later, (project,)))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dissensus.exceptions import DataError, DissensusError
 from dissensus.serve.events import SEPARATOR, Event, make_slug, parse_seconds
-from dissensus.serve.exceptions import NotAFolder
+from dissensus.serve.exceptions import NoFolderToWatch
 from dissensus.serve.requests import label_to_text, spans_to_text
 from dissensus.serve.service import Follower, Service, log
 from dissensus.table.annotations import Annotations
@@ -88,7 +88,7 @@ class WatchedFolder(Follower):
 
     def __init__(self, service: Service, path: Path):
         if not path.is_dir():
-            raise NotAFolder(path=path)
+            raise NoFolderToWatch(path=path)
         super().__init__(service, "watched folder")
         self.path = path
         self._seen: dict[Path, tuple[int, int]] = {}  # time and size at the last check

@@ -24,7 +24,7 @@ from dissensus.table import names as naming
 MAX_ANNOTATORS = 1_500  # annotators in the table and in the chart
 MAX_CHARACTERS = 700_000  # JSON characters of the table
 MAX_CONFUSION_CELLS = 60_000  # entries of confusion matrices on the page
-MAX_CLASSES = 10  # With more classes, the most frequent mistakes are listed instead of the confusion matrix.
+MAX_CLASSES = 10  # classes; if there are more, the most frequent mistakes are listed instead of a confusion matrix
 MAX_MISTAKES = 10
 MAX_MATRIX_SIZE = 40  # annotators in the matrix of agreement
 MIN_SHARED_ITEMS = 5  # Two annotators with fewer shared items have no entry in the matrix.

@@ -25,7 +25,7 @@ MAX_ROWS = 300  # rows of the table
 MAX_CHARACTERS = 400_000  # JSON characters of the rows of the table
 MAX_DRAWN = 40  # items or alternatives in a chart
 MAX_NAMES_IN_ALT = 8  # items or alternatives in the alternative text of a chart
-MIN_SPAN_CONFIDENCE = 0.7  # Below this mean confidence of spans, more annotators are recommended.
+MIN_SPAN_CONFIDENCE = 0.7  # mean confidence of spans; if it is lower, more annotators are recommended
 N_RESAMPLES = 500  # bootstrap resamples for the intervals of agreement
 COEFFICIENT_NAMES = {
     "icc": "intraclass correlation", "exact_f1": "F1 of two annotators", "krippendorff_alpha": "Krippendorff's α",

@@ -18,7 +18,7 @@ from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, 
 from dissensus.report.study import Study, interval_text
 
 UNSURE_CONFIDENCE = 0.7  # Labels with a lower confidence are called unsure.
-LOW_ALPHA = 0.4  # Below this α, confidence rests on the model more than on the labels.
+LOW_ALPHA = 0.4  # Krippendorff's α; if it is lower, confidence rests on the model more than on the labels
 MISLEADING_GAP = 0.1  # Confidence that exceeds accuracy by more is reported as bad.
 N_BINS = 20
 CONFIDENCE_LEVELS = {

@@ -23,7 +23,7 @@ TIED_WORDS, WORSE_WORDS = "best, or tied with the best", "worse"
 
 
 class BestMethodCard(Finding):
-    """How well the chosen method predicts hidden labels."""
+    """A statement of how well the used method predicts hidden labels."""
 
     template = "{ranking}"
     method: str

@@ -31,7 +31,7 @@ from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, 
 from dissensus.report.study import Study, interval_text, largest_shares, limit_size, shown_count_text, values_at
 from dissensus.table import names as naming
 
-MIN_UNSEEN_ITEMS = 20  # With fewer unseen items, the model is evaluated on its training items.
+MIN_UNSEEN_ITEMS = 20  # unseen items; if there are fewer, the model is evaluated on its training items
 MAX_ITEMS = 300  # items in the table
 MAX_CHARACTERS = 700_000  # JSON characters of the table
 MAX_CLASSES = 15  # most frequent classes in the confusion matrix

@@ -13,7 +13,7 @@ from dissensus.table import names as naming
 
 MAX_CLASSES = 15  # classes with a bar of their own
 CHANCE_ALPHA = 0.05  # α below which labels agree about as often as by chance
-MIN_ITEMS = 30  # With fewer items that have two annotators, agreement is not compared with chance.
+MIN_ITEMS = 30  # items with two annotators; if there are fewer, agreement is not compared with chance
 COUNT_FACTS = (
     "annotations", "items", "annotators", "items_with_two_annotators", "repeated_pairs", "weighted", "probabilistic",
 )  # fmt: skip
