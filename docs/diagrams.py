@@ -12,12 +12,12 @@ from typing import Annotated, get_args, get_origin, get_type_hints
 
 from dissensus import methods
 
-ANSWERS = {"posterior", "values", "confidence", "expected_distance", "interval", "span_probability"}
-KEPT_TO_GO_ON = {"pull", "curvature", "evidence", "knots", "knot_labels", "spread", "center", "theta_prior"}
-MADE_OF_OTHERS = {"mmce": ("confusion", "difficulty", "item_penalty")}
+ANSWER_RESULTS = {"posterior", "values", "confidence", "expected_distance", "interval", "span_probability"}
+INTERNAL_RESULTS = {"pull", "curvature", "evidence", "knots", "knot_labels", "spread", "center", "theta_prior"}
+DERIVED_RESULTS = {"mmce": ("confusion", "difficulty", "item_penalty")}
 DERIVED_PREFIXES = ("population_", "typical_", "crowd_", "rank")  # These results are computed from others.
 DRAWN_RANGES = {"simplex", "share", "real"}  # not counts, codes, names
-HOME = "dissensus.models.methods"
+METHODS_PACKAGE = "dissensus.models.methods"
 OF_TRUTH, OF_LABEL = {"prior", "chance", "scores"}, {"loading"}  # Their arrows lead to the truth and to the label.
 RADIUS = 17
 ITEMS_PLATE, ANNOTATORS_PLATE = (150, 88, 300, 152), (310, 96, 322, 140)  # x, y, width, height
@@ -33,7 +33,7 @@ def learned_parameters(name: str) -> dict[str, str]:
     found = {}
     hints = get_type_hints(method, include_extras=True)
     for owner in method.__mro__:
-        if not owner.__module__.startswith(HOME):
+        if not owner.__module__.startswith(METHODS_PACKAGE):
             continue
         for result in vars(owner).get("__annotations__", {}):
             if not result.endswith("_") or get_origin(hints[result]) is not Annotated:
@@ -41,9 +41,9 @@ def learned_parameters(name: str) -> dict[str, str]:
             *axes, kind = get_args(hints[result])[1].removeprefix("optional ").split()
             short = result.removesuffix("_")
             derived = short.startswith(DERIVED_PREFIXES) or short.endswith(("_interval", "_variance"))
-            if kind.rstrip("?") in DRAWN_RANGES and not derived and short not in ANSWERS | KEPT_TO_GO_ON:
+            if kind.rstrip("?") in DRAWN_RANGES and not derived and short not in ANSWER_RESULTS | INTERNAL_RESULTS:
                 found[short] = " ".join(axes)
-    return {part: axes for part, axes in found.items() if part not in MADE_OF_OTHERS.get(name, ())}
+    return {part: axes for part, axes in found.items() if part not in DERIVED_RESULTS.get(name, ())}
 
 
 def draw_plates(name: str) -> str:
@@ -60,8 +60,8 @@ def draw_plates(name: str) -> str:
     children = dict.fromkeys(parts, "label") | dict.fromkeys(above, annotators[-1] if annotators else "label")
     children |= {part: "truth" for part in above if part in OF_TRUTH}
     children |= {part: "label" for part in above if part in OF_LABEL}
-    arrows = "".join(_arrow(places[start], places[end]) for start, end in [("truth", "label"), *children.items()])
-    nodes = "".join(_node(part, parts.get(part, ""), *at, filled=part == "label") for part, at in places.items())
+    arrows = "".join(_draw_arrow(places[start], places[end]) for start, end in [("truth", "label"), *children.items()])
+    nodes = "".join(_draw_node(part, parts.get(part, ""), *at, filled=part == "label") for part, at in places.items())
     boxes = "".join(
         f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="8" fill="none" stroke="currentColor" '
         'opacity=".45"/>'
@@ -80,7 +80,7 @@ def draw_plates(name: str) -> str:
     )
 
 
-def _node(name: str, axes: str, x: float, y: float, *, filled: bool = False) -> str:
+def _draw_node(name: str, axes: str, x: float, y: float, *, filled: bool = False) -> str:
     """Return a circle, filled if it is observed, and its name with one word per line."""
     lines = [*name.split("_"), *([f"({axes})"] if axes else [])]
     top = y - (len(lines) - 1) / 2 * 13 + (4 if axes else -8)
@@ -95,7 +95,7 @@ def _node(name: str, axes: str, x: float, y: float, *, filled: bool = False) -> 
     )
 
 
-def _arrow(start: tuple[float, float], end: tuple[float, float]) -> str:
+def _draw_arrow(start: tuple[float, float], end: tuple[float, float]) -> str:
     """Return a line between the rims of two circles."""
     (x0, y0), (x1, y1) = start, end
     length = ((x1 - x0) ** 2 + (y1 - y0) ** 2) ** 0.5

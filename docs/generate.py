@@ -27,8 +27,8 @@ from picture import draw
 
 ROOT = Path(__file__).parent.parent
 PICTURE = ROOT / "docs" / "assets" / "picture.svg"
-PUBLISHED = "platanios2020"  # Its Table 2 has published figures of our methods.
-NEAR_BEST = 1.0  # points of accuracy below the best method
+PUBLISHED_PAPER = "platanios2020"  # Its Table 2 has published figures of our methods.
+NEAR_BEST = 1.0  # Points of accuracy: a smaller gap counts as close to the best method.
 SHARED_PARAMETERS = "engine", "max_iter", "tol", "accelerate", "restarts", "dependence", "threads", "seed"
 
 
@@ -64,9 +64,9 @@ def published_table(page: Path) -> str:
     from reproductions.record import read_store
     from reproductions.render import current_lines, values_of
 
-    paper = load_paper(PUBLISHED)
+    paper = load_paper(PUBLISHED_PAPER)
     table = paper.tables["table2"]
-    lines = current_lines(paper, read_store(ROOT / "reproductions" / "results" / f"{PUBLISHED}.jsonl"))
+    lines = current_lines(paper, read_store(ROOT / "reproductions" / "results" / f"{PUBLISHED_PAPER}.jsonl"))
     ours = [
         name
         for name, condition in table.conditions.items()
@@ -87,7 +87,7 @@ def published_table(page: Path) -> str:
     return "\n".join(rows)
 
 
-def accuracies(level: str) -> dict[str, dict[str, float]]:
+def read_accuracies(level: str) -> dict[str, dict[str, float]]:
     """Return data set → method of ours → accuracy by the experts' gold, from the stored accuracy benchmark."""
     lines = (ROOT / "benchmarks" / "accuracy" / "results" / "accuracy.jsonl").read_text(encoding="utf-8").splitlines()
     by_data = {}
@@ -106,7 +106,7 @@ def accuracy_table(page: Path) -> str:
         "| method | all labels: within a point | largest gap | two labels per item: within a point | largest gap |",
         "|---|---|---|---|---|",
     ]
-    levels = [accuracies("0"), accuracies("2")]
+    levels = [read_accuracies("0"), read_accuracies("2")]
     for name in methods:
         cells = []
         for by_data in levels:
@@ -200,7 +200,7 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
 }
 
 
-def fill(text: str, page: Path) -> str:
+def fill_generated_parts(text: str, page: Path) -> str:
     """Return the text of a page with every generated part made again."""
     for name, make in BLOCKS.items():
         pattern = rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)"
@@ -217,7 +217,7 @@ def main() -> int:
     for path in [ROOT / "README.md", PICTURE, *sorted(pages)]:
         page = path.relative_to(ROOT)
         before = path.read_text(encoding="utf-8") if path.exists() else "<!-- method -->\n<!-- end method -->\n"
-        after = draw() if path == PICTURE else fill(before, page)
+        after = draw() if path == PICTURE else fill_generated_parts(before, page)
         if before != after:
             stale.append(page.as_posix())
             if "--check" not in sys.argv:

@@ -13,7 +13,7 @@ N_ITEMS = 4  # items that are drawn
 N_GOLD = 30  # items whose gold label the method gets
 PIXEL = 6  # side of a pixel of a digit, in units of the SVG
 SHADES = 5  # levels of grey in a digit; fewer levels make a smaller file
-RIGHT_COLUMN = 500  # x of the annotators
+RIGHT_COLUMN = 500  # x coordinate at which the plot of the annotators begins
 COLOURS = {"contrary": "#b91c1c", "unrelated": "#d97706", "copied": "#7c3aed", "": "#0f766e"}
 LEGEND = {
     "": "typical annotators",

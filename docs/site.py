@@ -82,11 +82,12 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "dissensus.compute.engines": ("Disk", "Spark", "Torch"),
 }
 """Public package → its public names; without any, those of its `__all__`. Modules among these are packages here."""
-INNER = (
+INTERNAL_METHODS = (
     "all_confusions",
     "annotator_confusions",
     "confusion_support",
     "expected_labels",
+    "findings",
     "item_columns",
     "likelihoods",
     "load",
@@ -103,7 +104,7 @@ INNER = (
 """Methods for other layers of the package, not for users; mkdocs.yml filters them too."""
 
 
-def public_names() -> dict[str, list[tuple[str, Any]]]:
+def list_public_names() -> dict[str, list[tuple[str, Any]]]:
     """Return the full name and object of every public name, by page of the reference; each name is on one page."""
     pages: dict[str, list[tuple[str, Any]]] = {}
     listed: set[str] = set()
@@ -113,9 +114,9 @@ def public_names() -> dict[str, list[tuple[str, Any]]]:
             value = getattr(module, name)
             if inspect.ismodule(value) or isinstance(value, dict):  # label types have a page of their own
                 continue
-            home = getattr(value, "__module__", "") if callable(value) else registry_home(module, name)
+            home = getattr(value, "__module__", "") if callable(value) else defining_module(module, name)
             page = ".".join(home.split(".")[:2]) if package == "dissensus" else package
-            results = [(f"{result.__module__}.{result.__name__}", result) for result in results_of(value)]
+            results = [(f"{result.__module__}.{result.__name__}", result) for result in returned_classes(value)]
             for full, documented in [(f"{home}.{name}", value), *results]:
                 if full not in listed:
                     listed.add(full)
@@ -123,14 +124,14 @@ def public_names() -> dict[str, list[tuple[str, Any]]]:
     return pages
 
 
-def results_of(value: Any) -> list[type]:
+def returned_classes(value: Any) -> list[type]:
     """Return our classes among the types that a function returns; they are as public as the function."""
     returned = get_type_hints(value).get("return") if inspect.isfunction(value) else None
     types = [returned, *get_args(returned)]
     return [type_ for type_ in types if inspect.isclass(type_) and type_.__module__.startswith("dissensus.")]
 
 
-def registry_home(module: Any, name: str) -> str:
+def defining_module(module: Any, name: str) -> str:
     """Return the module that defines a public value other than a class or function, such as a registry."""
     homes = getattr(module, "_HOME", {})
     return str(homes.get(name, f"{module.__name__}.base"))
@@ -148,14 +149,14 @@ def api_page(page: str, names: list[tuple[str, Any]]) -> str:
     for full, _ in names:
         links = [
             f"[{uri.partition('/')[2].removesuffix('.md')}](../{uri})"
-            for uri in pages_that_show(full.rpartition(".")[2])
+            for uri in pages_that_use(full.rpartition(".")[2])
         ]
         parts += [f"::: {full}", f"*Used in* {', '.join(links[:MAX_LINKS])}." if links else ""]
     return "\n\n".join(parts) + "\n"
 
 
 @cache
-def code_of_pages() -> dict[str, str]:
+def python_code_of_pages() -> dict[str, str]:
     """Return the Python code of every page that a test executes, by path on the site."""
     pages = [
         page for folder in ("start", "guides", "contributing") for page in sorted((ROOT / "docs" / folder).glob("*.md"))
@@ -168,12 +169,12 @@ def code_of_pages() -> dict[str, str]:
     }
 
 
-def pages_that_show(name: str) -> list[str]:
+def pages_that_use(name: str) -> list[str]:
     """Return the pages whose code uses a public name."""
-    return [uri for uri, code in code_of_pages().items() if re.search(rf"\b{name}\b", code)]
+    return [uri for uri, code in python_code_of_pages().items() if re.search(rf"\b{name}\b", code)]
 
 
-def row(*cells: object) -> str:
+def markdown_row(*cells: object) -> str:
     """Return a row of a Markdown table."""
     return "| " + " | ".join(str(cell).replace("|", r"\|").replace("\n", " ") for cell in cells) + " |"
 
@@ -197,7 +198,9 @@ def command_line() -> str:
                 "" if shown is None or shown is False or callable(shown) else f"`{getattr(shown, 'value', shown)}`"
             )
             options = ", ".join(f"`{text}`" for text in (*param.opts, *param.secondary_opts))
-            rows.append(row(options + (f" {param.metavar}" if param.metavar else ""), param.help or "", default))
+            rows.append(
+                markdown_row(options + (f" {param.metavar}" if param.metavar else ""), param.help or "", default)
+            )
         parts.append("\n".join(rows))
     return "\n\n".join(parts) + "\n"
 
@@ -220,7 +223,7 @@ def http_api() -> str:
         "| method | address | what it does |\n|---|---|---|",
     ]
     rows = [
-        row(f"`{verb.upper()}`", f"`{path}`", route.get("description") or route.get("summary", ""))
+        markdown_row(f"`{verb.upper()}`", f"`{path}`", route.get("description") or route.get("summary", ""))
         for path, verbs in routes.items()
         for verb, route in verbs.items()
     ]
@@ -249,7 +252,7 @@ def kinds_page() -> str:
     for kind, description in kinds.KIND_DESCRIPTIONS.items():
         first = default_method(kind)
         others = [f"[`{name}`](../methods/{name}.md)" for name in methods_for(kind) if name != first]
-        rows.append(row(f"`{kind}`", description, f"[`{first}`](../methods/{first}.md)", ", ".join(others)))
+        rows.append(markdown_row(f"`{kind}`", description, f"[`{first}`](../methods/{first}.md)", ", ".join(others)))
     introduction = inspect.getdoc(kinds) or ""
     return "\n\n".join(["# Label types", introduction, "\n".join(rows), "See [the guide](../guides/kinds.md)."]) + "\n"
 
@@ -279,7 +282,7 @@ def generated_pages(execute: bool = True) -> Iterator[tuple[str, str]]:
     )
     for book in notebooks.BOOKS:
         yield f"tutorials/{book.stem}.md", notebooks.notebook_to_markdown(book, execute=execute)
-    for page, names in public_names().items():
+    for page, names in list_public_names().items():
         yield f"api/{page}.md", api_page(page, names)
 
 
@@ -295,11 +298,11 @@ def on_files(files: Any, config: Any) -> Any:
     report = example_report() if config.extra.get("examples") else ""
     files.append(File.generated(config, "example-report.html", content=report))
     pages = [file.src_uri for file in files.documentation_pages()]
-    config.nav = expanded(config.nav, pages)
+    config.nav = expand_navigation(config.nav, pages)
     return files
 
 
-def expanded(nav: list[Any], pages: list[str]) -> list[Any]:
+def expand_navigation(nav: list[Any], pages: list[str]) -> list[Any]:
     """Return the navigation with every `*` replaced by the pages that match it and are listed nowhere else."""
     unlisted = set(pages) - set(re.findall(r"[\w/.-]+\.(?:md|ipynb)", str(nav)))
 
@@ -342,11 +345,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     if uri.startswith("methods/") and page.file.name in methods:
         summary, picture = r"^(\*.*\*)$", draw_plates(page.file.name)
         markdown = re.sub(summary, lambda line: f"{line[1]}\n\n{picture}", markdown, count=1, flags=re.MULTILINE)
-        markdown += measured(page.file.name)
+        markdown += results_table(page.file.name)
     return markdown
 
 
-def measured(method: str) -> str:
+def results_table(method: str) -> str:
     """Return a table of accuracy and log loss on every set of the accuracy benchmark, compared with majority vote."""
     lines = (ROOT / "benchmarks" / "accuracy" / "results" / "accuracy.jsonl").read_text(encoding="utf-8").splitlines()
     rows = []

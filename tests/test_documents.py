@@ -267,7 +267,7 @@ def test_the_added_method_is_in_the_command_line_and_has_its_page(added, tmp_pat
     assert module.ClassAccuracy.__doc__.startswith("An accuracy per annotator and class, learnt with the truth by EM.")
     page = generate().method_page("class-accuracy")
     assert "y_ij = c with probability h_j[c]" in page
-    assert "| `smoothing` | `1.0` | above 0 | pseudo-count of right and of wrong labels |" in page
+    assert "- `smoothing` = `1.0` (above 0): pseudo-count of right and of wrong labels." in page
 
 
 def test_the_added_clustering_keeps_the_contract_and_is_in_the_command_line(added, tmp_path):

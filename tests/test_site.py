@@ -128,13 +128,15 @@ def faults(makers, name, value, owner):
 
 
 def test_every_public_name_has_a_sentence_types_and_an_example_of_its_own(site):
-    public = [one for page in site.public_names().values() for one in page]
+    public = [one for page in site.list_public_names().values() for one in page]
     makers = defaultdict(list)
     for _, value in public:
-        for result in site.results_of(value):
+        for result in site.returned_classes(value):
             makers[result].append(value)
-    names = [member for one in public for member in members(*one, site.INNER)]
+    names = [member for one in public for member in members(*one, site.INTERNAL_METHODS)]
     assert len(names) > 200
-    assert f"!^({'|'.join(site.INNER)})$" in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")  # left out there too
+    assert f"!^({'|'.join(site.INTERNAL_METHODS)})$" in (ROOT / "mkdocs.yml").read_text(
+        encoding="utf-8"
+    )  # left out there too
     lacking = {name: lacks for name, *more in names if (lacks := list(faults(makers, name, *more)))}
     assert lacking == {}
