@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from dissensus.cli import folder
-from dissensus.cli.errors import BAD_DATA, reported, say
+from dissensus.cli.errors import BAD_DATA, print_to_stderr, report_errors
 from dissensus.common.progress import escape, make_console, show_progress
 from dissensus.exceptions import BadParameter, UnreadableFile
 
@@ -76,7 +76,7 @@ def reproduce(
                     soft_wrap=True,
                 )
         return
-    folder.check(output)
+    folder.check_folder(output)
     if not render:
         _check(device)
     left = failed = 0
@@ -95,7 +95,7 @@ def reproduce(
                     watch=ProgressTable(jobs),
                 )  # fmt: skip
             except KeyboardInterrupt:
-                say(
+                print_to_stderr(
                     f"{len(read_store(store))} parts are in {store}; run the same command again to continue, or with "
                     "--render to write pages."
                 )
@@ -108,12 +108,12 @@ def reproduce(
         out.print(escape(f"{output / store.stem}.md, .html{note}"), soft_wrap=True)
         if not render:  # last: they take their time, whatever the --minutes
             for file, why in draw_figures(paper, wanted, output, device, quick=quick).items():
-                say(f"{file} was not drawn: {why}")
+                print_to_stderr(f"{file} was not drawn: {why}")
         elif absent := [file for file in figure_files(paper.tables.values()) if not (output / file).exists()]:
             again = f"`python -m reproductions {paper.name}` without --render draws it."
-            say(f"{', '.join(absent)}: not in {output}; {again}")
+            print_to_stderr(f"{', '.join(absent)}: not in {output}; {again}")
     if left and not render:
-        say(
+        print_to_stderr(
             f"{left} parts are left{f', {failed} of which failed' if failed else ''}; run the same command again to "
             "continue."
         )
@@ -156,7 +156,7 @@ def _check(device: str) -> None:
 app = typer.Typer(add_completion=False, context_settings={"help_option_names": ["-h", "--help"]})
 # typer would keep the line ends of a paragraph
 app.command(help="\n\n".join(part.replace("\n", " ") for part in cleandoc(reproduce.__doc__ or "").split("\n\n")))(
-    reported(reproduce)
+    report_errors(reproduce)
 )
 
 if __name__ == "__main__":

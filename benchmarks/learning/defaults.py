@@ -61,7 +61,7 @@ def by_hand(X: Any, shares: Any, X_new: Any) -> Any:
 
 def run(part: Part, device: str) -> dict[str, Any]:
     """Fit and score all on one split."""
-    from dissensus.cli.train import new_model
+    from dissensus.cli.train import new_classifier
     from dissensus.learning import CrowdClassifier
     from dissensus.learning.inputs import take_rows
 
@@ -87,7 +87,7 @@ def run(part: Part, device: str) -> dict[str, Any]:
         "mean of votes": lambda: np.tile(shares[taught].mean(axis=0), (new.size, 1)),
         HAND: lambda: by_hand(X[taught], shares[taught], X[new]),
         CLASSIFIER: lambda: ours(CrowdClassifier(seed=part["seed"]), X),
-        TRAIN: lambda: ours(new_model(kind, None, "auto", [f"seed={part['seed']}"]), raw),
+        TRAIN: lambda: ours(new_classifier(kind, None, "auto", [f"seed={part['seed']}"]), raw),
     }
     scores, seconds = {}, {}
     for name, model in models.items():

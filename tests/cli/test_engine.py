@@ -16,7 +16,7 @@ import pytest
 import dissensus as dz
 from cli.tables import SCORE, rows
 from dissensus.cli import results, show
-from dissensus.cli.engine import _spark_errors, read_elsewhere
+from dissensus.cli.engine import _spark_errors, read_out_of_memory
 from dissensus.cli.exceptions import (
     BadSetting,
     GoldOnlyScores,
@@ -241,7 +241,7 @@ def test_a_table_in_spark_has_an_import_report_too(monkeypatch):
     monkeypatch.setattr("dissensus.compute.engines.scatter.scatter", lambda *_, **__: elsewhere)
     nothing = dict.fromkeys(field.name for field in dataclasses.fields(Source))
     source = Source(**nothing | {"named": "catalogue.labels"})
-    assert read_elsewhere(source, Spark()) is elsewhere
+    assert read_out_of_memory(source, Spark()) is elsewhere
     assert source.import_report["format"] == "spark"
     assert source.import_report["columns"] == {"item": "'item'", "annotator": "'who'", "label": "'label'"}
     assert (source.import_report["rows"], source.import_report["used"]) == (280, 280)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dissensus.cli import folder as folder_module
-from dissensus.cli.folder import PREVIOUS, SUMMARY, atomic_folder, check
+from dissensus.cli.folder import PREVIOUS_SUFFIX, SUMMARY, atomic_folder, check_folder
 from dissensus.common import atomic
 
 
@@ -79,7 +79,7 @@ def killed_at(step, what, *arguments):
 def test_an_overwrite_killed_at_any_step_leaves_one_run_whole_and_can_be_repeated(here, monkeypatch, in_place):
     monkeypatch.setattr(atomic, "MIN_STALE_SECONDS", 0)
     if in_place:
-        monkeypatch.setattr(folder_module, "_carry_over", lambda *_: False)
+        monkeypatch.setattr(folder_module, "_copy_user_files", lambda *_: False)
     wholes = set()
     for step in itertools.count():
         out = here / str(step) / "out"
@@ -91,11 +91,11 @@ def test_an_overwrite_killed_at_any_step_leaves_one_run_whole_and_can_be_repeate
             assert KEPT.items() <= found.items()
         else:
             found = found or read(
-                out.with_name(f".out{PREVIOUS}")
+                out.with_name(f".out{PREVIOUS_SUFFIX}")
             )  # between two renames the old folder has another name
             assert found in (OLD | KEPT, NEW | KEPT), step
             wholes.add(found[SUMMARY])
-        check(out, [Path(name) for name in NEW])  # the same command is not refused
+        check_folder(out, [Path(name) for name in NEW])  # the same command is not refused
         overwrite(out)
         assert read(out) == NEW | KEPT
         assert [path.name for path in out.parent.iterdir()] == ["out"]

@@ -13,7 +13,7 @@ import pytest
 from cli.tables import SCORE
 from dissensus.cli import COMMANDS
 from dissensus.cli.exceptions import NotForLabels
-from dissensus.cli.source import ANY_KIND, Kind
+from dissensus.cli.source import COMMANDS_FOR_ANY_KIND, Kind
 from dissensus.table.io import write_frame
 from dissensus.table.kinds import KIND_DESCRIPTIONS
 from dissensus.table.simulate import simulate_kind
@@ -34,7 +34,7 @@ def files(here):
 
 def test_options_know_all_kinds():
     assert set(get_args(Kind)) == set(KIND_DESCRIPTIONS)
-    assert set(ANY_KIND) == {
+    assert set(COMMANDS_FOR_ANY_KIND) == {
         "describe", "aggregate", "calibrate", "diagnose", "recommend", "report", "adjudicate",
     }  # fmt: skip
 
@@ -114,7 +114,9 @@ def test_grades_take_their_own_method_and_scale(cli, files):
 
 
 OTHER = {"evaluate": ["numbers.csv"], "check": ["--min-settled", "0.9"]}
-REFUSING = [name for name in COMMANDS if name not in (*ANY_KIND, "train", "predict", "list", "serve", "demo")]
+REFUSING = [
+    name for name in COMMANDS if name not in (*COMMANDS_FOR_ANY_KIND, "train", "predict", "list", "serve", "demo")
+]
 
 
 @pytest.mark.parametrize("command", REFUSING)

@@ -154,7 +154,7 @@ def test_an_interruption_that_python_drops_is_one_line(labels):
 UNWRITABLE = """
 import warnings, numba
 import numpy as np
-from dissensus.common.jit import compiled
+from dissensus.common.jit import lazy_jit
 njit = numba.njit
 
 def nowhere(**keywords):  # as on a read-only disk
@@ -165,7 +165,7 @@ def nowhere(**keywords):  # as on a read-only disk
 numba.njit = nowhere
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    one, other = compiled(lambda x: x), compiled(lambda x: -x)
+    one, other = lazy_jit(lambda x: x), lazy_jit(lambda x: -x)
     assert (one(1), other(1)) == (1, -1)
 print([type(one.message).__name__ for one in caught])
 """

@@ -27,7 +27,7 @@ def some(labels):
 def test_file_has_the_library_s_recommendation(cli, some):
     result = cli("recommend", some, "--budget", 12, "--per-item", 2, "--capacity", 5, "-o", "next.csv")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "Asked most: " in result.stdout
+    assert "Annotators with the most of these labels: " in result.stdout
     table = dz.read(some)
     found = dz.recommend(dz.methods["consensus"]().fit(table), table, budget=12, per_item=2, capacity=5)
     written = read_frame("next.csv")
@@ -49,7 +49,7 @@ def test_file_has_the_library_s_recommendation(cli, some):
 
 def test_first_labels_are_shown_and_json_has_all(cli, some):
     shown = cli("recommend", some, "--budget", 20)
-    assert "Ask first" in shown.stdout
+    assert "most useful labels" in shown.stdout
     assert "Nothing was written" in shown.stdout
     parsed = json.loads(cli("recommend", some, "--budget", 20, "--method", "one-coin", "--json").stdout)
     assert (parsed["labels"], parsed["candidates"], len(parsed["recommended"])) == (20, 56, 20)

@@ -87,7 +87,7 @@ def test_comparisons_in_an_export_have_a_page_beside_its_texts(cli, here):
     out = cli("report", write_export(here / "export.json"), "-o", "page.html")
     assert out.exit_code == 0, out.stderr
     assert facts(here / "page-tone.html")["sections"]["items"]["table"][0]["texts"]
-    best = "a is best by the 95 % intervals of ranks."
+    best = "a is the best alternative: its 95 % interval of ranks contains only rank 1."
     assert best in facts(here / "page-better.html")["headline"]
     assert best in cli("aggregate", "export.json", "--label", "better").stdout
 

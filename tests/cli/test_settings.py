@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 
 from dissensus.cli.exceptions import BadSetting, SettingHasOption, UnknownSetting
-from dissensus.cli.settings import parse
+from dissensus.cli.settings import parse_settings
 from dissensus.common.exceptions import OutOfRange
 from dissensus.common.parameters import Parameters, param
 
@@ -49,7 +49,7 @@ class Method(Parameters):
     ],
 )
 def test_text_becomes_the_type_of_the_keyword(setting, value):
-    (found,) = parse([setting], Method, "method").values()
+    (found,) = parse_settings([setting], Method, "method").values()
     assert found == value
     assert type(found) is type(value)
 
@@ -65,18 +65,18 @@ def test_text_becomes_the_type_of_the_keyword(setting, value):
 )
 def test_other_text_is_an_error_that_says_what_is_expected(setting, expected):
     with pytest.raises(BadSetting) as caught:
-        parse([setting], Method, "method")
+        parse_settings([setting], Method, "method")
     assert caught.value.facts == {"setting": setting, "expected": expected}
 
 
 def test_a_setting_needs_a_value_in_its_range():
     with pytest.raises(BadSetting):
-        parse(["count"], Method, "method")
+        parse_settings(["count"], Method, "method")
     with pytest.raises(OutOfRange) as caught:
-        parse(["seed=-3"], Method, "method")
+        parse_settings(["seed=-3"], Method, "method")
     assert (caught.value.name, caught.value.value) == ("seed", -3)
     with pytest.raises(SettingHasOption):
-        parse(["seed=3"], Method, "method", taken=["seed"])
+        parse_settings(["seed=3"], Method, "method", taken=["seed"])
 
 
 @pytest.mark.parametrize(
@@ -84,13 +84,13 @@ def test_a_setting_needs_a_value_in_its_range():
 )
 def test_a_part_is_named_as_it_was_given(setting, error):
     with pytest.raises(error) as caught:
-        parse([setting], Method, "method", part="part")
+        parse_settings([setting], Method, "method", part="part")
     assert caught.value.setting == f"part.{setting}" or error is UnknownSetting
 
 
 def test_hyphens_are_underscores_and_the_last_one_counts():
-    assert parse(["count=1", "count=2"], Method, "method") == {"count": 2}
+    assert parse_settings(["count=1", "count=2"], Method, "method") == {"count": 2}
     with pytest.raises(UnknownSetting) as caught:
-        parse(["cu-ont=1"], Method, "method")
+        parse_settings(["cu-ont=1"], Method, "method")
     assert (caught.value.key, caught.value.owner) == ("cu_ont", "method")
     assert "'count'" in caught.value.guess

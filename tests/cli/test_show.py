@@ -60,6 +60,6 @@ def test_bar_stops_when_the_work_fails(screen, monkeypatch):
 
 
 def test_no_share_of_a_few_is_said_to_be_0_or_all():
-    assert [show.percent(share) for share in (0, 1 / 3231, 0.25, 3230 / 3231, 1)] == [
+    assert [show.format_percent(share) for share in (0, 1 / 3231, 0.25, 3230 / 3231, 1)] == [
         "0.0 %", "less than 0.1 %", "25.0 %", "more than 99.9 %", "100.0 %",
     ]  # fmt: skip

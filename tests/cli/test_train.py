@@ -13,7 +13,7 @@ from dissensus.cli import exceptions as faults
 from dissensus.cli import show
 from dissensus.cli.exceptions import NotNumber, NotOurFile, OtherFormat
 from dissensus.cli.inputs import Inputs
-from dissensus.cli.train import new_model
+from dissensus.cli.train import new_classifier
 from dissensus.common.exceptions import OutOfRange, OverwritesInput, UnknownEntry
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 from dissensus.questions.exceptions import NoGoldToScore
@@ -71,7 +71,7 @@ def test_everything_is_written_and_is_what_the_library_says(cli, labels, feature
     assert list(items[0]) == ["item", "label", "confidence", "model", "taught", "p_cat", "p_dog", "p_owl"]
     with np.load(features) as stored:
         x = stored["x"][np.argsort(stored["item"])]
-    again = new_model("features", None, "crowd-layer", ["encoder.hidden=8", "epochs=4", "device=cpu"])
+    again = new_classifier("features", None, "crowd-layer", ["encoder.hidden=8", "epochs=4", "device=cpu"])
     again.fit(read(labels), x[:40])
     np.testing.assert_allclose(again.predict_proba(x), model.predict_proba(x), atol=1e-6)
     assert float(items[3]["p_dog"]) == model.posterior_[3, 1]
@@ -244,7 +244,7 @@ def test_a_model_of_npz_features_is_not_asked_about_a_table(cli, labels, feature
 
 def test_what_encodes_each_kind_of_input_by_default():
     def made(kind, *settings):
-        return new_model(kind, None, "crowd-layer", list(settings)).encoder
+        return new_classifier(kind, None, "crowd-layer", list(settings)).encoder
 
     assert [type(made(kind)).__name__ for kind in ("texts", "pairs", "positions", "features", "images")] == [
         "Transformer",
@@ -255,8 +255,8 @@ def test_what_encodes_each_kind_of_input_by_default():
     ]
     assert made("texts").tune is False
     assert made("texts", "encoder.tune=true").tune is True
-    assert new_model("texts", "transformer", "hard", []).encoder.tune is True
-    assert new_model("features", None, "crowd-layer", ["monitor=macro-f1"]).monitor == "macro-f1"
+    assert new_classifier("texts", "transformer", "hard", []).encoder.tune is True
+    assert new_classifier("features", None, "crowd-layer", ["monitor=macro-f1"]).monitor == "macro-f1"
 
 
 @pytest.mark.parametrize("column", ["item", "doc"])

@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 from cli.tables import rows, write_csv
 from dissensus import read
 from dissensus.cli import app as cli
-from dissensus.cli.adjudicate import PROJECT, Decisions, _service
+from dissensus.cli.adjudicate import PROJECT, Decisions, _make_service
 from dissensus.cli.exceptions import BadBoth, BadDecision, NotWrittenBy
 from dissensus.exceptions import UnwritableFile
 from dissensus.serve.app import create_app
@@ -356,9 +356,9 @@ def deciding(tmp_path):
 
     def open_one(by="me"):
         decisions = Decisions(tmp_path / "x.decisions.csv", by)
-        made.append(_service(open_store(str(tmp_path / f"{len(made)}.db")), decisions))
+        made.append(_make_service(open_store(str(tmp_path / f"{len(made)}.db")), decisions))
         labels = [{"item": item, "annotator": w, "label": 'cat, or\n"dog"'} for item in "abcd" for w in "xy"]
-        events = [*annotation_events(labels), *decisions.events(set("abcd"))]
+        events = [*annotation_events(labels), *decisions.to_events(set("abcd"))]
         made[-1].append(made[-1].create_project(PROJECT, kind="classes").name, events)
         return made[-1], decisions
 
@@ -394,10 +394,10 @@ def test_a_file_of_decisions_is_taken_up_again(deciding, system):
     for event in (*some, Event("withdrawal", "d", "d")):
         service.append(PROJECT, [event])
     _, again = deciding()
-    found = again.events({"a", "b", "c", "d"})
+    found = again.to_events({"a", "b", "c", "d"})
     assert [dataclasses.replace(one, at=0.0) for one in found] == some[:3]
     assert all(time.time() - 60 < one.at <= time.time() for one in found)  # when they were made
-    assert [event.item for event in again.events({"b"})] == ["b"]
+    assert [event.item for event in again.to_events({"b"})] == ["b"]
 
 
 def test_a_row_that_names_nobody_was_decided_by_none_of_the_annotators(deciding, tmp_path):
@@ -474,7 +474,7 @@ def test_a_file_that_was_changed_by_hand_is_explained(tmp_path, row, error, reas
     path = tmp_path / "x.decisions.csv"
     path.write_bytes(b"item,label,both,unclear,note,by,at\n" + row)
     with pytest.raises(error) as caught:
-        Decisions(path, "me").events({"a"})
+        Decisions(path, "me").to_events({"a"})
     assert caught.value.path == path
     assert reason is None or (caught.value.item, caught.value.reason.startswith(reason)) == ("'a'", True)
 

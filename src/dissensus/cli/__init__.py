@@ -20,7 +20,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from dissensus.cli.errors import BAD_DATA, INTERRUPTED, TERMINATED, reported, say
+from dissensus.cli.errors import BAD_DATA, INTERRUPTED, TERMINATED, print_to_stderr, report_errors
 from dissensus.cli.show import OWN_PROCESS
 
 PANELS = {
@@ -63,8 +63,8 @@ class LazyGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command of ours, or the command of a question that another package declares."""
         found: list[Any] = [super().get_command(ctx, cmd_name)]
-        if found[0] is None and _is_plugin(cmd_name):
-            reported(lambda: found.insert(0, load_command(cmd_name)))()  # a broken plug-in is one sentence
+        if found[0] is None and _is_plugin_question(cmd_name):
+            report_errors(lambda: found.insert(0, load_command(cmd_name)))()  # a broken plug-in is one sentence
         return found[0]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -73,7 +73,7 @@ class LazyGroup(TyperGroup):
         return name, command and load_command(str(name)), rest
 
 
-def _is_plugin(name: str) -> bool:
+def _is_plugin_question(name: str) -> bool:
     from dissensus.questions.base import questions
 
     return bool(questions.plugins(name))
@@ -81,7 +81,7 @@ def _is_plugin(name: str) -> bool:
 
 def load_command(name: str) -> Any:
     """Return a command with its options: of a module here, or of a declared question."""
-    from dissensus.cli.command import with_options
+    from dissensus.cli.command import expand_option_groups
 
     module, sentence = None, COMMANDS.get(name)
     if find_spec(f"dissensus.cli.{name}") is not None:
@@ -99,7 +99,7 @@ def load_command(name: str) -> Any:
         name,
         help="\n\n".join(text.replace("\n", " ") for text in paragraphs if text),  # typer would keep line breaks
         cls=getattr(module, "COMMAND_CLASS", None),
-    )(reported(with_options(function, name), getattr(module, "BAD_DATA", BAD_DATA)))
+    )(report_errors(expand_option_groups(function, name), getattr(module, "BAD_DATA", BAD_DATA)))
     return typer.main.get_command(wrapper)
 
 
@@ -163,7 +163,7 @@ def main() -> NoReturn:
         if received:  # compiled code may have turned the interruption into another error
             interrupted = received[0] == signal.SIGINT
             if interrupted and code != INTERRUPTED:
-                say("interrupted.")
+                print_to_stderr("interrupted.")
             code = INTERRUPTED if interrupted else TERMINATED
     # a thread of Arrow that closes a Python file while the interpreter shuts down aborts one run in 150
     atexit._run_exitfuncs()

@@ -64,14 +64,14 @@ def adjudicate(
         raise faults.FolderMissing(option="-o", path=output)
     check_not_an_input(output)
     decisions = Decisions(output, by or getpass.getuser())
-    table = source.read_one()
+    table = source.read_single_table()
     if table.kind == "spans" or table.proba is not None:
         raise faults.NotDecidable()
     if items is None and source.holds_texts:
         items = source.file
-    shown = {} if items is None else _shown(items)
+    shown = {} if items is None else _read_item_columns(items)
     with TemporaryDirectory(prefix="dissensus-") as folder:
-        _serve(source, table, shown, decisions, Path(folder) / "labels.db", port, browser)
+        _serve_page(source, table, shown, decisions, Path(folder) / "labels.db", port, browser)
 
 
 class Decisions:
@@ -79,9 +79,9 @@ class Decisions:
 
     def __init__(self, path: Path, by: str):
         self.path, self.by = path, by
-        self.rows = self._read()  # the last state that was read or written here
+        self.rows = self._read_rows()  # the last state that was read or written here
 
-    def _read(self) -> dict[str, dict[str, str]]:
+    def _read_rows(self) -> dict[str, dict[str, str]]:
         """Return item → its row."""
         from dissensus.table.exceptions import NotUtf8
 
@@ -98,7 +98,7 @@ class Decisions:
             raise faults.NotWrittenBy(path=self.path, command="adjudicate")
         return {row["item"]: row for row in rows}
 
-    def events(self, items: Container[str], before: Mapping[str, Any] | None = None) -> list[Event]:
+    def to_events(self, items: Container[str], before: Mapping[str, Any] | None = None) -> list[Event]:
         """Return the decisions about known items; with the rows of `before`, only what changed since."""
         from dissensus.serve.events import Event
 
@@ -106,12 +106,12 @@ class Decisions:
         found = [Event("withdrawal", item, item) for item in before.keys() - self.rows.keys() if item in items]
         for item, row in self.rows.items():
             if item in items and row != before.get(item):
-                with self.naming(item):
-                    found.append(self._event(row))
+                with self.name_item_in_errors(item):
+                    found.append(self._row_to_event(row))
         return found
 
     @contextmanager
-    def naming(self, item: str) -> Iterator[None]:
+    def name_item_in_errors(self, item: str) -> Iterator[None]:
         """Name the file and the item in errors about a decision."""
         from dissensus.messages import quote_name
 
@@ -122,13 +122,13 @@ class Decisions:
                 path=self.path, item=quote_name(item), reason=str(error).removeprefix("annotation 0: ")
             ) from None
 
-    def news(self, items: Container[str]) -> list[Event]:
+    def read_changes(self, items: Container[str]) -> list[Event]:
         """Return the decisions that other processes made or took back since the file was read."""
-        before, self.rows = self.rows, self._read()
-        return self.events(items, before)
+        before, self.rows = self.rows, self._read_rows()
+        return self.to_events(items, before)
 
     @staticmethod
-    def _event(row: dict[str, str]) -> Event:
+    def _row_to_event(row: dict[str, str]) -> Event:
         from dissensus.messages import quote_name
         from dissensus.serve.events import parse_seconds
         from dissensus.serve.requests import decision_event
@@ -145,11 +145,11 @@ class Decisions:
             decision_event(facts, "objects"), at=parse_seconds(row["at"])
         )  # labels of any type are texts here
 
-    def keep(self, events: Iterable[Event], project: Project) -> None:
+    def write_events(self, events: Iterable[Event], project: Project) -> None:
         """Write the current decisions about the items of events."""
         for event in events:
             self.rows.pop(event.item, None)
-            self.rows |= _standing(project, event.item)
+            self.rows |= _decision_row(project, event.item)
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, COLUMNS)
         writer.writeheader()
@@ -158,7 +158,7 @@ class Decisions:
             file.write(text.getvalue().encode())
 
 
-def _standing(project: Project, item: str) -> dict[str, dict[str, str]]:
+def _decision_row(project: Project, item: str) -> dict[str, dict[str, str]]:
     """Return the row of the current decision about an item, if there is one."""
     from dissensus.serve.describe import describe_decision
 
@@ -172,7 +172,7 @@ def _standing(project: Project, item: str) -> dict[str, dict[str, str]]:
     return {item: dict(zip(COLUMNS, values, strict=True))}
 
 
-def _serve(
+def _serve_page(
     source: Source, table: Annotations, shown: dict[str, Any], decisions: Decisions, store: Path, port: int, open_: bool
 ) -> None:
     import threading
@@ -186,16 +186,16 @@ def _serve(
     from dissensus.serve.watch import table_to_events
 
     items, classes = (list(map(str, names.tolist())) for names in (table.items, table.classes))
-    with _service(open_store(str(store)), decisions) as service:
+    with _make_service(open_store(str(store)), decisions) as service:
         with show.show_progress(f"preparing {source.file}"):
             fixed = classes if table.kind in ("classes", "graded") else None
             project = service.create_project(PROJECT, kind=table.kind, classes=fixed, title=source.file.name)
             events = [event for event in table_to_events(table) if event.kind == "annotation"]
             events += [Event("item", name, name, data=shown[name]) for name in items if name in shown]
             service.append(PROJECT, events)
-            earlier = decisions.events(set(items))
+            earlier = decisions.to_events(set(items))
             for event in earlier:
-                with decisions.naming(event.item):
+                with decisions.name_item_in_errors(event.item):
                     project.check_decision(event)
             service.append(PROJECT, earlier)
             project.refit()
@@ -208,8 +208,8 @@ def _serve(
             source.print_json(about, output=decisions.path)
         else:
             waiting = show.format_count(counts["queue"], "item")
-            show.line(f"{show.escape(source.file)}: to decide: {waiting}; decided: {counts['decided']:,}.")
-            show.line(
+            show.print_line(f"{show.escape(source.file)}: to decide: {waiting}; decided: {counts['decided']:,}.")
+            show.print_line(
                 f"Decide at {address}; each decision is written to {show.escape(decisions.path)} at once. Ctrl-C stops."
             )
         if open_:
@@ -217,7 +217,7 @@ def _serve(
         uvicorn.Server(config).run(sockets=[listening])
 
 
-def _service(store: Any, decisions: Decisions) -> Any:
+def _make_service(store: Any, decisions: Decisions) -> Any:
     """Return a service that writes every decision to the file before it is acknowledged."""
     from dissensus.serve.rows import ITEM
     from dissensus.serve.service import Service
@@ -231,11 +231,11 @@ def _service(store: Any, decisions: Decisions) -> Any:
                 return super().submit(project, events)
             turn = FolderLock(decisions.path.resolve().parent, wait=True)  # other processes may write the file too
             try:
-                if news := decisions.news(self.project(project).names[ITEM].codes):
+                if news := decisions.read_changes(self.project(project).names[ITEM].codes):
                     super().submit(project, news).result()
                 stored = super().submit(project, made)
                 stored.result()  # waiting is fine, as one person decides here
-                decisions.keep(made, self.project(project))
+                decisions.write_events(made, self.project(project))
             finally:
                 del turn
             return stored
@@ -243,7 +243,7 @@ def _service(store: Any, decisions: Decisions) -> Any:
     return FileService(store)
 
 
-def _shown(path: Path) -> dict[str, dict[str, Any]]:
+def _read_item_columns(path: Path) -> dict[str, dict[str, Any]]:
     """Return item → its columns in a table; names of picture files become the pictures."""
     from base64 import b64encode
 

@@ -27,7 +27,7 @@ MAX_ANNOTATIONS_FLAGGED = 2_000_000  # searching larger tables for copying annot
 
 
 @dataclass(frozen=True)
-class Task:
+class FitOptions:
     """Options that decide how FILE is aggregated, and where the results go."""
 
     output: Path | None = options.OUTPUT_FOLDER
@@ -56,7 +56,7 @@ class Task:
         f"{MAX_ANNOTATIONS_FLAGGED:,} annotations.",
         "--flags/--no-flags",
     )
-    to: str | None = options.TO
+    to: str | None = options.TOOL
 
     @property
     def settings(self) -> list[str]:
@@ -70,7 +70,7 @@ class Task:
             model.set_params(threads=self.threads)
 
 
-def aggregate(*, task: Task, gold: TrainingGold, source: SourceOfTables) -> None:
+def aggregate(*, task: FitOptions, gold: TrainingGold, source: SourceOfTables) -> None:
     """FOLDER gets items.csv (item, label, confidence, votes, number of labels, status with its reason, p_CLASS …),
     annotators.csv (annotator, annotations, reliability, its interval, flags with reasons), confusions.csv if the
     method models them, spans.csv (document, start, end, label, probability) for spans, model.npz for --model, and
@@ -91,33 +91,35 @@ def aggregate(*, task: Task, gold: TrainingGold, source: SourceOfTables) -> None
     from dissensus.cli.print_result import print_results
 
     if task.to is not None:
-        tool_files.check(task.to, source, task.output)
-    folder.check(task.output, (*results.FILES, Path(results.MODEL)))
+        tool_files.check_tool(task.to, source, task.output)
+    folder.check_folder(task.output, (*results.RESULT_FILES, Path(results.MODEL_FILE)))
     if task.model is None:
         if task.update:
             raise faults.OptionNeeds(option=ParameterName("update"), needed="the model to update: --model FOLDER")
         if task.engine in (None, "local", "torch"):
-            answers, summary = fit(task, gold, source)
+            answers, summary = fit_in_memory(task, gold, source)
         else:
-            from dissensus.cli.engine import fit_elsewhere
+            from dissensus.cli.engine import fit_out_of_memory
 
-            answers, summary = fit_elsewhere(task, gold, source)
+            answers, summary = fit_out_of_memory(task, gold, source)
     else:
         from dissensus.cli import scoring
 
-        options.refuse("--model", "engine", "method", "setting", "max_iter", "seed", "flags")
+        options.refuse_together("--model", "engine", "method", "setting", "max_iter", "seed", "flags")
         gold.check_scoring_only("--model")
-        answers, summary = (scoring.update if task.update else scoring.score)(task, gold, source)
+        answers, summary = (scoring.update_model if task.update else scoring.score_tables)(task, gold, source)
     if source.json:
-        show.json(summary, folder=task.output)
+        show.print_json(summary, folder=task.output)
         return
     print_results(answers, source, preview=task.output is None)
-    show.written(task.output, "Results are", "FOLDER to keep the results")
+    show.print_written(task.output, "Results are", "FOLDER to keep the results")
     if task.to is not None and task.output is not None:
-        show.line(f"The labels for {task.to} are in {show.escape(task.output / tool_files.file_name(task.to))}")
+        show.print_line(
+            f"The labels for {task.to} are in {show.escape(task.output / tool_files.tool_file_name(task.to))}"
+        )
 
 
-def fit(task: Task, gold: TrainingGold, source: SourceOfTables) -> Answers:
+def fit_in_memory(task: FitOptions, gold: TrainingGold, source: SourceOfTables) -> Answers:
     """Fit a model to each question of FILE."""
     from dissensus.cli import results
     from dissensus.models.answers import AnswerModel
@@ -137,43 +139,46 @@ def fit(task: Task, gold: TrainingGold, source: SourceOfTables) -> Answers:
             model.set_params(engine=engine)
         if isinstance(model, AnswerModel):
             check_label_type(model, flags=task.flags, to=None if question else task.to)
-            table = gold.include(table)
+            table = gold.include_gold_classes(table)
         flags = task.flags
         if flags is None:
             flags = table.n_annotations <= MAX_ANNOTATIONS_FLAGGED and table.kind in CLASS_KINDS
         scoring, training = gold.read_scoring(table), gold.read_training(table)
-        return results.fit(model, table, scoring, source.title(question), training=training, flags=flags)
+        return results.fit_table(model, table, scoring, source.make_title(question), training=training, flags=flags)
 
     return answer_and_write(task, gold, source, answer)
 
 
 def answer_and_write(
-    task: Task, gold: TrainingGold, source: SourceOfTables, answer: Callable[[Annotations, str | None], Result]
+    task: FitOptions,
+    gold: TrainingGold,
+    source: SourceOfTables,
+    answer: Callable[[Annotations, str | None], Result],
 ) -> Answers:
     """Answer each question of FILE; return the results and their summary, which are written if there is an output."""
     from dissensus.cli import results, tool_files
 
     began = time.perf_counter()
-    tables = source.read(gold=gold.gold, score_gold=gold.score_gold)
-    summary = head(task, gold, source, time.perf_counter() - began)
+    tables = source.read_tables(gold=gold.gold, score_gold=gold.score_gold)
+    summary = make_summary_header(task, gold, source, time.perf_counter() - began)
     answers = answer_each(tables, answer, every=True)
-    folders = {} if None in tables else results.safe_names(map(str, tables))
+    folders = {} if None in tables else results.make_folder_names(map(str, tables))
     named = {question: {"folder": name} | answers[question].summary for question, name in folders.items()}
     summary |= {"questions": named} if named else answers[None].summary
     if task.output is not None:
-        with folder.results(task.output, results.stale_files(task.output), summary) as part:
+        with folder.write_results(task.output, results.list_replaceable_files(task.output), summary) as part:
             for question, result in answers.items():
-                results.write(result, part / folders.get(question, ""), task.format_ or "csv")
+                results.write_result(result, part / folders.get(question, ""), task.format_ or "csv")
             if task.to is not None:
-                tool_files.write(answers, task.to, source, part)
+                tool_files.write_tool_file(answers, task.to, source, part)
     return answers, summary
 
 
-def head(task: Task, gold: TrainingGold, source: SourceOfTables, seconds: float) -> dict[str, Any]:
+def make_summary_header(task: FitOptions, gold: TrainingGold, source: SourceOfTables, seconds: float) -> dict[str, Any]:
     """Return the first entries of the summary: version, files, and how FILE was read."""
     from dissensus import __version__
 
-    files = show.paths(input=source.file, model=task.model) | gold.facts()
+    files = show.format_paths(input=source.file, model=task.model) | gold.facts()
     return {"version": __version__} | files | {"reading": source.import_report, "seconds_reading": seconds}
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import folder, options, show
-from dissensus.cli.errors import for_command_line, say
+from dissensus.cli.errors import print_to_stderr, render_for_command_line
 from dissensus.cli.options import option
 from dissensus.cli.question import print_message
-from dissensus.cli.settings import Fit
-from dissensus.cli.source import NUMBERS, Gold, Source, item_column
+from dissensus.cli.settings import MethodOptions
+from dissensus.cli.source import NUMBER_COLUMNS, Gold, Source, find_gold_item_column
 from dissensus.common.formatting import Share
 from dissensus.exceptions import DissensusError
 from dissensus.messages import Message
@@ -48,7 +48,7 @@ EFFECT_WORDS = (
     "position", "order", "side", "length", "words", "tokens", "characters", "system", "model", "family", "provider",
 )  # fmt: skip
 """Words in the names of columns of ITEMS or FILE that judges may react to."""
-QUOTED = re.compile(r"'([^']*)'")  # a column in the import report
+QUOTED_COLUMN = re.compile(r"'([^']*)'")  # a column in the import report
 MIN_PANEL_ITEMS = 50  # items from which on a panel is reviewed without human labels, as in the report
 MAX_JUDGES_SHOWN = 12
 MAX_EFFECTS_SHOWN = 10
@@ -75,7 +75,7 @@ class HumanGold(Gold):
         frame = read_table(self.gold)
         if name not in frame.column_names:
             raise NoSuchColumn(column=name, columns=tuple(frame.column_names)).add_subject(str(self.gold))
-        if (item := self.gold_item or item_column(table, self.gold)) is not None:
+        if (item := self.gold_item or find_gold_item_column(table, self.gold)) is not None:
             frame = frame.select([item, name]).rename_columns(["item", name])
         try:
             return [
@@ -104,7 +104,7 @@ def calibrate(
     ),
     prompt: str | None = option(None, "Column of what was answered: differences are paired by it.", metavar="COLUMN"),
     cost: Path | None = option(None, "Prices of calls, to buy judges by: columns annotator and cost.", metavar="FILE"),
-    fit: Fit,
+    fit: MethodOptions,
     seed: int | None = options.SEED,
     source: Source,
 ) -> None:
@@ -120,34 +120,34 @@ def calibrate(
 
     Example: dissensus calibrate verdicts.csv --gold human.csv --width 0.05 --next next.csv
     """
-    folder.check_file(output, "items")
-    folder.check_file(next_file, "items", "--next")
+    folder.check_output_file(output, "items")
+    folder.check_output_file(next_file, "items", "--next")
     if next_file is not None and width is None:
         raise WidthNeeded()
     from dissensus.questions.calibrate import CORRECTABLE_KINDS, has_enough_gold
     from dissensus.table.kinds import check_kind
 
-    table = source.read_one()
+    table = source.read_single_table()
     check_kind(table.kind, CORRECTABLE_KINDS, "dissensus calibrate")
     if gold.gold_probability is not None and gold.gold is None:
         raise GoldColumnWithoutFile()
-    known, classes = _gold(table, gold)
+    known, classes = _read_gold(table, gold)
     from dissensus.cli.inputs import read_prices
 
     prices = None if cost is None else read_prices(cost, table.annotators)
     if known is None or (gold.gold is None and not has_enough_gold(known)):  # a log may hold a few known labels
         if output is not None:
             raise NothingToWrite()
-        _without_gold(source, table, fit.model(), prices)
+        _review_without_gold(source, table, fit.new_model(), prices)
         return
     from dissensus.questions.calibrate import calibrate
 
-    columns = _columns(table, source, items, [name for name in (system, prompt) if name is not None])
+    columns = _read_columns(table, source, items, [name for name in (system, prompt) if name is not None])
     model = None
     if table.kind != "numbers":
         with show.show_progress(f"fitting {source.file}"):
-            model = fit.model().fit(table)
-    others = [name for name in columns if name != prompt and _may_matter(name)]
+            model = fit.new_model().fit(table)
+    others = [name for name in columns if name != prompt and _may_bias_judges(name)]
     with show.show_progress(f"correcting {source.file}"):
         found = calibrate(
             table, known, classes=classes, model=model, seed=seed or 0,
@@ -157,21 +157,23 @@ def calibrate(
         )  # fmt: skip
     plan = None if width is None else found.plan(width)
     for note in found.notes:
-        say(f"warning: {note}")
+        print_to_stderr(f"warning: {note}")
     if output is not None:
         folder.write_file(found.to_frame(), output)
     if plan is not None and next_file is not None:
         folder.write_file({"item": list(plan.next_items)}, next_file)
     if source.json:
-        head = show.paths(gold_file=gold.gold, next_file=next_file)
-        source.print_json(head | facts(found, plan), output=output)
+        head = show.format_paths(gold_file=gold.gold, next_file=next_file)
+        source.print_json(head | calibration_facts(found, plan), output=output)
         return
-    _show(source.title(None), found, plan, next_file)
+    _print_calibration(source.make_title(None), found, plan, next_file)
     if output is not None or next_file is None:
-        show.written(output, "Items are", "FILE to keep the items")
+        show.print_written(output, "Items are", "FILE to keep the items")
 
 
-def _without_gold(source: Source, table: Annotations, model: Aggregator, prices: dict[Any, float] | None) -> None:
+def _review_without_gold(
+    source: Source, table: Annotations, model: Aggregator, prices: dict[Any, float] | None
+) -> None:
     """Print what the panel is worth by its own posterior."""
     from dissensus.questions.panel_review import review_panel
 
@@ -184,11 +186,11 @@ def _without_gold(source: Source, table: Annotations, model: Aggregator, prices:
     if source.json:
         source.print_json({"panel": panel_facts(found)})
         return
-    _show_panel(found)
-    _line(HumanLabelsHelp())
+    _print_panel(found)
+    _print_line(HumanLabelsHelp())
 
 
-def _gold(table: Annotations, gold: Gold) -> tuple[Any, list[str] | None]:
+def _read_gold(table: Annotations, gold: Gold) -> tuple[Any, list[str] | None]:
     """Return codes of known classes, or known numbers; for a table of scores, the names of the classes too."""
     import numpy as np
 
@@ -198,7 +200,7 @@ def _gold(table: Annotations, gold: Gold) -> tuple[Any, list[str] | None]:
     if table.kind != "numbers":
         return gold.read_scoring(table), None
     if gold.gold is not None:
-        item, label = gold.columns(gold.gold, table, ("gold", "label", *NUMBERS))
+        item, label = gold.columns(gold.gold, table, ("gold", "label", *NUMBER_COLUMNS))
         check_gold_items(item, table)
     elif table.import_report is not None and table.import_report.gold is not None:
         item, label = table.import_report.gold
@@ -213,7 +215,7 @@ def _gold(table: Annotations, gold: Gold) -> tuple[Any, list[str] | None]:
     return gold_codes(replace(empty, classes=np.array(names, object), kind="classes"), item, texts), names
 
 
-def _columns(table: Annotations, source: Source, items: Path | None, wanted: list[str]) -> dict[str, list[Any]]:
+def _read_columns(table: Annotations, source: Source, items: Path | None, wanted: list[str]) -> dict[str, list[Any]]:
     """Return column → values of the items (I,) from ITEMS, or from FILE without ITEMS, then also of its rows (N,)."""
     from dissensus.cli.inputs import read_table
     from dissensus.report.study import align_frame
@@ -226,26 +228,26 @@ def _columns(table: Annotations, source: Source, items: Path | None, wanted: lis
         names = dict.fromkeys(name for fields in about.values() for name in fields)
         found = {name: [about.get(str(item), {}).get(name) for item in table.items.tolist()] for name in names}
     else:
-        found = _columns_of_rows(table, source, wanted)
+        found = _read_row_columns(table, source, wanted)
     for name in wanted:
         if name not in found:
             raise NoSuchColumn(column=name, columns=tuple(found)).add_subject(str(items or source.file))
     return found
 
 
-def _columns_of_rows(table: Annotations, source: Source, wanted: list[str]) -> dict[str, list[Any]]:
+def _read_row_columns(table: Annotations, source: Source, wanted: list[str]) -> dict[str, list[Any]]:
     """Return columns of FILE: wanted ones by item, and others that judges may react to by row.
 
     The latter are skipped if the rows of FILE are not those of the table, as after merging labels.
     """
     import numpy as np
 
-    from dissensus.cli.inputs import in_kind_of, read_table
+    from dissensus.cli.inputs import match_name_type, read_table
     from dissensus.report.study import align_frame
     from dissensus.table import names as naming
 
     columns = {} if table.import_report is None else table.import_report.columns
-    of = {role: match[1] for role, name in columns.items() if (match := QUOTED.match(name))}
+    of = {role: match[1] for role, name in columns.items() if (match := QUOTED_COLUMN.match(name))}
     try:
         frame = read_table(Path(source.file))
     except DissensusError:
@@ -255,12 +257,14 @@ def _columns_of_rows(table: Annotations, source: Source, wanted: list[str]) -> d
     about = frame.rename_columns(["item" if name == of["item"] else name for name in frame.column_names])
     found = align_frame(about, "item", table.items) if wanted else {}
     found = {name: found[name] for name in wanted if name in found}
-    reacted = [name for name in frame.column_names if name not in {*of.values(), *wanted} and _may_matter(name)]
+    reacted = [name for name in frame.column_names if name not in {*of.values(), *wanted} and _may_bias_judges(name)]
     if not reacted or frame.num_rows != len(table):
         return found
     kinds = {"item": table.items, "annotator": table.annotators, "label": table.classes}
     codes = [
-        naming.match_names(in_kind_of(names, naming.to_names(naming.to_column(frame[of[role]], role))), names, role)
+        naming.match_names(
+            match_name_type(names, naming.to_names(naming.to_column(frame[of[role]], role))), names, role
+        )
         for role, names in kinds.items()
     ]
     order = np.lexsort(codes[::-1])
@@ -270,11 +274,11 @@ def _columns_of_rows(table: Annotations, source: Source, wanted: list[str]) -> d
     return found
 
 
-def _may_matter(column: str) -> bool:
+def _may_bias_judges(column: str) -> bool:
     return any(word in column.lower() for word in EFFECT_WORDS)
 
 
-def facts(found: CalibrationResult, plan: GoldPlan | None) -> dict[str, Any]:
+def calibration_facts(found: CalibrationResult, plan: GoldPlan | None) -> dict[str, Any]:
     """Return the results as plain values."""
     return {
         "gold_items": found.n_gold,
@@ -311,56 +315,67 @@ def panel_facts(panel: PanelReview) -> dict[str, Any]:
     }
 
 
-def _line(message: Message) -> None:
-    show.line(show.escape(for_command_line(message)))
+def _print_line(message: Message) -> None:
+    show.print_line(show.escape(render_for_command_line(message)))
 
 
-def _show(title: str, found: CalibrationResult, plan: GoldPlan | None, next_file: Path | None) -> None:
+def _print_calibration(title: str, found: CalibrationResult, plan: GoldPlan | None, next_file: Path | None) -> None:
     print_message(GoldCount(n_gold=found.n_gold, items=found.items.size), show.escape(title))
     rows = []
     for one in found.rates:
-        name = show.name(one.name) if one.system is None else f"{show.name(one.system)}: {show.name(one.name)}"
-        fixed, by_errors = one.corrected, _number(one.rogan_gladen.value if one.rogan_gladen else float("nan"))
+        name = show.shorten(one.name) if one.system is None else f"{show.shorten(one.system)}: {show.shorten(one.name)}"
+        fixed, by_errors = one.corrected, _format_number(one.rogan_gladen.value if one.rogan_gladen else float("nan"))
         rows.append(
-            (name, _number(one.judge_rate), _cell(fixed), _cell(fixed.human), by_errors, f"{fixed.labels_saved:,.0f}")
+            (
+                name,
+                _format_number(one.judge_rate),
+                _format_estimate(fixed),
+                _format_estimate(fixed.human),
+                by_errors,
+                f"{fixed.labels_saved:,.0f}",
+            )
         )
     columns = ("rate of", "judges say", "corrected", "human labels alone", "R–G", "saved")
-    show.table("Rates, with 95 % intervals", columns, rows, numbers=columns[1:], unbroken=columns[:1])
+    show.print_table("Rates, with 95 % intervals", columns, rows, numbers=columns[1:], unbroken=columns[:1])
     print_message(RatesExplained(with_rogan_gladen=any(row[4] != "–" for row in rows)))
-    _show_systems(found)
+    _print_systems(found)
     if found.accuracy is not None and found.log_loss is not None:
-        _line(ItemAccuracy(share=Share(found.accuracy), log_loss=found.log_loss))
+        _print_line(ItemAccuracy(share=Share(found.accuracy), log_loss=found.log_loss))
     if found.judges is not None:
-        _show_panel(found.judges)
-        _show_judges(found, found.judges)
+        _print_panel(found.judges)
+        _print_judges(found, found.judges)
     clear = [effect for effect in found.judge_biases if effect.excess.low > 0 or effect.excess.high < 0]
     for effect in clear[:MAX_EFFECTS_SHOWN]:
         by, what = effect.excess, {"column": effect.column, "value": effect.value, "judge": effect.judge}
-        _line(JudgeBiasFound(None, excess=by.value, low=by.low, high=by.high, **what))
+        _print_line(JudgeBiasFound(None, excess=by.value, low=by.low, high=by.high, **what))
     if plan is not None:
-        _line(plan.finding())
+        _print_line(plan.finding())
         if plan.next_items and next_file:
-            show.line(f"They are in {show.escape(next_file)}.")
+            show.print_line(f"They are in {show.escape(next_file)}.")
         elif plan.next_items:
-            _line(ItemsToLabel(items=plan.next_items))
+            _print_line(ItemsToLabel(items=plan.next_items))
 
 
-def _show_systems(found: CalibrationResult) -> None:
+def _print_systems(found: CalibrationResult) -> None:
     rows = [
         (
-            f"{show.name(one.systems[0])} − {show.name(one.systems[1])}: {show.name(one.name)}",
-            *(_cell(one.corrected), _cell(one.human), f"{one.n_pairs:,}" if one.n_pairs else "not paired"),
+            f"{show.shorten(one.systems[0])} − {show.shorten(one.systems[1])}: {show.shorten(one.name)}",
+            *(
+                _format_estimate(one.corrected),
+                _format_estimate(one.human),
+                f"{one.n_pairs:,}" if one.n_pairs else "not paired",
+            ),
         )
         for one in found.differences
     ]
     columns = ("difference", "corrected", "human labels alone", "pairs with gold")
     if rows:
-        show.table("Systems", columns, rows, numbers=columns[1:], unbroken=columns[:1])
+        show.print_table("Systems", columns, rows, numbers=columns[1:], unbroken=columns[:1])
         print_message(SystemsExplained())
 
 
-def _show_panel(panel: PanelReview) -> None:
-    _line(panel.finding())
+def _print_panel(panel: PanelReview) -> None:
+    _print_line(panel.finding())
     if panel.selection:
         enough = next(
             n for n, (_, share) in enumerate(panel.selection, 1) if share >= 0.95 or n == len(panel.selection)
@@ -370,30 +385,30 @@ def _show_panel(panel: PanelReview) -> None:
         if panel.cost is not None:
             price = dict(zip(map(str, panel.judges), panel.cost, strict=True))
             cost, total = sum(price[name] for name in names), float(panel.cost.sum())
-        _line(JudgesNeeded(selection=names, judges=len(panel.selection), cost=cost, all_cost=total))
+        _print_line(JudgesNeeded(selection=names, judges=len(panel.selection), cost=cost, all_cost=total))
     if pairs := panel.significant_pairs():
-        _line(SimilarJudges(pairs=tuple(pairs)))
+        _print_line(SimilarJudges(pairs=tuple(pairs)))
 
 
-def _show_judges(found: CalibrationResult, panel: PanelReview) -> None:
+def _print_judges(found: CalibrationResult, panel: PanelReview) -> None:
     names = [str(one) for one in found.classes]
     recall = {(one.judge, one.name): one.recall for one in found.recalls}
     if recall and len(names) <= 4:
         rows = [
-            [show.name(judge), *(_cell(recall.get((str(judge), name))) for name in names)]
+            [show.shorten(judge), *(_format_estimate(recall.get((str(judge), name))) for name in names)]
             for judge in panel.judges[:MAX_JUDGES_SHOWN]
         ]
         if (more := panel.judges.size - MAX_JUDGES_SHOWN) > 0:
             rows.append([f"… {more:,} more", *("--json" for _ in names)])
-        columns = ("judge", *(f"says {show.name(name)} where true" for name in names))
-        show.table("Judges", columns, rows, numbers=columns[1:], unbroken=columns[:1])
+        columns = ("judge", *(f"says {show.shorten(name)} where true" for name in names))
+        show.print_table("Judges", columns, rows, numbers=columns[1:], unbroken=columns[:1])
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return show.format_number(value) if value == value else "–"
 
 
-def _cell(one: Estimate | None) -> str:
+def _format_estimate(one: Estimate | None) -> str:
     if one is None or one.value != one.value:
         return "–"
     return f"{show.format_number(one.value)} ({show.format_interval(one.low, one.high)})"

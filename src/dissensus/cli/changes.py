@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import folder, show
-from dissensus.cli.errors import say
+from dissensus.cli.errors import print_to_stderr
 from dissensus.cli.question import print_findings
 from dissensus.common.formatting import Count
 from dissensus.questions.findings import ItemsAndAnnotatorsChanged, SnapshotsInWrongOrder, TooFewForDrift
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dissensus.questions.diff import Diff, FrameKind
 
 TABLES: tuple[FrameKind, ...] = ("items", "labels", "annotators")
-FILES = [Path(f"{name}.csv") for name in TABLES]
+CHANGE_FILES = [Path(f"{name}.csv") for name in TABLES]
 FLIPS_SHOWN = 10
 
 
@@ -25,18 +25,23 @@ def warn_of_order(old_tables: Tables, new_tables: Tables, old: str, new: str) ->
     reports = [next(iter(tables.values())).import_report for tables in (old_tables, new_tables)]
     old_end, new_end = (report.period[1] if report is not None and report.period else None for report in reports)
     if old_end and new_end and new_end < old_end:
-        say(f"warning: {SnapshotsInWrongOrder(new=new, new_end=new_end, old=old, old_end=old_end)}")
+        print_to_stderr(f"warning: {SnapshotsInWrongOrder(new=new, new_end=new_end, old=old, old_end=old_end)}")
 
 
-def write(output: Path, diff: Diff, *, old: str, new: Path) -> None:
+def write_changes(output: Path, diff: Diff, *, old: str, new: Path) -> None:
     """Write all changes into a folder: one table each of items, labels and annotators, and the summary."""
-    summary = {"old": show.path(Path(old)), "new": show.path(new), "method": diff.method, "level": diff.level}
-    with folder.results(output, FILES, summary | facts(diff)) as part:
+    summary = {
+        "old": show.format_path(Path(old)),
+        "new": show.format_path(new),
+        "method": diff.method,
+        "level": diff.level,
+    }
+    with folder.write_results(output, CHANGE_FILES, summary | change_facts(diff)) as part:
         for kind in TABLES:
             folder.write_file(diff.to_frame(kind, "pyarrow"), part / f"{kind}.csv")
 
 
-def facts(diff: Diff) -> dict[str, Any]:
+def change_facts(diff: Diff) -> dict[str, Any]:
     """Return the changes as plain values."""
     annotators = diff.to_frame("annotators", "pyarrow").drop_columns("drifts")
     return {
@@ -53,14 +58,17 @@ def facts(diff: Diff) -> dict[str, Any]:
 
 def print_changes(title: str, diff: Diff) -> None:
     """Print what changed: counts, items with another answer, and annotators who drift."""
-    show.line(f"{show.escape(title)}: {diff.verdict()}")
+    show.print_line(f"{show.escape(title)}: {diff.verdict()}")
     changed = {name: getattr(diff, name) for name in ("new_items", "lost_items", "new_annotators", "lost_annotators")}
     print_findings("", [ItemsAndAnnotatorsChanged(**changed)] if any(changed.values()) else [])
-    flips = facts(diff)["flipped"]
+    flips = change_facts(diff)["flipped"]
     rows = [
         (
-            show.name(row["item"]),
-            *(f"{show.name(row[side])} ({show.percent(row[f'{side}_confidence'])})" for side in ("old", "new")),
+            show.shorten(row["item"]),
+            *(
+                f"{show.shorten(row[side])} ({show.format_percent(row[f'{side}_confidence'])})"
+                for side in ("old", "new")
+            ),
             show.escape(row["reason"]),
         )
         for row in flips[:FLIPS_SHOWN]
@@ -68,7 +76,7 @@ def print_changes(title: str, diff: Diff) -> None:
     if len(flips) > FLIPS_SHOWN:
         rows.append((f"… {len(flips) - FLIPS_SHOWN:,} more", "", "", "with -o and --json"))
     if rows:
-        show.table("Items with another answer", ("item", "before", "now", "because"), rows)
+        show.print_table("Items with another answer", ("item", "before", "now", "because"), rows)
     print_findings("", diff.drift.findings(diff.annotators))
     untested = diff.annotators.size - diff.drift.tested
     if untested and diff.drift.tested and diff.changes.item.size:

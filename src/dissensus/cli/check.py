@@ -15,7 +15,7 @@ from dissensus.cli import changes, folder, options, show
 from dissensus.cli.errors import BAD_USAGE
 from dissensus.cli.folder import SUMMARY
 from dissensus.cli.options import option
-from dissensus.cli.settings import Fit
+from dissensus.cli.settings import MethodOptions
 from dissensus.cli.source import Source, answer_each
 from dissensus.messages import ParameterName
 from dissensus.questions.exceptions import (
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from dissensus.table.annotations import Annotations
 
 BAD_DATA = BAD_USAGE  # 1 says that a check failed
-FAILED = 1
-WORDS = {True: "passed", False: "failed", None: "not checked"}
+EXIT_FAILED = 1
+OUTCOME_WORDS = {True: "passed", False: "failed", None: "not checked"}
 
 
 @dataclass(frozen=True)
-class Limits:
+class Thresholds:
     """Thresholds of a table; a share is a number from 0 to 1."""
 
     min_labels: int | None = option(None, "Annotators who labelled each item, at least.", metavar="N")
@@ -55,10 +55,10 @@ class Limits:
     )
     max_new_classes: int | None = option(None, "Classes that are new.", metavar="N", show_default="0")
 
-    def given(self, config: Path | None) -> dict[str, float]:
+    def collect(self, config: Path | None) -> dict[str, float]:
         """Return the thresholds that an option or a file names; options override the file."""
         whole = {field.name: "int" in str(field.type) for field in dataclasses.fields(self)}
-        found: dict[str, Any] = {} if config is None else _read(config)
+        found: dict[str, Any] = {} if config is None else _read_toml(config)
         for name in found:
             if name not in whole:
                 raise UnknownThreshold(name=name, allowed=tuple(whole)).add_subject(str(config))
@@ -83,9 +83,9 @@ def check(
     ),
     level: float = option(0.05, "Share of the annotators named for drift that may be named by chance."),
     config: Path | None = option(None, "Thresholds in TOML, such as min_settled = 0.9.", metavar="FILE"),
-    limits: Limits,
+    limits: Thresholds,
     exit_zero: bool = option(False, "Exit with 0 even if a check fails.", "--exit-zero"),
-    fit: Fit,
+    fit: MethodOptions,
     source: Source,
 ) -> None:
     """One line per threshold: passed or failed, the value, the threshold and what to do. Without --against only the
@@ -105,7 +105,7 @@ def check(
     """
     from dissensus.questions.check import DEFAULT_CHANGE_LIMITS
 
-    given = limits.given(config)
+    given = limits.collect(config)
     earlier = {name for name in DEFAULT_CHANGE_LIMITS if name in given}
     if against is None and source.classes:
         earlier.discard("max_new_classes")
@@ -117,20 +117,20 @@ def check(
     classes, source = source.class_names(), dataclasses.replace(source, classes=None)  # a new class is no error here
     saved_run = None if against is None or not (Path(against) / SUMMARY).is_file() else Path(against)
     if against is None or saved_run is not None:
-        options.require("--against with a table of labels", "output", "level")
-        old, tables = dict[str | None, Any](), source.read()
+        options.refuse_without("--against with a table of labels", "output", "level")
+        old, tables = dict[str | None, Any](), source.read_tables()
     else:
-        folder.check(output, changes.FILES)
-        old, tables = source.read_both(against, output=output)
+        folder.check_folder(output, changes.CHANGE_FILES)
+        old, tables = source.read_two_files(against, output=output)
         changes.warn_of_order(old, tables, against, source.named)
 
     def answer(table: Annotations, question: str | None) -> tuple[Diff | None, list[Check]]:
         from dissensus.questions.check import check, fit_snapshot
         from dissensus.questions.diff import diff_of_models
 
-        model: Any = fit.model(table.kind)
+        model: Any = fit.new_model(table.kind)
         before = diff = None
-        with show.show_progress(f"checking {source.title(question)}"):
+        with show.show_progress(f"checking {source.make_title(question)}"):
             if saved_run is not None:
                 before = _saved_snapshot(saved_run, question, source.question_names)
                 model = model if fit.method or fit.setting else before.model
@@ -146,20 +146,22 @@ def check(
     checks = [check for _, checks in answers.values() for check in checks]
     passed = all(check.passed is not False for check in checks)
     if output is not None and (diff := answers[None][0]) is not None:
-        changes.write(output, diff, old=str(against), new=source.file)
-    facts: dict[str, Any] = {} if against is None else {"against": show.path(Path(against))}
-    facts |= {"method": fit.name(tables)} if old else {}
-    source.print_each(answers, _show, _facts, **facts | show.paths(folder=output), passed=passed)
+        changes.write_changes(output, diff, old=str(against), new=source.file)
+    facts: dict[str, Any] = {} if against is None else {"against": show.format_path(Path(against))}
+    facts |= {"method": fit.method_name(tables)} if old else {}
+    source.print_answers(
+        answers, _print_checks, _check_facts, **facts | show.format_paths(folder=output), passed=passed
+    )
     if not source.json and output is not None:
-        show.written(output, "All changes are", "FOLDER")
+        show.print_written(output, "All changes are", "FOLDER")
     for check in checks:
         if check.passed is None and check.name in given:
             raise CheckNotPossible(name=ParameterName(check.name), reason=check.finding)
     if not (passed or exit_zero):
-        raise typer.Exit(FAILED)
+        raise typer.Exit(EXIT_FAILED)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return {name.replace("-", "_"): value for name, value in tomllib.loads(path.read_text("utf-8")).items()}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -168,11 +170,11 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _saved_snapshot(folder: Path, question: str | None, question_names: list[str]) -> Snapshot:
     """Return the snapshot that `aggregate` saved; of several questions, the one that `question_names` of FILE has."""
-    from dissensus.cli.results import question_folders
+    from dissensus.cli.results import read_question_folders
     from dissensus.cli.scoring import load_model
     from dissensus.questions.check import Snapshot
 
-    question = question or next((name for name in question_names if name in question_folders(folder)), None)
+    question = question or next((name for name in question_names if name in read_question_folders(folder)), None)
     model = load_model(folder, question)
     if not model.items_.size or not hasattr(model, "item_total_"):
         raise SavedWithoutLabels(folder=folder)
@@ -183,13 +185,13 @@ def _saved_snapshot(folder: Path, question: str | None, question_names: list[str
         raise SavedWithoutAgreement(file=folder / SUMMARY) from error
 
 
-def _facts(answer: tuple[Diff | None, list[Check]]) -> dict[str, Any]:
+def _check_facts(answer: tuple[Diff | None, list[Check]]) -> dict[str, Any]:
     diff, checks = answer
-    found = {} if diff is None else {"changes": changes.facts(diff)}
+    found = {} if diff is None else {"changes": changes.change_facts(diff)}
     return found | {"checks": [vars(check) | {"passed": check.passed} for check in checks]}
 
 
-def _show(title: str, answer: tuple[Diff | None, list[Check]]) -> None:
+def _print_checks(title: str, answer: tuple[Diff | None, list[Check]]) -> None:
     diff, checks = answer
     if diff is not None:
         changes.print_changes(title, diff)
@@ -199,10 +201,10 @@ def _show(title: str, answer: tuple[Diff | None, list[Check]]) -> None:
         summary = {True: "the check passed", False: "the check failed", None: "nothing could be checked"}[
             checks[0].passed
         ]
-    show.line(f"{show.escape(title)}: {summary}.")
+    show.print_line(f"{show.escape(title)}: {summary}.")
     for check in checks:
         limit = f"{100 * check.limit:g} %" if isinstance(check.limit, float) else f"{check.limit:,}"
         bound = "" if check.passed is None else f" ({'at least' if check.name[:3] == 'min' else 'at most'} {limit})"
         advice = f" {check.advice}" if check.advice else ""
         name = check.name.replace("_", "-")
-        show.line(show.escape(f"{WORDS[check.passed]:<11}  {name}: {check.finding}{bound}.{advice}"))
+        show.print_line(show.escape(f"{OUTCOME_WORDS[check.passed]:<11}  {name}: {check.finding}{bound}.{advice}"))

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from dissensus.clustering import Selection
     from dissensus.table.annotations import Annotations
 
-PAGE = "clusters.html"
-FILES = [
+PAGE_FILE = "clusters.html"
+CLUSTER_FILES = [
     Path(f"{name}.csv") for name in ("items", "annotators", "clusters", "search", "clusters-key")
-] + [Path(PAGE), Path("clusters.json")]  # fmt: skip
+] + [Path(PAGE_FILE), Path("clusters.json")]  # fmt: skip
 """Files that a later run into the same folder replaces or removes."""
-OPTIONS = ("n_clusters", "item_clusters", "annotator_clusters", "restarts", "seed")
+OPTION_PARAMETERS = ("n_clusters", "item_clusters", "annotator_clusters", "restarts", "seed")
 """Parameters of the methods that have their own option."""
 CLUSTERING_OPTIONS = (
     "method", "item_clusters", "annotator_clusters", "search", "dev", "criterion", "restarts",
 )  # fmt: skip
-DECISION = "With --decision"  # panel of the help
+DECISION_PANEL = "With --decision"  # panel of the help
 MAX_CLUSTERS_SHOWN = 12
 CLASSES_SHOWN = 3  # per cluster
 COARSE_SIZES = 4  # numbers of a range that are tried without --search full
@@ -61,16 +61,16 @@ def cluster(
     setting: list[str] | None = options.SETTINGS,
     seed: int | None = options.SEED,
     decision: bool = option(
-        False, "Estimate instead which annotators label which items.", "--decision", panel=DECISION
+        False, "Estimate instead which annotators label which items.", "--decision", panel=DECISION_PANEL
     ),
     features: Path | None = option(
         None,
         ".npz with arrays item and x, or a table: item and numbers; by default a vector per item.",
         metavar="FILE",
-        panel=DECISION,
+        panel=DECISION_PANEL,
     ),
-    top: int = option(20, "Annotators per item in pairs.csv, the most probable first.", min=1, panel=DECISION),
-    device: str | None = option(None, "auto, cpu, cuda, cuda:1, mps.", show_default="auto", panel=DECISION),
+    top: int = option(20, "Annotators per item in pairs.csv, the most probable first.", min=1, panel=DECISION_PANEL),
+    device: str | None = option(None, "auto, cpu, cuda, cuda:1, mps.", show_default="auto", panel=DECISION_PANEL),
     source: Source,
 ) -> None:
     """Ranges of numbers are searched: pairs are fitted to the items that are not in --dev and evaluated on those.
@@ -94,61 +94,63 @@ def cluster(
     if decision:
         from dissensus.cli.decision import fit_decision_function
 
-        options.refuse("--decision", *CLUSTERING_OPTIONS)
+        options.refuse_together("--decision", *CLUSTERING_OPTIONS)
         fit_decision_function(
             source, output=output, features=features, top=top, setting=setting, device=device, seed=seed
         )
         return
-    options.require("--decision", "features", "top", "device")
-    K = _numbers(item_clusters, "item_clusters")
-    L = _numbers(annotator_clusters, "annotator_clusters")
-    folder.check(output, FILES)
+    options.refuse_without("--decision", "features", "top", "device")
+    K = _parse_sizes(item_clusters, "item_clusters")
+    L = _parse_sizes(annotator_clusters, "annotator_clusters")
+    folder.check_folder(output, CLUSTER_FILES)
     from dissensus.clustering import clusterings
     from dissensus.clustering.base import cluster_count_keywords
 
-    given = {"seed": seed or 0} | settings.parse(setting or [], clusterings[method], method, taken=OPTIONS)
+    given = {"seed": seed or 0} | settings.parse_settings(
+        setting or [], clusterings[method], method, taken=OPTION_PARAMETERS
+    )
     began = time.perf_counter()
-    table = source.read_one()
+    table = source.read_single_table()
     held_out: Any = dev
     try:
         held_out = float(dev)
     except ValueError:
-        held_out = dataclasses.replace(source, named=dev).read_one()
+        held_out = dataclasses.replace(source, named=dev).read_single_table()
     found: Selection | None = None
     if len(K) > 1 or (len(L) > 1 and clusterings.entry(method).facts["annotators"]):
         sizes = COARSE_SIZES if search == "coarse" else None
-        found = _search(table, method, output, K=K, L=L, sizes=sizes, dev=held_out, criterion=criterion, **given)
+        found = _search_sizes(table, method, output, K=K, L=L, sizes=sizes, dev=held_out, criterion=criterion, **given)
         model = found.estimator()
     else:
         model = clusterings[method](**cluster_count_keywords(method, K[0], L[0]), **given)
     model.set_params(restarts=restarts)
     with show.show_progress(f"clustering {source.file}") as on_step:
         model.fit(table, on_step=on_step)
-    summary = _summary(source.file, method, model, found, time.perf_counter() - began) | {
+    summary = _summarise(source.file, method, model, found, time.perf_counter() - began) | {
         "reading": source.import_report
     }
     if output is not None:
-        with folder.results(output, FILES, summary) as part:
-            _write(model, found, part)
+        with folder.write_results(output, CLUSTER_FILES, summary) as part:
+            _write_tables(model, found, part)
             try:  # the page needs optional packages
                 from dissensus.report import Report
 
                 parts: dict[str, Any] = {"clustering": model, "search": found, "title": source.file.name}
-                Report(table, model, only=["clusters"], **parts).save(part / PAGE)
+                Report(table, model, only=["clusters"], **parts).save(part / PAGE_FILE)
             except MissingExtra as error:
-                warnings.warn(faults.NoPage(page=PAGE, reason=str(error)), stacklevel=2)
+                warnings.warn(faults.NoPage(page=PAGE_FILE, reason=str(error)), stacklevel=2)
     if source.json:
-        show.json(summary, folder=output)
+        show.print_json(summary, folder=output)
         return
-    _show(model, found, summary)
+    _print_clusters(model, found, summary)
     if found is not None:
         searched = (item_clusters, found.K), (annotator_clusters, found.L)
         if any(":" in text and len(tried) <= tried[-1] - tried[0] for text, tried in searched):
-            show.text(f"{len(found.points)} pairs of numbers were tried; --search full tries all of a range.")
-    show.written(output, "Results are", "FOLDER")
+            show.print_text(f"{len(found.points)} pairs of numbers were tried; --search full tries all of a range.")
+    show.print_written(output, "Results are", "FOLDER")
 
 
-def _numbers(text: str, option: str) -> Sequence[int]:
+def _parse_sizes(text: str, option: str) -> Sequence[int]:
     """Return the numbers in 5, 3:20 (both ends included) or 3,5,8."""
     try:
         if ":" in text:
@@ -163,7 +165,7 @@ def _numbers(text: str, option: str) -> Sequence[int]:
     return numbers
 
 
-def _search(table: Annotations, method: str, output: Path | None, **given: Any) -> Selection:
+def _search_sizes(table: Annotations, method: str, output: Path | None, **given: Any) -> Selection:
     """Fit every pair of numbers; finished points are stored in the output folder."""
     from dissensus.clustering import select_clusters
 
@@ -178,12 +180,12 @@ def _search(table: Annotations, method: str, output: Path | None, **given: Any) 
         return select_clusters(table, method, store=store, on_point=on_point, **given)
 
 
-def _summary(file: Path, method: str, model: Any, search: Selection | None, seconds: float) -> dict[str, Any]:
+def _summarise(file: Path, method: str, model: Any, search: Selection | None, seconds: float) -> dict[str, Any]:
     import numpy as np
 
     K, L, _ = model.labels_of_clusters_.shape
     summary: dict[str, Any] = {
-        "input": show.path(file),
+        "input": show.format_path(file),
         "method": method,
         "item_clusters": K,
         "annotator_clusters": L,
@@ -199,7 +201,7 @@ def _summary(file: Path, method: str, model: Any, search: Selection | None, seco
     return summary
 
 
-def _write(model: Any, search: Selection | None, part: Path) -> None:
+def _write_tables(model: Any, search: Selection | None, part: Path) -> None:
     import numpy as np
 
     from dissensus.common.frames import columns_to_frame
@@ -234,35 +236,37 @@ def _write(model: Any, search: Selection | None, part: Path) -> None:
     save(model, part)
 
 
-def _show(model: Any, search: Selection | None, summary: dict[str, Any]) -> None:
+def _print_clusters(model: Any, search: Selection | None, summary: dict[str, Any]) -> None:
     from dissensus.clustering.model import population_labels
 
-    show.line(
+    show.print_line(
         f"{show.escape(summary['input'])}: {summary['item_clusters']} clusters of items and "
         f"{summary['annotator_clusters']} of annotators by {summary['method']}, in {summary['seconds']:.1f} s"
     )
     if search is not None:
         value = search.best.log_likelihood
         likelihood = "" if value is None else f", log-likelihood of held-out labels {value:.3f}"
-        show.line(f"Chosen among {len(search.points)} by {search.criterion}: KL {search.best.kl:.3f}{likelihood}.")
+        show.print_line(
+            f"Chosen among {len(search.points)} by {search.criterion}: KL {search.best.kl:.3f}{likelihood}."
+        )
     labels = []
     for shares in population_labels(model.params_):
         top = (-shares).argsort()[:CLASSES_SHOWN]
-        labels.append(", ".join(f"{show.name(model.classes_[p])} {show.percent(shares[p])}" for p in top))
-    _show_sizes("items", summary["items"], labels)
+        labels.append(", ".join(f"{show.shorten(model.classes_[p])} {show.format_percent(shares[p])}" for p in top))
+    _print_sizes("items", summary["items"], labels)
     if summary["annotator_clusters"] > 1:
-        _show_sizes("annotators", summary["annotators"])
+        _print_sizes("annotators", summary["annotators"])
 
 
-def _show_sizes(what: str, sizes: list[int], labels: list[str] | None = None) -> None:
+def _print_sizes(what: str, sizes: list[int], labels: list[str] | None = None) -> None:
     """Print the clusters, the largest first, with their sizes and labels."""
     order = sorted(range(len(sizes)), key=lambda k: -sizes[k])
     shares = [size / max(sum(sizes), 1) for size in sizes]
     rows = [
-        (str(k), f"{sizes[k]:,}", show.bar(shares[k]), *([labels[k]] if labels else []))
+        (str(k), f"{sizes[k]:,}", show.draw_bar(shares[k]), *([labels[k]] if labels else []))
         for k in order[:MAX_CLUSTERS_SHOWN]
     ]
     if others := order[MAX_CLUSTERS_SHOWN:]:
         rows.append(("…", f"{sum(sizes[k] for k in others):,}"))
     columns = ("cluster", what, "", *(["labels"] if labels else []))
-    show.table(f"Clusters of {what}", columns, rows, numbers=("cluster", what))
+    show.print_table(f"Clusters of {what}", columns, rows, numbers=("cluster", what))

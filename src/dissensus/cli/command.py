@@ -18,10 +18,10 @@ from dissensus.cli.options import QUIET
 from dissensus.common import progress
 from dissensus.common.atomic import protect_inputs
 
-WRITTEN = ("output", "next_file")  # parameters that name files to write
+OUTPUT_PARAMETERS = ("output", "next_file")  # parameters that name files to write
 
 
-def with_options(command: Callable[..., None], name: str) -> Callable[..., None]:
+def expand_option_groups(command: Callable[..., None], name: str) -> Callable[..., None]:
     """Return the command as typer calls it: a parameter whose type is a group of options becomes the group's fields.
 
     Every command has --quiet too, its name in the JSON, and lines of progress if stderr is a pipe.
@@ -48,8 +48,8 @@ def with_options(command: Callable[..., None], name: str) -> Callable[..., None]
         set_by_user = [key for key in given if getattr(context.get_parameter_source(key), "name", "") == "COMMANDLINE"]
         keys = [setting.partition("=")[0].strip() for setting in given.get("setting") or ()]
         settings = {key.rpartition(".")[2].replace("-", "_"): key for key in keys}
-        show.running.set(show.Invocation(name, tuple(given), set_by_user, settings, own_process))
-        inputs = list(_input_files(given))
+        show.current_invocation.set(show.Invocation(name, tuple(given), set_by_user, settings, own_process))
+        inputs = list(_list_input_files(given))
         for parameter, group in groups.items():
             given[parameter] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
         with progress.set_output(quiet=quiet, lines=own_process), protect_inputs(inputs):
@@ -62,11 +62,11 @@ def with_options(command: Callable[..., None], name: str) -> Callable[..., None]
     return run
 
 
-def _input_files(given: Mapping[str, Any]) -> Iterator[Path]:
+def _list_input_files(given: Mapping[str, Any]) -> Iterator[Path]:
     """Yield every file that options name, by itself, by a pattern or by its folder, except those to be written."""
     for name, value in given.items():
         for text in value if isinstance(value, list) else [value]:
-            if name in WRITTEN or not isinstance(text, str | Path):
+            if name in OUTPUT_PARAMETERS or not isinstance(text, str | Path):
                 continue
             found = [Path(text)]
             if set("*?[") & set(str(text)):
@@ -76,10 +76,10 @@ def _input_files(given: Mapping[str, Any]) -> Iterator[Path]:
                     if path.is_file():
                         yield path
                     elif path.is_dir() and (isinstance(text, Path) or name == "named"):
-                        yield from _files_of_run(path)
+                        yield from _list_run_files(path)
 
 
-def _files_of_run(folder: Path) -> Iterator[Path]:
+def _list_run_files(folder: Path) -> Iterator[Path]:
     """Yield the files of a folder and of an earlier run's sub-folders, without pages and the files next to them."""
     from dissensus.cli.folder import SUMMARY
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dissensus.learning.decision import DecisionFunction
     from dissensus.table.annotations import Annotations
 
-FILES = [Path("pairs.csv"), Path("decision.safetensors")]
+DECISION_FILES = [Path("pairs.csv"), Path("decision.safetensors")]
 """Files that a later run into the same folder replaces or removes."""
 ITEMS_AT_ONCE = 4096
 ANNOTATORS_SHOWN = 5
@@ -33,20 +33,20 @@ def fit_decision_function(
     from dissensus.cli.inputs import Inputs, align_inputs
     from dissensus.learning.decision import DecisionFunction
 
-    folder.check(output, FILES)
+    folder.check_folder(output, DECISION_FILES)
     taken = ("encoder", "seed", "device")
-    parameters = settings.parse(setting or [], DecisionFunction, "decision", taken=taken) | {"seed": seed or 0}
+    parameters = settings.parse_settings(setting or [], DecisionFunction, "decision", taken=taken) | {"seed": seed or 0}
     model = DecisionFunction(**parameters, **({} if device is None else {"device": device}))
-    table, X = source.read_one(), None
+    table, X = source.read_single_table(), None
     if features is not None:
         other_files = dict.fromkeys(("items", "text", "pair", "position", "images"))
         file, inputs = Inputs.choose(InputFiles(features=features, **other_files))
         table, X = align_inputs(table, *inputs.read(file), source.file)
     with show.show_progress(f"training on {source.file}", model.epochs) as on_step:
         model.fit(table, X, on_step=on_step)
-    pairs = _most_probable(model, table, top)
+    pairs = _rank_annotators(model, table, top)
     summary: dict[str, Any] = {
-        **show.paths(input=source.file, features_file=features),
+        **show.format_paths(input=source.file, features_file=features),
         "items": table.n_items,
         "annotators": table.n_annotators,
         "pairs": len(set(zip(table.item.tolist(), table.annotator.tolist(), strict=True))),
@@ -57,22 +57,22 @@ def fit_decision_function(
     if output is not None:
         from dissensus.table.io import write_frame
 
-        with folder.results(output, FILES, summary) as part:
+        with folder.write_results(output, DECISION_FILES, summary) as part:
             write_frame(pairs, part / "pairs.csv")
             model.save(part)
     if source.json:
-        show.json(summary, folder=output)
+        show.print_json(summary, folder=output)
         return
-    show.line(f"{show.escape(source.file)}: {summary['pairs']:,} pairs of {summary['items']:,} items and "
+    show.print_line(f"{show.escape(source.file)}: {summary['pairs']:,} pairs of {summary['items']:,} items and "
               f"{summary['annotators']:,} annotators")  # fmt: skip
     mean = model.predict_proba(table.items[:ITEMS_AT_ONCE]).mean(axis=0)
     order = (-mean).argsort(kind="stable")[:ANNOTATORS_SHOWN]
-    rows = [(show.name(table.annotators[j]), show.percent(mean[j])) for j in order]
-    show.table("Annotators by their mean probability of labelling an item", ("annotator", "probability"), rows)
-    show.written(output, "Results are", "FOLDER")
+    rows = [(show.shorten(table.annotators[j]), show.format_percent(mean[j])) for j in order]
+    show.print_table("Annotators by their mean probability of labelling an item", ("annotator", "probability"), rows)
+    show.print_written(output, "Results are", "FOLDER")
 
 
-def _most_probable(model: DecisionFunction, table: Annotations, top: int) -> dict[str, Any]:
+def _rank_annotators(model: DecisionFunction, table: Annotations, top: int) -> dict[str, Any]:
     """Return the `top` most probable annotators of each item as columns, and whether they labelled it."""
     import numpy as np
 

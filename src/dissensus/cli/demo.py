@@ -33,24 +33,35 @@ def demo(
     """
     data, results, page = output / "data", output / "results", output / "report.html"
     labels, gold = data / "annotations.csv", data / "gold.csv"
-    folder.check(output)
+    folder.check_folder(output)
     with show.show_progress(f"writing {data}"):
-        table, right = _write_data(data)
+        table, votes = _write_data(data)
     quiet = ["--quiet"] if json else []
-    _run("aggregate", [labels, "--gold", gold, "--gold-use", "score", "-o", results, *quiet], shown=not json)
+    _run_command("aggregate", [labels, "--gold", gold, "--gold-use", "score", "-o", results, *quiet], shown=not json)
     report = all(find_spec(package) for package in REPORT_PACKAGES)
     if report:
         items = ["--items", data / "items.csv", "--title", "Handwritten digits"]
-        _run("report", [labels, "--gold", gold, "--gold-use", "score", *items, "-o", page, *quiet], shown=not json)
+        _run_command(
+            "report", [labels, "--gold", gold, "--gold-use", "score", *items, "-o", page, *quiet], shown=not json
+        )
     accuracy = json_module.loads((results / SUMMARY).read_bytes())["gold"]["accuracy"]
     if json:
-        files = sorted(show.path(path) for path in output.rglob("*") if path.is_file())
-        show.json({"folder": show.path(output), "files": files, "accuracy": accuracy, "majority_vote_accuracy": right})
+        files = sorted(show.format_path(path) for path in output.rglob("*") if path.is_file())
+        show.print_json(
+            {
+                "folder": show.format_path(output),
+                "files": files,
+                "accuracy": accuracy,
+                "majority_vote_accuracy": votes,
+            }
+        )
         return
-    show.line("")
-    print_message(DemoAccuracy(items=Count(table.n_items), accuracy=Share(accuracy), majority_vote=Share(right)))
-    show.line(f"Open {show.escape(page)} in a browser." if report else "For a report: pip install 'dissensus[report]'.")
-    show.line("Next, your own labels: dissensus describe FILE, then dissensus aggregate FILE -o results")
+    show.print_line("")
+    print_message(DemoAccuracy(items=Count(table.n_items), accuracy=Share(accuracy), majority_vote=Share(votes)))
+    show.print_line(
+        f"Open {show.escape(page)} in a browser." if report else "For a report: pip install 'dissensus[report]'."
+    )
+    show.print_line("Next, your own labels: dissensus describe FILE, then dissensus aggregate FILE -o results")
 
 
 def _write_data(path: Path) -> tuple[Any, float]:
@@ -66,20 +77,20 @@ def _write_data(path: Path) -> tuple[Any, float]:
     return table, float((answers == table.classes[dataset.gold]).mean())
 
 
-def _run(command: str, arguments: list[Any], *, shown: bool) -> None:
+def _run_command(command: str, arguments: list[Any], *, shown: bool) -> None:
     """Run another command in this process, with its command line printed above its output."""
     from dissensus.cli import load_command
 
     words = [str(argument) for argument in arguments]
     if shown:
-        show.line(f"\n$ dissensus {command} {' '.join(f'{word!r}' if ' ' in word else word for word in words)}")
-    running = show.running.get()
+        show.print_line(f"\n$ dissensus {command} {' '.join(f'{word!r}' if ' ' in word else word for word in words)}")
+    running = show.current_invocation.get()
     code = load_command(command).main(
         words,
         prog_name=f"dissensus {command}",
         standalone_mode=False,
         obj=show.OWN_PROCESS if running.own_process else None,
     )
-    show.running.set(running)
+    show.current_invocation.set(running)
     if code:
         raise typer.Exit(code)

@@ -64,21 +64,20 @@ class DescribeTable(Agreement):
         agreement = facts["agreement"]
         *described, doubts = Describe().findings(facts)
         measured = [] if agreement is None else list(super().findings(agreement))
-        if any(isinstance(one, findings.AgreementBeyondChance) for one in measured):
-            described = [one for one in described if not isinstance(one, findings.PairwiseAgreement)]
+        if any(isinstance(finding, findings.AgreementBeyondChance) for finding in measured):  # it has the share too
+            described = [finding for finding in described if not isinstance(finding, findings.PairwiseAgreement)]
         yield from described
         if self.measures:
             yield from measured
         elif measured:
-            yield AgreementCoefficients(coefficients=tuple(_coefficients(agreement["coefficients"])))
-            yield from (
-                one for one in measured if isinstance(one, findings.AgreementBeyondChance | findings.ClassOrder)
-            )
+            shown = findings.AgreementBeyondChance | findings.ClassOrder
+            yield from (finding for finding in measured if isinstance(finding, shown))
+            yield AgreementCoefficients(coefficients=tuple(_list_coefficients(agreement["coefficients"])))
             yield from measured[-1:] if self.pairs and isinstance(measured[-1], Table) else ()
         yield doubts
 
 
-def _coefficients(coefficients: dict[str, dict[str, float]]) -> Iterator[str]:
+def _list_coefficients(coefficients: dict[str, dict[str, float]]) -> Iterator[str]:
     """Yield the main coefficients in words, those that have a value."""
     for name in MAIN_COEFFICIENTS:
         if name in coefficients and (value := coefficients[name]["value"]) == value:

@@ -16,11 +16,11 @@ import numpy as np
 
 from dissensus.cli import exceptions as faults
 from dissensus.cli import folder, results, show
-from dissensus.cli.aggregate import Task, head
+from dissensus.cli.aggregate import FitOptions, make_summary_header
 from dissensus.cli.options import Engine
-from dissensus.cli.scoring import table_of_items
+from dissensus.cli.scoring import make_item_table
 from dissensus.cli.settings import new_model
-from dissensus.cli.settings import parse as settings_of
+from dissensus.cli.settings import parse_settings as settings_of
 from dissensus.cli.source import Source, SourceOfTables, TrainingGold
 from dissensus.common.exceptions import OutOfRange
 from dissensus.common.registry import DEFAULT_METHOD
@@ -63,7 +63,7 @@ def choose_engine(
         raise error.add_subject(f"--engine {name}") from None
 
 
-def fit_elsewhere(task: Task, gold: TrainingGold, source: SourceOfTables) -> Answers:
+def fit_out_of_memory(task: FitOptions, gold: TrainingGold, source: SourceOfTables) -> Answers:
     """Fit to a table on a disk or in Spark."""
     options, settings = choose_engine(task.engine, task.settings, task.method)
     model = new_model(task.method, settings, source.kind or "classes")
@@ -74,13 +74,13 @@ def fit_elsewhere(task: Task, gold: TrainingGold, source: SourceOfTables) -> Ans
         if getattr(task, name) not in (None, False, "parquet"):
             raise faults.OptionsConflict(option=ParameterName(name), other=f"--engine {task.engine}")
     began = time.perf_counter()
-    table = read_elsewhere(source, options)
-    summary = head(task, gold, source, time.perf_counter() - began)
+    table = read_out_of_memory(source, options)
+    summary = make_summary_header(task, gold, source, time.perf_counter() - began)
     columns = None if gold.scoring_file is None else gold.columns(gold.scoring_file)
     return {None: fit_and_write(model, table, f"fitting {source.file}", columns, task.output, summary)}, summary
 
 
-def read_elsewhere(source: Source, options: Any) -> Any:
+def read_out_of_memory(source: Source, options: Any) -> Any:
     """Return FILE as codes on a disk, or as parts in the cluster."""
     from dissensus.compute.engines.coding import check_parquet, code_parquet
     from dissensus.compute.engines.scatter import distribute_frame
@@ -110,7 +110,7 @@ def read_elsewhere(source: Source, options: Any) -> Any:
         found = table.columns
     named = {role: repr(column) for role, column in found.items()}
     format_ = "parquet" if isinstance(options, Disk) else "spark"
-    source.announce(ImportReport(format=format_, columns=named, n_rows=table.n_annotations))
+    source.announce_import(ImportReport(format=format_, columns=named, n_rows=table.n_annotations))
     return table
 
 
@@ -122,7 +122,7 @@ def fit_and_write(
     With an `output` the files are written too, the items while they are counted.
     """
     with _spark_errors():
-        seconds = results.fit_with_bar(model, table, text)
+        seconds = results.fit_with_progress(model, table, text)
 
         def result_of(frames: Iterable[Any]) -> results.Result:
             result = results.Result(model, results.summarise(model, count_items(model, frames, gold), seconds))
@@ -132,9 +132,9 @@ def fit_and_write(
         if output is None:
             with show.show_progress("counting the items"):
                 return result_of(model.item_frames())
-        with folder.results(output, results.stale_files(output), summary) as part:
-            result = result_of(_write_through(model.item_frames(), part / "items.parquet"))
-            results.write(result, part, "parquet", items=False)
+        with folder.write_results(output, results.list_replaceable_files(output), summary) as part:
+            result = result_of(_write_while_reading(model.item_frames(), part / "items.parquet"))
+            results.write_result(result, part, "parquet", items=False)
     return result
 
 
@@ -149,7 +149,7 @@ def count_items(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] 
         unsure += int((frame["confidence"].to_numpy() < results.MIN_CONFIDENCE).sum())
         if gold is not None:
             items = naming.to_names(frame["item"].combine_chunks())
-            codes = gold_codes(table_of_items(items, model), *gold)
+            codes = gold_codes(make_item_table(items, model), *gold)
             at = np.flatnonzero(codes >= 0)
             posterior = np.column_stack([frame[f"p_{name}"].to_numpy()[at] for name in model.classes_])
             known.append((codes[at], posterior))
@@ -157,7 +157,7 @@ def count_items(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] 
     return results.item_facts(model, labels, unsure, None if gold is None else (answers, posterior))
 
 
-def _write_through(frames: Iterable[Any], path: Path) -> Iterator[Any]:
+def _write_while_reading(frames: Iterable[Any], path: Path) -> Iterator[Any]:
     """Yield the same frames after writing them to one Parquet file."""
     import pyarrow.parquet as pq
 

@@ -12,15 +12,15 @@ from typing import Any, NoReturn
 
 import typer
 
-from dissensus.cli.face import face_of
-from dissensus.cli.show import escape, running
+from dissensus.cli.face import make_face
+from dissensus.cli.show import current_invocation, escape
 from dissensus.exceptions import BadParameter, DissensusError, DissensusWarning, RowsLeftOut, UnknownName
 from dissensus.messages import Message
 
 BAD_DATA, BAD_USAGE, INTERRUPTED, READER_GONE, TERMINATED = 1, 2, 130, 141, 143
 
 
-def reported(command: Callable[..., None], bad_data: int = BAD_DATA) -> Callable[..., None]:
+def report_errors(command: Callable[..., None], bad_data: int = BAD_DATA) -> Callable[..., None]:
     """Return the command, which ends with a sentence and an exit code instead of a traceback."""
 
     @functools.wraps(command)  # typer reads the options from the signature
@@ -34,7 +34,7 @@ def reported(command: Callable[..., None], bad_data: int = BAD_DATA) -> Callable
             sys.stdout.flush()
         except DissensusError as error:
             usage = isinstance(error, BadParameter | UnknownName)
-            exit_with(for_command_line(error), BAD_USAGE if usage else bad_data, error)
+            exit_with(render_for_command_line(error), BAD_USAGE if usage else bad_data, error)
         except KeyboardInterrupt as error:
             exit_with("interrupted.", INTERRUPTED, error)
         except BrokenPipeError as error:  # such as `dissensus list methods | head -1`
@@ -51,25 +51,25 @@ def reported(command: Callable[..., None], bad_data: int = BAD_DATA) -> Callable
     return run
 
 
-def for_command_line(message: object) -> str:
+def render_for_command_line(message: object) -> str:
     """Render a message with the options of the running command in place of parameters."""
-    face = getattr(message, "face", None) or face_of(running.get())
+    face = getattr(message, "face", None) or make_face(current_invocation.get())
     return message.render(face) if isinstance(message, Message) else str(message)
 
 
-def say(message: str) -> None:
+def print_to_stderr(message: str) -> None:
     """Print one line on stderr."""
     typer.echo(f"dissensus: {escape(message)}", err=True)
 
 
 def show_warning(message: object, *_: object, **__: object) -> None:
     """Print one line about a warning."""
-    say(f"warning: {for_command_line(message)}")
+    print_to_stderr(f"warning: {render_for_command_line(message)}")
 
 
 def exit_with(message: str, code: int, error: BaseException) -> NoReturn:
     """Print the sentence about an error and end the command."""
-    say(message)
+    print_to_stderr(message)
     raise typer.Exit(code) from error
 
 

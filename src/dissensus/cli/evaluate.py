@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from dissensus.cli import folder, options, show
-from dissensus.cli.errors import say
+from dissensus.cli.errors import print_to_stderr
 from dissensus.cli.options import option
 from dissensus.cli.question import answer_question, new_question, question_option
 from dissensus.cli.source import Gold, Source
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dissensus.table.annotations import Annotations
 
 
-RANKING = "Without PREDICTIONS"  # panel of the help
+RANKING_PANEL = "Without PREDICTIONS"  # panel of the help
 
 
 def evaluate(
@@ -45,10 +45,10 @@ def evaluate(
     predicted: str | None = option(None, "PREDICTIONS' column of labels (prediction, label, …).", metavar="COLUMN"),
     scale: Scale = option("nominal", "What the classes are: names, steps in an order, or numbers."),
     cells: bool = option(False, "For two PREDICTIONS: how many items only one of them gets right.", "--cells"),
-    methods: list[str] | None = question_option(Compare, "methods", panel=RANKING),
-    share: float = question_option(Compare, "share", panel=RANKING),
-    splits: int = question_option(Compare, "splits", panel=RANKING),
-    limit: int = question_option(Compare, "limit", panel=RANKING),
+    methods: list[str] | None = question_option(Compare, "methods", panel=RANKING_PANEL),
+    share: float = question_option(Compare, "share", panel=RANKING_PANEL),
+    splits: int = question_option(Compare, "splits", panel=RANKING_PANEL),
+    limit: int = question_option(Compare, "limit", panel=RANKING_PANEL),
     resamples: int = option(1000, "Resamples of the items, for the intervals.", min=0),
     seed: int | None = options.SEED,
     gold: Gold,
@@ -69,13 +69,13 @@ def evaluate(
     Example: dissensus evaluate labels.csv --methods majority-vote,dawid-skene,glad --gold gold.csv
     """
     if not predictions:
-        options.require("PREDICTIONS", "predicted", "scale", "cells")
+        options.refuse_without("PREDICTIONS", "predicted", "scale", "cells")
         ranking = {"methods": methods, "share": share, "splits": splits, "limit": limit}
         question = new_question(Compare, **ranking, resamples=resamples, seed=seed)
         answer_question(question, source, gold=gold, output=output)
         return
-    options.refuse("PREDICTIONS", "methods", "share", "splits", "limit")
-    folder.check_file(output, "scores")
+    options.refuse_together("PREDICTIONS", "methods", "share", "splits", "limit")
+    folder.check_output_file(output, "scores")
     table, known = read_labels(source, gold)
     from dissensus.common.frames import columns_to_frame
     from dissensus.questions.compare_errors import compare_errors
@@ -103,26 +103,26 @@ def evaluate(
         first, second = read.values()
         errors = compare_errors(first, second, table, known)
     for note in found.notes:
-        say(f"warning: {note}")
+        print_to_stderr(f"warning: {note}")
     if output is not None:
         folder.write_file(columns_to_frame(found.rows(), "pyarrow"), output)
     if source.json:
         facts: dict[str, Any] = {"resamples": resamples, "predictions": found.predictions, "reference": found.reference}
-        facts = gold.facts() | facts | {"scores": found.rows(), "notes": found.notes}
+        facts = gold.file_facts() | facts | {"scores": found.rows(), "notes": found.notes}
         facts |= {} if errors is None else {"cells": errors.to_dict()["cells"]}
         source.print_json(facts, output=output)
         return
-    _show(source.title(None), found)
+    _print_scores(source.make_title(None), found)
     if errors is not None:
-        _show_cells(errors, found.predictions)
+        _print_error_cells(errors, found.predictions)
     if output is not None:
-        show.line(f"Scores are in {show.escape(output)}")
+        show.print_line(f"Scores are in {show.escape(output)}")
 
 
 def read_labels(source: Source, gold: Gold) -> tuple[Annotations, IntArray | None]:
     """Return annotations and gold; a FILE without annotators is gold, for a table without rows."""
     try:
-        table = source.read_one()
+        table = source.read_single_table()
         return table, gold.read_scoring(table)
     except MissingColumn:
         from dissensus.table.find_columns import guess_column
@@ -139,7 +139,7 @@ def read_labels(source: Source, gold: Gold) -> tuple[Annotations, IntArray | Non
     return table.select(rows=[]), table.gold_codes(item, label)
 
 
-def _show(title: str, found: Evaluation) -> None:
+def _print_scores(title: str, found: Evaluation) -> None:
     several = len(found.predictions) > 1
     rows: list[tuple[str, ...]] = []
     kind = ""
@@ -148,18 +148,18 @@ def _show(title: str, found: Evaluation) -> None:
             rows.append((f"{one.kind}, {show.format_count(one.items, 'item')}",))
         kind = one.kind
         sign = "↑" if one.higher_is_better else "↓"
-        cells = (_cell(one.values.get(name), several) for name in found.predictions)
+        cells = (_format_score(one.values.get(name), several) for name in found.predictions)
         rows.append((f"  {one.name} {sign}", *cells))
         if several and one.differences:
-            rows.append(("", "", *(_difference(one, name) for name in found.predictions[1:])))
-    columns = ["", *(show.name(name) for name in found.predictions)] if several else ["", "score"]
-    show.table(show.escape(title), columns, rows, numbers=columns[1:], unbroken=columns[:1])
+            rows.append(("", "", *(_format_difference(one, name) for name in found.predictions[1:])))
+    columns = ["", *(show.shorten(name) for name in found.predictions)] if several else ["", "score"]
+    show.print_table(show.escape(title), columns, rows, numbers=columns[1:], unbroken=columns[:1])
     more = "; below, the difference to the first, with ▲ where it is better and ▼ where it is worse" if several else ""
-    show.text(f"Hard scores compare with {found.reference}. Intervals are of 95 %, over items{more}.")
+    show.print_text(f"Hard scores compare with {found.reference}. Intervals are of 95 %, over items{more}.")
 
 
-def _show_cells(errors: ErrorCells, names: Sequence[str]) -> None:
-    first, second = map(show.name, names)
+def _print_error_cells(errors: ErrorCells, names: Sequence[str]) -> None:
+    first, second = map(show.shorten, names)
     words = (("both", f"only {first}"), (f"only {second}", "neither"))
     rows = []
     for a, b in ((0, 0), (0, 1), (1, 0), (1, 1)):
@@ -168,25 +168,25 @@ def _show_cells(errors: ErrorCells, names: Sequence[str]) -> None:
             (words[a][b], f"{errors.count[a, b]:,}", "–" if kurtosis != kurtosis else show.format_number(kurtosis))
         )
     columns = ("right", "items", "kurtosis")
-    show.table("Items by which predictions are right", columns, rows, numbers=columns[1:])
-    show.text("Kurtosis is the mean over the soft labels of the items: high if the votes agree.")
+    show.print_table("Items by which predictions are right", columns, rows, numbers=columns[1:])
+    show.print_text("Kurtosis is the mean over the soft labels of the items: high if the votes agree.")
 
 
-def _cell(value: Estimate | None, short: bool) -> str:
+def _format_score(value: Estimate | None, short: bool) -> str:
     if value is None or value.value != value.value:
         return "–"
     if value.value == float("inf"):
         return "∞"
     if short or value.low != value.low:
-        return f"{show.format_number(value.value)}{_half_width(value)}"
+        return f"{show.format_number(value.value)}{_format_half_width(value)}"
     return f"{show.format_number(value.value)} ({show.format_interval(value.low, value.high)})"
 
 
-def _difference(score: Score, name: str) -> str:
+def _format_difference(score: Score, name: str) -> str:
     one = score.differences.get(name)
     mark = {"better": "▲", "worse": "▼", "": " "}[score.verdict(name)]
-    return "" if one is None else f"{mark} {one.value:+z.3f}{_half_width(one)}"
+    return "" if one is None else f"{mark} {one.value:+z.3f}{_format_half_width(one)}"
 
 
-def _half_width(value: Estimate) -> str:
+def _format_half_width(value: Estimate) -> str:
     return "" if value.low != value.low else f" ± {show.format_number((value.high - value.low) / 2)}"

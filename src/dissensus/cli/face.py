@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from dissensus.cli.show import Invocation
 
 COMMAND_LINE = Face(option_words)
-GOLD_FILE = Face(lambda name: option_words(name).replace("--item", "--gold-item").replace("--label", "--gold-label"))
+GOLD_FACE = Face(lambda name: option_words(name).replace("--item", "--gold-item").replace("--label", "--gold-label"))
 """Words for errors about a file of gold labels, whose columns have their own options."""
 
 
-def face_of(running: Invocation) -> Face:
+def make_face(running: Invocation) -> Face:
     """Return the words of a running command, which names its own options and the settings that the user gave."""
     return Face(partial(option_words, options=running.options, settings=running.settings))

@@ -11,7 +11,7 @@ from dissensus.messages import Message
 class AgreementCoefficients(Message):
     """The coefficients of agreement in one line."""
 
-    template = "Agreement beyond chance, with 95 % intervals: {joined}."
+    template = "Coefficients of agreement, with 95 % intervals: {joined}."
     coefficients: tuple[str, ...]
     example: ClassVar = {"coefficients": ("Krippendorff's α 0.81 (0.79 to 0.83)", "Fleiss' κ 0.81 (0.79 to 0.83)")}
     joined = property(lambda self: "; ".join(self.coefficients) or "undefined, as there is only one class")

@@ -25,26 +25,26 @@ from dissensus.common.progress import show_progress
 
 SUMMARY = "summary.json"
 """The file that marks a folder as complete."""
-INCOMPLETE = b'{"incomplete": "a run was stopped while it replaced the files here; give the command again"}\n'
-PREVIOUS = ".dissensus-previous"  # suffix of the hidden name of an old folder while the new one takes its place
+INCOMPLETE_SUMMARY = b'{"incomplete": "a run was stopped while it replaced the files here; give the command again"}\n'
+PREVIOUS_SUFFIX = ".dissensus-previous"  # suffix of the hidden name of an old folder while the new one takes its place
 MAX_COPIED_BYTES = 2**28  # files of the user in an output folder; with more, results are replaced one by one
 TableFormat = Literal["csv", "parquet", "jsonl"]
 
 
-def tables(*stems: str) -> tuple[Path, ...]:
+def table_files(*stems: str) -> tuple[Path, ...]:
     """Return the files of result tables in any format, which a later run into the same folder replaces or removes."""
     return tuple(Path(f"{stem}.{suffix}") for stem in stems for suffix in get_args(TableFormat))
 
 
-def check(folder: Path | None, files: Iterable[Path] = ()) -> None:
+def check_folder(folder: Path | None, files: Iterable[Path] = ()) -> None:
     """Raise an error, before any work is done, if a folder cannot be made or written to.
 
     `files` (relative) are those to be written: none may be an input, or a file that no earlier run wrote.
     """
     if folder is None:
         return
-    turn = _take_turn(folder)
-    _check_place(folder)
+    turn = _lock_folder(folder)
+    _check_writable(folder)
     del turn
     there = [folder / file for file in files if (folder / file).is_file()]
     check_not_an_input(*there, folder / SUMMARY)
@@ -52,12 +52,12 @@ def check(folder: Path | None, files: Iterable[Path] = ()) -> None:
         raise faults.NotOurFile(file=there[0], summary=SUMMARY)
 
 
-def _take_turn(folder: Path) -> FolderLock:
+def _lock_folder(folder: Path) -> FolderLock:
     """Wait until no other run is replacing a folder, and keep it so while the lock lives."""
     return FolderLock(next(path for path in folder.resolve().parents if path.is_dir()), wait=True)
 
 
-def _check_place(folder: Path) -> None:
+def _check_writable(folder: Path) -> None:
     """Raise an error if a folder cannot be made or written to."""
     above = next(path for path in (folder, *folder.parents) if path.exists())
     if not above.is_dir():
@@ -66,7 +66,7 @@ def _check_place(folder: Path) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(above))
 
 
-def check_file(output: Path | None, what: str, option: str = "-o") -> None:
+def check_output_file(output: Path | None, what: str, option: str = "-o") -> None:
     """Raise an error, before any work is done, if one file of results cannot be written or is being read."""
     from dissensus.table.io.readers import readers, suffix_without_gz
 
@@ -90,7 +90,7 @@ def write_file(columns: Any, output: Path | None) -> None:
 
 
 @contextmanager
-def results(folder: Path, stale: Iterable[Path], summary: dict[str, Any]) -> Iterator[Path]:
+def write_results(folder: Path, stale: Iterable[Path], summary: dict[str, Any]) -> Iterator[Path]:
     """Yield an `atomic_folder` to write results into; the summary is written last."""
     from dissensus.table.io import write_json
 
@@ -106,8 +106,8 @@ def atomic_folder(folder: Path, stale: Iterable[Path] = ()) -> Iterator[Path]:
     Files of `folder` that are neither written again nor `stale` (relative) stay. If it cannot be moved (a mount, the
     working folder), its files are replaced one by one, and its summary marks it as incomplete until the last is there.
     """
-    turn, target = _take_turn(folder), folder.resolve()
-    _check_place(folder)
+    turn, target = _lock_folder(folder), folder.resolve()
+    _check_writable(folder)
     created = [path for path in target.parents if not path.exists()]  # the innermost first
     inside = target.exists() and (target.is_mount() or not os.access(target.parent, os.W_OK | os.X_OK))
     del turn
@@ -116,7 +116,7 @@ def atomic_folder(folder: Path, stale: Iterable[Path] = ()) -> Iterator[Path]:
         part.mkdir(parents=True)
         remove_stale_parts(part.parent, ".dissensus-")
         yield part
-        _commit(part, target, set(stale))
+        _replace_folder(part, target, set(stale))
     except BaseException as error:
         shutil.rmtree(part, ignore_errors=True)
         for path in created:
@@ -130,7 +130,7 @@ def atomic_folder(folder: Path, stale: Iterable[Path] = ()) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _commit(part: Path, target: Path, stale: set[Path]) -> None:
+def _replace_folder(part: Path, target: Path, stale: set[Path]) -> None:
     """Move a complete part to its place."""
     files = sorted(path.relative_to(part) for path in part.rglob("*") if path.is_file())
     for file in files:
@@ -140,31 +140,31 @@ def _commit(part: Path, target: Path, stale: set[Path]) -> None:
             raise faults.InTheWay(path=target, obstacle=target / file.parent, kind="file")
         sync_to_disk(part / file)
     check_not_an_input(*(target / file for file in (*files, *stale)))
-    previous = target.with_name(f".{target.name}{PREVIOUS}")  # the old folder between the two renames
+    previous = target.with_name(f".{target.name}{PREVIOUS_SUFFIX}")  # the old folder between the two renames
     turn = FolderLock(target.parent, wait=True)  # two runs into one folder take turns
-    _restore(target, previous)
+    _restore_previous(target, previous)
     if not target.exists():
         part.rename(target)
-    elif part.parent == target or not _carry_over(part, target, stale):
+    elif part.parent == target or not _copy_user_files(part, target, stale):
         _replace_files(part, target, files, stale)
     else:
         try:
             target.rename(previous)
             part.rename(target)
         finally:
-            _restore(target, previous)
+            _restore_previous(target, previous)
     sync_to_disk(target.parent)
     del turn
 
 
-def _restore(target: Path, previous: Path) -> None:
+def _restore_previous(target: Path, previous: Path) -> None:
     """Put the old folder back if an exchange was interrupted, or remove it if the new one is in its place."""
     if not target.exists() and previous.is_dir():
         previous.rename(target)
     shutil.rmtree(previous, ignore_errors=True)
 
 
-def _carry_over(part: Path, target: Path, stale: set[Path]) -> bool:
+def _copy_user_files(part: Path, target: Path, stale: set[Path]) -> bool:
     """Copy the user's own files into the new folder; return False if the target should be filled in place instead."""
     here = Path.cwd()  # a shell would stay in the old folder
     others = {
@@ -196,7 +196,7 @@ def _replace_files(part: Path, target: Path, files: list[Path], stale: set[Path]
     """Replace the files of a folder one by one; the summary is the last, and marks it as incomplete until then."""
     if Path(SUMMARY) in files:
         with open_atomically(target / SUMMARY) as summary:
-            summary.write(INCOMPLETE)
+            summary.write(INCOMPLETE_SUMMARY)
         files = [*(file for file in files if file != Path(SUMMARY)), Path(SUMMARY)]
     for file in sorted(stale - set(files)):
         (target / file).unlink(missing_ok=True)

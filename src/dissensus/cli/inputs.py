@@ -81,7 +81,7 @@ class Inputs:
         return file, cls("texts", (text,)) if files.position is None else cls("positions", (text, files.position))
 
     @classmethod
-    def of_model(cls, model: Path) -> Inputs:
+    def read_from_model(cls, model: Path) -> Inputs:
         """Return the inputs of the model in a folder of `dissensus train`."""
         try:
             facts = json.loads((model / SUMMARY).read_bytes())["inputs"]
@@ -105,7 +105,7 @@ class Inputs:
             row, *column = bad[0].tolist()
             raise faults.NotFinite(
                 path=path,
-                item=show.name(names[row]),
+                item=show.shorten(names[row]),
                 value=float(X[tuple(bad[0])]),
                 column=repr(self.columns[column[0]]) if self.columns else ", ".join(map(str, column)),
                 number=len(bad),
@@ -130,13 +130,15 @@ class Inputs:
         columns = {name: frame[name].to_pylist() for name in self.columns}
         if self.kind == "features":
             found = [
-                _numbers(path, name, ["nan" if cell in (None, "") else cell for cell in cells], float, "number")
+                _parse_numbers(path, name, ["nan" if cell in (None, "") else cell for cell in cells], float, "number")
                 for name, cells in columns.items()
             ]
             return names, np.array(found, np.float32).T.copy()
         texts, *second = (["" if value is None else str(value) for value in cells] for cells in columns.values())
         if self.kind == "positions":
-            second = [_numbers(path, self.columns[1], columns[self.columns[1]], _whole_number, "whole number")]
+            second = [
+                _parse_numbers(path, self.columns[1], columns[self.columns[1]], _parse_whole_number, "whole number")
+            ]
         return names, list(zip(texts, *second, strict=True)) if second else texts
 
 
@@ -149,7 +151,7 @@ def _deduplicate(names: Names, X: Any, path: Path) -> tuple[Names, Any]:
         if row != original and not np.array_equal(X[row], X[original]):
             from dissensus.learning.exceptions import DifferentInputs  # imports torch
 
-            raise DifferentInputs(path=path, item=repr(show.name(names[row])), n_rows=int(count[code[row]]))
+            raise DifferentInputs(path=path, item=repr(show.shorten(names[row])), n_rows=int(count[code[row]]))
     rows = np.sort(first)
     return names[rows], [X[row] for row in rows] if isinstance(X, list) else X[rows]
 
@@ -159,12 +161,12 @@ def align_inputs(table: Annotations, names: Names, X: Any, labels: Path) -> tupl
     from dissensus.learning.inputs import take_rows
 
     source = table.import_report
-    names = in_kind_of(table.items, names)
+    names = match_name_type(table.items, names)
     at = naming.match_names(table.items, names, "items")
     if (at < 0).all():
-        raise faults.NoCommonItems(items=table.n_items, labels=labels, item=show.name(table.items[0]))
+        raise faults.NoCommonItems(items=table.n_items, labels=labels, item=show.shorten(table.items[0]))
     if missing := int((at < 0).sum()):
-        item = show.name(table.items[at < 0][0])
+        item = show.shorten(table.items[at < 0][0])
         warnings.warn(faults.ItemsWithoutInputs(number=missing, items=at.size, labels=labels, item=item), stacklevel=2)
         table = table.select(items=at >= 0)
         at = at[at >= 0]
@@ -190,12 +192,12 @@ def validation_by_share_or_file(
     if not path.exists():
         raise faults.BadValidation(text=text)
     other, gold = read_labels(dataclasses.replace(source, named=text), Gold(None, None, None))
-    at = naming.match_names(in_kind_of(table.items, other.items), table.items, "items")
+    at = naming.match_names(match_name_type(table.items, other.items), table.items, "items")
     there = at >= 0
     if not there.any():
-        raise faults.NoCommonItems(items=at.size, labels=path, item=show.name(other.items[0]))
+        raise faults.NoCommonItems(items=at.size, labels=path, item=show.shorten(other.items[0]))
     if missing := int((~there).sum()):
-        item = show.name(other.items[~there][0])
+        item = show.shorten(other.items[~there][0])
         warnings.warn(faults.ItemsWithoutInputs(number=missing, items=at.size, labels=path, item=item), stacklevel=2)
     validation = np.isin(np.arange(table.n_items), at)
     if both := int((validation & (np.diff(table.item_ptr) > 0)).sum()):
@@ -213,7 +215,7 @@ def validation_by_column(column: str, file: Path, table: Annotations, X: Any) ->
     frame = read_table(file)
     key = guess_column("item", frame.column_names) or "item"
     _check_columns(file, frame, {key: "item", column: "--split"})
-    names = in_kind_of(table.items, naming.to_names(naming.to_column(frame[key].combine_chunks(), key)))
+    names = match_name_type(table.items, naming.to_names(naming.to_column(frame[key].combine_chunks(), key)))
     words = [str(word or "").strip().lower() for word in frame[column].to_pylist()]
     words = [words[row] for row in naming.match_names(table.items, names, "items")]
     unknown = [word for word in words if word not in SPLITS]
@@ -228,7 +230,7 @@ def validation_by_column(column: str, file: Path, table: Annotations, X: Any) ->
     return ~train, validation, given
 
 
-def in_kind_of(others: Names, names: Names) -> Names:
+def match_name_type(others: Names, names: Names) -> Names:
     """Return names as text if others are text, as integers if others are."""
     if names.dtype.kind in "iu" and others.dtype.kind == "O":
         return np.array([str(name) for name in names.tolist()], object)
@@ -238,9 +240,9 @@ def in_kind_of(others: Names, names: Names) -> Names:
     return names
 
 
-def split_names(text: str, others: Names) -> Names:
+def parse_names(text: str, others: Names) -> Names:
     """Return the names in `A,B,…`, of the same kind as others."""
-    return in_kind_of(others, np.array([part for name in text.split(",") if (part := name.strip())], object))
+    return match_name_type(others, np.array([part for name in text.split(",") if (part := name.strip())], object))
 
 
 def _holds_arrays(path: Path) -> bool:
@@ -258,9 +260,9 @@ def read_prices(path: Path, people: Names) -> dict[Any, float]:
     frame = read_table(path)
     key = guess_column("annotator", frame.column_names) or "annotator"
     _check_columns(path, frame, {key: "annotator", "cost": "cost"})
-    names = in_kind_of(people, naming.to_names(naming.to_column(frame[key], "annotator")))
+    names = match_name_type(people, naming.to_names(naming.to_column(frame[key], "annotator")))
     prices: dict[Any, float] = {}
-    costs = _numbers(path, "cost", frame["cost"].to_pylist(), float, "number")
+    costs = _parse_numbers(path, "cost", frame["cost"].to_pylist(), float, "number")
     for name, price in zip(names.tolist(), costs, strict=True):
         if prices.setdefault(name, price) != price:
             raise faults.DifferentRows(path=path, name=quote_name(name))
@@ -274,7 +276,7 @@ def _check_columns(path: Path, frame: Any, roles: dict[str, str]) -> None:
             raise faults.ColumnMissing(path=path, column=column, role=role, columns=quote_names(frame.column_names))
 
 
-def _numbers(path: Path, name: str, values: list[Any], convert: Callable[[Any], Any], kind: str) -> list[Any]:
+def _parse_numbers(path: Path, name: str, values: list[Any], convert: Callable[[Any], Any], kind: str) -> list[Any]:
     """Return the cells of a column as numbers."""
     result = []
     for row, value in enumerate(values):
@@ -285,7 +287,7 @@ def _numbers(path: Path, name: str, values: list[Any], convert: Callable[[Any], 
     return result
 
 
-def _whole_number(value: Any) -> int:
+def _parse_whole_number(value: Any) -> int:
     if isinstance(value, int) or (isinstance(value, str) and value.strip().isdecimal()):
         return int(value)
     raise ValueError

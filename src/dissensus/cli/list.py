@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dissensus.common.registry import Registry
     from dissensus.table.datasets import Dataset
 
-What = Literal["methods", "datasets", "clusterings", "encoders", "objectives", "readers", "writers"]
+Listable = Literal["methods", "datasets", "clusterings", "encoders", "objectives", "readers", "writers"]
 REGISTRIES: dict[str, tuple[str, str, str]] = {
     "methods": ("dissensus.models.base", "`aggregate --method NAME`", "turn labels into answers"),
     "clusterings": ("dissensus.clustering.base", "`cluster --method NAME`", "group items and annotators"),
@@ -32,7 +32,7 @@ REGISTRIES: dict[str, tuple[str, str, str]] = {
 
 
 def list_(
-    what: What | None = typer.Argument(
+    what: Listable | None = typer.Argument(
         None,
         metavar="[WHAT]",
         show_default=False,
@@ -60,7 +60,7 @@ def list_(
     if what != "datasets" and name is not None:
         raise faults.NotADataset(what=str(what), name=name)
     if name is None:
-        options.require("a data set: dissensus list datasets NAME", "output", "features")
+        options.refuse_without("a data set: dissensus list datasets NAME", "output", "features")
     if name is not None:
         _show_dataset(name, output, features, json)
     elif what == "datasets":
@@ -71,7 +71,7 @@ def list_(
         _list_entries(what, json)
 
 
-def _registry(what: str) -> Registry[Any]:
+def _load_registry(what: str) -> Registry[Any]:
     return getattr(import_module(REGISTRIES[what][0]), what)  # type: ignore[no-any-return]
 
 
@@ -82,29 +82,29 @@ def _list_names(json: bool) -> None:
     names: dict[str, list[str] | str] = {}
     for what in REGISTRIES:
         try:
-            names[what] = list(_registry(what))
+            names[what] = list(_load_registry(what))
         except MissingExtra as error:
             names[what] = str(error)
     names["datasets"] = [info.name for info in list_datasets()]
     if json:
-        show.json({what: found if isinstance(found, list) else None for what, found in names.items()})
+        show.print_json({what: found if isinstance(found, list) else None for what, found in names.items()})
         return
     rows = [(what, found if isinstance(found, str) else ", ".join(found)) for what, found in names.items()]
-    show.table(None, ("what", "names"), rows, unbroken=("what",), header=False)
-    show.text("Describe the entries of one line: dissensus list WHAT")
+    show.print_table(None, ("what", "names"), rows, unbroken=("what",), header=False)
+    show.print_text("Describe the entries of one line: dissensus list WHAT")
 
 
 def _list_entries(what: str, json: bool) -> None:
     """Print the entries of a registry with their summaries, sources and parameters."""
-    entries = [entry for _, entry in _registry(what).entries()]
-    parameters = [_parameters(entry.value) for entry in entries]
+    entries = [entry for _, entry in _load_registry(what).entries()]
+    parameters = [_list_parameters(entry.value) for entry in entries]
     if json:
         described = [
             {key: getattr(entry, key) for key in ("name", "summary", "cite", "facts")}
             | ({} if found is None else {"parameters": found})
             for entry, found in zip(entries, parameters, strict=True)
         ]
-        show.json({what: described})
+        show.print_json({what: described})
         return
     rows = []
     for entry, found in zip(entries, parameters, strict=True):
@@ -117,11 +117,11 @@ def _list_entries(what: str, json: bool) -> None:
         rows.append((entry.name, summary, entry.cite, ", ".join(found or ())))
     columns = (what.removesuffix("s"), "summary", "source", "parameters (--set)")
     used = [k for k in range(len(columns)) if any(row[k] for row in rows)]
-    show.table(None, [columns[k] for k in used], [[row[k] for k in used] for row in rows], unbroken=columns[:1])
-    show.text(f"Use one with {REGISTRIES[what][1]}.")
+    show.print_table(None, [columns[k] for k in used], [[row[k] for k in used] for row in rows], unbroken=columns[:1])
+    show.print_text(f"Use one with {REGISTRIES[what][1]}.")
 
 
-def _parameters(value: Any) -> dict[str, Any] | None:
+def _list_parameters(value: Any) -> dict[str, Any] | None:
     """Return the parameters of a registered class with their defaults; None if it has none, as readers do."""
     read: Callable[..., dict[str, Any]] | None = getattr(value, "get_params", None)
     return None if read is None else value().get_params()
@@ -131,7 +131,7 @@ def _show_dataset(name: str, output: Path | None, features: bool, json: bool) ->
     """Describe a data set, and write it as files into an output folder."""
     from dissensus.table.datasets import list_datasets, load_dataset
 
-    folder.check(output)
+    folder.check_folder(output)
     with show.show_progress(f"loading {name}"):
         data = load_dataset(name)
     files: list[str] = []
@@ -140,16 +140,18 @@ def _show_dataset(name: str, output: Path | None, features: bool, json: bool) ->
         with protect_inputs(source), show.show_progress(f"writing {output}"), folder.atomic_folder(output) as part:
             files = [path.name for path in data.write(part, features=features)]
     if json:
-        show.json(_facts(data) | show.paths(folder=output) | ({"files": files} if files else {}))
+        show.print_json(_dataset_facts(data) | show.format_paths(folder=output) | ({"files": files} if files else {}))
         return
     for line in repr(data).splitlines():
-        show.line(show.escape(line))
+        show.print_line(show.escape(line))
     if output is None:
-        show.line(f"\nWrite it as files: dissensus list datasets {show.escape(name)} -o FOLDER")
+        show.print_line(f"\nWrite it as files: dissensus list datasets {show.escape(name)} -o FOLDER")
         return
-    show.line(f"\nWritten into {show.escape(output)}: {', '.join(files)}")
+    show.print_line(f"\nWritten into {show.escape(output)}: {', '.join(files)}")
     if not features and data.stored:
-        show.line("Add --features to write the features and images of the items too, which `dissensus train` needs.")
+        show.print_line(
+            "Add --features to write the features and images of the items too, which `dissensus train` needs."
+        )
 
 
 def _list_datasets(json: bool) -> None:
@@ -159,20 +161,20 @@ def _list_datasets(json: bool) -> None:
 
     infos = list_datasets()
     if json:
-        show.json({"datasets": [vars(info) for info in infos]})
+        show.print_json({"datasets": [vars(info) for info in infos]})
         return
     rows = []
     for info in infos:
         place = info.source if info.source == "bundled" else "data folder"
         place = place if info.labelled else f"{place}, no labels"
         rows.append((show.escape(info.name), show.escape(info.title), place))
-    show.table(None, ("data set", "description", "where"), rows, unbroken=("data set",))
+    show.print_table(None, ("data set", "description", "where"), rows, unbroken=("data set",))
     if find_data_folder() is None:
-        show.text(f"Set {FOLDER_VARIABLE}=FOLDER to list the data sets of a folder too.")
-    show.text("Describe one: dissensus list datasets NAME")
+        show.print_text(f"Set {FOLDER_VARIABLE}=FOLDER to list the data sets of a folder too.")
+    show.print_text("Describe one: dissensus list datasets NAME")
 
 
-def _facts(data: Dataset) -> dict[str, Any]:
+def _dataset_facts(data: Dataset) -> dict[str, Any]:
     tables = data.annotations
     if isinstance(tables, Mapping):
         described = {"questions": {question: table.describe() for question, table in tables.items()}}

@@ -52,7 +52,7 @@ METHOD = option(
     None, "`dissensus list methods` lists them.", "--method", "-m", metavar="NAME", show_default=DEFAULT_METHOD,
     autocompletion=method_names,
 )  # fmt: skip
-TO = option(
+TOOL = option(
     None,
     "Write the labels for a tool too, as to-TOOL: label-studio, argilla, doccano, prodigy, inspect, promptfoo, "
     "conll, csv, jsonl or xlsx. An export of the same tool keeps everything in it.",
@@ -60,25 +60,25 @@ TO = option(
     autocompletion=lambda: list(import_module("dissensus.table.io.writers").writers),
 )
 SETTINGS = option(None, "Any parameter of the method, such as smoothing=0.5; repeatable.", "--set", metavar="KEY=VALUE")
-PEOPLE = option(None, "A table about the annotators: column annotator, and their groups.", metavar="PEOPLE")
+ANNOTATORS = option(None, "A table about the annotators: column annotator, and their groups.", metavar="PEOPLE")
 ITEMS = option(None, "A table about the items: column item, texts, pictures as data URIs, others.", metavar="ITEMS")
 
 
-def refuse(other: str, *names: str) -> None:
+def refuse_together(other: str, *names: str) -> None:
     """Raise OptionsConflict if the user set one of these options, which cannot be used with `other`."""
-    for name in set_by_user(names):
+    for name in select_set_by_user(names):
         raise OptionsConflict(option=ParameterName(name), other=other)
 
 
-def require(needed: str, *names: str) -> None:
+def refuse_without(needed: str, *names: str) -> None:
     """Raise OptionNeeds if the user set one of these options, which cannot be used without `needed`."""
-    for name in set_by_user(names):
+    for name in select_set_by_user(names):
         raise OptionNeeds(option=ParameterName(name), needed=needed)
 
 
-def set_by_user(names: Iterable[str]) -> list[str]:
+def select_set_by_user(names: Iterable[str]) -> list[str]:
     """Return the options among `names` that the user set, rather than left at their default."""
-    return [name for name in names if name in show.running.get().set_by_user]
+    return [name for name in names if name in show.current_invocation.get().set_by_user]
 
 
 @dataclass(frozen=True)
@@ -93,18 +93,18 @@ class InputFiles:
     images: Path | None = option(None, ".npz with arrays item and x (n, H, W[, C]).", metavar="FILE")
 
     @property
-    def names_columns(self) -> bool:
+    def names_table_column(self) -> bool:
         """True if a column of a table is named, so that the inputs are in a table."""
         return any((self.text, self.pair, self.position))
 
 
 if TYPE_CHECKING:
-    from dissensus.cli.settings import Fit as Fit
+    from dissensus.cli.settings import MethodOptions as MethodOptions
     from dissensus.cli.settings import new_model as new_model
-    from dissensus.cli.source import NUMBERS as NUMBERS
+    from dissensus.cli.source import NUMBER_COLUMNS as NUMBER_COLUMNS
     from dissensus.cli.source import Gold as Gold
     from dissensus.cli.source import Source as Source
     from dissensus.cli.source import SourceOfTables as SourceOfTables
     from dissensus.cli.source import Tables as Tables
     from dissensus.cli.source import answer_each as answer_each
-    from dissensus.cli.source import item_column as item_column
+    from dissensus.cli.source import find_gold_item_column as find_gold_item_column

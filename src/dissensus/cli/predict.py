@@ -41,48 +41,48 @@ def predict(
 
     Example: dissensus predict model items.csv --annotators ann,bob
     """
-    folder.check_file(output, "predictions")
+    folder.check_output_file(output, "predictions")
     from dissensus.cli.inputs import Inputs
 
-    inputs = Inputs.of_model(model)
+    inputs = Inputs.read_from_model(model)
     from dissensus.learning import CrowdClassifier
 
     began = time.perf_counter()
     with show.show_progress(f"reading {model}"):
         fitted = CrowdClassifier.load(model, device=device or "auto")
     names, X = inputs.read(items, item)
-    answering = None if annotators is None else _annotators(annotators, fitted)
+    answering = None if annotators is None else _parse_annotators(annotators, fitted)
     with show.show_progress(f"predicting {items}"):
         proba = fitted.predict_proba(X) if answering is None else fitted.predict_annotator_proba(X, answering)
-    columns = _columns(names, answering, proba, fitted)
+    columns = _make_columns(names, answering, proba, fitted)
     folder.write_file(columns, output)
     labels = columns["label"].tolist()
     summary: dict[str, Any] = {
-        **show.paths(model=model, items_file=items),
+        **show.format_paths(model=model, items_file=items),
         "items": len(names),
         **({} if answering is None else {"annotators": [str(name) for name in answering.tolist()]}),
         "labels": {str(name): labels.count(name) for name in fitted.classes_.tolist()},
         "seconds": time.perf_counter() - began,
     }
     if json:
-        show.json(summary, output=output)
+        show.print_json(summary, output=output)
         return
-    show.line(f"{show.escape(items)}: {show.format_count(len(names), 'item')} in {summary['seconds']:.1f} s")
-    show.bars(("label, by the model alone", "predicted"), summary["labels"], len(labels))
+    show.print_line(f"{show.escape(items)}: {show.format_count(len(names), 'item')} in {summary['seconds']:.1f} s")
+    show.print_bars(("label, by the model alone", "predicted"), summary["labels"], len(labels))
     if output is None:
         keys = [key for key in ("item", "annotator", "label", "confidence") if key in columns]
         first = zip(*(columns[key][:ITEMS_SHOWN].tolist() for key in keys), strict=True)
-        rows = [(*map(show.name, row), show.format_number(confidence)) for *row, confidence in first]
-        show.table("First predictions", keys, rows, numbers=("confidence",))
-    show.written(output, "Predictions are", "FILE to keep the predictions")
+        rows = [(*map(show.shorten, row), show.format_number(confidence)) for *row, confidence in first]
+        show.print_table("First predictions", keys, rows, numbers=("confidence",))
+    show.print_written(output, "Predictions are", "FILE to keep the predictions")
 
 
-def _annotators(text: str, model: CrowdClassifier) -> Names:
+def _parse_annotators(text: str, model: CrowdClassifier) -> Names:
     """Return the annotators whose answers are predicted; warn of those that the model has not seen."""
-    from dissensus.cli.inputs import split_names
+    from dissensus.cli.inputs import parse_names
     from dissensus.table import names as naming
 
-    new = names = split_names(text, model.annotators_)
+    new = names = parse_names(text, model.annotators_)
     if names.dtype.kind == model.annotators_.dtype.kind:
         new = names[naming.match_names(names, model.annotators_, "annotators") < 0]
     if new.size:
@@ -90,7 +90,7 @@ def _annotators(text: str, model: CrowdClassifier) -> Names:
     return names
 
 
-def _columns(names: Names, annotators: Names | None, proba: FloatArray, model: CrowdClassifier) -> dict[str, Any]:
+def _make_columns(names: Names, annotators: Names | None, proba: FloatArray, model: CrowdClassifier) -> dict[str, Any]:
     import numpy as np
 
     columns: dict[str, Any] = {"item": names}

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.cli import folder, options, show
-from dissensus.cli.errors import for_command_line, say
+from dissensus.cli.errors import print_to_stderr, render_for_command_line
 from dissensus.cli.options import option
-from dissensus.cli.settings import Fit
+from dissensus.cli.settings import MethodOptions
 from dissensus.cli.source import Gold, Source, answer_each
 from dissensus.common.parameters import hint_alternatives
 from dissensus.messages import Message
@@ -23,16 +23,16 @@ def question_command(kind: type[Question]) -> Callable[..., None]:
     """Return the function of a command, with the options that the question declares."""
     needed = kind.inputs()
 
-    def run(*, source: Source, fit: Fit | None = None, gold: Gold | None = None, output: Path | None = None,
+    def run(*, source: Source, fit: MethodOptions | None = None, gold: Gold | None = None, output: Path | None = None,
             annotators: Path | None = None, **values: Any) -> None:  # fmt: skip
         answer_question(new_question(kind, **values), source, fit=fit, gold=gold, output=output, annotators=annotators)
 
-    parameters = [_keyword("output", Path | None, options.OUTPUT_FILE)] if kind.row_noun else []
-    parameters += [_parameter(kind, name) for name in kind.declared()]
-    parameters += [_keyword("annotators", Path | None, options.PEOPLE)] if "annotators" in needed else []
-    parameters += [_keyword("fit", Fit)] if {"model", "method"} & set(needed) else []
-    parameters += [_keyword("gold", Gold)] if "gold" in needed else []
-    parameters.append(_keyword("source", Source))
+    parameters = [_make_parameter("output", Path | None, options.OUTPUT_FILE)] if kind.row_noun else []
+    parameters += [_make_option_parameter(kind, name) for name in kind.declared()]
+    parameters += [_make_parameter("annotators", Path | None, options.ANNOTATORS)] if "annotators" in needed else []
+    parameters += [_make_parameter("fit", MethodOptions)] if {"model", "method"} & set(needed) else []
+    parameters += [_make_parameter("gold", Gold)] if "gold" in needed else []
+    parameters.append(_make_parameter("source", Source))
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     facts = [f"{key}: {text}" for key, text in kind.fact_texts().items()]
     paragraphs = [inspect.cleandoc(kind.__doc__ or "").partition("\n\nParameters\n---")[0]]
@@ -51,7 +51,7 @@ def answer_question(
     question: Question,
     source: Source,
     *,
-    fit: Fit | None = None,
+    fit: MethodOptions | None = None,
     gold: Gold | None = None,
     output: Path | None = None,
     annotators: Path | None = None,
@@ -63,10 +63,10 @@ def answer_question(
     """
     kind = type(question)
     needed = kind.inputs()
-    folder.check_file(output, kind.row_noun)
+    folder.check_output_file(output, kind.row_noun)
     gold_file = None if gold is None else gold.gold
     any_kind = not {*kind.kinds} <= CLASS_KINDS
-    tables = source.read(output=output, gold=gold_file, any_kind=any_kind, command=command)
+    tables = source.read_tables(output=output, gold=gold_file, any_kind=any_kind, command=command)
     groups = None
     if annotators is not None:
         from dissensus.cli.inputs import read_table
@@ -74,46 +74,46 @@ def answer_question(
         groups = read_table(annotators)
 
     def answer(table: Any, title: str | None) -> Any:
-        model = None if fit is None else fit.model(table.kind)
+        model = None if fit is None else fit.new_model(table.kind)
         gold_codes = None
         if gold is not None:
-            table = gold.include(table)
+            table = gold.include_gold_classes(table)
             gold_codes = gold.read_scoring(table)
         if "model" in needed:
-            with show.show_progress(f"fitting {source.title(title)}"):
+            with show.show_progress(f"fitting {source.make_title(title)}"):
                 model = model.fit(table)  # type: ignore[union-attr]
-        with show.show_progress(f"{kind.progress_text} {source.title(title)}") as bar:
+        with show.show_progress(f"{kind.progress_text} {source.make_title(title)}") as bar:
             facts = question.ask(table, model=model, gold=gold_codes, annotators=groups, progress=bar.set_text)
         for message in question.warnings(facts):
-            say(f"warning: {for_command_line(message)}")
+            print_to_stderr(f"warning: {render_for_command_line(message)}")
         return facts
 
     def show_one(title: str, facts: Any) -> None:
         print_findings(title, question.findings(facts))
-        show.text()
+        show.print_text()
 
     settings = {key: getattr(question, key) for key in kind.json_options}
-    settings |= {} if fit is None else {"method": fit.name(tables)}
+    settings |= {} if fit is None else {"method": fit.method_name(tables)}
     written = (f"All {kind.row_noun} are", f"FILE to keep all {kind.row_noun}") if kind.row_noun else None
-    source.print_each(
+    source.print_answers(
         answer_each(tables, answer), show_one, question.to_json, output=output, kept=written,
-        frame=lambda facts: _as_frame(question.to_frame(facts)), **settings,
+        frame=lambda facts: _to_frame(question.to_frame(facts)), **settings,
     )  # fmt: skip
 
 
-def _as_frame(frame: Any) -> Any:
+def _to_frame(frame: Any) -> Any:
     from dissensus.common.frames import columns_to_frame
 
     return columns_to_frame(frame, "pyarrow") if isinstance(frame, list) else frame
 
 
-def _keyword(name: str, hint: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+def _make_parameter(name: str, hint: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
 
-def _parameter(kind: type[Question], name: str) -> inspect.Parameter:
+def _make_option_parameter(kind: type[Question], name: str) -> inspect.Parameter:
     hint = int | None if name == "seed" else kind.parameter_hint(name)
-    return _keyword(name, hint, options.SEED if name == "seed" else question_option(kind, name))
+    return _make_parameter(name, hint, options.SEED if name == "seed" else question_option(kind, name))
 
 
 def question_option(kind: type[Question], name: str, *, panel: str | None = None) -> Any:
@@ -131,21 +131,21 @@ def print_findings(title: str, findings: Iterable[Finding]) -> None:
     for number, one in enumerate(findings):
         about = "" if number else show.escape(title)
         if isinstance(one, Table):
-            show.table(
+            show.print_table(
                 one.title or about or None, one.columns, [[show.escape(cell) for cell in row] for row in one.rows],
                 numbers=one.numbers, unbroken=one.unbroken, header=one.header,
             )  # fmt: skip
         elif isinstance(one, ShareBars):
-            show.bars(one.columns, one.shares, 1, shares=True)
+            show.print_bars(one.columns, one.shares, 1, shares=True)
         elif isinstance(one, MessageList):
-            show.line(one.heading)
+            show.print_line(one.heading)
             for message in one.messages:
-                show.line(f"  • {show.escape(for_command_line(message))}")
+                show.print_line(f"  • {show.escape(render_for_command_line(message))}")
         else:
             print_message(one, about)
 
 
 def print_message(message: Message, about: str = "") -> None:
     """Print a message, behind what it is about."""
-    sentence = show.escape(for_command_line(message))
-    show.text(f"{about}: {sentence}" if about else sentence)
+    sentence = show.escape(render_for_command_line(message))
+    show.print_text(f"{about}: {sentence}" if about else sentence)

@@ -14,7 +14,7 @@ from dissensus.cli import folder, options, show
 from dissensus.cli.errors import prefix_errors
 from dissensus.cli.options import option
 from dissensus.cli.question import answer_question, new_question, print_findings, question_option
-from dissensus.cli.settings import Fit
+from dissensus.cli.settings import MethodOptions
 from dissensus.cli.source import Gold, Source
 from dissensus.messages import Message, ParameterName
 from dissensus.questions.definitions.redundancy import RedundancyQuestion
@@ -31,22 +31,22 @@ from dissensus.questions.findings import CapacityLimit, LabelsPerItemLimit, Sett
 if TYPE_CHECKING:
     from dissensus.questions.recommend import Recommendation
 
-LABELS_SHOWN = 10
+LABELS_SHOWN = 5
 ANNOTATORS_SHOWN = 5
 SETTLED = "0.95"  # `questions.item_status.SETTLED`, which takes long to import
-FOR_CLASSES = ("annotators", "model", "cost", "capacity", "per_item", "settled")  # options of --budget for classes
-ENOUGH = "With --enough"  # panel of the help
-MODELS = {"model.npz": "`aggregate`", "model.safetensors": "`train`", "lia.safetensors": "LIA.save"}
+CLASS_OPTIONS = ("annotators", "model", "cost", "capacity", "per_item", "settled")  # options of --budget for classes
+ENOUGH_PANEL = "With --enough"  # panel of the help
+MODEL_WRITERS = {"model.npz": "`aggregate`", "model.safetensors": "`train`", "lia.safetensors": "LIA.save"}
 """Files of models, and what writes them."""
 
 
 @dataclass(frozen=True)
-class GoldOfEnough(Gold):
+class EnoughGold(Gold):
     """Gold labels that measure the accuracy at each number of labels."""
 
-    gold: Path | None = option(None, "Known labels, to measure accuracy.", metavar="GOLD", panel=ENOUGH)
-    gold_item: str | None = option(None, "GOLD's column of items.", metavar="COLUMN", panel=ENOUGH)
-    gold_label: str | None = option(None, "GOLD's column of labels.", metavar="COLUMN", panel=ENOUGH)
+    gold: Path | None = option(None, "Known labels, to measure accuracy.", metavar="GOLD", panel=ENOUGH_PANEL)
+    gold_item: str | None = option(None, "GOLD's column of items.", metavar="COLUMN", panel=ENOUGH_PANEL)
+    gold_label: str | None = option(None, "GOLD's column of labels.", metavar="COLUMN", panel=ENOUGH_PANEL)
 
 
 def recommend(
@@ -56,7 +56,7 @@ def recommend(
         False, "Estimate instead how many labels per item are enough, and what one more would change.", "--enough"
     ),
     output: Path | None = options.OUTPUT_FILE,
-    fit: Fit,
+    fit: MethodOptions,
     model: Path | None = option(
         None,
         "Use the model of an earlier `aggregate` or `train`, or a saved LIA, instead of fitting one.",
@@ -79,9 +79,9 @@ def recommend(
         "Skip items of this confidence by two annotators; none: ask about them too.",
         metavar="NUMBER|none",
     ),
-    seeds: int = question_option(RedundancyQuestion, "seeds", panel=ENOUGH),
-    seed: int | None = option(None, "Seed of the draws; 0 by default.", min=0, panel=ENOUGH),
-    gold: GoldOfEnough,
+    seeds: int = question_option(RedundancyQuestion, "seeds", panel=ENOUGH_PANEL),
+    seed: int | None = option(None, "Seed of the draws; 0 by default.", min=0, panel=ENOUGH_PANEL),
+    gold: EnoughGold,
     source: Source,
 ) -> None:
     """A method is fitted to FILE, and every pair of an item and an annotator without a label is scored by its expected
@@ -104,43 +104,43 @@ def recommend(
     Example: dissensus recommend labels.csv --enough --gold gold.csv -o levels.csv
     """
     if enough:
-        options.refuse("--enough", "budget", *FOR_CLASSES)
+        options.refuse_together("--enough", "budget", *CLASS_OPTIONS)
         question = new_question(RedundancyQuestion, seeds=seeds, seed=seed)
         answer_question(question, source, fit=fit, gold=gold, output=output, command="recommend --enough")
         return
-    options.require("--enough", "seeds", "seed", "gold", "gold_item", "gold_label")
+    options.refuse_without("--enough", "seeds", "seed", "gold", "gold_item", "gold_label")
     if budget is None:
         raise faults.NoBudget()
-    from dissensus.cli.inputs import read_prices, split_names
+    from dissensus.cli.inputs import parse_names, read_prices
     from dissensus.questions.recommend import recommend as find
     from dissensus.questions.recommend_items import recommend_items
     from dissensus.table.kinds import CLASS_KINDS, KIND_DESCRIPTIONS
 
-    price = _number(cost)
+    price = _parse_number(cost)
     limits: dict[str, Any] = {
-        "capacity": _read_limit("capacity", capacity, 0),
-        "per_item": _read_limit("per_item", per_item, 1),
-        "settled": _read_share(settled),
+        "capacity": _parse_limit("capacity", capacity, 0),
+        "per_item": _parse_limit("per_item", per_item, 1),
+        "settled": _parse_share(settled),
     }
-    folder.check_file(output, "recommendations")
+    folder.check_output_file(output, "recommendations")
     if model is not None and (fit.method or fit.setting):
         raise ModelAndMethod()
-    table = source.read_one()
+    table = source.read_single_table()
     classes = table.kind in CLASS_KINDS
-    for name in options.set_by_user(FOR_CLASSES):
+    for name in options.select_set_by_user(CLASS_OPTIONS):
         if not classes:
             raise OnlyForClasses(name=ParameterName(name), kind=KIND_DESCRIPTIONS[table.kind])
     fitted: Any
     began = time.perf_counter()
     if model is None:
         with show.show_progress(f"fitting {source.file}"):
-            fitted = fit.model(table.kind).fit(table)
+            fitted = fit.new_model(table.kind).fit(table)
     else:
         with show.show_progress(f"reading {model}"):
-            fitted = _load(model)
+            fitted = _load_model(model)
         with prefix_errors(f"the model in {model}"):
             table = table.with_classes(fitted.classes_)
-    people = None if annotators is None else split_names(annotators, table.annotators)
+    people = None if annotators is None else parse_names(annotators, table.annotators)
     if people is not None and not people.size:
         raise NoAnnotatorNamed(given=annotators)
     prices = read_prices(Path(cost), table.annotators if people is None else people) if price is None else price
@@ -154,23 +154,24 @@ def recommend(
     folder.write_file(frame, output)
     if source.json:
         head: dict[str, Any] = {"budget": budget, "seconds": time.perf_counter() - began}
-        head |= {"method": fit.name({None: table})} if model is None else {"model": show.path(model)}
+        head |= {"method": fit.method_name({None: table})} if model is None else {"model": show.format_path(model)}
         rows = {"recommended": frame.to_pylist()} if output is None else {}
-        source.print_json(head | _facts(found, classes) | rows, output=output)
+        source.print_json(head | _recommendation_facts(found, classes) | rows, output=output)
         return
-    show.line(f"{show.escape(source.file)}: {found.verdict()}")
+    show.print_line(f"{show.escape(source.file)}: {found.verdict()}")
     if classes:
-        print_findings("", _limits_in_force(found, limits))
+        print_findings("", _list_limits(found, limits))
     if len(found):
         if output is None:
-            _show_first(frame, classes)
+            _print_first_labels(frame, classes)
         if classes:
-            busy = Counter(found.annotators.tolist()).most_common(ANNOTATORS_SHOWN)
-            show.line(f"Asked most: {', '.join(f'{show.name(name)} ({count:,})' for name, count in busy)}.")
-        show.written(output, "They are", "FILE to keep all of them")
+            busiest = Counter(found.annotators.tolist()).most_common(ANNOTATORS_SHOWN)
+            named = ", ".join(f"{show.shorten(name)} ({count:,})" for name, count in busiest)
+            show.print_line(f"Annotators with the most of these labels: {named}.")
+        show.print_written(output, "All of these labels are", "FILE to keep all of these labels")
 
 
-def _read_limit(name: str, text: str, least: int) -> int | Literal["auto"] | None:
+def _parse_limit(name: str, text: str, least: int) -> int | Literal["auto"] | None:
     if text in ("auto", "none"):
         return "auto" if text == "auto" else None
     if text.isdecimal() and int(text) >= least:
@@ -178,21 +179,21 @@ def _read_limit(name: str, text: str, least: int) -> int | Literal["auto"] | Non
     raise BadLimit(name=ParameterName(name), allowed=f"a whole number, at least {least}, or auto", given=text)
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     try:
         return float(text)
     except ValueError:
         return None
 
 
-def _read_share(text: str) -> float | None:
-    share = _number(text)
+def _parse_share(text: str) -> float | None:
+    share = _parse_number(text)
     if text != "none" and not 0 < (share or 0) <= 1:
         raise BadLimit(name=ParameterName("settled"), allowed="a number above 0 and at most 1", given=text)
     return share
 
 
-def _limits_in_force(found: Recommendation, limits: dict[str, Any]) -> Iterator[Message]:
+def _list_limits(found: Recommendation, limits: dict[str, Any]) -> Iterator[Message]:
     """Yield the default limits that are in force."""
     about = found.limits
     if about is None or not len(found):
@@ -205,11 +206,11 @@ def _limits_in_force(found: Recommendation, limits: dict[str, Any]) -> Iterator[
         yield SettledLimit(settled=about.settled_items, items=about.n_items, percent=100 * (about.settled or 0))
 
 
-def _load(path: Path) -> Any:
+def _load_model(path: Path) -> Any:
     """Return the fitted model in a folder or file: an aggregator, a `LIA` or a `CrowdClassifier`."""
-    there = [name for name in MODELS if path.name == name or (path / name).is_file()]
+    there = [name for name in MODEL_WRITERS if path.name == name or (path / name).is_file()]
     if not there:
-        first, *others = (f"{name}, which {who} writes" for name, who in MODELS.items())
+        first, *others = (f"{name}, which {who} writes" for name, who in MODEL_WRITERS.items())
         raise NoModelFile(path=path, first=first, others=", nor ".join(others))
     if len(there) > 1:
         raise SeveralModelFiles(path=path, files=tuple(there))
@@ -223,7 +224,7 @@ def _load(path: Path) -> Any:
     return kind.load(path, device="cpu")
 
 
-def _facts(found: Any, classes: bool) -> dict[str, Any]:
+def _recommendation_facts(found: Any, classes: bool) -> dict[str, Any]:
     facts = {"labels": len(found), "candidates": found.candidates, "verdict": found.verdict()}
     facts |= {"gain": found.gain.sum()}
     if not classes:
@@ -239,12 +240,12 @@ def _facts(found: Any, classes: bool) -> dict[str, Any]:
     }
 
 
-def _show_first(frame: Any, classes: bool) -> None:
+def _print_first_labels(frame: Any, classes: bool) -> None:
     """Print what to ask first, and which annotator if there is a choice."""
     chosen = ["item", "annotator", "p_change", "cost"] if classes else frame.column_names[1:]
-    write: dict[str, Any] = {"p_change": show.percent, "cost": "{:g}".format}
+    write: dict[str, Any] = {"p_change": show.format_percent, "cost": "{:g}".format}
     write |= dict.fromkeys(("gain", "labels"), "{:.3g}".format)
     first = frame.slice(0, LABELS_SHOWN).to_pylist()
-    rows = [tuple(write.get(name, show.name)(row[name]) for name in chosen) for row in first]
+    rows = [tuple(write.get(name, show.shorten)(row[name]) for name in chosen) for row in first]
     columns = [name.replace("p_change", "label may change") for name in chosen]
-    show.table("Ask first", columns, rows, numbers=("label may change", *write))
+    show.print_table(f"The {len(rows)} most useful labels", columns, rows, numbers=("label may change", *write))

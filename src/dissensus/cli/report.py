@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import exceptions as faults
 from dissensus.cli import options, show
-from dissensus.cli.errors import for_command_line
+from dissensus.cli.errors import render_for_command_line
 from dissensus.cli.folder import SUMMARY
 from dissensus.cli.options import option
-from dissensus.cli.settings import Fit
+from dissensus.cli.settings import MethodOptions
 from dissensus.cli.source import Source, TrainingGold, answer_each
 from dissensus.common.atomic import check_not_an_input
 from dissensus.common.extras import import_extra
@@ -33,14 +33,14 @@ def report(
     ),
     gold: TrainingGold,
     items: Path | None = options.ITEMS,
-    annotators: Path | None = options.PEOPLE,
+    annotators: Path | None = options.ANNOTATORS,
     show_column: list[str] | None = option(
         None,
         "A column of PEOPLE to print with each annotator; repeatable.",
         "--show",
         metavar="COLUMN",
     ),
-    fit: Fit,
+    fit: MethodOptions,
     clusters: Path | None = option(None, "The folder of `dissensus cluster`; adds a section.", metavar="FOLDER"),
     model: Path | None = option(None, "The folder of `dissensus train`; adds a section.", metavar="FOLDER"),
     title: str | None = option(None, "Title of the page; by default the name of FILE."),
@@ -70,9 +70,9 @@ def report(
     from dissensus.report import report_files
 
     check_not_an_input(*report_files(output, names=not pseudonyms))
-    tables = source.read(gold=gold.gold, score_gold=gold.score_gold, model=model)
+    tables = source.read_tables(gold=gold.gold, score_gold=gold.score_gold, model=model)
     from dissensus.cli.inputs import read_table
-    from dissensus.cli.results import safe_names
+    from dissensus.cli.results import make_folder_names
 
     parts: dict[str, Any] = {
         name: read_table(file) for name, file in (("items", items), ("annotators", annotators)) if file is not None
@@ -89,7 +89,7 @@ def report(
     called = title or source.file.name
     pages: dict[str | None, Path] = {None: output}
     if None not in tables:
-        found = safe_names(map(str, tables)).items()
+        found = make_folder_names(map(str, tables)).items()
         pages = {question: output.with_name(f"{output.stem}-{name}{output.suffix}") for question, name in found}
     check_not_an_input(*(file for page in pages.values() for file in report_files(page, names=not pseudonyms)))
 
@@ -97,13 +97,13 @@ def report(
         from dissensus.report import Report
 
         name = called if question is None else f"{called}: {question}"
-        table = gold.include(table)
+        table = gold.include_gold_classes(table)
         scoring, training = gold.read_scoring(table), gold.read_training(table)
         began = time.perf_counter()
         with show.show_progress(f"reporting on {name}") as bar:
-            chosen = fit.name({question: table})
+            chosen = fit.method_name({question: table})
             bar.set_text(f"fitting {chosen}")
-            fitted = fit.model(table.kind).fit(table, gold=training)
+            fitted = fit.new_model(table.kind).fit(table, gold=training)
             about = (
                 parts | {"items": None} if table.kind == "pairs" and items is None else parts
             )  # the items of a table of pairs are no items of ITEMS
@@ -113,14 +113,14 @@ def report(
             )  # fmt: skip
             files = drawn.save(pages[question])
         return {
-            "files": [show.path(file) for file in files],
+            "files": [show.format_path(file) for file in files],
             "method": chosen,
             "seconds": time.perf_counter() - began,
             "headline": drawn.facts["headline"],
             "findings": drawn.facts["findings"],
         }
 
-    source.print_each(answer_each(tables, write), _show)
+    source.print_answers(answer_each(tables, write), _print_report)
 
 
 def _read_clusters(folder: Path) -> dict[str, Any]:
@@ -143,13 +143,13 @@ def _read_clusters(folder: Path) -> dict[str, Any]:
     return {"clustering": model, "search": {"criterion": criterion, "points": read_csv(table).to_pylist()}}
 
 
-def _show(file: str, facts: dict[str, Any]) -> None:
-    show.text(f"{show.escape(file)}: {show.escape(for_command_line(' '.join(facts['headline'])))}")
+def _print_report(file: str, facts: dict[str, Any]) -> None:
+    show.print_text(f"{show.escape(file)}: {show.escape(render_for_command_line(' '.join(facts['headline'])))}")
     marks = {"bad": "!", "note": "•", "good": "✓"}
     for finding in facts["findings"]:
         advice = f" {finding['advice']}" if finding["advice"] else ""
-        show.line(f" {marks[finding['tone']]} {show.escape(finding['text'] + advice)}")
+        show.print_line(f" {marks[finding['tone']]} {show.escape(finding['text'] + advice)}")
     page, numbers, *key = facts["files"]
-    show.line(f"Open {page} in a browser; the numbers are in {numbers}.")
+    show.print_line(f"Open {page} in a browser; the numbers are in {numbers}.")
     if key:
-        show.line(f"Annotators have pseudonyms, here too. The key to them is {key[0]}: keep it private.")
+        show.print_line(f"Annotators have pseudonyms, here too. The key to them is {key[0]}: keep it private.")

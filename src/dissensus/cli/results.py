@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dissensus.cli import exceptions as faults
 from dissensus.cli import show
-from dissensus.cli.folder import SUMMARY, tables
+from dissensus.cli.folder import SUMMARY, table_files
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute.engines import engine_name
 from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss, span_scores
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 MIN_CONFIDENCE = 0.7  # items below are counted in the summary
 MAX_CONFUSION_ROWS = 2_000_000  # rows of confusions.csv; larger confusions are in model.npz only
-MODEL = "model.npz"
-FILES = (
-    *tables("items", "annotators", "confusions", "things", "spans"),
+MODEL_FILE = "model.npz"
+RESULT_FILES = (
+    *table_files("items", "annotators", "confusions", "things", "spans"),
     *(Path(writer.file) for writer in writers.values()),
 )
 
@@ -58,7 +58,7 @@ class Result:
     ranked: bool = True  # False if no item has labels by two annotators
 
 
-def fit_with_bar(model: Aggregator, table: Any, text: str, gold: IntArray | None = None) -> float:
+def fit_with_progress(model: Aggregator, table: Any, text: str, gold: IntArray | None = None) -> float:
     """Fit to a table with a bar of progress; return the seconds it took."""
     parameters = model.get_params(deep=False)
     passes, began = parameters.get("max_iter"), time.perf_counter()
@@ -67,10 +67,10 @@ def fit_with_bar(model: Aggregator, table: Any, text: str, gold: IntArray | None
     return time.perf_counter() - began
 
 
-def fit(model: Aggregator, table: Annotations, gold: Any, title: str, *, training: Any, flags: bool) -> Result:
+def fit_table(model: Aggregator, table: Annotations, gold: Any, title: str, *, training: Any, flags: bool) -> Result:
     """Fit to a table; gold codes (I,) score the model or train it, and `flags` looks for unusual annotators."""
     try:
-        seconds = fit_with_bar(model, table, f"fitting {title}", training)
+        seconds = fit_with_progress(model, table, f"fitting {title}", training)
     except (OutcomesNotUsed, GoldNotUsed) as error:
         raise faults.GoldOnlyScores(other=error.method) from error
     scored, trained_on = gold, 0
@@ -82,7 +82,7 @@ def fit(model: Aggregator, table: Annotations, gold: Any, title: str, *, trainin
         if trained_on and not _count_gold(scored):
             warnings.warn(NoGoldToScore(), stacklevel=2)
             scored = None
-    result = result_of(model, table, scored, seconds, status_by_model(model, table, training))
+    result = make_result(model, table, scored, seconds, status_by_model(model, table, training))
     compared = training is not None or bool((table.annotators_per_item > 1).any())
     result = replace(result, ranked=table.kind == "pairs" or compared)
     if trained_on and scored is not None:
@@ -104,7 +104,7 @@ def _count_gold(gold: Any) -> int:
     return int((gold >= 0).sum() if gold.dtype.kind in "iu" else (~np.isnan(gold)).sum())
 
 
-def result_of(
+def make_result(
     model: Aggregator, table: Annotations, gold: Any, seconds: float, status: ItemStatus, *, fitted: bool = True
 ) -> Result:
     """Return the answers of a model to a table of any label type, with their summary."""
@@ -116,7 +116,7 @@ def result_of(
     return Result(model, about | {"status": status.counts()}, fitted, status=status)
 
 
-def question_folders(folder: Path) -> dict[str, str]:
+def read_question_folders(folder: Path) -> dict[str, str]:
     """Return question → sub-folder of an earlier run; empty if it had one question, or there was none."""
     try:
         questions = json.loads((folder / SUMMARY).read_bytes())["questions"]
@@ -126,13 +126,13 @@ def question_folders(folder: Path) -> dict[str, str]:
     return {question: name for question, name in found.items() if Path(name).name == name}  # inside of the folder
 
 
-def stale_files(folder: Path) -> list[Path]:
+def list_replaceable_files(folder: Path) -> list[Path]:
     """Return every file of an earlier run that could be mistaken for one of this run."""
-    inside = [Path(name) for name in question_folders(folder).values()]
-    return [*FILES, *(sub / file for sub in inside for file in FILES)]
+    inside = [Path(name) for name in read_question_folders(folder).values()]
+    return [*RESULT_FILES, *(sub / file for sub in inside for file in RESULT_FILES)]
 
 
-def safe_names(questions: Iterable[str]) -> dict[str | None, str]:
+def make_folder_names(questions: Iterable[str]) -> dict[str | None, str]:
     """Return question → folder name of letters, digits, `-`, `_` and dots; names differ by more than capitals."""
     names: dict[str | None, str] = {}
     for question in questions:
@@ -144,7 +144,7 @@ def safe_names(questions: Iterable[str]) -> dict[str | None, str]:
     return names
 
 
-def write(result: Result, folder: Path, suffix: str, *, items: bool = True) -> None:
+def write_result(result: Result, folder: Path, suffix: str, *, items: bool = True) -> None:
     """Write the tables of one result, with or without its items, and its model if it was fitted here."""
     model = result.model
     folder.mkdir(exist_ok=True)
@@ -174,7 +174,7 @@ def write(result: Result, folder: Path, suffix: str, *, items: bool = True) -> N
     if confusion is not None and confusion.size <= MAX_CONFUSION_ROWS:
         write_frame(model.to_frame("confusions", "pyarrow"), folder / f"confusions.{suffix}")
     elif confusion is not None:
-        warnings.warn(faults.ManyConfusions(rows=confusion.size, model=MODEL), stacklevel=2)
+        warnings.warn(faults.ManyConfusions(rows=confusion.size, model=MODEL_FILE), stacklevel=2)
     save(model, folder, items=items)
 
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from dissensus.cli import exceptions as faults
 from dissensus.cli import show
-from dissensus.cli.aggregate import Task, answer_and_write, check_label_type
-from dissensus.cli.results import Result, count_items, question_folders, result_of, summarise
+from dissensus.cli.aggregate import FitOptions, answer_and_write, check_label_type
+from dissensus.cli.results import Result, count_items, make_result, read_question_folders, summarise
 from dissensus.common.types import IntArray, Names
 from dissensus.exceptions import UnknownClass
 from dissensus.models.answers import AnswerModel, SpanModel
@@ -32,34 +32,34 @@ ROUNDING = 1e-6  # error of a count that is a sum of weights
 MAX_CLASSES_NAMED = 5
 
 
-def score(task: Task, gold: TrainingGold, source: SourceOfTables) -> Answers:
+def score_tables(task: FitOptions, gold: TrainingGold, source: SourceOfTables) -> Answers:
     """Score each question of FILE with the stored model."""
 
     def answer(table: Annotations, question: str | None) -> Result:
-        model = _load(task, question)
+        model = _load_task_model(task, question)
         if isinstance(model, AnswerModel):
             check_label_type(model, to=None if question else task.to)
-            table = gold.include(table).as_kind(model.kinds[0])
+            table = gold.include_gold_classes(table).as_kind(model.kinds[0])
         else:
-            table = _in_classes_of(model, table, task, source)
-        return _scored(model, table, gold.read_scoring(table), f"scoring {source.title(question)}")
+            table = _use_model_classes(model, table, task, source)
+        return _score_table(model, table, gold.read_scoring(table), f"scoring {source.make_title(question)}")
 
     return answer_and_write(task, gold, source, answer)
 
 
-def update(task: Task, gold: TrainingGold, source: SourceOfTables) -> Answers:
+def update_model(task: FitOptions, gold: TrainingGold, source: SourceOfTables) -> Answers:
     """Add the annotations of each question of FILE to the stored model."""
     from dissensus.models.incremental import merge_names
 
     def answer(table: Annotations, question: str | None) -> Result:
-        model = _load(task, question)
+        model = _load_task_model(task, question)
         if isinstance(model, AnswerModel):
             check_label_type(model, update=True)
-        table = _in_classes_of(model, table, task, source)
+        table = _use_model_classes(model, table, task, source)
         if not model.items_.size:
             raise faults.ModelWithoutItems(model=task.model)
-        all_items = table_of_items(merge_names(model.items_, table.items, "items")[0], model)
-        return _updated(model, table, gold.read_scoring(all_items), f"updating with {source.file}")
+        all_items = make_item_table(merge_names(model.items_, table.items, "items")[0], model)
+        return _update_with_table(model, table, gold.read_scoring(all_items), f"updating with {source.file}")
 
     return answer_and_write(task, gold, source, answer)
 
@@ -68,20 +68,20 @@ def load_model(folder: Path, question: str | None) -> Aggregator:
     """Return the model that an earlier run wrote for a question, or for a table without questions."""
     if question is None:
         return load(folder)
-    folders = question_folders(folder)
+    folders = read_question_folders(folder)
     if question not in folders:
         raise faults.NoModelOfQuestion(folder=folder, questions=tuple(folders))
     return load(folder / folders[question])
 
 
-def _load(task: Task, question: str | None) -> Aggregator:
+def _load_task_model(task: FitOptions, question: str | None) -> Aggregator:
     assert task.model is not None
     model = load_model(task.model, question)
     task.set_threads(model)
     return model
 
 
-def _in_classes_of(model: Aggregator, table: Annotations, task: Task, source: Source) -> Annotations:
+def _use_model_classes(model: Aggregator, table: Annotations, task: FitOptions, source: Source) -> Annotations:
     """Return the table with the classes of the model."""
     try:
         return table.with_classes(model.classes_)
@@ -90,7 +90,7 @@ def _in_classes_of(model: Aggregator, table: Annotations, task: Task, source: So
         raise faults.NewClasses(file=source.file, model=task.model, classes=new[:MAX_CLASSES_NAMED]) from error
 
 
-def _scored(model: Aggregator, table: Annotations, gold: Any, text: str) -> Result:
+def _score_table(model: Aggregator, table: Annotations, gold: Any, text: str) -> Result:
     """Return the answers of a fitted model to another table; the reliability of unseen annotators is NaN."""
     began = time.perf_counter()
     with show.show_progress(text):
@@ -107,10 +107,10 @@ def _scored(model: Aggregator, table: Annotations, gold: Any, text: str) -> Resu
             for key in ("reliability_", "hits_", "total_"):
                 setattr(scored, key, np.where(known >= 0, getattr(model, key)[known], np.nan))
             vars(scored).pop("difficulty_", None)  # it belongs to the items of the fit
-    return result_of(scored, table, gold, time.perf_counter() - began, status_by_model(scored, table), fitted=False)
+    return make_result(scored, table, gold, time.perf_counter() - began, status_by_model(scored, table), fitted=False)
 
 
-def _updated(model: Aggregator, table: Annotations, gold: IntArray | None, text: str) -> Result:
+def _update_with_table(model: Aggregator, table: Annotations, gold: IntArray | None, text: str) -> Result:
     """Return the answers of a model after adding a table to it; `gold` covers all its items then."""
     began = time.perf_counter()
     _warn_of_repeats(model, table)
@@ -133,7 +133,7 @@ def _warn_of_repeats(model: Aggregator, table: Annotations) -> None:
         warnings.warn(faults.CountedTwice(), stacklevel=2)
 
 
-def table_of_items(items: Names, model: Aggregator) -> Annotations:
+def make_item_table(items: Names, model: Aggregator) -> Annotations:
     """Return a table of items without rows, which gold labels are aligned with."""
     none = np.empty(0, np.int32)
     return Annotations.from_codes(none, none, none, items, model.annotators_, model.classes_)

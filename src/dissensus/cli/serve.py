@@ -63,7 +63,7 @@ def serve(
     from dissensus.common.extras import import_extra
 
     if words:
-        _tokens(words, store, {"role": role, "annotator": annotator, "names": names, "note": note}, json)
+        _manage_tokens(words, store, {"role": role, "annotator": annotator, "names": names, "note": note}, json)
         return
     uvicorn = import_extra("uvicorn", "dissensus serve needs", "serve")
     import_extra("fastapi", "dissensus serve needs", "serve")
@@ -76,18 +76,18 @@ def serve(
     opened = open_store(store)
     if host not in LOOPBACK_HOSTS and not TokenStore(opened).any_exist():
         opened.close()
-        raise ServedWithoutTokens(host=host, store=_without_password(store))
-    with show.show_progress(f"reading {_without_password(store)}"):
+        raise ServedWithoutTokens(host=host, store=_hide_password(store))
+    with show.show_progress(f"reading {_hide_password(store)}"):
         service = Service(opened)
     helpers: list[Any] = []
     if remove and label_studio is argilla is None:
         raise NoToolAddress()
     try:
         if remove:
-            for tool in _studios(service, label_studio, label_studio_token, "", label_studio_project):
-                _say_removed("Label Studio, project", tool, json)
-            for tool in _datasets(service, argilla, argilla_key, argilla_dataset):
-                _say_removed("Argilla, dataset", tool, json)
+            for tool in _open_label_studio(service, label_studio, label_studio_token, "", label_studio_project):
+                _print_removed("Label Studio, project", tool, json)
+            for tool in _open_argilla(service, argilla, argilla_key, argilla_dataset):
+                _print_removed("Argilla, dataset", tool, json)
             return
         listening = open_socket(host, port)
         place = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
@@ -95,9 +95,11 @@ def serve(
         if label_studio is not None:
             from dissensus.serve.label_studio import webhook_router
 
-            helpers += _studios(service, label_studio, label_studio_token, address or place, label_studio_project)
+            helpers += _open_label_studio(
+                service, label_studio, label_studio_token, address or place, label_studio_project
+            )
             parts = [webhook_router(list(helpers))]
-        helpers += _datasets(service, argilla, argilla_key, argilla_dataset)
+        helpers += _open_argilla(service, argilla, argilla_key, argilla_dataset)
         if watch is not None:
             from dissensus.serve.watch import WatchedFolder
 
@@ -107,11 +109,11 @@ def serve(
         server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning", access_log=False))
         for helper in helpers:
             helper.start()
-        shown = _without_password(store)
+        shown = _hide_password(store)
         if json:
-            show.json({"url": place, "store": shown, "projects": service.project_names()})
+            show.print_json({"url": place, "store": shown, "projects": service.project_names()})
         else:
-            show.line(f"Serving {shown} at {place}; {place}/docs lists what can be asked. Stop with Ctrl-C.")
+            show.print_line(f"Serving {shown} at {place}; {place}/docs lists what can be asked. Stop with Ctrl-C.")
         server.run(sockets=[listening])
     finally:
         for helper in helpers:
@@ -119,28 +121,28 @@ def serve(
         service.close()
 
 
-def _studios(service: Any, url: str | None, token: str, place: str, projects: list[int]) -> list[Any]:
+def _open_label_studio(service: Any, url: str | None, token: str, place: str, projects: list[int]) -> list[Any]:
     from dissensus.serve.label_studio import LabelStudioClient, open_projects
 
     return [] if url is None else list(open_projects(service, LabelStudioClient(url, token), place, projects))
 
 
-def _datasets(service: Any, url: str | None, key: str, names: list[str]) -> list[Any]:
+def _open_argilla(service: Any, url: str | None, key: str, names: list[str]) -> list[Any]:
     from dissensus.serve.argilla import ArgillaClient, open_datasets
 
     return [] if url is None else list(open_datasets(service, ArgillaClient(url, key), names))
 
 
-def _say_removed(where: str, tool: Any, json: bool) -> None:
+def _print_removed(where: str, tool: Any, json: bool) -> None:
     done = tool.remove()
     if json:
-        show.json({"project": tool.number, "removed": done})
+        show.print_json({"project": tool.number, "removed": done})
     else:
         said = ", ".join(f"{count} {what.rpartition('/')[2]}" for what, count in done.items())
-        show.line(f"{where} {show.escape(str(tool.number))}: {said} as before.")
+        show.print_line(f"{where} {show.escape(str(tool.number))}: {said} as before.")
 
 
-def _tokens(words: list[str], store: str, about: dict[str, Any], json: bool) -> None:
+def _manage_tokens(words: list[str], store: str, about: dict[str, Any], json: bool) -> None:
     from dissensus.serve.exceptions import UnknownTokenCommand
 
     known = words[0] == "token" and len(words) > 1 and words[1] in TOKEN_WORDS
@@ -169,13 +171,13 @@ def _tokens(words: list[str], store: str, about: dict[str, Any], json: bool) -> 
     finally:
         opened.close()
     if json:
-        show.json(found)
+        show.print_json(found)
         return
     for line in text.splitlines():
-        show.line(line)
+        show.print_line(line)
 
 
-def _without_password(store: str) -> str:
+def _hide_password(store: str) -> str:
     """The store as it may be shown: an address may hold a password."""
     scheme, there, rest = store.partition("://")
     return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}" if there else store

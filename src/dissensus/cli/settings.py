@@ -21,20 +21,20 @@ TYPE_NAMES = {int: "a whole number", float: "a number", bool: "true or false", t
 
 
 @dataclass(frozen=True)
-class Fit:
+class MethodOptions:
     """The method to fit; a wrong name or parameter is an error before any file is read."""
 
     method: str | None = METHOD
     setting: list[str] | None = SETTINGS
 
     def __post_init__(self) -> None:
-        self.model()
+        self.new_model()
 
-    def model(self, kind: str = "classes") -> Aggregator:
+    def new_model(self, kind: str = "classes") -> Aggregator:
         """Return a model that is not fitted: the named one, or the default for a label type."""
         return new_model(self.method, self.setting, kind)
 
-    def name(self, tables: dict[str | None, Annotations]) -> str:
+    def method_name(self, tables: dict[str | None, Annotations]) -> str:
         """Return the name of the method that is fitted to these tables."""
         from dissensus.models.base import default_method
 
@@ -47,10 +47,10 @@ def new_model(method: str | None, settings: list[str] | None, kind: str = "class
 
     method = method or default_method(kind)
     model = methods[method]
-    return model(**parse(settings, model, method, taken=["engine"])) if settings else model()
+    return model(**parse_settings(settings, model, method, taken=["engine"])) if settings else model()
 
 
-def parse(
+def parse_settings(
     settings: Iterable[str], kind: type, owner: str, *, part: str = "", taken: Iterable[str] = ()
 ) -> dict[str, Any]:
     """Return `["max-iter=50", "accelerate=none"]` as parameters of a class.
@@ -72,12 +72,12 @@ def parse(
             raise faults.SettingHasOption(setting=prefix + key)
         hint = declared[key].annotation
         untyped = hint in (inspect.Parameter.empty, Any)
-        found[key] = _read(text.strip(), type(declared[key].default) if untyped else hint, prefix + setting)
+        found[key] = _parse_value(text.strip(), type(declared[key].default) if untyped else hint, prefix + setting)
     check_argument("seed", found.get("seed"), int | None, low=0)
     return found
 
 
-def _read(text: str, hint: Any, setting: str) -> Any:
+def _parse_value(text: str, hint: Any, setting: str) -> Any:
     """Return the value of a text, by the type of its parameter."""
     kinds = list(hint_alternatives(hint))
     if type(None) in kinds and text.lower() == "none":  # before str, which accepts any text

@@ -20,7 +20,7 @@ from dissensus.common.progress import escape as escape
 from dissensus.common.progress import make_console as make_console
 from dissensus.common.progress import show_progress as show_progress
 
-percent = format_share  # with one decimal
+format_percent = format_share  # with one decimal
 MAX_CLASSES_SHOWN = 20
 OWN_PROCESS = "own process"
 """The object of typer's context if `dissensus` is the process, not a function called in another program."""
@@ -38,52 +38,52 @@ class Invocation:
     announced: list[str] = field(default_factory=list)  # lines to print above the results
 
 
-running: ContextVar[Invocation] = ContextVar("running", default=Invocation())  # noqa: B039 - outside of commands
+current_invocation: ContextVar[Invocation] = ContextVar("running", default=Invocation())  # noqa: B039 - outside of commands
 
 
-def name(value: Any) -> str:
+def shorten(value: Any) -> str:
     """Return a name from the data, cleaned and cut."""
     return shorten_name(escape(value))
 
 
-def path(value: Path) -> str:
+def format_path(value: Path) -> str:
     """Return a path as JSON can hold it; bytes that are not UTF-8 become question marks."""
     return os.fsencode(value).decode("utf-8", "replace")
 
 
-def paths(**files: Path | None) -> dict[str, str]:
+def format_paths(**files: Path | None) -> dict[str, str]:
     """Return the given files by key, as JSON can hold them."""
-    return {key: path(file) for key, file in files.items() if file is not None}
+    return {key: format_path(file) for key, file in files.items() if file is not None}
 
 
-def bar(share: float, width: int = 20) -> str:
+def draw_bar(share: float, width: int = 20) -> str:
     """Draw a share as a bar of characters."""
     return "█" * round(share * width)
 
 
-def announce(lines: Iterable[str]) -> None:
+def announce_lines(lines: Iterable[str]) -> None:
     """Print lines above the next output; if an error prevents any output, they are not printed either."""
-    running.get().announced[:] = lines
+    current_invocation.get().announced[:] = lines
 
 
 def _print(content: Any, **style: Any) -> None:
-    announced = running.get().announced
+    announced = current_invocation.get().announced
     while announced:
         make_console().print(announced.pop(0), soft_wrap=True)
     make_console().print(content, **style)
 
 
-def text(sentence: str = "") -> None:
+def print_text(sentence: str = "") -> None:
     """Print a sentence: a terminal breaks it between words, a pipe gets it on one line."""
     _print(sentence, soft_wrap=not make_console().is_terminal)
 
 
-def line(sentence: str) -> None:
+def print_line(sentence: str) -> None:
     """Print one line, which only a terminal may wrap."""
     _print(sentence, soft_wrap=True)
 
 
-def table(
+def print_table(
     title: str | None,
     columns: Sequence[str],
     rows: Iterable[Sequence[str]],
@@ -106,32 +106,35 @@ def table(
     _print(drawn)
 
 
-def bars(columns: Sequence[str], counts: Mapping[str, Any], total: float, *, shares: bool = False) -> None:
+def print_bars(columns: Sequence[str], counts: Mapping[str, Any], total: float, *, shares: bool = False) -> None:
     """Print the count of each name, the most frequent first, as a table with bars."""
     ordered = sorted(counts.items(), key=lambda pair: -pair[1])
     first, others = ordered[:MAX_CLASSES_SHOWN], ordered[MAX_CLASSES_SHOWN:]
-    shown = [(name(label), count) for label, count in first]
+    shown = [(shorten(label), count) for label, count in first]
     if others:
         shown.append((f"… {len(others):,} more", sum(count for _, count in others)))
-    rows = [(label, percent(count) if shares else f"{count:,}", bar(count / max(total, 1))) for label, count in shown]
-    table(None, (*columns, ""), rows, numbers=columns[1:])
+    rows = [
+        (label, format_percent(count) if shares else f"{count:,}", draw_bar(count / max(total, 1)))
+        for label, count in shown
+    ]
+    print_table(None, (*columns, ""), rows, numbers=columns[1:])
 
 
-def ends(rows: list[tuple[str, ...]], n: int) -> list[tuple[str, ...]]:
+def shorten_rows(rows: list[tuple[str, ...]], n: int) -> list[tuple[str, ...]]:
     """Return the first and last n rows, with one between them that counts the others."""
     between = len(rows) - 2 * n
     return [*rows[:n], (f"… {between:,} more",), *rows[-n:]] if between > 0 else rows
 
 
-def written(output: Path | None, what: str, option: str) -> None:
+def print_written(output: Path | None, what: str, option: str) -> None:
     """Print where the results are, or the option that writes them."""
-    line(f"Nothing was written; add -o {option}." if output is None else f"{what} in {escape(output)}")
+    print_line(f"Nothing was written; add -o {option}." if output is None else f"{what} in {escape(output)}")
 
 
-def json(value: dict[str, Any], **files: Path | None) -> None:
+def print_json(value: dict[str, Any], **files: Path | None) -> None:
     """Print one JSON object in UTF-8, whatever the encoding of the terminal, with the names of written `files`."""
     from dissensus import __version__
     from dissensus.table.io.jsonl import dumps
 
-    head = {"command": running.get().command, "version": __version__}
-    typer.echo(dumps(head | value | paths(**files), indent=2).encode())
+    head = {"command": current_invocation.get().command, "version": __version__}
+    typer.echo(dumps(head | value | format_paths(**files), indent=2).encode())

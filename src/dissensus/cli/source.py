@@ -16,8 +16,8 @@ import typer
 
 from dissensus.cli import exceptions as faults
 from dissensus.cli import show
-from dissensus.cli.errors import for_command_line, prefix_errors
-from dissensus.cli.face import GOLD_FILE, face_of
+from dissensus.cli.errors import prefix_errors, render_for_command_line
+from dissensus.cli.face import GOLD_FACE, make_face
 from dissensus.cli.options import JSON, option
 from dissensus.exceptions import DataError, DataWarning, DissensusError, UnknownClass
 from dissensus.messages import ParameterName
@@ -30,20 +30,20 @@ T = TypeVar("T")
 Tables = dict[str | None, "Annotations"]
 """Question → its table; None → the one table of a file without questions."""
 Kind = Literal["classes", "graded", "numbers", "pairs", "sets", "objects", "spans"]  # `table.kinds.KIND_DESCRIPTIONS`
-READING = "Reading FILE"  # panel of the help
-NUMBERS = ("gold", "value", "score", "rating")  # usual names of a column of known numbers
-ANY_KIND = (
+READING_PANEL = "Reading FILE"  # panel of the help
+NUMBER_COLUMNS = ("gold", "value", "score", "rating")  # usual names of a column of known numbers
+COMMANDS_FOR_ANY_KIND = (
     "describe", "aggregate", "calibrate", "diagnose", "recommend", "report", "adjudicate",
 )  # fmt: skip
 """Commands for all label types; the others are for classes."""
 
 
-def _column(content: str) -> Any:
-    return option(None, f"Column of the {content}.", metavar="COLUMN", panel=READING)
+def _column_option(content: str) -> Any:
+    return option(None, f"Column of the {content}.", metavar="COLUMN", panel=READING_PANEL)
 
 
-def _input_format(*names: str) -> Any:
-    return option(None, "FILE's format, if it is not detected.", *names, metavar="FORMAT", panel=READING)
+def _make_format_option(*names: str) -> Any:
+    return option(None, "FILE's format, if it is not detected.", *names, metavar="FORMAT", panel=READING_PANEL)
 
 
 @dataclass(frozen=True)
@@ -59,33 +59,33 @@ class Source:
         "Excel, ODS, a folder of these, - for standard input, an export of Label Studio, Argilla, doccano or Prodigy, "
         "a log of judges by Inspect, promptfoo, Langfuse or lm-evaluation-harness.",
     )
-    item: str | None = _column("items (found if called item, task, id, …); A,B if two identify an item together")
-    annotator: str | None = _column("annotators (annotator, worker, rater, …); of a wide table, A,B,…")
-    label: str | None = _column("labels (label, answer, annotation); of an export, the question to read")
-    question: str | None = _column("questions, each a table of its own")
-    weight: str | None = _column("weights of the rows")
+    item: str | None = _column_option("items (found if called item, task, id, …); A,B if two identify an item together")
+    annotator: str | None = _column_option("annotators (annotator, worker, rater, …); of a wide table, A,B,…")
+    label: str | None = _column_option("labels (label, answer, annotation); of an export, the question to read")
+    question: str | None = _column_option("questions, each a table of its own")
+    weight: str | None = _column_option("weights of the rows")
     classes: str | None = option(
-        None, "All classes, in this order; any other label is an error.", metavar="A,B,…", panel=READING
+        None, "All classes, in this order; any other label is an error.", metavar="A,B,…", panel=READING_PANEL
     )
     abstain: list[str] | None = option(
-        None, 'An answer that is not a class ("" for an empty one); repeatable.', metavar="LABEL", panel=READING
+        None, 'An answer that is not a class ("" for an empty one); repeatable.', metavar="LABEL", panel=READING_PANEL
     )
-    wide: bool = option(False, "FILE has a column per annotator.", "--wide", panel=READING)
+    wide: bool = option(False, "FILE has a column per annotator.", "--wide", panel=READING_PANEL)
     ticks: Literal["votes", "questions"] | None = option(
-        None, "If answers select several labels: one vote each, or a yes/no question per label.", panel=READING
+        None, "If answers select several labels: one vote each, or a yes/no question per label.", panel=READING_PANEL
     )
     normalize: bool = option(
-        False, "Treat labels that differ only by capitals or spaces as one.", "--normalize", panel=READING
+        False, "Treat labels that differ only by capitals or spaces as one.", "--normalize", panel=READING_PANEL
     )
     map: list[str] | None = option(
         None, "Rename a label (OLD= for no answer), or all in a FILE of two columns; repeatable.", "--map",
-        metavar="OLD=NEW", panel=READING,
+        metavar="OLD=NEW", panel=READING_PANEL,
     )  # fmt: skip
-    many_classes: bool = option(False, "Accept nearly as many classes as rows.", "--many-classes", panel=READING)
-    kind: Kind | None = option(None, "The label type; guessed by default.", panel=READING)
-    input_format: str | None = _input_format("--format", "--input-format")
+    many_classes: bool = option(False, "Accept nearly as many classes as rows.", "--many-classes", panel=READING_PANEL)
+    kind: Kind | None = option(None, "The label type; guessed by default.", panel=READING_PANEL)
+    input_format: str | None = _make_format_option("--format", "--input-format")
 
-    def read(self, *, any_kind: bool | None = None, command: str = "", **for_one_question: Any) -> Tables:
+    def read_tables(self, *, any_kind: bool | None = None, command: str = "", **for_one_question: Any) -> Tables:
         """Return the table, or one per question; options `for_one_question` are an error for a file of several.
 
         With `any_kind`, the caller checks the label type; without it, `ANY_KIND` decides. Errors name the `command`.
@@ -93,9 +93,9 @@ class Source:
         from dissensus.table.io import read
         from dissensus.table.kinds import CLASS_KINDS, check_kind
 
-        invocation = show.running.get()
+        invocation = show.current_invocation.get()
         if invocation.own_process:
-            _start_arrow()
+            _preload_arrow()
         same = ("item", "annotator", "label", "question", "weight", "normalize", "many_classes")
         with show.show_progress(f"reading {self.file}"):
             found: Any = read(
@@ -110,27 +110,27 @@ class Source:
                 **{name: getattr(self, name) for name in same},
             )
         tables: Tables = dict(found) if isinstance(found, Mapping) else {None: found}
-        if not (invocation.command in ANY_KIND if any_kind is None else any_kind):
-            every, tables = tables, _of_classes(tables)
+        if not (invocation.command in COMMANDS_FOR_ANY_KIND if any_kind is None else any_kind):
+            every, tables = tables, _select_class_questions(tables)
             self.question_names.extend(str(name) for name, table in every.items() if table is tables.get(None))
             for table in tables.values():
                 check_kind(table.kind, CLASS_KINDS, f"dissensus {command or invocation.command}")
         if (reading := next(iter(tables.values())).import_report) is not None:
-            self.announce(reading)
+            self.announce_import(reading)
         for name, given in for_one_question.items():
             if given is not None and None not in tables:
                 raise faults.OneQuestionOnly(option=ParameterName(name))
         return tables
 
-    def announce(self, reading: ImportReport) -> None:
+    def announce_import(self, reading: ImportReport) -> None:
         """Store the import report for JSON, and print it above the results otherwise."""
         self.import_report.update(reading.to_dict())
         if not self.json:
-            show.announce(map(show.escape, reading.render_lines(face_of(show.running.get()))))
+            show.announce_lines(map(show.escape, reading.render_lines(make_face(show.current_invocation.get()))))
 
-    def read_one(self) -> Annotations:
+    def read_single_table(self) -> Annotations:
         """Return the table; several questions are an error."""
-        tables = self.read()
+        tables = self.read_tables()
         if None not in tables:
             source = next(iter(tables.values())).import_report
             by_label = source is not None and bool(source.item_fields)
@@ -139,17 +139,17 @@ class Source:
             )
         return tables[None]
 
-    def read_both(self, old: str, **for_one_question: Any) -> tuple[Tables, Tables]:
+    def read_two_files(self, old: str, **for_one_question: Any) -> tuple[Tables, Tables]:
         """Return the tables of an earlier file and those of FILE, which must have the same questions."""
-        before, after = dataclasses.replace(self, named=old).read(), self.read(**for_one_question)
+        before, after = dataclasses.replace(self, named=old).read_tables(), self.read_tables(**for_one_question)
         if (None in before) != (None in after):
             raise faults.OtherQuestions(old=old, new=self.named)
         for question in after:
             if question not in before:
-                raise faults.QuestionMissing(question=show.name(question), old=old, new=self.named)
+                raise faults.QuestionMissing(question=show.shorten(question), old=old, new=self.named)
         return before, after
 
-    def print_each(
+    def print_answers(
         self, answers: dict[str | None, T], show_one: Callable[[str, T], None],
         facts: Callable[[Any], dict[str, Any]] = dict, *, output: Path | None = None,
         kept: tuple[str, str] | None = None, frame: Callable[[Any], Any] = lambda answer: answer.to_frame(),
@@ -165,16 +165,16 @@ class Source:
             write_file(frame(answers[None]), output)
         if self.json:
             found = {question: facts(answer) for question, answer in answers.items()}
-            self.print_json(head | show.paths(output=output) | found.get(None, {"questions": found}))
+            self.print_json(head | show.format_paths(output=output) | found.get(None, {"questions": found}))
             return
         for question, answer in answers.items():
-            show_one(self.title(question), answer)
+            show_one(self.make_title(question), answer)
         if kept is not None:
-            show.written(output, *kept)
+            show.print_written(output, *kept)
 
     def print_json(self, facts: dict[str, Any], **files: Path | None) -> None:
         """Print facts as JSON, after FILE and its import report; `files` were written."""
-        show.json({"file": show.path(self.file), "reading": self.import_report} | facts, **files)
+        show.print_json({"file": show.format_path(self.file), "reading": self.import_report} | facts, **files)
 
     @property
     def file(self) -> Path:
@@ -217,17 +217,17 @@ class Source:
         """Return the classes that --classes declares."""
         return None if self.classes is None else [part.strip() for part in self.classes.split(",")]
 
-    def title(self, question: str | None) -> str:
+    def make_title(self, question: str | None) -> str:
         """Return the title of a result."""
         file = "standard input" if self.named == "-" else str(self.file)
-        return file if question is None else f"{file}, question {show.name(question)}"
+        return file if question is None else f"{file}, question {show.shorten(question)}"
 
 
 @dataclass(frozen=True)
 class SourceOfTables(Source):
     """FILE of a command whose --format is that of the tables it writes."""
 
-    input_format: str | None = _input_format("--input-format")
+    input_format: str | None = _make_format_option("--input-format")
 
 
 @dataclass(frozen=True)
@@ -250,9 +250,9 @@ class Gold:
         """The file of the gold labels that the method is trained on."""
         return None
 
-    def facts(self) -> dict[str, str]:
+    def file_facts(self) -> dict[str, str]:
         """Return the files of gold labels as they stand in the summary and in JSON."""
-        return show.paths(gold_file=self.gold)
+        return show.format_paths(gold_file=self.gold)
 
     def read_scoring(self, table: Annotations) -> Any:
         """Return (I,) gold codes that measure accuracy, −1 if unknown; None if neither the file nor FILE has any.
@@ -269,7 +269,7 @@ class Gold:
                     return table.gold_values(*table.import_report.gold)
                 return table.gold_codes(*table.import_report.gold)
             except UnknownClass as error:
-                warnings.warn(faults.GoldIgnored(reason=for_command_line(error)), stacklevel=2)
+                warnings.warn(faults.GoldIgnored(reason=render_for_command_line(error)), stacklevel=2)
                 return None
         return self._read_file(self.scoring_file, table)
 
@@ -283,12 +283,12 @@ class Gold:
         if path is None:
             return None
         numbers = table.kind == "numbers"
-        columns = self.columns(path, table, NUMBERS if numbers else ())
+        columns = self.columns(path, table, NUMBER_COLUMNS if numbers else ())
         with self._own_options(path):
             check_gold_items(columns[0], table)
             return (gold_values if numbers else gold_codes)(table, *columns)
 
-    def include(self, table: Annotations) -> Annotations:
+    def include_gold_classes(self, table: Annotations) -> Annotations:
         """Return a table of sets or objects whose classes include gold answers that no annotator gave."""
         if table.kind not in ("sets", "objects"):
             return table
@@ -304,7 +304,7 @@ class Gold:
         from dissensus.table.io import gold_columns
 
         with self._own_options(path):
-            item = self.gold_item or (None if table is None else item_column(table, path))
+            item = self.gold_item or (None if table is None else find_gold_item_column(table, path))
             return gold_columns(path, item, self.gold_label, usual)
 
     @contextmanager
@@ -314,7 +314,7 @@ class Gold:
             with show.show_progress(f"reading {path}"):
                 yield
         except DissensusError as error:
-            vars(error)["face"] = GOLD_FILE  # see `for_command_line`
+            vars(error)["face"] = GOLD_FACE  # see `for_command_line`
             raise
 
 
@@ -355,10 +355,10 @@ class TrainingGold(Gold):
     def facts(self) -> dict[str, str]:
         """Return the files of gold labels as they stand in the summary and in JSON."""
         use = {} if self.gold is None else {"gold_use": self.gold_use}
-        return show.paths(gold_file=self.gold, score_gold_file=self.score_gold) | use
+        return show.format_paths(gold_file=self.gold, score_gold_file=self.score_gold) | use
 
 
-def item_column(table: Annotations, path: Path) -> str | None:
+def find_gold_item_column(table: Annotations, path: Path) -> str | None:
     """Return the column of items of FILE, if a file of known labels has one of that name."""
     from dissensus.table.io import read_frame
 
@@ -378,7 +378,7 @@ def answer_each(
     failed: list[DataError] = []
     for question, table in tables.items():
         try:
-            with nullcontext() if question is None else prefix_errors(f"question {show.name(question)!r}"):
+            with nullcontext() if question is None else prefix_errors(f"question {show.shorten(question)!r}"):
                 found[question] = answer(table, question)
         except DataError as error:
             failed.append(error)
@@ -387,11 +387,11 @@ def answer_each(
     if failed and (every or not found):
         raise failed[0]
     for skipped in failed:
-        warnings.warn(DataWarning(for_command_line(skipped)), stacklevel=2)
+        warnings.warn(DataWarning(render_for_command_line(skipped)), stacklevel=2)
     return found
 
 
-def _of_classes(tables: Tables) -> Tables:
+def _select_class_questions(tables: Tables) -> Tables:
     """Return the questions with classes, if there are any; a note in the import report names the others."""
     from dissensus.table.kinds import CLASS_KINDS
     from dissensus.table.notes import QuestionsOfOtherTypes
@@ -409,7 +409,7 @@ def _of_classes(tables: Tables) -> Tables:
     return chosen if len(chosen) > 1 else {None: next(iter(chosen.values()))}
 
 
-def _start_arrow() -> None:
+def _preload_arrow() -> None:
     """Keep pyarrow from importing pandas at its first array: that takes 0.3 s, and no command needs it."""
     if "pandas" not in sys.modules:
         import pyarrow

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from dissensus.cli.source import Source
 
 SPAN_TOOLS = ("label-studio", "argilla", "doccano", "prodigy")  # these tools take spans; the others take tags
-ONE_COLUMN = re.compile(r"'[^']+'$")  # a single column, as an import report quotes it
+SINGLE_COLUMN = re.compile(r"'[^']+'$")  # a single column, as an import report quotes it
 
 
-def check(to: str, source: Source, output: Path | None) -> None:
+def check_tool(to: str, source: Source, output: Path | None) -> None:
     """Raise an error, before FILE is read, if its labels cannot be written for a tool."""
     writers.entry(to)
     if source.ticks == "questions":
@@ -34,12 +34,12 @@ def check(to: str, source: Source, output: Path | None) -> None:
         raise faults.OptionNeeds(option=ParameterName("to"), needed="-o FOLDER")
 
 
-def file_name(to: str) -> str:
+def tool_file_name(to: str) -> str:
     """Return the name of the file for a tool."""
     return str(writers[to].file)
 
 
-def write(results: Mapping[str | None, Result], to: str, source: Source, folder: Path) -> None:
+def write_tool_file(results: Mapping[str | None, Result], to: str, source: Source, folder: Path) -> None:
     """Write the labels of all questions, added to FILE's records if it is an export of the tool.
 
     An item without labels gets none.
@@ -59,7 +59,7 @@ def write(results: Mapping[str | None, Result], to: str, source: Source, folder:
     if skipped:
         warnings.warn(faults.NotForTool(to=to, questions=tuple(skipped)), stacklevel=2)
     columns = source.import_report.get("columns", {}).items()
-    columns = {role: column[1:-1] for role, column in columns if ONE_COLUMN.match(column)}
+    columns = {role: column[1:-1] for role, column in columns if SINGLE_COLUMN.match(column)}
     own_export = source.import_report.get("format") == to and source.file.is_file()
     labels = LabelsToWrite(
         found,

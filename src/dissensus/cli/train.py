@@ -14,7 +14,7 @@ from typer.core import TyperCommand
 
 from dissensus.cli import exceptions as faults
 from dissensus.cli import folder, options, settings, show
-from dissensus.cli.errors import say
+from dissensus.cli.errors import print_to_stderr
 from dissensus.cli.options import InputFiles, option
 from dissensus.cli.source import SourceOfTables, TrainingGold
 from dissensus.exceptions import BadParameter, DataError, MissingExtra
@@ -36,12 +36,12 @@ ENCODERS = {
 }
 """Kind of input → the default encoder."""
 LEARNING = "Learning"  # panel of the help
-MODEL = "model.safetensors"
-FILES = folder.tables("items", "annotators", "history", "out_of_fold")
+TRAINED_MODEL_FILE = "model.safetensors"
+TRAINING_FILES = folder.table_files("items", "annotators", "history", "out_of_fold")
 
 
 @dataclass(frozen=True)
-class Shortcuts:
+class TrainingOptions:
     """Parameters of `CrowdClassifier` that have their own option; None leaves the default."""
 
     epochs: int | None = option(None, "Passes over the items; 50 by default.", panel=LEARNING)
@@ -85,7 +85,7 @@ def train(
         "--set",
         metavar="KEY=VALUE",
     ),
-    shortcuts: Shortcuts,
+    shortcuts: TrainingOptions,
     validation: str | None = option(
         None,
         "A share of the labelled items, or a file of labels of other items, that chooses the epoch; auto holds out its "
@@ -97,7 +97,10 @@ def train(
         None, "ITEMS' column with train, dev or test for each item.", metavar="COLUMN", panel=LEARNING
     ),
     folds: int | None = option(
-        None, "Also predict each item by one of this many networks that were not trained on it.", min=2, panel=LEARNING
+        None,
+        "Also predict each item by one of this many networks that were not trained on it.",
+        min=2,
+        panel=LEARNING,
     ),
     fresh: bool = option(False, "Start anew if a stopped run left a checkpoint.", "--fresh", panel=LEARNING),
     gold: TrainingGold,
@@ -122,15 +125,15 @@ def train(
 
     from dissensus.cli.inputs import Inputs, align_inputs, validation_by_column, validation_by_share_or_file
 
-    folder.check(output, (*FILES, Path(MODEL)))
-    own_texts = None if any((files.items, files.features, files.images)) else source.read_one()
-    if own_texts is not None and (source.holds_texts or (files.names_columns and source.named != "-")):
+    folder.check_folder(output, (*TRAINING_FILES, Path(TRAINED_MODEL_FILE)))
+    own_texts = None if any((files.items, files.features, files.images)) else source.read_single_table()
+    if own_texts is not None and (source.holds_texts or (files.names_table_column and source.named != "-")):
         files = replace(files, items=source.file)
     file, inputs = Inputs.choose(files)
     inputs = replace(inputs, columns=tuple(name for name in inputs.columns if name != split))
     own = [f"{key}={value}" for key, value in vars(shortcuts).items() if value is not None]
-    model = new_model(inputs.kind, encoder, objective, [*own, *(setting or [])])
-    table = source.read_one() if own_texts is None else own_texts
+    model = new_classifier(inputs.kind, encoder, objective, [*own, *(setting or [])])
+    table = source.read_single_table() if own_texts is None else own_texts
     names, X = inputs.read(file, source.item if own_texts is not None else None)
     table, X = align_inputs(table, names, X, source.file)
     training, scoring = gold.read_training(table), gold.read_scoring(table)
@@ -149,7 +152,7 @@ def train(
     if fresh and store.exists():
         shutil.rmtree(store)
     if resumed := store.exists():
-        say(f"resuming a run that was stopped from {store}; --fresh starts anew.")
+        print_to_stderr(f"resuming a run that was stopped from {store}; --fresh starts anew.")
     model.set_params(checkpoint=store)
     began = time.perf_counter()
     folded: OutOfFold | None = None
@@ -175,24 +178,24 @@ def train(
             shutil.rmtree(store, ignore_errors=True)
         raise
     summary: dict[str, Any] = {
-        **show.paths(input=source.file, inputs_file=file),
+        **show.format_paths(input=source.file, inputs_file=file),
         **gold.facts(),
         "reading": source.import_report,
-        **_summary(model, inputs, table, folded, time.perf_counter() - began),
+        **_summarise(model, inputs, table, folded, time.perf_counter() - began),
     }
     if scoring is not None:
         from dissensus.questions.scoring import held_out_gold
 
-        summary["gold"] = _against_gold(model, held_out_gold(scoring, training), folded)
+        summary["gold"] = _score_against_gold(model, held_out_gold(scoring, training), folded)
     checkpoint = [path.relative_to(output) for path in store.rglob("*") if path.is_file()]
-    with folder.results(output, [*FILES, *checkpoint], summary) as part:
-        _write(model, folded, part, format_)
+    with folder.write_results(output, [*TRAINING_FILES, *checkpoint], summary) as part:
+        _write_tables(model, folded, part, format_)
     shutil.rmtree(store, ignore_errors=True)
     if source.json:
-        show.json(summary, folder=output)
+        show.print_json(summary, folder=output)
         return
-    _show(summary)
-    show.written(output, "Results are", "FOLDER")
+    _print_training(summary)
+    show.print_written(output, "Results are", "FOLDER")
 
 
 class COMMAND_CLASS(TyperCommand):  # noqa: N801 - the name that `load_command` looks up
@@ -210,7 +213,7 @@ class COMMAND_CLASS(TyperCommand):  # noqa: N801 - the name that `load_command` 
         super().format_help(ctx, formatter)
 
 
-def new_model(kind: str, encoder: str | None, objective: str, given: list[str]) -> CrowdClassifier:
+def new_classifier(kind: str, encoder: str | None, objective: str, given: list[str]) -> CrowdClassifier:
     """Return a classifier for a kind of input, with KEY=VALUE settings of itself and its parts."""
     from dissensus.learning import CrowdClassifier
     from dissensus.learning.encoders import encoders
@@ -223,18 +226,18 @@ def new_model(kind: str, encoder: str | None, objective: str, given: list[str]) 
             raise faults.UnknownSetting(setting=setting, owner="train", key=part, known=tuple(own)[1:])
         own[part if dot else ""].append(setting.removeprefix(f"{part}.") if dot else setting)
     name = ENCODERS[kind] if encoder is None else encoder
-    of_encoder = settings.parse(own["encoder"], encoders[name], name, part="encoder")
+    of_encoder = settings.parse_settings(own["encoder"], encoders[name], name, part="encoder")
     if encoder is None and name == "transformer":
         of_encoder = {"tune": False} | of_encoder  # a last layer over fixed vectors takes seconds, not minutes
-    of_objective = settings.parse(own["objective"], objectives[objective], objective, part="objective")
-    found = settings.parse(own[""], CrowdClassifier, "train", taken=("encoder", "objective", "checkpoint"))
+    of_objective = settings.parse_settings(own["objective"], objectives[objective], objective, part="objective")
+    found = settings.parse_settings(own[""], CrowdClassifier, "train", taken=("encoder", "objective", "checkpoint"))
     parts = {"encoder": encoders[name](**of_encoder), "objective": objectives[objective](**of_objective)}
     model = CrowdClassifier(**found, **parts)
     model.check()
     return model
 
 
-def _summary(
+def _summarise(
     model: CrowdClassifier, inputs: Inputs, table: Annotations, folded: OutOfFold | None, seconds: float
 ) -> dict[str, Any]:
     import numpy as np
@@ -278,7 +281,7 @@ def _summary(
     }
 
 
-def _against_gold(model: CrowdClassifier, gold: IntArray, folded: OutOfFold | None) -> dict[str, Any]:
+def _score_against_gold(model: CrowdClassifier, gold: IntArray, folded: OutOfFold | None) -> dict[str, Any]:
     """Return scores of labels of annotated items, and of the model alone on held-out, unlabelled and training items."""
     from dissensus.cli.results import gold_scores
 
@@ -304,7 +307,7 @@ def _against_gold(model: CrowdClassifier, gold: IntArray, folded: OutOfFold | No
     return result
 
 
-def _write(model: CrowdClassifier, folded: OutOfFold | None, part: Path, suffix: str) -> None:
+def _write_tables(model: CrowdClassifier, folded: OutOfFold | None, part: Path, suffix: str) -> None:
     from dissensus.table.io import write_frame
 
     for kind in ("items", "annotators", "history"):
@@ -314,24 +317,24 @@ def _write(model: CrowdClassifier, folded: OutOfFold | None, part: Path, suffix:
     model.save(part)
 
 
-def _show(about: dict[str, Any]) -> None:
+def _print_training(about: dict[str, Any]) -> None:
     networks = sum(candidate["networks"] for candidate in about["candidates"])
     trained = f"{about['epochs']:,} epochs"
     if networks > 1:
         each, rest = divmod(about["epochs"], networks)
         trained = f"{networks:,} networks of {'about ' if rest else ''}{each:,} epochs"
-    show.line(
+    show.print_line(
         f"{show.escape(about['input'])}: {about['encoder']} trained on {about['annotations_taught']:,} annotations of "
         f"{about['taught']:,} items ({about['objective']}), {trained} in {about['seconds']:.1f} s"
     )
     if about["note"]:
-        show.text(f"{about['note'][0].upper()}{about['note'][1:]}")
+        show.print_text(f"{about['note'][0].upper()}{about['note'][1:]}")
     elif about["best_epoch"]:
         scores = ", ".join(f"{key} {value:.4f}" for key, value in about["validation"].items())
-        show.line(
+        show.print_line(
             f"Kept: epoch {about['best_epoch']}; on {show.format_count(about['held_out'], 'held-out item')}: {scores}."
         )
-    show.bars(("label, by model and labels", "items"), about["labels"], about["items"])
+    show.print_bars(("label, by model and labels", "items"), about["labels"], about["items"])
     if (gold := about.get("gold")) is None:
         return
     found = {"labels and model": gold["labels"], "the same, out of fold": gold.get("labels out of fold")}
@@ -343,4 +346,4 @@ def _show(about: dict[str, Any]) -> None:
             rows.append((what, f"{score['items']:,}", f"{score['accuracy']:.4f}", bounds, f"{score['log_loss']:.3f}"))
     columns = ("what", "items", "accuracy", "95 % interval", "log loss")
     if rows:
-        show.table("By gold", columns, rows, numbers=columns[1:3])
+        show.print_table("By gold", columns, rows, numbers=columns[1:3])
