@@ -36,7 +36,7 @@ from dissensus.table.import_report import ImportReport
 from dissensus.table.spans import Sequences, convert_spans_to_tags, parse_sequences
 
 MIN_COUNTED_ROWS = 10**6  # `from_counts` always accepts up to this number of rows.
-MAX_ROWS_PER_COUNT = 1_000  # Above `MIN_COUNTED_ROWS`, the mean number of rows per count is limited to this.
+MAX_ROWS_PER_COUNT = 1_000  # mean number of rows per count that larger tables may have
 ANONYMOUS_ANNOTATOR = "anonymous"
 """The name of the only annotator in a table made from counts; votes without ids share one confusion matrix."""
 

@@ -111,7 +111,7 @@ def _summarize_numbers(table: Annotations) -> dict[str, Any]:
 
 def summarize_table(table: Annotations) -> str:
     """Return a one-line summary of the table."""
-    shown = _first_names(table.classes)
+    shown = _list_first_names(table.classes)
     kind = "probabilistic " if table.proba is not None else "weighted " if table.weight is not None else ""
     what, of = "annotation", "of"
     labels = f"{table.n_classes} {'class' if table.n_classes == 1 else 'classes'} ({shown})"
@@ -122,14 +122,14 @@ def summarize_table(table: Annotations) -> str:
         what, labels = "number", ends
     elif table.kind == "sets":
         names = table.options.names
-        what, labels = "set", f"{format_count(names.size, 'option')} ({_first_names(names)})"
+        what, labels = "set", f"{format_count(names.size, 'option')} ({_list_first_names(names)})"
     elif table.kind == "spans":
         what = "tag"
     elif table.kind == "pairs":
         things = table.alternatives.names
         what, of, labels = (
             "comparison",
-            f"of {format_count(things.size, 'alternative')} ({_first_names(things)}) in",
+            f"of {format_count(things.size, 'alternative')} ({_list_first_names(things)}) in",
             "",
         )
     return (
@@ -147,7 +147,7 @@ def format_table_html(table: Annotations) -> str:
     return html_table(summarize_table(table), head.to_pylist(), len(table))
 
 
-def _first_names(names: Names) -> str:
+def _list_first_names(names: Names) -> str:
     shown = (str(name)[:MAX_NAME_LENGTH] for name in names[:MAX_NAMES_SHOWN])
     return ", ".join(shown) + (", …" if names.size > MAX_NAMES_SHOWN else "")
 

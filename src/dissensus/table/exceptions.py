@@ -1,4 +1,8 @@
-"""What can be wrong with a table, a file or a simulation, with the facts of each case."""
+"""Errors and warnings about tables, files, simulations and data sets.
+
+Each class has fields for the facts and one template sentence, see `dissensus.messages`. A new error needs a class here
+and a line in `tests/messages.txt`, which `python tests/test_messages.py` writes.
+"""
 
 from __future__ import annotations
 
@@ -435,7 +439,7 @@ class RoleColumnMissing(RoleMessage, MissingColumn):
     synonyms: str
     columns: tuple[str, ...]
     taken: dict[str, str]  # other role → its columns
-    candidates: tuple[str, ...]  # columns that may be meant
+    candidates: tuple[str, ...]  # columns that may have the role
     counts: str  # column of vote counts, "" for none
     example = {"role": "annotator", "taken": {"item": "'id'"}, "counts": "", "candidates": ()}
 
@@ -479,7 +483,7 @@ class AmbiguousColumns(RoleMessage, DataError):
     columns: tuple[str, ...]
 
 
-class AmbiguousJoin(DataError):
+class AmbiguousJoinedNames(DataError):
     template = (
         "joining columns {columns!l} with '/' gives different rows the same {role}, because a value contains '/'; "
         "replace it there."
@@ -529,17 +533,17 @@ class AmbiguousWideTable(DataError):
 class ItemColumnNeverRepeats(DataError):
     template = (
         "column {item!r} has a different value in every row, so no item would have two labels. Choose the column of "
-        "item names: {other_keyword}, whose values repeat, or {keyword}."
+        "item names: {other_item_option}, whose values repeat, or {item_option}."
     )
     item: str
     other: str
 
     @property
-    def keyword(self) -> ParameterName:
+    def item_option(self) -> ParameterName:
         return ParameterName(f"item={self.item!r}")
 
     @property
-    def other_keyword(self) -> ParameterName:
+    def other_item_option(self) -> ParameterName:
         return ParameterName(f"item={self.other!r}")
 
 
@@ -782,12 +786,12 @@ class UnusableName(RoleMessage, DataError):
 
 
 class NoUsableRows(DataError):
-    template = "the file contains no usable {what}; a table needs at least one.{unused}"
+    template = "the file contains no usable {what}; a table needs at least one.{report_sentence}"
     what: Literal["row", "answer", "comparison"]
     report: str  # excluded rows and notes; "" without any
 
     @property
-    def unused(self) -> str:
+    def report_sentence(self) -> str:
         return f" {self.report}" if self.report else ""
 
 

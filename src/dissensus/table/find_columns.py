@@ -44,7 +44,7 @@ NAME_SEPARATOR = "/"  # joins the values of several columns that together name a
 MAX_ROWS_INSPECTED = 20_000
 MAX_CLASSES_GUESSED = 20  # distinct values that a column of classes may have regardless of the number of rows
 MAX_CLASS_LENGTH = 60  # mean number of characters of a class name
-MIN_ROWS_FOR_REPEATS = 8  # In shorter tables, items may be unrepeated by chance.
+MIN_ROWS_FOR_REPEATS = 8  # Items of shorter tables may be unrepeated by chance.
 
 
 OTHER_SYNONYMS: dict[str, str] = {
@@ -167,7 +167,7 @@ def take_column(data: Mapping[str, Any], column: str | tuple[str, ...], role: st
     texts = [pc.cast(to_chunked_array(naming.to_column(data[name], name)), pa.string()) for name in column]
     together = pc.binary_join_element_wise(*texts, NAME_SEPARATOR)
     if count_distinct_rows(*texts) != count_distinct_rows(together):
-        raise errors.AmbiguousJoin(columns=column, role=role)
+        raise errors.AmbiguousJoinedNames(columns=column, role=role)
     return together
 
 

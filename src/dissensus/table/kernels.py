@@ -13,7 +13,7 @@ import numpy as np
 from dissensus.common.jit import lazy_jit
 from dissensus.common.types import IntArray
 
-MIN_ROWS_TO_COMPILE = 2**17  # NumPy sorts fewer rows faster than the compiled code is loaded.
+MIN_ROWS_TO_COMPILE = 2**17  # For fewer rows, NumPy is faster than loading the compiled code.
 INSERTION_LIMIT = 48  # Up to this number of rows per item, insertion sort is faster than np.sort.
 CHUNK = 2**15  # rows; the differences of one chunk fit into the processor's cache
 

@@ -127,7 +127,7 @@ class OffsetsGuessed(Note):
 
 
 class SpansOverlap(Note):
-    template = "Spans{of_question} overlap; overlapping labels are in separate tables: {tables}."
+    template = "Spans{of_question} overlap; overlapping labels are in separate tables: {table_names}."
     question: str  # "" for spans in a table
     names: tuple[str, ...]
 
@@ -136,7 +136,7 @@ class SpansOverlap(Note):
         return f" of '{self.question}'" if self.question else ""
 
     @property
-    def tables(self) -> str:
+    def table_names(self) -> str:
         return ", ".join(f"'{name}'" for name in self.names)
 
 
@@ -228,18 +228,18 @@ class PagesMissing(Note):
 
 
 class MissingDatasetParts(Message):
-    template = "{name} has {parts}{incomplete}."
+    template = "{name} has {absent_parts}{partial_parts}."
     name: str
     lacking: tuple[str, ...]  # parts that the data set does not have
     partial: dict[str, int]  # part → number of items that have it
     n_items: int
 
     @property
-    def parts(self) -> str:
+    def absent_parts(self) -> str:
         return join_words([f"no {part}" for part in self.lacking]) if self.lacking else "every part"
 
     @property
-    def incomplete(self) -> str:
+    def partial_parts(self) -> str:
         return "".join(f"; {part} for {n:,} of its {self.n_items:,} items" for part, n in self.partial.items())
 
 

@@ -306,7 +306,7 @@ def test_two_columns_may_name_the_item_together(read):
         table = read(content, item=named)
         assert table.items.tolist() == ["d/1", "d/2", "e/1"]
     assert table.import_report.columns["item"] == "'doc' with 'turn'"
-    with raises(errors.AmbiguousJoin, columns=("doc", "turn"), role="item"):
+    with raises(errors.AmbiguousJoinedNames, columns=("doc", "turn"), role="item"):
         read(b"doc,turn,annotator,label\na/b,c,x,yes\na,b/c,x,no\n", item="doc,turn")
     with raises(errors.UnknownColumn, name="page", role="item", columns=("doc", "turn", "annotator", "label")):
         read(content, item="doc,page")

@@ -7,7 +7,7 @@ import pytest
 
 from dissensus.table import exceptions as errors
 from dissensus.table import io
-from dissensus.table.io.pairs import compare_ranked
+from dissensus.table.io.pairs import compare_ranked_alternatives
 from facts import raises, warns
 
 GIVEN = [("r0", "ann", "pos", "submitted"), ("r0", "bob", "neg", "submitted"), ("r1", "ann", "neg", "submitted")]
@@ -121,7 +121,7 @@ def test_a_ranking_is_its_comparisons(tmp_path):
 
 
 def test_no_thing_of_rankings_is_always_left():
-    left = Counter(compare_ranked({"a": 1, "b": 2}, item)[0][0] for item in range(200))
+    left = Counter(compare_ranked_alternatives({"a": 1, "b": 2}, item)[0][0] for item in range(200))
     assert 80 < left["a"] < 120
 
 

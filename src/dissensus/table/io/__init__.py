@@ -62,7 +62,9 @@ def read(
     many_classes: bool = False,
     kind: str | None = None,
 ) -> Annotations | Questions:
-    """Read a table from a file, a folder, a frame or a Hugging Face dataset; its `source` is the import report.
+    """Read a table from a file, a folder, a frame or a Hugging Face dataset.
+
+    The attribute `import_report` of the table describes how its columns were read and which rows are excluded.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ from dissensus.table.io.exports import (
     make_export_reader,
 )
 from dissensus.table.io.jsonl import Record, get_entry, get_objects, parse_span, read_records, require_field
-from dissensus.table.io.pairs import compare_ranked
+from dissensus.table.io.pairs import compare_ranked_alternatives
 from dissensus.table.io.readers import readers
 from dissensus.table.io.writers import LabelledSpan, LabelsToWrite, json_writer, writers
 
@@ -65,7 +65,9 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
             if isinstance(value, list) and value and isinstance(value[0], dict) and "rank" in value[0]:
                 kind, ranked = COMPARISONS, (entry for entry in value if isinstance(entry, dict))
                 ranks = {str(entry.get("value", "")): entry.get("rank") for entry in ranked}
-                value = compare_ranked({name: r for name, r in ranks.items() if isinstance(r, int | float)}, item)
+                value = compare_ranked_alternatives(
+                    {name: r for name, r in ranks.items() if isinstance(r, int | float)}, item
+                )
             elif isinstance(value, list) and value and isinstance(value[0], dict):
                 kind, value = SPANS, [parse_span(span, ("start", "end", "label"), where) for span in value]
             yield ExportedAnswer(item, user, value, question, kind, excluded)

@@ -65,9 +65,7 @@ class ImportedColumns:
     annotators: Any = None
     kind: str | None = None  # the label type; None if it depends on the labels
     gold_by_question: GoldByQuestion = field(default_factory=dict)
-    parts: dict[str, ImportedColumns] = field(
-        default_factory=dict
-    )  # question → its columns, if questions have different label types
+    parts: dict[str, ImportedColumns] = field(default_factory=dict)  # question → columns, if label types differ
     guessed_question: bool = False
 
     def build_table(self, options: BuildOptions) -> Annotations | Questions:

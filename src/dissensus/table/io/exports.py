@@ -222,7 +222,7 @@ def _import_answers(rows: ExportRows, request: ImportRequest) -> ImportedColumns
 def _select_answers(
     given: list[ExportedAnswer],
     report: ImportReport,
-    is_read: Callable[[ExportedAnswer], bool],
+    is_readable: Callable[[ExportedAnswer], bool],
     quiet: str = "",
     known: str = "",
 ) -> tuple[list[ExportedAnswer], list[ExportedAnswer]]:
@@ -234,9 +234,9 @@ def _select_answers(
     gold: list[ExportedAnswer] = []
     for answer in given:
         reason, how = answer.excluded, None
-        if not reason and not answer.label and (answer.kind in _LABEL_KINDS or is_read(answer)):
+        if not reason and not answer.label and (answer.kind in _LABEL_KINDS or is_readable(answer)):
             reason = NO_CHOICE
-        elif not reason and not is_read(answer):
+        elif not reason and not is_readable(answer):
             reason, how = _describe_unread(answer.question, answer.kind)
         elif not reason and answer.gold:
             reason = f"answers marked as correct ({known})"
@@ -429,10 +429,10 @@ def _import_comparisons(
 ) -> ImportedColumns:
     """Return the columns of the comparisons of some questions; the item of the export is the context."""
 
-    def is_read(answer: ExportedAnswer) -> bool:
+    def is_readable(answer: ExportedAnswer) -> bool:
         return answer.kind == COMPARISONS and answer.question in questions
 
-    used, _ = _select_answers(given, report, is_read, NO_ANSWER, "comparisons, not used")
+    used, _ = _select_answers(given, report, is_readable, NO_ANSWER, "comparisons, not used")
     if not used:
         raise errors.NoUsableRows(what="comparison", report=report.describe_unused())
     rows = [(*pair, answer) for answer in used for pair in answer.label]

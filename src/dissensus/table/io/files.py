@@ -29,7 +29,7 @@ MIN_UNPACKED_LIMIT = 2**26  # bytes; any compressed file may unpack to this size
 MAX_REASON_LENGTH = 200  # characters of an error message of a library
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 ZIP_MAGIC = b"PK\x03\x04"
-ZIP_ZSTD = 93  # compression method of a zip member
+ZSTD_METHOD = 93  # compression method of a zip member
 LOCAL_HEADER_BYTES = 30  # length of the fixed part; its last four bytes are the lengths of name and extra fields
 STDIN_NAME = "-"
 
@@ -62,7 +62,7 @@ def report_read_errors(path: Path) -> Iterator[None]:
         raise errors.UnusableFolder(path=path, problem="and not a file")
     try:
         yield
-    except (DissensusError, MemoryError, UnicodeEncodeError):  # Arrow raises the last for some file names.
+    except (DissensusError, MemoryError, UnicodeEncodeError):  # Arrow raises UnicodeEncodeError for some file names.
         raise
     except UnicodeDecodeError as error:
         if error.encoding != "utf-8":
@@ -130,7 +130,7 @@ def open_bytes(path: Path, *, for_arrow: bool = False) -> Any:
 def open_zip_member(archive: zipfile.ZipFile, name: str | zipfile.ZipInfo, path: Path) -> io.BufferedReader:
     """Open one file of a zip; Zstandard is supported too, which Python itself supports only since 3.14."""
     entry = archive.getinfo(name) if isinstance(name, str) else name
-    if entry.compress_type == ZIP_ZSTD:
+    if entry.compress_type == ZSTD_METHOD:
         return io.BufferedReader(io.BytesIO(_read_zstd_member(entry, path)))
     return io.BufferedReader(_SizeLimitedFile(archive.open(entry), path), 2**20)
 

@@ -58,14 +58,14 @@ def parse_records(file: BinaryFile, where: str) -> Iterator[Record]:
         if not line.strip():
             continue
         if first and line.lstrip()[:1] == b"[":  # The whole file is one array.
-            for position, record in enumerate(_loads(line + file.read(), where, number)):
+            for position, record in enumerate(_parse_json(line + file.read(), where, number)):
                 yield _check_record(record, f"{where}: record {position:,} (from 0)")
             return
         if first and line.lstrip()[:1] == b"{" and _spans_several_lines(line):
-            yield _check_record(_loads(line + file.read(), where, number), where)
+            yield _check_record(_parse_json(line + file.read(), where, number), where)
             return
         first = False
-        yield _check_record(_loads(line.rstrip(), where, number), f"{where}: line {number:,}")
+        yield _check_record(_parse_json(line.rstrip(), where, number), f"{where}: line {number:,}")
 
 
 def _spans_several_lines(line: bytes) -> bool:
@@ -79,7 +79,7 @@ def _spans_several_lines(line: bytes) -> bool:
     return False
 
 
-def _loads(text: bytes, where: str, number: int) -> Any:
+def _parse_json(text: bytes, where: str, number: int) -> Any:
     """Return the parsed JSON; `number` is the line at which it begins."""
     try:
         return json.loads(text)

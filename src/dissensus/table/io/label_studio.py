@@ -28,7 +28,7 @@ from dissensus.table.io.exports import (
     make_export_reader,
 )
 from dissensus.table.io.jsonl import Record, get_entry, get_objects, read_records, require_field
-from dissensus.table.io.pairs import SIDE_COLUMNS, compare_ranked
+from dissensus.table.io.pairs import SIDE_COLUMNS, compare_ranked_alternatives
 from dissensus.table.io.readers import readers
 from dissensus.table.io.writers import ItemLabel, LabelsToWrite, json_writer, writers
 from dissensus.table.kinds import CONTEXT_SEPARATOR, PAIR_OUTCOMES, PAIR_SEPARATOR
@@ -97,7 +97,7 @@ def _read_comparison(item: Any, annotator: str, result: Record, gold: bool, data
         given = value.get("ranker")
         lists = list(given.values()) if isinstance(given, dict) else [given]
         if len(lists) == 1 and isinstance(lists[0], list):
-            ranked = compare_ranked({str(name): rank for rank, name in enumerate(lists[0])}, item)
+            ranked = compare_ranked_alternatives({str(name): rank for rank, name in enumerate(lists[0])}, item)
             yield ExportedAnswer(item, annotator, ranked, name, COMPARISONS, gold=gold)
         else:
             yield ExportedAnswer(item, annotator, None, name, COMPARISONS, "rankings of other than one list")

@@ -126,7 +126,7 @@ def import_pairs(frame: Any, columns: ColumnNames, format_name: str) -> tuple[di
     return {"item": items, "annotator": annotators, "label": label}, report
 
 
-def compare_ranked(ranks: Mapping[Any, float], item: Any) -> list[tuple[str, str, str]]:
+def compare_ranked_alternatives(ranks: Mapping[Any, float], item: Any) -> list[tuple[str, str, str]]:
     """Return the comparisons of all pairs of alternatives in a ranking; smaller ranks are better, equal ones tie.
 
     A checksum decides which alternative is on the left, so that the order is random but equal for all annotators.
