@@ -91,7 +91,7 @@ def test_allowed_classes_need_no_earlier_table(weeks, cli):
     assert found(cli, "new.csv", "--classes", "cat,dog,owl", *FAST)[0] == 0
     code, checks = found(cli, "new.csv", "--classes", "cat,dog", *FAST)
     assert (code, checks["max_new_classes"]["value"]) == (1, 1)
-    assert checks["max_new_classes"]["finding"] == str(f.NewClasses(n=Count(1), allowed=2))
+    assert checks["max_new_classes"]["finding"] == str(f.UnexpectedClasses(n=Count(1), allowed=2))
 
 
 def test_all_items_below_the_limit_are_sent_out(weeks, here, cli):

@@ -6,8 +6,8 @@
     over-use of c         (Σ_k n_j[k, c] − Σ_l n_j[c, l]) / Σ_kl n_j[k, l]
 
 *Clusters of errors* (Platanios et al. 2020, section 4.4): v_j[i] = 1 where j errs on item i, agglomerative clustering
-by the L1 distance of these vectors. In the paper's sets every annotator labelled every item ("it is unclear how to
-properly compute" it elsewhere). Here the distance is the mean of |v_j − v_j'| over the items that both labelled, which
+by the L1 distance of these vectors. The paper's annotators labelled every item of its sets ("it is unclear how to
+properly compute" it for others). Here the distance is the mean of |v_j − v_j'| over the items that both labelled, which
 is the same up to a factor there. If any two annotators share too few items, it is the distance of all their confusion
 rates:
 

@@ -74,7 +74,7 @@ class Question(Parameters, ABC):
     """A question about a table of annotations."""
 
     kinds: ClassVar[tuple[str, ...]] = ("classes", "graded")  # label types
-    row_noun: ClassVar[str] = ""  # what the frame has one row of, such as "annotators"; "" without a frame
+    row_noun: ClassVar[str] = ""  # plural noun for the rows of the frame, such as "annotators"; "" without a frame
     json_options: ClassVar[tuple[str, ...]] = ()  # options that `--json` repeats
     progress_text: ClassVar[str] = "looking at"  # shown as progress, before the name of the file
     option_names: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # option → other names on the command line

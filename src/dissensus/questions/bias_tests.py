@@ -85,8 +85,8 @@ EM_STEPS = 100
 NEWTON_STEPS = 8  # steps from the crowd's γ to an annotator's
 MAX_GAMMA = 5.0  # limit of γ, which is infinite for an annotator without errors
 MAX_PARTNERS = 8  # other labels of the item that a label is compared with
-STRANGERS = 4  # labels of other items that a label is compared with
-MIN_EQUAL_LABELS = 20  # labels, all equal, from which on their equality is tested
+UNRELATED_PARTNERS = 4  # labels of other items that a label is compared with
+MIN_EQUAL_LABELS = 20  # equal labels of an annotator from which on their equality is tested
 MAX_P_EQUAL_LABELS = 0.05  # p-value of the relation above which equal labels alone are not flagged
 SAME_LABEL = 0.9  # share of one label from which on the reason names it
 MIN_SCALE = 1e-9  # lower bound of standard errors, so that none is zero
@@ -454,7 +454,7 @@ def _mean_similarity(item: IntArray, annotator: IntArray, similarity: Similarity
 
     shifts = range(1, MAX_PARTNERS + 1)  # distances to the next rows of the item
     same_item = mean_over_pairs((order, order[start + (position + shift) % size], shift < size) for shift in shifts)
-    strangers = (rng.permutation(N) for _ in range(STRANGERS))
+    strangers = (rng.permutation(N) for _ in range(UNRELATED_PARTNERS))
     other_items = mean_over_pairs((np.arange(N), other, item != item[other]) for other in strangers)
     mean = float(np.nanmean(other_items)) if (~np.isnan(other_items)).any() else 0.0
     return same_item, np.nan_to_num(other_items, nan=mean)

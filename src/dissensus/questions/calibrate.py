@@ -63,7 +63,7 @@ from dissensus.table.kinds import check_kind
 
 FOLDS = 5
 MEAN = "mean score"
-MIN_EVENTS = 10  # gold labels of a class; intervals of classes with fewer were too narrow or too wide
+MIN_EVENTS = 10  # gold labels of a class; intervals of classes with fewer labels are rough
 MAX_DRAW_P = 0.01  # p-value below which gold is reported as not drawn at random
 MAX_SCALE_RATIO = 3.0  # ratio of the ranges of human and judges' scores above which the scales differ
 MAX_DRAW_CLASSES = 3  # classes whose shares are tested for the draw
@@ -82,7 +82,7 @@ class Rate:
     name: str
     system: str | None  # None: all items
     items: int
-    judge_rate: float  # by the judges alone, without gold; NaN for classes that only gold names
+    judge_rate: float  # rate that the judges alone give; NaN for classes that only gold has
     corrected: CorrectedMean
     rogan_gladen: Estimate | None  # None for a mean score
 
@@ -95,7 +95,7 @@ class SystemDifference:
     systems: tuple[str, str]
     n_pairs: int  # prompts with gold that both answered; 0 if they answered different ones
     corrected: Estimate
-    human: Estimate  # by the human labels alone
+    human: Estimate  # the difference that human labels alone give
 
     @property
     def is_significant(self) -> bool:
@@ -105,7 +105,7 @@ class SystemDifference:
 
 @dataclass(frozen=True)
 class Recall:
-    """How often a judge gives a class that is true."""
+    """The recall of a judge: how often it gives a class that is true."""
 
     judge: str
     name: str
@@ -146,9 +146,9 @@ class CalibrationResult(NotebookTable):
     items: Names
     classes: Names
     posterior_: FloatArray | None  # (I, K), of gold items by fits without their gold; None for numeric gold
-    log_loss: float | None  # of the posterior on gold items
+    log_loss: float | None  # log loss of the posterior on gold items
     accuracy: float | None
-    warnings: tuple[Message, ...]  # what was skipped or is doubtful
+    warnings: tuple[Message, ...]  # skipped parts and doubtful inputs
     items_without_gold: IntArray  # codes of labelled items
     prompts: Any  # (I,) names, or None
     drawn_evenly: bool  # True if gold items were drawn with equal probability

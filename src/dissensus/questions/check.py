@@ -51,7 +51,7 @@ class Check:
     limit: float
     value: float | None  # None: it could not be checked
     finding: str  # the value in words, or why it could not be checked
-    advice: str = ""  # what to do if the threshold is not met
+    advice: str = ""  # advice if the threshold is not met
 
     @property
     def passed(self) -> bool | None:
@@ -202,7 +202,9 @@ class _Thresholds:
         allowed = {str(name) for name in self.classes or ()}
         used = np.unique(self.table.label)
         new = [name for name in self.table.classes[used].tolist() if str(name) not in allowed]
-        finding = findings.NewClasses(n=Count(len(new)), allowed=len(allowed) if self.has_allowed_classes else None)
+        finding = findings.UnexpectedClasses(
+            n=Count(len(new)), allowed=len(allowed) if self.has_allowed_classes else None
+        )
         return len(new), finding, findings.RenameClasses(classes=_first_names(new))
 
 

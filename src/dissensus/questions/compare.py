@@ -61,11 +61,11 @@ class ComparedMethod:
 
     method: str
     score: Estimate  # mean of `Comparison.measure` over held-out labels, with a bootstrap interval over items
-    calibration: float | None  # for classes: expected calibration error of the predicted labels
-    accuracy: Estimate | None  # of a fit to all annotations, measured with gold; `measure.gold` for other label types
+    calibration: float | None  # expected calibration error of the predicted labels, if they are classes
+    accuracy: Estimate | None  # score on gold items of a fit to all annotations, named by `measure.gold_name`
     seconds: float  # mean duration of a fit
     behind: Estimate  # the best score minus this score
-    p_value: float  # of this difference, corrected for the number of methods
+    p_value: float  # p-value of this difference, corrected for the number of methods
     tied: bool  # True if the difference is not significant
     model: Any = field(repr=False, default=None)  # the fit to all annotations, if any
 
@@ -241,11 +241,11 @@ def compare(
     failed: dict[str, str] = {}
     for number, (name, model) in enumerate(models.items()):
 
-        def begin(more: int, name: str = name, done: int = number * fits) -> None:
+        def report_fit(more: int, name: str = name, done: int = number * fits) -> None:
             report(name, done + more, fits * len(models))
 
         try:
-            results[name] = _evaluate_method(model, table, hidden, gold, begin)
+            results[name] = _evaluate_method(model, table, hidden, gold, report_fit)
             if not np.isfinite(results[name].by_item).all():
                 raise PredictionsNotFinite()
         except DataError as error:  # such as a table that this method cannot take

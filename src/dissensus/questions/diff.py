@@ -131,9 +131,9 @@ class Drift:
 class Diff(NotebookTable):
     """Changes from one snapshot to the next."""
 
-    items: Names  # of both snapshots
-    annotators: Names  # of both
-    classes: Names  # of both
+    items: Names  # all items of both snapshots
+    annotators: Names  # all annotators of both snapshots
+    classes: Names  # all classes of both snapshots
     old_labels: int
     new_labels: int
     new_items: int  # labelled only in the new snapshot
@@ -373,7 +373,7 @@ def _prefers_old(model: Aggregator, table: Annotations, before: IntArray, now: I
 def _undo_changes(old: Annotations, new: Annotations, changes: Changes, tried: IntArray) -> Annotations:
     """Return one item for each tried change: the labels of its item in the new table, without this change."""
     start, size = new.item_ptr[changes.item[tried]], np.diff(new.item_ptr)[changes.item[tried]]
-    index = np.repeat(np.arange(tried.size), size)  # which change a row belongs to
+    index = np.repeat(np.arange(tried.size), size)  # index of the change that a row belongs to
     row = np.arange(index.size) - np.repeat(np.cumsum(size) - size, size) + start[index]
     keep = row != changes.new_row[tried][index]
     index, row = index[keep], row[keep]

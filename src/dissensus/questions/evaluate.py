@@ -77,7 +77,7 @@ class Evaluation(NotebookTable):
     scores: tuple[Score, ...]
     predictions: tuple[str, ...]  # names
     reference: str  # "gold" or "the most frequent label"
-    skipped: tuple[Message, ...] = ()  # what was skipped, and why
+    skipped: tuple[Message, ...] = ()  # skipped items, with reasons
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -193,7 +193,7 @@ class _ScoreGroup(NamedTuple):
 
 
 class _Reference:
-    """The items and annotations with predictions of all, against which they are scored."""
+    """The items and annotations that all predictions cover, against which they are scored."""
 
     def __init__(
         self,

@@ -19,10 +19,10 @@ in 100, and 1 − e_j is multiplied by one factor. Careful annotators who contra
 ambiguous items. A *likely error* has a clear class, P_i at least 3 times A_i, and with α 49 times as probable. An item
 is *ambiguous* if A_i is at least 20 times P_i, and larger than P_i also with e as fitted; the number of such items is
 at most `share_ambiguous`, the α for the larger P_i and the larger A_i. If all annotators err equally at random, the
-labels of an item do not tell ambiguity from errors, and no annotator is careful. Unless annotators clearly differ (the
-labels are e^A times as probable with own e and ν as with the same for all A of them), the whole table must therefore
-show ambiguous items: all labels must be 20 times as probable with ambiguous items (e as fitted or anchored) as under
-(1) alone, with e as fitted, anchored, or the same for all. Otherwise `share_ambiguous` is 0.
+labels of an item do not separate ambiguity from errors, and no annotator is careful. The whole table must therefore
+show ambiguous items, unless annotators clearly differ (the labels are e^A times as probable with own e and ν as with
+the same for all A of them): all labels must be 20 times as probable with ambiguous items (e as fitted or anchored) as
+under (1) alone, with e as fitted, anchored, or the same for all. Otherwise `share_ambiguous` is 0.
 
 *Surprise* is how much less probable an item's labels are than its annotators' errors would make them if its truth were
 the most probable class c: P(ℓ < ℓ_i) + P(ℓ = ℓ_i)/2 for ℓ_i = Σ_r w_r log p_r(1[y_r = c]), as standard deviations of a
@@ -91,7 +91,7 @@ ALPHA_ITEMS = 10.0  # prior items, half of them ambiguous: a small table cannot 
 POINTS_PER_SD = 8.0  # grid points per standard deviation of one row's contribution to ℓ
 MAX_POINTS = 4096  # grid points
 MAX_EXACT_LABELS = 100  # labels of an item above which ℓ is treated as normal
-TINY = float(np.finfo(float).tiny)  # lower bound of divisors and probabilities
+SMALLEST_FLOAT = float(np.finfo(float).tiny)  # lower bound of divisors and probabilities
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -107,7 +107,7 @@ class Explanation(NotebookTable):
     surprise: FloatArray  # (I,) standard deviations by which the labels are less probable than expected
     evidence: FloatArray  # (I,) log Bayes factor of one class against ambiguity; NaN with fewer than two labels
     ambiguity: FloatArray  # (I,) P(the item is ambiguous)
-    share_ambiguous: float  # of the items with two labels or more: the smaller one, with e as fitted or anchored
+    share_ambiguous: float  # share among items with two labels or more, with e as fitted or anchored
     p_mistake: FloatArray  # (N,) P(the row is a mistake): the item has one class, and the label is another
     groups: tuple[GroupEffect, ...]  # one per column of metadata, the most significant first
     group_index: IntArray  # (I,) index into `groups` of the group that explains the item, −1 if none
@@ -250,7 +250,7 @@ class _Votes:
 
 
 @dataclass(frozen=True, eq=False)
-class _Reasons:
+class _ReasonFits:
     """Log probabilities of the labels of each item (I,) under the reasons, with e as fitted and anchored."""
 
     model: _ErrorModel  # e as fitted
@@ -268,22 +268,22 @@ class _Reasons:
         return self.one - self.many
 
     @property
-    def least_ambiguous(self) -> FloatArray:
+    def cautious_evidence(self) -> FloatArray:
         """Return the log Bayes factor (I,) with the larger of both probabilities under each reason."""
         return np.asarray(np.maximum(self.one, self.fitted_one) - np.maximum(self.many, self.fitted_many))
 
 
-def _fit_reasons(rows: Annotations, posterior: FloatArray, pool: Threads) -> _Reasons:
+def _fit_reasons(rows: Annotations, posterior: FloatArray, pool: Threads) -> _ReasonFits:
     model = _fit_error_model(rows, posterior)
-    anchored = model.anchored()
+    anchored = model.with_anchored_rates()
     one, many = _log_evidence(anchored, pool)
     fitted_one, fitted_many = _log_evidence(model, pool)
-    pooled_one = model.pooled().log_one_class(rows.item, rows.n_items)
+    pooled_one = model.with_pooled_annotators().log_one_class(rows.item, rows.n_items)
     total = [logsumexp(logs, axis=1) for logs in (one, fitted_one, pooled_one)]
-    return _Reasons(model, anchored, softmax(one, axis=1), total[0], many, total[1], fitted_many, total[2])
+    return _ReasonFits(model, anchored, softmax(one, axis=1), total[0], many, total[1], fitted_many, total[2])
 
 
-def _share_of_ambiguous(fit: _Reasons, several: BoolArray, n_annotators: int) -> float:
+def _share_of_ambiguous(fit: _ReasonFits, several: BoolArray, n_annotators: int) -> float:
     """Return the share of ambiguous items among those with several labels; 0 if the table does not show any."""
     if not several.any():
         return 0.0
@@ -292,11 +292,11 @@ def _share_of_ambiguous(fit: _Reasons, several: BoolArray, n_annotators: int) ->
     with_ambiguous = [_log_with_ambiguity(one[several], many[several]) for one, many in pairs]
     if max(with_ambiguous) - max(without) < STRONG and without[0] - without[1] <= n_annotators:
         return 0.0
-    return float(_posterior_of_ambiguity(fit.least_ambiguous[several]).mean())
+    return float(_posterior_of_ambiguity(fit.cautious_evidence[several]).mean())
 
 
 def _choose_kinds(
-    fit: _Reasons, votes: _Votes, posterior: FloatArray, ambiguity: FloatArray, share: float, explained: BoolArray,
+    fit: _ReasonFits, votes: _Votes, posterior: FloatArray, ambiguity: FloatArray, share: float, explained: BoolArray,
     perspective: BoolArray,
 ) -> IntArray:  # fmt: skip
     """Return the kind of every item (I,), a code into `KINDS`.
@@ -304,7 +304,7 @@ def _choose_kinds(
     `explained` (I,) marks items that groups may see differently: no other reason is named for them.
     """
     evidence, best = fit.evidence, votes.best
-    ambiguous = votes.disagree & (evidence <= -STRONG) & (fit.least_ambiguous < 0)
+    ambiguous = votes.disagree & (evidence <= -STRONG) & (fit.cautious_evidence < 0)
     rank = np.searchsorted(np.sort(evidence), evidence, side="right") - 1
     ambiguous &= rank < share * votes.several.sum()
     erred = ~explained & (ambiguity <= 1 - ONE_CLASS) & (evidence >= POSITIVE)
@@ -320,7 +320,7 @@ def _choose_kinds(
 
 
 def _find_perspectives(
-    fit: _Reasons, effects: tuple[GroupEffect, ...], group_index: IntArray, columns: Mapping[str, Any]
+    fit: _ReasonFits, effects: tuple[GroupEffect, ...], group_index: IntArray, columns: Mapping[str, Any]
 ) -> BoolArray:
     """Return which items groups explain 20 times better than the other reasons (I,)."""
     perspective = group_index >= 0
@@ -334,7 +334,9 @@ def _find_perspectives(
 
 def _to_standard_deviations(above: FloatArray, below: FloatArray) -> FloatArray:
     """Return tail probabilities as standard deviations of a normal distribution, from the smaller tail."""
-    return np.asarray(np.where(above < 0.5, -ndtri(np.maximum(above, TINY)), ndtri(np.clip(below, TINY, 0.5))))
+    return np.asarray(
+        np.where(above < 0.5, -ndtri(np.maximum(above, SMALLEST_FLOAT)), ndtri(np.clip(below, SMALLEST_FLOAT, 0.5)))
+    )
 
 
 # Annotators' errors ---------------------------------------------------------------------------------------------------
@@ -372,7 +374,7 @@ class _ErrorModel:
         e = self.error_rate[chosen]
         return np.asarray(self.weight[chosen] * np.log((1 - e) * share + e * self.bias[chosen]))
 
-    def anchored(self) -> _ErrorModel:
+    def with_anchored_rates(self) -> _ErrorModel:
         """Return a model in which the most careful annotators err at most at `CAREFUL_ERROR_RATE`."""
         order = np.argsort(self.error_rate, kind="stable")
         cumulative = np.cumsum(self.weight[order])
@@ -382,9 +384,9 @@ class _ErrorModel:
         factor = max((1 - CAREFUL_ERROR_RATE) / (1 - careful), 1.0)
         return dataclasses.replace(self, error_rate=_clip_rate(1 - factor * (1 - self.error_rate)))
 
-    def pooled(self) -> _ErrorModel:
+    def with_pooled_annotators(self) -> _ErrorModel:
         """Return a model with the same error rate and bias for all annotators."""
-        mean = self.weight @ self.error_rate / max(self.weight.sum(), TINY)
+        mean = self.weight @ self.error_rate / max(self.weight.sum(), SMALLEST_FLOAT)
         return dataclasses.replace(
             self, row_errors=np.zeros_like(self.row_errors), label_errors=np.zeros_like(self.label_errors),
             error_rate=np.full_like(self.error_rate, mean),
@@ -411,7 +413,7 @@ def _fit_error_model(rows: Annotations, posterior: FloatArray) -> _ErrorModel:
     for _ in range(MAX_EM_STEPS):
         row_errors = weight * (1 - q[rows.item, rows.label] * p_correct)
         label_errors = np.bincount(cell, row_errors, A * K).reshape(A, K).astype(np.float64)
-        errors, mean = label_errors.sum(axis=1), row_errors.sum() / max(weight.sum(), TINY)
+        errors, mean = label_errors.sum(axis=1), row_errors.sum() / max(weight.sum(), SMALLEST_FLOAT)
         rate = _clip_rate((errors[annotator] - row_errors + PSEUDO * mean) / (labels[annotator] - weight + PSEUDO))
         crowd_bias = (label_errors.sum(axis=0) + 1) / (row_errors.sum() + K)
         prior = (q.sum(axis=0) + 1) / (len(q) + K)
@@ -492,7 +494,7 @@ def _posterior_of_ambiguity(evidence: FloatArray) -> FloatArray:
 def _log_with_ambiguity(one: FloatArray, many: FloatArray) -> float:
     """Return log P(labels of all items) with the most probable share of ambiguous items."""
     alpha = _posterior_of_ambiguity(one - many).mean()
-    log_clear, log_ambiguous = np.log(np.maximum([1 - alpha, alpha], TINY))  # either share may be 0
+    log_clear, log_ambiguous = np.log(np.maximum([1 - alpha, alpha], SMALLEST_FLOAT))  # either share may be 0
     return float(np.logaddexp(log_clear + one, log_ambiguous + many).sum())
 
 

@@ -589,7 +589,7 @@ class LabelsToCollect(Message):
     template = "Collect {labels:label} on {items:item}{limit_clause}{cost_clause}."
     labels: Count
     items: Count
-    per_item: int  # most labels on one item
+    per_item: int  # largest number of labels on one item
     cost: float
     limit_clause = property(lambda self: f", up to {self.per_item} on one item" if self.per_item > 1 else "")
     cost_clause = property(lambda self: "" if self.cost == self.labels else f", at a total cost of {self.cost:g}")
@@ -763,7 +763,7 @@ class LabelsByOneAnnotator(Message):
 
 
 class VoteReason(Message):
-    """How the labels of an item agree; the reliability of its annotators decides a settled item."""
+    """A reason from the votes of an item; the reliability of its annotators decides a settled item."""
 
     labels: int
     settled: bool
@@ -859,7 +859,7 @@ class EffectiveJudgeCount(Message):
     effective: float
     low: float
     high: float
-    correlation: float | None  # of errors on gold items; None without gold
+    correlation: float | None  # mean correlation of errors on gold items; None without gold
 
     @property
     def basis_clause(self) -> str:
@@ -1271,7 +1271,7 @@ class NoUnchangedItem(Message):
     template = "no item has as many labels as before"
 
 
-class NewClasses(Message):
+class UnexpectedClasses(Message):
     template = "{n} {n:class|classes} {verb_phrase}"
     n: Count
     allowed: int | None  # None: compared with an earlier snapshot

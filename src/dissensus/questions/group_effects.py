@@ -46,7 +46,7 @@ ROWS_AT_ONCE = 2**14  # rows per chunk, so that temporary arrays fit into the pr
 
 @dataclass(frozen=True, eq=False)
 class GroupEffect:
-    """How much groups of annotators, defined by a column of metadata, differ in their labels of the same items."""
+    """The difference between groups of annotators, defined by a column of metadata, on the same items."""
 
     column: str
     groups: tuple[str, ...]

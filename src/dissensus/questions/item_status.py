@@ -145,8 +145,8 @@ def item_status(
 ) -> ItemStatus:
     """Return the status of the items of a table, given the code (I,) of their label and its probability (I,).
 
-    `gold` (I,) has the gold classes, −1 elsewhere. Every row with a weight above 0 counts as one label. `agreement`
-    (A,) is the `annotator_agreement` of a larger table that contains this one.
+    `gold` (I,) has the gold classes, −1 for other items. Every row with a weight above 0 counts as one label.
+    `agreement` (A,) is the `annotator_agreement` of a larger table that contains this one.
 
     >>> from dissensus.models.methods import MajorityVote
     >>> from dissensus.table.annotations import Annotations
@@ -225,7 +225,7 @@ def _choose_status(
 def status_by_model(model: Aggregator, table: Annotations, gold: Any = None) -> ItemStatus:
     """Return the status of the items of a table, by a model that was fitted to it or that scored it.
 
-    `gold` (I,) has the gold classes, −1 elsewhere; for numbers it has the gold values, NaN elsewhere.
+    `gold` (I,) has the gold classes, −1 for other items; for numbers it has the gold values, NaN for others.
     """
     if table.kind == "numbers":
         return _status_of_numbers(model, table, gold)

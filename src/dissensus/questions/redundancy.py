@@ -60,7 +60,7 @@ from dissensus.questions.recommend import ADVICE_BUDGET, Recommendation, recomme
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
 
-LEVEL_STEPS = (1, 1.5, 2, 3, 5, 7)  # levels, times a power of ten
+LEVEL_STEPS = (1, 1.5, 2, 3, 5, 7)  # levels are these numbers times a power of ten
 MAX_LEVEL_SHARE = 0.95  # share of the annotations above which a level is the same as all
 N_QUANTILES = 16  # annotators in the expectation; with 64 the gain differed by less than a tenth
 MAX_CELLS = 2**22  # numbers in an array of likelihoods, which bounds memory
@@ -148,7 +148,7 @@ class Redundancy(NotebookTable):
     next_label: NextLabel
     rehearsal: Rehearsal | None  # None if no item has two annotators
     sampled_items: int | None  # items of the levels and the rehearsal; None: all
-    accuracy: Estimate | None  # of the fit to all annotations, over all items with gold
+    accuracy: Estimate | None  # accuracy of the fit to all annotations, over all items with gold
     expected_accuracy: float | None  # accuracy that this model expects
     labels_per_item: float  # mean over items with labels
     n_classes: int

@@ -286,8 +286,8 @@ def _as_mean(values: Any) -> FloatArray:
 class ScoreNames(NamedTuple):
     """Names of a score, and phrases for messages."""
 
-    name: str  # in JSON and frames
-    title: str  # of a column
+    name: str  # key in JSON and frames
+    title: str  # title of a column
     unit: str  # what a method that is behind has, such as "a lower log-likelihood per label"
     quantity: str  # phrase before "held-out labels"
     gold_name: str  # name of the score on gold items

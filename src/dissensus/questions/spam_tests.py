@@ -112,7 +112,7 @@ class SpamTest:
     probability: FloatArray  # (A, 3) of typical, unrelated, contrary
     leave_one_out: LeaveOneOutPosterior
     row_order: IntArray  # (n,) rows that count as evidence, in the order in which they count
-    dirichlet_parameters: FloatArray  # (G, K, K) of the components of typical members
+    dirichlet_parameters: FloatArray  # (G, K, K) one matrix per component of typical members
     component_shares: FloatArray  # (G,)
 
     def evidence_rows(self, annotator: int) -> IntArray:

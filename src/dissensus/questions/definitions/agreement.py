@@ -69,7 +69,7 @@ class Agreement(Question):
         scale = SCALES.get(table.kind) or self.scale or ("ordinal" if table.kind == "graded" else "nominal")
         values = None
         if scale != "nominal" and table.kind != "numbers" and not (scale == "ordinal" and _has_declared_order(table)):
-            with suppress(ValueError):  # on an interval scale `agreement_for_label_type` raises an error
+            with suppress(ValueError):  # `agreement_for_label_type` raises the error if the scale needs numbers
                 values = [float(name) for name in table.classes]  # positions of the classes
         coefficients = agreement_for_label_type(
             table, scale=scale, values=values, level=self.level, resamples=self.resamples, seed=self.seed,

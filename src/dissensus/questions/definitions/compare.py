@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from dissensus.evaluation import Estimate
     from dissensus.questions.compare import Comparison
 
-BASELINES = ("mean", "median", "votes", "win-rate", "medoid")  # of `questions.scoring`, which is slow to import
+BASELINES = ("mean", "median", "votes", "win-rate", "medoid")  # names in `questions.scoring`, which is slow to import
 BAR_WIDTH = 10  # characters
 
 
 @questions.register("compare", summary="Which method predicts held-out labels best?")
 class Compare(Question):
-    """Some of the labels are held out; every method is fitted to the rest and predicts them. The log-likelihood is the
+    """Hold out some of the labels, and rank methods by how well they predict them.
+
+    Some of the labels are held out; every method is fitted to the rest and predicts them. The log-likelihood is the
     mean log probability of the held-out labels; for numbers and texts the score is the error or the distance. Methods
     that are statistically tied with the best (paired bootstrap over items) are marked. With --gold, a column shows the
     accuracy (for spans F1, for sets the Jaccard index, for numbers the error).

@@ -11,8 +11,8 @@ from dissensus.questions import findings as found
 from dissensus.questions.base import Finding, MessageList, Question, ShareBars, Table, questions
 
 DISTINCT = {"numbers": "different numbers", "sets": "different sets", "objects": "different labels"}
-RANGE = {"min": "low", "max": "high"}  # fact of a table → of the message
-MIN_SCORES = 5  # classes that are numbers; so many are probably scores
+RANGE = {"min": "low", "max": "high"}  # name of a fact → name in the message
+MIN_SCORES = 5  # classes that are numbers; five or more are probably scores
 AT_CHANCE = 0.02  # excess over chance agreement below which labels are as good as random
 MIN_ITEMS = 30  # items with two annotators; with fewer, agreement is not compared with chance
 RARE, COMMON = 2, 20  # labels of a possible typing error, if half of the classes have at least `COMMON`

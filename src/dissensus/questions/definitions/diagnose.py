@@ -18,7 +18,9 @@ ITEMS_SHOWN, ITEMS_IN_JSON = 5, 20  # items whose labels differ most
 
 @questions.register("diagnose", summary="Which annotators answer unlike the others?")
 class Diagnose(Question):
-    """An annotator is flagged if at most 1 % of typical annotators with the same items would answer like this: answers
+    """Test whether each annotator answers like a typical member of the crowd.
+
+    An annotator is flagged if at most 1 % of typical annotators with the same items would answer like this: answers
     that do not depend on the item, go against the others', or are copied; for grades and numbers also answers that are
     higher or lower; for comparisons those in favour of one side; for sets and spans those with more or fewer marks. OUT
     gets one row per annotator: labels, the probabilities of being typical, unrelated and contrary, the share of copied

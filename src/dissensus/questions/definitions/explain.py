@@ -19,7 +19,9 @@ GROUP_FACTS = ("column", "groups", "effect", "p_value", "significant")
 
 @questions.register("explain", summary="Why do the labels of items disagree?")
 class Explain(Question):
-    """A method is fitted to FILE, and each item's labels are compared with the labels that the usual errors of its
+    """Separate mistakes, ambiguous items and groups of annotators that differ.
+
+    A method is fitted to FILE, and each item's labels are compared with the labels that the usual errors of its
     annotators would give. OUT gets one row per item: kind, label, confidence, disagreement (share of pairs of labels
     that differ), its expected value, surprise, evidence, ambiguity and group.
 

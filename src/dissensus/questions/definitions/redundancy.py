@@ -17,7 +17,9 @@ BEST_ITEMS = 10  # items listed in JSON
 
 @questions.register("redundancy", summary="How many labels per item are enough?")
 class RedundancyQuestion(Question):
-    """A method is fitted to at most 1, 2, 3, 5 … random labels of each item. Stability is the share of items with more
+    """Fit a method to fewer labels per item, and compare the results.
+
+    A method is fitted to at most 1, 2, 3, 5 … random labels of each item. Stability is the share of items with more
     labels that get the same class as from all labels. OUT gets one row per number of labels: annotations, items with
     more labels, stability and accuracy (with --gold) with 95 % intervals, mean confidence, seconds.
 
