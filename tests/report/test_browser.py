@@ -178,7 +178,7 @@ def test_a_click_on_an_annotator_opens_the_confusion_matrix(opened):
     name = rows(page, "annotators", 1)[0]
     figure.locator("tbody tr").first.click()
     detail = figure.locator("tr.detail")
-    assert f"What {name} says" in detail.inner_text()
+    assert f"Labels by {name}" in detail.inner_text()
     cells = detail.locator("td.cell").all_inner_texts()
     assert len(cells) == 9
     for line in range(3):
