@@ -207,13 +207,13 @@ def ranking_chart(facts: Facts) -> ChartBlock:
         {"method": one["method"], **one["behind"], "word": TIED_WORDS if one["tied"] else WORSE_WORDS}
         for one in facts["methods"]
     ]
-    x = charts.quantity_axis("low", f"difference to the best: {facts['unit']}")
+    x = charts.quantity_axis("low", "difference to the best method")
     color = charts.color_encoding("word", [TIED_WORDS, WORSE_WORDS], columns=1)
     return ChartBlock(
         charts.interval_chart(rows, "method", x, charts.interval_tips("behind", ".4f"), color=color),
         "Which method predicts hidden labels best?",
-        "Horizontal axis: how much worse than the best method each method predicts labels that were hidden from it "
-        f"({format_count(facts['n_hidden'], 'label')}); further left is better. Lines are 95 % intervals.",
+        f"Each method predicts {format_count(facts['n_hidden'], 'label')} that were hidden from it. Horizontal axis: "
+        f"difference to the best method ({facts['unit']}); further left is better. Lines are 95 % intervals.",
         "Methods from the best: " + ", ".join(f"{row['method']} {row['value']:.3f} behind" for row in rows) + ".",
     )
 
