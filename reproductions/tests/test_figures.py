@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dissensus.learning.exceptions import LIANeeded
+from dissensus.learning.exceptions import WrongModel
 from report.reports import crowd, features, trained
 from reproductions import maps
 from reproductions.figures import plot_annotator_embeddings, plot_difficulty, plot_latent
@@ -33,7 +33,7 @@ def test_figures_are_files(tmp_path):
     assert all(f">{name}</text>" in svg for name in table.classes)
     assert ">right</text>" not in svg
     assert plot_annotator_embeddings(model, table, tmp_path / "m.png").read_bytes()[:4] == b"\x89PNG"
-    with pytest.raises(LIANeeded):
+    with pytest.raises(WrongModel):
         plot_difficulty(trained(epochs=1), table, tmp_path / "none.svg")
 
 

@@ -16,17 +16,17 @@ from dissensus.learning import LIA, CrowdClassifier
 from dissensus.learning.annotator_features import AnnotatorFeatures, is_frame
 from dissensus.learning.encoders import MLP
 from dissensus.learning.exceptions import (
-    AnnotatorWithoutName,
+    AnnotatorNameMissing,
+    CheckpointOfAnotherRun,
+    ColumnTypeDiffers,
     FittedWithoutFeatures,
     InfiniteFeature,
     MissingFeature,
     NoAnnotatorFeatures,
     NoCommonAnnotators,
     NotAFrame,
-    OtherColumnType,
-    OtherRun,
     RepeatedRow,
-    UnequalColumns,
+    UnequalLengths,
     UnsupportedColumn,
     UnusedAnnotatorFeatures,
 )
@@ -117,7 +117,7 @@ def test_what_is_not_known_is_average():
         ({"annotator": ["w00"]}, NoAnnotatorFeatures, {}),
         ({"age": [1, 2]}, MissingColumn, {}),
         ({"annotator": ["a", "b"], "age": [1, 2]}, NoCommonAnnotators, {"n_annotators": 13, "other": "'a'"}),
-        ({"annotator": ["w00", None], "age": [1, 2]}, AnnotatorWithoutName, {"row": 1}),
+        ({"annotator": ["w00", None], "age": [1, 2]}, AnnotatorNameMissing, {"row": 1}),
         ({"annotator": ["w00", "w01"], "age": [1, math.inf]}, InfiniteFeature, {"column": "age", "row": 1}),
         ({"annotator": [0, 1], "age": [1, 2]}, DataError, {}),
         (
@@ -137,9 +137,9 @@ def test_columns_must_be_those_of_the_fit():
     made = AnnotatorFeatures.fit(FRAME, NAMES)
     with raised(MissingFeature, column="country", columns=("annotator", "age")):
         made.encode({"annotator": ["a"], "age": [1]})
-    with raised(OtherColumnType, column="age", expected="numbers"):
+    with raised(ColumnTypeDiffers, column="age", expected="numbers"):
         made.encode({"annotator": ["a"], "age": ["old"], "country": ["DE"]})
-    with raised(OtherColumnType, column="country", expected="texts"):
+    with raised(ColumnTypeDiffers, column="country", expected="texts"):
         made.encode({"annotator": ["a"], "age": [1], "country": [7]})
 
 
@@ -326,7 +326,7 @@ def test_a_run_of_other_annotators_features_is_another_run(tmp_path):
     again = CrowdClassifier(**keywords).fit(table, X, annotators=frame)
     assert np.array_equal(first.posterior_, again.posterior_)
     frame["group"] = frame["group"].to_numpy()[::-1]
-    with pytest.raises(OtherRun):
+    with pytest.raises(CheckpointOfAnotherRun):
         CrowdClassifier(**keywords).fit(table, X, annotators=frame)
 
 
@@ -342,7 +342,7 @@ def test_objectives_without_a_use_for_features_say_so():
 
 
 def test_columns_of_different_lengths_are_named_and_names_of_columns_may_be_numbers():
-    with raised(UnequalColumns, argument="annotators", lengths={"annotator": 3, "age": 2}):
+    with raised(UnequalLengths, argument="annotators", lengths={"annotator": 3, "age": 2}):
         AnnotatorFeatures.fit({"annotator": ["a", "b", "c"], "age": [1, 2]}, np.array(["a", "b"], object))
     described = AnnotatorFeatures.fit({"annotator": ["a", "b"], 2020: [1, 3]}, np.array(["a", "b"], object))
     np.testing.assert_allclose(described.encode({"annotator": ["c"], 2020: [5]})[1], [[3, 0]])

@@ -16,8 +16,13 @@ from dissensus.learning.annotator_map import (
     competence_coordinates,
     project,
 )
-from dissensus.learning.exceptions import LIANeeded, ModelOfOtherTable, NoLabelsOfModel, TooFewForUMAP
-from dissensus.questions.annotator_errors import annotator_errors
+from dissensus.learning.exceptions import (
+    ModelOfOtherTable,
+    NoLabelsOfModel,
+    TooFewForUMAP,
+    WrongModel,
+)
+from dissensus.questions.mistakes import mistakes
 
 SMALL = {"hidden": (6,), "steps": 40, "dropout": 0.0}
 
@@ -135,9 +140,9 @@ def test_wrong_models_and_tables_are_named(lia):
     model, table = lia
     other, X, _ = blobs(60)
     soft = CrowdClassifier(objective="soft", epochs=1, device="cpu").fit(other, X)
-    with pytest.raises(LIANeeded):
+    with pytest.raises(WrongModel):
         annotator_map(soft, table)
-    with pytest.raises(LIANeeded):
+    with pytest.raises(WrongModel):
         annotator_map(LIA(), table)
     with pytest.raises(BadParameter):
         annotator_map(model, table, projection="tsne")

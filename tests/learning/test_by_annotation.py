@@ -7,8 +7,9 @@ import torch
 from crowds import blobs
 from dissensus import Annotations
 from dissensus.learning import CrowdClassifier
-from dissensus.learning.exceptions import FittedWithoutFeatures, NotATable, UnnamedRows
+from dissensus.learning.exceptions import FittedWithoutFeatures, UnnamedRows
 from dissensus.learning.objectives import CrowdLayerObjective, LIAObjective
+from dissensus.models.exceptions import NotATable
 from faults import raised
 from learning.tables import fitted, sparse_table
 

@@ -22,34 +22,33 @@ from torch import nn
 
 import dissensus as dz
 from crowds import blobs
+from dissensus.common.exceptions import OutOfRange
 from dissensus.exceptions import BadParameter, UnknownName
 from dissensus.features.exceptions import SingleString
 from dissensus.learning import LIA, CrowdClassifier
 from dissensus.learning.encoders import MLP, Identity, encoders
 from dissensus.learning.exceptions import (
+    CheckpointOfAnotherRun,
     CodesOutOfRange,
     DamagedModelFile,
+    FeatureCountDiffers,
+    FeatureNamesDiffer,
     FeatureNotFinite,
+    FileVersionDiffers,
     ModelFileMissing,
-    ModelNotFitted,
-    NoKnownLabels,
+    NoGoldLabels,
     NothingToLearn,
     NotTargets,
-    OtherFeatureCount,
-    OtherFeatures,
-    OtherRun,
-    OtherVersion,
     SeedNeeded,
     UnequalRows,
     UnknownLabel,
     UnnamedRows,
-    WrongPart,
-    WrongValidation,
 )
 from dissensus.learning.objectives import Hard, Soft, objectives
 from dissensus.learning.run import parameter_groups
 from dissensus.learning.storage import read_tree, write_tree
 from dissensus.learning.validation import Validation
+from dissensus.models.exceptions import ModelNotFitted
 from faults import raised
 from learning.elsewhere import checkpointed
 from tables import random_table
@@ -293,11 +292,11 @@ def test_validation_metrics_are_those_of_scikit_learn():
     ("validation", "error", "facts"),
     [
         (1.5, BadParameter, {"keyword": "validation"}),
-        ("x", WrongValidation, {}),
+        ("x", OutOfRange, {"name": "validation"}),
         ((np.ones((2, 5)), ["a"]), UnequalRows, {"argument": "validation", "n_rows": 2, "n_entries": 1}),
         ((np.ones((1, 5)), ["z"]), UnknownLabel, {"label": "'z'", "n_classes": 3}),
         ((np.ones((1, 5)), [7]), CodesOutOfRange, {"highest": 2, "high": 7}),
-        ((np.ones((1, 5)), [-1]), NoKnownLabels, {"argument": "validation"}),
+        ((np.ones((1, 5)), [-1]), NoGoldLabels, {"argument": "validation"}),
     ],
 )
 def test_validation_that_cannot_be_used_is_named(validation, error, facts):
@@ -358,7 +357,7 @@ def test_features_that_are_no_numbers_are_named():
     model = quick().fit(table, np.nan_to_num(X))
     with raised(FeatureNotFinite, row=0, column=1):
         model.predict([[0, np.nan, 0, 0, 0]])
-    with raised(OtherFeatureCount, n_features=2, expected=5):
+    with raised(FeatureCountDiffers, n_features=2, expected=5):
         model.predict(np.zeros((3, 2)))
 
 
@@ -387,7 +386,7 @@ def test_questions_about_no_annotators_and_labels_that_do_not_match():
             model.predict_annotator_proba(X[:2], "w1")
     with raised(UnequalRows, argument="score", n_rows=60, n_entries=59):
         model.score(X, truth[:59])
-    with raised(NoKnownLabels, argument="score"):
+    with raised(NoGoldLabels, argument="score"):
         model.score(X, np.full(60, -1))
 
 
@@ -418,9 +417,9 @@ def test_columns_of_a_frame_are_found_by_name(of, tmp_path):
         expected = model.predict_proba(frame)
         for other in (frame[list("zyxwv")], frame[list("xzvwy")].assign(item="?"), X):
             np.testing.assert_array_equal(model.predict_proba(other), expected)
-        with raised(OtherFeatures, n_columns=5, missing=("v", "z"), unexpected=("q",)):
+        with raised(FeatureNamesDiffer, n_columns=5, missing=("v", "z"), unexpected=("q",)):
             model.predict_proba(frame[["w", "x", "y"]].assign(q=1.0))
-        with raised(OtherFeatures, missing=(), unexpected=("q",)):
+        with raised(FeatureNamesDiffer, missing=(), unexpected=("q",)):
             model.predict(frame.assign(q=1.0))
 
 
@@ -443,7 +442,7 @@ def test_a_constant_feature_and_a_huge_one():
     [
         ({"encoder": "mpl"}, UnknownName, {}),
         ({"objective": "crowdlayer"}, UnknownName, {}),
-        ({"encoder": 3}, WrongPart, {"part": "encoder", "kind": "Encoder", "found": "3"}),
+        ({"encoder": 3}, OutOfRange, {"name": "encoder", "value": 3}),
         ({"encoder": MLP(hidden=())}, BadParameter, {"keyword": "hidden"}),
         ({"seed": -1}, BadParameter, {"keyword": "seed"}),
         ({"learning_rate": -1.0}, BadParameter, {"keyword": "learning_rate"}),
@@ -564,7 +563,7 @@ def test_a_model_of_another_version_is_a_clear_error(tmp_path):
     tree = read_tree(path, "trained model")
     tree["parameters"]["match_size"] = tree["parameters"].pop("batch_size")
     write_tree(path, tree, "trained model")
-    with raised(OtherVersion, path=path):
+    with raised(FileVersionDiffers, path=path):
         CrowdClassifier.load(tmp_path)
     path.write_bytes(data[: len(data) // 2])
     with raised(DamagedModelFile, path=path):
@@ -601,7 +600,7 @@ def test_a_model_whose_arrays_were_altered_is_refused(stored_tree, tmp_path, pla
         inside = inside[key]
     inside[last] = change(inside[last])
     write_tree(tmp_path / FILE, tree, "trained model")
-    with raised(OtherVersion) as caught:
+    with raised(FileVersionDiffers) as caught:
         CrowdClassifier.load(tmp_path)
     assert last in caught.value.reason
 
@@ -640,7 +639,7 @@ def test_a_checkpoint_is_taken_up_only_by_the_same_run(tmp_path, change):
     if change == "none":
         model.fit(table, X, gold=gold, validation=validation)
     else:
-        with raised(OtherRun, path=tmp_path / "checkpoint.safetensors"):
+        with raised(CheckpointOfAnotherRun, path=tmp_path / "checkpoint.safetensors"):
             model.fit(table, X, gold=gold, validation=validation)
 
 

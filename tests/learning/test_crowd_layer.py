@@ -10,7 +10,7 @@ from torch import nn
 
 from dissensus import Annotations
 from dissensus.exceptions import BadParameter
-from dissensus.learning.exceptions import NoAnnotations, VolumeWithoutMatrices
+from dissensus.learning.exceptions import AnnotationsNeeded, VolumeWithoutMatrices
 from dissensus.learning.objectives import CrowdLayer, CrowdLayerObjective, Soft
 from dissensus.learning.objectives.crowd_layer import MIN_VOLUME, Kind, Link
 from dissensus.learning.rows import RowAdam, use_row_sparse
@@ -341,7 +341,7 @@ def test_what_cannot_be_done_is_said():
     with raised(VolumeWithoutMatrices, kind="vector", link="normalize"):
         CrowdLayerObjective(kind="vector", volume="annotators").fit(TABLE, None, 0)
     empty = Annotations.from_arrays([], [], [], classes=["a", "b"], items=["x", "y"])
-    with raised(NoAnnotations, objective="crowd-layer"):
+    with raised(AnnotationsNeeded, objective="crowd-layer"):
         CrowdLayerObjective().fit(empty, np.array([0, 1]), 0)
 
 

@@ -11,8 +11,9 @@ from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableF
 from dissensus.learning.batches import BatchColumns, RaggedColumn
 from dissensus.learning.decision import DecisionFunction, PairNetwork, add_random_pairs
 from dissensus.learning.encoders import Identity, TextCNN
-from dissensus.learning.exceptions import NothingAnnotated, UnequalPairs
+from dissensus.learning.exceptions import UnequalLengths
 from dissensus.learning.network import TrainingData
+from dissensus.models.exceptions import NoAnnotations
 from dissensus.table.simulate import simulate
 
 I, A = 160, 22
@@ -231,14 +232,14 @@ def test_mistakes_are_named():
             DecisionFunction(**keywords).fit(table)
     with pytest.raises(DataError):
         DecisionFunction().fit(table, np.zeros((3, 2)))
-    with pytest.raises(NothingAnnotated):
+    with pytest.raises(NoAnnotations):
         DecisionFunction().fit(table.select(rows=np.zeros(table.n_annotations, bool)))
     model = DecisionFunction(epochs=1).fit(table)
     with pytest.raises(DataError):
         model.predict_proba(["zebra"])
-    with pytest.raises(UnequalPairs) as caught:
+    with pytest.raises(UnequalLengths) as caught:
         model.predict_pairs(["i001"], ["w01", "w02"])
-    assert (caught.value.n_items, caught.value.n_annotators) == (1, 2)
+    assert caught.value.lengths == {"items": 1, "annotators": 2}
 
 
 def test_it_does_not_say_who_is_right_and_is_refused():

@@ -3,17 +3,17 @@ import pytest
 
 from crowds import blobs
 from dissensus import Annotations
+from dissensus.common.exceptions import OutOfRange
 from dissensus.exceptions import DataError
 from dissensus.learning import LIA, CrowdClassifier, out_of_fold
 from dissensus.learning.encoders import MLP
 from dissensus.learning.exceptions import (
-    ClassifierNeeded,
     FittedWithFeatures,
-    FoldsOutOfRange,
     NoCommonAnnotators,
-    PredictionsOfOtherItems,
+    OutOfFoldItemsDiffer,
     UnreadablePredictions,
     UnusedAnnotatorFeatures,
+    WrongModel,
 )
 from dissensus.learning.folds import load_trained
 from dissensus.learning.posterior import combine_posterior
@@ -140,7 +140,7 @@ def test_predictions_are_read_again_from_a_file(tmp_path):
     write_frame(found.to_frame().slice(3), tmp_path / "out_of_fold.csv")
     with pytest.raises(UnreadablePredictions) as caught:
         load_trained(tmp_path)
-    assert isinstance(caught.value.__cause__, PredictionsOfOtherItems)
+    assert isinstance(caught.value.__cause__, OutOfFoldItemsDiffer)
     (tmp_path / "out_of_fold.csv").write_text("item,fold\na,1\n", encoding="utf-8")
     with raised(UnreadablePredictions, path=tmp_path / "out_of_fold.csv"):
         load_trained(tmp_path)
@@ -149,7 +149,7 @@ def test_predictions_are_read_again_from_a_file(tmp_path):
 @pytest.mark.parametrize("folds", [1, 11])
 def test_folds_out_of_range_are_named(folds):
     table, X, _ = blobs(10)
-    with raised(FoldsOutOfRange, folds=folds, n_items=10):
+    with raised(OutOfRange, name="folds", value=folds):
         out_of_fold(quick(), table, X, folds=folds)
 
 
@@ -169,7 +169,7 @@ def hard_gold():
 
 def test_what_is_no_classifier_is_named():
     table, X, _ = blobs(20)
-    with raised(ClassifierNeeded, found="LIA"):
+    with raised(WrongModel, found="LIA"):
         out_of_fold(LIA(), table, X, folds=2)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from dissensus import Annotations, methods
 from dissensus.exceptions import UnknownName
-from dissensus.learning.exceptions import NoGold, NothingToLearn
+from dissensus.learning.exceptions import GoldNeeded, NothingToLearn
 from dissensus.learning.objectives import Hard
 from dissensus.models.methods.dawid_skene import DawidSkene
 from faults import raised
@@ -79,7 +79,7 @@ def test_loss_is_minus_log_q_of_the_labels():
 @pytest.mark.parametrize(
     ("objective", "gold", "error", "facts"),
     [
-        (Hard(labels="gold"), None, NoGold, {}),
+        (Hard(labels="gold"), None, GoldNeeded, {}),
         (Hard(labels="gold"), np.full(TABLE.n_items, -1), NothingToLearn, {"n_items": 23}),
         (Hard(labels="dawid-skeen"), None, UnknownName, {}),
     ],

@@ -11,10 +11,9 @@ from dissensus.learning import inputs
 from dissensus.learning.exceptions import (
     FeatureNotFinite,
     InputsWithoutRows,
-    NotAPair,
     NotNumbers,
-    NotTokens,
     NotTwoDimensional,
+    WrongInputRow,
 )
 from faults import raised
 
@@ -62,7 +61,7 @@ def test_tokens_are_given_or_parted_by_spaces():
     assert inputs.to_tokens("a  bc", 0) == ["a", "bc"]
     assert inputs.to_tokens("a \xa0 bc\n", 0) == ["a", "\xa0", "bc"]  # a no-break space is a token of gimpel_pos
     assert inputs.to_tokens(("a", "bc"), 0) == ["a", "bc"]
-    with raised(NotTokens, row=3, value="7"):
+    with raised(WrongInputRow, row=3, value="7"):
         inputs.to_tokens(7, 3)
 
 
@@ -126,7 +125,7 @@ def pairs_of_texts(X):
     [
         (["a", None], inputs.to_texts, NotAText, {"argument": "X", "row": 1, "value": "None"}),
         ("abc", inputs.to_texts, SingleString, {"argument": "X"}),
-        ([("a", 1), "ab"], pairs_of_texts, NotAPair, {"row": 1, "value": "'ab'", "expected": "texts"}),
+        ([("a", 1), "ab"], pairs_of_texts, WrongInputRow, {"row": 1, "value": "'ab'", "expected": "a pair of texts"}),
         ([[1.0], [np.nan]], inputs.to_vectors, FeatureNotFinite, {"row": 1, "column": 0, "n_values": 1, "n_rows": 1}),
         ([["a"]], inputs.to_vectors, NotNumbers, {}),
         ([1.0, 2.0], inputs.to_vectors, NotTwoDimensional, {"shape": (2,)}),

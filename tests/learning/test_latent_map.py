@@ -14,13 +14,13 @@ from dissensus.learning.annotator_map import project
 from dissensus.learning.encoders import MLP, Identity
 from dissensus.learning.exceptions import (
     CodesOutOfRange,
-    ModelNotFitted,
-    NoItemVectors,
     UnequalRows,
+    WrongModel,
     WrongShape,
 )
 from dissensus.learning.latent_map import find_neighbours, item_map, item_vectors, measure_separation, project_items
 from dissensus.learning.objectives import objectives
+from dissensus.models.exceptions import ModelNotFitted
 from faults import raised
 from learning.tables import fitted
 
@@ -171,9 +171,9 @@ def test_every_model_has_a_map_and_what_is_none_is_named(crowd):
     assert item_map(lia, X, max_items=9).vector_length == item_vectors(lia.classifier_, X).shape[1]
     linear = small(table, X, "crowd-layer", encoder=Identity(scale=False), epochs=1)
     np.testing.assert_allclose(item_vectors(linear, X), X, rtol=1e-6)  # nothing between the input and the last layer
-    with raised(NoItemVectors, found="dict"):
+    with raised(WrongModel, found="dict"):
         item_map({}, X)
-    with raised(ModelNotFitted, model="CrowdClassifier"):
+    with raised(ModelNotFitted, method="CrowdClassifier"):
         item_map(CrowdClassifier(), X)
 
 

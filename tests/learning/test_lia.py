@@ -12,9 +12,10 @@ from dissensus.exceptions import BadParameter, NotFitted
 from dissensus.features.exceptions import SingleString
 from dissensus.learning import LIA, CrowdClassifier
 from dissensus.learning.encoders import MLP, ItemEmbedding
-from dissensus.learning.exceptions import ModelNotFitted, NoFeatures, NotATable, OtherFormat, UnknownItem
+from dissensus.learning.exceptions import FileFormatDiffers, NoFeatures, UnknownItem
 from dissensus.learning.objectives import LIAObjective
 from dissensus.learning.rows import use_row_sparse
+from dissensus.models.exceptions import ModelNotFitted, NotATable
 from faults import raised
 
 
@@ -125,7 +126,7 @@ def test_known_items_are_certain():
 
 
 def test_mistakes_are_named(model):
-    with raised(ModelNotFitted, model="LIA"):
+    with raised(ModelNotFitted, method="LIA"):
         LIA().predict()
     with raised(BadParameter, keyword="steps"):
         LIA(steps=0).fit(model[1])
@@ -173,7 +174,7 @@ def test_a_file_that_is_no_lia_is_named(tmp_path):
     table, X, _ = blobs(20)
     fitted = LIA(steps=20, hidden=(4,)).fit(table, X)
     fitted.classifier_.save(tmp_path).rename(tmp_path / "lia.safetensors")
-    with raised(OtherFormat, kind="trained model", expected_kind="LIA"):
+    with raised(FileFormatDiffers, kind="trained model", expected_kind="LIA"):
         LIA.load(tmp_path)
     with pytest.raises(NotFitted):
         LIA().save(tmp_path)
@@ -253,7 +254,7 @@ def test_a_text_is_no_list_of_names(model):
 
 
 def test_what_is_no_table_is_named():
-    with raised(NotATable, caller="fit", found="ndarray"):
+    with raised(NotATable, caller="fit", type="ndarray"):
         LIA().fit(np.zeros((3, 2)))
 
 

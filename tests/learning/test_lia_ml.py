@@ -10,19 +10,19 @@ from scipy.special import logsumexp, softmax
 from torch import nn
 
 from dissensus import Annotations, Questions
+from dissensus.common.exceptions import UnknownEntry
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableFile
+from dissensus.features.exceptions import SingleString
 from dissensus.learning.exceptions import (
-    NothingAnnotated,
     QuestionsDiffer,
     QuestionsNeeded,
     RepeatedQuestion,
-    SingleName,
     UnknownItem,
-    UnknownQuestion,
 )
 from dissensus.learning.lia_ml import LIAML
 from dissensus.learning.objectives import LIAObjective
 from dissensus.learning.objectives.lia_ml import LIAMLObjective
+from dissensus.models.exceptions import NoAnnotations
 from learning.tables import WIDTH
 from tables import random_table
 
@@ -484,21 +484,21 @@ def test_mistakes_are_named(fitted):
             LIAML(**keywords).fit(questions, X)
     with pytest.raises(QuestionsNeeded):
         LIAML().fit(questions["a"], X)
-    with pytest.raises(NothingAnnotated):
+    with pytest.raises(NoAnnotations):
         LIAML().fit({}, X)
     with pytest.raises(DataError):
         LIAML().fit(questions, X[1:])
     with pytest.raises(QuestionsDiffer) as differ:
         LIAML().fit({"a": questions["a"], "b": questions["b"].select(items=np.arange(80) > 2)}, X)
     assert (differ.value.first, differ.value.second, differ.value.axis) == ("a", "b", "items")
-    with pytest.raises(UnknownQuestion):
+    with pytest.raises(UnknownEntry):
         LIAML().fit(questions, X, gold={"x": np.zeros(80, int)})
-    with pytest.raises(NothingAnnotated):
+    with pytest.raises(NoAnnotations):
         LIAML().fit({"a": questions["a"].select(rows=np.zeros(len(questions["a"]), bool))}, X)
-    with pytest.raises(UnknownQuestion) as unknown:
+    with pytest.raises(UnknownEntry) as unknown:
         model.predict_proba(X, ["x"])
-    assert (unknown.value.question, unknown.value.known) == ("x", tuple("abcd"))
-    with pytest.raises(SingleName):
+    assert (unknown.value.name, unknown.value.known) == ("x", tuple("abcd"))
+    with pytest.raises(SingleString):
         model.predict_proba(X, "a")
     with pytest.raises(DataError):
         model.competence("a", ["zebra"])

@@ -14,7 +14,7 @@ from dissensus import Annotations
 from dissensus.exceptions import BadParameter
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import MLP, Identity
-from dissensus.learning.exceptions import NoAnnotations, NoStage
+from dissensus.learning.exceptions import AnnotationsNeeded, NoTrainingStage
 from dissensus.learning.network import Network
 from dissensus.learning.objectives import LIAObjective
 from dissensus.learning.objectives.lia import CLASS_PSEUDO_VOTES
@@ -445,13 +445,13 @@ def test_bad_keywords_are_named(keywords):
 
 
 def test_rounds_or_tuning_are_needed():
-    with pytest.raises(NoStage):
+    with pytest.raises(NoTrainingStage):
         LIAObjective(rounds=0, finetune=None).fit(sparse_table(), None, 0)
 
 
 def test_no_annotations_is_an_error():
     table = sparse_table().select(rows=np.zeros(41, bool))
-    with raised(NoAnnotations, objective="lia"):
+    with raised(AnnotationsNeeded, objective="lia"):
         LIAObjective().fit(table, np.zeros(table.n_items, int), 0)
 
 

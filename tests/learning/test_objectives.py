@@ -12,7 +12,7 @@ from dissensus import Annotations
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.batches import BatchColumns
 from dissensus.learning.encoders import MLP, Identity
-from dissensus.learning.exceptions import NoAnnotations, TwoMixtures
+from dissensus.learning.exceptions import AnnotationsNeeded, TwoMixtures
 from dissensus.learning.network import Network
 from dissensus.learning.objectives import AnnotatorHeads, objectives
 from dissensus.learning.objectives.annot_mix import AnnotationData, AnnotMix, MixingNetwork
@@ -234,7 +234,7 @@ def test_an_item_of_known_class_without_annotations_has_no_part_in_mixtures():
     gold = some_gold(TABLE)
     objective = AnnotMix().fit(TABLE, gold, 0)
     np.testing.assert_array_equal(objective.train_mask_, np.diff(TABLE.item_ptr) > 0)
-    with raised(NoAnnotations, objective="annot-mix"):
+    with raised(AnnotationsNeeded, objective="annot-mix"):
         AnnotMix().fit(TABLE.select(rows=np.zeros(len(TABLE), bool)), gold, 0)
 
 

@@ -16,7 +16,12 @@ from dissensus.evaluation import kl_divergence
 from dissensus.exceptions import DataError
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import TextCNN
-from dissensus.learning.exceptions import FeatureNotFinite, NotDistributions, SoftObjectiveNeeded, UnequalRows
+from dissensus.learning.exceptions import (
+    DistributionsNeeded,
+    FeatureNotFinite,
+    SoftObjectiveNeeded,
+    UnequalRows,
+)
 from dissensus.learning.objectives import Soft
 from faults import raised
 
@@ -156,7 +161,7 @@ def test_only_an_objective_that_learns_from_distributions_will_do(objective):
 
 def test_what_is_no_distribution_per_row_is_named():
     model, X = quick(encoder="identity"), np.zeros((3, 1))
-    with raised(NotDistributions, argument="y", shape=(3,)):
+    with raised(DistributionsNeeded, argument="y", shape=(3,)):
         model.fit_distributions(X, [0, 1, 0])
     with raised(UnequalRows, argument="y", n_rows=3, n_entries=2):
         model.fit_distributions(X, np.eye(2))

@@ -8,17 +8,12 @@ from scipy import sparse
 
 from crowds import blobs
 from dissensus import Annotations
+from dissensus.common.exceptions import OutOfRange
 from dissensus.evaluation import inverse_kl_divergence, kl_divergence
 from dissensus.exceptions import BadParameter
 from dissensus.learning import CrowdClassifier, size_search
 from dissensus.learning.encoders import Identity
-from dissensus.learning.exceptions import (
-    NotSearchable,
-    NotWholeNumbers,
-    NoValueAmong,
-    UnequalRows,
-    WrongDevelopmentItems,
-)
+from dissensus.learning.exceptions import NotSearchable, UnequalRows
 from dissensus.learning.objectives.ldl_nm import LDLNMObjective
 from dissensus.learning.size_search import search_sizes, winner_agreement
 
@@ -120,15 +115,15 @@ def test_items_whose_labels_weigh_nothing_are_not_judged():
 @pytest.mark.parametrize(
     ("keywords", "error"),
     [
-        ({"item_sizes": ()}, NotWholeNumbers),
-        ({"annotator_sizes": (0,)}, NotWholeNumbers),
-        ({"epochs": (1.5,)}, NotWholeNumbers),
-        ({"seeds": ()}, NotWholeNumbers),
-        ({"seeds": (0.5,)}, NotWholeNumbers),
-        ({"seeds": 3}, NotWholeNumbers),
+        ({"item_sizes": ()}, OutOfRange),
+        ({"annotator_sizes": (0,)}, OutOfRange),
+        ({"epochs": (1.5,)}, OutOfRange),
+        ({"seeds": ()}, OutOfRange),
+        ({"seeds": (0.5,)}, OutOfRange),
+        ({"seeds": 3}, OutOfRange),
         ({"stack_size": -1}, BadParameter),
-        ({"dev": [1, 2]}, WrongDevelopmentItems),
-        ({"dev": 1.5}, WrongDevelopmentItems),
+        ({"dev": [1, 2]}, OutOfRange),
+        ({"dev": 1.5}, OutOfRange),
         ({"model": CrowdClassifier(objective="soft")}, NotSearchable),
         (
             {"model": CrowdClassifier(objective=LDLNMObjective(combine="sum"))},
@@ -151,7 +146,7 @@ def test_wrong_data_are_one_clear_error():
     assert (uneven.value.argument, uneven.value.n_rows, uneven.value.n_entries) == ("dev", 3, 20)
     found = search_sizes(TABLE, X, **{"dev": (DEV, X_DEV)} | GRID | {"epochs": (1,), "seeds": (0,)})
     for arguments, name in ((("f1",), "measure"), (("kl", 3), "epoch")):
-        with pytest.raises(NoValueAmong) as wrong:
+        with pytest.raises(OutOfRange) as wrong:
             found.matrix(*arguments)
         assert wrong.value.name == name
 

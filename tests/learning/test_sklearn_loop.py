@@ -19,7 +19,13 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from dissensus.evaluation import cross_entropy
 from dissensus.learning import LIA, ByItem, CrowdClassifier, annotation_likelihood, soft_cross_entropy
-from dissensus.learning.exceptions import ContinuousTargets, NotTargets, OtherIndex, RepeatedItem, UnequalRows
+from dissensus.learning.exceptions import (
+    ContinuousTargets,
+    IndexMismatch,
+    NotTargets,
+    RepeatedItem,
+    UnequalRows,
+)
 from dissensus.questions.compare import log_likelihood
 from dissensus.table.annotations import Annotations
 from dissensus.table.simulate import simulate
@@ -113,7 +119,7 @@ def test_rows_of_a_frame_are_by_position_or_by_name_and_never_mixed_up(crowd, ki
     model = quick().fit(X[some], y)
     scores = [soft_cross_entropy(model, one, y) for one in (X[some], with_column, named.iloc[np.sort(some)])]
     assert scores == pytest.approx([scores[0]] * 3)
-    with pytest.raises(OtherIndex):
+    with pytest.raises(IndexMismatch):
         quick().fit(named.iloc[::-1].iloc[some], y)
 
 

@@ -8,12 +8,11 @@ from crowds import blobs
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import MLP, Identity, ItemEmbedding
 from dissensus.learning.exceptions import (
-    DifferentModels,
-    DifferentTables,
-    NotPlain,
+    KeywordNotStackable,
+    ModelsDiffer,
     NotStackable,
-    UnequalLists,
-    UnstackableData,
+    TablesDiffer,
+    UnequalLengths,
 )
 from dissensus.learning.lia_ml import LIAML
 from dissensus.learning.objectives import CrowdLayerObjective, Hard, LIAObjective
@@ -142,9 +141,9 @@ def test_no_models():
     ("change", "wanted"), [({"sam": 0.05}, "None"), ({"mixup": 0.2}, "None"), ({"schedule": "cosine"}, "'constant'")]
 )
 def test_trainings_that_cannot_be_stacked(change, wanted):
-    with pytest.raises(NotPlain) as caught:
+    with pytest.raises(KeywordNotStackable) as caught:
         fit_together(models(*PARTS["lia"], **change), TABLE, X)
-    assert (caught.value.name, caught.value.wanted) == (*change, wanted)
+    assert (caught.value.name, caught.value.expected) == (*change, wanted)
     with pytest.raises(NotStackable) as other_batches:
         fit_together(models("annot-mix", Identity()), TABLE, X)
     assert other_batches.value.reason == "batches"
@@ -153,20 +152,20 @@ def test_trainings_that_cannot_be_stacked(change, wanted):
 def test_models_that_differ():
     objective, encoder = PARTS["lia"]
     different = [*models(objective, encoder)[:2], *models(LIAObjective(rounds=4), encoder)[2:]]
-    with pytest.raises(DifferentModels) as caught:
+    with pytest.raises(ModelsDiffer) as caught:
         fit_together(different, TABLE, X)
     assert caught.value.name == "objective"
 
 
 def test_tables_that_differ():
     objective, encoder = PARTS["lia"]
-    with pytest.raises(UnequalLists) as uneven:
+    with pytest.raises(UnequalLengths) as uneven:
         fit_together(models(objective, encoder), [TABLE, TABLE], X)
-    assert (uneven.value.models, uneven.value.tables) == (3, 2)
+    assert uneven.value.lengths == {"models": 3, "tables": 2, "gold": 3}
     fewer = TABLE.select(annotators=TABLE.annotators[1:])
     silent = TABLE.select(rows=TABLE.item != 3)
     for other, what in ((fewer, "annotators"), (silent, "items with labels")):
-        with pytest.raises(DifferentTables) as different:
+        with pytest.raises(TablesDiffer) as different:
             fit_together(models(objective, encoder), [TABLE, TABLE, other], X)
         assert different.value.what == what
 
@@ -199,10 +198,10 @@ def test_sizes_that_have_room_are_trained_together():
         strict=True,
     ):
         np.testing.assert_allclose(b.trace_, a.trace_, atol=2e-5)
-    with pytest.raises(UnstackableData) as shapes:
+    with pytest.raises(NotStackable) as shapes:
         fit_together([sized(seed, (3, 4)) for seed in range(2)], [TABLE, TABLE.select(rows=TABLE.annotator > 0)], X)
     assert shapes.value.reason == "shapes"
-    with pytest.raises(DifferentModels):
+    with pytest.raises(ModelsDiffer):
         fit_together([sized(0, (3, 4)), sized(1, (5, 2))], TABLE, X)
 
 
@@ -213,7 +212,7 @@ def test_many_questions_are_stacked_too():
     traces = stack.train()
     stack.unstack()
     for model, run, trace in zip(models, stack.runs, traces, strict=True):
-        model.take(run, trace)
+        model.store_results(run, trace)
     alone = LIAML(steps=60, hidden=(16,), label_size=6, annotator_size=4).fit(questions, X)
     for name in questions:
         np.testing.assert_allclose(models[0].posterior_[name], alone.posterior_[name], atol=0.02)

@@ -8,7 +8,7 @@ from crowds import blobs
 from dissensus.exceptions import DataError
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders.stemmer import Stemmer
-from dissensus.learning.exceptions import NotAPair
+from dissensus.learning.exceptions import WrongInputRow
 
 X = [("forefathers", "forefather"), ("a", "a"), ("", "in state"), ("goalkeeper", ""), ("Box", "box"), ("ab", "b")]
 SMALL = {"characters": 5, "channels": (3, 4), "windows": (2, 3, 5)}
@@ -79,7 +79,7 @@ def test_without_a_hidden_layer_word_and_stem_only_add_up(hidden, width):
 
 
 def test_what_is_no_pair_of_strings_is_one_sentence():
-    with pytest.raises(NotAPair) as caught:
+    with pytest.raises(WrongInputRow) as caught:
         Stemmer().fit([("a", "b"), ("c", None)])
     assert caught.value.row == 1
     with pytest.raises(DataError):

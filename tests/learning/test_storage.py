@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 import torch
 
+from dissensus.common.exceptions import CannotWrite
 from dissensus.learning.exceptions import (
     DamagedModelFile,
-    FolderNotWritable,
+    FileFormatDiffers,
     ModelFileMissing,
     NotStorable,
-    OtherFormat,
 )
 from dissensus.learning.storage import read_tree, write_tree
 from faults import raised
@@ -88,7 +88,7 @@ def test_many_names_do_not_fill_the_header(tmp_path):
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with raised(FolderNotWritable, folder=tmp_path / "file"):
+    with raised(CannotWrite, path=tmp_path / "file"):
         write_tree(tmp_path / "file" / "t", TREE, "thing")
 
 
@@ -101,10 +101,10 @@ def test_a_pickle_is_never_read(tmp_path):
 
 def test_another_kind_or_format_says_which(tmp_path, monkeypatch):
     path = write_tree(tmp_path / "t", TREE, "thing")
-    with raised(OtherFormat, kind="thing", format=2, expected_kind="model", expected_format=2):
+    with raised(FileFormatDiffers, kind="thing", format=2, expected_kind="model", expected_format=2):
         read_tree(path, "model")
     monkeypatch.setattr("dissensus.learning.storage.FORMAT", 3)
-    with raised(OtherFormat, kind="thing", format=2, expected_kind="thing", expected_format=3):
+    with raised(FileFormatDiffers, kind="thing", format=2, expected_kind="thing", expected_format=3):
         read_tree(path, "thing")
 
 

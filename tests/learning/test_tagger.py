@@ -8,7 +8,7 @@ import torch
 from crowds import blobs
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import Tagger
-from dissensus.learning.exceptions import NotAPair, PositionOutOfRange
+from dissensus.learning.exceptions import PositionOutOfRange, WrongInputRow
 from faults import raised
 
 X = [
@@ -102,7 +102,7 @@ def test_two_columns_of_a_frame():
     frame = pd.DataFrame({"text": ["a b", "c"], "position": [1, 0]})
     columns = Tagger(**SMALL).fit(frame).prepare(frame)
     assert columns.take(torch.arange(2))["position"].tolist() == [1, 0]
-    with raised(NotAPair, row=0, value="'a b'"):
+    with raised(WrongInputRow, row=0, value="'a b'"):
         Tagger().fit(["a b"])
 
 

@@ -9,16 +9,16 @@ import pytest
 import torch
 from torch import nn
 
+from dissensus.common.exceptions import UnknownParameter
 from dissensus.exceptions import BadParameter
 from dissensus.learning.checkpoint import CHECKPOINT
 from dissensus.learning.devices import import_fabric
 from dissensus.learning.exceptions import (
+    CheckpointOfAnotherRun,
     DamagedModelFile,
     LossNotFinite,
     NothingToLearn,
-    OtherRun,
     TooManyProcesses,
-    UnknownSharpnessKeyword,
     ValidationNeeded,
     WrongOptimizer,
 )
@@ -174,13 +174,13 @@ def test_a_function_for_an_optimizer_is_the_same_one_in_the_next_process(tmp_pat
     first, _ = trained(checkpoint=tmp_path, optimizer=here)
     again, _ = trained(checkpoint=tmp_path, optimizer=there)
     assert torch.equal(weights(first), weights(again))
-    with pytest.raises(OtherRun):
+    with pytest.raises(CheckpointOfAnotherRun):
         trained(checkpoint=tmp_path, optimizer="sgd")
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     trained(checkpoint=tmp_path)
-    with pytest.raises(OtherRun):
+    with pytest.raises(CheckpointOfAnotherRun):
         trained(checkpoint=tmp_path, seed=5)
 
 
@@ -267,7 +267,7 @@ def test_bad_keywords_are_named(keywords):
         ({"optimizer": {"name": "sgd", "beta": 1}}, WrongOptimizer, {}),
         ({"patience": 3}, ValidationNeeded, {}),
         ({"sam": -0.1}, BadParameter, {"keyword": "rho"}),
-        ({"sam": {"radius": 1}}, UnknownSharpnessKeyword, {"names": ("radius",)}),
+        ({"sam": {"radius": 1}}, UnknownParameter, {"name": "radius"}),
     ],
 )
 def test_keywords_that_contradict_are_named(keywords, error, facts):

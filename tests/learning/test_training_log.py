@@ -7,9 +7,10 @@ import types
 import numpy as np
 import pytest
 
+from dissensus.common.exceptions import CannotWrite
 from dissensus.common.progress import ProgressBar
 from dissensus.learning import CrowdClassifier
-from dissensus.learning.exceptions import FolderNotWritable, TensorBoardMissing
+from dissensus.learning.exceptions import TensorBoardMissing
 from dissensus.learning.training_log import TrainingLog, call_on_step
 from dissensus.table.simulate import simulate
 from faults import raised, warned
@@ -119,7 +120,7 @@ def test_without_tensorboard_there_is_a_sentence_and_the_file(no_tensorboard, tm
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
-    with raised(FolderNotWritable, folder=tmp_path / "file" / "log"):
+    with raised(CannotWrite, path=tmp_path / "file" / "log"):
         TrainingLog(tmp_path / "file" / "log")
 
 

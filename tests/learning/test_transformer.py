@@ -17,7 +17,7 @@ from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import Transformer, encoders
 from dissensus.learning.encoders import transformer as module
 from dissensus.learning.encoders.transformer import TransformerModule
-from dissensus.learning.exceptions import NotAPair, OtherTextModel
+from dissensus.learning.exceptions import TextModelDiffers, WrongInputRow
 from faults import raised
 from features.tiny import tiny_bert
 
@@ -143,9 +143,9 @@ def test_inputs_must_be_of_the_kind_that_was_fitted(bert):
     texts, pairs = Transformer(bert).fit(TEXTS), Transformer(bert).fit(PAIRS)
     with raised(NotAText, row=0):
         texts.prepare(PAIRS)
-    with raised(NotAPair, row=0, value="'the cat sat'"):
+    with raised(WrongInputRow, row=0, value="'the cat sat'"):
         pairs.prepare(TEXTS)
-    with raised(NotAPair, row=1, value="('b', 3)"):
+    with raised(WrongInputRow, row=1, value="('b', 3)"):
         pairs.prepare([("a", "a"), ("b", 3)])
     with raised(LoneSurrogate, row=1):
         texts.prepare(["a", "\ud800"])
@@ -200,7 +200,7 @@ def test_the_bundled_model_is_named_by_what_it_is_and_frozen_models_do_not_carry
     assert encoder.width == 384
     np.testing.assert_allclose(np.linalg.norm(vectors(encoder, ["", "cat"]), axis=1), np.sqrt(384), rtol=1e-5)
     encoder.identity_ = "another"
-    with raised(OtherTextModel, package=hub.BUNDLED):
+    with raised(TextModelDiffers, package=hub.BUNDLED):
         encoder.prepare(["a"])
 
 

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 import torch
 
+from dissensus.common.exceptions import UnknownParameter
 from dissensus.evaluation import kl_divergence
 from dissensus.exceptions import BadParameter
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import Identity
 from dissensus.learning.exceptions import (
     AnnotatorNameMissing,
-    LabelsWithoutDistributions,
-    LDLNMNeeded,
+    DistributionsNeeded,
     UnequalRows,
-    UnknownKeywords,
+    WrongModel,
 )
 from dissensus.learning.objectives.ldl_nm import LDLNMObjective
 from dissensus.learning.unknown_annotators import infer_annotators, leaking_proba
@@ -106,20 +106,20 @@ def test_wrong_arguments_are_one_clear_error(model):
     with pytest.raises(AnnotatorNameMissing) as missing:
         infer_annotators(model, X[:2], Y[:2], annotator=["eve", None])
     assert missing.value.row == 1
-    with pytest.raises(UnknownKeywords) as unknown:
+    with pytest.raises(UnknownParameter) as unknown:
         leaking_proba(model, X, Y, speed=3)
-    assert unknown.value.names == ("speed",)
+    assert unknown.value.name == "speed"
     for keywords in ({"compared_output": "votes"}, {"steps": -1}, {"rate": -1.0}, {"spread": np.nan}, {"seed": "x"}):
         with pytest.raises(BadParameter):
             infer_annotators(model, X, Y, **keywords)
     for y in (Y[:, :2], 2 * Y):
-        with pytest.raises(LabelsWithoutDistributions) as wrong:
+        with pytest.raises(DistributionsNeeded) as wrong:
             infer_annotators(model, X, y)
         assert wrong.value.shape == y.shape
     with pytest.raises(UnequalRows) as uneven:
         infer_annotators(model, X, Y, annotator=["a"])
     assert (uneven.value.n_rows, uneven.value.n_entries) == (len(Y), 1)
     other = CrowdClassifier(encoder=Identity(), objective="soft", epochs=1, device="cpu").fit(TABLE, X)
-    with pytest.raises(LDLNMNeeded) as needed:
+    with pytest.raises(WrongModel) as needed:
         infer_annotators(other, X, Y)
     assert needed.value.found == "Soft"

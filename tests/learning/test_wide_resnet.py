@@ -13,7 +13,7 @@ from dissensus.features.exceptions import NoFeatureInputs
 from dissensus.learning import CrowdClassifier, inputs
 from dissensus.learning.encoders import WideResNet
 from dissensus.learning.encoders.wide_resnet import MAX_SHIFT, ResidualBlock, WideResNetModule, augment_images
-from dissensus.learning.exceptions import OtherChannels
+from dissensus.learning.exceptions import ChannelCountDiffers
 from faults import raised
 
 
@@ -285,9 +285,9 @@ def test_the_fitted_size_is_the_most_common_one_or_that_given():
 def test_images_with_other_channels_are_named():
     table, x, _ = pictures()
     model = quick(epochs=1).fit(table, x)
-    with raised(OtherChannels, row=1, channels=1, expected=3):
+    with raised(ChannelCountDiffers, row=1, channels=1, expected=3):
         model.predict([x[0], x[0, :, :, 0]])
-    with raised(OtherChannels, row=1, channels=4, expected=3):
+    with raised(ChannelCountDiffers, row=1, channels=4, expected=3):
         quick().fit(table, [x[0], np.zeros((8, 6, 4), np.uint8), *x[2:]])
     with pytest.raises(NoFeatureInputs):
         WideResNet().fit(x[:0])

@@ -158,7 +158,9 @@ def train(
     folded: OutOfFold | None = None
     # auto does not know the number of its passes in advance
     passes = None if objective == "auto" else model.epochs * (1 + (folds or 0))
-    from dissensus.learning.exceptions import OtherRun  # imports torch, which wrong options should not wait for
+    from dissensus.learning.exceptions import (
+        CheckpointOfAnotherRun,  # imports torch, which wrong options should not wait for
+    )
 
     try:
         with show.show_progress(f"training on {source.file}", passes) as on_step:
@@ -171,7 +173,7 @@ def train(
                     model, table, X, gold=training, validation=validating, folds=folds, seed=model.seed or 0,
                     on_step=lambda epoch, loss: on_step(model.n_iter_ + epoch, loss),
                 )  # fmt: skip
-    except OtherRun as error:
+    except CheckpointOfAnotherRun as error:
         raise faults.OtherCheckpoint(path=error.path) from error
     except (BadParameter, DataError):
         if not resumed:  # the next run has other parameters or data

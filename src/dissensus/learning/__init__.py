@@ -1,13 +1,13 @@
 """Learning from annotations: any encoder with any objective, and one trainer. Needs the `learning` extra (torch)."""
 
-from dissensus.learning.exceptions import LearningNotInstalled
+from dissensus.common.exceptions import ModuleMissing
 
 try:
     from dissensus.learning import devices, storage  # noqa: F401  # needs torch and safetensors
 
     devices.find_fabric_module()
 except ImportError as error:
-    raise LearningNotInstalled(library=str(error.name)) from error
+    raise ModuleMissing(user="dissensus.learning needs", module=str(error.name), extra="learning") from error
 
 from dissensus.learning import encoders, objectives
 from dissensus.learning.classifier import CrowdClassifier

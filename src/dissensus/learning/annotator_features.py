@@ -108,7 +108,7 @@ def _read_frame(frame: Any) -> dict[str, Any]:
         columns = {str(name): naming.to_column(values, str(name)) for name, values in frame.items()}
         lengths = {name: len(values) for name, values in columns.items()}
         if len(set(lengths.values())) > 1:
-            raise faults.UnequalColumns(argument="annotators", lengths=lengths)
+            raise faults.UnequalLengths(argument="annotators", lengths=lengths)
         frame = pa.table(columns)
     if not is_frame(frame):
         raise faults.NotAFrame(found=type(frame).__name__)
@@ -122,7 +122,7 @@ def _read_frame(frame: Any) -> dict[str, Any]:
 def _read_names(arrow: dict[str, Any]) -> Names:
     column = naming.to_column(arrow[ANNOTATOR_COLUMN], ANNOTATOR_COLUMN)
     if naming.missing_rows(column).any():
-        raise faults.AnnotatorWithoutName(row=int(np.argmax(naming.missing_rows(column))))
+        raise faults.AnnotatorNameMissing(argument="annotators", row=int(np.argmax(naming.missing_rows(column))))
     return naming.to_names(column)
 
 
@@ -145,13 +145,13 @@ def _encode_column(values: Any, levels: Levels | None, name: str) -> FloatArray:
     """Return (rows, columns of this feature), NaN if the value is missing or its level has no column."""
     if levels is None:
         if not _is_number_type(values.type):
-            raise faults.OtherColumnType(column=name, expected="numbers", found=str(values.type))
+            raise faults.ColumnTypeDiffers(column=name, expected="numbers", found=str(values.type))
         numbers = np.asarray(pc.cast(values, pa.float64()).fill_null(np.nan))
         if np.isinf(numbers).any():
             raise faults.InfiniteFeature(column=name, row=int(np.argmax(np.isinf(numbers))))
         return np.column_stack([numbers, np.isnan(numbers)])
     if _is_number_type(values.type):
-        raise faults.OtherColumnType(column=name, expected="texts", found=str(values.type))
+        raise faults.ColumnTypeDiffers(column=name, expected="texts", found=str(values.type))
     place = np.array([levels.get(level, -1) for level in _read_texts(values, name)], np.int64)
     return np.where(place[:, None] >= 0, place[:, None] == np.arange(_count_columns(levels)), np.nan)
 

@@ -19,7 +19,7 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.exceptions import MissingExtra
 from dissensus.learning.competence import annotator_embeddings
-from dissensus.learning.exceptions import LIANeeded, ModelOfOtherTable, NoLabelsOfModel, TooFewForUMAP
+from dissensus.learning.exceptions import ModelOfOtherTable, NoLabelsOfModel, TooFewForUMAP, WrongModel
 from dissensus.learning.latent_map import project_principal
 from dissensus.messages import quote_name
 from dissensus.questions.annotator_errors import CLUSTERS, MIN_LABELS, AnnotatorErrors, annotator_errors
@@ -125,7 +125,8 @@ def get_lia_classifier(model: Any) -> Any:
     """Return the CrowdClassifier with objective "lia" that the model is, or contains."""
     classifier = getattr(model, "classifier_", model)
     if getattr(classifier, "difficulty_", None) is None:
-        raise LIANeeded(found=type(model).__name__)
+        expected = "a fitted LIA, or a CrowdClassifier with objective 'lia'"
+        raise WrongModel(caller="annotator_map", expected=expected, found=type(model).__name__)
     return classifier
 
 

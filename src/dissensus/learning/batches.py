@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.learning.exceptions import UnequalColumns
+from dissensus.learning.exceptions import UnequalLengths
 
 Batch = dict[str, Tensor]
 ROWS_PER_READ = 2**16  # rows of a file that are read at once
@@ -136,7 +136,7 @@ class BatchColumns:
         self.columns = columns
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) != 1:
-            raise UnequalColumns(argument="Columns", lengths=lengths)
+            raise UnequalLengths(argument="BatchColumns", lengths=lengths)
         self.n = next(iter(lengths.values()))
 
     def __len__(self) -> int:

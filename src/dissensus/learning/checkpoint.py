@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from dissensus.learning.devices import gpu_indices
-from dissensus.learning.exceptions import OtherRun
+from dissensus.learning.exceptions import CheckpointOfAnotherRun
 from dissensus.learning.storage import make_folder, read_tree, write_tree
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -60,7 +60,7 @@ class Checkpoint:
             return TrainingState()
         found = read_tree(self.path, CHECKPOINT_KIND)
         if found["key"] != self.key:
-            raise OtherRun(path=self.path)
+            raise CheckpointOfAnotherRun(path=self.path)
         self.model.load_state_dict(found["model"])
         self.optimizer.load_state_dict(found["optimizer"])
         torch.set_rng_state(found["rng"])

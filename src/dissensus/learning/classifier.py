@@ -38,7 +38,7 @@ from dissensus.learning.storage import pack_component, set_attributes, unpack_co
 from dissensus.learning.trainer import PREDICTION_BATCHES, Trainer, TrainingKeywords
 from dissensus.learning.validation import encode_one_hot
 from dissensus.models.base import Likelihoods, annotated_results, item_columns, put_given_first
-from dissensus.models.confidence import shrink_reliability
+from dissensus.models.confidence import reliability
 from dissensus.models.saving import check_arrays
 from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS_ANNOTATOR, Annotations
@@ -305,7 +305,7 @@ class CrowdClassifier(Learner, TrainingKeywords):
         input_data.check_row_count(X, len(truth), "labels", "score")
         known = truth.sum(axis=1) > 0
         if not known.any():
-            raise faults.NoKnownLabels(argument="score")
+            raise faults.NoGoldLabels(argument="score")
         return float((self.predict_proba(X).argmax(axis=1) == truth.argmax(axis=1))[known].mean())
 
     def to_frame(self, kind: str = "items") -> Any:
@@ -415,7 +415,7 @@ def _table_from_distributions(X: Any, y: Any, classes: Any, what: str) -> Annota
     """Make a table in which one annotator gives each row of X its distribution y (n, K)."""
     y = np.asarray(y, np.float64)
     if y.ndim != 2:
-        raise faults.NotDistributions(argument=what, shape=y.shape)
+        raise faults.DistributionsNeeded(argument=what, expected="(rows, classes)", shape=y.shape)
     input_data.check_row_count(X, len(y), "distributions", what)
     items = np.arange(len(y))
     return Annotations.from_arrays(items, [ANONYMOUS_ANNOTATOR] * len(y), proba=y, classes=classes, items=items)

@@ -36,7 +36,7 @@ from dissensus.learning.annotator_features import AnnotatorCodes, AnnotatorFeatu
 from dissensus.learning.batches import Batch, BatchColumns, RaggedColumn
 from dissensus.learning.devices import isolated_rng, resolve_device
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding, encoders
-from dissensus.learning.exceptions import NothingAnnotated, UnequalPairs
+from dissensus.learning.exceptions import UnequalLengths
 from dissensus.learning.network import TrainingData
 from dissensus.learning.objectives.base import AnnotatorRows
 from dissensus.learning.rows import RowEmbedding
@@ -45,6 +45,7 @@ from dissensus.learning.saved_inputs import pack_columns, unpack_columns
 from dissensus.learning.sklearn_loop import Learner
 from dissensus.learning.storage import pack_component, set_attributes, unpack_component
 from dissensus.learning.trainer import Trainer
+from dissensus.models.exceptions import NoAnnotations
 from dissensus.table.annotations import Annotations
 
 INITIAL_SPREAD = 0.1  # standard deviation of annotators' vectors at the start
@@ -165,7 +166,7 @@ class DecisionFunction(Learner):
             X = input_data.align_rows(X, table)
         taught = np.flatnonzero(np.diff(table.item_ptr))
         if not taught.size:
-            raise NothingAnnotated(learner="DecisionFunction")
+            raise NoAnnotations()
         self.items_, self.annotators_ = table.items, table.annotators
         A = table.n_annotators
         keys = np.unique(table.item.astype(np.int64) * A + table.annotator)  # repeated labels are one pair
@@ -224,7 +225,7 @@ class DecisionFunction(Learner):
         """(n,) the same for n pairs: the first item with the first annotator, and so on."""
         rows, (codes, features) = self._match_codes(items, annotators)
         if rows.size != codes.size:
-            raise UnequalPairs(n_items=rows.size, n_annotators=codes.size)
+            raise UnequalLengths(argument="predict_pairs", lengths={"items": rows.size, "annotators": codes.size})
         proba = np.empty(rows.size)
         with torch.inference_mode():
             for start in range(0, rows.size, PAIRS_AT_ONCE):

@@ -15,18 +15,20 @@ from typing import Any
 import torch
 from threadpoolctl import threadpool_limits
 
+from dissensus.common.exceptions import OutOfRange
 from dissensus.common.parameters import param
-from dissensus.learning.exceptions import MissingDevice, UnknownDevice, WrongPrecision
+from dissensus.learning.exceptions import MissingDevice, WrongPrecision
+from dissensus.messages import ParameterName
 
 _TURN = threading.RLock()
-MUST = "must be 'auto', 'cpu', 'cuda', 'cuda:1' … or 'mps'"
+ALLOWED_DEVICES = "be 'auto', 'cpu', 'cuda', 'cuda:1' … or 'mps'"
 
 
 def resolve_device(device: str) -> torch.device:
     """Return the device, or for "auto" the best one of this machine."""
     kind, _, index = str(device).partition(":")
     if kind not in ("auto", "cpu", "cuda", "mps") or (index and not (kind == "cuda" and index.isdecimal())):
-        raise UnknownDevice(device=str(device))
+        raise OutOfRange(name=ParameterName("device"), allowed=ALLOWED_DEVICES, value=device)
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if kind == "auto":  # never mps, which is untested
         kind = "cuda" if there["cuda"] else "cpu"
@@ -36,7 +38,10 @@ def resolve_device(device: str) -> torch.device:
 
 
 DEVICE_PARAM: Any = param(
-    "auto", "device to compute on", check=lambda device: resolve_device(device) is not None, must=MUST
+    "auto",
+    "device to compute on",
+    check=lambda device: resolve_device(device) is not None,
+    must=f"must {ALLOWED_DEVICES}",
 )
 
 

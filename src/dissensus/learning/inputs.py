@@ -24,6 +24,7 @@ from dissensus.features.text import check_texts
 from dissensus.learning import exceptions as faults
 from dissensus.learning.batches import ROWS_PER_READ, MappedRows
 from dissensus.messages import quote_name
+from dissensus.models.exceptions import NotATable
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
@@ -37,7 +38,7 @@ BLANKS = re.compile(r"[ \t\r\n]+")
 def check_table(table: Any, caller: str = "fit") -> None:
     """Raise DataError unless it is a table of annotations."""
     if not isinstance(table, Annotations):
-        raise faults.NotATable(caller=caller, found=type(table).__name__)
+        raise NotATable(caller=caller, type=type(table).__name__)
     check_kind(table.kind, CLASS_KINDS, "training")
 
 
@@ -185,7 +186,7 @@ def reorder_columns(X: Any, names: list[str] | None) -> Any:
     missing = tuple(name for name in names if name not in found)
     unexpected = tuple(name for name in there if name not in known)
     if missing or unexpected:
-        raise faults.OtherFeatures(n_columns=len(names), missing=missing, unexpected=unexpected)
+        raise faults.FeatureNamesDiffer(n_columns=len(names), missing=missing, unexpected=unexpected)
     return strip_row_names(X).select(names).to_native()
 
 
@@ -205,7 +206,7 @@ def to_pairs(X: Any, expected: str = "values") -> list[tuple[Any, Any]]:
     values = _to_list(X)
     for row, value in enumerate(values):
         if isinstance(value, str) or not isinstance(value, Iterable) or len(tuple(value)) != 2:
-            raise faults.NotAPair(row=row, value=quote_name(value), expected=expected)
+            raise faults.WrongInputRow(row=row, value=quote_name(value), expected=f"a pair of {expected}")
     return [tuple(value) for value in values]
 
 
@@ -221,7 +222,7 @@ def to_tokens(value: Any, row: int) -> list[str]:
     except TypeError:
         found = [None]
     if not all(isinstance(token, str) for token in found):
-        raise faults.NotTokens(row=row, value=quote_name(value))
+        raise faults.WrongInputRow(row=row, value=quote_name(value), expected="a string or a sequence of strings")
     return found
 
 

@@ -160,7 +160,8 @@ def get_classifier(model: Any) -> CrowdClassifier:
     """Return the fitted CrowdClassifier that a model is or contains."""
     found = getattr(model, "classifier_", model)
     if not isinstance(found, CrowdClassifier):
-        raise faults.NoItemVectors(found=type(model).__name__)
+        found_type = type(model).__name__
+        raise faults.WrongModel(caller="item_map", expected="a fitted CrowdClassifier or LIA", found=found_type)
     found._check_fitted()
     return found
 

@@ -22,8 +22,10 @@ import torch
 from scipy.special import softmax
 from torch import Tensor, nn
 
+from dissensus.common.exceptions import UnknownEntry
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, Names, OnStep
+from dissensus.features.exceptions import SingleString
 from dissensus.learning import inputs as input_data
 from dissensus.learning.annotator_features import AnnotatorCodes
 from dissensus.learning.batches import Batch, BatchColumns
@@ -31,7 +33,7 @@ from dissensus.learning.checkpoint import Trace
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.devices import isolated_rng, resolve_device
 from dissensus.learning.encoders import Encoder, encoders
-from dissensus.learning.exceptions import QuestionsNeeded, RepeatedQuestion, SingleName, UnknownItem, UnknownQuestion
+from dissensus.learning.exceptions import QuestionsNeeded, RepeatedQuestion, UnknownItem
 from dissensus.learning.lia import LIA
 from dissensus.learning.network import MAX_CELLS, Network
 from dissensus.learning.objectives.lia_ml import LIAMLHead, LIAMLKeywords, LIAMLObjective
@@ -61,7 +63,6 @@ class LIAML(LIAMLKeywords, LIA):
 
     file_name = "lia-ml.safetensors"
     stored_kind = "LIAML"
-    fit_signature = "fit(questions, X)"
 
     hidden: Sequence[int] = param((32, 32, 32, 32), "widths of the layers that all questions share")
     prior: float = param(1.0, "how strongly a question's classes are shrunk to those of the same name", low=0)
@@ -354,8 +355,8 @@ class LIAML(LIAMLKeywords, LIA):
     def _resolve_questions(self, questions: Sequence[str] | None) -> list[str]:
         self._check_fitted()
         if isinstance(questions, str):
-            raise SingleName(argument="questions", name=questions)
+            raise SingleString(argument="questions")
         for name in questions or ():
             if name not in self.classes_:
-                raise UnknownQuestion(question=str(name), known=tuple(self.questions_))
+                raise UnknownEntry(what="question", name=str(name), known=tuple(self.questions_), command="")
         return self.questions_ if questions is None else list(questions)

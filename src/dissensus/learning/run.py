@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from dissensus.common.exceptions import OutOfRange
 from dissensus.common.json_lines import hash_settings
 from dissensus.common.parameters import is_number
 from dissensus.common.progress import show_progress
@@ -186,8 +187,9 @@ def copy_component(wanted: Any, registry: Registry[Any], kind: type) -> Any:
         return registry[wanted]()
     if isinstance(wanted, kind):
         return type(wanted)(**wanted.get_params(deep=False))  # type: ignore[attr-defined]
-    part, name = ParameterName(registry.entry_type), next(iter(registry))
-    raise faults.WrongPart(part=part, name=name, kind=kind.__name__, found=repr(wanted))
+    part, name = ParameterName(registry.what), next(iter(registry))
+    allowed = f"be a name, such as {name!r}, or an instance of {kind.__name__}"
+    raise OutOfRange(name=part, allowed=allowed, value=wanted)
 
 
 def make_torch_seed(seed: int | None) -> int:

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.optim import Optimizer
 
+from dissensus.common.exceptions import UnknownParameter
 from dissensus.common.parameters import check_argument, is_number, param
-from dissensus.learning.exceptions import UnknownSharpnessKeyword
 from dissensus.learning.rows import get_gradient_rows
 
 
@@ -31,7 +31,7 @@ def sam_options(sam: float | Mapping[str, Any]) -> dict[str, Any]:
     """Return the keywords of `SAM`, given as ρ or as a mapping."""
     options = dict(sam) if isinstance(sam, Mapping) else {"rho": sam}
     if extra := set(options) - {"rho", "adaptive"}:
-        raise UnknownSharpnessKeyword(names=tuple(sorted(extra)))
+        raise UnknownParameter(owner="sam", name=min(extra), known=("adaptive", "rho"))
     return options
 
 

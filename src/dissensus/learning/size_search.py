@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from dissensus.common.exceptions import OutOfRange
 from dissensus.common.json_lines import JsonLinesStore, hash_settings
 from dissensus.common.parameters import check_argument, is_number, is_whole
 from dissensus.common.types import FloatArray
@@ -26,18 +27,15 @@ from dissensus.learning import inputs as input_data
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.encoders import Identity
 from dissensus.learning.exceptions import (
-    NoDevelopmentItems,
     NotSearchable,
-    NotWholeNumbers,
-    NoValueAmong,
     UnequalRows,
-    WrongDevelopmentItems,
+    UnlabelledDevelopmentItems,
 )
 from dissensus.learning.objectives.labels import vote_weight
 from dissensus.learning.objectives.ldl_nm import LDLNMObjective
 from dissensus.learning.stacked import stack_trainings
 from dissensus.learning.trainer import Trainer
-from dissensus.messages import ParameterName, quote_name
+from dissensus.messages import ParameterName
 from dissensus.table.annotations import Annotations
 
 TRAININGS_PER_STACK = {"cpu": 32, "cuda": 1080}
@@ -92,7 +90,7 @@ class SizeSearch:
     def matrix(self, measure: str = "kl", epoch: int | None = None) -> FloatArray:
         """(item sizes, annotator sizes) mean of a measure over seeds, after `epoch`; None: the best epoch."""
         if measure not in MEASURES:
-            raise NoValueAmong(name=ParameterName("measure"), value=measure, allowed=MEASURES)
+            raise OutOfRange(name=ParameterName("measure"), allowed=f"be one of {', '.join(MEASURES)}", value=measure)
         means = self._mean_by_size(measure, self.best[2] if epoch is None else epoch)
         return np.array([[means[i, j] for j in self.annotator_sizes] for i in self.item_sizes])
 
@@ -117,7 +115,8 @@ class SizeSearch:
             if point.epoch == epoch:
                 values.setdefault((point.item_size, point.annotator_size), []).append(getattr(point, measure))
         if not values:
-            raise NoValueAmong(name=ParameterName("epoch"), value=str(epoch), allowed=tuple(map(str, self.epochs)))
+            allowed = f"be one of {', '.join(map(str, self.epochs))}"
+            raise OutOfRange(name=ParameterName("epoch"), allowed=allowed, value=epoch)
         return {at: float(np.mean(value)) for at, value in values.items()}
 
 
@@ -183,7 +182,7 @@ def search_sizes(
             argument="dev", n_rows=input_data.count_rows(X_dev), n_entries=judged.n_items, entries="items"
         )
     if not voted.size:
-        raise NoDevelopmentItems(n_items=judged.n_items)
+        raise UnlabelledDevelopmentItems(n_items=judged.n_items)
     votes, X_dev = judged.soft_labels()[voted], input_data.take_rows(X_dev, voted)
     room = (max(i for i, _ in sizes), max(j for _, j in sizes))
     settings = {
@@ -280,13 +279,14 @@ def _complete_trainings(rows: Iterable[dict[str, Any]], epochs: list[int]) -> li
 def _check_whole_numbers(name: str, values: Iterable[int], least: int = 1) -> list[int]:
     numbers = list(values) if isinstance(values, Iterable) else values
     if not (isinstance(numbers, list) and numbers and all(is_whole(value) and value >= least for value in numbers)):
-        raise NotWholeNumbers(name=ParameterName(name), least=least, values=repr(numbers))
+        allowed = f"be a list of whole numbers, each at least {least}"
+        raise OutOfRange(name=ParameterName(name), allowed=allowed, value=numbers)
     return sorted({int(value) for value in numbers})
 
 
 def _split_items(table: Annotations, X: Any, share: float) -> tuple[Annotations, Any, tuple[Annotations, Any]]:
     if not (is_number(share) and 0 < share < 1):
-        raise WrongDevelopmentItems(value=quote_name(share))
+        raise OutOfRange(name=ParameterName("dev"), allowed="be (table, X), or a share between 0 and 1", value=share)
     train, dev = table.split(1 - share, by="item", seed=0)
     at = [np.flatnonzero(np.isin(table.items, part.items)) for part in (train, dev)]
     return train, input_data.take_rows(X, at[0]), (dev, input_data.take_rows(X, at[1]))

@@ -29,6 +29,7 @@ from dissensus.learning.objectives.labels import vote_weight
 from dissensus.learning.storage import read_tree, report_other_version, resolve_file, write_tree
 from dissensus.messages import quote_name
 from dissensus.models.base import arg_max
+from dissensus.models.exceptions import ModelNotFitted
 from dissensus.questions.scoring import log_likelihood
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -103,7 +104,6 @@ class Learner(Parameters, ABC):
 
     file_name: ClassVar[str]  # name of the file in a folder
     stored_kind: ClassVar[str]  # kind of model, stored in the file
-    fit_signature: ClassVar[str] = "fit(table, X)"
     _estimator_type = "classifier"  # before scikit-learn 1.6
 
     def save(self, folder: str | Path) -> Path:
@@ -134,7 +134,7 @@ class Learner(Parameters, ABC):
 
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
-            raise faults.ModelNotFitted(model=type(self).__name__, call=self.fit_signature)
+            raise ModelNotFitted(method=type(self).__name__)
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
@@ -176,7 +176,7 @@ def order_arguments(table: Any, X: Any, gold: Any = None) -> tuple[Any, Any, Any
 
 
 def _drop_positional_index(X: Any, y: ByItem) -> Any:
-    """Return X without an index that does not name items; raise OtherIndex if it names other items than y."""
+    """Return X without an index that does not name items; raise IndexMismatch if it names other items than y."""
     frame = nw.from_native(X, allow_series=True, pass_through=True)
     index = nw.maybe_get_index(frame) if isinstance(frame, nw.DataFrame | nw.Series) else None
     if index is None or getattr(index, "nlevels", 1) > 1 or index.name == input_data.ITEM_COLUMN:
@@ -188,7 +188,7 @@ def _drop_positional_index(X: Any, y: ByItem) -> Any:
     if (at < 0).any() or np.array_equal(at, y.item_codes):
         return nw.maybe_reset_index(frame).to_native()
     if set(at.tolist()) != set(y.item_codes.tolist()):
-        raise faults.OtherIndex(name=quote_name(index[0]))
+        raise faults.IndexMismatch(name=quote_name(index[0]))
     return X
 
 

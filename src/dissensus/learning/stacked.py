@@ -37,13 +37,12 @@ from dissensus.learning.checkpoint import Trace
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.devices import gpu_indices
 from dissensus.learning.exceptions import (
-    DifferentModels,
-    DifferentTables,
-    LossOfModelNotFinite,
-    NotPlain,
+    KeywordNotStackable,
+    LossNotFinite,
+    ModelsDiffer,
     NotStackable,
-    UnequalLists,
-    UnstackableData,
+    TablesDiffer,
+    UnequalLengths,
 )
 from dissensus.learning.network import Network
 from dissensus.learning.objectives import Objective
@@ -117,7 +116,8 @@ def stack_trainings(
     each = [tables] * len(models) if isinstance(tables, Annotations) else list(tables)
     golds = [gold] * len(models) if gold is None or isinstance(gold, np.ndarray) else list(gold)
     if not len(each) == len(golds) == len(models):
-        raise UnequalLists(models=len(models), tables=len(each), golds=len(golds))
+        lengths = {"models": len(models), "tables": len(each), "gold": len(golds)}
+        raise UnequalLengths(argument="fit_together", lengths=lengths)
     _check_models(models, each)
     runs: list[TrainingRun] = []
     for model, table, known in zip(models, each, golds, strict=True):
@@ -125,7 +125,7 @@ def stack_trainings(
         if runs[-1].table is runs[0].table and runs[-1].gold is runs[0].gold:
             runs[-1] = dataclasses.replace(runs[-1], data=runs[0].data)  # one copy for all runs
     if any(not np.array_equal(run.train_items, runs[0].train_items) for run in runs):
-        raise DifferentTables(what="items with labels")
+        raise TablesDiffer(axis="items with labels")
     if type(runs[0].network) is not Network:
         raise NotStackable(reason="batches")
     return Stack(runs)
@@ -135,18 +135,18 @@ def _check_models(models: list[CrowdClassifier], tables: list[Annotations]) -> N
     first = models[0]
     for name, wanted in REQUIRED_KEYWORDS.items():
         if (value := getattr(first, name)) != wanted:
-            raise NotPlain(name=ParameterName(name), wanted=repr(wanted), value=repr(value))
+            raise KeywordNotStackable(name=ParameterName(name), expected=repr(wanted), value=repr(value))
     kind = _describe_objective(first)
     for model in models:
         for name, value in first.get_params(deep=False).items():
             if name == "objective" and _describe_objective(model) == kind:
                 continue
             if name != "seed" and repr(getattr(model, name)) != repr(value):
-                raise DifferentModels(name=name, first=repr(value), second=repr(getattr(model, name)))
+                raise ModelsDiffer(name=name, first=repr(value), second=repr(getattr(model, name)))
     for table in tables:
         for name in ("items", "annotators", "classes"):
             if not np.array_equal(getattr(table, name), getattr(tables[0], name)):
-                raise DifferentTables(what=name)
+                raise TablesDiffer(axis=name)
 
 
 def _describe_objective(model: CrowdClassifier) -> str:
@@ -369,7 +369,7 @@ class _MethodModule(nn.Module):
 def _check_finite(losses: list[float], epoch: int) -> None:
     for model, loss in enumerate(losses):
         if not math.isfinite(loss):
-            raise LossOfModelNotFinite(model=model, loss=loss, epoch=epoch)
+            raise LossNotFinite(model=model, loss=loss, epoch=epoch)
 
 
 def _check_shapes(networks: list[nn.Module]) -> None:
@@ -377,7 +377,7 @@ def _check_shapes(networks: list[nn.Module]) -> None:
     for other in others:
         for name, shape in first.items():
             if other[name] != shape:
-                raise UnstackableData(reason="shapes")
+                raise NotStackable(reason="shapes")
 
 
 def _tensors(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
@@ -403,7 +403,7 @@ class StackedColumns:
             parts = parts[:1]
         self.shared = len(parts) == 1
         if any(part.columns.keys() != parts[0].columns.keys() for part in parts):
-            raise UnstackableData(reason="gold")
+            raise NotStackable(reason="gold")
         for name, first in parts[0].columns.items():
             columns: list[Any] = [part.columns[name] for part in parts]
             if isinstance(first, Tensor):

@@ -20,6 +20,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from dissensus.common.atomic import open_atomically
+from dissensus.common.exceptions import CannotWrite
 from dissensus.common.parameters import Parameters
 from dissensus.common.registry import Registry
 from dissensus.exceptions import DissensusError, UnreadableFile
@@ -44,14 +45,14 @@ def resolve_file(folder: str | Path, name: str) -> Path:
 
 @contextmanager
 def report_other_version(path: Path) -> Iterator[None]:
-    """Turn errors about missing or wrong values in a tree into OtherVersion."""
+    """Turn errors about missing or wrong values in a tree into FileVersionDiffers."""
     try:
         yield
     except UnreadableFile:
         raise
     except (LookupError, TypeError, AttributeError, RuntimeError, ValueError, ArithmeticError, DissensusError) as error:
         why = " ".join(str(error).split())[:200].rstrip(".")
-        raise faults.OtherVersion(path=path, reason=why) from error
+        raise faults.FileVersionDiffers(path=path, reason=why) from error
 
 
 def write_tree(path: str | Path, tree: Any, kind: str) -> Path:
@@ -75,7 +76,7 @@ def read_tree(path: str | Path, kind: str) -> Any:
         with safe_open(path, "pt") as file:
             header = json.loads(file.metadata()["header"])
             if header["format"] != FORMAT or header["kind"] != kind:
-                raise faults.OtherFormat(
+                raise faults.FileFormatDiffers(
                     path=path, kind=header["kind"], format=header["format"], expected_kind=kind, expected_format=FORMAT
                 )
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
@@ -139,7 +140,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise faults.FolderNotWritable(folder=folder, reason=error.strerror or str(error)) from error
+        raise CannotWrite(path=folder, reason=error.strerror or str(error)) from error
 
 
 def _digest(tree: Any, tensors: dict[str, Tensor]) -> str:

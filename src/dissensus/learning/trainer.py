@@ -247,7 +247,7 @@ class _TrainingLoop:
             )
         loss = state.epoch_loss / len(self.rows)
         if not math.isfinite(loss):
-            raise faults.LossNotFinite(loss=loss, epoch=state.epoch + 1)
+            raise faults.LossNotFinite(model=None, loss=loss, epoch=state.epoch + 1)
         entry = {"epoch": float(state.epoch + 1), "loss": loss, "seconds": time.monotonic() - start}
         if self.evaluate is not None:
             self.model.eval()

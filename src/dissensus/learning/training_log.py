@@ -12,7 +12,8 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-from dissensus.learning.exceptions import FolderNotWritable, TensorBoardMissing
+from dissensus.common.exceptions import CannotWrite
+from dissensus.learning.exceptions import TensorBoardMissing
 
 LOG_FILE = "log.csv"
 LOG_COLUMNS = ("run", "epoch", "step", "loss", "learning_rate", "seconds", "cross-entropy", "accuracy", "macro-f1")
@@ -37,7 +38,7 @@ class TrainingLog:
             if not rows:
                 self.file.write_text(",".join(LOG_COLUMNS) + "\n", encoding="utf-8")
         except OSError as error:
-            raise FolderNotWritable(folder=Path(folder), reason=error.strerror or str(error)) from error
+            raise CannotWrite(path=Path(folder), reason=error.strerror or str(error)) from error
         self.run = 1 + int(rows[-1]["run"]) if rows else 1
         try:
             from torch.utils.tensorboard import SummaryWriter

@@ -21,20 +21,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dissensus.common.exceptions import UnknownParameter
 from dissensus.common.parameters import Parameters, param
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.learning import inputs as input_data
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.exceptions import (
     AnnotatorNameMissing,
-    LabelsWithoutDistributions,
-    LDLNMNeeded,
+    DistributionsNeeded,
     UnequalRows,
-    UnknownKeywords,
+    WrongModel,
 )
 from dissensus.learning.losses import kl, log_softmax
 from dissensus.learning.objectives.ldl_nm import LDLNMHead
 from dissensus.table import names as naming
+
+LDL_NM = "a fitted CrowdClassifier with objective 'ldl-nm'"
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,11 +115,11 @@ def infer_annotators(
     head, descent = _get_head(model), _make_descent(**keywords)
     y = np.asarray(y, np.float64)
     if y.ndim != 2 or y.shape[1] != model.classes_.size:
-        raise LabelsWithoutDistributions(n_classes=model.classes_.size, shape=y.shape)
+        raise DistributionsNeeded(argument="y", expected=f"(rows, {model.classes_.size})", shape=y.shape)
     if input_data.count_rows(X) != len(y):
         raise UnequalRows(argument="y", n_rows=input_data.count_rows(X), n_entries=len(y), entries="labels")
     if not (np.isfinite(y).all() and (y >= 0).all() and np.allclose(y.sum(axis=1), 1)):
-        raise LabelsWithoutDistributions(n_classes=model.classes_.size, shape=y.shape)
+        raise DistributionsNeeded(argument="y", expected=f"(rows, {model.classes_.size})", shape=y.shape)
     names, rows = _match_rows(annotator, len(y))
     z, trace = descent.run(head, _encode_items(model, X), y, rows)
     return InferredAnnotators(model, names, z.cpu().double().numpy(), trace.cpu().double().numpy())
@@ -138,7 +140,8 @@ def leaking_proba(model: CrowdClassifier, X: Any, y: FloatArray, **keywords: Any
 
 def _make_descent(**keywords: Any) -> EmbeddingDescent:
     if unknown := keywords.keys() - EmbeddingDescent.declared().keys():
-        raise UnknownKeywords(names=tuple(sorted(unknown)), known=tuple(EmbeddingDescent.declared()))
+        known = tuple(EmbeddingDescent.declared())
+        raise UnknownParameter(owner="infer_annotators", name=min(unknown), known=known)
     descent = EmbeddingDescent(**keywords)
     descent.check_parameters()
     return descent
@@ -152,10 +155,10 @@ def _encode_items(model: CrowdClassifier, X: Any) -> Tensor:
 
 def _get_head(model: Any) -> LDLNMHead:
     if not isinstance(model, CrowdClassifier):
-        raise LDLNMNeeded(found=type(model).__name__)
+        raise WrongModel(caller="infer_annotators", expected=LDL_NM, found=type(model).__name__)
     model._check_fitted()
     if not isinstance(model.network_.head, LDLNMHead):
-        raise LDLNMNeeded(found=type(model.objective_).__name__)
+        raise WrongModel(caller="infer_annotators", expected=LDL_NM, found=type(model.objective_).__name__)
     return model.network_.head
 
 
@@ -165,7 +168,7 @@ def _match_rows(annotator: Any, n: int) -> tuple[Names, Any]:
         return np.arange(n), np.arange(n)
     column = naming.to_column(annotator, "annotator")
     if (missing := naming.missing_rows(column)).any():
-        raise AnnotatorNameMissing(row=int(missing.argmax()))
+        raise AnnotatorNameMissing(argument="annotator", row=int(missing.argmax()))
     names = naming.to_names(column)
     if len(names) != n:
         raise UnequalRows(argument="annotator", n_rows=n, n_entries=len(names), entries="names")

@@ -10,6 +10,7 @@ import torch
 from scipy.special import softmax
 from torch import Tensor, nn
 
+from dissensus.common.exceptions import OutOfRange
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.evaluation import cross_entropy, macro_f1
@@ -20,11 +21,11 @@ from dissensus.learning.logistic import MIN_PROBABILITY
 from dissensus.learning.losses import label_log_likelihood
 from dissensus.learning.network import Network
 from dissensus.learning.objectives.labels import vote_weight
-from dissensus.messages import quote_name
+from dissensus.messages import ParameterName, quote_name
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
-MUST = "must be a share between 0 and 1, or (X, labels)"
+ALLOWED_VALIDATION = "be a share between 0 and 1, or (X, labels)"
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Validation:
 
 def hold_out(share: float, table: Annotations, teaches: BoolArray, seed: int) -> BoolArray:
     """Choose a share of the training items (I,) by seed and name, independent of their order."""
-    check_argument("validation", share, float, above=0, below=1, must=MUST)
+    check_argument("validation", share, float, above=0, below=1, must=f"must {ALLOWED_VALIDATION}")
     among, held = np.flatnonzero(teaches), np.zeros(table.n_items, np.bool_)
     held[among[shuffle_by_name(table.items[among], seed)[: max(round(share * among.size), 1)]]] = True
     return held
@@ -107,7 +108,7 @@ def read_validation(validation: Any, classes: Names) -> tuple[Any, FloatArray]:
     try:
         X, labels = validation
     except (TypeError, ValueError):
-        raise faults.WrongValidation() from None
+        raise OutOfRange(name=ParameterName("validation"), allowed=ALLOWED_VALIDATION, value=validation) from None
     if isinstance(labels, Annotations):
         X, labels = input_data.align_rows(X, labels), labels.with_classes(classes)
         truth = np.where(vote_weight(labels)[:, None] > 0, labels.soft_labels(), 0.0)
@@ -116,7 +117,7 @@ def read_validation(validation: Any, classes: Names) -> tuple[Any, FloatArray]:
     input_data.check_row_count(X, len(truth), "labels", "validation")
     known = np.flatnonzero(truth.sum(axis=1) > 0)
     if not known.size:
-        raise faults.NoKnownLabels(argument="validation")
+        raise faults.NoGoldLabels(argument="validation")
     return X if known.size == len(truth) else input_data.take_rows(X, known), truth[known]
 
 

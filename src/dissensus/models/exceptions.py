@@ -10,7 +10,7 @@ from dissensus.messages import Message
 
 
 class ModelNotFitted(NotFitted):
-    template = "this {method} is not fitted yet; call fit(table) first."
+    template = "this {method} is not fitted yet; call fit first."
     method: str
 
 

@@ -17,7 +17,7 @@ from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray
 from dissensus.learning.batches import BatchColumns, MappedRows
 from dissensus.learning.encoders.base import Encoder, encoders, size_param
-from dissensus.learning.exceptions import OtherFeatureCount
+from dissensus.learning.exceptions import FeatureCountDiffers
 from dissensus.learning.inputs import column_names, iterate_blocks, reorder_columns, to_vectors
 
 MIN_RELATIVE_SPREAD = 1e-7  # a feature that varies less, relative to its size, is constant
@@ -77,7 +77,7 @@ class Scaled(Encoder):
         """Return one column, `x`; features in a file stay there, those of a frame are found by name."""
         x = to_vectors(reorder_columns(X, self.columns_))
         if x.shape[1] != self.center_.size:
-            raise OtherFeatureCount(n_features=x.shape[1], expected=self.center_.size)
+            raise FeatureCountDiffers(n_features=x.shape[1], expected=self.center_.size)
         if isinstance(x, MappedRows):
             return BatchColumns(x=x.rescale(self.center_, self.spread_))
         return BatchColumns(x=torch.from_numpy(((x - self.center_) / self.spread_).astype(np.float32)))

@@ -32,7 +32,7 @@ from dissensus.learning.batches import BatchColumns
 from dissensus.learning.encoders.base import Encoder, encoders, size_param
 from dissensus.learning.encoders.tagger import AttentionBlock, stack_blocks
 from dissensus.learning.encoders.words import PADDING, build_vocabulary, encode_sequences, make_character_vectors
-from dissensus.learning.exceptions import NotAPair
+from dissensus.learning.exceptions import WrongInputRow
 from dissensus.learning.inputs import to_pairs
 from dissensus.messages import quote_name
 
@@ -152,7 +152,7 @@ class Stemmer(Encoder):
         rows = to_pairs(X)
         for row, pair in enumerate(rows):
             if not all(isinstance(side, str) for side in pair):
-                raise NotAPair(row=row, value=quote_name(pair), expected="strings, a word and its stem")
+                raise WrongInputRow(row=row, value=quote_name(pair), expected="a pair of strings, a word and its stem")
         return [(word.lower(), stem.lower()) for word, stem in rows]
 
     def module(self) -> StemmerModule:

@@ -37,7 +37,7 @@ from dissensus.learning import inputs as input_data
 from dissensus.learning.batches import BatchColumns, PaddedSequences
 from dissensus.learning.encoders.base import Encoder, encoders
 from dissensus.learning.encoders.mlp import MLPModule
-from dissensus.learning.exceptions import NotAPair, OtherTextModel
+from dissensus.learning.exceptions import TextModelDiffers, WrongInputRow
 
 TEXTS_AT_ONCE = 64  # texts of similar length that are predicted at once
 TOKENIZED_AT_ONCE = 8192  # texts; the tokens of more would take much memory
@@ -137,7 +137,7 @@ class Transformer(Encoder):
         pairs = input_data.to_pairs(X, "texts")
         for row, pair in enumerate(pairs):
             if not all(isinstance(text, str) for text in pair):
-                raise NotAPair(row=row, value=repr(pair), expected="texts")
+                raise WrongInputRow(row=row, value=repr(pair), expected="a pair of texts")
         return [a for a, _ in pairs], [b for _, b in pairs]
 
     def _model(self, weights: Path | dict[str, Any]) -> TextModel:
@@ -148,7 +148,7 @@ class Transformer(Encoder):
             return self._model(self.weights_)
         folder = hub.find_model_folder(None)
         if hub.hash_model_files(folder) != self.identity_:
-            raise OtherTextModel(package=hub.BUNDLED)
+            raise TextModelDiffers(package=hub.BUNDLED)
         return self._model(folder)
 
 

@@ -30,7 +30,7 @@ from dissensus.common.types import ByteArray, FloatArray
 from dissensus.features.exceptions import NoFeatureInputs
 from dissensus.learning.batches import BatchColumns
 from dissensus.learning.encoders.base import Encoder, encoders, size_param
-from dissensus.learning.exceptions import OtherChannels
+from dissensus.learning.exceptions import ChannelCountDiffers
 from dissensus.learning.inputs import resize_image, to_images
 
 MAX_SHIFT = 4  # pixels by which an image is moved
@@ -108,7 +108,7 @@ class WideResNet(Encoder):
     def _pixels(self, found: list[ByteArray]) -> ByteArray:
         for i, image in enumerate(found):
             if image.shape[2] != self.channels_:
-                raise OtherChannels(row=i, channels=image.shape[2], expected=self.channels_)
+                raise ChannelCountDiffers(row=i, channels=image.shape[2], expected=self.channels_)
         x = np.empty((len(found), *self.size_, self.channels_), np.uint8)
         for i, image in enumerate(found):
             x[i] = resize_image(image, self.size_)

@@ -19,7 +19,7 @@ from dissensus.common.parameters import Parameters
 from dissensus.common.registry import Registry
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.learning.batches import Batch, BatchColumns, RaggedColumn
-from dissensus.learning.exceptions import NoAnnotations
+from dissensus.learning.exceptions import AnnotationsNeeded
 from dissensus.learning.rows import RowEmbedding, take_rows_or_mean
 from dissensus.table.annotations import Annotations
 
@@ -206,7 +206,7 @@ class AnnotatorObjective(Objective):
         self.check_parameters()
         weight = np.asarray(table.votes().sum(axis=1))
         if not (weight > 0).any():
-            raise NoAnnotations(objective=name)
+            raise AnnotationsNeeded(objective=name)
         self.n_classes_ = table.n_classes
         self.train_mask_ = weight > 0 if gold is None else (weight > 0) | (gold >= 0)
         self.label_totals_ = np.bincount(table.annotator, table.weight, table.n_annotators).astype(np.float32)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.learning.exceptions import NoGold, NothingToLearn, ZeroProbability
+from dissensus.learning.exceptions import GoldNeeded, NothingToLearn, ZeroProbability
 from dissensus.messages import quote_name
 from dissensus.models.base import Aggregator, arg_max, methods
 from dissensus.table.annotations import Annotations
@@ -39,7 +39,7 @@ def hard_labels(table: Annotations, gold: IntArray | None, labels: str | Aggrega
     """Return class codes (I,) by `labels`, or by `gold` if that is known; −1 for unknown."""
     if labels == GOLD:
         if gold is None:
-            raise NoGold()
+            raise GoldNeeded()
         return np.asarray(gold, np.int64)
     voted = vote_weight(table) > 0
     found = np.full(table.n_items, -1)

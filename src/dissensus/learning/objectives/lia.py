@@ -60,7 +60,7 @@ from torch import Tensor, nn
 from dissensus.common.parameters import Parameters, param
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.learning.batches import Batch, BatchColumns
-from dissensus.learning.exceptions import NoStage
+from dissensus.learning.exceptions import NoTrainingStage
 from dissensus.learning.losses import log_softmax
 from dissensus.learning.objectives.base import (
     AnnotatorObjective,
@@ -226,7 +226,7 @@ class LIAKeywords(Parameters):
         """Check also that there are rounds or tuning."""
         super().check_parameters()
         if self.rounds == 0 and self.finetune is None:
-            raise NoStage()
+            raise NoTrainingStage()
 
 
 @objectives.register(

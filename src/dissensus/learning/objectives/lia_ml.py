@@ -38,19 +38,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dissensus.common.exceptions import UnknownEntry
 from dissensus.common.parameters import param
 from dissensus.common.types import IntArray
 from dissensus.learning.batches import Batch, BatchColumns, RaggedColumn
 from dissensus.learning.exceptions import (
-    NothingAnnotated,
     QuestionsDiffer,
     QuestionsNeeded,
-    UnknownQuestion,
 )
 from dissensus.learning.objectives.base import BatchIterator, Branch, as_tensor, objectives
 from dissensus.learning.objectives.lia import Competence, LIAHead, LIAKeywords, LIAObjective, log_confusion
 from dissensus.learning.rows import RowEmbedding
 from dissensus.models.base import check_gold
+from dissensus.models.exceptions import NoAnnotations
 from dissensus.models.methods.mmce import unknown_effect
 from dissensus.table.annotations import Annotations
 
@@ -214,7 +214,7 @@ class LIAMLObjective(LIAMLKeywords, LIAObjective):
         pairs, Q = _pair_table(tables), len(tables)
         votes = pairs.votes().reshape(-1, Q, pairs.n_classes).sum(axis=0)  # (Q, K)
         if not votes.any():
-            raise NothingAnnotated(learner="lia-ml")
+            raise NoAnnotations()
         super().fit(pairs, _pair_gold(gold, self.questions_, tables), seed)
         self.n_items_ = tables[0].n_items
         self.pair_train_mask_ = self.train_mask_.reshape(-1, Q)  # (I, Q)
@@ -353,7 +353,7 @@ def _pair_table(tables: list[Annotations]) -> Annotations:
 def _check_axes(names: list[str], tables: list[Annotations]) -> None:
     """Raise DataError unless all tables are of the same items and annotators."""
     if not tables:
-        raise NothingAnnotated(learner="lia-ml")
+        raise NoAnnotations()
     for name, table in zip(names, tables, strict=True):
         for axis in ("items", "annotators"):
             if not np.array_equal(getattr(table, axis), getattr(tables[0], axis)):
@@ -365,7 +365,7 @@ def _pair_gold(gold: Any, names: list[str], tables: list[Annotations]) -> IntArr
     gold = gold or {}
     for name in gold:
         if name not in names:
-            raise UnknownQuestion(question=str(name), known=tuple(names))
+            raise UnknownEntry(what="question", name=str(name), known=tuple(names), command="")
     codes = [check_gold(gold.get(name), table) for name, table in zip(names, tables, strict=True)]
     if all(known is None for known in codes):
         return None
