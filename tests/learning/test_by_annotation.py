@@ -81,7 +81,7 @@ def test_features_tell_strangers_apart():
     frame = {"annotator": [f"w{j}" for j in range(7)], "age": [20.0, 30, 40, 50, 60, 70, 80]}
     model, X = trained("lia", annotators=frame)
     with torch.no_grad():
-        torch.nn.init.normal_(model.network_.head.competence.described.weight)
+        torch.nn.init.normal_(model.network_.head.competence.feature_layer.weight)
     table, new = other_rows(X)
     whom = {"annotator": ["w2", "nobody", "a stranger", "w0"], "age": [40.0, 22, 77, 20]}
     found = model.predict_annotations(table, new, annotators=whom)

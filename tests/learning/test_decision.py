@@ -58,16 +58,16 @@ def test_a_batch_holds_every_answer_once_and_draws_that_count_where_nobody_answe
 
 
 @pytest.mark.parametrize("described", [False, True])
-def test_loss_is_the_literal_sum(described):
+def test_loss_is_the_literal_sum(feature_layer):
     table, _, _ = two_topics()
     pairs, _ = pairs_of(table)
-    features = np.random.default_rng(0).normal(size=(A, 2)) if described else None
+    features = np.random.default_rng(0).normal(size=(A, 2)) if feature_layer else None
     torch.manual_seed(2)
     network = PairNetwork(Identity().fit(np.zeros((I, 3))), A, 4, rate=6 / A, penalty=0.3, features=features)
     with torch.no_grad():
         network.table.weight.add_(torch.randn(A, 5))
-        if described:
-            network.described.weight.add_(torch.randn(5, 2))
+        if feature_layer:
+            network.feature_layer.weight.add_(torch.randn(5, 2))
     inputs, answered, _ = pairs.take(torch.arange(20))
     batch = add_random_pairs(answered, 20, A, 6)
     x = inputs["x"].double().numpy()
@@ -79,8 +79,8 @@ def test_loss_is_the_literal_sum(described):
         *(batch[k].tolist() for k in ("row", "annotator", "answer", "counts")), strict=True
     ):
         v, e = weight @ x[row] + bias, u[j].copy()
-        if described:
-            e += network.described.weight.detach().double().numpy() @ features[j]
+        if feature_layer:
+            e += network.feature_layer.weight.detach().double().numpy() @ features[j]
         s = sum(v[m] * e[m] for m in range(4)) + v[4] + e[4] - math.log(6 / A)
         expected += counts * (math.log1p(math.exp(-s)) if answer else math.log1p(math.exp(s)))
         expected += counts * 0.3 / 2 * sum(v[m] ** 2 + u[j, m] ** 2 for m in range(4))

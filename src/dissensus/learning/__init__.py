@@ -1,4 +1,8 @@
-"""Learning from annotations: any encoder with any objective, and one trainer. Needs the `learning` extra (torch)."""
+"""Train models of new items on annotations.
+
+An encoder turns an input into a vector, an objective says how annotations supervise the network, and every encoder
+works with every objective. This package needs the `learning` extra, which installs torch.
+"""
 
 from dissensus.common.exceptions import ModuleMissing
 

@@ -1,9 +1,10 @@
 """Encode features of annotators (age, trust, country, …) as numbers r_j for a network.
 
-A column of numbers becomes two: the standardised number, and 1 if it is missing. A column of texts (or booleans)
-becomes one column per level, and "missing" is a level; levels of fewer than `MIN_ANNOTATORS` annotators are merged. All
-columns are centred on the annotators of `fit`, so r = 0 is the average annotator. It is also used for an annotator
-without a row in the frame, and for a level that was not in `fit` or is too rare even when merged.
+A column of numbers becomes two columns: the standardised number, and 1 if it is missing. A column of texts (or
+booleans) becomes one column per level, and "missing" is a level. Levels with fewer than `MIN_LEVEL_ANNOTATORS`
+annotators are merged. All columns are centred on the annotators of `fit`, so r = 0 is the average annotator. Values of
+0 are also used for annotators without a row in the frame, and for levels that were not in `fit` or are too rare even
+when they are merged.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from dissensus.messages import quote_name
 from dissensus.table import names as naming
 from dissensus.table.find_columns import guess_column, missing_column_error, to_arrow
 
-MIN_LEVEL_ANNOTATORS = 5  # a level of fewer annotators has no column of its own
+MIN_LEVEL_ANNOTATORS = 5  # number of annotators below which a level has no column of its own
 ANNOTATOR_COLUMN = "annotator"
 
 Levels = dict[str | None, int]
-"""Level → index among the columns of its feature; None is "missing"."""
+"""Index of each level among the columns of its feature; the level None is "missing"."""
 
 AnnotatorCodes = tuple[IntArray, FloatArray | None]
-"""Codes of annotators, −1 for an unknown one, and their features if they came in a frame."""
+"""Codes of annotators, −1 for unknown annotators, and their features if they are given in a frame."""
 
 
 def is_frame(value: Any) -> bool:
@@ -42,19 +43,19 @@ def is_frame(value: Any) -> bool:
     )
 
 
-def match_annotators(annotators: Any, known: Names, described: AnnotatorFeatures | None) -> AnnotatorCodes:
-    """Return the annotators, given by name (None: all) or in a frame, as codes of those `known` to a fitted model."""
+def match_annotators(annotators: Any, fitted: Names, encoding: AnnotatorFeatures | None) -> AnnotatorCodes:
+    """Return codes among the `fitted` annotators for names (None: all) or a frame, and the features of a frame."""
     if not is_frame(annotators):
-        return match_names(annotators, known, "annotators"), None
-    if described is None:
+        return match_names(annotators, fitted, "annotators"), None
+    if encoding is None:
         raise faults.FittedWithoutFeatures()
-    names, features = described.encode(annotators)
-    return naming.match_names(names, known, "annotators"), features
+    names, features = encoding.encode(annotators)
+    return naming.match_names(names, fitted, "annotators"), features
 
 
 @dataclass(frozen=True, eq=False)
 class AnnotatorFeatures:
-    """Encoding of a frame with a column `annotator` as features; `fit` makes it."""
+    """The encoding of a frame of annotators as features, which `fit` computes."""
 
     columns: dict[str, Levels | None]  # None for a column of numbers
     mean: FloatArray  # (F,)
@@ -62,7 +63,7 @@ class AnnotatorFeatures:
 
     @classmethod
     def fit(cls, frame: Any, annotators: Names) -> Self:
-        """Learn levels, means and scales from the rows of these annotators (A,)."""
+        """Compute levels, means and scales from the rows of these annotators (A,)."""
         arrow = _read_frame(frame)
         names, rows = _read_names(arrow), {name: values for name, values in arrow.items() if name != ANNOTATOR_COLUMN}
         if not rows:
@@ -75,11 +76,11 @@ class AnnotatorFeatures:
         if (at < 0).all():
             name, other = quote_name(annotators[0]), quote_name(names[0])
             raise faults.NoCommonAnnotators(n_annotators=annotators.size, name=name, other=other)
-        there = pa.array(at[at >= 0])  # in the table's order, so that the order of the frame changes no bit
+        there = pa.array(at[at >= 0])  # With the table's order, the order of the frame changes no bit.
         columns = {name: _find_levels(values.take(there), name) for name, values in rows.items()}
         raw = np.hstack([_encode_column(rows[name].take(there), levels, name) for name, levels in columns.items()])
         widths = [[True, False] if levels is None else [False] * _count_columns(levels) for levels in columns.values()]
-        is_number = np.concatenate(widths).astype(bool)  # scaled columns; flags of missing values are only centred
+        is_number = np.concatenate(widths).astype(bool)  # Flags of missing values are centred and not scaled.
         known = ~np.isnan(raw)
         total = np.maximum(known.sum(axis=0), 1)
         mean = np.where(known, raw, 0).sum(axis=0) / total
@@ -96,14 +97,14 @@ class AnnotatorFeatures:
         return _read_names(arrow), np.nan_to_num((raw - self.mean) / self.scale, nan=0.0)
 
     def features_for(self, frame: Any, annotators: Names) -> FloatArray:
-        """Return features (A, F) of these annotators, zeros if the frame has no row for one."""
+        """Return features (A, F) of these annotators, with zeros for annotators without a row in the frame."""
         names, features = self.encode(frame)
         at = naming.match_names(annotators, names, "annotators")
         return np.where(at[:, None] >= 0, features[at], 0.0)
 
 
 def _read_frame(frame: Any) -> dict[str, Any]:
-    """Return the columns of any frame as Arrow arrays, the column of annotators under the name `annotator`."""
+    """Return the columns of any frame as Arrow arrays; the column of annotators is renamed to `annotator`."""
     if isinstance(frame, Mapping):
         columns = {str(name): naming.to_column(values, str(name)) for name, values in frame.items()}
         lengths = {name: len(values) for name, values in columns.items()}
@@ -127,7 +128,7 @@ def _read_names(arrow: dict[str, Any]) -> Names:
 
 
 def _find_levels(values: Any, name: str) -> Levels | None:
-    """Return level → column index for a column of texts, None for numbers."""
+    """Return the column index of each level of a column of texts, or None for a column of numbers."""
     if _is_number_type(values.type):
         return None
     counts = Counter(_read_texts(values, name))
@@ -142,7 +143,7 @@ def _find_levels(values: Any, name: str) -> Levels | None:
 
 
 def _encode_column(values: Any, levels: Levels | None, name: str) -> FloatArray:
-    """Return (rows, columns of this feature), NaN if the value is missing or its level has no column."""
+    """Return the columns (rows, columns) of one feature, NaN if a value is missing or its level has no column."""
     if levels is None:
         if not _is_number_type(values.type):
             raise faults.ColumnTypeDiffers(column=name, expected="numbers", found=str(values.type))

@@ -1,9 +1,9 @@
 """A map of annotators: their embeddings in two dimensions, and their mistakes (Platanios et al. 2020, Figure 2).
 
-Annotators with similar embeddings in LIA are near each other. Distances are those of the competence that an embedding
-stands for (`coordinates`), projected by UMAP (McInnes et al. 2018) or, if it is not installed or there are too few
-annotators for it, on their principal components. Annotators without labels keep their random start and are not on the
-map.
+Annotators with similar embeddings in LIA are near each other. Distances are those between the competences that belong
+to the embeddings (`competence_coordinates`). They are projected by UMAP (McInnes et al. 2018), or on the principal
+components if UMAP is not installed or there are too few annotators. Annotators without labels have random embeddings,
+and are not on the map.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from dissensus.questions.annotator_errors import CLUSTERS, MIN_LABELS, Annotator
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
-MAX_ANNOTATORS = 1500  # on a map, those with the most labels
-UMAP_NEIGHBOURS = 15  # UMAP's default; among fewer annotators all are neighbours
-MIN_UMAP_ANNOTATORS = 4  # annotators
+MAX_ANNOTATORS = 1500  # default number of annotators on a map
+UMAP_NEIGHBOURS = 15  # UMAP's default number of neighbours
+MIN_UMAP_ANNOTATORS = 4  # smallest number of annotators for UMAP
 
 Projection = Literal["auto", "umap", "pca"]
 
 
 @dataclass(frozen=True, eq=False)
 class AnnotatorMap:
-    """Places and mistakes of annotators."""
+    """Positions and mistakes of annotators on a map."""
 
     annotator: IntArray  # (n,) codes into the table's annotators
     position: FloatArray  # (n, 2)
     projection: str  # "UMAP" or "PCA"
-    mistakes: AnnotatorErrors  # of these n
-    n_labelled: int  # annotators with labels, on the map or not
+    mistakes: Mistakes  # mistakes of the n annotators on the map
+    n_labelled: int  # number of annotators with labels
 
 
 def annotator_map(
@@ -56,11 +56,22 @@ def annotator_map(
 ) -> AnnotatorMap:
     """Map the annotators of a fitted LIA, or of a CrowdClassifier with objective "lia".
 
-    `table` is the one that it was fitted to, or a part of it. `how="auto"` uses UMAP, with this `seed`, if it is
-    installed (`dissensus[umap]`) and there are more than 15 annotators. At most `most` annotators are on the map, those
-    with the most labels; `clusters` and `least` are those of `mistakes`.
+    Parameters
+    ----------
+    model : LIA or CrowdClassifier
+        A fitted model.
+    table : Annotations
+        The table that the model was fitted to, or a part of it.
+    projection : {"auto", "umap", "pca"}
+        "auto" uses UMAP if it is installed (`dissensus[umap]`) and there are more than 15 annotators.
+    clusters, min_labels
+        As in `mistakes`.
+    max_annotators : int
+        Number of annotators on the map, which are those with the most labels.
+    seed : int
+        Seed of UMAP.
     """
-    check_argument("how", projection, Projection)
+    check_argument("projection", projection, Projection)
     posterior = align_posterior(model, table)
     table = table.select(rows=find_fitted_rows(model, table))
     labels = np.diff(table.annotator_ptr)
@@ -76,14 +87,14 @@ def annotator_map(
 
 
 def project(rows: FloatArray, *, projection: Projection = "auto", seed: int = 0) -> tuple[FloatArray, str]:
-    """Project (n, E) to (n, 2); also return the method used."""
+    """Project rows (n, E) to (n, 2), and return the name of the method."""
     if projection == "umap" and len(rows) < MIN_UMAP_ANNOTATORS:
         raise TooFewForUMAP(n_annotators=len(rows), least=MIN_UMAP_ANNOTATORS)
     if projection == "umap" or (projection == "auto" and len(rows) > UMAP_NEIGHBOURS):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about TensorFlow, and about spectral starts of small graphs
+            warnings.simplefilter("ignore")  # UMAP warns about TensorFlow and the spectral start of small graphs.
             try:
-                umap = import_extra("umap", "how='umap' needs", "umap")
+                umap = import_extra("umap", "projection='umap' needs", "umap")
                 neighbours = min(UMAP_NEIGHBOURS, len(rows) - 1)
                 fitted = umap.UMAP(n_neighbors=neighbours, random_state=seed, n_jobs=1).fit_transform(rows)
                 return np.asarray(fitted, np.float64), "UMAP"
@@ -94,35 +105,35 @@ def project(rows: FloatArray, *, projection: Projection = "auto", seed: int = 0)
 
 
 def find_fitted_rows(model: Any, table: Annotations) -> BoolArray:
-    """(N,) bool: the labels whose items and annotators are known to the model."""
+    """Return a mask (N,) of the labels whose items and annotators were in the fit of the model."""
     items = naming.match_names(table.items, model.items_, "items") >= 0
     annotators = naming.match_names(table.annotators, model.annotators_, "annotators") >= 0
     return np.asarray(items[table.item] & annotators[table.annotator])
 
 
 def align_posterior(model: Any, table: Annotations) -> FloatArray:
-    """(I, K) the model's posterior for the table's items and classes; zeros for unknown items."""
-    get_lia_classifier(model)  # raises for a model of another kind
+    """Return the model's posterior (I, K) for the table's items and classes, with zeros for unknown items."""
+    get_lia_classifier(model)  # This raises an error for other models.
     at = naming.match_names(table.items, model.items_, "items")
     columns = naming.match_names(model.classes_, table.classes, "classes")
     if (at < 0).all() or (columns < 0).any():
         absent = model.items_[0] if (at < 0).all() else model.classes_[columns < 0][0]
         raise ModelOfOtherTable(name=quote_name(absent))
     posterior = np.zeros((table.n_items, table.n_classes))
-    known = np.flatnonzero(at >= 0)
-    posterior[known[:, None], columns[None, :]] = model.posterior_[at[known]]
+    fitted = np.flatnonzero(at >= 0)
+    posterior[fitted[:, None], columns[None, :]] = model.posterior_[at[fitted]]
     return posterior
 
 
 def align_difficulty(model: Any, table: Annotations) -> FloatArray:
-    """(I,) the model's difficulty of the table's items; NaN for unknown items."""
+    """Return the difficulty (I,) of the table's items under the model, NaN for unknown items."""
     get_lia_classifier(model)
     at = naming.match_names(table.items, model.items_, "items")
     return np.where(at >= 0, model.difficulty_[at], np.nan)
 
 
 def get_lia_classifier(model: Any) -> Any:
-    """Return the CrowdClassifier with objective "lia" that the model is, or contains."""
+    """Return the CrowdClassifier with objective "lia" that `model` is or contains."""
     classifier = getattr(model, "classifier_", model)
     if getattr(classifier, "difficulty_", None) is None:
         expected = "a fitted LIA, or a CrowdClassifier with objective 'lia'"
@@ -131,9 +142,9 @@ def get_lia_classifier(model: Any) -> Any:
 
 
 def competence_coordinates(model: Any) -> FloatArray:
-    """(A, E) e_j, transformed so that distances are those of V e_j, of which competence is made.
+    """Return e_j (A, E), transformed so that their distances are those of V e_j, which determine the competence.
 
-    A direction that V ignores has only its random start. V = QR, and |V e| = |R e|.
+    V = QR, so |V e| = |R e|. Without the transformation, directions that V ignores would keep their random start.
     """
     linear, rows = model.network_.head.competence.linear, annotator_embeddings(model)
     if linear is None:

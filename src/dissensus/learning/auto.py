@@ -1,16 +1,16 @@
 """Train with `objective="auto"`: held-out items choose models, penalty, epochs, weights and temperature.
 
-Vectors in memory get a pool (`objectives.auto`), because their models train in seconds. Each fold of the items is held
-out once. The linear model is then solved again on all items; the networks stay as their folds stopped them, so the
-pool has one network of each kind per fold, whose mean predicts better than any of them. Any other encoder is trained
-once, and a tenth of the items chooses the epoch and the temperature. Every choice minimises the cross entropy to the
-votes (or gold) of held-out items; `note_` reports it.
+Vectors in memory are predicted by a pool of models (`objectives.auto`), which train in seconds. Each fold of the items
+is held out once. The linear model is fitted again to all items at the end. The networks are kept as they were when
+their folds stopped them, so the pool has one network of each kind per fold, and the mean of these predicts better than
+any of them. Any other encoder is trained once, and a tenth of the items chooses the epoch and the temperature. Every
+choice minimises the cross entropy to the votes (or gold) of held-out items; `note_` reports the choice.
 
-The candidates are those that helped on eight sets (`python -m benchmarks.learning.defaults`). Of all soft labels the
-shares of the votes were best on every set. A network trained on a softened posterior alone predicts votes worse, but
-improves the pool. A crowd layer predicts classes, and with more confidence than votes show: held-out items estimate the
-temperature and the distribution of labels given the class (`logistic.channel`). With both, it has a third of the
-weight or more.
+The candidates are those that improved the score on eight data sets (`python -m benchmarks.learning.defaults`). Among
+all soft labels the shares of the votes were best on every set. A network trained on a tempered posterior alone
+predicts votes worse, but improves the pool. A crowd layer predicts classes, and is more confident than the votes.
+Therefore held-out items also estimate a temperature and the distribution of labels given the class
+(`logistic.fit_channel`); with these corrections the crowd layer has a third of the weight or more.
 """
 
 from __future__ import annotations
@@ -73,18 +73,18 @@ from dissensus.table.annotations import Annotations
 if TYPE_CHECKING:
     from dissensus.learning.classifier import CrowdClassifier
 
-PATIENCE = 8  # epochs without a better score, unless the user sets `patience`
+PATIENCE = 8  # epochs without a better score that end training, unless the user sets `patience`
 HIDDEN_WIDTHS = (128, 128)  # widths of the layers of the pool's networks
 DROPOUT = 0.5  # dropout of the pool's networks
 HELD_OUT_SHARE = 0.1  # share of the items that is held out if training is slow
-MIN_ITEMS_SPLIT_ONCE = 20_000  # training items; with more, training is slow and there is one split
-MIN_ITEMS_HELD_OUT = 10  # training items; with fewer, no items are held out
+MIN_ITEMS_SPLIT_ONCE = 20_000  # training items from which on there is only one split, because training is slow
+MIN_ITEMS_HELD_OUT = 10  # training items below which no items are held out
 DEFAULT_PENALTY = 1.0  # λ of the linear model if no items are held out
-MAX_WORSE_PENALTIES = 2  # worse penalties in a row that end the search
+MAX_WORSE_PENALTIES = 2  # number of worse penalties in a row that ends the search
 PRIOR_ITEMS = 10.0  # weight, in items, of the prior on equal weights and temperature 1
-MIN_LABELS_PER_ANNOTATOR = 3.0  # mean labels per annotator, for candidates that model annotators
-MAX_NUMBERS_ONE_THREAD = 2**23  # items × features; smaller steps are not faster on several threads
-MAX_MATRIX_CELLS = 2**23  # annotators × K × K of a crowd layer
+MIN_LABELS_PER_ANNOTATOR = 3.0  # smallest mean number of labels for candidates that model annotators
+MAX_NUMBERS_ONE_THREAD = 2**23  # items × features up to which several threads are not faster than one
+MAX_MATRIX_CELLS = 2**23  # largest annotators × K × K of a crowd layer
 
 
 CANDIDATES: dict[str, Objective] = {
@@ -92,20 +92,22 @@ CANDIDATES: dict[str, Objective] = {
     "networks on Dawid-Skene's posteriors": Soft(labels="dawid-skene"),
     "networks under a crowd layer": CrowdLayerObjective(volume="classes", volume_weight=0.3),
 }
-"""Candidate networks of the pool. All but the first need to know which annotator gave a label. Under a crowd layer,
-p(x) is the distribution of the class, not of the votes: a channel maps one to the other."""
+"""Candidate networks of the pool.
+
+All but the first use which annotator gave a label. Under a crowd layer, p(x) is the distribution of the class instead
+of the votes, and a channel maps one to the other."""
 
 
 class Split(NamedTuple):
     """Validation items, as rows of the table or of separate inputs."""
 
-    held_out: BoolArray  # (I,) items whose labels are not trained on
+    held_out: BoolArray  # (I,) True for items whose labels are not used for training
     rows: IntArray  # (V,)
     truth: FloatArray  # (V, K)
 
 
 class ScoredMember(NamedTuple):
-    """A member of the pool, as the splits score it."""
+    """A member of the pool with its score on the validation items of all splits."""
 
     name: str
     logits: FloatArray  # (V of all splits, K) for validation items
@@ -115,7 +117,7 @@ class ScoredMember(NamedTuple):
 
 
 def uses_pool(model: CrowdClassifier, X: Any) -> bool:
-    """Return True if the objective is auto and the inputs are vectors in memory, which get a pool."""
+    """Return True if the objective is "auto" and the inputs are vectors in memory, which a pool predicts."""
     encoder: Encoder = copy_component(model.encoder, encoders, Encoder)
     auto = isinstance(copy_component(model.objective, objectives, Objective), Auto)
     return (
@@ -127,7 +129,7 @@ def uses_pool(model: CrowdClassifier, X: Any) -> bool:
 
 
 def train_auto(model: CrowdClassifier, on_step: OnStep | None, *data: Any) -> tuple[TrainingRun, Trace]:
-    """Train a pool of models of vectors, or any other encoder once; `data` is the data of `run.begin`."""
+    """Train a pool of models for vectors, or one network for other inputs; `data` are those of `prepare_run`."""
     if not uses_pool(model, data[1]):
         return _train_once(model, on_step, *data)
     with show_progress("training") if on_step is None else nullcontext(on_step) as after_epoch:
@@ -137,7 +139,7 @@ def train_auto(model: CrowdClassifier, on_step: OnStep | None, *data: Any) -> tu
 def _train_once(
     model: CrowdClassifier, on_step: OnStep | None, table: Annotations, X: Any, gold: Any, validation: Any, about: Any
 ) -> tuple[TrainingRun, Trace]:
-    """Train one network; held-out items choose the epoch and the temperature."""
+    """Train one network, and choose the epoch and the temperature by held-out items."""
     if validation is None and np.count_nonzero(np.diff(table.item_ptr)) >= MIN_ITEMS_HELD_OUT:
         validation = HELD_OUT_SHARE
     run = prepare_run(model, table, X, gold, validation, about)
@@ -164,7 +166,7 @@ def _train_once(
 
 
 class _ModelSelection:
-    """The choice among models of vectors: its data and its steps."""
+    """The selection of models for vectors: its data and its steps."""
 
     def __init__(
         self,
@@ -182,26 +184,26 @@ class _ModelSelection:
         self.objective: Auto = copy_component(model.objective, objectives, Objective).fit(table, self.gold, self.seed)
         set_annotator_features(self.objective, about, table)
         self.truth = target_distributions(table, self.gold)
-        self.validation_inputs: Any = None  # inputs of the validation items, if they are not in the table
+        self.validation_inputs: Any = None  # inputs of validation items that are not in the table
         self.held_out = np.zeros(table.n_items, np.bool_)
         self.splits = self._make_splits(validation)
-        self.taught = self._find_train_items(self.held_out)
+        self.train_items = self._find_train_items(self.held_out)
         self.validation_truth = np.concatenate([self.truth[:0], *(split.truth for split in self.splits)])
         self.trace = Trace(stopped=True)
 
     def _make_splits(self, validation: Any) -> list[Split]:
-        """Return folds; or one split, if the caller gives validation data or there are many items."""
-        teaches, held_out = self.objective.train_mask_, []
+        """Return one split per fold, or a single split if there are validation data or many items."""
+        train_mask, held_out = self.objective.train_mask_, []
         if validation is not None and not is_number(validation):
             self.validation_inputs, truth = read_validation(validation, self.table.classes)
             return [Split(self.held_out, np.arange(len(truth)), truth)]
-        if validation is not None or teaches.sum() >= MIN_ITEMS_SPLIT_ONCE:
+        if validation is not None or train_mask.sum() >= MIN_ITEMS_SPLIT_ONCE:
             self.held_out = hold_out(
-                HELD_OUT_SHARE if validation is None else validation, self.table, teaches, self.seed
+                HELD_OUT_SHARE if validation is None else validation, self.table, train_mask, self.seed
             )
             held_out = [self.held_out]
-        elif teaches.sum() >= MIN_ITEMS_HELD_OUT:
-            fold = assign_stratified_folds(self.table, self.truth, teaches, self.objective.folds, self.seed)
+        elif train_mask.sum() >= MIN_ITEMS_HELD_OUT:
+            fold = assign_stratified_folds(self.table, self.truth, train_mask, self.objective.folds, self.seed)
             held_out = [fold == number for number in range(self.objective.folds)]
         return [Split(one, np.flatnonzero(one), self.truth[one]) for one in held_out]
 
@@ -209,7 +211,7 @@ class _ModelSelection:
         return np.flatnonzero(self.objective.train_mask_ & ~held_out)
 
     def train(self) -> tuple[TrainingRun, Trace]:
-        """Train all candidates and pool them."""
+        """Train all candidates, and return the pool as a trained run."""
         inputs = list(self._prepare_inputs())
         small = _feature_array(inputs[0][1]).size <= MAX_NUMBERS_ONE_THREAD
         with single_thread() if small else nullcontext():
@@ -236,14 +238,14 @@ class _ModelSelection:
             note = PoolChosen(
                 weights={member.name: weight for member, weight in kept}, penalty=penalty, n_splits=len(self.splits),
                 n_items=len(self.validation_truth), score=score, linear=linear.score,
-                baseline=_baseline_cross_entropy(self.truth[self.taught], self.validation_truth),
+                baseline=_baseline_cross_entropy(self.truth[self.train_items], self.validation_truth),
             )  # fmt: skip
         return replace(run, note=str(note), candidates=rows, held_out_predictions=held_out_predictions), self.trace
 
     def _prepare_inputs(self) -> Iterator[tuple[Encoder, BatchColumns, BatchColumns]]:
-        """Yield candidate encoders, with the inputs of the table and of the validation items."""
+        """Yield candidate encoders with the prepared inputs of the table and of the validation items."""
         for one in self.encoder.pool_encoders()[: None if self.splits else 1]:
-            encoder = fit_encoder(one, self.X, self.taught, self.table.n_items)
+            encoder = fit_encoder(one, self.X, self.train_items, self.table.n_items)
             columns = encoder.prepare(self.X)
             yield (
                 encoder,
@@ -252,7 +254,7 @@ class _ModelSelection:
             )
 
     def _fit_linear(self, encoder: Encoder, columns: BatchColumns, judging: BatchColumns) -> tuple[ScoredMember, float]:
-        """Fit the linear model along the path of penalties, and stop when scores get worse."""
+        """Fit the linear model for one penalty after another, until the scores get worse."""
         x, other = _feature_array(columns), _feature_array(judging)
         penalty, best, behind = DEFAULT_PENALTY, ScoredMember("linear model", self.validation_truth, np.inf), 0
         solutions: list[FloatArray | None] = [None] * len(self.splits)
@@ -273,7 +275,7 @@ class _ModelSelection:
         return best, penalty
 
     def _list_candidates(self) -> Iterator[str]:
-        """Yield the kinds of networks that this table and encoder allow."""
+        """Yield the names of the candidate networks that are possible with this table and encoder."""
         table = self.table
         if not self.splits or self.encoder.is_linear:
             return
@@ -285,7 +287,7 @@ class _ModelSelection:
                 yield name
 
     def _train_networks(self, kind: int, name: str, columns: BatchColumns, judging: BatchColumns) -> ScoredMember:
-        """Train one network per split, until its score on validation items stops improving."""
+        """Train one network per split until its score on the validation items stops improving."""
         model, table, predicts_classes = self.model, self.table, CANDIDATES[name].models_annotators
         size = _feature_array(columns).shape[1]
         learnt = {"center_": np.zeros(size), "spread_": np.ones(size)}
@@ -294,14 +296,14 @@ class _ModelSelection:
         for number, split in enumerate(self.splits):
             objective = copy_component(CANDIDATES[name], objectives, Objective)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # a candidate may be imperfect
+                warnings.simplefilter("ignore", ConvergenceWarning)  # An imperfect candidate is scored like others.
                 fit_objective_without(objective, split.held_out, table, self.gold, self.seed)
             network = Network.initialise(layers, objective, (self.seed + number) % 2**32)
             judge = Validation(judging, split.rows, split.truth, PREDICTION_BATCHES * model.batch_size)
             if predicts_classes:
                 judge = self._score_by_labels(judge)
-            taught = self._find_train_items(split.held_out)
-            run = make_run(model, table, layers, network, columns, taught, gold=self.gold, evaluate=judge)
+            train_items = self._find_train_items(split.held_out)
+            run = make_run(model, table, layers, network, columns, train_items, gold=self.gold, evaluate=judge)
             run.trainer.set_params(patience=model.patience or PATIENCE, monitor=model.monitor or "cross-entropy")
             if model.checkpoint is not None:
                 run.trainer.set_params(checkpoint=Path(model.checkpoint) / f"{kind}-{number}")
@@ -321,24 +323,24 @@ class _ModelSelection:
 
     @property
     def hidden_widths(self) -> tuple[int, ...]:
-        """Return the layer widths of the networks: the encoder's, if the user set them."""
+        """Return the layer widths of the networks, which are the encoder's if the user set them."""
         own, default = (tuple(getattr(of, "hidden", ())) for of in (self.encoder, type(self.encoder)))
         return HIDDEN_WIDTHS if own == default else own
 
     def _score_by_labels(self, judge: Validation) -> Validation:
-        """Score a crowd layer by the held-out labels, each through its annotator's matrix, or the average one."""
+        """Score a crowd layer by held-out labels, each through the matrix of its annotator or the average matrix."""
         if self.validation_inputs is None:
             rows = annotation_rows(self.table)
         else:
-            nobody = torch.full((len(judge.truth),), -1)
+            unknown = torch.full((len(judge.truth),), -1)
             proba = torch.as_tensor(judge.truth, dtype=torch.float32)
-            rows = RaggedColumn({"annotator": nobody, "proba": proba}, torch.arange(1 + len(nobody)))
+            rows = RaggedColumn({"annotator": unknown, "proba": proba}, torch.arange(1 + len(unknown)))
         return replace(judge, labels=BatchColumns(annotations=rows))
 
     def _build_run(
         self, kept: list[tuple[ScoredMember, float]], penalty: float, encoder: Encoder, columns: BatchColumns
     ) -> TrainingRun:
-        """Build the pool as one network: the linear model on all training items, and the networks of all splits."""
+        """Return the pool as one network: the linear model of all training items, and the networks of all splits."""
         used = [(member, weight) for member, weight in kept[1:] if weight > 0]
         self.objective.members_ = [
             {
@@ -350,7 +352,9 @@ class _ModelSelection:
         ]
         network = Network.initialise(encoder, self.objective, self.seed)
         pool: PoolHead = network.head
-        solution = logistic.fit_logistic(_feature_array(columns)[self.taught], self.truth[self.taught], penalty)
+        solution = logistic.fit_logistic(
+            _feature_array(columns)[self.train_items], self.truth[self.train_items], penalty
+        )
         with torch.no_grad():
             pool.linear.weight.copy_(torch.as_tensor(solution[:-1].T))
             pool.linear.bias.copy_(torch.as_tensor(solution[-1]))
@@ -360,7 +364,7 @@ class _ModelSelection:
                 place.copy_weights(member.networks, member.channel)
         network.eval()
         return make_run(
-            self.model, self.table, encoder, network, columns, self.taught, gold=self.gold, held_out=self.held_out
+            self.model, self.table, encoder, network, columns, self.train_items, gold=self.gold, held_out=self.held_out
         )
 
 
@@ -379,5 +383,5 @@ def _mean_cross_entropy(truth: FloatArray, logits: FloatArray) -> float:
     return float(cross_entropy(truth, softmax(logits, axis=1)).mean())
 
 
-def _baseline_cross_entropy(taught: FloatArray, truth: FloatArray) -> float:
-    return float(cross_entropy(truth, np.tile(taught.mean(axis=0), (len(truth), 1))).mean())
+def _baseline_cross_entropy(train_items: FloatArray, truth: FloatArray) -> float:
+    return float(cross_entropy(truth, np.tile(train_items.mean(axis=0), (len(truth), 1))).mean())

@@ -1,8 +1,11 @@
-"""Columns that batches are gathered from: one entry per item, prepared once, on the device if they fit there.
+"""Columns from which batches are gathered: one entry per item, prepared once, and on the device if they fit there.
 
-A column is a tensor (one row per item), `Mapped` (the same in a file, of which only the rows of a batch are read), a
-`Bag` (any number of rows per item, concatenated, with `row` as their item: an annotation costs the same for every
-annotator) or `Padded` (a sequence per item, padded to the longest of the batch).
+A column is one of
+
+- a tensor, with one row per item,
+- `MappedRows`, the same in a file, from which only the rows of a batch are read,
+- a `RaggedColumn`, with any number of rows per item, such as annotations,
+- `PaddedSequences`, with one sequence per item, padded to the longest sequence of the batch.
 """
 
 from __future__ import annotations
@@ -19,32 +22,33 @@ from dissensus.common.types import FloatArray, IntArray
 from dissensus.learning.exceptions import UnequalLengths
 
 Batch = dict[str, Tensor]
-ROWS_PER_READ = 2**16  # rows of a file that are read at once
+ROWS_PER_READ = 2**16  # number of rows that are read from a file at once
 
 
 class MappedRows:
-    """Rows of an array that is mapped from a file (`at` None: all), which are centred, scaled and float32 when read.
+    """Rows of a memory-mapped array, which are centred, scaled and converted to float32 when they are read.
 
-    Pickling stores the location; another process opens the file and reads the rows that it needs.
+    `row_index` selects rows; None stands for all. Pickling stores the location of the file, so that another process
+    reads the rows that it needs itself.
     """
 
-    def __init__(self, array: Any, at: IntArray | None = None, center: Any = 0.0, spread: Any = 1.0):
-        self.array, self.at, self.center, self.spread = array, at, center, spread
-        self.shape, self.ndim = (len(array) if at is None else at.size, *array.shape[1:]), array.ndim
+    def __init__(self, array: Any, row_index: IntArray | None = None, center: Any = 0.0, spread: Any = 1.0):
+        self.array, self.row_index, self.center, self.spread = array, row_index, center, spread
+        self.shape, self.ndim = (len(array) if row_index is None else row_index.size, *array.shape[1:]), array.ndim
 
     def rescale(self, center: FloatArray, spread: FloatArray) -> MappedRows:
-        """Return the same rows, less center (D,), divided by spread (D,)."""
-        return MappedRows(self.array, self.at, center, spread)
+        """Return the same rows, with `center` (D,) subtracted and divided by `spread` (D,)."""
+        return MappedRows(self.array, self.row_index, center, spread)
 
     def select_rows(self, at: IntArray) -> MappedRows:
-        """Select rows; none is read."""
-        return MappedRows(self.array, at if self.at is None else self.at[at], self.center, self.spread)
+        """Return a selection of the rows without reading them."""
+        return MappedRows(self.array, at if self.row_index is None else self.row_index[at], self.center, self.spread)
 
     def __len__(self) -> int:
         return int(self.shape[0])
 
     def __getitem__(self, key: Any) -> Any:
-        x = np.asarray(self.array[key if self.at is None else self.at[key]]).astype(np.float32)
+        x = np.asarray(self.array[key if self.row_index is None else self.row_index[key]]).astype(np.float32)
         return ((x - self.center) / self.spread).astype(np.float32)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -52,18 +56,18 @@ class MappedRows:
 
     def __reduce__(self) -> Any:
         whole = self.array
-        while isinstance(whole.base, np.memmap):  # only the first array knows the offset in the file
+        while isinstance(whole.base, np.memmap):  # Only the first array has the offset in the file.
             whole = whole.base
         offset = whole.offset + self.array.ctypes.data - whole.ctypes.data
         where = (str(self.array.filename), self.array.dtype, "r", offset, self.array.shape)
-        return _open_mapped, (where, self.at, self.center, self.spread)
+        return _open_mapped, (where, self.row_index, self.center, self.spread)
 
     def take(self, name: str, rows: Tensor) -> Batch:
-        """Read these rows."""
+        """Read these rows into a batch."""
         return {name: torch.from_numpy(self[rows.cpu().numpy()]).to(rows.device)}
 
     def blocks(self) -> Iterator[Tensor]:
-        """Yield all rows, `BLOCK_ROWS` at a time."""
+        """Yield all rows, `ROWS_PER_READ` at a time."""
         for start in range(0, max(len(self), 1), ROWS_PER_READ):
             yield torch.from_numpy(self[start : start + ROWS_PER_READ])
 
@@ -83,7 +87,7 @@ def _open_mapped(where: tuple[Any, ...], *how: Any) -> MappedRows:
 
 @dataclass(frozen=True)
 class RaggedColumn:
-    """Any number of rows per item: those of item i are [ptr[i]:ptr[i + 1]] of every column."""
+    """Columns with any number of rows per item; item i has the rows [ptr[i]:ptr[i + 1]] of every column."""
 
     columns: Mapping[str, Tensor]  # each (T, …)
     ptr: Tensor  # (I + 1,)
@@ -92,10 +96,10 @@ class RaggedColumn:
         return len(self.ptr) - 1
 
     def take(self, name: str, rows: Tensor) -> Batch:
-        """Concatenate the rows of these items; `row` is the index in the batch of each row's item."""
+        """Return the rows of these items, concatenated, with `row`, the position in the batch of each row's item."""
         start, length = self.ptr[rows], self.ptr[rows + 1] - self.ptr[rows]
         row = torch.repeat_interleave(torch.arange(len(rows), device=rows.device), length)
-        first = torch.cumsum(length, 0) - length  # first row of each item in the batch
+        first = torch.cumsum(length, 0) - length  # (B,) position of each item's first row in the batch
         at = start[row] + torch.arange(len(row), device=rows.device) - first[row]
         return {key: column[at] for key, column in self.columns.items()} | {"row": row}
 
@@ -112,10 +116,10 @@ class RaggedColumn:
 
 @dataclass(frozen=True)
 class PaddedSequences(RaggedColumn):
-    """Sequences of different lengths, in the only column; a batch is (B, longest, …)."""
+    """One column of sequences of different lengths, of which a batch is (B, longest, …)."""
 
     pad: float = 0
-    shortest: int = 1  # minimum length of a batch: windows of a convolution must fit
+    shortest: int = 1  # minimum length of a batch, so that the windows of a convolution fit
 
     def take(self, name: str, rows: Tensor) -> Batch:
         """Return the padded sequences of these rows."""
@@ -130,7 +134,7 @@ class PaddedSequences(RaggedColumn):
 
 
 class BatchColumns:
-    """Columns by name, all with one entry per item; `take(rows)` makes a batch."""
+    """Named columns with one entry per item each; `take(rows)` returns a batch."""
 
     def __init__(self, **columns: Tensor | MappedRows | RaggedColumn):
         self.columns = columns
@@ -152,7 +156,7 @@ class BatchColumns:
         return type(self)(**{name: column.to(device) for name, column in self.columns.items()})
 
     def tensors(self) -> Iterator[Tensor]:
-        """Yield all tensors, a file in blocks; the bytes are those of one read."""
+        """Yield all tensors of the columns; those in a file are read in blocks."""
         for column in self.columns.values():
             if isinstance(column, RaggedColumn):
                 yield from (column.ptr, *column.columns.values())

@@ -1,7 +1,8 @@
-"""The state of a training run, and the file from which a killed run continues to the same bits on the CPU.
+"""The state of a training run, and the checkpoint file from which a killed run continues.
 
-The file holds weights, the optimiser's state, the generators, the position in the epoch and the best weights so far.
-With several processes, all read it and the first writes it.
+On the CPU the result has the same bits as that of an uninterrupted run. The file holds weights, the optimiser's state,
+random generators, the position in the epoch and the best weights so far. The first process writes it, and all
+processes read it.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ CHECKPOINT_KIND = "checkpoint"
 
 @dataclass
 class Trace:
-    """Metrics per epoch, and which epoch was kept."""
+    """Metrics per epoch, and the best epoch."""
 
     epochs: list[dict[str, float]] = field(default_factory=list)
-    best_epoch: int | None = None  # the epoch whose weights were kept, from 1; None for the last
+    best_epoch: int | None = None  # epoch whose weights were kept, counted from 1; None for the last epoch
     stopped: bool = False  # True if patience ended the run early
 
 
@@ -37,14 +38,14 @@ class TrainingState:
 
     trace: Trace = field(default_factory=Trace)
     best_weights: dict[str, Tensor] | None = None  # weights of the best epoch so far
-    epoch: int = 0  # finished epochs
-    step_in_epoch: int = 0  # finished steps of this epoch
-    step: int = 0  # finished steps of all epochs
-    epoch_loss: float = 0.0  # the losses of this epoch so far
+    epoch: int = 0  # number of finished epochs
+    step_in_epoch: int = 0  # number of finished steps of this epoch
+    step: int = 0  # number of finished steps of all epochs
+    epoch_loss: float = 0.0  # sum of the losses of this epoch so far
 
 
 class Checkpoint:
-    """The checkpoint file of a run, written every `checkpoint_every` seconds; without a folder, nothing is written."""
+    """The checkpoint file of a run, written every `checkpoint_every` seconds if there is a folder for it."""
 
     def __init__(self, trainer: Any, key: str, fabric: Any, model: nn.Module, optimizer: torch.optim.Optimizer):
         self.path = None if trainer.checkpoint is None else Path(trainer.checkpoint) / CHECKPOINT
@@ -55,7 +56,7 @@ class Checkpoint:
         self.written = time.monotonic()
 
     def read(self) -> TrainingState:
-        """Restore weights, optimiser and generators, and return the state; without a file, the initial state."""
+        """Load weights, optimiser and generators, and return the state; without a file, return the initial state."""
         if self.path is None or not self.path.exists():
             return TrainingState()
         found = read_tree(self.path, CHECKPOINT_KIND)
@@ -69,11 +70,11 @@ class Checkpoint:
         return TrainingState(**found["state"] | {"trace": Trace(**found["state"]["trace"])})
 
     def is_due(self) -> bool:
-        """Return True if the next checkpoint is due."""
+        """Return True if the next checkpoint should be written now."""
         return bool(time.monotonic() - self.written > self.every)
 
     def write(self, state: TrainingState) -> None:
-        """Write the state, if this is the first process and there is a folder."""
+        """Write the state if this is the first process and there is a folder."""
         self.written = time.monotonic()
         if self.path is None or not self.writes:
             return

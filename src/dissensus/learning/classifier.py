@@ -1,6 +1,6 @@
-"""The scikit-learn interface: a classifier of new items, trained on annotations.
+"""`CrowdClassifier`, the scikit-learn interface: a classifier of new items that is trained on annotations.
 
-Any encoder (how an input becomes a vector) works with any objective (how annotations supervise it), in one trainer.
+Any encoder (how an input becomes a vector) works with any objective (how annotations supervise the network).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from dissensus.table.annotations import ANONYMOUS_ANNOTATOR, Annotations
 class CrowdClassifier(Learner, TrainingKeywords):
     """A classifier that is trained on the labels of many annotators who disagree.
 
-    Items without annotations (and without gold) are predicted, not trained on.
+    Items without annotations and without gold labels are predicted, but not trained on.
 
     >>> from dissensus.table.simulate import simulate
     >>> crowd = simulate(80, 8, 2, seed=1)
@@ -68,24 +68,30 @@ class CrowdClassifier(Learner, TrainingKeywords):
 
     encoder: str | Encoder = param("mlp", "how an input becomes a vector: a name, or an `Encoder` with its keywords")
     objective: str | Objective = param(
-        "auto", "how annotations supervise it: a name, or an `Objective` with its keywords; auto: held-out items choose"
+        "auto",
+        "how annotations supervise the network: a name, or an `Objective` with its keywords; auto chooses by held-out "
+        "items",
     )
     learning_rate: float | None = param(None, "learning rate of the encoder; None: the encoder's default", low=0)
     head_learning_rate: float | None = param(
-        None, "of the last layers and of annotators; None: the encoder's, but at least 0.001, and 0.001", low=0
+        None,
+        "learning rate of the last layers and of annotators; None: at least 0.001 for the last layers, 0.001 for "
+        "annotators",
+        low=0,
     )
     mixup: float | None = param(None, "train on mixtures of two items, with weights from Beta(mixup, mixup)", above=0)
 
-    classes_: Annotated[Names, "K names"]  # axes and range of a result are checked when it is loaded
+    # The annotations give the axes and the range of each result; both are checked when a model is loaded.
+    classes_: Annotated[Names, "K names"]
     items_: Annotated[Names, "I names"]
     annotators_: Annotated[Names, "A names"]
-    posterior_: Annotated[FloatArray, "I K nearly-simplex"]  # given features and annotations
-    proba_: Annotated[FloatArray, "I K nearly-simplex"]  # given features alone
+    posterior_: Annotated[FloatArray, "I K nearly-simplex"]  # P(class | features and annotations)
+    proba_: Annotated[FloatArray, "I K nearly-simplex"]  # P(class | features)
     confusion_: Annotated[FloatArray, "A K K nearly-simplex"]  # [annotator, true, given]
-    population_confusion_: Annotated[FloatArray, "K K nearly-simplex"]  # for an unknown annotator
+    population_confusion_: Annotated[FloatArray, "K K nearly-simplex"]  # confusion of an unknown annotator
     power_: Annotated[int, "optional whole"] = 1  # power τ that turns the network's P(vote) into P(class)
     reliability_: Annotated[FloatArray, "A share?"]
-    difficulty_: Annotated[FloatArray | None, "optional I real"]  # P(an average annotator is wrong), of objective lia
+    difficulty_: Annotated[FloatArray | None, "optional I real"]  # objective lia: P(an average annotator is wrong)
     competence_: Annotated[FloatArray | None, "optional A 3 share?"]  # P(right) on all, the easiest, the hardest items
     hits_: Annotated[FloatArray, "A count"]
     total_: Annotated[FloatArray, "A count"]
@@ -97,17 +103,17 @@ class CrowdClassifier(Learner, TrainingKeywords):
     n_iter_: Annotated[int, "whole"]
     tie_seed_: Annotated[int, "whole"]
     annotator_features_: AnnotatorFeatures | None  # encoding of the annotators' features
-    best_epoch_: int | None  # the epoch whose weights were kept, if there was validation
-    monitor_: str  # metric that chose it
+    best_epoch_: int | None  # epoch whose weights were kept; None without validation
+    monitor_: str  # metric that chose the best epoch
     converged_: Annotated[bool, "flag"]
-    note_: str  # what objective "auto" chose, in a sentence
-    candidates_: list[dict[str, Any]]  # its candidates: name, networks, cross entropy on held-out items, weight
+    note_: str  # one sentence on the choice of objective "auto"
+    candidates_: list[dict[str, Any]]  # candidates of "auto": name, networks, cross entropy on held-out items, weight
     held_out_predictions_: (
         tuple[FloatArray, FloatArray] | None
     )  # (V, K) P(class) of held-out items, and their gold or votes
 
     def trainer(self) -> Trainer:
-        """Return the trainer with these keywords."""
+        """Return a trainer with the keywords of this classifier."""
         keywords = {name: getattr(self, name) for name in TrainingKeywords.parameter_names()}
         keywords["monitor"] = self.monitor or copy_component(self.objective, objectives, Objective).monitor
         return Trainer(**{**keywords, "seed": make_torch_seed(self.seed)})
@@ -125,29 +131,34 @@ class CrowdClassifier(Learner, TrainingKeywords):
         validation: float | tuple[Any, Any] | None = None,
         on_step: OnStep | None = None,
     ) -> Self:
-        """Learn from annotations and inputs.
+        """Fit the network to annotations and inputs.
 
         Parameters
         ----------
         table : Annotations
+            The annotations to train on.
         X : frame, mapping, array or list
-            What the encoder takes. A frame with a column or an index `item`, and a mapping from items to inputs, are
-            joined to the table by name, in whatever order they are. Anything else has one row per `table.items`, in
-            their order. Features in a file (`np.load("x.npy", mmap_mode="r")`) are read there, batch by batch, and
-            never copied whole.
+            Inputs of the encoder. A frame with a column or an index `item`, and a mapping from items to inputs, are
+            joined to the table by name. Any other X has one row per item, in the order of `table.items`. Features in
+            a file (`np.load("x.npy", mmap_mode="r")`) are read batch by batch.
         items : names, optional
-            The item of each row of X, to join them by.
+            The item of each row of X, if X does not name its rows itself.
         gold : (I,) int, optional
-            Known classes of some items, as codes into `table.classes`; −1 where unknown. Every objective uses them.
+            Gold classes of some items, as codes into `table.classes`, and −1 for unknown. Every objective uses them.
         annotators : frame, optional
-            Features of the annotators: a column `annotator`, and columns of numbers or texts, with gaps. Used by
-            objectives such as "lia", which then predict an unknown annotator from the features.
+            Features of the annotators: a column `annotator`, and columns of numbers or texts, which may have gaps.
+            Objectives such as "lia" use them, and then predict an unknown annotator from the features.
         validation : float or (X, labels), optional
-            Share of the training items to hold out (default: none, unless objective "auto" does); or inputs with their
-            classes (names or, unless classes are integers, codes as in `gold`) or with an Annotations table.
+            Share of the training items to hold out (by default only objective "auto" holds items out); or inputs with
+            an Annotations table or with their classes, as names or codes (names only if classes are integers).
         on_step : callable, optional
-            Called after every epoch with (epoch, mean loss), and with all metrics if it has a parameter `entry`
-            (`training_log`). By default a bar shows the progress if training takes longer than a second.
+            Called after every epoch with (epoch, mean loss), and with all metrics if it has a parameter `entry` (see
+            `training_log`). The default is a progress bar for trainings of more than a second.
+
+        Returns
+        -------
+        CrowdClassifier
+            The fitted classifier itself.
         """
         table, X, gold = order_arguments(table, X, gold)
         input_data.check_table(table)
@@ -167,11 +178,25 @@ class CrowdClassifier(Learner, TrainingKeywords):
         validation: float | tuple[Any, Any] | None = None,
         on_step: OnStep | None = None,
     ) -> Self:
-        """Learn from one distribution per input, such as the labels of its cluster; for objective "soft".
+        """Fit objective "soft" to one distribution per input, such as the label shares of its cluster.
 
-        The same as `fit` to a table in which one annotator gives every item its distribution. `y` (n, K) has one per
-        row of `X`, over `classes` (default: 0, 1, …, K − 1). `validation` and `on_step` are as in `fit`; the labels of
-        `validation` may be distributions too.
+        This equals `fit` to a table in which one annotator gives every item its distribution.
+
+        Parameters
+        ----------
+        X : array, list or frame
+            Inputs of the encoder.
+        y : (rows, K) float
+            The distribution of each row of X.
+        classes : names, optional
+            Names of the K classes; by default 0, 1, …, K − 1.
+        validation, on_step
+            As in `fit`. The labels of `validation` may be distributions too.
+
+        Returns
+        -------
+        CrowdClassifier
+            The fitted classifier itself.
         """
         objective = copy_component(self.objective, objectives, Objective)
         if not (isinstance(objective, Soft) and isinstance(objective.labels, str) and objective.labels == "normalized"):
@@ -201,7 +226,7 @@ class CrowdClassifier(Learner, TrainingKeywords):
         self.proba_, self.power_ = softmax(self._apply_network(self.network_.logits, data.inputs), axis=1), 1
         if objective.has_posterior:
             targets = data.targets
-            if self.held_out_.any():  # the posterior uses all labels, also those of held-out items
+            if self.held_out_.any():  # The posterior uses all labels, including those of held-out items.
                 whole = copy_component(self.objective, objectives, Objective).fit(table, run.gold, run.trainer.seed)
                 targets = whole.targets()
             log_q = self._apply_network(self.network_.log_posterior, data.inputs, targets)
@@ -226,7 +251,7 @@ class CrowdClassifier(Learner, TrainingKeywords):
         return Likelihoods(self.posterior_, lambda _, annotators: everyone[annotators][None], True)  # −1 takes the last
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """(rows, K) P(class | x), columns in the order of `classes_`."""
+        """Predict P(class | x) (rows, K), with columns in the order of `classes_`."""
         self._check_fitted()
         return np.asarray(softmax(self._apply_network(self.network_.logits, self.encoder_.prepare(X)), axis=1))
 
@@ -236,10 +261,10 @@ class CrowdClassifier(Learner, TrainingKeywords):
         return np.asarray(self.classes_[best])
 
     def predict_sets(self, X: Any, coverage: float = 0.9) -> LabelSets:
-        """Return sets of classes that contain the right one with probability `coverage` (see `conformal`).
+        """Predict sets of classes that contain the right class with probability `coverage` (see `conformal`).
 
-        The right one is that of the held-out items: their class if gold was known, else the label of an annotator drawn
-        at random. Needs objective "auto", or `validation` at `fit`.
+        The threshold comes from held-out items, so the model must be fitted with objective "auto" or `validation`.
+        The right class of a held-out item is its gold class or, without one, the label of a random annotator.
         """
         self._check_fitted()
         if self.held_out_predictions_ is None:
@@ -247,36 +272,51 @@ class CrowdClassifier(Learner, TrainingKeywords):
         return make_label_sets(self.predict_proba(X), self.classes_, *self.held_out_predictions_, coverage)
 
     def predict_annotator_proba(self, X: Any, annotators: Any) -> FloatArray:
-        """(rows, annotators, K) P(label | x, annotator).
+        """Predict P(label | x, annotator) (rows, annotators, K).
 
-        Predicted by the objective if it models annotators, else through confusion matrices, Σ_c P(c | x) M_j[c, y]. An
-        unknown annotator is treated as an average one; or, if `annotators` is a frame with the columns that `fit` had,
-        as one with these features. None stands for all annotators of `fit`.
+        An objective that models annotators predicts their labels itself. Others use the confusion matrices of the
+        annotators, Σ_c P(c | x) M_j[c, y].
+
+        Parameters
+        ----------
+        X : array, list or frame
+            Inputs of the encoder.
+        annotators : names, frame or None
+            None for all fitted annotators. An unknown name is treated as the average annotator. A frame with the
+            columns of `fit` describes annotators by their features.
         """
         self._check_fitted()
         codes, features = match_annotators(annotators, self.annotators_, self.annotator_features_)
         columns, network = self.encoder_.prepare(X), self.network_
         if not self.objective_.models_annotators or not codes.size:
-            known = softmax(self.power_ * self._apply_network(network.logits, columns), axis=1)
-            return np.asarray(np.einsum("ic,acl->ial", known, self.all_confusions()[codes]))  # −1 takes the last
-        who = self.network_.to(self.torch_device()).to_device(codes, features)
+            class_proba = softmax(self.power_ * self._apply_network(network.logits, columns), axis=1)
+            return np.asarray(np.einsum("ic,acl->ial", class_proba, self.all_confusions()[codes]))  # −1 takes the last
+        placed = self.network_.to(self.torch_device()).to_device(codes, features)
         proba = self._apply_network(
-            lambda batch: self.objective_.label_proba(network.head, network.encoder(**batch), *who), columns
+            lambda batch: self.objective_.label_proba(network.head, network.encoder(**batch), *placed), columns
         )
         return np.asarray(proba / proba.sum(axis=2, keepdims=True))
 
     def predict_annotations(self, table: Annotations, X: Any, *, annotators: Any = None) -> FloatArray:
-        """(N, K) P(label | x, annotator) for the rows of a table, in their order.
+        """Predict P(label | x, annotator) (N, K) for the rows of a table, in their order.
 
-        `X` has one row per `table.items`, new ones or those of `fit`; the labels of `table` are not used. The results
-        are those of `predict_annotator_proba`, but only for the pairs in the table, so memory grows with the rows.
-        `annotators` is a frame of the table's annotators with the columns that `fit` had; one without a row has
-        average features.
+        The probabilities are those of `predict_annotator_proba`, computed for the pairs in the table only, so that
+        memory grows with the rows.
+
+        Parameters
+        ----------
+        table : Annotations
+            Pairs of new or fitted items and annotators; their labels are not used.
+        X : frame, mapping, array or list
+            Inputs of the table's items, as in `fit`.
+        annotators : frame, optional
+            Features of the table's annotators, with the columns of `fit`; an annotator without a row has average
+            features.
         """
         self._check_fitted()
         input_data.check_table(table, "predict_annotations")
         X, table = input_data.align_rows(X, table), table.with_classes(self.classes_)
-        known = naming.match_names(table.annotators, self.annotators_, "annotators")  # (A,) −1: unknown
+        fitted_codes = naming.match_names(table.annotators, self.annotators_, "annotators")  # (A,) −1: unknown
         features = None
         if annotators is not None:
             if self.annotator_features_ is None:
@@ -285,21 +325,24 @@ class CrowdClassifier(Learner, TrainingKeywords):
         network, head, objective = self.network_, self.network_.head, self.objective_
         confusion = torch.as_tensor(self.all_confusions())
 
-        def modelled(z: Tensor, row: Tensor, at: IntArray) -> Tensor:
-            who = table.annotator[at]
-            placed = network.to_device(known[who], None if features is None else features[who])
+        def predict_by_objective(z: Tensor, row: Tensor, table_rows: IntArray) -> Tensor:
+            codes = table.annotator[table_rows]
+            placed = network.to_device(fitted_codes[codes], None if features is None else features[codes])
             return objective.pair_label_proba(head, z, row, *placed)
 
-        def confused(z: Tensor, row: Tensor, at: IntArray) -> Tensor:
+        def predict_by_confusion(z: Tensor, row: Tensor, table_rows: IntArray) -> Tensor:
             p = (self.power_ * objective.logits(head, z).cpu().double()).softmax(dim=1)[row.cpu()]
-            return torch.einsum("nk,nkl->nl", p, confusion[known[table.annotator[at]]])  # −1 takes the last
+            codes = fitted_codes[table.annotator[table_rows]]
+            return torch.einsum("nk,nkl->nl", p, confusion[codes])  # −1 takes the last
 
         return self._predict_rows(
-            self.encoder_.prepare(X), table, modelled if objective.models_annotators else confused
+            self.encoder_.prepare(X),
+            table,
+            predict_by_objective if objective.models_annotators else predict_by_confusion,
         )
 
     def score(self, X: Any, labels: Any) -> float:
-        """Return the accuracy against class names, or codes with −1 for unknown."""
+        """Return the accuracy of `predict(X)` against class names, or codes with −1 for unknown."""
         self._check_fitted()
         truth = encode_one_hot(np.asarray(labels) if isinstance(labels, ByItem) else labels, self.classes_)
         input_data.check_row_count(X, len(truth), "labels", "score")
@@ -339,18 +382,18 @@ class CrowdClassifier(Learner, TrainingKeywords):
             for name, value in vars(self).items()
             if name.endswith("_") and name not in ("encoder_", "objective_", "network_", "annotator_features_")
         }
-        described = self.annotator_features_
+        encoding = self.annotator_features_
         parameters = self.get_params(deep=False)
         parameters["optimizer"] = pack_optimizer(parameters["optimizer"])
-        parameters["checkpoint"] = parameters["log"] = None  # folders of this machine
+        parameters["checkpoint"] = parameters["log"] = None  # These folders exist on this machine only.
         return {
             "parameters": {k: v for k, v in parameters.items() if k not in ("encoder", "objective")},
             "encoder": pack_component(self.encoder_, encoders),
-            "asked": pack_component(
+            "requested_encoder": pack_component(
                 copy_component(self.encoder, encoders, Encoder), encoders
             ),  # auto may fit another encoder
             "objective": pack_component(self.objective_, objectives),
-            "annotators": None if described is None else dataclasses.asdict(described),
+            "annotators": None if encoding is None else dataclasses.asdict(encoding),
             "results": results,
             "weights": dict(self.network_.state_dict()),
         }
@@ -361,7 +404,7 @@ class CrowdClassifier(Learner, TrainingKeywords):
         objective = unpack_component(tree["objective"], objectives)
         model = cls(
             **{**tree["parameters"], "device": device},
-            encoder=unpack_component(tree["asked"], encoders),
+            encoder=unpack_component(tree["requested_encoder"], encoders),
             objective=type(objective)(**objective.get_params(deep=False)),
         )
         model.check_parameters()
@@ -369,8 +412,8 @@ class CrowdClassifier(Learner, TrainingKeywords):
         check_arrays(dict.fromkeys(schema) | results, schema)  # a missing result counts as None
         set_attributes(model, results)
         model.encoder_, model.objective_ = encoder, objective
-        described = tree["annotators"]
-        model.annotator_features_ = None if described is None else AnnotatorFeatures(**described)
+        encoding = tree["annotators"]
+        model.annotator_features_ = None if encoding is None else AnnotatorFeatures(**encoding)
         model.network_ = Network.initialise(encoder, objective)
         model.network_.load_state_dict(tree["weights"])
         model.network_.eval()
@@ -381,17 +424,18 @@ class CrowdClassifier(Learner, TrainingKeywords):
     def _apply_network(
         self, question: Callable[..., Tensor], *columns: BatchColumns, rows: IntArray | None = None
     ) -> FloatArray:
-        """Apply a function to the network's inputs on the device; see `Network.ask`."""
+        """Apply a function to the network's inputs on the device; see `Network.apply_in_batches`."""
         network, at_once = self.network_.to(self.torch_device()), PREDICTION_BATCHES * self.batch_size
         return network.apply_in_batches(question, *columns, rows=rows, at_once=at_once)
 
     def _predict_rows(
         self, columns: BatchColumns, table: Annotations, ask: Callable[[Tensor, Tensor, IntArray], Tensor]
     ) -> FloatArray:
-        """(N, K) distributions of the rows of a table, whose item i is row i of `columns`.
+        """Predict a distribution (N, K) for each row of a table whose item i is row i of `columns`.
 
-        Items are encoded once: time and memory grow with the rows, never with items × annotators. `ask` maps the
-        encoder's output of some items (B, …), the index in it of n rows (n,), and which rows these are, to (n, K).
+        Each item is encoded once, so time and memory grow with the rows of the table and not with items × annotators.
+        `predict` takes the encoder's output for some items (B, …), the position of each of n rows in that output
+        (n,), and the numbers of these rows in the table; it returns (n, K).
         """
         K, items = self.objective_.n_classes_, np.flatnonzero(np.diff(table.item_ptr))
         if not items.size:
@@ -407,7 +451,7 @@ class CrowdClassifier(Learner, TrainingKeywords):
         return np.asarray(found / found.sum(axis=1, keepdims=True))
 
     def all_confusions(self) -> FloatArray:
-        """Return the confusion matrices (A + 1, K, K); the last is that of an unknown annotator."""
+        """Return the confusion matrices (A + 1, K, K); the last one is for an unknown annotator."""
         return np.concatenate([self.confusion_, self.population_confusion_[None]])
 
 

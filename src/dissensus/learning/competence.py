@@ -1,10 +1,10 @@
-"""Difficulty of items and competence of annotators, by LIA, for pairs of items and annotators.
+"""Difficulty of items and competence of annotators under LIA.
 
     difficulty_[i] = 1 − Σ_k q_i(k) Q_i·[k, k]         P(an average annotator is wrong on i)
     competence_[j] = mean_i Σ_k q_i(k) Q_ij[k, k]      P(j is right): on all items, the easiest and the hardest quarter
 
-q is the posterior (I, K). The means are over the training items or, if there are many, over a sample at regular steps
-in their order of difficulty: never over all of items × annotators.
+q is the posterior (I, K). The means are over the training items. If there are many, they are over a sample at regular
+steps in the order of difficulty, so that items × annotators stays small.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from dissensus.learning.classifier import CrowdClassifier
 
 MAX_SAMPLED_ITEMS = 200
-MIN_SAMPLED_ITEMS = 12  # also with many annotators
-MAX_NUMBERS = 2**26  # sampled items × annotators × K × K, unless the sample would be too small
+MIN_SAMPLED_ITEMS = 12  # smallest sample, for tables with many annotators
+MAX_NUMBERS = 2**26  # largest sampled items × annotators × K × K, unless the sample would be too small
 DIFFICULTY_LEVELS = ("all", "easiest", "hardest")
 """Columns of `competence_`; the last two are quarters of the sample."""
 
@@ -40,25 +40,25 @@ def map_pairs(
     ask: Callable[[Tensor, Tensor], Tensor],
     rows: IntArray | None = None,
 ) -> FloatArray:
-    """Apply `ask` to Q (B, J, K, K) and the rows (B,) of `columns`, in chunks; return (items, annotators, …)."""
+    """Apply `ask` to Q (B, J, K, K) and its rows (B,) of `columns` in chunks, and return (items, annotators, …)."""
     objective, network = model.objective_, model.network_.to(model.torch_device())
     assert isinstance(objective, LIAObjective)
     (codes, features), pairs, parts = whom, max(MAX_CELLS // objective.n_classes_**2, 1), []
     places = BatchColumns(at=torch.arange(len(columns)))
     for start in range(0, max(codes.size, 1), pairs):
-        some = slice(start, start + pairs)
-        who = network.to_device(codes[some], None if features is None else features[some])
+        chunk = slice(start, start + pairs)
+        placed = network.to_device(codes[chunk], None if features is None else features[chunk])
 
-        def of(batch: Batch, at: Batch, who: Any = who) -> Tensor:
-            return ask(objective.all_pair_confusions(network.head, network.encoder(**batch), *who), at["at"].cpu())
+        def of(batch: Batch, at: Batch, placed: Any = placed) -> Tensor:
+            return ask(objective.all_pair_confusions(network.head, network.encoder(**batch), *placed), at["at"].cpu())
 
-        at_once = min(max(pairs // max(len(who[0]), 1), 1), PREDICTION_BATCHES * model.batch_size)
+        at_once = min(max(pairs // max(len(placed[0]), 1), 1), PREDICTION_BATCHES * model.batch_size)
         parts.append(network.apply_in_batches(of, columns, places, rows=rows, at_once=at_once))
     return np.concatenate(parts, axis=1)
 
 
 def probability_right(posterior: FloatArray) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return a function for `ask_pairs`: (B, J) Σ_k q_i(k) Q_ij[k, k], by the posterior of all rows."""
+    """Return a function for `map_pairs` that computes Σ_k q_i(k) Q_ij[k, k] (B, J) from the posterior of all rows."""
     q = torch.as_tensor(posterior)
     return lambda confusion, at: torch.einsum("ik,ijkk->ij", q[at], confusion.cpu().double())
 
@@ -66,7 +66,7 @@ def probability_right(posterior: FloatArray) -> Callable[[Tensor, Tensor], Tenso
 def difficulty_and_competence(
     model: CrowdClassifier, inputs: BatchColumns
 ) -> tuple[FloatArray, FloatArray] | tuple[None, None]:
-    """Compute difficulty (I,) and competence (A, 3) of a classifier with objective "lia"; None, None for others."""
+    """Return difficulty (I,) and competence (A, 3) of a classifier with objective "lia", and None for others."""
     if not isinstance(model.objective_, LIAObjective):
         return None, None
     right, A = probability_right(model.posterior_), model.annotators_.size
@@ -75,12 +75,12 @@ def difficulty_and_competence(
     by_item = map_pairs(model, inputs, (np.arange(A), None), right, rows)  # (S, A)
     quarter = max(round(rows.size / 4), 1)
     return difficulty, np.stack(
-        [some.mean(axis=0) for some in (by_item, by_item[:quarter], by_item[-quarter:])], axis=1
+        [chunk.mean(axis=0) for chunk in (by_item, by_item[:quarter], by_item[-quarter:])], axis=1
     )
 
 
 def sample_items(difficulty: FloatArray, among: IntArray, n_annotators: int, n_classes: int) -> IntArray:
-    """Return items (S,), the easiest first: all of `among`, or some at regular steps in their order of difficulty."""
+    """Return `among` or a sample of it (S,), the easiest item first, at regular steps in the order of difficulty."""
     order = among[np.argsort(difficulty[among], kind="stable")]
     size = max(MAX_NUMBERS // max(n_annotators * n_classes**2, 1), MIN_SAMPLED_ITEMS)
     size = min(size, MAX_SAMPLED_ITEMS, order.size)

@@ -1,13 +1,13 @@
-"""Sets of labels that contain the right label with a given probability: split conformal prediction.
+"""Sets of labels that contain the correct label with a given probability, by split conformal prediction.
 
     t = the largest t with  Σ_i Σ_k P_ik 1[p_k(x_i) ≥ t]  ≥  coverage · (n + 1)        over n held-out items
     set of x = {k: p_k(x) ≥ t}
 
-P_i is the truth of a held-out item: one-hot gold, or the shares of its votes. The set then contains the class of a new
-item, or the label of an annotator drawn at random, with at least that probability, for any model, if new items are
-exchangeable with those held out (Vovk et al. 2005; with votes an item is a group of labels). Of all sets with that
-coverage those of the most probable classes are the smallest (Sadinle et al. 2019). A set is empty if no class is as
-probable as usual.
+P_i is the target of a held-out item: one-hot gold, or its vote shares. The set contains the class of a new item (or
+with votes, the label of a random annotator) with at least the probability `coverage`. This holds for any model if new
+items are exchangeable with the held-out items (Vovk et al. 2005; with votes an item is a group of labels). Among all
+sets with that coverage, those of the most probable classes are the smallest (Sadinle et al. 2019). A set is empty if
+all classes have a probability below the threshold.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, Names
 from dissensus.evaluation import Estimate, bootstrap
 
-FOLDS = 10  # parts of the held-out items that estimate the coverage
+FOLDS = 10  # number of folds of the held-out items by which the coverage is estimated
 
 
 @dataclass(frozen=True, eq=False)
 class LabelSets:
-    """Sets of labels for rows of X; K classes.
+    """Sets of labels for rows of X, out of K classes.
 
     >>> classes, sure = np.array(["cat", "dog"]), Estimate(0.9, 0.85, 0.95)
     >>> LabelSets(np.array([[True, False], [True, True]]), classes, 0.4, sure, 100).to_lists()
@@ -34,19 +34,19 @@ class LabelSets:
 
     members: BoolArray  # (rows, K)
     classes: Names  # (K,)
-    threshold: float  # classes with at least this probability are in the set
-    covered: Estimate  # share of held-out labels in their sets, each with a threshold from other items
+    threshold: float  # smallest probability of a class in a set
+    covered: Estimate  # share of held-out labels in their sets, with thresholds from other items
     n_held_out: int
 
     def to_lists(self) -> list[list[object]]:
-        """Return the names in each set."""
+        """Return the class names in each set."""
         return [self.classes[row].tolist() for row in self.members]
 
 
 def make_label_sets(
     proba: FloatArray, classes: Names, held_out: FloatArray, truth: FloatArray, coverage: float
 ) -> LabelSets:
-    """Return sets of the classes in `proba` (rows, K), by probabilities (n, K) and truth (n, K) of held-out items."""
+    """Return label sets for `proba` (rows, K), from probabilities (n, K) and targets (n, K) of held-out items."""
     check_argument("coverage", coverage, float, above=0, below=1)
     fold, inside = np.arange(len(truth)) % FOLDS, np.zeros(len(truth))
     for number in range(FOLDS):
@@ -58,7 +58,7 @@ def make_label_sets(
 
 
 def find_threshold(held_out: FloatArray, truth: FloatArray, coverage: float) -> float:
-    """Return t above; 0, with all classes in the set, if held-out items are too few for the coverage."""
+    """Return the threshold t, which is 0 (all classes) if there are too few held-out items for the coverage."""
     order = np.argsort(-held_out, axis=None, kind="stable")
     inside = np.cumsum(truth.ravel()[order])
     at = np.searchsorted(inside, coverage * (len(truth) + 1) - 1e-9)

@@ -1,16 +1,20 @@
 """CROWDLAB: labels and a classifier's predictions, weighted by their estimated accuracy (Goh et al. 2022).
 
-    q_i ∝ w_M p(x_i) + Σ_{annotations (j, y) of i} w_j P(· | y)        P(k | y) = P where k = y, else (1 − P) / (K − 1)
+    q_i ∝ w_M p(x_i) + Σ_{annotations (j, y) of i} w_j P(· | y)        P(k | y) = P if k = y, else (1 − P) / (K − 1)
     w_j = 1 − (1 − A_j) / (1 − A_0)        w_M = (1 − (1 − A_M) / (1 − A_0)) · √(mean number of labels of an item)
 
-A_j: how often the other annotators of an item agree with j, over pairs of labels; A_M: how often the classifier's class
-is the consensus, A_0: how often the most frequent class is, and P: the mean share of an item's labels that are the
-consensus, the three over items with two labels or more. Weights are at least `MIN_WEIGHT`. An annotator without common
-items has the mean A of the others. The consensus is the majority, ties broken by p, then, with the resulting weights,
-the largest q; it gives the final weights and q (`consensus_method="best_quality"` of the authors' package cleanlab).
+- A_j is how often the other annotators of an item agree with j, over pairs of labels.
+- A_M is how often the classifier's class is the consensus.
+- A_0 is how often the most frequent class is the consensus.
+- P is the mean share of an item's labels that agree with the consensus.
 
-p must come from a classifier that has not seen the item's labels: `out_of_fold(model, table, X).proba`. Nothing is
-trained here.
+A_M, A_0 and P are computed over items with at least two labels. Weights are at least `MIN_WEIGHT`. An annotator without
+common items has the mean A of the others. The first consensus is the majority label, with ties broken by p. The
+resulting weights give a second consensus, the largest q, from which the final weights and q are computed
+(`consensus_method="best_quality"` of the authors' package cleanlab).
+
+p must be the prediction of a classifier that was not trained on the item's labels, such as
+`out_of_fold(model, table, X).proba`. No model is trained here.
 """
 
 from __future__ import annotations
@@ -23,25 +27,39 @@ from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.learning.exceptions import NoItemWithTwoLabels, WeightedLabels, WrongShape
 from dissensus.table.annotations import Annotations
 
-MIN_WEIGHT = 1e-6  # minimum weight, and minimum error rate of the most frequent class
+MIN_WEIGHT = 1e-6  # smallest weight, and smallest error rate of the most frequent class
 
 
 @dataclass(frozen=True, eq=False)
 class Crowdlab:
-    """Consensus of every item, and the weights of annotators and classifier."""
+    """The consensus of every item, and the weights of annotators and classifier."""
 
     items: Names
     annotators: Names
     classes: Names
     posterior: FloatArray  # (I, K) q; an item without labels has the classifier's p
-    label: IntArray  # (I,) the consensus, a code into `classes`
+    label: IntArray  # (I,) consensus, as a code into `classes`
     annotator_weight: FloatArray  # (A,)
     model_weight: float
 
 
 def crowdlab(table: Annotations, proba: FloatArray) -> Crowdlab:
-    """Combine labels with `proba` (I, K), out-of-fold predictions of a classifier.
+    """Combine labels with a classifier's out-of-fold predictions.
 
+    Parameters
+    ----------
+    table : Annotations
+        Plain labels, without weights and probabilities.
+    proba : (I, K) float
+        Out-of-fold predictions of a classifier for the items of the table.
+
+    Returns
+    -------
+    Crowdlab
+        Consensus labels, posterior and weights.
+
+    Examples
+    --------
     >>> from dissensus.table.simulate import simulate
     >>> crowd = simulate(80, 8, 2, seed=1)
     >>> found = crowdlab(crowd.annotations, np.eye(2)[crowd.truth] * 0.8 + 0.1)
@@ -67,7 +85,7 @@ def crowdlab(table: Annotations, proba: FloatArray) -> Crowdlab:
 def _compute_weights(
     table: Annotations, votes: FloatArray, proba: FloatArray, consensus: IntArray
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Compute posterior (I, K), weights of annotators (A,) and of the classifier, given a consensus (I,)."""
+    """Compute the posterior (I, K) and the weights of annotators (A,) and classifier for a consensus (I,)."""
     A, K = table.n_annotators, table.n_classes
     n = votes.sum(axis=1)
     several, rows = n > 1, np.arange(len(n))
@@ -82,7 +100,9 @@ def _compute_weights(
     wrong = (proba.argmax(axis=1) != consensus)[several].mean()  # 1 − A_M
     model_weight = float(max(1 - wrong / base, MIN_WEIGHT) * np.sqrt(n[n > 0].mean()))
     code = table.item * np.int64(K) + table.label
-    own = np.bincount(code, weight[table.annotator], votes.size).reshape(votes.shape)  # (I, K) Σ w_j of those labels
+    own = np.bincount(code, weight[table.annotator], votes.size).reshape(
+        votes.shape
+    )  # (I, K) Σ w_j of the labels of each class
     total = own.sum(axis=1, keepdims=True)
     rest = (1 - agreed) / max(K - 1, 1)
     mixed = model_weight * proba + agreed * own + rest * (total - own)

@@ -1,21 +1,21 @@
-"""The decision function: the probability that annotator j labels item i, from which pairs are in the table.
+"""The decision function: the probability that annotator j labels item i, estimated from the pairs in the table.
 
-The decision function of Platanios et al. 2020, section 1, as a factor model: items have a vector v_i and a bias a_i,
-linear in an encoding of their features (or in a vector of their own), annotators have e_j and b_j:
+This is the decision function of Platanios et al. 2020, section 1, as a factor model. Items have a vector v_i and a bias
+a_i, linear in an encoding of their features (or in a trained vector per item). Annotators have e_j and b_j.
 
     logit P(j labels i) = s_ij = v_i · e_j + a_i + b_j
 
-Nearly all pairs are unobserved, so they are sampled: `draws` annotators per item in every epoch, uniformly and with
-replacement, except for the item's own annotators. An unobserved pair is then drawn ρ = draws / A times an epoch on
-average, an observed one once, so that a pair of the sample is observed with the odds P / (ρ (1 − P)), and
+Nearly all pairs are unobserved, so they are sampled: in every epoch `draws` annotators per item, uniformly and with
+replacement, but without the item's own annotators. An unobserved pair is drawn ρ = draws / A times per epoch on average
+and an observed pair once, so a pair in the sample is observed with odds P / (ρ (1 − P)). Therefore
 
     loss = −Σ_observed log σ(s_ij − log ρ) − Σ_drawn log σ(−s_ij + log ρ) + λ/2 Σ_both |v_i|² + |e_j|²
 
-has σ(s_ij) as the probability itself, for any ρ. Items without annotations are not trained on: whether they were ever
-offered to an annotator is unknown. No array has an entry for every item and annotator.
+makes σ(s_ij) the probability itself, for any ρ. Items without annotations are not trained on, as it is unknown whether
+they were offered to an annotator. No array has an entry for every item and annotator.
 
-On held-out pairs of `medical_causes` the area under the ROC curve is 0.96, and 0.84 for annotators' numbers of labels
-alone; for new items by their texts it is 0.80, below that baseline (`benchmarks/learning/README.md`).
+On held-out pairs of `medical_causes` the area under the ROC curve is 0.96, compared with 0.84 for the annotators'
+numbers of labels alone. For new items with texts it is 0.80, below that baseline (`benchmarks/learning/README.md`).
 """
 
 from __future__ import annotations
@@ -48,14 +48,15 @@ from dissensus.learning.trainer import Trainer
 from dissensus.models.exceptions import NoAnnotations
 from dissensus.table.annotations import Annotations
 
-INITIAL_SPREAD = 0.1  # standard deviation of annotators' vectors at the start
-PAIRS_AT_ONCE = 2**18  # pairs whose scores are computed together
+INITIAL_SPREAD = 0.1  # initial standard deviation of annotators' vectors
+PAIRS_AT_ONCE = 2**18  # number of pairs whose scores are computed together
 
 
 def add_random_pairs(observed: Batch, n_items: int, n_annotators: int, draws: int) -> Batch:
-    """Add random pairs to the observed ones of a batch: `row` (the item's place), `annotator`, `answer`, `counts`.
+    """Add random pairs to the observed pairs of a batch, and return `row`, `annotator`, `answer` and `counts`.
 
-    A drawn pair that is also observed has `counts` 0.
+    `row` is the item's position in the batch. `answer` is 1 for an observed pair. `counts` is the weight of a pair,
+    which is 0 for a drawn pair that is also observed.
     """
     row, annotator = observed["row"], observed["annotator"]  # sorted
     drawn = torch.randint(n_annotators, (n_items, draws)).to(row.device).flatten()
@@ -73,7 +74,7 @@ def add_random_pairs(observed: Batch, n_items: int, n_annotators: int, draws: in
 
 
 class PairNetwork(AnnotatorRows):
-    """An encoder with vectors of items and annotators; `forward` is the loss."""
+    """An encoder with vectors of items and annotators; `forward` returns the loss."""
 
     def __init__(
         self, encoder: Encoder, n_annotators: int, size: int, rate: float, penalty: float, features: FloatArray | None
@@ -87,12 +88,12 @@ class PairNetwork(AnnotatorRows):
         self.add_features(features, size + 1)
 
     def forward(self, inputs: Batch, observed: Batch, mix: None = None) -> Tensor:
-        """Draw pairs, and sum the losses of the batch's pairs; `mix` is never given."""
+        """Draw pairs, and return the sum of the losses of the batch's pairs; `mix` is not used."""
         n_items, n_annotators = len(next(iter(inputs.values()))), self.table.num_embeddings
         return self.loss(inputs, add_random_pairs(observed, n_items, n_annotators, round(self.rate * n_annotators)))
 
     def loss(self, inputs: Batch, pairs: Batch) -> Tensor:
-        """Sum the losses of pairs."""
+        """Return the sum of the losses of pairs."""
         v = self.item(self.encoder(**inputs)).index_select(0, pairs["row"])  # (n, size + 1)
         u, feature_effect = self.table(pairs["annotator"]), self.feature_effect(pairs["annotator"])
         logit = self.score_pairs(v, u if feature_effect is None else u + feature_effect) - math.log(self.rate)
@@ -102,24 +103,24 @@ class PairNetwork(AnnotatorRows):
         return loss + self.penalty / 2 * (counts * squares).sum()
 
     def score_pairs(self, v: Tensor, e: Tensor) -> Tensor:
-        """(n,) s of rows of items and annotators (n, size + 1), whose last columns are the biases."""
+        """Return s (n,) for rows of items and annotators (n, size + 1), whose last columns are the biases."""
         inner: Tensor = (v[..., :-1] * e[..., :-1]).sum(dim=-1)
         return inner + v[..., -1] + e[..., -1]
 
     def annotator_rows(self, codes: IntArray, features: FloatArray | None) -> Tensor:
-        """(n, size + 1) rows of annotators; −1 has the mean row, and its features if they are given."""
+        """Return rows (n, size + 1) of annotators; the row of −1 is the mean row plus the effect of its features."""
         on_device = torch.as_tensor(codes.astype(np.int64)).to(self.device)
-        described = None if features is None else torch.as_tensor(features.astype(np.float32)).to(self.device)
-        return self.rows_or_average(on_device, torch.ones_like(self.table.weight[:, 0]), described)
+        encoding = None if features is None else torch.as_tensor(features.astype(np.float32)).to(self.device)
+        return self.rows_or_average(on_device, torch.ones_like(self.table.weight[:, 0]), encoding)
 
     @property
     def device(self) -> torch.device:
-        """Return the device of the weights."""
+        """Device of the weights."""
         return self.item.weight.device
 
 
 class DecisionFunction(Learner):
-    """P(annotator j labels item i).
+    """A model of P(annotator j labels item i).
 
     >>> from dissensus.table.simulate import simulate
     >>> table = simulate(80, 8, 2, seed=1).annotations
@@ -131,7 +132,7 @@ class DecisionFunction(Learner):
     stored_kind: ClassVar[str] = "DecisionFunction"
 
     encoder: Encoder | None = param(
-        None, "encoder of features; None: one hidden layer (`MLP`) or, without features, a vector per item"
+        None, "encoder of features; None: one hidden layer (`MLP`) or, without features, a trained vector per item"
     )
     size: int = param(16, "length of the vectors of items and annotators", low=1)
     draws: int | None = param(
@@ -141,13 +142,13 @@ class DecisionFunction(Learner):
     epochs: int = param(60, "passes over the items", low=1)
     batch_size: int = param(256, "items per step", low=1)
     learning_rate: float = param(
-        0.01, "learning rate of layers; chosen with `epochs` and `penalty` by held-out pairs of `medical_causes`", low=0
+        0.01, "learning rate of layers, chosen with `epochs` and `penalty` by held-out pairs of medical_causes", low=0
     )
     vector_learning_rate: float = param(
         0.1, "learning rate of the vectors of annotators, and of items without features", low=0
     )
     device: str = param("cpu", "device of the network")
-    seed: int | None = param(0, "seed of first weights, draws and the order of items; None draws one", low=0)
+    seed: int | None = param(0, "seed of initial weights, drawn pairs and the order of items; None: random", low=0)
 
     items_: Names
     annotators_: Names
@@ -156,32 +157,46 @@ class DecisionFunction(Learner):
     network_: PairNetwork
 
     def fit(self, table: Annotations, X: Any = None, *, annotators: Any = None, on_step: OnStep | None = None) -> Self:
-        """Learn from the pairs of a table.
+        """Fit the model to the (item, annotator) pairs of a table.
 
-        X (I, D) has one row per `table.items`; `annotators` is a frame of their features, as `LIA` takes it.
+        Parameters
+        ----------
+        table : Annotations
+            The pairs; the labels are not used.
+        X : (I, D) features, optional
+            One row per item, in the order of `table.items`.
+        annotators : frame, optional
+            Features of the annotators, as in `LIA.fit`.
+        on_step : callable, optional
+            Called after every epoch, as in `CrowdClassifier.fit`.
+
+        Returns
+        -------
+        DecisionFunction
+            The fitted model itself.
         """
         self.check_parameters()
         input_data.check_table(table)
         if X is not None:
             X = input_data.align_rows(X, table)
-        taught = np.flatnonzero(np.diff(table.item_ptr))
-        if not taught.size:
+        train_items = np.flatnonzero(np.diff(table.item_ptr))
+        if not train_items.size:
             raise NoAnnotations()
         self.items_, self.annotators_ = table.items, table.annotators
         A = table.n_annotators
         keys = np.unique(table.item.astype(np.int64) * A + table.annotator)  # repeated labels are one pair
         counts = np.bincount(keys // A, minlength=table.n_items)
-        draws = math.ceil(4 * len(keys) / taught.size) if self.draws is None else self.draws
+        draws = math.ceil(4 * len(keys) / train_items.size) if self.draws is None else self.draws
         seed = make_torch_seed(self.seed)
         inputs = table.items if X is None else X
         self.encoder_ = self._new_encoder(features=X is not None)
-        self.encoder_.fit(inputs if taught.size == table.n_items else input_data.take_rows(inputs, taught))
+        self.encoder_.fit(inputs if train_items.size == table.n_items else input_data.take_rows(inputs, train_items))
         self._columns = self.encoder_.prepare(inputs)
         self.annotator_features_ = features = None
         if annotators is not None:
             self.annotator_features_ = AnnotatorFeatures.fit(annotators, table.annotators)
             features = self.annotator_features_.features_for(annotators, table.annotators)
-        share = min(len(keys) / (taught.size * A), 1 - 1 / (2 * len(keys)))
+        share = min(len(keys) / (train_items.size * A), 1 - 1 / (2 * len(keys)))
         with isolated_rng(seed):
             network = PairNetwork(self.encoder_, A, self.size, draws / A, self.penalty, features)
         with torch.no_grad():
@@ -198,16 +213,21 @@ class DecisionFunction(Learner):
             for sparse, rate in ((False, self.learning_rate), (True, self.vector_learning_rate))
         ]
         data = TrainingData(self._columns, BatchColumns(observed=observed))
-        trace = trainer.fit(network, data, taught, groups, on_step=on_step)
+        trace = trainer.fit(network, data, train_items, groups, on_step=on_step)
         self.trace_ = np.array([entry["loss"] for entry in trace.epochs])
         self.network_ = network
         return self
 
     def predict_proba(self, items: Any = None, annotators: Any = None) -> FloatArray:
-        """(items, annotators) P(the annotator labels the item).
+        """Predict P(the annotator labels the item) (items, annotators).
 
-        Give names of items of the table and of annotators, None for all. An unseen annotator is an average one or, if
-        `annotators` is a frame with the columns of `fit`, one with these features.
+        Parameters
+        ----------
+        items : names, optional
+            Fitted items; None stands for all.
+        annotators : names or frame, optional
+            Annotators; None stands for all. An unknown name is treated as the average annotator. A frame with the
+            columns of `fit` describes annotators by their features.
         """
         rows, (codes, features) = self._match_codes(items, annotators)
         proba = np.empty((rows.size, codes.size))
@@ -222,7 +242,7 @@ class DecisionFunction(Learner):
         return proba
 
     def predict_pairs(self, items: Any, annotators: Any) -> FloatArray:
-        """(n,) the same for n pairs: the first item with the first annotator, and so on."""
+        """Predict P(annotator n labels item n) (n,) for equally long lists of items and annotators."""
         rows, (codes, features) = self._match_codes(items, annotators)
         if rows.size != codes.size:
             raise UnequalLengths(argument="predict_pairs", lengths={"items": rows.size, "annotators": codes.size})
@@ -230,21 +250,21 @@ class DecisionFunction(Learner):
         with torch.inference_mode():
             for start in range(0, rows.size, PAIRS_AT_ONCE):
                 at = slice(start, start + PAIRS_AT_ONCE)
-                distinct, place = np.unique(rows[at], return_inverse=True)
+                unique_rows, place = np.unique(rows[at], return_inverse=True)
                 e = self.network_.annotator_rows(codes[at], None if features is None else features[at])
-                v = self._encode_items(distinct)[torch.as_tensor(place).to(e.device)]
+                v = self._encode_items(unique_rows)[torch.as_tensor(place).to(e.device)]
                 proba[at] = self.network_.score_pairs(v, e).sigmoid().cpu().double().numpy()
         return proba
 
     def _to_tree(self) -> dict[str, Any]:
-        network, described = self.network_, self.annotator_features_
+        network, encoding = self.network_, self.annotator_features_
         return {
             "parameters": {**self.get_params(deep=False), "encoder": None},
-            "own encoder": self.encoder is not None,
+            "has_encoder": self.encoder is not None,
             "encoder": pack_component(self.encoder_, encoders),
             "inputs": pack_columns(self._columns),
-            "annotators": None if described is None else asdict(described),
-            "features": None if described is None else network.features.cpu().numpy(),
+            "annotators": None if encoding is None else asdict(encoding),
+            "features": None if encoding is None else network.features.cpu().numpy(),
             "network": {"size": network.item.out_features - 1, "rate": network.rate, "penalty": network.penalty},
             "results": {"items_": self.items_, "annotators_": self.annotators_, "trace_": self.trace_},
             "weights": dict(network.state_dict()),
@@ -254,24 +274,24 @@ class DecisionFunction(Learner):
     def _from_tree(cls, tree: dict[str, Any], device: str) -> Self:
         model: Self = set_attributes(cls(**{**tree["parameters"], "device": device}), tree["results"])
         model.encoder_, model._columns = unpack_component(tree["encoder"], encoders), unpack_columns(tree["inputs"])
-        if tree["own encoder"]:
+        if tree["has_encoder"]:
             model.encoder = copy_component(model.encoder_, encoders, Encoder)
-        described = tree["annotators"]
-        model.annotator_features_ = None if described is None else AnnotatorFeatures(**described)
+        encoding = tree["annotators"]
+        model.annotator_features_ = None if encoding is None else AnnotatorFeatures(**encoding)
         network = PairNetwork(model.encoder_, model.annotators_.size, **tree["network"], features=tree["features"])
         network.load_state_dict(tree["weights"])
         model.network_ = network.to(resolve_device(device))
         return model
 
     def _match_codes(self, items: Any, annotators: Any) -> tuple[IntArray, AnnotatorCodes]:
-        """Return codes of items, and codes of annotators with the features of a frame; None for all."""
+        """Return codes of items, and codes of annotators with their features from a frame; None stands for all."""
         self._check_fitted()
         return input_data.match_items(items, self.items_), match_annotators(
             annotators, self.annotators_, self.annotator_features_
         )
 
     def _encode_items(self, codes: IntArray) -> Tensor:
-        """(n, size + 1) rows of items."""
+        """Return the rows (n, size + 1) of items."""
         network = self.network_.eval()
         batch = self._columns.take(torch.as_tensor(codes.astype(np.int64)))
         rows: Tensor = network.item(network.encoder(**{k: x.to(network.device) for k, x in batch.items()}))

@@ -1,4 +1,4 @@
-"""The device of a training run, and lightning-fabric for precision and processes."""
+"""Devices and random generators of training runs, and lightning-fabric for precision and processes."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ ALLOWED_DEVICES = "be 'auto', 'cpu', 'cuda', 'cuda:1' … or 'mps'"
 
 
 def resolve_device(device: str) -> torch.device:
-    """Return the device, or for "auto" the best one of this machine."""
+    """Return torch's device of that name, or for "auto" the best device of this machine."""
     kind, _, index = str(device).partition(":")
     if kind not in ("auto", "cpu", "cuda", "mps") or (index and not (kind == "cuda" and index.isdecimal())):
         raise OutOfRange(name=ParameterName("device"), allowed=ALLOWED_DEVICES, value=device)
-    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if kind == "auto":  # never mps, which is untested
-        kind = "cuda" if there["cuda"] else "cpu"
-    if not there[kind] or (index and int(index) >= torch.cuda.device_count()):
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if kind == "auto":  # "mps" is not chosen, because it is untested.
+        kind = "cuda" if available["cuda"] else "cpu"
+    if not available[kind] or (index and int(index) >= torch.cuda.device_count()):
         raise MissingDevice(device=device)
     return torch.device(kind, int(index)) if index else torch.device(kind)
 
@@ -51,15 +51,15 @@ def gpu_indices(device: torch.device) -> list[int]:
 
 
 def measure_free_memory(device: torch.device) -> float:
-    """Return the free bytes of a GPU; infinity for other devices."""
+    """Return the free bytes of a GPU, or infinity for other devices."""
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else math.inf
 
 
 @contextmanager
 def isolated_rng(seed: int | None = None, devices: Iterable[int] = ()) -> Iterator[None]:
-    """Use torch's random generators from a `seed` on, and restore them afterwards.
+    """Seed torch's random generators, and restore their state afterwards.
 
-    Threads take turns, so that concurrent fits give the same bits as single ones.
+    A lock makes threads wait for each other, so that concurrent fits give the same bits as fits one by one.
     """
     with _TURN, torch.random.fork_rng(list(devices)):
         if seed is not None:
@@ -80,7 +80,7 @@ def single_thread() -> Iterator[None]:
 
 
 def make_fabric(device: str, precision: str, processes: int) -> Any:
-    """Make a fabric for a device, a precision and a number of processes."""
+    """Return a fabric for a device, a precision and a number of processes."""
     where, exact = resolve_device(device), precision
     if exact == "auto":
         exact = "bf16-mixed" if where.type == "cuda" and torch.cuda.is_bf16_supported() else "32-true"
@@ -88,7 +88,7 @@ def make_fabric(device: str, precision: str, processes: int) -> Any:
     level = log.level
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*(GPU|MPS) available but not used.*")
-        log.setLevel(logging.ERROR)  # hide lightning's advice on devices and precision
+        log.setLevel(logging.ERROR)  # Lightning's advice on devices and precision is not for our users.
         try:
             return make(
                 accelerator=where.type,
@@ -103,7 +103,7 @@ def make_fabric(device: str, precision: str, processes: int) -> Any:
 
 
 def find_fabric_module() -> str:
-    """Return the name of the module with `Fabric`: lightning-fabric, or lightning, which contains it."""
+    """Return the name of the module with `Fabric`, which is in lightning-fabric and in lightning."""
     if find_spec("lightning_fabric") is not None:
         return "lightning_fabric"
     if find_spec("lightning") is None:
@@ -112,5 +112,5 @@ def find_fabric_module() -> str:
 
 
 def import_fabric() -> Any:
-    """Import `Fabric` when a training begins: it takes 3 s."""
+    """Import `Fabric` when a training begins, because the import takes 3 s."""
     return importlib.import_module(find_fabric_module()).Fabric

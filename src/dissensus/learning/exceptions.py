@@ -732,7 +732,7 @@ class ModelOfOtherTable(DataError):
 
 
 class TooFewForUMAP(DataError):
-    template = "UMAP needs at least {least} annotators, got {n_annotators}; use how='pca'."
+    template = "UMAP needs at least {least} annotators, got {n_annotators}; use projection='pca'."
     n_annotators: int
     least: int
     example = {"n_annotators": 3, "least": 4}

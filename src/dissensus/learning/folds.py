@@ -1,9 +1,10 @@
-"""Predict every item by a network that has not seen it: by the one trained on the other folds.
+"""Out-of-fold predictions: predict every item by a network that was trained on the other folds.
 
-    p_i = softmax(network trained on all folds but item i's)        q_i(c) ∝ p_i(c)^τ Π_{j∈M_i} Θ_j[c, y_ij]
+    p_i = softmax(network trained on all folds except that of item i)        q_i(c) ∝ p_i(c)^τ Π_{j∈M_i} Θ_j[c, y_ij]
 
-A network that has memorised its items gives no second opinion on them; these networks do. Θ and τ are learnt with p as
-in `posterior.py`. An item's own gold is hidden from both, so that both can be compared with it.
+A network that has memorised its training items gives no independent prediction for them, and these networks do. Θ and
+τ are estimated with p as in `posterior.py`. The gold label of an item is not used for its p and q, so that both can be
+compared with it.
 """
 
 from __future__ import annotations
@@ -29,25 +30,25 @@ from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import to_arrow
 from dissensus.table.io import read_frame
 
-FILE_STEM = "out_of_fold"  # name of the file in a trained model's folder
+FILE_STEM = "out_of_fold"  # name, without suffix, of the file in the folder of a trained model
 
 
 @dataclass(frozen=True, eq=False)
 class OutOfFold:
-    """Predictions by networks that have not seen the item; I items, K classes."""
+    """Predictions for I items and K classes by networks that were not trained on the item."""
 
     items: Names  # (I,)
     classes: Names  # (K,)
-    proba: FloatArray  # (I, K) by the network alone
-    posterior: FloatArray  # (I, K) by the network and the item's annotations
-    fold: IntArray  # (I,) from 0; −1 for items without labels, whose `proba` is the mean over all networks
+    proba: FloatArray  # (I, K) P(class) by the network alone
+    posterior: FloatArray  # (I, K) P(class) by the network and the item's annotations
+    fold: IntArray  # (I,) fold from 0, or −1 for items without labels, whose `proba` is the mean over all networks
     tie_seed: int = 0
 
     def to_frame(self) -> Any:
-        """Return one row per item, as an Arrow table.
+        """Return an Arrow table with one row per item.
 
-        Columns: item, fold, label and confidence by the posterior, model (the network's class), p_<class> of the
-        posterior, model_<class> of the network.
+        The columns are item, fold, label and confidence (by the posterior), model (the network's class), p_<class>
+        (posterior) and model_<class> (network).
         """
         import pyarrow as pa
 
@@ -59,7 +60,7 @@ class OutOfFold:
 
     @classmethod
     def from_frame(cls, frame: Any, model: CrowdClassifier) -> OutOfFold:
-        """Read the result of `to_frame` (also as text, from CSV), for a model fitted to the same items."""
+        """Read the result of `to_frame`, or its text from a CSV file, for a model fitted to the same items."""
         columns = to_arrow(frame, ["item", "fold", *(f"{p}_{name}" for p in ("p", "model") for name in model.classes_)])
         names = [str(name) for name in columns["item"].to_pylist()]
         if names != [str(name) for name in model.items_]:
@@ -73,7 +74,7 @@ class OutOfFold:
 
 
 def load_trained(folder: str | Path) -> tuple[CrowdClassifier, OutOfFold | None]:
-    """Load the model in a folder of `dissensus train`, and its out-of-fold predictions if there are any."""
+    """Load the model in a folder of `dissensus train`, and its out-of-fold predictions or None."""
     model = CrowdClassifier.load(folder, device="cpu")
     found = [path for path in sorted(Path(folder).glob(f"{FILE_STEM}.*")) if path.is_file()]
     try:
@@ -94,13 +95,28 @@ def out_of_fold(
     seed: int = 0,
     on_step: OnStep | None = None,
 ) -> OutOfFold:
-    """Predict every item by a network that has not seen its annotations.
+    """Predict every item by a network that was not trained on its annotations.
 
-    The keywords are those of `model`, which is not changed; its checkpoints go to one sub-folder per fold. `table`,
-    `X`, `gold`, `annotators` and `validation` (a share of the training items of each network) are as in
-    `CrowdClassifier.fit`. The `folds` are equally large; names and `seed` assign the items, not their order. `on_step`
-    is called after every epoch with (epochs of all networks so far, mean loss).
+    Parameters
+    ----------
+    model : CrowdClassifier
+        A classifier whose keywords are used; it is not changed. Its checkpoints are written to a folder per fold.
+    table, X, gold, annotators
+        As in `CrowdClassifier.fit`.
+    validation : float, optional
+        Share of the training items of each network that is held out to choose the epoch.
+    folds : int
+        Number of folds of equal size. Items are assigned by their names and `seed`, independent of their order.
+    on_step : callable, optional
+        Called after every epoch with (number of epochs of all networks so far, mean loss).
 
+    Returns
+    -------
+    OutOfFold
+        Predictions for all items of the table.
+
+    Examples
+    --------
     >>> from dissensus.table.simulate import simulate
     >>> crowd = simulate(80, 8, 2, seed=1)
     >>> table, X = crowd.annotations, np.eye(2)[crowd.truth]
@@ -116,15 +132,15 @@ def out_of_fold(
         expected = "a CrowdClassifier (of a LIA, give model.classifier(table, features=True))"
         raise faults.WrongModel(caller="out_of_fold", expected=expected, found=type(model).__name__)
     if annotators is not None:
-        AnnotatorFeatures.fit(annotators, table.annotators)  # a fault in them is one in every fold
+        AnnotatorFeatures.fit(annotators, table.annotators)  # An error in the frame is raised before training.
     elif getattr(model, "annotator_features_", None) is not None:
         raise faults.FittedWithFeatures()
-    teaches = np.diff(table.item_ptr) > 0
-    teaches = teaches if gold is None else teaches | (gold >= 0)
-    if not 2 <= folds <= teaches.sum():
+    train_mask = np.diff(table.item_ptr) > 0
+    train_mask = train_mask if gold is None else train_mask | (gold >= 0)
+    if not 2 <= folds <= train_mask.sum():
         allowed = f"be from 2 to {int(teaches.sum()):,}, the number of training items"
         raise OutOfRange(name=ParameterName("folds"), allowed=allowed, value=folds)
-    fold = assign_stratified_folds(table, np.zeros((table.n_items, 1)), teaches, folds, seed)
+    fold = assign_stratified_folds(table, np.zeros((table.n_items, 1)), train_mask, folds, seed)
     proba = np.zeros((table.n_items, table.n_classes))
     done = 0
     for number in range(folds):

@@ -1,8 +1,8 @@
 """Read inputs X as plain Python and NumPy: vectors, texts, pairs or images, one row per item.
 
-X may be an array, a sparse matrix (which becomes dense), a list, or a column (or several) of any frame that narwhals
-knows: pandas, polars, pyarrow, DuckDB. Every function returns rows in the given order, or raises an error with the
-first row that it cannot use.
+X may be an array, a sparse matrix (which becomes dense), a list, or one or more columns of any frame that narwhals
+supports: pandas, polars, pyarrow, DuckDB. Every function keeps the order of the rows, and raises an error that names
+the first row that cannot be used.
 """
 
 from __future__ import annotations
@@ -29,24 +29,23 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
 
-MAX_CHANNELS = 4  # colours and transparency; with more, the channels are probably not last
-PIXEL_TOLERANCE = 1e-3  # pixels may exceed 0 to 1 by this much, from rounding
+MAX_CHANNELS = 4  # three colours and transparency; a longer last axis is probably not the channels
+PIXEL_TOLERANCE = 1e-3  # rounding may move pixels outside 0 to 1 by this much
 ITEM_COLUMN = "item"  # column or index that names the rows of a frame
 BLANKS = re.compile(r"[ \t\r\n]+")
 
 
 def check_table(table: Any, caller: str = "fit") -> None:
-    """Raise DataError unless it is a table of annotations."""
+    """Raise DataError unless `table` is an Annotations table of classes."""
     if not isinstance(table, Annotations):
         raise NotATable(caller=caller, type=type(table).__name__)
     check_kind(table.kind, CLASS_KINDS, "training")
 
 
 def strip_row_names(X: Any) -> Any:
-    """Return X without names of rows: an array, a sparse matrix, a list, or a narwhals frame or series in memory.
+    """Return X without row names: an array, a sparse matrix, a list, or a narwhals frame or series in memory.
 
-    A table of numbers that is mapped from a file row by row becomes `Mapped`; not with mode "c", whose changes are in
-    memory alone.
+    A memory-mapped table of numbers becomes `MappedRows`, except with mode "c", whose changes are only in memory.
     """
     if isinstance(X, str):
         raise SingleString(argument="X")
@@ -63,9 +62,9 @@ def strip_row_names(X: Any) -> Any:
 
 
 def align_rows(X: Any, table: Annotations, items: Any = None) -> Any:
-    """Return one row per item of the table, in their order; joined by name if X or `items` names the rows.
+    """Return one row of X per item of the table, in their order; rows that have names are joined by name.
 
-    Raise DataError if an item has no row, or if rows without names are not as many as the items.
+    Raise DataError if an item has no row, or if X has no names and its length differs from the number of items.
     """
     named = find_row_names(X, table) if items is None else naming.to_names(naming.to_column(items, "items"))
     n = count_rows(X)
@@ -78,8 +77,8 @@ def align_rows(X: Any, table: Annotations, items: Any = None) -> Any:
     if (count > 1).any():
         name = f"item {quote_name(known[count > 1][0])}"
         raise faults.RepeatedRow(argument="X", name=name, n_rows=int(count.max()))
-    at = naming.match_names(table.items, named, "items")
-    missing, extra = at < 0, naming.match_names(named, table.items, "items") < 0
+    row_index = naming.match_names(table.items, named, "items")
+    missing, extra = row_index < 0, naming.match_names(named, table.items, "items") < 0
     n_unused, unused = int(extra.sum()), quote_name(named[extra][0]) if extra.any() else ""
     if missing.any():
         raise faults.MissingInputs(
@@ -88,12 +87,12 @@ def align_rows(X: Any, table: Annotations, items: Any = None) -> Any:
         )  # fmt: skip
     if n_unused:
         warnings.warn(faults.UnusedInputs(n_rows=n_unused, item=unused), stacklevel=3)
-    X = strip_row_names(X) if np.array_equal(at, np.arange(n)) else strip_row_names(take_rows(X, at))
+    X = strip_row_names(X) if np.array_equal(row_index, np.arange(n)) else strip_row_names(take_rows(X, row_index))
     return nw.maybe_reset_index(X).to_native() if isinstance(X, nw.DataFrame | nw.Series) else X
 
 
 def find_row_names(X: Any, table: Annotations) -> Names | None:
-    """Return the items of the rows of X: keys of a mapping, a column or index `item`, or an index with all items."""
+    """Return the item of each row of X: keys of a mapping, a column or index `item`, or an index with all items."""
     if isinstance(X, Mapping):
         return naming.to_names(naming.to_column(list(X), "X"))
     frame = nw.from_native(X, allow_series=True, pass_through=True)
@@ -124,35 +123,35 @@ def count_rows(X: Any) -> int:
 
 
 def check_row_count(X: Any, n: int, entries: str, argument: str) -> None:
-    """Raise UnequalRows if X does not have `n` rows, one for each of the `entries` of an argument."""
+    """Raise UnequalRows unless X has `n` rows; `entries` says what an argument has n of."""
     if (n_rows := count_rows(X)) != n:
         raise faults.UnequalRows(argument=argument, n_rows=n_rows, n_entries=n, entries=entries)
 
 
-def take_rows(X: Any, at: Any) -> Any:
-    """Return the rows of X at these indices, in that order."""
+def take_rows(X: Any, row_index: Any) -> Any:
+    """Return the rows of X at these indices."""
     X = strip_row_names(X)
     if isinstance(X, MappedRows):
-        return X.select_rows(np.asarray(at))
+        return X.select_rows(np.asarray(row_index))
     if sparse.issparse(X):
-        return X.tocsr()[at]
+        return X.tocsr()[row_index]
     if isinstance(X, nw.DataFrame | nw.Series):
-        return X[np.asarray(at).tolist()].to_native()
+        return X[np.asarray(row_index).tolist()].to_native()
     if isinstance(X, np.ndarray):
-        return X[at]
+        return X[row_index]
     values = _to_list(X)
-    return [values[i] for i in at]
+    return [values[i] for i in row_index]
 
 
 def to_vectors(X: Any) -> Any:
-    """Return features (I, D) float32; a file that is mapped into memory is read in blocks, for a check only."""
+    """Return features (I, D) as float32; a memory-mapped file is only checked, block by block."""
     X = strip_row_names(X)
     if sparse.issparse(X):
         X = X.astype(np.float32).toarray()
     if isinstance(X, nw.DataFrame | nw.Series):
         X = X.to_numpy()
     try:
-        with np.errstate(over="ignore"):  # infinite values are reported below
+        with np.errstate(over="ignore"):  # Infinite values are reported below.
             array = X if isinstance(X, MappedRows) else np.asarray(X, np.float32)
     except (TypeError, ValueError):
         raise faults.NotNumbers() from None
@@ -171,38 +170,37 @@ def to_vectors(X: Any) -> Any:
 
 
 def column_names(X: Any) -> list[str] | None:
-    """Return the names of the features, if X is a frame that has some."""
+    """Return the names of the features if X is a frame with column names, else None."""
     X = strip_row_names(X)
     named = isinstance(X, nw.DataFrame) and all(isinstance(name, str) for name in X.columns)
     return X.columns if named else None
 
 
 def reorder_columns(X: Any, names: list[str] | None) -> Any:
-    """Return X with the columns of `fit`, in their order, if both have names."""
-    there = column_names(X)
-    if names is None or there is None or there == names:
+    """Return X with its columns in the order of `names`, those of `fit`; unchanged if either has no names."""
+    own_names = column_names(X)
+    if names is None or own_names is None or own_names == names:
         return X
-    known, found = set(names), set(there)
-    missing = tuple(name for name in names if name not in found)
-    unexpected = tuple(name for name in there if name not in known)
+    missing = tuple(name for name in names if name not in set(own_names))
+    unexpected = tuple(name for name in own_names if name not in set(names))
     if missing or unexpected:
         raise faults.FeatureNamesDiffer(n_columns=len(names), missing=missing, unexpected=unexpected)
     return strip_row_names(X).select(names).to_native()
 
 
 def iterate_blocks(array: Any) -> Iterator[FloatArray]:
-    """Yield the rows of `vectors` as float32, `BLOCK_ROWS` at a time."""
+    """Yield the rows of an array as float32, `ROWS_PER_READ` at a time."""
     for start in range(0, len(array), ROWS_PER_READ):
         yield np.asarray(array[start : start + ROWS_PER_READ], np.float32)
 
 
 def to_texts(X: Any) -> list[str]:
-    """Return one text per item; it may be empty."""
+    """Return one text per item; texts may be empty."""
     return check_texts(_to_list(X), "X")
 
 
 def to_pairs(X: Any, expected: str = "values") -> list[tuple[Any, Any]]:
-    """Return two values per item, `expected` in words: two columns of a frame, or a list of pairs."""
+    """Return two values per item, from two columns of a frame or a list of pairs; errors call them `expected`."""
     values = _to_list(X)
     for row, value in enumerate(values):
         if isinstance(value, str) or not isinstance(value, Iterable) or len(tuple(value)) != 2:
@@ -211,9 +209,9 @@ def to_pairs(X: Any, expected: str = "values") -> list[tuple[Any, Any]]:
 
 
 def to_tokens(value: Any, row: int) -> list[str]:
-    """Return the tokens of one item: a sequence of strings, or one string that is split at blanks.
+    """Return the tokens of one item, which is a sequence of strings or one string to split at blanks.
 
-    Only plain blanks split: a no-break space is a token of its own in tweets of gimpel_pos.
+    A no-break space does not split a string, because it is a token in the tweets of gimpel_pos.
     """
     if isinstance(value, str):
         return [token for token in BLANKS.split(value) if token]
@@ -229,8 +227,8 @@ def to_tokens(value: Any, row: int) -> list[str]:
 def to_images(X: Any) -> list[ByteArray]:
     """Return one array of bytes (height, width, channels) per item; a grey image has one channel.
 
-    X is an array (I, H, W) or (I, H, W, C), or a list or column of images of any sizes, (H, W) or (H, W, C) each:
-    integers from 0 to 255, floats from 0 to 1 (rounded to 255ths), or booleans.
+    X is an array (I, H, W) or (I, H, W, C), or a list or column of images (H, W) or (H, W, C) of any sizes. Pixels are
+    integers from 0 to 255, floats from 0 to 1 (rounded to multiples of 1/255), or booleans.
     """
     return [_to_pixels(value, i) for i, value in enumerate(list(X) if isinstance(X, np.ndarray) else _to_list(X))]
 
@@ -238,7 +236,7 @@ def to_images(X: Any) -> list[ByteArray]:
 def _to_pixels(value: Any, row: int) -> ByteArray:
     try:
         pixels = np.asarray(value)
-    except (TypeError, ValueError):  # rows of pixels of different lengths
+    except (TypeError, ValueError):  # The rows of pixels have different lengths.
         pixels = np.empty(0, object)
     pixels = pixels[..., None] if pixels.ndim == 2 else pixels
     if pixels.dtype.kind not in "buif" or pixels.ndim != 3 or not pixels.size or pixels.shape[2] > MAX_CHANNELS:
@@ -247,7 +245,7 @@ def _to_pixels(value: Any, row: int) -> ByteArray:
     if pixels.dtype == np.uint8:
         return pixels
     low, high, most = float(pixels.min()), float(pixels.max()), 255 if pixels.dtype.kind in "ui" else 1
-    if not (low >= -PIXEL_TOLERANCE and high <= most + PIXEL_TOLERANCE):  # True for NaN as well
+    if not (low >= -PIXEL_TOLERANCE and high <= most + PIXEL_TOLERANCE):  # This is also True for NaN.
         raise PixelsOutOfRange(argument="X", row=row, low=low, high=high)
     if most == 255:
         return pixels.astype(np.uint8)
@@ -255,7 +253,7 @@ def _to_pixels(value: Any, row: int) -> ByteArray:
 
 
 def resize_image(image: ByteArray, size: tuple[int, int]) -> ByteArray:
-    """Resize an image to this height and width, bilinear; a smaller image has means of the pixels."""
+    """Resize an image to this height and width by bilinear interpolation with anti-aliasing."""
     if image.shape[:2] == size:
         return image
     planes = torch.tensor(image, dtype=torch.float32).permute(2, 0, 1)[None]  # (1, C, H, W)
@@ -264,36 +262,36 @@ def resize_image(image: ByteArray, size: tuple[int, int]) -> ByteArray:
 
 
 def _to_list(X: Any) -> list[Any]:
-    """Return one value per row; a tuple if there are several columns."""
+    """Return one value per row of X, or a tuple per row if X has several columns."""
     X = strip_row_names(X)
     if isinstance(X, nw.DataFrame):
         columns = [column.to_list() for column in X.iter_columns()]
         return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
     if isinstance(X, np.ndarray | nw.Series):
         return list(X.to_list() if isinstance(X, nw.Series) else X.tolist())
-    return list(X.to_pylist() if hasattr(X, "to_pylist") else X)  # an Arrow array, or a list
+    return list(X.to_pylist() if hasattr(X, "to_pylist") else X)  # X is an Arrow array, or a list.
 
 
-def match_names(named: Any, known: Names, what: str) -> IntArray:
-    """Return codes of names among the known ones, −1 for an unknown name; None stands for all."""
-    if named is None:
-        return np.arange(known.size)
-    if isinstance(named, str):
-        raise SingleString(argument=what)
-    return naming.match_names(naming.to_names(naming.to_column(named, what)), known, what)
+def match_names(names: Any, fitted: Names, argument: str) -> IntArray:
+    """Return the codes of `names` among `fitted`, −1 for an unknown name; None stands for all fitted names."""
+    if names is None:
+        return np.arange(fitted.size)
+    if isinstance(names, str):
+        raise SingleString(argument=argument)
+    return naming.match_names(naming.to_names(naming.to_column(names, argument)), fitted, argument)
 
 
 def check_codes(codes: IntArray, n_classes: int, argument: str) -> None:
-    """Raise CodesOutOfRange unless all codes are classes, or −1 for unknown."""
+    """Raise CodesOutOfRange unless all codes are from −1 (unknown) to `n_classes` − 1."""
     if codes.size and (codes.min() < -1 or codes.max() >= n_classes):
         low, high = int(codes.min()), int(codes.max())
         raise faults.CodesOutOfRange(argument=argument, highest=n_classes - 1, low=low, high=high)
 
 
-def match_items(items: Any, known: Names) -> IntArray:
-    """Return codes of items by their names; None stands for all fitted items."""
-    codes = match_names(items, known, "items")
+def match_items(items: Any, fitted: Names) -> IntArray:
+    """Return the codes of items by their names; None stands for all fitted items."""
+    codes = match_names(items, fitted, "items")
     if (codes < 0).any():
         bad = naming.to_names(naming.to_column(items, "items"))[codes < 0][0]
-        raise faults.UnknownItem(item=quote_name(bad), n_items=known.size)
+        raise faults.UnknownItem(item=quote_name(bad), n_items=fitted.size)
     return codes

@@ -3,9 +3,9 @@
 Figure 4 of Weerasooriya et al. 2021 is such a map, coloured by class. The vector of an item is the input of the
 network's last layer (`Objective.item_vectors`).
 
-t-SNE keeps neighbourhoods, but neither distances between groups nor their widths. So the separation of classes is
-computed from the vectors: the share of an item's nearest neighbours with its own class, compared with chance. The share
-of these neighbours that are neighbours on the map is reported as well.
+t-SNE preserves neighbourhoods, but not the distances between groups or their widths. The separation of classes is
+therefore computed from the vectors: it is the share of an item's nearest neighbours that have the item's class,
+compared with chance. The share of these neighbours that are also neighbours on the map is reported as well.
 """
 
 from __future__ import annotations
@@ -28,45 +28,45 @@ from dissensus.learning.validation import shuffle_by_name
 from dissensus.models.base import arg_max
 from dissensus.table.annotations import Annotations
 
-MAX_ITEMS = 1500  # more items are sampled, by their names
-MIN_TSNE_VECTORS = 10  # different vectors; with fewer, the map is by PCA
-PERPLEXITY = 30.0  # scikit-learn's own default
+MAX_ITEMS = 1500  # default number of items on a map; larger sets are sampled by name
+MIN_TSNE_VECTORS = 10  # number of different vectors below which the map is by PCA
+PERPLEXITY = 30.0  # scikit-learn's default
 N_NEIGHBOURS = 10
-VECTOR_DIGITS = 6  # decimal digits; equal vectors have one place
+VECTOR_DIGITS = 6  # decimal digits of rounded vectors, so that equal items have one position
 
 
 @dataclass(frozen=True, eq=False)
 class Separation:
-    """Classes of an item's nearest neighbours."""
+    """How often an item's nearest neighbours have its class."""
 
-    n_neighbours: int  # per item
+    n_neighbours: int  # number of neighbours per item
     same_class_share: FloatArray  # (n,) share of an item's neighbours with its class; NaN without a class
-    class_counts: IntArray  # (K,) items
+    class_counts: IntArray  # (K,) number of items
 
     @property
     def mean(self) -> float:
-        """Mean share over all items that have a class."""
+        """Mean of `same_class_share` over all items that have a class."""
         return float(np.nanmean(self.same_class_share)) if np.isfinite(self.same_class_share).any() else float("nan")
 
     @property
     def chance(self) -> float:
-        """Expected mean share if vectors were independent of classes: the share of other items with an item's class."""
-        others, known = max(self.same_class_share.size - 1, 1), self.class_counts.sum()
-        return float((self.class_counts * (self.class_counts - 1)).sum() / (known * others)) if known else float("nan")
+        """Expected mean if vectors were independent of classes: the share of other items with an item's class."""
+        others, total = max(self.same_class_share.size - 1, 1), self.class_counts.sum()
+        return float((self.class_counts * (self.class_counts - 1)).sum() / (total * others)) if total else float("nan")
 
 
 @dataclass(frozen=True, eq=False)
 class ItemMap:
-    """Places and classes of items."""
+    """Positions and classes of items on a map."""
 
     item: IntArray  # (n,) rows of X
     position: FloatArray  # (n, 2)
     class_code: IntArray  # (n,) class, −1 if unknown
     projection: str  # "t-SNE" or "PCA"
-    vector_length: int  # length of the vectors
-    separation: Separation  # of these n items, by their vectors
-    kept_neighbours: float  # share of an item's nearest neighbours by vectors that are neighbours on the map
-    n_rows: int  # rows of X
+    vector_length: int
+    separation: Separation  # separation of the classes of these n items by their vectors
+    kept_neighbours: float  # share of an item's nearest neighbours by vectors that are also neighbours on the map
+    n_rows: int  # number of rows of X
 
 
 def item_map(
@@ -78,13 +78,25 @@ def item_map(
     max_items: int = MAX_ITEMS,
     seed: int = 0,
 ) -> ItemMap:
-    """Map items by a fitted CrowdClassifier or LIA.
+    """Map items in two dimensions by the vectors of a fitted CrowdClassifier or LIA.
 
-    X has one row per item, of `table.items` where a table is given; the items need not be those of `fit`. Classes are
-    `codes` (rows,) into the table's classes or the model's, −1 for none; else the majority labels in `table`; else the
-    model's most probable classes. Names (else numbers) and `seed` decide which `most` items are on the map.
+    Parameters
+    ----------
+    model : CrowdClassifier or LIA
+        A fitted model.
+    X : array, list or frame
+        Inputs of the items, which may be new. With a `table`, one row per `table.items`.
+    table : Annotations, optional
+        A table whose majority labels are the classes.
+    codes : (rows,) int, optional
+        Classes as codes into the classes of the table or the model, and −1 for none. Without `codes` and `table` the
+        classes are the model's most probable ones.
+    max_items : int
+        Number of items on the map. The items are chosen by their names, or row numbers without a table, and `seed`.
+    seed : int
+        Seed of the choice of items and of t-SNE.
     """
-    check_argument("most", max_items, int, low=1)
+    check_argument("max_items", max_items, int, low=1)
     check_argument("seed", seed, int, low=0)
     found, n = get_classifier(model), input_data.count_rows(X)
     if table is not None:
@@ -109,7 +121,7 @@ def item_map(
 
 
 def item_vectors(model: Any, X: Any) -> FloatArray:
-    """Return the input of the network's last layer, (rows, D)."""
+    """Return the input of the network's last layer (rows, D)."""
     found = get_classifier(model)
 
     def ask(batch: Any) -> Any:
@@ -120,44 +132,44 @@ def item_vectors(model: Any, X: Any) -> FloatArray:
 
 
 def project_items(vectors: FloatArray, *, seed: int = 0) -> tuple[FloatArray, str]:
-    """Lay vectors (n, D) out in (n, 2), equal ones at one place; also return the name of the method."""
+    """Project vectors (n, D) to (n, 2), with one position for equal vectors; also return the method's name."""
     different, which = np.unique(vectors, axis=0, return_inverse=True)
     if len(different) < MIN_TSNE_VECTORS:
         return project_principal(different)[which], "PCA"
-    perplexity = min(PERPLEXITY, (len(different) - 1) / 3)  # t-SNE uses three times as many neighbours
+    perplexity = min(PERPLEXITY, (len(different) - 1) / 3)  # t-SNE uses three times as many neighbours.
     fitted = TSNE(perplexity=perplexity, init="pca", random_state=seed, n_jobs=1)
-    with threadpool_limits(1):  # sums over threads depend on their number
+    with threadpool_limits(1):  # Sums over threads depend on the number of threads.
         return np.asarray(fitted.fit_transform(different), np.float64)[which], "t-SNE"
 
 
 def project_principal(rows: FloatArray) -> FloatArray:
-    """Project (n, E) on its two first principal components, (n, 2)."""
+    """Project rows (n, E) on their first two principal components (n, 2)."""
     rows = np.asarray(rows, np.float64)
     left, size, right = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
-    sign = np.sign(right[np.arange(len(right)), np.abs(right).argmax(axis=1)])  # the same orientation everywhere
+    sign = np.sign(right[np.arange(len(right)), np.abs(right).argmax(axis=1)])  # Every machine has the same signs.
     place = (left * size * sign)[:, :2]
     return np.pad(place, ((0, 0), (0, 2 - place.shape[1])))
 
 
 def find_neighbours(vectors: FloatArray, neighbours: int = N_NEIGHBOURS) -> IntArray:
-    """Find the nearest other rows of each row, (n, at most `neighbours`)."""
+    """Return the nearest other rows of each row (n, at most `neighbours`)."""
     if (k := min(neighbours, len(vectors) - 1)) < 1:
         return np.empty((len(vectors), 0), np.int64)
     return np.asarray(NearestNeighbors(n_neighbors=k).fit(vectors).kneighbors(return_distance=False), np.int64)
 
 
 def measure_separation(near: IntArray, code: IntArray, n_classes: int) -> Separation:
-    """Compute how many neighbours, rows (n, k), have the class (n,) of a row; −1 is no class."""
-    known = code >= 0
-    count = np.bincount(code[known], minlength=n_classes)
+    """Measure how many neighbours `near` (n, k) of a row have its class in `code` (n,), where −1 is no class."""
+    has_class = code >= 0
+    count = np.bincount(code[has_class], minlength=n_classes)
     same = np.full(len(code), np.nan)
     if near.size:
-        same[known] = (code[near] == code[:, None]).mean(axis=1)[known]
+        same[has_class] = (code[near] == code[:, None]).mean(axis=1)[has_class]
     return Separation(near.shape[1], same, count)
 
 
 def get_classifier(model: Any) -> CrowdClassifier:
-    """Return the fitted CrowdClassifier that a model is or contains."""
+    """Return the fitted CrowdClassifier that `model` is or contains."""
     found = getattr(model, "classifier_", model)
     if not isinstance(found, CrowdClassifier):
         found_type = type(model).__name__
@@ -167,7 +179,7 @@ def get_classifier(model: Any) -> CrowdClassifier:
 
 
 def _read_class_codes(classes: Names, table: Annotations | None, codes: Any, n: int) -> IntArray:
-    """Return the given classes (n,), or majority labels."""
+    """Return the checked `codes` (n,), or without codes the majority labels of the table."""
     if codes is None:
         assert table is not None
         votes = table.votes()

@@ -1,17 +1,17 @@
-"""LIA with or without features: the objective `lia` on two layers, with a schedule of its own.
+"""LIA with or without features: objective `lia` on two layers, with its own training schedule.
 
-    model = LIA().fit(table, X)        x_i by an MLP
-    model = LIA().fit(table)           LIA-E: a learnt vector per item
-    model = LIA().fit(table, X, annotators=frame)      features of annotators: also for unknown annotators
+    model = LIA().fit(table, X)                        items by an MLP over their features
+    model = LIA().fit(table)                           LIA-E: items by a trained vector each
+    model = LIA().fit(table, X, annotators=frame)      features of annotators, also for unknown annotators
 
-A `CrowdClassifier` (`classifier_`) does the work; only LIA also estimates
+LIA trains a `CrowdClassifier` (`classifier_`), and also estimates
 
     competence[i, j] = Σ_k q_i(k) Q_ij[k, k]        P(j is right on i)
-    difficulty_[i] = 1 − competence[i, an average annotator]
+    difficulty_[i] = 1 − competence[i, average annotator]
 
 The equations are in `dissensus.learning.objectives.lia`. Layers, dropout and steps were chosen by the likelihood of
-the annotations of new items (two folds of labelme, rte, sentiment_polarity, medical_causes; no gold): the paper's four
-layers of 16, without dropout and with many steps, memorise such features.
+annotations of new items (two folds of labelme, rte, sentiment_polarity and medical_causes, without gold). The paper's
+four layers of 16, without dropout and with many steps, memorise such features.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from dissensus.learning.trainer import TrainingKeywords
 from dissensus.models.base import Likelihoods, arg_max, put_given_first
 from dissensus.table.annotations import Annotations
 
-MIN_EPOCHS = 20  # passes over the items, also with few steps: every round needs all items
+MIN_EPOCHS = 20  # smallest number of passes over the items, because every round of EM needs all items
 
 
 class LIA(Learner, LIAKeywords):
-    """Model of truth, difficulty and competence.
+    """A model of the classes, the difficulty of items and the competence of annotators.
 
     >>> from dissensus.table.simulate import simulate
     >>> crowd = simulate(80, 8, 2, seed=1)
@@ -67,11 +67,13 @@ class LIA(Learner, LIAKeywords):
     stored_kind: ClassVar[str] = "LIA"
 
     hidden: Sequence[int] = param((64, 64), "widths of the layers that h and d share")
-    item_size: int = param(16, "size of an item's vector, where there are no features")
-    steps: int = param(400, "steps in all, but at least 20 passes over the items", low=1)
-    batch: int = param(1024, "annotations in a step, about; a step is of whole items", low=1)
+    item_size: int = param(16, "size of an item's vector if there are no features")
+    steps: int = param(400, "number of steps, but at least 20 passes over the items", low=1)
+    batch: int = param(
+        1024, "approximate number of annotations per step; a step has all annotations of its items", low=1
+    )
     learning_rate: float = param(0.003, "learning rate of the shared layers", low=0)
-    head_learning_rate: float = param(0.01, "of the last layers and the annotators", low=0)
+    head_learning_rate: float = param(0.01, "learning rate of the last layers and of annotators", low=0)
     weight_decay: float = param(0.0, "weight decay of the layers", low=0)
     dropout: float = param(0.5, "dropout of the layers")
     device: str = replace(DEVICE_PARAM, default="cpu")
@@ -79,8 +81,8 @@ class LIA(Learner, LIAKeywords):
     checkpoint: str | Path | None = TrainingKeywords.declared()["checkpoint"]  # type: ignore[assignment]
 
     embedding_: FloatArray  # (A, annotator_size)
-    posterior_: FloatArray  # (I, K) of the last E step
-    classifier_: CrowdClassifier  # its results, such as `difficulty_` and `proba_` (h), are attributes of LIA as well
+    posterior_: FloatArray  # (I, K) posterior of the last E step
+    classifier_: CrowdClassifier  # its results, such as `difficulty_` and `proba_` (h), are also attributes of LIA
 
     def fit(
         self,
@@ -91,17 +93,31 @@ class LIA(Learner, LIAKeywords):
         annotators: Any = None,
         on_step: OnStep | None = None,
     ) -> Self:
-        """Learn from annotations.
+        """Fit the model to annotations.
 
-        `X` (I, D) are features, one row per `table.items`; without them, a vector is learnt for each item. `gold` (I,)
-        are known classes, −1 if unknown. `annotators` is a frame with a column `annotator` and columns of features,
-        numbers or texts.
+        Parameters
+        ----------
+        table : Annotations
+            The annotations to train on.
+        X : (I, D) features, optional
+            One row per item, in the order of `table.items`. Without features, a vector is trained for each item.
+        gold : (I,) int, optional
+            Gold classes as codes into `table.classes`, and −1 for unknown.
+        annotators : frame, optional
+            A column `annotator`, and columns of features, which are numbers or texts.
+        on_step : callable, optional
+            Called after every epoch, as in `CrowdClassifier.fit`.
+
+        Returns
+        -------
+        LIA
+            The fitted model itself.
         """
         table, X, gold = order_arguments(table, X, gold)
         input_data.check_table(table)
         X = None if X is None else input_data.align_rows(X, table)
         model = self.classifier(table, features=X is not None)
-        self._inputs = table.items if X is None else np.array(to_vectors(X), np.float32)  # a copy, in case X changes
+        self._inputs = table.items if X is None else np.array(to_vectors(X), np.float32)  # X may change later.
         self.classifier_ = model.fit(table, self._inputs, gold=gold, annotators=annotators, on_step=on_step)
         if X is not None:
             set_attributes(self.classifier_.encoder_, {"columns_": input_data.column_names(X)})
@@ -109,7 +125,7 @@ class LIA(Learner, LIAKeywords):
         return self
 
     def classifier(self, table: Annotations, *, features: bool) -> CrowdClassifier:
-        """Return the classifier that `fit` trains, not fitted."""
+        """Return the unfitted classifier that `fit` trains."""
         self.check_parameters()
         objective = LIAObjective(**{name: getattr(self, name) for name in LIAObjective.parameter_names()})
         items = max(int(np.count_nonzero(np.diff(table.item_ptr))), 1)
@@ -118,7 +134,7 @@ class LIA(Learner, LIAKeywords):
     def _make_classifier(
         self, objective: LIAObjective, *, features: bool, items: int, labels: float
     ) -> CrowdClassifier:
-        """Return the classifier; the numbers of items and labels determine its epochs and batches."""
+        """Return the classifier, with epochs and batches that follow from the numbers of items and labels."""
         layers: dict[str, Any] = {"hidden": self.hidden, "dropout": self.dropout}
         encoder = MLP(**layers) if features else ItemEmbedding(size=self.item_size, **layers)
         size = max(round(self.batch * items / max(labels, 1)), 1)
@@ -130,7 +146,7 @@ class LIA(Learner, LIAKeywords):
         )
 
     def __getattr__(self, name: str) -> Any:
-        """Look a result up among those of the classifier."""
+        """Return a result of the classifier."""
         if name.endswith("_") and not name.startswith("_") and "classifier_" in vars(self):
             return getattr(self.classifier_, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -138,7 +154,7 @@ class LIA(Learner, LIAKeywords):
     # Answers ----------------------------------------------------------------------------------------------------------
 
     def predict_proba(self, X: Any = None) -> FloatArray:
-        """Return P(class | x) (rows, K) by h alone; without X, `posterior_` of the fitted items."""
+        """Predict P(class | x) (rows, K) by h alone; without X, return `posterior_` of the fitted items."""
         self._check_fitted()
         if X is None:
             return self.posterior_
@@ -150,22 +166,27 @@ class LIA(Learner, LIAKeywords):
         return self._most_probable_names(self.predict_proba(X), self.classes_, fitted=X is None)
 
     def competence(self, items: Any = None, annotators: Any = None) -> FloatArray:
-        """(items, annotators) P(the annotator is right on the item).
+        """Return P(the annotator is right on the item) (items, annotators).
 
-        Names of fitted items and of annotators, None for all; an unknown annotator is treated as an average one, or,
-        if `annotators` is a frame with the columns that `fit` had, as one with these features.
+        Parameters
+        ----------
+        items : names, optional
+            Fitted items; None stands for all.
+        annotators : names or frame, optional
+            Annotators; None stands for all. An unknown name is treated as the average annotator. A frame with the
+            columns of `fit` describes annotators by their features.
         """
         codes, whom = self._match_codes(items, annotators)
         return self._map_pairs(codes, whom, probability_right(self.posterior_[codes]))
 
     def confusion(self, items: Any = None, annotators: Any = None) -> FloatArray:
-        """(items, annotators, K, K) [true, given] P(label of the annotator | class of the item)."""
+        """Return P(label | class) (items, annotators, K, K) [true, given] for pairs of items and annotators."""
         return self._map_pairs(*self._match_codes(items, annotators))
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
-        """(N, K) Σ_k q_i(k) Q_ij[k, ·] for the rows of a table of fitted items: P(label | item, annotator).
+        """Predict P(label | item, annotator) (N, K), Σ_k q_i(k) Q_ij[k, ·], for the rows of a table of fitted items.
 
-        q comes from the fitted labels, not from those of `table`: held-out rows are predicted.
+        The posterior q comes from the labels of the fit; the labels of `table` are not used.
         """
         self._check_fitted()
         table, model = table.with_classes(self.classes_), self.classifier_
@@ -174,19 +195,19 @@ class LIA(Learner, LIAKeywords):
 
         def ask(z: Tensor, row: Tensor, at: IntArray) -> Tensor:
             assert isinstance(model.objective_, LIAObjective)
-            who, _ = model.network_.to_device(codes[table.annotator[at]])
-            confusion = model.objective_.pair_confusions(model.network_.head, z, row, who).cpu().double()
+            placed_codes, _ = model.network_.to_device(codes[table.annotator[at]])
+            confusion = model.objective_.pair_confusions(model.network_.head, z, row, placed_codes).cpu().double()
             return torch.einsum("nk,nkl->nl", torch.as_tensor(q[table.item[at]]), confusion)
 
         return model._predict_rows(model.encoder_.prepare(self._inputs[items]), table, ask)
 
     def likelihoods(self) -> Likelihoods:
-        """Return the posterior of the items, and the likelihood of every label of any pair."""
+        """Return the posterior of the items, and the likelihood of every label for pairs of items and annotators."""
 
-        def of(items: IntArray, annotators: IntArray) -> FloatArray:
+        def label_likelihood(items: IntArray, annotators: IntArray) -> FloatArray:
             return put_given_first(self._map_pairs(items, (annotators, None)))
 
-        return Likelihoods(self.posterior_, of, False)
+        return Likelihoods(self.posterior_, label_likelihood, False)
 
     # Storage ----------------------------------------------------------------------------------------------------------
 
@@ -211,22 +232,22 @@ class LIA(Learner, LIAKeywords):
         self, items: IntArray, whom: AnnotatorCodes, ask: Callable[[Tensor, Tensor], Tensor] = lambda Q, at: Q
     ) -> FloatArray:
         """Apply `ask` to pairs of fitted items and annotators; by default, return the confusion matrix of each pair."""
-        some = self.classifier_.encoder_.prepare(self._inputs[items])  # only these: `recommend` asks for one at a time
-        return map_pairs(self.classifier_, some, whom, ask)
+        chunk = self.classifier_.encoder_.prepare(self._inputs[items])  # only these: `recommend` asks for one at a time
+        return map_pairs(self.classifier_, chunk, whom, ask)
 
     def _match_codes(self, items: Any, annotators: Any) -> tuple[IntArray, AnnotatorCodes]:
-        """Return codes of items, and codes of annotators with features if they come in a frame; None stands for all."""
+        """Return codes of items, and codes of annotators with their features from a frame; None stands for all."""
         self._check_fitted()
         return input_data.match_items(items, self.items_), match_annotators(
             annotators, self.annotators_, self.annotator_features_
         )
 
     def _check_features(self, encoder: Encoder) -> None:
-        """Raise NoFeatures if new items cannot be told apart, because the model was fitted without features."""
+        """Raise NoFeatures if the model was fitted without features and so cannot predict new items."""
         if isinstance(encoder, ItemEmbedding):
             raise NoFeatures(model=type(self).__name__)
 
     def _most_probable_names(self, proba: FloatArray, classes: Names, *, fitted: bool) -> Names:
-        """Return the most probable classes (rows,); ties of fitted items are broken at random."""
+        """Return the most probable class names (rows,); ties are broken at random for fitted items."""
         best = arg_max(proba, self.items_, classes, self.tie_seed_) if fitted else proba.argmax(axis=1)
         return np.asarray(classes[best])

@@ -1,15 +1,15 @@
 """LIA-ML with or without features: many questions about the same items share layers and annotators' embeddings.
 
     model = LIAML().fit(questions, X)                   questions: a mapping from question to table (`Questions`)
-    model.add_question("side effect", table)            one more, from few labels: the others stay the same to the bit
+    model.add_question("side effect", table)            one more question; the results for the others do not change
 
-A question that is added later learns the embeddings and biases of its own classes only: layers and annotators are those
-of the fit. Its classes start as those of the same name in the other questions, and `prior` shrinks them towards these:
-it adds prior/2 · Σ own² to minus the log likelihood, where own is the difference of an embedding.
+For a question that is added later, only the embeddings and biases of its own classes are trained; layers and annotators
+are those of the fit. Its classes start from those of the same name in other questions, and `prior` shrinks them towards
+these: it adds prior/2 · Σ offset² to minus the log likelihood, where the offset is the difference of the embeddings.
 
-The equations are in `dissensus.learning.objectives.lia_ml`; `competence` and `difficulty` are LIA's, by question. On
-the medical relations of its paper it is not better than LIA, question by question: better in 2 of 6 comparisons, worse
-in 1 (`reproductions/results/platanios2020.md`).
+The equations are in `dissensus.learning.objectives.lia_ml`; `competence` and `difficulty` are those of LIA for each
+question. On the medical relations of its paper it is better than LIA in 2 of 6 comparisons, and worse in 1
+(`reproductions/results/platanios2020.md`).
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from dissensus.table.annotations import ANONYMOUS_ANNOTATOR, Annotations
 
 
 class LIAML(LIAMLKeywords, LIA):
-    """Truth, difficulty and competence in many questions at once.
+    """A model of classes, difficulty and competence for many questions at once.
 
-    A weight decay of 0.001 has the best likelihood of held-out labels on the medical relations, of 0, 0.001 and 0.01.
+    Among weight decays of 0, 0.001 and 0.01, held-out labels of the medical relations are most likely with 0.001.
 
     >>> from dissensus.table.simulate import simulate
     >>> tables = {name: simulate(40, 6, 2, seed=1).annotations for name in ("rude", "funny")}
@@ -65,17 +65,17 @@ class LIAML(LIAMLKeywords, LIA):
     stored_kind = "LIAML"
 
     hidden: Sequence[int] = param((32, 32, 32, 32), "widths of the layers that all questions share")
-    prior: float = param(1.0, "how strongly a question's classes are shrunk to those of the same name", low=0)
-    steps: int = param(1000, "steps in all, but at least 20 passes over the items", low=1)
+    prior: float = param(1.0, "strength of the shrinkage of a question's classes to those of the same name", low=0)
+    steps: int = param(1000, "number of steps, but at least 20 passes over the items", low=1)
     weight_decay: float = param(1e-3, "weight decay of the layers", low=0)
     dropout: float = param(0.0, "dropout of the layers")
-    checkpoint: ClassVar[None] = None  # type: ignore[misc]  # no keyword
-    annotator_features_: ClassVar[None] = None  # not supported
+    checkpoint: ClassVar[None] = None  # type: ignore[misc]  # It is a keyword of LIA and not of LIAML.
+    annotator_features_: ClassVar[None] = None  # LIAML does not support features of annotators.
 
     questions_: list[str]
     classes_: dict[str, Names]
-    posterior_: dict[str, FloatArray]  # type: ignore[assignment]  # (I, K) the E step
-    proba_: dict[str, FloatArray]  # (I, K) h
+    posterior_: dict[str, FloatArray]  # type: ignore[assignment]  # (I, K) posterior of the last E step
+    proba_: dict[str, FloatArray]  # (I, K) P(class | x) by h
     difficulty_: dict[str, FloatArray]  # (I,) P(an average annotator is wrong)
     label_embedding_: dict[str, FloatArray]  # (K, label_size)
 
@@ -89,9 +89,23 @@ class LIAML(LIAMLKeywords, LIA):
         gold: Mapping[str, IntArray] | None = None,
         on_step: OnStep | None = None,
     ) -> Self:
-        """Learn from the tables of all questions and, if given, features X (I, D), one row per item.
+        """Fit the model to the tables of all questions.
 
-        `gold`: (I,) known classes by question, as codes, −1 where unknown; questions may be left out.
+        Parameters
+        ----------
+        questions : mapping from name to Annotations
+            Tables of the same items and annotators.
+        X : (I, D) features, optional
+            One row per item.
+        gold : mapping from name to (I,) int, optional
+            Gold classes of some questions as codes, and −1 for unknown.
+        on_step : callable, optional
+            Called after every epoch, as in `CrowdClassifier.fit`.
+
+        Returns
+        -------
+        LIAML
+            The fitted model itself.
         """
         run = self.prepare_run(questions, X, gold=gold)
         return self.store_results(run, run.train(on_step))
@@ -99,7 +113,7 @@ class LIAML(LIAMLKeywords, LIA):
     def prepare_run(
         self, questions: Mapping[str, Annotations], X: Any = None, *, gold: Mapping[str, IntArray] | None = None
     ) -> TrainingRun:
-        """Prepare the training that `fit` does."""
+        """Return the prepared training of `fit`."""
         self.check_parameters()
         if not isinstance(questions, Mapping):
             raise QuestionsNeeded(where="questions", found=type(questions).__name__)
@@ -113,7 +127,7 @@ class LIAML(LIAMLKeywords, LIA):
         return self._make_run(model, one, encoder, network, encoder.prepare(inputs))
 
     def store_results(self, run: TrainingRun, trace: Trace) -> Self:
-        """Take over a trained network, and compute the results for items and annotators."""
+        """Store a trained network, and compute the results for items and annotators."""
         head, objective = run.network.head, run.objective
         assert isinstance(objective, LIAMLObjective)
         self.encoder_, self._columns = run.encoder, run.data.inputs
@@ -130,16 +144,16 @@ class LIAML(LIAMLKeywords, LIA):
     def add_question(
         self, question: str, table: Annotations, *, gold: IntArray | None = None, on_step: OnStep | None = None
     ) -> Self:
-        """Learn one more question about the fitted items: the embeddings and biases of its classes, and nothing else.
+        """Add a question about the fitted items, and train only the embeddings and biases of its classes.
 
-        The table's items must be among those of `fit`; unseen annotators count as average ones.
+        The table's items must be among those of `fit`; unseen annotators are treated as the average annotator.
         """
         self._check_fitted()
         input_data.check_table(table, "add_question")
         if question in self.classes_:
             raise RepeatedQuestion(question=question)
-        moved, known = self._align_table(table, gold)
-        objective = self._objective({question: moved}, None if known is None else {question: known})
+        moved, fitted_gold = self._align_table(table, gold)
+        objective = self._objective({question: moved}, None if fitted_gold is None else {question: fitted_gold})
         first = self._blocks[0]
         assert isinstance(first.objective, LIAMLObjective)
         with isolated_rng(make_torch_seed(self.seed)):
@@ -152,10 +166,10 @@ class LIAML(LIAMLKeywords, LIA):
 
     # Answers ----------------------------------------------------------------------------------------------------------
 
-    def predict_proba(  # type: ignore[override]  # an answer for each question
+    def predict_proba(  # type: ignore[override]  # LIA returns one array, and this a mapping.
         self, X: Any = None, questions: Sequence[str] | None = None
     ) -> dict[str, FloatArray]:
-        """Question → (rows, K) P(class | x) by h alone; without X, `posterior_`. `questions`: None for all."""
+        """Predict P(class | x) (rows, K) by h alone for each question (None: all); without X, return `posterior_`."""
         asked = self._resolve_questions(questions)
         if X is None:
             return {name: self.posterior_[name] for name in asked}
@@ -165,27 +179,27 @@ class LIAML(LIAMLKeywords, LIA):
     def predict(  # type: ignore[override]
         self, X: Any = None, questions: Sequence[str] | None = None
     ) -> dict[str, Names]:
-        """Question → (rows,) the most probable class names."""
+        """Predict the most probable class names (rows,) for each question (None: all)."""
         answers = self.predict_proba(X, questions)
         return {
             name: self._most_probable_names(proba, self.classes_[name], fitted=X is None)
             for name, proba in answers.items()
         }
 
-    def competence(  # type: ignore[override]  # in a question
+    def competence(  # type: ignore[override]  # The question is an additional argument.
         self, question: str, items: Any = None, annotators: Any = None
     ) -> FloatArray:
-        """(items, annotators) P(the annotator is right on the item in this question).
+        """Return P(the annotator is right on the item in this question) (items, annotators).
 
-        Give names of fitted items and of annotators, None for all; an unseen annotator is an average one.
+        Items and annotators are given by name, and None stands for all. Unseen annotators are treated as average.
         """
         (question,) = self._resolve_questions([question])
         return self._competence(question, *self._match_codes(items, annotators))
 
-    def confusion(  # type: ignore[override]  # in a question
+    def confusion(  # type: ignore[override]  # The question is an additional argument.
         self, question: str, items: Any = None, annotators: Any = None
     ) -> FloatArray:
-        """(items, annotators, K, K) [true, given] P(the annotator's label of the item | its class)."""
+        """Return P(label | class) (items, annotators, K, K) [true, given] in this question."""
         (question,) = self._resolve_questions([question])
         (codes, whom), K = self._match_codes(items, annotators), self.classes_[question].size
         confusion = np.empty((codes.size, whom[0].size, K, K))
@@ -222,7 +236,7 @@ class LIAML(LIAMLKeywords, LIA):
         model._reset_blocks(layers.to(on).eval())
         for stored in tree["blocks"]:
             objective = set_attributes(LIAMLObjective(**stored["parameters"]), stored["learnt"])
-            if model._blocks:  # a question that was added later
+            if model._blocks:  # This block was added by `add_question`.
                 first = model._blocks[0]
                 head = objective.extend_head(first.objective, first.head)
             else:
@@ -234,15 +248,15 @@ class LIAML(LIAMLKeywords, LIA):
     # Inside -----------------------------------------------------------------------------------------------------------
 
     def _objective(self, questions: Mapping[str, Annotations], gold: Mapping[str, IntArray] | None) -> LIAMLObjective:
-        """Fit an objective with these keywords."""
+        """Return an objective with the keywords of this model, fitted to the questions."""
         keywords = {name: getattr(self, name) for name in LIAMLObjective.parameter_names()}
         return LIAMLObjective(**keywords).fit(questions, gold, make_torch_seed(self.seed))
 
     def _classifier(self, objective: LIAMLObjective, *, features: bool) -> CrowdClassifier:
-        """Make the classifier with the keywords of the training."""
+        """Return the classifier that holds the keywords of the training."""
         labels = (
             objective.per_item_ * objective.pair_train_mask_.sum() / objective.pair_train_mask_.shape[1]
-        )  # per question
+        )  # labels per question
         items = int(np.count_nonzero(objective.train_mask_))
         model = self._make_classifier(objective, features=features, items=items, labels=labels)
         return model.set_params(precision="32-true")
@@ -250,7 +264,7 @@ class LIAML(LIAMLKeywords, LIA):
     def _make_run(
         self, model: CrowdClassifier, table: Annotations, encoder: Encoder, network: Network, columns: BatchColumns
     ) -> TrainingRun:
-        """Prepare the training of all parameters with a gradient; the head's `own` has the prior."""
+        """Return the training of all parameters with a gradient, in which the prior is the weight decay of offsets."""
         run = make_run(model, table, encoder, network, columns, np.flatnonzero(network.objective.train_mask_))
         own = network.head.labels.offset
         for group in run.groups:
@@ -260,14 +274,14 @@ class LIAML(LIAMLKeywords, LIA):
         return run
 
     def _reset_blocks(self, layers: nn.Module) -> None:
-        """Store the shared layers and their output for the fitted items; a block is a network over that output."""
+        """Store the shared layers and their output for the fitted items; blocks are networks over this output."""
         self._layers = layers
         self._blocks: list[Network] = []
-        self._block_positions: dict[str, tuple[int, int]] = {}  # a question's block, and its number there
+        self._block_positions: dict[str, tuple[int, int]] = {}  # block of each question, and position in the block
         self._encoded = self._encode(self._columns)
 
     def _add_block(self, head: LIAMLHead, objective: LIAMLObjective) -> Network:
-        """Add a block: questions that are trained together."""
+        """Add and return a block of questions that are trained together."""
         self._block_positions |= {name: (len(self._blocks), q) for q, name in enumerate(objective.questions_)}
         self._blocks.append(Network(nn.Identity(), head, objective).eval())
         return self._blocks[-1]
@@ -292,13 +306,13 @@ class LIAML(LIAMLKeywords, LIA):
             self.difficulty_[name] = 1 - right[:, 0]
 
     def _encode(self, columns: BatchColumns) -> BatchColumns:
-        """Run the shared layers on inputs; the output is one column."""
+        """Return the output of the shared layers for inputs, as one column."""
         network = Network(self._layers, nn.Identity(), LIAMLObjective())
         z = network.apply_in_batches(lambda batch: network.encoder(**batch), columns)
         return BatchColumns(input=torch.from_numpy(z).float())
 
     def _predict_questions(self, encoded: BatchColumns, asked: Sequence[str]) -> dict[str, FloatArray]:
-        """Question → (rows, K) h."""
+        """Return h (rows, K) for each question."""
         answers, logits = {}, {}
         for number in {self._block_positions[name][0] for name in asked}:
             block = self._blocks[number]
@@ -311,7 +325,7 @@ class LIAML(LIAMLKeywords, LIA):
         return answers
 
     def _competence(self, question: str, items: IntArray, whom: AnnotatorCodes) -> FloatArray:
-        """(items, annotators) Σ_k q_i(k) Q_ij[k, k] of codes."""
+        """Return Σ_k q_i(k) Q_ij[k, k] (items, annotators) for codes of items and annotators."""
         right = np.empty((items.size, whom[0].size))
         for at, pairs in self.iterate_confusions(items, whom, question):
             right[at] = np.einsum("ik,ijkk->ij", self.posterior_[question][items[at]], pairs)
@@ -320,14 +334,14 @@ class LIAML(LIAMLKeywords, LIA):
     def iterate_confusions(
         self, items: IntArray, whom: AnnotatorCodes, question: str
     ) -> Iterator[tuple[slice, FloatArray]]:
-        """Yield (rows of items, Q (rows, annotators, K, K) in a question), some items at a time."""
+        """Yield slices of the items, each with Q (rows, annotators, K, K) in a question."""
         (number, q), K = self._block_positions[question], self.classes_[question].size
         block = self._blocks[number]
 
         def ask(batch: Batch) -> Tensor:
             assert isinstance(block.objective, LIAMLObjective)
-            who, _ = block.to_device(whom[0])
-            return block.objective.question_confusion(block.head, batch["input"], who, q)[..., :K, :K]
+            placed_codes, _ = block.to_device(whom[0])
+            return block.objective.question_confusion(block.head, batch["input"], placed_codes, q)[..., :K, :K]
 
         at_once = max(MAX_CELLS // max(whom[0].size * K**2, 1), 1)
         for start in range(0, items.size, at_once):
@@ -335,22 +349,22 @@ class LIAML(LIAMLKeywords, LIA):
             yield at, block.apply_in_batches(ask, self._encoded, rows=items[at], at_once=at_once)
 
     def _align_table(self, table: Annotations, gold: IntArray | None) -> tuple[Annotations, IntArray | None]:
-        """Move a table to the fitted items; unseen annotators become one, the average."""
+        """Return a table and gold codes over the fitted items; unseen annotators become the average annotator."""
         items = naming.match_names(table.items, self.items_, "items")
         if (items < 0).any():
             raise UnknownItem(item=quote_name(table.items[items < 0][0]), n_items=self.items_.size)
         codes = naming.match_names(table.annotators, self.annotators_, "annotators")
         codes = np.where(codes < 0, self.annotators_.size, codes)
-        known = None
+        fitted_gold = None
         if gold is not None:
-            known = np.full(self.items_.size, -1, np.int32)
-            known[items] = gold
+            fitted_gold = np.full(self.items_.size, -1, np.int32)
+            fitted_gold[items] = gold
         everyone = np.append(self.annotators_.astype(object), ANONYMOUS_ANNOTATOR)
         moved = Annotations.from_codes(
             items[table.item], codes[table.annotator], table.label, self.items_, everyone, table.classes,
             weight=table.weight, proba=table.proba,
         )  # fmt: skip
-        return moved, known
+        return moved, fitted_gold
 
     def _resolve_questions(self, questions: Sequence[str] | None) -> list[str]:
         self._check_fitted()

@@ -1,9 +1,10 @@
-"""Logistic regression on soft labels: a convex problem, solved along a path of penalties.
+"""Logistic regression on soft labels, and the weights and channels of a pool of models.
 
     minimise over W (D, K), b (K,)   Σ_i −Σ_k P_ik log softmax(x_i W + b)_k / n  +  λ/2 ‖W‖²
 
-λ is halved from the largest on, and each solution is the start of the next, so that the whole path costs little more
-than its last point. With features of size one, λ does not depend on the numbers of items and features.
+The problem is convex. λ is halved from the largest value on, and each solution is the start of the next, so that the
+path costs little more than its last point. With features of size one, a good λ does not depend on the numbers of items
+and features.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from scipy.special import log_softmax, softmax
 from dissensus.common.types import FloatArray
 
 PENALTIES = tuple(2.0**power for power in range(6, -13, -1))  # λ, from almost constant predictions to almost no penalty
-MAX_ITERATIONS = 200  # steps of L-BFGS per λ
+MAX_ITERATIONS = 200  # largest number of L-BFGS steps per λ
 SCALES = (0.15, 0.25, 0.35, 0.5, 0.7, 1.0)  # candidate scales of the logits of classes
-CHANNEL_STEPS = 60  # EM steps per scale
+CHANNEL_STEPS = 60  # number of EM steps per scale
 MIN_PROBABILITY = 1e-12
 
 
 def fit_logistic(x: FloatArray, target: FloatArray, penalty: float, start: FloatArray | None = None) -> FloatArray:
-    """Return W and, in the last row, b (D + 1, K) for features x (n, D) and distributions (n, K)."""
+    """Fit W and, as last row, b (D + 1, K) to features x (n, D) and distributions (n, K)."""
     (n, D), K = x.shape, target.shape[1]
 
     def value(flat: FloatArray) -> tuple[float, FloatArray]:
@@ -48,9 +49,9 @@ def compute_logits(x: FloatArray, solution: FloatArray) -> FloatArray:
 def fit_pool_weights(members: FloatArray, target: FloatArray, prior: float) -> FloatArray:
     """Return weights w ≥ 0 (M,) of models with logits (M, n, K) that minimise the cross entropy to `target`.
 
-    The prediction is softmax(Σ_m w_m z_m). The sum of the weights is the inverse of a temperature: one model alone is
-    scaled, several are averaged and scaled. A convex problem. `prior` is the weight, in items, of a prior on equal
-    weights that sum to one, so that few items change them little.
+    The prediction is softmax(Σ_m w_m z_m), and the problem is convex. The sum of the weights is the inverse of a
+    temperature. `prior` is the weight, in items, of a prior on equal weights that sum to one, so that a small number
+    of items changes the weights little.
     """
     members = members - members.mean(axis=2, keepdims=True)
     equal = np.full(len(members), 1 / len(members))
@@ -81,9 +82,9 @@ class Channel:
 
 
 def fit_channel(logits: FloatArray, target: FloatArray) -> Channel:
-    """Find the channel from logits of classes (n, K) to shares of votes (n, K) with the least cross entropy.
+    """Fit the channel from logits of classes (n, K) to shares of votes (n, K) that has the least cross entropy.
 
-    T by EM for each scale; one pseudo-vote per class is shared equally by all labels.
+    T is estimated by EM for each scale. One pseudo-vote per class is distributed equally over all labels.
     """
     K = target.shape[1]
     best, least = Channel(1.0, np.eye(K)), np.inf

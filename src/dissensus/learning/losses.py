@@ -1,12 +1,12 @@
-"""Divergences of a predicted distribution from a target distribution, one value per item.
+"""Divergences between a target distribution and a prediction, one value per item.
 
-With P the target (B, K) and Q = softmax(logits):
+P is the target (B, K), and Q = softmax(logits) is the prediction.
 
     cross_entropy   −Σ P log Q          kl   Σ P log(P/Q)          inverse_kl   Σ Q log(Q/P)
 
-0 · log 0 = 0 throughout; `inverse_kl` is infinite if P is 0 and Q is not. They are functions of tensors, in nats or to
-another base (Fornaciari et al. 2021, Eqs. 1, 2 and 4, have 2; their Eq. 4 lost its minus sign). Logits in half
-precision are converted to float32 first, because a sum of logarithms needs the digits.
+0 · log 0 is 0, and `inverse_kl` is infinite if P is 0 and Q is not. The functions take tensors, and return nats or
+another base (Fornaciari et al. 2021 have base 2 in Eqs. 1, 2 and 4; the minus sign of Eq. 4 is missing there). Logits
+in half precision are converted to float32 first, because a sum of logarithms needs the digits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dissensus.learning.batches import Batch
 
 
 def cross_entropy(target: Tensor, logits: Tensor, base: float = math.e) -> Tensor:
-    """Return −Σ P log Q (B,) for a target P (B, K)."""
+    """Return the cross entropy −Σ P log Q (B,) for a target P (B, K)."""
     log_q = log_softmax(logits)
     return -torch.where(target > 0, target * log_q, 0).sum(dim=-1) / math.log(base)
 
@@ -47,16 +47,16 @@ DIVERGENCES: dict[Divergence, Callable[[Tensor, Tensor, float], Tensor]] = {
     "inverse-kl": inverse_kl,
     "ce": cross_entropy,
 }
-"""Name → function of (target, logits, base)."""
+"""Divergences by name, as functions of (target, logits, base)."""
 
 
 def hard_loss(logits: Tensor, label: Tensor) -> Tensor:
-    """Return the sum over items of −log Q(label), in nats; label (B,) codes, −1 adds nothing."""
+    """Return the sum over items of −log Q(label) in nats, for label codes (B,); a code of −1 adds 0."""
     return functional.nll_loss(log_softmax(logits), label, ignore_index=-1, reduction="sum")
 
 
 def label_log_likelihood(log_label: Tensor, targets: Batch) -> Tensor:
-    """Return log P (n,) of given labels by log_label (n, K); the mean, for a probabilistic annotation."""
+    """Return log P (n,) of the given labels under log_label (n, K); probabilistic annotations have the mean."""
     if "proba" in targets:
         return torch.where(targets["proba"] > 0, targets["proba"] * log_label, 0).sum(dim=1)
     return log_label.gather(1, targets["label"].unsqueeze(1)).squeeze(1)
@@ -68,5 +68,5 @@ def weighted_sum(values: Tensor, targets: Batch) -> Tensor:
 
 
 def log_softmax(logits: Tensor) -> Tensor:
-    """Return log Q in float32 or better, also under autocast."""
+    """Return log Q with at least float32 precision, also under autocast."""
     return functional.log_softmax(logits if logits.dtype == torch.float64 else logits.float(), dim=-1)

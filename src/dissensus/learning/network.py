@@ -1,8 +1,8 @@
 """An encoder and an objective's head as one module, and its training data.
 
-Mixup (Zhang et al. 2018) with any objective: x̃ = λ x_a + (1 − λ) x_b. Every loss here is a sum over annotations, so
-ℓ̃ = λ ℓ(annotations of a) + (1 − λ) ℓ(annotations of b), with λ ~ Beta(α, α) drawn once per batch. For inputs that
-cannot be averaged (texts), vectors are mixed instead.
+Mixup (Zhang et al. 2018) works with any objective: x̃ = λ x_a + (1 − λ) x_b. Every loss here is a sum over annotations,
+so ℓ̃ = λ ℓ(annotations of a) + (1 − λ) ℓ(annotations of b), with λ ~ Beta(α, α) drawn once per batch. If inputs cannot
+be averaged, as texts cannot, the encoder's vectors are mixed instead.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from dissensus.learning.devices import isolated_rng
 from dissensus.learning.encoders.base import Encoder
 from dissensus.learning.objectives.base import Objective
 
-MAX_CELLS = 2**22  # pairs of an item and an annotator × K × K that are computed at once
-ITEMS_AT_ONCE = 4096  # items that are predicted at once by default
+MAX_CELLS = 2**22  # largest number of (item, annotator) pairs × K × K that is computed at once
+ITEMS_AT_ONCE = 4096  # default number of items that are predicted at once
 
 Mix = tuple[Tensor, Tensor, Batch]
-"""How a batch is mixed with itself: λ, indices (B,) of the partners, and their targets. It is a tuple, because fabric
-moves and casts the contents of tuples and dicts."""
+"""How a batch is mixed with itself: λ, indices (B,) of the partners, and the partners' targets.
+
+It is a tuple because fabric moves and casts the contents of tuples and dicts."""
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Training data: inputs and targets of the same items; with `mixup` (α) a batch comes with its mixture."""
+    """Inputs and targets of the training items; with `mixup` (α) a batch includes its mixture."""
 
     inputs: BatchColumns
     targets: BatchColumns
@@ -39,7 +40,7 @@ class TrainingData:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of both."""
+        """Bytes of inputs and targets."""
         return self.inputs.nbytes + self.targets.nbytes
 
     def to(self, device: Any) -> TrainingData:
@@ -47,7 +48,7 @@ class TrainingData:
         return replace(self, inputs=self.inputs.to(device), targets=self.targets.to(device))
 
     def take(self, rows: Tensor) -> tuple[Batch, Batch, Mix | None]:
-        """Return a batch as `Network.forward` takes it."""
+        """Return the arguments of `Network.forward` for these items."""
         mix = None
         if self.mixup is not None:
             partner = torch.randperm(len(rows)).to(rows.device)
@@ -57,9 +58,9 @@ class TrainingData:
 
 
 class Network(nn.Module):
-    """An encoder with a head; `forward` is the loss, `logits` the classes."""
+    """An encoder with a head; `forward` returns the loss, and `logits` predicts the classes."""
 
-    head: Any  # made by the objective
+    head: Any  # module made by the objective
     objective: Objective
 
     def __init__(self, encoder: nn.Module, head: nn.Module, objective: Objective, *, mixes_inputs: bool = False):
@@ -68,7 +69,7 @@ class Network(nn.Module):
 
     @classmethod
     def initialise(cls, encoder: Encoder, objective: Objective, seed: int = 0) -> Self:
-        """Draw initial weights, first the encoder's, then the head's; torch's generator is restored."""
+        """Return a network with random weights, drawn for the encoder first; torch's generator is restored."""
         with isolated_rng(seed):
             module = encoder.module()
             return cls(
@@ -103,7 +104,7 @@ class Network(nn.Module):
         self.train()
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Compile the encoder alone: it does nearly all of the work, and sizes of targets change with every batch."""
+        """Compile the encoder only, as it does most of the work and the sizes of targets change with every batch."""
         self.encoder.compile(*args, **kwargs)
 
     def logits(self, inputs: Batch) -> Tensor:
@@ -118,27 +119,30 @@ class Network(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """The device of the weights."""
+        """Device of the weights."""
         return next(iter(self.parameters())).device
 
     def to_device(self, codes: IntArray, features: FloatArray | None = None) -> tuple[Tensor, Tensor | None]:
-        """Put codes (n,) of annotators and their features (n, F) on the device."""
+        """Return codes (n,) of annotators and their features (n, F) as tensors on the network's device."""
         at = torch.as_tensor(codes.astype(np.int64)).to(self.device)
         return at, None if features is None else torch.as_tensor(features.astype(np.float32)).to(self.device)
 
     @torch.inference_mode()
     def apply_in_batches(
         self,
-        question: Callable[..., Tensor],
+        compute: Callable[..., Tensor],
         *columns: BatchColumns,
         rows: IntArray | None = None,
         at_once: int = ITEMS_AT_ONCE,
     ) -> FloatArray:
-        """Apply `question` to all rows, or these, in chunks; it maps a batch of each of the columns to (B, …)."""
+        """Apply a function to the columns in batches, and return the concatenated results.
+
+        `compute` takes a batch of each of the `columns` and returns (B, …). `rows` selects items; None stands for all.
+        """
         self.eval()
-        device, found = self.device, []
-        places = torch.arange(len(columns[0])) if rows is None else torch.as_tensor(rows.astype(np.int64))
-        for some in torch.split(places, at_once):
-            batches = [{name: value.to(device) for name, value in part.take(some).items()} for part in columns]
-            found.append(question(*batches).cpu().double())
-        return np.asarray(torch.cat(found).numpy())
+        device, results = self.device, []
+        indices = torch.arange(len(columns[0])) if rows is None else torch.as_tensor(rows.astype(np.int64))
+        for chunk in torch.split(indices, at_once):
+            batches = [{name: value.to(device) for name, value in part.take(chunk).items()} for part in columns]
+            results.append(compute(*batches).cpu().double())
+        return np.asarray(torch.cat(results).numpy())

@@ -1,10 +1,10 @@
 """Optimisers by name, and schedules of their learning rates.
 
-    factor = (step + 1) / (warm + 1)                 in the first `warmup` of all steps
+    factor = (step + 1) / (warm + 1)                 in the first share `warmup` of all steps
              1;  1 − t;  (1 + cos πt) / 2            constant, linear, cosine; t: finished share of the other steps
              Π of the factors of past epochs         {epoch: factor}
 
-Parameters that are marked `row_sparse` go to `RowAdam`, with any optimiser of the others.
+Parameters that are marked `row_sparse` are given to `RowAdam`, whichever optimiser the other parameters have.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dissensus.learning.exceptions import WrongOptimizer
 from dissensus.learning.rows import JointOptimizer, RowAdam
 
 OptimizerSpec = str | Mapping[str, Any] | Callable[..., torch.optim.Optimizer]
-"""A name, a name with keywords, or a function of parameter groups."""
+"""An optimiser as a name, a mapping with its name and keywords, or a function of parameter groups."""
 Schedule = str | Mapping[int, float]
 Groups = list[dict[str, Any]]
 
@@ -33,16 +33,16 @@ OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
 
 
 def pack_optimizer(wanted: OptimizerSpec) -> Any:
-    """Name of the optimiser, or a mapping with its keywords, for a file."""
-    if callable(wanted):  # its repr may contain an address
+    """Return the name of the optimiser, or a mapping with its keywords, as a file can store it."""
+    if callable(wanted):  # The repr of a function may contain an address.
         return getattr(wanted, "__qualname__", type(wanted).__qualname__)
     return wanted if isinstance(wanted, str) else dict(wanted)
 
 
 def make_optimizer(wanted: OptimizerSpec, groups: Groups, weight_decay: float) -> torch.optim.Optimizer:
-    """Make the optimiser of these groups; row-sparse parameters go to `RowAdam`."""
+    """Return the optimiser of these groups, with `RowAdam` for row-sparse parameters."""
     dense, sparse = split_sparse_groups(groups)
-    if not dense:  # an encoder without weights, and only rows in the head
+    if not dense:  # The encoder has no weights, and the head has rows only.
         return RowAdam(sparse)
     made: torch.optim.Optimizer
     if callable(wanted):
@@ -60,7 +60,7 @@ def make_optimizer(wanted: OptimizerSpec, groups: Groups, weight_decay: float) -
 
 
 def split_sparse_groups(groups: Groups) -> tuple[Groups, Groups]:
-    """Return the groups of dense and of row-sparse parameters."""
+    """Split parameter groups into those of dense and those of row-sparse parameters."""
     found: tuple[Groups, Groups] = ([], [])
     for group in groups:
         for sparse in (False, True):
@@ -70,7 +70,7 @@ def split_sparse_groups(groups: Groups) -> tuple[Groups, Groups]:
 
 
 def rate_factor(schedule: Schedule, warmup: float, step: int, steps: int, epoch: int) -> float:
-    """Return the factor of the learning rates in step `step` of `steps`."""
+    """Return the factor of the learning rates in step number `step` of `steps`."""
     warm = max(round(warmup * steps), 0)
     if step < warm:
         return (step + 1) / (warm + 1)
@@ -99,7 +99,7 @@ OPTIMIZER_PARAM: Any = param(
 )
 SCHEDULE_PARAM: Any = param(
     "constant",
-    "schedule of the learning rates; a factor applies from its epoch on (the first is 0), and factors multiply",
+    "schedule of the learning rates; with {epoch: factor}, rates are multiplied by a factor from its epoch (from 0) on",
     check=_is_schedule,
     must="must be 'constant', 'linear', 'cosine' or {epoch: factor}",
 )

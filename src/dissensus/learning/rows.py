@@ -1,14 +1,15 @@
-"""Adam for parameters of which a step touches few rows, such as one matrix per annotator.
+"""Adam for parameters of which a step uses few rows, such as one matrix per annotator.
 
-For row r with gradient g_r, at its own t_r-th step (Kingma & Ba 2015, Algorithm 1, row by row):
+Row r with gradient g_r has its own number of steps t_r (Kingma & Ba 2015, Algorithm 1, row by row):
 
     t_r ← t_r + 1      m_r ← β1 m_r + (1 − β1) g_r      v_r ← β2 v_r + (1 − β2) g_r²
     θ_r ← θ_r − lr · (m_r / (1 − β1^t_r)) / (√(v_r / (1 − β2^t_r)) + ε)
 
-A row's moments are those of Adam over the steps in which the row had a gradient: other rows do not change and their
-moments do not decay, so an annotator with a label every hundredth batch has the momentum of its own last labels. The
-time of a step grows with the rows it touches, not with all rows. (`torch.optim.SparseAdam` counts t over all steps
-instead, so a late first step of a row is (1 − β1)/√(1 − β2) = 3.2 times too long.)
+The moments of a row are those of Adam over the steps in which the row had a gradient. Other rows do not change and
+their moments do not decay, so the momentum of an annotator with a label in every hundredth batch comes from that
+annotator's last labels. The time of a step grows with the number of rows that have a gradient.
+(`torch.optim.SparseAdam` counts t over all steps instead, so a late first step of a row is
+(1 − β1)/√(1 − β2) = 3.2 times too long.)
 """
 
 from __future__ import annotations
@@ -26,28 +27,28 @@ from torch.optim.optimizer import ParamsT
 
 
 class RowEmbedding(nn.Embedding):
-    """An embedding with these initial rows (A, D).
+    """An embedding that starts from the given rows (A, D).
 
-    Gradients are dense, for any optimiser; with `sparse`, which the trainer sets, they have only the rows of a batch.
+    Gradients are dense by default. With `sparse`, which the trainer sets, they contain only the rows of a batch.
     """
 
     def __init__(self, rows: Tensor):
         super().__init__(rows.shape[0], rows.shape[1], _weight=rows)
-        self._mark()
+        self._mark_row_sparse()
 
     def forward(self, codes: Tensor) -> Tensor:
         """Return rows (…, D) of codes (…)."""
         if self.sparse:
             return super().forward(codes)
-        rows = self.weight.index_select(0, codes.reshape(-1))  # can be batched by vmap
+        rows = self.weight.index_select(0, codes.reshape(-1))  # vmap can batch this, but not embedding().
         return rows.reshape(*codes.shape, self.embedding_dim)
 
-    def _mark(self) -> None:
+    def _mark_row_sparse(self) -> None:
         self.weight.row_sparse = True  # type: ignore[attr-defined]  # read by `optimizers.split`
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]  # torch's has no types
-        self._mark()  # copies of a parameter lose the mark
+        self._mark_row_sparse()  # Copies of a parameter lose the mark.
 
 
 def use_row_sparse(module: nn.Module, sparse: bool = True) -> None:
@@ -70,16 +71,17 @@ class RowAdam(Optimizer):
         for group in self.param_groups:
             for param in group["params"]:
                 if param.grad is not None:
-                    self._move(param, group["lr"], group["betas"], group["eps"])
+                    self._update_rows(param, group["lr"], group["betas"], group["eps"])
         return loss
 
-    def _move(self, param: Tensor, lr: float, betas: tuple[float, float], eps: float) -> None:
+    def _update_rows(self, param: Tensor, lr: float, betas: tuple[float, float], eps: float) -> None:
         (beta1, beta2), state = betas, self.state[param]
         if not state:
             state["moments"] = param.new_zeros((len(param), 2, *param.shape[1:]))  # m and v of a row are adjacent
             state["steps"] = param.new_zeros((len(param), *[1] * (param.ndim - 1)))  # (A, 1)
         rows, grad = get_gradient_rows(param)
-        steps = state["steps"].index_select(0, rows) + 1  # (rows, 1); index_select is four times as fast as [rows]
+        # index_select is four times as fast as indexing with [rows].
+        steps = state["steps"].index_select(0, rows) + 1  # (rows, 1)
         moments = state["moments"].index_select(0, rows)  # (rows, 2, D)
         mean, square = moments.unbind(1)
         mean.lerp_(grad, 1 - beta1)
@@ -94,16 +96,16 @@ class RowAdam(Optimizer):
 class JointOptimizer(Optimizer):
     """Two optimisers as one: `dense` for most parameters, `rows` for those that are marked `row_sparse`.
 
-    Groups, learning rates and state are shared with the two, so schedulers and checkpoints see one optimiser.
+    Both share their groups, learning rates and state with it, so schedulers and checkpoints handle one optimiser.
     """
 
     def __init__(self, dense: Optimizer, rows: Optimizer):
         super().__init__([*dense.param_groups, *rows.param_groups], {})
         self.dense, self.rows = dense, rows
         self.state = defaultdict(dict, {**dense.state, **rows.state})
-        self._share()
+        self._share_state()
 
-    def _share(self) -> None:
+    def _share_state(self) -> None:
         n = len(self.dense.param_groups)
         self.dense.param_groups, self.rows.param_groups = self.param_groups[:n], self.param_groups[n:]
         self.dense.state = self.rows.state = self.state
@@ -116,38 +118,41 @@ class JointOptimizer(Optimizer):
         return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the state of a Joint of the same two kinds."""
+        """Load the state of a JointOptimizer of the same two classes."""
         super().load_state_dict(state_dict)
-        self._share()
+        self._share_state()
 
 
 def take_rows_or_mean(table: Tensor, codes: Tensor, totals: Tensor) -> Tensor:
-    """Return rows of annotators (n, D); the mean, weighted by labels, for −1 and for no labels in `totals` (A,)."""
-    known = (codes >= 0) & (totals[codes] > 0)
+    """Return rows (n, D) of annotators, and the mean row for annotators who are unknown (−1) or have no labels.
+
+    The mean is weighted by `totals` (A,), the weight of each annotator's labels.
+    """
+    has_labels = (codes >= 0) & (totals[codes] > 0)
     share = (totals / totals.sum()).unsqueeze(1)
-    return torch.where(known[:, None], table[codes], (share * table).sum(dim=0))
+    return torch.where(has_labels[:, None], table[codes], (share * table).sum(dim=0))
 
 
 def one_minus_power(beta: float, steps: Tensor) -> Tensor:
-    """Return 1 − β^t without cancellation: a difference loses four digits of float32 if β is 0.999 and t is 1."""
+    """Return 1 − β^t without cancellation, which would cost four digits of float32 for β = 0.999 and t = 1."""
     return -torch.expm1(steps * (math.log(beta) if beta > 0 else -math.inf))
 
 
 def get_gradient_rows(param: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the rows (rows,) of a parameter that have a gradient, each once, and their gradients (rows, D)."""
+    """Return the indices (rows,) of a parameter's rows that have a gradient, and their gradients (rows, D)."""
     assert param.grad is not None
-    param.grad = param.grad.coalesce()  # stored, so that the next call finds it sorted and summed
+    param.grad = param.grad.coalesce()  # The next call need not sort and sum the gradient again.
     return param.grad.indices()[0], param.grad.values()
 
 
 def clip_gradients(params: Iterable[Tensor], max_norm: float) -> Tensor:
-    """Scale all gradients, also row-sparse ones, to a joint norm of at most `max_norm`; return the norm before."""
+    """Scale all gradients, including row-sparse ones, to a joint norm of at most `max_norm`; return the old norm."""
     holders = []
     for param in params:
         if param.grad is not None and param.grad.is_sparse:
             _, values = get_gradient_rows(param)
             holder = torch.empty_like(values)
-            holder.grad = values  # the same memory, so scaling it scales the gradient
+            holder.grad = values  # It shares memory with the gradient, so that scaling one scales the other.
             holders.append(holder)
         else:
             holders.append(param)

@@ -1,6 +1,6 @@
 """Prepare a training run from keywords, annotations and inputs.
 
-Validation items have no influence on training. The encoder's vocabulary or scales are those of the training items.
+Validation items have no influence on training: the encoder finds its vocabulary or scales from training items alone.
 """
 
 from __future__ import annotations
@@ -43,29 +43,29 @@ MIN_HEAD_RATE = 1e-3  # learning rate of the last layers, which are never pretra
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRun:
-    """A training run, ready to start."""
+    """A prepared training run; `train` starts it."""
 
     table: Annotations
     encoder: Encoder
     objective: Objective
     network: Network
     data: TrainingData
-    train_items: IntArray  # the training items
+    train_items: IntArray  # indices of the training items
     groups: list[dict[str, Any]]
     trainer: Trainer
     gold: IntArray | None = None
     annotator_features: AnnotatorFeatures | None = None  # encoding of the annotators' features
-    held_out: BoolArray | None = None  # (I,) items with labels that are validated against
+    held_out: BoolArray | None = None  # (I,) True for validation items of the table
     evaluate: Validation | None = None
     key: str = ""  # hash of data and keywords, for the checkpoint
-    note: str = ""  # what objective "auto" chose
-    candidates: list[dict[str, Any]] = field(default_factory=list)  # its candidates
+    note: str = ""  # one sentence on the choice of objective "auto"
+    candidates: list[dict[str, Any]] = field(default_factory=list)  # candidates of objective "auto"
     held_out_predictions: tuple[FloatArray, FloatArray] | None = (
         None  # (V, K) each: predictions for held-out items, and their truth
     )
 
     def train(self, on_step: Callable[..., None] | None = None) -> Trace:
-        """Train; without `on_step` a bar shows the progress."""
+        """Train and return the trace; without `on_step` a progress bar is shown."""
         with show_progress("training", self.trainer.epochs) if on_step is None else nullcontext(on_step) as after_epoch:
             return self.trainer.fit(
                 self.network, self.data, self.train_items, self.groups,
@@ -82,31 +82,34 @@ def prepare_run(
     annotators: Any = None,
     reuse: TrainingRun | None = None,
 ) -> TrainingRun:
-    """Prepare a run; inputs that the run `reuse` has prepared are used again."""
+    """Prepare a run from the keywords of a classifier and its data.
+
+    The prepared inputs of the run `reuse` are used again if its training items are the same.
+    """
     input_data.check_table(table)
     X = input_data.align_rows(X, table)
     model.check()
     gold = check_gold(gold, table)
     encoder, seed = copy_component(model.encoder, encoders, Encoder), make_torch_seed(model.seed)
     objective = copy_component(model.objective, objectives, Objective).fit(table, gold, seed)
-    described = set_annotator_features(objective, annotators, table)
-    teaches, inside = objective.train_mask_, is_number(validation)
-    held_out = hold_out(validation, table, teaches, seed) if inside else np.zeros(table.n_items, np.bool_)
-    taught = np.flatnonzero(teaches & ~held_out)
-    if not taught.size:
-        raise faults.NothingLeftToTrainOn(n_items=int(teaches.sum()))
-    if (chosen := objective.tune_keywords(model, table, X, taught)) is not objective:
+    encoding = set_annotator_features(objective, annotators, table)
+    train_mask, inside = objective.train_mask_, is_number(validation)
+    held_out = hold_out(validation, table, train_mask, seed) if inside else np.zeros(table.n_items, np.bool_)
+    train_items = np.flatnonzero(train_mask & ~held_out)
+    if not train_items.size:
+        raise faults.NothingLeftToTrainOn(n_items=int(train_mask.sum()))
+    if (chosen := objective.tune_keywords(model, table, X, train_items)) is not objective:
         model = type(model)(**model.get_params(deep=False) | {"objective": chosen})
         return prepare_run(model, table, X, gold, validation, annotators, reuse)
     if held_out.any():
         fit_objective_without(objective, held_out, table, gold, seed)
-    if reuse is not None and np.array_equal(reuse.train_items, taught):
+    if reuse is not None and np.array_equal(reuse.train_items, train_items):
         encoder, columns = reuse.encoder, reuse.data.inputs
-        objective.set_inputs(columns, taught, reuse.objective)
+        objective.set_inputs(columns, train_items, reuse.objective)
     else:
-        encoder = fit_encoder(encoder, X, taught, table.n_items)
+        encoder = fit_encoder(encoder, X, train_items, table.n_items)
         columns = encoder.prepare(X)
-        objective.set_inputs(columns, taught)
+        objective.set_inputs(columns, train_items)
     if model.processes > 1 and getattr(objective, "_leave_one_out", None) is not None:
         raise faults.OneProcessNeeded()
     evaluate, at_once = None, PREDICTION_BATCHES * model.batch_size
@@ -117,8 +120,8 @@ def prepare_run(
         evaluate = Validation(encoder.prepare(X_other), np.arange(len(truth)), truth, at_once)
     network = Network.initialise(encoder, objective, seed)
     run = make_run(
-        model, table, encoder, network, columns, taught,
-        gold=gold, annotator_features=described, held_out=held_out, evaluate=evaluate,
+        model, table, encoder, network, columns, train_items,
+        gold=gold, annotator_features=encoding, held_out=held_out, evaluate=evaluate,
     )  # fmt: skip
     return cast(TrainingRun, objective.adapt_run(run))
 
@@ -129,48 +132,50 @@ def make_run(
     encoder: Encoder,
     network: Network,
     columns: BatchColumns,
-    taught: IntArray,
+    train_items: IntArray,
     **more: Any,
 ) -> TrainingRun:
-    """Make the run that trains a network on prepared inputs, with the keywords of a classifier."""
+    """Return a run that trains a network on prepared inputs, with the keywords of a classifier."""
     run = TrainingRun(
         table=table, encoder=encoder, objective=network.objective, network=network,
-        data=TrainingData(columns, network.objective.targets(), model.mixup), train_items=taught,
+        data=TrainingData(columns, network.objective.targets(), model.mixup), train_items=train_items,
         groups=parameter_groups(model, network, encoder), trainer=model.trainer(), **more,
     )  # fmt: skip
     return run if model.checkpoint is None else replace(run, key=_hash_run(run, model))
 
 
 def _hash_run(run: TrainingRun, model: CrowdClassifier) -> str:
-    """Hash keywords, annotations, names, gold, inputs, validation and features of annotators."""
+    """Return a hash of keywords, annotations, names, gold, inputs, validation data and annotators' features."""
     arrays, inputs, judge = [run.gold, run.objective.annotator_features_], [run.data.inputs], run.evaluate
     if judge is not None:
         arrays += [judge.rows, judge.truth]
         inputs += [] if judge.columns is inputs[0] else [judge.columns]
     settings = {**model.result_keywords(), "arrays": [array is not None for array in arrays], "inputs": len(inputs)}
-    there = (array for array in arrays if array is not None)
-    return hash_settings(settings, [run.table], chain(there, (x.numpy() for part in inputs for x in part.tensors())))
+    given_arrays = (array for array in arrays if array is not None)
+    return hash_settings(
+        settings, [run.table], chain(given_arrays, (x.numpy() for part in inputs for x in part.tensors()))
+    )
 
 
 def fit_objective_without(
     objective: Objective, held_out: BoolArray, table: Annotations, gold: IntArray | None, seed: int
 ) -> None:
-    """Fit to the other items, so that held-out labels have no influence, not even through a method's posterior."""
-    known = None if gold is None else np.where(held_out, np.int32(-1), gold)
-    objective.fit(table.select(rows=~held_out[table.item]), known, seed)
+    """Fit an objective without the held-out labels, which could influence it through a method's posterior."""
+    train_gold = None if gold is None else np.where(held_out, np.int32(-1), gold)
+    objective.fit(table.select(rows=~held_out[table.item]), train_gold, seed)
 
 
-def fit_encoder(encoder: Encoder, X: Any, taught: IntArray, n_items: int) -> Encoder:
-    """Fit an encoder to the training items."""
+def fit_encoder(encoder: Encoder, X: Any, train_items: IntArray, n_items: int) -> Encoder:
+    """Fit an encoder to the inputs of the training items."""
     try:
-        return encoder.fit(X if taught.size == n_items else input_data.take_rows(X, taught))
+        return encoder.fit(X if train_items.size == n_items else input_data.take_rows(X, train_items))
     except DataError:
-        copy_component(encoder, encoders, Encoder).fit(X)  # raises the same error with the row's number in X
+        copy_component(encoder, encoders, Encoder).fit(X)  # This raises the same error with the row number in X.
         raise
 
 
 def parameter_groups(model: CrowdClassifier, network: Network, encoder: Encoder) -> list[dict[str, Any]]:
-    """Return the trainable parameters with their learning rates: the encoder's, the head's, then the rows of both."""
+    """Return torch's parameter groups with their learning rates: encoder, head, then the row-sparse parameters."""
     rate = encoder.learning_rate if model.learning_rate is None else model.learning_rate
     head = max(rate, MIN_HEAD_RATE) if model.head_learning_rate is None else model.head_learning_rate
     rows = network.objective.row_learning_rate if model.head_learning_rate is None else model.head_learning_rate
@@ -182,7 +187,7 @@ def parameter_groups(model: CrowdClassifier, network: Network, encoder: Encoder)
 
 
 def copy_component(wanted: Any, registry: Registry[Any], kind: type) -> Any:
-    """Return a copy of an encoder or objective, or a new one by its name."""
+    """Return a copy of an encoder or objective, or make one from its name."""
     if isinstance(wanted, str):
         return registry[wanted]()
     if isinstance(wanted, kind):
@@ -193,22 +198,22 @@ def copy_component(wanted: Any, registry: Registry[Any], kind: type) -> Any:
 
 
 def make_torch_seed(seed: int | None) -> int:
-    """Return the seed of a run's initial weights and draws."""
+    """Return the seed of a run's initial weights and random draws."""
     return int(np.random.SeedSequence(seed).generate_state(1, np.uint32)[0])
 
 
 def make_tie_seed(seed: int | None) -> int:
-    """Return the seed of the draw that breaks ties between classes."""
+    """Return the seed of the random draw that breaks ties between classes."""
     return int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
 
 
 def set_annotator_features(objective: Objective, annotators: Any, table: Annotations) -> AnnotatorFeatures | None:
-    """Give the objective the features of the annotators."""
+    """Set the features of the annotators on an objective, and return their encoding."""
     if annotators is None:
         return None
     if not objective.uses_annotator_features:
         able = tuple(name for name in objectives if objectives[name].uses_annotator_features)
         raise faults.UnusedAnnotatorFeatures(objective=objectives.name_of(type(objective)), able=able)
-    described = AnnotatorFeatures.fit(annotators, table.annotators)
-    objective.annotator_features_ = described.features_for(annotators, table.annotators)
-    return described
+    encoding = AnnotatorFeatures.fit(annotators, table.annotators)
+    objective.annotator_features_ = encoding.features_for(annotators, table.annotators)
+    return encoding

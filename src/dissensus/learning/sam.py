@@ -3,12 +3,12 @@
     g = ∇L(θ)      ε = ρ g / ‖g‖               adaptive: ε = ρ T² g / ‖T g‖, T = |θ|
     the optimiser's own step at θ, with the gradient ∇L(θ + ε)
 
-‖·‖ is over all parameters together. ε does not depend on the scale of the loss, so a scaled loss (mixed precision) or a
-sum in place of a mean gives the same. If the norm is zero or not finite there is no ascent and the step is the
-optimiser's own. With row-sparse gradients only the rows of the batch are changed.
+‖·‖ is over all parameters together. ε does not depend on the scale of the loss, so a scaled loss (mixed precision), or
+a sum instead of a mean, gives the same step. If the norm is zero or not finite, the optimiser takes its usual step.
+With row-sparse gradients only the rows of the batch are changed.
 
-Both passes use the same network: the second one draws the same random numbers (dropout) from torch's generators, and
-does not change the running statistics of normalisation layers. With ρ = 0 the step is the optimiser's own, to the bit.
+Both passes use the same network: the second pass draws the same random numbers (dropout) from torch's generators, and
+does not change the running statistics of normalisation layers. With ρ = 0 the step is exactly that of the optimiser.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dissensus.learning.rows import get_gradient_rows
 
 
 def sam_options(sam: float | Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keywords of `SAM`, given as ρ or as a mapping."""
+    """Return the keywords of `SAM` from ρ or a mapping."""
     options = dict(sam) if isinstance(sam, Mapping) else {"rho": sam}
     if extra := set(options) - {"rho", "adaptive"}:
         raise UnknownParameter(owner="sam", name=min(extra), known=("adaptive", "rho"))
@@ -36,32 +36,32 @@ def sam_options(sam: float | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_sam(sam: Any) -> bool:
-    """Return True for ρ, or a mapping with rho and adaptive; raise BadParameter if their values are wrong."""
-    known = isinstance(sam, Mapping) or is_number(sam)
-    return known and SAM(torch.optim.SGD([torch.zeros(1)]), **sam_options(sam)) is not None
+    """Return True for ρ, or a mapping with rho and adaptive; raise BadParameter if a value is wrong."""
+    is_valid_type = isinstance(sam, Mapping) or is_number(sam)
+    return is_valid_type and SAM(torch.optim.SGD([torch.zeros(1)]), **sam_options(sam)) is not None
 
 
 SAM_PARAM: Any = param(
     None,
-    "sharpness-aware training with this ρ (0.05 is usual), or with a mapping of rho and adaptive",
+    "ρ of sharpness-aware training (0.05 is usual), or a mapping with rho and adaptive",
     check=_is_sam,
     must="must be ρ, a mapping with rho and adaptive, or None",
 )
 
 
 class SAM(Optimizer):
-    """An optimiser that steps with the gradient from the worst point nearby.
+    """An optimiser that uses the gradient at the worst point nearby.
 
     Parameters
     ----------
     base : torch.optim.Optimizer
-        Takes the steps; groups, learning rates, state and `state_dict` are its own.
+        The optimiser that takes the steps; its groups, learning rates, state and `state_dict` are used.
     rho : float
         ρ, the distance to the worst point.
     adaptive : bool
-        Distances in proportion to the size of each parameter.
+        Whether distances are proportional to the size of each parameter.
     model : nn.Module, optional
-        The network, if it has layers with running statistics, which the second pass must not change.
+        The network, whose running statistics the second pass must not change.
     """
 
     def __init__(self, base: Optimizer, rho: float = 0.05, adaptive: bool = False, model: nn.Module | None = None):
@@ -70,23 +70,23 @@ class SAM(Optimizer):
         self.base, self.rho, self.adaptive = base, rho, adaptive
         layers = [] if model is None else [layer for layer in model.modules() if isinstance(layer, _NormBase)]
         self.statistics = [buffer for layer in layers for buffer in layer.buffers()]
-        self._share()
+        self._share_state()
 
-    def _share(self) -> None:
+    def _share_state(self) -> None:
         self.param_groups, self.state = self.base.param_groups, self.base.state
 
     def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
-        """Take a step with the gradient at θ + ε; return the loss at θ. `closure` as in `around`."""
+        """Take a step with the gradient at θ + ε, and return the loss at θ; `closure` is as in `compute_gradients`."""
         loss = self.compute_gradients(closure)
         self.base.step()
         return loss
 
     @torch.no_grad()
     def compute_gradients(self, closure: Callable[[], Any]) -> Any:
-        """Leave the gradients of θ + ε at θ, for a caller that clips or unscales them and takes the step.
+        """Compute the gradients at θ + ε, restore θ, and return the loss at θ; the caller takes the step.
 
-        Return the loss at θ. `closure` clears the gradients, goes forward and backward over all items of the step (in
-        parts, if gradients are accumulated) and returns the loss; it is called twice.
+        `closure` is called twice. It clears the gradients, runs forward and backward pass over all items of the step
+        (in parts if gradients are accumulated) and returns the loss.
         """
         closure = torch.enable_grad()(closure)
         params = [parameter for group in self.base.param_groups for parameter in group["params"]]
@@ -107,16 +107,18 @@ class SAM(Optimizer):
         return loss
 
     def _ascend(self, params: list[Tensor]) -> list[Callable[[], Any]]:
-        """Move to θ + ε; return functions that restore θ, to the bit."""
+        """Move the parameters to θ + ε, and return functions that restore θ exactly."""
         moves, norms = [], []
         for weight in params:
             assert weight.grad is not None
             rows, grad = get_gradient_rows(weight) if weight.grad.is_sparse else (None, weight.grad)
-            values = weight.clone() if rows is None else weight.index_select(0, rows)  # copies, to restore exact values
+            values = (
+                weight.clone() if rows is None else weight.index_select(0, rows)
+            )  # These copies restore the exact values.
             slope = grad * values.abs() if self.adaptive else grad
             norms.append(torch.linalg.vector_norm(slope, dtype=torch.promote_types(slope.dtype, torch.float32)))
             moves.append((weight, rows, values, grad * values**2 if self.adaptive else grad))
-        norm = float(torch.stack(norms).norm()) if norms else 0.0  # the only wait for the device
+        norm = float(torch.stack(norms).norm()) if norms else 0.0  # This is the only line that waits for the device.
         if not 0 < norm < float("inf"):
             return []
         for weight, rows, values, direction in moves:
@@ -128,14 +130,14 @@ class SAM(Optimizer):
         return self.base.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the state of the base optimiser."""
+        """Load the state of the base optimiser."""
         self.base.load_state_dict(state_dict)
-        self._share()
+        self._share_state()
 
 
 @torch.no_grad()
 def _copy_rows(parameter: Tensor, rows: Tensor | None, values: Tensor) -> None:
-    """Copy values into a parameter, or into these rows of it."""
+    """Copy values into a parameter, or into some rows of it."""
     if rows is None:
         parameter.copy_(values)
     else:

@@ -1,10 +1,10 @@
-"""A search for the sizes of LDL-NM's embeddings, in which all trainings are one.
+"""Search for the sizes of LDL-NM's embeddings by one stacked training.
 
-Every pair of sizes is trained with every seed on the training items and judged, after some of the epochs, by its
-predictions from features for the development items. All networks have room for the largest sizes, so that they have
-one shape and are one training (`stack_trainings.Stack`), which on a GPU takes little longer than a few of them.
+Every pair of sizes is trained with every seed on the training items. After some of the epochs, it is scored by its
+predictions from features for the development items. All networks have room for the largest sizes, so they have one
+shape and can be trained in one stack (`stacked.Stack`), which on a GPU takes little longer than one training.
 
-A store keeps one line per size, seed and epoch; a search that was stopped continues from it.
+A store has one line per size, seed and epoch, from which a stopped search continues.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from dissensus.messages import ParameterName
 from dissensus.table.annotations import Annotations
 
 TRAININGS_PER_STACK = {"cpu": 32, "cuda": 1080}
-"""Trainings in one stack: on a CPU a larger one is no faster, on a GPU memory is the limit, some 5 MB each."""
+"""Number of trainings in one stack; on a CPU larger stacks are not faster, and a GPU needs about 5 MB per training."""
 MEASURES = ("kl", "inverse_kl", "accuracy")
 OnTrained = Callable[[int, int], None]
-"""Called after every stack with (finished trainings, all trainings)."""
+"""A function that is called after every stack with (number of finished trainings, number of all trainings)."""
 
 
 @dataclass(frozen=True)
 class SizePoint:
-    """One training of one size after one epoch; means over the development items."""
+    """Mean scores over the development items of one size, seed and epoch."""
 
     item_size: int
     annotator_size: int
@@ -60,35 +60,35 @@ class SizePoint:
 
 @dataclass(frozen=True)
 class SizeSearch:
-    """The points of a search and the model that was trained, without sizes."""
+    """The points of a search, and the model without sizes."""
 
     points: tuple[SizePoint, ...]
     model: CrowdClassifier
 
     @property
     def item_sizes(self) -> list[int]:
-        """Return the item sizes: the rows of `matrix`."""
+        """Item sizes, which are the rows of `matrix`."""
         return sorted({point.item_size for point in self.points})
 
     @property
     def annotator_sizes(self) -> list[int]:
-        """Return the annotator sizes: the columns of `matrix`."""
+        """Annotator sizes, which are the columns of `matrix`."""
         return sorted({point.annotator_size for point in self.points})
 
     @property
     def epochs(self) -> list[int]:
-        """Return the epochs after which the networks were judged."""
+        """Epochs after which the networks were scored."""
         return sorted({point.epoch for point in self.points})
 
     @property
     def best(self) -> tuple[int, int, int]:
-        """Return item size, annotator size and epochs of the lowest mean KL over seeds; of equal ones, the smallest."""
+        """Item size, annotator size and epochs with the lowest mean KL over seeds, and the smallest of equal ones."""
         means = {(e, i, j): value for e in self.epochs for (i, j), value in self._mean_by_size("kl", e).items()}
         epoch, item, annotator = min(means, key=lambda at: (means[at], at[1] + at[2], at))
         return item, annotator, epoch
 
     def matrix(self, measure: str = "kl", epoch: int | None = None) -> FloatArray:
-        """(item sizes, annotator sizes) mean of a measure over seeds, after `epoch`; None: the best epoch."""
+        """Return the mean of a measure over seeds (item sizes, annotator sizes) after `epoch` (None: the best)."""
         if measure not in MEASURES:
             raise OutOfRange(name=ParameterName("measure"), allowed=f"be one of {', '.join(MEASURES)}", value=measure)
         means = self._mean_by_size(measure, self.best[2] if epoch is None else epoch)
@@ -104,7 +104,7 @@ class SizeSearch:
         )
 
     def to_frame(self) -> Any:
-        """Return one row per point, as an Arrow table."""
+        """Return an Arrow table with one row per point."""
         import pyarrow as pa
 
         return pa.Table.from_pylist([asdict(point) for point in self.points])
@@ -121,7 +121,7 @@ class SizeSearch:
 
 
 def ldl_nm(**keywords: Any) -> CrowdClassifier:
-    """Return LDL-NM as in the paper: on unchanged features, 200 epochs of steps of 25 items (some 256 labels), Adam."""
+    """Return LDL-NM with the paper's settings: features as they are, Adam, 200 epochs of steps of 25 items."""
     usual: dict[str, Any] = {"encoder": Identity(scale=False), "objective": "ldl-nm", "learning_rate": 1e-3}
     return CrowdClassifier(**usual | {"epochs": 200, "batch_size": 25} | keywords)
 
@@ -141,25 +141,36 @@ def search_sizes(
     stack_size: int | None = None,
     on_trained: OnTrained | None = None,
 ) -> SizeSearch:
-    """Search for the sizes and epochs of LDL-NM that best predict the votes of items that were not trained on.
+    """Search for the sizes and epochs of LDL-NM that best predict the votes of development items.
 
     Parameters
     ----------
     table, X : Annotations, inputs
-        The training items; if `dev` is a share, they are split first.
+        The training items. If `dev` is a share, they are split first.
     dev : (Annotations, inputs), or float
-        The development items, or the share of the table's items that are used as such.
-    item_sizes, annotator_sizes : numbers
-    epochs : numbers
-        Epochs after which the networks are judged; the last is the length of training.
-    seeds : numbers
+        The development items, or the share of the table's items that is used for development.
+    item_sizes, annotator_sizes : list of int
+        Sizes to try.
+    epochs : list of int
+        Epochs after which the networks are scored; training ends after the last.
+    seeds : list of int
+        Seeds over which scores are averaged.
     model : CrowdClassifier, optional
-        All other settings: an objective "ldl-nm" that concatenates, an encoder with columns of one size, rates, device.
-        None: `ldl_nm()`.
+        The model with all other settings. It must have an objective "ldl-nm" that concatenates and an encoder with
+        columns of one size. The default is `ldl_nm()`.
+    epsilon : float
+        Smoothing of the votes for inverse KL.
     store : path, optional
-        A file of JSON lines; finished trainings of the same data and settings are read from it.
+        A file of JSON lines from which finished trainings with the same data and settings are read.
     stack_size : int, optional
-        Trainings in one stack. With dropout, random draws depend on the other trainings of the stack.
+        Number of trainings in one stack. With dropout, random numbers depend on the other trainings of the stack.
+    on_trained : callable, optional
+        Called after every stack with (number of finished trainings, number of all trainings).
+
+    Returns
+    -------
+    SizeSearch
+        All points, and the best size.
     """
     model = ldl_nm() if model is None else model
     keywords = _read_objective_keywords(model)
@@ -229,7 +240,7 @@ def _train_stack(
     dev: tuple[FloatArray, Any],
     epsilon: float,
 ) -> list[SizePoint]:
-    """Train one stack; judge it by votes and inputs of the development items after each of `epochs`."""
+    """Train one stack, and return its scores on the development items after each of `epochs`."""
     (votes, X_dev), stack, points = dev, stack_trainings(models, *train), list[SizePoint]()
 
     def after(epoch: int) -> None:
@@ -246,7 +257,7 @@ def _train_stack(
 
 
 def winner_agreement(y: FloatArray, h: FloatArray) -> FloatArray:
-    """(I,) probability that y and h (I, K) have the same most probable class, if ties are broken at random.
+    """Return the probability (I,) that y and h (I, K) have the same most probable class, with ties broken at random.
 
     >>> winner_agreement(np.array([[1, 0], [0.5, 0.5]]), np.array([[0.9, 0.1], [0.6, 0.4]]))
     array([1. , 0.5])
@@ -256,7 +267,7 @@ def winner_agreement(y: FloatArray, h: FloatArray) -> FloatArray:
 
 
 def _read_objective_keywords(model: CrowdClassifier) -> dict[str, Any]:
-    """Return the keywords of the objective, which must be one whose sizes can be searched."""
+    """Return the keywords of the objective, or raise NotSearchable if its sizes cannot be searched."""
     objective = LDLNMObjective() if model.objective == "ldl-nm" else model.objective
     if not isinstance(objective, LDLNMObjective) or objective.combine == "sum" or objective.pair_size is not None:
         raise NotSearchable(objective=repr(objective))
@@ -265,12 +276,12 @@ def _read_objective_keywords(model: CrowdClassifier) -> dict[str, Any]:
 
 
 def _complete_trainings(rows: Iterable[dict[str, Any]], epochs: list[int]) -> list[SizePoint]:
-    """Return the points in a store, one per epoch, of trainings that were written completely."""
+    """Return the points of all trainings in a store that have one point per epoch."""
     found: dict[tuple[int, int, int], dict[int, SizePoint]] = {}
     for row in rows:
         try:
             point = SizePoint(**row)
-        except TypeError:  # written by another version
+        except TypeError:  # Another version wrote the line.
             continue
         found.setdefault((point.item_size, point.annotator_size, point.seed), {})[point.epoch] = point
     return [point for points in found.values() if points.keys() == set(epochs) for point in points.values()]

@@ -1,10 +1,10 @@
-"""Support for scikit-learn: `fit(X, y)` with annotations by item as y, and scores for `GridSearchCV` and others.
+"""Support for scikit-learn: `fit(X, y)` with annotations as y, and scores for `GridSearchCV` and similar tools.
 
     search = GridSearchCV(CrowdClassifier(), {"encoder__dropout": [0, 0.5]}, scoring=soft_cross_entropy)
     search.fit(X, ByItem(table))
 
-`fit` takes (table, X) or, as in scikit-learn, (X, y). There y is a table whose items are the rows of X, in their order;
-a `ByItem`, which can be indexed by item; or one class per row.
+`fit` takes (table, X) or, as in scikit-learn, (X, y). In the second form y is a table with one item per row of X, in
+the same order; or a `ByItem`, which can be indexed by item; or one class per row.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from dissensus.table.annotations import Annotations
 
 
 class ByItem:
-    """A table as scikit-learn's y: one entry per item, in the order of `table.items`, which can be indexed by item.
+    """A table as scikit-learn's y, with one entry per item that can be indexed, in the order of `table.items`.
 
-    As an array it is the most frequent label of each item (ties broken at random), which scikit-learn uses to stratify
-    folds and for its own scores, such as "accuracy".
+    Converted to an array, it is the most frequent label of each item (ties are broken at random). Scikit-learn uses
+    these labels to stratify folds and for its own scores, such as "accuracy".
 
     >>> y = ByItem(Annotations.from_arrays(["a", "b", "b", "c"], [0, 0, 1, 1], ["no", "yes", "yes", "no"]))
     >>> np.asarray(y[[2, 1]]).tolist()
@@ -53,18 +53,18 @@ class ByItem:
     def __init__(self, table: Annotations, item_codes: IntArray | None = None):
         input_data.check_table(table, "ByItem")
         self.table = table
-        self.item_codes = np.arange(table.n_items) if item_codes is None else item_codes  # item code of each entry
+        self.item_codes = np.arange(table.n_items) if item_codes is None else item_codes  # (n,) item code of each entry
 
     def __len__(self) -> int:
         return int(self.item_codes.size)
 
     @property
     def shape(self) -> tuple[int]:
-        """Shape of one axis: the number of entries."""
+        """Number of entries, as the shape of an array with one axis."""
         return (len(self),)
 
     def __getitem__(self, key: Any) -> ByItem:
-        key = key[0] if isinstance(key, tuple) else key  # scikit-learn indexes with [rows, ...]
+        key = key[0] if isinstance(key, tuple) else key  # Scikit-learn indexes with [rows, ...].
         return ByItem(self.table, np.atleast_1d(self.item_codes[key]))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -79,7 +79,7 @@ class ByItem:
         return np.asarray(table.classes[arg_max(table.votes(), table.items, table.classes, 0)])
 
     def select_table(self) -> tuple[Annotations, IntArray]:
-        """Return the table of these items, and the entries in the order of its items."""
+        """Return the table of these items, and the indices of the entries in the order of its items."""
         mask = np.bincount(self.item_codes, minlength=self.table.n_items)
         if (mask > 1).any():
             item = quote_name(self.table.items[mask.argmax()])
@@ -88,7 +88,7 @@ class ByItem:
 
 
 class Learner(Parameters, ABC):
-    """Base of models that learn from annotations and inputs: scikit-learn's protocol, and one file on disk.
+    """Base of models of annotations and inputs: scikit-learn's protocol, and one file on disk.
 
     >>> import tempfile
     >>> from dissensus.learning import LIA, Learner
@@ -104,28 +104,28 @@ class Learner(Parameters, ABC):
 
     file_name: ClassVar[str]  # name of the file in a folder
     stored_kind: ClassVar[str]  # kind of model, stored in the file
-    _estimator_type = "classifier"  # before scikit-learn 1.6
+    _estimator_type = "classifier"  # Versions of scikit-learn before 1.6 read this attribute.
 
     def save(self, folder: str | Path) -> Path:
-        """Write the fitted model into `folder` (made if need be): one file, safetensors with a JSON header."""
+        """Write the fitted model into `folder`, which is made if needed, as one safetensors file; return its path."""
         self._check_fitted()
         return write_tree(Path(folder) / self.file_name, self._to_tree(), self.stored_kind)
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str | None = None) -> Self:
-        """Load the model that `save` wrote into `folder`; its predictions are the same.
+        """Load a model that `save` wrote into `folder`, with the same predictions.
 
-        It computes on `device`; None stands for the keyword's default.
+        The model computes on `device`; None stands for the keyword's default.
         """
         path, device = resolve_file(folder, cls.file_name), device or cls.declared()["device"].default
         tree = read_tree(path, cls.stored_kind)
-        resolve_device(device)  # raises an error for a wrong device
+        resolve_device(device)  # A wrong device raises an error before the model is made.
         with report_other_version(path), isolated_rng():
             return cls._from_tree(tree, device)
 
     @abstractmethod
     def _to_tree(self) -> dict[str, Any]:
-        """Return what `save` writes: keywords, results and weights."""
+        """Return the keywords, results and weights that `save` writes."""
 
     @classmethod
     @abstractmethod
@@ -149,18 +149,18 @@ class Learner(Parameters, ABC):
 
     @property
     def n_features_in_(self) -> int:
-        """Number of columns of X, if it was a table of numbers."""
-        model = getattr(self, "classifier_", self)  # the classifier of LIA
+        """Number of columns of X if it was a table of numbers."""
+        model = getattr(self, "classifier_", self)  # LIA has a classifier in this attribute.
         if isinstance(encoder := getattr(model, "encoder_", None), Scaled):
             return int(encoder.center_.size)
         raise AttributeError("n_features_in_")
 
 
 def order_arguments(table: Any, X: Any, gold: Any = None) -> tuple[Any, Any, Any]:
-    """Return table, inputs and gold in the order of the table's items, from (table, X) or scikit-learn's (X, y)."""
+    """Return table, inputs and gold in the order of the table's items, from (table, X) or from (X, y)."""
     swapped = not isinstance(table, Annotations) and X is not None
     X, y = (table, X) if swapped else (X, table)
-    X = X.tocsr() if sparse.issparse(X) else X  # a sparse matrix may be a mapping too
+    X = X.tocsr() if sparse.issparse(X) else X  # A sparse matrix may also be a mapping.
     if not swapped or isinstance(y, Annotations):
         return y, X, gold
     if not isinstance(y, ByItem):
@@ -180,9 +180,9 @@ def _drop_positional_index(X: Any, y: ByItem) -> Any:
     frame = nw.from_native(X, allow_series=True, pass_through=True)
     index = nw.maybe_get_index(frame) if isinstance(frame, nw.DataFrame | nw.Series) else None
     if index is None or getattr(index, "nlevels", 1) > 1 or index.name == input_data.ITEM_COLUMN:
-        return X  # `aligned` handles these
+        return X  # `align_rows` handles these.
     text, items = index.dtype.kind not in "iu", y.table.items
-    at = y.item_codes  # as row numbers
+    at = y.item_codes  # row numbers
     if not np.array_equal(index, at) and text == (items.dtype.kind not in "iu"):
         at = naming.match_names(np.asarray(index.astype(object) if text else index), items, "items")
     if (at < 0).any() or np.array_equal(at, y.item_codes):
@@ -193,7 +193,7 @@ def _drop_positional_index(X: Any, y: ByItem) -> Any:
 
 
 def _table_from_classes(y: Any) -> ByItem:
-    """Make a table in which one annotator gives every row of X its class."""
+    """Return a ByItem of a table in which one annotator labels every row of X with its class."""
     labels = np.asarray(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
@@ -209,10 +209,24 @@ def _table_from_classes(y: Any) -> ByItem:
 
 
 def soft_cross_entropy(estimator: Any, X: Any, y: Any) -> float:
-    """Return minus the mean cross entropy of items to their votes: a score for `scoring`, the higher the better.
+    """Return minus the mean cross entropy to the votes of the items: a score for `scoring`, the higher the better.
 
-    `estimator` has `predict_proba` and `classes_`; y is as for `fit`. Items without votes are skipped.
+    Parameters
+    ----------
+    estimator : object
+        A fitted estimator with `predict_proba` and `classes_`.
+    X : array, list or frame
+        Inputs of the items.
+    y : Annotations, ByItem or classes
+        As in `fit`. Items without votes are skipped.
 
+    Returns
+    -------
+    float
+        The score in nats.
+
+    Examples
+    --------
     >>> from sklearn.linear_model import LogisticRegression
     >>> X, y = np.eye(2), ByItem(Annotations.from_arrays(["a", "b"], [0, 0], ["no", "yes"]))
     >>> round(soft_cross_entropy(LogisticRegression().fit(X, y), X, y), 2)
@@ -225,10 +239,26 @@ def soft_cross_entropy(estimator: Any, X: Any, y: Any) -> float:
 
 
 def annotation_likelihood(estimator: Any, X: Any, y: Any) -> float:
-    """Return the mean log probability of annotations, each for its annotator: a score, the higher the better.
+    """Return the mean log probability of annotations under their annotators: a score, the higher the better.
 
-    An estimator that does not model annotators predicts the same for all. Of a Pipeline the last step is used.
+    An estimator that does not model annotators predicts the same label for all annotators.
 
+    Parameters
+    ----------
+    estimator : object
+        A fitted estimator with `predict_proba` and `classes_`, or a Pipeline whose last step is one.
+    X : array, list or frame
+        Inputs of the items.
+    y : Annotations, ByItem or classes
+        As in `fit`.
+
+    Returns
+    -------
+    float
+        The score in nats.
+
+    Examples
+    --------
     >>> from sklearn.linear_model import LogisticRegression
     >>> X, y = np.eye(2), ByItem(Annotations.from_arrays(["a", "b"], [0, 0], ["no", "yes"]))
     >>> round(annotation_likelihood(LogisticRegression().fit(X, y), X, y), 2)
@@ -236,9 +266,9 @@ def annotation_likelihood(estimator: Any, X: Any, y: Any) -> float:
     """
     table, X, _ = order_arguments(X, y)
     table = table.with_classes(np.asarray(estimator.classes_))
-    while hasattr(estimator, "named_steps"):  # a Pipeline
+    while hasattr(estimator, "named_steps"):  # The estimator is a Pipeline.
         estimator, X = estimator[-1], estimator[:-1].transform(X)
-    model = getattr(estimator, "classifier_", estimator)  # the classifier of LIA
+    model = getattr(estimator, "classifier_", estimator)  # LIA has a classifier in this attribute.
     models_them = hasattr(model, "predict_annotations")
     proba = model.predict_annotations(table, X) if models_them else np.asarray(model.predict_proba(X))[table.item]
     logs, weight = log_likelihood(table, proba)

@@ -1,17 +1,17 @@
 """Train many small networks of one shape at once, stacked along a leading axis.
 
-    fit_together([m.fit(t, X) for every model m and its table t])        in one batched module
+    fit_together(models, tables, X)        equals [m.fit(t, X) for m, t in zip(models, tables)], in one batched module
 
-Every training keeps its seed's first weights and order of items, so that it ends where it would have ended alone,
+Every training has the initial weights and the order of items of its seed, so its result is that of a separate training,
 except for rounding.
 
-The cost of a step of a small network is overhead. Here one step is a step of every training: parameters are stacked
-(`torch.func.stack_module_state`), the loss is `vmap`ped over them and over each training's own batch and annotations,
-and since trainings share nothing, the gradient of their sum is the gradient of each. On a GPU a step is captured once
-as a CUDA graph and replayed.
+Most of the time of a step of a small network is overhead. Here one step is a step of every training. Parameters are
+stacked (`torch.func.stack_module_state`), and the loss is `vmap`ped over them and over each training's own batch and
+annotations. The trainings share no parameters, so the gradient of the sum of their losses is the gradient of each. On a
+GPU a step is captured once as a CUDA graph and replayed.
 
-The annotations of an item are padded to the largest number per item (weight 0), so that all batches have one shape:
-this suits tables that are nearly rectangular, such as `table.subsample(redundancy, seed)`.
+The annotations of an item are padded to the largest number per item (with weight 0), so that all batches have one
+shape. Nearly rectangular tables, such as `table.subsample(redundancy, seed)`, need little padding.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ from dissensus.learning.trainer import derive_seed
 from dissensus.messages import ParameterName
 from dissensus.table.annotations import Annotations
 
-EAGER_STEPS = 3  # steps of a shape before it is captured: libraries and optimisers allocate on their first
-ROWS_AT_ONCE = 2**22  # annotations of all trainings that an E step reads together
-NUMBERS_AT_ONCE = 2**27  # that all networks together compute for a chunk of items
-REPORT_SECONDS = 0.2  # between two copies of the losses from the device
+EAGER_STEPS = 3  # steps of a shape before it is captured, because libraries and optimisers allocate on their first
+ROWS_AT_ONCE = 2**22  # number of annotations of all trainings that an E step uses together
+NUMBERS_AT_ONCE = 2**27  # number of values that all networks together compute for a chunk of items
+REPORT_SECONDS = 0.2  # seconds between two copies of the losses from the device
 
 REQUIRED_KEYWORDS = {
     "accumulate": 1, "schedule": "constant", "warmup": 0.0, "sam": None, "clip": None, "patience": None,
     "processes": 1, "mixup": None, "checkpoint": None, "compile": False,
 }  # fmt: skip
-"""Keywords of `CrowdClassifier` → the value that they must have."""
+"""Values that keywords of `CrowdClassifier` must have in a stack."""
 
 
 def fit_together(
@@ -75,23 +75,29 @@ def fit_together(
     annotators: Any = None,
     on_step: OnStep | None = None,
 ) -> list[CrowdClassifier]:
-    """Fit every model to its table (or all to one table), as `model.fit(table, X)` would.
+    """Fit every model to its table (or all models to one table), with the result of `model.fit(table, X)`.
 
     Parameters
     ----------
     models : sequence of CrowdClassifier
-        Equal except for their seeds, and for the sizes of `ldl-nm` with `room`. Constant learning rates, no SAM,
-        mixup, clipping or validation.
+        Models with equal keywords, except for their seeds and the sizes of `ldl-nm` with `room`. Learning rates are
+        constant, and SAM, mixup, clipping and validation are not supported.
     tables : Annotations, or one per model
-        Of the same items, annotators and classes; the same items have labels in all of them.
-    X : inputs
-        One row per item, as in `CrowdClassifier.fit`; an encoder with columns of one size (mlp, identity,
+        Tables with equal items, annotators and classes, in which the same items have labels.
+    X : array, list or frame
+        Inputs of the items, as in `CrowdClassifier.fit`. The encoder must have columns of one size (mlp, identity,
         item-embedding).
     gold : (I,) int, or one per model, optional
+        Gold classes as codes, and −1 for unknown.
     annotators : frame, optional
-        Their features, as in `CrowdClassifier.fit`.
+        Features of the annotators, as in `CrowdClassifier.fit`.
     on_step : callable, optional
-        Called after every epoch with (epoch, mean loss of all).
+        Called after every epoch with (epoch, mean loss of all models).
+
+    Returns
+    -------
+    list of CrowdClassifier
+        The fitted models.
     """
     models = list(models)
     if not models:
@@ -111,7 +117,7 @@ def stack_trainings(
     gold: IntArray | Sequence[IntArray] | None = None,
     annotators: Any = None,
 ) -> Stack:
-    """Prepare the trainings of `fit_together`; for callers that need only the classes of the items."""
+    """Return the prepared trainings of `fit_together`, for callers that need only the classes of the items."""
     models = list(models)
     each = [tables] * len(models) if isinstance(tables, Annotations) else list(tables)
     golds = [gold] * len(models) if gold is None or isinstance(gold, np.ndarray) else list(gold)
@@ -123,7 +129,7 @@ def stack_trainings(
     for model, table, known in zip(models, each, golds, strict=True):
         runs.append(prepare_run(model, table, X, known, annotators=annotators, reuse=runs[0] if runs else None))
         if runs[-1].table is runs[0].table and runs[-1].gold is runs[0].gold:
-            runs[-1] = dataclasses.replace(runs[-1], data=runs[0].data)  # one copy for all runs
+            runs[-1] = dataclasses.replace(runs[-1], data=runs[0].data)  # All runs share one copy.
     if any(not np.array_equal(run.train_items, runs[0].train_items) for run in runs):
         raise TablesDiffer(axis="items with labels")
     if type(runs[0].network) is not Network:
@@ -150,7 +156,7 @@ def _check_models(models: list[CrowdClassifier], tables: list[Annotations]) -> N
 
 
 def _describe_objective(model: CrowdClassifier) -> str:
-    """Describe the keywords that all objectives must share; LDL-NM with room may have any sizes."""
+    """Return the keywords that must be equal for all objectives, as text; LDL-NM with `room` may have any sizes."""
     objective = model.objective
     if isinstance(objective, LDLNMObjective) and objective.room is not None:
         objective = LDLNMObjective(**{**objective.get_params(deep=False), "item_size": 1, "annotator_size": 1})
@@ -158,7 +164,7 @@ def _describe_objective(model: CrowdClassifier) -> str:
 
 
 class Stack:
-    """The trainings of `runs`, stacked, on the device of the first."""
+    """The stacked trainings of `runs`, on the device of the first run."""
 
     def __init__(self, runs: Sequence[TrainingRun]):
         self.runs = runs
@@ -179,15 +185,16 @@ class Stack:
 
     @cached_property
     def training_batches(self) -> list[tuple[Batch, Batch]]:
-        """Return all training items, some at a time."""
+        """Batches of all training items."""
         rows = torch.as_tensor(self.runs[0].train_items, device=self.device).expand(len(self.runs), -1)
         parts = torch.split(rows, max(ROWS_AT_ONCE // (len(self.runs) * self.targets.widest), 1), dim=1)
         return [(self._take_inputs(part), self.targets.take(part)) for part in parts]
 
     def train(self, on_step: OnStep | None = None, after: Callable[[int], None] | None = None) -> list[Trace]:
-        """Train all epochs of all trainings; the first seed draws random numbers, torch's generator is restored.
+        """Run all epochs of all trainings, and return their traces.
 
-        `after(epoch)` is called after every epoch, from 1; the networks may predict there.
+        The seed of the first run seeds torch's generator, which is restored afterwards. `after(epoch)` is called after
+        every epoch, counted from 1, and may predict with the networks.
         """
         with torch.random.fork_rng(gpu_indices(self.device)):
             torch.manual_seed(derive_seed(self.runs[0].trainer.seed, -1))
@@ -195,22 +202,22 @@ class Stack:
 
     def _train(self, on_step: OnStep | None, after: Callable[[int], None] | None) -> list[Trace]:
         traces, epochs = [Trace() for _ in self.runs], self.runs[0].trainer.epochs
-        taught = self.runs[0].train_items
+        train_items = self.runs[0].train_items
         sums, reported = torch.zeros(epochs, len(self.runs), device=self.device), time.monotonic()
         self.template.train()
         order = self._draw_batches(0)
         for epoch in range(epochs):
             if self.runs[0].objective.needs_begin_epoch(epoch, epochs):
                 self._begin_epoch(epoch, epochs)
-            if len(order) > 1:  # the order of a batch of all items does not matter
+            if len(order) > 1:  # The order within a single batch does not matter.
                 order = self._draw_batches(epoch)
             self.sums.zero_()
             for rows in order:
                 self._run_step(rows)
             sums[epoch] = self.sums
-            if epoch + 1 == epochs or time.monotonic() - reported > REPORT_SECONDS:  # a copy waits for the device
+            if epoch + 1 == epochs or time.monotonic() - reported > REPORT_SECONDS:  # A copy waits for the device.
                 done = len(traces[0].epochs)
-                losses = (sums[done : epoch + 1] / len(taught)).tolist()  # (epochs, S)
+                losses = (sums[done : epoch + 1] / len(train_items)).tolist()  # (epochs, S)
                 each = (time.monotonic() - reported) / len(losses)
                 for at, by_model in enumerate(losses, done + 1):
                     _check_finite(by_model, at)
@@ -224,7 +231,7 @@ class Stack:
         return traces
 
     def predict_proba(self, X: Any = None) -> FloatArray:
-        """(S, rows, K) P(class | x) by every network, for new inputs, or for the training items."""
+        """Predict P(class | x) (S, rows, K) by every network for new inputs, or for the training items."""
         columns = self.inputs if X is None else self.runs[0].encoder.prepare(X).to(self.device)
         rows = torch.as_tensor(self.runs[0].train_items) if X is None else torch.arange(len(columns))
         at_once = max(NUMBERS_AT_ONCE // (len(self.runs) * _numbers_per_item(self.runs[0].objective)), 1)
@@ -232,11 +239,11 @@ class Stack:
         return self._predict("logits", [(self._take_inputs(part, columns),) for part in parts])
 
     def predict_posterior(self) -> FloatArray:
-        """(S, taught, K) P(class | x, annotations), for an objective with `log_posterior`."""
+        """Predict P(class | x, annotations) (S, rows, K) of training items, for an objective with `log_posterior`."""
         return self._predict("log_posterior", self.training_batches)
 
     def unstack(self) -> None:
-        """Give every network its own weights."""
+        """Copy the stacked weights into the networks of the runs."""
         for s, run in enumerate(self.runs):
             network = _MethodModule(run.network)
             tensors = dict(network.named_parameters()) | dict(network.named_buffers())
@@ -251,21 +258,21 @@ class Stack:
     # One step ---------------------------------------------------------------------------------------------------------
 
     def _draw_batches(self, epoch: int) -> tuple[Tensor, ...]:
-        """Return rows (S, B) of the batches of an epoch, each training's by its seed."""
+        """Return the rows (S, B) of each batch of an epoch; the order of a training depends on its seed."""
         trainers = {run.trainer.seed: run.trainer for run in self.runs}
         batches = {seed: trainer.draw_batches(self.runs[0].train_items, epoch) for seed, trainer in trainers.items()}
         rows = torch.stack([torch.cat(batches[run.trainer.seed]) for run in self.runs]).to(self.device)
         return torch.split(rows, [len(batch) for batch in next(iter(batches.values()))], dim=1)
 
     def _run_step(self, rows: Tensor) -> None:
-        """Make a step of every training; rows (S, B)."""
-        key = (rows.shape[1], getattr(self.runs[0].network.head, "marginal", None))  # LIA's loss has two phases
+        """Run a step of every training on its rows, given as (S, B)."""
+        key = (rows.shape[1], getattr(self.runs[0].network.head, "marginal", None))  # LIA has two losses.
         if key not in self.steps:
             self.steps[key] = _StackedStep(self, rows.shape)
         self.steps[key](rows)
 
     def update_weights(self, rows: Tensor) -> None:
-        """Run forward, backward and the optimisers, for rows (S, B) on the device."""
+        """Run forward pass, backward pass and optimisers for rows (S, B) on the device."""
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
         losses = self._call_networks("forward", self._take_inputs(rows), self.targets.take(rows))
@@ -275,7 +282,7 @@ class Stack:
         self.sums += losses.detach()
 
     def _call_networks(self, what: str, *batches: Batch) -> Tensor:
-        """Call a method of all networks, each with its own batches: inputs and, if it takes them, targets."""
+        """Call a method of all networks, each with its own batches of inputs and, if needed, targets."""
 
         def one(parameters: Batch, buffers: Batch, *batches: Batch) -> Tensor:
             answer: Tensor = functional_call(self.template, (parameters, buffers), (what, *batches))
@@ -296,7 +303,7 @@ class Stack:
         return {name: column[rows] for name, column in columns.columns.items() if isinstance(column, Tensor)}
 
     def _begin_epoch(self, epoch: int, epochs: int) -> None:
-        """Run the objective's `begin_epoch` for all trainings at once; it writes into the stacked buffers."""
+        """Run the objective's `begin_epoch` for all trainings at once, which writes into the stacked buffers."""
 
         def one(parameters: Batch, buffers: Batch, training_batches: list[tuple[Batch, Batch]]) -> Tensor:
             def iterate_batches() -> Any:
@@ -309,7 +316,7 @@ class Stack:
             vmap(one, randomness="different")(self.parameters, self.buffers, self.training_batches)
 
     def _optimizers(self) -> list[torch.optim.Optimizer]:
-        """Make torch's optimiser for all dense parameters, as the trainer does, and one for rows."""
+        """Return torch's optimiser for all dense parameters, as the trainer makes it, and one for row-sparse ones."""
         run = self.runs[0]
         names = {id(value): name for name, value in _MethodModule(run.network).named_parameters()}
         dense_groups, row_groups = (
@@ -320,12 +327,12 @@ class Stack:
         dense = [make_optimizer(trainer.optimizer, dense_groups, trainer.weight_decay)] if dense_groups else []
         for optimizer in dense if self.device.type == "cuda" else []:
             for group in optimizer.param_groups:
-                group["capturable"] = True  # the step count is then on the device
+                group["capturable"] = True  # The number of steps is then on the device.
         return [*dense, *([StackedRowAdam(row_groups)] if row_groups else [])]
 
 
 class _StackedStep:
-    """Steps of one shape; on a GPU they are captured after a few and replayed."""
+    """Steps with batches of one shape; on a GPU they are captured after `EAGER_STEPS` steps and replayed."""
 
     def __init__(self, stack: Stack, shape: torch.Size):
         self.stack, self.done = stack, 0
@@ -354,14 +361,14 @@ class _StackedStep:
 
 
 class _MethodModule(nn.Module):
-    """A network whose `forward` calls any of its methods, as `functional_call` calls only `forward`."""
+    """A network whose `forward` calls any of its methods, because `functional_call` calls only `forward`."""
 
     def __init__(self, network: nn.Module):
         super().__init__()
         self.network = network
 
     def forward(self, what: str, *args: Any) -> Any:
-        """Call the method `what`."""
+        """Call the method named `what`."""
         ask: Callable[..., Any] = getattr(self.network, what)
         return ask(*args)
 
@@ -385,7 +392,7 @@ def _tensors(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 
 def _numbers_per_item(objective: Objective) -> int:
-    """Return roughly how many numbers `logits` computes per item; LDL-NM computes some for every annotator."""
+    """Return the approximate number of values that `logits` computes per item, which for LDL-NM is per annotator."""
     if not isinstance(objective, LDLNMObjective):
         return objective.n_classes_
     sizes = objective.room or (objective.item_size, objective.annotator_size)
@@ -393,7 +400,10 @@ def _numbers_per_item(objective: Objective) -> int:
 
 
 class StackedColumns:
-    """Columns of several trainings: tensors (S, I, …), bags padded to (S, I, widest, …); S is 1 for shared ones."""
+    """Columns of several trainings: tensors (S, I, …), and ragged columns padded to (S, I, widest, …).
+
+    S is 1 if all trainings share their columns.
+    """
 
     def __init__(self, parts: Sequence[BatchColumns], device: torch.device):
         self.tensors: dict[str, Tensor] = {}
@@ -428,7 +438,7 @@ class StackedColumns:
             self.bags["weight"] = (torch.arange(widest) < lengths[..., None]).float().to(device)
 
     def take(self, rows: Tensor) -> Batch:
-        """Return batches of rows (S, B): tensors (S, B, …), annotations (S, B · widest, …) and their items, `row`."""
+        """Return the batch of rows (S, B): tensors (S, B, …), annotations (S, B · widest, …) and their `row`."""
         at = 0 if self.shared else torch.arange(len(rows), device=rows.device)[:, None]
         batch = {name: column[at, rows] for name, column in self.tensors.items()}
         if self.bags:
@@ -439,9 +449,9 @@ class StackedColumns:
 
 
 class StackedRowAdam(RowAdam):
-    """`RowAdam` for tables (S, A, D) of several trainings; gradients are dense, zero in rows that were not used."""
+    """`RowAdam` for tables (S, A, D) of several trainings, with dense gradients that are zero in unused rows."""
 
-    def _move(self, param: Tensor, lr: float, betas: tuple[float, float], eps: float) -> None:
+    def _update_rows(self, param: Tensor, lr: float, betas: tuple[float, float], eps: float) -> None:
         (beta1, beta2), state, grad = betas, self.state[param], param.grad
         assert grad is not None
         if not state:

@@ -1,7 +1,7 @@
-"""Store a tree of tensors, arrays and plain values in one file: safetensors with a JSON header. Never pickle.
+"""Store a tree of tensors, arrays and plain values in one safetensors file with a JSON header.
 
-It is one file, because two could come from two runs. The header has the tree with a placeholder for every tensor, the
-format, and a digest of all bytes, which detects truncated and changed files.
+Nothing is pickled. One file is used because two files could come from two runs. The header has the tree with a
+placeholder for every tensor, the format, and a digest of all bytes, by which truncated and changed files are detected.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dissensus.learning import exceptions as faults
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.saving import check_arrays, pack_text, unpack_text
 
-FORMAT = 2  # increased if older versions cannot read the file
+FORMAT = 2  # number of the file format, which is increased when older versions cannot read new files
 COMPONENT_ARRAYS = {
     "center_": "F real",
     "spread_": "F real",
@@ -38,14 +38,14 @@ DAMAGE_ERRORS = (SafetensorError, ValueError, KeyError, TypeError, AttributeErro
 
 
 def resolve_file(folder: str | Path, name: str) -> Path:
-    """Return the path of the file `name` in a folder; or the path itself, if it names that file."""
+    """Return the path of the file `name` in a folder, or `folder` itself if it is the path of that file."""
     folder = Path(folder)
     return folder if folder.name == name else folder / name
 
 
 @contextmanager
 def report_other_version(path: Path) -> Iterator[None]:
-    """Turn errors about missing or wrong values in a tree into FileVersionDiffers."""
+    """Turn errors about missing or wrong values in a tree into `FileVersionDiffers`."""
     try:
         yield
     except UnreadableFile:
@@ -56,7 +56,7 @@ def report_other_version(path: Path) -> Iterator[None]:
 
 
 def write_tree(path: str | Path, tree: Any, kind: str) -> Path:
-    """Write a tree of dicts, lists, plain values, arrays and tensors; `kind` is stored with it."""
+    """Write a tree of dicts, lists, plain values, arrays and tensors, and its `kind`; return the path."""
     path = Path(path)
     make_folder(path.parent)
     tensors: dict[str, Tensor] = {}
@@ -68,7 +68,7 @@ def write_tree(path: str | Path, tree: Any, kind: str) -> Path:
 
 
 def read_tree(path: str | Path, kind: str) -> Any:
-    """Read the tree that `write_tree` wrote."""
+    """Read a tree from a file of `write_tree`; raise an error if it is of another kind or format, or damaged."""
     path = Path(path)
     if not path.is_file():
         raise faults.ModelFileMissing(kind=kind, path=path)
@@ -92,17 +92,17 @@ def read_tree(path: str | Path, kind: str) -> Any:
 def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor):
         key = str(len(tensors))
-        tensors[key] = value.detach().cpu().contiguous().clone()  # safetensors does not store shared memory
+        tensors[key] = value.detach().cpu().contiguous().clone()  # Safetensors does not store shared memory.
         return {"tensor": key}
     if isinstance(value, np.ndarray) and value.dtype == object:
-        text = pack_text(value)  # not in the header, which is limited to 100 MB
+        text = pack_text(value)  # The header is limited to 100 MB, so names are stored as tensors.
         return {"names": [_pack(text["bytes"], tensors), _pack(text["offsets"][1:], tensors)]}
     if isinstance(value, np.ndarray):
         key = str(len(tensors))
         tensors[key] = torch.from_numpy(np.array(value, order="C"))
         return {"array": key}
     if isinstance(value, dict):
-        pairs = [[_pack(key, tensors), _pack(item, tensors)] for key, item in value.items()]  # keys may be integers
+        pairs = [[_pack(key, tensors), _pack(item, tensors)] for key, item in value.items()]  # Keys may be integers.
         return {"dict": pairs}
     if isinstance(value, tuple):
         return {"tuple": [_pack(item, tensors) for item in value]}
@@ -136,7 +136,7 @@ def _unpack(value: Any, tensors: dict[str, Tensor]) -> Any:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder and its parents."""
+    """Make a folder and its parents; raise CannotWrite if that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -147,7 +147,7 @@ def _digest(tree: Any, tensors: dict[str, Tensor]) -> str:
     digest = hashlib.blake2b(json.dumps(tree).encode(), digest_size=16)
     for key in sorted(tensors):
         digest.update(key.encode())
-        if tensors[key].numel():  # torch cannot view an empty tensor as bytes
+        if tensors[key].numel():  # Torch cannot view an empty tensor as bytes.
             digest.update(tensors[key].reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
@@ -156,12 +156,12 @@ def _digest(tree: Any, tensors: dict[str, Tensor]) -> str:
 
 
 def fitted_attributes(part: Parameters) -> dict[str, Any]:
-    """Return what `fit` learnt: the attributes whose names end in an underscore."""
+    """Return the attributes that `fit` sets, whose names end in an underscore."""
     return {name: value for name, value in vars(part).items() if name.endswith("_")}
 
 
 def set_attributes(part: Any, values: dict[str, Any]) -> Any:
-    """Set attributes of an object, and return it."""
+    """Set attributes of an object, and return the object."""
     for name, value in values.items():
         setattr(part, name, value)
     return part
@@ -179,7 +179,7 @@ def pack_component(part: Parameters, registry: Registry[Any]) -> dict[str, Any]:
 
 
 def unpack_component(stored: dict[str, Any], registry: Registry[Any]) -> Any:
-    """Load the result of `stored_part`; raise ValueError or BadParameter for values out of range."""
+    """Make an encoder or objective from the result of `pack_component`; raise an error for values out of range."""
     keywords = {
         name: methods[value["method"]](**value["keywords"]) if isinstance(value, dict) and "method" in value else value
         for name, value in stored["parameters"].items()

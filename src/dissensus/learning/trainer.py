@@ -1,17 +1,17 @@
-"""The only training loop. lightning-fabric provides devices, precision and processes.
+"""The training loop, with devices, precision and processes provided by lightning-fabric.
 
     trace = Trainer(epochs=50, batch_size=64).fit(model, data, rows, groups)
 
-- `model(*data.take(rows))` returns the sum of the losses of these rows. A model may have `begin_epoch(epoch, epochs,
-  walk)`, which is called before every epoch.
-- `data` has batches to take, as `network.Lessons`; `rows` are the indices of the training items.
-- `groups` are torch's parameter groups; parameters marked `row_sparse` go to `rows.RowAdam`.
+- `model(*data.take(rows))` returns the sum of the losses of these rows. A model may have a method `begin_epoch(epoch,
+  epochs, iterate_batches)`, which is called before every epoch.
+- `data` returns batches, as `network.TrainingData` does; `rows` are the indices of the training items.
+- `groups` are torch's parameter groups; parameters marked `row_sparse` are given to `rows.RowAdam`.
 
-A *step* uses `batch_size` items: in `accumulate` parts one after another, or in parts on several processes (fabric's
-DDP), each of which has all data in shared memory. The sum of the losses over a step is divided by the step's items
-once, so parts change nothing but rounding. Rows are drawn by a generator keyed on seed and epoch, everything else
-(dropout, mixup) by torch's own generator, which is seeded for the run and restored afterwards. A last batch of one item
-joins the batch before it, because batch normalisation needs two items.
+A *step* uses `batch_size` items, in `accumulate` parts one after another or in parts on several processes (fabric's
+DDP), each of which has all data in shared memory. The sum of the losses of a step is divided by the number of its items
+once, so that parts change the result by rounding only. The order of rows depends on seed and epoch; all other random
+numbers (dropout, mixup) come from torch's own generator, which is seeded for the run and restored afterwards. A last
+batch of one item joins the batch before it, because batch normalisation needs two items.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ RUN_ONLY_KEYWORDS = (
     "accumulate",
 )
 """Keywords that do not change the result of a run, only where and how it is computed."""
-PREDICTION_BATCHES = 4  # predicted together; without gradients a batch needs less memory than in training
-MAX_MEMORY_SHARE = 0.5  # share of a GPU's free memory that inputs and targets may take
-WEIGHTS_KIND = "weights"  # kind of the file in which a process returns them
+PREDICTION_BATCHES = 4  # batches that are predicted together, as prediction needs less memory than training
+MAX_MEMORY_SHARE = 0.5  # share of a GPU's free memory that inputs and targets may use
+WEIGHTS_KIND = "weights"  # kind of the file in which a process returns its weights
 
 
 class TrainingKeywords(Parameters):
@@ -72,13 +72,13 @@ class TrainingKeywords(Parameters):
 
     epochs: int = param(50, "passes over the training items", low=0)
     batch_size: int = param(64, "items per step", low=1)
-    accumulate: int = param(1, "parts of a step that are computed one after another, to save memory", low=1)
+    accumulate: int = param(1, "number of parts of a step, computed one after another to save memory", low=1)
     optimizer: optimizers.OptimizerSpec = optimizers.OPTIMIZER_PARAM
     weight_decay: float = param(0.0, "weight decay of torch's optimisers", low=0)
     schedule: optimizers.Schedule = optimizers.SCHEDULE_PARAM
     warmup: float = param(0.0, "share of all steps in which the learning rates grow to their values", low=0, high=1)
     sam: float | Mapping[str, Any] | None = SAM_PARAM
-    clip: float | None = param(None, "largest norm of a step's gradient; None: any", above=0)
+    clip: float | None = param(None, "largest norm of a step's gradient; None: no limit", above=0)
     patience: int | None = param(None, "number of epochs without a better `monitor` that ends training", low=1)
     monitor: Metric | None = param(None, "metric on the validation items; None: the objective's default")
     device: str = DEVICE_PARAM
@@ -86,7 +86,7 @@ class TrainingKeywords(Parameters):
         "auto", "number format, as in lightning-fabric; auto: bf16-mixed on a GPU that has it, else 32-true"
     )
     processes: int = param(1, "processes that train together, each on its share of every step", low=1)
-    compile: bool = param(False, "train through torch.compile: a slow start, faster steps, other random numbers")
+    compile: bool = param(False, "use torch.compile: a slow start, faster steps and different random numbers")
     checkpoint: str | Path | None = param(None, "folder from which a killed run continues, to the same result")
     checkpoint_every: float = param(30.0, "seconds between checkpoints", low=0)
     log: str | Path | None = param(None, "folder for log.csv and events for TensorBoard, one entry per epoch")
@@ -95,7 +95,7 @@ class TrainingKeywords(Parameters):
     )
 
     def check(self) -> None:
-        """Raise BadParameter for a keyword out of its range; `fit` calls it first."""
+        """Raise BadParameter if a keyword is out of its range."""
         self.check_parameters()
         if self.torch_device().index is not None and self.processes > 1:
             raise faults.OneDeviceForProcesses(device=self.device, processes=self.processes)
@@ -103,12 +103,12 @@ class TrainingKeywords(Parameters):
             raise faults.SeedNeeded()
 
     def result_keywords(self) -> dict[str, str]:
-        """Return the keywords that determine the result, as text; a checkpoint belongs to one set of them."""
+        """Return the keywords that determine the result, as text; a checkpoint is valid for equal keywords only."""
         keywords = self.get_params(deep=False) | {"optimizer": optimizers.pack_optimizer(self.optimizer)}
         return {name: repr(value) for name, value in keywords.items() if name not in RUN_ONLY_KEYWORDS}
 
     def torch_device(self) -> torch.device:
-        """Return the device, or for "auto" the best one of this machine."""
+        """Return the device of the keyword `device`."""
         return resolve_device(self.device)
 
 
@@ -129,10 +129,10 @@ class Trainer(TrainingKeywords):
         on_step: Callable[..., None] | None = None,
         key: str = "",
     ) -> Trace:
-        """Train `model` in place; the module describes model, data, rows and groups.
+        """Train `model` in place; the docstring of this module describes model, data, rows and groups.
 
-        `evaluate(model)` returns metrics by name after every epoch; `monitor` is one of them. `on_step(epoch, mean
-        loss)` is called after every epoch (see `training_log`). A checkpoint of another `key` is an error.
+        `evaluate(model)` returns metrics by name after every epoch, of which `monitor` is one. `on_step(epoch, mean
+        loss)` is called after every epoch (see `training_log`). A checkpoint with another `key` raises an error.
         """
         self.check()
         if len(rows) == 0:
@@ -147,16 +147,16 @@ class Trainer(TrainingKeywords):
         if self.processes == 1:
             loop.report = make_reporter(on_step, self.log)
             return loop.run(fabric)
-        with tempfile.TemporaryDirectory() as folder:  # a pipe between processes takes only a few kilobytes
+        with tempfile.TemporaryDirectory() as folder:  # A pipe between processes holds only a few kilobytes.
             trace: Trace = fabric.launch(loop.run_in_process, file := Path(folder) / "weights")
             model.load_state_dict(read_tree(file, WEIGHTS_KIND))
         report = make_reporter(on_step, self.log)
-        for entry in trace.epochs:  # processes report nothing before the end
+        for entry in trace.epochs:  # Other processes cannot report to this one while they train.
             report(entry)
         return trace
 
     def draw_batches(self, rows: IntArray, epoch: int) -> list[Tensor]:
-        """Return the steps of an epoch: all rows once, in an order that depends on seed and epoch alone."""
+        """Return the batches of an epoch: every row once, in an order that depends on seed and epoch alone."""
         draw = torch.Generator().manual_seed(derive_seed(self.seed, epoch))
         order = torch.as_tensor(rows)[torch.randperm(len(rows), generator=draw)]
         steps = list(torch.split(order, self.batch_size))
@@ -167,7 +167,7 @@ class Trainer(TrainingKeywords):
 
 @dataclass
 class _TrainingLoop:
-    """The training of one process: epochs of steps of parts."""
+    """The training of one process: epochs, their steps, and the parts of a step."""
 
     trainer: Trainer
     model: nn.Module
@@ -179,28 +179,29 @@ class _TrainingLoop:
     report: Callable[[Entry], None] | None = None
 
     def run_in_process(self, fabric: Any, weights: Path) -> Trace:
-        """Train in one of several processes; the first writes the weights."""
-        self.model, self.groups = copy.deepcopy((self.model, self.groups))  # the arguments are in shared memory
+        """Train in one of several processes; the first process writes the weights."""
+        self.model, self.groups = copy.deepcopy((self.model, self.groups))  # The arguments are in shared memory.
         trace = self.run(fabric)
         if fabric.global_rank == 0:
             write_tree(weights, dict(self.model.state_dict()), WEIGHTS_KIND)
         fabric.barrier()
-        del self.wrapped_model, self.optimizer  # DDP keeps the process group alive
-        torch.distributed.destroy_process_group()  # else threads of gloo may abort a process that ends while they run
+        # DDP keeps the process group alive, and threads of gloo may abort a process that ends while they run.
+        del self.wrapped_model, self.optimizer
+        torch.distributed.destroy_process_group()
         return trace
 
     def run(self, fabric: Any) -> Trace:
-        """Train from the beginning, or from the checkpoint."""
+        """Train from the beginning or from the checkpoint, and return the trace."""
         trainer, model, self.fabric = self.trainer, self.model, fabric
         if trainer.compile:
             model.compile()
-        use_row_sparse(model)  # before DDP reads the module
+        use_row_sparse(model)  # DDP reads the module in the next line.
         self.wrapped_model = fabric.setup_module(model)
         self.base_optimizer = optimizers.make_optimizer(trainer.optimizer, self.groups, trainer.weight_decay)
         self.sam = None if trainer.sam is None else SAM(self.base_optimizer, model=model, **sam_options(trainer.sam))
         self.optimizer = fabric.setup_optimizers(self.base_optimizer)
         self.rates = [group["lr"] for group in self.base_optimizer.param_groups]
-        self.data_device = torch.device("cpu")  # device of the data
+        self.data_device = torch.device("cpu")
         if fabric.device.type != "cpu" and self.data.nbytes < MAX_MEMORY_SHARE * measure_free_memory(fabric.device):
             self.data, self.data_device = self.data.to(fabric.device), fabric.device
         self.n_steps = trainer.epochs * len(trainer.draw_batches(self.rows, 0))
@@ -217,16 +218,14 @@ class _TrainingLoop:
         return self.state.trace
 
     def run_epoch(self) -> None:
-        """Run the rest of an epoch, evaluate it, and add it to the trace."""
+        """Run the remaining steps of an epoch, evaluate it, and add it to the trace."""
         state, trainer, fabric, start = self.state, self.trainer, self.fabric, time.monotonic()
         batches = trainer.draw_batches(self.rows, state.epoch)
         distributed = fabric.world_size > 1
-        if (
-            distributed
-        ):  # each draws its own numbers; the checkpoint, written at the end of an epoch, does not need them
+        if distributed:  # Each process has its own random numbers; no checkpoint is written within an epoch.
             torch.manual_seed(derive_seed(trainer.seed, state.epoch + 1 + fabric.global_rank * 2**20))
         begin_epoch = getattr(self.model, "begin_epoch", None)
-        if begin_epoch is not None and state.step_in_epoch == 0:  # later, its results are in the checkpoint
+        if begin_epoch is not None and state.step_in_epoch == 0:  # Later its results are in the checkpoint.
             begin_epoch(state.epoch, trainer.epochs, self.iterate_batches)
         sums: list[Tensor] = []
         while state.step_in_epoch < len(batches):
@@ -252,7 +251,7 @@ class _TrainingLoop:
         if self.evaluate is not None:
             self.model.eval()
             metrics = self.evaluate(self.model) if fabric.global_rank == 0 else None
-            entry |= fabric.broadcast(metrics)  # all processes have to stop together
+            entry |= fabric.broadcast(metrics)  # All processes have to stop together.
             self.model.train()
             self.update_best(entry)
         state.trace.epochs.append(entry)
@@ -264,11 +263,11 @@ class _TrainingLoop:
             self.checkpoint.write(state)
 
     def take_batch(self, rows: Tensor) -> Any:
-        """Return what the model takes for these rows, on the device."""
+        """Return the model's arguments for these rows, on the device."""
         return self.fabric.to_device(self.data.take(rows.to(self.data_device)))
 
     def iterate_batches(self) -> Iterator[Any]:
-        """Yield batches of all training rows, in their order."""
+        """Yield batches of all training rows, without shuffling."""
         for part in torch.split(torch.as_tensor(self.rows), PREDICTION_BATCHES * self.trainer.batch_size):
             yield self.take_batch(part)
 
@@ -282,7 +281,7 @@ class _TrainingLoop:
         summed: Tensor = closure() if self.sam is None else self.sam.compute_gradients(closure)
         if trainer.clip is not None:
             self.fabric.strategy.precision.unscale_gradients(self.base_optimizer)
-            clip_gradients(self.model.parameters(), trainer.clip)  # fabric does not clip row-sparse gradients
+            clip_gradients(self.model.parameters(), trainer.clip)  # Fabric does not clip row-sparse gradients.
         self.optimizer.step()
         return summed
 
@@ -290,11 +289,12 @@ class _TrainingLoop:
         """Set the gradients of the mean loss of these rows; return the sum of this process's losses."""
         fabric = self.fabric
         self.optimizer.zero_grad()
-        own = rows[fabric.global_rank :: fabric.world_size]
-        weight = fabric.world_size / len(rows) if len(own) else 0.0  # DDP averages over processes
-        if not len(own):  # every process has to take part, here with gradients of zero
-            own = rows[:2]
-        parts = own.tensor_split(min(self.trainer.accumulate, max(len(own) // 2, 1)))  # batch norm needs two items
+        local_rows = rows[fabric.global_rank :: fabric.world_size]
+        weight = fabric.world_size / len(rows) if len(local_rows) else 0.0  # DDP averages over processes.
+        if not len(local_rows):  # Every process has to take part, so this one adds gradients of zero.
+            local_rows = rows[:2]
+        n_parts = min(self.trainer.accumulate, max(len(local_rows) // 2, 1))  # Batch norm needs two items.
+        parts = local_rows.tensor_split(n_parts)
         summed = torch.zeros((), device=fabric.device)
         for i, part in enumerate(parts):
             with fabric.no_backward_sync(self.wrapped_model, enabled=i + 1 < len(parts)):
@@ -304,11 +304,11 @@ class _TrainingLoop:
         return summed
 
     def update_best(self, entry: dict[str, float]) -> None:
-        """Keep the weights if the epoch has the best metrics so far; else stop if patience is exhausted."""
+        """Store the weights if the epoch has the best metric so far; else stop when patience is exhausted."""
         trainer, trace = self.trainer, self.state.trace
         sign = -1 if trainer.monitor == "cross-entropy" else 1
         before = -math.inf if trace.best_epoch is None else sign * trace.epochs[trace.best_epoch - 1][trainer.monitor]
-        if sign * entry[trainer.monitor] >= before:  # of equal epochs, the later one has learnt more
+        if sign * entry[trainer.monitor] >= before:  # Among equally good epochs, the latest was trained longest.
             trace.best_epoch = int(entry["epoch"])
             self.state.best_weights = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
         elif trainer.patience is not None and entry["epoch"] - (trace.best_epoch or 0) >= trainer.patience:
@@ -316,10 +316,10 @@ class _TrainingLoop:
 
 
 def _sum_losses(sums: list[Tensor]) -> float:
-    """Add up losses on the CPU: one wait for the device per epoch, not per step."""
+    """Add up losses on the CPU, which waits for the device once per epoch instead of once per step."""
     return float(torch.stack(sums).cpu().double().sum()) if sums else 0.0
 
 
 def derive_seed(seed: int, place: int) -> int:
-    """Return a seed for one place of a run, independent of those of other places."""
+    """Return a seed for one position of a run, independent of the seeds of other positions."""
     return int(np.random.SeedSequence((seed, place + 2**31)).generate_state(1, np.uint32)[0])

@@ -1,7 +1,7 @@
 """Reports of a training run: to `on_step`, to a CSV file and to TensorBoard.
 
-Every epoch has one entry: epoch, step, loss, learning_rate, seconds and, with validation items, cross-entropy, accuracy
-and macro-f1. An `on_step(epoch, loss)` that has a parameter `entry` gets it too.
+Every epoch has one entry: epoch, step, loss, learning_rate and seconds, and with validation items cross-entropy,
+accuracy and macro-f1. The entry is also passed to an `on_step(epoch, loss)` that has a parameter `entry`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def call_on_step(on_step: Callable[..., None] | None, epoch: int, loss: float, e
 
 
 class TrainingLog:
-    """A folder with `log.csv` and events for TensorBoard, one run after another."""
+    """A folder with `log.csv` and events for TensorBoard, to which every run is appended."""
 
     def __init__(self, folder: str | Path):
         self.file, self.events = Path(folder) / LOG_FILE, None
@@ -49,7 +49,7 @@ class TrainingLog:
         self.events = SummaryWriter(str(self.file.with_name(f"run-{self.run}")))
 
     def __call__(self, entry: Entry) -> None:
-        """Write the entry of an epoch; a concurrent reader sees whole lines."""
+        """Write the entry of an epoch as one line, so that a concurrent reader sees complete lines only."""
         with self.file.open("a", newline="", encoding="utf-8") as file:
             values = [({"run": self.run} | entry).get(key, "") for key in LOG_COLUMNS]
             csv.writer(file).writerow([int(v) if isinstance(v, float) and v.is_integer() else v for v in values])
@@ -61,7 +61,7 @@ class TrainingLog:
 
 
 def make_reporter(on_step: Callable[..., None] | None, folder: str | Path | None) -> Callable[[Entry], None]:
-    """Return a function that calls `on_step` and writes the log of a folder, if they are given."""
+    """Return a function that calls `on_step` and writes the log in `folder`, if they are given."""
     log = None if folder is None else TrainingLog(folder)
 
     def report(entry: Entry) -> None:

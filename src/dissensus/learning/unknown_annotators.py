@@ -1,15 +1,15 @@
-"""Embeddings of annotators that LDL-NM was not fitted to, from their labels (Algorithm 4, Weerasooriya et al. 2021).
+"""Infer embeddings of annotators that LDL-NM was not fitted to (Algorithm 4, Weerasooriya et al. 2021).
 
     z_A ← 0, or drawn from N(0, σ²)
     repeat K times:  z_A ← z_A − β ∂KL(y ‖ ŷ)/∂z_A − γ z_A
 
-for all annotators at once, while the network stays unchanged. Two uses:
+The algorithm runs for all annotators at once, and the network does not change. It has two uses:
 
-- A new annotator has labelled a few items. `infer_annotators(model, X, y, annotator=…)` finds one embedding for all
-  rows of an annotator, from the network's predictions of their labels, and `label_proba(X_other)` predicts their labels
-  of other items. This is a valid prediction.
-- The paper's: an item has labels of unknown annotators; z_A is found from the item's own label distribution, and then
-  ŷ_I is compared with the same distribution (`leaking_proba`). **On test items this reads the answer.**
+- A new annotator has labelled a few items. `infer_annotators(model, X, y, annotator=…)` finds one embedding per
+  annotator by which the network predicts these labels, and `label_proba(X_other)` predicts the annotator's labels of
+  other items. This is a valid prediction.
+- In the paper, an item has labels of unknown annotators. z_A is inferred from the label distribution of the item, and
+  ŷ_I is then compared with the same distribution (`leaking_proba`). **On test items this uses the test labels.**
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LDL_NM = "a fitted CrowdClassifier with objective 'ldl-nm'"
 
 @dataclass(frozen=True, eq=False)
 class InferredAnnotators:
-    """Inferred embeddings, and the model that they belong to."""
+    """Inferred embeddings of annotators, with their model."""
 
     model: CrowdClassifier
     annotators: Names  # (n,) names, or row numbers if each row has an embedding of its own
@@ -49,7 +49,7 @@ class InferredAnnotators:
     trace: FloatArray  # (steps + 1, n) mean KL(y ‖ ŷ) over an annotator's rows, before the first step and after each
 
     def label_proba(self, X: Any) -> FloatArray:
-        """(rows, n, K) P(label) of each annotator for other items."""
+        """Predict P(label) (rows, n, K) of each annotator for other items."""
         head = _get_head(self.model)
         z_annotator = torch.as_tensor(self.embedding.astype(np.float32)).to(self.model.network_.device)
 
@@ -61,21 +61,21 @@ class InferredAnnotators:
 
 
 class EmbeddingDescent(Parameters):
-    """The keywords of Algorithm 4, and the algorithm."""
+    """Algorithm 4 and its keywords."""
 
     compared_output: Literal["label", "item"] = param(
-        "label", "distribution that y is compared with: of the annotator's label (ŷ), or of the item (ŷ_I)"
+        "label", "predicted distribution that y is compared with: that of the annotator's label (ŷ) or the item's (ŷ_I)"
     )
     steps: int = param(
-        100, "K; the paper gives neither K nor β, with these KL has nearly stopped falling on the jobs sets", low=0
+        100, "K; the paper does not report K and β, and KL has nearly converged with these on the jobs sets", low=0
     )
     rate: float = param(0.3, "β, the length of a step", low=0)
     decay: float = param(0.0, "γ, the decay of the embedding in a step", low=0)
-    spread: float = param(0.0, "σ of the start; 0 starts at 0", low=0)
-    seed: int = param(0, "seed of the start", low=0)
+    spread: float = param(0.0, "σ of the initial embeddings; with 0 they start at 0", low=0)
+    seed: int = param(0, "seed of the initial embeddings", low=0)
 
     def run(self, head: LDLNMHead, z_item: Tensor, y: FloatArray, rows: IntArray) -> tuple[Tensor, Tensor]:
-        """Find the embeddings (n, J_A) of the annotators `rows` (N,) of y; also return the trace (steps + 1, n)."""
+        """Return embeddings (n, J_A) of the annotators with codes `rows` (N,), and the trace (steps + 1, n)."""
         target, row = (torch.as_tensor(value).to(z_item.device) for value in (y.astype(np.float32), rows))
         counts = torch.bincount(row)
         draw = torch.Generator().manual_seed(self.seed)
@@ -97,20 +97,25 @@ class EmbeddingDescent(Parameters):
 def infer_annotators(
     model: CrowdClassifier, X: Any, y: Any, *, annotator: Any = None, **keywords: Any
 ) -> InferredAnnotators:
-    """Find embeddings of annotators that the model was not fitted to.
+    """Infer embeddings of annotators that the model was not fitted to.
 
     Parameters
     ----------
     model : CrowdClassifier
-        Fitted with objective "ldl-nm".
-    X : inputs
-        Of the labelled items, one row per label.
-    y : (n, K)
+        A classifier that was fitted with objective "ldl-nm".
+    X : array, list or frame
+        Inputs of the labelled items, one row per label.
+    y : (n, K) float
         Labels as distributions over `model.classes_`, one-hot for a plain label.
     annotator : (n,) names, optional
-        Rows of one annotator share an embedding. None: every row has its own.
-    keywords
-        Those of `EmbeddingDescent`: by, steps, rate, decay, spread, seed.
+        The annotator of each row; rows of one annotator share an embedding. By default every row has its own.
+    **keywords
+        Keywords of `EmbeddingDescent`: compared_output, steps, rate, decay, spread, seed.
+
+    Returns
+    -------
+    InferredAnnotators
+        The embeddings, which predict labels of other items with `label_proba`.
     """
     head, descent = _get_head(model), _make_descent(**keywords)
     y = np.asarray(y, np.float64)
@@ -126,7 +131,10 @@ def infer_annotators(
 
 
 def leaking_proba(model: CrowdClassifier, X: Any, y: FloatArray, **keywords: Any) -> FloatArray:
-    """(rows, K) ŷ_I of each item with the annotator inferred from the item's own distribution y, which it reads."""
+    """Return ŷ_I (rows, K) of each item with an annotator inferred from y, the distribution to be predicted.
+
+    The result is not a prediction, because it uses the labels that it is compared with.
+    """
     descent, head, z_item = (
         _make_descent(**{"compared_output": "item"} | keywords),
         _get_head(model),
@@ -163,7 +171,7 @@ def _get_head(model: Any) -> LDLNMHead:
 
 
 def _match_rows(annotator: Any, n: int) -> tuple[Names, Any]:
-    """Return names, and the annotator of each row as a code into them."""
+    """Return the names of the annotators, and the code of each row's annotator."""
     if annotator is None:
         return np.arange(n), np.arange(n)
     column = naming.to_column(annotator, "annotator")

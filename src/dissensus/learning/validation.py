@@ -1,4 +1,4 @@
-"""Validation items, on which a network is scored after every epoch: against gold or, without gold, their votes."""
+"""Validation items, on which a network is scored against gold labels or votes after every epoch."""
 
 from __future__ import annotations
 
@@ -35,14 +35,13 @@ class Validation:
     columns: BatchColumns
     rows: IntArray  # (V,) indices into the columns
     truth: FloatArray  # (V, K)
-    at_once: int  # items predicted together
-    labels: BatchColumns | None = None  # annotations of the items in `columns`; cross entropy is computed from them
+    at_once: int  # number of items that are predicted together
+    labels: BatchColumns | None = None  # annotations of the items, from which cross entropy is computed
 
     def __call__(self, network: nn.Module) -> dict[str, float]:
-        """Return cross entropy, accuracy and macro F1 against gold or votes; any class with most votes is right.
+        """Return cross entropy, accuracy and macro F1 against gold or votes; any class with most votes is correct.
 
-        With `labels`, cross entropy is to each label, predicted for the annotator who gave it:
-        −Σ v log P_j(y | x) / Σ v.
+        With `labels`, the cross entropy is that of each label, predicted for its annotator: −Σ v log P_j(y | x) / Σ v.
         """
         assert isinstance(network, Network)
         proba = softmax(
@@ -69,22 +68,23 @@ class Validation:
         return {"cross-entropy": loss, "accuracy": float(right.mean()), "macro-f1": macro_f1(gold, best)}
 
 
-def hold_out(share: float, table: Annotations, teaches: BoolArray, seed: int) -> BoolArray:
-    """Choose a share of the training items (I,) by seed and name, independent of their order."""
+def hold_out(share: float, table: Annotations, train_mask: BoolArray, seed: int) -> BoolArray:
+    """Return a mask (I,) of a share of the training items, which are chosen by seed and name."""
     check_argument("validation", share, float, above=0, below=1, must=f"must {ALLOWED_VALIDATION}")
-    among, held = np.flatnonzero(teaches), np.zeros(table.n_items, np.bool_)
+    among, held = np.flatnonzero(train_mask), np.zeros(table.n_items, np.bool_)
     held[among[shuffle_by_name(table.items[among], seed)[: max(round(share * among.size), 1)]]] = True
     return held
 
 
 def assign_stratified_folds(
-    table: Annotations, truth: FloatArray, teaches: BoolArray, folds: int, seed: int
+    table: Annotations, truth: FloatArray, train_mask: BoolArray, folds: int, seed: int
 ) -> IntArray:
-    """Assign training items to folds (I,), −1 for other items; each fold has its share of every class.
+    """Return the fold (I,) of each training item, and −1 for other items; folds have equal shares of every class.
 
-    Seed and names decide, not the order. The class is the most frequent label, the first of tied ones.
+    The folds depend on seed and names, not on the order. The class is the most frequent label, or the first of tied
+    labels.
     """
-    among, fold = np.flatnonzero(teaches), np.full(table.n_items, -1)
+    among, fold = np.flatnonzero(train_mask), np.full(table.n_items, -1)
     drawn = among[shuffle_by_name(table.items[among], seed)]
     fold[drawn[np.argsort(truth[drawn].argmax(axis=1), kind="stable")]] = np.arange(among.size) % folds
     return fold
@@ -96,7 +96,7 @@ def shuffle_by_name(names: Names, seed: int) -> IntArray:
 
 
 def target_distributions(table: Annotations, gold: IntArray | None) -> FloatArray:
-    """Return one-hot gold, or shares of the votes (I, K)."""
+    """Return the target (I, K) of each item: one-hot gold, or without gold the vote shares."""
     truth = table.soft_labels()
     if gold is not None:
         truth[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
@@ -104,7 +104,7 @@ def target_distributions(table: Annotations, gold: IntArray | None) -> FloatArra
 
 
 def read_validation(validation: Any, classes: Names) -> tuple[Any, FloatArray]:
-    """Return inputs and truth (V, K) of (X, labels), with labels as names, codes or a table; drop unknown items."""
+    """Return inputs and targets (V, K) of (X, labels) for labels as names, codes or a table, without unknown items."""
     try:
         X, labels = validation
     except (TypeError, ValueError):
@@ -122,7 +122,7 @@ def read_validation(validation: Any, classes: Names) -> tuple[Any, FloatArray]:
 
 
 def encode_one_hot(labels: Any, classes: Names) -> FloatArray:
-    """Return one-hot rows (n, K) of class names, or of codes unless classes are integers; zeros if unknown (−1)."""
+    """Return one-hot rows (n, K) of class names or codes (names only if classes are integers); −1 gives zeros."""
     array = np.asarray(labels)
     if array.dtype.kind in "iu" and classes.dtype.kind not in "iu":
         codes = array.astype(np.int64)

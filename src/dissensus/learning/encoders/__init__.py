@@ -1,4 +1,4 @@
-"""Encoders: how an input becomes a vector. One file each, which registers itself; `encoders` finds them by name.
+"""Encoders, which turn an input into a vector; each registers itself in a file of its own.
 
 >>> encoders["mlp"](hidden=[16]).hidden
 [16]

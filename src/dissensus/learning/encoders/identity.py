@@ -1,12 +1,12 @@
-"""Features as they are: with an objective's last layer on top, (multinomial) logistic regression."""
+"""Features without layers; with an objective's last layer they are a (multinomial) logistic regression."""
 
 from dissensus.learning.encoders.base import encoders
 from dissensus.learning.encoders.mlp import Scaled
 
 
-@encoders.register("identity", summary="features as they are: a linear model", cite="")
+@encoders.register("identity", summary="features without layers: a linear model", cite="")
 class Identity(Scaled):
-    """A linear model: no layers before the objective's own."""
+    """A linear model, whose only layer is that of the objective."""
 
-    learning_rate = 1e-2  # a convex problem
+    learning_rate = 1e-2  # The problem is convex, so large steps are possible.
     is_linear = True

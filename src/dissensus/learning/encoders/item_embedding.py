@@ -1,6 +1,6 @@
-"""Items without features: one vector per item is learnt, and the layers over it are shared.
+"""Items without features: one trained vector per item, and shared layers over the vectors.
 
-A step's gradient has only the vectors of its items. An item that was not in `fit` has the mean vector.
+The gradient of a step contains only the vectors of its items. An item that was not in `fit` has the mean vector.
 """
 
 from __future__ import annotations
@@ -21,15 +21,18 @@ from dissensus.learning.rows import RowEmbedding
 from dissensus.table import names as naming
 
 
-@encoders.register("item-embedding", summary="a learnt vector per item: for items without features", cite="")
+@encoders.register("item-embedding", summary="a trained vector per item, for items without features", cite="")
 class ItemEmbedding(Encoder):
-    """Names of items → vectors."""
+    """A map from names of items to trained vectors."""
 
     input_kind = "names of items"
 
-    size: int = param(16, "numbers of an item's vector", low=1)
+    size: int = param(16, "length of an item's vector", low=1)
     hidden: Sequence[int] = size_param(
-        (16, 16, 16, 16), "widths of the layers over it; none: the vector itself", "must be widths of layers", least=0
+        (16, 16, 16, 16),
+        "widths of the layers over the vector; an empty list: no layers",
+        "must be widths of layers",
+        least=0,
     )
     dropout: float = param(0.0, "share of values set to zero after each layer while training", low=0, below=1)
 
@@ -41,7 +44,7 @@ class ItemEmbedding(Encoder):
         return self
 
     def prepare(self, X: Any) -> BatchColumns:
-        """Return one column, `code`; −1 for a name that was not in `fit`."""
+        """Return one column, `code`, which is −1 for a name that was not in `fit`."""
         return BatchColumns(code=torch.as_tensor(naming.match_names(_names(X), self.names_, "X").astype(np.int64)))
 
     def module(self) -> nn.Module:
@@ -53,7 +56,7 @@ class ItemEmbedding(Encoder):
 
 
 class ItemEmbeddingModule(nn.Module):
-    """Codes (B,) → (B, hidden[-1])."""
+    """Vectors of items and the layers over them: codes (B,) → (B, hidden[-1])."""
 
     def __init__(self, n_items: int, size: int, hidden: Sequence[int], dropout: float):
         super().__init__()
@@ -61,7 +64,7 @@ class ItemEmbeddingModule(nn.Module):
         self.layers = MLPModule(size, hidden, dropout)
 
     def forward(self, code: Tensor) -> Any:
-        """Return the last layer's values; the mean vector is used for a code of −1."""
+        """Return the output of the last layer; a code of −1 has the mean vector."""
         vectors = self.vectors(code.clamp(min=0))
         if not self.training:
             vectors = torch.where(code[:, None] >= 0, vectors, self.vectors.weight.mean(dim=0))

@@ -1,6 +1,7 @@
-"""A multilayer perceptron over given features: the base model of [U] for LabelMe (4 × 128 ReLU, dropout 0.2).
+"""A multilayer perceptron over features: the base model of Uma et al. 2021 for LabelMe (4 × 128 ReLU, dropout 0.2).
 
-Features are centred and scaled by their means and spreads over the training items, so that units do not matter.
+Features are centred and scaled by their means and standard deviations over the training items, so that their units do
+not matter.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from dissensus.learning.encoders.base import Encoder, encoders, size_param
 from dissensus.learning.exceptions import FeatureCountDiffers
 from dissensus.learning.inputs import column_names, iterate_blocks, reorder_columns, to_vectors
 
-MIN_RELATIVE_SPREAD = 1e-7  # a feature that varies less, relative to its size, is constant
+MIN_RELATIVE_SPREAD = 1e-7  # standard deviation, relative to the mean, below which a feature counts as constant
 
 
 class Scaled(Encoder):
-    """Features (I, D), centred and scaled."""
+    """Base of encoders of features (I, D), which are centred and scaled."""
 
     input_kind = "features, items × columns"
     averages_inputs = True
 
     scale: bool | Literal["all", "max"] = param(
         True,
-        "centre features and divide them by their standard deviation over the training items; 'all': divide all by one "
-        "number, so that some stay larger than others; 'max': divide each by its largest absolute value there, as the "
-        "program of Platanios et al. (2020) does",
+        "centre features and divide them by their standard deviation over the training items; 'all': divide all "
+        "features by one number; 'max': divide each by its largest absolute value, as the program of Platanios et al. "
+        "(2020) does",
         check=lambda value: value in (True, False, "all", "max"),
         must="must be True, False, 'all' or 'max'",
     )
@@ -42,7 +43,7 @@ class Scaled(Encoder):
 
     center_: FloatArray
     spread_: FloatArray
-    columns_: list[str] | None = None  # names of the features, if `fit` got a frame
+    columns_: list[str] | None = None  # names of the features if `fit` was given a frame
 
     @property
     def width(self) -> int:
@@ -52,12 +53,12 @@ class Scaled(Encoder):
         return MLPModule(self.center_.size, self.hidden, self.dropout)
 
     def pool_encoders(self) -> list[Encoder]:
-        """Return the features themselves, each scaled by its own spread or all by one number."""
+        """Return encoders of the features themselves, each scaled by its own spread or all by one number."""
         scales = (True, "all") if self.scale is True else (self.scale,)
         return [encoders["identity"](scale=scale) for scale in scales]
 
     def fit(self, X: Any) -> Self:
-        """Find mean and standard deviation of every feature (0 and 1 for a constant one), or its largest size."""
+        """Compute the mean and the standard deviation (1 for a constant feature), or the largest absolute value."""
         super().fit(X)
         x, self.columns_ = to_vectors(X), column_names(X)
         self.center_, self.spread_ = np.zeros(x.shape[1]), np.ones(x.shape[1])
@@ -74,7 +75,7 @@ class Scaled(Encoder):
         return self
 
     def prepare(self, X: Any) -> BatchColumns:
-        """Return one column, `x`; features in a file stay there, those of a frame are found by name."""
+        """Return one column, `x`; columns of a frame are matched by name, and features in a file are not read yet."""
         x = to_vectors(reorder_columns(X, self.columns_))
         if x.shape[1] != self.center_.size:
             raise FeatureCountDiffers(n_features=x.shape[1], expected=self.center_.size)
@@ -92,7 +93,7 @@ class MLP(Scaled):
 
 
 class MLPModule(nn.Module):
-    """(B, D) → (B, hidden[-1]); the input itself without layers."""
+    """Fully connected layers, (B, D) → (B, hidden[-1]); without layers the output is the input."""
 
     def __init__(self, features: int, hidden: Sequence[int] = (), dropout: float = 0.0):
         super().__init__()

@@ -1,22 +1,23 @@
-"""Convolutions over the characters of a word and of its stem, Fornaciari et al. 2021, section 3.2.
+"""Convolutions over the characters of a word and of its stem (Fornaciari et al. 2021, section 3.2).
 
-Separately for word and stem, parallel windows of 3, 4 and 5 characters, each
+Word and stem have separate layers. Each has parallel windows of 3, 4 and 5 characters, with
 
     a = pool(relu(conv64(x)))         max over two neighbours, at every position
     b = max over positions of relu(conv128(a))
 
-the three b (3 × 128) through one attention block; both results concatenated, z (B, 768). Positions are those of the
-characters: convolutions see zeros before the first and after the last, and padding changes nothing.
+The three b (3 × 128) pass through one attention block, and the results for word and stem are concatenated to z (B,
+768). There is one position per character. Convolutions see zeros before the first and after the last character, so
+padding does not change the result.
 
-The paper's tasks have one fully connected layer each on z, which an objective's head already is. Its logit is then a
-function of the word plus a function of the stem, so that no such network can compare the two; `hidden` gives every task
-a layer before (None: as in the paper). The released code feeds the characters to both convolutions and drops the first
-one's output; here they are stacked, as the paper says. Its other differences are keywords: padding is a character
-(`padded`), the input of the attention block is multiplied by the root of its width, with sine and cosine of position 0
-added (`scaled`), and the block has 2,048 inner units (`wide`).
+In the paper every task has one fully connected layer on z, as an objective's head has. The logit is then a function of
+the word plus a function of the stem, so the network cannot compare the two. `hidden` adds a layer for every task (None:
+as in the paper). The released code feeds the characters to both convolutions and ignores the output of the first; here
+the convolutions are stacked, as the paper says. The other differences of the released code are keywords: padding is a
+character (`padded`), the input of the attention block is multiplied by the root of its width, with sine and cosine of
+position 0 added (`scaled`), and the block has 2,048 inner units (`wide`).
 
-Soft labels (KL) as a second task change its macro-F1 on stems by +1.4 points (−2.4 to +5.1) with gold and by −0.1 (−2.7
-to +2.5) with silver labels: no clear gain (`reproductions/results/fornaciari2021.md`).
+With soft labels (KL) as a second task, its macro-F1 on stems changes by +1.4 points (−2.4 to +5.1) with gold and by
+−0.1 (−2.7 to +2.5) with silver labels, which is no clear gain (`reproductions/results/fornaciari2021.md`).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from dissensus.messages import quote_name
 
 
 class CharacterConvolutions(nn.Module):
-    """Character vectors (B, L, D) and their mask (B, L) → (B, windows × last channels)."""
+    """Parallel convolutions: character vectors (B, L, D) and a mask (B, L) → (B, windows × last channels)."""
 
     def __init__(self, width: int, channels: tuple[int, int], windows: tuple[int, ...], stacked: bool = True):
         super().__init__()
@@ -47,7 +48,7 @@ class CharacterConvolutions(nn.Module):
         self.second = nn.ModuleList(nn.Conv1d(channels[0] if stacked else width, channels[1], w) for w in windows)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Set masked positions to 0, which is never above the maximum of outputs of a relu."""
+        """Return the maximum over positions; masked positions are 0, the minimum of a relu."""
         x, mask = x.transpose(1, 2), mask[:, None]  # (B, D, L), (B, 1, L)
         z = []
         for at, (window, second) in enumerate(zip(self.windows, self.second, strict=True)):
@@ -61,7 +62,7 @@ class CharacterConvolutions(nn.Module):
 
 
 class StemmerModule(nn.Module):
-    """Character codes of word and stem, (B, L) each → (B, 2 × windows × last channels)."""
+    """The network of `Stemmer`: character codes of word and stem (B, L) → (B, 2 × windows × last channels)."""
 
     def __init__(self, encoder: Stemmer):
         super().__init__()
@@ -91,13 +92,13 @@ class StemmerModule(nn.Module):
         self.padding = nn.Parameter(torch.randn(encoder.characters)) if encoder.padded else None
 
     def forward(self, word: Tensor, stem: Tensor) -> Tensor:
-        """(B, L), (B, M) → (B, …)."""
+        """Return vectors (B, …) for the codes of words (B, L) and stems (B, M)."""
         sides = zip((word, stem), self.convolutions, self.blocks, strict=True)
         z = []
         for codes, conv, block in sides:
             codes = pad(codes, (0, max(self.longest - codes.shape[1], 0)), value=PADDING)
             x, mask = self.characters(codes), codes != PADDING
-            if self.padding is not None:  # a character like any other
+            if self.padding is not None:  # Padding is then a character like others.
                 x, mask = torch.where(mask[:, :, None], x, self.padding), torch.ones_like(mask)
             z.append(block(self.dropout(conv(x, mask)) * self.scale + self.position_code))
         return torch.cat(z, dim=1)
@@ -109,7 +110,7 @@ class StemmerModule(nn.Module):
     cite="Fornaciari et al. 2021",
 )
 class Stemmer(Encoder):
-    """(word, stem) pairs of strings → vectors."""
+    """An encoder of (word, stem) pairs of strings."""
 
     input_kind = "(word, stem) pairs"
 
@@ -118,30 +119,30 @@ class Stemmer(Encoder):
         (64, 128), "outputs of the two convolutions", "must be two numbers of outputs", least=2, most=2
     )
     windows: tuple[int, ...] = size_param(
-        (3, 4, 5), "characters in a convolution's window", "must be numbers of characters"
+        (3, 4, 5), "numbers of characters in the windows of the convolutions", "must be numbers of characters"
     )
     layers: int = param(1, "attention blocks for each side", low=0)
     heads: int = param(1, "heads of a block", low=1)
-    dropout: float = param(0.1, "share dropped in training", low=0, below=1)
-    hidden: int | None = param(256, "outputs of each task's layer before its last; None: no such layer", low=1)
-    stacked: bool = param(True, "second convolution over the first's output; False: no first convolution")
-    padded: bool = param(False, "padding to the longest word is a character")
-    scaled: bool = param(False, "input of a block is √width · x + (0, 1, 0, 1, …)")
-    start: dict[str, list[float]] | None = param(None, "vectors that characters start from; None: random")
+    dropout: float = param(0.1, "share of values set to zero while training", low=0, below=1)
+    hidden: int | None = param(256, "width of each task's layer before its last; None: no such layer", low=1)
+    stacked: bool = param(True, "apply the second convolution to the first; False: no first convolution")
+    padded: bool = param(False, "treat padding to the longest word as a character")
+    scaled: bool = param(False, "use √width · x + (0, 1, 0, 1, …) as the input of a block")
+    start: dict[str, list[float]] | None = param(None, "initial vectors of characters; None: random")
     wide: int | None = param(None, "width of a block's feed-forward layer; None: twice the block's", low=1)
 
     characters_: list[str]
     longest_: int
 
     def fit(self, X: Any) -> Self:
-        """Find the characters."""
+        """Find the characters of the words and stems, and the greatest length."""
         super().fit(X)
         sides = [side for pair in self._read(X) for side in pair]
         self.characters_, self.longest_ = build_vocabulary(sides), max(map(len, sides), default=0)
         return self
 
     def prepare(self, X: Any) -> BatchColumns:
-        """Make two columns, the codes of the characters of both."""
+        """Return two columns, the codes of the characters of words and of stems."""
         words, stems = zip(*rows, strict=True) if (rows := self._read(X)) else ((), ())
         return BatchColumns(
             word=encode_sequences(words, self.characters_), stem=encode_sequences(stems, self.characters_)
@@ -156,11 +157,11 @@ class Stemmer(Encoder):
         return [(word.lower(), stem.lower()) for word, stem in rows]
 
     def module(self) -> StemmerModule:
-        """Make the network that all tasks share."""
+        """Return the network that all tasks share."""
         return StemmerModule(self)
 
     def branch(self) -> nn.Module:
-        """Make a fully connected layer, if `hidden` asks for it."""
+        """Return a fully connected layer of width `hidden`, or no layer if it is None."""
         return nn.Identity() if self.hidden is None else nn.Sequential(nn.Linear(self._full, self.hidden), nn.ReLU())
 
     @property
@@ -169,5 +170,5 @@ class Stemmer(Encoder):
 
     @property
     def width(self) -> int:
-        """Return the width of a branch: `hidden`, or that of both sides."""
+        """Width of a branch: `hidden`, or the width for word and stem together."""
         return self._full if self.hidden is None else self.hidden

@@ -1,19 +1,19 @@
-"""Two bi-LSTMs and attention, for a word in context: Fornaciari et al. 2021, section 3.1 (after Plank et al. 2016).
+"""Two bi-LSTMs and attention for a word in context (Fornaciari et al. 2021, section 3.1; after Plank et al. 2016).
 
     u = state at the target of a bi-LSTM over the word vectors of the sentence        (B, 2H)
     v = last state, both ways, of a bi-LSTM over the characters of the target         (B, 2H)
     z = blocks([u, v])                                                                (B, 4H)
     branch of a task: one more block, then a fully connected layer to half the width  (B, 2H)
 
-H = 256, two blocks with two heads: transformer encoder blocks (Vaswani et al. 2017) for a sequence of one vector,
+H is 256. The two blocks with two heads are transformer encoder blocks (Vaswani et al. 2017) for one vector:
 
     x ← x + drop(O · heads(V · norm(x)))        x ← x + drop(W₂ drop(relu(W₁ norm(x))))
 
-The softmax over a single position is 1 whatever the query and the key are, so attention is its value map V and its
-output map O: no query, no key, the same function. Heads then differ only in dropout, which drops whole heads. The LSTMs
-read no padding (the released code reads the state after the padding of a word). Sizes are those of the released runs,
-except the branch, which has two blocks there, and no relu after its linear layer. Equal sentences, and equal words, of
-a batch are read once.
+The softmax over a single position is 1 for any query and key, so attention consists of its value map V and its output
+map O, without query and key. The heads differ only in dropout, which drops whole heads. The LSTMs read no padding (the
+released code uses the state after the padding of a word). Sizes are those of the released runs, except for the branch,
+which has two blocks there and no relu after its linear layer. Equal sentences of a batch, and equal words, are read
+once.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from dissensus.learning.exceptions import PositionOutOfRange
 from dissensus.learning.inputs import to_pairs, to_tokens
 from dissensus.messages import quote_name
 
-FEED_FORWARD_RATIO = 2  # width of the feed-forward layer over that of the block: 2,048 for [F]'s 1,024
+FEED_FORWARD_RATIO = 2  # width of the feed-forward layer divided by the block's: 2,048 / 1,024 in the paper
 
 
 class AttentionBlock(nn.Module):
-    """(B, D) → (B, D)."""
+    """A transformer encoder block for sequences of one vector, (B, D) → (B, D)."""
 
     def __init__(self, width: int, heads: int = 1, dropout: float = 0.1):
         super().__init__()
@@ -56,9 +56,9 @@ class AttentionBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Any:
-        """One round of attention and of the two feed-forward layers, norms first."""
+        """Apply attention and the two feed-forward layers, each after its norm."""
         value = self.value(self.norm1(x))  # (B, D)
-        weight = self.dropout(value.new_ones(len(x), self.heads, 1))  # attention to the only position
+        weight = self.dropout(value.new_ones(len(x), self.heads, 1))  # (B, heads, 1) attention to the only position
         value = (value.view(len(x), self.heads, -1) * weight).flatten(1)
         x = x + self.dropout(self.output(value))
         wide = self.dropout(self.wide(self.norm2(x)).relu())
@@ -66,16 +66,17 @@ class AttentionBlock(nn.Module):
 
 
 def stack_blocks(n: int, width: int, heads: int, dropout: float) -> nn.Sequential:
-    """Return n blocks with a norm at their end."""
+    """Return n attention blocks, followed by a norm."""
     return nn.Sequential(*(AttentionBlock(width, heads, dropout) for _ in range(n)), nn.LayerNorm(width))
 
 
 class TaggerModule(nn.Module):
-    """Words of the sentence, place and characters of the target → (B, 4 × hidden)."""
+    """The network of `Tagger`: words of the sentence, position and characters of the target → (B, 4 × hidden)."""
 
     def __init__(self, of: Tagger):
         super().__init__()
-        characters = make_character_vectors(of.characters_, of.characters)  # its random numbers come first
+        # The order of these lines determines which random numbers become which weights.
+        characters = make_character_vectors(of.characters_, of.characters)
         self.vectors, self.characters = of.word_vectors(), characters
         self.context = nn.LSTM(of.dimensions_, of.hidden, batch_first=True, bidirectional=True)
         self.spelling = nn.LSTM(of.characters, of.hidden, batch_first=True, bidirectional=True)
@@ -83,18 +84,21 @@ class TaggerModule(nn.Module):
         self.dropout = nn.Dropout(of.dropout)
 
     def forward(self, sentence: Tensor, words: Tensor, position: Tensor, word: Tensor, characters: Tensor) -> Any:
-        """`sentence` and `word` (B,) number the different ones; words (B, L), position (B,), characters (B, C)."""
+        """Return vectors from words (B, L), position (B,) and characters (B, C).
+
+        `sentence` and `word` (B,) have equal numbers for equal sentences and equal target words.
+        """
         one, which = find_distinct(sentence)
         states, _ = self.context(_pack_sequences(self.vectors(words[one]), words[one]))
         u = pad_packed_sequence(states, batch_first=True)[0][which, position]  # (B, 2H)
         one, which = find_distinct(word)
         _, (last, _) = self.spelling(_pack_sequences(self.characters(characters[one]), characters[one]))
-        v = torch.cat([last[0], last[1]], dim=1)[which]  # (B, 2H): forwards to the end, backwards to the beginning
+        v = torch.cat([last[0], last[1]], dim=1)[which]  # (B, 2H) last states of both directions
         return self.dropout(self.blocks(torch.cat([u, v], dim=1)))
 
 
 def _pack_sequences(x: Tensor, codes: Tensor) -> Any:
-    length = (codes != PADDING).sum(dim=1).clamp(min=1)  # a word without letters counts as one empty letter
+    length = (codes != PADDING).sum(dim=1).clamp(min=1)  # A word without letters is read as one padding character.
     return pack_padded_sequence(x, length.cpu(), batch_first=True, enforce_sorted=False)
 
 
@@ -104,17 +108,17 @@ def _pack_sequences(x: Tensor, codes: Tensor) -> Any:
     cite="Fornaciari et al. 2021",
 )
 class Tagger(WordEncoder):
-    """(tokens, position) pairs → vectors; tokens are a sequence of strings, or a string that is split at spaces."""
+    """An encoder of (tokens, position) pairs; tokens are a sequence of strings, or a string to split at spaces."""
 
     input_kind = "(tokens, position) pairs"
 
-    dimensions: int = param(300, "length of the word vectors where `vectors` is None", low=1)
-    characters: int = param(100, "length of the characters' vectors, which are always learnt", low=1)
-    hidden: int = param(256, "states of an LSTM each way", low=1)
+    dimensions: int = param(300, "length of the word vectors if `vectors` is None", low=1)
+    characters: int = param(100, "length of the characters' vectors, which are always trained", low=1)
+    hidden: int = param(256, "length of an LSTM's state in each direction", low=1)
     layers: int = param(2, "attention blocks shared by all tasks", low=0)
     heads: int = param(2, "heads of a block", low=1)
-    dropout: float = param(0.1, "share left out in training", low=0, below=1)
-    max_characters: int = param(30, "characters of a word that are read", low=1)
+    dropout: float = param(0.1, "share of values set to zero while training", low=0, below=1)
+    max_characters: int = param(30, "number of characters of a word that are read", low=1)
 
     characters_: list[str]
 
@@ -125,7 +129,7 @@ class Tagger(WordEncoder):
         return self
 
     def prepare(self, X: Any) -> BatchColumns:
-        """Return codes of words and characters; equal sentences, and equal targets, get the same number."""
+        """Return codes of words and characters, and equal numbers for equal sentences and equal targets."""
         read = self._read(X)
         sentences = [sentence for sentence, _ in read]
         targets = [sentence[at][: self.max_characters] for sentence, at in read]
@@ -138,10 +142,10 @@ class Tagger(WordEncoder):
         )
 
     def _read(self, X: Any) -> list[tuple[list[str], int]]:
-        """Return tokens and position of every row."""
+        """Return the tokens and the position of every row."""
         read: list[tuple[list[str], int]] = []
-        for row, (given, position) in enumerate(to_pairs(X, "tokens and a position")):
-            found = to_tokens(given, row)
+        for row, (value, position) in enumerate(to_pairs(X, "tokens and a position")):
+            found = to_tokens(value, row)
             if (at := _parse_position(position)) is None or not 0 <= at < len(found):
                 raise PositionOutOfRange(row=row, position=quote_name(position), n_tokens=len(found))
             read.append((found, at))
@@ -165,7 +169,7 @@ def _number_values(values: Sequence[Any]) -> Tensor:
 
 
 def _parse_position(value: Any) -> int | None:
-    """Return a whole number, also from 3.0 or "3"; None for other values."""
+    """Return a whole number, also from 3.0 or "3", or None for other values."""
     try:
         number = int(value)
     except (TypeError, ValueError, OverflowError):

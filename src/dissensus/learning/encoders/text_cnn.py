@@ -1,11 +1,12 @@
-"""Convolutions over the words of a text, Kim 2014.
+"""Convolutions over the words of a text (Kim 2014).
 
     c_t = relu(W · [x_t, …, x_{t+h−1}] + b)        Eq. 2, for windows of h = 3, 4, 5 words, 100 channels each
     z_h = max_t c_t                                 max over time, section 2
-    z = [z_3, z_4, z_5]                             (B, 300), half of it left out in training
+    z = [z_3, z_4, z_5]                             (B, 300), with dropout 0.5 in training
 
-A text shorter than the longest window is filled up to it with zeros; what a batch pads beyond that changes nothing.
-Words are lower-cased runs of letters and digits; each other sign is a word of its own. An empty text has no words.
+A text that is shorter than the longest window is padded to it with zeros; further padding of a batch does not change
+the result. Words are lower-cased runs of letters and digits, and every other sign is a word. An empty text has no
+words.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from dissensus.learning.encoders.base import encoders, size_param
 from dissensus.learning.encoders.words import PADDING, WordEncoder, encode_sequences
 from dissensus.learning.inputs import to_texts
 
-WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")  # don't is one word
+WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")  # "don't" is one word.
 
 
 class TextCNNModule(nn.Module):
-    """Word codes (B, L) → (B, channels × windows); L at least the longest window."""
+    """The network of `TextCNN`: word codes (B, L), L at least the longest window → (B, channels × windows)."""
 
     def __init__(self, of: TextCNN):
         super().__init__()
@@ -41,29 +42,29 @@ class TextCNNModule(nn.Module):
         for window, convolution in zip(self.windows, self.convolutions, strict=True):
             c = convolution(x)  # (B, channels, L − window + 1)
             padding = torch.arange(c.shape[2], device=c.device) > (length - window)[:, None]
-            z.append(c.masked_fill(padding[:, None], -torch.inf).amax(dim=2).relu())  # relu and max commute
+            z.append(c.masked_fill(padding[:, None], -torch.inf).amax(dim=2).relu())  # Relu and max can be exchanged.
         return self.dropout(torch.cat(z, dim=1))
 
 
 @encoders.register("text-cnn", summary="convolutions over the words of a text, max over time", cite="Kim 2014")
 class TextCNN(WordEncoder):
-    """Texts → vectors."""
+    """An encoder of texts by convolutions over their words."""
 
     input_kind = "texts"
 
     windows: tuple[int, ...] = size_param(
-        (3, 4, 5), "words that a convolution sees at once", "must be one or more numbers of words"
+        (3, 4, 5), "numbers of words in the windows of the convolutions", "must be one or more numbers of words"
     )
-    channels: int = param(100, "outputs of the convolution of each window", low=1)
-    dropout: float = param(0.5, "share of all outputs left out in training", low=0, below=1)
-    max_words: int = param(1_000, "words of a text that are read", low=1)
+    channels: int = param(100, "number of outputs of the convolution of each window", low=1)
+    dropout: float = param(0.5, "share of all outputs set to zero while training", low=0, below=1)
+    max_words: int = param(1_000, "number of words of a text that are read", low=1)
 
     def fit(self, X: Any) -> Self:
         self.fit_words(self._words(X))
         return self
 
     def prepare(self, X: Any) -> BatchColumns:
-        """Return one column, `words`: their codes."""
+        """Return one column, `words`, with the codes of the words."""
         return BatchColumns(words=encode_sequences(self._words(X), self.words_, shortest=max(self.windows)))
 
     def _words(self, X: Any) -> list[list[str]]:

@@ -1,13 +1,14 @@
-"""A pretrained transformer over texts, or over a text with a target as in [U]: `[CLS] text [SEP] target [SEP]`.
+"""A pretrained transformer over texts, or over a text and a target (Uma et al. 2021): `[CLS] text [SEP] target [SEP]`.
 
     h = network(tokens)  (B, L, H)        z = h at [CLS], or the mean of h over the tokens  (B, H)
 
-Fine-tuned, the network is the module and all its weights are trained. Frozen, texts are embedded once, through the
-cache on disk, and only the objective's layers are trained; z then has length √H, so that its entries have size one for
-every model.
+When the encoder is fine-tuned, the network is the module and all its weights are trained. When it is frozen, texts are
+embedded once, through the cache on disk, and only the objective's layers are trained. z then has length √H, so that its
+entries have size one for every model.
 
-A fitted encoder has the network's configuration and the tokenizer as plain values. A saved model needs no pretrained
-weights: fine-tuned ones are the module's; frozen ones are saved with it, except those of the bundled model.
+A fitted encoder stores the network's configuration and the tokenizer as plain values. A saved model needs no pretrained
+weights: fine-tuned weights belong to the module, and frozen weights are saved with it, except those of the bundled
+model.
 """
 
 from __future__ import annotations
@@ -39,26 +40,26 @@ from dissensus.learning.encoders.base import Encoder, encoders
 from dissensus.learning.encoders.mlp import MLPModule
 from dissensus.learning.exceptions import TextModelDiffers, WrongInputRow
 
-TEXTS_AT_ONCE = 64  # texts of similar length that are predicted at once
-TOKENIZED_AT_ONCE = 8192  # texts; the tokens of more would take much memory
+TEXTS_AT_ONCE = 64  # number of texts of similar length that are predicted at once
+TOKENIZED_AT_ONCE = 8192  # number of texts whose tokens are in memory at once
 
 
 @encoders.register("transformer", summary="a pretrained Hugging Face encoder of texts", cite="Devlin et al. 2019")
 class Transformer(Encoder):
-    """A pretrained encoder of texts."""
+    """A pretrained encoder of texts, or of pairs of a text and a target."""
 
     input_kind = "texts, or pairs of a text and a target"
 
     model: str | Path | None = param(
         None,
-        "a Hugging Face folder or name; None for the MiniLM that the `text` extra brings; nothing is downloaded",
+        "folder or name of a Hugging Face model; None: the MiniLM of the `text` extra; nothing is downloaded",
     )
-    tune: bool = param(True, "fine-tune all weights, or leave them as they are")
+    tune: bool = param(True, "fine-tune all weights; False: frozen weights")
     pooling: Pooling = param("mean", "a text's vector: the mean over its tokens, or the first token's state ('cls')")
     max_length: int | None = param(
-        None, "tokens after which a text is cut (of a pair, the longer text first); None for what the model is made for"
+        None, "number of tokens of a text (in a pair, the longer text is cut first); None: the model's own maximum"
     )
-    cache: Cache = param(True, "where vectors of frozen models are kept; see `dissensus.features.embed_texts`")
+    cache: Cache = param(True, "cache for vectors of frozen models; see `dissensus.features.embed_texts`")
 
     config_: dict[str, Any]
     tokenizer_: str
@@ -66,21 +67,21 @@ class Transformer(Encoder):
     normalize_: bool
     identity_: str
     pairs_: bool
-    weights_: dict[str, FloatArray] | None  # for a frozen model other than the bundled one
+    weights_: dict[str, FloatArray] | None  # weights of a frozen model other than the bundled one
 
     def __init__(self, model: str | Path | None = None, **keywords: Any):
         super().__init__(model=model, **keywords)
 
     @property
-    def learning_rate(self) -> float:  # type: ignore[override]  # here it depends on a keyword
-        """Learning rate: small for pretrained weights, that of other encoders for frozen ones."""
+    def learning_rate(self) -> float:  # type: ignore[override]  # This one depends on a keyword.
+        """Learning rate, which is smaller for pretrained weights than for the layers over frozen weights."""
         return 5e-5 if self.tune else 1e-3
 
     def pool_encoders(self) -> list[Encoder]:
         return [] if self.tune else [self]
 
     def fit(self, X: Any) -> Self:
-        """Read the model; the first input shows whether inputs are texts or pairs."""
+        """Read the model, and find out from the first input whether inputs are texts or pairs."""
         super().fit(X)
         source = read_text_model(self.model)
         self.max_length_ = check_length(source, self.max_length)
@@ -90,11 +91,11 @@ class Transformer(Encoder):
         self.weights_ = None
         if not self.tune and self.model is not None:
             self.weights_ = {name: value.numpy() for name, value in source.network().state_dict().items()}
-        self._pretrained = source  # not saved with the model, whose weights are the module's
+        self._pretrained = source  # It is not saved with the model, whose weights belong to the module.
         return self
 
     def prepare(self, X: Any) -> BatchColumns:
-        """Return columns `ids` and, for pairs, `types`; for a frozen model one column, `x`."""
+        """Return the columns `ids` and, for pairs, `types`; or for a frozen model one column, `x`."""
         first, second = self._texts(X)
         if not self.tune:
             x = embed_texts(
@@ -121,7 +122,7 @@ class Transformer(Encoder):
         return BatchColumns(**columns)
 
     def module(self) -> nn.Module:
-        """Return the network: pretrained after `fit`; without weights after loading."""
+        """Return the network, which is pretrained after `fit` and has no weights yet after loading."""
         if not self.tune:
             return MLPModule(self.width)
         fresh = getattr(self, "_pretrained", None)
@@ -153,14 +154,14 @@ class Transformer(Encoder):
 
 
 class TransformerModule(nn.Module):
-    """Token ids (B, L), −1 where a text has ended → (B, H)."""
+    """The network of a fine-tuned `Transformer`: token ids (B, L), −1 after the end of a text → (B, H)."""
 
     def __init__(self, network: nn.Module, pooling: Pooling = "mean"):
         super().__init__()
         self.network, self.pooling = network, pooling
 
     def forward(self, ids: Tensor, types: Tensor | None = None) -> Any:
-        """Return one vector per text; `types` is the number of the text in a pair, for each token."""
+        """Return one vector per text; `types` has for each token the number of its text in a pair."""
         if self.training or len(ids) <= TEXTS_AT_ONCE:
             return self._vectors(ids, types)
         # Texts of similar length are predicted together, which needs less padding and memory.

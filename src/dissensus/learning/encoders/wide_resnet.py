@@ -1,17 +1,16 @@
-"""Wide residual networks over images (Zagoruyko & Komodakis 2016), WRN-depth-widen; [U] trains WRN-16-12.
+"""Wide residual networks over images (Zagoruyko & Komodakis 2016), WRN-depth-widen; Uma et al. 2021 train WRN-16-12.
 
     conv1      3 × 3, 16 channels
     conv2 … 4  n blocks each, of 16 k, 32 k and 64 k channels; the first block of conv3 and of conv4 halves the image
     block      x + conv(dropout(relu(norm(conv(relu(norm(x)))))))        3 × 3 both; their B(3, 3)
     out        relu(norm(·)), averaged over the image: 64 k values
 
-depth = 6 n + 4 and k = widen (Table 1). Where a block changes the number of channels, a 1 × 1 convolution of
-relu(norm(x)) takes the place of x. Weights start at N(0, 2 / (a kernel's pixels · channels out)), as in the authors'
-code.
+depth = 6 n + 4 and k = widen (Table 1). If a block changes the number of channels, a 1 × 1 convolution of relu(norm(x))
+replaces x. Weights are drawn from N(0, 2 / (pixels of a kernel · output channels)), as in the authors' code.
 
-Pixels stay bytes until they are in a batch: the module subtracts the training images' mean from each channel and
-divides by their standard deviation. While training, images are mirrored at random and shifted by up to 4 pixels, with
-mirrored edges (section 3 of the paper).
+Pixels are stored as bytes until they are in a batch. The module subtracts the mean of the training images from each
+channel and divides by the standard deviation. In training, images are mirrored at random and shifted by up to 4 pixels,
+with mirrored edges (section 3 of the paper).
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ from dissensus.learning.encoders.base import Encoder, encoders, size_param
 from dissensus.learning.exceptions import ChannelCountDiffers
 from dissensus.learning.inputs import resize_image, to_images
 
-MAX_SHIFT = 4  # pixels by which an image is moved
+MAX_SHIFT = 4  # largest shift of an image in pixels
 
 
 @encoders.register("wide-resnet", summary="wide residual network over images", cite="Zagoruyko & Komodakis 2016")
 class WideResNet(Encoder):
     """A wide residual network.
 
-    Normalisation layers use all images of a batch: `accumulate` and `processes` therefore change the result by more
-    than rounding, unlike for other encoders.
+    Normalisation layers use all images of a batch, so `accumulate` and `processes` change the result by more than
+    rounding, unlike with other encoders.
     """
 
     input_kind = "images, items × height × width (× channels)"
@@ -55,18 +54,18 @@ class WideResNet(Encoder):
     )
     widen: int = param(
         4,
-        "k, how many times as wide as a plain residual network; 4 (2.7 million weights with 16 layers) can be trained "
-        "without a GPU, [U] has 12 (24.6 million)",
+        "k, the width as a multiple of a plain residual network's; 4 (2.7 million weights with 16 layers) can be "
+        "trained without a GPU, Uma et al. 2021 have 12 (24.6 million)",
         low=1,
     )
     dropout: float = param(
         0.0, "share of values set to zero between the convolutions of a block in training", low=0, below=1
     )
-    augment: bool = param(True, "mirror and move images at random in training; with mixup, the mixtures")
+    augment: bool = param(True, "mirror and shift images (or with mixup, mixtures) at random in training")
     size: Sequence[int] | None = size_param(
         None,
-        "(height, width) that all images are resized to (bilinear); None for the most common size of the training "
-        "images, of equally common ones the largest",
+        "(height, width) to which all images are resized (bilinear); None: the most common size of the training "
+        "images, and the largest of equally common sizes",
         "must be (height, width), or None",
         least=2,
         most=2,
@@ -82,7 +81,7 @@ class WideResNet(Encoder):
         return 64 * self.widen
 
     def fit(self, X: Any) -> Self:
-        """Find size and channels of the images; mean and standard deviation of every channel."""
+        """Compute the size of the images, and the mean and standard deviation of every channel."""
         super().fit(X)
         found = to_images(X)
         if not found:
@@ -116,10 +115,12 @@ class WideResNet(Encoder):
 
 
 class WideResNetModule(nn.Module):
-    """(B, H, W, C) pixels from 0 to 255, bytes or floats → (B, 64 k).
+    """The network of `WideResNet`: pixels (B, H, W, C) from 0 to 255, bytes or floats → (B, 64 k).
 
     Parameters
     ----------
+    depth, widen, dropout, augment
+        As in `WideResNet`.
     center, spread : (C,) float
         Mean and standard deviation of every channel.
     """
@@ -162,7 +163,7 @@ class WideResNetModule(nn.Module):
 
 
 class ResidualBlock(nn.Module):
-    """B(3, 3) with dropout: Fig. 1d of the paper."""
+    """A residual block B(3, 3) with dropout (Fig. 1d of the paper)."""
 
     def __init__(self, channels: int, wide: int, stride: int, dropout: float):
         super().__init__()
@@ -180,18 +181,18 @@ class ResidualBlock(nn.Module):
 
 
 def augment_images(x: Tensor) -> Tensor:
-    """Shift images (B, H, W, C) by up to MAX_SHIFT pixels each way, mirrored at the edges; mirror half of them."""
+    """Shift images (B, H, W, C) by up to MAX_SHIFT pixels in each direction, and mirror half of them."""
     items, height, width, _ = x.shape
 
-    def places(length: int) -> Tensor:
-        """Return the source pixels (B, length) of a row or column."""
+    def source_pixels(length: int) -> Tensor:
+        """Return the source pixels (B, length) of a shifted row or column, mirrored at the edges."""
         most = min(MAX_SHIFT, length - 1)
         by = torch.randint(-most, most + 1, (items, 1), device=x.device)
         at = torch.arange(length, device=x.device) + by
-        at = torch.where(at < 0, -at, at)  # not abs: torch.compile (2.13) cannot index by it
+        at = torch.where(at < 0, -at, at)  # torch.compile (2.13) cannot index by abs(at).
         return torch.where(at >= length, 2 * (length - 1) - at, at)
 
-    row, column = places(height), places(width)
+    row, column = source_pixels(height), source_pixels(width)
     flip = torch.rand(items, 1, device=x.device) < 0.5
     column = torch.where(flip, column.flip(1), column)
     item = torch.arange(items, device=x.device)

@@ -1,22 +1,22 @@
-"""Words and characters as numbers, and the vectors that words start from.
+"""Codes of words and characters, and initial word vectors.
 
-A vocabulary is a sorted list of the distinct words (or characters) of the training inputs: entry n has code n + 2, 0 is
-padding and 1 is unknown. A word that is not in it is looked up in lower case.
+A vocabulary is a sorted list of the distinct words (or characters) of the training inputs. Entry n has code n + 2; 0 is
+padding and 1 is unknown. A word that is not in the vocabulary is looked up in lower case.
 
-Word vectors start from one of:
+Word vectors are initialised by one of:
 
-- `vectors="glove.txt"`: a text file with a word and its numbers per line, as GloVe and word2vec write it (word2vec's
-  first line, with the two sizes, is left out; gzip is unpacked),
+- `vectors="glove.txt"`: a text file with a word and its numbers per line, as of GloVe and word2vec (the first line of
+  word2vec, which has two sizes, is skipped; gzip is unpacked),
 - `vectors="transformer"`: the input embeddings of the bundled MiniLM, averaged over the pieces of a word, centred and
   scaled to a standard deviation of 1,
 - `vectors=None`: random numbers.
 
-The words of the training inputs come first and are tuned (`tune=False`: unchanged). With vectors of the first two
-kinds, other words are known too: the first `keep` words of the file (the frequent ones in all published files), or the
-words that are one piece of the transformer. They come after the others, are saved with the model, and stay unchanged,
-so that a saved model needs neither file nor transformer and predicts the same everywhere. Unknown words have a vector
-of their own; it starts from the mean of all others, and is trained because a training word is replaced by the unknown
-word with probability `word_dropout`.
+The words of the training inputs come first, and their vectors are trained unless `tune=False`. The first two kinds of
+vectors also give vectors to other words: the first `extra_words` words of the file (the frequent words in all published
+files), or the words that are a single piece of the transformer. These come last, are saved with the model, and are not
+trained, so a saved model needs neither the file nor the transformer. All unknown words share one vector. It starts from
+the mean of all others, and is trained because a training word is replaced by the unknown word with probability
+`word_dropout`.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from dissensus.learning.exceptions import NotAWordVector, NoWordVectors, Unknown
 from dissensus.messages import quote_name
 from dissensus.table.io.files import open_bytes, report_read_errors
 
-PADDING, UNKNOWN, FIRST_CODE = 0, 1, 2  # codes; FIRST is that of the vocabulary's first entry
+PADDING, UNKNOWN, FIRST_CODE = 0, 1, 2  # FIRST_CODE is the code of the first entry of the vocabulary.
 
 
 def build_vocabulary(sequences: Iterable[Iterable[str]]) -> list[str]:
-    """Return the distinct words (or characters), sorted, so that the order of the inputs does not matter."""
+    """Return the sorted distinct words (or characters), which do not depend on the order of the inputs."""
     return sorted({entry for sequence in sequences for entry in sequence})
 
 
 def encode_sequences(sequences: Sequence[Sequence[str]], known: Sequence[str], shortest: int = 1) -> PaddedSequences:
-    """Turn sequences of words (or characters) into codes, ready to be padded."""
+    """Return the codes of sequences of words (or characters) as a column of padded sequences."""
     code = {entry: n for n, entry in enumerate(known, FIRST_CODE)}
     codes = [code.get(e) or code.get(e.lower(), UNKNOWN) for sequence in sequences for e in sequence]
     ptr = np.cumsum([0, *(len(sequence) for sequence in sequences)])
@@ -55,21 +55,22 @@ def encode_sequences(sequences: Sequence[Sequence[str]], known: Sequence[str], s
 
 
 def find_distinct(ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Find equal entries of a batch, which are computed once: one row of each, and the number of each row's entry."""
+    """Return one row of each distinct entry of a batch, and for each row the number of its entry."""
     values, which = torch.unique(ids, return_inverse=True)
     first = values.new_empty(len(values)).scatter_(0, which, torch.arange(len(ids), device=ids.device))
     return first, which
 
 
 def make_character_vectors(characters: Sequence[str], size: int) -> nn.Embedding:
-    """Return an embedding of the codes of these characters, random; padding is zeros."""
+    """Return a random embedding of the codes of these characters, with zeros for padding."""
     return nn.Embedding(FIRST_CODE + len(characters), size, padding_idx=PADDING)
 
 
 class WordVectors(nn.Module):
-    """Codes (…) → vectors (…, D). Padding is zeros; `start` (W, D) for codes 1, 2, …, NaN for a word without vector.
+    """Word vectors (…, D) for codes (…), with zeros for padding.
 
-    The last `kept` rows are never tuned.
+    `start` (W, D) has the initial vectors of codes 1, 2, …, and NaN for a word without a vector. The last `kept` rows
+    are not trained.
     """
 
     def __init__(self, start: Tensor, kept: int = 0, tune: bool = True, word_dropout: float = 0.0):
@@ -97,25 +98,27 @@ class WordVectors(nn.Module):
 
 
 class WordEncoder(Encoder):
-    """An encoder that reads words: the base of `text-cnn` and `tagger`."""
+    """Base of encoders of words, such as `text-cnn` and `tagger`."""
 
     vectors: str | None = param(
         None,
-        "where word vectors start: a file, 'transformer', or None for random numbers",
+        "initial word vectors: a file, 'transformer', or None for random numbers",
         check=lambda value: isinstance(value, str),
         must="must be a file's name, 'transformer' or None",
     )
-    dimensions: int = param(100, "length of the word vectors where `vectors` is None", low=1)
+    dimensions: int = param(100, "length of the word vectors if `vectors` is None", low=1)
     tune: bool = param(True, "whether training changes the word vectors")
-    extra_words: int = param(20_000, "words kept in addition to those of the training inputs", low=0)
-    word_dropout: float = param(0.05, "how often a word is taken for unknown in training", low=0, below=1)
+    extra_words: int = param(20_000, "number of words with vectors in addition to those of the training inputs", low=0)
+    word_dropout: float = param(
+        0.05, "probability that a word is replaced by the unknown word in training", low=0, below=1
+    )
 
     words_: list[str]
-    n_extra_words_: int  # number of words, the last ones, that were not in the training inputs
+    n_extra_words_: int  # number of words at the end that were not in the training inputs
     dimensions_: int
 
     def fit_words(self, sequences: Iterable[Iterable[str]]) -> None:
-        """Check the keywords; find the vocabulary and its initial vectors."""
+        """Check the keywords, and compute the vocabulary and its initial vectors."""
         self.check_parameters()
         seen, more = build_vocabulary(sequences), list[str]()
         if self.vectors is None:
@@ -127,10 +130,10 @@ class WordEncoder(Encoder):
         if self.vectors is not None and seen and np.isnan(found[: len(seen), 0]).all():
             warn(UnknownWords(n_words=len(seen), source=self.vectors), stacklevel=2)
         self.words_, self.n_extra_words_, self.dimensions_ = seen + more, len(more), found.shape[1]
-        self._start = found  # not saved: the weights of a loaded module replace it
+        self._start = found  # It is not saved, because the weights of a loaded module replace it.
 
     def word_vectors(self) -> WordVectors:
-        """Return the first layer with its initial vectors; after loading, of the right size."""
+        """Return the first layer with its initial vectors, which have only the right size after loading."""
         start = np.full((1 + len(self.words_), self.dimensions_), np.nan, np.float32)
         if (found := getattr(self, "_start", None)) is not None:
             start[1:] = found
@@ -138,7 +141,7 @@ class WordEncoder(Encoder):
 
 
 def read_vectors(path: Path, seen: Sequence[str], keep: int) -> tuple[FloatArray, list[str]]:
-    """Read vectors (W + M, D) of the words `seen`, NaN for a word without one, and of M other words, also returned."""
+    """Return vectors (W + M, D) of the words `seen`, NaN if there is none, and of M other words; and these words."""
     wanted = {*seen, *(word.lower() for word in seen)}
     found: dict[str, FloatArray] = {}
     with report_read_errors(path), open_bytes(path) as file:
@@ -147,7 +150,7 @@ def read_vectors(path: Path, seen: Sequence[str], keep: int) -> tuple[FloatArray
             line = raw.decode("utf-8").rstrip(" \r\n")
             if n == 1:
                 if len(sizes := line.split(" ")) == 2 and all(size.isdigit() for size in sizes):
-                    continue  # the first line of word2vec's files
+                    continue  # Files of word2vec begin with two sizes.
             D = D or len(line.split(" ")) - 1
             if len(found) >= keep and line.partition(" ")[0] not in wanted:
                 continue
@@ -173,7 +176,7 @@ def _parse_numbers(texts: list[str], D: int, path: Path, line: int) -> FloatArra
 
 
 def read_transformer_vectors(seen: Sequence[str], keep: int) -> tuple[FloatArray, list[str]]:
-    """Return the same from the bundled transformer: `seen` averaged over pieces, others if they are one piece."""
+    """Return vectors as `read_vectors` does, from the bundled transformer; `seen` are averaged over pieces."""
     from dissensus.features.text import make_tokenizer, read_text_model, word_vectors
 
     tokenizer = make_tokenizer(read_text_model().tokenizer)
@@ -185,4 +188,4 @@ def read_transformer_vectors(seen: Sequence[str], keep: int) -> tuple[FloatArray
     vectors = word_vectors([*seen, *more])
     if not len(vectors):
         return vectors, more
-    return (vectors - vectors.mean(axis=0)) / vectors.std(), more  # a norm follows in the model, so scale is free
+    return (vectors - vectors.mean(axis=0)) / vectors.std(), more  # A norm follows in the model, so any scale will do.

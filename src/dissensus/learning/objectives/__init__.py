@@ -1,4 +1,4 @@
-"""Objectives: how annotations supervise a network. One file each, which registers itself; `objectives` finds them.
+"""Objectives, which define how annotations supervise a network; each registers itself in a file of its own.
 
 >>> objectives["crowd-layer"].__name__
 'CrowdLayerObjective'

@@ -4,8 +4,8 @@
     x̃ = λ x + (1 − λ) x'     ã = λ a + (1 − λ) a'     ỹ = λ y + (1 − λ) y'     λ ~ Beta(α, α), α: `annotation_mixup`
     loss = −Σ_{annotations} Σ_k ỹ_k log P(k | x̃, ã)
 
-(Herde et al. 2024: the classifier, the annotator model and the extension of mixup to annotators.) The partner of each
-annotation is another one of the same batch. a is one-hot and e linear, so that e(ã) is the mixture of two vectors.
+The paper calls these the classifier, the annotator model and the extension of mixup to annotators. The partner of each
+annotation is another annotation of the same batch. a is one-hot and e is linear, so e(ã) is a mixture of two vectors.
 v is linear in the input of p's last layer, to which C passes no gradient; f has dropout, one hidden layer and, as its
 last bias, log(η (K − 1) / (1 − η)) on the diagonal: all annotators are right with probability η at the start. Without
 mixtures (`annotation_mixup=None`) this is a crowd layer whose matrices depend on the item and share an f.
@@ -15,7 +15,8 @@ Known gold of an annotated item trains p(x̃), once per annotation of the item w
 If features r_j of annotators are given, e_j = u_j + W r_j. p(x) predicts; an unseen annotator, or one without labels,
 has the mean e of all, weighted by labels.
 
-On LabelMe it is right on 81.3 % of the test items, `crowd-layer` on 82.5 % (`benchmarks/learning/README.md`).
+On LabelMe 81.3 % of the test items are predicted correctly, compared with 82.5 % for `crowd-layer`
+(`benchmarks/learning/README.md`).
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ from dissensus.table.annotations import Annotations
 if TYPE_CHECKING:
     from dissensus.learning.run import TrainingRun
 
-INITIAL_SPREAD = 0.1  # standard deviation of annotators' vectors at the start
+INITIAL_SPREAD = 0.1  # initial standard deviation of annotators' vectors
 
 
 class AnnotMixHead(AnnotatorRows):
-    """`main` predicts; `item`, `table` and `mixed` make the confusion matrix of an item and an annotator."""
+    """A head whose `main` predicts the class; `item`, `table` and `mixed` make the confusion matrix of a pair."""
 
     def __init__(self, main: nn.Module, width: int, objective: AnnotMix):
         super().__init__()
@@ -62,37 +63,37 @@ class AnnotMixHead(AnnotatorRows):
         self.mixed = nn.Sequential(nn.Dropout(objective.dropout), nn.Linear(2 * size, size), nn.ReLU(), last)
 
     def forward(self, z: Tensor) -> Tensor:
-        """(B, K) logits of the classes."""
+        """Return the logits (B, K) of the classes."""
         out: Tensor = self.main(z)
         return out
 
     def log_label_proba(self, v: Tensor, log_p: Tensor, e: Tensor) -> Tensor:
-        """(n, K) log P of pairs: items by v (n, D) and log_p (n, K), annotators by e (n, size)."""
+        """Return log P(label) (n, K) of pairs: items with v (n, D) and log_p (n, K), annotators with e (n, size)."""
         K = self.n_classes
         confusion = self.mixed(torch.cat([self.item(v.detach()), e], dim=1)).reshape(-1, K, K)  # [true, given]
         return torch.logsumexp(log_p.unsqueeze(2) + log_softmax(confusion), dim=1)
 
 
 @objectives.register(
-    "annot-mix", summary="the labels of every annotator, by mixtures of two annotations", cite="Herde et al. 2024"
+    "annot-mix", summary="each annotator's labels, trained on mixtures of annotations", cite="Herde et al. 2024"
 )
 class AnnotMix(LabelsThroughClasses):
-    """Mixup of annotations."""
+    """Confusion matrices per item and annotator, trained with mixup of annotations."""
 
     uses_annotator_features = True
 
     annotation_mixup: float | None = param(1.0, "α of the mixtures; None: no mixtures", above=0)
-    first_accuracy: float = param(0.9, "η: an annotator is right with this probability at the start", above=0, below=1)
+    first_accuracy: float = param(0.9, "η, the initial probability that an annotator is right", above=0, below=1)
     size: int = param(32, "length of the vectors of items and annotators", low=1)
     dropout: float = param(0.5, "dropout of both vectors", low=0, below=1)
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
-        """Count labels; items without annotations are not trained on, as mixtures are of annotations."""
+        """Count the labels; items without annotations are not trained on, because annotations are mixed."""
         self.train_mask_ = self.count_labels(table, gold, "annot-mix") > 0
         return self
 
     def adapt_run(self, run: TrainingRun) -> TrainingRun:
-        """Train on mixtures of annotations."""
+        """Return the run with mixtures of annotations as training data."""
         if self.annotation_mixup is None:
             return run
         if run.data.mixup is not None:
@@ -102,17 +103,17 @@ class AnnotMix(LabelsThroughClasses):
         return replace(run, network=network, data=data)
 
     def head(self, branch: Branch, width: int) -> Any:
-        """Make the layers of the classes first, so that they start as they would alone."""
+        """Return the head; the layers of the classes are initialised first, so that they start as they do alone."""
         return AnnotMixHead(super().head(branch, width), width, self)
 
     def log_label_proba(self, head: Any, v: Tensor, log_p: Tensor, targets: Batch) -> Tensor:
-        """(n, K) log P of annotations."""
+        """Return log P(label) (n, K) of annotations."""
         v, log_p = (values.index_select(0, targets["row"]) for values in (v, log_p))
         out: Tensor = head.log_label_proba(v, log_p, head.fitted_rows(targets["annotator"]))
         return out
 
     def mixed_loss(self, head: Any, z: Tensor, targets: Batch, weight: Tensor, partner: Tensor) -> Tensor:
-        """Sum −λ log P(y | x̃, ã) − (1 − λ) log P(y' | x̃, ã), each label with its own weight; likewise for gold."""
+        """Return the sum of −λ log P(y | x̃, ã) − (1 − λ) log P(y' | x̃, ã), weighted, and the same sum for gold."""
         e = head.fitted_rows(targets["annotator"])
         v, log_p = self.encode_items(head, z)
         log_label = head.log_label_proba(v, log_p, weight[:, None] * e + (1 - weight[:, None]) * e[partner])
@@ -123,17 +124,17 @@ class AnnotMix(LabelsThroughClasses):
             loss = loss - weighted_sum(share * label_log_likelihood(log_label, part), part)
         if "gold" in targets:
             row = targets["row"]
-            gold = targets["gold"].index_select(0, row)  # (n,) of the annotations' items
+            gold = targets["gold"].index_select(0, row)  # (n,) gold class of each annotation's item
             labels = torch.bincount(row, minlength=len(targets["gold"])).index_select(0, row)
-            for share, known, times in ((weight, gold, labels), (1 - weight, gold[partner], labels[partner])):
-                each = functional.nll_loss(log_p, known, ignore_index=-1, reduction="none")
+            for share, classes, times in ((weight, gold, labels), (1 - weight, gold[partner], labels[partner])):
+                each = functional.nll_loss(log_p, classes, ignore_index=-1, reduction="none")
                 loss = loss + (share * each / times).sum()
         return loss
 
     def pair_label_proba(
         self, head: Any, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
-        """(n, K) P(label | x, annotator) of pairs; −1 is the average annotator, or one with these features."""
+        """Return P(label | x, annotator) (n, K) of pairs; −1 is an average annotator, or one with `features`."""
         e = head.rows_or_average(annotators, self.label_totals(z.device), features)
         log_proba: Tensor = head.log_label_proba(
             *(values.index_select(0, row) for values in self.encode_items(head, z)), e
@@ -143,12 +144,12 @@ class AnnotMix(LabelsThroughClasses):
 
 @dataclass(frozen=True)
 class AnnotationData(TrainingData):
-    """Inputs and targets whose batches have λ (n,) and the places of partners (n,) for their annotations."""
+    """Training data whose batches have λ (n,) and the positions of partners (n,) for their annotations."""
 
     alpha: float = 1.0
 
     def take(self, rows: Tensor) -> tuple[Batch, Batch, Mix | None]:
-        """Return a batch as `MixingNetwork.forward` takes it."""
+        """Return the arguments of `MixingNetwork.forward` for these items."""
         inputs, targets, _ = super().take(rows)
         n = len(targets["row"])
         weights = torch.distributions.Beta(self.alpha, self.alpha).sample((n,))
@@ -156,7 +157,7 @@ class AnnotationData(TrainingData):
 
 
 class MixingNetwork(Network):
-    """A network that reads one mixed input per annotation."""
+    """A network with one mixed input per annotation."""
 
     def forward(self, inputs: Batch, targets: Batch, mix: Mix | None = None) -> Tensor:
         """Return the sum of the losses of mixed annotations."""

@@ -1,19 +1,18 @@
-"""Annotator embeddings: vectors of the annotator and of their usual labels, added to the item's (Deng et al. 2023).
+"""Annotator embeddings: vectors of an annotator and of the annotator's labels, added to the item's (Deng et al. 2023).
 
     e_j: a vector per annotator     n_j = Σ_k s_jk N_k: the mean of label vectors N over j's labels
     α_a = (W_s v)ᵀ (W_a e_j)        α_n = (W_s v)ᵀ (W_n n_j)
     P_j(· | x) = softmax(W (v + α_a e_j + α_n n_j) + b)
     loss_i = −Σ_{annotations (j, y, w) of i} w · log P_j(y | x_i) [ + the penalty of `annotator_heads`, of e, N and W ]
 
-(Deng et al. 2023, section 3: annotator embedding, annotation embedding, and their weights.) v is the encoder's output
-after a branch. The paper adds the two to the first token of a text, before the transformer; here they are added after
-the encoder, whatever it is. s_jk are shares of all of j's labels. (Leaving out the label to be learnt would reveal it:
-e_j identifies the annotator, and the label missing from the usual shares is the answer.) Unless `weighted`,
-α_a = α_n = 1: on vectors of a frozen encoder, α overfits the training labels (`benchmarks.learning.whose_label`, where
-this objective is behind `annotator-heads`).
+The paper (section 3) calls these the annotator embedding, the annotation embedding and their weights. v is the
+encoder's output after a branch. The paper adds both embeddings to the first token of a text, before the transformer;
+here they are added after the encoder, whichever it is. s_jk are the shares of all of j's labels. (If the label to be
+predicted were left out of the shares, it would be revealed: e_j identifies the annotator, and the missing label is the
+answer.) By default α_a = α_n = 1, because on vectors of a frozen encoder α overfits the training labels
+(`benchmarks.learning.whose_label`, where this objective is worse than `annotator-heads`).
 
-Items and unseen annotators as in `annotator_heads`. If features r_j of annotators are given,
-e_j = u_j + W_r r_j.
+Items and unseen annotators are predicted as in `annotator_heads`. With features r_j of annotators, e_j = u_j + W_r r_j.
 
 | symbol | name | shape |
 |---|---|---|
@@ -37,11 +36,11 @@ from dissensus.learning.objectives.ldl_nm import label_counts
 from dissensus.learning.rows import RowEmbedding
 from dissensus.table.annotations import Annotations
 
-INITIAL_SPREAD = 0.1  # standard deviation of the vectors of annotators and labels at the start
+INITIAL_SPREAD = 0.1  # initial standard deviation of the vectors of annotators and labels
 
 
 class EmbeddingHead(LinearHeads):
-    """A row (n, 2 D) is an annotator's e_j and n_j."""
+    """A head whose rows (n, 2 D) hold e_j and n_j of an annotator."""
 
     label_counts: Tensor  # (A, K) weight of each annotator's labels of each class
 
@@ -61,7 +60,7 @@ class EmbeddingHead(LinearHeads):
         self.register_buffer("label_counts", as_tensor(objective.label_counts_, torch.float32), persistent=False)
 
     def fitted_rows(self, codes: Tensor) -> Tensor:
-        """(n, 2 D) rows of annotators of the fit."""
+        """Return rows (n, 2 D) of fitted annotators."""
         return torch.cat(
             [super().fitted_rows(codes), self._mean_label_vectors(self.label_counts.index_select(0, codes))], dim=1
         )
@@ -71,17 +70,17 @@ class EmbeddingHead(LinearHeads):
         return self.label.square().sum() + self.out.weight.square().sum()
 
     def rows_or_average(self, codes: Tensor, totals: Tensor, features: Tensor | None = None) -> Tensor:
-        """(n, 2 D) rows of any annotators; one without labels has the shares of all labels."""
-        known = (codes >= 0) & (totals[codes] > 0)
-        counts = torch.where(known[:, None], self.label_counts[codes], self.label_counts.sum(dim=0))
+        """Return rows (n, 2 D) of annotators; an annotator without labels has the shares of all labels."""
+        has_labels = (codes >= 0) & (totals[codes] > 0)
+        counts = torch.where(has_labels[:, None], self.label_counts[codes], self.label_counts.sum(dim=0))
         return torch.cat([super().rows_or_average(codes, totals, features), self._mean_label_vectors(counts)], dim=1)
 
     def _mean_label_vectors(self, counts: Tensor) -> Tensor:
-        """(n, D) Σ_k s_k N_k by counts (n, K)."""
+        """Return Σ_k s_k N_k (n, D) for label counts (n, K)."""
         return counts / counts.sum(dim=1, keepdim=True) @ self.label
 
     def pair_logits(self, v: Tensor, rows: Tensor) -> Tensor:
-        """(n, K) logits of n pairs."""
+        """Return logits (n, K) of n pairs."""
         e, n = rows.chunk(2, dim=-1)
         if not self.weighted:
             return torch.as_tensor(self.out(v + e + n))
@@ -91,7 +90,7 @@ class EmbeddingHead(LinearHeads):
         return torch.as_tensor(self.out(v + alpha_a * e + alpha_n * n))
 
     def all_pair_logits(self, v: Tensor, rows: Tensor) -> Tensor:
-        """(B, J, K) logits of all pairs; W is linear, so that items and annotators are multiplied separately."""
+        """Return logits (B, J, K) of all pairs; W is linear, so items and annotators are multiplied separately."""
         e, n = rows.chunk(2, dim=-1)
         logits_e, logits_n = e @ self.out.weight.T, n @ self.out.weight.T  # (J, K)
         logits = self.out(v).unsqueeze(1)  # (B, 1, K)
@@ -106,11 +105,11 @@ class EmbeddingHead(LinearHeads):
 
 
 @objectives.register(
-    "annotator-embeddings", summary="the label that each annotator would give, by a vector added to the item's",
+    "annotator-embeddings", summary="each annotator's label, by a vector that is added to the item's",
     cite="Deng et al. 2023",
 )  # fmt: skip
 class AnnotatorEmbeddings(AnnotatorHeads):
-    """Vectors of annotators and of their labels, added to the item's."""
+    """Vectors of annotators and of their labels, added to the item's vector."""
 
     uses_annotator_features = True
 
@@ -119,10 +118,10 @@ class AnnotatorEmbeddings(AnnotatorHeads):
     size: int = param(16, "length of the vectors whose inner product is α", low=1)
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
-        """Count every annotator's labels by class."""
+        """Count the labels of every annotator by class."""
         self.label_counts_ = label_counts(table)
         return super().fit(table, gold, seed)
 
     def head(self, branch: Branch, width: int) -> EmbeddingHead:
-        """Make all vectors and layers."""
+        """Return the head with all vectors and layers."""
         return EmbeddingHead(branch(), width, self)

@@ -1,18 +1,18 @@
-"""Heads per annotator: the label of each annotator, predicted by a last layer of their own (Davani et al. 2022).
+"""Heads per annotator: a last layer for each annotator predicts the annotator's label (Davani et al. 2022).
 
     P_j(· | x) = softmax((W_0 + W_j) v + b_0 + b_j)        v: the encoder's output after a branch, shared by all
     loss_i = Σ_{annotations (j, y, w) of i} w · [ −log P_j(y | x_i) + penalty/2 · ((|W_j|² + |b_j|²)/n_j + |W_0|²/n) ]
 
-(Davani et al. 2022, their multi-task model: one head per annotator, the loss over the given labels.) W_0, b_0 are a
-common head; `shared=False` drops it, as in the paper, and annotators with few labels then have poor heads. n_j is the
-weight of j's labels and n that of all, so a pass over the table adds penalty/2 times each square once, for any batches:
-annotators with few labels stay near the common head. With all W_j = 0 and fixed vectors this is logistic regression on
-[x, one-hot annotator].
+This is the multi-task model of Davani et al. 2022, with one head per annotator and a loss over the given labels. W_0
+and b_0 are a common head; `shared=False` drops it, as in the paper, and then annotators with few labels have poor
+heads. n_j is the weight of j's labels and n the weight of all labels, so a pass over the table adds penalty/2 times
+each square once, whatever the batches are, and annotators with few labels stay near the common head. With all W_j = 0
+and constant vectors this is logistic regression on [x, one-hot annotator].
 
-The prediction for an item is the mean of P_j over all annotators with labels, or the share of them with each most
-probable class (`average="mode"`, the paper's majority vote of heads). An unknown annotator is one of them, drawn at
-random: that mean. Known gold is the label of an annotator with the mean parameters, weighted by labels; it trains the
-shared layers only.
+The prediction for an item is the mean of P_j over all annotators with labels, or with `average="mode"` the share of
+annotators for each most probable class, which is the paper's majority vote of heads. An unknown annotator is treated as
+a random annotator, whose distribution is that mean. A gold label is treated as the label of an annotator with mean
+parameters (weighted by labels), and trains the shared layers only.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from dissensus.learning.objectives.base import AnnotatorObjective, AnnotatorRows
 from dissensus.learning.rows import RowEmbedding
 
 Average = Literal["mean", "mode"]
-MAX_NUMBERS = 2**22  # items × annotators × K that are computed at once
-MIN_SHARE = 1e-30  # replaces a share of 0 in logarithms
+MAX_NUMBERS = 2**22  # largest items × annotators × K that is computed at once
+MIN_SHARE = 1e-30  # smallest share, so that its logarithm is finite
 
 
 class LinearHeads(AnnotatorRows):
-    """A linear layer per annotator: rows (A, K · (D + 1)) hold W_j and b_j."""
+    """A linear layer per annotator, with W_j and b_j in rows (A, K · (D + 1))."""
 
-    labels: Tensor  # (A,) weight of the labels that each annotator gave
+    labels: Tensor  # (A,) total weight of each annotator's labels
 
     def __init__(self, branch: nn.Module, width: int, objective: AnnotatorHeads):
         super().__init__()
@@ -50,7 +50,7 @@ class LinearHeads(AnnotatorRows):
         self.register_buffer("labels", as_tensor(objective.label_totals_), persistent=False)
 
     def shared_penalty(self) -> Tensor | float:
-        """|W_0|²."""
+        """Return |W_0|²."""
         return 0.0 if self.common is None else self.common.weight.square().sum()
 
     def _combined_layers(self, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -60,36 +60,39 @@ class LinearHeads(AnnotatorRows):
         return (weight, bias) if self.common is None else (weight + self.common.weight, bias + self.common.bias)
 
     def pair_logits(self, v: Tensor, rows: Tensor) -> Tensor:
-        """Return logits (n, K) of n pairs, v (n, D) and rows (n, E)."""
+        """Return logits (n, K) of n pairs with vectors v (n, D) and annotators' rows (n, E)."""
         weight, bias = self._combined_layers(rows)
         out: Tensor = (weight * v.unsqueeze(1)).sum(dim=2) + bias
         return out
 
     def all_pair_logits(self, v: Tensor, rows: Tensor) -> Tensor:
-        """Return logits (B, J, K) of all pairs of v (B, D) and rows (J, E)."""
+        """Return logits (B, J, K) of all pairs of vectors v (B, D) and annotators' rows (J, E)."""
         weight, bias = self._combined_layers(rows)
         return torch.einsum("bd,jkd->bjk", v, weight) + bias
 
     def mean_label_proba(self, v: Tensor, average: Average) -> Tensor:
-        """Return the mean over annotators with labels of their distributions (B, K), or the shares of their classes."""
-        who = torch.nonzero(self.labels)[:, 0]
+        """Return the mean distribution (B, K) of annotators with labels, or the shares of their classes."""
+        codes = torch.nonzero(self.labels)[:, 0]
         total = torch.zeros((), device=v.device)
-        for some in torch.split(who, max(MAX_NUMBERS // max(v.numel(), 1), 1)):
-            said = log_softmax(self.all_pair_logits(v, self.rows_or_average(some, self.labels))).exp()  # (B, some, K)
+        for chunk in torch.split(codes, max(MAX_NUMBERS // max(v.numel(), 1), 1)):
+            proba = log_softmax(self.all_pair_logits(v, self.rows_or_average(chunk, self.labels))).exp()  # (B, J, K)
             if average == "mode":
-                said = functional.one_hot(said.argmax(dim=2), said.shape[2]).to(said.dtype)
-            total = total + said.sum(dim=1)
-        return total / len(who)
+                proba = functional.one_hot(proba.argmax(dim=2), proba.shape[2]).to(proba.dtype)
+            total = total + proba.sum(dim=1)
+        return total / len(codes)
 
 
 @objectives.register(
-    "annotator-heads", summary="what each annotator would say, by a last layer of their own", cite="Davani et al. 2022"
+    "annotator-heads", summary="each annotator's label, by a last layer per annotator", cite="Davani et al. 2022"
 )
 class AnnotatorHeads(AnnotatorObjective):
-    """A head per annotator."""
+    """A last layer per annotator."""
 
     predicts_votes = True
-    shared: bool = param(True, "heads are a common one and each annotator's difference; False: each its own, as Davani")
+    shared: bool = param(
+        True,
+        "a head is the sum of a common head and the annotator's difference; False: no common head, as Davani et al.",
+    )
     average: Average = param("mean", "over annotators: of their distributions, or of their most probable classes")
     penalty: float = param(2.0, "L2 penalty on the weights of annotators and on the common ones", low=0)
 
@@ -97,16 +100,16 @@ class AnnotatorHeads(AnnotatorObjective):
         return LinearHeads(branch(), width, self)
 
     def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
-        items, who = head.branch(z), targets["annotator"]
+        items, codes = head.branch(z), targets["annotator"]
         v = items.index_select(0, targets["row"])
-        loss = -label_log_likelihood(log_softmax(head.pair_logits(v, head.fitted_rows(who))), targets)
+        loss = -label_log_likelihood(log_softmax(head.pair_logits(v, head.fitted_rows(codes))), targets)
         if self.penalty > 0:
-            own = head.table(who).square().sum(dim=1) / head.labels.index_select(0, who)
+            own = head.table(codes).square().sum(dim=1) / head.labels.index_select(0, codes)
             loss = loss + self.penalty / 2 * (own + head.shared_penalty() / head.labels.sum())
         total = weighted_sum(loss, targets)
         if "gold" in targets:
             average = head.rows_or_average(torch.full((1,), -1, device=z.device), head.labels)
-            average = average.detach()  # else every row gets a gradient
+            average = average.detach()  # Gold labels do not train the annotators' rows.
             total = total + hard_loss(head.all_pair_logits(items, average)[:, 0], targets["gold"])
         return total
 
@@ -121,12 +124,12 @@ class AnnotatorHeads(AnnotatorObjective):
     def pair_label_proba(
         self, head: Any, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
-        """Return P_j(label | x) (n, K) of pairs; the mean over all annotators for −1 without known features."""
+        """Return P_j(label | x) (n, K) of pairs; an unknown annotator without features has the mean of all."""
         v = head.branch(z)
         found = log_softmax(
             head.pair_logits(v.index_select(0, row), head.rows_or_average(annotators, head.labels, features))
         ).exp()
-        stranger = head.find_unseen(annotators, head.labels, features)
-        if not stranger.any():
+        unseen = head.find_unseen(annotators, head.labels, features)
+        if not unseen.any():
             return found
-        return torch.where(stranger[:, None], head.mean_label_proba(v, "mean")[row], found)
+        return torch.where(unseen[:, None], head.mean_label_proba(v, "mean")[row], found)

@@ -1,17 +1,18 @@
-"""The default: models chosen by a proper score on held-out items.
+"""The default objective: models are chosen by a proper score on held-out items.
 
-Vectors (features, or texts embedded by a frozen model) get a pool: a linear model on the shares of the votes, and small
-networks trained on the shares, on a method's posteriors or under a crowd layer. Each of `folds` parts of the items is
-held out once. It chooses the linear model's penalty, the epoch of each network, and the weights w ≥ 0 of the pool:
+Vectors (features, or texts embedded by a frozen model) are predicted by a pool: a linear model of the vote shares, and
+small networks that are trained on the shares, on a method's posteriors or under a crowd layer. Each of `folds` parts of
+the items is held out once, to choose the linear model's penalty, the epoch of each network, and the weights w ≥ 0:
 
     p(x) = softmax(w_0 (W x + b) + Σ_m w_m z_m(x))        z_m of a crowd layer: log T softmax(s · logits)
 
-p(x) is the distribution of the label of an annotator drawn at random. A crowd layer separates the class from the errors
-of annotators; T [given, true] is the distribution of labels given the class, and 1/s a temperature
-(`logistic.channel`). If its classes explain the votes of new items it decides the label, which is then more accurate.
+p(x) is the distribution of the label of a random annotator. A crowd layer separates the class from the errors of
+annotators. T [given, true] is the distribution of labels given the class, and 1/s is a temperature
+(`logistic.fit_channel`). If the crowd layer's classes explain the votes of new items, its weight is large and the
+predicted label is more accurate.
 
-`learning.auto` trains the pool; this module has its head. Any other encoder has the head of `soft`; held-out items
-choose its epoch and the temperature that divides its logits.
+`learning.auto` trains the pool, and this module defines its head. Any other encoder has the head of `soft`, and
+held-out items choose its epoch and the temperature that divides its logits.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from dissensus.learning.objectives.soft import Soft
 
 
 class PoolMember(nn.Module):
-    """(B, D) vectors → (B, K) the mean logits of networks with these layers; of classes, log Σ_c T_yc p_c."""
+    """Networks of one kind: vectors (B, D) → mean logits (B, K), or log Σ_c T_yc p_c if they predict classes."""
 
     scale: Tensor
     labels: Tensor
@@ -61,7 +62,7 @@ class PoolMember(nn.Module):
 
 
 class PoolHead(nn.Module):
-    """(B, D) vectors → (B, K) weighted logits of a linear model and of members, each of some networks."""
+    """The pool of models: vectors (B, D) → weighted sum (B, K) of the logits of a linear model and the members."""
 
     weights: Tensor
 
@@ -80,20 +81,21 @@ class PoolHead(nn.Module):
 
 @objectives.register("auto", summary="held-out items choose among models, their weights and temperature", cite="")
 class Auto(Soft):
-    """Soft labels, with all other choices made by held-out items."""
+    """Soft labels, with models, epochs and temperature chosen by held-out items."""
 
-    labels: ClassVar[Any] = "normalized"  # type: ignore[misc]  # no keyword here, as the two below
+    # These three are keywords of `Soft`, and constants here.
+    labels: ClassVar[Any] = "normalized"  # type: ignore[misc]
     divergence: ClassVar[Divergence] = "kl"  # type: ignore[misc]
     weight: ClassVar[Any] = "items"  # type: ignore[misc]
-    folds: int = param(5, "parts of the items, each held out once, where a model of vectors takes seconds", low=2)
+    folds: int = param(5, "number of parts of the items, each of which is held out once by a pool", low=2)
 
-    members_: list[dict[str, Any]] | None = None  # keywords of the pool's `PoolMember`s; None: the one head of `soft`
+    members_: list[dict[str, Any]] | None = None  # keywords of the pool's `PoolMember`s; None: the head of `soft`
 
     def head(self, branch: Branch, width: int) -> nn.Module:
         return super().head(branch, width) if self.members_ is None else PoolHead(width, self.n_classes_, self.members_)
 
     def item_vectors(self, head: Any, z: Tensor) -> Tensor:
-        """Return the input of the last layers (B, D): for a pool, vectors and the hidden layers of its networks."""
+        """Return the input of the last layer (B, D); for a pool, vectors and the hidden layers of its networks."""
         if self.members_ is None:
             return super().item_vectors(head, z)
         return torch.cat([z, *(network[0](z) for member in head.members for network in member.networks)], dim=1)

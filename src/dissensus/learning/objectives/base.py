@@ -1,8 +1,8 @@
-"""Objectives supervise a network by annotations. An objective does not know the inputs.
+"""The base classes of objectives, which supervise a network by annotations and are independent of the inputs.
 
-`fit` reads the table (and gold, if there is any) and chooses the training items; `targets` are columns with one entry
-per item; `head` makes the layers after the encoder; `loss` sums over the items of a batch. It is a sum, not a mean, so
-that parts of a batch can be added up on one device or several; the trainer divides by the items of the batch once.
+`fit` reads the table and gold labels and chooses the training items. `targets` returns columns with one entry per item.
+`head` makes the layers after the encoder. `loss` sums over the items of a batch. It is a sum and not a mean, so that
+parts of a batch can be added up on one or several devices; the trainer divides by the number of items once.
 """
 
 from __future__ import annotations
@@ -23,100 +23,100 @@ from dissensus.learning.exceptions import AnnotationsNeeded
 from dissensus.learning.rows import RowEmbedding, take_rows_or_mean
 from dissensus.table.annotations import Annotations
 
-MAX_PAIR_NUMBERS = 2**22  # items × annotators × K × K that `label_proba` computes at once
+MAX_PAIR_NUMBERS = 2**22  # largest items × annotators × K × K that `label_proba` computes at once
 
 Branch = Callable[[], nn.Module]
 BatchIterator = Callable[[], Iterator[tuple[Tensor, Batch]]]
-"""A function that yields the encoder's output and the targets of all training items, in chunks."""
+"""A function that yields batches of all training items: the encoder's output and the targets."""
 
 
 class Objective(Parameters, ABC):
-    """A loss from annotations, and predictions of classes and annotators by the trained network.
+    """A loss over annotations, and predictions of classes and labels by the trained network.
 
-    The argument `head` is always the module that the method `head` made.
+    The argument `head` of the methods is the module that the method `head` returned.
     """
 
     models_annotators: ClassVar[bool] = False
     has_posterior: ClassVar[bool] = False
-    predicts_votes: Any = False  # True if `logits` predict votes, not the class
-    uses_annotator_features: ClassVar[bool] = False  # True if it can use features of annotators
+    predicts_votes: Any = False  # True if `logits` predict votes instead of the class
+    uses_annotator_features: ClassVar[bool] = False  # True if features of annotators can be used
     monitor: ClassVar[Any] = "cross-entropy"  # metric on validation items that chooses the epoch
     row_learning_rate: ClassVar[float] = 1e-3  # default learning rate of annotators' rows
 
     n_classes_: int
-    train_mask_: BoolArray  # (I,) training items; the others are only predicted
+    train_mask_: BoolArray  # (I,) True for training items; the others are only predicted
     annotator_features_: FloatArray | None = None  # (A, F) set before `head`, if it `uses_annotator_features`
     _targets: BatchColumns
 
     @abstractmethod
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
-        """Prepare the targets; `gold` (I,) class codes, −1 unknown. Sets `n_classes_` and `train_mask_`."""
+        """Prepare the targets from a table and gold codes (I,), −1 for unknown; set `n_classes_` and `train_mask_`."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Drop attributes that only `targets` needs: a training process gets the targets, not the table."""
+        """Return the state without private attributes, as a training process needs the targets and not the table."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
-    def set_inputs(self, inputs: BatchColumns, taught: IntArray, like: Any = None) -> None:
-        """Use the inputs of all items, of which `taught` are trained on, after `fit`; `like` has used the same."""
+    def set_inputs(self, inputs: BatchColumns, train_items: IntArray, reuse: Any = None) -> None:
+        """Use the prepared inputs of all items after `fit`; `reuse` is an objective that has used the same inputs."""
 
     def targets(self) -> BatchColumns:
-        """Return the data of the loss for every item, in the order of the table's items."""
+        """Return the targets of the loss for every item, in the order of the table."""
         return self._targets
 
     def head(self, branch: Branch, width: int) -> nn.Module:
-        """Return the layers after the encoder; `branch()` makes the layers of one task, (B, …) → (B, `width`)."""
+        """Return the layers after the encoder; `branch()` makes the layers of one task, from (B, …) to (B, `width`)."""
         return nn.Sequential(branch(), nn.Linear(width, self.n_classes_))
 
     def logits(self, head: Any, z: Tensor) -> Tensor:
-        """Return unnormalised log P(class) (B, K), given the encoder's output `z`."""
+        """Return unnormalised log P(class) (B, K) for the encoder's output `z`."""
         out: Tensor = head(z)
         return out
 
     def item_vectors(self, head: Any, z: Tensor) -> Tensor:
-        """Return the input (B, D) of the last layer of the head that predicts."""
+        """Return the input (B, D) of the last layer that predicts classes."""
         out: Tensor = getattr(head, "main", head)[0](z)
         return out
 
-    def tune_keywords(self, model: Any, table: Annotations, X: Any, taught: IntArray) -> Self:
-        """Return the objective to train, after a search for its keywords on the items `taught`; itself without one."""
+    def tune_keywords(self, model: Any, table: Annotations, X: Any, train_items: IntArray) -> Self:
+        """Return the objective to train, after a search for its keywords on the items `train_items`; itself without one."""
         return self
 
     def adapt_run(self, run: Any) -> Any:
-        """Return the `Run` of a `CrowdClassifier`, changed if the objective needs other batches or another network."""
+        """Return the run of a `CrowdClassifier`, changed if the objective needs other batches or another network."""
         return run
 
     @abstractmethod
     def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
-        """Return the sum of the losses of the batch's items, in nats by default."""
+        """Return the sum of the losses of a batch, in nats by default."""
 
     def needs_begin_epoch(self, epoch: int, epochs: int) -> bool:
-        """Return True if `begin_epoch` has to be called before that epoch."""
+        """Return True if `begin_epoch` has to be called before this epoch."""
         return False
 
     def begin_epoch(self, head: Any, epoch: int, epochs: int, iterate_batches: BatchIterator) -> None:
-        """Prepare epoch `epoch` (from 0) of `epochs`, without gradients, such as by an E step.
+        """Prepare an epoch (from 0) without gradients, for example by an E step.
 
-        Results belong into the head's state dict: a run that continues within an epoch does not call this again.
+        Results must be in the head's state dict, because a run that continues within an epoch does not call this again.
         """
 
     def log_posterior(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
         """Return unnormalised log P(class | x, annotations) (B, K).
 
-        For an objective that `has_posterior`; for others `learning.posterior` computes it.
+        Only objectives with `has_posterior` define it; for others `learning.posterior` computes the posterior.
         """
         raise NotImplementedError
 
     def pair_label_proba(
         self, head: Any, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
-        """Return P(label | x, annotator) (n, K) of n pairs: items, by their rows (n,) in z (B, …), and annotators (n,).
+        """Return P(label | x, annotator) (n, K) of n pairs of an item, by its row (n,) in z (B, …), and an annotator.
 
-        −1 is an unknown annotator. `features` (n, F) are those of the annotators, if it `uses_annotator_features`.
+        An annotator of −1 is unknown. `features` (n, F) describe the annotators if `uses_annotator_features`.
         """
         raise NotImplementedError
 
     def label_proba(self, head: Any, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
-        """Return `pair_label_proba` of all pairs of B items and J annotators, (B, J, K)."""
+        """Return `pair_label_proba` (B, J, K) of all pairs of B items and J annotators."""
         n, parts = len(z), [z.new_zeros(len(z), 0, self.n_classes_)]
         at_once = max(MAX_PAIR_NUMBERS // max(n * self.n_classes_**2, 1), 1)
         for at in torch.split(torch.arange(len(annotators), device=annotators.device), at_once):
@@ -128,7 +128,7 @@ class Objective(Parameters, ABC):
 
 
 class HeadWithMain(nn.Module):
-    """A head of several parts, of which `main` predicts."""
+    """A head of several parts, of which `main` predicts the classes."""
 
     def __init__(self, main: nn.Module, **parts: nn.Module | None):
         super().__init__()
@@ -141,68 +141,69 @@ class HeadWithMain(nn.Module):
 
 
 class AnnotatorRows(nn.Module):
-    """A vector u_j per annotator, `table` (A, E); with features r_j, u_j + W r_j. W starts at 0."""
+    """A vector u_j per annotator, in `table` (A, E), or with features r_j the sum u_j + W r_j; W starts at 0."""
 
     table: RowEmbedding
     features: Tensor
 
     def add_features(self, features: FloatArray | None, width: int) -> None:
-        """Make W for features (A, F), or for none."""
-        self.described: nn.Linear | None = None  # W
+        """Make W for features (A, F); without features there is no W."""
+        self.feature_layer: nn.Linear | None = None  # W
         if features is not None:
-            # Not in the state dict: the caller keeps them.
+            # The buffer is not in the state dict, because the model stores the features itself.
             self.register_buffer("features", as_tensor(features, torch.float32), persistent=False)
-            self.described = nn.Linear(features.shape[1], width, bias=False)
-            nn.init.zeros_(self.described.weight)
+            self.feature_layer = nn.Linear(features.shape[1], width, bias=False)
+            nn.init.zeros_(self.feature_layer.weight)
 
     def feature_effect(self, codes: Tensor) -> Tensor | None:
-        """Return W r (n, E) of known annotators; None without features."""
-        return None if self.described is None else self.described(self.features.index_select(0, codes))
+        """Return W r (n, E) of fitted annotators, or None without features."""
+        return None if self.feature_layer is None else self.feature_layer(self.features.index_select(0, codes))
 
     def fitted_rows(self, codes: Tensor) -> Tensor:
-        """Return vectors (n, E) of known annotators."""
-        own, feature_effect = self.table(codes), self.feature_effect(codes)
-        return torch.as_tensor(own if feature_effect is None else own + feature_effect)
+        """Return the vectors (n, E) of fitted annotators."""
+        residual, effect = self.table(codes), self.feature_effect(codes)
+        return torch.as_tensor(residual if effect is None else residual + effect)
 
     def find_unseen(self, codes: Tensor, totals: Tensor, features: Tensor | None = None) -> Tensor:
-        """Return True (n,) for annotators without labels, by `totals` (A,), and features: they count as average."""
-        if self.described is None:
+        """Return a mask (n,) of annotators without labels in `totals` (A,) and without features."""
+        if self.feature_layer is None:
             return (codes < 0) | (totals[codes] == 0)
         return codes < 0 if features is None else torch.zeros_like(codes, dtype=torch.bool)
 
     def rows_or_average(self, codes: Tensor, totals: Tensor, features: Tensor | None = None) -> Tensor:
-        """Return vectors (n, E); the mean, weighted by labels, for −1 and for no labels in `totals` (A,).
+        """Return the vectors (n, E) of annotators, and the mean vector for those who are unknown or have no labels.
 
-        Given `features` (n, F) replace those of `fit`.
+        The mean is weighted by `totals` (A,), the weight of each annotator's labels. `features` (n, F) replace those
+        of the fit.
         """
         rows = take_rows_or_mean(self.table.weight, codes, totals)
-        if self.described is None:
+        if self.feature_layer is None:
             return rows
-        if features is None:  # known annotators without labels keep their features
+        if features is None:  # Fitted annotators without labels keep their features.
             mean = ((totals / totals.sum()).unsqueeze(1) * self.features).sum(dim=0)
             features = torch.where((codes >= 0)[:, None], self.features[codes], mean)
-        described: Tensor = self.described(features)
-        return rows + described
+        feature_layer: Tensor = self.feature_layer(features)
+        return rows + feature_layer
 
 
 class AnnotatorObjective(Objective):
-    """An objective that models annotators and learns from each label."""
+    """An objective that models annotators and is trained on every label."""
 
     models_annotators = True
-    label_totals_: FloatArray  # (A,) weight of the labels that each annotator gave
+    label_totals_: FloatArray  # (A,) total weight of each annotator's labels
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
-        """Count the labels of every annotator."""
+        """Count the labels of every annotator, and choose the training items."""
         self.count_labels(table, gold, objectives.name_of(type(self)))
         return self
 
     def targets(self) -> BatchColumns:
-        """Return the rows of the table (`annotator`, `label` or `proba`, `weight`), and `gold` (I,) if any is known."""
-        known = {} if self._gold is None else {"gold": as_tensor(self._gold, torch.int64)}
-        return BatchColumns(annotations=annotation_rows(self._table), **known)
+        """Return the rows of the table (`annotator`, `label` or `proba`, `weight`), and `gold` (I,) if there is any."""
+        gold = {} if self._gold is None else {"gold": as_tensor(self._gold, torch.int64)}
+        return BatchColumns(annotations=annotation_rows(self._table), **gold)
 
     def count_labels(self, table: Annotations, gold: IntArray | None, name: str) -> FloatArray:
-        """Check the keywords, count labels, set the common attributes; return the weight of the votes (I,)."""
+        """Check the keywords, set the common attributes, and return the total weight of each item's votes (I,)."""
         self.check_parameters()
         weight = np.asarray(table.votes().sum(axis=1))
         if not (weight > 0).any():
@@ -214,23 +215,23 @@ class AnnotatorObjective(Objective):
         return weight
 
     def label_totals(self, device: torch.device) -> Tensor:
-        """Return the weight of each annotator's labels (A,), on the device."""
+        """Return the total weight of each annotator's labels (A,) on a device."""
         return as_tensor(self.label_totals_).to(device)
 
 
 objectives: Registry[type[Objective]] = Registry(
     "objective", "list objectives", "dissensus.learning.objectives", "dissensus.objectives"
 )
-"""Name → objective; other packages add theirs by the entry-point group `dissensus.objectives`."""
+"""Registry from name to objective; other packages add entries by the entry-point group `dissensus.objectives`."""
 
 
 def as_tensor(values: FloatArray | IntArray | BoolArray, kind: torch.dtype | None = None) -> Tensor:
-    """Return a tensor that owns its memory, so that a read-only array stays unchanged."""
+    """Return a tensor with a copy of the array, so that changes of the tensor leave a read-only array unchanged."""
     return torch.as_tensor(np.array(values), dtype=kind)
 
 
 def annotation_rows(table: Annotations) -> RaggedColumn:
-    """Return the rows of a table as a column: `annotator`, `label` or `proba`, and `weight` if there is one."""
+    """Return the rows of a table as one column with `annotator`, `label` or `proba`, and `weight` if there is one."""
     rows = {"annotator": as_tensor(table.annotator, torch.int64)}
     if table.proba is None:
         rows["label"] = as_tensor(table.label, torch.int64)

@@ -1,29 +1,31 @@
-"""Crowd layer: after the softmax p(x), one small layer per annotator that predicts the annotator's label.
+"""Crowd layer: one small layer per annotator after the softmax p(x), which predicts the annotator's label.
 
     scores of annotator j:   matrix W_j p      vector w_j ∘ p      bias p + b_j      …-bias W_j p + b_j, w_j ∘ p + b_j
-    loss_i = −Σ_{annotations (j, y, v) of i} v · log P_j(y | x_i)  [ − log p(gold_i | x_i) where it is known ]
+    loss_i = −Σ_{annotations (j, y, v) of i} v · log P_j(y | x_i)  [ − log p(gold_i | x_i) if gold is given ]
 
-(Rodrigues & Pereira 2018, section 4; the loss runs over the given labels only.) p(x) alone predicts new items.
+(Rodrigues & Pereira 2018, section 4; the loss is over the given labels only.) p(x) alone predicts new items.
 
 `link` maps scores s to P_j:
 - `normalize`: s / Σ s. All entries are positive by construction: the columns of W_j [given, true] are softmaxes of the
-  parameters θ_j, so that W_j is a confusion matrix and P_j = W_j p; w_j = exp θ_j, b_j = exp β_j. θ_j starts at `start`
-  times the identity, so that an annotator is right with probability η = e^start / (e^start + K − 1).
-- `softmax`: softmax(s), the paper's: no softmax in the layer, one in the loss. W_j starts at `start` times the
-  identity, w_j at `start`, b_j at 0. As p ≤ 1, P_j starts almost uniform: at the identity, a certain class gives its
-  label probability e/(e + K − 1), 0.28 with 8 classes. W_j has to grow first.
-- `softmax-twice`: softmax(softmax(s)): a softmax in the layer and another in the loss, which is flatter still.
+  parameters θ_j, so that W_j is a confusion matrix and P_j = W_j p; w_j = exp θ_j and b_j = exp β_j. θ_j starts at
+  `start` times the identity, so that an annotator is right with probability η = e^start / (e^start + K − 1).
+- `softmax`: softmax(s), as in the paper, with no softmax in the layer and one in the loss. W_j starts at `start` times
+  the identity, w_j at `start`, and b_j at 0. As p ≤ 1, P_j starts almost uniform: at the identity, a certain class
+  gives its label the probability e/(e + K − 1), which is 0.28 for 8 classes. W_j has to grow first.
+- `softmax-twice`: softmax(softmax(s)), with a softmax in the layer and another in the loss, which is flatter still.
 
-`volume` (GeoCrowdNet, Ibrahim et al. 2023) keeps classes, or annotators, different; per batch of B items
+`volume` (GeoCrowdNet, Ibrahim et al. 2023) is a penalty on classes, or annotators, that become alike. Per batch of B
+items it adds
 
     − B · volume_weight · log det(Σ_i p_i p_iᵀ)  "classes" (F)        … log det(Σ_j W_jᵀ W_j)  "annotators" (W)
 
-where j are the annotators of the batch (the paper sums over all of them; a batch that has all of them is the paper's).
+where j are the annotators of the batch. (The paper sums over all annotators.)
 
-The layer is a plain module with dense gradients. Only the annotations of a batch are computed. The trainer uses
-row-sparse gradients (`rows.use_row_sparse`), so a step costs the same for sixty annotators as for a hundred thousand.
+The layer is a plain module with dense gradients that computes only the annotations of a batch. The trainer uses
+row-sparse gradients (`rows.use_row_sparse`), so a step takes the same time for sixty as for a hundred thousand
+annotators.
 
-An unknown annotator, or one without labels, has the mean parameters of all, weighted by their labels.
+An annotator who is unknown or has no labels has the mean parameters of all annotators, weighted by labels.
 """
 
 from __future__ import annotations
@@ -48,12 +50,12 @@ Link = Literal["normalize", "softmax", "softmax-twice"]
 Volume = Literal["classes", "annotators"]
 
 INITIAL_ACCURACY = 0.8  # initial η of every annotator, unless `start` is given
-ROWS_RATE = 1e-2  # learning rate of annotators' rows; 1e-3 costs two points on LabelMe
-MIN_VOLUME = 1e-6  # added to the diagonal, so that fewer items or annotators than classes have a volume
+ROWS_RATE = 1e-2  # learning rate of annotators' rows; 1e-3 is two points less accurate on LabelMe
+MIN_VOLUME = 1e-6  # added to the diagonal, so that the volume is positive for fewer items or annotators than classes
 
 
 class CrowdLayer(nn.Module):
-    """log P(class) of items → log P(label) of annotations; keywords as in `CrowdLayerObjective`."""
+    """A layer from log P(class) of items to log P(label) of annotations; keywords as in `CrowdLayerObjective`."""
 
     def __init__(
         self,
@@ -71,29 +73,29 @@ class CrowdLayer(nn.Module):
         bias = torch.zeros(1, n_classes)
         if link == "normalize":
             others = max(n_classes - 1, 1)
-            if start is None:  # a softmax is then right with probability η
+            if start is None:  # With this value a softmax is right with probability η.
                 start = math.log(INITIAL_ACCURACY / (1 - INITIAL_ACCURACY) * others)
-            bias += math.log(others / n_classes) - start  # P = η p + (1 − η) / K, of a bias alone
+            bias += math.log(others / n_classes) - start  # A bias alone gives P = η p + (1 − η) / K.
         tables = {"weight": (1.0 if start is None else start) * first, "bias": bias}
-        self.tables = nn.ModuleDict()  # embeddings: DDP supports row-sparse gradients of no other layer
+        self.tables = nn.ModuleDict()  # DDP supports row-sparse gradients of embeddings only.
         for name in {"bias": ["bias"], "vector": ["weight"], "matrix": ["weight"]}.get(kind, ["weight", "bias"]):
             self.tables[name] = RowEmbedding(tables[name].repeat(n_annotators, 1)).requires_grad_(trainable)
 
     @property
     def weight(self) -> nn.Parameter | None:
-        """(A, K·K) [given, true], or (A, K): W or, under `normalize`, θ; None if there is only a bias."""
+        """W, or θ under `normalize`, as (A, K·K) [given, true] or (A, K); None if there is only a bias."""
         return self._table("weight")
 
     @property
     def bias(self) -> nn.Parameter | None:
-        """(A, K) b or, under `normalize`, β; None without a bias."""
+        """Biases b, or β under `normalize`, (A, K); None without a bias."""
         return self._table("bias")
 
     def _table(self, name: str) -> nn.Parameter | None:
         return self.tables[name].weight if name in self.tables else None  # type: ignore[return-value]
 
     def forward(self, log_p: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
-        """Return log P(label) (n, K): by `annotator` (n,), for the item in row `row` (n,) of log_p (B, K)."""
+        """Return log P(label) (n, K) of each `annotator` (n,) for the item in row `row` (n,) of log_p (B, K)."""
         weight, bias = (self.tables[name](annotator) if name in self.tables else None for name in ("weight", "bias"))
         return self.label_log_proba(log_p.index_select(0, row), weight, bias)
 
@@ -107,7 +109,7 @@ class CrowdLayer(nn.Module):
                 log_scores = weight + log_p
             return functional.log_softmax(log_scores if bias is None else torch.logaddexp(log_scores, bias), dim=1)
         scores = log_p.exp()
-        if weight is not None and self.matrix:  # autocast would do a matmul in half precision
+        if weight is not None and self.matrix:  # Autocast would compute a matmul in half precision.
             scores = (weight.reshape(-1, self.n_classes, self.n_classes) * scores.unsqueeze(1)).sum(dim=2)
         elif weight is not None:
             scores = weight * scores
@@ -120,7 +122,7 @@ class CrowdLayer(nn.Module):
         return functional.log_softmax(weight.reshape(-1, self.n_classes, self.n_classes), dim=1)
 
     def rows_or_average(self, annotators: Tensor, totals: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Return rows of the two tables for codes (J,); the mean for −1 and for no labels in `totals` (A,)."""
+        """Return rows of both tables for codes (J,), and mean rows for unknown annotators and those without labels."""
         weight, bias = (
             None if table is None else take_rows_or_mean(table, annotators, totals)
             for table in (self.weight, self.bias)
@@ -129,30 +131,30 @@ class CrowdLayer(nn.Module):
 
 
 def log_volume(parts: Tensor) -> Tensor:
-    """Log det(Σ_n M_nᵀ M_n) of matrices M (n, …, K)."""
+    """Return log det(Σ_n M_nᵀ M_n) of matrices M (n, …, K)."""
     flat = parts.reshape(-1, parts.shape[-1])
-    gram = (flat.unsqueeze(2) * flat.unsqueeze(1)).sum(dim=0)  # autocast would do a matmul in half precision
-    if gram.device.type != "mps":  # without float64; in float32 the volume of similar classes may be lost
+    gram = (flat.unsqueeze(2) * flat.unsqueeze(1)).sum(dim=0)  # Autocast would compute a matmul in half precision.
+    if gram.device.type != "mps":  # "mps" has no float64. In float32 the volume of similar classes may be lost.
         gram = gram.double()
     return torch.logdet(gram + MIN_VOLUME * torch.eye(len(gram), device=gram.device)).to(parts.dtype)
 
 
 class LabelsThroughClasses(AnnotatorObjective):
-    """The loss of objectives that explain labels by P(class): −Σ v log P_j(y), −Σ log p(gold), and a regulariser."""
+    """Base of objectives that explain labels by P(class); the loss is −Σ v log P_j(y) − Σ log p(gold) + regulariser."""
 
-    monitor = "accuracy"  # cross entropy to noisy votes grows as the network learns the classes
-    row_learning_rate = ROWS_RATE  # annotators have to learn faster than a network that memorises labels
+    monitor = "accuracy"  # The cross entropy to noisy votes grows while the network learns the classes.
+    row_learning_rate = ROWS_RATE  # Annotators have to be estimated before the network memorises labels.
 
     @abstractmethod
     def log_label_proba(self, head: Any, v: Tensor, log_p: Tensor, targets: Batch) -> Tensor:
-        """Return log P_j (n, K) of annotations, given the last layer's input v (B, D) and log_p (B, K)."""
+        """Return log P_j (n, K) of annotations from the last layer's input v (B, D) and log_p (B, K)."""
 
     def regularise(self, head: Any, log_p: Tensor, targets: Batch) -> Tensor | None:
-        """Return a term that is added to the mean loss per item, or None."""
+        """Return a penalty that is added to the mean loss per item, or None."""
         return None
 
     def encode_items(self, head: Any, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the last layer's input v (B, D), and log p (B, K)."""
+        """Return the last layer's input v (B, D) and log p (B, K)."""
         v = self.item_vectors(head, z)
         return v, log_softmax(head.main[-1](v))
 
@@ -166,39 +168,41 @@ class LabelsThroughClasses(AnnotatorObjective):
 
 
 @objectives.register(
-    "crowd-layer", summary="the labels of every annotator, by a layer of its own", cite="Rodrigues & Pereira 2018"
+    "crowd-layer", summary="a layer per annotator predicts the annotator's labels", cite="Rodrigues & Pereira 2018"
 )
 class CrowdLayerObjective(LabelsThroughClasses):
     """One layer per annotator over P(class)."""
 
-    kind: Kind = param("matrix", "what an annotator has")
-    link: Link = param("normalize", 'how scores become probabilities of labels; the paper\'s is "softmax"')
-    trainable: bool = param(True, "False: annotators keep their initial values, the same for all")
+    kind: Kind = param("matrix", "parameters of an annotator")
+    link: Link = param("normalize", 'how scores become probabilities of labels; the paper has "softmax"')
+    trainable: bool = param(True, "False: all annotators keep the same initial parameters")
     start: float | None = param(
-        None, "multiple of the identity that matrices start at; None: 1, under `normalize` 80 % right", above=0
+        None,
+        "multiple of the identity that matrices start at; None: 1, or under `normalize` an accuracy of 80 %",
+        above=0,
     )
     volume: Volume | None = param(
-        None, "keep classes or annotators different (Ibrahim et al. 2023); annotators need matrices"
+        None, "penalise classes or annotators that become alike (Ibrahim et al. 2023); annotators need matrices"
     )
     volume_weight: float = param(
-        0.1, "weight of the volume in the mean loss per item; too much and p(x) collapses", low=0
+        0.1, "weight of the volume in the mean loss per item; p(x) collapses if it is too large", low=0
     )
 
     def check_parameters(self) -> None:
-        """Check also that annotators have a volume."""
+        """Check the keywords, and that annotators have matrices if `volume` is "annotators"."""
         super().check_parameters()
         if self.volume == "annotators" and (self.link != "normalize" or not self.kind.startswith("matrix")):
             raise VolumeWithoutMatrices(kind=self.kind, link=self.link)
 
     def head(self, branch: Branch, width: int) -> HeadWithMain:
-        """Make the classes first, so that they start as they would alone; then `crowd`, the layer of annotators."""
+        """Return the layers of the classes and `crowd`; the classes come first, so that they start as they do alone."""
         main = super().head(branch, width)
         A, K = len(self.label_totals_), self.n_classes_
         return HeadWithMain(main, crowd=CrowdLayer(A, K, self.kind, self.link, self.trainable, self.start))
 
     @property
-    def row_learning_rate(self) -> float:  # type: ignore[override]  # here it depends on a keyword
-        """Learning rate of annotators' rows; under a softmax that of the paper's other layers."""
+    def row_learning_rate(self) -> float:  # type: ignore[override]  # This one depends on a keyword.
+        """Learning rate of annotators' rows; under a softmax it is that of the other layers, as in the paper."""
         return ROWS_RATE if self.link == "normalize" else 1e-3
 
     def log_label_proba(self, head: Any, v: Tensor, log_p: Tensor, targets: Batch) -> Tensor:
@@ -216,7 +220,7 @@ class CrowdLayerObjective(LabelsThroughClasses):
     def pair_label_proba(
         self, head: Any, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
-        """Return P_j(label | x) (n, K) of pairs; −1 is the average annotator."""
+        """Return P_j(label | x) (n, K) of pairs; an annotator of −1 is the average annotator."""
         (_, log_p), layer = self.encode_items(head, z), head.crowd
         found: Tensor = layer.label_log_proba(
             log_p.index_select(0, row), *layer.rows_or_average(annotators, self.label_totals(log_p.device))

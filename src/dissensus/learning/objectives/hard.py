@@ -1,9 +1,9 @@
-"""One label per item: known, or that of any aggregation method (the two-stage way).
+"""One label per item: gold, or the label of any aggregation method (two-stage training).
 
     loss_i = −log Q(y_i | x_i)
 
-y_i is the gold label if it is known, else the most probable class by `labels` (ties by a draw keyed on seed and item
-name, as `Aggregator.predict` breaks them). The method is fitted to all annotations, with the known gold.
+y_i is the gold label, or without one the most probable class under the method `labels`. Ties are broken by a random
+draw that depends on seed and item name, as in `Aggregator.predict`. The method is fitted to all annotations and gold.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from dissensus.models.base import Aggregator
 from dissensus.table.annotations import Annotations
 
 
-@objectives.register("hard", summary="one label per item: gold, or that of any aggregation method", cite="—")
+@objectives.register("hard", summary="one label per item: gold, or the label of any aggregation method", cite="—")
 class Hard(Objective):
     """Cross entropy of one label per item."""
 
     labels: str | Aggregator = param(
-        "majority-vote", '"gold" (items of known class alone), or a method, by name or with its keywords'
+        "majority-vote", '"gold" (only items with gold labels), or a method, by name or with its keywords'
     )
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         self.n_classes_ = table.n_classes
         label = hard_labels(table, gold, self.labels, seed)
         self.train_mask_ = check_train_mask(label >= 0)
-        self._targets = BatchColumns(label=as_tensor(label, torch.int64))  # −1 for none
+        self._targets = BatchColumns(label=as_tensor(label, torch.int64))  # A code of −1 is no label.
         return self
 
     def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:

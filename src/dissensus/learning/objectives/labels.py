@@ -1,6 +1,6 @@
 """Target labels: one label or one distribution per item, from votes, from an aggregation method, or gold.
 
-Known gold always replaces votes. An item without gold and votes is not trained on.
+A gold label always replaces votes. Items without gold and votes are not trained on.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from dissensus.table.annotations import Annotations
 
 GOLD = "gold"
 VOTE_KINDS = ("normalized", "softmax", "smoothed")
-"""Soft labels that are computed from the votes of an item alone."""
+"""Names of the soft labels that are computed from the votes of an item alone."""
 
 
 def vote_weight(table: Annotations) -> FloatArray:
-    """Return the total weight of each item's votes (I,)."""
+    """Return the total weight (I,) of each item's votes."""
     return np.asarray(table.votes().sum(axis=1))
 
 
 def fit_aggregator(table: Annotations, gold: IntArray | None, labels: str | Aggregator, seed: int) -> Aggregator:
-    """Fit the method of that name with this seed, or a copy of the given one."""
+    """Fit the aggregation method of that name with this seed, or a copy of the given method."""
     if isinstance(labels, Aggregator):
         return copy.deepcopy(labels).fit(table, gold=gold)
     method: Any = methods[labels]
@@ -36,7 +36,7 @@ def fit_aggregator(table: Annotations, gold: IntArray | None, labels: str | Aggr
 
 
 def hard_labels(table: Annotations, gold: IntArray | None, labels: str | Aggregator, seed: int) -> IntArray:
-    """Return class codes (I,) by `labels`, or by `gold` if that is known; −1 for unknown."""
+    """Return class codes (I,): gold if it is given, else the labels of a method, and −1 for unknown."""
     if labels == GOLD:
         if gold is None:
             raise GoldNeeded()
@@ -51,10 +51,11 @@ def hard_labels(table: Annotations, gold: IntArray | None, labels: str | Aggrega
 
 
 def soft_labels(table: Annotations, gold: IntArray | None, labels: str | Aggregator, seed: int) -> FloatArray:
-    """Return distributions (I, K) float32: soft labels, or the posterior of a method; uniform without votes."""
+    """Return soft labels or a method's posterior (I, K) as float32; items without votes have a uniform row."""
     if isinstance(labels, str) and labels in VOTE_KINDS:
         shares = table.soft_labels(labels)  # type: ignore[arg-type]
-        least = 0 if labels == "normalized" else np.finfo(np.float32).tiny  # softmax of a hundred votes is e^-100
+        # A softmax of a hundred votes is e^-100, which float32 rounds to 0.
+        least = 0 if labels == "normalized" else np.finfo(np.float32).tiny
         return np.maximum(shares, least).astype(np.float32)
     target = np.full((table.n_items, table.n_classes), 1 / table.n_classes, np.float32)
     voted = vote_weight(table) > 0
@@ -64,7 +65,7 @@ def soft_labels(table: Annotations, gold: IntArray | None, labels: str | Aggrega
 
 
 def check_positive(target: FloatArray, rows: BoolArray, table: Annotations) -> None:
-    """Raise ZeroProbability if inverse KL is infinite: a target (I, K) has a zero in one of these rows."""
+    """Raise ZeroProbability if a target (I, K) has a zero in these rows, for which inverse KL is infinite."""
     bad = np.argwhere((target <= 0) & rows[:, None])
     if bad.size:
         i, k = bad[0]
@@ -72,8 +73,8 @@ def check_positive(target: FloatArray, rows: BoolArray, table: Annotations) -> N
         raise ZeroProbability(item=quote_name(table.items[i]), label=quote_name(table.classes[k]), n_others=n_others)
 
 
-def check_train_mask(teaches: BoolArray) -> BoolArray:
-    """Return the training items (I,); raise NothingToLearn without any."""
-    if not teaches.any():
-        raise NothingToLearn(n_items=teaches.size)
-    return teaches
+def check_train_mask(train_mask: BoolArray) -> BoolArray:
+    """Return the mask (I,) of training items, or raise NothingToLearn if there are none."""
+    if not train_mask.any():
+        raise NothingToLearn(n_items=train_mask.size)
+    return train_mask

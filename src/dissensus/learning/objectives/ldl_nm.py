@@ -1,31 +1,30 @@
-"""LDL-NM (Weerasooriya et al. 2021, section 5): the label, the item's labels and the annotator's, by one network.
+"""LDL-NM (Weerasooriya et al. 2021, section 5): one network for labels and the distributions of items and annotators.
 
-For an item with the encoder's output x_i, and the label y of an annotator a:
+The input is an item with the encoder's output x_i and an annotator a, whose label is y.
 
     z_I = W_I x_i     z_A = W_A onehot(a)     z_P = φ(W_P φ([z_I, z_A]))     z_E = φ(W_E z_P + z_P)          (Eqs. 6, 7)
     ŷ = softmax(W_y z_E)     ŷ_I = softmax(W_yI z_E)     ŷ_A = softmax(W_yA z_E)                                 (Eq. 8)
     loss = Σ over annotations  −log ŷ[y] + KL(y_I ‖ ŷ_I) + KL(y_A ‖ ŷ_A)                                         (Eq. 9)
 
-y_I are the shares of the item's labels, y_A of the annotator's, both in the table of the fit. φ(v) = v / (1 + |v|),
-softsign (1/|1 + v| in the paper: a misprint). [ , ] is concatenation or a sum. All matrices but W_A have a bias, and
-all start orthogonal. A step has all annotations of its items; a loss is per annotation.
+y_I are the shares of the item's labels and y_A the shares of the annotator's labels, both in the table of the fit.
+φ(v) = v / (1 + |v|) is softsign (the paper's 1/|1 + v| is a misprint). [ , ] is concatenation or a sum. All matrices
+except W_A have a bias, and all start orthogonal. A step has all annotations of its items, and each has a loss.
 
-The prediction for an item is the mean of ŷ_I over all annotators with labels, or the share of them whose most probable
-class it is (`average="mode"`). Eq. 12 of the paper has another network for this than Eq. 7 (without W_P, and a sum);
-here it is the trained network of Eq. 7. W_P φ([z_I, z_A]) is the sum of a term of the item and one of the annotator, so
-that a pair costs one small product. No annotation of the predicted item is read; Algorithm 4, which reads them, is in
+The prediction for an item is the mean of ŷ_I over all annotators with labels, or with `average="mode"` the share of
+annotators for each most probable class. Eq. 12 of the paper uses a network that differs from Eq. 7 (no W_P, and a sum);
+here it is the trained network of Eq. 7. W_P φ([z_I, z_A]) is the sum of a term of the item and a term of the annotator,
+so a pair needs one small product. No annotation of the predicted item is used. Algorithm 4, which uses them, is in
 `learning/unknown_annotators.py`.
 
-An unseen annotator has the mean of ŷ over all annotators, which predicts labels better than the ŷ of the mean embedding
-(`benchmarks/learning/perspectives.py`: by 0.02 to 0.03 nats). If features r_a of annotators are given,
-z_A = u_a + W r_a: u_a is the row of W_A, and an annotator with features but without labels has the mean of u (weighted
-by labels) and W r_a.
+An unseen annotator has the mean of ŷ over all annotators, which predicts labels better (by 0.02 to 0.03 nats in
+`benchmarks/learning/perspectives.py`) than ŷ of the mean embedding. With features r_a of annotators, z_A = u_a + W r_a,
+where u_a is the row of W_A. An annotator with features and without labels has the mean of u, weighted by labels.
 
-`room` makes the layers larger than the sizes: weights of the unused units are 0, get no gradient and stay 0, so that
-the network predicts the same, and networks of different sizes have one shape and are trained together (`stacked.py`).
+`room` makes the layers larger than the sizes. The weights of unused units are 0, get no gradient and stay 0, so the
+predictions do not change, and networks of different sizes have one shape and can be trained together (`stacked.py`).
 
-On the jobs sets and `popquorn_offensiveness` it is behind soft labels and behind the annotators' own shares of labels
-(`benchmarks/learning/README.md`); the accuracies near 0.9 of its paper read the test labels.
+On the jobs sets and `popquorn_offensiveness` it is worse than soft labels and than the annotators' own label shares
+(`benchmarks/learning/README.md`). The accuracies near 0.9 in the paper use the test labels.
 
 | symbol | name | shape |
 |---|---|---|
@@ -62,15 +61,15 @@ from dissensus.table.annotations import Annotations
 
 Combine = Literal["concatenate", "sum"]
 Average = Literal["mean", "mode"]
-MAX_NUMBERS = 2**22  # of a batch's pairs of items and annotators: more do not stay in a cache
-MIN_SHARE = 1e-30  # replaces a share of 0 in logarithms
+MAX_NUMBERS = 2**22  # largest items × annotators × units that is computed at once, so that it fits into a cache
+MIN_SHARE = 1e-30  # smallest share, so that its logarithm is finite
 
 
 class LDLNMHead(AnnotatorRows):
-    """The network after the encoder; `width` is the encoder's."""
+    """The network after an encoder of this `width`."""
 
-    shares: Tensor  # (A, K) of each annotator's labels
-    labels: Tensor  # (A,) weight of each annotator's labels
+    shares: Tensor  # (A, K) shares of each annotator's labels
+    labels: Tensor  # (A,) total weight of each annotator's labels
     labelled: Tensor  # codes of the annotators with labels
     per_item: Tensor  # mean weight of an item's labels
 
@@ -96,19 +95,19 @@ class LDLNMHead(AnnotatorRows):
         self.register_buffer("labelled", torch.nonzero(labels)[:, 0], persistent=False)
 
     def z_item(self, z: Tensor) -> Tensor:
-        """(B, J_I) z_I from the encoder's output."""
+        """Return z_I (B, J_I) for the encoder's output."""
         out: Tensor = self.item(self.branch(z))
         return out
 
     def annotator_mean(self, z_item: Tensor, answer: Callable[[Tensor], Tensor]) -> Tensor:
-        """(B, …) mean of `answer` over all annotators with labels; it maps z_E (B, n, J_P) of some to (B, n, …)."""
+        """Return the mean (B, …) of `answer`, a function of z_E (B, n, J_P), over all annotators with labels."""
         at_once = max(MAX_NUMBERS // max(len(z_item) * self.residual.in_features, 1), 1)
         parts = torch.split(self.fitted_rows(self.labelled), at_once)
         total: Tensor = sum(answer(self.z_pairs(z_item, part)).sum(dim=1) for part in parts)  # type: ignore[assignment]
         return total / len(self.labelled)
 
     def z_pair(self, z_item: Tensor, z_annotator: Tensor, row: Tensor | None = None) -> Tensor:
-        """(n, J_P) z_E of pairs: items (n, J_I) or, with `row` (n,), (B, J_I); annotators (n, J_A)."""
+        """Return z_E (n, J_P) of pairs: items (n, J_I), or (B, J_I) with `row` (n,), and annotators (n, J_A)."""
         if self.annotator_to_pair is None:
             z_item = z_item if row is None else z_item.index_select(0, row)
             return self._apply_residual(self.item_to_pair(softsign(z_item + z_annotator)))
@@ -117,7 +116,7 @@ class LDLNMHead(AnnotatorRows):
         return self._apply_residual(item + self.annotator_to_pair(softsign(z_annotator)))
 
     def z_pairs(self, z_item: Tensor, z_annotator: Tensor) -> Tensor:
-        """(B, n, J_P) z_E of all pairs of items (B, J_I) and annotators (n, J_A)."""
+        """Return z_E (B, n, J_P) of all pairs of items (B, J_I) and annotators (n, J_A)."""
         if self.annotator_to_pair is None:
             return self._apply_residual(self.item_to_pair(softsign(z_item.unsqueeze(1) + z_annotator)))
         return self._apply_residual(
@@ -129,7 +128,7 @@ class LDLNMHead(AnnotatorRows):
         return dropout(softsign(self.residual(z) + z), self.rate, self.training)
 
     def make_room(self, items: int, annotators: int) -> None:
-        """Pad the layers with zeros, as if z_I and z_A had these sizes."""
+        """Pad the layers with zeros to the shapes for z_I and z_A of these sizes."""
         assert self.annotator_to_pair is not None
         pairs, rows = items + annotators, self.table.weight.detach()
         self.table = RowEmbedding(pad(rows, (0, annotators - rows.shape[1])))
@@ -139,8 +138,8 @@ class LDLNMHead(AnnotatorRows):
         _pad_layer(self.residual, pairs, pairs)
         for last in (self.to_label, self.to_item, self.to_annotator):
             _pad_layer(last, pairs, last.out_features)
-        if self.described is not None:
-            _pad_layer(self.described, self.described.in_features, annotators)
+        if self.feature_layer is not None:
+            _pad_layer(self.feature_layer, self.feature_layer.in_features, annotators)
 
 
 def _make_orthogonal(rows: int, columns: int) -> Tensor:
@@ -148,8 +147,9 @@ def _make_orthogonal(rows: int, columns: int) -> Tensor:
 
 
 def _make_layer(inputs: int, outputs: int, start: Tensor | None = None, *, bias: bool = True) -> nn.Linear:
-    """Make a layer with W = `start` (outputs, inputs), orthogonal unless given; biases are 0."""
-    layer = nn.Linear(inputs, outputs, bias=bias, device="meta").to_empty(device="cpu")  # draws no random weights
+    """Return a layer with W = `start` (outputs, inputs), by default orthogonal, and biases of 0."""
+    # A layer on "meta" draws no random weights, which would change the weights that are drawn later.
+    layer = nn.Linear(inputs, outputs, bias=bias, device="meta").to_empty(device="cpu")
     with torch.no_grad():
         layer.weight.copy_(_make_orthogonal(outputs, inputs) if start is None else start)
         if bias:
@@ -167,13 +167,13 @@ def _pad_layer(layer: nn.Linear, inputs: int, outputs: int) -> None:
 
 @objectives.register(
     "ldl-nm",
-    summary="the label, the item's and the annotator's distribution, by one network",
+    summary="one network for the label and the distributions of the item and the annotator",
     cite="Weerasooriya et al. 2021",
 )
 class LDLNMObjective(AnnotatorObjective):
-    """Label distributions of items and annotators, learnt together with each label.
+    """Label distributions of items and annotators, trained together with each label.
 
-    Known gold replaces an item's votes in y_I. Items without annotations are not trained on, known or not.
+    A gold label replaces an item's votes in y_I. Items without annotations are not trained on, even with gold.
     """
 
     uses_annotator_features = True
@@ -186,20 +186,20 @@ class LDLNMObjective(AnnotatorObjective):
     average: Average = param("mean", "over annotators: of their distributions, or of their most probable classes")
     room: tuple[int, int] | None = param(
         None,
-        "units of the layers of items and annotators, used or not; None: as many as J_I and J_A",
+        "number of units, used and unused, of the layers of items and annotators; None: J_I and J_A",
         check=lambda room: room is None or (isinstance(room, tuple | list) and [*map(is_whole, room)] == [True, True]),
         must="must be two whole numbers, of items and of annotators, or None",
     )
 
     search: tuple[int, ...] | None = param(
         None,
-        "sizes to try for items and for annotators; development items choose (`learning/size_search.py`)",
+        "sizes to try for items and for annotators, chosen by development items (`learning/size_search.py`)",
         check=lambda sizes: sizes is None or (len(sizes) > 0 and all(is_whole(n) and n > 0 for n in sizes)),
         must="must be numbers of at least 1, or None",
     )
 
     def check_parameters(self) -> None:
-        """Also check that the sizes fit together."""
+        """Check the keywords, and that the sizes fit together."""
         super().check_parameters()
         if self.combine == "sum" and self.item_size != self.annotator_size:
             raise SizesDiffer(item_size=self.item_size, annotator_size=self.annotator_size)
@@ -210,18 +210,18 @@ class LDLNMObjective(AnnotatorObjective):
         plain = self.combine == "concatenate" and self.pair_size is None
         return plain and items >= self.item_size and annotators >= self.annotator_size
 
-    def tune_keywords(self, model: Any, table: Annotations, X: Any, taught: IntArray) -> Self:
-        """Search for the sizes, with the encoder, epochs and rates of the model."""
+    def tune_keywords(self, model: Any, table: Annotations, X: Any, train_items: IntArray) -> Self:
+        """Search for the sizes if `search` is set, with the encoder, epochs and learning rates of the model."""
         if self.search is None:
             return self
         from dissensus.learning.inputs import take_rows
         from dissensus.learning.size_search import search_sizes  # imports this module
 
-        items = np.isin(np.arange(table.n_items), taught)
+        items = np.isin(np.arange(table.n_items), train_items)
         fixed = type(self)(**self.get_params(deep=False) | {"search": None})
         model = type(model)(**model.get_params(deep=False) | {"objective": fixed, "checkpoint": None, "log": None})
         found = search_sizes(
-            table.select(items=items), take_rows(X, taught), model=model, item_sizes=self.search,
+            table.select(items=items), take_rows(X, train_items), model=model, item_sizes=self.search,
             annotator_sizes=self.search, epochs=[model.epochs],
         )  # fmt: skip
         item, annotator, _ = found.best
@@ -233,7 +233,7 @@ class LDLNMObjective(AnnotatorObjective):
         return self.item_size, self.annotator_size, self.pair_size or joined
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
-        """Compute the shares of labels, by item and by annotator."""
+        """Compute the label shares of every item and every annotator."""
         weight = self.count_labels(table, None, "ldl-nm")
         self.per_item_ = float(weight[self.train_mask_].mean())
         self.annotator_shares_ = _label_shares(table)
@@ -243,18 +243,18 @@ class LDLNMObjective(AnnotatorObjective):
         return self
 
     def targets(self) -> BatchColumns:
-        """Return the rows of the table, and `votes` (I, K): y_I."""
+        """Return the rows of the table, and y_I as `votes` (I, K)."""
         return BatchColumns(annotations=annotation_rows(self._table), votes=as_tensor(self._votes, torch.float32))
 
     def head(self, branch: Branch, width: int) -> LDLNMHead:
-        """Make all layers, orthogonal, then room for unused units."""
+        """Return the head with orthogonal layers, padded to `room` if it is set."""
         head = LDLNMHead(branch(), width, self)
         if self.room is not None:
             head.make_room(*self.room)
         return head
 
     def loss(self, head: LDLNMHead, z: Tensor, targets: Batch) -> Tensor:
-        """Sum Eq. 9 over the batch's annotations, divided by the mean number of annotations of an item."""
+        """Return Eq. 9 summed over the batch's annotations, divided by the mean number of annotations per item."""
         row, annotator = targets["row"], targets["annotator"]
         z_pair = head.z_pair(head.z_item(z), head.fitted_rows(annotator), row)
         loss = -label_log_likelihood(log_softmax(head.to_label(z_pair)), targets)
@@ -263,11 +263,11 @@ class LDLNMObjective(AnnotatorObjective):
         return weighted_sum(loss, targets) / head.per_item
 
     def item_vectors(self, head: LDLNMHead, z: Tensor) -> Tensor:
-        """(B, J_P) mean of z_E over all annotators with labels."""
+        """Return the mean of z_E (B, J_P) over all annotators with labels."""
         return head.annotator_mean(head.z_item(z), lambda z_pairs: z_pairs)
 
     def logits(self, head: LDLNMHead, z: Tensor) -> Tensor:
-        """(B, K) log of the mean of ŷ_I over all annotators with labels, or of the shares of their classes."""
+        """Return the log (B, K) of the mean of ŷ_I over annotators with labels, or of the shares of their classes."""
 
         def answer(z_pairs: Tensor) -> Tensor:
             logits = head.to_item(z_pairs)  # (B, n, K)
@@ -280,7 +280,7 @@ class LDLNMObjective(AnnotatorObjective):
     def pair_label_proba(
         self, head: LDLNMHead, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
-        """(n, K) ŷ of pairs; for −1 without features, the mean over all annotators."""
+        """Return ŷ (n, K) of pairs; an unknown annotator without features has the mean over all annotators."""
         z_item, z_annotator = head.z_item(z), head.rows_or_average(annotators, head.labels, features)
         proba = log_softmax(head.to_label(head.z_pair(z_item, z_annotator, row))).exp()
         unseen = head.find_unseen(annotators, head.labels, features)
@@ -291,7 +291,7 @@ class LDLNMObjective(AnnotatorObjective):
 
 
 def label_counts(table: Annotations) -> FloatArray:
-    """(A, K) weight of each annotator's labels of each class."""
+    """Return the weight (A, K) of each annotator's labels of each class."""
     A, K = table.n_annotators, table.n_classes
     if table.proba is None:
         cell = table.annotator * np.int64(K) + table.label
@@ -301,7 +301,7 @@ def label_counts(table: Annotations) -> FloatArray:
 
 
 def _label_shares(table: Annotations) -> FloatArray:
-    """(A, K) shares of each annotator's labels; uniform without labels."""
+    """Return the shares (A, K) of each annotator's labels, which are uniform without labels."""
     count = label_counts(table)
     total = count.sum(axis=1, keepdims=True)
     return np.where(total > 0, count / np.where(total > 0, total, 1), 1 / table.n_classes)

@@ -1,45 +1,47 @@
-"""LIA (Platanios et al. 2020): truth, difficulty of items and competence of annotators, learnt together.
+"""LIA (Platanios et al. 2020): classes, difficulty of items and competence of annotators, estimated together.
 
     h(x_i) the classes        D_i = d(x_i) difficulty        C_j = c(j) competence, both K × K × L
-    Q_ij[k, l] = softmax_l log Σ_m exp(D_i[k, l, m] + C_j[k, l, m])          P(j says l of i | its class is k)
+    Q_ij[k, l] = softmax_l log Σ_m exp(D_i[k, l, m] + C_j[k, l, m])          P(j's label of i is l | its class is k)
 
 h and d are layers on the same encoder. c(j) = V e_j + b is linear in an embedding of the annotator (`annotator_size`),
-or has K·K·L numbers of its own for each (None: the one-hot form, V = 1). Eq. 1 has an inner product and leaves it to a
-footnote to make its rows distributions. They are, so Eqs. 4, 7 and 9 must not divide by Σ_k Q[k, y], a sum over a
-*column*: a misprint, which would cancel in the E step and change the M step; it is not implemented.
+or with `annotator_size=None` has K·K·L parameters per annotator (the one-hot form, V = 1). Eq. 1 has an inner product,
+and a footnote says that its rows are normalised to distributions. Therefore Eqs. 4, 7 and 9 must not divide by
+Σ_k Q[k, y], a sum over a *column*. We take it for a misprint, which would cancel in the E step and change the M step,
+and do not divide.
 
     E step   q_i(k) ∝ h_k(x_i) Π_j Q_ij[k, y_ij]                                    (Eq. 4; the first: the votes, Eq. 8)
     M step   raises Σ_i Σ_k q_i(k) [log h_k(x_i) + Σ_j log Q_ij[k, y_ij]] − penalty                              (Eq. 7)
-    tuning   raises Σ_i log Σ_k h_k(x_i) Π_j Q_ij[k, y_ij] − penalty                       (Eq. 2, its sum over classes)
+    finetune raises Σ_i log Σ_k h_k(x_i) Π_j Q_ij[k, y_ij] − penalty                       (Eq. 2, its sum over classes)
          or  raises Σ_ij log Σ_k h_k(x_i) Q_ij[k, y_ij] − penalty                          (Eq. 9, one label at a time)
     penalty  (γ / annotations per item) Σ_ij 4/K² Σ_kl (log Q_ij[k, l])²
              + α/2 (Σ_j |V u_j|² + n0 |b − b0|²) + δ/2 Σ_i |D_i|²
 
-For a probabilistic annotation, log Q is averaged under it; a weight multiplies it; and q is one-hot for a known class.
-The first part of the penalty is that of the authors' program, which has two classes (4/K² scales it for more) and
-γ = 0.25. It shrinks every row of Q to 1/K, equally for an annotator with a thousand labels and for one with two. The
-other parts are those of `mmce`: u_j is the residual of annotator j, in C_j = V u_j + b. An annotator with few labels is
-shrunk to the crowd (b), the crowd to n0 unknown annotators (b0), and an item with few labels to no difficulty. α = 1
-and n0 = 5 are `mmce`'s; γ and δ = 10 / √(labels per item) maximise the accuracy on bluebirds, wordsim, rte, both
-medical sets and labelme; with δ = 1 the items of rte are memorised (65 % with two labels an item, else 80 %).
+For a probabilistic annotation log Q is averaged under its distribution. The weight of an annotation multiplies log Q.
+q is one-hot for a gold class. The first part of the penalty is that of the authors' program, which has two classes and
+γ = 0.25; 4/K² scales it for more classes. It shrinks every row of Q towards 1/K, equally for annotators with a thousand
+labels and with two. The other parts are those of `mmce`: u_j is the residual of annotator j in C_j = V u_j + b. An
+annotator with few labels is shrunk towards the crowd (b), the crowd towards n0 unknown annotators (b0), and an item
+with few labels towards no difficulty. α = 1 and n0 = 5 are the values of `mmce`. γ and δ = 10 / √(labels per item)
+maximise the accuracy on bluebirds, wordsim, rte, both medical sets and labelme. With δ = 1 the items of rte are
+memorised: the accuracy with two labels per item is 65 % instead of 80 %.
 
-With features, h of a fitted item comes from the *other* items (`left_out`, `lia_others.py`): in the E step, in the
-marginal likelihood and in the posterior. The network's h would repeat the labels of the item; it learns q, and predicts
-new items. d may memorise items: it describes errors, not the truth.
+With features, h of a fitted item comes from the *other* items (`leave_one_out`, `lia_others.py`): in the E step, in the
+marginal likelihood and in the posterior. The network's h would repeat the labels of the item; it is trained on q, and
+predicts new items. d may memorise items, because it describes errors and not the class.
 
-With features r_j of annotators, the embedding is e_j = u_j + W r_j: the explained part and the residual u_j. β keeps W
-small for few annotators; β = 3 was chosen, as α, by the likelihood of the labels of held-out annotators, of
-`popquorn_offensiveness` and of two simulated groups. The penalties are on the effects of u_j and W in C = V e + b, not
-on u and W, whose scale V could undo:
+With features r_j of annotators, the embedding is e_j = u_j + W r_j, the effect of the features and the residual u_j.
+β shrinks W if there are few annotators. β = 3 was chosen, as α was, by the likelihood of the labels of held-out
+annotators of `popquorn_offensiveness` and of two simulated groups. The penalties are on the effects of u_j and W in
+C = V e + b, because V could undo a penalty on the scale of u and W:
 
-    penalty  … + β/2 |V W|²                     (distributed over the items, as the one on u_j over j's annotations)
+    penalty  … + β/2 |V W|²                     (distributed over the items, as that on u_j is over j's annotations)
 
 An unknown annotator has the mean residual and W r_j.
 
-The epochs are distributed evenly among the rounds (an E step, then M steps from the last parameters), except the last
-`tuning` of them, which raise the marginal likelihood; with `rounds=0` all do. The authors' program differs from their
-equations: `penalty=0.25`, `residual_penalty=0`, `difficulty_penalty=0`, `entropy=0.01`, `truth_counts="annotations"`,
-`truth_in_posterior=False`. Its h has seen the item: `leave_one_out=False`.
+The epochs are distributed evenly over the rounds (an E step, then M steps from the last parameters), except the last
+share `finetune_share` of them, which raises the marginal likelihood; with `rounds=0` all epochs do. The authors'
+program differs from their equations, and corresponds to `penalty=0.25`, `residual_penalty=0`, `difficulty_penalty=0`,
+`entropy=0.01`, `truth_counts="annotations"`, `truth_in_posterior=False` and `leave_one_out=False`.
 
 | symbol | name | shape |
 |---|---|---|
@@ -75,14 +77,14 @@ from dissensus.learning.rows import RowEmbedding
 from dissensus.models.methods.mmce import unknown_effect
 from dissensus.table.annotations import Annotations
 
-CLASS_PSEUDO_VOTES = 400.0  # pseudo-votes, shared equally by the classes, of the initial class shares
-MIN_LEAVE_ONE_OUT_ITEMS = 10  # training items, for leave-one-out estimates of classes
-INITIAL_SPREAD = 0.1  # initial standard deviation of an annotator's numbers
+CLASS_PSEUDO_VOTES = 400.0  # pseudo-votes in the initial class shares, distributed equally over the classes
+MIN_LEAVE_ONE_OUT_ITEMS = 10  # smallest number of training items for leave-one-out estimates of classes
+INITIAL_SPREAD = 0.1  # initial standard deviation of an annotator's parameters
 MIN_SHARE = 1e-30  # replaces a share of 0 in the logarithm of votes
 
 
 class Competence(AnnotatorRows):
-    """Map from annotators to competence C (…, K, K, L); `labels` (A,) are counts."""
+    """A module that maps annotators to competence C (…, K, K, L); `labels` (A,) are numbers of labels."""
 
     share: Tensor
     unknown: Tensor
@@ -104,7 +106,7 @@ class Competence(AnnotatorRows):
         self.add_features(features, width)
 
     def forward(self, annotator: Tensor) -> tuple[Tensor, Tensor]:
-        """Return C (n, K, K, L) of codes (n,), and ½ |V u_j|² / labels of j, (n,)."""
+        """Return C (n, K, K, L) for codes (n,), and the penalty ½ |V u_j|² / (number of j's labels) (n,)."""
         own = self._project(self.table(annotator))
         pull = own.square().sum(dim=1) / 2 * self.share.index_select(0, annotator)
         if (feature_effect := self.feature_effect(annotator)) is not None:
@@ -115,12 +117,14 @@ class Competence(AnnotatorRows):
         return rows if self.linear is None else self.linear(rows)
 
     def from_embeddings(self, rows: Tensor) -> Tensor:
-        """Return C (n, K, K, L) of embeddings (n, E)."""
+        """Return C (n, K, K, L) for embeddings (n, E)."""
         return torch.as_tensor(self._project(rows) + self.crowd).reshape(-1, *self.shape)
 
     def embeddings(self) -> Tensor:
-        """Return e_j (A, E) of all annotators."""
-        return self.table.weight if self.described is None else self.table.weight + self.described(self.features)
+        """Return the embeddings e_j (A, E) of all annotators."""
+        return (
+            self.table.weight if self.feature_layer is None else self.table.weight + self.feature_layer(self.features)
+        )
 
     def crowd_penalty(self) -> Tensor:
         """Return ½ |b − b0|²."""
@@ -128,13 +132,13 @@ class Competence(AnnotatorRows):
 
     def feature_penalty(self) -> Tensor:
         """Return ½ |V W|²."""
-        assert self.described is not None
-        effect = self.described.weight if self.linear is None else self.linear.weight @ self.described.weight
+        assert self.feature_layer is not None
+        effect = self.feature_layer.weight if self.linear is None else self.linear.weight @ self.feature_layer.weight
         return effect.square().sum() / 2
 
 
 class LIAHead(nn.Module):
-    """h, d and c, and the posterior q of the last E step."""
+    """The layers h, d and c, and the posterior q of the last E step."""
 
     q: Tensor
     leave_one_out_log_h: Tensor
@@ -157,9 +161,9 @@ class LIAHead(nn.Module):
         self.register_buffer("q", torch.zeros(n_items, len(prior)))
         self.register_buffer("prior", prior)  # π
         self.register_buffer("leave_one_out_log_h", torch.zeros(n_items, len(prior)))  # log h, leave-one-out
-        self.register_buffer("per_item", torch.tensor(per_item))  # annotations
+        self.register_buffer("per_item", torch.tensor(per_item))  # mean number of annotations per item
         self.register_buffer("difficulty_penalty", torch.tensor(float(difficulty_penalty)))  # δ
-        self.marginal = False  # True after the rounds
+        self.marginal = False  # True after the rounds of EM, when the marginal likelihood is raised
 
     @property
     def main(self) -> nn.Module:
@@ -173,11 +177,11 @@ class LIAHead(nn.Module):
         return None if self.difficulty is None else self.difficulty(z).reshape(-1, *self.competence.shape)
 
     def log_q(self, hard: Tensor | None, able: Tensor, row: Tensor) -> Tensor:
-        """Return log Q (n, K, K) for D (n, K, K, L) of items and `competence` of annotators."""
+        """Return log Q (n, K, K) for D (n, K, K, L) of items and C of annotators."""
         return log_confusion(hard, able)
 
     def get_extra_state(self) -> Tensor:
-        """Return `marginal` for the state dict; it is not a tensor, because reading one from a device is slow."""
+        """Return `marginal` for the state dict; it is no buffer, because reading one from a device is slow."""
         return torch.tensor(self.marginal)
 
     def set_extra_state(self, state: Tensor) -> None:
@@ -185,7 +189,7 @@ class LIAHead(nn.Module):
 
 
 def log_confusion(difficulty: Tensor | None, competence: Tensor) -> Tensor:
-    """Return log Q (…, K, K) of D and C (…, K, K, L)."""
+    """Return log Q (…, K, K) for D and C (…, K, K, L)."""
     both = competence if difficulty is None else difficulty + competence
     both = both if both.dtype == torch.float64 else both.float()
     return log_softmax(both[..., 0] if both.shape[-1] == 1 else torch.logsumexp(both, dim=-1))
@@ -194,51 +198,51 @@ def log_confusion(difficulty: Tensor | None, competence: Tensor) -> Tensor:
 class LIAKeywords(Parameters):
     """Keywords of LIA, shared by the objectives and the models."""
 
-    rounds: int = param(10, "rounds of EM; 0: the marginal likelihood from the start", low=0)
+    rounds: int = param(10, "rounds of EM; 0: raise the marginal likelihood from the start", low=0)
     finetune: Literal["joint", "per-annotation"] | None = param(
-        "joint", "marginal likelihood that is raised after the rounds: of an item's labels together, or of each alone"
+        "joint", "marginal likelihood to raise after the rounds: of an item's labels together, or of each label alone"
     )
     finetune_share: float = param(
         0.5, "share of the epochs that raise the marginal likelihood, after the rounds", low=0, high=1
     )
     penalty: float = param(0.01, "γ, on (log Q)²; the authors' is 0.25", low=0)
     entropy: float = param(0.0, "weight of a bonus on the entropy of h(x_i)", low=0)
-    latent: int = param(1, "L; more than 1 fits small data too well", low=1)
-    annotator_size: int | None = param(16, "size of an annotator's embedding; None: a matrix for everyone", low=1)
-    difficulty: bool = param(True, "False: labels depend on the annotator and the class alone")
+    latent: int = param(1, "L; values above 1 overfit small data", low=1)
+    annotator_size: int | None = param(16, "size of an annotator's embedding; None: a matrix per annotator", low=1)
+    difficulty: bool = param(True, "False: labels depend on the annotator and the class only")
     truth_counts: Literal["items", "annotations"] = param(
         "items", "in the M step log h_k(x_i) counts once, or once for each of the item's annotations"
     )
-    truth_in_posterior: bool = param(True, "False: the E step leaves h out")
+    truth_in_posterior: bool = param(True, "False: the E step does not use h")
     leave_one_out: bool = param(
-        True, "predict an item's class from features by the other items; False: by h, which has seen the item"
+        True, "predict an item's class from the other items' labels; False: by h, which is trained on the item"
     )
     residual_penalty: float = param(1.0, "α, on the residuals of annotators", low=0)
     difficulty_penalty: float | None = param(
         None, "δ, on the difficulty of items; None: 10 / √(labels per item), at least 1", low=0
     )
     crowd_weight: float = param(
-        5.0, "n0, weight of an unknown annotator, in annotators, in the crowd's competence", low=0
+        5.0, "n0, number of unknown annotators whose prior is added to the crowd's competence", low=0
     )
     feature_penalty: float = param(3.0, "β, on the effect of annotators' features", low=0)
 
     def check_parameters(self) -> None:
-        """Check also that there are rounds or tuning."""
+        """Check the keywords, and that there are rounds or fine-tuning."""
         super().check_parameters()
         if self.rounds == 0 and self.finetune is None:
             raise NoTrainingStage()
 
 
 @objectives.register(
-    "lia", summary="truth, difficulty of items and competence of annotators, by EM", cite="Platanios et al. 2020"
+    "lia", summary="classes, difficulty of items and competence of annotators, by EM", cite="Platanios et al. 2020"
 )
 class LIAObjective(LIAKeywords, AnnotatorObjective):
     """LIA, trained end to end."""
 
     has_posterior = True
     uses_annotator_features = True
-    monitor = "accuracy"  # as for the crowd layer: h should predict classes, not noisy votes
-    _leave_one_out: LeaveOneOutClasses | None = None  # replaces h for the items of `fit`
+    monitor = "accuracy"  # h should predict classes instead of noisy votes, as for the crowd layer.
+    _leave_one_out: LeaveOneOutClasses | None = None  # estimates that replace h for the items of `fit`
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         weight = self.count_labels(table, gold, "lia")
@@ -251,23 +255,23 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         self.shares_ = counts / counts.sum()  # (K,) π
         return self
 
-    def set_inputs(self, inputs: BatchColumns, taught: IntArray, like: Self | None = None) -> None:
-        """Prepare leave-one-out estimates of classes (`lia_others.py`), if inputs are features; `like` has them."""
+    def set_inputs(self, inputs: BatchColumns, train_items: IntArray, reuse: Self | None = None) -> None:
+        """Prepare leave-one-out estimates of classes (`lia_others.py`) if inputs are features, or take them over."""
         x = inputs.columns.get("x")
         if not (self.leave_one_out and self.truth_in_posterior and isinstance(x, Tensor) and x.ndim == 2):
             return
-        if taught.size >= MIN_LEAVE_ONE_OUT_ITEMS:
-            self._leave_one_out = like._leave_one_out if like is not None else LeaveOneOutClasses(x, taught)
+        if train_items.size >= MIN_LEAVE_ONE_OUT_ITEMS:
+            self._leave_one_out = reuse._leave_one_out if reuse is not None else LeaveOneOutClasses(x, train_items)
 
     def targets(self) -> BatchColumns:
-        """Return the rows of the table; `item` (I,), row in q; shares `votes` (I, K); `gold` (I,) if any is known."""
+        """Return the rows of the table, `item` (I,), vote shares `votes` (I, K), and `gold` (I,) if there is any."""
         votes = as_tensor(self._table.soft_labels(), torch.float32)
         return BatchColumns(**super().targets().columns, item=torch.arange(len(votes)), votes=votes)
 
     def head(self, branch: Branch, width: int) -> LIAHead:
-        """The classes first, then difficulty, then the annotators.
+        """Return the layers of classes, difficulty and annotators, initialised in this order.
 
-        h starts near the shares of the votes: a class without votes would else attract items that are hard to explain.
+        h starts near the vote shares. Otherwise a class without votes would attract items that are hard to explain.
         """
         K, L = self.n_classes_, self.latent
         truth, last = branch(), nn.Linear(width, K)
@@ -283,7 +287,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
     # Rounds -----------------------------------------------------------------------------------------------------------
 
     def stage(self, epoch: int, epochs: int) -> int:
-        """Return the round of an epoch, from 0; the number `rounds` is the tuning."""
+        """Return the round of an epoch, from 0; the value `rounds` stands for fine-tuning."""
         if self.rounds == 0:
             return 0
         em = epochs - round(self.finetune_share * epochs) if self.finetune is not None else epochs
@@ -313,13 +317,13 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
                 head.q.copy_((head.q.clamp(min=MIN_SHARE).log() + head.leave_one_out_log_h).softmax(dim=1))
 
     def log_posterior(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
-        """Return Eq. 4, not normalised (B, K): classes by h and by the labels; by h alone without labels."""
+        """Return log q (B, K) by Eq. 4, not normalised; an item without labels has log h."""
         logits, votes, _, _ = self._loss_terms(head, z, targets)
         if self._leave_one_out is not None:
-            teaches = self._leave_one_out.to(logits.device).teaches[
+            train_mask = self._leave_one_out.to(logits.device).train_mask[
                 targets["item"]
             ]  # other items are treated as new ones
-            logits = torch.where(teaches[:, None], head.leave_one_out_log_h[targets["item"]], logits)
+            logits = torch.where(train_mask[:, None], head.leave_one_out_log_h[targets["item"]], logits)
         if not self.truth_in_posterior:
             weight = _weight(targets, logits.new_ones(len(votes)))[:, 0]
             voted = logits.new_zeros(len(logits)).index_add(0, targets["row"], weight)
@@ -356,11 +360,11 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         return loss
 
     def _target(self, head: LIAHead, targets: Batch) -> Tensor:
-        """Return q of the last E step (B, K)."""
+        """Return q (B, K) of the last E step."""
         return head.q[targets["item"]]
 
     def _marginal(self, log_h: Tensor, votes: Tensor, summed: Tensor, targets: Batch) -> Tensor:
-        """Return minus the log likelihood of the labels, summed over classes; for known classes, of that class."""
+        """Return minus the log likelihood of the labels, summed over the classes or only for the gold class."""
         if self.finetune == "joint":
             return -torch.logsumexp(self._mask_gold(log_h + summed, targets), dim=1).sum()
         weight = _weight(targets, votes)  # Eq. 9, Platanios et al. 2020, without the division
@@ -373,7 +377,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         return -torch.where(known[targets["row"]], 0, each).sum() - torch.where(known, joint, 0).sum()
 
     def _loss_terms(self, head: LIAHead, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return logits of h (B, K); v · log Q[·, y] (n, K) of annotations; log Q (n, K, K); the penalties."""
+        """Return logits of h (B, K), v · log Q[·, y] (n, K) of annotations, log Q (n, K, K), and the penalties."""
         log_q, pulls = self._log_q(head, z, targets)
         if "proba" in targets:
             votes = (log_q * targets["proba"][:, None, :]).sum(dim=2)
@@ -391,11 +395,11 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         return log_q, pulls if hard is None else pulls + head.difficulty_penalty / 2 * hard.square().sum()
 
     def _sum_by_item(self, values: Tensor, targets: Batch) -> Tensor:
-        """Sum values (n, K) of annotations by item, (B, K)."""
+        """Sum values (n, K) of annotations by item and return (B, K)."""
         return values.new_zeros(len(targets["item"]), self.n_classes_).index_add(0, targets["row"], values)
 
     def _mask_gold(self, logs: Tensor, targets: Batch) -> Tensor:
-        """Set log probabilities (B, K) to −∞ for all classes but the known one."""
+        """Set log probabilities (B, K) to −∞ for all classes but the gold class."""
         if "gold" not in targets:
             return logs
         gold = targets["gold"][:, None]
@@ -407,14 +411,14 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
     def all_pair_confusions(
         self, head: LIAHead, z: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
-        """Return Q (B, J, K, K) of all items with all annotators; −1 is the average one, or has these `features`."""
+        """Return Q (B, J, K, K) of all items and annotators; −1 is an average annotator, or one with `features`."""
         hard, able = head.item_difficulty(z), self._annotator_competence(head, annotators, features)
         return log_confusion(None if hard is None else hard[:, None], able[None]).exp().expand(len(z), -1, -1, -1)
 
     def pair_confusions(
         self, head: LIAHead, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
-        """Return Q (n, K, K) of n pairs: the item in row `row` (n,) of z, and an annotator; −1 is the average one."""
+        """Return Q (n, K, K) of n pairs of the item in row `row` (n,) of z and an annotator; −1 is the average one."""
         hard, able = head.item_difficulty(z), self._annotator_competence(head, annotators, features)
         return log_confusion(None if hard is None else hard.index_select(0, row), able).exp()
 

@@ -1,29 +1,30 @@
 """LIA-ML (Platanios et al. 2020, Section 3.4): many questions about the same items, or open label sets, by embeddings.
 
-A class κ is one value of one question; its embedding t_κ is that of the value's name, shared by all questions with
-this value, plus one of its own that starts at zero: a new question starts like the others. h, d and c take embeddings,
-d and c those of *pairs* of a question's classes (φ), so that any number of questions and classes is possible:
+A class κ is one value of one question. Its embedding t_κ is the embedding of the value's name, which all questions with
+this value share, plus an offset that starts at zero, so that a new question starts like the others. h, d and c take
+embeddings; d and c take those of *pairs* of a question's classes (φ). Any number of questions and classes is possible.
 
-    t_κ = common[name of κ] + own_κ                      φ_κλ = (A t_κ + a) ⊙ (B t_λ + b) / √S
+    t_κ = common[name of κ] + offset_κ                   φ_κλ = (A t_κ + a) ⊙ (B t_λ + b) / √S
     h_κ(x_i) ∝ exp(⟨h(x_i), t_κ⟩ + b_κ)                                            over the classes κ of one question
     D_i[κ, λ] = ⟨d(x_i), φ_κλ⟩        C_j[κ, λ] = ⟨c(e_j), φ_κλ⟩ + b_κλ             L numbers each
     Q_ij[κ, λ] = softmax_λ log Σ_m exp(D_i[κ, λ, m] + C_j[κ, λ, m])          P(j's label of i is λ | its class is κ)
 
-c is linear in e_j, but bilinear in e_j and the classes: if it were additive, no annotator could be better at one
-question than at another. A yes/no question has two classes, its own "0" and "1"; one embedding per question, with
-K × K tensors of it, is this form with the same `own` in all classes of a question.
+c is linear in e_j, and bilinear in e_j and the classes. If it were additive, no annotator could be better at one
+question than at another. A yes/no question has two classes of its own, "0" and "1". One embedding per question, with
+K × K tensors of it, is this form with the same offset in all classes of a question.
 
 The equations of LIA then hold for every pair of an item and a question (`dissensus.learning.objectives.lia`): a batch
 is of items, x_i is encoded once, and its pairs are rows. A question with fewer classes than the largest is padded (its
 other logits are −10⁴), so that a step costs items × questions × (most classes)² and annotations × (most classes)² × S.
 
-A `CrowdClassifier` trains it on one table, which is one question; `learning.lia_ml.LIAML` on many. On the medical
-relations of its paper it is not better than LIA, question by question (`reproductions/results/platanios2020.md`).
+A `CrowdClassifier` trains this objective on one table, which is one question; `learning.lia_ml.LIAML` trains it on many
+questions. On the medical relations of its paper it is not better than LIA per question
+(`reproductions/results/platanios2020.md`).
 
 | symbol | name | shape |
 |---|---|---|
 | t | `ClassEmbeddings.classes()` | (Q, K, T) |
-| φ | `ClassEmbeddings.pairs()` | (Q, K, K, S), S = T |
+| φ | `ClassEmbeddings.pair_embeddings()` | (Q, K, K, S), S = T |
 | q | `LIAMLHead.q` | (I·Q, K) |
 """
 
@@ -54,23 +55,23 @@ from dissensus.models.exceptions import NoAnnotations
 from dissensus.models.methods.mmce import unknown_effect
 from dissensus.table.annotations import Annotations
 
-ONE_QUESTION = "question"  # name of the question of a single table
-ABSENT = -1e4  # logit of a class that the question does not have: its exponential is 0, and 0 times it is 0
+ONE_QUESTION = "question"  # name of the question if there is a single table
+ABSENT = -1e4  # logit of a class that the question does not have; its exponential is 0, and its product with 0 too
 
 
 class ClassEmbeddings(nn.Module):
-    """The classes of Q questions, K at most: embeddings of classes and of pairs, and their biases."""
+    """Embeddings and biases of the classes, and of pairs of classes, of Q questions with at most K classes each."""
 
     name: Tensor
 
     def __init__(self, name: IntArray, n_names: int, shares: Any, size: int, latent: int):
-        """Start from `name` (Q, K), codes of the classes' names, −1 for absent ones, and `shares` (Q, K) of votes."""
+        """Initialise from `name` (Q, K), the codes of class names (−1 for absent classes), and vote shares (Q, K)."""
         super().__init__()
         Q, K = name.shape
         self.register_buffer("name", as_tensor(name, torch.int64))
         self.common = nn.Parameter(torch.randn(n_names, size) / math.sqrt(size))
         self.true, self.given = nn.Linear(size, size), nn.Linear(size, size)
-        with torch.no_grad():  # so that both keep the length of a vector
+        with torch.no_grad():  # With this scale both layers preserve the length of a vector.
             self.true.weight.mul_(math.sqrt(size))
             self.given.weight.mul_(math.sqrt(size))
         self.offset = nn.Parameter(torch.zeros(Q, K, size))
@@ -81,24 +82,24 @@ class ClassEmbeddings(nn.Module):
         self.bias = nn.Parameter(as_tensor(np.log(np.where(name >= 0, shares, 1)), torch.float32))
 
     def classes(self) -> Tensor:
-        """(Q, K, T) t."""
+        """Return the embeddings t (Q, K, T) of the classes."""
         return self.common[self.name.clamp(min=0)] + self.offset
 
     def pair_embeddings(self) -> Tensor:
-        """(Q, K, K, S) φ [true, given]; 0 for an absent class."""
+        """Return the embeddings φ (Q, K, K, S) [true, given] of pairs of classes, which are 0 for absent classes."""
         t, mask = self.classes(), (self.name >= 0)[..., None].to(self.common.dtype)
         products: Tensor = (self.true(t) * mask)[:, :, None] * (self.given(t) * mask)[:, None]
         return products / math.sqrt(t.shape[-1])
 
     def truth(self, y: Tensor) -> Tensor:
-        """(B, Q, K) logits of h from h(x) (B, T)."""
+        """Return the logits (B, Q, K) of h from h(x) (B, T)."""
         t = self.classes()
         logits = (y @ t.flatten(0, 1).T).reshape(-1, *t.shape[:2]) + self.bias
         return torch.where(self.name >= 0, logits, ABSENT)
 
 
 class LIAMLHead(LIAHead):
-    """h, d and c over the embeddings of classes, and the posterior q of every item and question."""
+    """The layers h, d and c over the embeddings of classes, and the posterior q of every item and question."""
 
     def __init__(
         self,
@@ -116,11 +117,11 @@ class LIAMLHead(LIAHead):
         self.q = torch.zeros(n_items * Q, K)
 
     def forward(self, z: Tensor) -> Tensor:
-        """(B·Q, K) logits of the classes."""
+        """Return the logits (B·Q, K) of the classes."""
         return self.labels.truth(self.truth(z)).flatten(0, 1)
 
     def item_difficulty(self, z: Tensor) -> Tensor | None:
-        """(B·Q, K, K, L) D of the items."""
+        """Return the difficulty D (B·Q, K, K, L) of the items."""
         if self.difficulty is None:
             return None
         phi = self.labels.pair_embeddings()  # (Q, K, K, S)
@@ -129,7 +130,7 @@ class LIAMLHead(LIAHead):
         return (y @ phi.flatten(0, 2).T).reshape(len(z), -1, Q, K, K).movedim(1, -1).flatten(0, 1)
 
     def annotator_competence(self, rows: Tensor, question: Tensor) -> Tensor:
-        """(n, K, K, L) C of annotators in questions, from `competence(codes)[0]` or its `of` (n, 1, 1, S·L)."""
+        """Return C (n, K, K, L) of annotators in questions, from the output (n, 1, 1, S·L) of `competence`."""
         phi = self.labels.pair_embeddings().index_select(0, question)  # (n, K, K, S)
         K, S = phi.shape[1], phi.shape[3]
         L = self.labels.pair_bias.shape[3]
@@ -137,22 +138,22 @@ class LIAMLHead(LIAHead):
         return able.reshape(len(rows), K, K, L) + self.labels.pair_bias.index_select(0, question)
 
     def log_confusion(self, hard: Tensor | None, able: Tensor, question: Tensor) -> Tensor:
-        """(…, K, K) log Q of D and C (…, K, K, L) of pairs in `question` (…)."""
+        """Return log Q (…, K, K) for D and C (…, K, K, L) of pairs in `question` (…)."""
         mask = (self.labels.name >= 0)[question]  # (…, K)
         return log_confusion(hard, torch.where(mask[..., None, :, None], able, ABSENT))
 
     def log_q(self, hard: Tensor | None, able: Tensor, row: Tensor) -> Tensor:
-        """(n, K, K) log Q of pairs of an item and a question in rows `row` (n,)."""
+        """Return log Q (n, K, K) for the (item, question) pairs in rows `row` (n,)."""
         question = row % len(self.labels.name)
         return self.log_confusion(hard, self.annotator_competence(able, question), question)
 
     def extend(
-        self, labels: ClassEmbeddings, known: list[int | None], n_items: int, per_item: float, totals: Tensor
+        self, labels: ClassEmbeddings, codes: list[int | None], n_items: int, per_item: float, totals: Tensor
     ) -> LIAMLHead:
-        """Make a head for more questions, in which only the embeddings and biases of their classes are trained.
+        """Return a head for more questions, in which only the embeddings and biases of their classes are trained.
 
-        `known`: for every class name of these questions, its code in this head. An additional row of annotators is the
-        average, weighted by `totals` (A,).
+        `codes` has for every class name of these questions its code in this head, or None. The head has one more
+        annotator, which is the average of the others, weighted by `totals` (A,).
         """
         able = copy.deepcopy(self.competence)
         rows = able.table.weight
@@ -160,7 +161,7 @@ class LIAMLHead(LIAHead):
         able.table = RowEmbedding(torch.cat([rows, average]).detach())
         able.share = torch.cat([able.share, able.share.new_zeros(1)])
         with torch.no_grad():
-            for at, code in enumerate(known):
+            for at, code in enumerate(codes):
                 if code is not None:
                     labels.common[at] = self.labels.common[code]
         labels.true, labels.given = self.labels.true, self.labels.given
@@ -175,7 +176,9 @@ class LIAMLKeywords(LIAKeywords):
     """The keywords of LIA that differ in LIA-ML, shared by its objective and its learner."""
 
     label_size: int = param(16, "T, the size of a class's embedding", low=1)
-    feature_penalty: ClassVar[float] = 0.0  # type: ignore[misc]  # no keyword, as it takes no features of annotators
+    # These three are keywords of LIA and constants here: LIA-ML takes no features of annotators, makes no
+    # leave-one-out estimates, and gives annotators no matrix of their own.
+    feature_penalty: ClassVar[float] = 0.0  # type: ignore[misc]
     leave_one_out: ClassVar[bool] = False  # type: ignore[misc]
     crowd_weight: ClassVar[float] = 0.0  # type: ignore[misc]  # annotators have no matrix of their own
     penalty: float = param(0.06, "γ, on (log Q)²; the authors' is 0.25", low=0)
@@ -184,13 +187,13 @@ class LIAMLKeywords(LIAKeywords):
 
 @objectives.register(
     "lia-ml",
-    summary="lia by embeddings of classes, which many questions share (`LIAML`)",
+    summary="lia with embeddings of classes, which many questions share (`LIAML`)",
     cite="Platanios et al. 2020",
 )
 class LIAMLObjective(LIAMLKeywords, LIAObjective):
-    """LIA of many questions: `fit` takes one table, or a mapping from question to table of the same items.
+    """LIA for many questions: `fit` takes one table, or a mapping from questions to tables of the same items.
 
-    The penalty is per annotations of an item in one question.
+    The penalty is divided by the mean number of annotations of an item in one question.
     """
 
     uses_annotator_features = False
@@ -201,7 +204,7 @@ class LIAMLObjective(LIAMLKeywords, LIAObjective):
         gold: IntArray | Mapping[str, IntArray] | None,
         seed: int,
     ) -> Self:
-        """Count labels; the votes are the first posterior. `gold`: (I,) codes, by question if there are many."""
+        """Count the labels of the tables; `gold` holds codes (I,), by question if there are several questions."""
         if isinstance(table, Annotations):
             table, gold = {ONE_QUESTION: table}, None if gold is None else {ONE_QUESTION: np.asarray(gold)}
         for name, one in table.items():
@@ -231,7 +234,7 @@ class LIAMLObjective(LIAMLKeywords, LIAObjective):
         return self
 
     def targets(self) -> BatchColumns:
-        """Return the targets of LIA by item, (I, Q, …) each, with the rows' `question`, and `taught` (I, Q)."""
+        """Return the targets of LIA by item (I, Q, …), the `question` of each row, and `train_mask` (I, Q)."""
         pairs, Q = super().targets().columns, len(self.questions_)
         rows, question = pairs["annotations"], as_tensor(self._table.item % Q, torch.int64)
         assert isinstance(rows, RaggedColumn)
@@ -243,48 +246,49 @@ class LIAMLObjective(LIAMLKeywords, LIAObjective):
         )
 
     def head(self, branch: Branch, width: int) -> LIAMLHead:
-        """Make the layers of the classes first, then difficulty, the annotators and the embeddings."""
+        """Return the layers of classes, difficulty and annotators, and the embeddings, initialised in this order."""
         T, L = self.label_size, self.latent
         truth = nn.Sequential(branch(), nn.Linear(width, T))
         hard = nn.Sequential(branch(), nn.Linear(width, T * L)) if self.difficulty else None
-        able = Competence(as_tensor(self.label_totals_), 1, T * L, self.annotator_size)  # S·L numbers, as for one class
+        # The competence has S·L numbers per annotator, as for a single class.
+        able = Competence(as_tensor(self.label_totals_), 1, T * L, self.annotator_size)
         return LIAMLHead(
             truth, hard, able, self.n_items_, self.per_item_, self._make_embeddings(), self.difficulty_penalty
         )
 
     def extend_head(self, other: LIAMLObjective, head: LIAMLHead) -> LIAMLHead:
-        """Make a head for these questions from the fitted head of others: see `LIAMLHead.extend`.
+        """Return a head for these questions from the fitted head of other questions (see `LIAMLHead.extend`).
 
-        Annotators are the others' and an additional one, the average.
+        It has the annotators of that head, and one more, which is their average.
         """
-        known = [other.names_.index(name) if name in other.names_ else None for name in self.names_]
+        codes = [other.names_.index(name) if name in other.names_ else None for name in self.names_]
         self.label_totals_ = np.append(other.label_totals_, np.float32(0))  # the average is that of the others
         return head.extend(
-            self._make_embeddings(), known, self.n_items_, self.per_item_, as_tensor(other.label_totals_)
+            self._make_embeddings(), codes, self.n_items_, self.per_item_, as_tensor(other.label_totals_)
         )
 
     def _make_embeddings(self) -> ClassEmbeddings:
-        """Make fresh embeddings of the classes."""
+        """Return new embeddings of the classes."""
         return ClassEmbeddings(self.class_name_, len(self.names_), self.shares_, self.label_size, self.latent)
 
     # The methods of LIA, for pairs ------------------------------------------------------------------------------------
 
     def begin_epoch(self, head: LIAHead, epoch: int, epochs: int, iterate_batches: BatchIterator) -> None:
-        """Run an E step of pairs at the start of a round."""
+        """Run an E step over (item, question) pairs at the start of a round."""
         super().begin_epoch(
             head, epoch, epochs, lambda: ((z, self.flatten_pairs(targets)) for z, targets in iterate_batches())
         )
 
     def log_posterior(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
-        """(B·Q, K) Eq. 4 of Platanios et al. 2020, not normalised."""
+        """Return log q (B·Q, K) by Eq. 4 of Platanios et al. 2020, not normalised."""
         return super().log_posterior(head, z, self.flatten_pairs(targets))
 
     def loss(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
-        """Return minus the objective that is maximised."""
+        """Return minus the objective of the current phase, which training maximises."""
         return super().loss(head, z, self.flatten_pairs(targets))
 
     def flatten_pairs(self, targets: Batch) -> Batch:
-        """Flatten targets (B, Q, …) of items and questions to (B·Q, …) of pairs; `row` is an annotation's pair."""
+        """Flatten targets (B, Q, …) to (B·Q, …) of (item, question) pairs; `row` becomes the annotation's pair."""
         if "question" not in targets:
             return targets
         pairs = {
@@ -294,7 +298,7 @@ class LIAMLObjective(LIAMLKeywords, LIAObjective):
         return rest | pairs | {"row": targets["row"] * targets["item"].shape[1] + targets["question"]}
 
     def _loss_terms(self, head: LIAHead, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Scale log Q for the penalty, which is 0 for absent classes and 2/K with the question's K; else as LIA."""
+        """Return the terms of LIA, with log Q scaled to the question's own K and set to 0 for absent classes."""
         assert isinstance(head, LIAMLHead)
         logits, votes, log_q, pulls = super()._loss_terms(head, z, targets)
         mask = (head.labels.name >= 0).to(log_q.dtype)  # (Q, K)
@@ -302,11 +306,11 @@ class LIAMLObjective(LIAMLKeywords, LIAObjective):
         return logits, votes, log_q * scale.index_select(0, targets["row"] % len(mask)), pulls
 
     def _target(self, head: LIAHead, targets: Batch) -> Tensor:
-        """(B·Q, K) q of the last E step; 0 for pairs without labels, so that h does not learn its own guess."""
+        """Return q (B·Q, K) of the last E step, with 0 for pairs without labels, from which h cannot learn."""
         return super()._target(head, targets) * targets["train_mask"][:, None]
 
     def question_confusion(self, head: LIAHead, z: Tensor, annotators: Tensor, question: int) -> Tensor:
-        """(B, J, K, K) Q of all items with all annotators in one question; −1 is the average annotator."""
+        """Return Q (B, J, K, K) of all items and annotators in one question; −1 is the average annotator."""
         assert isinstance(head, LIAMLHead)
         rows = head.competence.rows_or_average(annotators, self.label_totals(z.device))
         asked = torch.full((len(rows),), question, device=z.device)
@@ -322,20 +326,20 @@ class LIAMLObjective(LIAMLKeywords, LIAObjective):
     def all_pair_confusions(
         self, head: LIAHead, z: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
-        """(B, J, K, K) Q of all items with all annotators in the only question."""
+        """Return Q (B, J, K, K) of all items and annotators in the only question."""
         return self.question_confusion(head, z, annotators, 0)
 
     def pair_confusions(
         self, head: LIAHead, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
-        """(n, K, K) Q of n pairs in the only question: the item in row `row` (n,) of z, and an annotator."""
+        """Return Q (n, K, K) of n pairs in the only question: the item in row `row` (n,) of z, and an annotator."""
         hard = head.item_difficulty(z)
         able = head.competence.from_embeddings(head.competence.rows_or_average(annotators, self.label_totals(z.device)))
         return head.log_q(None if hard is None else hard.index_select(0, row), able, row).exp()
 
 
 def _pair_table(tables: list[Annotations]) -> Annotations:
-    """Make one table whose items are pairs, item · Q + question; a question's class k is class k."""
+    """Return one table whose items are the pairs item · Q + question, and whose class k is class k of the question."""
     Q, K = len(tables), max(table.n_classes for table in tables)
     weight = proba = None
     if any(table.weight is not None for table in tables):
@@ -351,7 +355,7 @@ def _pair_table(tables: list[Annotations]) -> Annotations:
 
 
 def _check_axes(names: list[str], tables: list[Annotations]) -> None:
-    """Raise DataError unless all tables are of the same items and annotators."""
+    """Raise DataError unless all tables have the same items and annotators."""
     if not tables:
         raise NoAnnotations()
     for name, table in zip(names, tables, strict=True):
@@ -361,13 +365,13 @@ def _check_axes(names: list[str], tables: list[Annotations]) -> None:
 
 
 def _pair_gold(gold: Any, names: list[str], tables: list[Annotations]) -> IntArray | None:
-    """(I · Q,) codes of pairs, −1 unknown; None if no question has any."""
+    """Return gold codes (I · Q,) of pairs, −1 for unknown, or None if no question has gold labels."""
     gold = gold or {}
     for name in gold:
         if name not in names:
             raise UnknownEntry(what="question", name=str(name), known=tuple(names), command="")
     codes = [check_gold(gold.get(name), table) for name, table in zip(names, tables, strict=True)]
-    if all(known is None for known in codes):
+    if all(question_codes is None for question_codes in codes):
         return None
-    none = np.full(tables[0].n_items, -1, np.int32)
-    return np.stack([none if known is None else known for known in codes], axis=1).ravel()
+    unknown = np.full(tables[0].n_items, -1, np.int32)
+    return np.stack([unknown if question_codes is None else question_codes for question_codes in codes], axis=1).ravel()

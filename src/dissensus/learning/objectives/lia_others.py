@@ -1,17 +1,17 @@
-"""Leave-one-out estimate of an item's class from the other items: kernel ridge regression, in closed form.
+"""Leave-one-out estimates of an item's class from the other items, by kernel ridge regression in closed form.
 
     k(x, x') = exp(−|x − x'|² / median |x − x'|²)
     f = ȳ + P (s + λ)⁻¹ Pᵀ y                 H_ii = 1/T + Σ_r P_ir² / (s_r + λ)
     f_i without item i = (f_i − H_ii y_i) / (1 − H_ii)
     log h_k(x_i) = log π_k + a (f_ik − ȳ_k) − norm
 
-A network that has memorised its items repeats their labels. This h has not seen the item: P (I, R) are the principal
-axes of the kernel between items and landmarks, s (R,) their squares summed over the T training items, and y (T, K) the
-classes by the labels alone. λ and a maximise the leave-one-out likelihood of y, so features that are independent of the
-classes get a = 0, and h is π.
+A network that has memorised its items repeats their labels, but this h does not use the item itself. P (I, R) are the
+principal axes of the kernel between items and landmarks, s (R,) are their squares summed over the T training items, and
+y (T, K) are the classes by the labels alone. λ and a maximise the leave-one-out likelihood of y. For features that are
+independent of the classes a is 0, and h is π.
 
-y is the posterior by labels, without h. With posteriors that contain h already, items confirm each other in every
-round: on RTE with two labels an item, accuracy falls from 79 to 72.
+y is the posterior by the labels, without h. With posteriors that include h, items would confirm each other in every
+round: on RTE with two labels per item, accuracy falls from 79 % to 72 %.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ from torch import Tensor
 from dissensus.common.types import IntArray
 
 MAX_LANDMARKS = 1000
-MAX_NUMBERS = 2**27  # items × landmarks, 512 MiB
-PENALTIES = tuple(float(power) for power in 10.0 ** np.arange(-2, 2.5, 0.5))  # λ, where k(x, x) − its mean is about 1
-MAX_SLOPE = 30.0  # a
+MAX_NUMBERS = 2**27  # largest items × landmarks, which need 512 MiB
+PENALTIES = tuple(float(power) for power in 10.0 ** np.arange(-2, 2.5, 0.5))  # λ, for k(x, x) − its mean of about 1
+MAX_SLOPE = 30.0  # largest a
 NEWTON_STEPS = 25
-MIN_SHARE = 1e-6
+MIN_SHARE = 1e-6  # smallest class share, so that its logarithm is finite
 
 
 class LeaveOneOutClasses:
-    """Leave-one-out estimates given features (I, D) of the items, of which `taught` (T,) are trained on."""
+    """Leave-one-out estimates of classes from features (I, D) of the items and the labels of training items (T,)."""
 
-    def __init__(self, x: Tensor, taught: IntArray):
-        self.taught = torch.as_tensor(taught.astype(np.int64))
-        self.teaches = torch.zeros(len(x), dtype=torch.bool)
-        self.teaches[self.taught] = True
-        self.axes = _principal_axes(x.double(), self.taught).float()  # P (I, R)
-        self.squares = self.axes[self.taught].square().sum(dim=0)  # s (R,)
+    def __init__(self, x: Tensor, train_items: IntArray):
+        self.train_items = torch.as_tensor(train_items.astype(np.int64))
+        self.train_mask = torch.zeros(len(x), dtype=torch.bool)
+        self.train_mask[self.train_items] = True
+        self.axes = _principal_axes(x.double(), self.train_items).float()  # P (I, R)
+        self.squares = self.axes[self.train_items].square().sum(dim=0)  # s (R,)
 
     def to(self, device: torch.device) -> LeaveOneOutClasses:
         if self.axes.device != device:
-            self.taught, self.teaches, self.axes, self.squares = (
-                value.to(device) for value in (self.taught, self.teaches, self.axes, self.squares)
+            self.train_items, self.train_mask, self.axes, self.squares = (
+                value.to(device) for value in (self.train_items, self.train_mask, self.axes, self.squares)
             )
         return self
 
     def log_classes(self, y: Tensor, prior: Tensor) -> Tensor:
-        """Return log h (I, K) of all items, given the shares y (I, K) of training items, without the item's own.
+        """Return log h (I, K) of every item from the class shares y (I, K) of the other training items.
 
-        `prior` (K,) is π: λ and a are found with the mean of y in its place.
+        `prior` (K,) is π. λ and a are estimated with the mean of y in place of π.
         """
-        y, T, P = y[self.taught], len(self.taught), self.axes
+        y, T, P = y[self.train_items], len(self.train_items), self.axes
         penalty = torch.tensor(PENALTIES, dtype=P.dtype, device=P.device)[:, None]  # (G, 1)
         weight = 1 / (self.squares + penalty)  # (G, R)
         mean = y.mean(dim=0)
-        effect = weight[:, :, None] * (P[self.taught].T @ (y - mean))  # (G, R, K)
-        own = P[self.taught]
+        effect = weight[:, :, None] * (P[self.train_items].T @ (y - mean))  # (G, R, K)
+        own = P[self.train_items]
         hat = 1 / T + weight @ own.square().T  # (G, T)
         left_out = (own @ effect - hat[..., None] * (y - mean)) / (1 - hat[..., None])  # (G, T, K) f − ȳ
         base = ((T * mean - y) / max(T - 1, 1)).clamp(min=MIN_SHARE)  # (T, K) ȳ without the item
@@ -66,12 +66,12 @@ class LeaveOneOutClasses:
         score = (y * torch.log_softmax(base.log() + slope[:, None, None] * shift, dim=-1)).sum(dim=(1, 2))
         best = (torch.arange(len(score), device=score.device) == score.argmax()).to(P.dtype)[:, None, None]  # one-hot
         by_all = P @ (best * effect).sum(dim=0)  # (I, K) f − ȳ, corrected for training items in the next line
-        away = by_all.index_copy(0, self.taught, (best * shift).sum(dim=0))
+        away = by_all.index_copy(0, self.train_items, (best * shift).sum(dim=0))
         return torch.log_softmax(prior.log() + (best[:, 0, 0] @ slope) * away, dim=-1)
 
 
 def _fit_slope(shift: Tensor, base: Tensor, y: Tensor) -> Tensor:
-    """Return a (G,) that maximises the likelihood of y (T, K) under base + a · shift (G, T, K), by Newton's method."""
+    """Fit a (G,) that maximises the likelihood of y (T, K) under base + a · shift (G, T, K), by Newton's method."""
     slope = shift.new_ones(len(shift))
     for _ in range(NEWTON_STEPS):
         p = torch.softmax(base + slope[:, None, None] * shift, dim=-1)
@@ -81,10 +81,10 @@ def _fit_slope(shift: Tensor, base: Tensor, y: Tensor) -> Tensor:
     return slope
 
 
-def _principal_axes(x: Tensor, taught: Tensor) -> Tensor:
-    """Return P (I, R): the kernel between all items and landmarks, centred, along its principal axes."""
-    n = min(len(taught), MAX_LANDMARKS, max(MAX_NUMBERS // len(x), 1))
-    landmarks = taught[torch.arange(n) * len(taught) // n]
+def _principal_axes(x: Tensor, train_items: Tensor) -> Tensor:
+    """Return P (I, R), the centred kernel between all items and landmarks along its principal axes."""
+    n = min(len(train_items), MAX_LANDMARKS, max(MAX_NUMBERS // len(x), 1))
+    landmarks = train_items[torch.arange(n) * len(train_items) // n]
     apart = torch.cdist(x, x[landmarks]).square()  # (I, n)
     among = apart[landmarks]
     positive = among[among > 0]
@@ -92,9 +92,9 @@ def _principal_axes(x: Tensor, taught: Tensor) -> Tensor:
     value, vector = torch.linalg.eigh(torch.exp(-among / width))
     kept = value > 1e-6 * value[-1]
     made = torch.exp(-apart / width) @ (vector[:, kept] / value[kept].sqrt())  # (I, R), k ≈ its inner products
-    made = made - made[taught].mean(dim=0)
-    value, vector = torch.linalg.eigh(made[taught].T @ made[taught])
+    made = made - made[train_items].mean(dim=0)
+    value, vector = torch.linalg.eigh(made[train_items].T @ made[train_items])
     made = made @ vector[:, value > 1e-9 * value[-1].clamp(min=1e-12)]
-    size = made[taught].square().sum(dim=1).mean()
+    size = made[train_items].square().sum(dim=1).mean()
     scaled: Tensor = made / size.sqrt() if size > 0 else made
     return scaled

@@ -1,11 +1,11 @@
-"""One distribution per item: the network predicts the votes, or the posterior of a method.
+"""One distribution per item: the network is trained on the votes, or on the posterior of a method.
 
     loss_i = v_i · D(P_i, Q(· | x_i))        D: KL(P‖Q), KL(Q‖P) or −Σ P log Q, in nats
 
-P_i is a soft label of the votes (`Annotations.soft_labels`) or the posterior of an aggregation method, which is fitted
-with the classifier's seed; it is one-hot for a known class. v_i is 1, or the total weight of the item's votes (1 for a
-known item without votes): cross entropy to `normalized` labels, weighted by votes, is the sum of −log Q over all
-annotations. KL(P‖Q) and cross entropy have the same gradients.
+P_i is a soft label of the votes (`Annotations.soft_labels`), or the posterior of an aggregation method that is fitted
+with the classifier's seed. For a gold label P_i is one-hot. v_i is 1, or the total weight of the item's votes (1 for an
+item with gold and without votes). The cross entropy to `normalized` labels, weighted by votes, is the sum of −log Q
+over all annotations. KL(P‖Q) and cross entropy have the same gradients.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from dissensus.table.annotations import Annotations
     "soft", summary="one distribution per item: of the votes, or the posterior of a method", cite="Peterson et al. 2019"
 )
 class Soft(Objective):
-    """Training on soft labels."""
+    """A divergence between the network's prediction and a soft label per item."""
 
     labels: str | Aggregator = param(
         "normalized", '"normalized", "softmax" or "smoothed" votes, or a method, by name or with its keywords'
     )
     divergence: Divergence = param("kl", '"inverse-kl" needs "softmax" or "smoothed" labels and no gold')
-    weight: Literal["items", "votes"] = param("items", "every item counts equally, or by the weight of its votes")
+    weight: Literal["items", "votes"] = param("items", "weigh all items equally, or each by its votes")
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         self.check_parameters()
         self.n_classes_ = table.n_classes
         votes = vote_weight(table)
-        known = np.zeros(table.n_items, bool) if gold is None else gold >= 0
-        self.train_mask_ = check_train_mask((votes > 0) | known)
+        has_gold = np.zeros(table.n_items, bool) if gold is None else gold >= 0
+        self.train_mask_ = check_train_mask((votes > 0) | has_gold)
         target = soft_labels(table, gold, self.labels, seed)
         if gold is not None:
-            target[known] = np.eye(table.n_classes, dtype=np.float32)[gold[known]]
+            target[has_gold] = np.eye(table.n_classes, dtype=np.float32)[gold[has_gold]]
         if self.divergence == "inverse-kl":
             check_positive(target, self.train_mask_, table)
         weight = np.where(votes > 0, votes, 1.0) if self.weight == "votes" else np.ones(table.n_items)

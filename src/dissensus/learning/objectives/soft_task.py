@@ -1,12 +1,13 @@
-"""Soft labels as a second task: one head learns the label, a second head the votes (Fornaciari et al. 2021).
+"""Soft labels as a second task: one head predicts the label, a second head the votes (Fornaciari et al. 2021).
 
     loss_i = −log Q(y_i | x_i) + weight · D(P_i, R(· | x_i))
 
-Q is the main head, which predicts; R is the auxiliary one, with layers of its own after the shared encoder. y_i is as
-in `hard`: gold, or silver by `labels`. P_i is the soft label of the votes, also for known gold, because the second task
-is to learn from disagreement. The main loss is in nats (section 2 there: log-softmax and the usual loss), D to base 2:
-KL(P‖R), Eq. 1, KL(R‖P), Eq. 2, or −Σ P log2 R, Eq. 4 with the minus sign that it lost. The paper adds the two losses:
-weight 1. With weight 0 there is no second head, and this is `hard`.
+Q is the main head, which predicts the class. R is the auxiliary head, which has its own layers after the shared
+encoder. y_i is gold, or silver from `labels`, as in `hard`. P_i is the soft label of the votes, also for items with
+gold, because the second task is to learn from disagreement. The main loss is in nats (section 2 of the paper:
+log-softmax and the usual loss), and D has base 2: KL(P‖R), Eq. 1, KL(R‖P), Eq. 2, or −Σ P log2 R, Eq. 4, whose minus
+sign is missing in the paper. The paper adds the two losses with weight 1. With weight 0 there is no second head, and
+this is `hard`.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from dissensus.table.annotations import Annotations
     "soft-task", summary="one label per item, and the soft label as a second task", cite="Fornaciari et al. 2021"
 )
 class SoftTask(Hard):
-    """Main head for the label, auxiliary head for the soft label."""
+    """A main head for the label, and an auxiliary head for the soft label."""
 
-    soft: str | Aggregator = param("softmax", 'the soft labels, as in `Soft`; the paper\'s are "softmax"')
-    divergence: Divergence = param("inverse-kl", 'the auxiliary loss; "inverse-kl" needs soft labels without zeros')
-    weight: float = param(1.0, "how much the auxiliary loss counts", low=0)
+    soft: str | Aggregator = param("softmax", 'soft labels, as in `Soft`; the paper has "softmax"')
+    divergence: Divergence = param("inverse-kl", 'auxiliary loss; "inverse-kl" needs soft labels without zeros')
+    weight: float = param(1.0, "weight of the auxiliary loss", low=0)
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         self.check_parameters()
@@ -52,7 +53,7 @@ class SoftTask(Hard):
         return self
 
     def head(self, branch: Branch, width: int) -> HeadWithMain:
-        """Make the main head first, so that it starts as it would alone; then `auxiliary`, unless its weight is 0."""
+        """Return the main head, initialised as it would be alone, with the `auxiliary` head unless its weight is 0."""
         main = super().head(branch, width)
         return HeadWithMain(main, auxiliary=super().head(branch, width) if self.weight > 0 else None)
 
