@@ -138,7 +138,7 @@ def out_of_fold(
     train_mask = np.diff(table.item_ptr) > 0
     train_mask = train_mask if gold is None else train_mask | (gold >= 0)
     if not 2 <= folds <= train_mask.sum():
-        allowed = f"be from 2 to {int(teaches.sum()):,}, the number of training items"
+        allowed = f"be from 2 to {int(train_mask.sum()):,}, the number of training items"
         raise OutOfRange(name=ParameterName("folds"), allowed=allowed, value=folds)
     fold = assign_stratified_folds(table, np.zeros((table.n_items, 1)), train_mask, folds, seed)
     proba = np.zeros((table.n_items, table.n_classes))
