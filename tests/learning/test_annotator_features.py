@@ -17,6 +17,7 @@ from dissensus.learning.annotator_features import AnnotatorFeatures, is_frame
 from dissensus.learning.encoders import MLP
 from dissensus.learning.exceptions import (
     AnnotatorNameMissing,
+    ArgumentLengthsDiffer,
     CheckpointOfAnotherRun,
     ColumnTypeDiffers,
     FittedWithoutFeatures,
@@ -26,7 +27,6 @@ from dissensus.learning.exceptions import (
     NoCommonAnnotators,
     NotAFrame,
     RepeatedRow,
-    UnequalLengths,
     UnsupportedColumn,
     UnusedAnnotatorFeatures,
 )
@@ -149,7 +149,7 @@ FORMS = {"plain": {}, "one-hot": {"annotator_size": None}, "latent": {"latent": 
 A, K, F = 7, 4, 3
 
 
-def feature_layer(table=None, **keywords):
+def described(table=None, **keywords):
     """(objective, head, z, targets) with features; annotators, their residuals and what features do all differ."""
     objective = LIAObjective(**keywords)
     objective.annotator_features_ = np.random.default_rng(2).normal(size=(A, F))
@@ -176,7 +176,7 @@ def literal_rows(objective, head):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_competence_is_residual_and_features(form):
-    objective, head, _, _ = feature_layer(**FORMS[form])
+    objective, head, _, _ = described(**FORMS[form])
     e, _, _, V, b = literal_rows(objective, head)
     shape = (K, K, objective.latent)
     who = torch.tensor([6, 2, 2, 0])
@@ -197,7 +197,7 @@ def test_competence_is_residual_and_features(form):
 def test_pulls_are_the_literal_sums_over_annotators(rows, form):
     """α/2 Σ_j |V u_j|² of those with labels, once each, and β/2 |V W|², when all items have been seen."""
     table = sparse_table(**ROWS[rows])
-    with_pulls, head, z, _ = feature_layer(table, residual_penalty=0.7, feature_penalty=0.3, **FORMS[form])
+    with_pulls, head, z, _ = described(table, residual_penalty=0.7, feature_penalty=0.3, **FORMS[form])
     without = LIAObjective(residual_penalty=0, feature_penalty=0, **FORMS[form]).fit(table, None, 0)
     without.annotator_features_ = with_pulls.annotator_features_
     _, u, W, V, _ = literal_rows(with_pulls, head)
@@ -214,7 +214,7 @@ def test_pulls_are_the_literal_sums_over_annotators(rows, form):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_who_was_not_there_has_the_mean_residual_and_its_features(form):
-    objective, head, _, _ = feature_layer(**FORMS[form])
+    objective, head, _, _ = described(**FORMS[form])
     e, u, W, _, _ = literal_rows(objective, head)
     share = objective.label_totals_ / objective.label_totals_.sum()
     r = np.random.default_rng(5).normal(size=(2, F))
@@ -342,7 +342,7 @@ def test_objectives_without_a_use_for_features_say_so():
 
 
 def test_columns_of_different_lengths_are_named_and_names_of_columns_may_be_numbers():
-    with raised(UnequalLengths, argument="annotators", lengths={"annotator": 3, "age": 2}):
+    with raised(ArgumentLengthsDiffer, argument="annotators", lengths={"annotator": 3, "age": 2}):
         AnnotatorFeatures.fit({"annotator": ["a", "b", "c"], "age": [1, 2]}, np.array(["a", "b"], object))
-    feature_layer = AnnotatorFeatures.fit({"annotator": ["a", "b"], 2020: [1, 3]}, np.array(["a", "b"], object))
-    np.testing.assert_allclose(feature_layer.encode({"annotator": ["c"], 2020: [5]})[1], [[3, 0]])
+    described = AnnotatorFeatures.fit({"annotator": ["a", "b"], 2020: [1, 3]}, np.array(["a", "b"], object))
+    np.testing.assert_allclose(described.encode({"annotator": ["c"], 2020: [5]})[1], [[3, 0]])

@@ -22,7 +22,7 @@ from dissensus.learning.exceptions import (
     TooFewForUMAP,
     WrongModel,
 )
-from dissensus.questions.mistakes import mistakes
+from dissensus.questions.annotator_errors import annotator_errors
 
 SMALL = {"hidden": (6,), "steps": 40, "dropout": 0.0}
 

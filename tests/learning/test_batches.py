@@ -2,7 +2,7 @@ import numpy as np
 import torch
 
 from dissensus.learning.batches import BatchColumns, PaddedSequences, RaggedColumn
-from dissensus.learning.exceptions import UnequalLengths
+from dissensus.learning.exceptions import ArgumentLengthsDiffer
 from faults import raised
 
 PTR = torch.tensor([0, 2, 2, 6])
@@ -50,5 +50,5 @@ def test_columns_are_taken_together():
 
 
 def test_columns_of_different_lengths_are_refused():
-    with raised(UnequalLengths, lengths={"x": 3, "y": 2}):
+    with raised(ArgumentLengthsDiffer, lengths={"x": 3, "y": 2}):
         BatchColumns(x=torch.eye(3), y=torch.eye(2))

@@ -23,6 +23,7 @@ from torch import nn
 import dissensus as dz
 from crowds import blobs
 from dissensus.common.exceptions import OutOfRange
+from dissensus.evaluation.exceptions import NoGoldLabels
 from dissensus.exceptions import BadParameter, UnknownName
 from dissensus.features.exceptions import SingleString
 from dissensus.learning import LIA, CrowdClassifier
@@ -36,7 +37,6 @@ from dissensus.learning.exceptions import (
     FeatureNotFinite,
     FileVersionDiffers,
     ModelFileMissing,
-    NoGoldLabels,
     NothingToLearn,
     NotTargets,
     SeedNeeded,
@@ -296,7 +296,7 @@ def test_validation_metrics_are_those_of_scikit_learn():
         ((np.ones((2, 5)), ["a"]), UnequalRows, {"argument": "validation", "n_rows": 2, "n_entries": 1}),
         ((np.ones((1, 5)), ["z"]), UnknownLabel, {"label": "'z'", "n_classes": 3}),
         ((np.ones((1, 5)), [7]), CodesOutOfRange, {"highest": 2, "high": 7}),
-        ((np.ones((1, 5)), [-1]), NoGoldLabels, {"argument": "validation"}),
+        ((np.ones((1, 5)), [-1]), NoGoldLabels, {"items": 1}),
     ],
 )
 def test_validation_that_cannot_be_used_is_named(validation, error, facts):
@@ -386,7 +386,7 @@ def test_questions_about_no_annotators_and_labels_that_do_not_match():
             model.predict_annotator_proba(X[:2], "w1")
     with raised(UnequalRows, argument="score", n_rows=60, n_entries=59):
         model.score(X, truth[:59])
-    with raised(NoGoldLabels, argument="score"):
+    with raised(NoGoldLabels, items=60):
         model.score(X, np.full(60, -1))
 
 

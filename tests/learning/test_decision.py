@@ -11,7 +11,7 @@ from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableF
 from dissensus.learning.batches import BatchColumns, RaggedColumn
 from dissensus.learning.decision import DecisionFunction, PairNetwork, add_random_pairs
 from dissensus.learning.encoders import Identity, TextCNN
-from dissensus.learning.exceptions import UnequalLengths
+from dissensus.learning.exceptions import ArgumentLengthsDiffer
 from dissensus.learning.network import TrainingData
 from dissensus.models.exceptions import NoAnnotations
 from dissensus.table.simulate import simulate
@@ -58,15 +58,15 @@ def test_a_batch_holds_every_answer_once_and_draws_that_count_where_nobody_answe
 
 
 @pytest.mark.parametrize("described", [False, True])
-def test_loss_is_the_literal_sum(feature_layer):
+def test_loss_is_the_literal_sum(described):
     table, _, _ = two_topics()
     pairs, _ = pairs_of(table)
-    features = np.random.default_rng(0).normal(size=(A, 2)) if feature_layer else None
+    features = np.random.default_rng(0).normal(size=(A, 2)) if described else None
     torch.manual_seed(2)
     network = PairNetwork(Identity().fit(np.zeros((I, 3))), A, 4, rate=6 / A, penalty=0.3, features=features)
     with torch.no_grad():
         network.table.weight.add_(torch.randn(A, 5))
-        if feature_layer:
+        if described:
             network.feature_layer.weight.add_(torch.randn(5, 2))
     inputs, answered, _ = pairs.take(torch.arange(20))
     batch = add_random_pairs(answered, 20, A, 6)
@@ -79,7 +79,7 @@ def test_loss_is_the_literal_sum(feature_layer):
         *(batch[k].tolist() for k in ("row", "annotator", "answer", "counts")), strict=True
     ):
         v, e = weight @ x[row] + bias, u[j].copy()
-        if feature_layer:
+        if described:
             e += network.feature_layer.weight.detach().double().numpy() @ features[j]
         s = sum(v[m] * e[m] for m in range(4)) + v[4] + e[4] - math.log(6 / A)
         expected += counts * (math.log1p(math.exp(-s)) if answer else math.log1p(math.exp(s)))
@@ -237,7 +237,7 @@ def test_mistakes_are_named():
     model = DecisionFunction(epochs=1).fit(table)
     with pytest.raises(DataError):
         model.predict_proba(["zebra"])
-    with pytest.raises(UnequalLengths) as caught:
+    with pytest.raises(ArgumentLengthsDiffer) as caught:
         model.predict_pairs(["i001"], ["w01", "w02"])
     assert caught.value.lengths == {"items": 1, "annotators": 2}
 

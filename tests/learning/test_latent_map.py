@@ -187,7 +187,7 @@ def test_wrong_keywords_and_sizes_are_named(crowd):
         item_map(model, X, codes=truth / 2)
     with raised(CodesOutOfRange, argument="codes", highest=2, high=3):
         item_map(model, X, codes=truth + 1)
-    with raised(BadParameter, keyword="most"):
+    with raised(BadParameter, keyword="max_items"):
         item_map(model, X, max_items=0)
     with raised(BadParameter, keyword="seed"):
         item_map(model, X, seed=-1)

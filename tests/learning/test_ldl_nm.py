@@ -130,7 +130,7 @@ def test_what_somebody_would_say_is_their_head_and_strangers_are_like_everybody(
     np.testing.assert_allclose(known, pairs[:1], atol=1e-6)
 
 
-def feature_layer(table):
+def described(table):
     """Two features of every annotator, which say something."""
     objective = LDLNMObjective(item_size=3, annotator_size=5).fit(table, None, 0)
     objective.annotator_features_ = np.random.default_rng(0).normal(size=(table.n_annotators, 2))
@@ -143,7 +143,7 @@ def feature_layer(table):
 
 def test_features_are_added_to_rows_and_describe_strangers():
     table = sparse_table()
-    objective, head = feature_layer(table)
+    objective, head = described(table)
     z, W = torch.randn(table.n_items, 6), head.feature_layer.weight.detach().double().numpy()
     known = rows_of(head)[1] + W @ objective.annotator_features_[1]
     labels = np.bincount(table.annotator, minlength=table.n_annotators)
@@ -162,7 +162,7 @@ def test_features_are_added_to_rows_and_describe_strangers():
 def test_who_has_features_and_no_labels_is_known_by_them():
     table = sparse_table()
     table = table.select(rows=table.annotator != 2)
-    objective, head = feature_layer(table)
+    objective, head = described(table)
     z, features = torch.randn(table.n_items, 6), torch.tensor(objective.annotator_features_).float()
     codes, row = torch.tensor([2, -1, 0]), torch.tensor([4, 4, 0])
     found = objective.label_proba(head, z, codes)

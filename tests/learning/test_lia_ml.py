@@ -469,7 +469,7 @@ def test_files_that_are_no_liaml_are_named(fitted, tmp_path):
         LIAML.load(tmp_path, device="gpu")
 
 
-# Mistakes -------------------------------------------------------------------------------------------------------------
+# AnnotatorErrors ------------------------------------------------------------------------------------------------------
 
 
 def test_mistakes_are_named(fitted):
@@ -497,7 +497,7 @@ def test_mistakes_are_named(fitted):
         LIAML().fit({"a": questions["a"].select(rows=np.zeros(len(questions["a"]), bool))}, X)
     with pytest.raises(UnknownEntry) as unknown:
         model.predict_proba(X, ["x"])
-    assert (unknown.value.name, unknown.value.known) == ("x", tuple("abcd"))
+    assert (unknown.value.name, unknown.value.entries) == ("x", tuple("abcd"))
     with pytest.raises(SingleString):
         model.predict_proba(X, "a")
     with pytest.raises(DataError):

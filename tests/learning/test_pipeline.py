@@ -122,10 +122,10 @@ def test_searches_reach_the_network_through_the_pipeline(fitted):
     search.fit(texts, snap(model))
     assert search.best_params_["learn__classifier__epochs"] == 20
     linear = make_pipeline(StandardScaler(), DistributionClassifier(LogisticRegression())).set_params(
-        distributions__classifier__C=3
+        distributionclassifier__classifier__C=3
     )
     assert linear[1].classifier.C == 3
-    assert linear.get_params()["distributions__classifier__C"] == 3
+    assert linear.get_params()["distributionclassifier__classifier__C"] == 3
 
 
 def test_sparse_features_are_learnt_from_as_dense_ones_are(fitted):

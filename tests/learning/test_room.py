@@ -35,8 +35,8 @@ def test_the_layers_of_the_sizes_are_in_the_corner_and_the_rest_is_nothing():
 
 
 @pytest.mark.parametrize("described", [False, True])
-def test_loss_and_answers_are_those_without_room(feature_layer):
-    features = np.random.default_rng(0).normal(size=(7, 2)) if feature_layer else None
+def test_loss_and_answers_are_those_without_room(described):
+    features = np.random.default_rng(0).normal(size=(7, 2)) if described else None
     found = []
     for objective, head, z, targets in both_forms(features, item_size=3, annotator_size=2):
         head.eval()

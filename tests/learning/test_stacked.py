@@ -8,11 +8,11 @@ from crowds import blobs
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import MLP, Identity, ItemEmbedding
 from dissensus.learning.exceptions import (
+    ArgumentLengthsDiffer,
     KeywordNotStackable,
     ModelsDiffer,
     NotStackable,
     TablesDiffer,
-    UnequalLengths,
 )
 from dissensus.learning.lia_ml import LIAML
 from dissensus.learning.objectives import CrowdLayerObjective, Hard, LIAObjective
@@ -159,7 +159,7 @@ def test_models_that_differ():
 
 def test_tables_that_differ():
     objective, encoder = PARTS["lia"]
-    with pytest.raises(UnequalLengths) as uneven:
+    with pytest.raises(ArgumentLengthsDiffer) as uneven:
         fit_together(models(objective, encoder), [TABLE, TABLE], X)
     assert uneven.value.lengths == {"models": 3, "tables": 2, "gold": 3}
     fewer = TABLE.select(annotators=TABLE.annotators[1:])
@@ -167,7 +167,7 @@ def test_tables_that_differ():
     for other, what in ((fewer, "annotators"), (silent, "items with labels")):
         with pytest.raises(TablesDiffer) as different:
             fit_together(models(objective, encoder), [TABLE, TABLE, other], X)
-        assert different.value.what == what
+        assert different.value.axis == what
 
 
 def sized(seed=0, sizes=(3, 4), room=None, **more):

@@ -47,21 +47,21 @@ def test_distinct_entries_give_every_row_back():
 
 
 def test_vectors_of_a_file(glove):
-    vectors, more = read_vectors(glove, ["Cat", "cat", "mouse", "the"], extra_words=4)
+    vectors, more = read_vectors(glove, ["Cat", "cat", "mouse", "the"], keep=4)
     assert more == [".", "dog"]  # the first four of the file, less those that are there anyway
     np.testing.assert_array_equal(vectors[[0, 1, 3, 4, 5]], [[4, 5, 6], [4, 5, 6], [1, 2, 3], [-1, 0, 0.5], [7, 8, 9]])
     assert np.isnan(vectors[2]).all()
 
 
 def test_a_wanted_word_is_found_beyond_those_that_are_kept(glove):
-    vectors, more = read_vectors(glove, ["rare"], extra_words=0)
+    vectors, more = read_vectors(glove, ["rare"], keep=0)
     assert (vectors.tolist(), more) == ([[-7, -8, -9]], [])
 
 
 def test_word2vec_headers_gzip_blanks_and_words_with_spaces(tmp_path):
     path = tmp_path / "w2v.txt.gz"
     path.write_bytes(gzip.compress(b"4 2\na 1 2 \r\n. . . 3 4\na 9 9\nb 5 6\n"))
-    vectors, more = read_vectors(path, ["a", "b"], extra_words=10)
+    vectors, more = read_vectors(path, ["a", "b"], keep=10)
     assert more == [". . ."]
     assert vectors.tolist() == [[1, 2], [5, 6], [3, 4]]  # the first of two vectors of a word
 
@@ -82,7 +82,7 @@ def test_a_bad_file_is_an_error(tmp_path, content, error, facts):
     path = tmp_path / "bad.txt"
     path.write_bytes(content)
     with raised(error, **facts, **({} if error is UnreadableFile else {"path": path})):
-        read_vectors(path, ["a", "b"], extra_words=9)
+        read_vectors(path, ["a", "b"], keep=9)
 
 
 def test_a_missing_file_and_other_bad_keywords(tmp_path):

@@ -109,7 +109,7 @@ def _read_frame(frame: Any) -> dict[str, Any]:
         columns = {str(name): naming.to_column(values, str(name)) for name, values in frame.items()}
         lengths = {name: len(values) for name, values in columns.items()}
         if len(set(lengths.values())) > 1:
-            raise faults.UnequalLengths(argument="annotators", lengths=lengths)
+            raise faults.ArgumentLengthsDiffer(argument="annotators", lengths=lengths)
         frame = pa.table(columns)
     if not is_frame(frame):
         raise faults.NotAFrame(found=type(frame).__name__)

@@ -40,7 +40,7 @@ class AnnotatorMap:
     annotator: IntArray  # (n,) codes into the table's annotators
     position: FloatArray  # (n, 2)
     projection: str  # "UMAP" or "PCA"
-    mistakes: Mistakes  # mistakes of the n annotators on the map
+    mistakes: AnnotatorErrors  # mistakes of the n annotators on the map
     n_labelled: int  # number of annotators with labels
 
 
@@ -65,7 +65,7 @@ def annotator_map(
     projection : {"auto", "umap", "pca"}
         "auto" uses UMAP if it is installed (`dissensus[umap]`) and there are more than 15 annotators.
     clusters, min_labels
-        As in `mistakes`.
+        As in `annotator_errors`.
     max_annotators : int
         Number of annotators on the map, which are those with the most labels.
     seed : int

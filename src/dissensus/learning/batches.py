@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.learning.exceptions import UnequalLengths
+from dissensus.learning.exceptions import ArgumentLengthsDiffer
 
 Batch = dict[str, Tensor]
 ROWS_PER_READ = 2**16  # number of rows that are read from a file at once
@@ -140,7 +140,7 @@ class BatchColumns:
         self.columns = columns
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) != 1:
-            raise UnequalLengths(argument="BatchColumns", lengths=lengths)
+            raise ArgumentLengthsDiffer(argument="BatchColumns", lengths=lengths)
         self.n = next(iter(lengths.values()))
 
     def __len__(self) -> int:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from dissensus.common.parameters import check_argument, param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
+from dissensus.evaluation.exceptions import NoGoldLabels
 from dissensus.learning import exceptions as faults
 from dissensus.learning import inputs as input_data
 from dissensus.learning.annotator_features import AnnotatorFeatures, match_annotators
@@ -38,7 +39,7 @@ from dissensus.learning.storage import pack_component, set_attributes, unpack_co
 from dissensus.learning.trainer import PREDICTION_BATCHES, Trainer, TrainingKeywords
 from dissensus.learning.validation import encode_one_hot
 from dissensus.models.base import Likelihoods, annotated_results, item_columns, put_given_first
-from dissensus.models.confidence import reliability
+from dissensus.models.confidence import shrink_reliability
 from dissensus.models.saving import check_arrays
 from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS_ANNOTATOR, Annotations
@@ -248,7 +249,9 @@ class CrowdClassifier(Learner, TrainingKeywords):
         """Return the posterior of the items, and the likelihood of every label given the class."""
         self._check_fitted()
         everyone = put_given_first(self.all_confusions())
-        return Likelihoods(self.posterior_, lambda _, annotators: everyone[annotators][None], True)  # −1 takes the last
+        return Likelihoods(
+            self.posterior_, lambda _, annotators: everyone[annotators][None], True
+        )  # A code of −1 selects the last row.
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Predict P(class | x) (rows, K), with columns in the order of `classes_`."""
@@ -290,7 +293,9 @@ class CrowdClassifier(Learner, TrainingKeywords):
         columns, network = self.encoder_.prepare(X), self.network_
         if not self.objective_.models_annotators or not codes.size:
             class_proba = softmax(self.power_ * self._apply_network(network.logits, columns), axis=1)
-            return np.asarray(np.einsum("ic,acl->ial", class_proba, self.all_confusions()[codes]))  # −1 takes the last
+            return np.asarray(
+                np.einsum("ic,acl->ial", class_proba, self.all_confusions()[codes])
+            )  # A code of −1 selects the last row.
         placed = self.network_.to(self.torch_device()).to_device(codes, features)
         proba = self._apply_network(
             lambda batch: self.objective_.label_proba(network.head, network.encoder(**batch), *placed), columns
@@ -333,7 +338,7 @@ class CrowdClassifier(Learner, TrainingKeywords):
         def predict_by_confusion(z: Tensor, row: Tensor, table_rows: IntArray) -> Tensor:
             p = (self.power_ * objective.logits(head, z).cpu().double()).softmax(dim=1)[row.cpu()]
             codes = fitted_codes[table.annotator[table_rows]]
-            return torch.einsum("nk,nkl->nl", p, confusion[codes])  # −1 takes the last
+            return torch.einsum("nk,nkl->nl", p, confusion[codes])  # A code of −1 selects the last row.
 
         return self._predict_rows(
             self.encoder_.prepare(X),
@@ -348,7 +353,7 @@ class CrowdClassifier(Learner, TrainingKeywords):
         input_data.check_row_count(X, len(truth), "labels", "score")
         known = truth.sum(axis=1) > 0
         if not known.any():
-            raise faults.NoGoldLabels(argument="score")
+            raise NoGoldLabels(items=len(truth))
         return float((self.predict_proba(X).argmax(axis=1) == truth.argmax(axis=1))[known].mean())
 
     def to_frame(self, kind: str = "items") -> Any:

@@ -36,7 +36,7 @@ from dissensus.learning.annotator_features import AnnotatorCodes, AnnotatorFeatu
 from dissensus.learning.batches import Batch, BatchColumns, RaggedColumn
 from dissensus.learning.devices import isolated_rng, resolve_device
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding, encoders
-from dissensus.learning.exceptions import UnequalLengths
+from dissensus.learning.exceptions import ArgumentLengthsDiffer
 from dissensus.learning.network import TrainingData
 from dissensus.learning.objectives.base import AnnotatorRows
 from dissensus.learning.rows import RowEmbedding
@@ -245,7 +245,9 @@ class DecisionFunction(Learner):
         """Predict P(annotator n labels item n) (n,) for equally long lists of items and annotators."""
         rows, (codes, features) = self._match_codes(items, annotators)
         if rows.size != codes.size:
-            raise UnequalLengths(argument="predict_pairs", lengths={"items": rows.size, "annotators": codes.size})
+            raise ArgumentLengthsDiffer(
+                argument="predict_pairs", lengths={"items": rows.size, "annotators": codes.size}
+            )
         proba = np.empty(rows.size)
         with torch.inference_mode():
             for start in range(0, rows.size, PAIRS_AT_ONCE):

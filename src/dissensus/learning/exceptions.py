@@ -47,7 +47,7 @@ class UnequalRows(DataError):
     entries: str
 
 
-class UnequalLengths(DataError):
+class ArgumentLengthsDiffer(DataError):
     template = "{argument}: lengths differ ({listing}); give the same number of each."
     argument: str
     lengths: dict[str, int]
@@ -362,11 +362,6 @@ class WeightedLabels(DataError):
 
 class NoItemWithTwoLabels(DataError):
     template = "crowdlab compares annotators, but no item has two labels; use the classifier's predictions alone."
-
-
-class NoGoldLabels(DataError):
-    template = "{argument}: all labels are unknown, so there is nothing to compare the predictions with."
-    argument: str
 
 
 # Keywords -------------------------------------------------------------------------------------------------------------

@@ -135,12 +135,7 @@ def out_of_fold(
         AnnotatorFeatures.fit(annotators, table.annotators)  # An error in the frame is raised before training.
     elif getattr(model, "annotator_features_", None) is not None:
         raise faults.FittedWithFeatures()
-    train_mask = np.diff(table.item_ptr) > 0
-    train_mask = train_mask if gold is None else train_mask | (gold >= 0)
-    if not 2 <= folds <= train_mask.sum():
-        allowed = f"be from 2 to {int(train_mask.sum()):,}, the number of training items"
-        raise OutOfRange(name=ParameterName("folds"), allowed=allowed, value=folds)
-    fold = assign_stratified_folds(table, np.zeros((table.n_items, 1)), train_mask, folds, seed)
+    fold = _assign_folds(table, gold, folds, seed)
     proba = np.zeros((table.n_items, table.n_classes))
     done = 0
     for number in range(folds):
@@ -164,13 +159,29 @@ def out_of_fold(
         done += network.n_iter_
         proba[here] = network.proba_[here]
         proba[fold < 0] += network.proba_[fold < 0] / folds
-
-    of_votes = network.objective_.predicts_votes
-    if gold is None:
-        posterior = combine_posterior(table, proba, None, of_votes)[0].posterior
-    else:
-        posterior = proba.copy()
-        for number in range(folds):
-            here = fold == number
-            posterior[here] = combine_posterior(table, proba, np.where(here, -1, gold), of_votes)[0].posterior[here]
+    posterior = _fold_posterior(table, proba, gold, fold, network.objective_.predicts_votes)
     return OutOfFold(table.items, table.classes, proba, posterior, fold, make_tie_seed(model.seed))
+
+
+def _assign_folds(table: Annotations, gold: IntArray | None, folds: int, seed: int) -> IntArray:
+    """Return the fold (I,) of each training item, and −1 for items without labels."""
+    train_mask = np.diff(table.item_ptr) > 0
+    train_mask = train_mask if gold is None else train_mask | (gold >= 0)
+    if not 2 <= folds <= train_mask.sum():
+        allowed = f"be from 2 to {int(train_mask.sum()):,}, the number of training items"
+        raise OutOfRange(name=ParameterName("folds"), allowed=allowed, value=folds)
+    return assign_stratified_folds(table, np.zeros((table.n_items, 1)), train_mask, folds, seed)
+
+
+def _fold_posterior(
+    table: Annotations, proba: FloatArray, gold: IntArray | None, fold: IntArray, predicts_votes: Any
+) -> FloatArray:
+    """Combine predictions and annotations into the posterior (I, K), without the gold labels of an item's own fold."""
+    if gold is None:
+        return combine_posterior(table, proba, None, predicts_votes)[0].posterior
+    posterior = proba.copy()
+    for number in range(fold.max() + 1):
+        here = fold == number
+        other_gold = np.where(here, -1, gold)
+        posterior[here] = combine_posterior(table, proba, other_gold, predicts_votes)[0].posterior[here]
+    return posterior

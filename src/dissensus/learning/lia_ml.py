@@ -372,5 +372,5 @@ class LIAML(LIAMLKeywords, LIA):
             raise SingleString(argument="questions")
         for name in questions or ():
             if name not in self.classes_:
-                raise UnknownEntry(what="question", name=str(name), known=tuple(self.questions_), command="")
+                raise UnknownEntry(entry_type="question", name=str(name), entries=tuple(self.questions_), command="")
         return self.questions_ if questions is None else list(questions)

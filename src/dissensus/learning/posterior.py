@@ -35,7 +35,7 @@ POWERS = (2, 4, 8, 16)  # candidates after 1, tried until the likelihood of the 
 
 def combine_posterior(
     table: Annotations, proba: FloatArray, gold: IntArray | None, of_votes: bool = False
-) -> tuple[LearntMatrices, int]:
+) -> tuple[FittedMatrices, int]:
     """Return the posterior q and the power τ, given the network's `proba` (I, K) of classes or (`of_votes`) votes."""
     pseudo, log_p = _pseudo_counts(table, gold), np.log(np.maximum(proba, MIN_BEFORE))
     learnt, power = fit_matrices(table, proba, pseudo, gold), 1
@@ -48,9 +48,9 @@ def combine_posterior(
     return replace(learnt, posterior=softened / softened.sum(axis=1, keepdims=True)), power
 
 
-def estimate_confusions(table: Annotations, posterior: FloatArray, gold: IntArray | None) -> LearntMatrices:
+def estimate_confusions(table: Annotations, posterior: FloatArray, gold: IntArray | None) -> FittedMatrices:
     """Estimate the annotators' confusion matrices from a posterior (I, K) by one M step."""
-    return matrices_by(table, posterior, _pseudo_counts(table, gold))
+    return estimate_matrices(table, posterior, _pseudo_counts(table, gold))
 
 
 def _pseudo_counts(table: Annotations, gold: IntArray | None) -> FloatArray:

@@ -192,7 +192,7 @@ def copy_component(wanted: Any, registry: Registry[Any], kind: type) -> Any:
         return registry[wanted]()
     if isinstance(wanted, kind):
         return type(wanted)(**wanted.get_params(deep=False))  # type: ignore[attr-defined]
-    part, name = ParameterName(registry.what), next(iter(registry))
+    part, name = ParameterName(registry.entry_type), next(iter(registry))
     allowed = f"be a name, such as {name!r}, or an instance of {kind.__name__}"
     raise OutOfRange(name=part, allowed=allowed, value=wanted)
 

@@ -31,7 +31,7 @@ def sam_options(sam: float | Mapping[str, Any]) -> dict[str, Any]:
     """Return the keywords of `SAM` from ρ or a mapping."""
     options = dict(sam) if isinstance(sam, Mapping) else {"rho": sam}
     if extra := set(options) - {"rho", "adaptive"}:
-        raise UnknownParameter(owner="sam", name=min(extra), known=("adaptive", "rho"))
+        raise UnknownParameter(owner="sam", name=min(extra), parameters=("adaptive", "rho"))
     return options
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,6 @@ from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.encoders import Identity
 from dissensus.learning.exceptions import (
     NotSearchable,
-    UnequalRows,
     UnlabelledDevelopmentItems,
 )
 from dissensus.learning.objectives.labels import vote_weight
@@ -175,23 +175,16 @@ def search_sizes(
     model = ldl_nm() if model is None else model
     keywords = _read_objective_keywords(model)
     input_data.check_table(table, "search_sizes")
-    if input_data.count_rows(X) != table.n_items:
-        raise UnequalRows(argument="X", n_rows=input_data.count_rows(X), n_entries=table.n_items, entries="items")
+    input_data.check_row_count(X, table.n_items, "items", "X")
     check_argument("stack_size", stack_size, int | None, low=1)
-    sizes = [
-        (i, j)
-        for i in _check_whole_numbers("item_sizes", item_sizes)
-        for j in _check_whole_numbers("annotator_sizes", annotator_sizes)
-    ]
+    checked_sizes = (("item_sizes", item_sizes), ("annotator_sizes", annotator_sizes))
+    sizes = list(product(*(_check_whole_numbers(name, values) for name, values in checked_sizes)))
     at, drawn = _check_whole_numbers("epochs", epochs), _check_whole_numbers("seeds", seeds, 0)
     if not isinstance(dev, tuple):
         table, X, dev = _split_items(table, X, dev)
     judged, X_dev = dev[0].with_classes(table.classes), dev[1]
     voted = np.flatnonzero(vote_weight(judged) > 0)
-    if input_data.count_rows(X_dev) != judged.n_items:
-        raise UnequalRows(
-            argument="dev", n_rows=input_data.count_rows(X_dev), n_entries=judged.n_items, entries="items"
-        )
+    input_data.check_row_count(X_dev, judged.n_items, "items", "dev")
     if not voted.size:
         raise UnlabelledDevelopmentItems(n_items=judged.n_items)
     votes, X_dev = judged.soft_labels()[voted], input_data.take_rows(X_dev, voted)
@@ -202,25 +195,39 @@ def search_sizes(
         "epsilon": epsilon, "epochs": at,
     }  # fmt: skip
     log = JsonLinesStore(store, hash_settings(settings, (table, judged), (_to_array(X), _to_array(X_dev))))
-    points = _complete_trainings(log.rows, at)
     grid = [(i, j, seed) for seed in drawn for i, j in sizes]
-    known = {(p.item_size, p.annotator_size, p.seed) for p in points}
-    rest = [place for place in grid if place not in known]
-    stack_size = stack_size or TRAININGS_PER_STACK.get(
-        Trainer(device=model.device).torch_device().type, TRAININGS_PER_STACK["cpu"]
-    )
+    device_type = Trainer(device=model.device).torch_device().type
+    stack_size = stack_size or TRAININGS_PER_STACK.get(device_type, TRAININGS_PER_STACK["cpu"])
+
+    def train_stack(cells: list[tuple[int, int, int]]) -> list[SizePoint]:
+        models = [_make_model(model, keywords, room, cell, at[-1]) for cell in cells]
+        return _train_stack(models, cells, at, (table, X), (votes, X_dev), epsilon)
+
+    points = _train_missing(grid, _complete_trainings(log.rows, at), stack_size, train_stack, log, on_trained)
+    return SizeSearch(tuple(points), model)
+
+
+def _train_missing(
+    grid: list[tuple[int, int, int]],
+    points: list[SizePoint],
+    stack_size: int,
+    train_stack: Callable[[list[tuple[int, int, int]]], list[SizePoint]],
+    log: JsonLinesStore,
+    on_trained: OnTrained | None,
+) -> list[SizePoint]:
+    """Train the cells (item size, annotator size, seed) of the grid without points, and return those of all cells."""
+    finished = {(p.item_size, p.annotator_size, p.seed) for p in points}
+    rest = [cell for cell in grid if cell not in finished]
     report = on_trained or (lambda done, total: None)
     report(len(grid) - len(rest), len(grid))
     for begin in range(0, len(rest), stack_size):
-        part = rest[begin : begin + stack_size]
-        models = [_make_model(model, keywords, room, place, at[-1]) for place in part]
-        trained = _train_stack(models, part, at, (table, X), (votes, X_dev), epsilon)
+        cells = rest[begin : begin + stack_size]
+        trained = train_stack(cells)
         log.add(*(asdict(point) for point in trained))
         points += trained
-        report(len(grid) - len(rest) + begin + len(part), len(grid))
+        report(len(grid) - len(rest) + begin + len(cells), len(grid))
     wanted = set(grid)
-    kept = [point for point in points if (point.item_size, point.annotator_size, point.seed) in wanted]
-    return SizeSearch(tuple(kept), model)
+    return [point for point in points if (point.item_size, point.annotator_size, point.seed) in wanted]
 
 
 def _make_model(

@@ -37,12 +37,12 @@ from dissensus.learning.checkpoint import Trace
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.devices import gpu_indices
 from dissensus.learning.exceptions import (
+    ArgumentLengthsDiffer,
     KeywordNotStackable,
     LossNotFinite,
     ModelsDiffer,
     NotStackable,
     TablesDiffer,
-    UnequalLengths,
 )
 from dissensus.learning.network import Network
 from dissensus.learning.objectives import Objective
@@ -123,7 +123,7 @@ def stack_trainings(
     golds = [gold] * len(models) if gold is None or isinstance(gold, np.ndarray) else list(gold)
     if not len(each) == len(golds) == len(models):
         lengths = {"models": len(models), "tables": len(each), "gold": len(golds)}
-        raise UnequalLengths(argument="fit_together", lengths=lengths)
+        raise ArgumentLengthsDiffer(argument="fit_together", lengths=lengths)
     _check_models(models, each)
     runs: list[TrainingRun] = []
     for model, table, known in zip(models, each, golds, strict=True):

@@ -149,7 +149,7 @@ def leaking_proba(model: CrowdClassifier, X: Any, y: FloatArray, **keywords: Any
 def _make_descent(**keywords: Any) -> EmbeddingDescent:
     if unknown := keywords.keys() - EmbeddingDescent.declared().keys():
         known = tuple(EmbeddingDescent.declared())
-        raise UnknownParameter(owner="infer_annotators", name=min(unknown), known=known)
+        raise UnknownParameter(owner="infer_annotators", name=min(unknown), parameters=known)
     descent = EmbeddingDescent(**keywords)
     descent.check_parameters()
     return descent

@@ -14,6 +14,7 @@ from dissensus.common.exceptions import OutOfRange
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.evaluation import cross_entropy, macro_f1
+from dissensus.evaluation.exceptions import NoGoldLabels
 from dissensus.learning import exceptions as faults
 from dissensus.learning import inputs as input_data
 from dissensus.learning.batches import Batch, BatchColumns
@@ -117,7 +118,7 @@ def read_validation(validation: Any, classes: Names) -> tuple[Any, FloatArray]:
     input_data.check_row_count(X, len(truth), "labels", "validation")
     known = np.flatnonzero(truth.sum(axis=1) > 0)
     if not known.size:
-        raise faults.NoGoldLabels(argument="validation")
+        raise NoGoldLabels(items=len(truth))
     return X if known.size == len(truth) else input_data.take_rows(X, known), truth[known]
 
 
@@ -133,4 +134,4 @@ def encode_one_hot(labels: Any, classes: Names) -> FloatArray:
         if bad.size:
             raise faults.UnknownLabel(label=quote_name(bad[0]), n_classes=classes.size)
     input_data.check_codes(codes, classes.size, "labels")
-    return np.vstack([np.eye(classes.size), np.zeros(classes.size)])[codes]  # −1 takes the last
+    return np.vstack([np.eye(classes.size), np.zeros(classes.size)])[codes]  # A code of −1 selects the last row.

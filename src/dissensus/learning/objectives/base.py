@@ -78,7 +78,7 @@ class Objective(Parameters, ABC):
         return out
 
     def tune_keywords(self, model: Any, table: Annotations, X: Any, train_items: IntArray) -> Self:
-        """Return the objective to train, after a search for its keywords on the items `train_items`; itself without one."""
+        """Return this objective, or one with keywords that were found by a search on the training items."""
         return self
 
     def adapt_run(self, run: Any) -> Any:

@@ -369,7 +369,7 @@ def _pair_gold(gold: Any, names: list[str], tables: list[Annotations]) -> IntArr
     gold = gold or {}
     for name in gold:
         if name not in names:
-            raise UnknownEntry(what="question", name=str(name), known=tuple(names), command="")
+            raise UnknownEntry(entry_type="question", name=str(name), entries=tuple(names), command="")
     codes = [check_gold(gold.get(name), table) for name, table in zip(names, tables, strict=True)]
     if all(question_codes is None for question_codes in codes):
         return None
