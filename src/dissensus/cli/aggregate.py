@@ -178,7 +178,7 @@ def make_summary_header(task: FitOptions, gold: TrainingGold, source: SourceOfTa
     """Return the first entries of the summary: version, files, and how FILE was read."""
     from dissensus import __version__
 
-    files = show.format_paths(input=source.file, model=task.model) | gold.facts()
+    files = show.format_paths(input=source.file, model=task.model) | gold.file_facts()
     return {"version": __version__} | files | {"reading": source.import_report, "seconds_reading": seconds}
 
 

@@ -158,10 +158,7 @@ def calibrate(
     plan = None if width is None else found.plan(width)
     for note in found.notes:
         print_to_stderr(f"warning: {note}")
-    if output is not None:
-        folder.write_file(found.to_frame(), output)
-    if plan is not None and next_file is not None:
-        folder.write_file({"item": list(plan.next_items)}, next_file)
+    _write_files(found, plan, output, next_file)
     if source.json:
         head = show.format_paths(gold_file=gold.gold, next_file=next_file)
         source.print_json(head | calibration_facts(found, plan), output=output)
@@ -169,6 +166,14 @@ def calibrate(
     _print_calibration(source.make_title(None), found, plan, next_file)
     if output is not None or next_file is None:
         show.print_written(output, "Items are", "FILE to keep the items")
+
+
+def _write_files(found: CalibrationResult, plan: GoldPlan | None, output: Path | None, next_file: Path | None) -> None:
+    """Write the calibrated items, and the items to label next."""
+    if output is not None:
+        folder.write_file(found.to_frame(), output)
+    if plan is not None and next_file is not None:
+        folder.write_file({"item": list(plan.next_items)}, next_file)
 
 
 def _review_without_gold(

@@ -106,14 +106,8 @@ def check(
     from dissensus.questions.check import DEFAULT_CHANGE_LIMITS
 
     given = limits.collect(config)
-    earlier = {name for name in DEFAULT_CHANGE_LIMITS if name in given}
-    if against is None and source.classes:
-        earlier.discard("max_new_classes")
-        given = {"max_new_classes": 0} | given
-    if against is None and earlier:
-        raise NoEarlierTable(name=ParameterName(min(earlier)))
-    if against is None and not given:
-        raise NothingToCheck()
+    if against is None:
+        given = _limits_without_earlier_table(given, declared=bool(source.classes))
     classes, source = source.class_names(), dataclasses.replace(source, classes=None)  # a new class is no error here
     saved_run = None if against is None or not (Path(against) / SUMMARY).is_file() else Path(against)
     if against is None or saved_run is not None:
@@ -159,6 +153,21 @@ def check(
             raise CheckNotPossible(name=ParameterName(check.name), reason=check.finding)
     if not (passed or exit_zero):
         raise typer.Exit(EXIT_FAILED)
+
+
+def _limits_without_earlier_table(limits: dict[str, float], *, declared: bool) -> dict[str, float]:
+    """Return the limits to check a single table by; without --classes (`declared`), new classes cannot be checked."""
+    from dissensus.questions.check import DEFAULT_CHANGE_LIMITS
+
+    needing_earlier = {name for name in DEFAULT_CHANGE_LIMITS if name in limits}
+    if declared:
+        needing_earlier.discard("max_new_classes")
+        limits = {"max_new_classes": 0} | limits
+    if needing_earlier:
+        raise NoEarlierTable(name=ParameterName(min(needing_earlier)))
+    if not limits:
+        raise NothingToCheck()
+    return limits
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

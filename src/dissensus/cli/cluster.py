@@ -6,6 +6,7 @@ import dataclasses
 import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -36,27 +37,46 @@ CLASSES_SHOWN = 3  # per cluster
 COARSE_SIZES = 4  # numbers of a range that are tried without --search full
 
 
-def cluster(
-    *,
-    output: Path | None = options.OUTPUT_FOLDER,
-    method: str = option("pgm-bp", "pgm-bp, or fmm for items only.", "--method", "-m", metavar="NAME"),
+@dataclass(frozen=True)
+class SizeOptions:
+    """Numbers of clusters, and how they are chosen."""
+
     item_clusters: str = option(
         "3:20",
         "A number of clusters, or a range to search, within the number of items in FILE.",
         "--item-clusters",
         "--items-clusters",
         metavar="K",
-    ),
+    )
     annotator_clusters: str = option(
         "3:20", "The same for annotators.", "--annotator-clusters", "--annotators-clusters", metavar="L"
-    ),
+    )
     search: Literal["coarse", "full"] = option(
         "coarse", f"Try {COARSE_SIZES} numbers of a range, from its first to its last, or all of them."
-    ),
-    dev: str = option("0.25", "Validation items: a share of FILE's, or a file like it.", metavar="SHARE|FILE"),
+    )
+    dev: str = option("0.25", "Validation items: a share of FILE's, or a file like it.", metavar="SHARE|FILE")
     criterion: Literal["kl", "likelihood"] = option(
         "likelihood", "KL to the items' votes, or the likelihood of held-out labels."
-    ),
+    )
+
+    def read_validation(self, source: Source) -> float | Annotations:
+        """Return the share of the items that --dev gives, or the table of validation items in its file."""
+        try:
+            return float(self.dev)
+        except ValueError:
+            return dataclasses.replace(source, named=self.dev).read_single_table()
+
+    def is_coarse(self, found: Selection) -> bool:
+        """Return whether only some numbers of a range were tried."""
+        tried = (self.item_clusters, found.K), (self.annotator_clusters, found.L)
+        return any(":" in text and len(numbers) <= numbers[-1] - numbers[0] for text, numbers in tried)
+
+
+def cluster(
+    *,
+    output: Path | None = options.OUTPUT_FOLDER,
+    method: str = option("pgm-bp", "pgm-bp, or fmm for items only.", "--method", "-m", metavar="NAME"),
+    sizes: SizeOptions,
     restarts: int = option(5, "Number of starts of the final fit.", min=1),
     setting: list[str] | None = options.SETTINGS,
     seed: int | None = options.SEED,
@@ -100,8 +120,8 @@ def cluster(
         )
         return
     options.refuse_without("--decision", "features", "top", "device")
-    K = _parse_sizes(item_clusters, "item_clusters")
-    L = _parse_sizes(annotator_clusters, "annotator_clusters")
+    K = _parse_sizes(sizes.item_clusters, "item_clusters")
+    L = _parse_sizes(sizes.annotator_clusters, "annotator_clusters")
     folder.check_folder(output, CLUSTER_FILES)
     from dissensus.clustering import clusterings
     from dissensus.clustering.base import cluster_count_keywords
@@ -111,15 +131,11 @@ def cluster(
     )
     began = time.perf_counter()
     table = source.read_single_table()
-    held_out: Any = dev
-    try:
-        held_out = float(dev)
-    except ValueError:
-        held_out = dataclasses.replace(source, named=dev).read_single_table()
+    held_out = sizes.read_validation(source)
     found: Selection | None = None
     if len(K) > 1 or (len(L) > 1 and clusterings.entry(method).facts["annotators"]):
-        sizes = COARSE_SIZES if search == "coarse" else None
-        found = _search_sizes(table, method, output, K=K, L=L, sizes=sizes, dev=held_out, criterion=criterion, **given)
+        given |= {"sizes": COARSE_SIZES if sizes.search == "coarse" else None, "criterion": sizes.criterion}
+        found = _search_sizes(table, method, output, K=K, L=L, dev=held_out, **given)
         model = found.estimator()
     else:
         model = clusterings[method](**cluster_count_keywords(method, K[0], L[0]), **given)
@@ -132,21 +148,13 @@ def cluster(
     if output is not None:
         with folder.write_results(output, CLUSTER_FILES, summary) as part:
             _write_tables(model, found, part)
-            try:  # the page needs optional packages
-                from dissensus.report import Report
-
-                parts: dict[str, Any] = {"clustering": model, "search": found, "title": source.file.name}
-                Report(table, model, only=["clusters"], **parts).save(part / PAGE_FILE)
-            except MissingExtra as error:
-                warnings.warn(faults.NoPage(page=PAGE_FILE, reason=str(error)), stacklevel=2)
+            _write_page(model, found, table, source.file.name, part)
     if source.json:
         show.print_json(summary, folder=output)
         return
     _print_clusters(model, found, summary)
-    if found is not None:
-        searched = (item_clusters, found.K), (annotator_clusters, found.L)
-        if any(":" in text and len(tried) <= tried[-1] - tried[0] for text, tried in searched):
-            show.print_text(f"{len(found.points)} pairs of numbers were tried; --search full tries all of a range.")
+    if found is not None and sizes.is_coarse(found):
+        show.print_text(f"{len(found.points)} pairs of numbers were tried; --search full tries all of a range.")
     show.print_written(output, "Results are", "FOLDER")
 
 
@@ -234,6 +242,17 @@ def _write_tables(model: Any, search: Selection | None, part: Path) -> None:
     for name, frame in frames.items():
         write_frame(frame, part / f"{name}.csv")
     save(model, part)
+
+
+def _write_page(model: Any, search: Selection | None, table: Annotations, title: str, part: Path) -> None:
+    """Write the clusters as a page, if the optional packages that it needs are installed."""
+    try:
+        from dissensus.report import Report
+
+        parts: dict[str, Any] = {"clustering": model, "search": search, "title": title}
+        Report(table, model, only=["clusters"], **parts).save(part / PAGE_FILE)
+    except MissingExtra as error:
+        warnings.warn(faults.NoPage(page=PAGE_FILE, reason=str(error)), stacklevel=2)
 
 
 def _print_clusters(model: Any, search: Selection | None, summary: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dissensus.evaluation import Estimate
     from dissensus.evaluation.error_cells import ErrorCells
     from dissensus.questions.evaluate import Evaluation, Score
+    from dissensus.questions.predictions import Predictions
     from dissensus.table.annotations import Annotations
 
 
@@ -81,19 +82,13 @@ def evaluate(
     from dissensus.questions.compare_errors import compare_errors
     from dissensus.questions.evaluate import evaluate
     from dissensus.questions.exceptions import TwoPredictionsNeeded
-    from dissensus.questions.predictions import Predictions
 
     if scale != "nominal" and source.classes is None:
         with suppress(ValueError):  # classes that are numbers have an order
             table = table.with_classes(table.classes[table.classes.astype(float).argsort(kind="stable")])
     if cells and len(predictions) != 2:
         raise TwoPredictionsNeeded(n=len(predictions))
-    stems = Counter(path.stem for path in predictions)
-    read = {}
-    for path in predictions:
-        with show.show_progress(f"reading {path}"):
-            name = show.escape(path if stems[path.stem] > 1 else path.stem)  # the path if two are equal
-            read[name] = Predictions.read(path, table, predicted)
+    read = _read_predictions(predictions, table, predicted)
     with show.show_progress(f"resampling {source.file}", resamples) as on_step:
         found = evaluate(
             read, table, gold=known, scale=scale, resamples=resamples, seed=seed or 0, on_step=on_step
@@ -107,16 +102,31 @@ def evaluate(
     if output is not None:
         folder.write_file(columns_to_frame(found.rows(), "pyarrow"), output)
     if source.json:
-        facts: dict[str, Any] = {"resamples": resamples, "predictions": found.predictions, "reference": found.reference}
-        facts = gold.file_facts() | facts | {"scores": found.rows(), "notes": found.notes}
-        facts |= {} if errors is None else {"cells": errors.to_dict()["cells"]}
-        source.print_json(facts, output=output)
+        source.print_json(gold.file_facts() | _make_facts(found, errors, resamples), output=output)
         return
     _print_scores(source.make_title(None), found)
     if errors is not None:
         _print_error_cells(errors, found.predictions)
     if output is not None:
         show.print_line(f"Scores are in {show.escape(output)}")
+
+
+def _read_predictions(paths: list[Path], table: Annotations, predicted: str | None) -> dict[str, Predictions]:
+    """Return name → predictions; the name is that of the file, or its path if two files have the same name."""
+    from dissensus.questions.predictions import Predictions
+
+    stems, read = Counter(path.stem for path in paths), {}
+    for path in paths:
+        with show.show_progress(f"reading {path}"):
+            read[show.escape(path if stems[path.stem] > 1 else path.stem)] = Predictions.read(path, table, predicted)
+    return read
+
+
+def _make_facts(found: Evaluation, errors: ErrorCells | None, resamples: int) -> dict[str, Any]:
+    """Return the scores as plain values."""
+    facts = {"resamples": resamples, "predictions": found.predictions, "reference": found.reference}
+    facts |= {"scores": found.rows(), "notes": found.notes}
+    return facts if errors is None else facts | {"cells": errors.to_dict()["cells"]}
 
 
 def read_labels(source: Source, gold: Gold) -> tuple[Annotations, IntArray | None]:

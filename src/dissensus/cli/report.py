@@ -57,10 +57,7 @@ def report(
 
     Example: dissensus report labels.csv --annotators people.csv --names
     """
-    if output.suffix.lower() not in (".html", ".htm"):
-        raise faults.UnknownSuffix(option="-o", path=output, what="reports", suffixes=(".html", ".htm"))
-    if not output.absolute().parent.is_dir():
-        raise faults.FolderMissing(option="-o", path=output)
+    _check_page(output)
     if show_column and annotators is None:
         raise faults.OptionNeeds(option=ParameterName("show"), needed="--annotators PEOPLE")
     if fit.method is None and fit.setting:
@@ -71,21 +68,10 @@ def report(
 
     check_not_an_input(*report_files(output, names=not pseudonyms))
     tables = source.read_tables(gold=gold.gold, score_gold=gold.score_gold, model=model)
-    from dissensus.cli.inputs import read_table
     from dissensus.cli.results import make_folder_names
 
-    parts: dict[str, Any] = {
-        name: read_table(file) for name, file in (("items", items), ("annotators", annotators)) if file is not None
-    }
-    if items is None and source.holds_texts:
-        parts["items"] = read_table(source.file)
-    if clusters is not None:
-        parts |= _read_clusters(clusters)
-    if model is not None:
-        from dissensus.learning.folds import load_trained
-
-        with show.show_progress(f"reading {model}"):
-            parts["model"], parts["out_of_fold"] = load_trained(model)
+    items_file = source.file if items is None and source.holds_texts else items
+    parts = _read_parts(items_file, annotators, clusters, model)
     called = title or source.file.name
     pages: dict[str | None, Path] = {None: output}
     if None not in tables:
@@ -121,6 +107,32 @@ def report(
         }
 
     source.print_answers(answer_each(tables, write), _print_report)
+
+
+def _check_page(output: Path) -> None:
+    """Raise an error if the page is no HTML file, or its folder does not exist."""
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise faults.UnknownSuffix(option="-o", path=output, what="reports", suffixes=(".html", ".htm"))
+    if not output.absolute().parent.is_dir():
+        raise faults.FolderMissing(option="-o", path=output)
+
+
+def _read_parts(
+    items: Path | None, annotators: Path | None, clusters: Path | None, model: Path | None
+) -> dict[str, Any]:
+    """Return what the report takes besides the labels: tables, clusters and a trained model."""
+    from dissensus.cli.inputs import read_table
+
+    tables = {"items": items, "annotators": annotators}
+    parts: dict[str, Any] = {name: read_table(file) for name, file in tables.items() if file is not None}
+    if clusters is not None:
+        parts |= _read_clusters(clusters)
+    if model is not None:
+        from dissensus.learning.folds import load_trained
+
+        with show.show_progress(f"reading {model}"):
+            parts["model"], parts["out_of_fold"] = load_trained(model)
+    return parts
 
 
 def _read_clusters(folder: Path) -> dict[str, Any]:

@@ -352,7 +352,7 @@ class TrainingGold(Gold):
         if self.training_file is not None:
             raise faults.GoldOnlyScores(other=other)
 
-    def facts(self) -> dict[str, str]:
+    def file_facts(self) -> dict[str, str]:
         """Return the files of gold labels as they stand in the summary and in JSON."""
         use = {} if self.gold is None else {"gold_use": self.gold_use}
         return show.format_paths(gold_file=self.gold, score_gold_file=self.score_gold) | use

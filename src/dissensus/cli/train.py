@@ -181,7 +181,7 @@ def train(
         raise
     summary: dict[str, Any] = {
         **show.format_paths(input=source.file, inputs_file=file),
-        **gold.facts(),
+        **gold.file_facts(),
         "reading": source.import_report,
         **_summarise(model, inputs, table, folded, time.perf_counter() - began),
     }
