@@ -123,14 +123,14 @@ REFUSING = [
 def test_commands_for_classes_say_that_they_are(cli, files, command):
     done = cli(command, "numbers.csv", *OTHER.get(command, ()))
     assert (done.exit_code, done.stdout) == (2 if command == "check" else 1, "")
-    assert f"dissensus {command} requires classes" in done.stderr
+    assert f"dissensus {command} requires unordered classes" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
 def test_how_many_labels_are_enough_is_for_classes(cli, files):
     done = cli("recommend", "numbers.csv", "--enough")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "dissensus recommend --enough requires classes" in done.stderr
+    assert "dissensus recommend --enough requires unordered classes" in done.stderr
 
 
 @pytest.mark.parametrize(
