@@ -90,7 +90,7 @@ def annotator_errors(
         false_negative=share(true - diagonal, true),
         overused_class=np.where(
             enough & (excess.max(axis=1, initial=0) > 0.5), excess.argmax(axis=1), -1
-        ),  # half a label: none
+        ),  # excess of more than half a label
         cluster=cluster,
         distance_basis=by,
     )

@@ -603,7 +603,10 @@ class ExpectedChanges(Message):
 
     @property
     def rate_clause(self) -> str:
-        return "" if self.changes < 0.1 else f", one for every {self.labels / self.changes:.3g} labels"
+        if self.changes < 0.1:
+            return ""
+        ratio = self.labels / self.changes
+        return f", one for every {ratio:,.0f} labels" if ratio >= 100 else f", one for every {ratio:.3g} labels"
 
 
 class NoExpectedChange(Message):
@@ -932,8 +935,8 @@ class WidthReached(Message):
 
 class MoreGoldNeeded(Message):
     template = (
-        "Intervals {width:g} wide take {more:,} more gold labels ({needed:,} in all); have the items labelled that "
-        "were drawn at random for this."
+        "Intervals {width:g} wide take {more:,} more gold labels ({needed:,} in all); the items to label next are "
+        "drawn at random."
     )
     width: float
     more: int
@@ -1254,7 +1257,7 @@ class AnswersChanged(Message):
 
 
 class CompareItems(NamedItems):
-    template = "Compare the labels for {names} in the two tables (`diff`)."
+    template = "Compare the labels of {names} in the two tables."
 
 
 class LabelsLost(Message):

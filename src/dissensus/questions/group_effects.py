@@ -158,7 +158,7 @@ class _GroupTest:
         chunks = balanced_ranges(self.ptr, max(pool.threads, self.row_group.size // ROWS_AT_ONCE))
         return pool.map(lambda _, start, end: work(slice(start, end), self.between(groups, start, end)[0]), chunks)
 
-    def permuted(self, number: int, seed: int) -> IntArray:
+    def permute_groups(self, number: int, seed: int) -> IntArray:
         """Return groups permuted among the annotators (BATCH, annotators), equal for equal batch numbers."""
         rng = np.random.default_rng([seed, number])
         return rng.permuted(np.tile(self.group, (BATCH, 1)), axis=1)
@@ -176,7 +176,7 @@ class _GroupTest:
             return np.asarray(between.sum(axis=1))
 
         while done < permutations and exceeded < MAX_EXCEEDED:
-            groups = self.permuted(done // BATCH, seed)[: permutations - done]
+            groups = self.permute_groups(done // BATCH, seed)[: permutations - done]
             exceeded += int((np.sum(self.map_chunks(pool, add_moments, groups), axis=0) >= bound).sum())
             done += len(groups)
         self.mean, squares = moments / done
@@ -195,7 +195,7 @@ class _GroupTest:
             z = (between - self.mean[items]) / spread[items]
             return np.bincount(_histogram_bin(z[z > 0], n_bins), minlength=n_bins)
 
-        batches = (self.map_chunks(pool, count_by_bin, self.permuted(batch, seed)) for batch in range(BATCHES))
+        batches = (self.map_chunks(pool, count_by_bin, self.permute_groups(batch, seed)) for batch in range(BATCHES))
         histogram = np.sum([np.sum(batch, axis=0) for batch in batches], axis=0)
         by_chance = histogram[::-1].cumsum()[::-1] / (BATCHES * BATCH)  # items at least as far above
         order = np.argsort(-self.z, kind="stable")

@@ -295,7 +295,7 @@ def redundancy(
         NextLabel(table.items, gain, flips, float(p_correct.mean()), float(p_correct.mean() + gain.mean())),
         experiment.summarise_rehearsals(estimate),
         sample.n_items if sampled else None,
-        estimate(_hits(gold, model_all.posterior_)),
+        estimate(_gold_probability(gold, model_all.posterior_)),
         None if gold is None else float(p_correct[gold >= 0].mean()),
         len(sample) / sample.n_items,
         table.n_classes,
@@ -351,13 +351,13 @@ class _Experiment:
         some = self.rehearsed
         before, after = fewer.posterior_[some], self.reference.posterior_[some]
         gold = None if self.gold is None else self.gold[some]
-        rise = _hits(gold, after) - _hits(gold, before)
+        rise = _gold_probability(gold, after) - _gold_probability(gold, before)
         self.rehearsals.append((flips[some].mean(), gain[some].mean(), 1 - _p_same_class(before, after), rise))
 
     def _compare(self, model: Aggregator, seconds: float) -> tuple[Any, ...]:
         """Return P(same class as from all labels) (I,), P(correct) (gold items,), mean confidence, and seconds."""
         same = _p_same_class(model.posterior_, self.reference.posterior_)
-        return same, _hits(self.gold, model.posterior_), _p_correct(model).mean(), seconds
+        return same, _gold_probability(self.gold, model.posterior_), _p_correct(model).mean(), seconds
 
     def summarise_levels(self, seconds: float, estimate: Callable[..., Any]) -> tuple[Level, ...]:
         """Return the levels; `seconds` is the duration of the fit to all labels."""
@@ -419,7 +419,7 @@ def _mean_results(results: list[tuple[Any, ...]]) -> list[Any]:
     return [np.mean(values, axis=0) for values in zip(*results, strict=True)]
 
 
-def _hits(gold: IntArray | None, posterior: FloatArray) -> FloatArray:
+def _gold_probability(gold: IntArray | None, posterior: FloatArray) -> FloatArray:
     """Return the probability that the label is correct (gold items,); empty without gold."""
     return np.empty(0) if gold is None or not (gold >= 0).any() else probability_correct(gold, posterior)
 
