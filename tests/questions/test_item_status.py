@@ -113,7 +113,7 @@ def test_answers_that_are_tied_are_named_of_each_item_and_only_counted_where_the
     found = item_status(table, np.zeros(3, int), np.full(3, 0.95))
     said = [str(tied(classes, labels)) for classes, labels in (("bd", 4), ("ac", 4), ("abcd", 8))]
     assert found.reason.to_pylist() == said
-    assert tied("abcd", 8).answers == "4 answers"
+    assert tied("abcd", 8).class_names == "4 answers"
     assert found.reason_of(1) == said[1]
 
 

@@ -262,7 +262,7 @@ def calibrate(
     >>> data = simulate(400, 5, 2, redundancy=5, seed=1)
     >>> gold = np.where(np.arange(400) % 4 == 0, data.truth, -1)
     >>> found = calibrate(data.annotations, gold)
-    >>> bool(found["1"].low < data.truth.mean() < found["1"].high), found["1"].known
+    >>> bool(found["1"].low < data.truth.mean() < found["1"].high), found["1"].n_gold
     (True, 100)
     >>> print(found.plan(0.2))
     The gold labels are enough for intervals 0.2 wide.
