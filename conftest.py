@@ -24,7 +24,7 @@ collect_ignore = [] if find_spec("triton") else ["src/dissensus/compute/kernels/
 
 
 def real_data() -> Path | None:
-    """The folder that DISSENSUS_DATA names, where it exists."""
+    """Return the folder in DISSENSUS_DATA, if it exists."""
     named = os.environ.get("DISSENSUS_DATA")
     return Path(named) if named and Path(named).is_dir() else None
 
@@ -36,7 +36,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test with an argument `readme`, marked realdata(has=TEXT), runs for every set whose README has the text."""
+    """Run a test with the argument `readme` and the mark realdata(has=TEXT) for every set whose README has the text."""
     if "readme" not in metafunc.fixturenames:
         return
     text, folder = next(metafunc.definition.iter_markers("realdata")).kwargs["has"], real_data()
@@ -46,7 +46,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tests neither see nor change what the user has in the cache."""
+    """Isolate tests from the user's cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DISSENSUS_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
@@ -54,7 +54,7 @@ def cache_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 @pytest.fixture(autouse=True)
 def kernels_for_short_tables(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Tests of models and engines are of the compiled passes, though their tables are short; not those `readable`."""
+    """Use compiled passes in tests of models and engines, whose tables are short, except in those marked `readable`."""
     folders = request.path.relative_to(request.config.rootpath).parts
     if COMPILED.intersection(folders) and request.node.get_closest_marker("readable") is None:
         monkeypatch.setattr("dissensus.compute.chunk.MIN_KERNEL_ROWS", 0)
@@ -63,7 +63,7 @@ def kernels_for_short_tables(monkeypatch: pytest.MonkeyPatch, request: pytest.Fi
 
 @pytest.fixture
 def data_folder() -> Path:
-    """The folder of the real data sets; the test must be marked `realdata`."""
+    """Return the folder of the real data sets; the test must be marked `realdata`."""
     folder = real_data()
     assert folder is not None, "a test that uses data_folder must be marked realdata"
     return folder

@@ -45,7 +45,7 @@ PEERS = {
 
 
 def environment(name: str) -> Path:
-    """The python of a peer's environment, made if it is not there or its pins have changed."""
+    """Return the Python of a peer's environment, which is made if it is missing or its pins have changed."""
     peer = PEERS[name]
     if peer.pins is None:
         return Path(sys.executable)

@@ -11,12 +11,12 @@ ROOT = Path(__file__).parent.parent
 
 
 def project() -> dict[str, Any]:
-    """The table `project` of pyproject.toml."""
+    """Read the table `project` of pyproject.toml."""
     found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return found
 
 
 def version() -> str:
-    """The version, from the one place that has it."""
+    """Read the version from the package."""
     text = (ROOT / "src" / "dissensus" / "__init__.py").read_text(encoding="utf-8")
     return re.search(r'^__version__ = "(.+)"$', text, flags=re.MULTILINE)[1]  # type: ignore[index]

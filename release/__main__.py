@@ -32,7 +32,7 @@ def sections(text: str) -> dict[str, str]:
 
 
 def folded(changelog: str, name: str) -> str:
-    """What is under *Unreleased* and under a version, each kind of change once."""
+    """Return the sections under *Unreleased* and under a version, each kind of change once."""
     found: dict[str, list[str]] = {}
     first = []
     for part in (sections(changelog).get(one, "") for one in ("Unreleased", name)):
@@ -63,7 +63,7 @@ def fold(name: str, day: str) -> None:
 
 
 def faults(wheel: Path, name: str) -> list[str]:
-    """What is wrong with a wheel, a sentence each."""
+    """Return the faults of a wheel, one sentence each."""
     found = []
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())

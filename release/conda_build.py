@@ -26,7 +26,7 @@ TOOLS = ("pip", "hatchling")
 
 
 def channel(folder: Path) -> str:
-    """A channel with the Python that runs this, and its tools."""
+    """Make a channel with the running Python and its tools."""
     place = folder / "linux-64"
     prefix, base = folder / "prefix", Path(sys._base_executable)  # type: ignore[attr-defined]
     packages = prefix / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"

@@ -30,7 +30,7 @@ LIBRARY_FOLDER = "usr/lib/x86_64-linux-gnu"
 
 @cache
 def archive() -> str:
-    """The address of Debian's archive: `DEBIAN_ARCHIVE`, or what apt takes packages from here."""
+    """Return the address of Debian's archive: `DEBIAN_ARCHIVE`, or the source of apt on this machine."""
     if given := os.environ.get("DEBIAN_ARCHIVE"):
         return given.rstrip("/")
     asked = ["apt-get", "indextargets", "--format", "$(REPO_URI)"]
@@ -39,7 +39,7 @@ def archive() -> str:
 
 
 def fetch(path: str) -> bytes:
-    """A file of the archive."""
+    """Download a file of the archive."""
     with urlopen(f"{archive()}/{path}", timeout=120) as reply:
         return bytes(reply.read())
 

@@ -58,7 +58,7 @@ class Method:
 
 
 def theirs(library: str, **titles: str) -> list[Method]:
-    """A peer's methods; `titles` are their own names by ours, with _ for −. Majority vote first: it warms up."""
+    """Return a peer's methods; `titles` maps our names, with _ for −, to its own. Majority vote, first, warms up."""
     return [Method(library, name.replace("_", "-"), f"{library} {title}") for name, title in titles.items()]
 
 
@@ -174,7 +174,7 @@ class Cell:
 
 
 def binary(method: str) -> bool:
-    """True if a method knows two classes only."""
+    """Return True if a method supports two classes only."""
     return method == "kos" or (method in dz.methods and bool(dz.methods.entry(method).facts.get("binary")))
 
 

@@ -25,7 +25,7 @@ SETS = {  # name → file of ratings, file of gold, its column, what to multiply
 
 
 def load(name: str, kind: str) -> tuple[Any, Any]:
-    """The ratings of a set, and (I,) what they should be."""
+    """Return the ratings of a set, and (I,) their gold values."""
     ratings, gold, column, times = SETS[name]
     folder = Path(find_data_folder()) / name
     table = read(str(folder / ratings), kind=kind)

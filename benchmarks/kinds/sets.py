@@ -24,7 +24,7 @@ MIN_LABELS = 5  # Labels per item from the other half.
 
 
 def whole() -> Any:
-    """The table of sets."""
+    """Return the table of sets."""
     questions: Any = dz.load_dataset("medical_relations").annotations
     first = next(iter(questions.values()))
     ticked = np.stack([table.label for table in questions.values()], axis=1) > 0

@@ -25,7 +25,7 @@ HEADER = f"{'':34} {'F1':>6} {'prec.':>6} {'recall':>6} {'illegal':>7} {'s':>5} 
 
 
 def columns(name: str, file: str) -> dict[str, list[Any]]:
-    """The columns of a file of a data set."""
+    """Read the columns of a file of a data set."""
     frame: pa.Table = read_frame(find_data_folder() / name / f"{file}.csv.gz")
     return frame.to_pydict()
 

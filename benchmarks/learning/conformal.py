@@ -61,7 +61,7 @@ def run(part: Part, device: str) -> dict[str, Any]:
 
 
 def tables(rows: Rows) -> list[str]:
-    """A line for every set, by votes and by gold."""
+    """Return a line for every set, by votes and by gold."""
     lines = []
     for by in ("votes", "gold"):
         for name in SETS:

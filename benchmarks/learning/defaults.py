@@ -125,7 +125,7 @@ def summary(rows: Rows) -> dict[str, Any]:
 
 
 def tables(found: dict[str, Any]) -> list[str]:
-    """A line for every set."""
+    """Return a line for every set."""
     lines, better, worse = [], 0, 0
     for name, entry in found["sets"].items():
         cells = [name, *(f"{entry[model]['cross_entropy']:.4f}" for model in ("mean of votes", HAND))]

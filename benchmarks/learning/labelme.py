@@ -102,7 +102,7 @@ def run(part: Part, device: str) -> dict[str, Any]:
 
 
 def tables(parts: Rows) -> list[str]:
-    """A line for every arm."""
+    """Return a line for every model."""
     lines = []
     for arm in ARMS:
         rows = [row for row in parts if row["arm"] == arm]

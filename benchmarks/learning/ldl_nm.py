@@ -64,7 +64,7 @@ def search(name: str, options: argparse.Namespace) -> tuple[SizeSearch, float]:
 
 
 def running(name: str) -> Path:
-    """The store of a search, which resumes after a kill."""
+    """Return the store of a search, which can be resumed after a kill."""
     (FOLDER / "results" / "running").mkdir(parents=True, exist_ok=True)
     return FOLDER / "results" / "running" / f"ldl_nm-{name}.jsonl"
 

@@ -54,7 +54,7 @@ def run(part: Part, device: str) -> dict[str, Any]:
 
 
 def tables(parts: Rows) -> list[str]:
-    """A line for every schedule."""
+    """Return a line for every schedule."""
     rows = [row for part in parts for row in part["rows"]]
     lines = []
     first = next(iter(SCHEDULES))

@@ -123,13 +123,13 @@ def baselines(split: Split) -> dict[str, np.ndarray]:
 
 
 def own_counts(table: Any) -> np.ndarray:
-    """Counts (A, K): how often each annotator gave each label."""
+    """Count (A, K) how often each annotator gave each label."""
     cell = table.annotator * np.int64(table.n_classes) + table.label
     return np.bincount(cell, minlength=table.n_annotators * table.n_classes).reshape(table.n_annotators, -1)
 
 
 def others_of_annotator(table: Any) -> np.ndarray:
-    """Counts (N, K): how often the annotator of a row gave each label in its other rows."""
+    """Count (N, K) how often the annotator of a row gave each label in its other rows."""
     return np.asarray(own_counts(table)[table.annotator] - np.eye(table.n_classes)[table.label])
 
 

@@ -114,7 +114,7 @@ def run(part: Part, device: str) -> dict[str, Any]:
 
 
 def tables(parts: Rows) -> list[str]:
-    """A table for every set; differences are paired over folds."""
+    """Return a table for every set; differences are paired over folds."""
     text = []
     for name in SETS:
         rows = [row["arms"] for row in parts if row["data"] == name]

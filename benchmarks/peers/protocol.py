@@ -134,7 +134,7 @@ def prepared(prepare: Callable[..., Any], arrays: list[np.ndarray], sizes: dict[
 
 
 def attempt(fit: Callable[..., Any], table: Any, spec: dict[str, Any]) -> tuple[Any, str | None]:
-    """A fitted model, or None and what went wrong."""
+    """Return a fitted model, or None and the error."""
 
     def ring(*_: Any) -> None:
         raise TooSlow(f"> {spec['limit']:g} s")

@@ -81,13 +81,13 @@ def run(part: Part, device: str) -> dict[str, Any]:
 
 
 def part_of(table: Annotations, have: Any) -> Annotations:
-    """The bought rows, with all items and annotators; names are codes."""
+    """Return the collected rows, with all items and annotators; names are codes."""
     codes = table.item[have], table.annotator[have], table.label[have]
     return Annotations.from_codes(*codes, np.arange(table.n_items), np.arange(table.n_annotators), table.classes)
 
 
 def fit(table: Annotations, have: Any) -> Aggregator:
-    """The default method, fitted to the bought rows."""
+    """Fit the default method to the collected rows."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return Consensus(threads=1).fit(part_of(table, have))

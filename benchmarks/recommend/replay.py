@@ -141,7 +141,7 @@ def run(part: Part, device: str) -> dict[str, Any]:
 
 
 def needed(labels: Any, accuracy: Any, target: float) -> int | None:
-    """Number of labels from which a curve stays at the target; None if it ends below."""
+    """Return the number of labels from which a curve stays at the target, or None if it ends below."""
     below = np.flatnonzero(accuracy < target)
     if not below.size:
         return int(labels[0])

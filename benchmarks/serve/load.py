@@ -80,7 +80,7 @@ def fill(where: str, annotations: int) -> tuple[float, list[str], list[str]]:
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    """The address of a server of our own, in a temporary folder."""
+    """Start a server of our own in a temporary folder; return its address."""
     folder = Path(tempfile.mkdtemp(prefix="dissensus-postgres-"))
     programs = max(Path("/usr/lib/postgresql").glob("*/bin"))
     as_user: list[str] = []
@@ -111,7 +111,7 @@ class LabelStudioClient:
         self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """The JSON that a request is answered with."""
+        """Return the JSON of the response."""
         data = b"" if body is None else json.dumps(body).encode()
         length = f"Content-Length: {len(data)}\r\n" if body is not None else ""
         self.writer.write(f"{method} {path} HTTP/1.1\r\n{self.head}{length}\r\n".encode() + data)
@@ -158,7 +158,7 @@ def cost(pid: int) -> tuple[float, float]:
 
 @contextmanager
 def serving(command: list[str], port: int, token: str) -> Iterator[tuple[Any, float]]:
-    """A process that serves, and how long it took until it answered."""
+    """Start the service; return its process and the seconds until its first response."""
     began = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:

@@ -246,7 +246,7 @@ def run(what: str, name: str, seed: int, until: float = np.inf) -> Any:
 
 
 def rows(names: list[str], n_seeds: int, pool: Executor) -> Iterator[str]:
-    """The lines of sets."""
+    """Return the lines of sets."""
     asked = {(what, name): [pool.submit(run, what, name, seed) for seed in range(n_seeds)]
              for what in ("random", "bound") for name in names}  # fmt: skip
     most = {}
@@ -261,7 +261,7 @@ def rows(names: list[str], n_seeds: int, pool: Executor) -> Iterator[str]:
 
 
 def row(name: str, random: list[Run], chosen: list[Run], least: float, most: float) -> str:
-    """The line of a set."""
+    """Return the line of a set."""
     data, ratios = load(name, SETS[name]), []
     need = needs(data, chosen)
     for first in (False, True):

@@ -44,7 +44,7 @@ print(json.dumps(found))
 
 
 def run(source: Path, rows: int, names: list[str]) -> dict[str, Any]:
-    """Method → seconds, passes and labels, by the package in `source`."""
+    """Return method → seconds, passes and labels, by the package in `source`."""
     command = [sys.executable, "-c", CHILD, str(rows), *names]
     environment = os.environ | {"PYTHONPATH": str(source / "src")}
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)

@@ -73,7 +73,7 @@ class Tables:
         self.made: dict[Size, tuple[peers.Data, np.ndarray]] = {}
 
     def __call__(self, size: Size, method: str, smaller: int = 1) -> tuple[peers.Data, np.ndarray]:
-        """The table of a size for a method: two classes where it knows no more."""
+        """Return the table of a size for a method, with two classes if the method supports no more."""
         n_annotators = max(size.n_annotators // smaller, 2 * size.redundancy)
         size = replace(size, n_items=size.n_items // smaller, n_annotators=n_annotators)
         size = replace(size, n_classes=2) if binary(method) else size

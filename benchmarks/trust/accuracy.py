@@ -29,7 +29,7 @@ NEAR = 0.01
 
 
 def accuracies(table: Any, gold: Any) -> dict[str, float]:
-    """Method → accuracy on the items of known class."""
+    """Return method → accuracy on the items with gold."""
     found = {}
     known = np.flatnonzero((gold >= 0) & (np.diff(table.item_ptr) > 0))
     for method in dz.methods:

@@ -28,14 +28,14 @@ Table = tuple[str, dz.Annotations, Any]
 
 
 def named(table: dz.Annotations, classes: list[str], label: Any = None) -> dz.Annotations:
-    """The rows with names, and other classes."""
+    """Return the rows with names, and other classes."""
     given = np.asarray(table.classes)[table.label] if label is None else label
     item, annotator = np.asarray(table.items)[table.item], np.asarray(table.annotators)[table.annotator]
     return dz.Annotations.from_arrays(item, annotator, given, classes=classes)
 
 
 def real() -> Iterator[Table]:
-    """Some items of each set."""
+    """Yield some items of each set."""
     for name in SETS:
         data: Any = dz.load_dataset(name)
         known = np.flatnonzero((data.gold >= 0) & (np.diff(data.annotations.item_ptr) > 0))

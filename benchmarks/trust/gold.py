@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def show(name: str, size: int, found: Any) -> None:
-    """A line of the table."""
+    """Print a line of the table."""
     losses = " | ".join(f"{loss:.3f}" for loss in found[:, 0])
     print(f"| {name} | {size} | {losses} | {100 * found[1, 1]:.1f} | {100 * found[2, 1]:.1f} |", flush=True)
 

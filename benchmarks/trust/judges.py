@@ -29,7 +29,7 @@ OTHER_SETS = ("bluebirds", "plank_pos")  # sets where few annotators label every
 
 
 def score_table() -> Any:
-    """The scores of the judges, a table of numbers."""
+    """Return the scores of the judges as a table of numbers."""
     frame = read_frame(Path(find_data_folder() or ".") / NAME / "annotations.csv.gz")
     columns = (frame[name].to_pylist() for name in ("item", "annotator", "score"))
     item, annotator, score = columns

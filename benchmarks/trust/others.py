@@ -100,7 +100,7 @@ def main() -> None:
 
 
 def show(name: str, found: Any) -> None:
-    """A line of log loss, accuracy and confidence less accuracy of every method."""
+    """Print log loss, accuracy and confidence minus accuracy of every method."""
     cells = " | ".join(f"{loss:.3f}, {100 * right:.1f} %, {100 * off:+.1f}" for loss, right, off in found)
     print(f"| {name} | {cells} |", flush=True)
 

@@ -54,7 +54,7 @@ def real_sets() -> dict[str, Any]:
 
 
 def right_of(table: Annotations, gold: Any, rows: Any) -> tuple[Any, Any]:
-    """(A,) labels that are right by gold, and labels on gold items, of some rows."""
+    """Return (A,) correct labels by gold, and labels on gold items, among some rows."""
     rows = rows & (gold[table.item] >= 0)
     n = np.bincount(table.annotator[rows], minlength=table.n_annotators)
     return np.bincount(table.annotator[rows], (table.label == gold[table.item])[rows], table.n_annotators), n

@@ -54,7 +54,7 @@ class Case:
         return Tempering(rho, damping=self.damping).temper(self.posterior, self.n_labels)
 
     def best_of_family(self) -> Any:
-        """The posterior with the least log loss by gold over ρ, a power of π and a share left to chance."""
+        """Return the posterior with the least log loss by gold over ρ, a power of π and a share of random labels."""
         K, at, logs = self.shares.size, (np.arange(self.gold.size), self.gold), np.log(self.shares)
         tried = []
         for rho in RHO[::2]:
@@ -115,7 +115,7 @@ def best_by_gold(case: Case) -> float:
 
 
 def show(title: str, rows: dict[str, Any]) -> None:
-    """A line of means over sets, and how far single sets are off."""
+    """Print means over sets, and the largest deviations of single sets."""
     table = np.array(list(rows.values()))
     mean, off = table.mean(axis=0), np.abs(table[:, 2])
     worst = list(rows)[int(off.argmax())]

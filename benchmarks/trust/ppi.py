@@ -68,12 +68,12 @@ class Summary:
             self.show(f"{name}, class {of}, {expected:.0f} expected", size, result)
 
     def show(self, name: str, size: int | str, result: tuple[float, float, float]) -> None:
-        """A line of the table."""
+        """Return a line of the table."""
         cells = (f"{100 * result[0]:.1f} %", f"{100 * result[1]:.1f} %", f"{result[2]:.2f}")
         print(f"| {self.what} | {name} | {size} | " + " | ".join(cells) + " |", flush=True)
 
     def close(self) -> None:
-        """Counts of all."""
+        """Print the counts of all cases."""
         for least, most, words in ((MIN_EXPECTED, np.inf, "ten or more expected"), (0, MIN_EXPECTED, "fewer expected")):
             some = np.array([row for row in self.rows if least <= row[0] < most])
             if len(some):

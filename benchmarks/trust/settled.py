@@ -71,12 +71,12 @@ def other_tables() -> Iterator[tuple[str, Rows]]:
 
 
 def by_set(rows: Rows) -> Any:
-    """(sets, bars, 2) means over the tables of each set."""
+    """Return (sets, thresholds, 2) means over the tables of each set."""
     return np.array([np.nanmean(tables, axis=0) for tables in rows.values()])
 
 
 def show(title: str, rows: Rows) -> None:
-    """A line for every bar."""
+    """Print a line for every threshold."""
     found = by_set(rows)
     for at, bar in enumerate(BARS):
         share, right = found[:, at, 0], found[:, at, 1]
@@ -88,7 +88,7 @@ def show(title: str, rows: Rows) -> None:
 
 
 def left_out(rows: Rows) -> None:
-    """The bar that the other sets choose for each set, and what it makes of it."""
+    """Print the threshold that the other sets choose for each set, and its result."""
     right = by_set(rows)[:, :, 1]
     said = []
     for at, name in enumerate(rows):
