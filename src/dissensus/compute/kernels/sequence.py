@@ -1,23 +1,23 @@
-"""Forward-backward and Viterbi over sequences, fused with the sums of an E step.
+"""Forward-backward and Viterbi algorithms over sequences, with the sums of an E step.
 
-A hidden Markov chain z_1 … z_T whose items have labels: `logs` (U, S) holds log P(label | state) of every distinct cell
-(annotator, its previous label, label), `cell` (N,) the cell of each row. One pass over a sequence computes the
-emissions, goes forwards and backwards, and adds the posterior to the counts of cells, transitions and first classes;
-buffers are as long as the longest sequence. Illegal transitions have probability 0.
+The items of a sequence are a hidden Markov chain z_1 … z_T with labels. `logs` (U, S) contains log P(label | state) of
+each distinct cell (annotator, previous label, label), and `cell` (N,) the cell of each row. One pass over a sequence
+computes the emissions, runs forward-backward, and adds the posterior to the counts of cells, transitions and first
+classes. Buffers are as long as the longest sequence. Illegal transitions have probability 0.
 
-Gold classes may contradict the legal transitions: there the chain starts again.
+If gold classes contradict the legal transitions, the chain starts again at that item.
 """
 
 import numpy as np
 
 from dissensus.common.jit import lazy_jit
 
-MIN_LOG_EMISSION = -460.0  # relative to an item's largest: products with transitions stay above 1e-308
+MIN_LOG_EMISSION = -460.0  # smallest log emission relative to the largest, so that products do not underflow
 
 
 @lazy_jit
 def log_emissions(i, item_ptr, cell, weight, logs, gold, means, out):
-    """Write log P(labels of item i | state) less its maximum to `out` (S,), −∞ if gold excludes it; return that."""
+    """Write log P(labels of item i | state) minus its maximum to `out` (S,); return the maximum."""
     K = out.size
     for k in range(K):
         out[k] = 0.0
@@ -42,13 +42,15 @@ def forward_backward(
     order, ptr, item_ptr, cell, weight, logs, gold, means, power, exponent, first, step, last, shift,
     cell_counts, first_counts, step_counts, posterior, inside, tags, span_probability,
 ):  # fmt: skip
-    """Run forward-backward over all sequences; return the log evidence.
+    """Run forward-backward over all sequences, and return the log evidence.
 
-    `order` (I,) are items in reading order, `ptr` (S+1,) cuts them into sequences. Everything at item i is raised to
-    `exponent[power[i]]`; `first` (P, S) and `step` (P, S, S) are raised before. State s is tag `means[s]`; a sequence
-    may end with states whose `last` (S,) is 1. `shift` (K,) of tags is added to log emissions.
-    With `tags` (I,), which is a legal path, `span_probability` gets at the first item of each of its spans the
-    probability of the whole span; `inside` (K,) is the tag that continues a span after tag k, −1 for a tag outside.
+    `order` (I,) are the items in reading order, and `ptr` (S+1,) divides them into sequences. Emissions of item i are
+    raised to `exponent[power[i]]`; `first` (P, S) and `step` (P, S, S) have already been raised to each power. State s
+    is the tag `means[s]`, and a sequence may end in states whose `last` (S,) is 1. `shift` (K,) is added to the log
+    emissions of tags. If `tags` (I,), a legal path, is not empty, the probability of each of its spans is written to
+    `span_probability` at the span's first item; `inside` (K,) is the tag that continues a span after tag k, or −1.
+
+    The loop is one function, because the steps share buffers and running them apart would read each sequence again.
     """
     K = first.shape[1]
     longest = 0
@@ -80,7 +82,7 @@ def forward_backward(
                 for k in range(K):
                     forward[t, k] = first[p, k] * emission[t, k]
                     total += forward[t, k]
-                if total <= 0.0:  # a gold class that no sequence may begin with
+                if total <= 0.0:  # the gold class is not a legal first class
                     for k in range(K):
                         forward[t, k] = emission[t, k]
                         total += forward[t, k]
@@ -132,7 +134,7 @@ def forward_backward(
             now = tags[order[begin + end - 1]]
             if end == n:
                 value *= last[now] / ends
-            elif not begins[end]:  # and no tag continues it
+            elif not begins[end]:  # the next tag does not continue the span
                 p, after = power[order[begin + end]], 0.0
                 for k in range(K):
                     if k != inside[tag]:
@@ -144,7 +146,7 @@ def forward_backward(
 
 @lazy_jit
 def viterbi(order, ptr, item_ptr, cell, weight, logs, gold, means, log_first, log_step, log_last, tags):
-    """Write the most probable legal path of every sequence to `tags` (I,)."""
+    """Write the most probable legal path of each sequence to `tags` (I,)."""
     K = log_first.size
     longest = 0
     for s in range(ptr.size - 1):
@@ -166,7 +168,7 @@ def viterbi(order, ptr, item_ptr, cell, weight, logs, gold, means, log_first, lo
                             best[t, k], before[t, k] = value, j
                 best[t, k] += emission[k]
                 top = max(top, best[t, k])
-            if top == -np.inf:  # possible with gold classes only
+            if top == -np.inf:  # only gold classes can exclude all states
                 for k in range(K):
                     best[t, k], before[t, k] = emission[k], -1
                     top = max(top, emission[k])

@@ -1,13 +1,12 @@
-"""Operations on the K numbers of one row at once, which numba does not generate by itself.
+"""Vector operations on the K numbers of a row, which numba does not generate from loops.
 
-Written as loops over classes, a pass over annotations compiles to one multiplication at a time: numba does not know
-that the posterior of an item and the tables are different memory, so nothing may stay in a register. These intrinsics
-emit LLVM vectors of K numbers instead, and a prefetch, for `cells` (A, K, 2, K), flat: see `kernels.confusion`. They
-made a pass 2 times faster at 1M annotations (5 classes) and 1.7 times at 10M annotations by 10k annotators (10
-classes), on one thread.
+Loops over classes compile to one multiplication at a time: numba does not know that the posterior of an item and the
+cells are different memory, so no number can stay in a register. These intrinsics generate LLVM vectors of K numbers and
+prefetch instructions for flat `cells` (A, K, 2, K), see `kernels.confusion`. On one thread they make a pass 2 times
+faster for 1M annotations with 5 classes, and 1.7 times for 10M annotations with 10 classes by 10k annotators.
 
-The first argument of each is the number of classes, a constant where it is called: then numba can keep the compiled
-code on disk, which it cannot if functions are created for every K. Arrays are 1-d and contiguous.
+The first argument of each function is the number of classes, which must be a constant. So numba can cache the compiled
+code on disk, which is impossible if functions are created for every K. Arrays are one-dimensional and contiguous.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 I32, I64, DOUBLE = ir.IntType(32), ir.IntType(64), ir.DoubleType()
-TABLE, COUNTS = 0, 1  # the halves of a cell
+TABLE, COUNTS = 0, 1  # indices of the two halves of a cell
 DOUBLE_BYTES, CACHE_LINE_BYTES = 8, 64
 
 
@@ -31,7 +30,7 @@ def prefetch_cells(typing_context, K, cells, annotator, label, first, end):
         emit = VectorEmitter(context, builder, signature, arguments, K.literal_value)
         with emit.loop_over_rows() as (row, _):
             emit.prefetch(emit.cell_pointer(row, TABLE))
-            if 2 * emit.n * DOUBLE_BYTES > CACHE_LINE_BYTES:  # a third line, of long rows, the hardware fetches
+            if 2 * emit.n * DOUBLE_BYTES > CACHE_LINE_BYTES:  # the hardware fetches a third cache line of longer cells
                 emit.prefetch(emit.cell_pointer(row, COUNTS))
         return context.get_dummy_value()
 
@@ -40,7 +39,7 @@ def prefetch_cells(typing_context, K, cells, annotator, label, first, end):
 
 @intrinsic(prefer_literal=True)
 def multiply_cells(typing_context, K, cells, annotator, label, first, end, start, at, q):
-    """Set `q` (K,) to row `at` of `start` (rows, K) times the table's cells of rows first … end − 1."""
+    """Set `q` (K,) to row `at` of `start` times the likelihoods of rows first … end − 1."""
 
     def generate(context, builder, signature, arguments):
         emit = VectorEmitter(context, builder, signature, arguments, K.literal_value)
@@ -74,13 +73,13 @@ def add_to_counts(typing_context, K, cells, annotator, label, first, end, q):
 
 @intrinsic(prefer_literal=True)
 def normalise_and_add(typing_context, K, q, sums):
-    """Return Σ q; divide `q` (K,) by it and add it to `sums` (K,)."""
+    """Divide `q` (K,) by its sum, add it to `sums` (K,), and return the sum."""
 
     def generate(context, builder, signature, arguments):
         emit = VectorEmitter(context, builder, signature, arguments, K.literal_value)
         values = builder.load(emit.vector_pointer(1), align=DOUBLE_BYTES)
         total = builder.extract_element(values, I64(0))
-        for k in range(1, emit.n):  # in this order the sum has the same bits as a loop
+        for k in range(1, emit.n):  # in this order, the sum has the same bits as in a loop
             total = builder.fadd(total, builder.extract_element(values, I64(k)))
         scale = builder.fdiv(DOUBLE(1.0), total)
         scales = ir.Constant(emit.doubles, ir.Undefined)
@@ -99,9 +98,9 @@ def normalise_and_add(typing_context, K, q, sums):
 
 
 class VectorEmitter(NamedTuple):
-    """The arguments of a code generator of numba, with helpers.
+    """The arguments of a code generator of numba, with helper functions.
 
-    With rows, the arguments are K, cells, annotator, label, first, end, ….
+    If a function processes rows, its arguments begin with K, cells, annotator, label, first and end.
     """
 
     context: Any
@@ -116,18 +115,18 @@ class VectorEmitter(NamedTuple):
         return ir.VectorType(DOUBLE, self.n)
 
     def element_pointer(self, array: int, index: Any) -> Any:
-        """Return a pointer to an element of the array that is argument number `array`."""
+        """Return a pointer to an element of argument number `array`, which is an array."""
         struct = self.context.make_array(self.signature.args[array])(self.context, self.builder, self.arguments[array])
         return self.builder.gep(struct.data, [index])
 
     def vector_pointer(self, array: int, first: Any = None) -> Any:
-        """Return a pointer to K doubles of an array, from element `first` on, as one vector."""
+        """Return a vector pointer to K doubles of an array, beginning with element `first`."""
         return self.builder.bitcast(
             self.element_pointer(array, I64(0) if first is None else first), self.doubles.as_pointer()
         )
 
     def cell_pointer(self, row: Any, half: int) -> Any:
-        """Return a pointer to the K doubles of a row's annotator and label, as one vector."""
+        """Return a vector pointer to the K doubles of a row's cell, likelihoods or counts."""
         builder = self.builder
         annotator, label = (builder.sext(builder.load(self.element_pointer(array, row)), I64) for array in (2, 3))
         at = builder.mul(builder.add(builder.mul(annotator, I64(self.n)), label), I64(2 * self.n))
@@ -138,7 +137,7 @@ class VectorEmitter(NamedTuple):
         return cgutils.for_range_slice(self.builder, self.arguments[4], self.arguments[5], I64(1), inc=True)
 
     def prefetch(self, pointer: Any) -> None:
-        """Prefetch the cache line of `pointer` for writing into all caches; it changes no result."""
+        """Prefetch the cache line of `pointer` into all caches for writing, which does not affect results."""
         address = ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [address, I32, I32, I32])
         function = cgutils.get_or_insert_function(self.builder.module, kind, "llvm.prefetch.p0")
