@@ -83,7 +83,7 @@ def test_it_is_the_default_and_says_what_it_chose():
     model = fitted(table, X)
     assert model.score(X, truth) > 0.9
     assert model.note_.startswith("auto chose the weights")
-    assert "by 2 folds of 150 items" in model.note_
+    assert "on 2 folds of 150 items" in model.note_
     assert [row["name"] for row in model.candidates_] == ["linear model", *auto.CANDIDATES]
     assert not model.held_out_.any()
     assert model.labelled_.all()
@@ -210,7 +210,7 @@ def test_items_that_the_caller_holds_out_do_not_teach():
     table, X, truth = blobs(100)
     model = fitted(table, X, validation=0.3)
     assert model.held_out_.sum() == 30
-    assert "by held-out 30 items" in model.note_
+    assert "on 30 held-out items" in model.note_
     flipped = dz.Annotations.from_codes(
         table.item, table.annotator, np.where(model.held_out_[table.item], (table.label + 1) % 3, table.label),
         table.items, table.annotators, table.classes,
@@ -260,7 +260,7 @@ def test_another_encoder_is_stopped_and_cooled_by_held_out_items():
     texts = [" ".join(["abc"[c]] * 5) for c in truth]
     model = fitted(table, texts, encoder="text-cnn", epochs=15)
     assert model.held_out_.sum() == 12
-    assert f"epoch {model.best_epoch_} of {model.n_iter_}, at temperature" in model.note_
+    assert f"epoch {model.best_epoch_} of {model.n_iter_} and temperature" in model.note_
     assert model.score(texts, truth) > 0.8
     cold = CrowdClassifier(encoder="text-cnn", objective="soft", epochs=15, patience=8, device="cpu")
     cold.fit(table, texts, validation=0.1)

@@ -500,7 +500,7 @@ class NetworkChosen(Message):
 
 class PoolChosen(Message):
     template = (
-        "auto chose the weights {listing} (penalty {penalty:g}). Cross entropy on {basis} {n_items:,} items: "
+        "auto chose the weights {listing} (penalty {penalty:g}). Cross entropy on {basis}: "
         "{score:.4f}, {linear:.4f} for the linear model alone, and {baseline:.4f} for the mean of the votes."
     )
     weights: dict[str, float]
@@ -517,7 +517,8 @@ class PoolChosen(Message):
 
     @property
     def basis(self) -> str:
-        return f"{self.n_splits} folds of" if self.n_splits > 1 else "held-out"
+        items = f"{self.n_items:,}"
+        return f"{self.n_splits} folds of {items} items" if self.n_splits > 1 else f"{items} held-out items"
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
