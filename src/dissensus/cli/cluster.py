@@ -80,9 +80,7 @@ def cluster(
     restarts: int = option(5, "Number of starts of the final fit.", min=1),
     setting: list[str] | None = options.SETTINGS,
     seed: int | None = options.SEED,
-    decision: bool = option(
-        False, "Estimate instead which annotators label which items.", "--decision", panel=DECISION_PANEL
-    ),
+    decision: bool = option(False, "Estimate which annotators label which items.", "--decision", panel=DECISION_PANEL),
     features: Path | None = option(
         None,
         ".npz with arrays item and x, or a table: item and numbers; by default a vector per item.",
@@ -126,25 +124,23 @@ def cluster(
     from dissensus.clustering import clusterings
     from dissensus.clustering.base import cluster_count_keywords
 
-    given = {"seed": seed or 0} | settings.parse_settings(
-        setting or [], clusterings[method], method, taken=OPTION_PARAMETERS
-    )
+    parameters = settings.parse_settings(setting or [], clusterings[method], method, taken=OPTION_PARAMETERS)
+    parameters = {"seed": seed or 0} | parameters
     began = time.perf_counter()
     table = source.read_single_table()
     held_out = sizes.read_validation(source)
     found: Selection | None = None
     if len(K) > 1 or (len(L) > 1 and clusterings.entry(method).facts["annotators"]):
-        given |= {"sizes": COARSE_SIZES if sizes.search == "coarse" else None, "criterion": sizes.criterion}
-        found = _search_sizes(table, method, output, K=K, L=L, dev=held_out, **given)
+        parameters |= {"sizes": COARSE_SIZES if sizes.search == "coarse" else None, "criterion": sizes.criterion}
+        found = _search_sizes(table, method, output, K=K, L=L, dev=held_out, **parameters)
         model = found.estimator()
     else:
-        model = clusterings[method](**cluster_count_keywords(method, K[0], L[0]), **given)
+        model = clusterings[method](**cluster_count_keywords(method, K[0], L[0]), **parameters)
     model.set_params(restarts=restarts)
     with show.show_progress(f"clustering {source.file}") as on_step:
         model.fit(table, on_step=on_step)
-    summary = _summarise(source.file, method, model, found, time.perf_counter() - began) | {
-        "reading": source.import_report
-    }
+    summary = _summarise(source.file, method, model, found, time.perf_counter() - began)
+    summary["reading"] = source.import_report
     if output is not None:
         with folder.write_results(output, CLUSTER_FILES, summary) as part:
             _write_tables(model, found, part)

@@ -60,8 +60,8 @@ TOOL = option(
     autocompletion=lambda: list(import_module("dissensus.table.io.writers").writers),
 )
 SETTINGS = option(None, "Any parameter of the method, such as smoothing=0.5; repeatable.", "--set", metavar="KEY=VALUE")
-ANNOTATORS = option(None, "A table about the annotators: column annotator, and their groups.", metavar="PEOPLE")
-ITEMS = option(None, "A table about the items: column item, texts, pictures as data URIs, others.", metavar="ITEMS")
+ANNOTATORS = option(None, "A table about the annotators: column annotator, and their groups.", metavar="FILE")
+ITEMS = option(None, "A table about the items: column item, texts, pictures as data URIs, others.", metavar="FILE")
 
 
 def refuse_together(other: str, *names: str) -> None:

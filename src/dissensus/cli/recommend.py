@@ -30,6 +30,7 @@ from dissensus.questions.findings import CapacityLimit, LabelsPerItemLimit, Sett
 
 if TYPE_CHECKING:
     from dissensus.questions.recommend import Recommendation
+    from dissensus.table.annotations import Annotations
 
 LABELS_SHOWN = 5
 ANNOTATORS_SHOWN = 5
@@ -44,9 +45,40 @@ MODEL_WRITERS = {"model.npz": "`aggregate`", "model.safetensors": "`train`", "li
 class EnoughGold(Gold):
     """Gold labels that measure the accuracy at each number of labels."""
 
-    gold: Path | None = option(None, "Known labels, to measure accuracy.", metavar="GOLD", panel=ENOUGH_PANEL)
-    gold_item: str | None = option(None, "GOLD's column of items.", metavar="COLUMN", panel=ENOUGH_PANEL)
-    gold_label: str | None = option(None, "GOLD's column of labels.", metavar="COLUMN", panel=ENOUGH_PANEL)
+    gold: Path | None = option(
+        None, "Labels known to be right, to measure accuracy.", metavar="FILE", panel=ENOUGH_PANEL
+    )
+    gold_item: str | None = option(None, "Column of the items in --gold.", metavar="COLUMN", panel=ENOUGH_PANEL)
+    gold_label: str | None = option(None, "Column of the labels in --gold.", metavar="COLUMN", panel=ENOUGH_PANEL)
+
+
+@dataclass(frozen=True)
+class LabelLimits:
+    """Limits on the labels that are recommended."""
+
+    capacity: str = option(
+        "auto",
+        "Labels of one annotator at most; auto: twice their share of the labels so far, 5 at least; none: any number.",
+        metavar="NUMBER|auto|none",
+    )
+    per_item: str = option(
+        "auto",
+        "Labels of one item at most; auto: up to 3 more in all than the median item has; none: any number.",
+        metavar="NUMBER|auto|none",
+    )
+    settled: str = option(
+        SETTLED,
+        "Skip items that two annotators labelled and that have at least this confidence; none: skip no item.",
+        metavar="NUMBER|none",
+    )
+
+    def parse(self) -> dict[str, Any]:
+        """Return the limits as keywords of `recommend`."""
+        return {
+            "capacity": _parse_limit("capacity", self.capacity, 0),
+            "per_item": _parse_limit("per_item", self.per_item, 1),
+            "settled": _parse_share(self.settled),
+        }
 
 
 def recommend(
@@ -64,21 +96,7 @@ def recommend(
     ),
     annotators: str | None = option(None, "Only these annotators; by default all of FILE.", metavar="A,B,…"),
     cost: str = option("1", "Cost of a label; FILE has columns annotator and cost.", metavar="NUMBER|FILE"),
-    capacity: str = option(
-        "auto",
-        "Labels of one annotator at most; auto: twice their share of the labels so far, 5 at least; none: any number.",
-        metavar="NUMBER|auto|none",
-    ),
-    per_item: str = option(
-        "auto",
-        "Labels of one item at most; auto: up to 3 more in all than the median item has; none: any number.",
-        metavar="NUMBER|auto|none",
-    ),
-    settled: str = option(
-        SETTLED,
-        "Skip items of this confidence by two annotators; none: ask about them too.",
-        metavar="NUMBER|none",
-    ),
+    limits: LabelLimits,
     seeds: int = question_option(RedundancyQuestion, "seeds", panel=ENOUGH_PANEL),
     seed: int | None = option(None, "Seed of the draws; 0 by default.", min=0, panel=ENOUGH_PANEL),
     gold: EnoughGold,
@@ -117,11 +135,7 @@ def recommend(
     from dissensus.table.kinds import CLASS_KINDS, KIND_DESCRIPTIONS
 
     price = _parse_number(cost)
-    limits: dict[str, Any] = {
-        "capacity": _parse_limit("capacity", capacity, 0),
-        "per_item": _parse_limit("per_item", per_item, 1),
-        "settled": _parse_share(settled),
-    }
+    parsed = limits.parse()
     folder.check_output_file(output, "recommendations")
     if model is not None and (fit.method or fit.setting):
         raise ModelAndMethod()
@@ -130,16 +144,8 @@ def recommend(
     for name in options.select_set_by_user(CLASS_OPTIONS):
         if not classes:
             raise OnlyForClasses(name=ParameterName(name), kind=KIND_DESCRIPTIONS[table.kind])
-    fitted: Any
     began = time.perf_counter()
-    if model is None:
-        with show.show_progress(f"fitting {source.file}"):
-            fitted = fit.new_model(table.kind).fit(table)
-    else:
-        with show.show_progress(f"reading {model}"):
-            fitted = _load_model(model)
-        with prefix_errors(f"the model in {model}"):
-            table = table.with_classes(fitted.classes_)
+    fitted, table = _fit_or_load(source, fit, model, table)
     people = None if annotators is None else parse_names(annotators, table.annotators)
     if people is not None and not people.size:
         raise NoAnnotatorNamed(given=annotators)
@@ -147,7 +153,7 @@ def recommend(
     found: Any
     with show.show_progress("scoring every pair" if classes else f"looking at {source.file}"):
         if classes:
-            found = find(fitted, table, budget=budget, annotators=people, cost=prices, **limits)
+            found = find(fitted, table, budget=budget, annotators=people, cost=prices, **parsed)
         else:
             found = recommend_items(fitted, table, budget=budget)
     frame = found.to_frame("pyarrow")
@@ -160,15 +166,31 @@ def recommend(
         return
     show.print_line(f"{show.escape(source.file)}: {found.verdict()}")
     if classes:
-        print_findings("", _list_limits(found, limits))
+        print_findings("", _list_limits(found, parsed))
     if len(found):
         if output is None:
             _print_first_labels(frame, classes)
         if classes:
-            busiest = Counter(found.annotators.tolist()).most_common(ANNOTATORS_SHOWN)
-            named = ", ".join(f"{show.shorten(name)} ({count:,})" for name, count in busiest)
-            show.print_line(f"Annotators with the most of these labels: {named}.")
+            _print_busiest_annotators(found)
         show.print_written(output, "All of these labels are", "FILE to keep all of these labels")
+
+
+def _print_busiest_annotators(found: Recommendation) -> None:
+    """Print the annotators who get the most labels."""
+    busiest = Counter(found.annotators.tolist()).most_common(ANNOTATORS_SHOWN)
+    named = ", ".join(f"{show.shorten(name)} ({count:,})" for name, count in busiest)
+    show.print_line(f"Annotators with the most of these labels: {named}.")
+
+
+def _fit_or_load(source: Source, fit: MethodOptions, model: Path | None, table: Annotations) -> tuple[Any, Annotations]:
+    """Return a model that is fitted to the table, or a stored one with the table in its classes."""
+    if model is None:
+        with show.show_progress(f"fitting {source.file}"):
+            return fit.new_model(table.kind).fit(table), table
+    with show.show_progress(f"reading {model}"):
+        fitted = _load_model(model)
+    with prefix_errors(f"the model in {model}"):
+        return fitted, table.with_classes(fitted.classes_)
 
 
 def _parse_limit(name: str, text: str, least: int) -> int | Literal["auto"] | None:

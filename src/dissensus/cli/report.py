@@ -35,10 +35,7 @@ def report(
     items: Path | None = options.ITEMS,
     annotators: Path | None = options.ANNOTATORS,
     show_column: list[str] | None = option(
-        None,
-        "A column of PEOPLE to print with each annotator; repeatable.",
-        "--show",
-        metavar="COLUMN",
+        None, "A column of --annotators to print with each annotator; repeatable.", "--show", metavar="COLUMN"
     ),
     fit: MethodOptions,
     clusters: Path | None = option(None, "The folder of `dissensus cluster`; adds a section.", metavar="FOLDER"),
@@ -59,11 +56,9 @@ def report(
     """
     _check_page(output)
     if show_column and annotators is None:
-        raise faults.OptionNeeds(option=ParameterName("show"), needed="--annotators PEOPLE")
+        raise faults.OptionNeeds(option=ParameterName("show"), needed="--annotators FILE")
     if fit.method is None and fit.setting:
         raise faults.OptionNeeds(option=ParameterName("setting"), needed="--method NAME")
-    for module in ("jinja2", "altair", "vl_convert"):  # a missing one is reported before FILE is read
-        import_extra(module, "the report needs", "report")
     from dissensus.report import report_files
 
     check_not_an_input(*report_files(output, names=not pseudonyms))
@@ -90,12 +85,11 @@ def report(
             chosen = fit.method_name({question: table})
             bar.set_text(f"fitting {chosen}")
             fitted = fit.new_model(table.kind).fit(table, gold=training)
-            about = (
-                parts | {"items": None} if table.kind == "pairs" and items is None else parts
-            )  # the items of a table of pairs are no items of ITEMS
+            # the items of a table of pairs are comparisons, which FILE has no texts of
+            inputs = parts | {"items": None} if table.kind == "pairs" and items is None else parts
             drawn = Report(
                 table, fitted, gold=scoring, training_gold=training, title=name, names=not pseudonyms, salt=salt,
-                show=show_column or (), seed=seed or 0, on_step=bar.set_text, **about,
+                show=show_column or (), seed=seed or 0, on_step=bar.set_text, **inputs,
             )  # fmt: skip
             files = drawn.save(pages[question])
         return {
@@ -110,11 +104,13 @@ def report(
 
 
 def _check_page(output: Path) -> None:
-    """Raise an error if the page is no HTML file, or its folder does not exist."""
+    """Raise an error, before FILE is read, if the page cannot be drawn or written."""
     if output.suffix.lower() not in (".html", ".htm"):
         raise faults.UnknownSuffix(option="-o", path=output, what="reports", suffixes=(".html", ".htm"))
     if not output.absolute().parent.is_dir():
         raise faults.FolderMissing(option="-o", path=output)
+    for module in ("jinja2", "altair", "vl_convert"):
+        import_extra(module, "the report needs", "report")
 
 
 def _read_parts(
