@@ -33,7 +33,7 @@ PANELS = {
     "Annotators": {
         "diagnose": "Find annotators whose labels are random, contrary or copied, with the evidence.",
         "calibrate": "Correct the rates and scores of LLM judges with a sample of human labels.",
-        "cluster": "Group items with similar labels, and annotators who label alike.",
+        "cluster": "Group items with similar labels, and annotators with similar answers.",
     },
     "Next labels": {
         "explain": "Explain why annotators disagree on an item: mistakes, ambiguity or different groups.",

@@ -49,9 +49,10 @@ def adjudicate(
     browser: bool = option(True, "Open the page.", "--browser/--no-browser"),
     source: Source,
 ) -> None:
-    """Number keys decide; s skips, b marks both as right, u marks the guideline as unclear, z takes the last decision
-    back. OUT is written after every decision, and read again on the next start. `aggregate --gold OUT` reads its
-    columns item and label. ITEMS has the texts, or pictures as data URIs or files next to it.
+    """On the page, number keys choose a label, s skips the item, b marks both labels as right, u marks the
+    guideline as unclear, and z undoes the last decision. OUT is written after every decision and read again at the
+    next start. `aggregate --gold OUT` reads its columns item and label. --items names the texts, or pictures as
+    data URIs or files next to it.
 
     Example: dissensus adjudicate labels.csv --items items.csv
 

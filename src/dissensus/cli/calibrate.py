@@ -91,7 +91,7 @@ def calibrate(
     output: Path | None = options.OUTPUT_FILE,
     gold: HumanGold,
     width: float | None = option(
-        None, "Say how many more gold labels make every interval as narrow as this, such as 0.05."
+        None, "Print how many more gold labels make every interval as narrow as this, such as 0.05."
     ),
     next_file: Path | None = option(
         None, "Write the items to have labelled next, for --width.", "--next", metavar="FILE"
@@ -108,11 +108,12 @@ def calibrate(
     seed: int | None = options.SEED,
     source: Source,
 ) -> None:
-    """Without human labels: what the panel is worth. With them: the rate of every class (or the mean score) with an
-    interval that is valid whatever the judges do, as long as the gold items were drawn at random (prediction-powered
-    inference). For comparison the human labels alone and Rogan and Gladen's estimate; then what the panel is worth and
-    how good each judge is. OUT gets one row per item: label, confidence and probabilities calibrated by gold, of gold
-    items by a fit without their gold.
+    """Without --gold, the command estimates how many independent judges the panel amounts to. With it, the command
+    corrects the rate of every class (or the mean score). The interval is valid whatever the judges do, as long as
+    the gold items were drawn at random (prediction-powered inference). The estimates from the human labels alone
+    and by Rogan and Gladen are printed for comparison, then the panel and the accuracy of each judge. OUT gets one
+    row per item: label, confidence and probabilities, calibrated by gold; a gold item is predicted by a fit without
+    its gold label.
 
     Example: dissensus calibrate verdicts.csv --gold human.csv -o items.csv
 

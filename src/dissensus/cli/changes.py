@@ -21,7 +21,7 @@ FLIPS_SHOWN = 10
 
 
 def warn_of_order(old_tables: Tables, new_tables: Tables, old: str, new: str) -> None:
-    """Warn if the times in the tables say that the new one is the older one."""
+    """Warn if the new table ends before the old one, by the times of their labels."""
     reports = [next(iter(tables.values())).import_report for tables in (old_tables, new_tables)]
     old_end, new_end = (report.period[1] if report is not None and report.period else None for report in reports)
     if old_end and new_end and new_end < old_end:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dissensus.questions.diff import Diff
     from dissensus.table.annotations import Annotations
 
-BAD_DATA = BAD_USAGE  # 1 says that a check failed
+BAD_DATA = BAD_USAGE  # exit status 1 is reserved for failed checks
 EXIT_FAILED = 1
 OUTCOME_WORDS = {True: "passed", False: "failed", None: "not checked"}
 

@@ -15,7 +15,7 @@ from dissensus.questions.base import Finding, Table
 from dissensus.questions.definitions.agreement import COEFFICIENTS, Agreement
 from dissensus.questions.definitions.describe import Describe
 
-MAX_ANNOTATIONS_RESAMPLED = 2_000_000  # with more labels, intervals take minutes; --measures computes them
+MAX_ANNOTATIONS_RESAMPLED = 2_000_000  # labels; intervals for more take minutes and need --measures
 MAIN_COEFFICIENTS = (
     "krippendorff_alpha", "fleiss_kappa", "icc", "exact_f1", "jaccard_alpha", "words_alpha",
 )  # fmt: skip

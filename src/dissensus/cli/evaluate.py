@@ -61,7 +61,7 @@ def evaluate(
 
     Without PREDICTIONS, part of the annotations is hidden, every method is fitted to the rest and predicts the hidden
     ones. The score is the mean log probability of the hidden labels; for numbers and texts it is the mean error. A
-    method that a paired bootstrap over items cannot tell apart from the best is marked. --gold adds accuracy.
+    method that is statistically tied with the best, by a paired bootstrap over items, is marked. --gold adds accuracy.
 
     Example: dissensus evaluate test.csv predicted.csv
 

@@ -49,7 +49,9 @@ class NotADataset(BadParameter):
 
 
 class NoBudget(BadParameter):
-    template = "--budget NUMBER says how many labels to recommend; --enough says how many per item are enough."
+    template = (
+        "The command needs --budget NUMBER, to recommend labels, or --enough, to estimate how many per item are enough."
+    )
 
 
 class NotForLabels(BadParameter):

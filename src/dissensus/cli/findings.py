@@ -18,7 +18,7 @@ class AgreementCoefficients(Message):
 
 
 class DemoAccuracy(Message):
-    """How much the demonstration gains over the majority vote."""
+    """The accuracy of the demonstration compared with the majority vote."""
 
     template = (
         "{accuracy} of these {items:item} have the right label; the majority vote of the same labels is right on only "

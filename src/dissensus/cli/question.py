@@ -127,7 +127,7 @@ def question_option(kind: type[Question], name: str, *, panel: str | None = None
 
 
 def print_findings(title: str, findings: Iterable[Finding]) -> None:
-    """Print findings; the first is headed by what it is about."""
+    """Print findings, the first one with its title."""
     for number, one in enumerate(findings):
         about = "" if number else show.escape(title)
         if isinstance(one, Table):
@@ -146,6 +146,6 @@ def print_findings(title: str, findings: Iterable[Finding]) -> None:
 
 
 def print_message(message: Message, about: str = "") -> None:
-    """Print a message, behind what it is about."""
+    """Print a message after its title."""
     sentence = show.escape(render_for_command_line(message))
     show.print_text(f"{about}: {sentence}" if about else sentence)

@@ -13,7 +13,7 @@ from dissensus.cli.options import option
 
 LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 TOKEN_WORDS = ("add", "list", "revoke")
-TURN_SECONDS = 0.0005  # of a thread while others wait: a transaction gives its turn away and waits for it six times
+TURN_SECONDS = 0.0005  # a thread yields to waiting threads after this time; a transaction waits six times
 
 
 def serve(
@@ -23,12 +23,14 @@ def serve(
     store: str = option("dissensus.db", "A file (SQLite), or postgresql://… for several workers.", metavar="STORE"),
     host: str = option("127.0.0.1", "Address to listen at; beyond this machine a token is needed."),
     port: int = option(8765, "Port to listen at; 0 takes a free one.", min=0, max=65535),
-    role: str = option("read", "Of a new token: ingest, annotate, adjudicate, read or admin.", panel="Tokens"),
-    annotator: str | None = option(None, "Of a new token: the one person whose labels it posts.", panel="Tokens"),
-    names: bool = option(False, "Of a new token: show annotators' names, not pseudonyms.", "--names", panel="Tokens"),
-    note: str = option("", "Of a new token: what it is for.", panel="Tokens"),
+    role: str = option("read", "Role of a new token: ingest, annotate, adjudicate, read or admin.", panel="Tokens"),
+    annotator: str | None = option(None, "The only annotator whose labels a new token may post.", panel="Tokens"),
+    names: bool = option(
+        False, "Show annotators' names to the holder of a new token, not pseudonyms.", "--names", panel="Tokens"
+    ),
+    note: str = option("", "Purpose of a new token.", panel="Tokens"),
     label_studio: str | None = option(
-        None, "Address of a Label Studio server to work beside.", metavar="URL", panel="Label Studio"
+        None, "Address of a Label Studio server to work with.", metavar="URL", panel="Label Studio"
     ),
     label_studio_token: str = option(
         "", "Its token, or LABEL_STUDIO_TOKEN in the environment.", envvar="LABEL_STUDIO_TOKEN", panel="Label Studio"
@@ -38,9 +40,9 @@ def serve(
         None, "Where Label Studio reaches this service, if not at --host and --port.", panel="Label Studio"
     ),
     remove: bool = option(
-        False, "Take away what was written into Label Studio or Argilla, and stop.", "--remove", panel="Label Studio"
+        False, "Remove what was written into Label Studio or Argilla, and stop.", "--remove", panel="Label Studio"
     ),
-    argilla: str | None = option(None, "Address of an Argilla server to work beside.", metavar="URL", panel="Argilla"),
+    argilla: str | None = option(None, "Address of an Argilla server to work with.", metavar="URL", panel="Argilla"),
     argilla_key: str = option(
         "", "API key of an admin, or ARGILLA_API_KEY in the environment.", envvar="ARGILLA_API_KEY", panel="Argilla"
     ),
@@ -48,8 +50,8 @@ def serve(
     watch: Path | None = option(None, "A folder whose tables and exports are read whenever they change."),
     json: bool = options.JSON,
 ) -> None:
-    """Annotations are posted to it, by people's scripts or a tool's webhook, and stay in STORE; what it answers follows
-    them at once: the label of each item and how sure it is, who is reliable, what somebody should label next.
+    """Scripts or the webhook of a labelling tool post annotations, which stay in STORE. Every answer includes them at
+    once: the label of each item with its confidence, the reliability of each annotator, and the items to label next.
     http://127.0.0.1:8765/docs lists all addresses. A token is printed once; the store keeps its sha256.
 
     Example: dissensus serve --store labels.db

@@ -20,7 +20,7 @@ from dissensus.common.progress import escape as escape
 from dissensus.common.progress import make_console as make_console
 from dissensus.common.progress import show_progress as show_progress
 
-format_percent = format_share  # with one decimal
+format_percent = format_share  # per cent with one decimal
 MAX_CLASSES_SHOWN = 20
 OWN_PROCESS = "own process"
 """The object of typer's context if `dissensus` is the process, not a function called in another program."""

@@ -106,12 +106,12 @@ def train(
     gold: TrainingGold,
     source: SourceOfTables,
 ) -> None:
-    """FOLDER gets model.safetensors for `dissensus predict` and `dissensus report --model`, items.csv (item; label and
-    confidence by model and labels together; model, its own prediction; taught; p_CLASS …), annotators.csv (with
-    --objective lia these have difficulty and competence), history.csv, summary.json and, with --folds,
-    out_of_fold.csv. Items without labels are predicted, not trained on. The same command resumes a run that was
-    stopped. The texts of a tool's export are in FILE itself; --text COLUMN without --items reads them from FILE, where
-    every row of an item has the same text.
+    """FOLDER gets model.safetensors for `dissensus predict` and `dissensus report --model`, items.csv (item; label
+    and confidence by model and labels together; model, its own prediction; taught, whether the item was used for
+    training; p_CLASS …), annotators.csv (with --objective lia these have difficulty and competence), history.csv,
+    summary.json and, with --folds, out_of_fold.csv. Items without labels are predicted, but not used for training.
+    The same command resumes a run that was stopped. The texts of a tool's export are in FILE itself; --text COLUMN
+    without --items reads them from FILE, where every row of an item has the same text.
 
     Encoders: ENCODERS
 
