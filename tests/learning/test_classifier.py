@@ -174,7 +174,7 @@ def test_a_bar_follows_the_epochs_unless_the_caller_does(monkeypatch):
         seen.append((text, total))
         yield lambda epoch, loss: seen.append(epoch)
 
-    monkeypatch.setattr("dissensus.learning.run.waiting", fake)
+    monkeypatch.setattr("dissensus.learning.run.show_progress", fake)
     quick(epochs=3).fit(table, X)
     assert seen == [("training", 3), 1, 2, 3]
     own = []

@@ -253,7 +253,7 @@ def test_additive_form_is_mmce():
     targets = objective.targets().take(torch.arange(n))
     posterior = objective.log_posterior(head, z, targets).softmax(dim=1).detach().numpy()
     np.testing.assert_allclose(posterior, reference.posterior_, atol=1e-4)
-    alpha = reference.alpha(k)
+    alpha = reference.annotator_penalty(k)
     beta = reference.item_penalty_
     sigma = head.competence.table.weight
     objective_value = objective.loss(head, z, targets) + alpha / 2 * (sigma**2).sum() + beta / 2 * (z**2).sum()
