@@ -19,6 +19,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
+from dissensus.common.arrays import TIE_TOLERANCE
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute import chunk as chunks
 from dissensus.compute.chunk import Chunk
@@ -189,3 +190,9 @@ class SkilledVote:
     def population_agreement(self, hits: FloatArray) -> float:
         """Return the share of all labels that agree."""
         return float(hits.sum() / max(self.total.sum(), np.finfo(float).tiny))
+
+
+def winning_shares(posterior: FloatArray) -> FloatArray:
+    """Return 1 for the most probable class of each item and 0 for the others, (I, K); tied classes share the 1."""
+    tied = posterior >= posterior.max(axis=1, keepdims=True, initial=0) * (1 - TIE_TOLERANCE)
+    return np.asarray(tied / tied.sum(axis=1, keepdims=True))

@@ -105,7 +105,7 @@ def test_a_row_of_weight_two_is_that_row_twice(name):
     rows = np.concatenate([np.arange(len(table))] * 2)
     names = {"classes": table.n_classes, "items": table.items, "annotators": table.annotators}
     twice = Annotations.from_arrays(table.item[rows], table.annotator[rows], table.label[rows], **names)
-    weight = np.full(len(table), 1.0 if name == "consensus" else 2.0)  # consensus counts repeated labels once
+    weight = np.full(len(table), 1.0 if name in ("bwa", "consensus") else 2.0)  # these count repeated labels once
     heavy = Annotations.from_arrays(table.item, table.annotator, table.label, weight=weight, **names)
     one, other = (suite.array_results(fit(name, table)) for table in (twice, heavy))
     for key in one.keys() - {"n_annotations_", "trace_"}:
