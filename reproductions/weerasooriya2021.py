@@ -333,7 +333,7 @@ def own_votes(split: dict[str, Part], seed: int, device: str, how: dict[str, Any
 def ldl_nm(split: dict[str, Part], seed: int, device: str, how: dict[str, Any]) -> Predict:
     """Train LDL-NM; with `leaks`, infer annotators by Algorithm 4 from the votes that it is compared with."""
     from dissensus.learning.objectives.ldl_nm import LDLNMObjective
-    from dissensus.learning.size_search import ldl_nm as model_of
+    from dissensus.learning.size_search import make_ldl_nm as model_of
     from dissensus.learning.unknown_annotators import leaking_proba
 
     item, annotator, epochs = how["sizes"][how["after"]]
@@ -356,7 +356,7 @@ KINDS: dict[str, Callable[[dict[str, Part], int, str, dict[str, Any]], Predict]]
 @cache
 def mapped(name: str, seed: int, epochs: int | None, device: str) -> Any:
     """Train LDL-NM as in the paper: 200 epochs, sizes 10 and 10, none searched for."""
-    from dissensus.learning.size_search import ldl_nm as model_of
+    from dissensus.learning.size_search import make_ldl_nm as model_of
 
     train, told = parts(name)["train"], {} if epochs is None else {"epochs": epochs}
     return model_of(seed=seed, device=device, **told).fit(train.table, train.X, on_step=no_progress)

@@ -29,7 +29,7 @@ import torch
 from benchmarks.parts import mean_and_error
 from dissensus.evaluation import hide_annotators
 from dissensus.learning.objectives.ldl_nm import LDLNMObjective
-from dissensus.learning.size_search import SizeSearch, ldl_nm, search_sizes
+from dissensus.learning.size_search import SizeSearch, make_ldl_nm, search_sizes
 from dissensus.learning.stacked import fit_together
 from dissensus.learning.unknown_annotators import infer_annotators, leaking_proba
 from reproductions import load_paper, record, weerasooriya2021
@@ -57,7 +57,7 @@ def search(name: str, options: argparse.Namespace) -> tuple[SizeSearch, float]:
     train, dev = data["train"], data["dev"]
     found = search_sizes(
         train.table, train.X, dev=(dev.table, dev.X), item_sizes=sizes, annotator_sizes=sizes, epochs=options.epochs,
-        seeds=range(options.seeds), model=ldl_nm(device=options.device), store=running(name),
+        seeds=range(options.seeds), model=make_ldl_nm(device=options.device), store=running(name),
         on_trained=report_progress, stack_size=options.at_once,
     )  # fmt: skip
     return found, time.perf_counter() - begun
@@ -88,7 +88,7 @@ def test(name: str, best: dict[str, Any], options: argparse.Namespace, **keyword
     data = weerasooriya2021.parts(name)
     sizes = {key: best[key] for key in ("item_size", "annotator_size")} | keywords
     models = [
-        ldl_nm(
+        make_ldl_nm(
             objective=LDLNMObjective(**sizes), epochs=best["epochs"], seed=FIRST_TEST_SEED + seed, device=options.device
         )
         for seed in range(options.seeds)
@@ -120,7 +120,7 @@ def one_run(options: argparse.Namespace) -> dict[str, Any]:
     """Time 200 epochs on jobs_q3, and score them."""
     torch.set_num_threads(options.threads)
     data = weerasooriya2021.parts("jobs_q3")
-    model, begun = ldl_nm(seed=0, device="cpu"), time.perf_counter()
+    model, begun = make_ldl_nm(seed=0, device="cpu"), time.perf_counter()
     model.fit(data["train"].table, data["train"].X)
     seconds = time.perf_counter() - begun
     X, table = data["test"].X, data["test"].table

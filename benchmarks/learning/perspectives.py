@@ -133,7 +133,7 @@ def with_columns(train: Any, logs: np.ndarray, frame: Any, seed: int) -> tuple[A
     from dissensus.learning.annotator_features import AnnotatorFeatures
 
     features = AnnotatorFeatures.fit(frame, train.annotators)
-    r = features.features_for(frame, train.annotators)[train.annotator]
+    r = features.compute_features(frame, train.annotators)[train.annotator]
     group = np.random.default_rng(seed).permutation(train.n_annotators)[train.annotator] % 3
 
     def score(scale: float) -> float:
@@ -147,7 +147,7 @@ def with_columns(train: Any, logs: np.ndarray, frame: Any, seed: int) -> tuple[A
     fitted = regression(np.column_stack([logs, scale * r]), train.label)
 
     def answer(test: Any, logs: np.ndarray) -> np.ndarray:
-        about = features.features_for(frame, test.annotators)[test.annotator]
+        about = features.compute_features(frame, test.annotators)[test.annotator]
         return np.asarray(fitted.predict_proba(np.column_stack([logs, scale * about])))
 
     return answer, scale
@@ -160,10 +160,10 @@ def mean_of_all(model: Any, X: np.ndarray, frame: Any = None) -> np.ndarray:
 
 def ldl(split: Split, seed: int, epochs: int, frame: Any = None, *, whole: bool = True) -> Any:
     """Fit LDL-NM to the training part, with or without its development part."""
-    from dissensus.learning.size_search import ldl_nm
+    from dissensus.learning.size_search import make_ldl_nm
 
     table, X = (split.train, split.X_train) if whole else split.rest
-    return ldl_nm(epochs=epochs, seed=seed, device="cpu").fit(table, X, annotators=frame)
+    return make_ldl_nm(epochs=epochs, seed=seed, device="cpu").fit(table, X, annotators=frame)
 
 
 def chosen_epochs(split: Split, seed: int) -> tuple[int, int]:

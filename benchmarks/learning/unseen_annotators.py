@@ -71,8 +71,8 @@ class Split:
         self.shuffled = self.frame.take(order).set_column(0, "annotator", [names.tolist()])
         self.shuffled_of_test = self.shuffled.take([at[name] for name in self.test.annotators.tolist()])
         features = AnnotatorFeatures.fit(self.frame, self.train.annotators)
-        self.r_train = features.features_for(self.frame, self.train.annotators)
-        self.r_test = features.features_for(self.frame, self.test.annotators)
+        self.r_train = features.compute_features(self.frame, self.train.annotators)
+        self.r_test = features.compute_features(self.frame, self.test.annotators)
 
 
 def smoothed(votes: np.ndarray, marginal: np.ndarray, weight: float) -> np.ndarray:

@@ -77,7 +77,7 @@ def test_frames_of_all_kinds_are_the_same(kind):
     assert is_frame(frame)
     made = AnnotatorFeatures.fit(frame, NAMES)
     assert np.array_equal(
-        made.features_for(frame, NAMES), AnnotatorFeatures.fit(FRAME, NAMES).features_for(FRAME, NAMES)
+        made.compute_features(frame, NAMES), AnnotatorFeatures.fit(FRAME, NAMES).compute_features(FRAME, NAMES)
     )
 
 
@@ -107,7 +107,7 @@ def test_what_is_not_known_is_average():
     made = AnnotatorFeatures.fit(FRAME, NAMES)
     _, r = made.encode({"annotator": ["new"], "age": pa.array([None], pa.int64()), "country": ["Atlantis"]})
     assert r[0, [0, 2, 3]].tolist() == [0, 0, 0]
-    assert made.features_for(FRAME, np.array(["stranger", "w03"], object))[0].tolist() == [0] * 4
+    assert made.compute_features(FRAME, np.array(["stranger", "w03"], object))[0].tolist() == [0] * 4
 
 
 @pytest.mark.parametrize(

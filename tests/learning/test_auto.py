@@ -21,7 +21,7 @@ from dissensus.learning.exceptions import (
 )
 from dissensus.learning.inputs import align_rows
 from dissensus.learning.objectives import Auto
-from dissensus.learning.objectives.base import annotation_rows
+from dissensus.learning.objectives.base import make_annotation_column
 from dissensus.learning.validation import Validation, assign_stratified_folds
 from faults import raised, warned
 
@@ -84,7 +84,7 @@ def test_it_is_the_default_and_says_what_it_chose():
     assert model.score(X, truth) > 0.9
     assert model.note_.startswith("auto chose the weights")
     assert "on 2 folds of 150 items" in model.note_
-    assert [row["name"] for row in model.candidates_] == ["linear model", *auto.CANDIDATES]
+    assert [row["name"] for row in model.candidates_] == ["linear model", *auto.POOL_CANDIDATES]
     assert not model.held_out_.any()
     assert model.labelled_.all()
     np.testing.assert_allclose(model.predict_proba(X), model.proba_, atol=1e-6)
@@ -114,7 +114,7 @@ def test_a_channel_finds_what_is_said_of_a_class_and_how_sure_to_be():
     logits = 4 * rng.normal(size=(4000, 3))
     given = np.array([[0.8, 0.0, 0.1], [0.2, 0.7, 0.0], [0.0, 0.3, 0.9]])  # [given, true]
     votes = softmax(0.5 * logits, axis=1) @ given.T
-    found = logistic.fit_channel(logits, votes)
+    found = logistic.fit_vote_channel(logits, votes)
     assert found.scale == 0.5
     np.testing.assert_allclose(found.labels, given, atol=0.03)
     np.testing.assert_allclose(np.exp(found(logits)), votes, atol=0.02)
@@ -128,7 +128,7 @@ def test_labels_judge_each_through_its_annotator():
     )
     model = CrowdClassifier(objective="crowd-layer", epochs=2, device="cpu").fit(table, X)
     columns, rows = model.encoder_.prepare(X), np.array([4, 2, 9])
-    targets = BatchColumns(annotations=annotation_rows(table))
+    targets = BatchColumns(annotations=make_annotation_column(table))
     judge = Validation(columns, rows, table.soft_labels()[rows], 2, targets)
     proba, total = model.predict_annotations(table, X), 0.0
     for row in np.flatnonzero(np.isin(table.item, rows)):
@@ -162,7 +162,7 @@ def test_small_models_train_on_one_core_and_threads_are_as_before(monkeypatch):
     try:
         fitted(table, X).set_params(epochs=1).fit(table, X, on_step=lambda *_: seen.append(torch.get_num_threads()))
         assert torch.get_num_threads() == 3
-        monkeypatch.setattr(auto, "MAX_NUMBERS_ONE_THREAD", 60)
+        monkeypatch.setattr(auto, "MAX_VALUES_SINGLE_THREAD", 60)
         fitted(table, X, epochs=1, encoder="identity").fit(
             table, X, on_step=lambda *_: seen.append(-torch.get_num_threads())
         )

@@ -36,7 +36,7 @@ def other_rows(X):
 def test_rows_are_pairs_of_the_whole(objective, cells, monkeypatch):
     model, X = trained(objective)
     table, new = other_rows(X)
-    monkeypatch.setattr("dissensus.learning.classifier.MAX_CELLS", cells)  # 18: two rows at a time
+    monkeypatch.setattr("dissensus.learning.classifier.MAX_CONFUSION_ENTRIES", cells)  # 18: two rows at a time
     monkeypatch.setattr("dissensus.learning.classifier.PREDICTION_BATCHES", 1 if cells > 18 else 8)
     model.batch_size = 1 if cells > 18 else 8  # an item at a time
     found = model.predict_annotations(table, new)
@@ -73,7 +73,7 @@ def test_all_pairs_at_once_are_those_of_one_annotator_after_another(kind, monkey
         torch.testing.assert_close(found[n], expected)
     assert objective.pair_label_proba(head, z, row[:0], who[:0]).shape == (0, 4)
     assert objective.label_proba(head, z, who[:0]).shape == (len(z), 0, 4)
-    monkeypatch.setattr("dissensus.learning.objectives.base.MAX_PAIR_NUMBERS", 2 * len(z) * 4 * 4)  # two annotators
+    monkeypatch.setattr("dissensus.learning.objectives.base.MAX_PAIR_ENTRIES", 2 * len(z) * 4 * 4)  # two annotators
     torch.testing.assert_close(found, objective.label_proba(head, z, who)[row, torch.arange(len(row))])
 
 

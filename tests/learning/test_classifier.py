@@ -36,9 +36,9 @@ from dissensus.learning.exceptions import (
     FeatureNamesDiffer,
     FeatureNotFinite,
     FileVersionDiffers,
+    InvalidTargets,
     ModelFileMissing,
-    NothingToLearn,
-    NotTargets,
+    NoLabelledItems,
     SeedNeeded,
     UnequalRows,
     UnknownLabel,
@@ -335,7 +335,7 @@ def test_an_input_that_cannot_be_used_is_named_by_its_own_row():
 
 def test_a_table_with_nothing_to_learn_from():
     table, X, _ = blobs()
-    with raised(NothingToLearn, n_items=60):
+    with raised(NoLabelledItems, n_items=60):
         quick(objective="hard").fit(table.select(rows=[]), X)
 
 
@@ -463,7 +463,7 @@ def test_rows_that_do_not_match_are_named():
     table, X, _ = blobs()
     with raised(UnnamedRows, n_rows=59, n_items=60):
         quick().fit(table, X[:59])
-    with raised(NotTargets, found="ndarray"):
+    with raised(InvalidTargets, found="ndarray"):
         quick().fit(X, X)
 
 

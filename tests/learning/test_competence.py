@@ -39,7 +39,7 @@ def test_they_are_means_over_all_pairs_of_a_small_table(keywords):
 
 def test_annotators_are_looked_at_in_parts(lia, monkeypatch):
     table, X, _ = blobs(40)
-    monkeypatch.setattr(module, "MAX_CELLS", 40 * 9 * 2)
+    monkeypatch.setattr(module, "MAX_CONFUSION_ENTRIES", 40 * 9 * 2)
     np.testing.assert_allclose(LIA(**SMALL).fit(table, X).competence_, lia.competence_, atol=1e-6)
 
 
@@ -55,7 +55,7 @@ def test_a_sample_of_many_items_stands_evenly_in_their_order(monkeypatch):
     assert rank[0] <= among.size / module.MAX_SAMPLED_ITEMS
     assert rank[-1] >= among.size * (1 - 1 / module.MAX_SAMPLED_ITEMS) - 1
     assert sorted(sample_items(difficulty, among[:50], 10, 2).tolist()) == among[:50].tolist()
-    monkeypatch.setattr(module, "MAX_NUMBERS", 10**6)
+    monkeypatch.setattr(module, "MAX_SAMPLED_ENTRIES", 10**6)
     assert sample_items(difficulty, among, 5000, 2).size == 50
     assert sample_items(difficulty, among, 10**6, 2).size == module.MIN_SAMPLED_ITEMS
     assert sample_items(difficulty, among[:5], 10**6, 2).size == 5

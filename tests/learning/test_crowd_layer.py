@@ -12,7 +12,7 @@ from dissensus import Annotations
 from dissensus.exceptions import BadParameter
 from dissensus.learning.exceptions import AnnotationsNeeded, VolumeWithoutMatrices
 from dissensus.learning.objectives import CrowdLayer, CrowdLayerObjective, Soft
-from dissensus.learning.objectives.crowd_layer import MIN_VOLUME, Kind, Link
+from dissensus.learning.objectives.crowd_layer import VOLUME_DIAGONAL_OFFSET, Kind, Link
 from dissensus.learning.rows import RowAdam, use_row_sparse
 from faults import raised
 from learning.tables import fitted, log_q, sparse_table
@@ -235,7 +235,7 @@ def test_volume_is_the_literal_determinant(volume):
     plain, head, z, targets = fitted(CrowdLayerObjective(), gold=some_gold(TABLE))
     with_volume = CrowdLayerObjective(volume=volume, volume_weight=0.3).fit(TABLE, some_gold(TABLE), 0)
     scramble(head.crowd)
-    gram = MIN_VOLUME * np.eye(K)
+    gram = VOLUME_DIAGONAL_OFFSET * np.eye(K)
     if volume == "classes":
         for p in np.exp(log_q(plain, head, z)):
             gram += np.outer(p, p)

@@ -136,7 +136,7 @@ def test_pairs_are_the_entries():
     )
     rows = model.network_.table.weight
     np.testing.assert_allclose(
-        model.network_.annotator_rows(np.array([-1]), None).detach()[0], rows.mean(dim=0).detach(), rtol=1e-5
+        model.network_.get_annotator_vectors(np.array([-1]), None).detach()[0], rows.mean(dim=0).detach(), rtol=1e-5
     )
 
 

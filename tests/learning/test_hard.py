@@ -5,7 +5,7 @@ import pytest
 
 from dissensus import Annotations, methods
 from dissensus.exceptions import UnknownName
-from dissensus.learning.exceptions import GoldNeeded, NothingToLearn
+from dissensus.learning.exceptions import GoldNeeded, NoLabelledItems
 from dissensus.learning.objectives import Hard
 from dissensus.models.methods.dawid_skene import DawidSkene
 from faults import raised
@@ -80,7 +80,7 @@ def test_loss_is_minus_log_q_of_the_labels():
     ("objective", "gold", "error", "facts"),
     [
         (Hard(labels="gold"), None, GoldNeeded, {}),
-        (Hard(labels="gold"), np.full(TABLE.n_items, -1), NothingToLearn, {"n_items": 23}),
+        (Hard(labels="gold"), np.full(TABLE.n_items, -1), NoLabelledItems, {"n_items": 23}),
         (Hard(labels="dawid-skeen"), None, UnknownName, {}),
     ],
 )

@@ -11,7 +11,7 @@ from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import Identity
-from dissensus.learning.exceptions import SizesDiffer
+from dissensus.learning.exceptions import EmbeddingSizesDiffer
 from dissensus.learning.objectives import ldl_nm as module
 from dissensus.learning.objectives.ldl_nm import LDLNMObjective
 from learning.tables import fitted, sparse_table
@@ -97,8 +97,8 @@ def test_everybody_is_asked_as_in_a_loop(form, monkeypatch):
     who = [a for a in range(table.n_annotators) if (table.annotator == a).any()]
     assert 2 not in who
     each = np.array([[literal(head, z, i, rows_of(head)[a])[1] for a in who] for i in range(table.n_items)])
-    for at_once in (module.MAX_NUMBERS, 1, 300):
-        monkeypatch.setattr(module, "MAX_NUMBERS", at_once)
+    for at_once in (module.MAX_UNITS_AT_ONCE, 1, 300):
+        monkeypatch.setattr(module, "MAX_UNITS_AT_ONCE", at_once)
         objective.average = "mean"
         found = torch.softmax(objective.logits(head, z), dim=1).detach().numpy()
         np.testing.assert_allclose(found, each.mean(axis=1), atol=1e-6)
@@ -236,7 +236,7 @@ def test_wrong_keywords_are_one_clear_error(keywords):
 
 
 def test_a_sum_needs_equal_sizes():
-    with pytest.raises(SizesDiffer) as caught:
+    with pytest.raises(EmbeddingSizesDiffer) as caught:
         LDLNMObjective(combine="sum", annotator_size=4).fit(TABLE, None, 0)
     assert (caught.value.annotator_size, caught.value.item_size) == (4, 10)
 
@@ -249,7 +249,7 @@ def test_gold_without_annotations_is_an_error():
 
 @pytest.mark.parametrize("at_once", [1, 2**22])
 def test_the_vector_of_an_item_is_the_mean_of_z_e_over_annotators_with_labels(at_once, monkeypatch):
-    monkeypatch.setattr(module, "MAX_NUMBERS", at_once)
+    monkeypatch.setattr(module, "MAX_UNITS_AT_ONCE", at_once)
     table = sparse_table()
     silent = table.select(rows=table.annotator != 2)  # an annotator without labels is nobody's opinion
     objective, head, z, _ = fitted(LDLNMObjective(item_size=3, annotator_size=4), silent)

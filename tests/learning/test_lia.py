@@ -77,7 +77,7 @@ def test_competence_is_the_mean_diagonal_of_the_confusion_under_the_posterior(mo
 def test_pairs_in_parts_are_the_same(model, monkeypatch):
     model = model[0]
     whole = model.competence()
-    monkeypatch.setattr("dissensus.learning.competence.MAX_CELLS", 180)
+    monkeypatch.setattr("dissensus.learning.competence.MAX_CONFUSION_ENTRIES", 180)
     np.testing.assert_allclose(model.competence(), whole, rtol=1e-5)
 
 
@@ -160,7 +160,7 @@ def test_what_annotators_would_say_and_all_else_is_the_same_after_loading(featur
 def test_parts_of_rows_are_the_same(model, monkeypatch):
     fitted, table = model[0], model[1]
     whole = fitted.predict_annotations(table)
-    monkeypatch.setattr("dissensus.learning.classifier.MAX_CELLS", 180)
+    monkeypatch.setattr("dissensus.learning.classifier.MAX_CONFUSION_ENTRIES", 180)
     np.testing.assert_allclose(fitted.predict_annotations(table), whole, rtol=1e-5)
 
 
@@ -263,8 +263,8 @@ def test_no_more_numbers_are_looked_at_together_where_there_are_more_classes(mon
     rng = np.random.default_rng(0)
     table = Annotations.from_matrix(rng.integers(0, 6, (20, 4)), classes=6)
     model = LIA(steps=2).fit(table)
-    monkeypatch.setattr("dissensus.learning.competence.MAX_CELLS", 500)
-    monkeypatch.setattr("dissensus.learning.classifier.MAX_CELLS", 500)
+    monkeypatch.setattr("dissensus.learning.competence.MAX_CONFUSION_ENTRIES", 500)
+    monkeypatch.setattr("dissensus.learning.classifier.MAX_CONFUSION_ENTRIES", 500)
     sizes, one = [], LIAObjective.all_pair_confusions
     other = LIAObjective.pair_confusions
 

@@ -149,7 +149,7 @@ def test_losses_are_the_literal_sums(rows, form):
     penalty += 0.4 / 2 * sum((own[j] ** 2).sum() for j in given)
     if head.difficulty is not None:
         penalty += 0.6 / 2 * (numbers(head.item_difficulty(z)) ** 2).sum()
-    for head.marginal, expected in ((False, bound), (True, marginal)):
+    for head.is_finetuning, expected in ((False, bound), (True, marginal)):
         np.testing.assert_allclose(objective.loss(head, z, targets).item(), expected + penalty, rtol=1e-4)
 
 
@@ -187,8 +187,8 @@ def test_one_question_is_lia(difficulty):
         same.q.copy_(q)
         head.q.copy_(q)
     theirs = lia.targets().take(torch.arange(I))
-    for head.marginal in (False, True):
-        same.marginal = head.marginal
+    for head.is_finetuning in (False, True):
+        same.is_finetuning = head.marginal
         assert many.loss(head, z, targets).item() == pytest.approx(lia.loss(same, z, theirs).item(), rel=1e-5)
     posterior = lia.log_posterior(same, z, theirs).softmax(dim=1)
     torch.testing.assert_close(many.log_posterior(head, z, targets).softmax(dim=1), posterior, rtol=1e-4, atol=1e-6)

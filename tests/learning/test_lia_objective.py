@@ -135,7 +135,7 @@ def test_marginal_losses_are_the_literal_sums(rows, form):
     gold = some_gold(table)
     for kind in ("joint", "per-annotation"):
         objective, head, z, targets = scrambled(LIAObjective(finetune=kind, **FREE, **FORMS[form]), table, gold)
-        head.marginal = True
+        head.is_finetuning = True
         log_h, parts = literal_parts(objective, head, z, table)
         expected = 0.0
         for i in range(table.n_items):
@@ -160,7 +160,7 @@ def test_at_the_e_step_the_bound_has_the_gradient_of_the_marginal_likelihood(for
         head.q.copy_(objective.log_posterior(head, z, targets).softmax(dim=1))
     parameters = [z, *head.parameters()]
     grads = []
-    for head.marginal in (False, True):
+    for head.is_finetuning in (False, True):
         found = torch.autograd.grad(objective.loss(head, z, targets), parameters)
         grads.append([g.to_dense() if g.is_sparse else g for g in found])
     assert all(g.abs().max() > 1e-3 for g in grads[0])
@@ -248,7 +248,7 @@ def test_additive_form_is_mmce():
     with torch.no_grad():
         head.competence.table.weight.copy_(torch.as_tensor(reference.annotator_effect_).reshape(-1, k * k))
         head.competence.crowd.zero_()
-    head.marginal = True
+    head.is_finetuning = True
     z = torch.as_tensor(tau.reshape(n, k * k)).requires_grad_()
     targets = objective.targets().take(torch.arange(n))
     posterior = objective.log_posterior(head, z, targets).softmax(dim=1).detach().numpy()
@@ -291,7 +291,7 @@ def test_a_round_begins_with_an_e_step_and_the_first_with_the_votes():
         with torch.no_grad():
             if objective.needs_begin_epoch(epoch, 8):
                 objective.begin_epoch(head, epoch, 8, walk)
-            seen.append((len(asked), head.marginal, head.q.clone()))
+            seen.append((len(asked), head.is_finetuning, head.q.clone()))
             head.truth[-1].bias.add_(torch.randn(K))
     assert [n for n, _, _ in seen] == [1, 1, 2, 2, 2, 2, 2, 2]
     assert [m for _, m, _ in seen] == [False] * 4 + [True] * 4
@@ -309,7 +309,7 @@ class Watched(LIAObjective):
 
     def begin_epoch(self, head, epoch, epochs, walk):
         if epoch == 0 or self.stage(epoch, epochs) != self.stage(epoch - 1, epochs):
-            head.marginal = True
+            head.is_finetuning = True
             self.seen.append(-sum(self.loss(head, z, targets).item() for z, targets in walk()))
         super().begin_epoch(head, epoch, epochs, walk)
 
@@ -426,7 +426,7 @@ def test_saved_and_loaded_says_the_same(tmp_path):
     again = CrowdClassifier.load(tmp_path, device="cpu")
     who = ["w3", "nobody"]
     assert np.array_equal(model.predict_annotator_proba(X, who), again.predict_annotator_proba(X, who))
-    assert again.network_.head.marginal
+    assert again.network_.head.is_finetuning
     assert torch.equal(model.network_.head.q, again.network_.head.q)
 
 

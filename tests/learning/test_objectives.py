@@ -12,7 +12,7 @@ from dissensus import Annotations
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.batches import BatchColumns
 from dissensus.learning.encoders import MLP, Identity
-from dissensus.learning.exceptions import AnnotationsNeeded, TwoMixtures
+from dissensus.learning.exceptions import AnnotationsNeeded, DoubleMixup
 from dissensus.learning.network import Network
 from dissensus.learning.objectives import AnnotatorHeads, objectives
 from dissensus.learning.objectives.annot_mix import AnnotationData, AnnotMix, MixingNetwork
@@ -215,7 +215,7 @@ def test_vectors_are_mixed_where_inputs_cannot_be():
 
 def test_mixup_of_items_and_of_annotations_exclude_each_other():
     table, X, _ = blobs(30)
-    with pytest.raises(TwoMixtures) as caught:
+    with pytest.raises(DoubleMixup) as caught:
         CrowdClassifier(objective="annot-mix", mixup=0.4, epochs=1, device="cpu").fit(table, X)
     assert caught.value.mixup == 0.4
 

@@ -8,7 +8,7 @@ from crowds import blobs
 from dissensus.exceptions import BadParameter
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import Identity
-from dissensus.learning.exceptions import RoomTooSmall
+from dissensus.learning.exceptions import LayerRoomTooSmall
 from dissensus.learning.objectives.ldl_nm import LDLNMObjective
 from learning.tables import fitted
 
@@ -77,9 +77,9 @@ def test_a_saved_model_says_the_same(tmp_path):
 @pytest.mark.parametrize(
     ("keywords", "error"),
     [
-        ({"room": (3, 20)}, RoomTooSmall),
+        ({"room": (3, 20)}, LayerRoomTooSmall),
         ({"room": 20}, BadParameter),
-        ({"room": (20, 20), "pair_size": 3}, RoomTooSmall),
+        ({"room": (20, 20), "pair_size": 3}, LayerRoomTooSmall),
     ],
 )
 def test_wrong_keywords_are_one_clear_error(keywords, error):

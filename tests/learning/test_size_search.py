@@ -13,7 +13,7 @@ from dissensus.evaluation import inverse_kl_divergence, kl_divergence
 from dissensus.exceptions import BadParameter
 from dissensus.learning import CrowdClassifier, size_search
 from dissensus.learning.encoders import Identity
-from dissensus.learning.exceptions import NotSearchable, UnequalRows
+from dissensus.learning.exceptions import SizesNotSearchable, UnequalRows
 from dissensus.learning.objectives.ldl_nm import LDLNMObjective
 from dissensus.learning.size_search import search_sizes, winner_agreement
 
@@ -124,12 +124,12 @@ def test_items_whose_labels_weigh_nothing_are_not_judged():
         ({"stack_size": -1}, BadParameter),
         ({"dev": [1, 2]}, OutOfRange),
         ({"dev": 1.5}, OutOfRange),
-        ({"model": CrowdClassifier(objective="soft")}, NotSearchable),
+        ({"model": CrowdClassifier(objective="soft")}, SizesNotSearchable),
         (
             {"model": CrowdClassifier(objective=LDLNMObjective(combine="sum"))},
-            NotSearchable,  # a sum has one size for items and annotators, and no grid of two
+            SizesNotSearchable,  # a sum has one size for items and annotators, and no grid of two
         ),
-        ({"model": CrowdClassifier(objective=LDLNMObjective(pair_size=4))}, NotSearchable),
+        ({"model": CrowdClassifier(objective=LDLNMObjective(pair_size=4))}, SizesNotSearchable),
     ],
 )
 def test_wrong_arguments_are_one_clear_error(keywords, error):

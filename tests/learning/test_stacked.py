@@ -10,9 +10,9 @@ from dissensus.learning.encoders import MLP, Identity, ItemEmbedding
 from dissensus.learning.exceptions import (
     ArgumentLengthsDiffer,
     KeywordNotStackable,
-    ModelsDiffer,
-    NotStackable,
-    TablesDiffer,
+    StackedModelsDiffer,
+    StackedTablesDiffer,
+    TrainingsNotStackable,
 )
 from dissensus.learning.lia_ml import LIAML
 from dissensus.learning.objectives import CrowdLayerObjective, Hard, LIAObjective
@@ -102,7 +102,7 @@ def test_models_are_ordinary_afterwards(tmp_path):
     model = fit_together(models(objective, encoder), TABLE, X)[1]
     model.save(tmp_path / "model")
     np.testing.assert_array_equal(CrowdClassifier.load(tmp_path / "model").predict_proba(X), model.predict_proba(X))
-    assert model.network_.head.marginal
+    assert model.network_.head.is_finetuning
 
 
 def test_classes_without_unstacking():
@@ -144,7 +144,7 @@ def test_trainings_that_cannot_be_stacked(change, wanted):
     with pytest.raises(KeywordNotStackable) as caught:
         fit_together(models(*PARTS["lia"], **change), TABLE, X)
     assert (caught.value.name, caught.value.expected) == (*change, wanted)
-    with pytest.raises(NotStackable) as other_batches:
+    with pytest.raises(TrainingsNotStackable) as other_batches:
         fit_together(models("annot-mix", Identity()), TABLE, X)
     assert other_batches.value.reason == "batches"
 
@@ -152,7 +152,7 @@ def test_trainings_that_cannot_be_stacked(change, wanted):
 def test_models_that_differ():
     objective, encoder = PARTS["lia"]
     different = [*models(objective, encoder)[:2], *models(LIAObjective(rounds=4), encoder)[2:]]
-    with pytest.raises(ModelsDiffer) as caught:
+    with pytest.raises(StackedModelsDiffer) as caught:
         fit_together(different, TABLE, X)
     assert caught.value.name == "objective"
 
@@ -165,7 +165,7 @@ def test_tables_that_differ():
     fewer = TABLE.select(annotators=TABLE.annotators[1:])
     silent = TABLE.select(rows=TABLE.item != 3)
     for other, what in ((fewer, "annotators"), (silent, "items with labels")):
-        with pytest.raises(TablesDiffer) as different:
+        with pytest.raises(StackedTablesDiffer) as different:
             fit_together(models(objective, encoder), [TABLE, TABLE, other], X)
         assert different.value.axis == what
 
@@ -198,10 +198,10 @@ def test_sizes_that_have_room_are_trained_together():
         strict=True,
     ):
         np.testing.assert_allclose(b.trace_, a.trace_, atol=2e-5)
-    with pytest.raises(NotStackable) as shapes:
+    with pytest.raises(TrainingsNotStackable) as shapes:
         fit_together([sized(seed, (3, 4)) for seed in range(2)], [TABLE, TABLE.select(rows=TABLE.annotator > 0)], X)
     assert shapes.value.reason == "shapes"
-    with pytest.raises(ModelsDiffer):
+    with pytest.raises(StackedModelsDiffer):
         fit_together([sized(0, (3, 4)), sized(1, (5, 2))], TABLE, X)
 
 

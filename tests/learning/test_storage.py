@@ -103,7 +103,7 @@ def test_another_kind_or_format_says_which(tmp_path, monkeypatch):
     path = write_tree(tmp_path / "t", TREE, "thing")
     with raised(FileFormatDiffers, kind="thing", format=2, expected_kind="model", expected_format=2):
         read_tree(path, "model")
-    monkeypatch.setattr("dissensus.learning.storage.FORMAT", 3)
+    monkeypatch.setattr("dissensus.learning.storage.FORMAT_NUMBER", 3)
     with raised(FileFormatDiffers, kind="thing", format=2, expected_kind="thing", expected_format=3):
         read_tree(path, "thing")
 

@@ -11,13 +11,13 @@ from torch import nn
 
 from dissensus.common.exceptions import UnknownParameter
 from dissensus.exceptions import BadParameter
-from dissensus.learning.checkpoint import CHECKPOINT
+from dissensus.learning.checkpoint import CHECKPOINT_FILE
 from dissensus.learning.devices import import_fabric
 from dissensus.learning.exceptions import (
     CheckpointOfAnotherRun,
     DamagedModelFile,
     LossNotFinite,
-    NothingToLearn,
+    NoLabelledItems,
     TooManyProcesses,
     ValidationNeeded,
     WrongOptimizer,
@@ -145,7 +145,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bits(tmp_path, optimizer, sto
     torch.manual_seed(3)
     with pytest.raises(Killed):
         trained(model=Mortal(0.5), checkpoint_every=0, **keywords)
-    assert (tmp_path / CHECKPOINT).exists()
+    assert (tmp_path / CHECKPOINT_FILE).exists()
     again, trace_again = trained(model=Squares(0.5), **keywords)
     assert torch.equal(weights(whole), weights(again))
     assert [e["loss"] for e in trace.epochs] == pytest.approx([e["loss"] for e in trace_again.epochs], rel=1e-12)
@@ -186,7 +186,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
 
 def test_a_damaged_checkpoint_is_refused(tmp_path):
     trained(checkpoint=tmp_path)
-    path = tmp_path / CHECKPOINT
+    path = tmp_path / CHECKPOINT_FILE
     path.write_bytes(path.read_bytes()[:-3])
     with raised(DamagedModelFile, path=path):
         trained(checkpoint=tmp_path)
@@ -288,7 +288,7 @@ def test_a_step_of_sam_in_parts_is_the_whole_step():
 
 
 def test_nothing_to_learn_from():
-    with raised(NothingToLearn):
+    with raised(NoLabelledItems):
         trained(rows=0)
 
 

@@ -1,7 +1,7 @@
 """Encode features of annotators (age, trust, country, …) as numbers r_j for a network.
 
 A column of numbers becomes two columns: the standardised number, and 1 if it is missing. A column of texts (or
-booleans) becomes one column per level, and "missing" is a level. Levels with fewer than `MIN_LEVEL_ANNOTATORS`
+booleans) becomes one column per level, and "missing" is a level. Levels with fewer than `MIN_ANNOTATORS_PER_LEVEL`
 annotators are merged. All columns are centred on the annotators of `fit`, so r = 0 is the average annotator. Values of
 0 are also used for annotators without a row in the frame, and for levels that were not in `fit` or are too rare even
 when they are merged.
@@ -26,7 +26,7 @@ from dissensus.messages import quote_name
 from dissensus.table import names as naming
 from dissensus.table.find_columns import guess_column, missing_column_error, to_arrow
 
-MIN_LEVEL_ANNOTATORS = 5  # number of annotators below which a level has no column of its own
+MIN_ANNOTATORS_PER_LEVEL = 5  # number of annotators below which a level has no column of its own
 ANNOTATOR_COLUMN = "annotator"
 
 Levels = dict[str | None, int]
@@ -96,7 +96,7 @@ class AnnotatorFeatures:
         raw = np.hstack([_encode_column(arrow[name], levels, name) for name, levels in self.columns.items()])
         return _read_names(arrow), np.nan_to_num((raw - self.mean) / self.scale, nan=0.0)
 
-    def features_for(self, frame: Any, annotators: Names) -> FloatArray:
+    def compute_features(self, frame: Any, annotators: Names) -> FloatArray:
         """Return features (A, F) of these annotators, with zeros for annotators without a row in the frame."""
         names, features = self.encode(frame)
         at = naming.match_names(annotators, names, "annotators")
@@ -132,12 +132,12 @@ def _find_levels(values: Any, name: str) -> Levels | None:
     if _is_number_type(values.type):
         return None
     counts = Counter(_read_texts(values, name))
-    own = sorted(level for level, n in counts.items() if n >= MIN_LEVEL_ANNOTATORS and level is not None)
+    own = sorted(level for level, n in counts.items() if n >= MIN_ANNOTATORS_PER_LEVEL and level is not None)
     levels: Levels = {level: place for place, level in enumerate(own)}
-    rare = [level for level, n in counts.items() if n < MIN_LEVEL_ANNOTATORS and level is not None]
-    if sum(counts[level] for level in rare) >= MIN_LEVEL_ANNOTATORS:
+    rare = [level for level, n in counts.items() if n < MIN_ANNOTATORS_PER_LEVEL and level is not None]
+    if sum(counts[level] for level in rare) >= MIN_ANNOTATORS_PER_LEVEL:
         levels |= dict.fromkeys(sorted(rare), len(own))
-    if counts[None] >= MIN_LEVEL_ANNOTATORS:
+    if counts[None] >= MIN_ANNOTATORS_PER_LEVEL:
         levels[None] = _count_columns(levels)
     return levels
 

@@ -10,7 +10,7 @@ The candidates are those that improved the score on eight data sets (`python -m 
 all soft labels the shares of the votes were best on every set. A network trained on a tempered posterior alone
 predicts votes worse, but improves the pool. A crowd layer predicts classes, and is more confident than the votes.
 Therefore held-out items also estimate a temperature and the distribution of labels given the class
-(`logistic.fit_channel`); with these corrections the crowd layer has a third of the weight or more.
+(`logistic.fit_vote_channel`); with these corrections the crowd layer has a third of the weight or more.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from dissensus.learning.exceptions import NetworkChosen, NoItemsHeldOut, PoolCho
 from dissensus.learning.network import Network
 from dissensus.learning.objectives import Objective, objectives
 from dissensus.learning.objectives.auto import Auto, PoolHead, PoolMember
-from dissensus.learning.objectives.base import annotation_rows
+from dissensus.learning.objectives.base import make_annotation_column
 from dissensus.learning.objectives.crowd_layer import CrowdLayerObjective
 from dissensus.learning.objectives.soft import Soft
 from dissensus.learning.run import (
@@ -73,21 +73,21 @@ from dissensus.table.annotations import Annotations
 if TYPE_CHECKING:
     from dissensus.learning.classifier import CrowdClassifier
 
-PATIENCE = 8  # epochs without a better score that end training, unless the user sets `patience`
-HIDDEN_WIDTHS = (128, 128)  # widths of the layers of the pool's networks
-DROPOUT = 0.5  # dropout of the pool's networks
+DEFAULT_PATIENCE = 8  # epochs without a better score that end training, unless the user sets `patience`
+POOL_HIDDEN_WIDTHS = (128, 128)  # widths of the layers of the pool's networks
+POOL_DROPOUT = 0.5  # dropout of the pool's networks
 HELD_OUT_SHARE = 0.1  # share of the items that is held out if training is slow
-MIN_ITEMS_SPLIT_ONCE = 20_000  # training items from which on there is only one split, because training is slow
+MIN_ITEMS_SINGLE_SPLIT = 20_000  # training items from which on there is only one split, because training is slow
 MIN_ITEMS_HELD_OUT = 10  # training items below which no items are held out
 DEFAULT_PENALTY = 1.0  # λ of the linear model if no items are held out
 MAX_WORSE_PENALTIES = 2  # number of worse penalties in a row that ends the search
 PRIOR_ITEMS = 10.0  # weight, in items, of the prior on equal weights and temperature 1
 MIN_LABELS_PER_ANNOTATOR = 3.0  # smallest mean number of labels for candidates that model annotators
-MAX_NUMBERS_ONE_THREAD = 2**23  # items × features up to which several threads are not faster than one
+MAX_VALUES_SINGLE_THREAD = 2**23  # items × features up to which several threads are not faster than one
 MAX_MATRIX_CELLS = 2**23  # largest annotators × K × K of a crowd layer
 
 
-CANDIDATES: dict[str, Objective] = {
+POOL_CANDIDATES: dict[str, Objective] = {
     "networks on votes": Soft(),
     "networks on Dawid-Skene's posteriors": Soft(labels="dawid-skene"),
     "networks under a crowd layer": CrowdLayerObjective(volume="classes", volume_weight=0.3),
@@ -98,7 +98,7 @@ All but the first use which annotator gave a label. Under a crowd layer, p(x) is
 of the votes, and a channel maps one to the other."""
 
 
-class Split(NamedTuple):
+class HeldOutSplit(NamedTuple):
     """Validation items, as rows of the table or of separate inputs."""
 
     held_out: BoolArray  # (I,) True for items whose labels are not used for training
@@ -113,7 +113,7 @@ class ScoredMember(NamedTuple):
     logits: FloatArray  # (V of all splits, K) for validation items
     score: float  # cross entropy on validation items
     networks: Sequence[nn.Module] = ()  # one per split
-    channel: logistic.Channel | None = None  # labels given the class, if the networks predict classes
+    channel: logistic.VoteChannel | None = None  # labels given the class, if the networks predict classes
 
 
 def uses_pool(model: CrowdClassifier, X: Any) -> bool:
@@ -123,7 +123,7 @@ def uses_pool(model: CrowdClassifier, X: Any) -> bool:
     return (
         auto
         and model.processes == 1
-        and bool(encoder.pool_encoders())
+        and bool(encoder.make_pool_encoders())
         and not isinstance(input_data.strip_row_names(X), MappedRows)
     )
 
@@ -146,7 +146,7 @@ def _train_once(
     judge = run.evaluate
     if judge is None:
         return replace(run, note=str(NoItemsHeldOut(penalty=None))), run.train(on_step)
-    run.trainer.set_params(patience=model.patience or PATIENCE)
+    run.trainer.set_params(patience=model.patience or DEFAULT_PATIENCE)
     trace = run.train(on_step)
     logits = run.network.apply_in_batches(run.network.logits, judge.columns, rows=judge.rows, at_once=judge.at_once)
     (scale,) = logistic.fit_pool_weights(logits[None], judge.truth, PRIOR_ITEMS).tolist()
@@ -191,13 +191,13 @@ class _ModelSelection:
         self.validation_truth = np.concatenate([self.truth[:0], *(split.truth for split in self.splits)])
         self.trace = Trace(stopped=True)
 
-    def _make_splits(self, validation: Any) -> list[Split]:
+    def _make_splits(self, validation: Any) -> list[HeldOutSplit]:
         """Return one split per fold, or a single split if there are validation data or many items."""
         train_mask, held_out = self.objective.train_mask_, []
         if validation is not None and not is_number(validation):
             self.validation_inputs, truth = read_validation(validation, self.table.classes)
-            return [Split(self.held_out, np.arange(len(truth)), truth)]
-        if validation is not None or train_mask.sum() >= MIN_ITEMS_SPLIT_ONCE:
+            return [HeldOutSplit(self.held_out, np.arange(len(truth)), truth)]
+        if validation is not None or train_mask.sum() >= MIN_ITEMS_SINGLE_SPLIT:
             self.held_out = hold_out(
                 HELD_OUT_SHARE if validation is None else validation, self.table, train_mask, self.seed
             )
@@ -205,7 +205,7 @@ class _ModelSelection:
         elif train_mask.sum() >= MIN_ITEMS_HELD_OUT:
             fold = assign_stratified_folds(self.table, self.truth, train_mask, self.objective.folds, self.seed)
             held_out = [fold == number for number in range(self.objective.folds)]
-        return [Split(one, np.flatnonzero(one), self.truth[one]) for one in held_out]
+        return [HeldOutSplit(one, np.flatnonzero(one), self.truth[one]) for one in held_out]
 
     def _find_train_items(self, held_out: BoolArray) -> IntArray:
         return np.flatnonzero(self.objective.train_mask_ & ~held_out)
@@ -213,7 +213,7 @@ class _ModelSelection:
     def train(self) -> tuple[TrainingRun, Trace]:
         """Train all candidates, and return the pool as a trained run."""
         inputs = list(self._prepare_inputs())
-        small = _feature_array(inputs[0][1]).size <= MAX_NUMBERS_ONE_THREAD
+        small = _feature_array(inputs[0][1]).size <= MAX_VALUES_SINGLE_THREAD
         with single_thread() if small else nullcontext():
             found = [(*self._fit_linear(*columns), *columns) for columns in inputs]
             linear, penalty, encoder, columns, judging = min(found, key=lambda one: one[0].score)
@@ -244,7 +244,7 @@ class _ModelSelection:
 
     def _prepare_inputs(self) -> Iterator[tuple[Encoder, BatchColumns, BatchColumns]]:
         """Yield candidate encoders with the prepared inputs of the table and of the validation items."""
-        for one in self.encoder.pool_encoders()[: None if self.splits else 1]:
+        for one in self.encoder.make_pool_encoders()[: None if self.splits else 1]:
             encoder = fit_encoder(one, self.X, self.train_items, self.table.n_items)
             columns = encoder.prepare(self.X)
             yield (
@@ -282,19 +282,19 @@ class _ModelSelection:
         named = table.n_annotators > 1 and table.n_annotations >= MIN_LABELS_PER_ANNOTATOR * table.n_annotators
         fits = table.n_annotators * table.n_classes**2 <= MAX_MATRIX_CELLS
         fits &= all(not split.held_out[table.item].all() for split in self.splits)  # gold alone trains no annotator
-        for place, (name, objective) in enumerate(CANDIDATES.items()):
+        for place, (name, objective) in enumerate(POOL_CANDIDATES.items()):
             if (named or place == 0) and (fits or not objective.models_annotators):
                 yield name
 
     def _train_networks(self, kind: int, name: str, columns: BatchColumns, judging: BatchColumns) -> ScoredMember:
         """Train one network per split until its score on the validation items stops improving."""
-        model, table, predicts_classes = self.model, self.table, CANDIDATES[name].models_annotators
+        model, table, predicts_classes = self.model, self.table, POOL_CANDIDATES[name].models_annotators
         size = _feature_array(columns).shape[1]
         learnt = {"center_": np.zeros(size), "spread_": np.ones(size)}
-        layers = set_attributes(MLP(hidden=self.hidden_widths, dropout=DROPOUT), learnt)
+        layers = set_attributes(MLP(hidden=self.hidden_widths, dropout=POOL_DROPOUT), learnt)
         parts, networks, channel = [], [], None
         for number, split in enumerate(self.splits):
-            objective = copy_component(CANDIDATES[name], objectives, Objective)
+            objective = copy_component(POOL_CANDIDATES[name], objectives, Objective)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # An imperfect candidate is scored like others.
                 fit_objective_without(objective, split.held_out, table, self.gold, self.seed)
@@ -304,7 +304,9 @@ class _ModelSelection:
                 judge = self._score_by_labels(judge)
             train_items = self._find_train_items(split.held_out)
             run = make_run(model, table, layers, network, columns, train_items, gold=self.gold, evaluate=judge)
-            run.trainer.set_params(patience=model.patience or PATIENCE, monitor=model.monitor or "cross-entropy")
+            run.trainer.set_params(
+                patience=model.patience or DEFAULT_PATIENCE, monitor=model.monitor or "cross-entropy"
+            )
             if model.checkpoint is not None:
                 run.trainer.set_params(checkpoint=Path(model.checkpoint) / f"{kind}-{number}")
             before = len(self.trace.epochs)
@@ -317,7 +319,7 @@ class _ModelSelection:
             networks.append(nn.Sequential(network.encoder, main[-1]))
         logits = np.concatenate(parts)
         if predicts_classes:
-            channel = logistic.fit_channel(logits, self.validation_truth)
+            channel = logistic.fit_vote_channel(logits, self.validation_truth)
             logits = channel(logits)
         return ScoredMember(name, logits, _mean_cross_entropy(self.validation_truth, logits), networks, channel)
 
@@ -325,12 +327,12 @@ class _ModelSelection:
     def hidden_widths(self) -> tuple[int, ...]:
         """Return the layer widths of the networks, which are the encoder's if the user set them."""
         own, default = (tuple(getattr(of, "hidden", ())) for of in (self.encoder, type(self.encoder)))
-        return HIDDEN_WIDTHS if own == default else own
+        return POOL_HIDDEN_WIDTHS if own == default else own
 
     def _score_by_labels(self, judge: Validation) -> Validation:
         """Score a crowd layer by held-out labels, each through the matrix of its annotator or the average matrix."""
         if self.validation_inputs is None:
-            rows = annotation_rows(self.table)
+            rows = make_annotation_column(self.table)
         else:
             unknown = torch.full((len(judge.truth),), -1)
             proba = torch.as_tensor(judge.truth, dtype=torch.float32)

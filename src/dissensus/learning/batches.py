@@ -66,14 +66,14 @@ class MappedRows:
         """Read these rows into a batch."""
         return {name: torch.from_numpy(self[rows.cpu().numpy()]).to(rows.device)}
 
-    def blocks(self) -> Iterator[Tensor]:
+    def iterate_blocks(self) -> Iterator[Tensor]:
         """Yield all rows, `ROWS_PER_READ` at a time."""
         for start in range(0, max(len(self), 1), ROWS_PER_READ):
             yield torch.from_numpy(self[start : start + ROWS_PER_READ])
 
     def to(self, device: Any) -> Tensor:
         """Read all rows into the memory of a device."""
-        return torch.cat([block.to(device) for block in self.blocks()])
+        return torch.cat([block.to(device) for block in self.iterate_blocks()])
 
     @property
     def nbytes(self) -> int:
@@ -155,13 +155,13 @@ class BatchColumns:
         """Return the same columns on another device."""
         return type(self)(**{name: column.to(device) for name, column in self.columns.items()})
 
-    def tensors(self) -> Iterator[Tensor]:
+    def iterate_tensors(self) -> Iterator[Tensor]:
         """Yield all tensors of the columns; those in a file are read in blocks."""
         for column in self.columns.values():
             if isinstance(column, RaggedColumn):
                 yield from (column.ptr, *column.columns.values())
             else:
-                yield from column.blocks() if isinstance(column, MappedRows) else [column]
+                yield from column.iterate_blocks() if isinstance(column, MappedRows) else [column]
 
     def take(self, rows: Tensor) -> Batch:
         """Return the batch of these items."""

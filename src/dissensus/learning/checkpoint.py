@@ -19,7 +19,7 @@ from dissensus.learning.devices import gpu_indices
 from dissensus.learning.exceptions import CheckpointOfAnotherRun
 from dissensus.learning.storage import make_folder, read_tree, write_tree
 
-CHECKPOINT = "checkpoint.safetensors"
+CHECKPOINT_FILE = "checkpoint.safetensors"
 CHECKPOINT_KIND = "checkpoint"
 
 
@@ -48,7 +48,7 @@ class Checkpoint:
     """The checkpoint file of a run, written every `checkpoint_every` seconds if there is a folder for it."""
 
     def __init__(self, trainer: Any, key: str, fabric: Any, model: nn.Module, optimizer: torch.optim.Optimizer):
-        self.path = None if trainer.checkpoint is None else Path(trainer.checkpoint) / CHECKPOINT
+        self.path = None if trainer.checkpoint is None else Path(trainer.checkpoint) / CHECKPOINT_FILE
         if self.path is not None:
             make_folder(self.path.parent)
         self.every, self.key, self.model, self.optimizer = trainer.checkpoint_every, key, model, optimizer

@@ -26,7 +26,7 @@ from dissensus.learning.checkpoint import Trace
 from dissensus.learning.competence import DIFFICULTY_LEVELS, difficulty_and_competence
 from dissensus.learning.conformal import LabelSets, make_label_sets
 from dissensus.learning.encoders import Encoder, encoders
-from dissensus.learning.network import MAX_CELLS, Network
+from dissensus.learning.network import MAX_CONFUSION_ENTRIES, Network
 from dissensus.learning.objectives import Objective, objectives
 from dissensus.learning.objectives.auto import Auto
 from dissensus.learning.objectives.base import as_tensor
@@ -326,7 +326,7 @@ class CrowdClassifier(Learner, TrainingKeywords):
         if annotators is not None:
             if self.annotator_features_ is None:
                 raise faults.FittedWithoutFeatures()
-            features = self.annotator_features_.features_for(annotators, table.annotators)
+            features = self.annotator_features_.compute_features(annotators, table.annotators)
         network, head, objective = self.network_, self.network_.head, self.objective_
         confusion = torch.as_tensor(self.all_confusions())
 
@@ -434,7 +434,7 @@ class CrowdClassifier(Learner, TrainingKeywords):
         return network.apply_in_batches(question, *columns, rows=rows, at_once=at_once)
 
     def _predict_rows(
-        self, columns: BatchColumns, table: Annotations, ask: Callable[[Tensor, Tensor, IntArray], Tensor]
+        self, columns: BatchColumns, table: Annotations, predict: Callable[[Tensor, Tensor, IntArray], Tensor]
     ) -> FloatArray:
         """Predict a distribution (N, K) for each row of a table whose item i is row i of `columns`.
 
@@ -446,13 +446,15 @@ class CrowdClassifier(Learner, TrainingKeywords):
         if not items.size:
             return np.empty((0, K))
 
-        def some(inputs: Batch, asked: Batch) -> Tensor:
-            z, at = self.network_.encoder(**inputs), asked["at"].cpu().numpy()
-            parts = torch.split(torch.arange(len(at)), max(MAX_CELLS // K**2, 1))  # one item may have many rows
-            return torch.cat([ask(z, asked["row"][part.to(z.device)], at[part.numpy()]).cpu() for part in parts])
+        def predict_batch(inputs: Batch, pairs: Batch) -> Tensor:
+            z, at = self.network_.encoder(**inputs), pairs["at"].cpu().numpy()
+            parts = torch.split(
+                torch.arange(len(at)), max(MAX_CONFUSION_ENTRIES // K**2, 1)
+            )  # one item may have many rows
+            return torch.cat([predict(z, pairs["row"][part.to(z.device)], at[part.numpy()]).cpu() for part in parts])
 
         bag = BatchColumns(rows=RaggedColumn({"at": torch.arange(len(table))}, as_tensor(table.item_ptr, torch.int64)))
-        found = self._apply_network(some, columns, bag, rows=items)
+        found = self._apply_network(predict_batch, columns, bag, rows=items)
         return np.asarray(found / found.sum(axis=1, keepdims=True))
 
     def all_confusions(self) -> FloatArray:

@@ -19,7 +19,7 @@ from torch import Tensor
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.learning.annotator_features import AnnotatorCodes
 from dissensus.learning.batches import Batch, BatchColumns
-from dissensus.learning.network import MAX_CELLS
+from dissensus.learning.network import MAX_CONFUSION_ENTRIES
 from dissensus.learning.objectives.lia import LIAHead, LIAObjective
 from dissensus.learning.trainer import PREDICTION_BATCHES
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MAX_SAMPLED_ITEMS = 200
 MIN_SAMPLED_ITEMS = 12  # smallest sample, for tables with many annotators
-MAX_NUMBERS = 2**26  # largest sampled items × annotators × K × K, unless the sample would be too small
+MAX_SAMPLED_ENTRIES = 2**26  # largest sampled items × annotators × K × K, unless the sample would be too small
 DIFFICULTY_LEVELS = ("all", "easiest", "hardest")
 """Columns of `competence_`; the last two are quarters of the sample."""
 
@@ -37,23 +37,28 @@ def map_pairs(
     model: CrowdClassifier,
     columns: BatchColumns,
     whom: AnnotatorCodes,
-    ask: Callable[[Tensor, Tensor], Tensor],
+    compute: Callable[[Tensor, Tensor], Tensor],
     rows: IntArray | None = None,
 ) -> FloatArray:
-    """Apply `ask` to Q (B, J, K, K) and its rows (B,) of `columns` in chunks, and return (items, annotators, …)."""
+    """Apply `compute` to the confusion matrices of all pairs in chunks, and return the results (items, annotators, …).
+
+    `compute` takes Q (B, J, K, K) for B items and J annotators, and the rows (B,) of these items in `columns`.
+    """
     objective, network = model.objective_, model.network_.to(model.torch_device())
     assert isinstance(objective, LIAObjective)
-    (codes, features), pairs, parts = whom, max(MAX_CELLS // objective.n_classes_**2, 1), []
+    (codes, features), pairs, parts = whom, max(MAX_CONFUSION_ENTRIES // objective.n_classes_**2, 1), []
     places = BatchColumns(at=torch.arange(len(columns)))
     for start in range(0, max(codes.size, 1), pairs):
         chunk = slice(start, start + pairs)
         placed = network.to_device(codes[chunk], None if features is None else features[chunk])
 
-        def of(batch: Batch, at: Batch, placed: Any = placed) -> Tensor:
-            return ask(objective.all_pair_confusions(network.head, network.encoder(**batch), *placed), at["at"].cpu())
+        def compute_batch(batch: Batch, at: Batch, placed: Any = placed) -> Tensor:
+            return compute(
+                objective.all_pair_confusions(network.head, network.encoder(**batch), *placed), at["at"].cpu()
+            )
 
         at_once = min(max(pairs // max(len(placed[0]), 1), 1), PREDICTION_BATCHES * model.batch_size)
-        parts.append(network.apply_in_batches(of, columns, places, rows=rows, at_once=at_once))
+        parts.append(network.apply_in_batches(compute_batch, columns, places, rows=rows, at_once=at_once))
     return np.concatenate(parts, axis=1)
 
 
@@ -82,7 +87,7 @@ def difficulty_and_competence(
 def sample_items(difficulty: FloatArray, among: IntArray, n_annotators: int, n_classes: int) -> IntArray:
     """Return `among` or a sample of it (S,), the easiest item first, at regular steps in the order of difficulty."""
     order = among[np.argsort(difficulty[among], kind="stable")]
-    size = max(MAX_NUMBERS // max(n_annotators * n_classes**2, 1), MIN_SAMPLED_ITEMS)
+    size = max(MAX_SAMPLED_ENTRIES // max(n_annotators * n_classes**2, 1), MIN_SAMPLED_ITEMS)
     size = min(size, MAX_SAMPLED_ITEMS, order.size)
     return np.asarray(order[((np.arange(size) + 0.5) * order.size / max(size, 1)).astype(np.int64)])
 

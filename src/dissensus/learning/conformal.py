@@ -20,7 +20,7 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, Names
 from dissensus.evaluation import Estimate, bootstrap
 
-FOLDS = 10  # number of folds of the held-out items by which the coverage is estimated
+N_FOLDS = 10  # number of folds of the held-out items by which the coverage is estimated
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +48,8 @@ def make_label_sets(
 ) -> LabelSets:
     """Return label sets for `proba` (rows, K), from probabilities (n, K) and targets (n, K) of held-out items."""
     check_argument("coverage", coverage, float, above=0, below=1)
-    fold, inside = np.arange(len(truth)) % FOLDS, np.zeros(len(truth))
-    for number in range(FOLDS):
+    fold, inside = np.arange(len(truth)) % N_FOLDS, np.zeros(len(truth))
+    for number in range(N_FOLDS):
         here = fold == number
         limit = find_threshold(held_out[~here], truth[~here], coverage)
         inside[here] = (truth[here] * (held_out[here] >= limit)).sum(axis=1)

@@ -107,7 +107,7 @@ class PairNetwork(AnnotatorRows):
         inner: Tensor = (v[..., :-1] * e[..., :-1]).sum(dim=-1)
         return inner + v[..., -1] + e[..., -1]
 
-    def annotator_rows(self, codes: IntArray, features: FloatArray | None) -> Tensor:
+    def get_annotator_vectors(self, codes: IntArray, features: FloatArray | None) -> Tensor:
         """Return rows (n, size + 1) of annotators; the row of −1 is the mean row plus the effect of its features."""
         on_device = torch.as_tensor(codes.astype(np.int64)).to(self.device)
         encoding = None if features is None else torch.as_tensor(features.astype(np.float32)).to(self.device)
@@ -195,7 +195,7 @@ class DecisionFunction(Learner):
         self.annotator_features_ = features = None
         if annotators is not None:
             self.annotator_features_ = AnnotatorFeatures.fit(annotators, table.annotators)
-            features = self.annotator_features_.features_for(annotators, table.annotators)
+            features = self.annotator_features_.compute_features(annotators, table.annotators)
         share = min(len(keys) / (train_items.size * A), 1 - 1 / (2 * len(keys)))
         with isolated_rng(seed):
             network = PairNetwork(self.encoder_, A, self.size, draws / A, self.penalty, features)
@@ -233,7 +233,7 @@ class DecisionFunction(Learner):
         proba = np.empty((rows.size, codes.size))
         step = max(PAIRS_AT_ONCE // max(codes.size, 1), 1)
         with torch.inference_mode():
-            e = self.network_.annotator_rows(codes, features)
+            e = self.network_.get_annotator_vectors(codes, features)
             for start in range(0, rows.size, step):
                 v = self._encode_items(rows[start : start + step])
                 proba[start : start + step] = (
@@ -253,7 +253,7 @@ class DecisionFunction(Learner):
             for start in range(0, rows.size, PAIRS_AT_ONCE):
                 at = slice(start, start + PAIRS_AT_ONCE)
                 unique_rows, place = np.unique(rows[at], return_inverse=True)
-                e = self.network_.annotator_rows(codes[at], None if features is None else features[at])
+                e = self.network_.get_annotator_vectors(codes[at], None if features is None else features[at])
                 v = self._encode_items(unique_rows)[torch.as_tensor(place).to(e.device)]
                 proba[at] = self.network_.score_pairs(v, e).sigmoid().cpu().double().numpy()
         return proba

@@ -20,7 +20,7 @@ from dissensus.common.parameters import param
 from dissensus.learning.exceptions import MissingDevice, WrongPrecision
 from dissensus.messages import ParameterName
 
-_TURN = threading.RLock()
+_RNG_LOCK = threading.RLock()
 ALLOWED_DEVICES = "be 'auto', 'cpu', 'cuda', 'cuda:1' … or 'mps'"
 
 
@@ -61,7 +61,7 @@ def isolated_rng(seed: int | None = None, devices: Iterable[int] = ()) -> Iterat
 
     A lock makes threads wait for each other, so that concurrent fits give the same bits as fits one by one.
     """
-    with _TURN, torch.random.fork_rng(list(devices)):
+    with _RNG_LOCK, torch.random.fork_rng(list(devices)):
         if seed is not None:
             torch.manual_seed(seed)
         yield

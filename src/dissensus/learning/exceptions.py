@@ -222,7 +222,7 @@ class DistributionsNeeded(DataError):
     example: ClassVar = {"expected": "(rows, 3)"}
 
 
-class NotTargets(DataError):
+class InvalidTargets(DataError):
     template = "y must be a table of annotations, a ByItem, or one class per row of X; got {found} of shape {shape}."
     found: str
     shape: tuple[int, ...]
@@ -324,12 +324,12 @@ class UnusedAnnotatorFeatures(BadParameter):
 # Labels to learn from -------------------------------------------------------------------------------------------------
 
 
-class NothingToLearn(DataError):
+class NoLabelledItems(DataError):
     template = "there is nothing to train on: none of the {n_items:,} items has an annotation or a gold label."
     n_items: int
 
 
-class NothingLeftToTrainOn(DataError):
+class NoTrainingItemsLeft(DataError):
     template = "all {n_items:,} labelled items are held out, and none is left for training; hold out a smaller share."
     n_items: int
 
@@ -607,18 +607,18 @@ class UnknownWords(DataWarning):
     source: str
 
 
-class TwoMixtures(Conflict):
+class DoubleMixup(Conflict):
     template = "objective 'annot-mix' mixes annotations itself; set {param[mixup]} to None, got {mixup}."
     mixup: float
 
 
-class SizesDiffer(BadParameter):
+class EmbeddingSizesDiffer(BadParameter):
     template = "combine='sum' needs equal sizes, got item_size {item_size} and annotator_size {annotator_size}."
     item_size: int
     annotator_size: int
 
 
-class RoomTooSmall(BadParameter):
+class LayerRoomTooSmall(BadParameter):
     template = (
         "room={room} needs combine='concatenate', no pair_size, item_size of at most {room[0]} and annotator_size of "
         "at most {room[1]}, got {item_size} and {annotator_size}."
@@ -629,7 +629,7 @@ class RoomTooSmall(BadParameter):
     example = {"room": (3, 20), "item_size": 10, "annotator_size": 10}
 
 
-class NotSearchable(BadParameter):
+class SizesNotSearchable(BadParameter):
     template = (
         "the sizes of {objective} cannot be searched; the objective must be 'ldl-nm' with combine='concatenate' and "
         "pair_size=None."
@@ -645,7 +645,7 @@ class UnlabelledDevelopmentItems(DataError):
 # Many networks trained together ---------------------------------------------------------------------------------------
 
 
-class ModelsDiffer(BadParameter):
+class StackedModelsDiffer(BadParameter):
     template = "fit_together: models must have the same keywords, but {name} is {first} and {second}."
     name: str
     first: str
@@ -668,7 +668,7 @@ STACKING_NEEDS = {
 }
 
 
-class NotStackable(DataError):
+class TrainingsNotStackable(DataError):
     template = "fit_together: {need}; fit other models one by one."
     reason: Literal["batches", "gold", "inputs", "shapes", "targets"]
 
@@ -677,7 +677,7 @@ class NotStackable(DataError):
         return STACKING_NEEDS[self.reason]
 
 
-class TablesDiffer(DataError):
+class StackedTablesDiffer(DataError):
     template = (
         "fit_together: the tables have different {axis}; select rows of one table, so that each item keeps a label."
     )

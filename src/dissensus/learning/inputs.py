@@ -32,7 +32,7 @@ from dissensus.table.kinds import CLASS_KINDS, check_kind
 MAX_CHANNELS = 4  # three colours and transparency; a longer last axis is probably not the channels
 PIXEL_TOLERANCE = 1e-3  # rounding may move pixels outside 0 to 1 by this much
 ITEM_COLUMN = "item"  # column or index that names the rows of a frame
-BLANKS = re.compile(r"[ \t\r\n]+")
+BLANK_PATTERN = re.compile(r"[ \t\r\n]+")
 
 
 def check_table(table: Any, caller: str = "fit") -> None:
@@ -214,7 +214,7 @@ def to_tokens(value: Any, row: int) -> list[str]:
     A no-break space does not split a string, because it is a token in the tweets of gimpel_pos.
     """
     if isinstance(value, str):
-        return [token for token in BLANKS.split(value) if token]
+        return [token for token in BLANK_PATTERN.split(value) if token]
     try:
         found = list(value)
     except TypeError:

@@ -36,7 +36,7 @@ VECTOR_DIGITS = 6  # decimal digits of rounded vectors, so that equal items have
 
 
 @dataclass(frozen=True, eq=False)
-class Separation:
+class ClassSeparation:
     """How often an item's nearest neighbours have its class."""
 
     n_neighbours: int  # number of neighbours per item
@@ -64,7 +64,7 @@ class ItemMap:
     class_code: IntArray  # (n,) class, −1 if unknown
     projection: str  # "t-SNE" or "PCA"
     vector_length: int
-    separation: Separation  # separation of the classes of these n items by their vectors
+    separation: ClassSeparation  # separation of the classes of these n items by their vectors
     kept_neighbours: float  # share of an item's nearest neighbours by vectors that are also neighbours on the map
     n_rows: int  # number of rows of X
 
@@ -124,10 +124,10 @@ def item_vectors(model: Any, X: Any) -> FloatArray:
     """Return the input of the network's last layer (rows, D)."""
     found = get_classifier(model)
 
-    def ask(batch: Any) -> Any:
+    def compute_vectors(batch: Any) -> Any:
         return found.objective_.item_vectors(found.network_.head, found.network_.encoder(**batch))
 
-    vectors = found._apply_network(ask, found.encoder_.prepare(X))
+    vectors = found._apply_network(compute_vectors, found.encoder_.prepare(X))
     return vectors.reshape(len(vectors), -1)
 
 
@@ -158,14 +158,14 @@ def find_neighbours(vectors: FloatArray, neighbours: int = N_NEIGHBOURS) -> IntA
     return np.asarray(NearestNeighbors(n_neighbors=k).fit(vectors).kneighbors(return_distance=False), np.int64)
 
 
-def measure_separation(near: IntArray, code: IntArray, n_classes: int) -> Separation:
+def measure_separation(near: IntArray, code: IntArray, n_classes: int) -> ClassSeparation:
     """Measure how many neighbours `near` (n, k) of a row have its class in `code` (n,), where −1 is no class."""
     has_class = code >= 0
     count = np.bincount(code[has_class], minlength=n_classes)
     same = np.full(len(code), np.nan)
     if near.size:
         same[has_class] = (code[near] == code[:, None]).mean(axis=1)[has_class]
-    return Separation(near.shape[1], same, count)
+    return ClassSeparation(near.shape[1], same, count)
 
 
 def get_classifier(model: Any) -> CrowdClassifier:

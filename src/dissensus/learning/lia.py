@@ -193,13 +193,13 @@ class LIA(Learner, LIAKeywords):
         items, (codes, _) = self._match_codes(table.items, table.annotators)
         q = self.posterior_[items]
 
-        def ask(z: Tensor, row: Tensor, at: IntArray) -> Tensor:
+        def predict_labels(z: Tensor, row: Tensor, at: IntArray) -> Tensor:
             assert isinstance(model.objective_, LIAObjective)
             placed_codes, _ = model.network_.to_device(codes[table.annotator[at]])
             confusion = model.objective_.pair_confusions(model.network_.head, z, row, placed_codes).cpu().double()
             return torch.einsum("nk,nkl->nl", torch.as_tensor(q[table.item[at]]), confusion)
 
-        return model._predict_rows(model.encoder_.prepare(self._inputs[items]), table, ask)
+        return model._predict_rows(model.encoder_.prepare(self._inputs[items]), table, predict_labels)
 
     def likelihoods(self) -> Likelihoods:
         """Return the posterior of the items, and the likelihood of every label for pairs of items and annotators."""
@@ -229,11 +229,11 @@ class LIA(Learner, LIAKeywords):
     # Inside -----------------------------------------------------------------------------------------------------------
 
     def _map_pairs(
-        self, items: IntArray, whom: AnnotatorCodes, ask: Callable[[Tensor, Tensor], Tensor] = lambda Q, at: Q
+        self, items: IntArray, whom: AnnotatorCodes, compute: Callable[[Tensor, Tensor], Tensor] = lambda Q, at: Q
     ) -> FloatArray:
-        """Apply `ask` to pairs of fitted items and annotators; by default, return the confusion matrix of each pair."""
+        """Apply `compute` to pairs of fitted items and annotators; by default, return each pair's confusion matrix."""
         chunk = self.classifier_.encoder_.prepare(self._inputs[items])  # only these: `recommend` asks for one at a time
-        return map_pairs(self.classifier_, chunk, whom, ask)
+        return map_pairs(self.classifier_, chunk, whom, compute)
 
     def _match_codes(self, items: Any, annotators: Any) -> tuple[IntArray, AnnotatorCodes]:
         """Return codes of items, and codes of annotators with their features from a frame; None stands for all."""

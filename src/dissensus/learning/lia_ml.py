@@ -35,7 +35,7 @@ from dissensus.learning.devices import isolated_rng, resolve_device
 from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.exceptions import QuestionsNeeded, RepeatedQuestion, UnknownItem
 from dissensus.learning.lia import LIA
-from dissensus.learning.network import MAX_CELLS, Network
+from dissensus.learning.network import MAX_CONFUSION_ENTRIES, Network
 from dissensus.learning.objectives.lia_ml import LIAMLHead, LIAMLKeywords, LIAMLObjective
 from dissensus.learning.run import TrainingRun, copy_component, make_run, make_tie_seed, make_torch_seed
 from dissensus.learning.saved_inputs import pack_columns, unpack_columns
@@ -338,15 +338,15 @@ class LIAML(LIAMLKeywords, LIA):
         (number, q), K = self._block_positions[question], self.classes_[question].size
         block = self._blocks[number]
 
-        def ask(batch: Batch) -> Tensor:
+        def compute_confusions(batch: Batch) -> Tensor:
             assert isinstance(block.objective, LIAMLObjective)
             placed_codes, _ = block.to_device(whom[0])
             return block.objective.question_confusion(block.head, batch["input"], placed_codes, q)[..., :K, :K]
 
-        at_once = max(MAX_CELLS // max(whom[0].size * K**2, 1), 1)
+        at_once = max(MAX_CONFUSION_ENTRIES // max(whom[0].size * K**2, 1), 1)
         for start in range(0, items.size, at_once):
             at = slice(start, start + at_once)
-            yield at, block.apply_in_batches(ask, self._encoded, rows=items[at], at_once=at_once)
+            yield at, block.apply_in_batches(compute_confusions, self._encoded, rows=items[at], at_once=at_once)
 
     def _align_table(self, table: Annotations, gold: IntArray | None) -> tuple[Annotations, IntArray | None]:
         """Return a table and gold codes over the fitted items; unseen annotators become the average annotator."""

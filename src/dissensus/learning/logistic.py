@@ -19,7 +19,7 @@ from dissensus.common.types import FloatArray
 
 PENALTIES = tuple(2.0**power for power in range(6, -13, -1))  # λ, from almost constant predictions to almost no penalty
 MAX_ITERATIONS = 200  # largest number of L-BFGS steps per λ
-SCALES = (0.15, 0.25, 0.35, 0.5, 0.7, 1.0)  # candidate scales of the logits of classes
+LOGIT_SCALES = (0.15, 0.25, 0.35, 0.5, 0.7, 1.0)  # candidate scales of the logits of classes
 CHANNEL_STEPS = 60  # number of EM steps per scale
 MIN_PROBABILITY = 1e-12
 
@@ -28,7 +28,7 @@ def fit_logistic(x: FloatArray, target: FloatArray, penalty: float, start: Float
     """Fit W and, as last row, b (D + 1, K) to features x (n, D) and distributions (n, K)."""
     (n, D), K = x.shape, target.shape[1]
 
-    def value(flat: FloatArray) -> tuple[float, FloatArray]:
+    def compute_loss(flat: FloatArray) -> tuple[float, FloatArray]:
         solution = flat.reshape(D + 1, K)
         log_p = log_softmax(compute_logits(x, solution), axis=1)
         error = ((np.exp(log_p) - target) / n).astype(x.dtype)
@@ -37,7 +37,7 @@ def fit_logistic(x: FloatArray, target: FloatArray, penalty: float, start: Float
         return float(loss), slope.astype(np.float64).ravel()
 
     first = np.zeros((D + 1, K)) if start is None else start
-    found = minimize(value, first.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": MAX_ITERATIONS})
+    found = minimize(compute_loss, first.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": MAX_ITERATIONS})
     return np.asarray(found.x.reshape(D + 1, K))
 
 
@@ -56,7 +56,7 @@ def fit_pool_weights(members: FloatArray, target: FloatArray, prior: float) -> F
     members = members - members.mean(axis=2, keepdims=True)
     equal = np.full(len(members), 1 / len(members))
 
-    def value(weights: FloatArray) -> tuple[float, FloatArray]:
+    def compute_loss(weights: FloatArray) -> tuple[float, FloatArray]:
         log_p = log_softmax(np.tensordot(weights, members, 1), axis=1)
         slope = np.tensordot(members, np.exp(log_p) - target, axes=([1, 2], [0, 1]))
         away = weights - equal
@@ -66,11 +66,11 @@ def fit_pool_weights(members: FloatArray, target: FloatArray, prior: float) -> F
         )
 
     bounds = [(0, None)] * len(members)
-    return np.asarray(minimize(value, equal, jac=True, method="L-BFGS-B", bounds=bounds).x)
+    return np.asarray(minimize(compute_loss, equal, jac=True, method="L-BFGS-B", bounds=bounds).x)
 
 
 @dataclass(frozen=True, eq=False)
-class Channel:
+class VoteChannel:
     """Distribution of votes given classes: P(vote | x) = T softmax(scale · logits)."""
 
     scale: float
@@ -81,14 +81,14 @@ class Channel:
         return np.asarray(np.log(np.maximum(softmax(self.scale * logits, axis=1) @ self.labels.T, MIN_PROBABILITY)))
 
 
-def fit_channel(logits: FloatArray, target: FloatArray) -> Channel:
+def fit_vote_channel(logits: FloatArray, target: FloatArray) -> VoteChannel:
     """Fit the channel from logits of classes (n, K) to shares of votes (n, K) that has the least cross entropy.
 
     T is estimated by EM for each scale. One pseudo-vote per class is distributed equally over all labels.
     """
     K = target.shape[1]
-    best, least = Channel(1.0, np.eye(K)), np.inf
-    for scale in SCALES:
+    best, least = VoteChannel(1.0, np.eye(K)), np.inf
+    for scale in LOGIT_SCALES:
         p, labels = softmax(scale * logits, axis=1), 0.8 * np.eye(K) + 0.2 / K
         for _ in range(CHANNEL_STEPS):
             ratio = target / np.maximum(p @ labels.T, MIN_PROBABILITY)
@@ -96,5 +96,5 @@ def fit_channel(logits: FloatArray, target: FloatArray) -> Channel:
             labels = counts / counts.sum(axis=0)
         loss = -(target * np.log(np.maximum(p @ labels.T, MIN_PROBABILITY))).sum()
         if loss < least:
-            best, least = Channel(scale, labels), loss
+            best, least = VoteChannel(scale, labels), loss
     return best

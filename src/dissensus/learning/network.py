@@ -21,10 +21,10 @@ from dissensus.learning.devices import isolated_rng
 from dissensus.learning.encoders.base import Encoder
 from dissensus.learning.objectives.base import Objective
 
-MAX_CELLS = 2**22  # largest number of (item, annotator) pairs × K × K that is computed at once
+MAX_CONFUSION_ENTRIES = 2**22  # largest number of (item, annotator) pairs × K × K that is computed at once
 ITEMS_AT_ONCE = 4096  # default number of items that are predicted at once
 
-Mix = tuple[Tensor, Tensor, Batch]
+BatchMixture = tuple[Tensor, Tensor, Batch]
 """How a batch is mixed with itself: λ, indices (B,) of the partners, and the partners' targets.
 
 It is a tuple because fabric moves and casts the contents of tuples and dicts."""
@@ -47,7 +47,7 @@ class TrainingData:
         """Return the same data on another device."""
         return replace(self, inputs=self.inputs.to(device), targets=self.targets.to(device))
 
-    def take(self, rows: Tensor) -> tuple[Batch, Batch, Mix | None]:
+    def take(self, rows: Tensor) -> tuple[Batch, Batch, BatchMixture | None]:
         """Return the arguments of `Network.forward` for these items."""
         mix = None
         if self.mixup is not None:
@@ -76,7 +76,7 @@ class Network(nn.Module):
                 module, objective.head(encoder.branch, encoder.width), objective, mixes_inputs=encoder.averages_inputs
             )
 
-    def forward(self, inputs: Batch, targets: Batch, mix: Mix | None = None) -> Tensor:
+    def forward(self, inputs: Batch, targets: Batch, mix: BatchMixture | None = None) -> Tensor:
         """Return the sum of the batch's losses."""
         if mix is None:
             return self.objective.loss(self.head, self.encoder(**inputs), targets)
@@ -95,12 +95,12 @@ class Network(nn.Module):
         if not self.objective.needs_begin_epoch(epoch, epochs):
             return
 
-        def encoded() -> Iterator[tuple[Tensor, Batch]]:
+        def iterate_encoded() -> Iterator[tuple[Tensor, Batch]]:
             for inputs, targets, _ in iterate_batches():
                 yield self.encoder(**inputs), targets
 
         self.eval()
-        self.objective.begin_epoch(self.head, epoch, epochs, encoded)
+        self.objective.begin_epoch(self.head, epoch, epochs, iterate_encoded)
         self.train()
 
     def compile(self, *args: Any, **kwargs: Any) -> None:

@@ -38,7 +38,7 @@ from dissensus.table.annotations import Annotations
 if TYPE_CHECKING:
     from dissensus.learning.classifier import CrowdClassifier
 
-MIN_HEAD_RATE = 1e-3  # learning rate of the last layers, which are never pretrained
+MIN_HEAD_LEARNING_RATE = 1e-3  # learning rate of the last layers, which are never pretrained
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,7 @@ def prepare_run(
     held_out = hold_out(validation, table, train_mask, seed) if inside else np.zeros(table.n_items, np.bool_)
     train_items = np.flatnonzero(train_mask & ~held_out)
     if not train_items.size:
-        raise faults.NothingLeftToTrainOn(n_items=int(train_mask.sum()))
+        raise faults.NoTrainingItemsLeft(n_items=int(train_mask.sum()))
     if (chosen := objective.tune_keywords(model, table, X, train_items)) is not objective:
         model = type(model)(**model.get_params(deep=False) | {"objective": chosen})
         return prepare_run(model, table, X, gold, validation, annotators, reuse)
@@ -153,7 +153,7 @@ def _hash_run(run: TrainingRun, model: CrowdClassifier) -> str:
     settings = {**model.result_keywords(), "arrays": [array is not None for array in arrays], "inputs": len(inputs)}
     given_arrays = (array for array in arrays if array is not None)
     return hash_settings(
-        settings, [run.table], chain(given_arrays, (x.numpy() for part in inputs for x in part.tensors()))
+        settings, [run.table], chain(given_arrays, (x.numpy() for part in inputs for x in part.iterate_tensors()))
     )
 
 
@@ -177,7 +177,7 @@ def fit_encoder(encoder: Encoder, X: Any, train_items: IntArray, n_items: int) -
 def parameter_groups(model: CrowdClassifier, network: Network, encoder: Encoder) -> list[dict[str, Any]]:
     """Return torch's parameter groups with their learning rates: encoder, head, then the row-sparse parameters."""
     rate = encoder.learning_rate if model.learning_rate is None else model.learning_rate
-    head = max(rate, MIN_HEAD_RATE) if model.head_learning_rate is None else model.head_learning_rate
+    head = max(rate, MIN_HEAD_LEARNING_RATE) if model.head_learning_rate is None else model.head_learning_rate
     rows = network.objective.row_learning_rate if model.head_learning_rate is None else model.head_learning_rate
     dense, sparse = split_sparse_groups([
         {"params": [p for p in part.parameters() if p.requires_grad], "lr": lr}
@@ -215,5 +215,5 @@ def set_annotator_features(objective: Objective, annotators: Any, table: Annotat
         able = tuple(name for name in objectives if objectives[name].uses_annotator_features)
         raise faults.UnusedAnnotatorFeatures(objective=objectives.name_of(type(objective)), able=able)
     encoding = AnnotatorFeatures.fit(annotators, table.annotators)
-    objective.annotator_features_ = encoding.features_for(annotators, table.annotators)
+    objective.annotator_features_ = encoding.compute_features(annotators, table.annotators)
     return encoding

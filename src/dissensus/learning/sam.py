@@ -27,7 +27,7 @@ from dissensus.common.parameters import check_argument, is_number, param
 from dissensus.learning.rows import get_gradient_rows
 
 
-def sam_options(sam: float | Mapping[str, Any]) -> dict[str, Any]:
+def read_sam_options(sam: float | Mapping[str, Any]) -> dict[str, Any]:
     """Return the keywords of `SAM` from ρ or a mapping."""
     options = dict(sam) if isinstance(sam, Mapping) else {"rho": sam}
     if extra := set(options) - {"rho", "adaptive"}:
@@ -35,16 +35,16 @@ def sam_options(sam: float | Mapping[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _is_sam(sam: Any) -> bool:
+def _is_sam_setting(sam: Any) -> bool:
     """Return True for ρ, or a mapping with rho and adaptive; raise BadParameter if a value is wrong."""
     is_valid_type = isinstance(sam, Mapping) or is_number(sam)
-    return is_valid_type and SAM(torch.optim.SGD([torch.zeros(1)]), **sam_options(sam)) is not None
+    return is_valid_type and SAM(torch.optim.SGD([torch.zeros(1)]), **read_sam_options(sam)) is not None
 
 
 SAM_PARAM: Any = param(
     None,
     "ρ of sharpness-aware training (0.05 is usual), or a mapping with rho and adaptive",
-    check=_is_sam,
+    check=_is_sam_setting,
     must="must be ρ, a mapping with rho and adaptive, or None",
 )
 

@@ -28,7 +28,7 @@ from dissensus.learning import inputs as input_data
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.encoders import Identity
 from dissensus.learning.exceptions import (
-    NotSearchable,
+    SizesNotSearchable,
     UnlabelledDevelopmentItems,
 )
 from dissensus.learning.objectives.labels import vote_weight
@@ -40,7 +40,7 @@ from dissensus.table.annotations import Annotations
 
 TRAININGS_PER_STACK = {"cpu": 32, "cuda": 1080}
 """Number of trainings in one stack; on a CPU larger stacks are not faster, and a GPU needs about 5 MB per training."""
-MEASURES = ("kl", "inverse_kl", "accuracy")
+MEASURE_NAMES = ("kl", "inverse_kl", "accuracy")
 OnTrained = Callable[[int, int], None]
 """A function that is called after every stack with (number of finished trainings, number of all trainings)."""
 
@@ -89,8 +89,10 @@ class SizeSearch:
 
     def matrix(self, measure: str = "kl", epoch: int | None = None) -> FloatArray:
         """Return the mean of a measure over seeds (item sizes, annotator sizes) after `epoch` (None: the best)."""
-        if measure not in MEASURES:
-            raise OutOfRange(name=ParameterName("measure"), allowed=f"be one of {', '.join(MEASURES)}", value=measure)
+        if measure not in MEASURE_NAMES:
+            raise OutOfRange(
+                name=ParameterName("measure"), allowed=f"be one of {', '.join(MEASURE_NAMES)}", value=measure
+            )
         means = self._mean_by_size(measure, self.best[2] if epoch is None else epoch)
         return np.array([[means[i, j] for j in self.annotator_sizes] for i in self.item_sizes])
 
@@ -120,7 +122,7 @@ class SizeSearch:
         return {at: float(np.mean(value)) for at, value in values.items()}
 
 
-def ldl_nm(**keywords: Any) -> CrowdClassifier:
+def make_ldl_nm(**keywords: Any) -> CrowdClassifier:
     """Return LDL-NM with the paper's settings: features as they are, Adam, 200 epochs of steps of 25 items."""
     usual: dict[str, Any] = {"encoder": Identity(scale=False), "objective": "ldl-nm", "learning_rate": 1e-3}
     return CrowdClassifier(**usual | {"epochs": 200, "batch_size": 25} | keywords)
@@ -157,7 +159,7 @@ def search_sizes(
         Seeds over which scores are averaged.
     model : CrowdClassifier, optional
         The model with all other settings. It must have an objective "ldl-nm" that concatenates and an encoder with
-        columns of one size. The default is `ldl_nm()`.
+        columns of one size. The default is `make_ldl_nm()`.
     epsilon : float
         Smoothing of the votes for inverse KL.
     store : path, optional
@@ -172,7 +174,7 @@ def search_sizes(
     SizeSearch
         All points, and the best size.
     """
-    model = ldl_nm() if model is None else model
+    model = make_ldl_nm() if model is None else model
     keywords = _read_objective_keywords(model)
     input_data.check_table(table, "search_sizes")
     input_data.check_row_count(X, table.n_items, "items", "X")
@@ -250,7 +252,7 @@ def _train_stack(
     """Train one stack, and return its scores on the development items after each of `epochs`."""
     (votes, X_dev), stack, points = dev, stack_trainings(models, *train), list[SizePoint]()
 
-    def after(epoch: int) -> None:
+    def score_epoch(epoch: int) -> None:
         if epoch not in epochs:
             return
         for (item, annotator, seed), proba in zip(places, stack.predict_proba(X_dev), strict=True):
@@ -259,7 +261,7 @@ def _train_stack(
             scores = (float(score.mean()) for score in (kl, inverse, accuracy))
             points.append(SizePoint(item, annotator, epoch, seed, *scores))
 
-    stack.train(after=after)
+    stack.train(after=score_epoch)
     return points
 
 
@@ -274,10 +276,10 @@ def winner_agreement(y: FloatArray, h: FloatArray) -> FloatArray:
 
 
 def _read_objective_keywords(model: CrowdClassifier) -> dict[str, Any]:
-    """Return the keywords of the objective, or raise NotSearchable if its sizes cannot be searched."""
+    """Return the keywords of the objective, or raise SizesNotSearchable if its sizes cannot be searched."""
     objective = LDLNMObjective() if model.objective == "ldl-nm" else model.objective
     if not isinstance(objective, LDLNMObjective) or objective.combine == "sum" or objective.pair_size is not None:
-        raise NotSearchable(objective=repr(objective))
+        raise SizesNotSearchable(objective=repr(objective))
     names = (name for name in LDLNMObjective.parameter_names() if name not in ("room", "search"))
     return {name: getattr(objective, name) for name in names}
 

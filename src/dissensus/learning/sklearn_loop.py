@@ -24,7 +24,7 @@ from dissensus.evaluation import cross_entropy
 from dissensus.learning import exceptions as faults
 from dissensus.learning import inputs as input_data
 from dissensus.learning.devices import isolated_rng, resolve_device
-from dissensus.learning.encoders.mlp import Scaled
+from dissensus.learning.encoders.mlp import ScaledFeatureEncoder
 from dissensus.learning.objectives.labels import vote_weight
 from dissensus.learning.storage import read_tree, report_other_version, resolve_file, write_tree
 from dissensus.messages import quote_name
@@ -151,7 +151,7 @@ class Learner(Parameters, ABC):
     def n_features_in_(self) -> int:
         """Number of columns of X if it was a table of numbers."""
         model = getattr(self, "classifier_", self)  # LIA has a classifier in this attribute.
-        if isinstance(encoder := getattr(model, "encoder_", None), Scaled):
+        if isinstance(encoder := getattr(model, "encoder_", None), ScaledFeatureEncoder):
             return int(encoder.center_.size)
         raise AttributeError("n_features_in_")
 
@@ -198,7 +198,7 @@ def _table_from_classes(y: Any) -> ByItem:
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1:
-        raise faults.NotTargets(found=type(y).__name__, shape=labels.shape)
+        raise faults.InvalidTargets(found=type(y).__name__, shape=labels.shape)
     if labels.dtype.kind == "f":
         bad = ~np.isfinite(labels) | (labels != np.floor(labels))
         if bad.any():

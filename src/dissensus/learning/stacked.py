@@ -40,9 +40,9 @@ from dissensus.learning.exceptions import (
     ArgumentLengthsDiffer,
     KeywordNotStackable,
     LossNotFinite,
-    ModelsDiffer,
-    NotStackable,
-    TablesDiffer,
+    StackedModelsDiffer,
+    StackedTablesDiffer,
+    TrainingsNotStackable,
 )
 from dissensus.learning.network import Network
 from dissensus.learning.objectives import Objective
@@ -54,10 +54,12 @@ from dissensus.learning.trainer import derive_seed
 from dissensus.messages import ParameterName
 from dissensus.table.annotations import Annotations
 
-EAGER_STEPS = 3  # steps of a shape before it is captured, because libraries and optimisers allocate on their first
+STEPS_BEFORE_CAPTURE = (
+    3  # steps of a shape before it is captured, because libraries and optimisers allocate on their first
+)
 ROWS_AT_ONCE = 2**22  # number of annotations of all trainings that an E step uses together
-NUMBERS_AT_ONCE = 2**27  # number of values that all networks together compute for a chunk of items
-REPORT_SECONDS = 0.2  # seconds between two copies of the losses from the device
+MAX_VALUES_PER_CHUNK = 2**27  # number of values that all networks together compute for a chunk of items
+SECONDS_BETWEEN_REPORTS = 0.2  # seconds between two copies of the losses from the device
 
 REQUIRED_KEYWORDS = {
     "accumulate": 1, "schedule": "constant", "warmup": 0.0, "sam": None, "clip": None, "patience": None,
@@ -131,9 +133,9 @@ def stack_trainings(
         if runs[-1].table is runs[0].table and runs[-1].gold is runs[0].gold:
             runs[-1] = dataclasses.replace(runs[-1], data=runs[0].data)  # All runs share one copy.
     if any(not np.array_equal(run.train_items, runs[0].train_items) for run in runs):
-        raise TablesDiffer(axis="items with labels")
+        raise StackedTablesDiffer(axis="items with labels")
     if type(runs[0].network) is not Network:
-        raise NotStackable(reason="batches")
+        raise TrainingsNotStackable(reason="batches")
     return Stack(runs)
 
 
@@ -148,11 +150,11 @@ def _check_models(models: list[CrowdClassifier], tables: list[Annotations]) -> N
             if name == "objective" and _describe_objective(model) == kind:
                 continue
             if name != "seed" and repr(getattr(model, name)) != repr(value):
-                raise ModelsDiffer(name=name, first=repr(value), second=repr(getattr(model, name)))
+                raise StackedModelsDiffer(name=name, first=repr(value), second=repr(getattr(model, name)))
     for table in tables:
         for name in ("items", "annotators", "classes"):
             if not np.array_equal(getattr(table, name), getattr(tables[0], name)):
-                raise TablesDiffer(axis=name)
+                raise StackedTablesDiffer(axis=name)
 
 
 def _describe_objective(model: CrowdClassifier) -> str:
@@ -177,7 +179,7 @@ class Stack:
         self.template = _MethodModule(runs[0].network).to(device)
         self.inputs = runs[0].data.inputs.to(device)
         if not all(isinstance(column, Tensor) for column in self.inputs.columns.values()):
-            raise NotStackable(reason="inputs")
+            raise TrainingsNotStackable(reason="inputs")
         self.targets = StackedColumns([run.data.targets for run in runs], device)
         self.optimizers = self._optimizers()
         self.sums = torch.zeros(len(runs), device=device)
@@ -215,7 +217,9 @@ class Stack:
             for rows in order:
                 self._run_step(rows)
             sums[epoch] = self.sums
-            if epoch + 1 == epochs or time.monotonic() - reported > REPORT_SECONDS:  # A copy waits for the device.
+            if (
+                epoch + 1 == epochs or time.monotonic() - reported > SECONDS_BETWEEN_REPORTS
+            ):  # A copy waits for the device.
                 done = len(traces[0].epochs)
                 losses = (sums[done : epoch + 1] / len(train_items)).tolist()  # (epochs, S)
                 each = (time.monotonic() - reported) / len(losses)
@@ -234,7 +238,7 @@ class Stack:
         """Predict P(class | x) (S, rows, K) by every network for new inputs, or for the training items."""
         columns = self.inputs if X is None else self.runs[0].encoder.prepare(X).to(self.device)
         rows = torch.as_tensor(self.runs[0].train_items) if X is None else torch.arange(len(columns))
-        at_once = max(NUMBERS_AT_ONCE // (len(self.runs) * _numbers_per_item(self.runs[0].objective)), 1)
+        at_once = max(MAX_VALUES_PER_CHUNK // (len(self.runs) * _count_values_per_item(self.runs[0].objective)), 1)
         parts = torch.split(rows.to(self.device).expand(len(self.runs), -1), at_once, dim=1)
         return self._predict("logits", [(self._take_inputs(part, columns),) for part in parts])
 
@@ -266,7 +270,7 @@ class Stack:
 
     def _run_step(self, rows: Tensor) -> None:
         """Run a step of every training on its rows, given as (S, B)."""
-        key = (rows.shape[1], getattr(self.runs[0].network.head, "marginal", None))  # LIA has two losses.
+        key = (rows.shape[1], getattr(self.runs[0].network.head, "is_finetuning", None))  # LIA has two losses.
         if key not in self.steps:
             self.steps[key] = _StackedStep(self, rows.shape)
         self.steps[key](rows)
@@ -284,11 +288,11 @@ class Stack:
     def _call_networks(self, what: str, *batches: Batch) -> Tensor:
         """Call a method of all networks, each with its own batches of inputs and, if needed, targets."""
 
-        def one(parameters: Batch, buffers: Batch, *batches: Batch) -> Tensor:
+        def call_network(parameters: Batch, buffers: Batch, *batches: Batch) -> Tensor:
             answer: Tensor = functional_call(self.template, (parameters, buffers), (what, *batches))
             return answer
 
-        answers: Tensor = vmap(one, randomness="different")(self.parameters, self.buffers, *batches)
+        answers: Tensor = vmap(call_network, randomness="different")(self.parameters, self.buffers, *batches)
         return answers
 
     def _predict(self, what: str, parts: Sequence[tuple[Batch, ...]]) -> FloatArray:
@@ -305,7 +309,9 @@ class Stack:
     def _begin_epoch(self, epoch: int, epochs: int) -> None:
         """Run the objective's `begin_epoch` for all trainings at once, which writes into the stacked buffers."""
 
-        def one(parameters: Batch, buffers: Batch, training_batches: list[tuple[Batch, Batch]]) -> Tensor:
+        def begin_network_epoch(
+            parameters: Batch, buffers: Batch, training_batches: list[tuple[Batch, Batch]]
+        ) -> Tensor:
             def iterate_batches() -> Any:
                 return ((inputs, targets, None) for inputs, targets in training_batches)
 
@@ -313,7 +319,7 @@ class Stack:
             return torch.zeros(())
 
         with torch.no_grad():
-            vmap(one, randomness="different")(self.parameters, self.buffers, self.training_batches)
+            vmap(begin_network_epoch, randomness="different")(self.parameters, self.buffers, self.training_batches)
 
     def _optimizers(self) -> list[torch.optim.Optimizer]:
         """Return torch's optimiser for all dense parameters, as the trainer makes it, and one for row-sparse ones."""
@@ -332,7 +338,7 @@ class Stack:
 
 
 class _StackedStep:
-    """Steps with batches of one shape; on a GPU they are captured after `EAGER_STEPS` steps and replayed."""
+    """Steps with batches of one shape; on a GPU they are captured after `STEPS_BEFORE_CAPTURE` steps and replayed."""
 
     def __init__(self, stack: Stack, shape: torch.Size):
         self.stack, self.done = stack, 0
@@ -343,7 +349,7 @@ class _StackedStep:
         self.rows.copy_(rows, non_blocking=True)
         if self.stack.device.type != "cuda":
             self.stack.update_weights(self.rows)
-        elif self.done < EAGER_STEPS:
+        elif self.done < STEPS_BEFORE_CAPTURE:
             side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
@@ -369,8 +375,8 @@ class _MethodModule(nn.Module):
 
     def forward(self, what: str, *args: Any) -> Any:
         """Call the method named `what`."""
-        ask: Callable[..., Any] = getattr(self.network, what)
-        return ask(*args)
+        method: Callable[..., Any] = getattr(self.network, what)
+        return method(*args)
 
 
 def _check_finite(losses: list[float], epoch: int) -> None:
@@ -380,18 +386,18 @@ def _check_finite(losses: list[float], epoch: int) -> None:
 
 
 def _check_shapes(networks: list[nn.Module]) -> None:
-    first, *others = [{name: tuple(value.shape) for name, value in _tensors(network)} for network in networks]
+    first, *others = [{name: tuple(value.shape) for name, value in _iterate_tensors(network)} for network in networks]
     for other in others:
         for name, shape in first.items():
             if other[name] != shape:
-                raise NotStackable(reason="shapes")
+                raise TrainingsNotStackable(reason="shapes")
 
 
-def _tensors(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
+def _iterate_tensors(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
     return chain(network.named_parameters(), network.named_buffers())
 
 
-def _numbers_per_item(objective: Objective) -> int:
+def _count_values_per_item(objective: Objective) -> int:
     """Return the approximate number of values that `logits` computes per item, which for LDL-NM is per annotator."""
     if not isinstance(objective, LDLNMObjective):
         return objective.n_classes_
@@ -413,7 +419,7 @@ class StackedColumns:
             parts = parts[:1]
         self.shared = len(parts) == 1
         if any(part.columns.keys() != parts[0].columns.keys() for part in parts):
-            raise NotStackable(reason="gold")
+            raise TrainingsNotStackable(reason="gold")
         for name, first in parts[0].columns.items():
             columns: list[Any] = [part.columns[name] for part in parts]
             if isinstance(first, Tensor):
@@ -421,7 +427,7 @@ class StackedColumns:
             elif isinstance(first, RaggedColumn):
                 self._pad(columns, device)
             else:
-                raise NotStackable(reason="targets")
+                raise TrainingsNotStackable(reason="targets")
 
     def _pad(self, bags: list[RaggedColumn], device: torch.device) -> None:
         lengths = torch.stack([bag.ptr.diff() for bag in bags])  # (S, I)

@@ -28,7 +28,7 @@ from dissensus.learning import exceptions as faults
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.saving import check_arrays, pack_text, unpack_text
 
-FORMAT = 2  # number of the file format, which is increased when older versions cannot read new files
+FORMAT_NUMBER = 2  # number of the file format, which is increased when older versions cannot read new files
 COMPONENT_ARRAYS = {
     "center_": "F real",
     "spread_": "F real",
@@ -61,7 +61,7 @@ def write_tree(path: str | Path, tree: Any, kind: str) -> Path:
     make_folder(path.parent)
     tensors: dict[str, Tensor] = {}
     packed = _pack(tree, tensors)
-    header = {"format": FORMAT, "kind": kind, "digest": _digest(packed, tensors), "tree": packed}
+    header = {"format": FORMAT_NUMBER, "kind": kind, "digest": _compute_digest(packed, tensors), "tree": packed}
     with open_atomically(path) as file:
         file.write(to_bytes(tensors, {"header": json.dumps(header)}))
     return path
@@ -75,12 +75,16 @@ def read_tree(path: str | Path, kind: str) -> Any:
     try:
         with safe_open(path, "pt") as file:
             header = json.loads(file.metadata()["header"])
-            if header["format"] != FORMAT or header["kind"] != kind:
+            if header["format"] != FORMAT_NUMBER or header["kind"] != kind:
                 raise faults.FileFormatDiffers(
-                    path=path, kind=header["kind"], format=header["format"], expected_kind=kind, expected_format=FORMAT
+                    path=path,
+                    kind=header["kind"],
+                    format=header["format"],
+                    expected_kind=kind,
+                    expected_format=FORMAT_NUMBER,
                 )
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        if _digest(header["tree"], tensors) != header["digest"]:
+        if _compute_digest(header["tree"], tensors) != header["digest"]:
             raise faults.DamagedModelFile(path=path, kind=kind, reason="its checksum is wrong")
         return _unpack(header["tree"], tensors)
     except UnreadableFile:
@@ -143,7 +147,7 @@ def make_folder(folder: Path) -> None:
         raise CannotWrite(path=folder, reason=error.strerror or str(error)) from error
 
 
-def _digest(tree: Any, tensors: dict[str, Tensor]) -> str:
+def _compute_digest(tree: Any, tensors: dict[str, Tensor]) -> str:
     digest = hashlib.blake2b(json.dumps(tree).encode(), digest_size=16)
     for key in sorted(tensors):
         digest.update(key.encode())

@@ -46,7 +46,7 @@ from dissensus.learning.devices import (
 )
 from dissensus.learning.network import TrainingData
 from dissensus.learning.rows import clip_gradients, use_row_sparse
-from dissensus.learning.sam import SAM, SAM_PARAM, sam_options
+from dissensus.learning.sam import SAM, SAM_PARAM, read_sam_options
 from dissensus.learning.storage import read_tree, write_tree
 from dissensus.learning.training_log import Entry, make_reporter
 
@@ -136,7 +136,7 @@ class Trainer(TrainingKeywords):
         """
         self.check()
         if len(rows) == 0:
-            raise faults.NothingToLearn(n_items=len(rows))
+            raise faults.NoLabelledItems(n_items=len(rows))
         if self.patience is not None and evaluate is None:
             raise faults.ValidationNeeded()
         if self.processes > len(rows):
@@ -198,7 +198,9 @@ class _TrainingLoop:
         use_row_sparse(model)  # DDP reads the module in the next line.
         self.wrapped_model = fabric.setup_module(model)
         self.base_optimizer = optimizers.make_optimizer(trainer.optimizer, self.groups, trainer.weight_decay)
-        self.sam = None if trainer.sam is None else SAM(self.base_optimizer, model=model, **sam_options(trainer.sam))
+        self.sam = (
+            None if trainer.sam is None else SAM(self.base_optimizer, model=model, **read_sam_options(trainer.sam))
+        )
         self.optimizer = fabric.setup_optimizers(self.base_optimizer)
         self.rates = [group["lr"] for group in self.base_optimizer.param_groups]
         self.data_device = torch.device("cpu")

@@ -36,7 +36,7 @@ from dissensus.learning.losses import kl, log_softmax
 from dissensus.learning.objectives.ldl_nm import LDLNMHead
 from dissensus.table import names as naming
 
-LDL_NM = "a fitted CrowdClassifier with objective 'ldl-nm'"
+EXPECTED_MODEL = "a fitted CrowdClassifier with objective 'ldl-nm'"
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +53,11 @@ class InferredAnnotators:
         head = _get_head(self.model)
         z_annotator = torch.as_tensor(self.embedding.astype(np.float32)).to(self.model.network_.device)
 
-        def ask(batch: dict[str, Tensor]) -> Tensor:
+        def predict_labels(batch: dict[str, Tensor]) -> Tensor:
             z_item = head.z_item(self.model.network_.encoder(**batch))
             return log_softmax(head.to_label(head.z_pairs(z_item, z_annotator))).exp()
 
-        return self.model._apply_network(ask, self.model.encoder_.prepare(X))
+        return self.model._apply_network(predict_labels, self.model.encoder_.prepare(X))
 
 
 class EmbeddingDescent(Parameters):
@@ -163,10 +163,10 @@ def _encode_items(model: CrowdClassifier, X: Any) -> Tensor:
 
 def _get_head(model: Any) -> LDLNMHead:
     if not isinstance(model, CrowdClassifier):
-        raise WrongModel(caller="infer_annotators", expected=LDL_NM, found=type(model).__name__)
+        raise WrongModel(caller="infer_annotators", expected=EXPECTED_MODEL, found=type(model).__name__)
     model._check_fitted()
     if not isinstance(model.network_.head, LDLNMHead):
-        raise WrongModel(caller="infer_annotators", expected=LDL_NM, found=type(model.objective_).__name__)
+        raise WrongModel(caller="infer_annotators", expected=EXPECTED_MODEL, found=type(model.objective_).__name__)
     return model.network_.head
 
 

@@ -41,7 +41,9 @@ def check_encoder(encoder: Encoder, X: Any) -> None:
     _check_branch(fitted, z)
     _check_storage(fitted, module, X, z)
     _check_training(encoder, X)
-    assert all(isinstance(member, Encoder) for member in encoder.pool_encoders()), "pool_encoders must return encoders"
+    assert all(isinstance(member, Encoder) for member in encoder.make_pool_encoders()), (
+        "make_pool_encoders must return encoders"
+    )
 
 
 def _encode(module: nn.Module, columns: BatchColumns, items: Any) -> Tensor:

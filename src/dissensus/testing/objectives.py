@@ -50,12 +50,12 @@ def _prepare_objective(fitted: Objective, table: Annotations) -> tuple[Any, Tens
     head: Any = fitted.head(nn.Identity, WIDTH)
     z, targets = torch.randn(table.n_items, WIDTH), fitted.targets().take(torch.arange(table.n_items))
 
-    def encoded() -> Iterator[tuple[Tensor, Batch]]:
+    def iterate_encoded() -> Iterator[tuple[Tensor, Batch]]:
         yield z, targets
 
     if fitted.needs_begin_epoch(0, 4):
         with torch.no_grad():
-            fitted.begin_epoch(head, 0, 4, encoded)
+            fitted.begin_epoch(head, 0, 4, iterate_encoded)
     return head.eval(), z, targets  # without dropout, so that losses add up
 
 
@@ -114,8 +114,10 @@ def _check_storage(fitted: Objective, head: Any, z: Tensor) -> None:
         loaded = unpack_component(read_tree(path, "objective"), objectives)
     again = loaded.head(nn.Identity, WIDTH)
     again.load_state_dict(head.state_dict())
-    ask: Callable[[Any, Any], Tensor] = lambda one, layers: one.logits(layers.eval(), z)  # noqa: E731
-    assert torch.equal(ask(loaded, again), ask(fitted, head)), "a loaded objective predicts otherwise"
+    predict_logits: Callable[[Any, Any], Tensor] = lambda one, layers: one.logits(layers.eval(), z)  # noqa: E731
+    assert torch.equal(predict_logits(loaded, again), predict_logits(fitted, head)), (
+        "a loaded objective predicts otherwise"
+    )
 
 
 def _check_training(objective: Objective, table: Annotations) -> None:

@@ -27,7 +27,7 @@ class Encoder(Parameters, ABC):
     learning_rate: ClassVar[float] = 1e-3  # default learning rate
     is_linear: ClassVar[bool] = False  # True for a linear model, to which objective `auto` adds no networks
 
-    def pool_encoders(self) -> list[Encoder]:
+    def make_pool_encoders(self) -> list[Encoder]:
         """Return encoders without weights that objective `auto` may use instead, or none if this one must be trained.
 
         The first encoder is the default, and `auto` chooses among them by held-out items.

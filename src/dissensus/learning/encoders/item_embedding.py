@@ -40,12 +40,12 @@ class ItemEmbedding(Encoder):
 
     def fit(self, X: Any) -> Self:
         super().fit(X)
-        self.names_ = np.unique(_names(X))
+        self.names_ = np.unique(_read_names(X))
         return self
 
     def prepare(self, X: Any) -> BatchColumns:
         """Return one column, `code`, which is −1 for a name that was not in `fit`."""
-        return BatchColumns(code=torch.as_tensor(naming.match_names(_names(X), self.names_, "X").astype(np.int64)))
+        return BatchColumns(code=torch.as_tensor(naming.match_names(_read_names(X), self.names_, "X").astype(np.int64)))
 
     def module(self) -> nn.Module:
         return ItemEmbeddingModule(self.names_.size, self.size, self.hidden, self.dropout)
@@ -71,5 +71,5 @@ class ItemEmbeddingModule(nn.Module):
         return self.layers(vectors)
 
 
-def _names(X: Any) -> Names:
+def _read_names(X: Any) -> Names:
     return naming.to_names(naming.to_column(X, "X"))

@@ -24,7 +24,7 @@ from dissensus.learning.inputs import column_names, iterate_blocks, reorder_colu
 MIN_RELATIVE_SPREAD = 1e-7  # standard deviation, relative to the mean, below which a feature counts as constant
 
 
-class Scaled(Encoder):
+class ScaledFeatureEncoder(Encoder):
     """Base of encoders of features (I, D), which are centred and scaled."""
 
     input_kind = "features, items × columns"
@@ -52,7 +52,7 @@ class Scaled(Encoder):
     def module(self) -> nn.Module:
         return MLPModule(self.center_.size, self.hidden, self.dropout)
 
-    def pool_encoders(self) -> list[Encoder]:
+    def make_pool_encoders(self) -> list[Encoder]:
         """Return encoders of the features themselves, each scaled by its own spread or all by one number."""
         scales = (True, "all") if self.scale is True else (self.scale,)
         return [encoders["identity"](scale=scale) for scale in scales]
@@ -85,7 +85,7 @@ class Scaled(Encoder):
 
 
 @encoders.register("mlp", summary="fully connected layers over features", cite="")
-class MLP(Scaled):
+class MLP(ScaledFeatureEncoder):
     """Fully connected layers with ReLU and dropout."""
 
     hidden: Sequence[int] = size_param((128, 128, 128, 128), "widths of the layers", "must be widths of layers")

@@ -137,19 +137,19 @@ class Stemmer(Encoder):
     def fit(self, X: Any) -> Self:
         """Find the characters of the words and stems, and the greatest length."""
         super().fit(X)
-        sides = [side for pair in self._read(X) for side in pair]
+        sides = [side for pair in self._read_pairs(X) for side in pair]
         self.characters_, self.longest_ = build_vocabulary(sides), max(map(len, sides), default=0)
         return self
 
     def prepare(self, X: Any) -> BatchColumns:
         """Return two columns, the codes of the characters of words and of stems."""
-        words, stems = zip(*rows, strict=True) if (rows := self._read(X)) else ((), ())
+        words, stems = zip(*rows, strict=True) if (rows := self._read_pairs(X)) else ((), ())
         return BatchColumns(
             word=encode_sequences(words, self.characters_), stem=encode_sequences(stems, self.characters_)
         )
 
     @staticmethod
-    def _read(X: Any) -> list[tuple[str, str]]:
+    def _read_pairs(X: Any) -> list[tuple[str, str]]:
         rows = to_pairs(X)
         for row, pair in enumerate(rows):
             if not all(isinstance(side, str) for side in pair):
@@ -162,13 +162,17 @@ class Stemmer(Encoder):
 
     def branch(self) -> nn.Module:
         """Return a fully connected layer of width `hidden`, or no layer if it is None."""
-        return nn.Identity() if self.hidden is None else nn.Sequential(nn.Linear(self._full, self.hidden), nn.ReLU())
+        return (
+            nn.Identity()
+            if self.hidden is None
+            else nn.Sequential(nn.Linear(self._joint_width, self.hidden), nn.ReLU())
+        )
 
     @property
-    def _full(self) -> int:
+    def _joint_width(self) -> int:
         return 2 * len(self.windows) * self.channels[1]
 
     @property
     def width(self) -> int:
         """Width of a branch: `hidden`, or the width for word and stem together."""
-        return self._full if self.hidden is None else self.hidden
+        return self._joint_width if self.hidden is None else self.hidden

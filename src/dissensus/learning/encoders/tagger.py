@@ -123,25 +123,25 @@ class Tagger(WordEncoder):
     characters_: list[str]
 
     def fit(self, X: Any) -> Self:
-        read = self._read(X)
+        read = self._read_words_in_context(X)
         self.fit_words(sentence for sentence, _ in read)
         self.characters_ = build_vocabulary(sentence[at] for sentence, at in read)
         return self
 
     def prepare(self, X: Any) -> BatchColumns:
         """Return codes of words and characters, and equal numbers for equal sentences and equal targets."""
-        read = self._read(X)
+        read = self._read_words_in_context(X)
         sentences = [sentence for sentence, _ in read]
         targets = [sentence[at][: self.max_characters] for sentence, at in read]
         return BatchColumns(
-            sentence=_number_values([tuple(sentence) for sentence in sentences]),
+            sentence=_assign_value_numbers([tuple(sentence) for sentence in sentences]),
             words=encode_sequences(sentences, self.words_),
             position=torch.tensor([at for _, at in read], dtype=torch.int64),
-            word=_number_values(targets),
+            word=_assign_value_numbers(targets),
             characters=encode_sequences(targets, self.characters_),
         )
 
-    def _read(self, X: Any) -> list[tuple[list[str], int]]:
+    def _read_words_in_context(self, X: Any) -> list[tuple[list[str], int]]:
         """Return the tokens and the position of every row."""
         read: list[tuple[list[str], int]] = []
         for row, (value, position) in enumerate(to_pairs(X, "tokens and a position")):
@@ -163,7 +163,7 @@ class Tagger(WordEncoder):
         return 2 * self.hidden
 
 
-def _number_values(values: Sequence[Any]) -> Tensor:
+def _assign_value_numbers(values: Sequence[Any]) -> Tensor:
     number: dict[Any, int] = {}
     return torch.tensor([number.setdefault(value, len(number)) for value in values], dtype=torch.int64)
 

@@ -23,7 +23,7 @@ from dissensus.learning.encoders.base import encoders, size_param
 from dissensus.learning.encoders.words import PADDING, WordEncoder, encode_sequences
 from dissensus.learning.inputs import to_texts
 
-WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")  # "don't" is one word.
+WORD_PATTERN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")  # "don't" is one word.
 
 
 class TextCNNModule(nn.Module):
@@ -60,15 +60,15 @@ class TextCNN(WordEncoder):
     max_words: int = param(1_000, "number of words of a text that are read", low=1)
 
     def fit(self, X: Any) -> Self:
-        self.fit_words(self._words(X))
+        self.fit_words(self._split_words(X))
         return self
 
     def prepare(self, X: Any) -> BatchColumns:
         """Return one column, `words`, with the codes of the words."""
-        return BatchColumns(words=encode_sequences(self._words(X), self.words_, shortest=max(self.windows)))
+        return BatchColumns(words=encode_sequences(self._split_words(X), self.words_, shortest=max(self.windows)))
 
-    def _words(self, X: Any) -> list[list[str]]:
-        return [WORD.findall(text.lower())[: self.max_words] for text in to_texts(X)]
+    def _split_words(self, X: Any) -> list[list[str]]:
+        return [WORD_PATTERN.findall(text.lower())[: self.max_words] for text in to_texts(X)]
 
     def module(self) -> TextCNNModule:
         return TextCNNModule(self)

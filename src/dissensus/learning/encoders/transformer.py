@@ -77,7 +77,7 @@ class Transformer(Encoder):
         """Learning rate, which is smaller for pretrained weights than for the layers over frozen weights."""
         return 5e-5 if self.tune else 1e-3
 
-    def pool_encoders(self) -> list[Encoder]:
+    def make_pool_encoders(self) -> list[Encoder]:
         return [] if self.tune else [self]
 
     def fit(self, X: Any) -> Self:
@@ -96,10 +96,15 @@ class Transformer(Encoder):
 
     def prepare(self, X: Any) -> BatchColumns:
         """Return the columns `ids` and, for pairs, `types`; or for a frozen model one column, `x`."""
-        first, second = self._texts(X)
+        first, second = self._read_texts(X)
         if not self.tune:
             x = embed_texts(
-                first, self._frozen(), pair=second, pooling=self.pooling, max_length=self.max_length_, cache=self.cache
+                first,
+                self._load_frozen_model(),
+                pair=second,
+                pooling=self.pooling,
+                max_length=self.max_length_,
+                cache=self.cache,
             )
             length = np.linalg.norm(x, axis=1, keepdims=True)
             return BatchColumns(
@@ -110,7 +115,7 @@ class Transformer(Encoder):
         for start in range(0, len(first), TOKENIZED_AT_ONCE):
             part = slice(start, start + TOKENIZED_AT_ONCE)
             found = tokenize_texts(
-                self._model({}), first[part], None if second is None else second[part], self.max_length_
+                self._make_text_model({}), first[part], None if second is None else second[part], self.max_length_
             )
             values += [np.array(text) for text in found]  # (2, L) each
             lengths += [len(ids) for ids, _ in found]
@@ -132,7 +137,7 @@ class Transformer(Encoder):
     def width(self) -> int:
         return int(self.config_.get("hidden_size") or self.config_["dim"])  # DistilBERT calls it dim
 
-    def _texts(self, X: Any) -> tuple[list[str], list[str] | None]:
+    def _read_texts(self, X: Any) -> tuple[list[str], list[str] | None]:
         if not self.pairs_:
             return input_data.to_texts(X), None
         pairs = input_data.to_pairs(X, "texts")
@@ -141,16 +146,16 @@ class Transformer(Encoder):
                 raise WrongInputRow(row=row, value=repr(pair), expected="a pair of texts")
         return [a for a, _ in pairs], [b for _, b in pairs]
 
-    def _model(self, weights: Path | dict[str, Any]) -> TextModel:
+    def _make_text_model(self, weights: Path | dict[str, Any]) -> TextModel:
         return TextModel(self.config_, self.tokenizer_, self.max_length_, self.normalize_, self.identity_, weights)
 
-    def _frozen(self) -> TextModel:
+    def _load_frozen_model(self) -> TextModel:
         if self.weights_ is not None:
-            return self._model(self.weights_)
+            return self._make_text_model(self.weights_)
         folder = hub.find_model_folder(None)
         if hub.hash_model_files(folder) != self.identity_:
             raise TextModelDiffers(package=hub.BUNDLED)
-        return self._model(folder)
+        return self._make_text_model(folder)
 
 
 class TransformerModule(nn.Module):
@@ -163,16 +168,16 @@ class TransformerModule(nn.Module):
     def forward(self, ids: Tensor, types: Tensor | None = None) -> Any:
         """Return one vector per text; `types` has for each token the number of its text in a pair."""
         if self.training or len(ids) <= TEXTS_AT_ONCE:
-            return self._vectors(ids, types)
+            return self._pool_tokens(ids, types)
         # Texts of similar length are predicted together, which needs less padding and memory.
         lengths = (ids >= 0).sum(1)
         order = lengths.argsort(descending=True, stable=True)
         parts = []
         for rows in torch.split(order, TEXTS_AT_ONCE):
             longest = int(lengths[rows[0]])
-            parts.append(self._vectors(ids[rows, :longest], None if types is None else types[rows, :longest]))
+            parts.append(self._pool_tokens(ids[rows, :longest], None if types is None else types[rows, :longest]))
         return torch.cat(parts)[order.argsort()]
 
-    def _vectors(self, ids: Tensor, types: Tensor | None) -> Any:
+    def _pool_tokens(self, ids: Tensor, types: Tensor | None) -> Any:
         hidden, inside = hidden_states(self.network, ids.long(), None if types is None else types.long())
         return pool_states(hidden, inside, self.pooling)

@@ -32,9 +32,9 @@ from torch.nn import functional
 from dissensus.common.parameters import param
 from dissensus.common.types import IntArray
 from dissensus.learning.batches import Batch
-from dissensus.learning.exceptions import TwoMixtures
+from dissensus.learning.exceptions import DoubleMixup
 from dissensus.learning.losses import label_log_likelihood, log_softmax, weighted_sum
-from dissensus.learning.network import Mix, Network, TrainingData
+from dissensus.learning.network import BatchMixture, Network, TrainingData
 from dissensus.learning.objectives.base import AnnotatorRows, Branch, objectives
 from dissensus.learning.objectives.crowd_layer import LabelsThroughClasses
 from dissensus.learning.rows import RowEmbedding
@@ -97,7 +97,7 @@ class AnnotMix(LabelsThroughClasses):
         if self.annotation_mixup is None:
             return run
         if run.data.mixup is not None:
-            raise TwoMixtures(mixup=run.data.mixup)
+            raise DoubleMixup(mixup=run.data.mixup)
         network = MixingNetwork(run.network.encoder, run.network.head, self, mixes_inputs=run.network.mixes_inputs)
         data = AnnotationData(run.data.inputs, run.data.targets, alpha=self.annotation_mixup)
         return replace(run, network=network, data=data)
@@ -148,7 +148,7 @@ class AnnotationData(TrainingData):
 
     alpha: float = 1.0
 
-    def take(self, rows: Tensor) -> tuple[Batch, Batch, Mix | None]:
+    def take(self, rows: Tensor) -> tuple[Batch, Batch, BatchMixture | None]:
         """Return the arguments of `MixingNetwork.forward` for these items."""
         inputs, targets, _ = super().take(rows)
         n = len(targets["row"])
@@ -159,7 +159,7 @@ class AnnotationData(TrainingData):
 class MixingNetwork(Network):
     """A network with one mixed input per annotation."""
 
-    def forward(self, inputs: Batch, targets: Batch, mix: Mix | None = None) -> Tensor:
+    def forward(self, inputs: Batch, targets: Batch, mix: BatchMixture | None = None) -> Tensor:
         """Return the sum of the losses of mixed annotations."""
         if mix is None:
             return super().forward(inputs, targets)

@@ -29,8 +29,8 @@ from dissensus.learning.losses import hard_loss, label_log_likelihood, log_softm
 from dissensus.learning.objectives.base import AnnotatorObjective, AnnotatorRows, Branch, as_tensor, objectives
 from dissensus.learning.rows import RowEmbedding
 
-Average = Literal["mean", "mode"]
-MAX_NUMBERS = 2**22  # largest items × annotators × K that is computed at once
+AnnotatorAverage = Literal["mean", "mode"]
+MAX_LOGITS_AT_ONCE = 2**22  # largest items × annotators × K that is computed at once
 MIN_SHARE = 1e-30  # smallest share, so that its logarithm is finite
 
 
@@ -70,11 +70,11 @@ class LinearHeads(AnnotatorRows):
         weight, bias = self._combined_layers(rows)
         return torch.einsum("bd,jkd->bjk", v, weight) + bias
 
-    def mean_label_proba(self, v: Tensor, average: Average) -> Tensor:
+    def mean_label_proba(self, v: Tensor, average: AnnotatorAverage) -> Tensor:
         """Return the mean distribution (B, K) of annotators with labels, or the shares of their classes."""
         codes = torch.nonzero(self.labels)[:, 0]
         total = torch.zeros((), device=v.device)
-        for chunk in torch.split(codes, max(MAX_NUMBERS // max(v.numel(), 1), 1)):
+        for chunk in torch.split(codes, max(MAX_LOGITS_AT_ONCE // max(v.numel(), 1), 1)):
             proba = log_softmax(self.all_pair_logits(v, self.rows_or_average(chunk, self.labels))).exp()  # (B, J, K)
             if average == "mode":
                 proba = functional.one_hot(proba.argmax(dim=2), proba.shape[2]).to(proba.dtype)
@@ -93,7 +93,9 @@ class AnnotatorHeads(AnnotatorObjective):
         True,
         "a head is the sum of a common head and the annotator's difference; False: no common head, as Davani et al.",
     )
-    average: Average = param("mean", "over annotators: of their distributions, or of their most probable classes")
+    average: AnnotatorAverage = param(
+        "mean", "over annotators: of their distributions, or of their most probable classes"
+    )
     penalty: float = param(2.0, "L2 penalty on the weights of annotators and on the common ones", low=0)
 
     def head(self, branch: Branch, width: int) -> LinearHeads:

@@ -8,7 +8,7 @@ the items is held out once, to choose the linear model's penalty, the epoch of e
 
 p(x) is the distribution of the label of a random annotator. A crowd layer separates the class from the errors of
 annotators. T [given, true] is the distribution of labels given the class, and 1/s is a temperature
-(`logistic.fit_channel`). If the crowd layer's classes explain the votes of new items, its weight is large and the
+(`logistic.fit_vote_channel`). If the crowd layer's classes explain the votes of new items, its weight is large and the
 predicted label is more accurate.
 
 `learning.auto` trains the pool, and this module defines its head. Any other encoder has the head of `soft`, and
@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from dissensus.common.parameters import param
 from dissensus.learning.encoders.mlp import MLPModule
-from dissensus.learning.logistic import MIN_PROBABILITY, Channel
+from dissensus.learning.logistic import MIN_PROBABILITY, VoteChannel
 from dissensus.learning.losses import Divergence
 from dissensus.learning.objectives.base import Branch, objectives
 from dissensus.learning.objectives.soft import Soft
@@ -47,7 +47,7 @@ class PoolMember(nn.Module):
             self.register_buffer("scale", torch.ones(()))
             self.register_buffer("labels", torch.eye(n_classes))  # T
 
-    def copy_weights(self, trained: Sequence[nn.Module], channel: Channel | None) -> None:
+    def copy_weights(self, trained: Sequence[nn.Module], channel: VoteChannel | None) -> None:
         for place, network in zip(self.networks, trained, strict=True):
             place.load_state_dict(network.state_dict())
         if channel is not None:

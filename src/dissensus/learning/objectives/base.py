@@ -23,7 +23,7 @@ from dissensus.learning.exceptions import AnnotationsNeeded
 from dissensus.learning.rows import RowEmbedding, take_rows_or_mean
 from dissensus.table.annotations import Annotations
 
-MAX_PAIR_NUMBERS = 2**22  # largest items × annotators × K × K that `label_proba` computes at once
+MAX_PAIR_ENTRIES = 2**22  # largest items × annotators × K × K that `label_proba` computes at once
 
 Branch = Callable[[], nn.Module]
 BatchIterator = Callable[[], Iterator[tuple[Tensor, Batch]]]
@@ -118,7 +118,7 @@ class Objective(Parameters, ABC):
     def label_proba(self, head: Any, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
         """Return `pair_label_proba` (B, J, K) of all pairs of B items and J annotators."""
         n, parts = len(z), [z.new_zeros(len(z), 0, self.n_classes_)]
-        at_once = max(MAX_PAIR_NUMBERS // max(n * self.n_classes_**2, 1), 1)
+        at_once = max(MAX_PAIR_ENTRIES // max(n * self.n_classes_**2, 1), 1)
         for at in torch.split(torch.arange(len(annotators), device=annotators.device), at_once):
             row = torch.arange(n, device=z.device).repeat_interleave(len(at))
             known = None if features is None else features[at].repeat(n, 1)
@@ -127,7 +127,7 @@ class Objective(Parameters, ABC):
         return torch.cat(parts, dim=1)
 
 
-class HeadWithMain(nn.Module):
+class MultiPartHead(nn.Module):
     """A head of several parts, of which `main` predicts the classes."""
 
     def __init__(self, main: nn.Module, **parts: nn.Module | None):
@@ -200,7 +200,7 @@ class AnnotatorObjective(Objective):
     def targets(self) -> BatchColumns:
         """Return the rows of the table (`annotator`, `label` or `proba`, `weight`), and `gold` (I,) if there is any."""
         gold = {} if self._gold is None else {"gold": as_tensor(self._gold, torch.int64)}
-        return BatchColumns(annotations=annotation_rows(self._table), **gold)
+        return BatchColumns(annotations=make_annotation_column(self._table), **gold)
 
     def count_labels(self, table: Annotations, gold: IntArray | None, name: str) -> FloatArray:
         """Check the keywords, set the common attributes, and return the total weight of each item's votes (I,)."""
@@ -230,7 +230,7 @@ def as_tensor(values: FloatArray | IntArray | BoolArray, kind: torch.dtype | Non
     return torch.as_tensor(np.array(values), dtype=kind)
 
 
-def annotation_rows(table: Annotations) -> RaggedColumn:
+def make_annotation_column(table: Annotations) -> RaggedColumn:
     """Return the rows of a table as one column with `annotator`, `label` or `proba`, and `weight` if there is one."""
     rows = {"annotator": as_tensor(table.annotator, torch.int64)}
     if table.proba is None:

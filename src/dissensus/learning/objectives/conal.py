@@ -26,12 +26,12 @@ from torch.nn import functional
 
 from dissensus.common.parameters import param
 from dissensus.learning.batches import Batch
-from dissensus.learning.objectives.base import Branch, HeadWithMain, objectives
+from dissensus.learning.objectives.base import Branch, MultiPartHead, objectives
 from dissensus.learning.objectives.crowd_layer import CrowdLayer, LabelsThroughClasses
 from dissensus.learning.rows import RowEmbedding, take_rows_or_mean
 
 
-class ConalHead(HeadWithMain):
+class ConalHead(MultiPartHead):
     """The layers of the classes, the annotators' layers (`crowd`), the common layer, and the vectors `u` and `v`."""
 
     crowd: CrowdLayer

@@ -42,7 +42,7 @@ from dissensus.common.parameters import param
 from dissensus.learning.batches import Batch
 from dissensus.learning.exceptions import VolumeWithoutMatrices
 from dissensus.learning.losses import hard_loss, label_log_likelihood, log_softmax, weighted_sum
-from dissensus.learning.objectives.base import AnnotatorObjective, Branch, HeadWithMain, objectives
+from dissensus.learning.objectives.base import AnnotatorObjective, Branch, MultiPartHead, objectives
 from dissensus.learning.rows import RowEmbedding, take_rows_or_mean
 
 Kind = Literal["matrix", "vector", "bias", "vector-bias", "matrix-bias"]
@@ -50,8 +50,10 @@ Link = Literal["normalize", "softmax", "softmax-twice"]
 Volume = Literal["classes", "annotators"]
 
 INITIAL_ACCURACY = 0.8  # initial η of every annotator, unless `start` is given
-ROWS_RATE = 1e-2  # learning rate of annotators' rows; 1e-3 is two points less accurate on LabelMe
-MIN_VOLUME = 1e-6  # added to the diagonal, so that the volume is positive for fewer items or annotators than classes
+ROW_LEARNING_RATE = 1e-2  # learning rate of annotators' rows; 1e-3 is two points less accurate on LabelMe
+VOLUME_DIAGONAL_OFFSET = (
+    1e-6  # added to the diagonal, so that the volume is positive for fewer items or annotators than classes
+)
 
 
 class CrowdLayer(nn.Module):
@@ -136,14 +138,14 @@ def log_volume(parts: Tensor) -> Tensor:
     gram = (flat.unsqueeze(2) * flat.unsqueeze(1)).sum(dim=0)  # Autocast would compute a matmul in half precision.
     if gram.device.type != "mps":  # "mps" has no float64. In float32 the volume of similar classes may be lost.
         gram = gram.double()
-    return torch.logdet(gram + MIN_VOLUME * torch.eye(len(gram), device=gram.device)).to(parts.dtype)
+    return torch.logdet(gram + VOLUME_DIAGONAL_OFFSET * torch.eye(len(gram), device=gram.device)).to(parts.dtype)
 
 
 class LabelsThroughClasses(AnnotatorObjective):
     """Base of objectives that explain labels by P(class); the loss is −Σ v log P_j(y) − Σ log p(gold) + regulariser."""
 
     monitor = "accuracy"  # The cross entropy to noisy votes grows while the network learns the classes.
-    row_learning_rate = ROWS_RATE  # Annotators have to be estimated before the network memorises labels.
+    row_learning_rate = ROW_LEARNING_RATE  # Annotators have to be estimated before the network memorises labels.
 
     @abstractmethod
     def log_label_proba(self, head: Any, v: Tensor, log_p: Tensor, targets: Batch) -> Tensor:
@@ -194,16 +196,16 @@ class CrowdLayerObjective(LabelsThroughClasses):
         if self.volume == "annotators" and (self.link != "normalize" or not self.kind.startswith("matrix")):
             raise VolumeWithoutMatrices(kind=self.kind, link=self.link)
 
-    def head(self, branch: Branch, width: int) -> HeadWithMain:
+    def head(self, branch: Branch, width: int) -> MultiPartHead:
         """Return the layers of the classes and `crowd`; the classes come first, so that they start as they do alone."""
         main = super().head(branch, width)
         A, K = len(self.label_totals_), self.n_classes_
-        return HeadWithMain(main, crowd=CrowdLayer(A, K, self.kind, self.link, self.trainable, self.start))
+        return MultiPartHead(main, crowd=CrowdLayer(A, K, self.kind, self.link, self.trainable, self.start))
 
     @property
     def row_learning_rate(self) -> float:  # type: ignore[override]  # This one depends on a keyword.
         """Learning rate of annotators' rows; under a softmax it is that of the other layers, as in the paper."""
-        return ROWS_RATE if self.link == "normalize" else 1e-3
+        return ROW_LEARNING_RATE if self.link == "normalize" else 1e-3
 
     def log_label_proba(self, head: Any, v: Tensor, log_p: Tensor, targets: Batch) -> Tensor:
         out: Tensor = head.crowd(log_p, targets["row"], targets["annotator"])

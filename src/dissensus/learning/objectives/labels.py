@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.learning.exceptions import GoldNeeded, NothingToLearn, ZeroProbability
+from dissensus.learning.exceptions import GoldNeeded, NoLabelledItems, ZeroProbability
 from dissensus.messages import quote_name
 from dissensus.models.base import Aggregator, arg_max, methods
 from dissensus.table.annotations import Annotations
@@ -74,7 +74,7 @@ def check_positive(target: FloatArray, rows: BoolArray, table: Annotations) -> N
 
 
 def check_train_mask(train_mask: BoolArray) -> BoolArray:
-    """Return the mask (I,) of training items, or raise NothingToLearn if there are none."""
+    """Return the mask (I,) of training items, or raise NoLabelledItems if there are none."""
     if not train_mask.any():
-        raise NothingToLearn(n_items=train_mask.size)
+        raise NoLabelledItems(n_items=train_mask.size)
     return train_mask

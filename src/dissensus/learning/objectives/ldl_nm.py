@@ -46,22 +46,22 @@ from torch.nn.functional import dropout, one_hot, pad, softsign
 from dissensus.common.parameters import is_whole, param
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.learning.batches import Batch, BatchColumns
-from dissensus.learning.exceptions import RoomTooSmall, SizesDiffer
+from dissensus.learning.exceptions import EmbeddingSizesDiffer, LayerRoomTooSmall
 from dissensus.learning.losses import kl, label_log_likelihood, log_softmax, weighted_sum
 from dissensus.learning.objectives.base import (
     AnnotatorObjective,
     AnnotatorRows,
     Branch,
-    annotation_rows,
     as_tensor,
+    make_annotation_column,
     objectives,
 )
 from dissensus.learning.rows import RowEmbedding
 from dissensus.table.annotations import Annotations
 
 Combine = Literal["concatenate", "sum"]
-Average = Literal["mean", "mode"]
-MAX_NUMBERS = 2**22  # largest items × annotators × units that is computed at once, so that it fits into a cache
+AnnotatorAverage = Literal["mean", "mode"]
+MAX_UNITS_AT_ONCE = 2**22  # largest items × annotators × units that is computed at once, so that it fits into a cache
 MIN_SHARE = 1e-30  # smallest share, so that its logarithm is finite
 
 
@@ -99,9 +99,9 @@ class LDLNMHead(AnnotatorRows):
         out: Tensor = self.item(self.branch(z))
         return out
 
-    def annotator_mean(self, z_item: Tensor, answer: Callable[[Tensor], Tensor]) -> Tensor:
+    def average_over_annotators(self, z_item: Tensor, answer: Callable[[Tensor], Tensor]) -> Tensor:
         """Return the mean (B, …) of `answer`, a function of z_E (B, n, J_P), over all annotators with labels."""
-        at_once = max(MAX_NUMBERS // max(len(z_item) * self.residual.in_features, 1), 1)
+        at_once = max(MAX_UNITS_AT_ONCE // max(len(z_item) * self.residual.in_features, 1), 1)
         parts = torch.split(self.fitted_rows(self.labelled), at_once)
         total: Tensor = sum(answer(self.z_pairs(z_item, part)).sum(dim=1) for part in parts)  # type: ignore[assignment]
         return total / len(self.labelled)
@@ -183,7 +183,9 @@ class LDLNMObjective(AnnotatorObjective):
     pair_size: int | None = param(None, "J_P; None: J_I + J_A, or J_I for a sum", low=1)
     combine: Combine = param("concatenate", "how z_I and z_A become one; a sum needs annotator_size = item_size")
     dropout: float = param(0.5, "dropout of z_P and z_E", low=0, below=1)
-    average: Average = param("mean", "over annotators: of their distributions, or of their most probable classes")
+    average: AnnotatorAverage = param(
+        "mean", "over annotators: of their distributions, or of their most probable classes"
+    )
     room: tuple[int, int] | None = param(
         None,
         "number of units, used and unused, of the layers of items and annotators; None: J_I and J_A",
@@ -202,9 +204,9 @@ class LDLNMObjective(AnnotatorObjective):
         """Check the keywords, and that the sizes fit together."""
         super().check_parameters()
         if self.combine == "sum" and self.item_size != self.annotator_size:
-            raise SizesDiffer(item_size=self.item_size, annotator_size=self.annotator_size)
+            raise EmbeddingSizesDiffer(item_size=self.item_size, annotator_size=self.annotator_size)
         if self.room is not None and not self._fits_room(*self.room):
-            raise RoomTooSmall(room=tuple(self.room), item_size=self.item_size, annotator_size=self.annotator_size)
+            raise LayerRoomTooSmall(room=tuple(self.room), item_size=self.item_size, annotator_size=self.annotator_size)
 
     def _fits_room(self, items: int, annotators: int) -> bool:
         plain = self.combine == "concatenate" and self.pair_size is None
@@ -244,7 +246,9 @@ class LDLNMObjective(AnnotatorObjective):
 
     def targets(self) -> BatchColumns:
         """Return the rows of the table, and y_I as `votes` (I, K)."""
-        return BatchColumns(annotations=annotation_rows(self._table), votes=as_tensor(self._votes, torch.float32))
+        return BatchColumns(
+            annotations=make_annotation_column(self._table), votes=as_tensor(self._votes, torch.float32)
+        )
 
     def head(self, branch: Branch, width: int) -> LDLNMHead:
         """Return the head with orthogonal layers, padded to `room` if it is set."""
@@ -264,7 +268,7 @@ class LDLNMObjective(AnnotatorObjective):
 
     def item_vectors(self, head: LDLNMHead, z: Tensor) -> Tensor:
         """Return the mean of z_E (B, J_P) over all annotators with labels."""
-        return head.annotator_mean(head.z_item(z), lambda z_pairs: z_pairs)
+        return head.average_over_annotators(head.z_item(z), lambda z_pairs: z_pairs)
 
     def logits(self, head: LDLNMHead, z: Tensor) -> Tensor:
         """Return the log (B, K) of the mean of ŷ_I over annotators with labels, or of the shares of their classes."""
@@ -275,7 +279,7 @@ class LDLNMObjective(AnnotatorObjective):
                 return log_softmax(logits).exp()
             return one_hot(logits.argmax(dim=2), self.n_classes_).float()
 
-        return head.annotator_mean(head.z_item(z), answer).clamp(min=MIN_SHARE).log()
+        return head.average_over_annotators(head.z_item(z), answer).clamp(min=MIN_SHARE).log()
 
     def pair_label_proba(
         self, head: LDLNMHead, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
@@ -286,7 +290,7 @@ class LDLNMObjective(AnnotatorObjective):
         unseen = head.find_unseen(annotators, head.labels, features)
         if not unseen.any():
             return proba
-        mean = head.annotator_mean(z_item, lambda z_pairs: log_softmax(head.to_label(z_pairs)).exp())
+        mean = head.average_over_annotators(z_item, lambda z_pairs: log_softmax(head.to_label(z_pairs)).exp())
         return torch.where(unseen[:, None], mean[row], proba)
 
 

@@ -25,9 +25,9 @@ with few labels towards no difficulty. α = 1 and n0 = 5 are the values of `mmce
 maximise the accuracy on bluebirds, wordsim, rte, both medical sets and labelme. With δ = 1 the items of rte are
 memorised: the accuracy with two labels per item is 65 % instead of 80 %.
 
-With features, h of a fitted item comes from the *other* items (`leave_one_out`, `lia_others.py`): in the E step, in the
-marginal likelihood and in the posterior. The network's h would repeat the labels of the item; it is trained on q, and
-predicts new items. d may memorise items, because it describes errors and not the class.
+With features, h of a fitted item is estimated from the *other* items (`leave_one_out`, `lia_leave_one_out.py`) in the
+E step, in the marginal likelihood and in the posterior, because the network's h would repeat the labels of the item. The
+network's h is trained on q and predicts new items. d may memorise items, because it describes errors and not the class.
 
 With features r_j of annotators, the embedding is e_j = u_j + W r_j, the effect of the features and the residual u_j.
 β shrinks W if there are few annotators. β = 3 was chosen, as α was, by the likelihood of the labels of held-out
@@ -72,7 +72,7 @@ from dissensus.learning.objectives.base import (
     as_tensor,
     objectives,
 )
-from dissensus.learning.objectives.lia_others import LeaveOneOutClasses
+from dissensus.learning.objectives.lia_leave_one_out import LeaveOneOutClasses
 from dissensus.learning.rows import RowEmbedding
 from dissensus.models.methods.mmce import unknown_effect
 from dissensus.table.annotations import Annotations
@@ -83,7 +83,7 @@ INITIAL_SPREAD = 0.1  # initial standard deviation of an annotator's parameters
 MIN_SHARE = 1e-30  # replaces a share of 0 in the logarithm of votes
 
 
-class Competence(AnnotatorRows):
+class CompetenceLayer(AnnotatorRows):
     """A module that maps annotators to competence C (…, K, K, L); `labels` (A,) are numbers of labels."""
 
     share: Tensor
@@ -150,7 +150,7 @@ class LIAHead(nn.Module):
         self,
         truth: nn.Module,
         difficulty: nn.Module | None,
-        competence: Competence,
+        competence: CompetenceLayer,
         n_items: int,
         per_item: float,
         prior: Tensor,
@@ -163,7 +163,7 @@ class LIAHead(nn.Module):
         self.register_buffer("leave_one_out_log_h", torch.zeros(n_items, len(prior)))  # log h, leave-one-out
         self.register_buffer("per_item", torch.tensor(per_item))  # mean number of annotations per item
         self.register_buffer("difficulty_penalty", torch.tensor(float(difficulty_penalty)))  # δ
-        self.marginal = False  # True after the rounds of EM, when the marginal likelihood is raised
+        self.is_finetuning = False  # True after the rounds of EM, when the marginal likelihood is raised
 
     @property
     def main(self) -> nn.Module:
@@ -181,11 +181,11 @@ class LIAHead(nn.Module):
         return log_confusion(hard, able)
 
     def get_extra_state(self) -> Tensor:
-        """Return `marginal` for the state dict; it is no buffer, because reading one from a device is slow."""
-        return torch.tensor(self.marginal)
+        """Return `is_finetuning` for the state dict; it is no buffer, because reading one from a device is slow."""
+        return torch.tensor(self.is_finetuning)
 
     def set_extra_state(self, state: Tensor) -> None:
-        self.marginal = bool(state)
+        self.is_finetuning = bool(state)
 
 
 def log_confusion(difficulty: Tensor | None, competence: Tensor) -> Tensor:
@@ -256,7 +256,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         return self
 
     def set_inputs(self, inputs: BatchColumns, train_items: IntArray, reuse: Self | None = None) -> None:
-        """Prepare leave-one-out estimates of classes (`lia_others.py`) if inputs are features, or take them over."""
+        """Prepare leave-one-out estimates of classes if the inputs are features, or take those of `reuse`."""
         x = inputs.columns.get("x")
         if not (self.leave_one_out and self.truth_in_posterior and isinstance(x, Tensor) and x.ndim == 2):
             return
@@ -280,7 +280,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         truth = nn.Sequential(truth, last)
         hard = nn.Sequential(branch(), nn.Linear(width, K * K * L)) if self.difficulty else None
         labels = as_tensor(self.label_totals_)
-        competence = Competence(labels, K, L, self.annotator_size, self.annotator_features_)
+        competence = CompetenceLayer(labels, K, L, self.annotator_size, self.annotator_features_)
         prior = as_tensor(self.shares_, torch.float32)
         return LIAHead(truth, hard, competence, self.n_items_, self.per_item_, prior, self.difficulty_penalty_)
 
@@ -297,8 +297,8 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         return epoch == 0 or self.stage(epoch, epochs) != self.stage(epoch - 1, epochs)
 
     def begin_epoch(self, head: LIAHead, epoch: int, epochs: int, iterate_batches: BatchIterator) -> None:
-        head.marginal = self.stage(epoch, epochs) == self.rounds
-        if head.marginal and self._leave_one_out is None:
+        head.is_finetuning = self.stage(epoch, epochs) == self.rounds
+        if head.is_finetuning and self._leave_one_out is None:
             return
         for z, targets in iterate_batches():
             if epoch == 0:
@@ -336,15 +336,15 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         logits, votes, log_q, pulls = self._loss_terms(head, z, targets)
         log_h = log_softmax(logits)
         summed = self._sum_by_item(votes, targets)  # (B, K)
-        if not head.marginal:
+        if not head.is_finetuning:
             log_p = log_h
             if self.truth_counts == "annotations":
                 log_p = log_h * self._sum_by_item(torch.ones_like(votes) * _weight(targets, votes), targets)
             loss = -(self._target(head, targets) * (log_p + summed)).sum()  # Eq. 7, Platanios et al. 2020, no division
         elif self._leave_one_out is None:
-            loss = self._marginal(log_h, votes, summed, targets)
+            loss = self._marginal_loss(log_h, votes, summed, targets)
         else:  # h learns from q, whose estimate of an item does not use h of that item
-            loss = self._marginal(head.leave_one_out_log_h[targets["item"]], votes, summed, targets)
+            loss = self._marginal_loss(head.leave_one_out_log_h[targets["item"]], votes, summed, targets)
             loss = loss - (self._target(head, targets) * log_h).sum()
         loss = loss + pulls
         if self.penalty > 0:
@@ -363,7 +363,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         """Return q (B, K) of the last E step."""
         return head.q[targets["item"]]
 
-    def _marginal(self, log_h: Tensor, votes: Tensor, summed: Tensor, targets: Batch) -> Tensor:
+    def _marginal_loss(self, log_h: Tensor, votes: Tensor, summed: Tensor, targets: Batch) -> Tensor:
         """Return minus the log likelihood of the labels, summed over the classes or only for the gold class."""
         if self.finetune == "joint":
             return -torch.logsumexp(self._mask_gold(log_h + summed, targets), dim=1).sum()

@@ -48,15 +48,17 @@ from dissensus.learning.exceptions import (
     QuestionsNeeded,
 )
 from dissensus.learning.objectives.base import BatchIterator, Branch, as_tensor, objectives
-from dissensus.learning.objectives.lia import Competence, LIAHead, LIAKeywords, LIAObjective, log_confusion
+from dissensus.learning.objectives.lia import CompetenceLayer, LIAHead, LIAKeywords, LIAObjective, log_confusion
 from dissensus.learning.rows import RowEmbedding
 from dissensus.models.base import check_gold
 from dissensus.models.exceptions import NoAnnotations
 from dissensus.models.methods.mmce import unknown_effect
 from dissensus.table.annotations import Annotations
 
-ONE_QUESTION = "question"  # name of the question if there is a single table
-ABSENT = -1e4  # logit of a class that the question does not have; its exponential is 0, and its product with 0 too
+SINGLE_QUESTION_NAME = "question"  # name of the question if there is a single table
+ABSENT_CLASS_LOGIT = (
+    -1e4
+)  # logit of a class that the question does not have; its exponential is 0, and its product with 0 too
 
 
 class ClassEmbeddings(nn.Module):
@@ -95,7 +97,7 @@ class ClassEmbeddings(nn.Module):
         """Return the logits (B, Q, K) of h from h(x) (B, T)."""
         t = self.classes()
         logits = (y @ t.flatten(0, 1).T).reshape(-1, *t.shape[:2]) + self.bias
-        return torch.where(self.name >= 0, logits, ABSENT)
+        return torch.where(self.name >= 0, logits, ABSENT_CLASS_LOGIT)
 
 
 class LIAMLHead(LIAHead):
@@ -105,7 +107,7 @@ class LIAMLHead(LIAHead):
         self,
         truth: nn.Module,
         difficulty: nn.Module | None,
-        competence: Competence,
+        competence: CompetenceLayer,
         n_items: int,
         per_item: float,
         labels: ClassEmbeddings,
@@ -140,7 +142,7 @@ class LIAMLHead(LIAHead):
     def log_confusion(self, hard: Tensor | None, able: Tensor, question: Tensor) -> Tensor:
         """Return log Q (…, K, K) for D and C (…, K, K, L) of pairs in `question` (…)."""
         mask = (self.labels.name >= 0)[question]  # (…, K)
-        return log_confusion(hard, torch.where(mask[..., None, :, None], able, ABSENT))
+        return log_confusion(hard, torch.where(mask[..., None, :, None], able, ABSENT_CLASS_LOGIT))
 
     def log_q(self, hard: Tensor | None, able: Tensor, row: Tensor) -> Tensor:
         """Return log Q (n, K, K) for the (item, question) pairs in rows `row` (n,)."""
@@ -206,7 +208,10 @@ class LIAMLObjective(LIAMLKeywords, LIAObjective):
     ) -> Self:
         """Count the labels of the tables; `gold` holds codes (I,), by question if there are several questions."""
         if isinstance(table, Annotations):
-            table, gold = {ONE_QUESTION: table}, None if gold is None else {ONE_QUESTION: np.asarray(gold)}
+            table, gold = (
+                {SINGLE_QUESTION_NAME: table},
+                None if gold is None else {SINGLE_QUESTION_NAME: np.asarray(gold)},
+            )
         for name, one in table.items():
             for value, kind in ((name, str), (one, Annotations)):
                 if not isinstance(value, kind):
@@ -251,7 +256,7 @@ class LIAMLObjective(LIAMLKeywords, LIAObjective):
         truth = nn.Sequential(branch(), nn.Linear(width, T))
         hard = nn.Sequential(branch(), nn.Linear(width, T * L)) if self.difficulty else None
         # The competence has S·L numbers per annotator, as for a single class.
-        able = Competence(as_tensor(self.label_totals_), 1, T * L, self.annotator_size)
+        able = CompetenceLayer(as_tensor(self.label_totals_), 1, T * L, self.annotator_size)
         return LIAMLHead(
             truth, hard, able, self.n_items_, self.per_item_, self._make_embeddings(), self.difficulty_penalty
         )

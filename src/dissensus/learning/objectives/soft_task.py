@@ -21,7 +21,7 @@ from dissensus.common.parameters import param
 from dissensus.common.types import IntArray
 from dissensus.learning.batches import Batch, BatchColumns
 from dissensus.learning.losses import DIVERGENCES, Divergence
-from dissensus.learning.objectives.base import Branch, HeadWithMain, as_tensor, objectives
+from dissensus.learning.objectives.base import Branch, MultiPartHead, as_tensor, objectives
 from dissensus.learning.objectives.hard import Hard
 from dissensus.learning.objectives.labels import check_positive, check_train_mask, hard_labels, soft_labels, vote_weight
 from dissensus.models.base import Aggregator
@@ -52,10 +52,10 @@ class SoftTask(Hard):
         )
         return self
 
-    def head(self, branch: Branch, width: int) -> HeadWithMain:
+    def head(self, branch: Branch, width: int) -> MultiPartHead:
         """Return the main head, initialised as it would be alone, with the `auxiliary` head unless its weight is 0."""
         main = super().head(branch, width)
-        return HeadWithMain(main, auxiliary=super().head(branch, width) if self.weight > 0 else None)
+        return MultiPartHead(main, auxiliary=super().head(branch, width) if self.weight > 0 else None)
 
     def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
         loss = super().loss(head, z, targets)

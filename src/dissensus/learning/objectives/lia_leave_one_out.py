@@ -23,7 +23,7 @@ from torch import Tensor
 from dissensus.common.types import IntArray
 
 MAX_LANDMARKS = 1000
-MAX_NUMBERS = 2**27  # largest items × landmarks, which need 512 MiB
+MAX_KERNEL_ENTRIES = 2**27  # largest items × landmarks, which need 512 MiB
 PENALTIES = tuple(float(power) for power in 10.0 ** np.arange(-2, 2.5, 0.5))  # λ, for k(x, x) − its mean of about 1
 MAX_SLOPE = 30.0  # largest a
 NEWTON_STEPS = 25
@@ -83,7 +83,7 @@ def _fit_slope(shift: Tensor, base: Tensor, y: Tensor) -> Tensor:
 
 def _principal_axes(x: Tensor, train_items: Tensor) -> Tensor:
     """Return P (I, R), the centred kernel between all items and landmarks along its principal axes."""
-    n = min(len(train_items), MAX_LANDMARKS, max(MAX_NUMBERS // len(x), 1))
+    n = min(len(train_items), MAX_LANDMARKS, max(MAX_KERNEL_ENTRIES // len(x), 1))
     landmarks = train_items[torch.arange(n) * len(train_items) // n]
     apart = torch.cdist(x, x[landmarks]).square()  # (I, n)
     among = apart[landmarks]

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from dissensus.learning import LIA
-from dissensus.learning.objectives import lia_others
-from dissensus.learning.objectives.lia_others import PENALTIES, LeaveOneOutClasses
+from dissensus.learning.objectives import lia_leave_one_out
+from dissensus.learning.objectives.lia_leave_one_out import PENALTIES, LeaveOneOutClasses
 from dissensus.table.annotations import Annotations
 
 
@@ -20,7 +20,7 @@ def cloud(n=23, d=4, k=3, seed=0):
 
 @pytest.mark.parametrize("penalty", PENALTIES[1::3])
 def test_left_out_is_a_refit_without_the_item(monkeypatch, penalty):
-    monkeypatch.setattr(lia_others, "PENALTIES", (penalty,))
+    monkeypatch.setattr(lia_leave_one_out, "PENALTIES", (penalty,))
     x, y, _ = cloud()
     taught = np.delete(np.arange(23), [4, 11])
     others, prior = LeaveOneOutClasses(x, taught), torch.tensor([0.2, 0.5, 0.3])
@@ -62,7 +62,7 @@ def test_features_that_know_nothing_leave_the_prior():
 
 
 def test_items_that_do_not_teach_are_predicted(monkeypatch):
-    monkeypatch.setattr(lia_others, "MAX_LANDMARKS", 40)
+    monkeypatch.setattr(lia_leave_one_out, "MAX_LANDMARKS", 40)
     x, y, truth = cloud(90, 4, 3, seed=2)
     taught = np.arange(0, 90, 2)
     found = LeaveOneOutClasses(x, taught).log_classes(y, torch.full((3,), 1 / 3))
