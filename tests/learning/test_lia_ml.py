@@ -188,7 +188,7 @@ def test_one_question_is_lia(difficulty):
         head.q.copy_(q)
     theirs = lia.targets().take(torch.arange(I))
     for head.is_finetuning in (False, True):
-        same.is_finetuning = head.marginal
+        same.is_finetuning = head.is_finetuning
         assert many.loss(head, z, targets).item() == pytest.approx(lia.loss(same, z, theirs).item(), rel=1e-5)
     posterior = lia.log_posterior(same, z, theirs).softmax(dim=1)
     torch.testing.assert_close(many.log_posterior(head, z, targets).softmax(dim=1), posterior, rtol=1e-4, atol=1e-6)

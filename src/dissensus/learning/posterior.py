@@ -10,11 +10,11 @@ LabelMe with `link="normalize"` they are close to the identity, and q would be o
 on the item.
 
 If p predicts votes, it includes the annotators' errors, and Θ would count them twice. The power τ turns p into a
-prediction of the class. If p predicts classes, τ is 1; otherwise it is 1 or one of `VOTE_POWERS`, whichever gives the
-annotations the greatest likelihood. Votes do not distinguish uncertainty about the class from errors of annotators. If all disagreement were
-uncertainty, the posterior would be q^(1/τ). We use the compromise q^(1/√τ). On LabelMe, where annotators make the same
-errors, its log loss is 0.68, compared with 1.28 for q and 0.90 for τ = 1. With simulated annotators who make
-independent errors it is close to the best.
+prediction of the class. If p predicts classes, τ is 1. Otherwise it is 1 or one of `VOTE_POWERS`, whichever gives the
+annotations the greatest likelihood. Votes do not distinguish uncertainty about the class from errors of annotators. If
+all disagreement were uncertainty, the posterior would be q^(1/τ). We use the compromise q^(1/√τ). On LabelMe, where
+annotators make the same errors, its log loss is 0.68, compared with 1.28 for q and 0.90 for τ = 1. With simulated
+annotators who make independent errors, the compromise is close to the best value of τ.
 """
 
 from __future__ import annotations

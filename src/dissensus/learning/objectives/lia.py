@@ -25,8 +25,8 @@ with few labels towards no difficulty. α = 1 and n0 = 5 are the values of `mmce
 maximise the accuracy on bluebirds, wordsim, rte, both medical sets and labelme. With δ = 1 the items of rte are
 memorised: the accuracy with two labels per item is 65 % instead of 80 %.
 
-With features, h of a fitted item is estimated from the *other* items (`leave_one_out`, `lia_leave_one_out.py`) in the
-E step, in the marginal likelihood and in the posterior, because the network's h would repeat the labels of the item. The
+With features, h of a fitted item is estimated from the *other* items (`leave_one_out`, `lia_leave_one_out.py`) in
+the E step, in the marginal likelihood and in the posterior, because the network's h would repeat the item's labels. The
 network's h is trained on q and predicts new items. d may memorise items, because it describes errors and not the class.
 
 With features r_j of annotators, the embedding is e_j = u_j + W r_j, the effect of the features and the residual u_j.
