@@ -43,17 +43,12 @@ $(VENV)/.core: pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	@touch $@
 
-$(VENV)/.report: $(VENV)/.core
-	@echo "Adding what the report needs, once …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report]'
-	@touch $@
-
-$(VENV)/.dev: $(VENV)/.report
+$(VENV)/.dev: $(VENV)/.core
 	@echo "Adding what learning and the tests need (torch among it), once …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,learning,text,umap,spark,serve,postgres,docs,dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[learning,text,umap,spark,serve,postgres,docs,dev]'
 	@touch $@
 
-demo: $(VENV)/.report
+demo: $(VENV)/.core
 	@rm -rf $(DEMO)
 	$(BIN)/dissensus demo -o $(DEMO)
 

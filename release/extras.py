@@ -16,7 +16,6 @@ from release import ROOT, project
 
 PAGE = ROOT / "docs" / "extras.md"
 WHAT = {
-    "report": "`dissensus report`: a page with charts that needs no network; charts as files",
     "learning": "`dissensus train` and `predict`: models trained on all labels",
     "text": "texts as vectors, by a sentence encoder that is in the package",
     "umap": "maps of annotators by UMAP, in the report of an LIA model",

@@ -22,7 +22,7 @@ import pytest
 from release import ROOT, debian_python, version
 from release.lowest import lowest
 
-EXTRAS = ["report", "disk", "serve"]
+EXTRAS = ["disk", "serve"]
 PYTHONS = os.environ.get("WHEEL_PYTHONS", "3.11 3.12 3.13 3.14").split()
 CASES = [*((one, "newest") for one in PYTHONS), (PYTHONS[0], "lowest")]
 FOLDERS = (".pyenv/versions", ".local/share/uv/python")

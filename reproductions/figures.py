@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import altair as alt
+import vl_convert
+
 from dissensus.common.atomic import open_atomically
 from dissensus.common.types import IntArray
 from dissensus.exceptions import BadParameter
 from dissensus.models.base import check_gold
-from dissensus.report import charts
 from dissensus.report.sections.annotator_map import BASIS_WORDS, annotator_charts, annotator_rows
 from dissensus.report.study import Study, distinct_names
 from dissensus.table.annotations import Annotations
@@ -30,7 +32,7 @@ def plot_annotator_embeddings(model: Any, table: Annotations, path: str | Path, 
     """
     from dissensus.learning.annotator_map import annotator_map
 
-    alt, found = charts.import_for_report("altair"), annotator_map(model, table, **options)
+    found = annotator_map(model, table, **options)
     study = Study(table, model, names=True)
     rows = annotator_rows(found, study)
     drawn = [
@@ -79,7 +81,7 @@ def plot_latent(
     chart = maps.item_chart(maps.item_rows(found, names, classes), classes, columns=3, size=30)
     apart = found.separation
     known = f"{apart.mean:.0%} of {apart.n_neighbours} neighbours share the class, {apart.chance:.0%} by chance"
-    title = charts.import_for_report("altair").TitleParams(
+    title = alt.TitleParams(
         f"{len(found.item):,} items as the network sees them ({found.projection})",
         subtitle=known if apart.n_neighbours and apart.class_counts.any() else "",
         anchor="start",
@@ -92,13 +94,13 @@ def _write(chart: Any, path: str | Path, size: tuple[int, int] | None = SIZE) ->
     path = Path(path)
     if size is not None:
         chart = chart.properties(width=size[0], height=size[1])
-    spec, convert, kind = chart.to_dict(), charts.import_for_report("vl_convert"), path.suffix.lower()
+    spec, kind = chart.to_dict(), path.suffix.lower()
     if kind == ".svg":
-        drawn = convert.vegalite_to_svg(spec).encode()
+        drawn = vl_convert.vegalite_to_svg(spec).encode()
     elif kind == ".png":
-        drawn = convert.vegalite_to_png(spec, scale=PNG_SCALE)
+        drawn = vl_convert.vegalite_to_png(spec, scale=PNG_SCALE)
     elif kind in (".html", ".htm"):
-        drawn = convert.vegalite_to_html(spec, bundle=True).encode()
+        drawn = vl_convert.vegalite_to_html(spec, bundle=True).encode()
     else:
         raise BadParameter(f"a figure is an .svg, .png or .html file, not {path.name}.")
     with open_atomically(path) as file:

@@ -42,14 +42,12 @@ PASTED = [*(ROOT / "docs" / name for name in ("index.md", "quickstart.md")), ROO
 PASTED += sorted((ROOT / "docs" / "guides").glob("*.md"))
 EXTRAS = {
     "ml-engineer": "torch",
-    "index": "altair",
     "features": "transformers",
     "learning": "torch",
     "learning-annotators": "torch",
     "papers": "torch",
     "quickstart": "torch",
     "scale": "duckdb",
-    "report": "altair",
 }
 WHOLE = ("annotation-lead", "annotators", "check", "choosing", "disagreement", "evaluation", "recommend")
 """Pages that show the output of commands on the whole bundled set."""

@@ -63,7 +63,6 @@ def site(tmp_path, monkeypatch):
 @pytest.fixture
 def drawable(monkeypatch):
     """Pages without Vega, which takes seconds to pack."""
-    pytest.importorskip("altair", reason="needs the extra report")
     monkeypatch.setattr("dissensus.report.page._vega", lambda: "")
 
 

@@ -19,7 +19,7 @@ OBVIOUS = 3  # as many parameters may be told by their names and types alone
 @pytest.fixture(scope="module")
 def site():
     """docs/site.py as a module."""
-    for extra in ("torch", "fastapi", "altair"):
+    for extra in ("torch", "fastapi"):
         pytest.importorskip(extra, reason="the reference is about what this extra brings too")
     spec = spec_from_file_location("site_hook", ROOT / "docs" / "site.py")
     module = module_from_spec(spec)

@@ -17,7 +17,6 @@ def cells(book, kind):
 
 @pytest.mark.parametrize("book", BOOKS, ids=lambda book: book.stem)
 def test_a_tutorial_runs_and_its_results_show_themselves(book, monkeypatch, tmp_path):
-    pytest.importorskip("vl_convert")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(FOLDER.parent))
     from notebooks import notebook_to_markdown

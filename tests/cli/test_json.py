@@ -124,7 +124,6 @@ def test_every_command_is_tried_and_on_the_page():
 @pytest.mark.parametrize("command", COMMANDS)
 def test_json_is_one_object_with_the_fields_of_the_page(files, cli, command, monkeypatch):
     if command in ("demo", "report"):  # drawing takes seconds, and is tested with the report
-        pytest.importorskip("altair", reason="needs the extra report")
         monkeypatch.setattr("dissensus.report.Report.save", lambda self, path: [path, path])
     if command == "adjudicate":
         pytest.importorskip("fastapi", reason="needs the extra serve")

@@ -10,7 +10,7 @@ import pytest
 
 from dissensus.cli import COMMANDS
 
-NUMERICAL = {"numpy", "numba", "scipy", "pyarrow", "sklearn", "torch", "pandas"}
+NUMERICAL = {"numpy", "numba", "scipy", "pyarrow", "sklearn", "torch", "pandas", "altair", "vl_convert", "jinja2"}
 RUN = "from dissensus.cli import main; main()"
 
 
@@ -34,7 +34,7 @@ def test_help_brings_no_numerical_library(arguments):
 def test_a_command_brings_no_library_that_it_does_not_need(labels):
     found = imported(RUN, "aggregate", labels, "-o", "out")
     assert {"numpy", "pyarrow"} <= found
-    assert not found & {"pandas", "sklearn", "torch", "duckdb", "altair", "matplotlib"}
+    assert not found & {"pandas", "sklearn", "torch", "duckdb", "altair", "vl_convert", "jinja2", "matplotlib"}
 
 
 def test_only_the_chosen_command_is_imported():

@@ -76,7 +76,6 @@ def test_long_tables_and_cells_are_cut_and_say_so():
 
 
 def test_charts_show_themselves_without_a_network_and_names_stay_text(table, model):
-    pytest.importorskip("vl_convert")
     comparison = dz.compare(table, ["majority-vote", "one-coin"])
     pictures = [dz.chart(model), dz.chart(model, gold=np.arange(40) % 2), dz.chart(comparison)]
     for picture in [*pictures, dz.chart(dz.diagnose(table))]:

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations, Report, methods
-from dissensus.exceptions import MissingExtra
 from dissensus.report.exceptions import NotAPage
 from dissensus.report.page import render_page
 from refused import refused
@@ -131,16 +130,6 @@ def test_a_notebook_shows_the_page_in_a_frame_of_its_own():
     assert tag == "iframe"
     assert attributes["srcdoc"] == made.html()
     assert html.unescape(attributes["title"]) == attributes["title"] or "evil" in attributes["title"]
-
-
-def test_a_missing_extra_is_one_sentence(monkeypatch):
-    import sys
-
-    made = report()
-    _ = made.facts
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(MissingExtra):
-        made.html()
 
 
 def test_a_million_annotations_stay_below_five_megabytes_by_what_is_left_out():

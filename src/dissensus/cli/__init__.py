@@ -53,8 +53,8 @@ PANELS = {
         "list": "List methods, data sets, encoders and everything else that an option can name.",
     },
 }
-"""Panel of the help → its commands, each with the first sentence of its help; its function's docstring is the rest."""
-COMMANDS = {name: sentence for commands in PANELS.values() for name, sentence in commands.items()}
+"""Panel of the help → its commands with the summary of each; the details are in the docstring of its function."""
+COMMANDS = {name: summary for commands in PANELS.values() for name, summary in commands.items()}
 
 
 class LazyGroup(TyperGroup):
@@ -83,21 +83,23 @@ def load_command(name: str) -> Any:
     """Return a command with its options: of a module here, or of a declared question."""
     from dissensus.cli.command import expand_option_groups
 
-    module, sentence = None, COMMANDS.get(name)
+    module, summary = None, COMMANDS.get(name)
     if find_spec(f"dissensus.cli.{name}") is not None:
         module = import_module(f"dissensus.cli.{name}")
         function = getattr(module, name, None) or getattr(module, f"{name}_")  # list_ does not hide the builtin
+        details = cleandoc(function.__doc__).split("\n\n")[1:]  # the summary in `PANELS` replaces that of the function
     else:
         from dissensus.cli.question import question_command
         from dissensus.questions.base import questions
 
         function = question_command(questions[name])
-        sentence = sentence or questions.entry(name).summary
-    paragraphs = [sentence, *cleandoc(function.__doc__ or "").split("\n\n")]
+        summary = summary or questions.entry(name).summary
+        details = cleandoc(function.__doc__ or "").split("\n\n")
     wrapper = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     wrapper.command(
         name,
-        help="\n\n".join(text.replace("\n", " ") for text in paragraphs if text),  # typer would keep line breaks
+        # typer would keep the line breaks of a paragraph
+        help="\n\n".join(text.replace("\n", " ") for text in [summary, *details] if text),
         cls=getattr(module, "COMMAND_CLASS", None),
     )(report_errors(expand_option_groups(function, name), getattr(module, "BAD_DATA", BAD_DATA)))
     return typer.main.get_command(wrapper)
@@ -110,8 +112,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for panel, commands in PANELS.items():
-    for command_name, sentence in commands.items():
-        app.command(command_name, help=sentence, rich_help_panel=panel)(lambda: None)  # see `LazyGroup`
+    for command_name, command_summary in commands.items():
+        app.command(command_name, help=command_summary, rich_help_panel=panel)(lambda: None)  # see `LazyGroup`
 
 
 def _print_version(requested: bool) -> None:

@@ -49,7 +49,9 @@ def adjudicate(
     browser: bool = option(True, "Open the page.", "--browser/--no-browser"),
     source: Source,
 ) -> None:
-    """On the page, number keys choose a label, s skips the item, b marks both labels as right, u marks the
+    """Serve the page on which disputed items are decided, until the user stops it.
+
+    On the page, number keys choose a label, s skips the item, b marks both labels as right, u marks the
     guideline as unclear, and z undoes the last decision. OUT is written after every decision and read again at the
     next start. `aggregate --gold OUT` reads its columns item and label. --items names the texts, or pictures as
     data URIs or files next to it.

@@ -71,7 +71,9 @@ class FitOptions:
 
 
 def aggregate(*, task: FitOptions, gold: TrainingGold, source: SourceOfTables) -> None:
-    """FOLDER gets items.csv (item, label, confidence, votes, number of labels, status with its reason, p_CLASS …),
+    """Fit or load a model, and print and write its answers about FILE.
+
+    FOLDER gets items.csv (item, label, confidence, votes, number of labels, status with its reason, p_CLASS …),
     annotators.csv (annotator, annotations, reliability, its interval, flags with reasons), confusions.csv if the
     method models them, spans.csv (document, start, end, label, probability) for spans, model.npz for --model, and
     summary.json, or all of these in one sub-folder per question. Nothing is written unless everything is; the result

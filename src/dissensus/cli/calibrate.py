@@ -108,7 +108,9 @@ def calibrate(
     seed: int | None = options.SEED,
     source: Source,
 ) -> None:
-    """Without --gold, the command estimates how many independent judges the panel amounts to. With it, the command
+    """Correct the rates and scores of LLM judges with gold, and print and write them.
+
+    Without --gold, the command estimates how many independent judges the panel amounts to. With it, the command
     corrects the rate of every class (or the mean score). The interval is valid whatever the judges do, as long as
     the gold items were drawn at random (prediction-powered inference). The estimates from the human labels alone
     and by Rogan and Gladen are printed for comparison, then the panel and the accuracy of each judge. OUT gets one

@@ -88,7 +88,9 @@ def check(
     fit: MethodOptions,
     source: Source,
 ) -> None:
-    """One line per threshold: passed or failed, the value, the threshold and what to do. Without --against only the
+    """Check the tables of FILE, print the outcomes, and exit with the status.
+
+    One line per threshold: passed or failed, the value, the threshold and what to do. Without --against only the
     given thresholds are checked; with it also those with a default. --classes names the classes that are allowed. The
     exit status is 0 if all checks passed, 1 if one failed, 2 if a given one could not be run.
 

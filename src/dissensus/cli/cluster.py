@@ -91,7 +91,9 @@ def cluster(
     device: str | None = option(None, "auto, cpu, cuda, cuda:1, mps.", show_default="auto", panel=DECISION_PANEL),
     source: Source,
 ) -> None:
-    """Ranges of numbers are searched: pairs are fitted to the items that are not in --dev and evaluated on those.
+    """Fit clusters of items and annotators to FILE, and print and write them.
+
+    Ranges of numbers are searched: pairs are fitted to the items that are not in --dev and evaluated on those.
     FOLDER gets items.csv (item, cluster, its probability, p_CLASS … of the cluster), annotators.csv, clusters.csv
     (the labels of each cluster of annotators for each cluster of items), search.csv, clusters.html (all of it as
     charts, with pseudonyms for annotators), model.npz for `dissensus report --clusters` and summary.json; search.jsonl

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from dissensus.cli.question import print_message
 from dissensus.common.formatting import Count, Share
 
 DATASET = "digits-crowd"
-REPORT_PACKAGES = ("jinja2", "altair", "vl_convert")
 
 
 def demo(
@@ -25,9 +23,11 @@ def demo(
     output: Path = option(Path("dissensus-demo"), "Write everything here.", "--output", "-o", metavar="FOLDER"),
     json: bool = options.JSON,
 ) -> None:
-    """The bundled table has 1,797 images of digits and about five labels of each by 42 simulated annotators, some of
+    """Write the bundled table and run `aggregate` and `report` on it.
+
+    The bundled table has 1,797 images of digits and about five labels of each by 42 simulated annotators, some of
     whom guess or copy. FOLDER gets data (the table, the true digits and the items), results (what `dissensus aggregate`
-    writes) and report.html (what `dissensus report` writes, if its packages are installed).
+    writes) and report.html (what `dissensus report` writes).
 
     Example: dissensus demo
     """
@@ -38,12 +38,8 @@ def demo(
         table, votes = _write_data(data)
     quiet = ["--quiet"] if json else []
     _run_command("aggregate", [labels, "--gold", gold, "--gold-use", "score", "-o", results, *quiet], shown=not json)
-    report = all(find_spec(package) for package in REPORT_PACKAGES)
-    if report:
-        items = ["--items", data / "items.csv", "--title", "Handwritten digits"]
-        _run_command(
-            "report", [labels, "--gold", gold, "--gold-use", "score", *items, "-o", page, *quiet], shown=not json
-        )
+    items = ["--items", data / "items.csv", "--title", "Handwritten digits"]
+    _run_command("report", [labels, "--gold", gold, "--gold-use", "score", *items, "-o", page, *quiet], shown=not json)
     accuracy = json_module.loads((results / SUMMARY).read_bytes())["gold"]["accuracy"]
     if json:
         files = sorted(show.format_path(path) for path in output.rglob("*") if path.is_file())
@@ -58,9 +54,7 @@ def demo(
         return
     show.print_line("")
     print_message(DemoAccuracy(items=Count(table.n_items), accuracy=Share(accuracy), majority_vote=Share(votes)))
-    show.print_line(
-        f"Open {show.escape(page)} in a browser." if report else "For a report: pip install 'dissensus[report]'."
-    )
+    show.print_line(f"Open {show.escape(page)} in a browser.")
     show.print_line("Next, your own labels: dissensus describe FILE, then dissensus aggregate FILE -o results")
 
 

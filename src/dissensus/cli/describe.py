@@ -23,7 +23,9 @@ MAIN_COEFFICIENTS = (
 
 
 class DescribeTable(Agreement):
-    """Columns are found by their usual names; the options below name others. Agreement is measured on items that at
+    """Describe a table of labels and the agreement of its annotators.
+
+    Columns are found by their usual names; the options below name others. Agreement is measured on items that at
     least two annotators labelled; its intervals are by bootstrap over items.
 
     Example: dissensus describe labels.csv --item task --abstain "can't say"

@@ -54,7 +54,9 @@ def evaluate(
     seed: int | None = options.SEED,
     gold: Gold,
 ) -> None:
-    """FILE has annotations, or gold if it has no annotators. Hard scores and calibration compare with gold, without
+    """Score predictions against labels, or rank the methods on held-out labels.
+
+    FILE has annotations, or gold if it has no annotators. Hard scores and calibration compare with gold, without
     gold with the most frequent label and the votes; soft scores with the votes; perspectivist ones with the labels of
     each annotator. All PREDICTIONS are scored on the items that all of them predict. The intervals are by bootstrap
     over items; those of differences to the first PREDICTIONS are paired.

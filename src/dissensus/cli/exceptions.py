@@ -258,7 +258,7 @@ class NoInputRows(DataError):
     path: Path
 
 
-class UnequalRows(DataError):
+class UnequalArrays(DataError):
     template = "{path}: {items:,} items and {rows:,} rows of x; the numbers must be equal."
     path: Path
     items: int

@@ -117,7 +117,7 @@ class Inputs:
             raise faults.OtherFormat(path=path, what=self.kind, expected="a table")
         names, x = read_array(path, "item"), read_array(path, "x")
         if len(names) != len(x):
-            raise faults.UnequalRows(path=path, items=len(names), rows=len(x))
+            raise faults.UnequalArrays(path=path, items=len(names), rows=len(x))
         return names, x
 
     def _read_table(self, path: Path, item: str | None) -> tuple[Names, Any]:

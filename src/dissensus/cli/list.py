@@ -51,7 +51,9 @@ def list_(
     features: bool = option(False, "With -o, write the features and images of the items too.", "--features"),
     json: bool = options.JSON,
 ) -> None:
-    """Every parameter of a method is an option of the commands that fit it: --set KEY=VALUE.
+    """Print the names that options accept, or describe or write a data set.
+
+    Every parameter of a method is an option of the commands that fit it: --set KEY=VALUE.
 
     Example: dissensus list methods
 

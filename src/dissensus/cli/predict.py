@@ -34,7 +34,9 @@ def predict(
     device: str | None = options.DEVICE,
     json: bool = options.JSON,
 ) -> None:
-    """OUT gets item, label, confidence and p_CLASS …; with --annotators item, annotator, label, confidence and p_CLASS
+    """Label new items with a trained model, and print and write the predictions.
+
+    OUT gets item, label, confidence and p_CLASS …; with --annotators item, annotator, label, confidence and p_CLASS
     …: the expected answer of each annotator. An annotator that the model has not seen is treated as average.
 
     Example: dissensus predict model items.csv -o predicted.csv

@@ -102,7 +102,9 @@ def recommend(
     gold: EnoughGold,
     source: Source,
 ) -> None:
-    """A method is fitted to FILE, and every pair of an item and an annotator without a label is scored by its expected
+    """Recommend labels to collect, or estimate how many per item are enough.
+
+    A method is fitted to FILE, and every pair of an item and an annotator without a label is scored by its expected
     information gain about the class of the item and the quality of the annotator. OUT gets rank, item, annotator, gain
     (in nats, given the labels above it), about_item (the item's part of it), cost, gain_per_cost and p_change (the
     probability that all labels asked for about the item change its label). Of numbers, comparisons, sets, spans and

@@ -15,7 +15,6 @@ from dissensus.cli.options import option
 from dissensus.cli.settings import MethodOptions
 from dissensus.cli.source import Source, TrainingGold, answer_each
 from dissensus.common.atomic import check_not_an_input
-from dissensus.common.extras import import_extra
 from dissensus.messages import ParameterName
 
 if TYPE_CHECKING:
@@ -46,7 +45,9 @@ def report(
     seed: int | None = options.SEED,
     source: Source,
 ) -> None:
-    """The page is one file that needs no network. Numbers are shown as values with intervals, comparisons as a ranking,
+    """Write the report on each question of FILE.
+
+    The page is one file that needs no network. Numbers are shown as values with intervals, comparisons as a ranking,
     and spans in their texts. The same numbers are written next to it as JSON, with the key to the pseudonyms of
     annotators. A file of several questions becomes one page each.
 
@@ -104,13 +105,11 @@ def report(
 
 
 def _check_page(output: Path) -> None:
-    """Raise an error, before FILE is read, if the page cannot be drawn or written."""
+    """Raise an error, before FILE is read, if the page cannot be written."""
     if output.suffix.lower() not in (".html", ".htm"):
         raise faults.UnknownSuffix(option="-o", path=output, what="reports", suffixes=(".html", ".htm"))
     if not output.absolute().parent.is_dir():
         raise faults.FolderMissing(option="-o", path=output)
-    for module in ("jinja2", "altair", "vl_convert"):
-        import_extra(module, "the report needs", "report")
 
 
 def _read_parts(

@@ -50,7 +50,9 @@ def serve(
     watch: Path | None = option(None, "A folder whose tables and exports are read whenever they change."),
     json: bool = options.JSON,
 ) -> None:
-    """Scripts or the webhook of a labelling tool post annotations, which stay in STORE. Every answer includes them at
+    """Run the service until it is stopped, or manage its tokens.
+
+    Scripts or the webhook of a labelling tool post annotations, which stay in STORE. Every answer includes them at
     once: the label of each item with its confidence, the reliability of each annotator, and the items to label next.
     http://127.0.0.1:8765/docs lists all addresses. A token is printed once; the store keeps its sha256.
 
@@ -180,6 +182,6 @@ def _manage_tokens(words: list[str], store: str, about: dict[str, Any], json: bo
 
 
 def _hide_password(store: str) -> str:
-    """The store as it may be shown: an address may hold a password."""
+    """Return the address of a store without user name, password and parameters, which must not be printed."""
     scheme, there, rest = store.partition("://")
     return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}" if there else store

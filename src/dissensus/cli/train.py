@@ -106,7 +106,9 @@ def train(
     gold: TrainingGold,
     source: SourceOfTables,
 ) -> None:
-    """FOLDER gets model.safetensors for `dissensus predict` and `dissensus report --model`, items.csv (item; label
+    """Train a model on the labels of FILE and its inputs, and write it with its results.
+
+    FOLDER gets model.safetensors for `dissensus predict` and `dissensus report --model`, items.csv (item; label
     and confidence by model and labels together; model, its own prediction; taught, whether the item was used for
     training; p_CLASS …), annotators.csv (with --objective lia these have difficulty and competence), history.csv,
     summary.json and, with --folds, out_of_fold.csv. Items without labels are predicted, but not used for training.

@@ -107,7 +107,7 @@ class ModuleMissing(MissingExtra):
     user: str  # "the report needs"
     module: str
     extra: str
-    example = {"user": "the report needs", "module": "jinja2", "extra": "report"}
+    example = {"user": "dissensus serve needs", "module": "uvicorn", "extra": "serve"}
 
 
 class RaggedRows(DataError):

@@ -11,7 +11,7 @@ from dissensus.common.exceptions import ModuleMissing
 def import_extra(module: str, who: str, extra: str) -> Any:
     """Import `module`; if it is not installed, the error names the feature and its extra.
 
-    >>> import_extra("json", "the report needs", "report").dumps(1)
+    >>> import_extra("json", "dissensus serve needs", "serve").dumps(1)
     '1'
     """
     try:

@@ -92,8 +92,9 @@ class EMAggregator(Aggregator, Generic[P]):
 
         def save_checkpoint(step: int, objective: float) -> None:
             if checkpoint is not None:
-                best_state = {} if best is None else {f"best.{key}": value for key, value in best.state().items()}
-                checkpoint.save({"number": number, "passes": passes} | run.state() | best_state)
+                best_state: dict[str, Any] = {} if best is None else best.state()
+                prefixed = {f"best.{key}": value for key, value in best_state.items()}
+                checkpoint.save({"number": number, "passes": passes} | run.state() | prefixed)
             on_step(passes + step, objective)
 
         for number, child in enumerate(np.random.SeedSequence(self.seed).spawn(self.restarts)):  # one child per restart

@@ -31,8 +31,6 @@ MAX_POWER = 6  # odds are clipped at 10^±6
 def chart(result: Any, gold: IntArray | None = None) -> Picture:
     """Draw a comparison, a diagnosis or the confidence of a fitted model; Jupyter displays the chart.
 
-    This needs the extra `report`.
-
     Parameters
     ----------
     result : Comparison, Diagnosis or fitted method
@@ -74,11 +72,13 @@ class Picture:
 
     def svg(self) -> str:
         """Return the chart as SVG."""
+        import vl_convert
+
         spec = self.chart.spec | {"width": CHART_WIDTH, "background": "white", "config": {"view": {"stroke": None}}}
         spec["title"] = {
             "text": self.chart.title, "subtitle": wrap(self.chart.caption, MAX_LINE_LENGTH), "anchor": "start",
         }  # fmt: skip
-        return str(charts.import_for_report("vl_convert").vegalite_to_svg(_fill_in_colors(spec)))
+        return str(vl_convert.vegalite_to_svg(_fill_in_colors(spec)))
 
     def __repr__(self) -> str:
         return f"Chart: {self.chart.title}"

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from importlib import import_module
 from itertools import pairwise
 from typing import Any
-
-from dissensus.common.extras import import_extra
 
 HEIGHT = 220  # pixels
 MIN_HEIGHT = 60
@@ -24,13 +22,9 @@ Channel = dict[str, Any]
 """Encoding of x, y, color or shape: a mapping, which Altair accepts for all of them."""
 
 
-import_for_report = partial(import_extra, who="the report needs", extra="report")
-"""Import a module of the extra `report`; raise MissingExtra if it is not installed."""
-
-
 def plot(rows: ChartRows, mark: str | Mapping[str, Any], tips: Iterable[TipLine] = (), **channels: Any) -> Any:
     """Draw rows as marks ("bar" or {"type": "bar", …}) with tooltips; `channels` are Altair's encodings."""
-    alt = import_for_report("altair")
+    alt: Any = import_module("altair")  # untyped, because Altair itself checks `channels`
     if tips:
         lines = [(tip, tip.partition(":")[0]) if isinstance(tip, str) else tip for tip in tips]
         channels["tooltip"] = [

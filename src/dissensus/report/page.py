@@ -15,7 +15,6 @@ from typing import Any
 
 from dissensus.common.registry import skip_failing_plugin
 from dissensus.report.blocks import ChartBlock, PageBlock, TableBlock
-from dissensus.report.charts import import_for_report
 from dissensus.report.exceptions import DuplicateTableName
 from dissensus.report.section import sections
 from dissensus.table.io.jsonl import dumps
@@ -26,6 +25,8 @@ VEGA_ENTRY = "window.drawChart = vegaEmbed;"
 
 def render_page(facts: dict[str, Any]) -> str:
     """Return the page of facts from `collect`."""
+    import jinja2
+
     drawn = []
     data: dict[str, Any] = {"charts": {}, "tables": {}}
     for name, about in facts["sections"].items():
@@ -36,7 +37,6 @@ def render_page(facts: dict[str, Any]) -> str:
             head = {"name": name, "title": entry.facts["title"], "summary": entry.summary}
             drawn.append(head | {"rows": _arrange_rows(placed)})
     scripts = [_vega_script(), _read_asset("common.js") + _read_asset("page.js")]
-    jinja2 = import_for_report("jinja2")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("dissensus", "report"),
         autoescape=True,
@@ -99,7 +99,9 @@ def _escape_for_script(value: Any) -> Any:
     text = dumps(value)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
-    return import_for_report("markupsafe").Markup(text)
+    from markupsafe import Markup
+
+    return Markup(text)
 
 
 def _content_policy(scripts: list[str]) -> str:
@@ -112,7 +114,9 @@ def _content_policy(scripts: list[str]) -> str:
 @cache
 def _vega_script() -> str:
     """Return Vega, Vega-Lite and Vega-Embed bundled as one script."""
-    bundle: str = import_for_report("vl_convert").javascript_bundle(VEGA_ENTRY)
+    import vl_convert
+
+    bundle: str = vl_convert.javascript_bundle(VEGA_ENTRY)
     return bundle.replace("</script", "<\\/script")
 
 
