@@ -298,7 +298,7 @@ def test_an_update_is_near_a_fit_of_everything(name):
         if value.dtype.kind == "f" and key != "trace_" and not key.startswith("community"):
             assert np.abs(value - other).mean() < 0.06 * np.abs(other).mean(), key
     # one of ten labels may be in another community before
-    near, apart = (0.1, 0.025) if name == "community-bcc" else (0.03, 0.02)
+    near, apart = (0.1, 0.025) if name == "community-bcc" else (0.05 if name == "la" else 0.03, 0.02)
     assert 0.5 * np.abs(model.posterior_ - refit.posterior_).sum(axis=1).mean() < apart
     assert np.abs(model.reliability_ - refit.reliability_).max() < near
     right = [(one.predict() == sim.truth).mean() for one in (model, refit)]
