@@ -61,7 +61,7 @@ def test_groups_that_differ_on_no_item_that_can_be_named_are_told_so(cli, here):
     (group,) = json.loads(cli("explain", file, "--annotators", people, "--json").stdout)["groups"]
     assert (group["significant"], group["items"]) == (True, 0)
     said = f.GroupsDiffer(column="team", items=Count(0), significant=True, p_value=group["p_value"])
-    assert said.unknown
+    assert said.missing_items_clause
     assert shown(said) in cli("explain", file, "--annotators", people).stdout
 
 

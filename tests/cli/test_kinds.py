@@ -72,7 +72,7 @@ def test_numbers_are_aggregated_scored_and_described(cli, files):
     text = cli("aggregate", "numbers.csv", "--gold", "gold.csv", *SCORE).stdout
     assert "Mean absolute error" in text
     assert "the intervals contain" in " ".join(text.split())
-    assert "half of them between" in cli("describe", "numbers.csv").stdout
+    assert "half of them lie between" in cli("describe", "numbers.csv").stdout
     found = cli("describe", "numbers.csv", "--measures", "--resamples", "50").stdout
     assert "intraclass correlation" in found
     pairs = cli("describe", "numbers.csv", "--pairs", "--least", 3).stdout

@@ -69,7 +69,7 @@ def test_agreement_of_spans_and_commands_that_are_not_for_them(cli, tags):
     ]
     assert list(found) == ["exact_f1", "overlap_f1", "krippendorff_alpha", "unitizing_alpha"]
     assert found["exact_f1"]["value"] < found["overlap_f1"]["value"]
-    assert "F1 of spans, exact" in cli("describe", tags, "--measures", "--resamples", 0).stdout
+    assert "F1 of exactly equal spans" in cli("describe", tags, "--measures", "--resamples", 0).stdout
     assert cli("describe", tags).exit_code == 0
     refused = cli("explain", tags)
     assert (refused.exit_code, refused.stderr.count("\n")) != (0, 0)

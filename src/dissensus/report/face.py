@@ -87,6 +87,8 @@ class NextLabels(Message):
 
     @property
     def amount(self) -> str:
+        if self.labels == self.items == 1:
+            return "one more label on 1 item"
         if self.labels == self.items:
             return f"one more label on each of {self.items:item}"
         return f"{self.labels} more labels on {self.items:item}"

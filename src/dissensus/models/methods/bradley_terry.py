@@ -116,7 +116,7 @@ class BradleyTerry(AnswerModel):
     tol: float = param(0.01, "stop when no score changes by more, in standard errors", above=0)
 
     kinds: ClassVar = ("pairs",)
-    frames: ClassVar = ("items", "annotators", "things")
+    frame_kinds: ClassVar = ("items", "annotators", "things")
     things_: Annotated[Names, "Y names"]
     scores_: Annotated[FloatArray, "Y real"]  # scores with mean 0; a difference is the log odds of winning, ties aside
     score_interval_: Annotated[FloatArray, "Y 2 real"]  # 95 % interval

@@ -94,7 +94,7 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
     )
 
     kinds: ClassVar = ("sets",)
-    frames: ClassVar = ("items", "annotators", "confusions")
+    frame_kinds: ClassVar = ("items", "annotators", "confusions")
 
     options_: Annotated[Names, "O names"]
     hit_: Annotated[FloatArray, "A O share"]
