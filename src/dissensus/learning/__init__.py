@@ -1,6 +1,6 @@
 """Train models of new items on annotations.
 
-An encoder turns an input into a vector, an objective says how annotations supervise the network, and every encoder
+An encoder turns an input into a vector, and an objective defines how annotations supervise the network. Every encoder
 works with every objective. This package needs the `learning` extra, which installs torch.
 """
 

@@ -1,10 +1,10 @@
 """Encode features of annotators (age, trust, country, …) as numbers r_j for a network.
 
-A column of numbers becomes two columns: the standardised number, and 1 if it is missing. A column of texts (or
-booleans) becomes one column per level, and "missing" is a level. Levels with fewer than `MIN_ANNOTATORS_PER_LEVEL`
-annotators are merged. All columns are centred on the annotators of `fit`, so r = 0 is the average annotator. Values of
-0 are also used for annotators without a row in the frame, and for levels that were not in `fit` or are too rare even
-when they are merged.
+A column of numbers becomes two columns, the standardised number and a flag that is 1 if the number is missing. A column
+of texts (or booleans) becomes one column per level, and "missing" is a level. Levels with fewer than
+`MIN_ANNOTATORS_PER_LEVEL` annotators are merged. All columns are centred on the annotators of `fit`, so r = 0 describes
+the average annotator. Annotators without a row in the frame also get 0, as do levels that were not in `fit` or are too
+rare even when they are merged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dissensus.messages import quote_name
 from dissensus.table import names as naming
 from dissensus.table.find_columns import guess_column, missing_column_error, to_arrow
 
-MIN_ANNOTATORS_PER_LEVEL = 5  # number of annotators below which a level has no column of its own
+MIN_ANNOTATORS_PER_LEVEL = 5  # minimum number of annotators for a level to have its own column
 ANNOTATOR_COLUMN = "annotator"
 
 Levels = dict[str | None, int]
@@ -44,7 +44,7 @@ def is_frame(value: Any) -> bool:
 
 
 def match_annotators(annotators: Any, fitted: Names, encoding: AnnotatorFeatures | None) -> AnnotatorCodes:
-    """Return codes among the `fitted` annotators for names (None: all) or a frame, and the features of a frame."""
+    """Return codes among the `fitted` annotators, given names (None: all) or a frame, and the features of a frame."""
     if not is_frame(annotators):
         return match_names(annotators, fitted, "annotators"), None
     if encoding is None:
@@ -55,7 +55,7 @@ def match_annotators(annotators: Any, fitted: Names, encoding: AnnotatorFeatures
 
 @dataclass(frozen=True, eq=False)
 class AnnotatorFeatures:
-    """The encoding of a frame of annotators as features, which `fit` computes."""
+    """Encoding of a frame of annotators as features; `fit` computes it."""
 
     columns: dict[str, Levels | None]  # None for a column of numbers
     mean: FloatArray  # (F,)
@@ -76,7 +76,9 @@ class AnnotatorFeatures:
         if (at < 0).all():
             name, other = quote_name(annotators[0]), quote_name(names[0])
             raise faults.NoCommonAnnotators(n_annotators=annotators.size, name=name, other=other)
-        there = pa.array(at[at >= 0])  # With the table's order, the order of the frame changes no bit.
+        there = pa.array(
+            at[at >= 0]
+        )  # The table's order is used, so that the result does not depend on the order of the frame.
         columns = {name: _find_levels(values.take(there), name) for name, values in rows.items()}
         raw = np.hstack([_encode_column(rows[name].take(there), levels, name) for name, levels in columns.items()])
         widths = [[True, False] if levels is None else [False] * _count_columns(levels) for levels in columns.values()]
@@ -88,7 +90,7 @@ class AnnotatorFeatures:
         return cls(columns, mean, np.where(is_number & (spread > 0), spread, 1.0))
 
     def encode(self, frame: Any) -> tuple[Names, FloatArray]:
-        """Return names (rows,) and features (rows, F) of a frame with the columns of `fit`."""
+        """Return the names (rows,) and the features (rows, F) in a frame that has the columns of `fit`."""
         arrow = _read_frame(frame)
         for name in self.columns:
             if name not in arrow:
@@ -121,6 +123,7 @@ def _read_frame(frame: Any) -> dict[str, Any]:
 
 
 def _read_names(arrow: dict[str, Any]) -> Names:
+    """Return the names of the annotators; raise an error if one is missing."""
     column = naming.to_column(arrow[ANNOTATOR_COLUMN], ANNOTATOR_COLUMN)
     if naming.missing_rows(column).any():
         raise faults.AnnotatorNameMissing(argument="annotators", row=int(np.argmax(naming.missing_rows(column))))
@@ -143,7 +146,7 @@ def _find_levels(values: Any, name: str) -> Levels | None:
 
 
 def _encode_column(values: Any, levels: Levels | None, name: str) -> FloatArray:
-    """Return the columns (rows, columns) of one feature, NaN if a value is missing or its level has no column."""
+    """Encode one feature as columns (rows, columns), with NaN for missing values and levels without a column."""
     if levels is None:
         if not _is_number_type(values.type):
             raise faults.ColumnTypeDiffers(column=name, expected="numbers", found=str(values.type))
@@ -158,6 +161,7 @@ def _encode_column(values: Any, levels: Levels | None, name: str) -> FloatArray:
 
 
 def _read_texts(values: Any, name: str) -> list[str | None]:
+    """Return the values of a column as texts, with None for missing and blank values."""
     kind = values.type
     nested = pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
     if nested or pa.types.is_temporal(kind):

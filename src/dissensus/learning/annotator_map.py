@@ -1,9 +1,9 @@
 """A map of annotators: their embeddings in two dimensions, and their mistakes (Platanios et al. 2020, Figure 2).
 
-Annotators with similar embeddings in LIA are near each other. Distances are those between the competences that belong
-to the embeddings (`competence_coordinates`). They are projected by UMAP (McInnes et al. 2018), or on the principal
-components if UMAP is not installed or there are too few annotators. Annotators without labels have random embeddings,
-and are not on the map.
+Annotators with similar embeddings in LIA are near each other. The distance of two annotators is that of the competences
+that follow from their embeddings (`competence_coordinates`). The map is a projection by UMAP (McInnes et al. 2018), or
+on the first two principal components if UMAP is not installed or there are too few annotators. Annotators without
+labels have random embeddings, and are not on the map.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from dissensus.questions.annotator_errors import CLUSTERS, MIN_LABELS, Annotator
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
-MAX_ANNOTATORS = 1500  # default number of annotators on a map
+MAX_ANNOTATORS = 1500  # default maximum number of annotators on a map
 UMAP_NEIGHBOURS = 15  # UMAP's default number of neighbours
-MIN_UMAP_ANNOTATORS = 4  # smallest number of annotators for UMAP
+MIN_UMAP_ANNOTATORS = 4  # minimum number of annotators for UMAP
 
 Projection = Literal["auto", "umap", "pca"]
 
@@ -63,11 +63,11 @@ def annotator_map(
     table : Annotations
         The table that the model was fitted to, or a part of it.
     projection : {"auto", "umap", "pca"}
-        "auto" uses UMAP if it is installed (`dissensus[umap]`) and there are more than 15 annotators.
+        With "auto", UMAP is used if it is installed (`dissensus[umap]`) and there are more than 15 annotators.
     clusters, min_labels
         As in `annotator_errors`.
     max_annotators : int
-        Number of annotators on the map, which are those with the most labels.
+        Maximum number of annotators on the map. Annotators with the most labels are chosen.
     seed : int
         Seed of UMAP.
     """
@@ -87,7 +87,7 @@ def annotator_map(
 
 
 def project(rows: FloatArray, *, projection: Projection = "auto", seed: int = 0) -> tuple[FloatArray, str]:
-    """Project rows (n, E) to (n, 2), and return the name of the method."""
+    """Project rows (n, E) to two dimensions, and return the positions (n, 2) and the name of the method."""
     if projection == "umap" and len(rows) < MIN_UMAP_ANNOTATORS:
         raise TooFewForUMAP(n_annotators=len(rows), least=MIN_UMAP_ANNOTATORS)
     if projection == "umap" or (projection == "auto" and len(rows) > UMAP_NEIGHBOURS):
@@ -105,7 +105,7 @@ def project(rows: FloatArray, *, projection: Projection = "auto", seed: int = 0)
 
 
 def find_fitted_rows(model: Any, table: Annotations) -> BoolArray:
-    """Return a mask (N,) of the labels whose items and annotators were in the fit of the model."""
+    """Return a mask (N,) of the labels whose item and annotator the model was fitted to."""
     items = naming.match_names(table.items, model.items_, "items") >= 0
     annotators = naming.match_names(table.annotators, model.annotators_, "annotators") >= 0
     return np.asarray(items[table.item] & annotators[table.annotator])
@@ -113,7 +113,7 @@ def find_fitted_rows(model: Any, table: Annotations) -> BoolArray:
 
 def align_posterior(model: Any, table: Annotations) -> FloatArray:
     """Return the model's posterior (I, K) for the table's items and classes, with zeros for unknown items."""
-    get_lia_classifier(model)  # This raises an error for other models.
+    get_lia_classifier(model)  # An error is raised for other models.
     at = naming.match_names(table.items, model.items_, "items")
     columns = naming.match_names(model.classes_, table.classes, "classes")
     if (at < 0).all() or (columns < 0).any():
@@ -126,7 +126,7 @@ def align_posterior(model: Any, table: Annotations) -> FloatArray:
 
 
 def align_difficulty(model: Any, table: Annotations) -> FloatArray:
-    """Return the difficulty (I,) of the table's items under the model, NaN for unknown items."""
+    """Return the difficulty (I,) of the table's items under the model, with NaN for unknown items."""
     get_lia_classifier(model)
     at = naming.match_names(table.items, model.items_, "items")
     return np.where(at >= 0, model.difficulty_[at], np.nan)
@@ -142,9 +142,10 @@ def get_lia_classifier(model: Any) -> Any:
 
 
 def competence_coordinates(model: Any) -> FloatArray:
-    """Return e_j (A, E), transformed so that their distances are those of V e_j, which determine the competence.
+    """Return the embeddings e_j (A, E), transformed so that their distances equal those of the competences V e_j.
 
-    V = QR, so |V e| = |R e|. Without the transformation, directions that V ignores would keep their random start.
+    V = QR, so |V e| = |R e|. Without this transformation, distances would include directions that V ignores, in which
+    embeddings keep their random initial values.
     """
     linear, rows = model.network_.head.competence.linear, annotator_embeddings(model)
     if linear is None:

@@ -1,16 +1,16 @@
-"""Train with `objective="auto"`: held-out items choose models, penalty, epochs, weights and temperature.
+"""Train with `objective="auto"`, which chooses models, penalty, epochs, weights and temperature by held-out items.
 
-Vectors in memory are predicted by a pool of models (`objectives.auto`), which train in seconds. Each fold of the items
-is held out once. The linear model is fitted again to all items at the end. The networks are kept as they were when
-their folds stopped them, so the pool has one network of each kind per fold, and the mean of these predicts better than
-any of them. Any other encoder is trained once, and a tenth of the items chooses the epoch and the temperature. Every
-choice minimises the cross entropy to the votes (or gold) of held-out items; `note_` reports the choice.
+If inputs are vectors in memory, a pool of models predicts the labels (`objectives.auto`), because such models train in
+seconds. Each fold of the items is held out once. At the end, the linear model is fitted again to all items. Networks
+are not trained again, so the pool has one network of each kind per fold, and their mean predicts better than each of
+them. With any other input, one network is trained, and a tenth of the items is held out to choose the epoch and the
+temperature. Every choice minimises the cross entropy to the votes (or gold) of held-out items; `note_` reports it.
 
-The candidates are those that improved the score on eight data sets (`python -m benchmarks.learning.defaults`). Among
-all soft labels the shares of the votes were best on every set. A network trained on a tempered posterior alone
-predicts votes worse, but improves the pool. A crowd layer predicts classes, and is more confident than the votes.
-Therefore held-out items also estimate a temperature and the distribution of labels given the class
-(`logistic.fit_vote_channel`); with these corrections the crowd layer has a third of the weight or more.
+The candidates are the models that improved the score on eight data sets (`python -m benchmarks.learning.defaults`).
+Among all soft labels, vote shares were best on every set. A network that is trained on a tempered posterior predicts
+votes worse by itself, but improves the pool. A crowd layer predicts classes, and is more confident than the votes.
+Therefore a temperature and the distribution of labels given the class are also estimated from held-out items
+(`logistic.fit_vote_channel`). With these corrections the crowd layer has at least a third of the weight.
 """
 
 from __future__ import annotations
@@ -73,18 +73,18 @@ from dissensus.table.annotations import Annotations
 if TYPE_CHECKING:
     from dissensus.learning.classifier import CrowdClassifier
 
-DEFAULT_PATIENCE = 8  # epochs without a better score that end training, unless the user sets `patience`
+DEFAULT_PATIENCE = 8  # default number of epochs without a better score after which training ends
 POOL_HIDDEN_WIDTHS = (128, 128)  # widths of the layers of the pool's networks
 POOL_DROPOUT = 0.5  # dropout of the pool's networks
 HELD_OUT_SHARE = 0.1  # share of the items that is held out if training is slow
-MIN_ITEMS_SINGLE_SPLIT = 20_000  # training items from which on there is only one split, because training is slow
-MIN_ITEMS_HELD_OUT = 10  # training items below which no items are held out
+MIN_ITEMS_SINGLE_SPLIT = 20_000  # number of training items above which there is one split, because training is slow
+MIN_ITEMS_HELD_OUT = 10  # minimum number of training items for items to be held out
 DEFAULT_PENALTY = 1.0  # λ of the linear model if no items are held out
-MAX_WORSE_PENALTIES = 2  # number of worse penalties in a row that ends the search
+MAX_WORSE_PENALTIES = 2  # number of consecutive worse penalties after which the search ends
 PRIOR_ITEMS = 10.0  # weight, in items, of the prior on equal weights and temperature 1
-MIN_LABELS_PER_ANNOTATOR = 3.0  # smallest mean number of labels for candidates that model annotators
-MAX_VALUES_SINGLE_THREAD = 2**23  # items × features up to which several threads are not faster than one
-MAX_MATRIX_CELLS = 2**23  # largest annotators × K × K of a crowd layer
+MIN_LABELS_PER_ANNOTATOR = 3.0  # minimum mean number for candidates that model annotators
+MAX_VALUES_SINGLE_THREAD = 2**23  # items × features up to which one thread is as fast as several
+MAX_MATRIX_CELLS = 2**23  # maximum annotators × K × K of a crowd layer
 
 
 POOL_CANDIDATES: dict[str, Objective] = {
@@ -94,26 +94,26 @@ POOL_CANDIDATES: dict[str, Objective] = {
 }
 """Candidate networks of the pool.
 
-All but the first use which annotator gave a label. Under a crowd layer, p(x) is the distribution of the class instead
-of the votes, and a channel maps one to the other."""
+All candidates but the first use the annotator of each label. Under a crowd layer, p(x) is the distribution of the class
+instead of the vote, and a `VoteChannel` converts it."""
 
 
 class HeldOutSplit(NamedTuple):
-    """Validation items, as rows of the table or of separate inputs."""
+    """Validation items, which are items of the table or have inputs of their own."""
 
     held_out: BoolArray  # (I,) True for items whose labels are not used for training
-    rows: IntArray  # (V,)
-    truth: FloatArray  # (V, K)
+    rows: IntArray  # (V,) indices of the validation items in the table or in their own inputs
+    truth: FloatArray  # (V, K) one-hot gold labels, or vote shares
 
 
 class ScoredMember(NamedTuple):
     """A member of the pool with its score on the validation items of all splits."""
 
     name: str
-    logits: FloatArray  # (V of all splits, K) for validation items
+    logits: FloatArray  # (V, K) for the validation items of all splits
     score: float  # cross entropy on validation items
     networks: Sequence[nn.Module] = ()  # one per split
-    channel: logistic.VoteChannel | None = None  # labels given the class, if the networks predict classes
+    channel: logistic.VoteChannel | None = None  # set if the networks predict classes
 
 
 def uses_pool(model: CrowdClassifier, X: Any) -> bool:
@@ -129,7 +129,7 @@ def uses_pool(model: CrowdClassifier, X: Any) -> bool:
 
 
 def train_auto(model: CrowdClassifier, on_step: OnStep | None, *data: Any) -> tuple[TrainingRun, Trace]:
-    """Train a pool of models for vectors, or one network for other inputs; `data` are those of `prepare_run`."""
+    """Train a pool of models for vectors, or one network for other inputs; `data` is passed to `prepare_run`."""
     if not uses_pool(model, data[1]):
         return _train_once(model, on_step, *data)
     with show_progress("training") if on_step is None else nullcontext(on_step) as after_epoch:
@@ -139,7 +139,7 @@ def train_auto(model: CrowdClassifier, on_step: OnStep | None, *data: Any) -> tu
 def _train_once(
     model: CrowdClassifier, on_step: OnStep | None, table: Annotations, X: Any, gold: Any, validation: Any, about: Any
 ) -> tuple[TrainingRun, Trace]:
-    """Train one network, and choose the epoch and the temperature by held-out items."""
+    """Train one network, with epoch and temperature chosen by held-out items."""
     if validation is None and np.count_nonzero(np.diff(table.item_ptr)) >= MIN_ITEMS_HELD_OUT:
         validation = HELD_OUT_SHARE
     run = prepare_run(model, table, X, gold, validation, about)
@@ -166,7 +166,7 @@ def _train_once(
 
 
 class _ModelSelection:
-    """The selection of models for vectors: its data and its steps."""
+    """Data and steps of the selection of models for vectors."""
 
     def __init__(
         self,
@@ -254,7 +254,7 @@ class _ModelSelection:
             )
 
     def _fit_linear(self, encoder: Encoder, columns: BatchColumns, judging: BatchColumns) -> tuple[ScoredMember, float]:
-        """Fit the linear model for one penalty after another, until the scores get worse."""
+        """Fit the linear model with decreasing penalties, and return the best model with its penalty."""
         x, other = _feature_array(columns), _feature_array(judging)
         penalty, best, behind = DEFAULT_PENALTY, ScoredMember("linear model", self.validation_truth, np.inf), 0
         solutions: list[FloatArray | None] = [None] * len(self.splits)
@@ -281,7 +281,9 @@ class _ModelSelection:
             return
         named = table.n_annotators > 1 and table.n_annotations >= MIN_LABELS_PER_ANNOTATOR * table.n_annotators
         fits = table.n_annotators * table.n_classes**2 <= MAX_MATRIX_CELLS
-        fits &= all(not split.held_out[table.item].all() for split in self.splits)  # gold alone trains no annotator
+        fits &= all(
+            not split.held_out[table.item].all() for split in self.splits
+        )  # Gold labels do not train the annotators' parameters.
         for place, (name, objective) in enumerate(POOL_CANDIDATES.items()):
             if (named or place == 0) and (fits or not objective.models_annotators):
                 yield name
@@ -296,7 +298,9 @@ class _ModelSelection:
         for number, split in enumerate(self.splits):
             objective = copy_component(POOL_CANDIDATES[name], objectives, Objective)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # An imperfect candidate is scored like others.
+                warnings.simplefilter(
+                    "ignore", ConvergenceWarning
+                )  # A candidate that has not converged is scored like others.
                 fit_objective_without(objective, split.held_out, table, self.gold, self.seed)
             network = Network.initialise(layers, objective, (self.seed + number) % 2**32)
             judge = Validation(judging, split.rows, split.truth, PREDICTION_BATCHES * model.batch_size)
@@ -325,12 +329,12 @@ class _ModelSelection:
 
     @property
     def hidden_widths(self) -> tuple[int, ...]:
-        """Return the layer widths of the networks, which are the encoder's if the user set them."""
+        """Return the layer widths of the networks: those of the encoder if the user set them, else the default."""
         own, default = (tuple(getattr(of, "hidden", ())) for of in (self.encoder, type(self.encoder)))
         return POOL_HIDDEN_WIDTHS if own == default else own
 
     def _score_by_labels(self, judge: Validation) -> Validation:
-        """Score a crowd layer by held-out labels, each through the matrix of its annotator or the average matrix."""
+        """Return a validation that scores a crowd layer by held-out labels, each predicted for its annotator."""
         if self.validation_inputs is None:
             rows = make_annotation_column(self.table)
         else:
@@ -371,7 +375,7 @@ class _ModelSelection:
 
 
 def _feature_array(columns: BatchColumns) -> FloatArray:
-    """Return the only column (I, D) float32 as an array."""
+    """Return the only column as a float32 array (I, D)."""
     column = columns.columns["x"]
     assert isinstance(column, torch.Tensor)
     return np.asarray(column.numpy())

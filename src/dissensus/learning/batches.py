@@ -1,11 +1,11 @@
-"""Columns from which batches are gathered: one entry per item, prepared once, and on the device if they fit there.
+"""Columns with one entry per item, from which batches are taken.
 
-A column is one of
+Columns are prepared once, and moved to the device if its memory is large enough. A column is one of
 
-- a tensor, with one row per item,
-- `MappedRows`, the same in a file, from which only the rows of a batch are read,
-- a `RaggedColumn`, with any number of rows per item, such as annotations,
-- `PaddedSequences`, with one sequence per item, padded to the longest sequence of the batch.
+- a tensor with one row per item,
+- `MappedRows`, which has one row per item in a file, and reads only the rows of a batch,
+- a `RaggedColumn`, which has any number of rows per item, such as annotations,
+- `PaddedSequences`, which has one sequence per item, padded to the longest sequence of the batch.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from dissensus.common.types import FloatArray, IntArray
 from dissensus.learning.exceptions import ArgumentLengthsDiffer
 
 Batch = dict[str, Tensor]
-ROWS_PER_READ = 2**16  # number of rows that are read from a file at once
+ROWS_PER_READ = 2**16  # maximum number of rows that are read from a file at once
 
 
 class MappedRows:
     """Rows of a memory-mapped array, which are centred, scaled and converted to float32 when they are read.
 
-    `row_index` selects rows; None stands for all. Pickling stores the location of the file, so that another process
-    reads the rows that it needs itself.
+    `row_index` selects rows; None selects all rows. Pickling stores only the location of the file, so that another
+    process reads from the file the rows that it needs.
     """
 
     def __init__(self, array: Any, row_index: IntArray | None = None, center: Any = 0.0, spread: Any = 1.0):
@@ -37,7 +37,7 @@ class MappedRows:
         self.shape, self.ndim = (len(array) if row_index is None else row_index.size, *array.shape[1:]), array.ndim
 
     def rescale(self, center: FloatArray, spread: FloatArray) -> MappedRows:
-        """Return the same rows, with `center` (D,) subtracted and divided by `spread` (D,)."""
+        """Return the rows after subtraction of `center` (D,) and division by `spread` (D,)."""
         return MappedRows(self.array, self.row_index, center, spread)
 
     def select_rows(self, at: IntArray) -> MappedRows:
@@ -56,7 +56,7 @@ class MappedRows:
 
     def __reduce__(self) -> Any:
         whole = self.array
-        while isinstance(whole.base, np.memmap):  # Only the first array has the offset in the file.
+        while isinstance(whole.base, np.memmap):  # Only the base array stores its offset in the file.
             whole = whole.base
         offset = whole.offset + self.array.ctypes.data - whole.ctypes.data
         where = (str(self.array.filename), self.array.dtype, "r", offset, self.array.shape)
@@ -87,7 +87,7 @@ def _open_mapped(where: tuple[Any, ...], *how: Any) -> MappedRows:
 
 @dataclass(frozen=True)
 class RaggedColumn:
-    """Columns with any number of rows per item; item i has the rows [ptr[i]:ptr[i + 1]] of every column."""
+    """Columns with any number of rows per item; those of item i are [ptr[i]:ptr[i + 1]] in every column."""
 
     columns: Mapping[str, Tensor]  # each (T, …)
     ptr: Tensor  # (I + 1,)
@@ -96,7 +96,7 @@ class RaggedColumn:
         return len(self.ptr) - 1
 
     def take(self, name: str, rows: Tensor) -> Batch:
-        """Return the rows of these items, concatenated, with `row`, the position in the batch of each row's item."""
+        """Return the concatenated rows of these items, and as `row` the position of each row's item in the batch."""
         start, length = self.ptr[rows], self.ptr[rows + 1] - self.ptr[rows]
         row = torch.repeat_interleave(torch.arange(len(rows), device=rows.device), length)
         first = torch.cumsum(length, 0) - length  # (B,) position of each item's first row in the batch
@@ -116,7 +116,7 @@ class RaggedColumn:
 
 @dataclass(frozen=True)
 class PaddedSequences(RaggedColumn):
-    """One column of sequences of different lengths, of which a batch is (B, longest, …)."""
+    """One column of sequences of different lengths; a batch has shape (B, longest, …)."""
 
     pad: float = 0
     shortest: int = 1  # minimum length of a batch, so that the windows of a convolution fit
@@ -156,7 +156,7 @@ class BatchColumns:
         return type(self)(**{name: column.to(device) for name, column in self.columns.items()})
 
     def iterate_tensors(self) -> Iterator[Tensor]:
-        """Yield all tensors of the columns; those in a file are read in blocks."""
+        """Yield all tensors of the columns; columns in a file are read block by block."""
         for column in self.columns.values():
             if isinstance(column, RaggedColumn):
                 yield from (column.ptr, *column.columns.values())

@@ -1,8 +1,8 @@
 """The state of a training run, and the checkpoint file from which a killed run continues.
 
-On the CPU the result has the same bits as that of an uninterrupted run. The file holds weights, the optimiser's state,
-random generators, the position in the epoch and the best weights so far. The first process writes it, and all
-processes read it.
+On the CPU, a continued run gives exactly the result of an uninterrupted run. The file contains the weights, the states
+of the optimiser and the random generators, the position in the epoch and the best weights so far. The first process
+writes the file, and all processes read it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class TrainingState:
 
 
 class Checkpoint:
-    """The checkpoint file of a run, written every `checkpoint_every` seconds if there is a folder for it."""
+    """Checkpoint file of a run, which is written every `checkpoint_every` seconds if a folder is set."""
 
     def __init__(self, trainer: Any, key: str, fabric: Any, model: nn.Module, optimizer: torch.optim.Optimizer):
         self.path = None if trainer.checkpoint is None else Path(trainer.checkpoint) / CHECKPOINT_FILE
@@ -56,7 +56,7 @@ class Checkpoint:
         self.written = time.monotonic()
 
     def read(self) -> TrainingState:
-        """Load weights, optimiser and generators, and return the state; without a file, return the initial state."""
+        """Load weights, optimiser and generators, and return the training state, which is initial without a file."""
         if self.path is None or not self.path.exists():
             return TrainingState()
         found = read_tree(self.path, CHECKPOINT_KIND)
@@ -74,7 +74,7 @@ class Checkpoint:
         return bool(time.monotonic() - self.written > self.every)
 
     def write(self, state: TrainingState) -> None:
-        """Write the state if this is the first process and there is a folder."""
+        """Write the state if this is the first process and a folder is set."""
         self.written = time.monotonic()
         if self.path is None or not self.writes:
             return

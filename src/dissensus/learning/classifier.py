@@ -1,6 +1,7 @@
 """`CrowdClassifier`, the scikit-learn interface: a classifier of new items that is trained on annotations.
 
-Any encoder (how an input becomes a vector) works with any objective (how annotations supervise the network).
+Any encoder, which turns inputs into vectors, works with any objective, which defines how annotations supervise the
+network.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from dissensus.table.annotations import ANONYMOUS_ANNOTATOR, Annotations
 class CrowdClassifier(Learner, TrainingKeywords):
     """A classifier that is trained on the labels of many annotators who disagree.
 
-    Items without annotations and without gold labels are predicted, but not trained on.
+    Items with neither annotations nor gold labels are predicted, but not used for training.
 
     >>> from dissensus.table.simulate import simulate
     >>> crowd = simulate(80, 8, 2, seed=1)
@@ -67,33 +68,37 @@ class CrowdClassifier(Learner, TrainingKeywords):
     file_name: ClassVar[str] = "model.safetensors"
     stored_kind: ClassVar[str] = "trained model"
 
-    encoder: str | Encoder = param("mlp", "how an input becomes a vector: a name, or an `Encoder` with its keywords")
+    encoder: str | Encoder = param("mlp", "encoder of the inputs: a name, or an `Encoder` with its keywords")
     objective: str | Objective = param(
         "auto",
-        "how annotations supervise the network: a name, or an `Objective` with its keywords; auto chooses by held-out "
-        "items",
+        "objective, which defines how annotations supervise the network: a name, or an `Objective` with its keywords; "
+        "auto chooses models by held-out items",
     )
-    learning_rate: float | None = param(None, "learning rate of the encoder; None: the encoder's default", low=0)
+    learning_rate: float | None = param(
+        None, "learning rate of the encoder; by default that of the encoder's class", low=0
+    )
     head_learning_rate: float | None = param(
         None,
-        "learning rate of the last layers and of annotators; None: at least 0.001 for the last layers, 0.001 for "
-        "annotators",
+        "learning rate of the last layers and of annotators' parameters; by default at least 0.001 for the last "
+        "layers, and 0.001 for annotators",
         low=0,
     )
     mixup: float | None = param(None, "train on mixtures of two items, with weights from Beta(mixup, mixup)", above=0)
 
-    # The annotations give the axes and the range of each result; both are checked when a model is loaded.
+    # The annotated types define the axes and the range of each result, which are checked when a model is loaded.
     classes_: Annotated[Names, "K names"]
     items_: Annotated[Names, "I names"]
     annotators_: Annotated[Names, "A names"]
     posterior_: Annotated[FloatArray, "I K nearly-simplex"]  # P(class | features and annotations)
     proba_: Annotated[FloatArray, "I K nearly-simplex"]  # P(class | features)
-    confusion_: Annotated[FloatArray, "A K K nearly-simplex"]  # [annotator, true, given]
+    confusion_: Annotated[FloatArray, "A K K nearly-simplex"]  # [annotator, true class, given label]
     population_confusion_: Annotated[FloatArray, "K K nearly-simplex"]  # confusion of an unknown annotator
-    power_: Annotated[int, "optional whole"] = 1  # power τ that turns the network's P(vote) into P(class)
+    power_: Annotated[int, "optional whole"] = 1  # exponent τ that turns the network's P(vote) into P(class)
     reliability_: Annotated[FloatArray, "A share?"]
     difficulty_: Annotated[FloatArray | None, "optional I real"]  # objective lia: P(an average annotator is wrong)
-    competence_: Annotated[FloatArray | None, "optional A 3 share?"]  # P(right) on all, the easiest, the hardest items
+    competence_: Annotated[
+        FloatArray | None, "optional A 3 share?"
+    ]  # P(right) on all, on the easiest and on the hardest items
     hits_: Annotated[FloatArray, "A count"]
     total_: Annotated[FloatArray, "A count"]
     n_annotations_: Annotated[IntArray, "A count"]
@@ -107,11 +112,11 @@ class CrowdClassifier(Learner, TrainingKeywords):
     best_epoch_: int | None  # epoch whose weights were kept; None without validation
     monitor_: str  # metric that chose the best epoch
     converged_: Annotated[bool, "flag"]
-    note_: str  # one sentence on the choice of objective "auto"
-    candidates_: list[dict[str, Any]]  # candidates of "auto": name, networks, cross entropy on held-out items, weight
+    note_: str  # sentence that reports the choice of objective "auto"
+    candidates_: list[dict[str, Any]]  # candidates of "auto" with their held-out cross entropy and weight
     held_out_predictions_: (
         tuple[FloatArray, FloatArray] | None
-    )  # (V, K) P(class) of held-out items, and their gold or votes
+    )  # (V, K) each: P(class) of held-out items, and their gold labels or vote shares
 
     def trainer(self) -> Trainer:
         """Return a trainer with the keywords of this classifier."""
@@ -150,11 +155,12 @@ class CrowdClassifier(Learner, TrainingKeywords):
             Features of the annotators: a column `annotator`, and columns of numbers or texts, which may have gaps.
             Objectives such as "lia" use them, and then predict an unknown annotator from the features.
         validation : float or (X, labels), optional
-            Share of the training items to hold out (by default only objective "auto" holds items out); or inputs with
-            an Annotations table or with their classes, as names or codes (names only if classes are integers).
+            Share of the training items to hold out; by default only objective "auto" holds items out. Or a pair of
+            inputs and their labels: an Annotations table, or classes as names or codes (as names only if the classes
+            are integers).
         on_step : callable, optional
             Called after every epoch with (epoch, mean loss), and with all metrics if it has a parameter `entry` (see
-            `training_log`). The default is a progress bar for trainings of more than a second.
+            `training_log`). By default, a progress bar is shown if training takes more than a second.
 
         Returns
         -------
@@ -179,9 +185,9 @@ class CrowdClassifier(Learner, TrainingKeywords):
         validation: float | tuple[Any, Any] | None = None,
         on_step: OnStep | None = None,
     ) -> Self:
-        """Fit objective "soft" to one distribution per input, such as the label shares of its cluster.
+        """Fit objective "soft" to one distribution per input, such as the label shares of the input's cluster.
 
-        This equals `fit` to a table in which one annotator gives every item its distribution.
+        The result is that of `fit` with a table in which a single annotator labels every item with its distribution.
 
         Parameters
         ----------
@@ -285,8 +291,8 @@ class CrowdClassifier(Learner, TrainingKeywords):
         X : array, list or frame
             Inputs of the encoder.
         annotators : names, frame or None
-            None for all fitted annotators. An unknown name is treated as the average annotator. A frame with the
-            columns of `fit` describes annotators by their features.
+            None stands for all fitted annotators. An unknown name is treated as the average annotator. A frame with
+            the columns of `fit` describes annotators by their features.
         """
         self._check_fitted()
         codes, features = match_annotators(annotators, self.annotators_, self.annotator_features_)
@@ -305,8 +311,8 @@ class CrowdClassifier(Learner, TrainingKeywords):
     def predict_annotations(self, table: Annotations, X: Any, *, annotators: Any = None) -> FloatArray:
         """Predict P(label | x, annotator) (N, K) for the rows of a table, in their order.
 
-        The probabilities are those of `predict_annotator_proba`, computed for the pairs in the table only, so that
-        memory grows with the rows.
+        The probabilities equal those of `predict_annotator_proba`, but are computed for the pairs in the table only, so
+        that memory grows with the number of rows.
 
         Parameters
         ----------
@@ -321,7 +327,9 @@ class CrowdClassifier(Learner, TrainingKeywords):
         self._check_fitted()
         input_data.check_table(table, "predict_annotations")
         X, table = input_data.align_rows(X, table), table.with_classes(self.classes_)
-        fitted_codes = naming.match_names(table.annotators, self.annotators_, "annotators")  # (A,) −1: unknown
+        fitted_codes = naming.match_names(
+            table.annotators, self.annotators_, "annotators"
+        )  # (A,) −1 for unknown annotators
         features = None
         if annotators is not None:
             if self.annotator_features_ is None:
@@ -347,7 +355,7 @@ class CrowdClassifier(Learner, TrainingKeywords):
         )
 
     def score(self, X: Any, labels: Any) -> float:
-        """Return the accuracy of `predict(X)` against class names, or codes with −1 for unknown."""
+        """Return the accuracy of `predict(X)` for labels given as class names, or as codes with −1 for unknown."""
         self._check_fitted()
         truth = encode_one_hot(np.asarray(labels) if isinstance(labels, ByItem) else labels, self.classes_)
         input_data.check_row_count(X, len(truth), "labels", "score")
@@ -390,13 +398,13 @@ class CrowdClassifier(Learner, TrainingKeywords):
         encoding = self.annotator_features_
         parameters = self.get_params(deep=False)
         parameters["optimizer"] = pack_optimizer(parameters["optimizer"])
-        parameters["checkpoint"] = parameters["log"] = None  # These folders exist on this machine only.
+        parameters["checkpoint"] = parameters["log"] = None  # These folders may not exist on another machine.
         return {
             "parameters": {k: v for k, v in parameters.items() if k not in ("encoder", "objective")},
             "encoder": pack_component(self.encoder_, encoders),
             "requested_encoder": pack_component(
                 copy_component(self.encoder, encoders, Encoder), encoders
-            ),  # auto may fit another encoder
+            ),  # Objective auto may fit another encoder.
             "objective": pack_component(self.objective_, objectives),
             "annotators": None if encoding is None else dataclasses.asdict(encoding),
             "results": results,
@@ -414,7 +422,7 @@ class CrowdClassifier(Learner, TrainingKeywords):
         )
         model.check_parameters()
         results, schema = tree["results"], annotated_results(cls)
-        check_arrays(dict.fromkeys(schema) | results, schema)  # a missing result counts as None
+        check_arrays(dict.fromkeys(schema) | results, schema)  # A missing result is treated as None.
         set_attributes(model, results)
         model.encoder_, model.objective_ = encoder, objective
         encoding = tree["annotators"]
@@ -439,8 +447,9 @@ class CrowdClassifier(Learner, TrainingKeywords):
         """Predict a distribution (N, K) for each row of a table whose item i is row i of `columns`.
 
         Each item is encoded once, so time and memory grow with the rows of the table and not with items × annotators.
-        `predict` takes the encoder's output for some items (B, …), the position of each of n rows in that output
-        (n,), and the numbers of these rows in the table; it returns (n, K).
+        `predict(z, position, rows)` returns the distributions (n, K) of n rows of the table. `z` (B, …) is the
+        encoder's output for B items, `position` (n,) is the position of each row's item in z, and `rows` (n,) are row
+        numbers.
         """
         K, items = self.objective_.n_classes_, np.flatnonzero(np.diff(table.item_ptr))
         if not items.size:

@@ -3,8 +3,8 @@
     difficulty_[i] = 1 − Σ_k q_i(k) Q_i·[k, k]         P(an average annotator is wrong on i)
     competence_[j] = mean_i Σ_k q_i(k) Q_ij[k, k]      P(j is right): on all items, the easiest and the hardest quarter
 
-q is the posterior (I, K). The means are over the training items. If there are many, they are over a sample at regular
-steps in the order of difficulty, so that items × annotators stays small.
+q is the posterior (I, K). The means are over the training items. If there are many items, the means are over a sample,
+which is taken at regular steps in the order of difficulty, so that the number of (item, annotator) pairs stays small.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from dissensus.learning.trainer import PREDICTION_BATCHES
 if TYPE_CHECKING:
     from dissensus.learning.classifier import CrowdClassifier
 
-MAX_SAMPLED_ITEMS = 200
-MIN_SAMPLED_ITEMS = 12  # smallest sample, for tables with many annotators
-MAX_SAMPLED_ENTRIES = 2**26  # largest sampled items × annotators × K × K, unless the sample would be too small
+MAX_SAMPLED_ITEMS = 200  # maximum number of items in the sample
+MIN_SAMPLED_ITEMS = 12  # minimum number of items in the sample, for tables with many annotators
+MAX_SAMPLED_ENTRIES = 2**26  # maximum sampled items × annotators × K × K above the minimum sample
 DIFFICULTY_LEVELS = ("all", "easiest", "hardest")
-"""Columns of `competence_`; the last two are quarters of the sample."""
+"""Columns of `competence_`: all items of the sample, the easiest quarter and the hardest quarter."""
 
 
 def map_pairs(
@@ -63,7 +63,7 @@ def map_pairs(
 
 
 def probability_right(posterior: FloatArray) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return a function for `map_pairs` that computes Σ_k q_i(k) Q_ij[k, k] (B, J) from the posterior of all rows."""
+    """Return a function for `map_pairs` that computes P(right) = Σ_k q_i(k) Q_ij[k, k] (B, J) from the posterior."""
     q = torch.as_tensor(posterior)
     return lambda confusion, at: torch.einsum("ik,ijkk->ij", q[at], confusion.cpu().double())
 
@@ -71,7 +71,7 @@ def probability_right(posterior: FloatArray) -> Callable[[Tensor, Tensor], Tenso
 def difficulty_and_competence(
     model: CrowdClassifier, inputs: BatchColumns
 ) -> tuple[FloatArray, FloatArray] | tuple[None, None]:
-    """Return difficulty (I,) and competence (A, 3) of a classifier with objective "lia", and None for others."""
+    """Return difficulty (I,) and competence (A, 3) for objective "lia", or (None, None) for other objectives."""
     if not isinstance(model.objective_, LIAObjective):
         return None, None
     right, A = probability_right(model.posterior_), model.annotators_.size
@@ -85,7 +85,7 @@ def difficulty_and_competence(
 
 
 def sample_items(difficulty: FloatArray, among: IntArray, n_annotators: int, n_classes: int) -> IntArray:
-    """Return `among` or a sample of it (S,), the easiest item first, at regular steps in the order of difficulty."""
+    """Return the items `among`, or a sample at regular steps of difficulty if they are too many (S,), easiest first."""
     order = among[np.argsort(difficulty[among], kind="stable")]
     size = max(MAX_SAMPLED_ENTRIES // max(n_annotators * n_classes**2, 1), MIN_SAMPLED_ITEMS)
     size = min(size, MAX_SAMPLED_ITEMS, order.size)
@@ -93,7 +93,7 @@ def sample_items(difficulty: FloatArray, among: IntArray, n_annotators: int, n_c
 
 
 def annotator_embeddings(model: Any) -> FloatArray:
-    """Return e_j (A, E) of a fitted CrowdClassifier with objective "lia"."""
+    """Return the annotators' embeddings e_j (A, E) in a fitted CrowdClassifier with objective "lia"."""
     head = model.network_.head
     assert isinstance(head, LIAHead)
     with torch.no_grad():

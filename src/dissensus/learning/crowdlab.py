@@ -6,12 +6,12 @@
 - A_j is how often the other annotators of an item agree with j, over pairs of labels.
 - A_M is how often the classifier's class is the consensus.
 - A_0 is how often the most frequent class is the consensus.
-- P is the mean share of an item's labels that agree with the consensus.
+- P is the mean share of an item's labels that equal the consensus.
 
-A_M, A_0 and P are computed over items with at least two labels. Weights are at least `MIN_WEIGHT`. An annotator without
-common items has the mean A of the others. The first consensus is the majority label, with ties broken by p. The
-resulting weights give a second consensus, the largest q, from which the final weights and q are computed
-(`consensus_method="best_quality"` of the authors' package cleanlab).
+A_M, A_0 and P are computed over items with at least two labels. Weights are at least `MIN_WEIGHT`. An annotator who
+shares no item with another annotator gets the mean A of the others. The first consensus is the majority label, with
+ties broken by p. With the weights of this consensus, the class with the largest q is the second consensus, from which
+the final weights and q are computed (`consensus_method="best_quality"` of the authors' package cleanlab).
 
 p must be the prediction of a classifier that was not trained on the item's labels, such as
 `out_of_fold(model, table, X).proba`. No model is trained here.
@@ -27,7 +27,7 @@ from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.learning.exceptions import NoItemWithTwoLabels, WeightedLabels, WrongShape
 from dissensus.table.annotations import Annotations
 
-MIN_WEIGHT = 1e-6  # smallest weight, and smallest error rate of the most frequent class
+MIN_WEIGHT = 1e-6  # minimum weight, and minimum error rate of the most frequent class
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class Crowdlab:
     items: Names
     annotators: Names
     classes: Names
-    posterior: FloatArray  # (I, K) q; an item without labels has the classifier's p
+    posterior: FloatArray  # (I, K) q, which is the classifier's p for an item without labels
     label: IntArray  # (I,) consensus, as a code into `classes`
     annotator_weight: FloatArray  # (A,)
     model_weight: float
@@ -49,7 +49,7 @@ def crowdlab(table: Annotations, proba: FloatArray) -> Crowdlab:
     Parameters
     ----------
     table : Annotations
-        Plain labels, without weights and probabilities.
+        Labels without weights and probabilities.
     proba : (I, K) float
         Out-of-fold predictions of a classifier for the items of the table.
 

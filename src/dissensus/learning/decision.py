@@ -1,21 +1,24 @@
 """The decision function: the probability that annotator j labels item i, estimated from the pairs in the table.
 
-This is the decision function of Platanios et al. 2020, section 1, as a factor model. Items have a vector v_i and a bias
-a_i, linear in an encoding of their features (or in a trained vector per item). Annotators have e_j and b_j.
+This is the decision function of Platanios et al. 2020, section 1, as a factor model. An item has a vector v_i and a
+bias a_i, which are linear in an encoding of its features or in its trained vector. An annotator has a vector e_j and a
+bias b_j.
 
     logit P(j labels i) = s_ij = v_i · e_j + a_i + b_j
 
-Nearly all pairs are unobserved, so they are sampled: in every epoch `draws` annotators per item, uniformly and with
-replacement, but without the item's own annotators. An unobserved pair is drawn ρ = draws / A times per epoch on average
-and an observed pair once, so a pair in the sample is observed with odds P / (ρ (1 − P)). Therefore
+Nearly all pairs are unobserved, so unobserved pairs are sampled. In every epoch, `draws` annotators are drawn per item,
+uniformly and with replacement, and the item's own annotators are dropped. An unobserved pair is drawn ρ = draws / A
+times per epoch on average, and an observed pair is used once. A pair in the sample is therefore observed with odds
+P / (ρ (1 − P)), and the loss
 
     loss = −Σ_observed log σ(s_ij − log ρ) − Σ_drawn log σ(−s_ij + log ρ) + λ/2 Σ_both |v_i|² + |e_j|²
 
-makes σ(s_ij) the probability itself, for any ρ. Items without annotations are not trained on, as it is unknown whether
-they were offered to an annotator. No array has an entry for every item and annotator.
+makes σ(s_ij) the probability P for any ρ. Items without annotations are not used for training, because it is unknown
+whether they were offered to an annotator. No array has an entry for every item and annotator.
 
-On held-out pairs of `medical_causes` the area under the ROC curve is 0.96, compared with 0.84 for the annotators'
-numbers of labels alone. For new items with texts it is 0.80, below that baseline (`benchmarks/learning/README.md`).
+On held-out pairs of `medical_causes` the area under the ROC curve is 0.96. The baseline, which uses only the
+annotators' numbers of labels, has 0.84. For new items with texts the area is 0.80, which is below the baseline
+(`benchmarks/learning/README.md`).
 """
 
 from __future__ import annotations
@@ -49,14 +52,14 @@ from dissensus.models.exceptions import NoAnnotations
 from dissensus.table.annotations import Annotations
 
 INITIAL_SPREAD = 0.1  # initial standard deviation of annotators' vectors
-PAIRS_AT_ONCE = 2**18  # number of pairs whose scores are computed together
+PAIRS_AT_ONCE = 2**18  # maximum number of pairs whose scores are computed at once
 
 
 def add_random_pairs(observed: Batch, n_items: int, n_annotators: int, draws: int) -> Batch:
     """Add random pairs to the observed pairs of a batch, and return `row`, `annotator`, `answer` and `counts`.
 
-    `row` is the item's position in the batch. `answer` is 1 for an observed pair. `counts` is the weight of a pair,
-    which is 0 for a drawn pair that is also observed.
+    `row` is the position of the pair's item in the batch. `answer` is 1 for an observed pair, and 0 for a drawn pair.
+    `counts` is the weight of a pair, which is 0 for a drawn pair that is also observed.
     """
     row, annotator = observed["row"], observed["annotator"]  # sorted
     drawn = torch.randint(n_annotators, (n_items, draws)).to(row.device).flatten()
@@ -74,7 +77,7 @@ def add_random_pairs(observed: Batch, n_items: int, n_annotators: int, draws: in
 
 
 class PairNetwork(AnnotatorRows):
-    """An encoder with vectors of items and annotators; `forward` returns the loss."""
+    """Network of an encoder with vectors of items and annotators; `forward` returns the loss."""
 
     def __init__(
         self, encoder: Encoder, n_annotators: int, size: int, rate: float, penalty: float, features: FloatArray | None
@@ -108,7 +111,7 @@ class PairNetwork(AnnotatorRows):
         return inner + v[..., -1] + e[..., -1]
 
     def get_annotator_vectors(self, codes: IntArray, features: FloatArray | None) -> Tensor:
-        """Return rows (n, size + 1) of annotators; the row of −1 is the mean row plus the effect of its features."""
+        """Return vectors and biases (n, size + 1); those of code −1 are the mean, plus the effect of its features."""
         on_device = torch.as_tensor(codes.astype(np.int64)).to(self.device)
         encoding = None if features is None else torch.as_tensor(features.astype(np.float32)).to(self.device)
         return self.rows_or_average(on_device, torch.ones_like(self.table.weight[:, 0]), encoding)
@@ -120,7 +123,7 @@ class PairNetwork(AnnotatorRows):
 
 
 class DecisionFunction(Learner):
-    """A model of P(annotator j labels item i).
+    """Model of P(annotator j labels item i).
 
     >>> from dissensus.table.simulate import simulate
     >>> table = simulate(80, 8, 2, seed=1).annotations
@@ -132,18 +135,16 @@ class DecisionFunction(Learner):
     stored_kind: ClassVar[str] = "DecisionFunction"
 
     encoder: Encoder | None = param(
-        None, "encoder of features; None: one hidden layer (`MLP`) or, without features, a trained vector per item"
+        None, "encoder of features; by default one hidden layer (`MLP`) or, without features, a trained vector per item"
     )
     size: int = param(16, "length of the vectors of items and annotators", low=1)
     draws: int | None = param(
-        None, "annotators drawn per item and epoch; None: four times the mean number of annotators per item", low=1
+        None, "annotators drawn per item and epoch; by default four times the mean number of annotators per item", low=1
     )
     penalty: float = param(0.01, "λ, the penalty on vectors", low=0)
     epochs: int = param(60, "passes over the items", low=1)
     batch_size: int = param(256, "items per step", low=1)
-    learning_rate: float = param(
-        0.01, "learning rate of layers, chosen with `epochs` and `penalty` by held-out pairs of medical_causes", low=0
-    )
+    learning_rate: float = param(0.01, "learning rate of the layers", low=0)
     vector_learning_rate: float = param(
         0.1, "learning rate of the vectors of annotators, and of items without features", low=0
     )
@@ -184,7 +185,7 @@ class DecisionFunction(Learner):
             raise NoAnnotations()
         self.items_, self.annotators_ = table.items, table.annotators
         A = table.n_annotators
-        keys = np.unique(table.item.astype(np.int64) * A + table.annotator)  # repeated labels are one pair
+        keys = np.unique(table.item.astype(np.int64) * A + table.annotator)  # Repeated labels are a single pair.
         counts = np.bincount(keys // A, minlength=table.n_items)
         draws = math.ceil(4 * len(keys) / train_items.size) if self.draws is None else self.draws
         seed = make_torch_seed(self.seed)
@@ -242,7 +243,7 @@ class DecisionFunction(Learner):
         return proba
 
     def predict_pairs(self, items: Any, annotators: Any) -> FloatArray:
-        """Predict P(annotator n labels item n) (n,) for equally long lists of items and annotators."""
+        """Predict P(the annotator labels the item) (n,) for pairs, given as lists of n items and n annotators."""
         rows, (codes, features) = self._match_codes(items, annotators)
         if rows.size != codes.size:
             raise ArgumentLengthsDiffer(
@@ -286,14 +287,14 @@ class DecisionFunction(Learner):
         return model
 
     def _match_codes(self, items: Any, annotators: Any) -> tuple[IntArray, AnnotatorCodes]:
-        """Return codes of items, and codes of annotators with their features from a frame; None stands for all."""
+        """Return the codes of items, and the codes of annotators with the features of a frame; None stands for all."""
         self._check_fitted()
         return input_data.match_items(items, self.items_), match_annotators(
             annotators, self.annotators_, self.annotator_features_
         )
 
     def _encode_items(self, codes: IntArray) -> Tensor:
-        """Return the rows (n, size + 1) of items."""
+        """Return the vectors and biases (n, size + 1) of items."""
         network = self.network_.eval()
         batch = self._columns.take(torch.as_tensor(codes.astype(np.int64)))
         rows: Tensor = network.item(network.encoder(**{k: x.to(network.device) for k, x in batch.items()}))

@@ -1,4 +1,4 @@
-"""Devices and random generators of training runs, and lightning-fabric for precision and processes."""
+"""Devices and random generators of training runs, and lightning-fabric, which provides precision and processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ALLOWED_DEVICES = "be 'auto', 'cpu', 'cuda', 'cuda:1' … or 'mps'"
 
 
 def resolve_device(device: str) -> torch.device:
-    """Return torch's device of that name, or for "auto" the best device of this machine."""
+    """Return torch's device with this name, or the best device of this machine if the name is "auto"."""
     kind, _, index = str(device).partition(":")
     if kind not in ("auto", "cpu", "cuda", "mps") or (index and not (kind == "cuda" and index.isdecimal())):
         raise OutOfRange(name=ParameterName("device"), allowed=ALLOWED_DEVICES, value=device)
@@ -46,7 +46,7 @@ DEVICE_PARAM: Any = param(
 
 
 def gpu_indices(device: torch.device) -> list[int]:
-    """Return the indices of the GPUs whose generators a run uses."""
+    """Return the indices of the GPUs whose random generators a run uses."""
     return [device.index or 0] if device.type == "cuda" else []
 
 
@@ -59,7 +59,7 @@ def measure_free_memory(device: torch.device) -> float:
 def isolated_rng(seed: int | None = None, devices: Iterable[int] = ()) -> Iterator[None]:
     """Seed torch's random generators, and restore their state afterwards.
 
-    A lock makes threads wait for each other, so that concurrent fits give the same bits as fits one by one.
+    A lock makes threads wait for each other, so that concurrent fits give the same results as fits one by one.
     """
     with _RNG_LOCK, torch.random.fork_rng(list(devices)):
         if seed is not None:
@@ -69,7 +69,7 @@ def isolated_rng(seed: int | None = None, devices: Iterable[int] = ()) -> Iterat
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Compute on one core in torch and NumPy, and restore the number of threads afterwards."""
+    """Use a single thread in torch and NumPy, and restore the number of threads afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -88,7 +88,7 @@ def make_fabric(device: str, precision: str, processes: int) -> Any:
     level = log.level
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*(GPU|MPS) available but not used.*")
-        log.setLevel(logging.ERROR)  # Lightning's advice on devices and precision is not for our users.
+        log.setLevel(logging.ERROR)  # Lightning's advice on devices and precision does not apply to our parameters.
         try:
             return make(
                 accelerator=where.type,
@@ -103,7 +103,7 @@ def make_fabric(device: str, precision: str, processes: int) -> Any:
 
 
 def find_fabric_module() -> str:
-    """Return the name of the module with `Fabric`, which is in lightning-fabric and in lightning."""
+    """Return the name of the installed module that has `Fabric`: that of lightning-fabric or of lightning."""
     if find_spec("lightning_fabric") is not None:
         return "lightning_fabric"
     if find_spec("lightning") is None:
@@ -112,5 +112,5 @@ def find_fabric_module() -> str:
 
 
 def import_fabric() -> Any:
-    """Import `Fabric` when a training begins, because the import takes 3 s."""
+    """Import `Fabric`; this is called when training begins, because the import takes 3 s."""
     return importlib.import_module(find_fabric_module()).Fabric

@@ -2,11 +2,11 @@
 
     q_i(c) ∝ p_c(x_i)^τ Π_{j∈M_i} Θ_j[c, y_ij]
 
-p is the network's prediction. Θ_j is the confusion matrix of annotator j, estimated as in Dawid-Skene (with its M step
-and pseudo-counts), but with p in place of the class shares, by a few passes of EM from q = p. The confusion matrices
-are also estimated here for objectives that model annotators, because a crowd layer's matrices only serve its loss: on
-LabelMe with `link="normalize"` they are close to the identity, and q would be overconfident (log loss 2.7 instead of
-1.2). If the network has memorised its items, q is overconfident too; `out_of_fold` uses networks that were not trained
+p is the network's prediction. Θ_j is the confusion matrix of annotator j, which is estimated by a few passes of EM from
+q = p, with the M step and the pseudo-counts of Dawid-Skene, but with p in place of the class shares. Objectives that
+model annotators also use these matrices, because a crowd layer's own matrices only serve its loss. On LabelMe with
+`link="normalize"` they are close to the identity, so that q would be overconfident (log loss 2.7 instead of 1.2). If
+the network has memorised its items, q is overconfident too; `out_of_fold` therefore uses networks that were not trained
 on the item.
 
 If p predicts votes, it includes the annotators' errors, and Θ would count them twice. The power τ turns p into a
@@ -14,7 +14,7 @@ prediction of the class. If p predicts classes, τ is 1. Otherwise it is 1 or on
 annotations the greatest likelihood. Votes do not distinguish uncertainty about the class from errors of annotators. If
 all disagreement were uncertainty, the posterior would be q^(1/τ). We use the compromise q^(1/√τ). On LabelMe, where
 annotators make the same errors, its log loss is 0.68, compared with 1.28 for q and 0.90 for τ = 1. With simulated
-annotators who make independent errors, the compromise is close to the best value of τ.
+annotators who make independent errors, its log loss is close to the lowest.
 """
 
 from __future__ import annotations
@@ -30,13 +30,21 @@ from dissensus.models.matrices import FittedMatrices, estimate_matrices, fit_mat
 from dissensus.models.methods.dawid_skene import DawidSkene, crowd_pseudo_counts
 from dissensus.table.annotations import Annotations
 
-VOTE_POWERS = (2, 4, 8, 16)  # candidates after 1, tried until the likelihood of the annotations falls
+VOTE_POWERS = (
+    2,
+    4,
+    8,
+    16,
+)  # candidate values of τ above 1, tried in order until the likelihood of the annotations falls
 
 
 def combine_posterior(
     table: Annotations, proba: FloatArray, gold: IntArray | None, of_votes: bool = False
 ) -> tuple[FittedMatrices, int]:
-    """Return the posterior q and the power τ, given the network's `proba` (I, K) of classes or (`of_votes`) votes."""
+    """Return the posterior q and the power τ, given the network's probabilities `proba` (I, K).
+
+    The probabilities are those of classes, or those of votes if `of_votes` is True.
+    """
     pseudo, log_p = _pseudo_counts(table, gold), np.log(np.maximum(proba, MIN_BEFORE))
     learnt, power = fit_matrices(table, proba, pseudo, gold), 1
     for greater in VOTE_POWERS if of_votes else ():

@@ -152,7 +152,7 @@ class WideResNetModule(nn.Module):
         for part in self.modules():
             if isinstance(part, nn.Conv2d):
                 nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu")
-        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as the pixels lie: faster on processors too
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # the order of the pixels
 
     def forward(self, x: Tensor) -> Any:
         if self.augment and self.training:
