@@ -48,7 +48,7 @@ def test_the_site_has_no_broken_link_and_every_page_is_in_its_navigation(site, t
     assert {"index.html", "reference/cli.html", "reference/http.html", "api/dissensus.models.html"} <= pages
     llms = (tmp_path / "llms.txt").read_text(encoding="utf-8")
     assert [page for page in pages - {"404.html", "example-report.html"} if f"({page}):" not in llms] == []
-    assert "](guides/agreement.html): After this page you can measure how far your annotators agree" in llms
+    assert "](guides/agreement.html): This page shows how to measure how far your annotators agree" in llms
     method = (tmp_path / "methods" / "dawid-skene.html").read_text(encoding="utf-8")
     assert "confusion (A K K) is learnt" in method
     assert "within a point" in (tmp_path / "methods" / "index.html").read_text(encoding="utf-8")

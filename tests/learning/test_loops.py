@@ -1,4 +1,4 @@
-"""The guide to loops of one's own: its examples run, and the layer goes through torch.compile."""
+"""Test that the examples of the guide to training loops run, and that the crowd layer compiles with torch.compile."""
 
 import contextlib
 import io
@@ -13,7 +13,7 @@ from dissensus.learning.objectives import CrowdLayer
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "learning-loops.md"
 NUMBERS, *EXAMPLES = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), flags=re.DOTALL)
-NEEDS = {"Hugging Face": ("transformers", "accelerate"), "plain torch": ()}
+NEEDS = {"Hugging Face": ("transformers", "accelerate"), "Lightning": ("lightning",), "plain torch": ()}
 
 
 @pytest.mark.filterwarnings("default")  # those of other libraries
