@@ -58,7 +58,7 @@ def kernels_for_short_tables(monkeypatch: pytest.MonkeyPatch, request: pytest.Fi
     folders = request.path.relative_to(request.config.rootpath).parts
     if COMPILED.intersection(folders) and request.node.get_closest_marker("readable") is None:
         monkeypatch.setattr("dissensus.compute.chunk.MIN_KERNEL_ROWS", 0)
-        monkeypatch.setattr("dissensus.models.methods.community_bcc.MIN_KERNEL_PARAMETERS", 0)
+        monkeypatch.setattr("dissensus.models.methods.community_bcc.MIN_PARAMETERS_FOR_KERNEL", 0)
 
 
 @pytest.fixture

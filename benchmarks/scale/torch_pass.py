@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 from dissensus.compute.engines.local import Threads
-from dissensus.compute.engines.torch import PART_ROWS, TorchEngine
+from dissensus.compute.engines.torch import DEFAULT_CHUNK_ROWS, TorchEngine
 from dissensus.compute.kernels import on_torch
 from dissensus.compute.kernels.on_torch import DeviceTable
 from dissensus.models.confusion import FULL, LIKELIHOOD, ConfusionPass, EStepParams
@@ -57,7 +57,7 @@ def generate(n_items: int, redundancy: int, n_annotators: int, n_classes: int, d
         annotator[start:stop] = who
         label[start:stop] = torch.where(torch.rand(stop - start, device=device) < accuracy[who], true, wrong)
     item_ptr = torch.arange(0, rows + 1, redundancy, device=device)
-    per_part = max(1, PART_ROWS.get(device.type, PART_ROWS["cpu"]) // redundancy)
+    per_part = max(1, DEFAULT_CHUNK_ROWS.get(device.type, DEFAULT_CHUNK_ROWS["cpu"]) // redundancy)
     cuts = [*range(0, n_items, per_part), n_items]
     return DeviceTable(item_ptr, annotator, label, None, None, n_annotators, n_classes, cuts)
 

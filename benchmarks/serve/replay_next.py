@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import dissensus as dz
-from dissensus.models.base import put_given_first
+from dissensus.models.base import put_given_label_first
 from dissensus.serve.events import EVENT_KINDS, StoredEvent
 from dissensus.serve.project import CHANGED_SHARE, Project
 from dissensus.serve.store import ROW_COLUMNS
@@ -212,7 +212,7 @@ def bound(data: Replayed, seed: int) -> int:
     model = fit(data, np.arange(data.item.size))
     order = {name: at for at, name in enumerate(map(str, model.annotators_))}
     theta = np.log(
-        put_given_first(model.annotator_confusions(np.array([order[name] for name in data.names[1]]))) + 1e-12
+        put_given_label_first(model.annotator_confusions(np.array([order[name] for name in data.names[1]]))) + 1e-12
     )
     score = np.tile(np.log(model.prior_), (data.gold.size, 1))
     whole = score.copy()

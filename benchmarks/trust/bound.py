@@ -18,7 +18,7 @@ from scipy.optimize import minimize
 
 import dissensus as dz
 from benchmarks.trust.posterior import LEVELS, SETS, scores
-from dissensus.models.methods.consensus import POWER
+from dissensus.models.methods.consensus import DESIGN_EFFECT_POWER
 
 METHODS = ("dawid-skene", "hierarchical-dawid-skene", "one-coin", "mace", "item-effect")
 MAX_ITEMS, MAX_CELLS, MAX_ROWS = 4_000, 1_000_000, 120_000  # item-effect is skipped above the last two limits.
@@ -34,7 +34,7 @@ def features(table: dz.Annotations, known: Any) -> Any:
     votes = (votes + votes.sum(axis=0) / votes.sum() / 2)[known]
     found.append(votes / votes.sum(axis=1, keepdims=True))
     logs = np.maximum(np.log(np.maximum(np.stack(found, axis=-1), 1e-300)), FLOOR)
-    softer = np.diff(table.item_ptr)[known] ** -POWER
+    softer = np.diff(table.item_ptr)[known] ** -DESIGN_EFFECT_POWER
     return np.concatenate([logs, logs * softer[:, None, None]], axis=-1)
 
 

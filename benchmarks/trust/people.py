@@ -26,7 +26,7 @@ import dissensus as dz
 from dissensus import Annotations
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.exceptions import DissensusError
-from dissensus.models.confidence import CROWD_LABELS, beta_interval, equivalent_gold_labels
+from dissensus.models.confidence import CROWD_PSEUDO_LABELS, beta_interval, equivalent_gold_labels
 from dissensus.models.copies import find_copies
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.questions.diagnose import Diagnosis
@@ -266,7 +266,7 @@ def intervals(seeds: int, sets: dict[str, Any]) -> None:
             hits, n = right_of(table, data.gold, ~half[table.item])
             at = np.searchsorted(table.annotators, part.annotators)
             hits, n = hits[at], n[at]
-            row["before"].append(coverage(before.reliability_, before.total_ + CROWD_LABELS, hits, n))
+            row["before"].append(coverage(before.reliability_, before.total_ + CROWD_PSEUDO_LABELS, hits, n))
             row["independent"].append(coverage(before.reliability_, equivalent_gold_labels(before.total_), hits, n))
             row["now"].append(coverage(now.reliability_, equivalent_gold_labels(now.total_), hits, n))
         said = []

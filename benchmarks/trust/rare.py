@@ -23,7 +23,7 @@ SETS = (
     "bluebirds", "judges_civilcomments", "medical_causes", "medical_treats", "rte", "sentiment_polarity", "wordsim",
 )  # fmt: skip
 SHARES, LEVELS, SEEDS = (0.3, 0.15, 0.05), (2, 3, 5), 2
-PRICES = (0.0, 0.25, class_shares.NONUNIFORM_COST, 0.5, 1.0)
+PRICES = (0.0, 0.25, class_shares.NONUNIFORM_COST_FACTOR, 0.5, 1.0)
 CROWDS = {200: 30, 2000: 60}  # items: annotators
 MIN_RARE_ITEMS = 3
 
@@ -72,7 +72,7 @@ def main() -> None:
                 for table, gold in tables:
                     known = np.flatnonzero(np.diff(table.item_ptr) > 0)
                     for price in PRICES:
-                        class_shares.NONUNIFORM_COST = price
+                        class_shares.NONUNIFORM_COST_FACTOR = price
                         posterior = np.asarray(dz.methods["consensus"]().fit(table).posterior_)
                         found[price].append(scores(posterior[known], gold[known])[:2])
                 means = (np.mean(found[price], axis=0) for price in PRICES)

@@ -57,8 +57,8 @@ def engine_of(name: str) -> list[str]:
 @pytest.mark.parametrize("engine", ["disk", "torch"])
 @pytest.mark.parametrize("method", ["dawid-skene", "glad"])
 def test_files_are_those_of_a_run_in_memory(cli, parquet, engine, method, monkeypatch):
-    monkeypatch.setattr("dissensus.compute.engines.disk.PART_ROWS", 60)  # several files of items, read in several parts
-    monkeypatch.setattr("dissensus.models.frames.FRAME_ROWS", 4)
+    monkeypatch.setattr("dissensus.compute.engines.disk.ROWS_PER_RESULT_FILE", 60)  # several files of items
+    monkeypatch.setattr("dissensus.models.frames.FRAME_BATCH_ROWS", 4)
     monkeypatch.setattr(results, "MIN_CONFIDENCE", 0.9999)  # so that there are some
     common = ["--method", method, "--gold", "gold.csv", *SCORE, "--format", "parquet", "--no-flags"]
     assert cli("aggregate", "labels.csv", *common, "-o", "local").exit_code == 0
@@ -86,7 +86,7 @@ def test_files_are_those_of_a_run_in_memory(cli, parquet, engine, method, monkey
 
 def test_nothing_with_a_row_per_item_is_made_whole(cli, parquet, monkeypatch):
     engine = engine_of("disk")
-    monkeypatch.setattr("dissensus.compute.engines.disk.PART_ROWS", 60)
+    monkeypatch.setattr("dissensus.compute.engines.disk.ROWS_PER_RESULT_FILE", 60)
     for name in ("predict", "predict_proba", "to_frame"):
         whole = getattr(base.Aggregator, name)
 

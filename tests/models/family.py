@@ -6,7 +6,7 @@ from dissensus import Annotations, methods
 from dissensus.compute.chunk import FULL, LIKELIHOOD, Chunk
 from dissensus.compute.rows import expand_rows
 from dissensus.models.base import methods_for
-from dissensus.models.class_shares import NONUNIFORM_COST, UniformClassPrior, UniformPriorDawidSkene
+from dissensus.models.class_shares import NONUNIFORM_COST_FACTOR, UniformClassPrior, UniformPriorDawidSkene
 from dissensus.models.confusion import ConfusionModel, ConfusionPass, EStepParams, ExpectedCounts, RightWrongLikelihood
 from tables import placed
 
@@ -46,7 +46,11 @@ def readable_objective(model: ConfusionModel, table: Annotations, params, gold=N
         named = (votes / np.maximum(votes.sum(axis=1, keepdims=True), 1e-300)).sum(axis=0) + 1 / table.n_classes
         priced = np.minimum(named / named.sum() * table.n_classes / 0.25, 1).sum() - 1
         uneven = (
-            NONUNIFORM_COST * min(table.n_items / 50, 1) * priced * np.log(table.n_items) * (1 - params.uniformity[0])
+            NONUNIFORM_COST_FACTOR
+            * min(table.n_items / 50, 1)
+            * priced
+            * np.log(table.n_items)
+            * (1 - params.uniformity[0])
         )
         density = model.class_pseudo_counts_ @ np.log(params.free_shares) - uneven
     return posterior, sums.log_evidence + model.log_prior(params) + density

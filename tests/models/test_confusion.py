@@ -27,7 +27,16 @@ from dissensus.models.confusion import (
 from dissensus.models.em import EMRun
 from dissensus.models.focus import FocusedEngine
 from dissensus.models.matrices import default_pseudo_counts, sum_logs, vote_counts
-from dissensus.models.params import COUNT, LOG_SIMPLEX, SHARE, SIMPLEX, Params, em_parameter, positive, real
+from dissensus.models.params import (
+    COUNT,
+    LOG_SIMPLEX,
+    SHARE,
+    SIMPLEX,
+    Params,
+    em_parameter,
+    positive_transform,
+    real_transform,
+)
 from dissensus.table.simulate import simulate
 from models.family import (
     FAMILY,
@@ -239,8 +248,8 @@ def test_logarithms_of_sixteen_are_taken_at_once(n):
         (LOG_SIMPLEX, [[0.2, 0.8], [1e-12, 1 - 1e-12]]),
         (SHARE, [0.0, 0.3, 1.0]),
         (COUNT, [0.0, 1e-9, 5e6]),
-        (positive(0.05), [0.05, 1.0, 1e9]),
-        (real(), [-3.0, 0.0, 1e9]),
+        (positive_transform(0.05), [0.05, 1.0, 1e9]),
+        (real_transform(), [-3.0, 0.0, 1e9]),
     ],
 )
 def test_a_space_is_left_by_the_way_back_and_no_step_leaves_its_range(space, values):
@@ -250,19 +259,19 @@ def test_a_space_is_left_by_the_way_back_and_no_step_leaves_its_range(space, val
     if space in (SIMPLEX, LOG_SIMPLEX):
         np.testing.assert_allclose(far.sum(axis=-1), 1)
         assert (far > 0).all()
-    elif space is not real():
-        assert (far >= (0.05 if space is positive(0.05) else 0)).all()
+    elif space is not real_transform():
+        assert (far >= (0.05 if space is positive_transform(0.05) else 0)).all()
     assert np.isfinite(far).all()
 
 
 def test_a_step_of_a_bounded_number_ends_at_the_bound():
-    assert real(50.0).inverse(np.array([-1e9, 3.0, 60.0])).tolist() == [-50, 3, 50]
+    assert real_transform(50.0).inverse(np.array([-1e9, 3.0, 60.0])).tolist() == [-50, 3, 50]
 
 
 @dataclass(frozen=True)
 class Some(Params):
     prior: np.ndarray = em_parameter(SIMPLEX)
-    each: np.ndarray = em_parameter(real(), "A")
+    each: np.ndarray = em_parameter(real_transform(), "A")
     data: np.ndarray = em_parameter(axes="A")
 
 

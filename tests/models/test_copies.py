@@ -81,7 +81,7 @@ def test_who_always_says_the_same_copies_nobody():
 def test_evidence_is_that_of_a_literal_loop():
     rng = np.random.default_rng(0)
     p, hit, of = rng.uniform(0.1, 0.9, 12), rng.random(12) < 0.6, np.arange(12) % 3
-    found = copies._copying_evidence(p, hit, of, 3)
+    found = copies._compute_copying_evidence(p, hit, of, 3)
     for a in range(3):
         ratio = [
             np.prod([(rate / q + 1 - rate) if h else 1 - rate for q, h in zip(p[of == a], hit[of == a], strict=True)])

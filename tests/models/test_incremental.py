@@ -7,7 +7,7 @@ from dissensus import Annotations, methods
 from dissensus.compute.engines.local import LocalEngine
 from dissensus.models import incremental
 from dissensus.models.base import Aggregator, methods_for
-from dissensus.models.confusion import MAX_UPDATE_PASSES, MIN_BEFORE, UPDATE_TOL
+from dissensus.models.confusion import MAX_UPDATE_PASSES, MIN_UPDATE_PRIOR, UPDATE_TOL
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.table.simulate import simulate
 from tables import KINDS, random_table, shares_of, some_gold
@@ -40,7 +40,7 @@ def test_an_update_is_the_em_of_a_literal_loop(kind):
     class_counts, pseudo = model.class_counts_.copy(), model.pseudo_counts_
     last = q_before
     for _ in range(MAX_UPDATE_PASSES):
-        q = np.maximum(q_before, MIN_BEFORE)
+        q = np.maximum(q_before, MIN_UPDATE_PRIOR)
         added = np.zeros_like(labels)
         for i in range(new.n_items):
             rows = range(new.item_ptr[i], new.item_ptr[i + 1])

@@ -16,10 +16,10 @@ from dissensus.models.exceptions import (
     MissingResult,
     UnknownResult,
     ValueOutOfRange,
-    WrongArray,
+    WrongArrayType,
     WrongFormat,
 )
-from dissensus.models.saving import OPTIONAL, RANGES
+from dissensus.models.saving import OPTIONAL_PREFIX, RANGES
 from dissensus.table.simulate import simulate
 from tables import drawn
 
@@ -68,7 +68,7 @@ def altered(array):
 def test_the_schema_names_all_that_a_method_stores(name, tmp_path):
     model, table = fitted(name)
     there = {key for key in vars(model) if key.endswith("_") and not key.startswith("_")}
-    optional = {"items_path_", *(key for key, about in model.results().items() if about.startswith(OPTIONAL))}
+    optional = {"items_path_", *(key for key, about in model.results().items() if about.startswith(OPTIONAL_PREFIX))}
     assert there - optional == {*model.results()} - optional
     for items in (True, False):
         loaded = load(save(model, tmp_path, items=items))
@@ -99,7 +99,7 @@ def test_an_altered_array_is_refused_in_one_sentence(name, tmp_path):
             tried += 1
         path.write_bytes(whole)
         rewrite(path, lambda stored, key=key: stored.pop(key))
-        if not schema.get(key, "").startswith(OPTIONAL):
+        if not schema.get(key, "").startswith(OPTIONAL_PREFIX):
             with pytest.raises(DamagedModel) as caught:
                 load(path)
             if ":" not in key:
@@ -118,9 +118,9 @@ def test_an_altered_array_is_refused_in_one_sentence(name, tmp_path):
         (lambda header: header.update(values=[1]), TypeError),
         (lambda header: header["values"].update(predict=1), UnknownResult),
         (lambda header: header["values"].update(_fit=1), UnknownResult),
-        (lambda header: header["values"].update(n_iter_="many"), WrongArray),
+        (lambda header: header["values"].update(n_iter_="many"), WrongArrayType),
         (lambda header: header["values"].update(tie_seed_=-1), ValueOutOfRange),
-        (lambda header: header["values"].update(dependence_=None), WrongArray),
+        (lambda header: header["values"].update(dependence_=None), WrongArrayType),
         (lambda header: header["values"].pop("converged_"), MissingResult),
         (lambda header: header.pop("parameters"), KeyError),
     ],

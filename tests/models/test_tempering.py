@@ -5,14 +5,14 @@ import pytest
 from scipy.optimize import minimize
 
 import dissensus as dz
-from dissensus.models.gold_tempering import SHIFT_SDS, fit_class_shifts, tempering_from_gold
+from dissensus.models.gold_tempering import SHIFT_SD_GRID, fit_class_shifts, tempering_from_gold
 from dissensus.models.tempering import (
     CORRELATION_INTERVAL,
     DEFAULT_CORRELATION,
-    MAX_SHIFT,
-    MIN_GOLD,
-    RARE_SHARE,
-    SHIFT_TOL,
+    MAX_SHARE_CHANGE,
+    MIN_GOLD_ITEMS,
+    RARE_CLASS_FRACTION,
+    SHARE_CHANGE_TOL,
     Tempering,
 )
 from dissensus.table.simulate import simulate
@@ -94,7 +94,7 @@ def test_shifts_are_the_ridge_estimate_with_the_greatest_evidence():
         return sum(np.log(q[i, c]) for i, c in enumerate(gold)) - shift @ shift / (2 * sd**2)
 
     evidence = {}
-    for sd in SHIFT_SDS:
+    for sd in SHIFT_SD_GRID:
         best = minimize(lambda shift, sd=sd: -log_joint(shift, sd), np.zeros(3), method="Nelder-Mead", tol=1e-9).x
         step = 1e-3 * np.eye(3)
         curved = [
@@ -130,7 +130,7 @@ def test_labels_that_share_their_items_are_less_sure_and_name_the_same_classes(n
 def test_gold_of_few_items_leaves_the_default():
     crowd = simulate(300, 15, 3, redundancy=5, seed=2)
     table, truth = crowd.annotations, crowd.truth
-    few, many = (np.where(np.arange(300) < n, truth, -1) for n in (MIN_GOLD - 1, 200))
+    few, many = (np.where(np.arange(300) < n, truth, -1) for n in (MIN_GOLD_ITEMS - 1, 200))
     model = dz.methods["dawid-skene"]
     assert model().fit(table, gold=few).dependence_ == DEFAULT_CORRELATION
     assert (
@@ -218,10 +218,10 @@ def test_rare_classes_do_not_take_the_items_of_a_large_one():
         return np.abs(fit.posterior_.mean(axis=0) - shares).sum() / 2
 
     assert free.damping_ is None
-    assert moved(free) > MAX_SHIFT + SHIFT_TOL
-    assert moved(model) == pytest.approx(MAX_SHIFT, abs=SHIFT_TOL)
+    assert moved(free) > MAX_SHARE_CHANGE + SHARE_CHANGE_TOL
+    assert moved(model) == pytest.approx(MAX_SHARE_CHANGE, abs=SHARE_CHANGE_TOL)
     away = np.log(model.prior_ / model.prior_.max())
-    rare = np.log(np.minimum(model.prior_ * model.prior_.size / RARE_SHARE, 1))
+    rare = np.log(np.minimum(model.prior_ * model.prior_.size / RARE_CLASS_FRACTION, 1))
     beta = (model.damping_[away < 0] / away[away < 0]).min()
     np.testing.assert_allclose(model.damping_, np.minimum(rare, beta * away), atol=1e-9)
     np.testing.assert_allclose(model.untempered_posterior(), free.untempered_posterior(), atol=1e-6)

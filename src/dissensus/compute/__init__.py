@@ -1,1 +1,1 @@
-"""Passes over annotations: kernels are loops over arrays, and engines store the arrays and run the kernels."""
+"""Passes over annotations: kernels, which are compiled loops over arrays, and engines, which store the arrays."""

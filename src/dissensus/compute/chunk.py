@@ -1,20 +1,22 @@
 """Chunks of items with their rows, and sums over them by whole-array operations.
 
 Kernels loop over a `Chunk`, and the array form of a pass uses its sums. The array form is the readable form of the
-pass: it runs short tables and torch, and tests compare the kernels with it. Arrays are those of NumPy or tensors of
-torch (`kernels.on_torch.TorchChunk`). Most operations have the same name in both libraries; `Chunk` defines the others.
+pass: it is used for short tables and with torch, and tests compare the kernels with it. The arrays are NumPy arrays or
+torch tensors (`kernels.on_torch.TorchChunk`). Most operations have the same name in both libraries; `Chunk` defines the
+others.
 
 A pass of the confusion family is described by two constants:
 
 | source | origin of the posterior q_i | | layout | label likelihood and label counts |
 |---|---|---|---|---|
-| LIKELIHOOD | class prior and label likelihood | | FULL | (A, K, K) [annotator, true, given] |
+| LIKELIHOOD | class shares and label likelihood | | FULL | (A, K, K) [annotator, true, given] |
 | VOTES | the item's vote shares, uniform without votes | | DIAGONAL | odds (A, 1, K) [annotator, –, given] |
-| POSTERIOR | an array (I, K) of the caller | | COIN | odds (A, 1, 1) |
+| POSTERIOR | an array (I, K) that the caller passes | | COIN | odds (A, 1, 1) |
 | ALL_ONES | 1 for every class, so that labels are counted | | | |
 
-In the layouts DIAGONAL and COIN a label changes the odds of its own class alone: the likelihood is the odds if
-true = given, else 1, times a factor that all classes share. The label counts are the expected numbers of right labels.
+In the layouts DIAGONAL and COIN a label changes only the odds of the class that it names. The likelihood is these odds
+if true = given and 1 otherwise, times a factor that is the same for all classes. The label counts are the expected
+numbers of right labels.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from dissensus.compute.rows import Rows
 
 LIKELIHOOD, VOTES, POSTERIOR, ALL_ONES = range(4)
 FULL, DIAGONAL, COIN = range(3)
-MIN_KERNEL_ROWS = 20_000  # rows; for shorter tables, loading numba (1 s) would take longer than it saves
+MIN_KERNEL_ROWS = 20_000  # minimum number of rows for kernels, because loading numba takes 1 s
 
 
 class Chunk:
@@ -50,7 +52,7 @@ class Chunk:
         self.start, self.stop = start, self.n_items if stop is None else stop
 
     def select_item_values(self, values: Any) -> Any:
-        """Return the rows of an array that belong to this chunk's items; the array covers the table or the chunk."""
+        """Return the rows of an array for this chunk's items; the array has a row per item of the table or chunk."""
         if values is None or len(values) == self.n_items:
             return self.to_backend(values)
         return self.to_backend(values[self.first : self.first + self.n_items])
@@ -65,22 +67,22 @@ class Chunk:
 
     @cached_property
     def rows_per_item(self) -> Any:
-        """(items,) number of rows of each item."""
+        """The number of rows of each item, (items,)."""
         return self.item_ptr[1:] - self.item_ptr[:-1]
 
     @cached_property
     def item(self) -> Any:
-        """(rows,) the item of each row, counted from the first item of the chunk."""
+        """The item of each row, counted from the first item of the chunk, (rows,)."""
         return np.repeat(np.arange(self.n_items), self.rows_per_item)
 
     @cached_property
     def annotator_label(self) -> Any:
-        """(rows,) annotator·K + label."""
+        """The index annotator·K + label of each row, (rows,)."""
         return self.annotator.astype(np.int64) * self.n_classes + self.label
 
     @cached_property
     def item_label(self) -> Any:
-        """(rows,) item·K + label, the flat index of the row's label in an (items, K) array."""
+        """The flat index item·K + label of each row in an (items, K) array, (rows,)."""
         return self.item * self.n_classes + self.label
 
     def zeros(self, *shape: int) -> Any:
@@ -131,7 +133,7 @@ def build_label_matrix(rows: Rows, n_annotators: int, n_classes: int) -> Any:
 
 
 def vote_shares(chunk: Chunk, gold: Any) -> Any:
-    """Return the vote shares (I, K), which are uniform without votes; gold classes have the share 1."""
+    """Return the vote shares (I, K); they are uniform for items without votes, and 1 for gold classes."""
     votes, xp = chunk.votes(chunk.row_weights()), array_library(chunk.label)
     total = votes.sum(1)[:, None]
     return apply_gold(xp.where(total > 0, votes / xp.where(total > 0, total, 1.0), 1 / chunk.n_classes), gold)
@@ -152,7 +154,7 @@ def normalise_log_joint(log_joint: Any, gold: Any) -> tuple[Any, Any]:
 
 
 def _replace_gold_items(values: Any, gold: Any, elsewhere: float, at_gold: float | None = None) -> Any:
-    """Set the values (I, K) of gold items to `at_gold` (None keeps them) at the gold class, else to `elsewhere`."""
+    """Set the values (I, K) of gold items: `at_gold` for the gold class (unchanged if None), `elsewhere` for others."""
     if gold is None:
         return values
     has_gold = gold >= 0

@@ -1,4 +1,4 @@
-"""Errors of threads, engines, and tables on a disk or in Spark."""
+"""Errors about threads, engines, and tables on a disk or in Spark."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class OneLabelPerRow(BadParameter):
 
     @property
     def found(self) -> str:
-        """What the table has instead."""
+        """The labels that the table has instead."""
         return "class probabilities" if self.role == "proba" else "several questions"
 
     @property
     def advice(self) -> str:
-        """What the user can do."""
+        """The action that the user can take."""
         return "use the engine 'local'" if self.role == "proba" else "fit one question at a time"
 
 
@@ -107,9 +107,7 @@ class BadWeights(DataError):
 
 
 class WrongFileSize(DataError):
-    template = (
-        "{path} has {size:,} bytes, which is not the size of {entries:,} entries; delete its folder and fit again."
-    )
+    template = "{path} has {size:,} bytes, which does not fit its {entries:,} entries; delete its folder and fit again."
     path: Path
     size: int
     entries: int
@@ -158,8 +156,6 @@ class ItemsLost(DataError):
 
 
 class FrameNotStable(DataError):
-    template = (
-        "the data frame returned {first:,} rows, and {second:,} when read again; write it to Parquet and fit the file."
-    )
+    template = "the data frame returned {first:,} rows, then {second:,} rows; write it to Parquet and fit the file."
     first: int
     second: int

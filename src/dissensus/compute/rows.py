@@ -1,4 +1,4 @@
-"""The rows of a table in the form that passes use: hard labels sorted by item, which may have weights."""
+"""The rows of a table in the form that passes use: hard labels sorted by item, with optional weights."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Rows(ReadOnlyArrays):
         return self.item_ptr, self.annotator, self.label, self.weight
 
     def select_items(self, keep: BoolArray) -> Rows:
-        """Return the rows of the items (I,) to keep."""
+        """Return the rows of the items that the mask `keep` (I,) selects."""
         lengths = np.diff(self.item_ptr)
         row_kept = np.repeat(keep, lengths)
         ptr = np.concatenate([[0], np.cumsum(lengths[keep])])
@@ -47,7 +47,7 @@ class Rows(ReadOnlyArrays):
 
 
 def join_rows(parts: list[Rows]) -> Rows:
-    """Concatenate the rows of consecutive ranges of items, each with offsets that begin at 0."""
+    """Concatenate the rows of consecutive ranges of items; the offsets of each part begin at 0."""
     starts = np.cumsum([0, *(part.annotator.size for part in parts)])
     ptr = [part.item_ptr[:-1] + start for part, start in zip(parts, starts, strict=False)]
     weights = [part.weight for part in parts if part.weight is not None]
@@ -60,7 +60,7 @@ def join_rows(parts: list[Rows]) -> Rows:
 
 
 def expand_rows(table: Annotations) -> Rows:
-    """Return the rows of a table; a probabilistic row becomes one row per class, with the probability as weight."""
+    """Return the rows of a table; a probabilistic row becomes one row per class, weighted by its probability."""
     if table.proba is None:
         return Rows(table.item_ptr, table.annotator, table.label, table.weight)
     row, label = np.nonzero(table.proba)

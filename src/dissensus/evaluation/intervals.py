@@ -19,7 +19,7 @@ from scipy.special import ndtri
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, OnStep
 from dissensus.compute.engines.local import thread_count
-from dissensus.compute.kernels.resample import BLOCK, LANES, add_sums
+from dissensus.compute.kernels.resample import BLOCK_ITEMS, RESAMPLE_LANES, add_sums
 from dissensus.evaluation._check import check_finite, check_lengths, check_numbers
 from dissensus.evaluation.exceptions import MissingStatistic, NoItems, WrongArrayType
 from dissensus.messages import ParameterName
@@ -119,7 +119,7 @@ def bootstrap_sums(
     stats = stats if issparse(stats) else csr_array(_check_statistics(stats))
     check_argument("resamples", resamples, int, low=0)
     check_argument("seed", seed, int | None, low=0)
-    (n_items, n_columns), batches = stats.shape, -(-resamples // LANES)
+    (n_items, n_columns), batches = stats.shape, -(-resamples // RESAMPLE_LANES)
     total = np.bincount(stats.indices, stats.data, n_columns).astype(
         np.float64
     )  # bincount returns integers if there are no entries.
@@ -127,14 +127,14 @@ def bootstrap_sums(
         stats.indptr.astype(np.int64),
         stats.indices.astype(np.int32),
     )  # The kernel is compiled for these types.
-    sizes = np.diff(np.append(np.arange(0, n_items, BLOCK), n_items))  # Items of each block.
+    sizes = np.diff(np.append(np.arange(0, n_items, BLOCK_ITEMS), n_items))  # Items of each block.
 
     def batch(child: np.random.SeedSequence) -> FloatArray:
-        """Return (S, LANES) sums of one batch of resamples, whose own seed makes it independent of threads."""
-        sums = np.zeros((n_columns, LANES))
+        """Return (S, RESAMPLE_LANES) sums of one batch of resamples, whose own seed makes it independent of threads."""
+        sums = np.zeros((n_columns, RESAMPLE_LANES))
         of_blocks, of_items = child.spawn(2)
-        drawn = np.random.default_rng(of_blocks).multinomial(n_items, sizes / n_items, size=LANES)
-        add_sums(ptr, column, stats.data, drawn, of_items.generate_state(LANES, np.uint64), sums)
+        drawn = np.random.default_rng(of_blocks).multinomial(n_items, sizes / n_items, size=RESAMPLE_LANES)
+        add_sums(ptr, column, stats.data, drawn, of_items.generate_state(RESAMPLE_LANES, np.uint64), sums)
         return sums
 
     pool, parts = ThreadPoolExecutor(thread_count(None, 10**9)), []
@@ -142,7 +142,7 @@ def bootstrap_sums(
         for done, sums in enumerate(pool.map(batch, np.random.SeedSequence(seed).spawn(batches)), 1):
             parts.append(sums)
             if on_step is not None:
-                on_step(min(done * LANES, resamples), float("nan"))
+                on_step(min(done * RESAMPLE_LANES, resamples), float("nan"))
     finally:
         pool.shutdown(cancel_futures=True)  # An interrupt does not wait for the rest.
     resampled = np.concatenate(parts, axis=1).T[:resamples] if parts else np.empty((0, n_columns))

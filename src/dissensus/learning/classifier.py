@@ -39,7 +39,7 @@ from dissensus.learning.sklearn_loop import ByItem, Learner, order_arguments
 from dissensus.learning.storage import pack_component, set_attributes, unpack_component
 from dissensus.learning.trainer import PREDICTION_BATCHES, Trainer, TrainingKeywords
 from dissensus.learning.validation import encode_one_hot
-from dissensus.models.base import Likelihoods, annotated_results, item_columns, put_given_first
+from dissensus.models.base import Likelihoods, annotated_results, item_columns, put_given_label_first
 from dissensus.models.confidence import shrink_reliability
 from dissensus.models.saving import check_arrays
 from dissensus.table import names as naming
@@ -254,7 +254,7 @@ class CrowdClassifier(Learner, TrainingKeywords):
     def likelihoods(self) -> Likelihoods:
         """Return the posterior of the items, and the likelihood of every label given the class."""
         self._check_fitted()
-        everyone = put_given_first(self.all_confusions())
+        everyone = put_given_label_first(self.all_confusions())
         return Likelihoods(
             self.posterior_, lambda _, annotators: everyone[annotators][None], True
         )  # A code of −1 selects the last row.

@@ -42,7 +42,7 @@ from dissensus.learning.objectives.lia import LIAKeywords, LIAObjective
 from dissensus.learning.sklearn_loop import Learner, order_arguments
 from dissensus.learning.storage import set_attributes
 from dissensus.learning.trainer import TrainingKeywords
-from dissensus.models.base import Likelihoods, arg_max, put_given_first
+from dissensus.models.base import Likelihoods, arg_max, put_given_label_first
 from dissensus.table.annotations import Annotations
 
 MIN_EPOCHS = 20  # smallest number of passes over the items, because every round of EM needs all items
@@ -205,7 +205,7 @@ class LIA(Learner, LIAKeywords):
         """Return the posterior of the items, and the likelihood of every label for pairs of items and annotators."""
 
         def label_likelihood(items: IntArray, annotators: IntArray) -> FloatArray:
-            return put_given_first(self._map_pairs(items, (annotators, None)))
+            return put_given_label_first(self._map_pairs(items, (annotators, None)))
 
         return Likelihoods(self.posterior_, label_likelihood, False)
 

@@ -25,7 +25,7 @@ import numpy as np
 from scipy.special import softmax
 
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.models.confusion import MIN_BEFORE
+from dissensus.models.confusion import MIN_UPDATE_PRIOR
 from dissensus.models.matrices import FittedMatrices, estimate_matrices, fit_matrices, vote_counts
 from dissensus.models.methods.dawid_skene import DawidSkene, crowd_pseudo_counts
 from dissensus.table.annotations import Annotations
@@ -45,7 +45,7 @@ def combine_posterior(
 
     The probabilities are those of classes, or those of votes if `of_votes` is True.
     """
-    pseudo, log_p = _pseudo_counts(table, gold), np.log(np.maximum(proba, MIN_BEFORE))
+    pseudo, log_p = _pseudo_counts(table, gold), np.log(np.maximum(proba, MIN_UPDATE_PRIOR))
     learnt, power = fit_matrices(table, proba, pseudo, gold), 1
     for greater in VOTE_POWERS if of_votes else ():
         other = fit_matrices(table, softmax(greater * log_p, axis=1), pseudo, gold)

@@ -1,4 +1,4 @@
-"""The contracts of methods that return numbers, rankings, sets, objects or spans instead of one class per item."""
+"""Base classes for methods whose answers are numbers, rankings, sets, objects or spans instead of classes."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from dissensus.common.arrays import fill_masked
 from dissensus.common.frames import columns_to_frame
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.models.base import Aggregator
-from dissensus.models.exceptions import GoldValuesShape
+from dissensus.models.exceptions import WrongGoldValuesShape
 from dissensus.table.annotations import Annotations
 from dissensus.table.spans import extract_spans
 
 
 class AnswerModel(Aggregator, ABC):
-    """A method whose answers are not classes, such as numbers or rankings."""
+    """Base class for methods whose answers are not classes, such as numbers or rankings."""
 
-    frame_kinds: ClassVar[tuple[str, ...]] = ("items", "annotators")  # the frames that `to_frame` can make
+    frame_kinds: ClassVar[tuple[str, ...]] = ("items", "annotators")  # the kinds of frames that `to_frame` returns
     takes_earlier: ClassVar = False
 
     @abstractmethod
     def predict_answers(self, table: Annotations) -> dict[str, Any]:
-        """Return the results per item for the items of another table."""
+        """Return the results with one row per item for the items of another table."""
 
     @abstractmethod
     def summarise_answers(self, gold: Any = None) -> dict[str, Any]:
-        """Return a summary of the answers; gold answers (I,) add their accuracy."""
+        """Return a summary of the answers; it includes their accuracy if gold answers (I,) are passed."""
 
 
 class SpanModel(Aggregator, ABC):
-    """A method for spans, whose answers are legal tags of positions (see `table.spans`)."""
+    """Base class for methods for spans, whose answers are legal tags of positions (see `table.spans`)."""
 
     kinds: ClassVar[tuple[str, ...]] = ("spans",)
 
-    tags_: Annotated[IntArray, "I code:K"]  # code of each item's tag in `classes_`
+    tags_: Annotated[IntArray, "I code:K"]  # index of each item's tag in `classes_`
     span_probability_: Annotated[
         FloatArray, "I share?"
     ]  # probability of the span that begins at the item; NaN elsewhere
 
     @abstractmethod
     def predict_tags(self, table: Annotations) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Return the posterior (I, K), the tags (I,) and the probabilities of their spans (I,) for a new table."""
+        """Return the posterior (I, K), the tags (I,) and the probabilities of spans (I,) for a new table."""
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
-        """Return P(tag of item | all annotations of its sequence), (I, K); see `Aggregator.predict_proba`."""
+        """Return P(tag of an item | all annotations of its sequence), (I, K); see `Aggregator.predict_proba`."""
         self._check_fitted()
         return self.posterior_ if table is None else self.predict_tags(table)[0]
 
@@ -56,7 +56,7 @@ class SpanModel(Aggregator, ABC):
         return self.classes_[self.tags_ if table is None else self.predict_tags(table)[1]]
 
     def spans(self, backend: Literal["pandas", "polars", "pyarrow"] | None = None) -> Any:
-        """Return a frame of the spans: document, start, end (exclusive), label and probability of the span."""
+        """Return a frame of the spans with their document, start, end (exclusive), label and probability."""
         self._check_fitted()
         return columns_to_frame(
             extract_spans(np.asarray(self.items_), self.classes_, self.tags_, self.span_probability_), backend
@@ -71,7 +71,7 @@ class SpanModel(Aggregator, ABC):
 
 
 def summarise_confidence(model: Any, gold: IntArray | None) -> dict[str, Any]:
-    """Return the mean confidence of a model that has `confidence_`, and its accuracy on gold items."""
+    """Return the mean of the model's `confidence_`, and the accuracy of its answers on gold items."""
     from dissensus.evaluation import bootstrap
 
     about: dict[str, Any] = {"mean_confidence": float(model.confidence_.mean()), "dependence": model.dependence_}
@@ -88,6 +88,6 @@ def check_gold_values(gold: Any, table: Annotations) -> FloatArray | None:
         return None
     values = fill_masked(gold, np.nan)
     if values.shape != (table.n_items,) or values.dtype.kind not in "iuf":
-        raise GoldValuesShape(n_items=table.n_items, dtype=str(values.dtype), shape=values.shape)
+        raise WrongGoldValuesShape(n_items=table.n_items, dtype=str(values.dtype), shape=values.shape)
     values = values.astype(np.float64)
     return values if np.isfinite(values).any() else None

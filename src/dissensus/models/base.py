@@ -1,10 +1,10 @@
 """The contract of every aggregation method, which follows scikit-learn's conventions.
 
-`__init__` stores its keywords, `fit` checks them and estimates the parameters, and names of results end in `_`. Every
-fitted model has `classes_`, `items_`, `annotators_`, `posterior_` (I, K), `reliability_` (A,), `trace_`, `n_iter_` and
-`converged_`. Methods that model them also have `prior_` (K,), `confusion_` (A, K, K) [annotator, true, given] and
-`difficulty_` (I,). `hits_` (A,) is the expected weight of each annotator's correct labels and `total_` (A,) the weight
-of all of them; intervals are computed from both.
+`__init__` stores its keywords, `fit` checks them and estimates the parameters, and the names of results end in `_`.
+Every fitted model has `classes_`, `items_`, `annotators_`, `posterior_` (I, K), `reliability_` (A,), `trace_`,
+`n_iter_` and `converged_`. Methods that model them also have `prior_` (K,), `confusion_` (A, K, K) [annotator, true,
+given] and `difficulty_` (I,). `hits_` (A,) is the expected weight of each annotator's correct labels and `total_` (A,)
+the weight of all labels of the annotator; intervals of the reliability are computed from both.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnSte
 from dissensus.compute.rows import expand_rows
 from dissensus.models import confidence, fitting, frames, incremental
 from dissensus.models import likelihoods as expectations
-from dissensus.models.earlier_counts import Earlier
+from dissensus.models.earlier_counts import EarlierCounts
 from dissensus.models.exceptions import ChosenModel, ModelNotFitted
 from dissensus.models.fitting import check_gold
 from dissensus.models.frames import FrameKind, annotated_results, arg_max, item_columns
-from dissensus.models.likelihoods import Likelihoods, put_given_first
+from dissensus.models.likelihoods import Likelihoods, put_given_label_first
 from dissensus.models.registry import default_method, methods, methods_for
 from dissensus.models.tempering import Tempering, labels_per_item
 from dissensus.table import names as naming
@@ -34,7 +34,7 @@ from dissensus.table.kinds import CLASS_KINDS
 
 __all__ = [
     "Aggregator",
-    "Earlier",
+    "EarlierCounts",
     "FrameKind",
     "Likelihoods",
     "annotated_results",
@@ -44,7 +44,7 @@ __all__ = [
     "item_columns",
     "methods",
     "methods_for",
-    "put_given_first",
+    "put_given_label_first",
 ]  # fmt: skip
 
 
@@ -72,7 +72,7 @@ class Aggregator(Parameters, ABC):
     (['annotator', 'annotations', 'reliability'], 201)
     """  # noqa: E501 - the output of a doctest
 
-    seed: int | None = param(0, "of all draws; None draws one", low=0)
+    seed: int | None = param(0, "seed of all random draws; None draws a seed", low=0)
 
     classes_: Annotated[Names, "K names"]
     items_: Annotated[Names, "I names"]
@@ -86,14 +86,14 @@ class Aggregator(Parameters, ABC):
     trace_: Annotated[FloatArray, "T any"]
     n_iter_: Annotated[int, "whole"]
     converged_: Annotated[bool, "flag"]
-    items_path_: str  # folder of Parquet files with the frame of the items, after a fit on a disk
+    items_path_: str  # folder of Parquet files with the frame of the items, set by a fit on a disk
     item_total_: Annotated[FloatArray, "optional I count"]  # weight of the labels of each item
     difficulty_: Annotated[FloatArray, "optional I real"]
     dependence_: Annotated[float, "number"] = 0.0  # ρ, the intra-item correlation; 0 if labels are independent
     dependence_interval_: Annotated[list[float], "2 count"]  # 95 % interval of ρ: low, high
-    shift_: Annotated[FloatArray | None, "optional K real"] = None  # shift of the log posterior, if gold supports one
+    shift_: Annotated[FloatArray | None, "optional K real"] = None  # shift of the log posterior, or None
     damping_: Annotated[FloatArray | None, "optional K real"] = (
-        None  # log h, the damping of rare classes; see `models.tempering`
+        None  # log h, which damps rare classes; see `models.tempering`
     )
     tie_seed_: Annotated[int, "whole"]
     class_counts_: FloatArray  # (K,) expected items of each class, if the method learns class shares
@@ -103,14 +103,14 @@ class Aggregator(Parameters, ABC):
     takes_earlier: ClassVar[bool] = True
     labels_depend_on_items: ClassVar[bool] = False  # True if labels depend on the item beyond its class
     models_annotators: ClassVar[bool] = True  # False if all annotators are treated equally
-    max_rows_in_memory: ClassVar[int] = 0  # largest remote table that is fitted in memory, in rows
+    max_rows_in_memory: ClassVar[int] = 0  # maximum number of rows of a remote table that is fitted in memory
     _default_correlation = False  # True if ρ is the default, neither given nor learnt from gold
 
     fit = fitting.fit
     partial_fit = incremental.partial_fit
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
-        """Return P(class of item | its annotations), (I, K), in the order of `classes_`.
+        """Return P(class | annotations of the item), (I, K), in the order of `classes_`.
 
         Without a table, return the posterior of the fitted items. In another table, fitted annotators keep their
         estimated parameters, unseen annotators get those of the population, and an item without annotations gets the
@@ -126,7 +126,7 @@ class Aggregator(Parameters, ABC):
         return self.tempering.temper(posterior, labels_per_item(rows.item_ptr, rows.weight))
 
     def predict(self, table: Annotations | None = None) -> Names:
-        """Return the most probable class of each item, (I,); ties are broken by a draw keyed on seed and item name."""
+        """Return the most probable class of each item, (I,); ties are broken by draws keyed on seed and item name."""
         posterior = np.asarray(self.predict_proba(table))
         items = np.asarray(self.items_) if table is None else table.items
         return self.classes_[arg_max(posterior, items, self.classes_, self.tie_seed_)]
@@ -135,14 +135,14 @@ class Aggregator(Parameters, ABC):
         """Return P(label | item, annotator) for each row of a table, (N, K).
 
         The class of an item is inferred from the fitted labels, not from those of `table`, so that held-out rows can
-        be predicted. New items have the prior, and unseen annotators the parameters of the population.
+        be predicted. For new items the prior is used, and for unseen annotators the parameters of the population.
         """
         self._check_fitted()
         table = table.with_classes(self.classes_)
         item = naming.match_names(table.items, np.asarray(self.items_), "items")[table.item]
         annotator = naming.match_names(table.annotators, self.annotators_, "annotators")[table.annotator]
         posterior = self.posterior_[item]
-        if self.dependence_:  # shared mistakes repeat, so labels follow the untempered posterior
+        if self.dependence_:  # shared mistakes are repeated, so labels follow the untempered posterior
             posterior = self.tempering.untemper(posterior, self.item_total_[item])
         return self._label_probabilities(np.where((item >= 0)[:, None], posterior, self.prior_), item, annotator)
 
@@ -193,7 +193,7 @@ class Aggregator(Parameters, ABC):
 
     @property
     def item_columns(self) -> Callable[[Names, FloatArray, FloatArray | None], dict[str, Any]]:
-        """A function that makes the item columns from names, posterior and difficulty, without the model."""
+        """A function that returns the item columns, given names, posterior and difficulty, without the model."""
         return partial(item_columns, self.classes_, self.tie_seed_)
 
     @classmethod
@@ -211,11 +211,11 @@ class Aggregator(Parameters, ABC):
         return check_gold(gold, table)
 
     def _reweight(self, table: Annotations, annotators: IntArray) -> Annotations:
-        """Return the table with the method's weights of labels; `annotators` (A,) are fitted codes, −1 if unseen."""
+        """Return the table with the method's label weights; `annotators` (A,) are fitted codes, −1 if unseen."""
         return table
 
     def _unseen_annotator_values(self) -> dict[str, Any]:
-        """Return the value of an unseen annotator for each result with one row per annotator."""
+        """Return, for each result with one row per annotator, the row that an unseen annotator gets."""
         return {}
 
     def _partial_update(
@@ -229,18 +229,18 @@ class Aggregator(Parameters, ABC):
         raise NotImplementedError
 
     def _count_agreement(self, table: Annotations, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the expected weight of correct labels under a posterior (I, K), and of all labels, per annotator."""
+        """Return each annotator's expected weight of correct labels under a posterior (I, K), and of all labels."""
         return table.count_correct_labels(posterior)
 
     def annotator_confusions(self, annotators: IntArray) -> FloatArray:
-        """Return P(label | class) of annotators by code, −1 if unseen, as (n, K, K) [annotator, true, given]."""
+        """Return the confusion matrices (n, K, K) [annotator, true, given]; −1 is the code of unseen annotators."""
         if not hasattr(self, "population_confusion_"):
             raise NotImplementedError  # labels depend on items, or the method is a vote
         everyone = np.concatenate([self.confusion_, self.population_confusion_[None]])  # type: ignore[attr-defined]
         return everyone[annotators]  # code −1 selects the last row, the population
 
     def confusion_support(self) -> FloatArray | None:
-        """Return the number of labels behind each entry of `confusion_`, broadcastable to it; None if not counted."""
+        """Return the number of labels behind each entry of `confusion_`, or None if labels are not counted by class."""
         return None
 
     _compute_posterior = expectations.compute_posterior
@@ -250,7 +250,7 @@ class Aggregator(Parameters, ABC):
     _warn_unconverged = fitting.warn_unconverged
 
     def _set_reliability(self, hits: FloatArray, total: FloatArray) -> None:
-        """Set the annotators' reliability from the weight of their correct labels and of all labels, (A,)."""
+        """Set the annotators' reliability, given the weight of their correct labels and of all labels, (A,)."""
         self.hits_, self.total_ = np.minimum(hits, total), total
         self.reliability_ = confidence.shrink_reliability(hits, total)
 

@@ -1,23 +1,24 @@
 """Class shares that are uniform unless the labels support other shares.
 
 If items have few labels, EM assigns items with conflicting labels to the more frequent class, which makes that class
-more frequent still. Therefore π is a mixture of uniform shares and free shares, and shares that are not uniform cost:
+even more frequent. Therefore π is a mixture of uniform shares and free shares, and free shares have a cost:
 
     π_c = e u_c + (1 − e) s_c      log p(e, s) = Σ_c b_c log s_c − (1 − e) · cost      cost ∝ (Σ_c w_c − 1) log I
 
-The form is that of Schwarz (1978), whose cost is half of (Σ_c w_c − 1) log I. Near uniform shares e is about cost / χ²,
-at most 1, where χ² is the statistic of a test of uniform shares. The uniform shares are u_c ∝ w_c =
-min(1, K v_c / `RARE_SHARE`), where v are the vote shares, with one additional item spread over all classes. So a class
-that almost no label names, such as a typing error or an unused class, gets almost no share.
+The cost has the form of Schwarz (1978), who uses half of (Σ_c w_c − 1) log I. If the shares are nearly uniform, e is
+about min(1, cost / χ²), where χ² is the statistic of a test of uniform shares. The uniform shares are u_c ∝ w_c =
+min(1, K v_c / `RARE_CLASS_FRACTION`), where v are the vote shares after one item has been spread over all classes. So a
+class that almost no label names, such as a typing error or an unused class, gets almost no share.
 
 M step  s_c ∝ b_c + n_c (1 − e) s_c / π_c        then e = argmax Σ_c n_c log π_c − (1 − e) · cost, which is concave
 
 `UniformPriorDawidSkene` is Dawid-Skene with these shares, and with pseudo-counts for items with few labels. Only the
-n − 1 other labels of an item can confirm a label, so `crowd_labels` and `vote_count` are multiplied by n / (n − 1):
-if items have two labels, the crowd counts twice in every confusion matrix. Few items carry little information about an
-annotator, so both are also multiplied by 1 + `PRIOR_ITEMS` / I, and `PRIOR_LABELS` labels per class shrink the crowd's
-matrix to that of an unknown annotator. The cost is reduced in proportion for tables of fewer than `MIN_COST_ITEMS`
-items, which cannot show which annotators use a class too often.
+n − 1 other labels of an item can confirm a label, so `crowd_labels` and `vote_count` are multiplied by n / (n − 1): if
+items have two labels, the crowd's pseudo-counts in every confusion matrix are doubled. A table with few items says
+little about an annotator, so both are also multiplied by 1 + `SMALL_TABLE_ITEMS` / I, and `PRIOR_LABELS_PER_CLASS`
+pseudo-labels per class shrink the crowd's matrix towards that of an unknown annotator. Tables with fewer than
+`MIN_ITEMS_FOR_FULL_COST` items cannot show which annotators use a class too often, so their cost is reduced in
+proportion.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ from dissensus.compute.engines.base import Engine
 from dissensus.models.confusion import ExpectedCounts
 from dissensus.models.matrices import default_pseudo_counts
 from dissensus.models.methods.dawid_skene import DawidSkene
-from dissensus.models.params import SHARE, SIMPLEX, Params, em_parameter, normalised
-from dissensus.models.tempering import RARE_SHARE
+from dissensus.models.params import SHARE, SIMPLEX, Params, em_parameter, normalise_last_axis
+from dissensus.models.tempering import RARE_CLASS_FRACTION
 
-INITIAL_UNIFORMITY = 0.5  # e at the start of EM
-HALVINGS = 30  # bisection steps for e, which reach 1e-9
-NONUNIFORM_COST = 0.35  # share of (Σ w − 1) log I, chosen in `benchmarks/trust`
-MIN_COST_ITEMS = 50  # tables with fewer items pay a part of the cost
-PRIOR_LABELS = 3  # labels per class of an unknown annotator, added to the crowd's matrix
-PRIOR_ITEMS = 5  # the crowd's pseudo-counts are multiplied by 1 + PRIOR_ITEMS / I
-MIN_CHECKED_LABELS = 1.25  # smallest n in n / (n − 1), which is infinite for one label per item
+INITIAL_UNIFORMITY = 0.5  # value of e at the start of EM
+BISECTION_STEPS = 30  # number of bisection steps for e, which reach a precision of 1e-9
+NONUNIFORM_COST_FACTOR = 0.35  # cost as a multiple of (Σ w − 1) log I, chosen in `benchmarks/trust`
+MIN_ITEMS_FOR_FULL_COST = 50  # number of items below which the cost is reduced
+PRIOR_LABELS_PER_CLASS = 3  # number of pseudo-labels per class that are added to the crowd's matrix
+SMALL_TABLE_ITEMS = 5  # the crowd's pseudo-counts are multiplied by 1 + SMALL_TABLE_ITEMS / I
+MIN_LABELS_PER_ITEM = 1.25  # minimum n in n / (n − 1), which is infinite for one label per item
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ U = TypeVar("U", bound=UniformClassPrior)
 def uniform_weights(classes: FloatArray) -> FloatArray:
     """Return the weights w (K,) from the expected items of each class (K,) under the vote shares."""
     K = classes.size
-    return np.asarray(np.minimum((K * classes + 1) / (classes.sum() + 1) / RARE_SHARE, 1))
+    return np.asarray(np.minimum((K * classes + 1) / (classes.sum() + 1) / RARE_CLASS_FRACTION, 1))
 
 
 def nonuniform_cost(weights: FloatArray, n_items: float) -> float:
@@ -74,7 +75,7 @@ def nonuniform_cost(weights: FloatArray, n_items: float) -> float:
 
 
 def fit_uniformity(params: UniformClassPrior, counts: FloatArray, cost: float) -> float:
-    """Return the uniformity e of the M step from expected item counts (K,); no free share may be zero."""
+    """Run the M step of the uniformity e, given expected item counts (K,); no free share may be zero."""
     shares, away = params.free_shares, params.uniform_shares - params.free_shares
 
     def slope(uniformity: float) -> float:
@@ -83,22 +84,22 @@ def fit_uniformity(params: UniformClassPrior, counts: FloatArray, cost: float) -
     low, high = 0.0, 1.0
     if slope(high) >= 0 or slope(low) <= 0:
         return high if slope(high) >= 0 else low
-    for _ in range(HALVINGS):  # bisection, because importing SciPy's root finder takes longer than a fit
+    for _ in range(BISECTION_STEPS):  # bisection, because importing SciPy's root finder takes longer than a fit
         middle = (low + high) / 2
         low, high = (middle, high) if slope(middle) > 0 else (low, middle)
     return (low + high) / 2
 
 
 def update_class_prior(params: U, counts: FloatArray, pseudo: FloatArray, cost: float) -> U:
-    """Run the M step of the class shares from expected item counts (K,) and pseudo-counts b (K,)."""
+    """Run the M step of the class shares, given expected item counts (K,) and pseudo-counts b (K,)."""
     free = (1 - params.uniformity) * params.free_shares / params.prior
-    params = replace(params, free_shares=normalised(pseudo + counts * free))
+    params = replace(params, free_shares=normalise_last_axis(pseudo + counts * free))
     return replace(params, uniformity=np.array([fit_uniformity(params, counts, cost)]))
 
 
 def label_check_factor(n: float) -> float:
-    """Return n / (n − 1), the factor of the crowd's pseudo-counts for a mean of n labels per item."""
-    n = max(n, MIN_CHECKED_LABELS)
+    """Return n / (n − 1), the factor of the crowd's pseudo-counts if items have n labels on average."""
+    n = max(n, MIN_LABELS_PER_ITEM)
     return n / (n - 1)
 
 
@@ -116,21 +117,23 @@ class UniformPriorDawidSkene(DawidSkene):
 
     Params: Any = UniformPriorConfusions
     nonuniform_cost_: Annotated[float, "number"]
-    shares_are_free = False  # True for the matrices of a pool of models with free shares
+    shares_are_free = False  # True if the matrices belong to a pool of models with free shares
 
     def crowd_factor(self, votes: ExpectedCounts) -> float:
         items = max(float(votes.class_counts.sum()), 1.0)
         n = self.labels_per_item or float(votes.label_counts.sum()) / items
-        return label_check_factor(n) * (1 + PRIOR_ITEMS / items)
+        return label_check_factor(n) * (1 + SMALL_TABLE_ITEMS / items)
 
     def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
         crowd = votes.label_counts.sum(axis=0, keepdims=True)
         given = crowd.sum(axis=2, keepdims=True)
-        crowd += PRIOR_LABELS * normalised(default_pseudo_counts(votes.class_counts.size))
-        super().prepare(replace(votes, label_counts=crowd * given / (given + PRIOR_LABELS)), engine)
+        crowd += PRIOR_LABELS_PER_CLASS * normalise_last_axis(default_pseudo_counts(votes.class_counts.size))
+        super().prepare(replace(votes, label_counts=crowd * given / (given + PRIOR_LABELS_PER_CLASS)), engine)
         weights, items = uniform_weights(votes.class_counts), float(votes.class_counts.sum())
-        self.uniform_shares_ = normalised(weights)
-        self.nonuniform_cost_ = NONUNIFORM_COST * min(items / MIN_COST_ITEMS, 1) * nonuniform_cost(weights, items)
+        self.uniform_shares_ = normalise_last_axis(weights)
+        self.nonuniform_cost_ = (
+            NONUNIFORM_COST_FACTOR * min(items / MIN_ITEMS_FOR_FULL_COST, 1) * nonuniform_cost(weights, items)
+        )
 
     def initial_params(self, prior: FloatArray) -> Any:
         return UniformPriorConfusions(np.array([INITIAL_UNIFORMITY]), prior, self.uniform_shares_, np.empty((0, 0, 0)))

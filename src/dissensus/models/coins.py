@@ -1,4 +1,4 @@
-"""Models with one accuracy per annotator: a label is right with probability p, wrong labels are equally likely."""
+"""Models in which an annotator is right with probability p, and all wrong labels are equally likely."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Coins(ClassParams):
 
 
 class CoinModel(ConfusionModel[Coins]):
-    """A method in which each annotator has one accuracy, the coin."""
+    """Base class for methods in which each annotator has one accuracy, the coin."""
 
     Params, layout = Coins, COIN
     coin_: FloatArray

@@ -2,8 +2,8 @@
 
     w_ij = 1 / (number of members of j's group with a label on i)
 
-Copied labels carry no new evidence. Therefore the members of each group that `models.copies` finds share one label per
-item, and so do repeated labels of one annotator.
+Copied labels carry no new evidence. Therefore the labels that a group of copying annotators (`models.copies`) gives to
+an item count as one label, and so do repeated labels of one annotator.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def copy_groups(table: Annotations) -> IntArray:
 
 
 def collapse(table: Annotations, group: IntArray) -> Annotations:
-    """Return the table with the weights w for the groups (A,); −1 means no group."""
+    """Return the table with the weights w, given the group of each annotator (A,), −1 without a group."""
     table = table.deduplicated
     if (group < 0).all():
         return table

@@ -47,7 +47,7 @@ from dissensus.table.annotations import Annotations
 
 MAX_UPDATE_PASSES = 20  # largest number of passes over the rows of one update
 UPDATE_TOL = 1e-4  # passes end when no posterior changes by more
-MIN_BEFORE = 1e-12  # smallest prior probability of a class in an update, so that new labels can change it
+MIN_UPDATE_PRIOR = 1e-12  # smallest prior probability of a class in an update, so that new labels can change it
 
 __all__ = [
     "COIN",
@@ -233,7 +233,7 @@ class ConfusionPass(Pass[EStepParams | None, ExpectedCounts]):
         K, weight, gold = chunk.n_classes, chunk.weight, chunk.gold if self.with_gold else None
         given = self._load_posterior(Chunk(chunk.rows, gold, 0, K, chunk.first)) if self.source == POSTERIOR else None
         prior, chunk_rows, cells = worker.params
-        vector = self.layout == FULL and K <= kernels.MAX_VECTOR and weight is None
+        vector = self.layout == FULL and K <= kernels.MAX_VECTOR_CLASSES and weight is None
         loop = kernels.compile_pass(K if vector else 0, self.source, self.layout, weight is not None)
         worker.sums[0] += loop(
             chunk.start, chunk.stop, chunk.item_ptr, chunk.annotator, chunk.label,
@@ -549,7 +549,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
             for _ in range(MAX_UPDATE_PASSES):
                 last, posterior = posterior, np.empty_like(before)
                 likelihood = self.expected_label_likelihood(params)
-                e_step_params = EStepParams.from_likelihood(np.maximum(before, MIN_BEFORE), likelihood)
+                e_step_params = EStepParams.from_likelihood(np.maximum(before, MIN_UPDATE_PRIOR), likelihood)
                 counts = engine.run(pass_, e_step_params, {"posterior": posterior})
                 params = self.m_step(labels + counts.label_counts, totals, params)
                 if np.abs(posterior - last).max(initial=0) < UPDATE_TOL:

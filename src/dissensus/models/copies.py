@@ -33,20 +33,20 @@ from dissensus.models.tempering import DEFAULT_CORRELATION, design_effect
 from dissensus.table.annotations import Annotations
 
 COPYING_RATES = np.array([0.5, 0.8, 0.95])  # copying rates that are mixed in the likelihood ratio
-MIN_COPIED = 0.5  # smallest share of copied labels of a member
-MIN_GROUP_COPIED = 0.8  # smallest share of copied labels of a group; experts in a poor crowd reach 0.75
+MIN_MEMBER_COPIED_SHARE = 0.5  # smallest share of copied labels of a member
+MIN_GROUP_COPIED_SHARE = 0.8  # smallest share of copied labels of a group; experts in a poor crowd reach 0.75
 MAX_GROUP_SHARE = 0.45  # largest share of annotators, because a copying majority looks like a correct one
-MEMBER_ERROR = 0.25  # bound on the probability that an accepted member does not copy
-GROUP_ERROR = 0.001  # bound on the probability that an accepted group does not copy
-SKILL_LABELS = 20  # pseudo-labels of average skill, added for every annotator
+MAX_MEMBER_ERROR = 0.25  # bound on the probability that an accepted member does not copy
+MAX_GROUP_ERROR = 0.001  # bound on the probability that an accepted group does not copy
+SKILL_PSEUDO_LABELS = 20  # pseudo-labels of average skill, added for every annotator
 MAX_PROPOSALS = 8  # proposals per round
-MAX_FAILURES = 4  # consecutive rejected proposals that end a round
+MAX_REJECTED_PROPOSALS = 4  # consecutive rejected proposals that end a round
 MAX_ROUNDS = 6
-MAX_ROWS = 25_000  # rows that are searched; a sample of items is used for larger tables
+MAX_SEARCHED_ROWS = 25_000  # rows that are searched; a sample of items is used for larger tables
 MAX_PAIRS = 3_000_000  # label pairs for proposals; a sample of items is used if there are more
 MAX_CALIBRATION_PAIRS = 30_000
 AgreementRate = Callable[[FloatArray], FloatArray]
-PROBABILITY_EDGES = expit(np.linspace(-4.5, 4.5, 19))  # edges of the bins of p for the calibration
+CALIBRATION_BIN_EDGES = expit(np.linspace(-4.5, 4.5, 19))  # edges of the bins of p for the calibration
 MIN_PROBABILITY = 0.01  # smallest distance of a probability from 0 and from 1
 
 
@@ -72,9 +72,9 @@ def find_copies(table: Annotations) -> CopyGroups:
     """Return the groups of copying annotators; only the first label of an annotator on an item counts."""
     if table not in _cached_groups:
         few = table if table.weight is None or table.weight.all() else table.select(rows=table.weight > 0)
-        if len(few) > MAX_ROWS:
+        if len(few) > MAX_SEARCHED_ROWS:
             order = np.random.default_rng(0).permutation(few.n_items)
-            items = order[: np.searchsorted(np.cumsum(np.diff(few.item_ptr)[order]), MAX_ROWS)]
+            items = order[: np.searchsorted(np.cumsum(np.diff(few.item_ptr)[order]), MAX_SEARCHED_ROWS)]
             few = few.select(rows=np.isin(few.item, items))
         _cached_groups[table] = _CopySearch(few).find_groups()
     return _cached_groups[table]
@@ -137,11 +137,11 @@ class _CopySearch:
     def _run_round(self) -> bool:
         """Propose and test groups; return whether a group was added or has grown."""
         self._fit_independent_model(self.unit)
-        near = self._pair_evidence()
+        near = self._compute_pair_evidence()
         score = np.bincount(self.unit, np.bincount(self.first, near, self.A) + np.bincount(self.second, near, self.A))
         taken, grown, failures = np.zeros(self.A, np.bool_), False, 0
         for seed in np.argsort(-score, kind="stable")[:MAX_PROPOSALS]:
-            if score[seed] < 2 or failures == MAX_FAILURES:
+            if score[seed] < 2 or failures == MAX_REJECTED_PROPOSALS:
                 break
             own = self.unit == seed
             if (own & taken).any():
@@ -160,7 +160,7 @@ class _CopySearch:
             taken[group] = True
         return grown
 
-    def _pair_evidence(self) -> FloatArray:
+    def _compute_pair_evidence(self) -> FloatArray:
         """Return the log likelihood ratio of copying above 1 nat for each pair, (P,); 0 within a group."""
         i, y = self.item[self.left], self.label[self.left]
         votes = self.votes[y, i] - self.unit_votes[y, self.left] - self.unit_votes[y, self.right]
@@ -169,7 +169,9 @@ class _CopySearch:
         apart = self.unit[self.first] != self.unit[self.second]
         counted = apart[self.pair] & (others > 0)  # agreement is no evidence if the item has no other labels
         p, agree = _calibrate_agreement(p[counted], self.agree[counted])(p[counted]), self.agree[counted]
-        return np.where(apart, np.maximum(_copying_evidence(p, agree, self.pair[counted], self.first.size) - 1, 0), 0)
+        return np.where(
+            apart, np.maximum(_compute_copying_evidence(p, agree, self.pair[counted], self.first.size) - 1, 0), 0
+        )
 
     def _refine_group(self, group: IntArray) -> IntArray | None:
         """Repeat the fit and the test until the members stay the same; return None if the group fails the test."""
@@ -182,8 +184,10 @@ class _CopySearch:
             group = np.flatnonzero(unit == unit[group].min())
             self._fit_independent_model(unit, full=refit)
             fit = self._compare_with_group(group)
-            least = bar if bar is not None else max(-logit(self._membership_prior(group)) - np.log(MEMBER_ERROR), 2.0)
-            found = np.flatnonzero((fit.evidence > least) & (fit.copied > MIN_COPIED))
+            least = (
+                bar if bar is not None else max(-logit(self._membership_prior(group)) - np.log(MAX_MEMBER_ERROR), 2.0)
+            )
+            found = np.flatnonzero((fit.evidence > least) & (fit.copied > MIN_MEMBER_COPIED_SHARE))
             last, group, refit = group, found, True
             if bar is None and np.array_equal(found, last):
                 break
@@ -191,11 +195,11 @@ class _CopySearch:
         if group.size < 2:
             return None
         fit = self._compare_with_group(group)
-        group = group[(fit.evidence[group] > 2) & (fit.copied[group] > MIN_COPIED)]
+        group = group[(fit.evidence[group] > 2) & (fit.copied[group] > MIN_MEMBER_COPIED_SHARE)]
         evidence = fit.evidence[group].sum() / (2 if group.size == 2 else 1)  # the evidence of a pair is counted twice
         tried = self.first.size if group.size == 2 else self.A**3
         excess, room = ((count - fit.expected)[group].sum() for count in (fit.agreed, fit.shared))
-        return group if evidence > np.log(tried / GROUP_ERROR) and excess > MIN_GROUP_COPIED * room else None
+        return group if evidence > np.log(tried / MAX_GROUP_ERROR) and excess > MIN_GROUP_COPIED_SHARE * room else None
 
     def _membership_prior(self, group: IntArray) -> float:
         """Return the prior probability that an annotator is a member of a group."""
@@ -259,8 +263,8 @@ class _CopySearch:
             vote = weight * skill[self.annotator]
             agreed, total = other_sums(vote, same_item, same_slot), other_sums(vote, item, slot)
             square = other_sums(vote * skill[self.annotator], item, slot)
-            top = np.bincount(self.annotator, (K * agreed - total) / (K - 1), self.A) + SKILL_LABELS * mean**3
-            bottom = np.bincount(self.annotator, square, self.A) + SKILL_LABELS * mean**2
+            top = np.bincount(self.annotator, (K * agreed - total) / (K - 1), self.A) + SKILL_PSEUDO_LABELS * mean**3
+            bottom = np.bincount(self.annotator, square, self.A) + SKILL_PSEUDO_LABELS * mean**2
             skill = (skill + np.clip(top / bottom, -1, 1)) / 2
         self.skill = skill
         self.accuracy = np.clip((1 + (K - 1) * skill) / K, 0.05, 0.97)
@@ -328,7 +332,7 @@ class _CopySearch:
         plurality = erf(np.sqrt(members) * erfinv(mean))  # skill of a plurality vote of independent annotators
         by_skill = (1 + (self.K - 1) * np.maximum(self.skill * plurality, 0)) / self.K
         p = _raise_mean(p, annotator, np.minimum(np.maximum(by_skill, preference), 1 - MIN_PROBABILITY))
-        evidence = _copying_evidence(p, self.label[rows] == label, annotator, self.A)
+        evidence = _compute_copying_evidence(p, self.label[rows] == label, annotator, self.A)
         return _GroupAgreement(
             evidence, shared, agreed.astype(np.int64), np.bincount(annotator, p, self.A).astype(np.float64)
         )
@@ -346,16 +350,16 @@ def _sample_row_pairs(per_item: IntArray) -> tuple[IntArray, IntArray]:
 
 def _calibrate_agreement(p: FloatArray, agree: BoolArray) -> AgreementRate:
     """Return a function from p to the observed rate of agreement of pairs."""
-    place = np.digitize(p, PROBABILITY_EDGES)
-    n, hits, expected = (np.bincount(place, value, PROBABILITY_EDGES.size + 1) for value in (None, agree, p))
+    place = np.digitize(p, CALIBRATION_BIN_EDGES)
+    n, hits, expected = (np.bincount(place, value, CALIBRATION_BIN_EDGES.size + 1) for value in (None, agree, p))
     if not n.any():
         return lambda p: p
     rate = (hits + 10 * expected / np.maximum(n, 1)) / (n + 10)
     rate = np.clip(np.interp(np.arange(n.size), np.flatnonzero(n), rate[n > 0]), MIN_PROBABILITY, 1 - MIN_PROBABILITY)
-    return lambda p: rate[np.digitize(p, PROBABILITY_EDGES)]
+    return lambda p: rate[np.digitize(p, CALIBRATION_BIN_EDGES)]
 
 
-def _copying_evidence(p: FloatArray, hit: BoolArray, code: IntArray, n: int) -> FloatArray:
+def _compute_copying_evidence(p: FloatArray, hit: BoolArray, code: IntArray, n: int) -> FloatArray:
     """Return the log likelihood ratio of copying against independent agreement at rate p, by code, (n,)."""
     sums = [np.bincount(code, np.log(np.where(hit, rate / p, 0) + 1 - rate), n) for rate in COPYING_RATES]
     return np.asarray(logsumexp(sums, axis=0) - np.log(COPYING_RATES.size))

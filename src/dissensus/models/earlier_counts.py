@@ -15,15 +15,15 @@ import numpy as np
 from dissensus.common.arrays import group_offsets
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.messages import quote_name
-from dissensus.models.exceptions import BadEarlierCount, EarlierMatrixShape, EarlierShape
+from dissensus.models.exceptions import BadEarlierCount, WrongEarlierMatrixShape, WrongEarlierShape
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
-Earlier = Mapping[Any, Any] | FloatArray
+EarlierCounts = Mapping[Any, Any] | FloatArray
 """Counts (K, K) [true, given] by annotator name, or (A, K, K) in the order of a table's annotators."""
 
 
-def check_earlier_counts(earlier: Earlier, table: Annotations) -> FloatArray:
+def check_earlier_counts(earlier: EarlierCounts, table: Annotations) -> FloatArray:
     """Return the counts as (A, K, K) [annotator, true, given]; annotators that are not in the table are skipped."""
     A, K = table.n_annotators, table.n_classes
     if isinstance(earlier, Mapping):
@@ -33,13 +33,13 @@ def check_earlier_counts(earlier: Earlier, table: Annotations) -> FloatArray:
         for name, matrix in earlier.items():
             array = np.asarray(matrix, float)
             if array.shape != (K, K):
-                raise EarlierMatrixShape(annotator=quote_name(name), shape=array.shape, n_classes=K)
+                raise WrongEarlierMatrixShape(annotator=quote_name(name), shape=array.shape, n_classes=K)
             if at[name] >= 0:
                 counts[at[name]] = array
     else:
         counts = np.asarray(earlier, float)
         if counts.shape != (A, K, K):
-            raise EarlierShape(shape=counts.shape, expected=(A, K, K))
+            raise WrongEarlierShape(shape=counts.shape, expected=(A, K, K))
     bad = np.argwhere(~(np.isfinite(counts) & (counts >= 0)))
     if bad.size:
         a, c, k = bad[0]

@@ -26,7 +26,7 @@ from dissensus.models.base import Aggregator
 from dissensus.models.exceptions import ObjectiveNotFinite
 from dissensus.models.tempering import DEPENDENCE, DependenceChoice
 
-MAX_JUMP = 4.0  # largest α of a SQUAREM cycle; α = 1 is two EM steps
+MAX_SQUAREM_STEP = 4.0  # largest α of a SQUAREM cycle; α = 1 is two EM steps
 MOMENTUM = 0.75  # factor of the momentum; values from 0.7 to 0.8 work equally well
 PASSES_BEFORE_REFINING = 4  # passes after which the class of most items is clear
 
@@ -190,7 +190,7 @@ class EMRun(Generic[P]):
         self.theta0 = self.theta1 = None
         self.cycles -= 1
         length = float(np.sqrt(v @ v))
-        alpha = min(float(np.sqrt(r @ r)) / length, MAX_JUMP) if length > 0 else 0.0
+        alpha = min(float(np.sqrt(r @ r)) / length, MAX_SQUAREM_STEP) if length > 0 else 0.0
         if alpha <= 1.0:  # α = 1 is the second EM step
             return None
         return after.from_vector(zero + 2 * alpha * r + alpha**2 * v)

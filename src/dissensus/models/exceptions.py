@@ -64,13 +64,13 @@ class NoEarlierCounts(DataError):
         return f" with a table {self.location}" if self.location else ""
 
 
-class EarlierShape(DataError):
+class WrongEarlierShape(DataError):
     template = "earlier has shape {shape}; expected annotators × true × given, {expected}."
     shape: tuple[int, ...]
     expected: tuple[int, ...]
 
 
-class EarlierMatrixShape(DataError):
+class WrongEarlierMatrixShape(DataError):
     template = (
         "earlier: annotator {annotator} has counts of shape {shape}; expected {n_classes} × {n_classes}, with a row "
         "for each true class."
@@ -91,7 +91,7 @@ class BadEarlierCount(DataError):
     true: str
 
 
-class GoldShape(DataError):
+class WrongGoldShape(DataError):
     template = (
         "gold must hold one integer code per item, {n_items} in all, −1 where unknown; got {dtype} of shape {shape}. "
         "`table.gold_codes(item, label)` makes it from names."
@@ -101,14 +101,14 @@ class GoldShape(DataError):
     shape: tuple[int, ...]
 
 
-class GoldCode(DataError):
+class GoldCodeOutOfRange(DataError):
     template = "gold: item {item} has code {code}; codes run from −1 to {highest}."
     item: int
     code: int
     highest: int
 
 
-class GoldValuesShape(DataError):
+class WrongGoldValuesShape(DataError):
     template = (
         "gold must hold one number per item, {n_items} in all, NaN where unknown; got {dtype} of shape {shape}. "
         "`table.gold_values(item, value)` makes it from names."
@@ -177,13 +177,13 @@ class UnseenAlternative(DataError):
     fitted: int
 
 
-class ScoresOfNewPairs(BadParameter):
+class NewPairsNotScorable(BadParameter):
     template = (
         "{param[model]} has scores of alternatives and cannot score new comparisons; fit all comparisons together."
     )
 
 
-class NotCompared(DataError):
+class AlternativesNotConnected(DataError):
     template = (
         "the {things:,} alternatives fall into {groups:,} groups that are never compared, directly or through others, "
         "such as {first} and {second}; rank each group separately, or collect more comparisons."
@@ -194,7 +194,7 @@ class NotCompared(DataError):
     second: str
 
 
-class NoWinsBothWays(DataError):
+class OneGroupAlwaysWins(DataError):
     template = (
         "the {things:,} alternatives fall into {groups:,} groups, and between two groups one always wins, such as "
         "{first} and {second}; set {param[prior='auto']}."
@@ -252,7 +252,7 @@ class UnknownResult(DataError):
     name: str
 
 
-class WrongArray(DataError):
+class WrongArrayType(DataError):
     template = "{name} has type {dtype} and shape {shape}, expected {expected}"
     name: str
     dtype: str
@@ -331,7 +331,7 @@ class EffectiveLabelCount(Message):
         return "" if self.low == self.high else f" ({self.low:.1f} to {self.high:.1f})"
 
 
-class CollectGoldLabels(Message):
+class GoldLabelsAdvice(Message):
     """Advice to collect gold labels, which calibrate the confidence."""
 
     template = (

@@ -15,15 +15,15 @@ from dissensus.compute.engines import engine_options
 from dissensus.compute.engines.base import Engine, RemoteTable
 from dissensus.compute.rows import expand_rows
 from dissensus.messages import quote_name
-from dissensus.models.earlier_counts import Earlier, add_earlier_items, check_earlier_counts
+from dissensus.models.earlier_counts import EarlierCounts, add_earlier_items, check_earlier_counts
 from dissensus.models.exceptions import (
-    GoldCode,
-    GoldShape,
+    GoldCodeOutOfRange,
     NoAnnotations,
     NoEarlierCounts,
     NotATable,
     NotConverged,
     TooManyClasses,
+    WrongGoldShape,
     WrongLabelType,
 )
 from dissensus.models.gold_tempering import gold_items_with_labels, tempering_from_gold
@@ -31,10 +31,10 @@ from dissensus.models.registry import methods, methods_for
 from dissensus.models.tempering import (
     CORRELATION_INTERVAL,
     DEFAULT_CORRELATION,
-    MIN_GOLD,
+    MIN_GOLD_ITEMS,
     Tempering,
     labels_per_item,
-    limit_shift,
+    limit_share_change,
 )
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import KIND_DESCRIPTIONS
@@ -47,7 +47,7 @@ M = TypeVar("M", bound="Aggregator")
 
 def fit(
     model: M, table: Annotations | RemoteTable | str | Path | Any, *, gold: IntArray | None = None,
-    earlier: Earlier | None = None, on_step: OnStep | None = None,
+    earlier: EarlierCounts | None = None, on_step: OnStep | None = None,
 ) -> M:  # fmt: skip
     """Fit the model to a table.
 
@@ -109,13 +109,13 @@ def set_names(model: Aggregator, data: Any) -> None:
     model.tie_seed_ = int(np.random.SeedSequence(model.seed).generate_state(1, np.uint64)[0])
 
 
-def estimate_tempering(model: Aggregator, data: Any, gold: IntArray | None, earlier: Earlier | None) -> Tempering:
+def estimate_tempering(model: Aggregator, data: Any, gold: IntArray | None, earlier: EarlierCounts | None) -> Tempering:
     """Return the tempering: ρ as set by the user, or ρ and class shifts from gold, or the default ρ."""
     choice = getattr(model, "dependence", None)
     if choice != "auto":
         return Tempering(float(choice or 0), (float(choice or 0), float(choice or 0)))
     gold_items = gold_items_with_labels(gold, data)
-    if gold is None or gold_items.size < MIN_GOLD:
+    if gold is None or gold_items.size < MIN_GOLD_ITEMS:
         return Tempering(DEFAULT_CORRELATION, CORRELATION_INTERVAL, is_default=True)
     without_gold = type(model)(**model.get_params() | {"dependence": None})  # the same gold must not train and score
     without_gold.fit(data, earlier=earlier)
@@ -133,12 +133,12 @@ def temper_results(model: Aggregator, table: Annotations) -> None:
         model.posterior_ = tempering.temper(untempered, model.item_total_)
         return float(np.abs((model.posterior_ - untempered).mean(axis=0)).sum() / 2)
 
-    model.tempering = limit_shift(model.tempering, model.prior_, apply)
+    model.tempering = limit_share_change(model.tempering, model.prior_, apply)
     model._set_reliability(*model._count_agreement(table, model.posterior_))
 
 
 def add_earlier(
-    model: Aggregator, data: Any, gold: IntArray | None, earlier: Earlier
+    model: Aggregator, data: Any, gold: IntArray | None, earlier: EarlierCounts
 ) -> tuple[Annotations, IntArray | None]:
     """Return the table and gold with additional items that represent the earlier counts of annotators."""
     if not (model.takes_earlier and isinstance(data, Annotations)):
@@ -197,8 +197,8 @@ def check_gold(gold: IntArray | None, table: Annotations | RemoteTable) -> IntAr
         return None
     gold = fill_masked(gold, -1)
     if gold.shape != (table.n_items,) or gold.dtype.kind not in "iu":
-        raise GoldShape(n_items=table.n_items, dtype=str(gold.dtype), shape=gold.shape)
+        raise WrongGoldShape(n_items=table.n_items, dtype=str(gold.dtype), shape=gold.shape)
     bad = np.flatnonzero((gold < -1) | (gold >= table.n_classes))
     if bad.size:
-        raise GoldCode(item=int(bad[0]), code=int(gold[bad[0]]), highest=table.n_classes - 1)
+        raise GoldCodeOutOfRange(item=int(bad[0]), code=int(gold[bad[0]]), highest=table.n_classes - 1)
     return np.ascontiguousarray(gold, np.int32) if (gold >= 0).any() else None

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 MIN_FOCUS_ROWS = 2_000_000  # smaller tables would not save time, in rows
 MAX_FOCUS_BYTES = 2**31  # largest size of the posterior in bytes
-DOUBT = 1e-3  # an item is uncertain if its best class is wrong with at least this probability
+UNCERTAIN_ERROR_PROBABILITY = 1e-3  # an item is uncertain if its best class is wrong with at least this probability
 
 
 @dataclass(frozen=True)
 class FocusedEngine:
     """An engine that runs passes over the uncertain items and adds the constant counts of the clear ones."""
 
-    in_doubt: Engine
-    clear: ExpectedCounts  # its `log_evidence` is the entropy of the posterior
+    uncertain_engine: Engine
+    clear_counts: ExpectedCounts  # its `log_evidence` is the entropy of the posterior
 
     @classmethod
     def from_counts(
@@ -47,8 +47,8 @@ class FocusedEngine:
 
     def run(self, pass_: ConfusionPass, params: EStepParams, out: Mapping[str, Any] | None = None) -> ExpectedCounts:
         """Run one pass and return the sums over all items."""
-        bound = self.clear.log_evidence + expected_log_joint(self.clear, params)
-        return self.in_doubt.run(pass_, params) + replace(self.clear, log_evidence=bound)
+        bound = self.clear_counts.log_evidence + expected_log_joint(self.clear_counts, params)
+        return self.uncertain_engine.run(pass_, params) + replace(self.clear_counts, log_evidence=bound)
 
 
 def expected_log_joint(counts: ExpectedCounts, params: EStepParams) -> float:
@@ -66,7 +66,7 @@ def focused_em(model: ConfusionModel[Any], engine: Engine, pass_: ConfusionPass,
     e_step_params = EStepParams.from_likelihood(params.prior, model.label_likelihood(params))
     counts = engine.run(pass_, e_step_params, {"posterior": posterior})
     best = np.asarray(posterior.open() if hasattr(posterior, "open") else posterior).max(axis=1)
-    in_doubt = best < 1 - DOUBT
+    in_doubt = best < 1 - UNCERTAIN_ERROR_PROBABILITY
     if not in_doubt.any():
         return params
     gold = None if engine.gold is None else engine.gold[in_doubt]

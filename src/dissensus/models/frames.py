@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dissensus.models.base import Aggregator
 
 FrameKind = Literal["items", "annotators", "confusions"]
-FRAME_ROWS = 1_000_000  # rows read at a time from a Parquet file of results
+FRAME_BATCH_ROWS = 1_000_000  # rows read at a time from a Parquet file of results
 
 
 def arg_max(posterior: FloatArray, items: Names, classes: Names, seed: int) -> IntArray:
@@ -111,7 +111,7 @@ def item_frames(model: Aggregator) -> Iterator[Any]:
         import pyarrow.parquet as pq
 
         for file in sorted(Path(model.items_path_).iterdir()):
-            for batch in pq.ParquetFile(file).iter_batches(FRAME_ROWS):
+            for batch in pq.ParquetFile(file).iter_batches(FRAME_BATCH_ROWS):
                 yield pa.Table.from_batches([batch])
     else:
         yield model.to_frame("items", "pyarrow")

@@ -2,8 +2,8 @@
 
 A prior on log ρ shrinks ρ to the default. Gold labels also show which classes the crowd uses too often; s_c shifts the
 log posterior of class c. The shifts are a ridge estimate with s_c ~ N(0, σ²), made from a fit without gold. σ is the
-value in `SHIFT_SDS`, or zero, that maximises the evidence of the gold classes (Laplace's approximation), so shifts are
-0 unless gold supports them.
+value in `SHIFT_SD_GRID`, or zero, that maximises the evidence of the gold classes (Laplace's approximation), so shifts
+are 0 unless gold supports them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.models.tempering import DEFAULT_CORRELATION, MIN_PROBABILITY, Shift, Tempering
+from dissensus.models.tempering import DEFAULT_CORRELATION, MIN_PROBABILITY, LogOffset, Tempering
 
-PRIOR_SD = 1.0  # SD of log ρ around its default; on two of three data sets the estimate is within a factor of 2.7
-CORRELATIONS = np.geomspace(0.01, 10, 61)  # grid of ρ
-SHIFT_SDS = (0.15, 0.3, 0.5, 0.8)  # grid of σ
+LOG_CORRELATION_SD = (
+    1.0  # SD of log ρ around its default; on two of three data sets the estimate is within a factor of 2.7
+)
+CORRELATION_GRID = np.geomspace(0.01, 10, 61)  # grid of ρ
+SHIFT_SD_GRID = (0.15, 0.3, 0.5, 0.8)  # grid of σ
 MAX_SHIFTED_CLASSES = 200  # tables with more classes get no shifts, because the cost is cubic
-MAX_GOLD = 10_000  # largest number of gold items used, evenly spaced
-MAX_ROUNDS = 2  # alternations of shifts and ρ; a third changes log loss by less than 0.001
+MAX_GOLD_ITEMS = 10_000  # largest number of gold items used, evenly spaced
+MAX_ALTERNATIONS = 2  # alternations of shifts and ρ; a third changes log loss by less than 0.001
 NEWTON_STEPS = 8  # Newton steps per estimate of the shifts
 
 
@@ -40,17 +42,17 @@ def tempering_from_gold(
     posterior: FloatArray, n_labels: FloatArray, gold: IntArray, *, shifts: bool = True
 ) -> Tempering:
     """Return ρ and class shifts with the least log loss on gold items, given the untempered posterior (I, K)."""
-    used = slice(None, None, -(-gold.size // MAX_GOLD))
+    used = slice(None, None, -(-gold.size // MAX_GOLD_ITEMS))
     posterior, n_labels, gold = posterior[used], n_labels[used], gold[used]
     at_gold = np.arange(gold.size), gold
-    shift: Shift = None
+    shift: LogOffset = None
 
     def log_probability(rho: float) -> float:
         at_gold_class = Tempering(rho, shift=shift).temper(posterior, n_labels)[at_gold]
         return float(np.log(np.maximum(at_gold_class, MIN_PROBABILITY)).sum())
 
     best = fit_correlation(log_probability)
-    for _ in range(MAX_ROUNDS if shifts else 0):
+    for _ in range(MAX_ALTERNATIONS if shifts else 0):
         shift = fit_class_shifts(Tempering(best.dependence).temper(posterior, n_labels), gold)
         if shift is None:
             break
@@ -62,24 +64,24 @@ def fit_correlation(log_probability: Callable[[float], float]) -> Tempering:
     """Return ρ and its interval from the log probability of gold at each ρ, shrunk to the default."""
     scores = np.array(
         [
-            log_probability(rho) - (np.log(rho / DEFAULT_CORRELATION) / PRIOR_SD) ** 2 / 2
-            for rho in CORRELATIONS.tolist()
+            log_probability(rho) - (np.log(rho / DEFAULT_CORRELATION) / LOG_CORRELATION_SD) ** 2 / 2
+            for rho in CORRELATION_GRID.tolist()
         ]
     )
     below = np.cumsum(np.exp(scores - scores.max()))
-    low, high = np.exp(np.interp([0.025, 0.975], below / below[-1], np.log(CORRELATIONS)))
-    best = float(CORRELATIONS[scores.argmax()])
+    low, high = np.exp(np.interp([0.025, 0.975], below / below[-1], np.log(CORRELATION_GRID)))
+    best = float(CORRELATION_GRID[scores.argmax()])
     return Tempering(best, (min(float(low), best), max(float(high), best)))
 
 
-def fit_class_shifts(tempered: FloatArray, gold: IntArray) -> Shift:
+def fit_class_shifts(tempered: FloatArray, gold: IntArray) -> LogOffset:
     """Return the class shifts s (K,) for the σ with the largest evidence, or None if it is zero."""
     K, at_gold = tempered.shape[1], (np.arange(gold.size), gold)
     if K > MAX_SHIFTED_CLASSES:
         return None
     count, best = np.bincount(gold, minlength=K), None
     most = np.log(np.maximum(tempered[at_gold], MIN_PROBABILITY)).sum()
-    for sd in SHIFT_SDS:
+    for sd in SHIFT_SD_GRID:
         shift = np.zeros(K)
         for _ in range(NEWTON_STEPS):
             q = tempered * np.exp(shift)

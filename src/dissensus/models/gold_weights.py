@@ -29,16 +29,16 @@ from dissensus.table.annotations import Annotations
 
 PANEL_SD = 1.2  # prior SD of the sum of all judges' log odds of an item
 LOG_SCALE_SD = 0.5  # SD of the prior on log τ
-SCALES = np.array([0.35, 0.65, 1.1, 2.0])  # grid of τ, in multiples of its prior median
-NO_WEIGHTS_PROBABILITY = 0.3  # prior probability of τ = 0
+WEIGHT_SCALE_GRID = np.array([0.35, 0.65, 1.1, 2.0])  # grid of τ, in multiples of its prior median
+ZERO_WEIGHTS_PROBABILITY = 0.3  # prior probability of τ = 0
 SHIFT_AND_SLOPE_SDS = ((0.1, 0.1), (1.0, 0.5))  # grid of the SDs t of b and s of a around 1
-MIN_COVERAGE = 0.7  # smallest share of the items that a judge of a panel labels
+MIN_JUDGE_COVERAGE = 0.7  # smallest share of the items that a judge of a panel labels
 MIN_PANEL_SHARE = 0.8  # smallest share of the labels that the panel gives
 MAX_JUDGES = 100
-MAX_GOLD = 2_000  # largest number of gold items used, evenly spaced
-MAX_CELLS = 2**24  # largest number of entries in an array of features
+MAX_GOLD_ITEMS = 2_000  # largest number of gold items used, evenly spaced
+MAX_FEATURE_ENTRIES = 2**24  # largest number of entries in an array of features
 NEWTON_STEPS = 25
-TINY = 1e-9
+MIN_POSITIVE = 1e-9
 
 
 def panel_judges(table: Annotations) -> IntArray:
@@ -46,7 +46,7 @@ def panel_judges(table: Annotations) -> IntArray:
     labelled = int(np.count_nonzero(np.diff(table.item_ptr)))
     pairs = np.unique(table.item.astype(np.int64) * table.n_annotators + table.annotator)
     items = np.bincount(pairs % table.n_annotators, minlength=table.n_annotators)
-    judges = np.flatnonzero(items >= MIN_COVERAGE * labelled)
+    judges = np.flatnonzero(items >= MIN_JUDGE_COVERAGE * labelled)
     labels = table.annotations_per_annotator[judges].sum()
     is_panel = 1 < judges.size <= MAX_JUDGES and labels >= MIN_PANEL_SHARE * len(table)
     return judges if is_panel else judges[:0]
@@ -70,12 +70,12 @@ class Panel:
         else:
             parts = scores.swapaxes(1, 2)
         shift = np.broadcast_to(contrast, (items.size, *contrast.shape))
-        own = [] if self.posterior is None else [np.log(np.maximum(self.posterior[items], TINY))[:, :, None]]
+        own = [] if self.posterior is None else [np.log(np.maximum(self.posterior[items], MIN_POSITIVE))[:, :, None]]
         return np.concatenate([parts, shift, *own], axis=2)
 
     def fit(self, known: IntArray, gold: IntArray) -> FittedPanel:
         """Estimate the weights from gold items (n,) and their classes (n,)."""
-        some = slice(None, None, -(-known.size // MAX_GOLD))
+        some = slice(None, None, -(-known.size // MAX_GOLD_ITEMS))
         known, gold = known[some], gold[some]
         x, K = self.features(known), self.n_classes
         own = 0 if self.posterior is None else 1
@@ -84,15 +84,15 @@ class Panel:
         mean = np.append(np.zeros(D - own), np.ones(own))
         middle = PANEL_SD / np.sqrt(max(self._judges_per_item(), 1.0))
         fits, scores, start = [], [], mean.copy()
-        for (shift_sd, slope_sd), scale in product(SHIFT_AND_SLOPE_SDS, (0.0, *SCALES)):
+        for (shift_sd, slope_sd), scale in product(SHIFT_AND_SLOPE_SDS, (0.0, *WEIGHT_SCALE_GRID)):
             sd = np.concatenate([np.full(n_weights, scale * middle), np.full(P, shift_sd), np.full(own, slope_sd)])
             used = sd > 0
             weight, covariance, evidence = fit_laplace(x[:, :, used], gold, mean[used], sd[used], start[used])
             start[used] = weight  # the optimum for the next prior is close
             prior = (
-                np.log(NO_WEIGHTS_PROBABILITY)
+                np.log(ZERO_WEIGHTS_PROBABILITY)
                 if not scale
-                else np.log(1 - NO_WEIGHTS_PROBABILITY) + np.log(_scale_prior()[scale == SCALES][0])
+                else np.log(1 - ZERO_WEIGHTS_PROBABILITY) + np.log(_scale_prior()[scale == WEIGHT_SCALE_GRID][0])
             )
             fits.append((used, weight, covariance))
             scores.append(evidence + prior)
@@ -155,7 +155,7 @@ class FittedPanel:
     def posterior(self, items: IntArray) -> FloatArray:
         """Return P(class) of items, (m, K)."""
         K, D = self.panel.n_classes, self.fits[-1][1].size
-        size = max(1, MAX_CELLS // (K * D))
+        size = max(1, MAX_FEATURE_ENTRIES // (K * D))
         parts = [self._chunk_posterior(items[start : start + size]) for start in range(0, items.size, size)]
         return np.concatenate([np.empty((0, K)), *parts])
 
@@ -188,7 +188,7 @@ def fit_laplace(
         curvature = (flat * p.reshape(-1, 1)).T @ flat - average.T @ average + np.diag(precision)
         step = np.linalg.solve(curvature, flat.T @ (hit - p).reshape(-1) - precision * (weight - mean))
         most = np.abs(x @ step).max(initial=0)
-        weight = weight + step * min(1.0, 3.0 / max(most, TINY))
+        weight = weight + step * min(1.0, 3.0 / max(most, MIN_POSITIVE))
         if most < 1e-5:
             break
     chosen = np.log(np.maximum(softmax(x @ weight, axis=1)[np.arange(n), gold], 1e-300)).sum()
@@ -198,6 +198,6 @@ def fit_laplace(
 
 
 def _scale_prior() -> FloatArray:
-    """Return the prior probabilities of `SCALES`."""
-    density = np.exp(-((np.log(SCALES) / LOG_SCALE_SD) ** 2) / 2)
+    """Return the prior probabilities of `WEIGHT_SCALE_GRID`."""
+    density = np.exp(-((np.log(WEIGHT_SCALE_GRID) / LOG_SCALE_SD) ** 2) / 2)
     return np.asarray(density / density.sum())

@@ -15,7 +15,7 @@ from dissensus.table.annotations import Annotations
 if TYPE_CHECKING:
     from dissensus.models.base import Aggregator
 
-EXPECTED_ROWS = 100_000  # rows whose confusion matrices are in memory at a time
+MAX_CHUNK_ROWS = 100_000  # rows whose confusion matrices are in memory at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +37,13 @@ def likelihoods(model: Aggregator) -> Likelihoods:
     K, belief = model.classes_.size, model.untempered_posterior()
     if not model.labels_depend_on_items:
         return Likelihoods(
-            belief, lambda _, annotators: put_given_first(model.annotator_confusions(annotators)[None]), True
+            belief, lambda _, annotators: put_given_label_first(model.annotator_confusions(annotators)[None]), True
         )
 
     def matrices(items: IntArray, annotators: IntArray) -> FloatArray:
         pairs = np.repeat(items, annotators.size * K), np.tile(np.repeat(annotators, K), items.size)
         given = model._label_probabilities(np.tile(np.eye(K), (items.size * annotators.size, 1)), *pairs)
-        return put_given_first(given.reshape(items.size, annotators.size, K, K))
+        return put_given_label_first(given.reshape(items.size, annotators.size, K, K))
 
     return Likelihoods(belief, matrices, False)
 
@@ -62,12 +62,12 @@ def label_probabilities(model: Aggregator, posterior: FloatArray, item: IntArray
         np.append(np.arange(model.annotators_.size), -1)
     )  # code −1 selects the population
     expected = np.empty_like(posterior)
-    for start in range(0, len(posterior), EXPECTED_ROWS):
-        rows = slice(start, start + EXPECTED_ROWS)
+    for start in range(0, len(posterior), MAX_CHUNK_ROWS):
+        rows = slice(start, start + MAX_CHUNK_ROWS)
         expected[rows] = np.einsum("nc,nck->nk", posterior[rows], everyone[annotator[rows]])
     return expected
 
 
-def put_given_first(confusion: FloatArray) -> FloatArray:
+def put_given_label_first(confusion: FloatArray) -> FloatArray:
     """Return confusion matrices […, true, given] as […, given, true]."""
     return np.ascontiguousarray(np.swapaxes(confusion, -1, -2), np.float64)

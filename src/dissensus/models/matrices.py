@@ -10,11 +10,11 @@ from dissensus.common.types import FloatArray, IntArray
 from dissensus.compute.chunk import FULL, VOTES
 from dissensus.compute.engines import open_in_memory
 from dissensus.compute.engines.base import Engine
-from dissensus.models.confusion import MIN_BEFORE, ConfusionPass, ExpectedCounts, run_e_step, soft_counts
+from dissensus.models.confusion import MIN_UPDATE_PRIOR, ConfusionPass, ExpectedCounts, run_e_step, soft_counts
 from dissensus.table.annotations import Annotations
 
-MIN_PSEUDO, MAX_PSEUDO = 1e-9, 1e9  # limits; likelihoods stay above 1e-18, so products cannot underflow
-PSEUDO = {"low": MIN_PSEUDO, "high": MAX_PSEUDO}  # limits of a keyword that is a pseudo-count
+MIN_PSEUDO_COUNT, MAX_PSEUDO_COUNT = 1e-9, 1e9  # limits; likelihoods stay above 1e-18, so products cannot underflow
+PSEUDO_COUNT_LIMITS = {"low": MIN_PSEUDO_COUNT, "high": MAX_PSEUDO_COUNT}  # limits of a keyword that is a pseudo-count
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def fit_matrices(
     tol: float = 1e-6,
 ) -> FittedMatrices:
     """Fit Dawid-Skene with a prior (I, K) per item, by EM until no posterior changes by more than `tol`."""
-    learnt, floor = estimate_matrices(table, prior, pseudo), np.maximum(prior, MIN_BEFORE)
+    learnt, floor = estimate_matrices(table, prior, pseudo), np.maximum(prior, MIN_UPDATE_PRIOR)
     for _ in range(max_passes):
         with open_in_memory(table, gold, None) as engine:
             posterior, sums = run_e_step(engine, floor, learnt.confusion)
@@ -74,14 +74,14 @@ def default_pseudo_counts(n_classes: int, smoothing: float = 0.7, margin: float 
     half: 60 % with 2 classes, 40 % with 100.
     """
     wrong = smoothing * np.sqrt(n_classes)
-    each = max(wrong / max(n_classes - 1, 1), MIN_PSEUDO)
+    each = max(wrong / max(n_classes - 1, 1), MIN_PSEUDO_COUNT)
     return np.asarray(np.where(np.eye(n_classes, dtype=bool), margin + wrong / 2, each))
 
 
-def shares_with_votes(votes: FloatArray, by: float) -> FloatArray:
+def mix_uniform_and_vote_shares(votes: FloatArray, vote_weight: float) -> FloatArray:
     """Return uniform shares plus `by` times the vote shares, normalised, (K,)."""
     total = votes.sum()
-    shares = 1 + by * votes / total if total > 0 else np.ones_like(votes)
+    shares = 1 + vote_weight * votes / total if total > 0 else np.ones_like(votes)
     return np.asarray(shares / shares.sum())
 
 

@@ -19,8 +19,8 @@ import numpy as np
 
 from dissensus.common.types import FloatArray, IntArray
 
-MIN_SQUARE = 1e-18  # smallest probability after an extrapolation
-MAX_LOG = 40.0  # largest logarithm after an extrapolation; no model needs values above e^40
+MIN_EXTRAPOLATED_PROBABILITY = 1e-18  # smallest probability after an extrapolation
+MAX_EXTRAPOLATED_LOG = 40.0  # largest logarithm after an extrapolation; no model needs values above e^40
 
 
 class Transform(NamedTuple):
@@ -31,18 +31,20 @@ class Transform(NamedTuple):
     range: str  # name of a range in `saving.RANGES`
 
 
-def normalised(values: FloatArray) -> FloatArray:
+def normalise_last_axis(values: FloatArray) -> FloatArray:
     """Return the values divided by their sums over the last axis."""
     return np.asarray(values / values.sum(axis=-1, keepdims=True))
 
 
 def _exp(logs: FloatArray) -> FloatArray:
-    return np.asarray(np.exp(np.clip(logs, -MAX_LOG, MAX_LOG)))
+    return np.asarray(np.exp(np.clip(logs, -MAX_EXTRAPOLATED_LOG, MAX_EXTRAPOLATED_LOG)))
 
 
 # Probabilities over the last axis. Square roots are used because tiny probabilities would dominate in logarithms.
-SIMPLEX = Transform(np.sqrt, lambda roots: normalised(np.maximum(roots**2, MIN_SQUARE)), "simplex")
-LOG_SIMPLEX = Transform(np.log, lambda logs: normalised(_exp(logs)), "simplex")
+SIMPLEX = Transform(
+    np.sqrt, lambda roots: normalise_last_axis(np.maximum(roots**2, MIN_EXTRAPOLATED_PROBABILITY)), "simplex"
+)
+LOG_SIMPLEX = Transform(np.log, lambda logs: normalise_last_axis(_exp(logs)), "simplex")
 # A share in [0, 1] is the squared sine of an angle.
 SHARE = Transform(lambda share: np.arcsin(np.sqrt(share)), lambda angle: np.sin(angle) ** 2, "share")
 # Counts may be zero, so square roots are used.
@@ -50,13 +52,13 @@ COUNT = Transform(np.sqrt, np.square, "count")
 
 
 @cache
-def positive(least: float) -> Transform:
+def positive_transform(least: float) -> Transform:
     """Return the transform of numbers that are at least `least`, which uses logarithms."""
     return Transform(np.log, lambda logs: np.maximum(_exp(logs), least), "count")
 
 
 @cache
-def real(most: float = np.inf) -> Transform:
+def real_transform(most: float = np.inf) -> Transform:
     """Return the identity transform of real numbers; its inverse clips to ±`most`."""
     return Transform(lambda values: values, lambda values: np.clip(values, -most, most), "real")
 

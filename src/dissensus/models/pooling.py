@@ -6,16 +6,16 @@ of `item-effect`, in which an item may be easy or hard for all annotators:
 
     q_i(c) ∝ h_i(c)^w e_i(c)^(1 − w)        w = d_e / (d_h + d_e)        d_h = n^γ        d_e = n^ε
 
-h and e are the two posteriors, n is the mean number of labels per item, and ε = `EFFECT_POWER` describes the dependence
-of labels given the item's class and easiness. The pool's design effect is the harmonic mean of d_h and d_e, so the pool
-is the geometric mean of the two tempered posteriors. On held-out data sets the pool is better than either model
-(`benchmarks/trust`).
+h and e are the two posteriors, n is the mean number of labels per item, and ε = `ITEM_EFFECT_POWER` describes the
+dependence of labels given the item's class and easiness. The pool's design effect is the harmonic mean of d_h and d_e,
+so the pool is the geometric mean of the two tempered posteriors. On held-out data sets the pool is better than either
+model (`benchmarks/trust`).
 
-Items have many labels if their mean number is `PANEL_LABELS`, or if it is `MIN_LABELS` and the item effect is visible
-(mean |λ| ≥ `MIN_LOADING`; it is 0 if annotators err independently). Groups of annotators with the same errors look like
-easy and hard items to `item-effect`. Therefore it is excluded if the two models disagree on more than
-`MAX_DISAGREEMENT` of the items, and also if it would take too long (`MAX_COST`) or there are few items. Tables with
-more than `MAX_CELLS` cells use no pool.
+Items have many labels if their mean number is `MIN_LABELS_FOR_POOL`, or if it is `MIN_LABELS_FOR_EFFECT` and the item
+effect is visible (mean |λ| ≥ `MIN_VISIBLE_LOADING`; it is 0 if annotators err independently). Groups of annotators with
+the same errors look like easy and hard items to `item-effect`. Therefore it is excluded if the two models disagree on
+more than `MAX_DISAGREEMENT` of the items, and also if it would take too long (`MAX_EFFECT_COST`) or there are few
+items. Tables with more than `MAX_MATRIX_ENTRIES` cells use no pool.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from dissensus.models.methods.hierarchical_dawid_skene import HierarchicalDawidS
 from dissensus.models.methods.item_effect import ItemEffect
 from dissensus.table.annotations import Annotations
 
-PANEL_LABELS = 8  # mean annotators per item from which on models are pooled
-MIN_LABELS = 4.5  # mean annotators per item from which on an item effect may be visible
-MIN_LOADING = 0.3  # smallest visible mean |λ|; twelve data sets have 0.0 to 0.2 or 0.6 to 1.6
+MIN_LABELS_FOR_POOL = 8  # mean annotators per item from which on models are pooled
+MIN_LABELS_FOR_EFFECT = 4.5  # mean annotators per item from which on an item effect may be visible
+MIN_VISIBLE_LOADING = 0.3  # smallest visible mean |λ|; twelve data sets have 0.0 to 0.2 or 0.6 to 1.6
 MAX_DISAGREEMENT = 0.15  # share of items; real panels reach 0.15, simulated ones with groups 0.2 to 0.3
 MAX_SAMPLE_ROWS = 50_000  # size of the sample of items that is searched for an effect first, in labels
-MIN_ITEMS = 100  # labelled items needed to estimate an effect
-CELL_COST = 20  # cost of an entry of a confusion matrix, relative to that of a row and class
-MAX_CELLS = 2**20  # largest number of entries of all confusion matrices; a pass takes 0.4 s
-MAX_COST = 2**25  # largest cost of the item effect in rows × classes × points, about a second
-POWER = 0.77  # γ; log loss over 12 data sets is flat from 0.74 to 0.8
-EFFECT_POWER = 0.57  # ε; log loss over six data sets is flat from 0.5 to 0.6
+MIN_ITEMS_FOR_EFFECT = 100  # labelled items needed to estimate an effect
+MATRIX_ENTRY_COST = 20  # cost of an entry of a confusion matrix, relative to that of a row and class
+MAX_MATRIX_ENTRIES = 2**20  # largest number of entries of all confusion matrices; a pass takes 0.4 s
+MAX_EFFECT_COST = 2**25  # largest cost of the item effect in rows × classes × points, about a second
+DESIGN_EFFECT_POWER = 0.77  # γ; log loss over 12 data sets is flat from 0.74 to 0.8
+ITEM_EFFECT_POWER = 0.57  # ε; log loss over six data sets is flat from 0.5 to 0.6
 MIN_PROBABILITY = 1e-300  # smallest probability whose logarithm is computed
 
 KEPT_RESULTS: dict[type[Any], tuple[str, ...]] = {
@@ -60,13 +60,13 @@ class ModelPool:
     @property
     def weights(self) -> FloatArray:
         """The weights w and 1 − w, (2,)."""
-        crowd, effect = self.n**POWER, self.n**EFFECT_POWER
+        crowd, effect = self.n**DESIGN_EFFECT_POWER, self.n**ITEM_EFFECT_POWER
         return np.array([effect / (crowd + effect), crowd / (crowd + effect)] if len(self.members) == 2 else [1.0, 0.0])
 
     @property
     def design_effect(self) -> float:
         """The design effect of the mean number of labels."""
-        crowd, effect = self.n**POWER, self.n**EFFECT_POWER
+        crowd, effect = self.n**DESIGN_EFFECT_POWER, self.n**ITEM_EFFECT_POWER
         return float(2 * crowd * effect / (crowd + effect) if len(self.members) == 2 else crowd)
 
 
@@ -74,17 +74,17 @@ def fit_pool(
     table: Annotations, gold: IntArray | None, total: FloatArray, keywords: dict[str, Any], on_step: OnStep
 ) -> ModelPool:
     """Fit the models of the pool; `total` (I,) is the weight of the labels of each item of the table."""
-    labelled, annotators = np.count_nonzero(total), mean_annotators(table, total)
+    labelled, annotators = np.count_nonzero(total), mean_annotators_per_item(table, total)
     n = float(total.sum() / max(labelled, 1))
-    if table.n_classes == 1 or table.n_annotators * table.n_classes**2 > MAX_CELLS:
+    if table.n_classes == 1 or table.n_annotators * table.n_classes**2 > MAX_MATRIX_ENTRIES:
         return ModelPool(n)
-    many, effect = annotators >= PANEL_LABELS, None
-    if annotators >= MIN_LABELS and labelled >= MIN_ITEMS:
+    many, effect = annotators >= MIN_LABELS_FOR_POOL, None
+    if annotators >= MIN_LABELS_FOR_EFFECT and labelled >= MIN_ITEMS_FOR_EFFECT:
         effect = fit_visible_effect(table, gold, many, keywords, on_step)
     if effect is None and not many:
         return ModelPool(n)
     passes = 0 if effect is None else effect.n_iter_
-    crowd = pool_member(HierarchicalDawidSkene, keywords)
+    crowd = make_pool_member(HierarchicalDawidSkene, keywords)
     crowd.fit(table, gold=gold, on_step=lambda step, value: on_step(passes + step, value))
     if effect is not None:
         differs = effect.posterior_.argmax(axis=1) != crowd.posterior_.argmax(axis=1)
@@ -97,39 +97,39 @@ def fit_visible_effect(
     table: Annotations, gold: IntArray | None, many: bool, keywords: dict[str, Any], on_step: OnStep
 ) -> Any:
     """Return a fitted `item-effect`, or None if it is too expensive or no effect is visible."""
-    effect = pool_member(ItemEffect, keywords)
-    cost = (len(table) + CELL_COST * table.n_annotators * table.n_classes) * table.n_classes * effect.points
-    if cost > MAX_COST:
+    effect = make_pool_member(ItemEffect, keywords)
+    cost = (len(table) + MATRIX_ENTRY_COST * table.n_annotators * table.n_classes) * table.n_classes * effect.points
+    if cost > MAX_EFFECT_COST:
         return None
     if (
         not many and len(table) > MAX_SAMPLE_ROWS
     ):  # most large tables have no effect, so test a sample of the items first
         sample = np.arange(table.n_items) % (-(-len(table) // MAX_SAMPLE_ROWS)) == 0
         effect.fit(table.select(items=sample), gold=None if gold is None else gold[sample])
-        if not is_visible(effect):
+        if not is_effect_visible(effect):
             return None
     effect.fit(table, gold=gold, on_step=on_step)
-    return effect if many or is_visible(effect) else None
+    return effect if many or is_effect_visible(effect) else None
 
 
-def pool_member(kind: type[Any], keywords: dict[str, Any]) -> Any:
+def make_pool_member(kind: type[Any], keywords: dict[str, Any]) -> Any:
     """Return a model of the pool, not fitted, with the keywords that it takes."""
     return kind(**{name: keywords[name] for name in kind.parameter_names() if name in keywords} | {"dependence": None})
 
 
-def is_visible(effect: Any) -> bool:
+def is_effect_visible(effect: Any) -> bool:
     """Return whether the loading is more than chance makes it in crowds that err independently."""
-    return bool(np.abs(effect.loading_) @ effect.prior_ >= MIN_LOADING)
+    return bool(np.abs(effect.loading_) @ effect.prior_ >= MIN_VISIBLE_LOADING)
 
 
-def mean_annotators(table: Annotations, total: FloatArray) -> float:
+def mean_annotators_per_item(table: Annotations, total: FloatArray) -> float:
     """Return the mean number of annotators per item; copies count once, and repeated labels not at all."""
     item, annotator = table.item[table.by_annotator], table.annotator[table.by_annotator]  # repeats are adjacent
     pairs = len(table) - np.count_nonzero((np.diff(item) == 0) & (np.diff(annotator) == 0))
     return min(float(pairs), float(total.sum())) / max(int(np.count_nonzero(total)), 1)
 
 
-def pooled_posterior(posteriors: list[FloatArray], weights: FloatArray) -> FloatArray:
+def pool_posteriors(posteriors: list[FloatArray], weights: FloatArray) -> FloatArray:
     """Return the weighted geometric mean (I, K) of posteriors."""
     logs: Any = 0.0
     for posterior, weight in zip(posteriors, weights, strict=True):

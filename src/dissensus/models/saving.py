@@ -29,24 +29,24 @@ from dissensus.models.exceptions import (
     NotSaveable,
     UnknownResult,
     ValueOutOfRange,
-    WrongArray,
+    WrongArrayType,
     WrongFormat,
 )
 
-FILE = "model.npz"
+MODEL_FILE = "model.npz"
 DAMAGE_ERRORS = (
     ValueError, KeyError, TypeError, AttributeError, OSError, EOFError, RuntimeError, NotImplementedError,
     zipfile.BadZipFile, zlib.error, MemoryError, RecursionError, IndexError, OverflowError,
 )  # fmt: skip
 """The errors that NumPy, zipfile and json raise for a damaged file."""
-FORMAT = 3  # increased when older versions cannot read the file; 3 has new names of results and keywords
+FORMAT_NUMBER = 3  # increased when older versions cannot read the file; 3 has new names of results and keywords
 
-OPTIONAL = "optional "  # prefix of results that may be None or missing
-ROUNDING = 1e-6  # largest difference between a sum of probabilities and 1, in double precision
-SINGLE_ROUNDING = 1e-3  # largest difference between a sum of probabilities and 1, in single precision
+OPTIONAL_PREFIX = "optional "  # prefix of results that may be None or missing
+SUM_TOLERANCE = 1e-6  # largest difference between a sum of probabilities and 1, in double precision
+SINGLE_PRECISION_SUM_TOLERANCE = 1e-3  # largest difference between a sum of probabilities and 1, in single precision
 
 
-def _is_simplex(x: Any, rounding: float = ROUNDING) -> bool:
+def _is_simplex(x: Any, rounding: float = SUM_TOLERANCE) -> bool:
     return bool((x >= 0).all() and (np.abs(x.sum(axis=-1) - 1) <= rounding).all())
 
 
@@ -55,9 +55,9 @@ def _is_simplex(x: Any, rounding: float = ROUNDING) -> bool:
 RANGES: dict[str, tuple[str, Callable[[Any], bool]]] = {  # name of the range: kinds of NumPy types, and a condition
     "names": ("Oiufb", lambda x: x.dtype.kind != "f" or bool(np.isfinite(x).all())),
     "simplex": ("f", _is_simplex),
-    "nearly-simplex": ("f", lambda x: _is_simplex(x, SINGLE_ROUNDING)),
-    "share": ("f", lambda x: bool(((x >= 0) & (x <= 1 + ROUNDING)).all())),
-    "share?": ("f", lambda x: bool((np.isnan(x) | ((x >= 0) & (x <= 1 + ROUNDING))).all())),
+    "nearly-simplex": ("f", lambda x: _is_simplex(x, SINGLE_PRECISION_SUM_TOLERANCE)),
+    "share": ("f", lambda x: bool(((x >= 0) & (x <= 1 + SUM_TOLERANCE)).all())),
+    "share?": ("f", lambda x: bool((np.isnan(x) | ((x >= 0) & (x <= 1 + SUM_TOLERANCE))).all())),
     "count": ("iuf", lambda x: bool((np.isfinite(x) & (x >= 0)).all())),
     "real": ("f", lambda x: bool(np.isfinite(x).all())),
     "any": ("f", lambda x: True),
@@ -73,7 +73,7 @@ def _check_results(kind: type[Aggregator], found: Mapping[str, Any]) -> None:
     """Raise an error if names, types, axes or ranges of the results in a file differ from those of the method."""
     schema = kind.results()
     for name, about in schema.items():
-        if name not in found and not about.startswith(OPTIONAL):
+        if name not in found and not about.startswith(OPTIONAL_PREFIX):
             raise MissingResult(name=name)
     for name in found:
         if name not in schema and (not name.endswith("_") or name.startswith("_") or hasattr(kind, name)):
@@ -86,10 +86,10 @@ def check_arrays(found: Mapping[str, Any], schema: Mapping[str, str]) -> None:
     axes: dict[str, int] = {str(number): number for number in range(1, 6)}
     limits: list[tuple[str, str]] = []
     for name, value in found.items():
-        about = schema.get(name, OPTIONAL)
-        if name not in schema or (value is None and about.startswith(OPTIONAL)):
+        about = schema.get(name, OPTIONAL_PREFIX)
+        if name not in schema or (value is None and about.startswith(OPTIONAL_PREFIX)):
             continue
-        *shape, kind = about.removeprefix(OPTIONAL).split()
+        *shape, kind = about.removeprefix(OPTIONAL_PREFIX).split()
         kind, _, limit = kind.partition(":")
         array = np.asarray(value)
         kinds, in_range = RANGES[kind]
@@ -102,7 +102,7 @@ def check_arrays(found: Mapping[str, Any], schema: Mapping[str, str]) -> None:
                 for axis, size in zip(shape, array.shape, strict=True)
             )
         ):
-            raise WrongArray(name=name, dtype=str(array.dtype), shape=array.shape, expected=about)
+            raise WrongArrayType(name=name, dtype=str(array.dtype), shape=array.shape, expected=about)
         if not in_range(array):
             raise ValueOutOfRange(name=name, range=kind)
         if limit and array.size:
@@ -141,7 +141,7 @@ def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
     if not isinstance(model, Aggregator):
         raise NotSaveable(type=type(model).__name__, has_save=hasattr(model, "save"))
     model._check_fitted()
-    path = Path(folder) / FILE
+    path = Path(folder) / MODEL_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, Any] = {}
     values: dict[str, Any] = {}
@@ -151,7 +151,7 @@ def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
             not key.endswith("_") or key.startswith("_") or key == "items_path_"
         ):  # this path exists on this machine only
             continue
-        if not items and schema.get(key, "").removeprefix(OPTIONAL).startswith(("I ", "E ")):
+        if not items and schema.get(key, "").removeprefix(OPTIONAL_PREFIX).startswith(("I ", "E ")):
             value = np.empty((0, *value.shape[1:]), value.dtype)
         if hasattr(value, "__array__") and not isinstance(
             value, np.ndarray | np.generic
@@ -163,11 +163,11 @@ def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
             arrays[key] = value
         else:
             values[key] = value
-    registry = _registry(methods.entry_of(type(model)) is not None)
+    registry = _select_registry(methods.entry_of(type(model)) is not None)
     # Options of the engine are not stored, because they name folders and devices of this machine.
     engine = {"engine": engine_name(model.engine)} if "engine" in model.parameter_names() else {}  # type: ignore[attr-defined]
     header = {
-        "format": FORMAT,
+        "format": FORMAT_NUMBER,
         "method": registry.name_of(type(model)),
         "parameters": model.get_params(deep=False) | engine,
         "values": values,
@@ -198,16 +198,16 @@ def load(folder: str | Path) -> Aggregator:
     ...     load(folder).predict()[:3].tolist()
     [0, 1, 1]
     """
-    path = Path(folder) if Path(folder).name == FILE else Path(folder) / FILE
+    path = Path(folder) if Path(folder).name == MODEL_FILE else Path(folder) / MODEL_FILE
     try:
         with path.open("rb") as file:
             _check_archive(file)
             with np.load(file, allow_pickle=False) as arrays:
                 stored = {key: arrays[key] for key in arrays.files}
         header = json.loads(stored.pop("header").tobytes())
-        if header["format"] != FORMAT:
-            raise WrongFormat(path=path, found=f"{header['format']!r:.20}", expected=FORMAT)
-        model: Aggregator = _registry(header["method"] in methods)[header["method"]](**header["parameters"])
+        if header["format"] != FORMAT_NUMBER:
+            raise WrongFormat(path=path, found=f"{header['format']!r:.20}", expected=FORMAT_NUMBER)
+        model: Aggregator = _select_registry(header["method"] in methods)[header["method"]](**header["parameters"])
         model.check_parameters()
         found: dict[str, Any] = dict(header["values"])
         for key, array in stored.items():
@@ -219,7 +219,7 @@ def load(folder: str | Path) -> Aggregator:
             setattr(model, name, np.ascontiguousarray(value) if isinstance(value, np.ndarray) else value)
         model._check_fitted()
     except (FileNotFoundError, NotADirectoryError):
-        raise NoModel(folder=Path(folder), file=FILE) from None
+        raise NoModel(folder=Path(folder), file=MODEL_FILE) from None
     except WrongFormat:
         raise
     except DAMAGE_ERRORS as error:
@@ -227,7 +227,7 @@ def load(folder: str | Path) -> Aggregator:
     return model
 
 
-def _registry(of_methods: bool) -> Registry[Any]:
+def _select_registry(of_methods: bool) -> Registry[Any]:
     """Return the registry of methods, or that of clusterings, a later layer that is imported when needed."""
     if of_methods:
         return methods

@@ -11,12 +11,12 @@ accuracy. With ρ = 0 the posterior does not change.
 A class that almost no label names, such as a typing error, would get a small share of every item. So h damps rare
 classes:
 
-    h_c = min(1, π_c K / `RARE_SHARE`, (π_c / max π)^β)
+    h_c = min(1, π_c K / `RARE_CLASS_FRACTION`, (π_c / max π)^β)
 
-β is 0 unless tempering changes the shares of three or more classes by more than `MAX_SHIFT` in total variation, as in
-tables with one large class and many rare ones. In this case β is chosen so that the change equals `MAX_SHIFT`. On 12
-data sets with gold the shares of p are wrong by 0.05 on average and by 0.14 at most. No class is damped if ρ is set by
-the user or estimated from gold.
+β is 0 unless tempering changes the shares of three or more classes by more than `MAX_SHARE_CHANGE` in total variation,
+as in tables with one large class and many rare ones. In this case β is chosen so that the change equals
+`MAX_SHARE_CHANGE`. On 12 data sets with gold the shares of p are wrong by 0.05 on average and by 0.14 at most. No class
+is damped if ρ is set by the user or estimated from gold.
 
 The final posterior is tempered, not the posterior inside EM. On nine data sets with gold, at 2, 5 and all labels per
 item, tempering inside EM reduced the accuracy of Dawid-Skene by 2 to 3 points, because annotators whose parameters are
@@ -25,7 +25,7 @@ estimated from tempered posteriors look similar.
 Without gold, ρ is the constant `DEFAULT_CORRELATION`, which has the least log loss over 12 data sets and is as good on
 each data set when it is left out (`python -m benchmarks.trust.posterior`). In `consensus`, ρ decreases with the number
 of labels per item. Rules that use a table's agreement or the spread of its errors were worse on held-out data sets.
-With at least `MIN_GOLD` gold items, ρ minimises their log loss, and a prior on log ρ shrinks it to the default.
+With at least `MIN_GOLD_ITEMS` gold items, ρ minimises their log loss, and a prior on log ρ shrinks it to the default.
 `models.gold_tempering` estimates ρ and the shifts s from gold.
 """
 
@@ -52,14 +52,14 @@ CORRELATION_INTERVAL = (0.13, 1.0)
 """95 % interval of ρ without gold. On 12 data sets with gold, log ρ has the mean log 0.44 and the SD 0.55, so a further
 data set lies between 0.13 and 1.5 (t, 11 degrees of freedom). Above 1, two labels would carry less evidence than
 one."""
-MIN_GOLD = 30  # smallest number of gold items that ρ is estimated from
-RARE_SHARE = 0.25  # classes with a smaller fraction of the uniform share are damped
-MAX_SHIFT = 0.1  # largest total variation between class shares before and after tempering
-SHIFT_TOL = 0.01  # tolerance of the total variation
+MIN_GOLD_ITEMS = 30  # smallest number of gold items that ρ is estimated from
+RARE_CLASS_FRACTION = 0.25  # classes with a smaller fraction of the uniform share are damped
+MAX_SHARE_CHANGE = 0.1  # largest total variation between class shares before and after tempering
+SHARE_CHANGE_TOL = 0.01  # tolerance of the total variation
 DAMPING_PASSES = 6  # largest number of passes that search for β
 MIN_PROBABILITY = 1e-12  # smallest probability of a gold class, so that one error cannot dominate the log loss
 
-Shift = FloatArray | None  # (K,) offset of a log posterior; None means 0
+LogOffset = FloatArray | None  # (K,) offset of a log posterior; None means 0
 DependenceChoice = float | Literal["auto"] | None
 DEPENDENCE: Any = param(
     "auto", "intra-item correlation ρ of labels: 0 (None) if independent, or 'auto'",
@@ -75,8 +75,8 @@ class Tempering:
 
     dependence: float  # ρ
     interval: tuple[float, float] = (0.0, 0.0)  # 95 % interval of ρ
-    shift: Shift = None  # (K,) class shifts s
-    damping: Shift = None  # (K,) log h of rare classes
+    shift: LogOffset = None  # (K,) class shifts s
+    damping: LogOffset = None  # (K,) log h of rare classes
     is_default: bool = False  # True if ρ is neither set by the user nor estimated from gold
 
     def temper(self, posterior: FloatArray, n_labels: FloatArray) -> FloatArray:
@@ -96,7 +96,7 @@ class Tempering:
         # Dividing by the largest probability keeps each row from underflowing to zeros.
         return _raise_to_power(posterior / row_max(posterior)[:, None], power, back)
 
-    def _offset(self, power: FloatArray) -> Shift:
+    def _offset(self, power: FloatArray) -> LogOffset:
         """Return the offset of the log of p^power, (K,) or (I, K), or None."""
         if self.damping is None:
             return self.shift
@@ -108,7 +108,7 @@ def design_effect(n_labels: FloatArray | IntArray, dependence: float) -> FloatAr
     return np.asarray(1 + np.maximum(n_labels - 1.0, 0) * dependence)
 
 
-def _raise_to_power(posterior: FloatArray, power: FloatArray, offset: Shift) -> FloatArray:
+def _raise_to_power(posterior: FloatArray, power: FloatArray, offset: LogOffset) -> FloatArray:
     """Return posterior^power exp(offset), normalised, (I, K)."""
     with np.errstate(divide="ignore"):
         raised = np.log(posterior)  # four times as fast as `np.power`
@@ -131,14 +131,14 @@ def labels_per_item(item_ptr: IntArray, weight: FloatArray | None) -> FloatArray
 # Damping of rare classes ----------------------------------------------------------------------------------------------
 
 
-def log_damping(shares: FloatArray, beta: float) -> Shift:
+def log_damping(shares: FloatArray, beta: float) -> LogOffset:
     """Return log h (K,) from the class shares (K,) and β, or None if no class is damped."""
     logs = np.log(np.maximum(shares, MIN_PROBABILITY))
-    damping = np.minimum(np.minimum(logs + np.log(shares.size / RARE_SHARE), beta * (logs - logs.max())), 0)
+    damping = np.minimum(np.minimum(logs + np.log(shares.size / RARE_CLASS_FRACTION), beta * (logs - logs.max())), 0)
     return damping if damping.any() else None
 
 
-def limit_shift(tempering: Tempering, prior: FloatArray, apply: Callable[[Tempering], float]) -> Tempering:
+def limit_share_change(tempering: Tempering, prior: FloatArray, apply: Callable[[Tempering], float]) -> Tempering:
     """Return the tempering with the damping that limits the change of class shares.
 
     `apply` tempers the posterior and returns the change of class shares in total variation. Its last call is with the
@@ -155,12 +155,12 @@ def limit_shift(tempering: Tempering, prior: FloatArray, apply: Callable[[Temper
         return apply(tempering)
 
     low, high = (0.0, apply_beta(0.0)), (1.0, 0.0)  # pairs of β and the change, for the false-position method
-    for _ in range(DAMPING_PASSES if limited and low[1] > MAX_SHIFT else 0):
-        beta = low[0] + (high[0] - low[0]) * (low[1] - MAX_SHIFT) / (low[1] - high[1])
+    for _ in range(DAMPING_PASSES if limited and low[1] > MAX_SHARE_CHANGE else 0):
+        beta = low[0] + (high[0] - low[0]) * (low[1] - MAX_SHARE_CHANGE) / (low[1] - high[1])
         tried = beta, apply_beta(beta)
-        if abs(tried[1] - MAX_SHIFT) < SHIFT_TOL:
+        if abs(tried[1] - MAX_SHARE_CHANGE) < SHARE_CHANGE_TOL:
             break
-        low, high = (tried, high) if tried[1] > MAX_SHIFT else (low, tried)
+        low, high = (tried, high) if tried[1] > MAX_SHARE_CHANGE else (low, tried)
     return tempering
 
 
@@ -236,6 +236,6 @@ def run_tempered(
         before, after = (counts / counts.sum() for counts in (sums.untempered.class_counts, sums.tempered.class_counts))
         return float(np.abs(before - after).sum() / 2)
 
-    model.tempering = limit_shift(model.tempering, model.prior_, apply)
+    model.tempering = limit_share_change(model.tempering, model.prior_, apply)
     model._set_reliability(sums.tempered.label_counts.sum(axis=(1, 2)), totals.sum(axis=(1, 2)))
     return sums.untempered

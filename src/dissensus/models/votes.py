@@ -66,7 +66,7 @@ class VoteModel(Aggregator):
         self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
     ) -> FloatArray:
         """Add votes, weighted by skill; fitted votes have the population's skill."""
-        new, weight = self._votes(table, annotator), self.item_total_[item]
+        new, weight = self._count_weighted_votes(table, annotator), self.item_total_[item]
         before = self.posterior_[item] * (weight * self._population_skill())[:, None]
         total = self.prior_ * self.item_total_.sum() + new.sum(axis=0)
         if total.sum() > 0:
@@ -78,10 +78,12 @@ class VoteModel(Aggregator):
 
     def _compute_posterior(self, table: Annotations, annotators: IntArray) -> FloatArray:
         return np.asarray(
-            kernels.vote_posterior(self._votes(table, annotators), self.prior_, self._tie_break_weights())
+            kernels.vote_posterior(
+                self._count_weighted_votes(table, annotators), self.prior_, self._tie_break_weights()
+            )
         )
 
-    def _votes(self, table: Annotations, annotators: IntArray) -> FloatArray:
+    def _count_weighted_votes(self, table: Annotations, annotators: IntArray) -> FloatArray:
         """Return the weighted votes (I, K) of a table; `annotators` are codes, −1 if unseen."""
         return np.asarray(
             kernels.sum_skilled_votes(expand_rows(table), self._annotator_skills(annotators), table.n_classes)

@@ -43,7 +43,7 @@ from dissensus.messages import Message, ParameterName
 from dissensus.models.base import Aggregator, check_gold, item_columns, methods
 from dissensus.models.gold_tempering import tempering_from_gold
 from dissensus.models.gold_weights import Panel, panel_judges
-from dissensus.models.tempering import MIN_GOLD
+from dissensus.models.tempering import MIN_GOLD_ITEMS
 from dissensus.questions import findings
 from dissensus.questions.compare import estimate_columns
 from dissensus.questions.exceptions import (
@@ -401,7 +401,7 @@ def _choose_learner(
     untempered, labels = model.untempered_posterior(), np.asarray(model.item_total_)
 
     def temper_with_gold(known: IntArray) -> Callable[[IntArray], FloatArray]:
-        if known.size < MIN_GOLD:
+        if known.size < MIN_GOLD_ITEMS:
             return lambda items: np.asarray(blind[items])
         tempering = tempering_from_gold(untempered[known], labels[known], gold[known])
         return lambda items: tempering.temper(untempered[items], labels[items])

@@ -5,8 +5,8 @@ labelled it. The limit is 0.95 so that nine of ten items are correct: labels alo
 the same mistakes (`benchmarks/trust`). Any other item with n labels, m of them for the most frequent class, is *truly
 split* if at most `MAX_CHANCE` of such items would have so little agreement by the usual errors of its annotators:
 P(Binomial(n, r) ≤ m) ≤ `MAX_CHANCE`, where r is the mean share of their labels that equal the label of the item (each
-with `CROWD_LABELS` labels of average quality added). With repeated labels, n is the number of annotators, and m is
-their share of the labels that agree. All other items *need a look*: more labels, or an expert, would settle them.
+with `CROWD_PSEUDO_LABELS` labels of average quality added). With repeated labels, n is the number of annotators, and m
+is their share of the labels that agree. All other items *need a look*: more labels, or an expert, would settle them.
 
 Confidence and agreement of other label types are:
 
@@ -36,7 +36,7 @@ from scipy.special import bdtr, ndtr
 from dissensus.common.formatting import Count
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.messages import Message
-from dissensus.models.confidence import CROWD_LABELS
+from dissensus.models.confidence import CROWD_PSEUDO_LABELS
 from dissensus.questions import findings
 from dissensus.table import names as naming
 
@@ -129,10 +129,10 @@ def is_settled(
 
 
 def annotator_agreement(table: Annotations, right: BoolArray) -> FloatArray:
-    """Return the share of each annotator's labels that are correct (A,), with `CROWD_LABELS` average labels added."""
+    """Return the share of each annotator's labels that are correct (A,), shrunk by `CROWD_PSEUDO_LABELS` labels."""
     mean = right.mean() if right.size else 1.0
-    hits = np.bincount(table.annotator, right, table.n_annotators) + CROWD_LABELS * mean
-    return np.asarray(hits / (np.diff(table.annotator_ptr) + CROWD_LABELS))
+    hits = np.bincount(table.annotator, right, table.n_annotators) + CROWD_PSEUDO_LABELS * mean
+    return np.asarray(hits / (np.diff(table.annotator_ptr) + CROWD_PSEUDO_LABELS))
 
 
 def item_status(

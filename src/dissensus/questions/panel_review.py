@@ -31,7 +31,7 @@ from dissensus.evaluation.intervals import percentile_interval
 from dissensus.messages import Message, ParameterName
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.gold_weights import panel_judges
-from dissensus.models.tempering import MIN_GOLD
+from dissensus.models.tempering import MIN_GOLD_ITEMS
 from dissensus.questions.exceptions import AnnotatorWithoutValue, CostNotPositive
 from dissensus.questions.findings import EffectiveJudgeCount
 from dissensus.table.annotations import Annotations
@@ -117,7 +117,7 @@ def review_panel(
     Parameters
     ----------
     gold : (I,) int, −1 where unknown; or (I,) float, NaN where unknown
-        With `MIN_GOLD` gold items or more, on which judges err, errors are measured with gold.
+        With `MIN_GOLD_ITEMS` gold items or more, on which judges err, errors are measured with gold.
     model : Aggregator, optional
         A model fitted to votes without gold; by default the default method.
     posterior : (I, K), optional
@@ -179,7 +179,7 @@ def _similarity_with_gold(
     """
     known = np.empty(0, np.int64) if gold is None else gold_items(gold)
     known = known[:: max(-(-known.size // MAX_ITEMS), 1)]
-    if known.size < MIN_GOLD:
+    if known.size < MIN_GOLD_ITEMS:
         return None
     errors = _errors(table, judges, known, gold)
     correlation = _correlations(errors)

@@ -60,7 +60,7 @@ from dissensus.compute.engines.local import Threads, even_ranges, thread_count
 from dissensus.compute.kernels import recommendation as kernels
 from dissensus.messages import Message, ParameterName
 from dissensus.models.base import Aggregator
-from dissensus.models.confidence import CROWD_LABELS
+from dissensus.models.confidence import CROWD_PSEUDO_LABELS
 from dissensus.models.exceptions import ModelNotFitted, NotATable
 from dissensus.models.tempering import Tempering
 from dissensus.questions import findings
@@ -574,10 +574,10 @@ def _count_evidence(model: Any, annotator: IntArray, given: IntArray) -> FloatAr
         return np.full((annotator.size, K), MAX_EVIDENCE)
     size = model.confusion_support() if isinstance(model, Aggregator) else None
     if size is None:
-        return np.asarray(given[:, None] * model.posterior_.mean(axis=0) + CROWD_LABELS)
+        return np.asarray(given[:, None] * model.posterior_.mean(axis=0) + CROWD_PSEUDO_LABELS)
     confusion = model.confusion_
     evidence = (np.broadcast_to(size, confusion.shape) * confusion).sum(axis=2)
-    return np.concatenate([evidence, np.full((1, K), float(CROWD_LABELS))])[annotator]
+    return np.concatenate([evidence, np.full((1, K), float(CROWD_PSEUDO_LABELS))])[annotator]
 
 
 def probability_of_change(outcomes: FloatArray, belief: FloatArray, untempered: FloatArray) -> float:

@@ -29,7 +29,7 @@ from scipy.special import gammaln, logsumexp, softmax
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute.rows import expand_rows
-from dissensus.models.matrices import MIN_PSEUDO
+from dissensus.models.matrices import MIN_PSEUDO_COUNT
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.models.tempering import DEFAULT_CORRELATION, design_effect
 from dissensus.table import names as naming
@@ -76,7 +76,7 @@ def leave_one_out_posterior(table: Annotations, unit: IntArray, threads: int | N
         model = DawidSkene(threads=threads).fit(dataclasses.replace(table, weight=share))
     else:
         model = DawidSkene(threads=threads).fit(table)
-    prior, confusion = (np.maximum(values, MIN_PSEUDO) for values in (model.prior_, model.confusion_))
+    prior, confusion = (np.maximum(values, MIN_PSEUDO_COUNT) for values in (model.prior_, model.confusion_))
     item = np.repeat(np.arange(table.n_items, dtype=np.int64), np.diff(rows.item_ptr))
     annotator, label = rows.annotator.astype(np.int64), rows.label.astype(np.int64)
     weight = np.ones(item.size) if rows.weight is None else rows.weight

@@ -10,7 +10,7 @@ from dissensus.common.options import option_words
 from dissensus.evaluation.pairs import wilson_interval_of_mean
 from dissensus.messages import Face, Message
 from dissensus.models.confidence import advise_gold_labels
-from dissensus.models.exceptions import CollectGoldLabels
+from dissensus.models.exceptions import GoldLabelsAdvice
 from dissensus.questions.item_status import SETTLED
 from dissensus.table.kinds import CLASS_KINDS
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dissensus.report.study import Study
 
 COLLECT_GOLD = "Have an expert label {items} random items: confidence can then be calibrated to your annotators."
-REPORT_FACE = Face(option_words, {CollectGoldLabels: COLLECT_GOLD})
+REPORT_FACE = Face(option_words, {GoldLabelsAdvice: COLLECT_GOLD})
 """Words of the report: its text names neither options nor parameters."""
 
 

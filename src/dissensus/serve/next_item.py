@@ -6,8 +6,8 @@ one more label of an item with n labels is
     w = I(y; z_i) / √(1 + n ρ)        I(y; z) = H(Θ q) − Σ_k q_k H(Θ[k, ·])
 
 in nats: `about_item` of `questions.recommend`, less if labels repeat each other. An item without labels has a uniform
-q, whatever the class shares, so that it comes first. Θ is shrunk to that of the crowd with the weight of `CROWD_LABELS`
-labels; only labels on items that others labelled too count for the annotator.
+q, whatever the class shares, so that it comes first. Θ is shrunk to that of the crowd with the weight of
+`CROWD_PSEUDO_LABELS` labels; only labels on items that others labelled too count for the annotator.
 
 An annotator who has little to add waits for others: if the best gain is below `MIN_GAIN_SHARE` of what a typical
 annotator would gain on the best unlabelled item, the annotator is asked to wait, at most `MAX_WAITS` times in a row.
@@ -27,8 +27,8 @@ from scipy.special import entr
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.messages import Message
-from dissensus.models.base import put_given_first
-from dissensus.models.confidence import CROWD_LABELS
+from dissensus.models.base import put_given_label_first
+from dissensus.models.confidence import CROWD_PSEUDO_LABELS
 from dissensus.questions.recommend import MORE_LABELS
 from dissensus.serve.exceptions import EnoughLabels, ItemsInProgress, NothingLeftToLabel, OthersHavePriority
 from dissensus.serve.rows import ANNOTATOR
@@ -256,18 +256,18 @@ class Assigner:
         """Return the (K, K) Θ [given, true] of an annotator, shrunk to that of the crowd; −1 is an unseen annotator."""
         place = int(fitted.annotator_rank[who]) if 0 <= who < fitted.annotator_rank.size else -1
         if place not in self.thetas:
-            own, crowd = put_given_first(fitted.model.annotator_confusions(np.array([place, -1])))
+            own, crowd = put_given_label_first(fitted.model.annotator_confusions(np.array([place, -1])))
             self.thetas[place] = crowd + (own - crowd) * self._own_weight(fitted.table, place)
         return self.thetas[place]
 
     @staticmethod
     def _own_weight(table: Annotations, place: int) -> float:
-        """Return the weight n / (n + `CROWD_LABELS`) of the annotator's own Θ, for n labels on shared items."""
+        """Return the weight n / (n + `CROWD_PSEUDO_LABELS`) of the annotator's own Θ, for n labels on shared items."""
         if place < 0:
             return 0.0
         item = table.item[table.by_annotator[table.annotator_ptr[place] : table.annotator_ptr[place + 1]]]
         n = np.count_nonzero(table.item_ptr[item + 1] - table.item_ptr[item] > 1)
-        return n / (n + CROWD_LABELS)
+        return n / (n + CROWD_PSEUDO_LABELS)
 
     def _candidate_items(self) -> IntArray:
         project = self.project

@@ -20,7 +20,7 @@ from dissensus.models.base import methods
 from dissensus.table.annotations import Annotations
 from dissensus.table.simulate import simulate
 
-K, L = 3, 2  # numbers of clusters of items and of annotators
+N_ITEM_CLUSTERS, N_ANNOTATOR_CLUSTERS = 3, 2  # numbers of clusters of items and of annotators
 
 
 def check_clustering(name: str, **keywords: Any) -> None:
@@ -56,7 +56,9 @@ def _example_tables() -> list[Annotations]:
     ]
 
 
-def _create_clustering(name: str, keywords: dict[str, Any], K: int = K, L: int = L) -> Clustering:
+def _create_clustering(
+    name: str, keywords: dict[str, Any], K: int = N_ITEM_CLUSTERS, L: int = N_ANNOTATOR_CLUSTERS
+) -> Clustering:
     return clusterings[name](**cluster_count_keywords(name, K, L), **keywords)
 
 
@@ -94,13 +96,15 @@ def _check_parameters(name: str, keywords: dict[str, Any]) -> None:
 
 def _check_results(model: Clustering, table: Annotations) -> None:
     I, A, P = table.n_items, table.n_annotators, table.n_classes
-    n_annotator_clusters = L if clusterings.entry(clusterings.name_of(type(model))).facts["annotators"] else 1
+    n_annotator_clusters = (
+        N_ANNOTATOR_CLUSTERS if clusterings.entry(clusterings.name_of(type(model))).facts["annotators"] else 1
+    )
     shapes = {
-        "labels_of_clusters_": (K, n_annotator_clusters, P),
-        "item_clusters_": (I, K),
+        "labels_of_clusters_": (N_ITEM_CLUSTERS, n_annotator_clusters, P),
+        "item_clusters_": (I, N_ITEM_CLUSTERS),
         "annotator_clusters_": (A, n_annotator_clusters),
         "posterior_": (I, P),
-        "psi_": (K,),
+        "psi_": (N_ITEM_CLUSTERS,),
         "omega_": (n_annotator_clusters,),
         "prior_": (P,),
     }

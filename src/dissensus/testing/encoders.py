@@ -19,7 +19,7 @@ from dissensus.learning.run import copy_component
 from dissensus.learning.storage import pack_component, read_tree, unpack_component, write_tree
 from dissensus.table.annotations import Annotations
 
-TOLERANCE = 1e-4  # rounding error of float32 values around 1
+VECTOR_TOLERANCE = 1e-4  # rounding error of float32 values around 1
 
 
 def check_encoder(encoder: Encoder, X: Any) -> None:
@@ -58,10 +58,14 @@ def _check_rows(fitted: Encoder, module: nn.Module, X: Any, columns: BatchColumn
     assert bool(torch.isfinite(z).all()), "vectors must be finite"
     order = np.arange(n)[::-1].copy()
     reordered = _encode(module, columns, order)
-    assert torch.allclose(reordered, z[order], atol=TOLERANCE), "an item's vector depends on its position in the batch"
+    assert torch.allclose(reordered, z[order], atol=VECTOR_TOLERANCE), (
+        "an item's vector depends on its position in the batch"
+    )
     for item in (0, n - 1):
         alone = _encode(module, fitted.prepare(take_rows(X, np.array([item]))), [0])
-        assert torch.allclose(alone[0], z[item], atol=TOLERANCE), "an item's vector depends on the other rows of X"
+        assert torch.allclose(alone[0], z[item], atol=VECTOR_TOLERANCE), (
+            "an item's vector depends on the other rows of X"
+        )
 
 
 def _check_branch(fitted: Encoder, z: Tensor) -> None:

@@ -27,8 +27,7 @@ from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError, No
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.exceptions import (
     DamagedModel,
-    GoldCode,
-    GoldShape,
+    GoldCodeOutOfRange,
     LevelOutOfRange,
     NoAnnotations,
     NoEarlierCounts,
@@ -37,6 +36,7 @@ from dissensus.models.exceptions import (
     NotATable,
     NotConverged,
     TooManyClasses,
+    WrongGoldShape,
 )
 from dissensus.models.frames import arg_max
 from dissensus.models.saving import load, save
@@ -50,10 +50,10 @@ E = TypeVar("E", bound=BaseException)
 CHECKS: dict[str, Check] = {}
 """The checks by name; each raises AssertionError if a method fails it."""
 
-SHAPES = {"A<K": (40, 3, 5), "A>K": (31, 8, 4), "I<A": (6, 17, 3)}
+TABLE_SHAPES = {"A<K": (40, 3, 5), "A>K": (31, 8, 4), "I<A": (6, 17, 3)}
 """Numbers of items, annotators and classes of the tables, which differ in size and order."""
 
-DEGENERATE = (
+DEGENERATE_TABLES = (
     ([1, 2, 3], [1, 1, 1], [0, 1, 0]),  # one annotator for all items
     ([1, 1, 2], [1, 2, 1], [5, 5, 5]),  # one class for all labels
     ([1, 2, 3], [1, 2, 3], [0, 1, 0]),  # one label per item
@@ -86,8 +86,8 @@ def is_binary(method: Method) -> bool:
 
 
 def make_table(method: Method, shape: str, seed: int = 0) -> Annotations:
-    """Simulate a table that the method supports; `shape` is a key of `SHAPES`."""
-    items, annotators, classes = SHAPES[shape]
+    """Simulate a table that the method supports; `shape` is a key of `TABLE_SHAPES`."""
+    items, annotators, classes = TABLE_SHAPES[shape]
     classes = 2 if is_binary(method) else classes
     return simulate(items, annotators, classes, redundancy=min(3, annotators), seed=seed).annotations
 
@@ -137,7 +137,7 @@ def values_out_of_range(declared: Any) -> list[float]:
 @_register_check
 def check_shapes(method: Method) -> None:
     """Check the shapes and ranges of all results."""
-    for shape in SHAPES:
+    for shape in TABLE_SHAPES:
         table = make_table(method, shape)
         model = fit_quietly(method, table)
         I, A, K = table.n_items, table.n_annotators, table.n_classes
@@ -284,7 +284,7 @@ def check_intervals(method: Method) -> None:
 @_register_check
 def check_degenerate_tables(method: Method) -> None:
     """Check that results are finite with one annotator, one class, one annotation or no overlap."""
-    for columns in DEGENERATE:
+    for columns in DEGENERATE_TABLES:
         model = fit_quietly(method, Annotations.from_arrays(*columns))
         assert np.isfinite(model.posterior_).all(), columns
         assert np.isfinite(model.reliability_).all(), columns
@@ -407,7 +407,11 @@ def check_gold(method: Method) -> None:
     gold[:5] = np.array([3, 2, 1, 0, 3]) % table.n_classes
     np.testing.assert_array_equal(fit_quietly(method, table, gold=gold).predict()[:5], gold[:5])
     bad: Any
-    for bad, error in ((gold[:-1], GoldShape), (gold + 0.5, GoldShape), (0 * gold + table.n_classes, GoldCode)):
+    for bad, error in (
+        (gold[:-1], WrongGoldShape),
+        (gold + 0.5, WrongGoldShape),
+        (0 * gold + table.n_classes, GoldCodeOutOfRange),
+    ):
         with expect_error(error):
             method().fit(table, gold=bad)
 

@@ -22,8 +22,8 @@ from dissensus.learning.storage import pack_component, read_tree, unpack_compone
 from dissensus.table.annotations import Annotations
 from dissensus.table.simulate import simulate
 
-WIDTH = 5  # length of the random vectors that replace an encoder's output
-TOLERANCE = 1e-3  # relative rounding error of a sum of losses in float32
+VECTOR_WIDTH = 5  # length of the random vectors that replace an encoder's output
+LOSS_TOLERANCE = 1e-3  # relative rounding error of a sum of losses in float32
 
 
 def check_objective(objective: Objective) -> None:
@@ -45,10 +45,10 @@ def check_objective(objective: Objective) -> None:
 
 
 def _prepare_objective(fitted: Objective, table: Annotations) -> tuple[Any, Tensor, Batch]:
-    """Make a head, vectors (I, WIDTH) and the targets of all items, after the objective's first preparation."""
+    """Make a head, vectors (I, VECTOR_WIDTH) and the targets of all items, after the objective's first preparation."""
     torch.manual_seed(0)
-    head: Any = fitted.head(nn.Identity, WIDTH)
-    z, targets = torch.randn(table.n_items, WIDTH), fitted.targets().take(torch.arange(table.n_items))
+    head: Any = fitted.head(nn.Identity, VECTOR_WIDTH)
+    z, targets = torch.randn(table.n_items, VECTOR_WIDTH), fitted.targets().take(torch.arange(table.n_items))
 
     def iterate_encoded() -> Iterator[tuple[Tensor, Batch]]:
         yield z, targets
@@ -81,7 +81,7 @@ def _check_loss(fitted: Objective, head: Any, z: Tensor, targets: Batch) -> None
     assert bool((slope != 0).any()), "the loss must depend on the encoder's output"
     halves, columns = torch.split(torch.arange(len(z)), len(z) // 2), fitted.targets()
     parts = sum(fitted.loss(head, z[half], columns.take(half)).item() for half in halves)
-    assert np.isclose(parts, loss.item(), rtol=TOLERANCE), "the losses of parts of a batch must add up"
+    assert np.isclose(parts, loss.item(), rtol=LOSS_TOLERANCE), "the losses of parts of a batch must add up"
 
 
 def _check_answers(fitted: Objective, head: Any, z: Tensor, targets: Batch) -> None:
@@ -95,10 +95,12 @@ def _check_answers(fitted: Objective, head: Any, z: Tensor, targets: Batch) -> N
             annotators = torch.tensor([0, -1, 2])  # −1: an annotator that is not in the table
             proba = fitted.label_proba(head, z, annotators)
             _check_shape("label_proba", proba, (B, 3, K))
-            assert torch.allclose(proba.sum(dim=2), torch.ones(B, 3), atol=TOLERANCE), "label_proba must sum to one"
+            assert torch.allclose(proba.sum(dim=2), torch.ones(B, 3), atol=LOSS_TOLERANCE), (
+                "label_proba must sum to one"
+            )
             rows = fitted.pair_label_proba(head, z, torch.tensor([1, 0]), torch.tensor([2, -1]))
             expected = proba[[1, 0], [2, 1]]
-            assert torch.allclose(rows, expected, atol=TOLERANCE), "pair_label_proba and label_proba must agree"
+            assert torch.allclose(rows, expected, atol=LOSS_TOLERANCE), "pair_label_proba and label_proba must agree"
 
 
 def _check_shape(name: str, value: Tensor, shape: tuple[int, ...], *, finite: bool = True) -> None:
@@ -112,7 +114,7 @@ def _check_storage(fitted: Objective, head: Any, z: Tensor) -> None:
     with TemporaryDirectory() as folder:
         path = write_tree(Path(folder) / "objective", pack_component(fitted, objectives), "objective")
         loaded = unpack_component(read_tree(path, "objective"), objectives)
-    again = loaded.head(nn.Identity, WIDTH)
+    again = loaded.head(nn.Identity, VECTOR_WIDTH)
     again.load_state_dict(head.state_dict())
     predict_logits: Callable[[Any, Any], Tensor] = lambda one, layers: one.logits(layers.eval(), z)  # noqa: E731
     assert torch.equal(predict_logits(loaded, again), predict_logits(fitted, head)), (
@@ -121,7 +123,7 @@ def _check_storage(fitted: Objective, head: Any, z: Tensor) -> None:
 
 
 def _check_training(objective: Objective, table: Annotations) -> None:
-    X = np.random.default_rng(0).normal(size=(table.n_items, WIDTH)).astype(np.float32)
+    X = np.random.default_rng(0).normal(size=(table.n_items, VECTOR_WIDTH)).astype(np.float32)
     encoder = encoders["mlp"](hidden=(8,))
     models = [
         CrowdClassifier(encoder=encoder, objective=objective, epochs=2, batch_size=16, device="cpu", seed=0)

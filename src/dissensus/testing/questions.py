@@ -16,7 +16,7 @@ from dissensus.table.io.jsonl import dumps
 from dissensus.table.kinds import KIND_DESCRIPTIONS
 from dissensus.table.simulate import simulate, simulate_kind, simulate_sets, simulate_spans, simulate_texts
 
-SECONDS = "seconds"  # facts that differ from run to run
+DURATION_FACT = "seconds"  # facts that differ from run to run
 
 
 def example_table(kind: str) -> Annotations:
@@ -92,7 +92,7 @@ def _to_json_values(facts: Any) -> Any:
 
     def without_seconds(value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: without_seconds(one) for key, one in value.items() if key != SECONDS}
+            return {key: without_seconds(one) for key, one in value.items() if key != DURATION_FACT}
         return [without_seconds(one) for one in value] if isinstance(value, list) else value
 
     return without_seconds(json.loads(dumps(facts)))

@@ -57,7 +57,7 @@ def write(path, names: bool = False, seed: int = 0, parts: int = 3, weight: bool
 @pytest.mark.parametrize("weight", [False, True])
 @pytest.mark.parametrize("names", [False, True])
 def test_codes_are_those_of_a_table_in_memory(names, weight, tmp_path, monkeypatch):
-    monkeypatch.setattr("dissensus.compute.engines.coding.BATCH_ROWS", 97)  # items span two batches
+    monkeypatch.setattr("dissensus.compute.engines.coding.SORT_BATCH_ROWS", 97)  # items span two batches
     table = write(tmp_path / "in", names=names, weight=weight)
     coded = code_parquet(f"{tmp_path}/in/*.parquet", tmp_path / "out")
     for name, array in rows_of_files(coded).items():
@@ -88,7 +88,7 @@ def test_codes_are_made_once_and_again_when_the_file_changes(tmp_path):
     (first.folder / "meta.json").unlink()
     (tmp_path / "out" / ".codes-01234567.part").mkdir()  # killed while sorting
     first = code_parquet(path, tmp_path / "out")
-    before = first.rows(0, 900)
+    before = first.map_item_rows(0, 900)
     pq.write_table(pq.read_table(path).slice(0, 100), path)
     assert code_parquet(path, tmp_path / "out").n_annotations == 100
     assert first.folder.exists()  # as somebody uses it
@@ -315,7 +315,7 @@ def test_a_state_that_was_cut_short_is_not_taken(tmp_path):
 def test_one_block_at_a_time_is_in_memory(tmp_path, monkeypatch):
     write(tmp_path, parts=1)
     rows, open_at_once = [], []
-    of_block = CodedTable.rows
+    of_block = CodedTable.map_item_rows
 
     def watched(self, first, end):
         found = of_block(self, first, end)
@@ -323,7 +323,7 @@ def test_one_block_at_a_time_is_in_memory(tmp_path, monkeypatch):
         open_at_once.append(Path("/proc/self/maps").read_text().count("annotator.i32"))
         return found
 
-    monkeypatch.setattr(CodedTable, "rows", watched)
+    monkeypatch.setattr(CodedTable, "map_item_rows", watched)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         methods["dawid-skene"](engine=Disk(block_rows=300), threads=1, max_iter=2).fit(tmp_path / "0.parquet")

@@ -12,8 +12,8 @@ from dissensus.table import kernels as table
 for K in (3, 5):
     made = dz.Annotations.from_arrays(*np.random.default_rng(0).integers(0, K, (3, 2**17)))  # less is sorted by NumPy
     dz.methods["dawid-skene"]().fit(made).predict_proba(made)
-walks = [c.sweep(K, source, c.FULL, False) for K in (3, 5) for source in (c.LIKELIHOOD, c.VOTES)]
-kernels = [*walks, c.load, c.collect, table.sort_rows]
+walks = [c.compile_pass(K, source, c.FULL, False) for K in (3, 5) for source in (c.LIKELIHOOD, c.VOTES)]
+kernels = [*walks, c.load_cells, c.collect_counts, table.sort_rows]
 print(json.dumps([[sum(k.stats.cache_hits.values()), sum(k.stats.cache_misses.values())] for k in kernels]))
 """
 

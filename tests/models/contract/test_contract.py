@@ -13,7 +13,7 @@ from scipy import stats
 from dissensus import Annotations, methods
 from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
 from dissensus.models.base import Aggregator, arg_max, methods_for
-from dissensus.models.exceptions import BadEarlierCount, EarlierMatrixShape, EarlierShape, NoPartialFit
+from dissensus.models.exceptions import BadEarlierCount, NoPartialFit, WrongEarlierMatrixShape, WrongEarlierShape
 from dissensus.table.simulate import simulate
 from dissensus.testing import methods as suite
 from strategies import tables
@@ -184,9 +184,9 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
 def test_earlier_counts_that_make_no_sense_are_clear_errors():
     table = table_of("dawid-skene", "A>K")
     for wrong, error, facts in (
-        ({0: np.ones((3, 3))}, EarlierMatrixShape, {"annotator": "0", "shape": (3, 3), "n_classes": 4}),
+        ({0: np.ones((3, 3))}, WrongEarlierMatrixShape, {"annotator": "0", "shape": (3, 3), "n_classes": 4}),
         ({0: -np.ones((4, 4))}, BadEarlierCount, {"annotator": "0", "count": -1, "label": "0", "true": "0"}),
-        (np.ones((2, 4, 4)), EarlierShape, {"shape": (2, 4, 4), "expected": (8, 4, 4)}),
+        (np.ones((2, 4, 4)), WrongEarlierShape, {"shape": (2, 4, 4), "expected": (8, 4, 4)}),
         ({"a": np.ones((4, 4))}, DataError, {}),  # the table has integers as names
     ):
         with pytest.raises(error) as caught:

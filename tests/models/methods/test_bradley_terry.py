@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations, methods, read
-from dissensus.models.exceptions import NotCompared, NoWinsBothWays, OutcomesNotUsed, UnseenAlternative
+from dissensus.models.exceptions import AlternativesNotConnected, OneGroupAlwaysWins, OutcomesNotUsed, UnseenAlternative
 from dissensus.models.methods.bradley_terry import expected_outcomes, score_derivatives, weighted_laplacian
 from dissensus.table.simulate import simulate_kind
 
@@ -144,12 +144,12 @@ def test_rows_in_any_order_weights_and_position():
 
 def test_things_that_cannot_be_ranked_together_are_said():
     split = Annotations.from_pairs(["a", "c"], ["b", "d"], ["left", "right"])
-    with pytest.raises(NotCompared) as caught:
+    with pytest.raises(AlternativesNotConnected) as caught:
         methods["bradley-terry"]().fit(split)
     assert caught.value.facts == {"things": 4, "groups": 2, "first": "'a'", "second": "'c'"}
     unbeaten = Annotations.from_pairs(["a", "b", "c"], ["b", "c", "b"], ["left", "left", "left"])
     assert methods["bradley-terry"]().fit(unbeaten).rank_[0] == 1
-    with pytest.raises(NoWinsBothWays):
+    with pytest.raises(OneGroupAlwaysWins):
         methods["bradley-terry"](**PLAIN).fit(unbeaten)
     with pytest.raises(UnseenAlternative) as caught:
         methods["bradley-terry"]().fit(unbeaten).predict(Annotations.from_pairs(["a"], ["z"], ["tie"]))

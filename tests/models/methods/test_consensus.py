@@ -70,8 +70,8 @@ def named_too_often(seed):
 
 def test_with_two_labels_a_class_that_is_named_too_often_is_not_taken_for_a_frequent_one(monkeypatch):
     right = []
-    for price in (class_shares.NONUNIFORM_COST, 0.0):
-        monkeypatch.setattr(class_shares, "NONUNIFORM_COST", price)
+    for price in (class_shares.NONUNIFORM_COST_FACTOR, 0.0):
+        monkeypatch.setattr(class_shares, "NONUNIFORM_COST_FACTOR", price)
         for table, truth in map(named_too_often, range(8)):
             right.append((dz.methods["consensus"]().fit(table).posterior_.argmax(axis=1) == truth).mean())
     assert np.mean(right[:8]) > np.mean(right[8:]) + 0.01
@@ -145,7 +145,7 @@ def test_a_row_of_no_weight_takes_no_share_of_what_a_group_says():
 def test_there_is_no_pool_where_its_confusion_matrices_are_too_many(monkeypatch):
     table = simulate(200, 20, 2, redundancy=10, seed=2).annotations
     assert dz.consensus(table).member_weights_ is not None
-    monkeypatch.setattr(pooling, "MAX_CELLS", 20 * 2**2 - 1)
+    monkeypatch.setattr(pooling, "MAX_MATRIX_ENTRIES", 20 * 2**2 - 1)
     assert dz.consensus(table).member_weights_ is None
 
 
@@ -284,7 +284,7 @@ def panel(loading, n_items=250, n_annotators=12):
 
 def by_power(n):
     """ρ with which n labels are worth n^(1 − γ)."""
-    return pytest.approx((n**pooling.POWER - 1) / (n - 1))
+    return pytest.approx((n**pooling.DESIGN_EFFECT_POWER - 1) / (n - 1))
 
 
 def pooled(table, weight, gold=None):
@@ -301,7 +301,10 @@ def pooled(table, weight, gold=None):
 def test_a_panel_has_the_answers_of_two_models_each_softened_by_its_own_labels():
     table = panel(2.5)
     ours = dz.methods["consensus"]().fit(table)
-    crowd, effect = 12**pooling.POWER, 12**pooling.EFFECT_POWER  # as many labels as one, by either model
+    crowd, effect = (
+        12**pooling.DESIGN_EFFECT_POWER,
+        12**pooling.ITEM_EFFECT_POWER,
+    )  # as many labels as one, by either model
     weight = effect / (crowd + effect)
     assert ours.weights_ == pytest.approx({"hierarchical-dawid-skene": weight, "item-effect": 1 - weight})
     plain = pooled(table, weight)
@@ -377,7 +380,7 @@ def test_with_five_labels_the_effect_must_be_seen():
 def test_few_labels_leave_dawid_skene_and_few_items_or_a_large_table_leave_the_ease_of_items_out(monkeypatch):
     few = dz.methods["consensus"]().fit(panel(2.5, n_annotators=4))
     assert few.weights_ == {"dawid-skene": 1.0}
-    monkeypatch.setattr(pooling, "MAX_COST", 1000)
+    monkeypatch.setattr(pooling, "MAX_EFFECT_COST", 1000)
     for table in (panel(2.5, n_items=60), panel(2.5)):
         model = dz.methods["consensus"]().fit(table)
         assert model.weights_ == {"hierarchical-dawid-skene": 1.0}
@@ -392,8 +395,8 @@ def test_without_gold_labels_are_worth_a_power_of_their_number():
         table = simulate(200, 20, 2, redundancy=n, seed=1).annotations
         model = dz.methods["consensus"]().fit(table)
         assert model.dependence_ == by_power(n)
-        assert model.mean_effective_labels().value == pytest.approx(n ** (1 - pooling.POWER))
-    assert dz.methods["consensus"]().fit(table.subsample(1)).dependence_ == pooling.POWER
+        assert model.mean_effective_labels().value == pytest.approx(n ** (1 - pooling.DESIGN_EFFECT_POWER))
+    assert dz.methods["consensus"]().fit(table.subsample(1)).dependence_ == pooling.DESIGN_EFFECT_POWER
     twice = dz.Annotations.from_arrays(
         table.items[table.item], table.annotators[table.annotator], table.classes[table.label],
         weight=np.full(len(table), 0.5),

@@ -10,7 +10,7 @@ import pytest
 
 from dissensus import Annotations, load, methods, save
 from dissensus.exceptions import BadParameter, NotFitted
-from dissensus.models.exceptions import GoldValuesShape, WrongLabelType
+from dissensus.models.exceptions import WrongGoldValuesShape, WrongLabelType
 from dissensus.models.methods.gaussian import Gaussian
 from dissensus.table.simulate import simulate_kind
 
@@ -185,5 +185,5 @@ def test_what_it_cannot_do_is_said():
     for ask in (model.predict_proba, lambda: model.partial_fit(SIM.annotations), lambda: model.to_frame("confusions")):
         with pytest.raises(BadParameter):
             ask()
-    with pytest.raises(GoldValuesShape):
+    with pytest.raises(WrongGoldValuesShape):
         model.fit(SIM.annotations, gold=np.zeros(3))

@@ -9,7 +9,7 @@ import pytest
 
 from dissensus import Annotations, methods
 from dissensus.models.methods.graded_response import (
-    PRIOR_MEAN,
+    PRIOR_MEANS,
     GraderParams,
     grade_likelihoods,
     interval_codes,
@@ -52,15 +52,15 @@ def test_scoring_climbs_to_where_it_is_flat():
     labels = rng.uniform(0, 30, (2, 4, 4)) + 60 * np.eye(4)
     model = methods["graded-response"]()
     model.label_shares_ = SHARES
-    params = GraderParams(np.full(4, 0.25), np.tile(PRIOR_MEAN, (2, 1)), np.zeros(1))
-    worth = [m_step_objective(labels, params.grading, SHARES, PRIOR_MEAN)]
+    params = GraderParams(np.full(4, 0.25), np.tile(PRIOR_MEANS, (2, 1)), np.zeros(1))
+    worth = [m_step_objective(labels, params.grading, SHARES, PRIOR_MEANS)]
     for _ in range(40):
         params = model.m_step(labels, labels, params)
-        worth.append(m_step_objective(labels, params.grading, SHARES, PRIOR_MEAN))
+        worth.append(m_step_objective(labels, params.grading, SHARES, PRIOR_MEANS))
     assert (np.diff(worth, axis=0) >= 0).all()
     for _ in range(20):
         near = params.grading + rng.normal(0, 0.02, (2, 4))
-        assert (m_step_objective(labels, near, SHARES, PRIOR_MEAN) <= worth[-1] + 1e-6).all()
+        assert (m_step_objective(labels, near, SHARES, PRIOR_MEANS) <= worth[-1] + 1e-6).all()
 
 
 def test_the_posterior_is_that_of_its_parameters():

@@ -306,8 +306,8 @@ def test_log_odds_of_a_share_nearby_are_exact():
     near = rng.uniform(-1, 1, 2000)
     share = np.clip(near + rng.choice([1e-6, 1e-3, 0.02, 0.5], 2000) * rng.uniform(-1, 1, 2000), -1, 1)
     found = [kernels._nearby_log_odds(x, y, kernels.log_odds(y)) for x, y in zip(share, near, strict=True)]
-    bounded = np.clip(share, -kernels.MAX_SHARE, kernels.MAX_SHARE)
+    bounded = np.clip(share, -kernels.MAX_AGREEMENT, kernels.MAX_AGREEMENT)
     np.testing.assert_allclose(found, np.arctanh(bounded), rtol=1e-12, atol=1e-14)
     u = (share - near) / (1 - share * near)
-    assert (np.abs(u) < kernels.SERIES).sum() > 500  # by the series
-    assert (np.abs(u) > kernels.SERIES).sum() > 200  # by the logarithm
+    assert (np.abs(u) < kernels.MAX_SERIES_ARGUMENT).sum() > 500  # by the series
+    assert (np.abs(u) > kernels.MAX_SERIES_ARGUMENT).sum() > 200  # by the logarithm

@@ -83,7 +83,7 @@ def complete(pairs: AnnotatorPairs, **keywords) -> np.ndarray:
 @pytest.mark.parametrize("with_gold", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_pairs_equal_the_literal_loops(kind, with_gold, least, monkeypatch):
-    monkeypatch.setattr("dissensus.models.methods.m_msr.CHUNK_PAIRS", 7)
+    monkeypatch.setattr("dissensus.models.methods.m_msr.MAX_CHUNK_PAIRS", 7)
     table = random_table(1, n_annotators=9, **KINDS[kind])
     gold = some_gold(table) if with_gold else None
     n, C, known, known_skill = literal_pairs(table, gold, least)

@@ -8,10 +8,10 @@ from scipy import integrate, stats
 from scipy.special import psi
 
 from dissensus import Annotations, methods
-from dissensus.compute.kernels.confusion import LOG_RANGE, chunk_rows
+from dissensus.compute.kernels.confusion import MAX_LOG_PRODUCT, chunk_rows
 from dissensus.models.confusion import EStepParams
 from dissensus.models.dirichlet import expected_log, kl_divergence
-from dissensus.models.methods.mace import MACE, MIN_PRIOR, MACEParams, draw_by_counts, posterior_means
+from dissensus.models.methods.mace import MACE, MIN_PRIOR_PARAMETER, MACEParams, draw_by_counts, posterior_means
 from dissensus.table.datasets import load_dataset
 from dissensus.table.simulate import simulate
 from models.family import begun, readable_objective
@@ -270,11 +270,11 @@ def test_the_paper_s_extremes_end_in_numbers():
 
 def test_no_prior_that_is_allowed_makes_odds_that_could_overflow():
     given = np.array([[1e9, 0.0, 0.0], [5e8, 5e8, 0.0]])
-    model = MACE(alpha=MIN_PRIOR, beta=MIN_PRIOR, strategy_count=MIN_PRIOR)
+    model = MACE(alpha=MIN_PRIOR_PARAMETER, beta=MIN_PRIOR_PARAMETER, strategy_count=MIN_PRIOR_PARAMETER)
     for share in (0.0, 0.5, 1.0):
         params = MACEParams(np.full(3, 1 / 3), np.full((2, 3), share), given)
         odds = EStepParams.from_likelihood(params.prior, model.label_likelihood(params)).likelihood
-        assert np.abs(np.log(odds)).max() < LOG_RANGE
+        assert np.abs(np.log(odds)).max() < MAX_LOG_PRODUCT
         assert chunk_rows(odds) >= 1
 
 

@@ -256,7 +256,7 @@ def test_a_step_that_overshoots_is_taken_back(monkeypatch):
 
     table = simulate(200, 8, 3, redundancy=5, seed=1).annotations
     usual = MeTaL(tol=1e-12, max_iter=5000).fit(table)
-    monkeypatch.setattr(module, "STEP_SHARE", 4.0)  # far beyond where the parabolas are lowest
+    monkeypatch.setattr(module, "INITIAL_STEP_SHARE", 4.0)  # far beyond where the parabolas are lowest
     far = MeTaL(tol=1e-12, max_iter=5000).fit(table)
     assert (np.diff(far.trace_) >= 0).all()
     assert (np.diff(far.trace_) == 0).sum() > 3

@@ -12,7 +12,7 @@ from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import mmce as kernels
 from dissensus.compute.rows import expand_rows
 from dissensus.models.matrices import default_pseudo_counts
-from dissensus.models.methods.mmce import MAX_WEIGHT, MMCE, FusedPass, MMCEParams, unknown_effect
+from dissensus.models.methods.mmce import MAX_ROW_WEIGHT, MMCE, FusedPass, MMCEParams, unknown_effect
 from dissensus.table.simulate import simulate
 from models.family import readable_pass
 from tables import KINDS, random_table, shares_of, some_gold
@@ -464,7 +464,7 @@ def test_extreme_penalties_end_in_numbers(gamma):
 def test_weights_beyond_a_thousand_count_in_proportion(weight):
     table = random_table(15)
     given = np.where(np.arange(len(table)) % 3 == 0, 1.0, 0.25)
-    models = [MMCE(dependence=None).fit(replace(table, weight=scale * given)) for scale in (MAX_WEIGHT, weight)]
+    models = [MMCE(dependence=None).fit(replace(table, weight=scale * given)) for scale in (MAX_ROW_WEIGHT, weight)]
     for key in ("posterior_", "annotator_effect_", "item_effect_"):
         np.testing.assert_allclose(*(getattr(model, key) for model in models), atol=1e-8)
     assert models[1].predict_proba(replace(table, weight=weight * given)).max() <= 1

@@ -1,27 +1,27 @@
 """Engines run the passes of EM in memory, on a disk, on a GPU or in a Spark cluster.
 
 The keyword `engine` of a method is "local", "disk", "torch" or "spark". A method defines its pass once, as a
-`base.Pass`: it takes parameters, a kernel loops over items and adds to counts, and the pass returns the counts and, if
-requested, a posterior per item. A pass contains no annotations. An engine (`base.Engine`) stores the annotations and
-decides where each chunk of items is processed:
+`base.Pass`. A pass takes parameters, adds up counts over the items, and returns the counts and, if requested, the
+posterior of each item. A pass contains no annotations. An engine (`base.Engine`) stores the annotations and decides
+where each chunk of items is processed:
 
 - `local`: arrays in memory. Each thread processes one chunk, a range of items, with its own counts.
 - `disk`: files of codes sorted by item, which `coding` makes once from Parquet. A chunk is a few million rows that are
-  mapped into memory while the same kernels process them. The state is saved after every pass. A folder contains codes,
-  checkpoints and results. Results with one row per item are arrays mapped from files, and `items_path_` is a folder of
-  Parquet files with the frame of items.
-- `torch`: tensors on a GPU or the CPU, with the kernels of `kernels.on_torch`. The size of a chunk leaves room for
+  mapped into memory while the same kernels process them. The state of EM is saved after every pass. One folder contains
+  the codes, checkpoints and results. Results with one row per item are memory-mapped arrays, and `items_path_` is a
+  folder of Parquet files with the frame of items.
+- `torch`: tensors on a GPU or the CPU, processed by `kernels.on_torch`. Chunks are small enough to leave memory for
   intermediate arrays.
-- `spark`: arrays in a cluster, which `scatter` makes there. A task processes one chunk with the broadcast parameters of
-  its annotators, and sums are added as a tree. Results with one row per item stay in the cluster: `to_frame("items")`
-  is a DataFrame, and `np.asarray(model.posterior_)` loads the posterior into the driver.
+- `spark`: arrays in a cluster, which `scatter` creates there. A task processes one chunk with the broadcast parameters
+  of its annotators, and the sums of the tasks are added pairwise. Results with one row per item stay in the cluster:
+  `to_frame("items")` is a DataFrame, and `np.asarray(model.posterior_)` loads the posterior into the driver.
 
 Only parameters are sent to the annotations, and only sums are returned. Votes and label counts, which a fit needs
 before the first pass, are computed by passes too, so no process needs the whole table. GLAD is an exception: it has one
-parameter per item, and the driver stores all of them.
+parameter per item, and the calling process stores all of them.
 
 All engines return the same results. They compute sums and probabilities in double precision and differ only in the
-order of additions, which is too little to change when a fit stops. Tests verify this.
+order of additions. These differences do not change the pass at which a fit stops, as tests verify.
 
 A class sets the options of an engine: `DawidSkene(engine=Disk(folder="work", memory_gb=2))`,
 `DawidSkene(engine=Torch(device="cuda:1"))`, `DawidSkene(engine=Spark(partitions=400))`. Another package adds an engine
@@ -55,7 +55,7 @@ from dissensus.table.annotations import Annotations
 MASTER_PATTERN = re.compile(
     r"local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|k8s://\S+|spark://[^\s,]+:\d+(,[^\s,]+:\d+)*"
 )
-"""The forms of cluster addresses that Spark accepts."""
+"""The pattern of the cluster addresses that Spark accepts."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Local:
     """Store annotations in the memory of this process."""
 
     def load(self, table: Any) -> Any:
-        """Convert the argument of `fit` to a table of this engine; other types are returned unchanged."""
+        """Return the argument of `fit` as a table of this engine, or unchanged if this engine cannot convert it."""
         if isinstance(table, RemoteTable):
             raise WrongEngine(location=table.location, engine=table.engine)
         return table
@@ -94,9 +94,9 @@ class Disk(Local):
     Parameters
     ----------
     folder : path, optional
-        The folder of codes, checkpoints and posteriors; by default next to the Parquet file.
+        The folder for codes, checkpoints and posteriors; by default a folder next to the Parquet file.
     memory_gb : float, optional
-        The memory for sorting the rows, in GB.
+        The memory that may be used to sort the rows, in GB.
     block_rows : int, optional
         The number of rows that each thread maps into memory at a time.
 
@@ -117,7 +117,7 @@ class Disk(Local):
         check_argument("block_rows", self.block_rows, int, low=1)
 
     def load(self, table: Any) -> Any:
-        """Code the files of a path or a pattern, or a table in memory."""
+        """Convert the files of a path or pattern, or a table in memory, to codes on the disk."""
         from dissensus.compute.engines.coding import CodedTable, code_parquet, code_table
 
         if isinstance(table, CodedTable):
@@ -131,7 +131,7 @@ class Disk(Local):
         return super().load(table)
 
     def open(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
-        """Return the engine for the files, with a folder for the fit."""
+        """Return the engine for the coded files, with a folder for this fit."""
         from dissensus.compute.engines.disk import DiskEngine, RunFolder
 
         return DiskEngine(table, self.block_rows, _create_pool(model, table), gold, RunFolder(model, table, gold))
@@ -189,7 +189,7 @@ class Spark(Local):
     partitions : int, optional
         The number of parts; by default one per core, or more if a part would exceed `partition_rows`.
     partition_rows : int, optional
-        The largest number of rows of a part, unless `partitions` is set.
+        The maximum number of rows of a part; ignored if `partitions` is set.
     master : str, optional
         The address of the cluster, such as `spark://host:7077`, if there is no active session. By default, Spark's own
         settings are used, or this machine if there are none.
@@ -209,7 +209,7 @@ class Spark(Local):
             raise BadClusterAddress(master=self.master)
 
     def load(self, table: Any) -> Any:
-        """Code a DataFrame, a Spark table or a path in the cluster; `open` distributes tables in memory."""
+        """Convert a DataFrame, a Spark table or a path to codes in the cluster; `open` distributes tables in memory."""
         from dissensus.compute.engines.scatter import ClusterTable, distribute_frame, is_frame
 
         if is_frame(table) or isinstance(table, str | Path):
@@ -225,7 +225,7 @@ class Spark(Local):
         return SparkEngine(in_cluster, _create_pool(model, table), gold)
 
     def store_results(self, model: Any, table: Any, gold: IntArray | None) -> None:
-        """Keep the results in the cluster, and store the table in the posterior."""
+        """Keep the results in the cluster, and attach the table to the posterior, which needs its names."""
         if not isinstance(table, Annotations):
             if isinstance(model.posterior_, np.ndarray):  # the table was fitted in memory
                 for key in model._per_item_results():
@@ -250,14 +250,14 @@ def engine_name(engine: EngineChoice) -> str:
 
 
 def engine_options(engine: object) -> Local:
-    """Return an engine with its options; None is the default engine."""
+    """Return the engine with its options, given its name or the engine itself; None stands for the default engine."""
     if engine is None:
         return Local()
     if isinstance(engine, Local):
         return engine
     if isinstance(engine, str):
         if engine not in ENGINES:
-            from importlib.metadata import entry_points  # takes 30 ms
+            from importlib.metadata import entry_points  # imported here because it takes 30 ms
 
             ENGINES.update({plugin.name: plugin.load() for plugin in entry_points(group="dissensus.engines")})
         if engine in ENGINES:

@@ -32,17 +32,17 @@ class TableSize:
 
     @property
     def is_short(self) -> bool:
-        """Whether passes use the array form, because loading a kernel would take longer than it saves."""
+        """Whether the table is so short that passes use the array form instead of loading a kernel."""
         return self.n_rows < chunks.MIN_KERNEL_ROWS
 
 
 @dataclass(frozen=True)
 class Sums:
-    """The sums of a pass over items; the sums of two parts of a table are added with `+`."""
+    """The sums that a pass computes; `+` adds the sums of two parts of a table."""
 
     by_annotator: ClassVar[tuple[str, ...]] = ()
-    """The fields with an entry per annotator. Parameters have this attribute too, so that workers get only the entries
-    of their own annotators."""
+    """The names of the fields with one entry per annotator. Parameters have this attribute too, so that a worker
+    receives only the entries of its annotators."""
 
     def __add__(self, other: Self) -> Self:
         return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -51,8 +51,8 @@ class Sums:
 class RemoteTable(ABC, SizeProperties):
     """A table whose rows are not in the memory of this process, with the names and sizes of an `Annotations`."""
 
-    location: ClassVar[str]  # location of the rows, such as "on a disk"
-    engine: ClassVar[str]  # name of the engine that processes it
+    location: ClassVar[str]  # where the rows are stored, such as "on a disk"
+    engine: ClassVar[str]  # name of the engine that processes the table
     n_annotations: Any
     annotations_per_annotator: IntArray
     weighted: bool
@@ -62,12 +62,12 @@ class RemoteTable(ABC, SizeProperties):
         return TableSize(self.n_items, self.n_annotators, self.n_classes, self.n_annotations, self.weighted)
 
     @abstractmethod
-    def all_rows(self) -> Rows:
+    def load_all_rows(self) -> Rows:
         """Load all rows into memory."""
 
     def to_annotations(self) -> Annotations:
         """Load the table into memory; its items are named by their indices."""
-        rows, items = self.all_rows(), np.arange(self.n_items)
+        rows, items = self.load_all_rows(), np.arange(self.n_items)
         return Annotations(rows.annotator, rows.label, rows.item_ptr, items, self.annotators, self.classes, rows.weight)
 
 
@@ -77,7 +77,7 @@ S = TypeVar("S", bound=Sums, covariant=True)
 
 @dataclass
 class Worker:
-    """The state of one worker of a pass: its parameters and its sums so far."""
+    """The state of one worker during a pass: its parameters and its sums so far."""
 
     params: Any
     size: TableSize
@@ -87,9 +87,10 @@ class Worker:
 class Pass(Generic[P, S]):
     """One pass over the items, from parameters to sums and optional outputs per item.
 
-    A pass has two forms. `array_form` uses whole-array operations; it is readable, runs short tables and torch, and is
-    the reference of the tests. `kernel` is a compiled loop. A pass contains settings and buffers but no annotations, so
-    it can be sent to the annotations. An engine opens workers, lets each process chunks, and closes them.
+    A pass has two forms. `array_form` uses whole-array operations; it is used for short tables and with torch, and
+    tests use it as reference. `kernel` is a compiled loop. A pass contains settings and buffers but no annotations, so
+    it can be sent to the process that stores them. An engine opens workers, lets each worker process chunks, and closes
+    the workers.
     """
 
     sums_type: ClassVar[type[Any]]
@@ -106,7 +107,7 @@ class Pass(Generic[P, S]):
         raise NotImplementedError
 
     def kernel(self, chunk: Chunk, worker: Worker, out: Mapping[str, Any]) -> None:
-        """Process a chunk: add to the worker's sums, and write the outputs in `out`, arrays over the chunk's items."""
+        """Process a chunk: add to the worker's sums, and write the outputs to the arrays `out`, one row per item."""
         raise NotImplementedError
 
     def zeros(self, size: TableSize) -> list[Any]:
@@ -134,12 +135,12 @@ class Pass(Generic[P, S]):
         return self.sums_type(*map(sum, zip(*(worker.sums for worker in workers), strict=True)))  # type: ignore[no-any-return]
 
     def on_torch(self, params: P, data: Any, out: Mapping[str, Any]) -> S:
-        """Run the array form over a table in torch, a `kernels.on_torch.DeviceTable`."""
+        """Run the array form over a table in torch; `data` is a `kernels.on_torch.DeviceTable`."""
         return self.sums_type(*data.sum_chunks(partial(self.array_form, params=params), self.outputs, out))  # type: ignore[no-any-return]
 
 
 class Engine(ABC):
-    """The holder of a table, which runs passes over it; `annotations_per_annotator` has the shape (A,)."""
+    """An engine stores a table and runs passes over it; `annotations_per_annotator` has the shape (A,)."""
 
     checkpoint: Any = None  # storage of the EM driver's state between passes, such as `disk.RunFolder`
 
@@ -149,14 +150,14 @@ class Engine(ABC):
 
     @abstractmethod
     def run(self, pass_: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
-        """Run one pass over all items; `out` contains the outputs to write, which `allocate` made."""
+        """Run one pass over all items and write the requested outputs to `out`, which `allocate` returned."""
 
     @abstractmethod
     def has_labels(self) -> BoolArray:
         """Return a mask of the items that have annotations, (I,)."""
 
     def run_cached(self, key: Any, pass_: Pass[Any, S]) -> S:
-        """Return the cached sums of a pass without parameters; do not modify them."""
+        """Return the sums of a pass without parameters, which are cached and must not be modified."""
         if key not in self._cached:
             self._cached[key] = self.run(pass_, None)
         return self._cached[key]  # type: ignore[return-value]  # the key identifies the pass
@@ -166,7 +167,7 @@ class Engine(ABC):
         """Load the rows of the items that the mask `keep` (I,) selects."""
 
     def allocate(self, name: str, *shape: int) -> FloatArray:
-        """Return storage for an output with one entry of this shape per item."""
+        """Return storage for an output that has one entry of this shape for each item."""
         return np.empty((self.size.n_items, *shape))
 
     def __enter__(self) -> Self:

@@ -1,6 +1,6 @@
-"""Convert Parquet files larger than memory to files of codes sorted by item, which the disk engine maps into memory.
+"""Convert Parquet files that exceed memory to files of codes, sorted by item, for the disk engine.
 
-DuckDB sorts the rows by (item, annotator, label) within a given memory, using temporary files, joins the codes of
+DuckDB sorts the rows by (item, annotator, label) with limited memory and temporary files, joins the codes of
 annotators and classes, and returns the rows in batches. Items need no join: in sorted order, a new item begins where
 the name differs from the previous row. The result is a folder `codes-…`, named after a hash of its sources, which
 contains
@@ -60,12 +60,12 @@ from dissensus.table.io.files import report_read_errors
 from dissensus.table.names import encode_labels
 
 META_FILE, CODES_VERSION = "meta.json", 3
-BATCH_ROWS = 1_000_000  # rows per batch that DuckDB returns
+SORT_BATCH_ROWS = 1_000_000  # number of rows per batch that DuckDB returns
 PARQUET_MAGIC = b"PAR1"  # first bytes of a Parquet file
 
 
 class MappedNames:
-    """An array of names in a memory-mapped Arrow file, which reads only the names that are accessed."""
+    """An array of names in a memory-mapped Arrow file; only the names that are accessed are read."""
 
     def __init__(self, path: Path):
         self._column = pa.ipc.open_file(pa.memory_map(str(path))).read_all()["name"]
@@ -94,7 +94,7 @@ class MappedNames:
 
 
 class CodedTable(RemoteTable):
-    """A table on a disk, with the names and sizes of an `Annotations`, and its rows in files."""
+    """A table whose rows are in files on a disk, with the names and sizes of an `Annotations`."""
 
     where, engine = "on a disk", "disk"
 
@@ -123,29 +123,29 @@ class CodedTable(RemoteTable):
             raise BadItemOffsets(path=files["item_ptr"][0], rows=n, items=self.n_items)
         for name, limit in (("annotator", self.n_annotators), ("label", self.n_classes)):
             path, kind = files[name]
-            for start in range(0, n, BATCH_ROWS):
+            for start in range(0, n, SORT_BATCH_ROWS):
                 naming.check_codes(
-                    np.fromfile(path, kind, BATCH_ROWS, offset=start * np.dtype(kind).itemsize), limit, name
+                    np.fromfile(path, kind, SORT_BATCH_ROWS, offset=start * np.dtype(kind).itemsize), limit, name
                 )
 
-    def _map_rows(self) -> Rows:
-        """Return all rows as memory-mapped arrays, which keep the map open while they exist."""
+    def _map_all_rows(self) -> Rows:
+        """Return all rows as memory-mapped arrays; the files stay mapped while the arrays exist."""
         files = _array_files(self.folder, self.n_classes, self.weighted)
         maps: dict[str, Any] = {name: np.memmap(path, kind, "r") for name, (path, kind) in files.items()}
         return Rows(**{"weight": None} | maps)
 
-    def all_rows(self) -> Rows:
+    def load_all_rows(self) -> Rows:
         """Load all rows into memory."""
-        copies: Any = (None if array is None else np.array(array) for array in self._map_rows().arrays)
+        copies: Any = (None if array is None else np.array(array) for array in self._map_all_rows().arrays)
         return Rows(*copies)
 
-    def rows(self, first: int, end: int) -> Rows:
+    def map_item_rows(self, first: int, end: int) -> Rows:
         """Return the rows of items first … end − 1, with offsets relative to the first row."""
-        return self._map_rows().slice_items(first, end)
+        return self._map_all_rows().slice_items(first, end)
 
-    def ranges(self, rows: int) -> list[tuple[int, int]]:
-        """Return ranges of items with about `rows` rows each, and at least one item."""
-        return list(pairwise(range_starts(self._map_rows().item_ptr, rows)))
+    def item_ranges(self, rows: int) -> list[tuple[int, int]]:
+        """Return ranges of items that have about `rows` rows each; each range has at least one item."""
+        return list(pairwise(range_starts(self._map_all_rows().item_ptr, rows)))
 
 
 def _array_files(folder: Path, n_classes: int, weighted: bool) -> dict[str, tuple[Path, Any]]:
@@ -170,7 +170,7 @@ def code_parquet(
     """Convert a Parquet file, or all files that match a pattern such as `labels/*.parquet`, to codes in `folder`.
 
     `columns` names the columns item, annotator, label and weight; columns that are not named are found as in
-    `dissensus.read`. Existing codes of the same files are reused. An interrupted sort starts again.
+    `dissensus.read`. Existing codes of the same files are reused. If sorting was interrupted, it starts again.
     """
     files, folder = _list_files(source), Path(folder)
     with report_read_errors(Path(files[0])):
@@ -195,7 +195,7 @@ def code_parquet(
 
 
 def _write_once(folder: Path, made_of: dict[str, Any], write: Callable[[Path], None]) -> CodedTable:
-    """Return the existing codes of these sources, or write them to a new folder with `write`."""
+    """Return the folder with the codes of these sources; if there is none, create it and call `write`."""
     text = json.dumps(made_of, default=str)
     target = folder / f"codes-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -231,7 +231,7 @@ def find_label_columns(columns: dict[str, Any], names: list[str], engine: str) -
 
 
 def check_row_counts(columns: dict[str, str], total: int, blank: dict[str, int], bad_weights: int = 0) -> None:
-    """Raise DataError if there are no rows, blank names (numbers of rows by role) or invalid weights."""
+    """Raise DataError if there are no rows, if names are blank (`blank` counts them by role) or weights invalid."""
     if total == 0:
         raise NoRows
     for role, count in blank.items():
@@ -242,7 +242,7 @@ def check_row_counts(columns: dict[str, str], total: int, blank: dict[str, int],
 
 
 def _create_checked_view(rows: Any, files: list[str], columns: dict[str, str]) -> None:
-    """Create the view `rows` of the files; blank names and invalid weights raise errors."""
+    """Create the view `rows` of the files; raise an error if names are blank or weights are invalid."""
     named = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
     roles = ("item", "annotator", "label")
     quoted = {role: '"' + column.replace('"', '""') + '"' for role, column in columns.items()}
@@ -256,12 +256,12 @@ def _create_checked_view(rows: Any, files: list[str], columns: dict[str, str]) -
     counts = ", ".join(f"count(*) FILTER ({condition})" for condition in bad)
     *blank, weights, total = rows.execute(f"SELECT {counts}, count(*) FROM rows").fetchall()[
         0
-    ]  # all counts in one scan
+    ]  # all counts are computed in one scan
     check_row_counts(columns, total, dict(zip(roles, blank, strict=True)), weights)
 
 
 def _sort_and_write(rows: Any, columns: dict[str, str], folder: Path, classes: list[Any] | int | None) -> _CodesWriter:
-    """Sort and code the view `rows`, and write it."""
+    """Sort the rows of the view `rows`, replace names by codes, and write the rows."""
     annotator_names, labels = (
         naming.to_column(rows.sql(f"SELECT DISTINCT {role} AS name FROM rows").to_arrow_table()["name"], role)
         for role in ("annotator", "label")
@@ -274,7 +274,7 @@ def _sort_and_write(rows: Any, columns: dict[str, str], folder: Path, classes: l
     batches = rows.sql(
         f"SELECT item, a.code AS a, c.code AS c{weight} FROM rows "
         f"JOIN annotators a ON annotator = a.name JOIN labels c ON label = c.name ORDER BY item, a, c{weight}"
-    ).to_arrow_reader(BATCH_ROWS)
+    ).to_arrow_reader(SORT_BATCH_ROWS)
     writer = _CodesWriter(folder, annotators, class_names, bool(weight))
     for batch in batches:
         writer.write(*batch.columns)
@@ -283,7 +283,7 @@ def _sort_and_write(rows: Any, columns: dict[str, str], folder: Path, classes: l
 
 @contextmanager
 def _translate_duckdb_errors(source: str | Path) -> Iterator[None]:
-    """Replace an error of DuckDB by `CannotSort` with the first line of its message."""
+    """Replace an error of DuckDB by `CannotSort`, which contains the first line of DuckDB's message."""
     try:
         yield
     except Exception as error:
@@ -340,7 +340,7 @@ class _CodesWriter:
         self.add_rows(np.asarray(annotator), np.asarray(label), weight)
 
     def add_items(self, names: Any, first_row: IntArray) -> None:
-        """Append items and the index of their first rows."""
+        """Append the names of items and the index of the first row of each."""
         kind = pa.large_string() if naming.is_text_type(names.type) else pa.int64()
         if pa.types.is_uint64(names.type) and len(names):
             naming.check_fits_int64(int(np.asarray(names).max()))
@@ -363,7 +363,7 @@ class _CodesWriter:
             np.asarray(values, kind).tofile(file)
 
     def finish(self, made_of: dict[str, Any]) -> None:
-        """Write names and sources after the last row has been appended."""
+        """Write the names and the sources; called after the last row has been appended."""
         self._append("item_ptr", [self.annotations_per_annotator.sum()])
         self.items.close()
         names = pa.table({"name": self.annotators, "count": self.annotations_per_annotator})
@@ -375,7 +375,7 @@ class _CodesWriter:
 
 
 def split_pattern(source: str | Path) -> tuple[Path, str]:
-    """Split a path or pattern into the folder without wildcards and the remaining pattern."""
+    """Split a path or pattern into its leading folder, which has no wildcards, and the rest."""
     path = Path(source)
     folder = next((parent for parent in path.parents if not set("*?[") & set(str(parent))), Path())
     return folder, str(path.relative_to(folder))
@@ -391,7 +391,7 @@ def check_parquet(path: str | Path, engine: str) -> None:
 
 
 def _list_files(source: str | Path) -> list[str]:
-    """Return the files that match a path or pattern; an existing file with this exact name is not a pattern."""
+    """Return the files that match a path or pattern; the name of an existing file is never read as a pattern."""
     folder, pattern = split_pattern(source)
     files = [str(source)] if Path(source).is_file() else sorted(map(str, folder.glob(pattern)))
     if not files:

@@ -21,11 +21,11 @@ from dissensus.compute.rows import Rows
 
 T = TypeVar("T")
 
-MIN_THREAD_ROWS = 20_000  # rows per thread; a thread with fewer rows costs more time than it saves
+MIN_THREAD_ROWS = 20_000  # minimum number of rows per thread; with fewer rows a thread does not save time
 
 
 def thread_count(threads: int | None, rows: int) -> int:
-    """Return the number of threads for a number of rows; `threads` None allows all available cores."""
+    """Return the number of threads to use for a number of rows, at most `threads`; None means all cores."""
     if threads is None:
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     elif threads < 1:
@@ -59,7 +59,7 @@ class Threads:
         self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
 
     def map(self, work: Callable[[int, int, int], T], ranges: list[tuple[int, int]]) -> list[T]:
-        """Return `work(number, start, stop)` for each range, in order; the calling thread processes the first one."""
+        """Return `work(number, start, stop)` for each range, in order; the calling thread processes the first range."""
         if self._pool is None or len(ranges) == 1:
             return [work(number, *bounds) for number, bounds in enumerate(ranges)]
         rest = [self._pool.submit(work, number, *bounds) for number, bounds in enumerate(ranges[1:], 1)]
@@ -68,7 +68,7 @@ class Threads:
     def sum_over_ranges(
         self, work: Callable[..., T], ranges: list[tuple[int, int]], *shapes: tuple[int, ...]
     ) -> tuple[list[T], list[Any]]:
-        """Run `work(start, stop, *sums)` for each range with sums of its own; return its results and the total sums."""
+        """Run `work(start, stop, *sums)` for each range, with separate sums; return the results and the total sums."""
         own = [[np.zeros(shape) for shape in shapes] for _ in ranges]
         found = self.map(lambda number, start, stop: work(start, stop, *own[number]), ranges)
         return found, [sum(parts) for parts in zip(*own, strict=True)]
@@ -82,13 +82,13 @@ class Threads:
 
 
 class LocalEngine(Engine):
-    """The engine for rows in memory, which uses the threads of a pool."""
+    """The engine for rows in memory, which runs passes in the threads of a pool."""
 
     def __init__(self, rows: Rows, n_annotators: int, n_classes: int, pool: Threads, gold: IntArray | None):
         size = TableSize(rows.n_items, n_annotators, n_classes, rows.annotator.size, rows.weight is not None)
         super().__init__(size, np.bincount(rows.annotator, minlength=n_annotators), pool, gold)
         self.rows = rows
-        self.whole_chunk = Chunk(rows.arrays, gold, n_annotators, n_classes)  # caches indices between passes
+        self.whole_chunk = Chunk(rows.arrays, gold, n_annotators, n_classes)  # caches indices for all passes
 
     def run(self, pass_: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
         """Run one pass; each thread processes one range of items."""

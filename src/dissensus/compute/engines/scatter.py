@@ -1,12 +1,13 @@
-"""Convert a frame in Spark to parts of coded rows, one per partition, which the spark engine processes.
+"""Convert a Spark frame to parts of coded rows, one part per partition, for the spark engine.
 
 Spark sorts the rows by (item, annotator, label) into ranges of items and joins the codes of annotators and classes.
 A Python worker converts each range to the arrays of one `TablePart`. Spark caches the parts in the memory or on the
-disks of the executors. The parts of a lost executor are made again with the same content, because they do not depend on
-the order in which rows arrive. The names of items are cached on the disks.
+disks of the executors. If an executor is lost, its parts are computed again. The content is the same, because it does
+not depend on the order in which rows arrive. The names of items are cached on the disks.
 
-Names of annotators and classes are sent to the driver, but names of items are not. A part has its own annotator codes
-(`TablePart.annotators` maps them to codes of the whole table), so a worker needs only the parameters of its annotators.
+The names of annotators and classes are sent to the driver, but the names of items are not. A part has its own annotator
+codes (`TablePart.annotators` maps them to codes of the whole table), so a worker needs only the parameters of its
+annotators.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ MASTER_TIMEOUT = 5.0  # seconds; Spark's own timeout is a minute
 
 @dataclass(frozen=True)
 class TablePart(Rows):
-    """The rows of a range of items; `annotator` indexes `annotators` (a,), their codes in the whole table."""
+    """The rows of a range of items; `annotator` is an index into `annotators` (a,), codes of the whole table."""
 
     annotators: IntArray
 
@@ -74,7 +75,7 @@ def make_part(rows: Rows) -> TablePart:
 
 
 class ClusterArray:
-    """An array over all items with its parts in the cluster; `np.asarray` loads it into the driver."""
+    """An array over all items whose parts are in the cluster; `np.asarray` loads it into the driver."""
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, parts: Any = None, cached_rdd: Any = None):
         self.shape, self.dtype = shape, np.dtype(dtype)
@@ -91,7 +92,7 @@ class ClusterArray:
         return self.shape[0]
 
     def item_frame(self, difficulty: FloatArray | None, columns: ItemColumns) -> Any:
-        """Return the frame of items as a PySpark DataFrame whose columns `columns` makes."""
+        """Return the frame of items as a PySpark DataFrame; the function `columns` computes the columns."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         parts, schema = self._arrow_parts(difficulty, columns)
@@ -139,12 +140,12 @@ class ClusterArray:
 
 @dataclass(frozen=True, eq=False)
 class ClusterTable(RemoteTable):
-    """A table in a Spark cluster, with the names and sizes of an `Annotations` and an RDD of its parts."""
+    """A table whose rows are in a Spark cluster, with the names and sizes of an `Annotations`."""
 
     where, engine = "in Spark", "spark"
 
     parts: Any  # RDD of `TablePart`, one for each partition with items
-    names: Any  # RDD of item names of the same partitions; None if the driver has the table
+    names: Any  # RDD of the item names of each partition; None if the driver has the table
     cached_rdds: tuple[Any, ...]  # RDDs that Spark caches for the table
     offsets: dict[int, int]  # first item of each partition
     n_annotations: int
@@ -155,12 +156,12 @@ class ClusterTable(RemoteTable):
     weighted: bool
     columns: dict[str, str] = field(default_factory=dict)  # column name of each role
 
-    def all_rows(self) -> Rows:
+    def load_all_rows(self) -> Rows:
         """Load all rows into the driver."""
         return join_rows([part.with_table_codes() for part in self.parts.collect()])
 
     def distribute(self, values: Any) -> ClusterArray:
-        """Send an array over all items to the cluster, in parts."""
+        """Split an array over all items into parts and send them to the cluster."""
         sent = self.parts.context.broadcast(values)
         result = ClusterArray(
             values.shape, values.dtype, self.parts.mapPartitionsWithIndex(partial(_slice_by_part, sent, self.offsets))
@@ -169,7 +170,7 @@ class ClusterTable(RemoteTable):
         return result
 
     def release(self) -> None:
-        """Remove the parts from the cluster's cache; they are made again when they are needed."""
+        """Remove the parts from the cluster's cache; Spark computes them again if they are needed."""
         for rdd in self.cached_rdds:
             rdd.unpersist()
 
@@ -181,7 +182,7 @@ def distribute_frame(
     options: Spark | None = None,
     **columns: str | None,
 ) -> ClusterTable:
-    """Code a PySpark DataFrame, a table of Spark's catalogue or Parquet files in the cluster.
+    """Convert a PySpark DataFrame, a table of Spark's catalogue or Parquet files to codes in the cluster.
 
     A string of letters, digits, `_` and dots names a table; any other string or a `Path` names Parquet files. `columns`
     names the columns as in `coding.code_parquet`. The frame must return the same rows every time.
@@ -229,7 +230,7 @@ def distribute_frame(
 
 
 def distribute_table(table: Annotations, options: Spark) -> ClusterTable:
-    """Send a table in memory to the cluster, in parts; its results are returned to the driver."""
+    """Split a table in memory into parts and send them to the cluster; the results are returned to the driver."""
     spark, rows = get_session(options.master), expand_rows(table)
     ranges = balanced_ranges(rows.item_ptr, _choose_partition_count(spark, rows.annotator.size, options))
     ranges = [(start, stop) for start, stop in ranges if stop > start]
@@ -250,7 +251,7 @@ def distribute_table(table: Annotations, options: Spark) -> ClusterTable:
 
 
 def _is_local(master: str | None) -> bool:
-    """Return whether Spark runs on this machine only, according to `master` and the environment."""
+    """Return whether `master`, or else the environment, makes Spark run on this machine only."""
     settings = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "MASTER")
     return master.startswith("local") if master else not any(os.environ.get(name) for name in settings)
 
@@ -281,7 +282,7 @@ def get_session(master: str | None = None) -> Any:
 
 
 def _check_cluster_listens(master: str) -> None:
-    """Raise an error unless a cluster listens at an address of `spark://host:port,host:port`."""
+    """Raise an error unless a cluster listens at one of the addresses in `spark://host:port,host:port`."""
     reason: Exception | None = None
     for place in master.removeprefix("spark://").split(",") if master.startswith("spark://") else ():
         host, _, port = place.rpartition(":")
@@ -304,7 +305,7 @@ def _open_frame(source: Any, master: str | None) -> Any:
     if is_frame(source):
         return source
     named = isinstance(source, str) and re.fullmatch(r"\w+(\.\w+)*", source) and not source.endswith(".parquet")
-    if Path(str(source)).suffix or not named:  # a name without a suffix may be that of a table
+    if Path(str(source)).suffix or not named:  # a name without a suffix may name a table
         check_parquet(str(source), "spark")
     spark = get_session(master)
     from py4j.protocol import Py4JError
@@ -319,13 +320,13 @@ def _open_frame(source: Any, master: str | None) -> Any:
 
 
 def extract_cause(error: Exception) -> str:
-    """Return the last cause in the message of a Spark error."""
+    """Return the last cause that the message of a Spark error names."""
     causes = re.findall(r"^(?:Caused by: |: )?([\w.]*(?:Error|Exception): .+)$", str(error), re.MULTILINE)
     return str((causes or [str(error).strip().partition("\n")[0]])[-1].rstrip(". "))
 
 
 def _check_rows(rows: Any, columns: dict[str, str]) -> int:
-    """Return the number of rows; blank names and invalid weights raise errors."""
+    """Return the number of rows; raise an error if names are blank or weights are invalid."""
     from pyspark.sql import functions as of
 
     kinds = dict(rows.dtypes)
@@ -347,7 +348,7 @@ def _check_rows(rows: Any, columns: dict[str, str]) -> int:
 
 
 def _count_names(rows: Any, role: str) -> tuple[Any, IntArray]:
-    """Return the distinct names of a column and their numbers of rows."""
+    """Return the distinct names of a column, and the number of rows of each."""
     found = rows.groupBy(role).count().toArrow()
     return naming.to_column(found[role], role), found["count"].to_numpy()
 
@@ -360,7 +361,7 @@ def _with_codes(rows: Any, role: str, names: Any, codes: IntArray) -> Any:
 
 
 def _choose_partition_count(spark: Any, rows: int, options: Spark) -> int:
-    """Return the number of partitions: one per core, or more if a partition would be too long."""
+    """Return the number of partitions, which is the number of cores, or more if partitions would be too long."""
     return options.partitions or max(1, spark.sparkContext.defaultParallelism, -(-rows // options.partition_rows))
 
 
@@ -375,7 +376,7 @@ def _storage_level(name: str) -> Any:
 
 
 def _build_parts(batches: Iterator[Any], label_type: Any) -> Iterator[Any]:
-    """Yield the part and the item names of a range of sorted rows, as bytes."""
+    """Convert a range of sorted rows to a part; yield the part and its item names as bytes."""
     found = [batch for batch in batches if batch.num_rows]
     if not found:
         return

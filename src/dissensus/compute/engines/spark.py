@@ -1,16 +1,16 @@
-"""The engine for tables in a Spark cluster, which broadcasts parameters and adds sums as a tree.
+"""The spark engine, which broadcasts the parameters to a cluster and adds up the sums there.
 
 A pass is one job over the parts that `scatter` made in the cluster. Each task selects the parameters of its annotators
-from the broadcast and processes its part with the same kernels as `local`. The sums, over the task's annotators, are
-added in pairs in the cluster, and the last few on the driver. They are return values of tasks, not accumulators, so a
-part whose task runs twice, because of speculation or a lost executor, is counted once.
+from the broadcast and processes its part with the same kernels as `local`. It returns sums over its annotators, which
+are added pairwise in the cluster; the driver adds the last few. The sums are return values of tasks, not accumulators.
+Therefore a part is counted once even if its task runs twice because of speculation or a lost executor.
 
 Results with one entry per item stay in the cluster. A `scatter.ClusterArray` stores the pass and its parameters, and
-its parts are computed when they are needed, like any frame in Spark. Arrays of the driver that a pass writes to, such
-as GLAD's easiness or all results of a table in memory, are returned with the sums.
+its parts are computed when they are needed, like any frame in Spark. If a pass writes to arrays on the driver, such as
+GLAD's easiness or the results of a table in memory, their values are returned with the sums.
 
-A pass that draws random numbers runs one job per part, in order, and hands its generator on, so that the draws equal
-those of `local`.
+A pass that draws random numbers runs one job per part, in order, and each job passes its generator to the next one, so
+that the draws equal those of `local`.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from dissensus.compute.rows import Rows, join_rows
 
 @dataclass(frozen=True)
 class PartialSums:
-    """Sums over some annotators (a,), as codes of the whole table, and results for the driver by first item."""
+    """Sums over some annotators (a,), given by codes of the whole table, and outputs for the driver by first item."""
 
     annotators: IntArray
     sums: Sums
     results: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
 
     def widen_to(self, annotators: IntArray) -> Any:
-        """Return the sums over a superset of the annotators, with zeros for the others."""
+        """Return the sums with one entry for each of `annotators`, a superset; the added entries are zero."""
         if np.array_equal(annotators, self.annotators):
             return self.sums
         at = np.searchsorted(annotators, self.annotators)
@@ -58,9 +58,9 @@ class PartTask:
     """The work on one part: the pass, its parameters and the gold labels."""
 
     pass_: Pass[Any, Any]
-    sent: Any  # broadcast of the parameters; None for a pass without parameters
+    sent: Any  # broadcast parameters; None for a pass without parameters
     size: TableSize
-    gold: Any  # broadcast of the gold codes (I,); None without gold
+    gold: Any  # broadcast gold codes (I,); None without gold
     offsets: dict[int, int]
     shapes: dict[str, tuple[int, ...]]  # shape of one item's entry in each output
 
@@ -130,7 +130,7 @@ class SparkEngine(Engine):
         return np.concatenate(self.table.parts.map(lambda part: np.diff(part.item_ptr) > 0).collect())
 
     def allocate(self, name: str, *shape: int) -> Any:
-        """Return storage for an output in the cluster, or on the driver if the driver has the table."""
+        """Return storage for an output; it is in the cluster, or on the driver if the driver has the table."""
         if self.table.names is None:
             return super().allocate(name, *shape)
         return ClusterArray((self.size.n_items, *shape), np.float64)
@@ -144,7 +144,7 @@ class SparkEngine(Engine):
 
 
 def map_annotator_arrays(work: Callable[..., Any], first: Any, *others: Any) -> Any:
-    """Apply `work` to each array with an entry per annotator in parameters or sums of one type."""
+    """Apply `work` to each array of `first` (parameters or sums) that has one entry per annotator."""
     if isinstance(first, np.ndarray):
         return work(first, *others)
     done = {
@@ -181,7 +181,7 @@ def _process_sequentially(
 def _select_rows(
     keep: Any, offsets: dict[int, int], partition: int, parts: Iterator[TablePart]
 ) -> Iterator[tuple[int, Rows]]:
-    """Yield the first item of a part and its selected rows, with annotator codes of the whole table."""
+    """Yield the first item of each part and its selected rows, with annotator codes of the whole table."""
     for part in parts:
         first = offsets[partition]
         yield first, part.with_table_codes().select_items(keep.value[first : first + part.n_items])

@@ -1,4 +1,4 @@
-"""The engine for tensors on a GPU or the CPU, with the kernels of `kernels.on_torch`."""
+"""The torch engine, which stores tensors on a GPU or the CPU and uses `kernels.on_torch`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dissensus.compute.exceptions import NoDevice
 from dissensus.compute.kernels.on_torch import DeviceTable
 from dissensus.compute.rows import Rows
 
-PART_ROWS = {"cuda": 2**25, "cpu": 2**20}
+DEFAULT_CHUNK_ROWS = {"cuda": 2**25, "cpu": 2**20}
 
 
 class TorchEngine(Engine):
@@ -52,7 +52,7 @@ class TorchEngine(Engine):
 def create_engine(
     rows: Rows, n_annotators: int, n_classes: int, gold: IntArray | None, options: Torch, pool: Threads
 ) -> TorchEngine:
-    """Copy the rows to the device that the options name, and return the engine."""
+    """Copy the rows to the device that `options` names, and return the engine."""
     try:
         device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.empty(0, device=device)
@@ -60,7 +60,7 @@ def create_engine(
         RuntimeError,
         AssertionError,
         NotImplementedError,
-    ) as error:  # torch raises one of them, depending on the reason
+    ) as error:  # torch raises one of these errors, depending on the reason
         raise NoDevice(device=options.device) from error
 
     def put(array: Any) -> torch.Tensor:
@@ -74,6 +74,8 @@ def create_engine(
         None if gold is None else put(gold.astype(np.int64)),
         n_annotators,
         n_classes,
-        range_starts(rows.item_ptr, options.part_rows or PART_ROWS.get(device.type, PART_ROWS["cpu"])),
+        range_starts(
+            rows.item_ptr, options.part_rows or DEFAULT_CHUNK_ROWS.get(device.type, DEFAULT_CHUNK_ROWS["cpu"])
+        ),
     )
     return TorchEngine(data, pool)

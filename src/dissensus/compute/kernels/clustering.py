@@ -8,7 +8,7 @@ import numpy as np
 
 from dissensus.common.jit import lazy_jit
 
-TINY = 1e-100  # smaller products are rescaled
+MIN_PRODUCT = 1e-100  # products below this value are rescaled
 
 
 @lazy_jit
@@ -17,8 +17,9 @@ def propagate_beliefs(start, stop, node_ptr, edge, bag, tables, prior, incoming,
 
         m_e(o) = Σ_a F_e[a, o] incoming_e(a)    belief(o) ∝ prior(o) Π_e m_e(o)    outgoing_e(o) ∝ belief(o) / m_e(o)
 
-    Write belief (nodes, own), outgoing (E, own) and pair_e = Σ outgoing_e m_e, up to a factor max F. Return Σ log of
-    the beliefs' norms, Σ_e log pair_e and Σ KL(belief ‖ previous belief); with damping, add the change of messages.
+    Write `belief` (nodes, own), `outgoing` (E, own) and `pair`, where pair_e = Σ outgoing_e m_e up to the factor max F.
+    Return Σ log of the beliefs' norms, Σ_e log pair_e, and Σ KL(belief ‖ previous belief), to which the change of
+    messages is added if there is damping.
     """
     size, other = prior.size, incoming.shape[1]
     most = 1
@@ -45,7 +46,7 @@ def propagate_beliefs(start, stop, node_ptr, edge, bag, tables, prior, incoming,
             for o in range(size):
                 product[o] *= m[o]
                 top = max(top, product[o])
-            if top < TINY:
+            if top < MIN_PRODUCT:
                 scale += np.log(top)
                 for o in range(size):
                     product[o] /= top

@@ -12,14 +12,14 @@ import numpy as np
 
 from dissensus.common.jit import lazy_jit
 
-SERIES_FROM = 8.0  # x above which the asymptotic series are exact to 1e-13
+MIN_SERIES_ARGUMENT = 8.0  # minimum x at which the asymptotic series are exact to 1e-13
 
 
 @lazy_jit
 def log_gamma_and_psi(x):
     """Return log Γ(x) and its derivative ψ(x) for x > 0, with one shared logarithm."""
-    product, slope = 1.0, 0.0  # product x (x + 1) … up to the range of the series: Γ(x) = Γ(x + n) / product
-    while x < SERIES_FROM:
+    product, slope = 1.0, 0.0  # product = x (x + 1) … (x + n − 1), so that Γ(x) = Γ(x + n) / product
+    while x < MIN_SERIES_ARGUMENT:
         slope = slope * x + product
         product *= x
         x += 1.0
@@ -28,7 +28,7 @@ def log_gamma_and_psi(x):
     series = r * (1 / 12 - s * (1 / 360 - s * (1 / 1260 - s * (1 / 1680 - s * (1 / 1188 - s * 691 / 360360)))))
     tail = s * (1 / 12 - s * (1 / 120 - s * (1 / 252 - s * (1 / 240 - s * (1 / 132 - s * (691 / 32760 - s / 12))))))
     log_gamma, psi = (x - 0.5) * log_x - x + 0.9189385332046727 + series, log_x - 0.5 * r - tail
-    if slope == 0.0:  # x was above SERIES_FROM
+    if slope == 0.0:  # x was above MIN_SERIES_ARGUMENT
         return log_gamma, psi
     return log_gamma - np.log(product), psi - slope / product
 

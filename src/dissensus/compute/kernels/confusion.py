@@ -1,4 +1,4 @@
-"""One pass of the confusion family in one loop: posteriors of items, and expected label counts.
+"""The pass of the confusion family: posteriors of items and expected label counts, computed in one loop.
 
 For every item i:   q_i(c) ∝ π_i(c) Π_{rows of i} L[a, y, c]      (E step)
 then for its rows:  counts[a, y, c] += q_i(c)                       (sums of the M step)
@@ -11,10 +11,10 @@ its readable form, with which tests compare it, is `models.confusion.e_step`.
 both are in one cache line; with separate arrays, a pass over 10M rows took 1.6 times as long.
 
 Likelihoods are multiplied instead of adding their logarithms, so no exponential per item and class is needed. Up to
-`MAX_VECTOR` classes, K numbers are multiplied at a time and prefetched (`kernels.vector`). A product of `chunk` rows
-stays in the range of a double; for items with more rows, the logarithms of such products are added. A weighted row may
-underflow in one step (L^w), so tables with weights set `logs`, and their cells contain logarithms. A probabilistic row
-is stored as one weighted row per class, which is equivalent: Σ_l p_l log L[l, c].
+`MAX_VECTOR_CLASSES` classes, K numbers are multiplied at a time and prefetched (`kernels.vector`). A product of `chunk`
+rows stays in the range of a double; for items with more rows, the logarithms of such products are added. The factor L^w
+of a single weighted row may underflow, so the pass of a table with weights has `logs` set and cells with logarithms. A
+probabilistic row is stored as one weighted row per class, which is equivalent: Σ_l p_l log L[l, c].
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ import numpy as np
 from dissensus.common.jit import lazy_jit
 from dissensus.common.types import FloatArray
 from dissensus.compute.chunk import ALL_ONES, COIN, FULL, LIKELIHOOD, POSTERIOR, VOTES
-from dissensus.compute.kernels.items import normalise
+from dissensus.compute.kernels.items import normalise_item
 from dissensus.compute.kernels.vector import add_to_counts, multiply_cells, normalise_and_add, prefetch_cells
 
-ROWS_AHEAD = 16  # rows between prefetching a cell and using it
-MAX_VECTOR = 32  # largest number of classes of a vector; longer vectors compile to too much code
-LOG_RANGE = 200 * np.log(10)  # products stay within e^±LOG_RANGE; times a prior above 1e-50, their sums are normal
-SMALL_PRODUCT, LARGE_PRODUCT = 1e-50, 1e50  # products between these limits may be multiplied once more
+PREFETCHED_ROWS = 16  # number of rows by which a cell is prefetched before it is used
+MAX_VECTOR_CLASSES = 32  # maximum number of classes for vector code; longer vectors need too much code
+MAX_LOG_PRODUCT = 200 * np.log(10)  # maximum |log product|; sums over classes stay normal with priors above 1e-50
+SMALL_PRODUCT, LARGE_PRODUCT = 1e-50, 1e50  # products between these limits can be multiplied once more
 
 
 def chunk_rows(table: FloatArray) -> int:
-    """Return the number of likelihoods or odds whose product stays in the range of a double."""
+    """Return how many likelihoods or odds can be multiplied without leaving the range of a double."""
     largest = max(abs(np.log(table.max(initial=1))), abs(np.log(table.min(initial=1))))
-    return int(min(LOG_RANGE / max(largest, 1e-9), 2**31))
+    return int(min(MAX_LOG_PRODUCT / max(largest, 1e-9), 2**31))
 
 
 @cache
 def compile_pass(n_classes: int, source: int, layout: int, logs: bool) -> Any:
-    """Return the compiled pass; `n_classes` is 0 if the number of classes is not a constant of the code.
+    """Return the compiled pass; `n_classes` is 0 if the number of classes is not compiled into the code.
 
     The pass is one function, because Dawid-Skene was slower with a pass that was split into shorter functions.
     """
@@ -65,12 +65,12 @@ def compile_pass(n_classes: int, source: int, layout: int, logs: bool) -> Any:
         evidence, product = 0.0, 1.0
         per_item, last_row = prior.shape[0] > 1, item_ptr[stop]
         has_gold, keep = gold.size > 0 and not ones, posterior.shape[0] > 0
-        classes, two = np.uintp(K), np.uintp(2)  # unsigned, so that no index is checked for its sign
+        classes, two = np.uintp(K), np.uintp(2)  # unsigned, so that numba does not check the sign of indices
         for i in range(start, stop):
             first, end = item_ptr[i], item_ptr[i + 1]
             own_prior = i if per_item else 0
             gold_class = gold[i] if has_gold else -1
-            if gold_class >= 0:  # gold needs no product, which could underflow
+            if gold_class >= 0:  # a gold item needs no product, which could underflow
                 if model:
                     evidence += np.log(prior[own_prior, gold_class])
                     for row in range(np.uintp(first), np.uintp(end)):
@@ -112,13 +112,13 @@ def compile_pass(n_classes: int, source: int, layout: int, logs: bool) -> Any:
                             q[k] += w * cells[at + np.uintp(k)]
                     else:
                         q[y] += w * cells[two * a if coin else two * (a * classes + y)]
-                evidence += normalise(q, -1, q)
+                evidence += normalise_item(q, -1, q)
                 for k in range(K):
                     sums[k] += q[k]
             else:
                 if full and vector:
-                    upto = min(end + ROWS_AHEAD, last_row)
-                    prefetch_cells(n_classes, cells, annotator, label, min(first + ROWS_AHEAD, upto), upto)
+                    upto = min(end + PREFETCHED_ROWS, last_row)
+                    prefetch_cells(n_classes, cells, annotator, label, min(first + PREFETCHED_ROWS, upto), upto)
                 done = min(first + chunk, end)
                 if full and vector:
                     multiply_cells(n_classes, cells, annotator, label, first, done, prior, own_prior, q)
@@ -126,7 +126,7 @@ def compile_pass(n_classes: int, source: int, layout: int, logs: bool) -> Any:
                     for k in range(K):
                         q[k] = prior[own_prior, k]
                     multiply_rows(full, coin, cells, annotator, label, first, done, q)
-                if done < end:  # a class may recover from a product below the range of a double
+                if done < end:  # a product below the range of a double may grow again
                     for k in range(K):
                         log_q[k] = np.log(q[k])
                     while done < end:
@@ -151,7 +151,7 @@ def compile_pass(n_classes: int, source: int, layout: int, logs: bool) -> Any:
                     for k in range(K):
                         q[k] *= scale
                         sums[k] += q[k]
-                product *= total  # one logarithm for many items
+                product *= total  # so that many items need only one logarithm
                 if product < SMALL_PRODUCT or product > LARGE_PRODUCT:
                     evidence += np.log(product)
                     product = 1.0
@@ -193,7 +193,7 @@ def multiply_rows(full, coin, cells, annotator, label, first, end, q):
 
 @lazy_jit
 def load_cells(start, stop, table, cells, logs):
-    """Copy the likelihoods (A, true, given) of annotators start … stop − 1 to all workers' cells; reset the counts."""
+    """Copy the likelihoods of annotators start … stop − 1 from `table` (A, true, given) to `cells`; reset counts."""
     workers, _, n_given, _, n_true = cells.shape
     for a in range(start, stop):
         for t in range(workers):

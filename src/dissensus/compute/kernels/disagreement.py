@@ -7,7 +7,7 @@ from dissensus.common.jit import lazy_jit
 
 @lazy_jit
 def tail_probabilities(ptr, label, chance, shift, size):
-    """Return P(a larger sum than the item's own) and P(a smaller one), each plus half of P(equal), (I, 2).
+    """Return P(sum > the item's sum) and P(sum < the item's sum), each plus half of P(equal), (I, 2).
 
     Row r adds shift[r, k] ≥ 0 to the sum with probability chance[r, k], and its observed label is label[r]. The
     distribution of the sum is computed by one convolution per row. No sum may exceed `size`.

@@ -1,4 +1,4 @@
-"""One EM pass of GLAD in one loop: posteriors and new easiness of items, and sums for the annotators' new ability.
+"""The EM pass of GLAD, computed in one loop: posteriors, easiness of items, and sums for the ability of annotators.
 
 A row of annotator j on item i has the logit x = α_j β_i, β_i = exp(b_i), and for its label y
 
@@ -11,8 +11,9 @@ x that touches it at the old x (Jaakkola & Jordan 2000):
     Σ w ((q[y] − ½) x − ½ c x²) + constant,        c = tanh(x_old / 2) / (2 x_old)
 
 Given α, the bound and the prior of b_i are a function of one number, B β − ½ A β² − ½ τ b², which is maximised without
-another pass over the rows. Given β, the bound is a parabola in α_j, whose two sums are added by annotator. A pass takes
-one exponential per row. `process_arrays` is the array form, for NumPy and torch, and the reference of `process_items`.
+another pass over the rows. Given β, the bound is a parabola in α_j with two coefficients, which are sums over the rows
+of annotator j. A pass computes one exponential per row. `process_arrays` is the array form, for NumPy and torch, and
+the reference of `process_items`.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ import numpy as np
 
 from dissensus.common.jit import lazy_jit
 from dissensus.compute.chunk import Chunk, array_library, normalise_log_joint
-from dissensus.compute.kernels.items import normalise, value_or_default
+from dissensus.compute.kernels.items import normalise_item, value_or_default
 
-MAX_STEPS = 8  # largest number of Newton steps; usually two or three are needed
-MIN_STEP = 1e-6  # a shorter step ends the maximisation
+MAX_NEWTON_STEPS = 8  # maximum number of Newton steps; usually two or three are needed
+MIN_NEWTON_STEP = 1e-6  # minimum length of a Newton step; a shorter one ends the maximisation
 
 
 @lazy_jit
@@ -36,9 +37,10 @@ def process_items(
 ):  # fmt: skip
     """Process items start … stop − 1 and return their log evidence.
 
-    `ability` is α (A,), `easiness` b (I,), and `precision` the precision τ of b's prior. Write b of the next pass to
-    `next_easiness` (I,). Add the sums of the next α to `pull` and `curvature` (A,); the next α is the ratio of both
-    after the prior's terms have been added. `weight` (N,) and `gold` (I,) may be None, and `posterior` (I, K) empty.
+    `ability` is α (A,), `easiness` is b (I,), and `precision` is the precision τ of b's prior. Write the b of the next
+    pass to `next_easiness` (I,). Add the sums that determine the next α to `pull` and `curvature` (A,): the next α is
+    pull / curvature after the terms of the prior have been added. `weight` (N,) and `gold` (I,) may be None, and
+    `posterior` (I, K) empty.
     """
     item_ptr, annotator, label, weight = rows
     K = log_prior.size
@@ -63,13 +65,13 @@ def process_items(
             evidence -= w * (max(x, 0.0) + log_wrong)  # log P(y | z ≠ y); the next lines add the remaining terms
             if weight is not None:
                 evidence -= w * np.log1p(e)
-            else:  # one logarithm for many rows
+            else:  # so that many rows need only one logarithm
                 product *= 1.0 + e
                 if product > 1e200:
                     evidence -= np.log(product)
                     product = 1.0
             bend[row - first] = (1.0 - e) / ((1.0 + e) * 2.0 * size) if size > 1e-4 else 0.25 - size * size / 48.0
-        evidence += normalise(q, value_or_default(gold, i, -1), q)
+        evidence += normalise_item(q, value_or_default(gold, i, -1), q)
         for k in range(K):
             prior_counts[k] += q[k]
         if posterior.shape[0] > 0:
@@ -95,13 +97,13 @@ def _maximise_easiness(slope, square, precision, b):
     """Increase B eᵇ − ½ A e²ᵇ − ½ τ b² by damped Newton steps from b, and return the new b."""
     beta = np.exp(b)
     height = (slope - 0.5 * square * beta) * beta - 0.5 * precision * b * b
-    for _ in range(MAX_STEPS):
+    for _ in range(MAX_NEWTON_STEPS):
         gradient = (slope - square * beta) * beta - precision * b
         hessian = (slope - 2.0 * square * beta) * beta - precision
         step = 1.0 if gradient > 0.0 else -1.0
         if hessian < 0.0:
             step = max(-1.0, min(1.0, -gradient / hessian))
-        while abs(step) > MIN_STEP:
+        while abs(step) > MIN_NEWTON_STEP:
             tried = b + step
             tried_beta = np.exp(tried)
             tried_height = (slope - 0.5 * square * tried_beta) * tried_beta - 0.5 * precision * tried * tried
@@ -115,7 +117,7 @@ def _maximise_easiness(slope, square, precision, b):
 
 
 def maximise_easiness(slope: Any, square: Any, precision: float, b: Any) -> Any:
-    """Run `_maximise_easiness` on arrays; each entry stops at its own step."""
+    """Run `_maximise_easiness` for each entry of arrays; each entry stops separately."""
     xp = array_library(b)
 
     def height(at: Any) -> Any:
@@ -123,20 +125,20 @@ def maximise_easiness(slope: Any, square: Any, precision: float, b: Any) -> Any:
         return (slope - 0.5 * square * beta) * beta - 0.5 * precision * at * at
 
     top, on = height(b), b < np.inf  # True for all entries
-    for _ in range(MAX_STEPS):
+    for _ in range(MAX_NEWTON_STEPS):
         beta = xp.exp(b)
         gradient = (slope - square * beta) * beta - precision * b
         hessian = (slope - 2 * square * beta) * beta - precision
         newton = (-gradient / xp.where(hessian < 0, hessian, -1.0)).clip(-1, 1)
         step = xp.where(hessian < 0, newton, xp.where(gradient > 0, 1.0, -1.0))
-        trying, on = on & (abs(step) > MIN_STEP), on & False
+        trying, on = on & (abs(step) > MIN_NEWTON_STEP), on & False
         while trying.any():
             tried = b + step
             found = height(tried)
             better = trying & (found >= top)
             b, top, on = xp.where(better, tried, b), xp.where(better, found, top), on | better
             step = step / 2
-            trying = trying & ~better & (abs(step) > MIN_STEP)
+            trying = trying & ~better & (abs(step) > MIN_NEWTON_STEP)
         if not on.any():
             break
     return b

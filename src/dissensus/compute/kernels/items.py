@@ -1,4 +1,4 @@
-"""Functions that several kernels use: optional arrays, the posterior of one item, and a hash of integers."""
+"""Functions that several kernels share: optional arrays, the posterior of one item, and a hash of an integer."""
 
 import numpy as np
 
@@ -7,12 +7,12 @@ from dissensus.common.jit import lazy_jit
 
 @lazy_jit
 def value_or_default(values, at, default):
-    """Return `values[at]`, or the default if `values` is None; numba compiles only one branch."""
+    """Return `values[at]`, or the default if `values` is None; numba compiles only the branch that is needed."""
     return default if values is None else values[at]
 
 
 @lazy_jit
-def normalise(log_joint, gold_class, q):
+def normalise_item(log_joint, gold_class, q):
     """Write the posterior q (K,), given log joint probabilities and the gold class or −1; return the log evidence."""
     K = log_joint.size
     if gold_class >= 0:
@@ -33,8 +33,8 @@ def normalise(log_joint, gold_class, q):
 
 
 @lazy_jit
-def mix(x):
-    """Return `table.names.mix` of one 64-bit integer."""
+def scramble_integer(x):
+    """Return the value of `table.names.scramble_integers` for one 64-bit integer."""
     x += np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,9 +1,9 @@
 """Message passing between items and annotators, and the calibration of the final vote.
 
-An edge connects an item and an annotator who labelled it, with the answer a: −1 or 1, or a signed weight. Edges are
+An edge connects an item with an annotator who labelled it. Its answer a is −1 or 1, or a signed weight. Edges are
 sorted by item. Only the item's message x of each edge is stored. The annotator's message y is computed when it is
-needed from Y − a·h and Q − |a·h|, where Y = Σ a·h and Q = Σ |a·h| over the annotator's edges, and h = x/(1 + |x|). So a
-pass reads every edge once.
+needed from Y − a·h and Q − |a·h|, where Y = Σ a·h and Q = Σ |a·h| over the annotator's edges, and h = x/(1 + |x|).
+Therefore a pass reads every edge only once.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import numpy as np
 from dissensus.common.jit import lazy_jit
 from dissensus.common.types import FloatArray, IntArray
 
-MAX_SHARE = 0.99  # largest share, that of an annotator with an accuracy of 0.995
-SERIES = 0.03  # largest argument for which five terms of the series are exact
-ROUNDING = 1e-12  # smaller differences, relative to an annotator's sums, are rounding errors
+MAX_AGREEMENT = 0.99  # maximum share Y/Q, which corresponds to an accuracy of 0.995
+MAX_SERIES_ARGUMENT = 0.03  # maximum argument for which five terms of the series are exact
+RELATIVE_ROUNDING_ERROR = 1e-12  # maximum rounding error, relative to an annotator's sums
 
 
 @lazy_jit
 def log_odds(share):
-    """Return half the log odds of the accuracy (1 + share)/2, with the share limited to `MAX_SHARE`."""
-    return float(np.arctanh(min(max(share, -MAX_SHARE), MAX_SHARE)))
+    """Return half the log odds of the accuracy (1 + share)/2; the share is limited to `MAX_AGREEMENT`."""
+    return float(np.arctanh(min(max(share, -MAX_AGREEMENT), MAX_AGREEMENT)))
 
 
 def annotator_odds(edge_sums: FloatArray, crowd: float, labels: float) -> FloatArray:
-    """Return each annotator's share Y/Q after adding the crowd's labels, and half its log odds, (A, 2)."""
+    """Return, for each annotator, the share Y/Q with the crowd's labels added, and half its log odds, (A, 2)."""
     own, size = edge_sums[:, 0] + labels * crowd, edge_sums[:, 1] + labels
     share = np.divide(own, size, out=np.full(len(edge_sums), crowd), where=edge_sums[:, 1] > 0)
-    return np.stack([share, np.arctanh(np.clip(share, -MAX_SHARE, MAX_SHARE))], axis=1)
+    return np.stack([share, np.arctanh(np.clip(share, -MAX_AGREEMENT, MAX_AGREEMENT))], axis=1)
 
 
 @lazy_jit
@@ -40,9 +40,9 @@ def _nearby_log_odds(share, near, odds):
     artanh x = artanh y + artanh((x − y)/(1 − x·y)). Leaving out one of many items changes a share little, so a few
     terms of the series are exact and no logarithm is needed.
     """
-    if abs(share) < MAX_SHARE and abs(near) < MAX_SHARE:
+    if abs(share) < MAX_AGREEMENT and abs(near) < MAX_AGREEMENT:
         u = (share - near) / (1 - share * near)
-        if abs(u) < SERIES:
+        if abs(u) < MAX_SERIES_ARGUMENT:
             v = u * u
             return odds + u * (1 + v * (1 / 3 + v * (1 / 5 + v * (1 / 7 + v / 9))))  # the next term is below 2e-16
     return log_odds(share)
@@ -52,7 +52,7 @@ def _nearby_log_odds(share, near, odds):
 def update_messages(start, stop, item_ptr, annotator, answer, message, edge_sums, odds, crowd, labels, sums):
     """Update the messages x of items start … stop − 1 in `message` (E,), and add their Y and Q to `sums` (A, 2).
 
-    `edge_sums` (A, 2) are Y and Q of the last pass, with items of known class, and `odds` (A, 2) their `whole_odds`.
+    `edge_sums` (A, 2) are Y and Q of the last pass, including gold items; `odds` (A, 2) are their `annotator_odds`.
     The message of an annotator is the log odds of (Y − a·h + labels·crowd)/(Q − |a·h| + labels).
     """
     for i in range(start, stop):
@@ -65,7 +65,7 @@ def update_messages(start, stop, item_ptr, annotator, answer, message, edge_sums
             j, a = np.uintp(annotator[e]), float(answer[e])
             own = a * message[e] / (1 + abs(message[e]))
             y, others = crowd, edge_sums[j, 1] - abs(own)
-            if others > ROUNDING * edge_sums[j, 1]:
+            if others > RELATIVE_ROUNDING_ERROR * edge_sums[j, 1]:
                 y = (edge_sums[j, 0] - own + labels * crowd) / (others + labels)
             y = _nearby_log_odds(y, odds[j, 0], odds[j, 1])
             message[e] = y
@@ -86,7 +86,7 @@ def likelihood_slope(start, stop, answer, message, beta, kappa):
     for e in range(start, stop):
         a, x = float(answer[e]), message[e]
         if x != 0.0:
-            p = 1 / (1 + np.exp(-beta * x))  # tanh(β x / 2) = 2 p − 1 needs one exponential
+            p = 1 / (1 + np.exp(-beta * x))  # tanh(β x / 2) = 2 p − 1, which needs only one exponential
             k = kappa if a > 0.0 else -kappa
             out += abs(a) * k * x * 2 * p * (1 - p) / (1 + k * (2 * p - 1))
     return out
@@ -105,9 +105,9 @@ def update_messages_numpy(
     own = answer * message / (1 + np.abs(message))
     Y, Q = edge_sums[annotator].T
     others = Q - np.abs(own)
-    has_others = others > ROUNDING * Q
+    has_others = others > RELATIVE_ROUNDING_ERROR * Q
     y = np.divide(Y - own + labels * crowd, others + labels, out=np.full(item.size, crowd), where=has_others)
-    y = np.arctanh(np.clip(y, -MAX_SHARE, MAX_SHARE))
+    y = np.arctanh(np.clip(y, -MAX_AGREEMENT, MAX_AGREEMENT))
     message = np.bincount(item, answer * y)[item] - answer * y
     own = answer * message / (1 + np.abs(message))
     sums = (np.bincount(annotator, part, len(edge_sums)) for part in (own, np.abs(own)))

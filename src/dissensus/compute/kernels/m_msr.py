@@ -12,7 +12,7 @@ import numpy as np
 from dissensus.common.jit import lazy_jit
 from dissensus.common.types import FloatArray
 
-TINY = 1e-100  # smaller weights and skills count as 0, because their products would underflow
+MIN_NONZERO = 1e-100  # minimum nonzero weight or skill; products of smaller numbers would underflow
 
 
 @lazy_jit
@@ -53,10 +53,10 @@ def _sum_lowest(value, weight, n, part):
 
 @lazy_jit
 def update_skills(start, stop, pairs, trim, given, out):
-    """Write the trimmed means of C / s with weights n s² of annotators start … stop − 1 to `out` (A,).
+    """Write the trimmed mean of C / s, weighted by n s², of each of annotators start … stop − 1 to `out` (A,).
 
-    s are the skills `given` (A,). The mean is weighted by the annotator's labels on items without gold and combined
-    with the agreement with the truth on gold items; see `models.methods.m_msr`.
+    s are the skills `given` (A,). The mean is weighted by the number of the annotator's labels on items without gold,
+    and combined with the annotator's agreement with gold; see `models.methods.m_msr`.
     """
     ptr, second, count, skill, labels, known_labels, known_skill = pairs
     longest = 0
@@ -67,7 +67,7 @@ def update_skills(start, stop, pairs, trim, given, out):
         n, total = 0, 0.0
         for p in range(np.uintp(ptr[j]), np.uintp(ptr[j + 1])):
             s = given[np.uintp(second[p])]
-            if abs(s) > TINY:
+            if abs(s) > MIN_NONZERO:
                 value[n], weight[n] = skill[p] / s, count[p] * s * s
                 total += weight[n]
                 n += 1
@@ -84,7 +84,7 @@ def update_skills_numpy(pairs: Any, trim: float, given: FloatArray, out: FloatAr
     """Run `update_skills` for all annotators in NumPy, by sorting each annotator's pairs by value."""
     ptr, second, count, skill, labels, known_labels, known_skill = pairs
     A, s = ptr.size - 1, given[second]
-    some = np.abs(s) > TINY
+    some = np.abs(s) > MIN_NONZERO
     first = np.repeat(np.arange(A), np.diff(ptr))[some]
     value, weight = skill[some] / s[some], count[some] * s[some] ** 2
     total = np.bincount(first, weight, A)

@@ -1,7 +1,7 @@
-"""Kernels of MeTaL: moments of label co-occurrences, and the descent of the annotators' matrices.
+"""Kernels of MeTaL: moments of label co-occurrences, and gradient descent of the confusion matrices.
 
 Computing moments for all pairs of annotators on an item takes time proportional to the square of its labels. The pairs
-are not needed: for annotator j, with fixed Θ of the other annotators, only these sums are used:
+are not needed. For annotator j, while Θ of the other annotators is fixed, only these sums are used:
 
     B_j[c, y] = Σ_{rows of j with y} w φ_i Σ_{k≠j on i} v_ik(c)          v_ik(c) = Σ_{rows of k on i} w Θ_k[c, y]
     S_j       = Σ_{items of j} φ_i W_ij Σ_{k≠j on i} W_ik G_k            W_ik = Σ_{rows of k on i} w
@@ -12,8 +12,8 @@ not depend on other annotators and is computed from counts, `count_repeats`:
     Q_j[y, y'] = Σ_{items of j} φ_i (Σ_{rows of j on i with y} w) (Σ_{rows of j on i with y'} w)
 
 This also removes the agreement of an annotator's repeated labels on an item. G = √P Θ Θᵀ √P, so that
-⟨G_j, G_k⟩ = ‖Θ_jᵀ P Θ_k‖². G is symmetric; its upper triangle is stored, T = K(K+1)/2 numbers, with entries off the
-diagonal multiplied by √2, so that ⟨G_j, G_k⟩ is the dot product of two triangles.
+⟨G_j, G_k⟩ = ‖Θ_jᵀ P Θ_k‖². G is symmetric, so only its upper triangle of T = K(K+1)/2 numbers is stored. The entries
+off the diagonal are multiplied by √2, so that ⟨G_j, G_k⟩ is the dot product of two triangles.
 
 `compute_moments` computes the same moments by sparse products; it is used for short tables and as the reference of
 `add_moments` in tests.
@@ -32,7 +32,7 @@ from dissensus.compute.chunk import Chunk
 from dissensus.compute.kernels.items import value_or_default
 from dissensus.compute.rows import Rows
 
-MIN_ITEM_WEIGHT = 1e-290  # smallest weight of an item's labels, so that its reciprocal is finite
+MIN_ITEM_WEIGHT = 1e-290  # minimum total weight of an item's labels, so that its reciprocal is finite
 
 
 @lazy_jit
@@ -121,8 +121,8 @@ def descend_on_simplex(confusion: FloatArray, pull: FloatArray, curvature: Float
 def project_to_simplex(x: FloatArray) -> FloatArray:
     """Project x (n, K, m) to the simplex along the middle axis (Michelot 1986).
 
-    Subtract the same amount from all entries so that they sum to one, set entries below zero to zero, and repeat with
-    the remaining entries until none is below zero.
+    Subtract the same amount from all entries so that they sum to one, and set negative entries to zero. Repeat this
+    with the other entries until none is negative.
     """
     inside, above = np.ones(x.shape, bool), np.array(0)
     while True:

@@ -1,11 +1,11 @@
-"""One pass of minimax conditional entropy in one loop: effects and posteriors of items, and the sums.
+"""The pass of minimax conditional entropy, computed in one loop: item effects, posteriors, and sums for the M step.
 
 If the class is k, annotator a labels item i as y with probability P_a[k, y] e^τ[k, y] / Z,
 
     P_a[k, :] = softmax(σ_a[k, :])        Z = Σ_l P_a[k, l] e^τ[k, l]
 
-so the exponentials of an item are used for all of its rows. If class k is improbable for an item, its τ[k, :] stays
-zero (see `MIN_GAIN`). Z is then 1, and a row costs as much as in Dawid-Skene.
+so the exponentials e^τ of an item are used for all of its rows. If class k is improbable for an item, its τ[k, :] stays
+zero (see `MIN_OBJECTIVE_GAIN`). Z is then 1, and a row costs as much as in Dawid-Skene.
 
 Both effects are optimised by the same step. By Jensen's inequality, Σ_r w_r log Σ_l p_rl e^d_l over rows r is at most
 n log Σ_l (m_l/n) e^d_l with n = Σ_r w_r and m_l = Σ_r w_r p_rl, with equality at d = 0. Therefore
@@ -14,19 +14,19 @@ rows, and its Newton direction has a closed form. If r is the range of the entri
 log(1 + r)/r cannot overshoot, because the third derivative of log Σ exp along d is at most the range of d times the
 second. So no line search is needed.
 
-There is no array form for short tables, because NumPy took four times as long. From about 8,000 rows on, that is longer
-than numba takes to load.
+There is no array form for short tables, because NumPy took four times as long. For tables with more than about 8,000
+rows, that is longer than numba takes to load.
 """
 
 import numpy as np
 
 from dissensus.common.jit import lazy_jit
-from dissensus.compute.kernels.items import normalise, value_or_default
+from dissensus.compute.kernels.items import normalise_item, value_or_default
 
-MIN_GAIN = 1e-11  # smaller possible gains of an item's objective are ignored
-MIN_STEP = 1e-7  # a shorter step ends the optimisation of σ
-MAX_STEPS = 100  # largest number of steps; usually three to ten are needed
-POSTERIOR_TOL = 1e-8  # a smaller change of an item's posterior ends its rounds
+MIN_OBJECTIVE_GAIN = 1e-11  # minimum possible gain of an item's objective that is not ignored
+MIN_NEWTON_STEP = 1e-7  # minimum length of a step; a shorter one ends the optimisation of σ
+MAX_NEWTON_STEPS = 100  # maximum number of steps; usually three to ten are needed
+POSTERIOR_TOL = 1e-8  # minimum change of an item's posterior; a smaller one ends its rounds
 
 
 @lazy_jit
@@ -38,9 +38,9 @@ def process_items(
 
     `confusion` is P (A, K, K) [annotator, true, given], and `log_confusion` its logarithm [annotator, given, true]. The
     first τ of an item is optimised for its class probabilities `before` (I, K), or for those at τ = 0 if `fresh`; its
-    `posterior` (I, K) follows from τ, and both are updated for at most `rounds` rounds. Items from `special` on have no
-    τ. Add observed labels to `counts` (A, K, K) [annotator, true, given] and expected labels to `expected` or, if τ is
-    zero, their number to `plain` (A, K).
+    `posterior` (I, K) follows from τ, and both are updated for at most `rounds` rounds. Items `special`, `special` + 1,
+    … have no τ. Add observed labels to `counts` (A, K, K) [annotator, true, given] and expected labels to `expected`.
+    For items whose τ is zero, add only the number of labels to `plain` (A, K).
     """
     item_ptr, annotator, label, weight = rows
     K = log_prior.size
@@ -63,7 +63,7 @@ def process_items(
             for k in range(K):
                 log_votes[k] += w * log_confusion[a, given, k]
         if fresh:
-            normalise(log_votes, known, new)
+            normalise_item(log_votes, known, new)
         else:
             for k in range(K):
                 new[k] = before[i, k]
@@ -72,7 +72,7 @@ def process_items(
             height = 0.0
             for k in range(K):
                 q[k], new[k] = new[k], log_votes[k]
-                lively[k] = i < special and (q[k] * total) ** 2 > MIN_GAIN * penalty
+                lively[k] = i < special and (q[k] * total) ** 2 > MIN_OBJECTIVE_GAIN * penalty
                 if lively[k]:
                     _maximise_item_effect(
                         first, end, annotator, weight, confusion, k, q[k], votes, total, penalty, tau[k], power[k],
@@ -85,7 +85,7 @@ def process_items(
                 else:
                     for y in range(K):
                         tau[k, y] = 0.0
-            height += normalise(new, known, new)
+            height += normalise_item(new, known, new)
             change = 0.0
             for k in range(K):
                 change = max(change, abs(new[k] - q[k]))
@@ -120,7 +120,7 @@ def _maximise_item_effect(
     """
     K = tau.size
     sums, step = np.empty(K), np.empty(K)
-    for _ in range(MAX_STEPS):
+    for _ in range(MAX_NEWTON_STEPS):
         for y in range(K):
             power[y] = np.exp(tau[y])
             sums[y] = 0.0
@@ -135,7 +135,7 @@ def _maximise_item_effect(
                 sums[y] += confusion[a, k, y] * w
         for y in range(K):
             sums[y] *= share * power[y]
-        if _newton_step(share, votes, sums, penalty, tau, step) ** 2 * (penalty + share * total) < MIN_GAIN:
+        if _newton_step(share, votes, sums, penalty, tau, step) ** 2 * (penalty + share * total) < MIN_OBJECTIVE_GAIN:
             return
         for y in range(K):
             tau[y] += step[y]
@@ -225,12 +225,12 @@ def m_step(effect, seen, expected, penalty, centre):
                 found[a, k] = centre[k]
                 continue
             away[:] = effect[a, k] - centre[k]
-            for _ in range(MAX_STEPS):
+            for _ in range(MAX_NEWTON_STEPS):
                 now[:] = expected[a, k] * np.exp(away + centre[k] - effect[a, k])
                 now *= total / now.sum()
                 size = _newton_step(1.0, seen[a, k], now, penalty, away, step)
                 away += step
-                if size < MIN_STEP:
+                if size < MIN_NEWTON_STEP:
                     break
             found[a, k] = centre[k] + away
     return found

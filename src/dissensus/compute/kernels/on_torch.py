@@ -1,9 +1,9 @@
-"""Passes over annotations in torch, for a GPU: the array forms of passes over tensors.
+"""Passes over annotations in torch, for a GPU: the array forms of passes, applied to tensors.
 
-Rows are sorted by item, so sums by item are sums over segments; sums by annotator use `index_add_`. The number of rows
-per chunk leaves room for intermediate arrays of a few numbers per row and class. All numbers except codes are in double
-precision: annotators have up to millions of labels, and engines must agree to 1e-6 after hundreds of passes. Memory,
-not arithmetic, limits the speed on a GPU.
+Rows are sorted by item, so sums by item are sums over segments; sums by annotator use `index_add_`. Chunks are small
+enough to leave memory for intermediate arrays of a few numbers per row and class. All numbers except codes are in
+double precision, because annotators have up to millions of labels and engines must agree to 1e-6 after hundreds of
+passes. The speed on a GPU is limited by memory bandwidth, not by arithmetic.
 
 Parameters and sums are NumPy arrays, and a `DeviceTable` stays on the device. Codes have the types of the table (int32
 annotators, int8 labels), so a pass reads only 5 bytes per row and 8 per item.
@@ -29,7 +29,7 @@ class DeviceTable:
 
     item_ptr: torch.Tensor  # (I+1,) int64
     annotator: torch.Tensor  # (N,) int32
-    label: torch.Tensor  # (N,) the smallest integers
+    label: torch.Tensor  # (N,) in the smallest integer type
     weight: torch.Tensor | None  # (N,) float64
     gold: torch.Tensor | None  # (I,) int64, −1 where unknown
     n_annotators: int
@@ -76,13 +76,13 @@ class TorchChunk(Chunk):
 
     @cached_property
     def item(self) -> torch.Tensor:
-        """(rows,) the item of each row, in the smallest integer type."""
+        """The item of each row, in the smallest integer type, (rows,)."""
         items = torch.arange(self.n_items, device=self.item_ptr.device, dtype=self.codes)
         return torch.repeat_interleave(items, self.rows_per_item, output_size=self.label.numel())
 
     @cached_property
     def annotator_label(self) -> Any:
-        """(rows,) annotator·K + label, in the smallest integer type."""
+        """The index annotator·K + label of each row, in the smallest integer type, (rows,)."""
         return self.annotator.to(self.codes) * self.n_classes + self.label
 
     def to_backend(self, values: Any) -> Any:
@@ -113,7 +113,7 @@ class TorchChunk(Chunk):
 def run_fused_pass(
     data: DeviceTable, table: FloatArray, prior: FloatArray, out: Mapping[str, Any]
 ) -> tuple[Any, ...] | None:
-    """Run the pass with L (A, K, K) and π (1, K) as one kernel.
+    """Run the pass of the confusion family, with L (A, K, K) and π (1, K), as one kernel.
 
     Return the log evidence, class counts (K,) and label counts (A, true, given), or None if there is no GPU or no
     Triton, or if rows have weights or gold.
@@ -127,7 +127,9 @@ def run_fused_pass(
     if data.n_classes > on_triton.MAX_CLASSES:
         return None
     logs = data.to_device(table).swapaxes(1, 2).log().contiguous().view(-1, data.n_classes)
-    evidence, classes, counts, q = on_triton.confusion(data, logs, data.to_device(prior).log(), "posterior" in out)
+    evidence, classes, counts, q = on_triton.run_confusion_pass(
+        data, logs, data.to_device(prior).log(), "posterior" in out
+    )
     if "posterior" in out:
         out["posterior"][:] = q.cpu().numpy()
     labels = counts.view(data.n_annotators, -1, data.n_classes).swapaxes(1, 2).contiguous()

@@ -1,9 +1,10 @@
 """The pass of the confusion family in one Triton kernel for a GPU, without intermediate arrays per row.
 
 A program processes several items in parallel, row by row: it loads K numbers of log L per row, normalises, and adds to
-the counts of the rows with atomics, all in double precision. Sums over all items are spread over `SLOTS` entries, since
-a million programs would wait for a single one. Atomics are relaxed, because no count is read before the kernel ends;
-with Triton's default fences a pass takes 0.106 s instead of 0.030 s for a billion rows on an H200.
+the counts of the rows with atomics, all in double precision. Sums over all items are spread over `SLOTS` copies,
+because a million programs that add to one copy would wait for each other. Atomics are relaxed, because no count is read
+before the kernel ends. With Triton's default fences a pass takes 0.106 s instead of 0.030 s for a billion rows on an
+H200.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import torch
 import triton
 import triton.language as tl
 
-SLOTS = 1024  # copies of the sums, to which programs add
-MAX_CLASSES = 64  # largest number of classes of the kernel
-PROGRAM_NUMBERS = 1024  # items × classes that one program processes
+SLOTS = 1024  # number of copies of the sums, to which programs add
+MAX_CLASSES = 64  # maximum number of classes that the kernel supports
+NUMBERS_PER_PROGRAM = 1024  # number of items × classes that one program processes
 
 
 @triton.jit
@@ -59,11 +60,11 @@ def fused(
         tl.atomic_add(counts + at, q, mask=live[:, None] & real[None, :], sem="relaxed")
 
 
-def confusion(data: Any, logs: torch.Tensor, log_prior: torch.Tensor, keep: bool) -> tuple[torch.Tensor, ...]:
+def run_confusion_pass(data: Any, logs: torch.Tensor, log_prior: torch.Tensor, keep: bool) -> tuple[torch.Tensor, ...]:
     """Return log evidence, class counts (K,), counts (A·K, K) [annotator and given, true] and the posterior (I, K)."""
     K, n_items = data.n_classes, data.item_ptr.numel() - 1
     width = triton.next_power_of_2(K)
-    items = max(1, PROGRAM_NUMBERS // width)
+    items = max(1, NUMBERS_PER_PROGRAM // width)
     counts, sums = torch.zeros_like(logs), data.zeros(SLOTS, width + 1)
     posterior = torch.empty((n_items if keep else 0, K), dtype=torch.float64, device=logs.device)
     fused[(triton.cdiv(n_items, items),)](

@@ -3,20 +3,21 @@
 import numpy as np
 
 from dissensus.common.jit import lazy_jit
-from dissensus.compute.kernels.items import mix
+from dissensus.compute.kernels.items import scramble_integer
 
 
 @lazy_jit
 def best_pairs(
     ptr, outcomes, theta, spread, price, free, listed_ptr, listed, taken_ptr, taken, item_key, key, least, grain
 ):
-    """Return gain, ratio (gain per price in multiples of `grain`), annotator and draw of each item's best pair, (n,).
+    """Return gain, ratio, annotator and random draw, each (n,), of the best pair of each item.
 
-    `outcomes` (B, K) are the joint probabilities of classes and possible pending answers; those of item i are rows
-    ptr[i]:ptr[i + 1]. `theta` (n or 1, J, K, K) is P(label | class) [given, true], and `spread` (n or 1, J, K) the
-    entropy of a label given the class. Candidates are the annotators `listed` for the item, or all if `listed_ptr` is
-    None, that are `free` and not `taken`; the annotator is −1 without candidates. Classes less probable than `least`
-    times the most probable one are skipped. Ties of the ratio are broken by a draw keyed on both names.
+    The ratio is the gain per price, rounded to multiples of `grain`. `outcomes` (B, K) are the joint probabilities of
+    classes and possible pending answers; rows ptr[i]:ptr[i + 1] are those of item i. `theta` (n or 1, J, K, K) is
+    P(label | class) [given, true], and `spread` (n or 1, J, K) the entropy of a label given the class. The candidates
+    are the annotators `listed` for the item (all annotators if `listed_ptr` is None) who are `free` and not `taken`.
+    Without candidates, the annotator is −1. Classes that are less probable than `least` times the most probable one are
+    skipped. Ties of the ratio are broken by a draw keyed on both names.
     """
     K, J, n = outcomes.shape[1], price.size, ptr.size - 1
     gain, ratio, who, draw = np.zeros(n), np.full(n, -np.inf), np.full(n, -1, np.int64), np.zeros(n, np.uint64)
@@ -57,7 +58,7 @@ def best_pairs(
             value = np.floor(information / price[j] / grain + 0.5)
             if value < ratio[i]:
                 continue
-            x = mix(item_key[i] ^ key[j])
+            x = scramble_integer(item_key[i] ^ key[j])
             if value > ratio[i] or x > draw[i]:
                 gain[i], ratio[i], who[i], draw[i] = information, value, j, x
     return gain, ratio, who, draw

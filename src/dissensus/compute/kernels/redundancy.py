@@ -7,10 +7,11 @@ from dissensus.common.jit import lazy_jit
 
 @lazy_jit
 def add_next_label(belief, theta, share, tie, least, gain, flips):
-    """Add `share` times the effect of one annotator's label to gain (n,), Σ_y max_c q(c) Θ[c, y], and flips (n,).
+    """Add `share` times the effect of one further label to `gain` (n,) and `flips` (n,).
 
-    `belief` (n, K) is q, and `theta` (n or 1, K, K) is Θ [given, true] of each item or of all items. Classes less
-    probable than `least` times the most probable one are skipped, because most items have few relevant classes.
+    The gain is Σ_y max_c q(c) Θ[c, y]. `belief` (n, K) is q, and `theta` (n or 1, K, K) is Θ [given, true], one matrix
+    per item or one for all items. Classes that are less probable than `least` times the most probable one are skipped,
+    because most items have few relevant classes.
     """
     n, K = belief.shape
     support, joint, was = np.empty(K, np.intp), np.empty(K), np.empty(K, np.bool_)

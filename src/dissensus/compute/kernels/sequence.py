@@ -1,9 +1,9 @@
 """Forward-backward and Viterbi algorithms over sequences, with the sums of an E step.
 
 The items of a sequence are a hidden Markov chain z_1 … z_T with labels. `logs` (U, S) contains log P(label | state) of
-each distinct cell (annotator, previous label, label), and `cell` (N,) the cell of each row. One pass over a sequence
-computes the emissions, runs forward-backward, and adds the posterior to the counts of cells, transitions and first
-classes. Buffers are as long as the longest sequence. Illegal transitions have probability 0.
+each distinct cell (annotator, previous label, label), and `cell` (N,) contains the cell of each row. One pass over a
+sequence computes the emissions, runs forward-backward, and adds the posterior to the counts of cells, transitions and
+first classes. Buffers are as long as the longest sequence. Illegal transitions have probability 0.
 
 If gold classes contradict the legal transitions, the chain starts again at that item.
 """
@@ -12,7 +12,7 @@ import numpy as np
 
 from dissensus.common.jit import lazy_jit
 
-MIN_LOG_EMISSION = -460.0  # smallest log emission relative to the largest, so that products do not underflow
+MIN_LOG_EMISSION = -460.0  # minimum log emission relative to the largest one, so that products do not underflow
 
 
 @lazy_jit
@@ -44,13 +44,13 @@ def forward_backward(
 ):  # fmt: skip
     """Run forward-backward over all sequences, and return the log evidence.
 
-    `order` (I,) are the items in reading order, and `ptr` (S+1,) divides them into sequences. Emissions of item i are
+    `order` (I,) lists the items in reading order, and `ptr` (S+1,) divides them into sequences. Emissions of item i are
     raised to `exponent[power[i]]`; `first` (P, S) and `step` (P, S, S) have already been raised to each power. State s
     is the tag `means[s]`, and a sequence may end in states whose `last` (S,) is 1. `shift` (K,) is added to the log
     emissions of tags. If `tags` (I,), a legal path, is not empty, the probability of each of its spans is written to
     `span_probability` at the span's first item; `inside` (K,) is the tag that continues a span after tag k, or −1.
 
-    The loop is one function, because the steps share buffers and running them apart would read each sequence again.
+    The loop is one function, because its steps share buffers, and separate functions would read each sequence again.
     """
     K = first.shape[1]
     longest = 0

@@ -20,7 +20,10 @@ def add_log_odds(item_ptr, annotator, label, weight, ticked, tick, blank, out):
 
 @lazy_jit
 def add_counts(item_ptr, annotator, label, weight, ticked, posterior, true, hits):
-    """Add the expected true options of each annotator's items to `true` (A, L), and those selected to `hits`."""
+    """Add the expected number of times that each option is true on an annotator's items to `true` (A, L).
+
+    Add how many of these options the annotator selected to `hits` (A, L).
+    """
     L = posterior.shape[1]
     for i in range(posterior.shape[0]):
         for row in range(item_ptr[i], item_ptr[i + 1]):

@@ -3,10 +3,11 @@
 Loops over classes compile to one multiplication at a time: numba does not know that the posterior of an item and the
 cells are different memory, so no number can stay in a register. These intrinsics generate LLVM vectors of K numbers and
 prefetch instructions for flat `cells` (A, K, 2, K), see `kernels.confusion`. On one thread they make a pass 2 times
-faster for 1M annotations with 5 classes, and 1.7 times for 10M annotations with 10 classes by 10k annotators.
+faster for 1M annotations with 5 classes, and 1.7 times faster for 10M annotations with 10 classes by 10k annotators.
 
-The first argument of each function is the number of classes, which must be a constant. So numba can cache the compiled
-code on disk, which is impossible if functions are created for every K. Arrays are one-dimensional and contiguous.
+The first argument of each function is the number of classes, which must be a constant. This lets numba cache the
+compiled code on disk, which is impossible if a function is created for every K. Arrays are one-dimensional and
+contiguous.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 I32, I64, DOUBLE = ir.IntType(32), ir.IntType(64), ir.DoubleType()
-TABLE, COUNTS = 0, 1  # indices of the two halves of a cell
+LIKELIHOOD_HALF, COUNT_HALF = 0, 1  # indices of the two halves of a cell
 DOUBLE_BYTES, CACHE_LINE_BYTES = 8, 64
 
 
@@ -29,9 +30,9 @@ def prefetch_cells(typing_context, K, cells, annotator, label, first, end):
     def generate(context, builder, signature, arguments):
         emit = VectorEmitter(context, builder, signature, arguments, K.literal_value)
         with emit.loop_over_rows() as (row, _):
-            emit.prefetch(emit.cell_pointer(row, TABLE))
-            if 2 * emit.n * DOUBLE_BYTES > CACHE_LINE_BYTES:  # the hardware fetches a third cache line of longer cells
-                emit.prefetch(emit.cell_pointer(row, COUNTS))
+            emit.prefetch(emit.cell_pointer(row, LIKELIHOOD_HALF))
+            if 2 * emit.n * DOUBLE_BYTES > CACHE_LINE_BYTES:  # the hardware fetches further cache lines
+                emit.prefetch(emit.cell_pointer(row, COUNT_HALF))
         return context.get_dummy_value()
 
     return types.void(K, cells, annotator, label, types.int64, types.int64), generate
@@ -39,7 +40,7 @@ def prefetch_cells(typing_context, K, cells, annotator, label, first, end):
 
 @intrinsic(prefer_literal=True)
 def multiply_cells(typing_context, K, cells, annotator, label, first, end, start, at, q):
-    """Set `q` (K,) to row `at` of `start` times the likelihoods of rows first … end − 1."""
+    """Set `q` (K,) to row `at` of `start`, multiplied by the likelihoods of rows first … end − 1."""
 
     def generate(context, builder, signature, arguments):
         emit = VectorEmitter(context, builder, signature, arguments, K.literal_value)
@@ -47,7 +48,7 @@ def multiply_cells(typing_context, K, cells, annotator, label, first, end, start
         begin = emit.vector_pointer(6, builder.mul(arguments[7], I64(emit.n)))
         builder.store(builder.load(begin, align=DOUBLE_BYTES), product)
         with emit.loop_over_rows() as (row, _):
-            factor = builder.load(emit.cell_pointer(row, TABLE), align=DOUBLE_BYTES)
+            factor = builder.load(emit.cell_pointer(row, LIKELIHOOD_HALF), align=DOUBLE_BYTES)
             builder.store(builder.fmul(builder.load(product), factor), product)
         builder.store(builder.load(product), emit.vector_pointer(8), align=DOUBLE_BYTES)
         return context.get_dummy_value()
@@ -63,7 +64,7 @@ def add_to_counts(typing_context, K, cells, annotator, label, first, end, q):
         emit = VectorEmitter(context, builder, signature, arguments, K.literal_value)
         values = builder.load(emit.vector_pointer(6), align=DOUBLE_BYTES)
         with emit.loop_over_rows() as (row, _):
-            counts = emit.cell_pointer(row, COUNTS)
+            counts = emit.cell_pointer(row, COUNT_HALF)
             added = builder.fadd(builder.load(counts, align=DOUBLE_BYTES), values)
             builder.store(added, counts, align=DOUBLE_BYTES)
         return context.get_dummy_value()
@@ -98,7 +99,7 @@ def normalise_and_add(typing_context, K, q, sums):
 
 
 class VectorEmitter(NamedTuple):
-    """The arguments of a code generator of numba, with helper functions.
+    """The arguments of a numba code generator, with functions that generate frequent expressions.
 
     If a function processes rows, its arguments begin with K, cells, annotator, label, first and end.
     """
@@ -111,22 +112,22 @@ class VectorEmitter(NamedTuple):
 
     @property
     def doubles(self) -> Any:
-        """Return the type of K doubles."""
+        """Return the type of a vector of K doubles."""
         return ir.VectorType(DOUBLE, self.n)
 
     def element_pointer(self, array: int, index: Any) -> Any:
-        """Return a pointer to an element of argument number `array`, which is an array."""
+        """Return a pointer to an element of the array that is argument number `array`."""
         struct = self.context.make_array(self.signature.args[array])(self.context, self.builder, self.arguments[array])
         return self.builder.gep(struct.data, [index])
 
     def vector_pointer(self, array: int, first: Any = None) -> Any:
-        """Return a vector pointer to K doubles of an array, beginning with element `first`."""
+        """Return a vector pointer to K doubles of an array; the first one is element `first`."""
         return self.builder.bitcast(
             self.element_pointer(array, I64(0) if first is None else first), self.doubles.as_pointer()
         )
 
     def cell_pointer(self, row: Any, half: int) -> Any:
-        """Return a vector pointer to the K doubles of a row's cell, likelihoods or counts."""
+        """Return a vector pointer to the K likelihoods or the K counts of a row's cell."""
         builder = self.builder
         annotator, label = (builder.sext(builder.load(self.element_pointer(array, row)), I64) for array in (2, 3))
         at = builder.mul(builder.add(builder.mul(annotator, I64(self.n)), label), I64(2 * self.n))
@@ -137,7 +138,7 @@ class VectorEmitter(NamedTuple):
         return cgutils.for_range_slice(self.builder, self.arguments[4], self.arguments[5], I64(1), inc=True)
 
     def prefetch(self, pointer: Any) -> None:
-        """Prefetch the cache line of `pointer` into all caches for writing, which does not affect results."""
+        """Prefetch the cache line at `pointer` into all caches for writing; this does not affect results."""
         address = ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [address, I32, I32, I32])
         function = cgutils.get_or_insert_function(self.builder.module, kind, "llvm.prefetch.p0")

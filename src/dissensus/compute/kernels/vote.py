@@ -19,7 +19,7 @@ from dissensus.compute.rows import Rows
 
 @lazy_jit
 def sum_votes(first, end, annotator, label, weight, skill, v):
-    """Write the sums of weight · skill by label to `v` (K,) and return the largest; skills count as 1 if all are 0."""
+    """Write Σ weight · skill by label to `v` (K,), and return the largest sum; if all skills are 0, use 1."""
     top = 0.0
     for equal in (False, True):
         v[:] = 0.0
@@ -34,20 +34,21 @@ def sum_votes(first, end, annotator, label, weight, skill, v):
 
 @lazy_jit
 def vote_items(start, stop, rows, skill, gold, alone, prior, lean, hits, total, sums, posterior, item_total):
-    """Vote on items start … stop − 1; add the weight of agreeing labels to `hits` (A,), and of all to `total`.
+    """Vote on items start … stop − 1; add the weight of agreeing labels to `hits` (A,), of all to `total` (A,).
 
-    A row counts weight · skill, and the votes are added to `sums` (K,). The outcome is the gold class, or the class
-    with the largest sum; classes within `TIE_TOLERANCE` of the largest sum have equal parts of the outcome. Only gold
-    items and items with several annotators count for `hits` and `total`, unless `alone` is set.
+    The vote of a row is weight · skill, and the votes are added to `sums` (K,). The outcome is the gold class, or the
+    class with the largest sum; classes within `TIE_TOLERANCE` of the largest sum have equal parts of the outcome. Only
+    gold items and items with several annotators count for `hits` and `total`, unless `alone` is set.
 
     If `posterior` (I, K) is not empty, the outcome of all items is written to it: the vote shares, or the prior (K,)
-    without votes. In case of ties the shares are multiplied by `lean` (K,), unless it is empty, and normalised. All
-    items count in this case, and the weight of each item's rows is written to `item_total` (I,).
+    without votes. In case of ties the shares are multiplied by `lean` (K,), unless it is empty, and normalised. If
+    `posterior` is not empty, all items count for the sums, and the weight of each item's rows is written to
+    `item_total` (I,).
     """
     item_ptr, annotator, label, weight = rows
     K = sums.size
     keep = posterior.shape[0] > 0
-    v = np.empty(K)  # sums by class, then each class's part of the outcome
+    v = np.empty(K)  # sums by class, later each class's part of the outcome
     for i in range(start, stop):
         first, end = (
             np.uintp(item_ptr[i]),
@@ -93,7 +94,7 @@ def vote_items(start, stop, rows, skill, gold, alone, prior, lean, hits, total, 
 
 
 def vote_arrays(chunk: Chunk, skill: Any, alone: bool, prior: Any, lean: Any) -> tuple[Any, Any, Any, Any]:
-    """Run `vote_items` in whole-array operations; return hits and total (A,), votes (K,) and outcome (I, K)."""
+    """Run `vote_items` in whole-array operations; return hits (A,), total (A,), votes (K,) and outcome (I, K)."""
     votes = _weighted_votes(chunk, skill)
     most = _mark_largest(votes)
     outcome = most / most.sum(1)[:, None] if prior is None else vote_posterior(votes, prior, lean)
@@ -110,7 +111,7 @@ def vote_arrays(chunk: Chunk, skill: Any, alone: bool, prior: Any, lean: Any) ->
 
 
 def sum_skilled_votes(rows: Rows, skill: FloatArray, n_classes: int) -> Any:
-    """Return the sums (I, K) of weight · skill (A,) by item and label; skills count as 1 if all of an item are 0."""
+    """Return Σ weight · skill by item and label, (I, K); if all skills of an item's annotators are 0, use 1."""
     return _weighted_votes(Chunk(rows.arrays, None, skill.size, n_classes), skill)
 
 

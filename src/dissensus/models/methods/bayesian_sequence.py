@@ -52,14 +52,14 @@ from dissensus.models.em import EMAggregator
 from dissensus.models.fitting import check_label_type
 from dissensus.models.matrices import default_pseudo_counts
 from dissensus.models.methods.dawid_skene import DawidSkene
-from dissensus.models.params import COUNT, Params, em_parameter, normalised
+from dissensus.models.params import COUNT, Params, em_parameter, normalise_last_axis
 from dissensus.models.tempering import design_effect, labels_per_item
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.spans import OUTSIDE_TAG, Sequences, parse_tag_scheme
 
 TRANSITION_POWER = 0.5  # exponent of 1/d for transitions; the likelihood of labels has exponent 1
-ILLEGAL_PSEUDO = 1e-10  # pseudo-count of an illegal transition, whose probability is then set to 0
+ILLEGAL_PSEUDO_COUNT = 1e-10  # pseudo-count of an illegal transition, whose probability is then set to 0
 
 
 @dataclass(frozen=True)
@@ -190,28 +190,28 @@ class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
         np.add.at(given, self.cell_ // (K * (K + 1)) * K + self.cell_ % K, self.cell_counts_)
         counts = np.swapaxes((given @ np.eye(K)[tagged.states.means]).reshape(A, K, K), 1, 2)
         alpha = default_pseudo_counts(K)
-        self.confusion_ = normalised(counts + alpha)
-        self.population_confusion_ = normalised(counts.sum(axis=0) + alpha)
+        self.confusion_ = normalise_last_axis(counts + alpha)
+        self.population_confusion_ = normalise_last_axis(counts.sum(axis=0) + alpha)
         self.item_total_ = labels_per_item(tagged.item_ptr, tagged.weight if tagged.weight.size else None)
         self.posterior_, self.tags_, self.span_probability_ = self._decode(tagged)
-        self.prior_ = normalised(self.posterior_.sum(axis=0) + 1)
+        self.prior_ = normalise_last_axis(self.posterior_.sum(axis=0) + 1)
         self._set_reliability(*table.count_correct_labels(self.posterior_))
 
     def em_step(self, tagged: TaggedTable, params: PathCounts) -> tuple[float, PathCounts]:
         """Return the bound for given counts, and the expected counts under the posterior that follows from them."""
-        logs, loss = expected_log_likelihood(tagged.keys, params.cells, self._alpha)
+        logs, loss = expected_log_likelihood(tagged.keys, params.cells, self._label_pseudo_counts)
         first, step, divergences = self._expected_transitions(params)
         evidence, _, counts, _ = tagged.forward_backward(logs, first, step)
         return evidence - loss - divergences, counts
 
     @property
-    def _states(self) -> TagStates:
+    def _tag_states(self) -> TagStates:
         return TagStates.from_classes(self.classes_)
 
     @property
-    def _alpha(self) -> FloatArray:
+    def _label_pseudo_counts(self) -> FloatArray:
         """Pseudo-counts of labels, (S, K) [state, given]."""
-        return default_pseudo_counts(self.classes_.size)[self._states.means]
+        return default_pseudo_counts(self.classes_.size)[self._tag_states.means]
 
     def _build_table(self, table: Annotations, annotators: IntArray, gold: IntArray | None) -> TaggedTable:
         """Return the table with cells numbered by the model's annotators; unseen ones (code −1) share one number."""
@@ -231,7 +231,7 @@ class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
         keys, cell = np.unique((annotator * (K + 1) + before) * K + rows.label, return_inverse=True)
         return TaggedTable(
             sequences, rows.item_ptr, np.empty(0) if rows.weight is None else rows.weight, cell.astype(np.int64), keys,
-            np.empty(0, np.int32) if gold is None else gold, self._states, parse_tag_scheme(self.classes_).inside,
+            np.empty(0, np.int32) if gold is None else gold, self._tag_states, parse_tag_scheme(self.classes_).inside,
         )  # fmt: skip
 
     def _initial_counts(self, tagged: TaggedTable, table: Annotations, rng: np.random.Generator | None) -> PathCounts:
@@ -258,9 +258,9 @@ class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
     def _expected_transitions(self, params: PathCounts) -> tuple[FloatArray, FloatArray, float]:
         """Return exp(E log π) (S,), exp(E log T) (S, S), and their divergence from the prior."""
         loss, means = 0.0, []
-        states = self._states
+        states = self._tag_states
         for counts, legal in ((params.starts, states.starts), (params.transitions, states.follows)):
-            prior = np.where(legal, 1.0, ILLEGAL_PSEUDO)
+            prior = np.where(legal, 1.0, ILLEGAL_PSEUDO_COUNT)
             logs = expected_log(prior + counts)
             loss += kl_divergence((prior + counts)[None], prior, logs[None])
             means.append(np.where(legal, np.exp(logs), 0.0))
@@ -268,10 +268,10 @@ class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
 
     def _mean_transitions(self) -> tuple[FloatArray, FloatArray]:
         """Return the posterior means of π (S,) and T (S, S)."""
-        states = self._states
+        states = self._tag_states
         return (
-            normalised(np.where(states.starts, self.start_counts_ + 1, 0.0)),
-            normalised(np.where(states.follows, self.transition_counts_ + 1, 0.0)),
+            normalise_last_axis(np.where(states.starts, self.start_counts_ + 1, 0.0)),
+            normalise_last_axis(np.where(states.follows, self.transition_counts_ + 1, 0.0)),
         )
 
     def _decode(self, tagged: TaggedTable) -> tuple[FloatArray, IntArray, FloatArray]:
@@ -287,7 +287,7 @@ class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
     def _mean_log_likelihood(self, keys: IntArray) -> FloatArray:
         """Return log E Θ of cells (n keys, S); code A stands for unseen annotators, who are like the whole crowd."""
         K = self.classes_.size
-        alpha, everyone = self._alpha, self.annotators_.size * (K + 1) * K
+        alpha, everyone = self._label_pseudo_counts, self.annotators_.size * (K + 1) * K
         pooled, _, counts = sum_by_key(self.cell_ % ((K + 1) * K), self.cell_counts_)
         cells, counts = np.concatenate([self.cell_, everyone + pooled]), np.concatenate([self.cell_counts_, counts])
         index = np.minimum(np.searchsorted(cells, keys), cells.size - 1)

@@ -39,10 +39,10 @@ from dissensus.models.answers import AnswerModel
 from dissensus.models.base import methods
 from dissensus.models.exceptions import (
     AllWeightsZero,
-    NotCompared,
-    NoWinsBothWays,
+    AlternativesNotConnected,
+    NewPairsNotScorable,
+    OneGroupAlwaysWins,
     OutcomesNotUsed,
-    ScoresOfNewPairs,
     UnseenAlternative,
 )
 from dissensus.models.fitting import check_label_type
@@ -300,7 +300,7 @@ class BradleyTerry(AnswerModel):
         return Comparisons.without_answers(codes[left], codes[right], self.things_.size)
 
     def predict_answers(self, table: Annotations) -> dict[str, Any]:
-        raise ScoresOfNewPairs
+        raise NewPairsNotScorable
 
     def summarise_answers(self, gold: Any = None) -> dict[str, Any]:
         """Return the ranking, and the position effect and ties of the crowd."""
@@ -388,5 +388,5 @@ def check_connected(alternatives: Names, pairs: Comparisons, strongly: bool) -> 
     n, group = connected_components(graph, directed=True, connection="strong" if strongly else "weak")
     if n > 1:
         first, second = alternatives[group == group[0]][0], alternatives[group != group[0]][0]
-        fault = NoWinsBothWays if strongly else NotCompared
+        fault = OneGroupAlwaysWins if strongly else AlternativesNotConnected
         raise fault(things=T, groups=n, first=quote_name(first), second=quote_name(second))

@@ -39,8 +39,8 @@ from dissensus.models.tempering import DEPENDENCE, DependenceChoice, design_effe
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
-MIN_SCALE = 1e-9  # lower limit of σ, which is 0 if all labels are the same
-CHANCE_PAIRS = 5_000  # compared pairs of labels of different items, which give the distance by chance
+MIN_ERROR_SCALE = 1e-9  # lower limit of σ, which is 0 if all labels are the same
+N_CHANCE_PAIRS = 5_000  # compared pairs of labels of different items, which give the distance by chance
 MAX_DISTANCES = 50_000_000  # largest number of distances in memory, one per row and distinct label of its item
 
 
@@ -94,11 +94,11 @@ class Closest(AnswerModel):
         candidates = find_candidates(table, self.distance)
         counted = weight * (np.diff(table.item_ptr) > 1)[table.item]  # a single label has no other to be compared with
         n = np.bincount(table.annotator, counted, table.n_annotators)
-        overall = max(float(candidates.distance.mean()), MIN_SCALE)
+        overall = max(float(candidates.distance.mean()), MIN_ERROR_SCALE)
         error, trace = np.full(table.n_annotators, overall), []
         for step in range(1, self.max_iter + 1):
             distances = counted * expected_distances(candidates, table, weight, error)
-            overall = max(float(distances.sum() / max(counted.sum(), MIN_SCALE)), MIN_SCALE)
+            overall = max(float(distances.sum() / max(counted.sum(), MIN_ERROR_SCALE)), MIN_ERROR_SCALE)
             sums = np.bincount(table.annotator, distances, table.n_annotators)
             new = (self.crowd_labels * overall + sums) / (self.crowd_labels + n)
             change, error = float(np.abs(new / error - 1).max(initial=0)), new
@@ -171,12 +171,12 @@ class Closest(AnswerModel):
     def _chance_distance(self, table: Annotations) -> float:
         """Return the mean distance of labels of different items."""
         rng = np.random.default_rng(0)
-        left, right = rng.integers(0, max(len(table), 1), (2, CHANCE_PAIRS))
+        left, right = rng.integers(0, max(len(table), 1), (2, N_CHANCE_PAIRS))
         apart = table.item[left] != table.item[right]
         if not apart.any():
             return np.inf
         pairs = table.label[left[apart]], table.label[right[apart]]
-        return max(float(pair_distances(table.classes, *pairs, self.distance).mean()), MIN_SCALE)
+        return max(float(pair_distances(table.classes, *pairs, self.distance).mean()), MIN_ERROR_SCALE)
 
 
 def find_candidates(table: Annotations, distance: ObjectDistance | Callable[[Any, Any], float]) -> CandidateLabels:

@@ -45,16 +45,16 @@ from dissensus.models.confidence import shrink_reliability
 from dissensus.models.confusion import ClassParams, Engine, FloatArray, em_parameter, methods, param
 from dissensus.models.dirichlet import MIN_ALPHA, expected_log, log_normaliser, mean_log_density, update_alpha
 from dissensus.models.em import cached_by_params, run_em
-from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO
+from dissensus.models.matrices import MAX_PSEUDO_COUNT, MIN_PSEUDO_COUNT
 from dissensus.models.methods.hierarchical_dawid_skene import CrowdPriorModel, expected_population, unknown_expected_log
-from dissensus.models.methods.mace import KEY_GRID, draw_by_counts
-from dissensus.models.params import COUNT, LOG_SIMPLEX, positive
+from dissensus.models.methods.mace import KEY_STEPS_PER_LABEL, draw_by_counts
+from dissensus.models.params import COUNT, LOG_SIMPLEX, positive_transform
 
 MAX_COMMUNITIES = 8  # largest number of communities that is tried
 MIN_MEAN_MEMBERS = 4  # smallest mean number of annotators per community
 QUOTIENT_STEPS = 2  # quotient steps per M step; more of them save no time
-MIN_KERNEL_PARAMETERS = 5_000  # number of parameters from which on a compiled loop is worth loading
-NEGLIGIBLE_NATS = 0.5  # tolerance in nats when numbers of communities are compared
+MIN_PARAMETERS_FOR_KERNEL = 5_000  # number of parameters from which on a compiled loop is worth loading
+CRITERION_TOLERANCE_NATS = 0.5  # tolerance in nats when numbers of communities are compared
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,9 @@ class CommunityParams(ClassParams):
 
     prior: FloatArray = em_parameter(LOG_SIMPLEX)  # (K,) π
     counts: FloatArray = em_parameter(COUNT, "A K K")  # [annotator, true, given] n
-    community_concentration: FloatArray = em_parameter(positive(MIN_ALPHA), "C K K")  # [community, true, given] α
+    community_concentration: FloatArray = em_parameter(
+        positive_transform(MIN_ALPHA), "C K K"
+    )  # [community, true, given] α
     community_share: FloatArray = em_parameter(LOG_SIMPLEX, "C")  # h
 
 
@@ -88,7 +90,7 @@ class CommunityBCC(CrowdPriorModel[CommunityParams]):
     """Estimate confusion matrices of annotators who belong to communities, by variational Bayes."""
 
     communities: int | None = param(None, "number of communities; None estimates it", low=1)
-    community_count: float = param(1.0, "pseudo-count of every community", low=MIN_PSEUDO)
+    community_count: float = param(1.0, "pseudo-count of every community", low=MIN_PSEUDO_COUNT)
 
     Params = CommunityParams
     counts_: FloatArray
@@ -129,7 +131,7 @@ class CommunityBCC(CrowdPriorModel[CommunityParams]):
         expected = expected_population(prior.size)
         hits, total = np.einsum("akk->a", counts), counts.sum(axis=(1, 2))
         if rng is None:
-            figure = np.round(shrink_reliability(hits, total) * KEY_GRID)
+            figure = np.round(shrink_reliability(hits, total) * KEY_STEPS_PER_LABEL)
             cuts = np.quantile(figure, np.arange(1, M) / M, method="lower")
             group: IntArray = (figure[:, None] > cuts).sum(axis=1)
         else:
@@ -144,7 +146,7 @@ class CommunityBCC(CrowdPriorModel[CommunityParams]):
     @cached_by_params
     def annotator_posteriors(self, params: CommunityParams) -> AnnotatorPosteriors:
         A, M, K = len(params.counts), params.community_share.size, params.prior.size
-        if A * M * K * K < MIN_KERNEL_PARAMETERS:
+        if A * M * K * K < MIN_PARAMETERS_FOR_KERNEL:
             return readable_annotator_posteriors(params)
         from dissensus.compute.kernels import community_bcc as kernels
 
@@ -220,7 +222,7 @@ class CommunityBCC(CrowdPriorModel[CommunityParams]):
         best, best_evidence = 1, -np.inf
         for number in range(1, 1 + min(MAX_COMMUNITIES, busy // MIN_MEAN_MEMBERS)):
             first = self._group_annotators(single.prior, single.counts, None, number)
-            tol = NEGLIGIBLE_NATS / max(abs(self._log_evidence(first)), 1.0)
+            tol = CRITERION_TOLERANCE_NATS / max(abs(self._log_evidence(first)), 1.0)
             done = run_em(crowd_pass, first, max_iter=self.max_iter, tol=tol, accelerate="squarem")
             parameters = number * (K * K + 1) - 1
             evidence = self.annotator_posteriors(done.params).evidence - 0.5 * parameters * np.log(busy)
@@ -302,4 +304,4 @@ def quotient_step(posteriors: AnnotatorPosteriors, prior_annotators: float, alph
         + np.maximum(pull, 0)
     )
     down = (posteriors.total_digammas - members * psi(size))[:, :, None] + np.maximum(-pull, 0)
-    return np.asarray(np.clip(alpha * up / np.maximum(down, 1e-300), MIN_ALPHA, MAX_PSEUDO))
+    return np.asarray(np.clip(alpha * up / np.maximum(down, 1e-300), MIN_ALPHA, MAX_PSEUDO_COUNT))

@@ -35,7 +35,7 @@ from dissensus.models.confusion import soft_counts
 from dissensus.models.em import Accelerate
 from dissensus.models.exceptions import ChosenModel
 from dissensus.models.methods.dawid_skene import DawidSkene
-from dissensus.models.pooling import KEPT_RESULTS, POWER, ModelPool, fit_pool, pooled_posterior
+from dissensus.models.pooling import DESIGN_EFFECT_POWER, KEPT_RESULTS, ModelPool, fit_pool, pool_posteriors
 from dissensus.models.tempering import CORRELATION_INTERVAL, DependenceChoice, Tempering, labels_per_item
 from dissensus.table.annotations import Annotations
 
@@ -97,7 +97,7 @@ class Consensus(Aggregator):
     def _temper_by_labels(self, pool: ModelPool) -> None:
         """Set ρ from the mean number of labels per item, unless it is given or learnt from gold."""
         if self._default_correlation:
-            rho = (pool.design_effect - 1) / (pool.n - 1) if pool.n > 1 else POWER
+            rho = (pool.design_effect - 1) / (pool.n - 1) if pool.n > 1 else DESIGN_EFFECT_POWER
             low, high = CORRELATION_INTERVAL
             self.tempering = Tempering(rho, (min(low, rho), high), is_default=True)
 
@@ -158,7 +158,7 @@ class Consensus(Aggregator):
                     setattr(member, name, getattr(self, name))
                 posteriors.append(member._compute_posterior(table, annotators))
                 weights.append(weight)
-        return pooled_posterior(posteriors, np.array(weights))
+        return pool_posteriors(posteriors, np.array(weights))
 
     def annotator_confusions(self, annotators: IntArray) -> FloatArray:
         return self._as_dawid_skene().annotator_confusions(annotators)

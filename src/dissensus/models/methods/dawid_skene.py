@@ -51,9 +51,9 @@ from dissensus.models.confusion import (
     methods,
 )
 from dissensus.models.matrices import (
-    MAX_PSEUDO,
-    MIN_PSEUDO,
-    PSEUDO,
+    MAX_PSEUDO_COUNT,
+    MIN_PSEUDO_COUNT,
+    PSEUDO_COUNT_LIMITS,
     class_pseudo_counts,
     default_pseudo_counts,
     sum_logs,
@@ -71,13 +71,13 @@ class CrowdPseudoCounts(Parameters):
     """Parameters and values of the pseudo-counts a and b."""
 
     crowd_labels: float = param(
-        1.25, "pseudo-labels of a typical annotator per class, times √K", low=0, high=MAX_PSEUDO
+        1.25, "pseudo-labels of a typical annotator per class, times √K", low=0, high=MAX_PSEUDO_COUNT
     )
-    smoothing: float = param(0.15, "pseudo-count of every wrong label", **PSEUDO)
-    least_labels: float = param(2.0, "smallest sum of pseudo-counts in a row", low=0, high=MAX_PSEUDO)
-    class_count: float = param(1.0, "pseudo-count of every class", **PSEUDO)
+    smoothing: float = param(0.15, "pseudo-count of every wrong label", **PSEUDO_COUNT_LIMITS)
+    least_labels: float = param(2.0, "smallest sum of pseudo-counts in a row", low=0, high=MAX_PSEUDO_COUNT)
+    class_count: float = param(1.0, "pseudo-count of every class", **PSEUDO_COUNT_LIMITS)
     vote_count: float = param(
-        0.5, "pseudo-items per annotator, with classes by the vote shares", low=0, high=MAX_PSEUDO
+        0.5, "pseudo-items per annotator, with classes by the vote shares", low=0, high=MAX_PSEUDO_COUNT
     )
 
     pseudo_counts_: Annotated[FloatArray, "K K count"]
@@ -129,8 +129,8 @@ def crowd_pseudo_counts(labels: FloatArray, crowd_labels: float, smoothing: floa
     """Return the pseudo-counts a (K, K) [true, given] from the soft label counts (A, K, K) by the votes."""
     K = labels.shape[1]
     crowd = labels.sum(axis=0)
-    crowd *= crowd_labels * K**1.5 / max(crowd.sum(), MIN_PSEUDO)
-    crowd += np.where(np.eye(K, dtype=bool), max((K - 1) * smoothing, MIN_PSEUDO), smoothing)
+    crowd *= crowd_labels * K**1.5 / max(crowd.sum(), MIN_PSEUDO_COUNT)
+    crowd += np.where(np.eye(K, dtype=bool), max((K - 1) * smoothing, MIN_PSEUDO_COUNT), smoothing)
     unknown = default_pseudo_counts(K)
     missing = np.maximum(least_labels - crowd.sum(axis=1, keepdims=True), 0)
     return np.asarray(crowd + unknown / unknown.sum(axis=1, keepdims=True) * missing)

@@ -46,7 +46,7 @@ from dissensus.models.base import methods
 from dissensus.models.exceptions import AllWeightsZero, IntervalNeedsTable, NoClassProbabilities
 from dissensus.models.fitting import check_label_type
 from dissensus.models.gold_tempering import fit_correlation
-from dissensus.models.tempering import DEPENDENCE, MIN_GOLD, DependenceChoice, Tempering, design_effect
+from dissensus.models.tempering import DEPENDENCE, MIN_GOLD_ITEMS, DependenceChoice, Tempering, design_effect
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -235,7 +235,7 @@ class Gaussian(AnswerModel):
     def _learn_dependence(self, mean: FloatArray, variance: FloatArray, gold: FloatArray) -> None:
         """Set ρ to its most probable value given gold and a prior around the default, unless it is given."""
         known = np.flatnonzero(~np.isnan(gold))
-        if self.dependence != "auto" or known.size < MIN_GOLD:
+        if self.dependence != "auto" or known.size < MIN_GOLD_ITEMS:
             return
         value, _ = self._conversion_curves()
         grid = np.linspace(mean.min() - 4 * self._prior_sd(), mean.max() + 4 * self._prior_sd(), 1000)

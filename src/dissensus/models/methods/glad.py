@@ -39,11 +39,11 @@ from dissensus.compute.kernels import glad as kernels
 from dissensus.compute.rows import expand_rows
 from dissensus.exceptions import DataError
 from dissensus.models.base import methods
-from dissensus.models.confusion import MAX_UPDATE_PASSES, MIN_BEFORE, UPDATE_TOL, label_totals
+from dissensus.models.confusion import MAX_UPDATE_PASSES, MIN_UPDATE_PRIOR, UPDATE_TOL, label_totals
 from dissensus.models.em import EMAggregator
 from dissensus.models.incremental import updated_copy
-from dissensus.models.matrices import MIN_PSEUDO
-from dissensus.models.params import LOG_SIMPLEX, Params, em_parameter, real
+from dissensus.models.matrices import MIN_PSEUDO_COUNT
+from dissensus.models.params import LOG_SIMPLEX, Params, em_parameter, real_transform
 from dissensus.models.tempering import run_tempered
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -56,8 +56,8 @@ MAX_EASINESS = 50.0  # limit of |b| in an extrapolation
 class GLADParams(Params):
     """Parameters of the EM: α (A,), b (I,) and π (K,)."""
 
-    ability: FloatArray = em_parameter(real(), "A")
-    easiness: FloatArray = em_parameter(real(MAX_EASINESS))
+    ability: FloatArray = em_parameter(real_transform(), "A")
+    easiness: FloatArray = em_parameter(real_transform(MAX_EASINESS))
     prior: FloatArray = em_parameter(LOG_SIMPLEX)
 
 
@@ -73,7 +73,7 @@ class GLAD(EMAggregator[GLADParams]):
         0.35, "standard deviation of the prior of b = log β, whose mean is 0", low=1e-6, high=1e6
     )
     class_count: float | None = param(
-        None, "pseudo-count of every class if π is learnt; None for a uniform π", low=MIN_PSEUDO
+        None, "pseudo-count of every class if π is learnt; None for a uniform π", low=MIN_PSEUDO_COUNT
     )
     engine: EngineChoice = ENGINE
 
@@ -135,7 +135,7 @@ class GLAD(EMAggregator[GLADParams]):
         """Return the posterior (I, K) of a new table's items; estimate new difficulties and update the abilities."""
         before = self.posterior_[item]
         chunk = Chunk(expand_rows(table).arrays, gold, annotator.size, table.n_classes)
-        posterior, log_prior, precision = before, np.log(np.maximum(before, MIN_BEFORE)), 1 / self.ability_sd**2
+        posterior, log_prior, precision = before, np.log(np.maximum(before, MIN_UPDATE_PRIOR)), 1 / self.ability_sd**2
         ability, easiness = self.ability_[annotator], -np.log(self.difficulty_[item])
         for _ in range(MAX_UPDATE_PASSES):
             last, (_, _, pull, curvature, posterior, easiness) = (

@@ -35,14 +35,14 @@ from scipy.special import expit
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.models.confusion import ClassParams, ConfusionModel, Engine, ExpectedCounts, em_parameter, methods
 from dissensus.models.matrices import class_pseudo_counts
-from dissensus.models.params import real
+from dissensus.models.params import real_transform
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import class_values
 
-SCORING_STEPS = 3  # Fisher scoring steps per M step
-MAX_HALVINGS = 6
-PRIOR_MEAN = np.array([0.0, 1.0, 0.0, np.log(0.05 / 0.95)])  # prior means of b, a, log λ − log λ₀ and logit g
-PRIOR_SD = np.array([1.0, 0.5, 1.0, 1.0])
+FISHER_SCORING_STEPS = 3  # Fisher scoring steps per M step
+MAX_STEP_HALVINGS = 6
+PRIOR_MEANS = np.array([0.0, 1.0, 0.0, np.log(0.05 / 0.95)])  # prior means of b, a, log λ − log λ₀ and logit g
+PRIOR_SDS = np.array([1.0, 0.5, 1.0, 1.0])
 MAX_LOG_PRECISION = 4.0  # upper limit of log λ; beyond it not even errors of one grade occur
 MIN_LIKELIHOOD = 1e-12  # lower limit of the likelihood of a label
 
@@ -51,8 +51,8 @@ MIN_LIKELIHOOD = 1e-12  # lower limit of the likelihood of a label
 class GraderParams(ClassParams):
     """Parameters of the EM: π (K,), b, a, log λ and logit g of every annotator (A, 4), and log λ₀ (1,)."""
 
-    grading: FloatArray = em_parameter(real(20.0), "A 4")
-    precision_center: FloatArray = em_parameter(real(20.0), "1")
+    grading: FloatArray = em_parameter(real_transform(20.0), "A 4")
+    precision_center: FloatArray = em_parameter(real_transform(20.0), "1")
 
 
 @methods.register(
@@ -78,7 +78,7 @@ class GradedResponse(ConfusionModel[GraderParams]):
 
     def initial_params(self, prior: FloatArray) -> GraderParams:
         """Return parameters at the prior means, with which annotators err by about one grade."""
-        return GraderParams(prior, np.tile(PRIOR_MEAN, (self.label_totals_.shape[0], 1)), np.zeros(1))
+        return GraderParams(prior, np.tile(PRIOR_MEANS, (self.label_totals_.shape[0], 1)), np.zeros(1))
 
     def label_likelihood(self, params: GraderParams) -> FloatArray:
         return grade_likelihoods(params.grading, self.label_shares_)[0]
@@ -88,11 +88,11 @@ class GradedResponse(ConfusionModel[GraderParams]):
         grading = params.grading
         if len(grading) != len(label_counts):  # an unseen annotator starts from the mean
             grading = np.tile(grading.mean(axis=0), (len(label_counts), 1))
-        mean = PRIOR_MEAN + np.array([0, 0, params.precision_center[0], 0])
+        mean = PRIOR_MEANS + np.array([0, 0, params.precision_center[0], 0])
         best = m_step_objective(label_counts, grading, self.label_shares_, mean)
-        for _ in range(SCORING_STEPS):
+        for _ in range(FISHER_SCORING_STEPS):
             step = scoring_step(label_counts, grading, self.label_shares_, mean)
-            for _ in range(MAX_HALVINGS):
+            for _ in range(MAX_STEP_HALVINGS):
                 new = grading + step
                 new[:, 2] = np.minimum(new[:, 2], MAX_LOG_PRECISION)
                 value = m_step_objective(label_counts, new, self.label_shares_, mean)
@@ -108,9 +108,9 @@ class GradedResponse(ConfusionModel[GraderParams]):
 
     def log_prior(self, params: GraderParams) -> float:
         """Return the log prior of all annotators' parameters and of log λ₀, up to a constant."""
-        mean = PRIOR_MEAN + np.array([0, 0, params.precision_center[0], 0])
+        mean = PRIOR_MEANS + np.array([0, 0, params.precision_center[0], 0])
         return float(
-            -0.5 * (((params.grading - mean) / PRIOR_SD) ** 2).sum() - 0.5 * (params.precision_center**2).sum()
+            -0.5 * (((params.grading - mean) / PRIOR_SDS) ** 2).sum() - 0.5 * (params.precision_center**2).sum()
         )
 
     def predict(self, table: Annotations | None = None) -> Names:
@@ -181,13 +181,13 @@ def grade_likelihoods(grading: FloatArray, shares: FloatArray) -> tuple[FloatArr
 def m_step_objective(labels: FloatArray, grading: FloatArray, shares: FloatArray, mean: FloatArray) -> FloatArray:
     """Return the objective of the M step for each annotator (A,)."""
     logs = np.log(grade_likelihoods(grading, shares)[0])
-    return np.asarray((labels * logs).sum(axis=(1, 2)) - 0.5 * (((grading - mean) / PRIOR_SD) ** 2).sum(axis=1))
+    return np.asarray((labels * logs).sum(axis=(1, 2)) - 0.5 * (((grading - mean) / PRIOR_SDS) ** 2).sum(axis=1))
 
 
 def scoring_step(labels: FloatArray, grading: FloatArray, shares: FloatArray, mean: FloatArray) -> FloatArray:
     """Return a Fisher scoring step (A, 4), with expected second derivatives for the number of labels per grade."""
     likelihood, slopes = grade_likelihoods(grading, shares)
-    pull = np.einsum("ack,pack->ap", labels / likelihood, slopes) - (grading - mean) / PRIOR_SD**2
+    pull = np.einsum("ack,pack->ap", labels / likelihood, slopes) - (grading - mean) / PRIOR_SDS**2
     weight = labels.sum(axis=2)[:, :, None] / likelihood
-    information = np.einsum("ack,pack,qack->apq", weight, slopes, slopes) + np.diag(1 / PRIOR_SD**2)
+    information = np.einsum("ack,pack,qack->apq", weight, slopes, slopes) + np.diag(1 / PRIOR_SDS**2)
     return np.asarray(np.linalg.solve(information, pull[:, :, None])[:, :, 0])

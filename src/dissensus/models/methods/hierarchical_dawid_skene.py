@@ -47,8 +47,8 @@ from dissensus.models.confusion import (
 )
 from dissensus.models.dirichlet import MIN_ALPHA, expected_log, kl_divergence, mean_log_density, update_alpha
 from dissensus.models.em import cached_by_params
-from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO, class_pseudo_counts, default_pseudo_counts
-from dissensus.models.params import LOG_SIMPLEX, positive
+from dissensus.models.matrices import MAX_PSEUDO_COUNT, MIN_PSEUDO_COUNT, class_pseudo_counts, default_pseudo_counts
+from dissensus.models.params import LOG_SIMPLEX, positive_transform
 
 QUOTIENT_STEPS = 2  # quotient steps per M step
 NEGLIGIBLE_COUNT = 1e-9  # smaller counts are ignored in the update of α
@@ -59,17 +59,19 @@ class HierarchicalParams(ClassParams):
     """Parameters of the EM: π (K,), γ (A, K, K) [annotator, true, given], α (K, K) [true, given]."""
 
     prior: FloatArray = em_parameter(LOG_SIMPLEX)
-    concentration: FloatArray = em_parameter(positive(MIN_ALPHA), "A K K")
-    population: FloatArray = em_parameter(positive(MIN_ALPHA), "K K")
+    concentration: FloatArray = em_parameter(positive_transform(MIN_ALPHA), "A K K")
+    population: FloatArray = em_parameter(positive_transform(MIN_ALPHA), "K K")
 
 
 class CrowdPriorModel(ConfusionModel[P]):
     """Learn the prior of confusion matrices from the whole crowd; base class of two methods."""
 
-    prior_annotators: float = param(2.0, "annotators of unknown quality that are added to the crowd", low=MIN_PSEUDO)
-    class_count: float = param(1.0, "pseudo-count of every class", low=MIN_PSEUDO)
+    prior_annotators: float = param(
+        2.0, "annotators of unknown quality that are added to the crowd", low=MIN_PSEUDO_COUNT
+    )
+    class_count: float = param(1.0, "pseudo-count of every class", low=MIN_PSEUDO_COUNT)
     vote_count: float = param(
-        0.5, "pseudo-items per annotator, with classes by the vote shares", low=0, high=MAX_PSEUDO
+        0.5, "pseudo-items per annotator, with classes by the vote shares", low=0, high=MAX_PSEUDO_COUNT
     )
 
     def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:

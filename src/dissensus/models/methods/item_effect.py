@@ -45,13 +45,13 @@ from dissensus.models.base import methods
 from dissensus.models.confusion import ConfusionPass, draw_vote_shares
 from dissensus.models.em import EMAggregator, cached_by_params
 from dissensus.models.methods.dawid_skene import CrowdPseudoCounts
-from dissensus.models.params import SIMPLEX, Params, em_parameter, real
+from dissensus.models.params import SIMPLEX, Params, em_parameter, real_transform
 from dissensus.table.annotations import Annotations
 
 INITIAL_LOADING = 1.0  # initial λ; at 0 the gradient of the objective in λ is 0
 MAX_LOGIT = 40.0  # upper limit of |θ| and |λ| after a step
 MIN_PROBABILITY = 1e-12  # lower limit of a probability, so that log odds are finite
-UNSEEN_STEPS = 50  # iterative scaling steps that fit θ of an unseen annotator
+UNSEEN_SCALING_STEPS = 50  # iterative scaling steps that fit θ of an unseen annotator
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class ItemEffectParams(Params):
     """Parameters of the EM: π (K,), λ (K,) and θ (A, K, K) [annotator, true, given]."""
 
     prior: FloatArray = em_parameter(SIMPLEX)
-    loading: FloatArray = em_parameter(real(MAX_LOGIT))
-    theta: FloatArray = em_parameter(real(MAX_LOGIT), "A K K")
+    loading: FloatArray = em_parameter(real_transform(MAX_LOGIT))
+    theta: FloatArray = em_parameter(real_transform(MAX_LOGIT), "A K K")
 
 
 @methods.register(
@@ -104,13 +104,13 @@ class ItemEffect(CrowdPseudoCounts, EMAggregator[ItemEffectParams]):
         self.posterior_ = _class_posterior(posterior)
         counts = self._count_labels(labels, posterior).sum(axis=0, keepdims=True)
         population = replace(params, theta=np.log(counts.sum(axis=2) + self.pseudo_counts_))
-        for _ in range(UNSEEN_STEPS):
-            population = replace(population, theta=self._scale_theta(counts + self._point_pseudo, population))
+        for _ in range(UNSEEN_SCALING_STEPS):
+            population = replace(population, theta=self._scale_theta(counts + self._point_pseudo_counts, population))
         self.population_theta_ = population.theta[0]
 
     def m_step(self, labels: Any, posterior: FloatArray, params: ItemEffectParams) -> ItemEffectParams:
         """Return the next parameters from the label matrix (I, A·K) and q (I, K, S)."""
-        counts = self._count_labels(labels, posterior) + self._point_pseudo  # (A, K, S, K)
+        counts = self._count_labels(labels, posterior) + self._point_pseudo_counts  # (A, K, S, K)
         params = replace(
             params, prior=self._class_shares(posterior.sum(axis=(0, 2))), theta=self._scale_theta(counts, params)
         )
@@ -169,7 +169,7 @@ class ItemEffect(CrowdPseudoCounts, EMAggregator[ItemEffectParams]):
         return _quadrature(self.points)
 
     @property
-    def _point_pseudo(self) -> FloatArray:
+    def _point_pseudo_counts(self) -> FloatArray:
         """Pseudo-counts of n, (K, S, K) [true, point, given]."""
         return np.asarray(self.pseudo_counts_[:, None, :] * self._quadrature[1][:, None])
 

@@ -41,12 +41,12 @@ from dissensus.compute import chunk as chunks
 from dissensus.compute.engines.local import Threads, balanced_ranges, even_ranges, thread_count
 from dissensus.compute.kernels import kos as kernels
 from dissensus.models.base import Aggregator, methods
-from dissensus.models.confidence import CROWD_LABELS
+from dissensus.models.confidence import CROWD_PSEUDO_LABELS
 from dissensus.table.annotations import Annotations
 
-UNSEEN_WEIGHT = 1 / 3  # y of an annotator who is right two times in three
-MIN_CROWD_WEIGHT = 0.01  # lower limit of κ, because annotators are mostly right
-MIN_WEIGHT = 1e-100  # smaller sums count as 0
+UNSEEN_QUALITY = 1 / 3  # y of an annotator who is right two times in three
+MIN_CROWD_QUALITY = 0.01  # lower limit of κ, because annotators are mostly right
+MIN_SUM = 1e-100  # smaller sums count as 0
 MIN_LOG_ODDS, MAX_LOG_ODDS = 1e-3, 30.0  # limits of the log odds at the mean margin
 
 
@@ -82,7 +82,7 @@ class KOS(Aggregator):
                 on_step(self.n_iter_, float("nan"))
             self.weight_, self.population_weight_ = (
                 messages.weight,
-                float(np.arctanh(min(messages.crowd, kernels.MAX_SHARE))),
+                float(np.arctanh(min(messages.crowd, kernels.MAX_AGREEMENT))),
             )
             self.scale_ = fit_scale(messages)
         self.trace_, self.converged_ = np.empty(0), bool(change <= self.tol)
@@ -108,7 +108,7 @@ class KOS(Aggregator):
         return np.where(np.eye(K, dtype=bool), right if K > 1 else 1.0, 1 - right)
 
     def confusion_support(self) -> FloatArray:
-        return np.asarray(self.total_ + CROWD_LABELS)[:, None, None]
+        return np.asarray(self.total_ + CROWD_PSEUDO_LABELS)[:, None, None]
 
 
 @dataclass(frozen=True)
@@ -171,8 +171,8 @@ class MessagePassing:
         self.items = balanced_ranges(edges.item_ptr, pool.threads)
         self.use_array_form = edges.answer.size < chunks.MIN_KERNEL_ROWS
         agree, pairs = kernels.pair_agreement(edges.item, edges.answer)
-        beyond_chance = (agree + 2 * UNSEEN_WEIGHT**2) / (pairs + 2)  # labels of two unseen annotators are added
-        self.crowd = float(np.sqrt(max(beyond_chance, MIN_CROWD_WEIGHT**2)))
+        beyond_chance = (agree + 2 * UNSEEN_QUALITY**2) / (pairs + 2)  # labels of two unseen annotators are added
+        self.crowd = float(np.sqrt(max(beyond_chance, MIN_CROWD_QUALITY**2)))
         self.options = self.crowd, float(crowd_labels)
         self.message: FloatArray = np.zeros(edges.annotator.size)
         self.edge_sums: FloatArray = np.zeros((len(gold_sums), 2))  # sums Y and Q, from which y follows
@@ -209,8 +209,8 @@ def fit_scale(messages: MessagePassing) -> float:
 
     answer, message, kappa, pool = messages.edges.answer, messages.message, messages.crowd, messages.pool
     size = float(np.abs(answer).sum(dtype=np.float64))
-    margin = float(np.abs(answer * message).sum() / max(size, MIN_WEIGHT))  # mean of |x|
-    if margin < MIN_WEIGHT:
+    margin = float(np.abs(answer * message).sum() / max(size, MIN_SUM))  # mean of |x|
+    if margin < MIN_SUM:
         return 2.0  # a weight of artanh(2p − 1) stands for log odds of twice that
     ranges = even_ranges(message.size, pool.threads)
 

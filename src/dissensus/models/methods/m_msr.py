@@ -46,14 +46,14 @@ from dissensus.models.base import Aggregator, methods
 from dissensus.models.coins import Coins
 from dissensus.models.confusion import COIN, ConfusionPass, EStepParams, RightWrongLikelihood, label_totals, run_e_step
 from dissensus.models.exceptions import TooManyPairs
-from dissensus.models.matrices import PSEUDO, shares_with_votes
-from dissensus.models.methods.one_coin import VOTE_LEANING
+from dissensus.models.matrices import PSEUDO_COUNT_LIMITS, mix_uniform_and_vote_shares
+from dissensus.models.methods.one_coin import VOTE_SHARE_WEIGHT
 from dissensus.models.tempering import DEPENDENCE, DependenceChoice, run_tempered
 from dissensus.table.annotations import Annotations
 
 MAX_TRIM = 0.49  # upper limit of `trim`; at one half no value would be left
 MAX_PAIRS = 100_000_000  # largest number of pairs of annotators; each takes about 60 bytes
-CHUNK_PAIRS = 2**22  # number of pairs of rows in memory at a time
+MAX_CHUNK_PAIRS = 2**22  # number of pairs of rows in memory at a time
 
 
 @methods.register(
@@ -64,8 +64,8 @@ class MMSR(Aggregator):
 
     trim: float = param(0.4, "share of an annotator's neighbours that is left out at either end", low=0, high=MAX_TRIM)
     min_shared: float = param(0.0, "items that a pair must share to be used; more saves memory", low=0)
-    right_count: float = param(4.0, "pseudo-count of right labels of each annotator", **PSEUDO)
-    wrong_count: float = param(2.0, "pseudo-count of wrong labels of each annotator", **PSEUDO)
+    right_count: float = param(4.0, "pseudo-count of right labels of each annotator", **PSEUDO_COUNT_LIMITS)
+    wrong_count: float = param(2.0, "pseudo-count of wrong labels of each annotator", **PSEUDO_COUNT_LIMITS)
     max_iter: int = param(1000, "largest number of rounds over all pairs", low=1)
     tol: float = param(1e-4, "stop when no skill changes by more", low=0)
     dependence: DependenceChoice = DEPENDENCE
@@ -97,7 +97,7 @@ class MMSR(Aggregator):
             )
             engine = LocalEngine(rows, table.n_annotators, K, pool, gold)
             totals = label_totals(engine)
-            self.prior_ = shares_with_votes(totals.sum(axis=(0, 1)), VOTE_LEANING)
+            self.prior_ = mix_uniform_and_vote_shares(totals.sum(axis=(0, 1)), VOTE_SHARE_WEIGHT)
             likelihood = Coins(self.prior_, self.coin_).label_likelihood()
             run_tempered(
                 self,
@@ -201,7 +201,7 @@ class AnnotatorPairs:
             raise TooManyPairs(pairs=at_most, most=MAX_PAIRS)
         sums = sum_pairs(rows, A)
         first, second, count = np.repeat(np.arange(A), np.diff(sums.indptr)), sums.indices, sums.data.real
-        keep = (first != second) & (count >= min_shared) & (count > kernels.TINY)
+        keep = (first != second) & (count >= min_shared) & (count > kernels.MIN_NONZERO)
         second, count, agreed = second[keep], count[keep], sums.data.imag[keep]
         ptr = group_offsets(first[keep], A)
         skill = (K * agreed / count - 1) / (K - 1) if K > 1 else count
@@ -231,7 +231,7 @@ def sum_pairs(rows: Rows, n_annotators: int) -> Any:
     start, length = rows.item_ptr[:-1], np.diff(rows.item_ptr)
     pairs = np.append(0, np.cumsum(length * (length - 1) // 2))
     sums = csr_array(size, dtype=np.complex128)
-    for first, last in balanced_ranges(pairs, 1 + int(pairs[-1]) // CHUNK_PAIRS):
+    for first, last in balanced_ranges(pairs, 1 + int(pairs[-1]) // MAX_CHUNK_PAIRS):
         left, right = pairs_within_ranges(start[first:last], length[first:last])
         value = np.where(rows.label[left] == rows.label[right], 1 + 1j, 1)
         if rows.weight is not None:

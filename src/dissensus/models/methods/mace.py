@@ -59,9 +59,9 @@ from dissensus.models.em import cached_by_params
 from dissensus.models.params import SHARE
 from dissensus.table import names as naming
 
-MIN_PRIOR, MAX_PRIOR = 0.01, 1e9  # limits of prior parameters; ψ(0.01) = −101 keeps odds finite
-MAX_EXACT_LABELS = 1024  # number of labels beyond which the grid is coarser than `KEY_GRID`
-KEY_GRID = 2.0**16  # grid steps per label for the keys of random draws; coarser than rounding errors
+MIN_PRIOR_PARAMETER, MAX_PRIOR_PARAMETER = 0.01, 1e9  # limits of prior parameters; ψ(0.01) = −101 keeps odds finite
+MAX_EXACT_LABELS = 1024  # number of labels beyond which the grid is coarser than `KEY_STEPS_PER_LABEL`
+KEY_STEPS_PER_LABEL = 2.0**16  # grid steps per label for the keys of random draws; coarser than rounding errors
 
 
 @dataclass(frozen=True)
@@ -91,13 +91,20 @@ class MACE(ConfusionModel[MACEParams]):
     The settings of the paper are alpha = beta = 0.5, strategy_count = 10 and class_prior = "uniform".
     """
 
-    alpha: float = param(1.0, "prior count of copied labels", low=MIN_PRIOR, high=MAX_PRIOR)
-    beta: float = param(1.0, "prior count of spammed labels", low=MIN_PRIOR, high=MAX_PRIOR)
-    strategy_count: float = param(1.0, "prior count of each spammed label", low=MIN_PRIOR, high=MAX_PRIOR)
+    alpha: float = param(1.0, "prior count of copied labels", low=MIN_PRIOR_PARAMETER, high=MAX_PRIOR_PARAMETER)
+    beta: float = param(1.0, "prior count of spammed labels", low=MIN_PRIOR_PARAMETER, high=MAX_PRIOR_PARAMETER)
+    strategy_count: float = param(
+        1.0, "prior count of each spammed label", low=MIN_PRIOR_PARAMETER, high=MAX_PRIOR_PARAMETER
+    )
     class_prior: Literal["uniform", "learned"] = param("learned", "class shares: equal, or learnt")
-    class_count: float = param(1.0, "pseudo-count of every class in a learnt π", low=MIN_PRIOR, high=MAX_PRIOR)
+    class_count: float = param(
+        1.0, "pseudo-count of every class in a learnt π", low=MIN_PRIOR_PARAMETER, high=MAX_PRIOR_PARAMETER
+    )
     vote_count: float = param(
-        1.0, "pseudo-items per annotator and class, shared by the roots of the vote shares", low=0, high=MAX_PRIOR
+        1.0,
+        "pseudo-items per annotator and class, shared by the roots of the vote shares",
+        low=0,
+        high=MAX_PRIOR_PARAMETER,
     )
     restarts: int = param(10, "number of starts, of which the best is returned; all but the first are random", low=1)
 
@@ -209,5 +216,5 @@ def draw_by_counts(rng: np.random.Generator, hits: FloatArray, total: FloatArray
     sums grow.
     """
     scale = np.exp2(np.maximum(np.frexp(total / MAX_EXACT_LABELS)[1], 0))
-    right, given = (np.round(number / scale * KEY_GRID).astype(np.uint64) for number in (hits, total))
+    right, given = (np.round(number / scale * KEY_STEPS_PER_LABEL).astype(np.uint64) for number in (hits, total))
     return naming.scramble_integers(naming.scramble_integers(right ^ rng.integers(2**64, dtype=np.uint64)) ^ given)

@@ -54,18 +54,18 @@ from dissensus.compute.engines import open_in_memory
 from dissensus.compute.engines.local import Threads, balanced_ranges, even_ranges
 from dissensus.compute.kernels import metal as kernels
 from dissensus.compute.rows import Rows
-from dissensus.models.base import Aggregator, methods, put_given_first
+from dissensus.models.base import Aggregator, methods, put_given_label_first
 from dissensus.models.confusion import FULL, ConfusionPass, EStepParams
-from dissensus.models.matrices import MAX_PSEUDO, PSEUDO, default_pseudo_counts
+from dissensus.models.matrices import MAX_PSEUDO_COUNT, PSEUDO_COUNT_LIMITS, default_pseudo_counts
 from dissensus.models.methods.snorkel import is_class_balance, normalise_shares
 from dissensus.models.tempering import DEPENDENCE, DependenceChoice, run_tempered
 from dissensus.table.annotations import Annotations
 
-STEP_SHARE = 0.5  # share of the way to the minimum that a pass moves
+INITIAL_STEP_SHARE = 0.5  # share of the way to the minimum that a pass moves
 MIN_STEP_SHARE = 1e-6  # a smaller share ends the fit
 MOMENTUM = 0.75
 GRADIENT_STEPS = 8  # projected gradient steps per pass
-MIN_KERNEL_ENTRIES = 2**22  # items times K² from which on sparse products would need too much memory
+MIN_ENTRIES_FOR_KERNEL = 2**22  # items times K² from which on sparse products would need too much memory
 
 
 @methods.register(
@@ -78,10 +78,10 @@ class MeTaL(Aggregator):
         "votes", "shares π: those of the votes, uniform, or a list in the order of the classes", check=is_class_balance,
         must="must be 'votes', 'uniform' or a list of positive shares",
     )  # fmt: skip
-    overlap: float = param(2.0, "items of every class that are shared with an oracle", **PSEUDO)
-    smoothing: float = param(0.7, "pseudo-counts of wrong labels", **PSEUDO)
-    margin: float = param(1.0, "additional pseudo-counts of the right label", low=0, high=MAX_PSEUDO)
-    class_count: float = param(1.0, "pseudo-count of every class in the votes", **PSEUDO)
+    overlap: float = param(2.0, "items of every class that are shared with an oracle", **PSEUDO_COUNT_LIMITS)
+    smoothing: float = param(0.7, "pseudo-counts of wrong labels", **PSEUDO_COUNT_LIMITS)
+    margin: float = param(1.0, "additional pseudo-counts of the right label", low=0, high=MAX_PSEUDO_COUNT)
+    class_count: float = param(1.0, "pseudo-count of every class in the votes", **PSEUDO_COUNT_LIMITS)
     max_iter: int = param(500, "largest number of passes over the data", low=1)
     tol: float = param(1e-7, "stop when a pass gains less than this share of the objective", low=0)
     dependence: DependenceChoice = DEPENDENCE
@@ -97,7 +97,7 @@ class MeTaL(Aggregator):
         pseudo = self.pseudo_counts(K)
         with open_in_memory(table, gold, self.threads) as engine:
             rows, pool, votes = engine.rows, engine.pool, engine.run(ConfusionPass(VOTES, FULL), None)
-            prior, voted = self._class_shares(rows, gold, votes.class_counts), put_given_first(votes.label_counts)
+            prior, voted = self._class_shares(rows, gold, votes.class_counts), put_given_label_first(votes.label_counts)
             from_gold = count_gold_labels(rows, gold, table.n_annotators, K)
             known = prior_moments(voted.sum(axis=0) + pseudo, from_gold, prior, self.overlap)
             counts = voted + pseudo
@@ -111,7 +111,7 @@ class MeTaL(Aggregator):
             counted = confusion * labels[:, None, :] + pseudo
             self.evidence_ = counted.sum(axis=1)
             counted /= self.evidence_[:, None, :]
-            self.prior_, self.confusion_ = prior, put_given_first(counted)
+            self.prior_, self.confusion_ = prior, put_given_label_first(counted)
             pass_, params = ConfusionPass(LIKELIHOOD, FULL), EStepParams.from_likelihood(prior, self.confusion_)
             sums = run_tempered(self, engine, pass_, params, totals)
         population = sums.label_counts.sum(axis=0) + pseudo
@@ -143,7 +143,7 @@ class MeTaL(Aggregator):
         self.converged_ = False
         # `step` leads from the last accepted point; `trial`, which is evaluated next, is `step` or an extrapolation.
         step = trial = confusion
-        part, move = STEP_SHARE, np.zeros_like(confusion)
+        part, move = INITIAL_STEP_SHARE, np.zeros_like(confusion)
         while len(trace) < self.max_iter and not self.converged_:
             value, plain = -moments(trial), trial is step
             if not trace or value >= trace[-1]:
@@ -151,7 +151,7 @@ class MeTaL(Aggregator):
                 self.converged_ = plain and little  # a small gain of an extrapolation is no convergence
                 trace.append(value)
                 confusion, before = trial, step
-                part, move = STEP_SHARE, moments.step_to_minimum(confusion) - confusion
+                part, move = INITIAL_STEP_SHARE, moments.step_to_minimum(confusion) - confusion
                 step = confusion + part * move
                 target = np.maximum(step + MOMENTUM * (step - before), 0)  # kept on the simplex
                 trial = step if little else target / target.sum(axis=1, keepdims=True)
@@ -221,7 +221,7 @@ class PairMoments:
         self.item_factor = np.where(counts, 1 / np.where(counts, total, 1), 0.0)
         self.repeats = kernels.count_repeats(rows, self.item_factor, A, K)
         self.upper_triangle = np.triu_indices(K)
-        short = rows.label.size < chunks.MIN_KERNEL_ROWS and I * self.upper_triangle[0].size < MIN_KERNEL_ENTRIES
+        short = rows.label.size < chunks.MIN_KERNEL_ROWS and I * self.upper_triangle[0].size < MIN_ENTRIES_FOR_KERNEL
         self.sparse_labels = build_label_matrix(rows, A, K) if short else None
         self.curvature = np.empty((A, K, K))
 

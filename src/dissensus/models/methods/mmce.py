@@ -51,8 +51,8 @@ from dissensus.models.base import methods
 from dissensus.models.class_shares import INITIAL_UNIFORMITY, UniformClassPrior, fit_uniformity, nonuniform_cost
 from dissensus.models.confusion import soft_counts
 from dissensus.models.em import EMAggregator
-from dissensus.models.matrices import MIN_PSEUDO, default_pseudo_counts
-from dissensus.models.params import em_parameter, real
+from dissensus.models.matrices import MIN_PSEUDO_COUNT, default_pseudo_counts
+from dissensus.models.params import em_parameter, real_transform
 from dissensus.table.annotations import Annotations
 
 INITIAL_UNIFORMITIES = {
@@ -60,11 +60,11 @@ INITIAL_UNIFORMITIES = {
     "learned": INITIAL_UNIFORMITY,
     "uniform": 1.0,
 }  # initial e of π for each `class_prior`
-MAX_ROUNDS = 100  # largest number of updates of q and τ for one item; three to ten are usual
-CHUNK_ROWS = 2**12  # rows that are predicted together, so that their matrices fit into the cache
+MAX_ITEM_ROUNDS = 100  # largest number of updates of q and τ for one item; three to ten are usual
+PREDICTION_CHUNK_ROWS = 2**12  # rows that are predicted together, so that their matrices fit into the cache
 MIN_STORED_PROBABILITY = 1e-6  # probability of a class from which on an item's τ is stored
-MAX_WEIGHT = 1e3  # largest weight of a row; beyond it the penalties would have no effect
-MAX_EFFECT = 50.0  # limit of |σ| in an extrapolation
+MAX_ROW_WEIGHT = 1e3  # largest weight of a row; beyond it the penalties would have no effect
+MAX_ANNOTATOR_EFFECT = 50.0  # limit of |σ| in an extrapolation
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class MMCEParams(UniformClassPrior):
     """
 
     free_shares: FloatArray = em_parameter()
-    effect: FloatArray = em_parameter(real(MAX_EFFECT), "A K K")
+    effect: FloatArray = em_parameter(real_transform(MAX_ANNOTATOR_EFFECT), "A K K")
     posterior: FloatArray | None = em_parameter()
 
     def confusion(self) -> FloatArray:
@@ -95,11 +95,13 @@ class MMCE(EMAggregator[MMCEParams]):
 
     gamma: float | None = param(None, "strength of the penalties; None for 1/K²", low=1e-6, high=1e6)
     centre: Literal["crowd", "zero"] = param("crowd", "centre of the annotator effects: their mean, or zero")
-    prior_annotators: float = param(5.0, "annotators of unknown quality that are added to the mean", low=MIN_PSEUDO)
+    prior_annotators: float = param(
+        5.0, "annotators of unknown quality that are added to the mean", low=MIN_PSEUDO_COUNT
+    )
     class_prior: Literal["learned", "votes", "uniform"] = param(
         "learned", "π: shares of the votes, uniform, or learnt between the two"
     )
-    class_count: float = param(1.0, "pseudo-count of every class in the shares of the votes", low=MIN_PSEUDO)
+    class_count: float = param(1.0, "pseudo-count of every class in the shares of the votes", low=MIN_PSEUDO_COUNT)
 
     labels_depend_on_items: ClassVar = True
     annotator_effect_: Annotated[FloatArray, "A K K real"]
@@ -146,7 +148,7 @@ class MMCE(EMAggregator[MMCEParams]):
 
             params = self.run_restarts(em_step, partial(self.initialise, table, gold), on_step)
             self.trace_ = np.append(self.trace_, em_step(params)[0])
-            fused_pass(replace(params, posterior=None), MAX_ROUNDS)
+            fused_pass(replace(params, posterior=None), MAX_ITEM_ROUNDS)
         self.posterior_, self.prior_, self.annotator_effect_ = fused_pass.posterior, params.prior, params.effect
         self.confusion_, self.crowd_effect_ = params.confusion(), self._mean_effect(params.effect)
         hits, total = self._count_agreement(unbounded, self.posterior_)
@@ -174,7 +176,7 @@ class MMCE(EMAggregator[MMCEParams]):
             fused_pass = FusedPass(rows, pool, self.item_penalty_, None, table.n_items)
             everyone = np.concatenate([self.annotator_effect_, np.log(self.population_confusion_)[None]])
             effect = everyone[annotators]  # −1 is unseen
-            fused_pass(MMCEParams(np.zeros(1), self.prior_, self.prior_, effect, None), MAX_ROUNDS)
+            fused_pass(MMCEParams(np.zeros(1), self.prior_, self.prior_, effect, None), MAX_ITEM_ROUNDS)
         return fused_pass.posterior
 
     def _label_probabilities(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
@@ -184,8 +186,8 @@ class MMCE(EMAggregator[MMCEParams]):
         place = np.full((self.items_.size + 1, K), cell.size)  # −1 is a new item, without effects
         place.reshape(-1)[cell] = np.arange(cell.size)
         expected = np.empty_like(posterior)
-        for start in range(0, len(posterior), CHUNK_ROWS):
-            rows = slice(start, start + CHUNK_ROWS)
+        for start in range(0, len(posterior), PREDICTION_CHUNK_ROWS):
+            rows = slice(start, start + PREDICTION_CHUNK_ROWS)
             odds = everyone[annotator[rows]] * power[place[item[rows]]]  # (rows, K, K) [true, given]
             expected[rows] = np.einsum("nk,nky->ny", posterior[rows] / odds.sum(axis=2), odds)
         return expected
@@ -231,10 +233,10 @@ class MMCE(EMAggregator[MMCEParams]):
 
 
 def cap_weights(table: Annotations) -> Annotations:
-    """Return the table with weights scaled down to at most `MAX_WEIGHT`."""
-    if table.weight is None or table.weight.max(initial=0) <= MAX_WEIGHT:
+    """Return the table with weights scaled down to at most `MAX_ROW_WEIGHT`."""
+    if table.weight is None or table.weight.max(initial=0) <= MAX_ROW_WEIGHT:
         return table
-    return replace(table, weight=table.weight * (MAX_WEIGHT / table.weight.max()))
+    return replace(table, weight=table.weight * (MAX_ROW_WEIGHT / table.weight.max()))
 
 
 def unknown_effect(n_classes: int) -> FloatArray:

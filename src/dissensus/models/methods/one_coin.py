@@ -29,23 +29,23 @@ import numpy as np
 
 from dissensus.models.coins import CoinModel, Coins
 from dissensus.models.confusion import FloatArray, methods, param
-from dissensus.models.matrices import PSEUDO, shares_with_votes
+from dissensus.models.matrices import PSEUDO_COUNT_LIMITS, mix_uniform_and_vote_shares
 
-VOTE_LEANING = 0.01  # share of the vote shares in a π that is not learnt
+VOTE_SHARE_WEIGHT = 0.01  # share of the vote shares in a π that is not learnt
 
 
 @methods.register("one-coin", summary="one accuracy per annotator, learnt with the truth", cite="Zhang et al. 2016")
 class OneCoin(CoinModel):
     """Estimate class posteriors and one accuracy per annotator by EM."""
 
-    right_count: float = param(4.0, "pseudo-count of right labels of each annotator", **PSEUDO)
-    wrong_count: float = param(2.0, "pseudo-count of wrong labels of each annotator", **PSEUDO)
+    right_count: float = param(4.0, "pseudo-count of right labels of each annotator", **PSEUDO_COUNT_LIMITS)
+    wrong_count: float = param(2.0, "pseudo-count of wrong labels of each annotator", **PSEUDO_COUNT_LIMITS)
     class_prior: Literal["uniform", "learned"] = param("uniform", "class shares: equal, or learnt")
-    class_count: float = param(1.0, "pseudo-count of every class in a learnt π", **PSEUDO)
+    class_count: float = param(1.0, "pseudo-count of every class in a learnt π", **PSEUDO_COUNT_LIMITS)
 
     def prepare(self, votes: Any, engine: Any) -> None:
         self.class_pseudo_counts_ = np.full(votes.class_counts.size, self.class_count)
-        uniform = shares_with_votes(self.label_totals_.sum(axis=(0, 1)), VOTE_LEANING)
+        uniform = mix_uniform_and_vote_shares(self.label_totals_.sum(axis=(0, 1)), VOTE_SHARE_WEIGHT)
         self.fixed_prior_ = None if self.class_prior == "learned" else uniform
 
     def m_step(self, label_counts: FloatArray, label_totals: FloatArray, params: Any) -> Coins:

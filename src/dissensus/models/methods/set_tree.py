@@ -47,12 +47,12 @@ from dissensus.models.exceptions import NoOptionSelected, UnseenOption
 from dissensus.models.fitting import check_label_type
 from dissensus.models.gold_tempering import fit_correlation
 from dissensus.models.params import SHARE, Params, em_parameter
-from dissensus.models.tempering import MIN_GOLD, Tempering, design_effect, labels_per_item
+from dissensus.models.tempering import MIN_GOLD_ITEMS, Tempering, design_effect, labels_per_item
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import name_set
 
-TREE_PASSES = 4  # passes before the tree is fixed; 4, 9 and 16 worked equally well
+PASSES_BEFORE_TREE = 4  # passes before the tree is fixed; 4, 9 and 16 worked equally well
 TENDENCY_SD = 0.5  # prior SD of h, the log odds by which an annotator ticks more or less than others
 TENDENCY_STEPS = 8  # Newton steps that estimate h
 TREE_PSEUDO_ITEMS = 1.0  # pseudo-items with independent options, per edge of the tree
@@ -144,7 +144,7 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
             q = q if rng is None else rng.beta(0.5 + 4 * q, 4.5 - 4 * q)
             if known.size:
                 q = np.where(np.isnan(known), q, known > 0)
-            for _ in range(TREE_PASSES):
+            for _ in range(PASSES_BEFORE_TREE):
                 if rng is None:  # random starts use the same tree and priors, so that objectives are comparable
                     true, hits = _count_ticks(table, q)
                     tendencies = _tick_tendencies(hits, true), _tick_tendencies(ticks - hits, total - true)
@@ -174,7 +174,7 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
 
     def _estimate_tempering(self, data: Annotations, gold: IntArray | None, earlier: Any) -> Tempering:
         """Return the tempering with ρ as set, or with its most probable value for gold sets."""
-        if self.dependence != "auto" or gold is None or np.count_nonzero(gold >= 0) < MIN_GOLD:
+        if self.dependence != "auto" or gold is None or np.count_nonzero(gold >= 0) < MIN_GOLD_ITEMS:
             return super()._estimate_tempering(data, None, earlier)
         without_gold = type(self)(**self.get_params() | {"dependence": None}).fit(data)
         known = gold >= 0

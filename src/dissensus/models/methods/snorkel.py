@@ -42,7 +42,7 @@ from dissensus.compute.engines import EngineChoice
 from dissensus.models.coins import CoinModel, Coins
 from dissensus.models.confusion import Engine, ExpectedCounts, methods
 from dissensus.models.exceptions import WrongClassBalance
-from dissensus.models.matrices import PSEUDO
+from dissensus.models.matrices import PSEUDO_COUNT_LIMITS
 from dissensus.table.annotations import Annotations
 
 MAX_LOGIT = 40.0  # upper limit of logits; beyond it 1 − a is 0 in double precision
@@ -61,12 +61,12 @@ class Snorkel(CoinModel):
     """Estimate accuracies and propensities of independent sources by EM."""
 
     initial_accuracy: float = param(0.7, "accuracy at which the penalty is zero", above=0, below=1)
-    l2: float = param(0.25, "strength of the penalty on the weights", **PSEUDO)
+    l2: float = param(0.25, "strength of the penalty on the weights", **PSEUDO_COUNT_LIMITS)
     class_balance: Literal["uniform", "learned"] | Sequence[float] = param(
         "uniform", "class shares: equal, learnt, or a list in the order of the classes", check=is_class_balance,
         must="must be 'uniform', 'learned' or a list of positive shares",
     )  # fmt: skip
-    class_count: float = param(1.0, "pseudo-count of every class in a learnt π", **PSEUDO)
+    class_count: float = param(1.0, "pseudo-count of every class in a learnt π", **PSEUDO_COUNT_LIMITS)
 
     engine: EngineChoice = "local"  # not a parameter, because the propensity needs the rows in memory
 

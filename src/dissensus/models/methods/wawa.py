@@ -26,7 +26,7 @@ import numpy as np
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.models.base import methods
-from dissensus.models.matrices import shares_with_votes
+from dissensus.models.matrices import mix_uniform_and_vote_shares
 from dissensus.models.votes import SkilledVote, VoteModel
 from dissensus.table.annotations import Annotations
 
@@ -90,4 +90,4 @@ class Wawa(VoteModel):
         return super()._count_agreement(table, tied / tied.sum(axis=1, keepdims=True))
 
     def _tie_break_weights(self) -> FloatArray:
-        return shares_with_votes(self.prior_, TIE_PREFERENCE)
+        return mix_uniform_and_vote_shares(self.prior_, TIE_PREFERENCE)

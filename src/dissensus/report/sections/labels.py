@@ -9,7 +9,7 @@ import numpy as np
 from dissensus.common.formatting import Share, format_count, format_percent
 from dissensus.evaluation import bootstrap, log_loss
 from dissensus.evaluation.hard import probability_correct
-from dissensus.models.tempering import MIN_GOLD
+from dissensus.models.tempering import MIN_GOLD_ITEMS
 from dissensus.questions.item_status import SETTLED
 from dissensus.report import charts
 from dissensus.report.blocks import ChartBlock, KeyFigure, KeyFigures
@@ -57,7 +57,7 @@ class ConfidenceAgainstGold(Finding):
     @property
     def verdict(self) -> str:
         if self.is_calibrated:
-            return "the confidence is calibrated" if self.items >= MIN_GOLD else "no difference can be shown"
+            return "the confidence is calibrated" if self.items >= MIN_GOLD_ITEMS else "no difference can be shown"
         return "the confidence is too high" if self.confidence > self.right else "the confidence is too low"
 
     @property
@@ -67,7 +67,7 @@ class ConfidenceAgainstGold(Finding):
     @property
     def tone(self) -> Tone:
         if self.is_calibrated:
-            return "good" if self.items >= MIN_GOLD else "note"
+            return "good" if self.items >= MIN_GOLD_ITEMS else "note"
         return "bad" if self.confidence - self.right > MISLEADING_GAP else "note"
 
 
