@@ -35,7 +35,7 @@ from dissensus.models.base import Aggregator, methods
 from dissensus.models.coins import Coins
 from dissensus.models.incremental import updated_copy
 from dissensus.models.item_keys import item_keys
-from dissensus.models.matrices import PSEUDO
+from dissensus.models.matrices import PSEUDO_COUNT_LIMITS
 from dissensus.models.votes import winning_shares
 from dissensus.table.annotations import Annotations
 
@@ -51,8 +51,8 @@ class LA(Aggregator):
     array([0.75, 0.8 , 0.2 ])
     """
 
-    right_count: float = param(1.0, "pseudo-count of right labels of each annotator", **PSEUDO)
-    wrong_count: float = param(1.0, "pseudo-count of wrong labels of each annotator", **PSEUDO)
+    right_count: float = param(1.0, "pseudo-count of right labels of each annotator", **PSEUDO_COUNT_LIMITS)
+    wrong_count: float = param(1.0, "pseudo-count of wrong labels of each annotator", **PSEUDO_COUNT_LIMITS)
 
     accuracy_: Annotated[FloatArray, "A share"]
     population_accuracy_: Annotated[float, "number"]
