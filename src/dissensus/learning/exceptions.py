@@ -26,7 +26,7 @@ from dissensus.messages import Message, ParameterName
 
 
 class InputsWithoutRows(DataError):
-    template = "X must have one row per item, as a list, an array or a frame has, got {found}."
+    template = "X must be a list, an array or a frame with one row per item, got {found}."
     found: str
 
 
@@ -40,7 +40,7 @@ class UnnamedRows(DataError):
 
 
 class UnequalRows(DataError):
-    template = "{argument}: X has {n_rows:,} rows, but there are {n_entries:,} {entries}; give one for each row."
+    template = "{argument}: X has {n_rows:,} rows, but there are {n_entries:,} {entries}; their numbers must be equal."
     argument: str
     n_rows: int
     n_entries: int
@@ -108,7 +108,10 @@ class IndexMismatch(DataError):
 
 
 class NotNumbers(DataError):
-    template = "X must hold numbers, one row of features per item; for texts use a text encoder such as 'transformer'."
+    template = (
+        "X must contain numbers, with one row of features per item; for texts, use a text encoder such as "
+        "'transformer'."
+    )
 
 
 class NotTwoDimensional(DataError):
@@ -157,7 +160,7 @@ class WrongInputRow(DataError):
 
 class PositionOutOfRange(DataError):
     template = (
-        "X: row {row} has position {position}, and {n_tokens:,} tokens; give the position as an integer that counts "
+        "X: row {row} has {n_tokens:,} tokens, but position {position}; give the position as an integer that counts "
         "from 0."
     )
     row: int
@@ -183,13 +186,15 @@ class ChannelCountDiffers(DataError):
 
 
 class UnknownItem(DataError):
-    template = "items: the model was not fitted to item {item}; give some of its {n_items:,} fitted items."
+    template = "items: the model was not fitted to item {item}; give items among the {n_items:,} that it was fitted to."
     item: str
     n_items: int
 
 
 class UnknownLabel(UnknownClass):
-    template = "labels: the model was not fitted to class {label}; give its {n_classes} classes."
+    template = (
+        "labels: the model was not fitted to class {label}; give labels among the {n_classes} classes of the model."
+    )
     label: str
     n_classes: int
 
@@ -230,7 +235,8 @@ class InvalidTargets(DataError):
 
 class ContinuousTargets(DataError):
     template = (
-        "y must hold classes, but {n_rows:,} values are continuous, infinite or NaN; the first is {value} in row {row}."
+        "y must contain classes, but {n_rows:,} values are continuous, infinite or NaN; the first is {value} in row "
+        "{row}."
     )
     n_rows: int
     value: float
@@ -252,7 +258,7 @@ class NotAFrame(DataError):
 
 
 class NoAnnotatorFeatures(DataError):
-    template = "annotators: the frame holds names only; add at least one column of features."
+    template = "annotators: the frame has no column of features; add at least one."
 
 
 class NoCommonAnnotators(DataError):
@@ -277,8 +283,7 @@ class MissingFeature(MissingColumn):
 
 class ColumnTypeDiffers(DataError):
     template = (
-        "annotators: column '{column}' held {expected} when the model was fitted, and holds {found} now; give "
-        "{expected}."
+        "annotators: column '{column}' must contain {expected}, as when the model was fitted, but contains {found}."
     )
     column: str
     expected: str
@@ -292,25 +297,25 @@ class InfiniteFeature(DataError):
 
 
 class UnsupportedColumn(DataError):
-    template = "annotators: column '{column}' holds values of type {kind}; give numbers or texts."
+    template = "annotators: column '{column}' contains values of type {kind}; give numbers or texts."
     column: str
     kind: str
 
 
 class FittedWithoutFeatures(DataError):
     template = (
-        "annotators: this model was fitted without features of annotators and cannot use a frame; give a list of "
-        "names, or leave the argument out."
+        "annotators: this model was fitted without features of annotators, so it cannot use a frame; give a list of "
+        "names, or omit the argument."
     )
 
 
 class FittedWithFeatures(BadParameter):
-    template = "this model was fitted with features of annotators; give {param[annotators]}, the same frame, here too."
+    template = "this model was fitted with features of annotators; set {param[annotators]} to the same frame."
 
 
 class UnusedAnnotatorFeatures(BadParameter):
     template = (
-        "objective '{objective}' does not use features of annotators; leave {param[annotators]} out, or use objective "
+        "objective '{objective}' does not use features of annotators; omit {param[annotators]}, or use objective "
         "{others}."
     )
     objective: str
@@ -321,7 +326,7 @@ class UnusedAnnotatorFeatures(BadParameter):
         return join_words([repr(name) for name in self.able], "or")
 
 
-# Labels to learn from -------------------------------------------------------------------------------------------------
+# Training labels ------------------------------------------------------------------------------------------------------
 
 
 class NoLabelledItems(DataError):
@@ -330,20 +335,20 @@ class NoLabelledItems(DataError):
 
 
 class NoTrainingItemsLeft(DataError):
-    template = "all {n_items:,} labelled items are held out, and none is left for training; hold out a smaller share."
+    template = "all {n_items:,} labelled items are held out, so none is left for training; hold out a smaller share."
     n_items: int
 
 
 class AnnotationsNeeded(DataError):
     template = (
-        "objective '{objective}' is trained on annotations, and the table has none; to train on gold labels alone use "
-        "objective 'hard'."
+        "objective '{objective}' is trained on annotations, but the table has none; to train on gold labels alone, "
+        "use objective 'hard'."
     )
     objective: str
 
 
 class GoldNeeded(DataError):
-    template = "labels='gold' needs gold labels; give them, or choose a method such as 'majority-vote'."
+    template = "labels='gold' needs gold labels; pass gold labels, or choose a method such as 'majority-vote'."
 
 
 class ZeroProbability(DataError):
@@ -357,7 +362,7 @@ class ZeroProbability(DataError):
 
 
 class WeightedLabels(DataError):
-    template = "crowdlab needs plain labels; give a table without weights and without probabilistic labels."
+    template = "crowdlab needs plain labels; give a table with neither weights nor probabilistic labels."
 
 
 class NoItemWithTwoLabels(DataError):
@@ -386,11 +391,13 @@ class WrongOptimizer(BadParameter):
 
 
 class SeedNeeded(BadParameter):
-    template = "{param[checkpoint]} needs {param[seed]}: a stopped run cannot be repeated without one."
+    template = (
+        "{param[checkpoint]} needs {param[seed]}, because a stopped run can only continue with the same random numbers."
+    )
 
 
 class ValidationNeeded(BadParameter):
-    template = "{param[patience]} needs validation items: give {param[validation]}, or leave {param[patience]} out."
+    template = "{param[patience]} needs validation items; set {param[validation]}, or omit {param[patience]}."
 
 
 class OneDeviceForProcesses(BadParameter):
@@ -417,8 +424,8 @@ class OneProcessNeeded(BadParameter):
 
 class SoftObjectiveNeeded(BadParameter):
     template = (
-        "fit_distributions needs objective 'soft' with labels='normalized', which is trained on distributions as they "
-        "are; got {objective}."
+        "fit_distributions needs objective 'soft' with labels='normalized', which uses distributions without changes; "
+        "got {objective}."
     )
     objective: str
 
@@ -477,8 +484,8 @@ class TensorBoardMissing(DissensusWarning):
 
 
 class NoItemsHeldOut(Message):
-    template = "auto uses {model} by default, as there are too few items to hold any out."
-    penalty: float | None  # of the linear model; None for a network
+    template = "auto uses {model} by default, because there are too few items to hold some out."
+    penalty: float | None  # penalty of the linear model; None for a network
 
     @property
     def model(self) -> str:
@@ -488,7 +495,7 @@ class NoItemsHeldOut(Message):
 class NetworkChosen(Message):
     template = (
         "auto chose soft labels, epoch {epoch} of {n_epochs} and temperature {temperature:.2f}. Cross entropy on "
-        "{n_items:,} held-out items: {score:.4f}, and {baseline:.4f} for the mean of the votes."
+        "{n_items:,} held-out items: {score:.4f}, compared with {baseline:.4f} for the mean of the votes."
     )
     epoch: int
     n_epochs: int
@@ -500,8 +507,8 @@ class NetworkChosen(Message):
 
 class PoolChosen(Message):
     template = (
-        "auto chose the weights {listing} (penalty {penalty:g}). Cross entropy on {basis}: "
-        "{score:.4f}, {linear:.4f} for the linear model alone, and {baseline:.4f} for the mean of the votes."
+        "auto chose the weights {listing} (penalty {penalty:g}). Cross entropy on {basis}: {score:.4f}, compared with "
+        "{linear:.4f} for the linear model alone and {baseline:.4f} for the mean of the votes."
     )
     weights: dict[str, float]
     penalty: float
@@ -556,7 +563,7 @@ class FileVersionDiffers(UnreadableFile):
 
 
 class CheckpointOfAnotherRun(UnreadableFile):
-    template = "{path} is the checkpoint of a run with other data or keywords; remove it, or use another folder."
+    template = "{path} is the checkpoint of a run with different data or keywords; remove it, or use another folder."
     path: Path
 
 
@@ -567,7 +574,7 @@ class UnreadablePredictions(UnreadableFile):
 
 
 class OutOfFoldItemsDiffer(DataError):
-    template = "the out-of-fold predictions are for other items than those of the model; compute them again."
+    template = "the out-of-fold predictions are not for the items of the model; compute them again."
 
 
 class NotStorable(DissensusError, TypeError):
@@ -585,13 +592,16 @@ class TextModelDiffers(DataError):
 
 
 class NoWordVectors(UnreadableFile):
-    template = "{path} holds no word vectors; give a file whose lines are a word and its numbers, separated by spaces."
+    template = (
+        "{path} contains no word vectors; give a file in which each line is a word and its numbers, separated by "
+        "spaces."
+    )
     path: Path
 
 
 class NotAWordVector(UnreadableFile):
     template = (
-        "{path}: line {line} must be a word and {size} numbers, separated by spaces, and is {text}; give word vectors "
+        "{path}: line {line} must be a word and {size} numbers, separated by spaces, but is {text}; give word vectors "
         "as text."
     )
     path: Path
@@ -602,7 +612,7 @@ class NotAWordVector(UnreadableFile):
 
 
 class UnknownWords(DataWarning):
-    template = "{source} has a vector for none of the {n_words:,} words of X; check the language of both."
+    template = "{source} has no vector for any of the {n_words:,} words of X; check that both have the same language."
     n_words: int
     source: str
 
@@ -631,14 +641,14 @@ class LayerRoomTooSmall(BadParameter):
 
 class SizesNotSearchable(BadParameter):
     template = (
-        "the sizes of {objective} cannot be searched; the objective must be 'ldl-nm' with combine='concatenate' and "
+        "the sizes of {objective} cannot be searched; use objective 'ldl-nm' with combine='concatenate' and "
         "pair_size=None."
     )
     objective: str
 
 
 class UnlabelledDevelopmentItems(DataError):
-    template = "the {n_items:,} development items have no labels, so sizes cannot be compared; give other items."
+    template = "the {n_items:,} development items have no labels, so sizes cannot be compared; give items with labels."
     n_items: int
 
 
@@ -653,14 +663,14 @@ class StackedModelsDiffer(BadParameter):
 
 
 class KeywordNotStackable(BadParameter):
-    template = "fit_together: {name} must be {expected}, got {value}; fit such models one by one."
+    template = "fit_together: {name} must be {expected}, got {value}; otherwise fit the models one by one."
     name: ParameterName
     expected: str
     value: str
 
 
 STACKING_NEEDS = {
-    "batches": "the objective must be trained on plain batches of items",
+    "batches": "the objective must not change the batches",
     "gold": "give gold labels for all models, or for none",
     "inputs": "inputs must have equal lengths",
     "shapes": "networks must have equal shapes, so the same annotators must have labels in all tables",
@@ -669,7 +679,7 @@ STACKING_NEEDS = {
 
 
 class TrainingsNotStackable(DataError):
-    template = "fit_together: {need}; fit other models one by one."
+    template = "fit_together: {need}; otherwise fit the models one by one."
     reason: Literal["batches", "gold", "inputs", "shapes", "targets"]
 
     @property
@@ -678,9 +688,7 @@ class TrainingsNotStackable(DataError):
 
 
 class StackedTablesDiffer(DataError):
-    template = (
-        "fit_together: the tables have different {axis}; select rows of one table, so that each item keeps a label."
-    )
+    template = "fit_together: the tables have different {axis}; make all tables by selecting rows of one table."
     axis: str
 
 
@@ -719,11 +727,17 @@ class RepeatedQuestion(DataError):
 
 
 class NoLabelsOfModel(DataError):
-    template = "the table has no labels for the items and annotators of the model; give the table of its fit."
+    template = (
+        "the table has no labels for the items and annotators of the model; give the table that the model was fitted "
+        "to."
+    )
 
 
 class ModelOfOtherTable(DataError):
-    template = "the model was fitted to another table: {name} is not in this one; give the table of its fit."
+    template = (
+        "the model was fitted to a table with {name}, which this table lacks; give the table that the model was "
+        "fitted to."
+    )
     name: str
 
 

@@ -1,10 +1,10 @@
-"""Out-of-fold predictions: predict every item by a network that was trained on the other folds.
+"""Out-of-fold predictions, in which a network that was trained on the other folds predicts each item.
 
     p_i = softmax(network trained on all folds except that of item i)        q_i(c) ∝ p_i(c)^τ Π_{j∈M_i} Θ_j[c, y_ij]
 
-A network that has memorised its training items gives no independent prediction for them, and these networks do. Θ and
-τ are estimated with p as in `posterior.py`. The gold label of an item is not used for its p and q, so that both can be
-compared with it.
+A network that has memorised its training items gives no independent predictions for these items. Out-of-fold
+predictions are independent of the item's labels. Θ and τ are estimated with p as in `posterior.py`. The gold label of
+an item is not used for its p and q, so that both can be compared with the gold label.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import to_arrow
 from dissensus.table.io import read_frame
 
-FILE_STEM = "out_of_fold"  # name, without suffix, of the file in the folder of a trained model
+FILE_STEM = "out_of_fold"  # name of the file in the folder of a trained model, without suffix
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,16 +39,16 @@ class OutOfFold:
 
     items: Names  # (I,)
     classes: Names  # (K,)
-    proba: FloatArray  # (I, K) P(class) by the network alone
-    posterior: FloatArray  # (I, K) P(class) by the network and the item's annotations
-    fold: IntArray  # (I,) fold from 0, or −1 for items without labels, whose `proba` is the mean over all networks
+    proba: FloatArray  # (I, K) P(class) predicted by the network alone
+    posterior: FloatArray  # (I, K) P(class) given the network's prediction and the item's annotations
+    fold: IntArray  # (I,) number of the fold; −1 for items without labels, whose `proba` is the networks' mean
     tie_seed: int = 0
 
     def to_frame(self) -> Any:
         """Return an Arrow table with one row per item.
 
-        The columns are item, fold, label and confidence (by the posterior), model (the network's class), p_<class>
-        (posterior) and model_<class> (network).
+        The columns are item, fold, label and confidence (from the posterior), model (the class predicted by the
+        network), p_<class> (posterior) and model_<class> (probabilities predicted by the network).
         """
         import pyarrow as pa
 
@@ -60,7 +60,7 @@ class OutOfFold:
 
     @classmethod
     def from_frame(cls, frame: Any, model: CrowdClassifier) -> OutOfFold:
-        """Read the result of `to_frame`, or its text from a CSV file, for a model fitted to the same items."""
+        """Make the object from the result of `to_frame` or a CSV file of it, for a model fitted to the same items."""
         columns = to_arrow(frame, ["item", "fold", *(f"{p}_{name}" for p in ("p", "model") for name in model.classes_)])
         names = [str(name) for name in columns["item"].to_pylist()]
         if names != [str(name) for name in model.items_]:
@@ -74,7 +74,7 @@ class OutOfFold:
 
 
 def load_trained(folder: str | Path) -> tuple[CrowdClassifier, OutOfFold | None]:
-    """Load the model in a folder of `dissensus train`, and its out-of-fold predictions or None."""
+    """Load a model from a folder of `dissensus train`, with its out-of-fold predictions, or None if there are none."""
     model = CrowdClassifier.load(folder, device="cpu")
     found = [path for path in sorted(Path(folder).glob(f"{FILE_STEM}.*")) if path.is_file()]
     try:
@@ -100,13 +100,14 @@ def out_of_fold(
     Parameters
     ----------
     model : CrowdClassifier
-        A classifier whose keywords are used; it is not changed. Its checkpoints are written to a folder per fold.
+        The classifier whose keywords are used; it is not changed. Each fold has its own folder of checkpoints.
     table, X, gold, annotators
         As in `CrowdClassifier.fit`.
     validation : float, optional
-        Share of the training items of each network that is held out to choose the epoch.
+        Share of each network's training items that is held out to choose the epoch.
     folds : int
-        Number of folds of equal size. Items are assigned by their names and `seed`, independent of their order.
+        Number of folds of equal size. The fold of an item depends on its name and `seed`, but not on the order of
+        items.
     on_step : callable, optional
         Called after every epoch with (number of epochs of all networks so far, mean loss).
 
@@ -132,7 +133,7 @@ def out_of_fold(
         expected = "a CrowdClassifier (of a LIA, give model.classifier(table, features=True))"
         raise faults.WrongModel(caller="out_of_fold", expected=expected, found=type(model).__name__)
     if annotators is not None:
-        AnnotatorFeatures.fit(annotators, table.annotators)  # An error in the frame is raised before training.
+        AnnotatorFeatures.fit(annotators, table.annotators)  # Errors in the frame are raised before training starts.
     elif getattr(model, "annotator_features_", None) is not None:
         raise faults.FittedWithFeatures()
     fold = _assign_folds(table, gold, folds, seed)
@@ -164,7 +165,7 @@ def out_of_fold(
 
 
 def _assign_folds(table: Annotations, gold: IntArray | None, folds: int, seed: int) -> IntArray:
-    """Return the fold (I,) of each training item, and −1 for items without labels."""
+    """Return the fold (I,) of each training item, and −1 for other items."""
     train_mask = np.diff(table.item_ptr) > 0
     train_mask = train_mask if gold is None else train_mask | (gold >= 0)
     if not 2 <= folds <= train_mask.sum():
@@ -176,7 +177,7 @@ def _assign_folds(table: Annotations, gold: IntArray | None, folds: int, seed: i
 def _fold_posterior(
     table: Annotations, proba: FloatArray, gold: IntArray | None, fold: IntArray, predicts_votes: Any
 ) -> FloatArray:
-    """Combine predictions and annotations into the posterior (I, K), without the gold labels of an item's own fold."""
+    """Combine predictions and annotations into the posterior (I, K), without gold labels from the item's own fold."""
     if gold is None:
         return combine_posterior(table, proba, None, predicts_votes)[0].posterior
     posterior = proba.copy()

@@ -1,4 +1,4 @@
-"""Read inputs X as plain Python and NumPy: vectors, texts, pairs or images, one row per item.
+"""Convert inputs X to vectors, texts, pairs or images in plain Python and NumPy, with one row per item.
 
 X may be an array, a sparse matrix (which becomes dense), a list, or one or more columns of any frame that narwhals
 supports: pandas, polars, pyarrow, DuckDB. Every function keeps the order of the rows, and raises an error that names
@@ -29,8 +29,8 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
 
-MAX_CHANNELS = 4  # three colours and transparency; a longer last axis is probably not the channels
-PIXEL_TOLERANCE = 1e-3  # rounding may move pixels outside 0 to 1 by this much
+MAX_CHANNELS = 4  # maximum number of channels: three colours and transparency
+PIXEL_TOLERANCE = 1e-3  # amount by which rounding may move pixels outside 0 to 1
 ITEM_COLUMN = "item"  # column or index that names the rows of a frame
 BLANK_PATTERN = re.compile(r"[ \t\r\n]+")
 
@@ -43,9 +43,9 @@ def check_table(table: Any, caller: str = "fit") -> None:
 
 
 def strip_row_names(X: Any) -> Any:
-    """Return X without row names: an array, a sparse matrix, a list, or a narwhals frame or series in memory.
+    """Return X without row names, as an array, a sparse matrix, a list, or a narwhals frame or series in memory.
 
-    A memory-mapped table of numbers becomes `MappedRows`, except with mode "c", whose changes are only in memory.
+    A memory-mapped table of numbers becomes `MappedRows`, except in mode "c", in which changes are not in the file.
     """
     if isinstance(X, str):
         raise SingleString(argument="X")
@@ -62,7 +62,7 @@ def strip_row_names(X: Any) -> Any:
 
 
 def align_rows(X: Any, table: Annotations, items: Any = None) -> Any:
-    """Return one row of X per item of the table, in their order; rows that have names are joined by name.
+    """Return the rows of X in the order of the table's items; rows with names are joined by name.
 
     Raise DataError if an item has no row, or if X has no names and its length differs from the number of items.
     """
@@ -92,7 +92,10 @@ def align_rows(X: Any, table: Annotations, items: Any = None) -> Any:
 
 
 def find_row_names(X: Any, table: Annotations) -> Names | None:
-    """Return the item of each row of X: keys of a mapping, a column or index `item`, or an index with all items."""
+    """Return the item of each row of X, or None if X does not name its rows.
+
+    Names are the keys of a mapping, a column or an index `item`, or an index that contains all items.
+    """
     if isinstance(X, Mapping):
         return naming.to_names(naming.to_column(list(X), "X"))
     frame = nw.from_native(X, allow_series=True, pass_through=True)
@@ -123,7 +126,7 @@ def count_rows(X: Any) -> int:
 
 
 def check_row_count(X: Any, n: int, entries: str, argument: str) -> None:
-    """Raise UnequalRows unless X has `n` rows; `entries` says what an argument has n of."""
+    """Raise UnequalRows unless X has `n` rows; `entries` is the noun for the n entries in the message."""
     if (n_rows := count_rows(X)) != n:
         raise faults.UnequalRows(argument=argument, n_rows=n_rows, n_entries=n, entries=entries)
 
@@ -144,7 +147,7 @@ def take_rows(X: Any, row_index: Any) -> Any:
 
 
 def to_vectors(X: Any) -> Any:
-    """Return features (I, D) as float32; a memory-mapped file is only checked, block by block."""
+    """Return features (I, D) as float32, or check a memory-mapped file block by block and return it unchanged."""
     X = strip_row_names(X)
     if sparse.issparse(X):
         X = X.astype(np.float32).toarray()
@@ -170,14 +173,14 @@ def to_vectors(X: Any) -> Any:
 
 
 def column_names(X: Any) -> list[str] | None:
-    """Return the names of the features if X is a frame with column names, else None."""
+    """Return the names of the features if X is a frame with column names, or None."""
     X = strip_row_names(X)
     named = isinstance(X, nw.DataFrame) and all(isinstance(name, str) for name in X.columns)
     return X.columns if named else None
 
 
 def reorder_columns(X: Any, names: list[str] | None) -> Any:
-    """Return X with its columns in the order of `names`, those of `fit`; unchanged if either has no names."""
+    """Return X with its columns in the order of `names`; X is unchanged if X or `names` has no names."""
     own_names = column_names(X)
     if names is None or own_names is None or own_names == names:
         return X
@@ -200,7 +203,7 @@ def to_texts(X: Any) -> list[str]:
 
 
 def to_pairs(X: Any, expected: str = "values") -> list[tuple[Any, Any]]:
-    """Return two values per item, from two columns of a frame or a list of pairs; errors call them `expected`."""
+    """Return two values per item, from two columns of a frame or a list of pairs; `expected` is for error messages."""
     values = _to_list(X)
     for row, value in enumerate(values):
         if isinstance(value, str) or not isinstance(value, Iterable) or len(tuple(value)) != 2:
@@ -209,9 +212,9 @@ def to_pairs(X: Any, expected: str = "values") -> list[tuple[Any, Any]]:
 
 
 def to_tokens(value: Any, row: int) -> list[str]:
-    """Return the tokens of one item, which is a sequence of strings or one string to split at blanks.
+    """Return the tokens of one item, given as a sequence of strings or as a string that is split at blanks.
 
-    A no-break space does not split a string, because it is a token in the tweets of gimpel_pos.
+    A string is not split at a no-break space, because that is a token in the tweets of gimpel_pos.
     """
     if isinstance(value, str):
         return [token for token in BLANK_PATTERN.split(value) if token]
@@ -234,6 +237,7 @@ def to_images(X: Any) -> list[ByteArray]:
 
 
 def _to_pixels(value: Any, row: int) -> ByteArray:
+    """Return one image as bytes (height, width, channels); raise an error that names the row if this is impossible."""
     try:
         pixels = np.asarray(value)
     except (TypeError, ValueError):  # The rows of pixels have different lengths.
@@ -273,7 +277,7 @@ def _to_list(X: Any) -> list[Any]:
 
 
 def match_names(names: Any, fitted: Names, argument: str) -> IntArray:
-    """Return the codes of `names` among `fitted`, −1 for an unknown name; None stands for all fitted names."""
+    """Return the codes of `names` among `fitted`, with −1 for unknown names; None stands for all fitted names."""
     if names is None:
         return np.arange(fitted.size)
     if isinstance(names, str):

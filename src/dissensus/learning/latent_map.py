@@ -1,11 +1,12 @@
-"""Map of items in two dimensions, by t-SNE of a trained network's vectors (van der Maaten & Hinton 2008).
+"""Maps of items in two dimensions: t-SNE of a trained network's vectors (van der Maaten & Hinton 2008).
 
 Figure 4 of Weerasooriya et al. 2021 is such a map, coloured by class. The vector of an item is the input of the
 network's last layer (`Objective.item_vectors`).
 
 t-SNE preserves neighbourhoods, but not the distances between groups or their widths. The separation of classes is
-therefore computed from the vectors: it is the share of an item's nearest neighbours that have the item's class,
-compared with chance. The share of these neighbours that are also neighbours on the map is reported as well.
+therefore computed from the vectors. It is the share of an item's nearest neighbours that have the item's class, which
+is compared with the share expected by chance. The share of these neighbours that are also neighbours on the map is
+reported too.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ from dissensus.learning.validation import shuffle_by_name
 from dissensus.models.base import arg_max
 from dissensus.table.annotations import Annotations
 
-MAX_ITEMS = 1500  # default number of items on a map; larger sets are sampled by name
-MIN_TSNE_VECTORS = 10  # number of different vectors below which the map is by PCA
+MAX_ITEMS = 1500  # default maximum number of items on a map
+MIN_TSNE_VECTORS = 10  # minimum number of different vectors for t-SNE; below it, PCA is used
 PERPLEXITY = 30.0  # scikit-learn's default
 N_NEIGHBOURS = 10
-VECTOR_DIGITS = 6  # decimal digits of rounded vectors, so that equal items have one position
+VECTOR_DIGITS = 6  # decimal digits to which vectors are rounded, so that equal items have one position
 
 
 @dataclass(frozen=True, eq=False)
 class ClassSeparation:
-    """How often an item's nearest neighbours have its class."""
+    """Shares of an item's nearest neighbours that have the item's class."""
 
     n_neighbours: int  # number of neighbours per item
-    same_class_share: FloatArray  # (n,) share of an item's neighbours with its class; NaN without a class
+    same_class_share: FloatArray  # (n,) NaN for an item without a class
     class_counts: IntArray  # (K,) number of items
 
     @property
@@ -50,7 +51,7 @@ class ClassSeparation:
 
     @property
     def chance(self) -> float:
-        """Expected mean if vectors were independent of classes: the share of other items with an item's class."""
+        """Mean expected by chance, which is the share of other items that have an item's class."""
         others, total = max(self.same_class_share.size - 1, 1), self.class_counts.sum()
         return float((self.class_counts * (self.class_counts - 1)).sum() / (total * others)) if total else float("nan")
 
@@ -64,8 +65,8 @@ class ItemMap:
     class_code: IntArray  # (n,) class, −1 if unknown
     projection: str  # "t-SNE" or "PCA"
     vector_length: int
-    separation: ClassSeparation  # separation of the classes of these n items by their vectors
-    kept_neighbours: float  # share of an item's nearest neighbours by vectors that are also neighbours on the map
+    separation: ClassSeparation  # separation of the classes of the n items, computed from vectors
+    kept_neighbours: float  # share of neighbours by vectors that are also neighbours on the map
     n_rows: int  # number of rows of X
 
 
@@ -85,14 +86,15 @@ def item_map(
     model : CrowdClassifier or LIA
         A fitted model.
     X : array, list or frame
-        Inputs of the items, which may be new. With a `table`, one row per `table.items`.
+        Inputs of fitted or new items. If `table` is given, X has one row per item, in the order of `table.items`.
     table : Annotations, optional
         A table whose majority labels are the classes.
     codes : (rows,) int, optional
-        Classes as codes into the classes of the table or the model, and −1 for none. Without `codes` and `table` the
-        classes are the model's most probable ones.
+        Classes as codes into the classes of the table or the model, and −1 for none. Without `codes` and `table`, the
+        most probable classes under the model are used.
     max_items : int
-        Number of items on the map. The items are chosen by their names, or row numbers without a table, and `seed`.
+        Maximum number of items on the map. The choice of items depends on `seed` and their names, or on their row
+        numbers if there is no table.
     seed : int
         Seed of the choice of items and of t-SNE.
     """
@@ -132,13 +134,13 @@ def item_vectors(model: Any, X: Any) -> FloatArray:
 
 
 def project_items(vectors: FloatArray, *, seed: int = 0) -> tuple[FloatArray, str]:
-    """Project vectors (n, D) to (n, 2), with one position for equal vectors; also return the method's name."""
+    """Project vectors (n, D) to two dimensions, and return the positions (n, 2) and the name of the method."""
     different, which = np.unique(vectors, axis=0, return_inverse=True)
     if len(different) < MIN_TSNE_VECTORS:
         return project_principal(different)[which], "PCA"
-    perplexity = min(PERPLEXITY, (len(different) - 1) / 3)  # t-SNE uses three times as many neighbours.
+    perplexity = min(PERPLEXITY, (len(different) - 1) / 3)  # t-SNE uses 3 × perplexity neighbours.
     fitted = TSNE(perplexity=perplexity, init="pca", random_state=seed, n_jobs=1)
-    with threadpool_limits(1):  # Sums over threads depend on the number of threads.
+    with threadpool_limits(1):  # With several threads, the result would depend on their number.
         return np.asarray(fitted.fit_transform(different), np.float64)[which], "t-SNE"
 
 
@@ -146,20 +148,22 @@ def project_principal(rows: FloatArray) -> FloatArray:
     """Project rows (n, E) on their first two principal components (n, 2)."""
     rows = np.asarray(rows, np.float64)
     left, size, right = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
-    sign = np.sign(right[np.arange(len(right)), np.abs(right).argmax(axis=1)])  # Every machine has the same signs.
+    sign = np.sign(
+        right[np.arange(len(right)), np.abs(right).argmax(axis=1)]
+    )  # The signs do not depend on the machine.
     place = (left * size * sign)[:, :2]
     return np.pad(place, ((0, 0), (0, 2 - place.shape[1])))
 
 
 def find_neighbours(vectors: FloatArray, neighbours: int = N_NEIGHBOURS) -> IntArray:
-    """Return the nearest other rows of each row (n, at most `neighbours`)."""
+    """Return the indices (n, k) of the rows that are nearest to each row; k is at most `neighbours`."""
     if (k := min(neighbours, len(vectors) - 1)) < 1:
         return np.empty((len(vectors), 0), np.int64)
     return np.asarray(NearestNeighbors(n_neighbors=k).fit(vectors).kneighbors(return_distance=False), np.int64)
 
 
 def measure_separation(near: IntArray, code: IntArray, n_classes: int) -> ClassSeparation:
-    """Measure how many neighbours `near` (n, k) of a row have its class in `code` (n,), where −1 is no class."""
+    """Return the separation of classes `code` (n,), −1 for none, given the neighbours `near` (n, k) of each row."""
     has_class = code >= 0
     count = np.bincount(code[has_class], minlength=n_classes)
     same = np.full(len(code), np.nan)
@@ -179,7 +183,7 @@ def get_classifier(model: Any) -> CrowdClassifier:
 
 
 def _read_class_codes(classes: Names, table: Annotations | None, codes: Any, n: int) -> IntArray:
-    """Return the checked `codes` (n,), or without codes the majority labels of the table."""
+    """Return `codes` (n,) after checking them, or the majority labels of the table if there are no codes."""
     if codes is None:
         assert table is not None
         votes = table.votes()

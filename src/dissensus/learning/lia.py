@@ -1,17 +1,17 @@
-"""LIA with or without features: objective `lia` on two layers, with its own training schedule.
+"""LIA with or without features, which trains objective `lia` with two hidden layers and its own schedule.
 
-    model = LIA().fit(table, X)                        items by an MLP over their features
-    model = LIA().fit(table)                           LIA-E: items by a trained vector each
-    model = LIA().fit(table, X, annotators=frame)      features of annotators, also for unknown annotators
+    model = LIA().fit(table, X)                        an MLP over the features of items
+    model = LIA().fit(table)                           LIA-E, with a trained vector per item
+    model = LIA().fit(table, X, annotators=frame)      features of annotators, which also describe unknown ones
 
 LIA trains a `CrowdClassifier` (`classifier_`), and also estimates
 
     competence[i, j] = Σ_k q_i(k) Q_ij[k, k]        P(j is right on i)
     difficulty_[i] = 1 − competence[i, average annotator]
 
-The equations are in `dissensus.learning.objectives.lia`. Layers, dropout and steps were chosen by the likelihood of
-annotations of new items (two folds of labelme, rte, sentiment_polarity and medical_causes, without gold). The paper's
-four layers of 16, without dropout and with many steps, memorise such features.
+The equations are in `dissensus.learning.objectives.lia`. The defaults of layers, dropout and steps maximise the
+likelihood of annotations of new items (two folds of labelme, rte, sentiment_polarity and medical_causes, without gold).
+The paper's network has four layers of 16 units, no dropout and many steps, and memorises such features.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from dissensus.learning.trainer import TrainingKeywords
 from dissensus.models.base import Likelihoods, arg_max, put_given_label_first
 from dissensus.table.annotations import Annotations
 
-MIN_EPOCHS = 20  # smallest number of passes over the items, because every round of EM needs all items
+MIN_EPOCHS = 20  # minimum number of passes over the items, because every round of EM needs all items
 
 
 class LIA(Learner, LIAKeywords):
-    """A model of the classes, the difficulty of items and the competence of annotators.
+    """Model of the classes, the difficulty of items and the competence of annotators.
 
     >>> from dissensus.table.simulate import simulate
     >>> crowd = simulate(80, 8, 2, seed=1)
@@ -67,7 +67,7 @@ class LIA(Learner, LIAKeywords):
     stored_kind: ClassVar[str] = "LIA"
 
     hidden: Sequence[int] = param((64, 64), "widths of the layers that h and d share")
-    item_size: int = param(16, "size of an item's vector if there are no features")
+    item_size: int = param(16, "length of an item's vector if there are no features")
     steps: int = param(400, "number of steps, but at least 20 passes over the items", low=1)
     batch: int = param(
         1024, "approximate number of annotations per step; a step has all annotations of its items", low=1
@@ -82,7 +82,7 @@ class LIA(Learner, LIAKeywords):
 
     embedding_: FloatArray  # (A, annotator_size)
     posterior_: FloatArray  # (I, K) posterior of the last E step
-    classifier_: CrowdClassifier  # its results, such as `difficulty_` and `proba_` (h), are also attributes of LIA
+    classifier_: CrowdClassifier  # Its results, such as `difficulty_` and `proba_` (h), are also attributes of LIA.
 
     def fit(
         self,
@@ -134,7 +134,7 @@ class LIA(Learner, LIAKeywords):
     def _make_classifier(
         self, objective: LIAObjective, *, features: bool, items: int, labels: float
     ) -> CrowdClassifier:
-        """Return the classifier, with epochs and batches that follow from the numbers of items and labels."""
+        """Return the classifier, with epochs and batch size computed from the numbers of items and labels."""
         layers: dict[str, Any] = {"hidden": self.hidden, "dropout": self.dropout}
         encoder = MLP(**layers) if features else ItemEmbedding(size=self.item_size, **layers)
         size = max(round(self.batch * items / max(labels, 1)), 1)
@@ -180,13 +180,14 @@ class LIA(Learner, LIAKeywords):
         return self._map_pairs(codes, whom, probability_right(self.posterior_[codes]))
 
     def confusion(self, items: Any = None, annotators: Any = None) -> FloatArray:
-        """Return P(label | class) (items, annotators, K, K) [true, given] for pairs of items and annotators."""
+        """Return P(label | class) (items, annotators, K, K) [true class, given label] of all pairs."""
         return self._map_pairs(*self._match_codes(items, annotators))
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
-        """Predict P(label | item, annotator) (N, K), Σ_k q_i(k) Q_ij[k, ·], for the rows of a table of fitted items.
+        """Predict P(label | item, annotator) (N, K) for the rows of a table of fitted items.
 
-        The posterior q comes from the labels of the fit; the labels of `table` are not used.
+        The prediction is Σ_k q_i(k) Q_ij[k, ·], where q is the posterior given the labels of the fit. The labels of
+        `table` are not used.
         """
         self._check_fitted()
         table, model = table.with_classes(self.classes_), self.classifier_
@@ -232,7 +233,7 @@ class LIA(Learner, LIAKeywords):
         self, items: IntArray, whom: AnnotatorCodes, compute: Callable[[Tensor, Tensor], Tensor] = lambda Q, at: Q
     ) -> FloatArray:
         """Apply `compute` to pairs of fitted items and annotators; by default, return each pair's confusion matrix."""
-        chunk = self.classifier_.encoder_.prepare(self._inputs[items])  # only these: `recommend` asks for one at a time
+        chunk = self.classifier_.encoder_.prepare(self._inputs[items])  # `recommend` passes one item at a time.
         return map_pairs(self.classifier_, chunk, whom, compute)
 
     def _match_codes(self, items: Any, annotators: Any) -> tuple[IntArray, AnnotatorCodes]:
@@ -243,7 +244,7 @@ class LIA(Learner, LIAKeywords):
         )
 
     def _check_features(self, encoder: Encoder) -> None:
-        """Raise NoFeatures if the model was fitted without features and so cannot predict new items."""
+        """Raise NoFeatures if the model was fitted without features, because it cannot predict new items."""
         if isinstance(encoder, ItemEmbedding):
             raise NoFeatures(model=type(self).__name__)
 

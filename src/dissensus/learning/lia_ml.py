@@ -1,14 +1,14 @@
-"""LIA-ML with or without features: many questions about the same items share layers and annotators' embeddings.
+"""LIA-ML with or without features, in which questions about the same items share layers and annotators' embeddings.
 
-    model = LIAML().fit(questions, X)                   questions: a mapping from question to table (`Questions`)
-    model.add_question("side effect", table)            one more question; the results for the others do not change
+    model = LIAML().fit(questions, X)                   `questions` maps names of questions to tables
+    model.add_question("side effect", table)            results for the other questions do not change
 
 For a question that is added later, only the embeddings and biases of its own classes are trained; layers and annotators
-are those of the fit. Its classes start from those of the same name in other questions, and `prior` shrinks them towards
-these: it adds prior/2 · Σ offset² to minus the log likelihood, where the offset is the difference of the embeddings.
+do not change. Its classes start from the classes of the same name in other questions, and are shrunk towards these. To
+this end, prior/2 · Σ offset² is added to the loss, where the offset is the difference of the embeddings.
 
 The equations are in `dissensus.learning.objectives.lia_ml`; `competence` and `difficulty` are those of LIA for each
-question. On the medical relations of its paper it is better than LIA in 2 of 6 comparisons, and worse in 1
+question. On the medical relations of its paper, LIA-ML is better than LIA in 2 of 6 comparisons, and worse in 1
 (`reproductions/results/platanios2020.md`).
 """
 
@@ -46,9 +46,10 @@ from dissensus.table.annotations import ANONYMOUS_ANNOTATOR, Annotations
 
 
 class LIAML(LIAMLKeywords, LIA):
-    """A model of classes, difficulty and competence for many questions at once.
+    """Model of classes, difficulty and competence for many questions at once.
 
-    Among weight decays of 0, 0.001 and 0.01, held-out labels of the medical relations are most likely with 0.001.
+    Of the weight decays 0, 0.001 and 0.01, 0.001 gives held-out labels of the medical relations the greatest
+    likelihood.
 
     >>> from dissensus.table.simulate import simulate
     >>> tables = {name: simulate(40, 6, 2, seed=1).annotations for name in ("rude", "funny")}
@@ -65,11 +66,13 @@ class LIAML(LIAMLKeywords, LIA):
     stored_kind = "LIAML"
 
     hidden: Sequence[int] = param((32, 32, 32, 32), "widths of the layers that all questions share")
-    prior: float = param(1.0, "strength of the shrinkage of a question's classes to those of the same name", low=0)
+    prior: float = param(
+        1.0, "strength with which a question's classes are shrunk towards classes of the same name", low=0
+    )
     steps: int = param(1000, "number of steps, but at least 20 passes over the items", low=1)
     weight_decay: float = param(1e-3, "weight decay of the layers", low=0)
     dropout: float = param(0.0, "dropout of the layers")
-    checkpoint: ClassVar[None] = None  # type: ignore[misc]  # It is a keyword of LIA and not of LIAML.
+    checkpoint: ClassVar[None] = None  # type: ignore[misc]  # LIAML does not have this keyword of LIA.
     annotator_features_: ClassVar[None] = None  # LIAML does not support features of annotators.
 
     questions_: list[str]
@@ -166,10 +169,10 @@ class LIAML(LIAMLKeywords, LIA):
 
     # Answers ----------------------------------------------------------------------------------------------------------
 
-    def predict_proba(  # type: ignore[override]  # LIA returns one array, and this a mapping.
+    def predict_proba(  # type: ignore[override]  # LIA returns an array instead of a mapping.
         self, X: Any = None, questions: Sequence[str] | None = None
     ) -> dict[str, FloatArray]:
-        """Predict P(class | x) (rows, K) by h alone for each question (None: all); without X, return `posterior_`."""
+        """Predict P(class | x) (rows, K) by h alone for each of `questions`; without X, return `posterior_`."""
         asked = self._resolve_questions(questions)
         if X is None:
             return {name: self.posterior_[name] for name in asked}
@@ -179,7 +182,7 @@ class LIAML(LIAMLKeywords, LIA):
     def predict(  # type: ignore[override]
         self, X: Any = None, questions: Sequence[str] | None = None
     ) -> dict[str, Names]:
-        """Predict the most probable class names (rows,) for each question (None: all)."""
+        """Predict the most probable class names (rows,) for each of `questions`, or for all if it is None."""
         answers = self.predict_proba(X, questions)
         return {
             name: self._most_probable_names(proba, self.classes_[name], fitted=X is None)
@@ -191,7 +194,8 @@ class LIAML(LIAMLKeywords, LIA):
     ) -> FloatArray:
         """Return P(the annotator is right on the item in this question) (items, annotators).
 
-        Items and annotators are given by name, and None stands for all. Unseen annotators are treated as average.
+        Items and annotators are names, and None stands for all. An unseen annotator is treated as the average
+        annotator.
         """
         (question,) = self._resolve_questions([question])
         return self._competence(question, *self._match_codes(items, annotators))
@@ -199,7 +203,7 @@ class LIAML(LIAMLKeywords, LIA):
     def confusion(  # type: ignore[override]  # The question is an additional argument.
         self, question: str, items: Any = None, annotators: Any = None
     ) -> FloatArray:
-        """Return P(label | class) (items, annotators, K, K) [true, given] in this question."""
+        """Return P(label | class) (items, annotators, K, K) [true class, given label] in this question."""
         (question,) = self._resolve_questions([question])
         (codes, whom), K = self._match_codes(items, annotators), self.classes_[question].size
         confusion = np.empty((codes.size, whom[0].size, K, K))
@@ -207,7 +211,7 @@ class LIAML(LIAMLKeywords, LIA):
             confusion[at] = pairs
         return confusion
 
-    # On disk ----------------------------------------------------------------------------------------------------------
+    # Storage ----------------------------------------------------------------------------------------------------------
 
     def _to_tree(self) -> dict[str, Any]:
         return {
@@ -264,7 +268,7 @@ class LIAML(LIAMLKeywords, LIA):
     def _make_run(
         self, model: CrowdClassifier, table: Annotations, encoder: Encoder, network: Network, columns: BatchColumns
     ) -> TrainingRun:
-        """Return the training of all parameters with a gradient, in which the prior is the weight decay of offsets."""
+        """Return a run that trains all parameters with a gradient; the prior is the weight decay of offsets."""
         run = make_run(model, table, encoder, network, columns, np.flatnonzero(network.objective.train_mask_))
         own = network.head.labels.offset
         for group in run.groups:
@@ -274,10 +278,10 @@ class LIAML(LIAMLKeywords, LIA):
         return run
 
     def _reset_blocks(self, layers: nn.Module) -> None:
-        """Store the shared layers and their output for the fitted items; blocks are networks over this output."""
+        """Store the shared layers and their output for the fitted items, which is the input of the blocks."""
         self._layers = layers
         self._blocks: list[Network] = []
-        self._block_positions: dict[str, tuple[int, int]] = {}  # block of each question, and position in the block
+        self._block_positions: dict[str, tuple[int, int]] = {}  # (number of the block, position in it) of each question
         self._encoded = self._encode(self._columns)
 
     def _add_block(self, head: LIAMLHead, objective: LIAMLObjective) -> Network:
@@ -349,7 +353,7 @@ class LIAML(LIAMLKeywords, LIA):
             yield at, block.apply_in_batches(compute_confusions, self._encoded, rows=items[at], at_once=at_once)
 
     def _align_table(self, table: Annotations, gold: IntArray | None) -> tuple[Annotations, IntArray | None]:
-        """Return a table and gold codes over the fitted items; unseen annotators become the average annotator."""
+        """Return table and gold codes with the fitted items as axis; unseen annotators become the average annotator."""
         items = naming.match_names(table.items, self.items_, "items")
         if (items < 0).any():
             raise UnknownItem(item=quote_name(table.items[items < 0][0]), n_items=self.items_.size)

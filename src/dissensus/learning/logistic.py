@@ -2,9 +2,9 @@
 
     minimise over W (D, K), b (K,)   Σ_i −Σ_k P_ik log softmax(x_i W + b)_k / n  +  λ/2 ‖W‖²
 
-The problem is convex. λ is halved from the largest value on, and each solution is the start of the next, so that the
-path costs little more than its last point. With features of size one, a good λ does not depend on the numbers of items
-and features.
+The problem is convex. λ is halved repeatedly from the largest value, and each solution is the initial value for the
+next λ, so that the whole path takes little more time than its last point. If features have a standard deviation of 1, a
+good λ does not depend on the numbers of items and features.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from scipy.special import log_softmax, softmax
 
 from dissensus.common.types import FloatArray
 
-PENALTIES = tuple(2.0**power for power in range(6, -13, -1))  # λ, from almost constant predictions to almost no penalty
-MAX_ITERATIONS = 200  # largest number of L-BFGS steps per λ
+PENALTIES = tuple(2.0**power for power in range(6, -13, -1))  # values of λ in the order in which they are tried
+MAX_ITERATIONS = 200  # maximum number of L-BFGS steps per λ
 LOGIT_SCALES = (0.15, 0.25, 0.35, 0.5, 0.7, 1.0)  # candidate scales of the logits of classes
 CHANNEL_STEPS = 60  # number of EM steps per scale
 MIN_PROBABILITY = 1e-12
 
 
 def fit_logistic(x: FloatArray, target: FloatArray, penalty: float, start: FloatArray | None = None) -> FloatArray:
-    """Fit W and, as last row, b (D + 1, K) to features x (n, D) and distributions (n, K)."""
+    """Return W and b, as rows (D + 1, K) of which the last is b, fitted to features x (n, D) and targets (n, K)."""
     (n, D), K = x.shape, target.shape[1]
 
     def compute_loss(flat: FloatArray) -> tuple[float, FloatArray]:
@@ -50,8 +50,8 @@ def fit_pool_weights(members: FloatArray, target: FloatArray, prior: float) -> F
     """Return weights w ≥ 0 (M,) of models with logits (M, n, K) that minimise the cross entropy to `target`.
 
     The prediction is softmax(Σ_m w_m z_m), and the problem is convex. The sum of the weights is the inverse of a
-    temperature. `prior` is the weight, in items, of a prior on equal weights that sum to one, so that a small number
-    of items changes the weights little.
+    temperature. The prior prefers equal weights that sum to one, and has the weight of `prior` items, so that a small
+    number of items changes the weights little.
     """
     members = members - members.mean(axis=2, keepdims=True)
     equal = np.full(len(members), 1 / len(members))
@@ -71,10 +71,10 @@ def fit_pool_weights(members: FloatArray, target: FloatArray, prior: float) -> F
 
 @dataclass(frozen=True, eq=False)
 class VoteChannel:
-    """Distribution of votes given classes: P(vote | x) = T softmax(scale · logits)."""
+    """Conversion of class logits to a distribution of votes: P(vote | x) = T softmax(scale · logits)."""
 
     scale: float
-    labels: FloatArray  # T (K, K) [given, true]
+    labels: FloatArray  # T (K, K) [given label, true class]
 
     def __call__(self, logits: FloatArray) -> FloatArray:
         """Return log P(vote) (n, K)."""
@@ -82,9 +82,9 @@ class VoteChannel:
 
 
 def fit_vote_channel(logits: FloatArray, target: FloatArray) -> VoteChannel:
-    """Fit the channel from logits of classes (n, K) to shares of votes (n, K) that has the least cross entropy.
+    """Fit the channel from class logits (n, K) to vote shares (n, K) that minimises the cross entropy.
 
-    T is estimated by EM for each scale. One pseudo-vote per class is distributed equally over all labels.
+    T is estimated by EM for each scale. Each class has one pseudo-vote, which is divided equally among all labels.
     """
     K = target.shape[1]
     best, least = VoteChannel(1.0, np.eye(K)), np.inf

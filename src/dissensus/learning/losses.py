@@ -1,12 +1,12 @@
-"""Divergences between a target distribution and a prediction, one value per item.
+"""Divergences between target and predicted distributions, with one value per item.
 
 P is the target (B, K), and Q = softmax(logits) is the prediction.
 
     cross_entropy   −Σ P log Q          kl   Σ P log(P/Q)          inverse_kl   Σ Q log(Q/P)
 
-0 · log 0 is 0, and `inverse_kl` is infinite if P is 0 and Q is not. The functions take tensors, and return nats or
-another base (Fornaciari et al. 2021 have base 2 in Eqs. 1, 2 and 4; the minus sign of Eq. 4 is missing there). Logits
-in half precision are converted to float32 first, because a sum of logarithms needs the digits.
+0 · log 0 is 0, and `inverse_kl` is infinite if P is 0 and Q is not. The functions take tensors. The default base of the
+logarithm is e; Eqs. 1, 2 and 4 of Fornaciari et al. 2021 have base 2, and Eq. 4 lacks its minus sign. Logits in half
+precision are converted to float32 first, because a sum of logarithms needs its precision.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ DIVERGENCES: dict[Divergence, Callable[[Tensor, Tensor, float], Tensor]] = {
 
 
 def hard_loss(logits: Tensor, label: Tensor) -> Tensor:
-    """Return the sum over items of −log Q(label) in nats, for label codes (B,); a code of −1 adds 0."""
+    """Return the sum of −log Q(label) in nats over items with label codes (B,); a code of −1 adds 0."""
     return functional.nll_loss(log_softmax(logits), label, ignore_index=-1, reduction="sum")
 
 
 def label_log_likelihood(log_label: Tensor, targets: Batch) -> Tensor:
-    """Return log P (n,) of the given labels under log_label (n, K); probabilistic annotations have the mean."""
+    """Return log P (n,) of the given labels under log_label (n, K), averaged for probabilistic annotations."""
     if "proba" in targets:
         return torch.where(targets["proba"] > 0, targets["proba"] * log_label, 0).sum(dim=1)
     return log_label.gather(1, targets["label"].unsqueeze(1)).squeeze(1)
 
 
 def weighted_sum(values: Tensor, targets: Batch) -> Tensor:
-    """Return the sum over annotations of values (n,), each times the weight of the annotation."""
+    """Return the sum of values (n,), each multiplied by the weight of its annotation."""
     return (values * targets["weight"] if "weight" in targets else values).sum()
 
 

@@ -1,8 +1,8 @@
-"""An encoder and an objective's head as one module, and its training data.
+"""The module that combines an encoder with an objective's head, and its training data.
 
 Mixup (Zhang et al. 2018) works with any objective: x̃ = λ x_a + (1 − λ) x_b. Every loss here is a sum over annotations,
-so ℓ̃ = λ ℓ(annotations of a) + (1 − λ) ℓ(annotations of b), with λ ~ Beta(α, α) drawn once per batch. If inputs cannot
-be averaged, as texts cannot, the encoder's vectors are mixed instead.
+so ℓ̃ = λ ℓ(annotations of a) + (1 − λ) ℓ(annotations of b). λ ~ Beta(α, α) is drawn once per batch. If inputs cannot be
+averaged, such as texts, the encoder's vectors are mixed instead.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from dissensus.learning.devices import isolated_rng
 from dissensus.learning.encoders.base import Encoder
 from dissensus.learning.objectives.base import Objective
 
-MAX_CONFUSION_ENTRIES = 2**22  # largest number of (item, annotator) pairs × K × K that is computed at once
-ITEMS_AT_ONCE = 4096  # default number of items that are predicted at once
+MAX_CONFUSION_ENTRIES = 2**22  # maximum (item, annotator) pairs × K × K that are computed at once
+ITEMS_AT_ONCE = 4096  # default maximum number of items that are predicted at once
 
 BatchMixture = tuple[Tensor, Tensor, Batch]
-"""How a batch is mixed with itself: λ, indices (B,) of the partners, and the partners' targets.
+"""Mixture of a batch with itself: λ, the indices (B,) of the partners, and the partners' targets.
 
-It is a tuple because fabric moves and casts the contents of tuples and dicts."""
+The type is a tuple because fabric moves and casts the contents of tuples and dicts."""
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Inputs and targets of the training items; with `mixup` (α) a batch includes its mixture."""
+    """Inputs and targets of the training items; if `mixup` (α) is set, a batch includes its mixture."""
 
     inputs: BatchColumns
     targets: BatchColumns
@@ -58,7 +58,7 @@ class TrainingData:
 
 
 class Network(nn.Module):
-    """An encoder with a head; `forward` returns the loss, and `logits` predicts the classes."""
+    """Network of an encoder and a head; `forward` returns the loss, and `logits` predicts the classes."""
 
     head: Any  # module made by the objective
     objective: Objective
@@ -69,7 +69,7 @@ class Network(nn.Module):
 
     @classmethod
     def initialise(cls, encoder: Encoder, objective: Objective, seed: int = 0) -> Self:
-        """Return a network with random weights, drawn for the encoder first; torch's generator is restored."""
+        """Return a network with random weights, drawn for the encoder first, and restore the generator."""
         with isolated_rng(seed):
             module = encoder.module()
             return cls(
@@ -104,7 +104,7 @@ class Network(nn.Module):
         self.train()
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Compile the encoder only, as it does most of the work and the sizes of targets change with every batch."""
+        """Compile only the encoder, which takes most of the time; sizes of targets change with every batch."""
         self.encoder.compile(*args, **kwargs)
 
     def logits(self, inputs: Batch) -> Tensor:

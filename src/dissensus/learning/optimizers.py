@@ -1,10 +1,10 @@
 """Optimisers by name, and schedules of their learning rates.
 
-    factor = (step + 1) / (warm + 1)                 in the first share `warmup` of all steps
-             1;  1 − t;  (1 + cos πt) / 2            constant, linear, cosine; t: finished share of the other steps
-             Π of the factors of past epochs         {epoch: factor}
+    factor = (step + 1) / (warm + 1)                 in the first steps, whose share is `warmup`
+             1;  1 − t;  (1 + cos πt) / 2            constant, linear, cosine; t: finished share of other steps
+             product of the factors so far           {epoch: factor}
 
-Parameters that are marked `row_sparse` are given to `RowAdam`, whichever optimiser the other parameters have.
+Parameters that are marked `row_sparse` always use `RowAdam`, independent of the optimiser of the other parameters.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
 
 
 def pack_optimizer(wanted: OptimizerSpec) -> Any:
-    """Return the name of the optimiser, or a mapping with its keywords, as a file can store it."""
+    """Return the optimiser as a name or a mapping with keywords, which can be stored in a file."""
     if callable(wanted):  # The repr of a function may contain an address.
         return getattr(wanted, "__qualname__", type(wanted).__qualname__)
     return wanted if isinstance(wanted, str) else dict(wanted)
@@ -42,7 +42,7 @@ def pack_optimizer(wanted: OptimizerSpec) -> Any:
 def make_optimizer(wanted: OptimizerSpec, groups: Groups, weight_decay: float) -> torch.optim.Optimizer:
     """Return the optimiser of these groups, with `RowAdam` for row-sparse parameters."""
     dense, sparse = split_sparse_groups(groups)
-    if not dense:  # The encoder has no weights, and the head has rows only.
+    if not dense:  # The encoder has no weights, and all parameters of the head are row-sparse.
         return RowAdam(sparse)
     made: torch.optim.Optimizer
     if callable(wanted):
@@ -50,7 +50,7 @@ def make_optimizer(wanted: OptimizerSpec, groups: Groups, weight_decay: float) -
     else:
         name, options = _split_name(wanted)
         kind, defaults = OPTIMIZERS[name]
-        # One pass over the weights instead of ten takes a third of the time of a small network's step.
+        # For a small network, a fused step takes a third of the time.
         fused = all(p.device.type in ("cpu", "cuda") for group in dense for p in group["params"])
         try:
             made = kind(dense, **{"weight_decay": weight_decay, "fused": fused, **defaults, **options})
@@ -60,7 +60,7 @@ def make_optimizer(wanted: OptimizerSpec, groups: Groups, weight_decay: float) -
 
 
 def split_sparse_groups(groups: Groups) -> tuple[Groups, Groups]:
-    """Split parameter groups into those of dense and those of row-sparse parameters."""
+    """Split parameter groups into groups of dense and groups of row-sparse parameters."""
     found: tuple[Groups, Groups] = ([], [])
     for group in groups:
         for sparse in (False, True):
@@ -99,7 +99,7 @@ OPTIMIZER_PARAM: Any = param(
 )
 SCHEDULE_PARAM: Any = param(
     "constant",
-    "schedule of the learning rates; with {epoch: factor}, rates are multiplied by a factor from its epoch (from 0) on",
+    "schedule of the learning rates; {epoch: factor} multiplies them by the factor from that epoch on (the first is 0)",
     check=_is_schedule,
     must="must be 'constant', 'linear', 'cosine' or {epoch: factor}",
 )
