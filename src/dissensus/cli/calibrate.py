@@ -86,6 +86,19 @@ class HumanGold(Gold):
             raise ColumnNotNumbers(column=name, error=str(error)).add_subject(str(self.gold)) from None
 
 
+@dataclass(frozen=True)
+class SystemOptions:
+    """Columns that say which system gave each item as its answer, and to which prompt."""
+
+    items: Path | None = options.ITEMS
+    system: str | None = option(
+        None, "Column of ITEMS (or FILE) with the system that gave the answer, to compare systems.", metavar="COLUMN"
+    )
+    prompt: str | None = option(
+        None, "Column of the prompt that was answered; systems are compared prompt by prompt.", metavar="COLUMN"
+    )
+
+
 def calibrate(
     *,
     output: Path | None = options.OUTPUT_FILE,
@@ -96,13 +109,7 @@ def calibrate(
     next_file: Path | None = option(
         None, "Write the items to have labelled next, for --width.", "--next", metavar="FILE"
     ),
-    items: Path | None = options.ITEMS,
-    system: str | None = option(
-        None,
-        "Column of ITEMS (or FILE) with the system that an item is an answer of: their differences.",
-        metavar="COLUMN",
-    ),
-    prompt: str | None = option(None, "Column of what was answered: differences are paired by it.", metavar="COLUMN"),
+    compared: SystemOptions,
     cost: Path | None = option(None, "Prices of calls, to buy judges by: columns annotator and cost.", metavar="FILE"),
     fit: MethodOptions,
     seed: int | None = options.SEED,
@@ -145,7 +152,8 @@ def calibrate(
         return
     from dissensus.questions.calibrate import calibrate
 
-    columns = _read_columns(table, source, items, [name for name in (system, prompt) if name is not None])
+    system, prompt = compared.system, compared.prompt
+    columns = _read_columns(table, source, compared.items, [name for name in (system, prompt) if name is not None])
     model = None
     if table.kind != "numbers":
         with show.show_progress(f"fitting {source.file}"):

@@ -73,15 +73,22 @@ class Thresholds:
         return found
 
 
-def check(
-    *,
+@dataclass(frozen=True)
+class EarlierTable:
+    """The earlier table to compare with, and what to write about the changes."""
+
     against: str | None = option(
         None, "The same table earlier, or the FOLDER that `aggregate` made of it.", metavar="OLD"
-    ),
+    )
     output: Path | None = option(
         None, "With --against a table: write all changes here.", "--output", "-o", metavar="FOLDER"
-    ),
-    level: float = option(0.05, "Share of the annotators named for drift that may be named by chance."),
+    )
+    level: float = option(0.05, "Share of the annotators named for drift that may be named by chance.")
+
+
+def check(
+    *,
+    earlier: EarlierTable,
     config: Path | None = option(None, "Thresholds in TOML, such as min_settled = 0.9.", metavar="FILE"),
     limits: Thresholds,
     exit_zero: bool = option(False, "Exit with 0 even if a check fails.", "--exit-zero"),
@@ -108,6 +115,7 @@ def check(
     from dissensus.questions.check import DEFAULT_CHANGE_LIMITS
 
     given = limits.collect(config)
+    against, output = earlier.against, earlier.output
     if against is None:
         given = _limits_without_earlier_table(given, declared=bool(source.classes))
     classes, source = source.class_names(), dataclasses.replace(source, classes=None)  # a new class is no error here
@@ -134,7 +142,7 @@ def check(
                 before = fit_snapshot(old[question], model)
             now = fit_snapshot(table, model)
             if before is not None and before.table is not None:
-                diff = diff_of_models(before.table, table, [before.model, now.model], level=level)
+                diff = diff_of_models(before.table, table, [before.model, now.model], level=earlier.level)
             thresholds = ({} if before is None else DEFAULT_CHANGE_LIMITS) | given
             return diff, check(now, before, limits=thresholds, classes=classes)
 

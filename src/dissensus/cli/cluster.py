@@ -72,6 +72,20 @@ class SizeOptions:
         return any(":" in text and len(numbers) <= numbers[-1] - numbers[0] for text, numbers in tried)
 
 
+@dataclass(frozen=True)
+class DecisionOptions:
+    """Options of the decision function."""
+
+    features: Path | None = option(
+        None,
+        ".npz with arrays item and x, or a table: item and numbers; by default a vector per item.",
+        metavar="FILE",
+        panel=DECISION_PANEL,
+    )
+    top: int = option(20, "Annotators per item in pairs.csv, the most probable first.", min=1, panel=DECISION_PANEL)
+    device: str | None = option(None, "auto, cpu, cuda, cuda:1, mps.", show_default="auto", panel=DECISION_PANEL)
+
+
 def cluster(
     *,
     output: Path | None = options.OUTPUT_FOLDER,
@@ -81,14 +95,7 @@ def cluster(
     setting: list[str] | None = options.SETTINGS,
     seed: int | None = options.SEED,
     decision: bool = option(False, "Estimate which annotators label which items.", "--decision", panel=DECISION_PANEL),
-    features: Path | None = option(
-        None,
-        ".npz with arrays item and x, or a table: item and numbers; by default a vector per item.",
-        metavar="FILE",
-        panel=DECISION_PANEL,
-    ),
-    top: int = option(20, "Annotators per item in pairs.csv, the most probable first.", min=1, panel=DECISION_PANEL),
-    device: str | None = option(None, "auto, cpu, cuda, cuda:1, mps.", show_default="auto", panel=DECISION_PANEL),
+    decision_options: DecisionOptions,
     source: Source,
 ) -> None:
     """Fit clusters of items and annotators to FILE, and print and write them.
@@ -115,9 +122,7 @@ def cluster(
         from dissensus.cli.decision import fit_decision_function
 
         options.refuse_together("--decision", *CLUSTERING_OPTIONS)
-        fit_decision_function(
-            source, output=output, features=features, top=top, setting=setting, device=device, seed=seed
-        )
+        fit_decision_function(source, output=output, setting=setting, seed=seed, **vars(decision_options))
         return
     options.refuse_without("--decision", "features", "top", "device")
     K = _parse_sizes(sizes.item_clusters, "item_clusters")

@@ -1,4 +1,4 @@
-"""`dissensus recommend`: which labels to collect next, by whom."""
+"""`dissensus recommend`: choose which labels to collect next, and from which annotators."""
 
 from __future__ import annotations
 
@@ -29,41 +29,46 @@ from dissensus.questions.exceptions import (
 from dissensus.questions.findings import CapacityLimit, LabelsPerItemLimit, SettledLimit
 
 if TYPE_CHECKING:
+    from dissensus.common.types import Names
     from dissensus.questions.recommend import Recommendation
     from dissensus.table.annotations import Annotations
 
-LABELS_SHOWN = 5
-ANNOTATORS_SHOWN = 5
+LABELS_SHOWN = 5  # recommended labels that are printed
+ANNOTATORS_SHOWN = 5  # annotators with the most recommended labels
 SETTLED = "0.95"  # `questions.item_status.SETTLED`, which takes long to import
 CLASS_OPTIONS = ("annotators", "model", "cost", "capacity", "per_item", "settled")  # options of --budget for classes
 ENOUGH_PANEL = "With --enough"  # panel of the help
 MODEL_WRITERS = {"model.npz": "`aggregate`", "model.safetensors": "`train`", "lia.safetensors": "LIA.save"}
-"""Files of models, and what writes them."""
+"""File of a model → the command or method that writes it."""
 
 
 @dataclass(frozen=True)
-class EnoughGold(Gold):
-    """Gold labels that measure the accuracy at each number of labels."""
+class EnoughOptions(Gold):
+    """Options of --enough: its draws, and gold labels that measure the accuracy at each number of labels."""
 
     gold: Path | None = option(
         None, "Labels known to be right, to measure accuracy.", metavar="FILE", panel=ENOUGH_PANEL
     )
     gold_item: str | None = option(None, "Column of the items in --gold.", metavar="COLUMN", panel=ENOUGH_PANEL)
     gold_label: str | None = option(None, "Column of the labels in --gold.", metavar="COLUMN", panel=ENOUGH_PANEL)
+    seeds: int = question_option(RedundancyQuestion, "seeds", panel=ENOUGH_PANEL)
+    seed: int | None = option(None, "Seed of the draws; 0 by default.", min=0, panel=ENOUGH_PANEL)
 
 
 @dataclass(frozen=True)
 class LabelLimits:
-    """Limits on the labels that are recommended."""
+    """The annotators to choose from, the cost of their labels, and limits on the labels that are recommended."""
 
+    annotators: str | None = option(None, "Only these annotators; by default all of FILE.", metavar="A,B,…")
+    cost: str = option("1", "Cost of a label; FILE has columns annotator and cost.", metavar="NUMBER|FILE")
     capacity: str = option(
         "auto",
-        "Labels of one annotator at most; auto: twice their share of the labels so far, 5 at least; none: any number.",
+        "Maximum number of labels per annotator; auto: twice their share of the labels so far, at least 5; none: any.",
         metavar="NUMBER|auto|none",
     )
     per_item: str = option(
         "auto",
-        "Labels of one item at most; auto: up to 3 more in all than the median item has; none: any number.",
+        "Maximum number of labels per item; auto: up to 3 more in all than the median item has; none: any.",
         metavar="NUMBER|auto|none",
     )
     settled: str = option(
@@ -71,6 +76,24 @@ class LabelLimits:
         "Skip items that two annotators labelled and that have at least this confidence; none: skip no item.",
         metavar="NUMBER|none",
     )
+
+    def read_annotators(self, table: Annotations) -> Any:
+        """Return the names of --annotators, or None for all annotators of the table."""
+        from dissensus.cli.inputs import parse_names
+
+        if self.annotators is None:
+            return None
+        names = parse_names(self.annotators, table.annotators)
+        if not names.size:
+            raise NoAnnotatorNamed(given=self.annotators)
+        return names
+
+    def read_cost(self, annotators: Names) -> float | dict[Any, float]:
+        """Return the cost of a label: one number, or a number for each annotator from a file."""
+        from dissensus.cli.inputs import read_prices
+
+        cost = _parse_number(self.cost)
+        return read_prices(Path(self.cost), annotators) if cost is None else cost
 
     def parse(self) -> dict[str, Any]:
         """Return the limits as keywords of `recommend`."""
@@ -83,32 +106,26 @@ class LabelLimits:
 
 def recommend(
     *,
-    budget: float | None = option(None, "What may be spent; a label costs 1 without --cost."),
+    budget: float | None = option(None, "Total cost of the labels to collect; a label costs 1 without --cost."),
     enough: bool = option(
         False, "Estimate instead how many labels per item are enough, and what one more would change.", "--enough"
     ),
     output: Path | None = options.OUTPUT_FILE,
     fit: MethodOptions,
     model: Path | None = option(
-        None,
-        "Use the model of an earlier `aggregate` or `train`, or a saved LIA, instead of fitting one.",
-        metavar="FOLDER",
+        None, "Use a model that `aggregate` or `train` wrote, or a saved LIA, instead of fitting one.", metavar="FOLDER"
     ),
-    annotators: str | None = option(None, "Only these annotators; by default all of FILE.", metavar="A,B,…"),
-    cost: str = option("1", "Cost of a label; FILE has columns annotator and cost.", metavar="NUMBER|FILE"),
     limits: LabelLimits,
-    seeds: int = question_option(RedundancyQuestion, "seeds", panel=ENOUGH_PANEL),
-    seed: int | None = option(None, "Seed of the draws; 0 by default.", min=0, panel=ENOUGH_PANEL),
-    gold: EnoughGold,
+    simulation: EnoughOptions,
     source: Source,
 ) -> None:
     """Recommend labels to collect, or estimate how many per item are enough.
 
     A method is fitted to FILE, and every pair of an item and an annotator without a label is scored by its expected
     information gain about the class of the item and the quality of the annotator. OUT gets rank, item, annotator, gain
-    (in nats, given the labels above it), about_item (the item's part of it), cost, gain_per_cost and p_change (the
-    probability that all labels asked for about the item change its label). Of numbers, comparisons, sets, spans and
-    texts: rank, what to ask about (item, document, or left and right), gain and labels so far.
+    (in nats, given the labels above it), about_item (the part of the gain that is about the item), cost, gain_per_cost
+    and p_change (the probability that the recommended labels of the item change its label). For numbers, comparisons,
+    sets, spans and texts, OUT gets rank, item (or document, or left and right), gain and the number of labels so far.
 
     With --enough, the method is fitted to at most 1, 2, 3, 5 … labels of each item, drawn at random. For the items that
     have more labels, it prints how many keep the label that all labels give. OUT gets one row per number of labels:
@@ -125,37 +142,32 @@ def recommend(
     """
     if enough:
         options.refuse_together("--enough", "budget", *CLASS_OPTIONS)
-        question = new_question(RedundancyQuestion, seeds=seeds, seed=seed)
-        answer_question(question, source, fit=fit, gold=gold, output=output, command="recommend --enough")
+        question = new_question(RedundancyQuestion, seeds=simulation.seeds, seed=simulation.seed)
+        answer_question(question, source, fit=fit, gold=simulation, output=output, command="recommend --enough")
         return
     options.refuse_without("--enough", "seeds", "seed", "gold", "gold_item", "gold_label")
     if budget is None:
         raise faults.NoBudget()
-    from dissensus.cli.inputs import parse_names, read_prices
     from dissensus.questions.recommend import recommend as find
     from dissensus.questions.recommend_items import recommend_items
     from dissensus.table.kinds import CLASS_KINDS, KIND_DESCRIPTIONS
 
-    price = _parse_number(cost)
     parsed = limits.parse()
     folder.check_output_file(output, "recommendations")
     if model is not None and (fit.method or fit.setting):
         raise ModelAndMethod()
     table = source.read_single_table()
     classes = table.kind in CLASS_KINDS
-    for name in options.select_set_by_user(CLASS_OPTIONS):
-        if not classes:
-            raise OnlyForClasses(name=ParameterName(name), kind=KIND_DESCRIPTIONS[table.kind])
+    if not classes and (names := options.select_set_by_user(CLASS_OPTIONS)):
+        raise OnlyForClasses(name=ParameterName(names[0]), kind=KIND_DESCRIPTIONS[table.kind])
     began = time.perf_counter()
     fitted, table = _fit_or_load(source, fit, model, table)
-    people = None if annotators is None else parse_names(annotators, table.annotators)
-    if people is not None and not people.size:
-        raise NoAnnotatorNamed(given=annotators)
-    prices = read_prices(Path(cost), table.annotators if people is None else people) if price is None else price
+    candidates = limits.read_annotators(table)
+    cost = limits.read_cost(table.annotators if candidates is None else candidates)
     found: Any
     with show.show_progress("scoring every pair" if classes else f"looking at {source.file}"):
         if classes:
-            found = find(fitted, table, budget=budget, annotators=people, cost=prices, **parsed)
+            found = find(fitted, table, budget=budget, annotators=candidates, cost=cost, **parsed)
         else:
             found = recommend_items(fitted, table, budget=budget)
     frame = found.to_frame("pyarrow")
@@ -170,11 +182,16 @@ def recommend(
     if classes:
         print_findings("", _list_limits(found, parsed))
     if len(found):
-        if output is None:
-            _print_first_labels(frame, classes)
-        if classes:
-            _print_busiest_annotators(found)
-        show.print_written(output, "All of these labels are", "FILE to keep all of these labels")
+        _print_recommended_labels(found, frame, classes, output)
+
+
+def _print_recommended_labels(found: Any, frame: Any, classes: bool, output: Path | None) -> None:
+    """Print the first labels unless all were written, the annotators with most of them, and where all of them are."""
+    if output is None:
+        _print_first_labels(frame, classes)
+    if classes:
+        _print_busiest_annotators(found)
+    show.print_written(output, "All of these labels are", "FILE to keep all of these labels")
 
 
 def _print_busiest_annotators(found: Recommendation) -> None:
@@ -185,7 +202,7 @@ def _print_busiest_annotators(found: Recommendation) -> None:
 
 
 def _fit_or_load(source: Source, fit: MethodOptions, model: Path | None, table: Annotations) -> tuple[Any, Annotations]:
-    """Return a model that is fitted to the table, or a stored one with the table in its classes."""
+    """Return a model fitted to the table, or a stored model, and the table with the classes of that model."""
     if model is None:
         with show.show_progress(f"fitting {source.file}"):
             return fit.new_model(table.kind).fit(table), table
@@ -218,37 +235,38 @@ def _parse_share(text: str) -> float | None:
 
 
 def _list_limits(found: Recommendation, limits: dict[str, Any]) -> Iterator[Message]:
-    """Yield the default limits that are in force."""
-    about = found.limits
-    if about is None or not len(found):
+    """Yield a message about each default limit that restricts the recommendation."""
+    active = found.limits
+    if active is None or not len(found):
         return
     if limits["capacity"] == "auto":
         yield CapacityLimit()
-    if about.labels_per_item is not None:
-        yield LabelsPerItemLimit(labels=about.labels_per_item)
-    if about.settled_items:
-        yield SettledLimit(settled=about.settled_items, items=about.n_items, percent=100 * (about.settled or 0))
+    if active.labels_per_item is not None:
+        yield LabelsPerItemLimit(labels=active.labels_per_item)
+    if active.settled_items:
+        yield SettledLimit(settled=active.settled_items, items=active.n_items, percent=100 * (active.settled or 0))
 
 
 def _load_model(path: Path) -> Any:
     """Return the fitted model in a folder or file: an aggregator, a `LIA` or a `CrowdClassifier`."""
-    there = [name for name in MODEL_WRITERS if path.name == name or (path / name).is_file()]
-    if not there:
-        first, *others = (f"{name}, which {who} writes" for name, who in MODEL_WRITERS.items())
+    names = [name for name in MODEL_WRITERS if path.name == name or (path / name).is_file()]
+    if not names:
+        first, *others = (f"{name}, which {writer} writes" for name, writer in MODEL_WRITERS.items())
         raise NoModelFile(path=path, first=first, others=", nor ".join(others))
-    if len(there) > 1:
-        raise SeveralModelFiles(path=path, files=tuple(there))
-    if there[0] == "model.npz":
+    if len(names) > 1:
+        raise SeveralModelFiles(path=path, files=tuple(names))
+    if names[0] == "model.npz":
         from dissensus.models.saving import load
 
         return load(path)
     from dissensus.learning import LIA, CrowdClassifier
 
-    kind: Any = LIA if there[0] == "lia.safetensors" else CrowdClassifier
+    kind: Any = LIA if names[0] == "lia.safetensors" else CrowdClassifier
     return kind.load(path, device="cpu")
 
 
 def _recommendation_facts(found: Any, classes: bool) -> dict[str, Any]:
+    """Return the facts of --json about a recommendation; those about cost and change need labels that are classes."""
     facts = {"labels": len(found), "candidates": found.candidates, "verdict": found.verdict()}
     facts |= {"gain": found.gain.sum()}
     if not classes:
@@ -265,7 +283,7 @@ def _recommendation_facts(found: Any, classes: bool) -> dict[str, Any]:
 
 
 def _print_first_labels(frame: Any, classes: bool) -> None:
-    """Print what to ask first, and which annotator if there is a choice."""
+    """Print the first labels to collect, with the annotator of each if the labels are classes."""
     chosen = ["item", "annotator", "p_change", "cost"] if classes else frame.column_names[1:]
     write: dict[str, Any] = {"p_change": show.format_percent, "cost": "{:g}".format}
     write |= dict.fromkeys(("gain", "labels"), "{:.3g}".format)

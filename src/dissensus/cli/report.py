@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,35 @@ if TYPE_CHECKING:
     from dissensus.table.annotations import Annotations
 
 
+@dataclass(frozen=True)
+class ReportInputs:
+    """Files and folders that the report uses in addition to the labels."""
+
+    items: Path | None = options.ITEMS
+    annotators: Path | None = options.ANNOTATORS
+    show_column: list[str] | None = option(
+        None, "A column of --annotators to print with each annotator; repeatable.", "--show", metavar="COLUMN"
+    )
+    clusters: Path | None = option(None, "The folder of `dissensus cluster`; adds a section.", metavar="FOLDER")
+    model: Path | None = option(None, "The folder of `dissensus train`; adds a section.", metavar="FOLDER")
+
+    def read(self, source: Source) -> dict[str, Any]:
+        """Return tables, clusters and a trained model as keywords of `Report`; texts may be in FILE itself."""
+        from dissensus.cli.inputs import read_table
+
+        items = source.file if self.items is None and source.holds_texts else self.items
+        tables = {"items": items, "annotators": self.annotators}
+        found: dict[str, Any] = {name: read_table(file) for name, file in tables.items() if file is not None}
+        if self.clusters is not None:
+            found |= _read_clusters(self.clusters)
+        if self.model is not None:
+            from dissensus.learning.folds import load_trained
+
+            with show.show_progress(f"reading {self.model}"):
+                found["model"], found["out_of_fold"] = load_trained(self.model)
+        return found
+
+
 def report(
     *,
     output: Path = option(
@@ -31,14 +61,8 @@ def report(
         metavar="PAGE",
     ),
     gold: TrainingGold,
-    items: Path | None = options.ITEMS,
-    annotators: Path | None = options.ANNOTATORS,
-    show_column: list[str] | None = option(
-        None, "A column of --annotators to print with each annotator; repeatable.", "--show", metavar="COLUMN"
-    ),
+    inputs: ReportInputs,
     fit: MethodOptions,
-    clusters: Path | None = option(None, "The folder of `dissensus cluster`; adds a section.", metavar="FOLDER"),
-    model: Path | None = option(None, "The folder of `dissensus train`; adds a section.", metavar="FOLDER"),
     title: str | None = option(None, "Title of the page; by default the name of FILE."),
     pseudonyms: bool = option(True, "How annotators are named; the key is a separate file.", "--pseudonyms/--names"),
     salt: str = option("", "A secret for the pseudonyms; without it, a guessed name can be checked."),
@@ -56,18 +80,17 @@ def report(
     Example: dissensus report labels.csv --annotators people.csv --names
     """
     _check_page(output)
-    if show_column and annotators is None:
+    if inputs.show_column and inputs.annotators is None:
         raise faults.OptionNeeds(option=ParameterName("show"), needed="--annotators FILE")
     if fit.method is None and fit.setting:
         raise faults.OptionNeeds(option=ParameterName("setting"), needed="--method NAME")
     from dissensus.report import report_files
 
     check_not_an_input(*report_files(output, names=not pseudonyms))
-    tables = source.read_tables(gold=gold.gold, score_gold=gold.score_gold, model=model)
+    tables = source.read_tables(gold=gold.gold, score_gold=gold.score_gold, model=inputs.model)
     from dissensus.cli.results import make_folder_names
 
-    items_file = source.file if items is None and source.holds_texts else items
-    parts = _read_parts(items_file, annotators, clusters, model)
+    content = inputs.read(source)
     called = title or source.file.name
     pages: dict[str | None, Path] = {None: output}
     if None not in tables:
@@ -86,11 +109,11 @@ def report(
             chosen = fit.method_name({question: table})
             bar.set_text(f"fitting {chosen}")
             fitted = fit.new_model(table.kind).fit(table, gold=training)
-            # the items of a table of pairs are comparisons, which FILE has no texts of
-            inputs = parts | {"items": None} if table.kind == "pairs" and items is None else parts
+            # the items of a table of pairs are comparisons, and FILE has no texts of comparisons
+            texts = {"items": None} if table.kind == "pairs" and inputs.items is None else {}
             drawn = Report(
                 table, fitted, gold=scoring, training_gold=training, title=name, names=not pseudonyms, salt=salt,
-                show=show_column or (), seed=seed or 0, on_step=bar.set_text, **inputs,
+                show=inputs.show_column or (), seed=seed or 0, on_step=bar.set_text, **content | texts,
             )  # fmt: skip
             files = drawn.save(pages[question])
         return {
@@ -110,24 +133,6 @@ def _check_page(output: Path) -> None:
         raise faults.UnknownSuffix(option="-o", path=output, what="reports", suffixes=(".html", ".htm"))
     if not output.absolute().parent.is_dir():
         raise faults.FolderMissing(option="-o", path=output)
-
-
-def _read_parts(
-    items: Path | None, annotators: Path | None, clusters: Path | None, model: Path | None
-) -> dict[str, Any]:
-    """Return what the report takes besides the labels: tables, clusters and a trained model."""
-    from dissensus.cli.inputs import read_table
-
-    tables = {"items": items, "annotators": annotators}
-    parts: dict[str, Any] = {name: read_table(file) for name, file in tables.items() if file is not None}
-    if clusters is not None:
-        parts |= _read_clusters(clusters)
-    if model is not None:
-        from dissensus.learning.folds import load_trained
-
-        with show.show_progress(f"reading {model}"):
-            parts["model"], parts["out_of_fold"] = load_trained(model)
-    return parts
 
 
 def _read_clusters(folder: Path) -> dict[str, Any]:

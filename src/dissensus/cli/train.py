@@ -1,4 +1,4 @@
-"""`dissensus train`: a model of new items, trained on disagreeing labels."""
+"""`dissensus train`: train a model that labels new items, from items with disagreeing labels."""
 
 from __future__ import annotations
 
@@ -41,6 +41,63 @@ TRAINING_FILES = folder.table_files("items", "annotators", "history", "out_of_fo
 
 
 @dataclass(frozen=True)
+class ModelOptions:
+    """The encoder and the objective, with parameters that have no option of their own."""
+
+    encoder: str | None = option(
+        None,
+        "By default: features mlp, texts and pairs transformer with fixed weights, positions tagger, images "
+        "wide-resnet.",
+        "--encoder",
+        "-e",
+        metavar="NAME",
+    )
+    objective: str = option("auto", "How labels supervise the model; see above.", metavar="NAME")
+    setting: list[str] | None = option(
+        None,
+        "Any parameter: encoder.dropout=0.3, objective.labels=dawid-skene, clip=1; repeatable.",
+        "--set",
+        metavar="KEY=VALUE",
+    )
+
+
+@dataclass(frozen=True)
+class ValidationOptions:
+    """Items that are held out of the training."""
+
+    validation: str | None = option(
+        None,
+        "A share of the labelled items, or a file of labels of other items, that chooses the epoch; auto holds out its "
+        "own.",
+        metavar="SHARE|FILE",
+        panel=LEARNING,
+    )
+    split: str | None = option(
+        None, "ITEMS' column with train, dev or test for each item.", metavar="COLUMN", panel=LEARNING
+    )
+    folds: int | None = option(
+        None,
+        "Also predict each item by one of this many networks that were not trained on it.",
+        min=2,
+        panel=LEARNING,
+    )
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """The labels and inputs that `train` reads, with the items of each role."""
+
+    table: Annotations  # labels of the training items
+    X: Any  # inputs of all items of the table
+    inputs: Inputs
+    inputs_file: Path
+    gold: IntArray | None  # (I,) gold codes to train on, −1 if unknown
+    scoring_gold: Any  # (I,) gold codes that measure accuracy, or None
+    held_out: BoolArray  # (I,) items that choose the epoch
+    validation: Any  # the argument `validation` of `CrowdClassifier.fit`
+
+
+@dataclass(frozen=True)
 class TrainingOptions:
     """Parameters of `CrowdClassifier` that have their own option; None leaves the default."""
 
@@ -70,38 +127,9 @@ def train(
     output: Path = option(..., "Write the model and results here.", "--output", "-o", metavar="FOLDER"),
     files: InputFiles,
     format_: folder.TableFormat = option("csv", "Format of the result tables.", "--format"),
-    encoder: str | None = option(
-        None,
-        "By default: features mlp, texts and pairs transformer with fixed weights, positions tagger, images "
-        "wide-resnet.",
-        "--encoder",
-        "-e",
-        metavar="NAME",
-    ),
-    objective: str = option("auto", "How labels supervise the model; see above.", metavar="NAME"),
-    setting: list[str] | None = option(
-        None,
-        "Any parameter: encoder.dropout=0.3, objective.labels=dawid-skene, clip=1; repeatable.",
-        "--set",
-        metavar="KEY=VALUE",
-    ),
+    parts: ModelOptions,
     shortcuts: TrainingOptions,
-    validation: str | None = option(
-        None,
-        "A share of the labelled items, or a file of labels of other items, that chooses the epoch; auto holds out its "
-        "own.",
-        metavar="SHARE|FILE",
-        panel=LEARNING,
-    ),
-    split: str | None = option(
-        None, "ITEMS' column with train, dev or test for each item.", metavar="COLUMN", panel=LEARNING
-    ),
-    folds: int | None = option(
-        None,
-        "Also predict each item by one of this many networks that were not trained on it.",
-        min=2,
-        panel=LEARNING,
-    ),
+    held_out: ValidationOptions,
     fresh: bool = option(False, "Start anew if a stopped run left a checkpoint.", "--fresh", panel=LEARNING),
     gold: TrainingGold,
     source: SourceOfTables,
@@ -123,33 +151,8 @@ def train(
 
     Example: dissensus train labels.csv --features features.npz --objective hard --set objective.labels=mace -o model
     """
-    import numpy as np
-
-    from dissensus.cli.inputs import Inputs, align_inputs, validation_by_column, validation_by_share_or_file
-
     folder.check_folder(output, (*TRAINING_FILES, Path(TRAINED_MODEL_FILE)))
-    own_texts = None if any((files.items, files.features, files.images)) else source.read_single_table()
-    if own_texts is not None and (source.holds_texts or (files.names_table_column and source.named != "-")):
-        files = replace(files, items=source.file)
-    file, inputs = Inputs.choose(files)
-    inputs = replace(inputs, columns=tuple(name for name in inputs.columns if name != split))
-    own = [f"{key}={value}" for key, value in vars(shortcuts).items() if value is not None]
-    model = new_classifier(inputs.kind, encoder, objective, [*own, *(setting or [])])
-    table = source.read_single_table() if own_texts is None else own_texts
-    names, X = inputs.read(file, source.item if own_texts is not None else None)
-    table, X = align_inputs(table, names, X, source.file)
-    training, scoring = gold.read_training(table), gold.read_scoring(table)
-    held_out, validating = np.zeros(table.n_items, np.bool_), None
-    if validation is not None or split is not None:
-        if validation is not None and split is not None:
-            raise faults.OptionsConflict(option=ParameterName("validation"), other="--split")
-        if split is not None:
-            excluded, held_out, validating = validation_by_column(split, file, table, X)
-        else:
-            excluded, held_out, validating = validation_by_share_or_file(str(validation), table, X, source)
-        table = table.select(rows=~excluded[table.item])
-        training = None if training is None else np.where(excluded, -1, training)
-
+    model, data = _prepare_training(files, parts, shortcuts, held_out, gold, source)
     store = output / "checkpoint"
     if fresh and store.exists():
         shutil.rmtree(store)
@@ -157,24 +160,12 @@ def train(
         print_to_stderr(f"resuming a run that was stopped from {store}; --fresh starts anew.")
     model.set_params(checkpoint=store)
     began = time.perf_counter()
-    folded: OutOfFold | None = None
-    # auto does not know the number of its passes in advance
-    passes = None if objective == "auto" else model.epochs * (1 + (folds or 0))
     from dissensus.learning.exceptions import (
-        CheckpointOfAnotherRun,  # imports torch, which wrong options should not wait for
-    )
+        CheckpointOfAnotherRun,
+    )  # imports torch; wrong options must not wait for it
 
     try:
-        with show.show_progress(f"training on {source.file}", passes) as on_step:
-            model.fit(table, X, gold=training, validation=validating, on_step=on_step)
-            model.held_out_ |= held_out
-            if folds is not None:
-                from dissensus.learning import out_of_fold
-
-                folded = out_of_fold(
-                    model, table, X, gold=training, validation=validating, folds=folds, seed=model.seed or 0,
-                    on_step=lambda epoch, loss: on_step(model.n_iter_ + epoch, loss),
-                )  # fmt: skip
+        folded = _fit(model, data, held_out.folds, source, show_total=parts.objective != "auto")
     except CheckpointOfAnotherRun as error:
         raise faults.OtherCheckpoint(path=error.path) from error
     except (BadParameter, DataError):
@@ -182,15 +173,15 @@ def train(
             shutil.rmtree(store, ignore_errors=True)
         raise
     summary: dict[str, Any] = {
-        **show.format_paths(input=source.file, inputs_file=file),
+        **show.format_paths(input=source.file, inputs_file=data.inputs_file),
         **gold.file_facts(),
         "reading": source.import_report,
-        **_summarise(model, inputs, table, folded, time.perf_counter() - began),
+        **_summarise(model, data.inputs, data.table, folded, time.perf_counter() - began),
     }
-    if scoring is not None:
+    if data.scoring_gold is not None:
         from dissensus.questions.scoring import held_out_gold
 
-        summary["gold"] = _score_against_gold(model, held_out_gold(scoring, training), folded)
+        summary["gold"] = _score_against_gold(model, held_out_gold(data.scoring_gold, data.gold), folded)
     checkpoint = [path.relative_to(output) for path in store.rglob("*") if path.is_file()]
     with folder.write_results(output, [*TRAINING_FILES, *checkpoint], summary) as part:
         _write_tables(model, folded, part, format_)
@@ -200,6 +191,79 @@ def train(
         return
     _print_training(summary)
     show.print_written(output, "Results are", "FOLDER")
+
+
+def _prepare_training(
+    files: InputFiles,
+    parts: ModelOptions,
+    shortcuts: TrainingOptions,
+    held_out: ValidationOptions,
+    gold: TrainingGold,
+    source: SourceOfTables,
+) -> tuple[CrowdClassifier, TrainingData]:
+    """Return the classifier to train, with checked options, and its training data; FILE may hold the inputs too."""
+    from dissensus.cli.inputs import Inputs, align_inputs
+
+    own_texts = None if any((files.items, files.features, files.images)) else source.read_single_table()
+    if own_texts is not None and (source.holds_texts or (files.names_table_column and source.named != "-")):
+        files = replace(files, items=source.file)
+    file, inputs = Inputs.choose(files)
+    inputs = replace(inputs, columns=tuple(name for name in inputs.columns if name != held_out.split))
+    own_settings = [f"{key}={value}" for key, value in vars(shortcuts).items() if value is not None]
+    model = new_classifier(inputs.kind, parts.encoder, parts.objective, [*own_settings, *(parts.setting or [])])
+    table = source.read_single_table() if own_texts is None else own_texts
+    names, X = inputs.read(file, source.item if own_texts is not None else None)
+    table, X = align_inputs(table, names, X, source.file)
+    return model, _hold_out(table, X, inputs, file, gold, held_out, source)
+
+
+def _hold_out(
+    table: Annotations,
+    X: Any,
+    inputs: Inputs,
+    file: Path,
+    gold: TrainingGold,
+    chosen: ValidationOptions,
+    source: SourceOfTables,
+) -> TrainingData:
+    """Return the training data without the labels and gold of the items that are not to be trained on."""
+    import numpy as np
+
+    from dissensus.cli.inputs import validation_by_column, validation_by_share_or_file
+
+    training, scoring = gold.read_training(table), gold.read_scoring(table)
+    held_out, validation = np.zeros(table.n_items, np.bool_), None
+    if chosen.validation is not None or chosen.split is not None:
+        if chosen.validation is not None and chosen.split is not None:
+            raise faults.OptionsConflict(option=ParameterName("validation"), other="--split")
+        if chosen.split is not None:
+            excluded, held_out, validation = validation_by_column(chosen.split, file, table, X)
+        else:
+            excluded, held_out, validation = validation_by_share_or_file(str(chosen.validation), table, X, source)
+        table = table.select(rows=~excluded[table.item])
+        training = None if training is None else np.where(excluded, -1, training)
+    return TrainingData(table, X, inputs, file, training, scoring, held_out, validation)
+
+
+def _fit(
+    model: CrowdClassifier, data: TrainingData, folds: int | None, source: SourceOfTables, *, show_total: bool
+) -> OutOfFold | None:
+    """Fit the classifier, and return its predictions out of fold if `folds` are given.
+
+    `show_total` is False if the number of passes is not known in advance.
+    """
+    passes = model.epochs * (1 + (folds or 0)) if show_total else None
+    with show.show_progress(f"training on {source.file}", passes) as on_step:
+        model.fit(data.table, data.X, gold=data.gold, validation=data.validation, on_step=on_step)
+        model.held_out_ |= data.held_out
+        if folds is None:
+            return None
+        from dissensus.learning import out_of_fold
+
+        return out_of_fold(
+            model, data.table, data.X, gold=data.gold, validation=data.validation, folds=folds, seed=model.seed or 0,
+            on_step=lambda epoch, loss: on_step(model.n_iter_ + epoch, loss),
+        )  # fmt: skip
 
 
 class COMMAND_CLASS(TyperCommand):  # noqa: N801 - the name that `load_command` looks up
