@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.types import FloatArray
-from dissensus.evaluation.soft import EPSILON, inverse_kl_divergence, jensen_shannon, kl_divergence, manhattan
+from dissensus.evaluation.soft import SMOOTHING_EPSILON, inverse_kl_divergence, jensen_shannon, kl_divergence, manhattan
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import inputs as input_data
 from dissensus.learning.objectives.labels import vote_weight
@@ -39,7 +39,7 @@ class DistributionScores:
 
 
 def compare_distributions(
-    y: FloatArray, h: FloatArray, *, epsilon: float = EPSILON, leaked: bool = False
+    y: FloatArray, h: FloatArray, *, epsilon: float = SMOOTHING_EPSILON, leaked: bool = False
 ) -> DistributionScores:
     """Score predictions h (I, K) against votes y (I, K)."""
     return DistributionScores(
@@ -59,7 +59,7 @@ def distribution_scores(
     table: Annotations,
     *,
     leak_test_labels: bool = False,
-    epsilon: float = EPSILON,
+    epsilon: float = SMOOTHING_EPSILON,
     **inference: Any,
 ) -> DistributionScores:
     """Score `model.predict_proba(X)`, one row per `table.items`, against the votes of the items that have any.

@@ -48,7 +48,7 @@ def split_half(
     *,
     draws: int = 20,
     pseudocount: float | None = None,
-    epsilon: float = soft.EPSILON,
+    epsilon: float = soft.SMOOTHING_EPSILON,
     seed: int = 0,
 ) -> Ceiling:
     """One half of the annotators of each item against the other half; see the module for what it means.

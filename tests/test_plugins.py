@@ -215,7 +215,7 @@ def test_one_name_imports_one_plugin(vendor):
 
 BROKEN = {
     "import a_package_that_is_not_there": "ModuleNotFoundError: No module named 'a_package_that_is_not_there'",
-    "": "NothingRegistered: broken_plugin registers no method of that name",
+    "": "NotRegisteredByModule: broken_plugin registers no method of that name",
     "from dissensus.models.methods.one_coin import OneCoin, methods\n"
     "methods.register('majority-vote', summary='')(OneCoin)": "RegisteredTwice: method 'majority-vote' is registered "
     "twice",

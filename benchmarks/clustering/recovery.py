@@ -51,7 +51,7 @@ def by_truth(drawn: Any) -> tuple[Any, Any]:
 def by_sampling(drawn: Any) -> tuple[Any, Any]:
     """Average cluster probabilities over the posterior: the best that can be done without the true parameters."""
     edges, rng = model.LabelGraph(drawn.annotations), np.random.default_rng(0)
-    state = AnnealingState(edges, drawn.params, drawn.item_cluster, drawn.annotator_cluster, model.Priors())
+    state = AnnealingState(edges, drawn.params, drawn.item_cluster, drawn.annotator_cluster, model.ClusterPriors())
     of_item, of_annotator = 0.0, 0.0
     for sweep in range(BURN + SWEEPS):
         state.gibbs_step(1.0, rng)

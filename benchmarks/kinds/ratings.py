@@ -15,7 +15,7 @@ import numpy as np
 
 from dissensus import methods, read
 from dissensus.table.datasets.folder import find_data_folder
-from dissensus.table.io import gold_columns
+from dissensus.table.io import read_gold_columns
 
 SETS = {  # name → file of ratings, file of gold, its column, what to multiply it by
     "affect_emotions": ("annotations.csv.gz", "gold.csv.gz", "value", 1.0),
@@ -29,7 +29,7 @@ def load(name: str, kind: str) -> tuple[Any, Any]:
     ratings, gold, column, times = SETS[name]
     folder = Path(find_data_folder()) / name
     table = read(str(folder / ratings), kind=kind)
-    return table, times * table.gold_values(*gold_columns(folder / gold, "item", column))
+    return table, times * table.gold_values(*read_gold_columns(folder / gold, "item", column))
 
 
 def baselines(table: Any) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def judges() -> dict[str, float]:
 
     folder = Path(find_data_folder()) / "judges_civilcomments"
     table = read(str(folder / "annotations.csv.gz"), label="score", kind="numbers")
-    gold = table.gold_values(*gold_columns(folder / "gold.csv.gz", "item", "label"))
+    gold = table.gold_values(*read_gold_columns(folder / "gold.csv.gz", "item", "label"))
     found = {"mean score": baselines(table)["mean"], "gaussian": methods["gaussian"]().fit(table).values_}
     classes = read(str(folder / "annotations.csv.gz"), label="label")
     for name in ("consensus", "dawid-skene", "hierarchical-dawid-skene", "glad", "item-effect"):

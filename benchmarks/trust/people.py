@@ -30,7 +30,7 @@ from dissensus.models.confidence import CROWD_PSEUDO_LABELS, beta_interval, equi
 from dissensus.models.copies import find_copies
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.questions.diagnose import Diagnosis
-from dissensus.table.datasets.digits import digits_crowd
+from dissensus.table.datasets.digits import make_digits_crowd
 from dissensus.table.simulate import annotate, make_crowd
 
 SUSPECT = ("uniform-spammer", "constant-spammer", "adversary")
@@ -134,7 +134,7 @@ def flags(seeds: int, sets: dict[str, Any]) -> None:
     print(f"  real sets, above their crowd's mean: {total[0]} of {total[1]:,} ({100 * total[0] / total[1]:.2f} %)")
     there, found, wrong = defaultdict(int), defaultdict(int), 0
     for seed in range(seeds):
-        data = digits_crowd(seed)
+        data = make_digits_crowd(seed)
         table, kind = data.annotations, np.array(data.annotators["kind"].to_pylist())
         order = np.lexsort((np.random.default_rng(seed).random(len(table)), table.annotator))
         rank = np.empty(len(table), np.int64)

@@ -87,7 +87,7 @@ def quote_names(names: Iterable[Any]) -> str:
     return ", ".join(map(quote_name, names[:MAX_NAMES_LISTED])) + (", …" if len(names) > MAX_NAMES_LISTED else "")
 
 
-class _Template(Formatter):
+class _TemplateFormatter(Formatter):
     """Formats templates, with conversions for names."""
 
     def convert_field(self, value: Any, conversion: Any) -> Any:
@@ -96,7 +96,7 @@ class _Template(Formatter):
         return super().convert_field(value, conversion)
 
 
-class _Facts(Mapping[str, Any]):
+class _RenderedFacts(Mapping[str, Any]):
     """Fields and properties of a message by name, as a face words them."""
 
     def __init__(self, message: Message, face: Face):
@@ -157,7 +157,7 @@ class Message:
 
     def fill_template(self, template: str, face: Face = PYTHON_FACE) -> str:
         """Return a template with the facts filled in, in the words of an interface."""
-        return _Template().vformat(template, (), _Facts(self, face))
+        return _TemplateFormatter().vformat(template, (), _RenderedFacts(self, face))
 
     def add_subject(self, subject: str) -> Self:
         """Put a subject, such as a file, in front of the message; return the message."""

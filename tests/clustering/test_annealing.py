@@ -16,8 +16,8 @@ from dissensus.clustering.annealing import (
     delta_theta,
     log_posterior,
 )
-from dissensus.clustering.exceptions import BadSchedule
-from dissensus.clustering.model import ClusterCounts, ClusterParams, LabelGraph, Priors
+from dissensus.clustering.exceptions import InvalidTemperatureSchedule
+from dissensus.clustering.model import ClusterCounts, ClusterParams, ClusterPriors, LabelGraph
 from dissensus.clustering.start import InitialState
 from dissensus.exceptions import BadParameter
 from dissensus.table.simulate import simulate
@@ -29,7 +29,7 @@ def a_state(seed=0):
     rng = np.random.default_rng(seed)
     params = some_params(3, 2, table.n_classes, seed)
     w, z = rng.integers(0, 3, table.n_items), rng.integers(0, 2, table.n_annotators)
-    return table, AnnealingState(LabelGraph(table), params, w, z, Priors())
+    return table, AnnealingState(LabelGraph(table), params, w, z, ClusterPriors())
 
 
 @pytest.mark.parametrize("proposal", ["conditional", "prior"])
@@ -39,7 +39,9 @@ def test_the_log_posterior_of_a_walk_is_that_of_its_state(proposal):
     for temperature in (1.0, 0.5, 0.1):
         step = state.gibbs_step if proposal == "conditional" else state.metropolis_step
         step(temperature, rng)
-        full = log_joint(table, state.params, state.item, state.annotator) + model.log_prior(state.params, Priors())
+        full = log_joint(table, state.params, state.item, state.annotator) + model.log_prior(
+            state.params, ClusterPriors()
+        )
         np.testing.assert_allclose(state.log_posterior(), full, atol=1e-9)
 
 
@@ -106,7 +108,9 @@ def test_the_best_state_ever_seen_is_returned(proposal):
     table = clustered()
     fitted = PGMAnnealing(item_clusters=3, annotator_clusters=2, proposal=proposal, sweeps=30, restarts=2).fit(table)
     params = ClusterParams(fitted.psi_, fitted.omega_, fitted.labels_of_clusters_)
-    full = log_joint(table, params, fitted.item_cluster_, fitted.annotator_cluster_) + model.log_prior(params, Priors())
+    full = log_joint(table, params, fitted.item_cluster_, fitted.annotator_cluster_) + model.log_prior(
+        params, ClusterPriors()
+    )
     np.testing.assert_allclose(fitted.trace_[-1], full, atol=1e-8)
     assert (np.diff(fitted.trace_) >= 0).all()
 
@@ -137,7 +141,7 @@ def test_schedules():
     np.testing.assert_allclose(PGMAnnealing(schedule=[3, 1, 0.5]).temperatures(), [3, 1, 0.5])
     assert len(PGMAnnealing(sweeps=1).temperatures()) == 1
     for wrong in ([], [1, 0], [1, np.inf], [[1]]):
-        with pytest.raises(BadSchedule):
+        with pytest.raises(InvalidTemperatureSchedule):
             PGMAnnealing(schedule=wrong).fit(clustered())
     with pytest.raises(BadParameter):
         PGMAnnealing(schedule="geometric").fit(clustered())

@@ -114,7 +114,7 @@ def test_with_one_annotator_cluster_it_is_the_mixture(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_with_one_annotator_cluster_an_em_step_is_the_mixtures(kind):
-    table, priors = random_table(5, **KINDS[kind]), model.Priors()
+    table, priors = random_table(5, **KINDS[kind]), model.ClusterPriors()
     params = some_params(3, 1, table.n_classes, 5)
     _, evidence, counts = settled(table, params, rounds=1)
     objective, after = VoteMixture(table.votes(), priors).em_step(params)

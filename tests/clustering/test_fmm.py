@@ -7,7 +7,7 @@ from sklearn.metrics import adjusted_rand_score
 from benchmarks.clustering.drawn import draw
 from clustering.graphs import clustered, some_params
 from dissensus.clustering import FMM
-from dissensus.clustering.model import Priors
+from dissensus.clustering.model import ClusterPriors
 from dissensus.clustering.start import VoteMixture, draw_distant_rows
 from strategies import tables
 from tables import KINDS, random_table
@@ -15,7 +15,7 @@ from tables import KINDS, random_table
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_pass_is_the_literal_em_step(kind):
-    table, priors = random_table(2, **KINDS[kind]), Priors(2.5, 1.7)
+    table, priors = random_table(2, **KINDS[kind]), ClusterPriors(2.5, 1.7)
     params = some_params(3, 1, table.n_classes, 2)
     psi, theta, n = params.psi, params.theta[:, 0], table.votes()
     objective, after = VoteMixture(n, priors).em_step(params)
@@ -51,7 +51,7 @@ def test_scoring_the_fitted_table_gives_its_clusters():
 def test_known_clusters_are_found():
     drawn = draw(600, 40, 6, item_clusters=4, annotator_clusters=1, redundancy=12, concentration=0.3, seed=0)
     model = FMM(n_clusters=4).fit(drawn.annotations)
-    by_truth = VoteMixture(drawn.annotations.votes(), Priors()).posterior(drawn.params).argmax(axis=1)
+    by_truth = VoteMixture(drawn.annotations.votes(), ClusterPriors()).posterior(drawn.params).argmax(axis=1)
     reached = adjusted_rand_score(drawn.item_cluster, model.item_cluster_)
     assert reached > 0.95 * adjusted_rand_score(drawn.item_cluster, by_truth) > 0.7
 
@@ -60,7 +60,7 @@ def test_more_starts_are_never_worse_and_start_apart():
     table = random_table(7, n=300)
     one, many = FMM(n_clusters=4, restarts=1).fit(table), FMM(n_clusters=4, restarts=8).fit(table)
     assert many.trace_[-1] >= one.trace_[-1]
-    votes = VoteMixture(table.votes(), Priors())
+    votes = VoteMixture(table.votes(), ClusterPriors())
     seeds = np.random.SeedSequence(0).spawn(2)
     first, second = (votes.draw_params(4, np.random.default_rng(seed)).theta for seed in seeds)
     assert np.abs(first - second).max() > 0.01

@@ -5,12 +5,12 @@ from benchmarks.clustering.drawn import draw
 from clustering.graphs import log_joint, some_params
 from dissensus import Annotations
 from dissensus.clustering import model
-from dissensus.clustering.model import LabelGraph, Priors
+from dissensus.clustering.model import ClusterPriors, LabelGraph
 from dissensus.exceptions import BadParameter
 from refused import refused
 from tables import KINDS, random_table
 
-PRIORS = Priors(2.5, 1.7, 3.1)
+PRIORS = ClusterPriors(2.5, 1.7, 3.1)
 K, L = 3, 2
 
 

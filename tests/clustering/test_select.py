@@ -10,7 +10,7 @@ from clustering.graphs import clustered
 from dissensus import Annotations, select_clusters
 from dissensus.cli.cluster import cluster
 from dissensus.clustering import FMM, PGMBP
-from dissensus.clustering.exceptions import NoLabelledDevelopmentItems, NoNumbersOfClusters, TooManyClusters
+from dissensus.clustering.exceptions import NoClusterCounts, NoLabelledDevelopmentItems, TooManyClusters
 from dissensus.clustering.select import _candidate_counts
 from dissensus.evaluation import hide_annotators, inverse_kl_divergence, kl_divergence
 from dissensus.exceptions import BadParameter, UnknownClass, UnknownName, UnwritableFile
@@ -145,7 +145,7 @@ def test_bad_input_is_one_clear_error(tmp_path):
         select_clusters(table, dev=1.5)
     with refused(BadParameter, name="jobs"):
         select_clusters(table, jobs=0)
-    with refused(NoNumbersOfClusters):
+    with refused(NoClusterCounts):
         select_clusters(table, K=[])
     with refused(TooManyClusters, name="item_clusters", clusters=500, available=90, nodes="items"):
         select_clusters(table, K=[500], L=[2])

@@ -15,7 +15,7 @@ from clustering.graphs import clustered
 from dissensus.clustering import FMM, PGMBP, DistributionClassifier, Projector, model, snap
 from dissensus.clustering.exceptions import (
     ClassesInFit,
-    KeywordsOfFitted,
+    KeywordsForFittedClustering,
     NotAClassifier,
     NotAClustering,
     StepNotFitted,
@@ -43,7 +43,7 @@ def test_snap_takes_a_fitted_clustering_or_a_table(fitted):
 def test_wrong_sources_are_one_clear_error(fitted):
     with refused(BadParameter, name="how"):
         snap(fitted, how="firm")
-    with refused(KeywordsOfFitted, names=("n_clusters",)):
+    with refused(KeywordsForFittedClustering, names=("n_clusters",)):
         snap(fitted, n_clusters=3)
     with refused(NotAClustering, got="str", or_table=True):
         snap("labels.csv")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dissensus as dz
-from dissensus.common.notebook import MAX_COLUMNS_SHOWN, MAX_LETTERS_SHOWN, MAX_ROWS_SHOWN, html_table
+from dissensus.common.notebook import MAX_COLUMNS_SHOWN, MAX_LETTERS_SHOWN, MAX_ROWS_SHOWN, make_html_table
 from dissensus.exceptions import BadParameter
 from dissensus.table.simulate import simulate
 
@@ -69,7 +69,7 @@ def test_a_model_before_fit_is_its_line_of_text():
 
 
 def test_long_tables_and_cells_are_cut_and_say_so():
-    html = html_table("line", [{f"column {n}": "x" * 500 for n in range(50)}], 1234)
+    html = make_html_table("line", [{f"column {n}": "x" * 500 for n in range(50)}], 1234)
     assert html.count("<th>") == MAX_COLUMNS_SHOWN
     assert "x" * MAX_LETTERS_SHOWN not in html
     assert "<p>… and 1,233 more rows</p>" in html

@@ -11,8 +11,16 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from dissensus.common.exceptions import NotNested, OutOfRange, UnknownParameter
-from dissensus.common.parameters import Param, Parameters, check_argument, is_number, is_whole, param, reference_rows
+from dissensus.common.exceptions import NoNestedParameters, OutOfRange, UnknownParameter
+from dissensus.common.parameters import (
+    Param,
+    Parameters,
+    check_argument,
+    is_number,
+    is_whole_number,
+    param,
+    reference_rows,
+)
 
 
 class Inner(Parameters):
@@ -88,7 +96,7 @@ class Nothing(Parameters):
 )
 def test_a_type_and_limits_decide_and_say_what_is_allowed(hint, limits, right, wrong, sentence):
     declared = Param(None, "", **limits)
-    assert declared.in_words(hint) == sentence
+    assert declared.describe_allowed_values(hint) == sentence
     for value in right:
         declared.check_value("x", value, hint)
     for value in wrong:
@@ -117,7 +125,7 @@ def test_must_replaces_the_sentence_of_a_range():
 
 def test_numbers_are_finite_and_no_bools():
     assert [is_number(value) for value in (1, np.float32(0.5), True, np.inf, "1")] == [True, True, False, False, False]
-    assert [is_whole(value) for value in (np.int64(3), 3.0, False, "3")] == [True, False, False, False]
+    assert [is_whole_number(value) for value in (np.int64(3), 3.0, False, "3")] == [True, False, False, False]
 
 
 def test_keywords_are_stored_unchanged_and_the_others_get_their_defaults():
@@ -209,7 +217,7 @@ def test_set_params_changes_keywords_and_those_of_parts():
     with pytest.raises(UnknownParameter) as caught:
         model.set_params(tolerance=1)
     assert caught.value.facts == {"owner": "Model", "name": "tolerance", "known": ("max_iter", "norm", "part", "tol")}
-    with pytest.raises(NotNested) as caught:
+    with pytest.raises(NoNestedParameters) as caught:
         model.set_params(tol__x=1)
     assert caught.value.facts == {"name": "tol", "value": 0.1, "nested": "x"}
 

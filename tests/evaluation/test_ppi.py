@@ -9,9 +9,9 @@ from dissensus.evaluation.ppi import (
     compare_sample_to_rest,
     corrected_difference,
     corrected_mean,
+    estimate_tuned_mean,
     labels_needed,
     rogan_gladen,
-    tuned_mean,
 )
 from refused import refused
 
@@ -34,7 +34,7 @@ def test_the_tuned_mean_is_that_of_the_equations():
     value = lam * sum(others) / N + sum(a - lam * b for a, b in zip(y, f, strict=True)) / n
     spread = np.var(y - lam * f) / n + lam**2 * np.var(others) / N
     assert 0 < lam < 1
-    np.testing.assert_allclose(tuned_mean(y, f, others), (value, np.sqrt(spread), lam), rtol=1e-12)
+    np.testing.assert_allclose(estimate_tuned_mean(y, f, others), (value, np.sqrt(spread), lam), rtol=1e-12)
 
 
 PACKAGE = {
@@ -47,7 +47,7 @@ PACKAGE = {
 
 @pytest.mark.parametrize("noise", PACKAGE)
 def test_it_is_that_of_the_authors_package(noise):
-    value, error, _ = tuned_mean(*drawn(noise=noise))
+    value, error, _ = estimate_tuned_mean(*drawn(noise=noise))
     ours = value + np.array([0, -1, 1]) * ndtri(0.975) * error
     np.testing.assert_allclose(ours, PACKAGE[noise], rtol=0, atol=1e-6)
 
@@ -190,6 +190,6 @@ def test_events_that_came_by_chance_bias_the_mean_less():
         truth = rng.random(500) < 0.05
         said = np.where(truth, rng.choice([0.9, 0.1], 500, p=[0.7, 0.3]), 0.02)
         drawn = truth[:150] * 1.0, said[:150], said[150:]
-        ours.append(tuned_mean(*drawn, used=2)[0])
-        theirs.append(tuned_mean(*drawn)[0])
+        ours.append(estimate_tuned_mean(*drawn, used=2)[0])
+        theirs.append(estimate_tuned_mean(*drawn)[0])
     assert abs(np.mean(ours) - 0.05) < 0.8 * abs(np.mean(theirs) - 0.05)

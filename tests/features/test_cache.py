@@ -67,7 +67,7 @@ def test_no_inputs_are_no_rows(tmp_path):
 
 
 def test_large_inputs_are_computed_first_and_progress_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "INPUTS_PER_WRITE", 2)
+    monkeypatch.setattr(module, "INPUTS_PER_TRANSACTION", 2)
     ask([7], tmp_path)
     told = []
     size = np.array([1, 5, 3, 5, 9])
@@ -118,7 +118,7 @@ def test_many_keys_are_read_in_several_queries(tmp_path, monkeypatch):
 
 
 def test_a_folder_that_cannot_be_written_is_reported_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "INPUTS_PER_WRITE", 2)
+    monkeypatch.setattr(module, "INPUTS_PER_TRANSACTION", 2)
     (tmp_path / "file").write_text("a file where the folder should be")
     with warned(CacheNotWritable, path=tmp_path / "file" / "squares.sqlite"):
         assert ask([1, 2, 3, 4, 5], tmp_path / "file") == [1, 2, 3, 4, 5]
@@ -159,7 +159,7 @@ KILLED = """
 import os, signal, sys
 import numpy as np
 from dissensus.features import cache
-cache.INPUTS_PER_WRITE = 2
+cache.INPUTS_PER_TRANSACTION = 2
 def compute(places):
     if 4 in places:
         os.kill(os.getpid(), signal.SIGKILL)

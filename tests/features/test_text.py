@@ -212,7 +212,7 @@ def test_a_missing_extra_is_named(monkeypatch, folders):
     module._read_cached_model.cache_clear()
     with pytest.raises(MissingExtra):
         embed_texts(["a"], folders["bert"])
-    monkeypatch.setattr(hub, "BUNDLED", "no_such_package")
+    monkeypatch.setattr(hub, "BUNDLED_MODEL", "no_such_package")
     with pytest.raises(BundledModelMissing):
         embed_texts(["a"])
 

@@ -200,7 +200,7 @@ def test_the_bundled_model_is_named_by_what_it_is_and_frozen_models_do_not_carry
     assert encoder.width == 384
     np.testing.assert_allclose(np.linalg.norm(vectors(encoder, ["", "cat"]), axis=1), np.sqrt(384), rtol=1e-5)
     encoder.identity_ = "another"
-    with raised(TextModelDiffers, package=hub.BUNDLED):
+    with raised(TextModelDiffers, package=hub.BUNDLED_MODEL):
         encoder.prepare(["a"])
 
 

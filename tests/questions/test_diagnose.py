@@ -10,7 +10,7 @@ from dissensus import Annotations, diagnose
 from dissensus.exceptions import BadParameter
 from dissensus.models.exceptions import NoAnnotations
 from dissensus.questions.findings import RareAgreement, RepeatsOneLabel
-from dissensus.table.datasets.digits import digits_crowd
+from dissensus.table.datasets.digits import make_digits_crowd
 from dissensus.table.simulate import simulate
 from tables import KINDS, random_table
 
@@ -29,7 +29,7 @@ def test_forty_labels_are_enough_on_digits_crowd():
     """Recall at least 0.9 for spammers and adversaries, and nobody else is flagged."""
     found = there = 0
     for seed in range(3):
-        data = digits_crowd(seed)
+        data = make_digits_crowd(seed)
         kind = np.array(data.annotators["kind"].to_pylist())
         table, rng = data.annotations, np.random.default_rng(seed)
         rank = np.empty(len(table), np.int64)
@@ -90,7 +90,7 @@ def test_too_few_labels_is_a_number_and_nothing_is_said_of_anybody():
 
 
 def test_names_and_order_of_rows_change_nothing():
-    data = digits_crowd(1).annotations
+    data = make_digits_crowd(1).annotations
     order = np.random.default_rng(0).permutation(len(data))
     names = np.random.default_rng(1).permutation(data.n_annotators)
     one = diagnose(data)
@@ -107,7 +107,7 @@ def test_threads_change_nothing():
 
 
 def test_nothing_to_judge_is_an_error():
-    table = digits_crowd(0).annotations
+    table = make_digits_crowd(0).annotations
     with pytest.raises(NoAnnotations):
         diagnose(table.select(rows=np.zeros(len(table), bool)))
 
@@ -120,7 +120,7 @@ def test_any_table_works():
 
 
 def test_frame_has_probabilities_flags_and_reasons():
-    found = dz.diagnose(digits_crowd(0).annotations)
+    found = dz.diagnose(make_digits_crowd(0).annotations)
     frame = found.to_frame().set_index("annotator")
     assert list(frame.index) == found.annotators.tolist()
     for name in found.annotators_with_flag("unrelated"):

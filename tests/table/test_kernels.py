@@ -37,9 +37,9 @@ def test_group_is_a_stable_sort(n):
 
 
 @pytest.mark.parametrize("column", [0, 1, 2])
-@pytest.mark.parametrize("row", [1, kernels.CHUNK, kernels.CHUNK + 1, 2 * kernels.CHUNK])
+@pytest.mark.parametrize("row", [1, kernels.ROWS_PER_CHUNK, kernels.ROWS_PER_CHUNK + 1, 2 * kernels.ROWS_PER_CHUNK])
 def test_one_row_out_of_order_is_seen_wherever_it_stands(column, row):
-    rows = np.zeros((3, 2 * kernels.CHUNK + 1), np.int32)
+    rows = np.zeros((3, 2 * kernels.ROWS_PER_CHUNK + 1), np.int32)
     assert kernels.is_sorted(*rows)
     rows[column, row:] = -1
     assert not kernels.is_sorted(*rows)

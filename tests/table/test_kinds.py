@@ -77,7 +77,7 @@ def test_every_table_made_of_one_keeps_its_kind(kind):
         pickle.loads(pickle.dumps(table)), table.as_kind(kind),
     ]  # fmt: skip
     assert {one.kind for one in made} == {kind}
-    with raises(errors.DifferentKinds):
+    with raises(errors.DifferentLabelTypes):
         Annotations.concat([table, table.as_kind("classes")])
 
 

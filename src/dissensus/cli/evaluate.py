@@ -144,9 +144,9 @@ def read_labels(source: Source, gold: Gold) -> tuple[Annotations, IntArray | Non
         if source.annotator is not None or gold.gold is not None or guess_column("annotator", there) is not None:
             raise
     from dissensus.table.annotations import Annotations
-    from dissensus.table.io import gold_columns
+    from dissensus.table.io import read_gold_columns
 
-    item, label = gold_columns(source.file, source.item, source.label)
+    item, label = read_gold_columns(source.file, source.item, source.label)
     table = Annotations.from_arrays(item, ["gold"] * len(item), label, source.class_names(), abstain=[None])
     return table.select(rows=[]), table.gold_codes(item, label)
 

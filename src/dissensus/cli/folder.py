@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 from dissensus.cli import exceptions as faults
 from dissensus.common.atomic import (
-    PART_NAME,
+    PART_NAME_PATTERN,
     FolderLock,
     check_not_an_input,
     open_atomically,
@@ -180,7 +180,11 @@ def _copy_user_files(part: Path, target: Path, stale: set[Path]) -> bool:
 
     def skip(folder: str, names: list[str]) -> list[str]:
         paths = (Path(folder, name) for name in names)
-        return [path.name for path in paths if PART_NAME.fullmatch(path.name) or not (path.is_dir() or path in others)]
+        return [
+            path.name
+            for path in paths
+            if PART_NAME_PATTERN.fullmatch(path.name) or not (path.is_dir() or path in others)
+        ]
 
     try:
         shutil.copytree(target, part, symlinks=True, ignore=skip, dirs_exist_ok=True)

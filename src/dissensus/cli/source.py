@@ -301,11 +301,11 @@ class Gold:
 
     def columns(self, path: Path, table: Annotations | None = None, usual: tuple[str, ...] = ()) -> tuple[Any, Any]:
         """Return the columns of items and labels of a file; a column named like FILE's items comes first."""
-        from dissensus.table.io import gold_columns
+        from dissensus.table.io import read_gold_columns
 
         with self._own_options(path):
             item = self.gold_item or (None if table is None else find_gold_item_column(table, path))
-            return gold_columns(path, item, self.gold_label, usual)
+            return read_gold_columns(path, item, self.gold_label, usual)
 
     @contextmanager
     def _own_options(self, path: Path) -> Iterator[None]:

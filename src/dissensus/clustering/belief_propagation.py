@@ -1,19 +1,19 @@
-"""The joint model by EM, its E step by loopy belief propagation (Algorithm 3, Weerasooriya et al. 2021).
+"""Fit the joint model by EM with loopy belief propagation (Algorithm 3, Weerasooriya et al. 2021).
 
-One round (section 4.1.4), F_e[k, l] the factor of edge e = (i, j):
+In the E step, one round (section 4.1.4) updates the messages; F_e[k, l] is the factor of edge e = (i, j):
 
     m_e(k) = Σ_l F_e[k, l] μ_e(l)    w_i(k) ∝ ψ_k Π_e m_e(k)    ν_e(k) ∝ w_i(k) / m_e(k)
     n_e(l) = Σ_k F_e[k, l] ν_e(k)    z_j(l) ∝ Ω_l Π_e n_e(l)    μ_e(l) ∝ z_j(l) / n_e(l)
 
-until Σ KL(w new ‖ w) + Σ KL(z new ‖ z) (Eq. 5) is small, for at most ten rounds; the next E step starts from the last
-messages. M step: `model.maximise`, with the belief of the pair, b_e(k, l) ∝ ν_e(k) F_e[k, l] μ_e(l), in place of
-w_ik z_jl, which makes EM exact on a tree.
+Rounds end if Σ KL(w new ‖ w) + Σ KL(z new ‖ z) (Eq. 5) is small, or after ten rounds; the next E step starts from the
+last messages. The M step is `model.m_step`. It uses the belief of each pair, b_e(k, l) ∝ ν_e(k) F_e[k, l] μ_e(l),
+instead of w_ik z_jl, which makes EM exact on a tree.
 
-The objective is the Bethe approximation of the log evidence, at the messages of the last round, plus the log prior:
+The objective is the log prior plus the Bethe approximation of the log evidence at the messages of the last round:
 
     Σ_i log Σ_k ψ_k Π_e m_e(k) + Σ_j log Σ_l Ω_l Π_e n_e(l) − Σ_e log Σ_kl ν_e(k) F_e[k, l] μ_e(l) + log p(Θ, ψ, Ω)
 
-It is exact on a tree; on a graph with loops it may decrease.
+The objective is exact on a tree; on a graph with loops, it may decrease.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dissensus.compute.engines.local import Threads
 
 
 class BeliefMessages:
-    """Messages and beliefs of one graph; every E step starts from those of the last."""
+    """Messages and beliefs of one graph; every E step starts from the messages of the previous one."""
 
     def __init__(self, edges: LabelGraph, params: ClusterParams, damping: float, pool: Threads):
         self.edges, self.damping, self.pool = edges, damping, pool
@@ -48,7 +48,7 @@ class BeliefMessages:
         edges, pool = self.edges, self.pool
         for_items = self.for_items = EdgeFactors(edges, edges.items, params.theta)
         for_annotators = EdgeFactors(edges, edges.annotators, params.theta)
-        scale = sum(for_items.in_range(part)[1] for part in edges.items.parts)
+        scale = sum(for_items.range_factors(part)[1] for part in edges.items.parts)
         enough, evidence = tol * (edges.items.size + edges.annotators.size), 0.0
         for _ in range(rounds):
             items, pairs, change = for_items.run_round(
@@ -63,7 +63,7 @@ class BeliefMessages:
         return evidence
 
     def expected_counts(self) -> ClusterCounts:
-        """Return expected counts from the beliefs of pairs."""
+        """Return the expected counts under the beliefs of pairs."""
         labels = model.expected_label_counts(
             self.edges, self.for_items, self.to_item, self.to_annotator, self.pair, self.pool
         )
@@ -72,12 +72,12 @@ class BeliefMessages:
 
 @clusterings.register(
     "pgm-bp",
-    summary="items and annotators in clusters; EM with belief propagation",
+    summary="clusters of items and annotators; EM with belief propagation",
     cite="Weerasooriya et al. 2021",
     annotators=True,
 )
 class PGMBP(JointClustering):
-    """Items and annotators in clusters, by EM with belief propagation.
+    """Clusters of items and annotators, fitted by EM with belief propagation.
 
     >>> from dissensus.table.simulate import simulate
     >>> model = PGMBP(item_clusters=3, annotator_clusters=2).fit(simulate(80, 8, 3, seed=1).annotations)
@@ -88,7 +88,7 @@ class PGMBP(JointClustering):
     messages: ClassVar[type[BeliefMessages]] = BeliefMessages
 
     rounds: int = param(10, "maximum number of rounds of messages in one E step", low=1)
-    round_tol: float = param(1e-3, "an E step stops if beliefs change by less, in nats per node", low=0)
+    round_tol: float = param(1e-3, "an E step ends if beliefs change by less than this, in nats per node", low=0)
     damping: float = param(
         0.0,
         "share of a message that is kept in the next round",

@@ -1,4 +1,4 @@
-"""Errors and warnings of clusterings, of their search and of snapping."""
+"""Errors and warnings of clusterings, of the search for cluster numbers, and of snapping."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dissensus.messages import ParameterName
 
 
 class GoldForClusters(DataError):
-    template = "{clustering} finds clusters, which have no gold classes; omit {param[gold]}."
+    template = "{clustering} finds clusters and does not use gold labels; omit {param[gold]}."
     clustering: str
 
 
@@ -32,7 +32,7 @@ class ClusteringNotConverged(ConvergenceWarning):
     objective: float
 
 
-class NoNumbersOfClusters(BadParameter):
+class NoClusterCounts(BadParameter):
     template = "{param[K]} and {param[L]} must each contain at least one number."
 
 
@@ -40,7 +40,7 @@ class NoLabelledDevelopmentItems(DataError):
     template = "no development item has annotations; pass other items as {param[dev]}, or set the numbers of clusters."
 
 
-class KeywordsOfFitted(BadParameter):
+class KeywordsForFittedClustering(BadParameter):
     template = "a fitted clustering takes no keywords, got {listing}."
     names: tuple[str, ...]
 
@@ -79,6 +79,6 @@ class StepNotFitted(NotFitted):
     step: str
 
 
-class BadSchedule(BadParameter):
+class InvalidTemperatureSchedule(BadParameter):
     template = "{param[schedule]} must hold at least one temperature, all finite and above 0, got {temperatures}."
     temperatures: str

@@ -1,4 +1,6 @@
-"""A finite mixture of multinomials over the votes of items: the joint model with one annotator cluster, by exact EM.
+"""A finite mixture of multinomials over the votes of items, fitted by exact EM.
+
+It is the joint model with a single annotator cluster:
 
     ψ ~ Dir(γ)   Θ_k ~ Dir(α)   w_i ~ Cat(ψ)   votes of i | w_i = k ~ Mult(Θ_k)
 
@@ -19,10 +21,10 @@ from dissensus.models.em import Accelerate, run_em
 
 
 @clusterings.register(
-    "fmm", summary="items in clusters by their votes; exact EM", cite="Weerasooriya et al. 2021", annotators=False
+    "fmm", summary="clusters of items with similar votes; exact EM", cite="Weerasooriya et al. 2021", annotators=False
 )
 class FMM(Clustering):
-    """Items in clusters by the distribution of their votes.
+    """Clusters of items with similar distributions of votes.
 
     >>> from dissensus.table.simulate import simulate
     >>> FMM(n_clusters=3).fit(simulate(80, 8, 3, seed=1).annotations).item_clusters_.shape
@@ -30,8 +32,8 @@ class FMM(Clustering):
     """
 
     n_clusters: int = param(10, "number of item clusters", low=1)
-    tol: float = param(1e-7, "stop if a pass gains at most this share of the objective", low=0)
-    accelerate: Accelerate = param("squarem", "extrapolation of EM, see `models.em`; or None")
+    tol: float = param(1e-7, "stop if a pass raises the objective by at most this share", low=0)
+    accelerate: Accelerate = param("squarem", "extrapolation of EM, see `models.em`; None for plain EM")
 
     def _check_size(self, edges: LabelGraph) -> None:
         check_enough_nodes("n_clusters", self.n_clusters, edges.items.ptr, "items")

@@ -1,8 +1,11 @@
-"""Labels of clusters in place of an item's own, before training and after it (Weerasooriya et al. 2021, Fig. 1).
+"""Replace the labels of items by those of their clusters, before or after training.
+
+Weerasooriya et al. (2021, Fig. 1) call this snapping:
+
 
 y = snap(model)                                            # (I, P) labels of each item's cluster, Eq. 1
 pipeline = make_pipeline(Distributions(CrowdClassifier(encoder="text-cnn", objective="soft")), Projector(model))
-pipeline.fit(X, y).predict_proba(X_new)                    # (n, P) predicted, then snapped: Eq. 2, then Eq. 1
+pipeline.fit(X, y).predict_proba(X_new)                    # (n, P) predicted and snapped (Eq. 2, then Eq. 1)
 """
 
 from __future__ import annotations
@@ -16,10 +19,10 @@ from scipy import sparse
 from scipy.special import softmax
 
 from dissensus.clustering import model
-from dissensus.clustering.base import Clustering, Snap, clusterings
+from dissensus.clustering.base import Clustering, SnapMode, clusterings
 from dissensus.clustering.exceptions import (
     ClassesInFit,
-    KeywordsOfFitted,
+    KeywordsForFittedClustering,
     NotAClassifier,
     NotAClustering,
     StepNotFitted,
@@ -38,11 +41,11 @@ SUM_TOLERANCE = 1e-6  # largest difference between the sum of a distribution and
 
 
 def snap(
-    source: Aggregator | Annotations, *, method: str = "pgm-bp", how: Snap = "hard", **keywords: Any
+    source: Aggregator | Annotations, *, method: str = "pgm-bp", how: SnapMode = "hard", **keywords: Any
 ) -> FloatArray:
-    """Return (I, P) the label distribution of each item's cluster (Eq. 1), for a fitted clustering or a table.
+    """Return the label distribution (I, P) of each item's cluster (Eq. 1), for a fitted clustering or a table.
 
-    A table is first clustered by `method` with the keywords. `how="soft"` averages over an item's clusters.
+    A table is first clustered by `method` with the keywords. `how="soft"` averages over the clusters of an item.
 
     >>> from dissensus.table.simulate import simulate
     >>> snap(simulate(80, 8, 3, seed=1).annotations, method="fmm", n_clusters=2).shape
@@ -51,30 +54,30 @@ def snap(
     if isinstance(source, Annotations):
         source = clusterings[method](**keywords).fit(source)
     elif keywords:
-        raise KeywordsOfFitted(names=tuple(sorted(keywords)))
+        raise KeywordsForFittedClustering(names=tuple(sorted(keywords)))
     if not isinstance(source, Clustering):
         raise NotAClustering(got=type(source).__name__, or_table=True)
-    check_argument("how", how, Snap)
+    check_argument("how", how, SnapMode)
     source._check_fitted()
     return source.snap_items(how)
 
 
 class _PipelineStep(Parameters, ABC):
-    """Step of a scikit-learn pipeline that does not import scikit-learn before it is used."""
+    """Base class for steps of scikit-learn pipelines, which import scikit-learn only when they are used."""
 
     n_features_in_: int
     classes_: Names
 
     @abstractmethod
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit to rows."""
+        """Fit the step to rows."""
 
     @abstractmethod
     def transform(self, X: Any) -> FloatArray:
-        """Return (n, P) distributions."""
+        """Return one distribution per row (n, P)."""
 
     def fit_transform(self, X: Any, y: Any = None, **keywords: Any) -> FloatArray:
-        """Fit, then transform the same rows."""
+        """Fit the step, and transform the same rows."""
         return self.fit(X, y, **keywords).transform(X)
 
     def predict_proba(self, X: Any) -> FloatArray:
@@ -82,7 +85,7 @@ class _PipelineStep(Parameters, ABC):
         return self.transform(X)
 
     def predict(self, X: Any) -> Names:
-        """Return (n,) the most probable class of each transformed row."""
+        """Return the most probable class of each transformed row (n,)."""
         found = self.transform(X).argmax(axis=1)
         return np.asarray(self.classes_[found])
 
@@ -100,11 +103,11 @@ class _PipelineStep(Parameters, ABC):
 
 
 class Projector(_PipelineStep):
-    """Replace predicted distributions by the labels of the most similar clusters.
+    """Replace predicted distributions by the label distributions of the most similar clusters.
 
-    Eq. 2 compares a distribution with the labels that all annotators give to an item cluster, which a classifier is
-    trained to predict. As printed, it is compared with the labels by a single annotator cluster, which need not map the
-    labels of a cluster to that cluster (`reproductions/printed_clusters.py`).
+    A predicted distribution is compared with the labels that all annotators give to each item cluster, which are what a
+    classifier is trained to predict. Eq. 2 as printed compares it with the labels by a single annotator cluster
+    instead, and then may not map the labels of a cluster to the same cluster (`reproductions/printed_clusters.py`).
 
     >>> from dissensus.table.simulate import simulate
     >>> table = simulate(80, 8, 3, seed=1).annotations
@@ -114,10 +117,10 @@ class Projector(_PipelineStep):
     """
 
     clustering: Clustering | None = param(None, "fitted clustering; `fit` does not change it, and a clone keeps it")
-    how: Snap = param("hard", "labels of the most probable cluster (better in the paper), or their average")
+    how: SnapMode = param("hard", "'hard' for the most probable cluster (better in the paper), 'soft' for an average")
     size: float | None = param(
         None,
-        "number of labels that a predicted distribution counts as in Eq. 2; None: the mean number per item",
+        "number of labels that a predicted distribution counts as in Eq. 2; None for the mean number per item",
         above=0,
     )
 
@@ -125,7 +128,7 @@ class Projector(_PipelineStep):
         super().__init__(clustering=clustering, **keywords)
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Check the keywords; X and y are not used."""
+        """Check the keywords; `X` and `y` are not used."""
         if not isinstance(self.clustering, Clustering):
             raise NotAClustering(got=type(self.clustering).__name__, or_table=False)
         self.clustering._check_fitted()
@@ -134,7 +137,10 @@ class Projector(_PipelineStep):
         return self
 
     def predict_clusters(self, X: Any) -> FloatArray:
-        """Return (n, K) P(w = k) ∝ ψ_k exp(s Σ_p h_p log Σ_l Ω_l Θ_klp) of distributions h (n, P), s `size`; Eq. 2."""
+        """Return P(w = k) (n, K) for each row of distributions h (n, P), by Eq. 2.
+
+        The probability is ∝ ψ_k exp(s Σ_p h_p log Σ_l Ω_l Θ_klp), where s is `size`.
+        """
         self._check_fitted()
         assert self.clustering is not None
         params = self.clustering.params_
@@ -147,7 +153,7 @@ class Projector(_PipelineStep):
         return self.clustering.labels_per_item_ if self.size is None else self.size
 
     def transform(self, X: Any) -> FloatArray:
-        """Return (n, P) labels of the clusters of distributions (n, P)."""
+        """Return the label distributions (n, P) of the clusters that are most similar to distributions `X` (n, P)."""
         found = self.predict_clusters(X)
         assert self.clustering is not None
         return self.clustering.snap_clusters(found, self.how)
@@ -157,11 +163,11 @@ class Projector(_PipelineStep):
 
 
 class DistributionClassifier(_PipelineStep):
-    """A classifier trained on distributions, as a step of a pipeline.
+    """Use a classifier that is trained on distributions as a step of a pipeline.
 
     A classifier with a method `fit_distributions(X, y)`, such as `dissensus.learning.CrowdClassifier`, gets X and y
-    unchanged; X may be texts. Any other must accept `sample_weight`: each row of X is repeated for each class, weighted
-    by its probability. X may be sparse.
+    unchanged; X may be texts. Any other classifier must accept `sample_weight`: each row of X is repeated once per
+    class, weighted by the probability of the class. X may be sparse.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> step = DistributionClassifier(LogisticRegression()).fit(np.eye(4), np.full((4, 2), 0.5))
@@ -171,7 +177,7 @@ class DistributionClassifier(_PipelineStep):
     """
 
     classifier: Any = param(None, "estimator with `predict_proba`")
-    classes: Sequence[Any] | None = param(None, "names of the columns of y; None: their numbers from 0")
+    classes: Sequence[Any] | None = param(None, "names of the columns of y; None for numbers from 0")
 
     classifier_: Any
 
@@ -179,7 +185,7 @@ class DistributionClassifier(_PipelineStep):
         super().__init__(classifier=classifier, **keywords)
 
     def fit(self, X: Any, y: Any = None, **keywords: Any) -> Self:
-        """Fit to X (n, …) and distributions y (n, P); keywords are passed to the classifier's fit."""
+        """Fit the classifier to X (n, …) and distributions y (n, P); keywords are passed to its `fit`."""
         from sklearn.base import clone
 
         if self.classifier is None or not hasattr(self.classifier, "predict_proba"):
@@ -206,7 +212,7 @@ class DistributionClassifier(_PipelineStep):
         return self
 
     def transform(self, X: Any) -> FloatArray:
-        """Return (n, P) predicted distributions; a class without probability in training gets 0."""
+        """Return the predicted distributions (n, P); a class without probability in the training data gets 0."""
         self._check_fitted()
         found = self.classifier_.predict_proba(
             X if hasattr(self.classifier_, "fit_distributions") else _indexable_rows(X)
@@ -217,7 +223,7 @@ class DistributionClassifier(_PipelineStep):
 
 
 def _indexable_rows(X: Any) -> Any:
-    """Return features in a form whose rows can be indexed."""
+    """Return the features in a form whose rows can be indexed."""
     return X.tocsr() if sparse.issparse(X) else np.asarray(X)
 
 

@@ -1,1 +1,1 @@
-"""What every layer uses: types, declared parameters, registries, progress, files."""
+"""Helpers that every layer uses: types, declared parameters, registries, progress and files."""

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from dissensus.common.exceptions import RaggedRows
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 
-TIE_TOLERANCE = 1e-9  # relative difference to the largest probability up to which another ties with it
+TIE_TOLERANCE = 1e-9  # maximum relative difference of two tied probabilities
 
 
 def concatenate_ranges(start: IntArray, length: IntArray) -> IntArray:
-    """Return start[0] … start[0] + length[0] − 1, then start[1] …, in one array.
+    """Return the numbers start[0] to start[0] + length[0] − 1, then those from start[1], and so on, in one array.
 
     >>> concatenate_ranges(np.array([3, 7]), np.array([2, 3]))
     array([3, 4, 7, 8, 9])
@@ -24,7 +24,7 @@ def concatenate_ranges(start: IntArray, length: IntArray) -> IntArray:
 
 
 def pairs_within_ranges(start: IntArray, length: IntArray) -> tuple[IntArray, IntArray]:
-    """Return all pairs of different numbers of the same range, the smaller first.
+    """Return all pairs of different numbers within the same range, with the smaller number first.
 
     >>> [side.tolist() for side in pairs_within_ranges(np.array([3, 7]), np.array([2, 3]))]
     [[3, 7, 7, 8], [4, 8, 9, 9]]
@@ -35,7 +35,7 @@ def pairs_within_ranges(start: IntArray, length: IntArray) -> tuple[IntArray, In
 
 
 def sum_ranges(values: FloatArray, ptr: IntArray) -> FloatArray:
-    """Return (n, …) sums of values[ptr[0] : ptr[1]], values[ptr[1] : ptr[2]], …; 0 for an empty range.
+    """Return the sums (n, …) of values[ptr[0] : ptr[1]], values[ptr[1] : ptr[2]], …; an empty range has the sum 0.
 
     >>> sum_ranges(np.array([1.0, 2.0, 4.0]), np.array([0, 2, 2, 3]))
     array([3., 0., 4.])
@@ -47,7 +47,7 @@ def sum_ranges(values: FloatArray, ptr: IntArray) -> FloatArray:
 
 
 def row_max(values: FloatArray) -> FloatArray:
-    """Return (n,) the largest value of each row; short rows go column by column, which is ten times as fast."""
+    """Return the largest value of each row (n,); short rows are compared by column, which is ten times as fast."""
     if not 0 < values.shape[1] <= 8:
         return np.asarray(values.max(axis=1, initial=0))
     largest = values[:, 0].copy()
@@ -57,27 +57,27 @@ def row_max(values: FloatArray) -> FloatArray:
 
 
 def is_first_of_pair(item: IntArray, annotator: IntArray) -> BoolArray:
-    """Return (N,) bool: the first row of each (item, annotator) pair, in rows sorted by item, then annotator."""
+    """Return a mask (N,) of the first row of each (item, annotator) pair; rows must be sorted by both."""
     first = np.ones(item.size, np.bool_)
     first[1:] = (np.diff(item) != 0) | (np.diff(annotator) != 0)
     return first
 
 
 def group_offsets(codes: IntArray, n: int) -> IntArray:
-    """Return (n+1,) where the rows of each code 0 … n − 1 start once grouped; the last entry is the number of rows."""
+    """Return the offsets (n+1,) at which the rows of each code 0 … n − 1 start if rows are grouped by code."""
     return np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n))])
 
 
 def random_ranks_within_groups(groups: IntArray, rng: np.random.Generator) -> IntArray:
-    """Return (N,) a random rank 0, 1, … of each row within its group; `groups` are sorted codes."""
+    """Return a random rank 0, 1, … of each row within its group (N,); `groups` holds sorted codes."""
     order = np.lexsort((rng.random(groups.size), groups))
     rank = np.empty(groups.size, np.int64)
-    rank[order] = np.arange(groups.size) - np.searchsorted(groups, groups)  # order keeps groups together
+    rank[order] = np.arange(groups.size) - np.searchsorted(groups, groups)  # `order` keeps groups together.
     return rank
 
 
 def fill_masked(values: Any, fill: Any) -> NDArray[Any]:
-    """Return an array in which `fill`, which stands for "no answer", replaces masked values.
+    """Return an array in which `fill`, the value for "no answer", replaces masked values.
 
     >>> fill_masked(np.ma.masked_equal([0, 7, 1], 7), -1)
     array([ 0, -1,  1])
@@ -91,14 +91,14 @@ def fill_masked(values: Any, fill: Any) -> NDArray[Any]:
             raise RaggedRows(reason=str(error)) from None
     hidden = np.ma.getmaskarray(values)
     if fill is False and values.dtype.kind != "b":
-        return np.asarray(values.compressed())  # masked row numbers are dropped
+        return np.asarray(values.compressed())  # Masked row numbers are dropped.
     kind = np.result_type(values.dtype, np.min_scalar_type(fill)) if values.dtype.kind in "iuf" else values.dtype
     return np.where(hidden, np.asarray(fill, kind), values.data) if hidden.any() else values.data
 
 
 def make_read_only(array: NDArray[Any]) -> NDArray[Any]:
     """Return a contiguous read-only view or copy; the caller's array stays writable."""
-    array = np.ascontiguousarray(array)  # kernels read it in order
+    array = np.ascontiguousarray(array)  # Kernels read the array in order.
     if array.flags.writeable:
         array = array.view()
         array.flags.writeable = False
@@ -107,7 +107,7 @@ def make_read_only(array: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass(frozen=True, eq=False)
 class ReadOnlyArrays:
-    """A base of frozen dataclasses whose arrays are read-only, also after unpickling; other fields are text or None."""
+    """Base class for frozen dataclasses whose arrays are read-only, also after unpickling."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -116,5 +116,5 @@ class ReadOnlyArrays:
                 object.__setattr__(self, field.name, make_read_only(value))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update({field.name: state[field.name] for field in fields(self)})  # no derived values
+        self.__dict__.update({field.name: state[field.name] for field in fields(self)})  # not cached values
         self.__post_init__()

@@ -1,4 +1,4 @@
-"""Write files that appear whole or not at all, never over a file that is being read, and that survive a power cut."""
+"""Write files completely or not at all, so that they survive a power cut; never overwrite a file that is being read."""
 
 from __future__ import annotations
 
@@ -23,52 +23,54 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-OWNER_ONLY_MODE = 0o600  # permissions of the key to pseudonyms
-PART_NAME = re.compile(r"\..+[.-][0-9a-f]{8}\.part")  # names of files and folders that are being written
-MIN_STALE_SECONDS = 3600.0  # time without a write after which a part was left by a killed run
-INPUTS: ContextVar[frozenset[tuple[int, int]]] = ContextVar("INPUTS", default=frozenset())
-"""Device and inode of every file that the running command reads."""
+OWNER_ONLY_MODE = 0o600  # permissions of a file that only its owner may read, such as the key to pseudonyms
+PART_NAME_PATTERN = re.compile(r"\..+[.-][0-9a-f]{8}\.part")  # names of files and folders that are being written
+MIN_STALE_SECONDS = 3600.0  # After this time without a write, a part is taken for one left by a killed run.
+PROTECTED_INPUTS: ContextVar[frozenset[tuple[int, int]]] = ContextVar("PROTECTED_INPUTS", default=frozenset())
+"""(device, inode) of every file that the running command reads."""
 
 
 @contextmanager
 def protect_inputs(files: Iterable[Path]) -> Iterator[None]:
-    """Refuse to write over these files inside the context."""
-    token = INPUTS.set(INPUTS.get().union(found for file in files if (found := _file_identity(file))))
+    """Raise an error if these files would be overwritten inside the context."""
+    token = PROTECTED_INPUTS.set(
+        PROTECTED_INPUTS.get().union(found for file in files if (found := _file_identity(file)))
+    )
     try:
         yield
     finally:
-        INPUTS.reset(token)
+        PROTECTED_INPUTS.reset(token)
 
 
 def check_not_an_input(*files: Path) -> None:
-    """Raise OverwritesInput if writing one of `files` would destroy what the command reads."""
+    """Raise OverwritesInput if one of `files` is an input of the running command."""
     for file in files:
-        if _file_identity(file) in INPUTS.get():
+        if _file_identity(file) in PROTECTED_INPUTS.get():
             raise OverwritesInput(path=file)
 
 
 def _file_identity(path: Path) -> tuple[int, int] | None:
-    """Return what identifies a file through links and, on some disks, through capitals; None if there is no file."""
+    """Return (device, inode), which identifies a file under any name; None if there is no file."""
     try:
         about = path.stat()
-    except (OSError, ValueError):  # not there, or no path
+    except (OSError, ValueError):  # The file does not exist, or the path is invalid.
         return None
     return about.st_dev, about.st_ino
 
 
 @contextmanager
 def open_atomically(path: str | Path, mode: int | None = None) -> Iterator[IO[bytes]]:
-    """Open a file to write into; it takes the name `path` once it is complete, and an error leaves nothing behind.
+    """Open a temporary file for writing, and rename it to `path` once it is complete; remove it after an error.
 
-    `mode` holds its permissions from the first byte on; by default those that the umask gives.
+    The file has the permissions `mode` from its first byte on, by default those of the umask.
     """
     path = Path(path)
-    target = path.resolve()  # a link is kept, and its target replaced
+    target = path.resolve()  # A link is kept, and its target is replaced.
     if target.exists() and not target.is_file():
         raise CannotWrite(path=path, reason="it is a folder or a device; name a file")
     check_not_an_input(path)
     remove_stale_parts(target.parent, f".{target.name}.")
-    part = target.with_name(f".{target.name}.{token_hex(4)}.part")  # renaming within one folder is one step
+    part = target.with_name(f".{target.name}.{token_hex(4)}.part")  # Renaming within one folder is atomic.
     try:
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -87,7 +89,7 @@ def open_atomically(path: str | Path, mode: int | None = None) -> Iterator[IO[by
 
 
 def sync_to_disk(path: Path) -> None:
-    """Make a file's content, or a folder's list of files, survive a power cut, if the disk can do that."""
+    """Write the content of a file, or a folder's list of files, to the disk, so that it survives a power cut."""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -97,12 +99,12 @@ def sync_to_disk(path: Path) -> None:
 
 
 class FolderLock:
-    """A lock on a folder for as long as this object lives; `got` is False if another process has it."""
+    """A lock on a folder, held as long as this object exists; `got` is False if another process holds it."""
 
     got = True
 
     def __init__(self, folder: Path, *, wait: bool = False, shared: bool = False):
-        if fcntl is None:  # Windows cannot open folders either
+        if fcntl is None:  # Windows cannot lock folders.
             return
         descriptor = os.open(folder, os.O_RDONLY)
         weakref.finalize(self, os.close, descriptor)
@@ -110,15 +112,15 @@ class FolderLock:
             fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             self.got = False
-        except OSError:  # a disk without locks
+        except OSError:  # The disk does not support locks.
             return
 
 
 def remove_stale_parts(folder: Path, prefix: str) -> None:
-    """Remove parts that killed runs left in a folder: names of ours with this prefix that are no longer written to."""
+    """Remove the parts with this name prefix that killed runs left in a folder."""
     for part in folder.glob(f"{escape(prefix)}*"):
         with suppress(OSError):
-            if PART_NAME.fullmatch(part.name):
+            if PART_NAME_PATTERN.fullmatch(part.name):
                 written = max(path.stat().st_mtime for path in (part, *part.rglob("*")))
                 if time.time() - written >= MIN_STALE_SECONDS:
                     part.unlink() if part.is_file() else shutil.rmtree(part)

@@ -1,4 +1,4 @@
-"""Faults of what every layer uses: parameters, registries, files, optional modules."""
+"""Errors that every layer uses: about parameters, registries, files and optional modules."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class UnknownParameter(BadParameter):
     parameters: tuple[str, ...]
 
 
-class NotNested(BadParameter):
+class NoNestedParameters(BadParameter):
     template = "{name} is {value!r}, which has no parameters of its own such as '{nested}'."
     name: ParameterName
     value: Any
@@ -45,7 +45,7 @@ class UnknownEntry(UnknownName):
     entry_type: str
     name: str
     entries: tuple[str, ...]
-    command: str  # the one that lists all; empty where no command does
+    command: str  # command that lists all entries; "" if there is none
     example = {"entry_type": "method", "name": "mase", "entries": ("mace", "glad"), "command": "list methods"}
 
     @property
@@ -71,7 +71,7 @@ class RegisteredTwice(BadParameter):
     name: str
 
 
-class NothingRegistered(UnknownName):
+class NotRegisteredByModule(UnknownName):
     template = "{module} registers no {entry_type} of that name."
     module: str
     entry_type: str
@@ -98,7 +98,7 @@ class CannotWrite(UnwritableFile):
 
 
 class OverwritesInput(BadParameter):
-    template = "{param[output]} would overwrite {path}, which is being read; write to another place."
+    template = "{param[output]} would overwrite {path}, which is being read; choose another path."
     path: Path
 
 
@@ -123,7 +123,7 @@ class NoCodeCache(DissensusWarning):
 
 
 def suggest_nearest(name: str, known: Iterable[str]) -> str:
-    """Return the question that suggests the nearest known name, or "" if none is near.
+    """Return " did you mean '…'?" with the most similar known name, or "" if none is similar.
 
     >>> suggest_nearest("mase", ("glad", "mace"))
     " did you mean 'mace'?"

@@ -1,4 +1,4 @@
-"""Modules that only an optional extra installs, imported on use."""
+"""Import modules that only an optional extra installs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dissensus.common.exceptions import ModuleMissing
 
 
 def import_extra(module: str, who: str, extra: str) -> Any:
-    """Import `module`; if it is not installed, the error names the feature and its extra.
+    """Import `module`; raise an error that names the feature and its extra if the module is not installed.
 
     >>> import_extra("json", "dissensus serve needs", "serve").dumps(1)
     '1'

@@ -1,4 +1,4 @@
-"""Write numbers and lists as text."""
+"""Format numbers, shares, intervals and lists as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MAX_NAME_LENGTH = 40  # characters
 
 
 def format_percent(share: float, digits: int = 0) -> str:
-    """Write a share as per cent; only none and all are written as 0 % and 100 %.
+    """Format a share as a percentage; only shares of exactly 0 and 1 become 0 % and 100 %.
 
     >>> [format_percent(share) for share in (0.1234, 0.9966, 0.0002, 0.0)], format_percent(0.99999, 1)
     (['12 %', '99.7 %', 'less than 0.1 %', '0 %'], 'more than 99.9 %')
@@ -23,7 +23,7 @@ def format_percent(share: float, digits: int = 0) -> str:
 
 
 def format_count(number: int, noun: str) -> str:
-    """Write a number with its noun, singular or plural.
+    """Format a number with its noun, singular or plural.
 
     >>> format_count(1, "item"), format_count(2000, "item")
     ('1 item', '2,000 items')
@@ -41,28 +41,28 @@ def join_words(words: Sequence[str], last: str = "and") -> str:
 
 
 def format_number(value: float) -> str:
-    """Write a number with three decimals; what rounds to 0 has no sign."""
+    """Format a number with three decimals; −0.000 becomes 0.000."""
     return f"{value:z.3f}"
 
 
 def format_share(value: float) -> str:
-    """Write a share as per cent with one decimal."""
+    """Format a share as a percentage with one decimal."""
     return format_percent(value, 1)
 
 
 def format_interval(low: float, high: float, write: Callable[[float], str] = format_number) -> str:
-    """Write an interval."""
+    """Format an interval from its two bounds."""
     return f"{write(low)} to {write(high)}"
 
 
 def shorten_name(name: Any) -> str:
-    """Cut the text of a name to `MAX_NAME_LENGTH` characters."""
+    """Return the text of a name, cut to `MAX_NAME_LENGTH` characters."""
     text = str(name)
     return text if len(text) <= MAX_NAME_LENGTH else text[: MAX_NAME_LENGTH - 1] + "…"
 
 
 def list_first_names(names: Sequence[Any], most: int, write: Callable[[Any], str] = shorten_name) -> str:
-    """List the first names, with "…" where there are more.
+    """Join the first names with commas, followed by "…" if there are more.
 
     >>> list_first_names(["a", "b", "c"], 2)
     'a, b, …'
@@ -71,7 +71,7 @@ def list_first_names(names: Sequence[Any], most: int, write: Callable[[Any], str
 
 
 class Share(float):
-    """A share as a fact of a message: written as per cent, with as many decimals as the format says, one without.
+    """A share in a message, formatted as a percentage; the format specification is the number of decimals (default 1).
 
     >>> f"{Share(0.5)} {Share(0.5):0}"
     '50.0 % 50 %'
@@ -82,7 +82,7 @@ class Share(float):
 
 
 class Count(int):
-    """A count as a fact of a message: written with a noun, or as the word for one or for several.
+    """A count in a message, formatted with a noun, or as the first word of "is|are" for 1 and the second otherwise.
 
     >>> one, many = Count(1), Count(2000)
     >>> f"{one:item} {one:is|are}, {many:item} {many:is|are}, {many}"

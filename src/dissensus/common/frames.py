@@ -1,4 +1,4 @@
-"""Results as frames."""
+"""Convert results to frames."""
 
 from __future__ import annotations
 

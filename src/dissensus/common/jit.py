@@ -1,4 +1,4 @@
-"""Compile kernels when they are first called, without the GIL, and cache them on disk."""
+"""Compile kernels when they are first called; they run without the GIL and are cached on disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dissensus.common.exceptions import NoCodeCache
 
 
 def lazy_jit(function: Callable[..., Any]) -> Kernel:
-    """Compile `function` when it is first called; importing numba takes 0.3 s and is put off until then."""
+    """Compile `function` when it is first called; until then, numba (0.3 s) is not imported."""
     return Kernel(function)
 
 
@@ -21,16 +21,16 @@ def _warn_once() -> None:
 
 
 class Kernel:
-    """A function that numba compiles when it is called or used inside another kernel."""
+    """A function that numba compiles when it is first called, alone or inside another kernel."""
 
     def __init__(self, function: Callable[..., Any]):
         update_wrapper(self, function)
 
     @cached_property
     def dispatcher(self) -> Any:
-        """The function compiled by numba; its code is cached next to the source or in the user's cache folder.
+        """Return the compiled function, which is cached next to the source or in the user's cache folder.
 
-        If neither is writable, as in a container with a read-only disk, every process compiles anew.
+        If neither folder is writable, as in a container with a read-only disk, every process compiles it again.
         """
         import numba
 
@@ -45,7 +45,7 @@ class Kernel:
         return self.dispatcher(*arguments)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.dispatcher, name)  # includes `_numba_type_`, which lets one kernel call another
+        return getattr(self.dispatcher, name)  # One of these is `_numba_type_`, by which kernels call each other.
 
     def __reduce__(self) -> Any:
         return self.dispatcher.__reduce__()

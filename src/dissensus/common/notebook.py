@@ -1,4 +1,4 @@
-"""Show results in Jupyter: their line of text and the first rows of their frame, with names escaped."""
+"""Show results in Jupyter as a line of text and the first rows of their frame, with names escaped."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ MAX_COLUMNS_SHOWN = 12
 MAX_LETTERS_SHOWN = 80  # characters per cell
 
 
-def html_table(line: str, rows: Sequence[Mapping[str, Any]], total: int) -> str:
-    """Return HTML of the line, of the rows as a table, and of the number of rows beyond them."""
+def make_html_table(line: str, rows: Sequence[Mapping[str, Any]], total: int) -> str:
+    """Return HTML with a line of text, a table of the rows, and the number of further rows."""
     names = list(rows[0])[:MAX_COLUMNS_SHOWN] if rows else []
     head = "".join(f"<th>{_cell_text(name)}</th>" for name in names)
     body = "".join("<tr>" + "".join(f"<td>{_cell_text(row[name])}</td>" for name in names) + "</tr>" for row in rows)
@@ -28,7 +28,7 @@ def _cell_text(value: Any) -> str:
 
 
 class NotebookTable:
-    """A result with `rows`, or its own `to_frame`, that Jupyter shows as a table."""
+    """Base class for results that Jupyter shows as a table; they define `rows` or `to_frame`."""
 
     __slots__ = ()
 
@@ -40,4 +40,4 @@ class NotebookTable:
         frame = self.to_frame()
         head = frame[:MAX_ROWS_SHOWN]
         rows = head.to_pylist() if hasattr(head, "to_pylist") else head.to_dict("records")
-        return html_table(repr(self), rows, len(frame))
+        return make_html_table(repr(self), rows, len(frame))

@@ -1,13 +1,13 @@
-"""Declare parameters once: type, range, default and one line of text.
+"""Declare each parameter once, with its type, range, default and a one-line description.
 
     class Sharp(Parameters):
         rho: float = param(0.05, "radius of the step", above=0)
         norm: Literal["l2", "max"] = param("l2", "how the radius is measured")
 
-A declaration provides the signature of `__init__`, the check and its message (`check_parameters`), `get_params`,
-`set_params`, `repr`, the text of `help`, the options of the command line and the reference page (`reference_rows`). A
-subclass inherits declarations, replaces one by declaring it again, and drops one by assigning a plain value:
-`engine: ClassVar = "local"`.
+The signature of `__init__`, the check and its message (`check_parameters`), `get_params`, `set_params`, `repr`, the
+text of `help`, the options of the command line and the reference page (`reference_rows`) are derived from the
+declarations. A subclass inherits declarations. It replaces a declaration by a new one, and drops it by assigning a
+plain value: `engine: ClassVar = "local"`.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from functools import cache
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, NamedTuple, Self, Union, cast, get_args, get_origin
 
-from dissensus.common.exceptions import NotNested, OutOfRange, UnknownParameter
+from dissensus.common.exceptions import NoNestedParameters, OutOfRange, UnknownParameter
 from dissensus.common.formatting import join_words
 from dissensus.messages import ParameterName
 
 CHECKED_TYPES = {int, float, bool, str, type(None)}
-"""Values of other types are left to `check`, or to the code that uses them."""
+"""Types whose values are checked here; other values are checked by `check`, or by the code that uses them."""
 
-LIMITS = {
+LIMIT_COMPARISONS = {
     "low": ("at least", operator.ge),
     "above": ("above", operator.gt),
     "high": ("at most", operator.le),
     "below": ("below", operator.lt),
 }
-"""Field of `Param` → its words, and the comparison that an allowed value passes."""
+"""Field of `Param` → its description, and the comparison that allowed values satisfy."""
 
 
 def is_number(value: Any) -> bool:
@@ -44,14 +44,14 @@ def is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def is_whole(value: Any) -> bool:
+def is_whole_number(value: Any) -> bool:
     """Return True for an integer that is not a bool."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
 class Param:
-    """The declaration of one parameter; `low` and `high` are allowed values, `above` and `below` are not."""
+    """The declaration of one parameter; values may equal `low` and `high`, but not `above` and `below`."""
 
     default: Any
     text: str
@@ -60,15 +60,15 @@ class Param:
     above: float | None = None
     below: float | None = None
     check: Callable[[Any], bool] | None = None
-    must: str = ""  # the rule of `check` in words: "must be …"
+    must: str = ""  # the rule that `check` implements, such as "must be …"
 
     def check_value(self, name: str, value: Any, hint: Any) -> None:
-        """Raise OutOfRange if the parameter `name` of type `hint` may not have this value."""
-        if not self._allows(value, set(_hint_types(hint))):
-            raise OutOfRange(name=ParameterName(name), allowed=self.in_words(hint), value=value)
+        """Raise OutOfRange if the value is not allowed for the parameter `name` of type `hint`."""
+        if not self._is_allowed(value, set(_hint_types(hint))):
+            raise OutOfRange(name=ParameterName(name), allowed=self.describe_allowed_values(hint), value=value)
 
-    def in_words(self, hint: Any) -> str:
-        """Name the allowed values, to follow "must", such as "be above 0, or None"."""
+    def describe_allowed_values(self, hint: Any) -> str:
+        """Return a description of the allowed values that can follow "must", such as "be above 0, or None"."""
         if self.must:
             return self.must.removeprefix("must ")
         kinds = _hint_types(hint)
@@ -76,7 +76,7 @@ class Param:
         none = ["None"] if type(None) in kinds else []
         others = [kind.__name__ for kind in kinds if isinstance(kind, type) and kind not in CHECKED_TYPES]
         if int in kinds or float in kinds:
-            main = self._number_in_words(whole=float not in kinds)
+            main = self._describe_number_range(whole=float not in kinds)
         elif Any in kinds:
             return "be anything"
         elif others:
@@ -88,18 +88,18 @@ class Param:
         rest = words + none
         return f"{main}{', or ' if len(rest) == 1 else ', ' if rest else ''}{join_words(rest, 'or')}"
 
-    def _number_in_words(self, whole: bool) -> str:
-        limits = {name: f"{limit:g}" for name in LIMITS if (limit := getattr(self, name)) is not None}
+    def _describe_number_range(self, whole: bool) -> str:
+        limits = {name: f"{limit:g}" for name in LIMIT_COMPARISONS if (limit := getattr(self, name)) is not None}
         if limits.keys() == {"low", "high"}:
             return f"{'be a whole number' if whole else 'lie'} from {self.low:g} to {self.high:g}"
-        words = " and ".join(f"{LIMITS[name][0]} {limit}" for name, limit in limits.items())
+        words = " and ".join(f"{LIMIT_COMPARISONS[name][0]} {limit}" for name, limit in limits.items())
         if limits.keys() == {"above", "below"}:
             words = f"between {self.above:g} and {self.below:g}"
         if whole:
             return f"be a whole number, {words}" if words else "be a whole number"
         return "be 0 or more" if words == "at least 0" else f"be {words or 'a number'}"
 
-    def _allows(self, value: Any, kinds: set[Any]) -> bool:
+    def _is_allowed(self, value: Any, kinds: set[Any]) -> bool:
         if Any in kinds and self.check is None:
             return True
         if value is None and Any not in kinds:
@@ -111,19 +111,19 @@ class Param:
         if isinstance(value, bool | str):
             return type(value) in kinds
         if isinstance(value, Real) and kinds & {int, float}:
-            limits = [(getattr(self, name), holds) for name, (_, holds) in LIMITS.items()]
+            limits = [(getattr(self, name), holds) for name, (_, holds) in LIMIT_COMPARISONS.items()]
             inside = all(limit is None or holds(value, limit) for limit, holds in limits)
-            return inside and math.isfinite(value) and (float in kinds or is_whole(value))
+            return inside and math.isfinite(value) and (float in kinds or is_whole_number(value))
         return any(isinstance(kind, type) and kind not in CHECKED_TYPES for kind in kinds)
 
 
 def param(default: Any, text: str, **limits: Any) -> Any:
-    """Declare a parameter; `limits` are those of `Param`. `check` and `must` state what a type and a range cannot."""
+    """Declare a parameter; `limits` are fields of `Param`, of which `check` and `must` express any other rule."""
     return Param(default, text, **limits)
 
 
 def check_argument(name: str, value: Any, hint: Any, **limits: Any) -> None:
-    """Raise OutOfRange if an argument of a function is not of the type `hint`, or outside its `limits`.
+    """Raise OutOfRange if an argument of a function does not have the type `hint` or is outside its `limits`.
 
     >>> check_argument("level", 95, float, above=0, below=1)
     Traceback (most recent call last):
@@ -133,11 +133,11 @@ def check_argument(name: str, value: Any, hint: Any, **limits: Any) -> None:
 
 
 class _Signature:
-    """The signature of a class, with types evaluated on use; without declarations, that of `__init__`."""
+    """The signature of a class, made from its declarations on use; without declarations, that of `__init__`."""
 
     def __get__(self, instance: object, owner: type[Parameters]) -> inspect.Signature:
         if not owner._takes_declared:
-            raise AttributeError("__signature__")  # `inspect.signature` then looks at `__init__`
+            raise AttributeError("__signature__")  # `inspect.signature` then uses `__init__`.
         kind, hint = inspect.Parameter.KEYWORD_ONLY, owner.parameter_hint
         declared = owner._declared.items()
         found = [inspect.Parameter(name, kind, default=one.default, annotation=hint(name)) for name, one in declared]
@@ -145,10 +145,10 @@ class _Signature:
 
 
 class _Documentation:
-    """The docstring of a class, which `help` shows, followed by its declared parameters."""
+    """The docstring of a class as `help` shows it, followed by the declared parameters."""
 
     def __init__(self, text: str, inherited: bool):
-        self.text, self.inherited = text, inherited  # a registry replaces an inherited docstring by its summary
+        self.text, self.inherited = text, inherited  # A registry replaces inherited docstrings.
 
     def __get__(self, instance: object, owner: type[Parameters]) -> str:
         rows = reference_rows(owner) if owner._takes_declared else []
@@ -159,12 +159,12 @@ class _Documentation:
 
 
 class Parameters:
-    """A base of classes whose parameters are declared with `param`."""
+    """Base class for classes whose parameters are declared with `param`."""
 
     __signature__ = _Signature()
     _own_parameters: ClassVar[dict[str, Param]] = {}  # declarations of the class itself
     _declared: ClassVar[dict[str, Param]] = {}  # including inherited ones
-    _takes_declared: ClassVar[bool] = True  # False if `__init__` is written with its own parameters alone
+    _takes_declared: ClassVar[bool] = True  # False if the class defines `__init__` with its own parameters
     _defaults: ClassVar[dict[str, Any]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -172,7 +172,7 @@ class Parameters:
         cls._own_parameters = {name: value for name, value in vars(cls).items() if isinstance(value, Param)}
         cls._declared = {}
         given: set[str] = set()
-        for base in cls.__mro__:  # the first class that defines a name decides
+        for base in cls.__mro__:  # The first class that defines a name takes precedence.
             own: dict[str, Param] = vars(base).get("_own_parameters", {})
             cls._declared |= {name: value for name, value in own.items() if name not in given}
             given |= vars(base).keys()
@@ -181,7 +181,7 @@ class Parameters:
         text = nearest.text if isinstance(nearest, _Documentation) else nearest
         cls.__doc__ = cast(Any, _Documentation(text, inherited=vars(cls).get("__doc__") is None))
         for name, value in cls._own_parameters.items():
-            setattr(cls, name, value.default)  # the class itself shows defaults, not declarations
+            setattr(cls, name, value.default)  # Attributes of the class are defaults, not declarations.
         written = list(inspect.signature(cls.__init__).parameters.values())[1:]
         cls._takes_declared = any(one.kind is one.VAR_KEYWORD for one in written)
         cls._defaults = {one.name: one.default for one in written if one.kind is not one.VAR_KEYWORD}
@@ -196,7 +196,7 @@ class Parameters:
             setattr(self, name, keywords.get(name, declared.default))
 
     def check_parameters(self) -> None:
-        """Raise OutOfRange if a parameter is outside its range."""
+        """Raise OutOfRange if a parameter has a value that is not allowed."""
         for name, declared in self._declared.items():
             declared.check_value(name, getattr(self, name), self.parameter_hint(name))
 
@@ -207,7 +207,7 @@ class Parameters:
 
     @classmethod
     def annotation(cls, name: str) -> tuple[type, Any]:
-        """Return the class that annotates a parameter, and the annotation as it is written there."""
+        """Return the class that annotates a parameter, and the annotation as written in that class."""
         homes = [base for base in cls.__mro__ if name in vars(base).get("__annotations__", {})]
         return (homes[0], vars(homes[0])["__annotations__"][name]) if homes else (cls, Any)
 
@@ -224,7 +224,7 @@ class Parameters:
         return sorted(cls._defaults)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return name → value; with `deep` also the parameters of nested objects, such as `encoder__dropout`."""
+        """Return name → value; with `deep`, include the parameters of nested objects, such as `encoder__dropout`."""
         own = {name: getattr(self, name) for name in self.parameter_names()}
         if not deep:
             return own
@@ -232,8 +232,8 @@ class Parameters:
         return own | {f"{name}__{key}": value for name, inner in nested.items() for key, value in inner.items()}
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters; the next `fit` uses them."""
-        for name, value in sorted(params.items()):  # an object before its own parameters
+        """Set parameters, which the next `fit` will use."""
+        for name, value in sorted(params.items()):  # An object is set before its own parameters.
             name, _, inner = name.partition("__")
             if name not in self.parameter_names():
                 raise UnknownParameter(owner=type(self).__name__, name=name, parameters=tuple(self.parameter_names()))
@@ -242,17 +242,17 @@ class Parameters:
             elif _has_parameters(nested := getattr(self, name)):
                 nested.set_params(**{inner: value})
             else:
-                raise NotNested(name=ParameterName(name), value=nested, nested=inner)
+                raise NoNestedParameters(name=ParameterName(name), value=nested, nested=inner)
         return self
 
     def __repr__(self) -> str:
-        shown = {name: repr(value) for name, value in self.get_params(deep=False).items()}  # == of arrays is no bool
+        shown = {name: repr(value) for name, value in self.get_params(deep=False).items()}
         changed = [f"{name}={text}" for name, text in shown.items() if text != repr(self._defaults[name])]
         return f"{type(self).__name__}({', '.join(changed)})"
 
 
 class ReferenceRow(NamedTuple):
-    """The row of a reference page about one parameter, as text."""
+    """One row of a reference page, which describes a parameter as text."""
 
     name: str
     type: str
@@ -267,18 +267,18 @@ def reference_rows(cls: type[Parameters]) -> list[ReferenceRow]:
     for name, declared in cls.declared().items():
         _, hint = cls.annotation(name)
         kind = hint if isinstance(hint, str) else inspect.formatannotation(hint)
-        allowed = declared.in_words(cls.parameter_hint(name)).removeprefix("be ").removeprefix("lie ")
+        allowed = declared.describe_allowed_values(cls.parameter_hint(name)).removeprefix("be ").removeprefix("lie ")
         rows.append(ReferenceRow(name, kind, repr(declared.default), allowed, declared.text))
     return rows
 
 
 def _has_parameters(value: Any) -> bool:
-    """Return True for an object with its own parameters, such as an estimator of scikit-learn."""
+    """Return True for an object with parameters of its own, such as an estimator of scikit-learn."""
     return hasattr(value, "get_params") and not isinstance(value, type)
 
 
 def hint_alternatives(hint: Any) -> Iterator[Any]:
-    """Yield the types and the words of a Literal that a hint allows."""
+    """Yield the types, and the values of each Literal, that a hint allows."""
     if get_origin(hint) in (Union, types.UnionType):
         for part in get_args(hint):
             yield from hint_alternatives(part)

@@ -1,10 +1,11 @@
-"""Map names to entries, with one signature per registry; everything that lists entries reads them from here.
+"""Registries, which map names to entries such as methods, encoders or readers.
 
 A registry belongs to a package with one module per entry; `dawid_skene.py` registers `dawid-skene`. Looking up one name
 imports that module alone, and listing all names imports all modules, so that no list is kept by hand.
 
-Other packages add entries by entry points of the registry's `group`: the name is that of the entry, the value a module
-that registers it. They are read when a name is looked up that is not ours, or when all are listed.
+Other packages add entries through entry points of the registry's `group`. An entry point has the name of the entry, and
+its value is a module that registers the entry. Entry points are read when a name is not found in this package, or when
+all entries are listed.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from importlib.util import find_spec
 from typing import Any, Generic, TypeVar
 
 from dissensus.common.exceptions import (
-    NothingRegistered,
     NotRegistered,
+    NotRegisteredByModule,
     PluginFailed,
     PluginSkipped,
     RegisteredTwice,
@@ -31,9 +32,11 @@ from dissensus.common.exceptions import suggest_nearest as suggest_nearest
 
 T = TypeVar("T")
 
-DEFAULT_METHOD = "consensus"  # method of every command without --method
+DEFAULT_METHOD = "consensus"  # method of commands without --method
 
-_loading: ContextVar[str] = ContextVar("_loading", default="")  # the package whose plug-in is being imported
+_loading_package: ContextVar[str] = ContextVar(
+    "_loading_package", default=""
+)  # package whose plug-in is being imported
 
 
 @dataclass(frozen=True)
@@ -44,12 +47,12 @@ class Entry(Generic[T]):
     value: T
     summary: str  # one line for tables
     cite: str  # author, year
-    facts: dict[str, Any] = field(default_factory=dict)  # such as needs_features; `place` orders the list
+    facts: dict[str, Any] = field(default_factory=dict)  # such as needs_features; lists are sorted by the fact `place`
 
 
 @contextmanager
 def skip_failing_plugin(entry: Entry[Any]) -> Iterator[None]:
-    """Turn an error of another package's entry into a warning, so that the rest continues without it."""
+    """Turn an error of another package's entry into a warning, so that other entries can still be used."""
     try:
         yield
     except Exception as error:
@@ -63,16 +66,16 @@ def _describe_plugin_fault(plugin: str, package: str, error: Exception) -> dict[
 
 
 class Registry(Mapping[str, T]):
-    """A mapping from names to registered values; the error about an unknown name suggests the nearest known one.
+    """A mapping from names to registered values; the error about an unknown name suggests a similar one.
 
-    `what` is the word for one entry. `command` lists all entries; without it, errors do. Other packages add entries by
-    entry points of `group`; without it, they cannot.
+    `entry_type` is the noun for an entry, such as "method". `command` is the command that lists all entries; without
+    one, errors list them. `group` is the group of entry points through which other packages can add entries.
     """
 
     def __init__(self, entry_type: str, command: str, package: str, group: str = ""):
         self.entry_type, self.command, self.package, self.group = entry_type, command, package, group
         self._entries: dict[str, Entry[T]] = {}
-        self._broken: dict[str, dict[str, str]] = {}  # name of a plug-in that cannot be loaded → facts of its error
+        self._broken: dict[str, dict[str, str]] = {}  # name of a plug-in that cannot be loaded → fields of its error
         self._complete = False
 
     def register(self, name: str, *, summary: str, cite: str = "", **facts: Any) -> Callable[[T], T]:
@@ -81,17 +84,17 @@ class Registry(Mapping[str, T]):
         def add_entry(value: T) -> T:
             if name in self._entries:
                 raise RegisteredTwice(entry_type=self.entry_type, name=name)
-            package = {"package": _loading.get()} if _loading.get() else {}
+            package = {"package": _loading_package.get()} if _loading_package.get() else {}
             self._entries[name] = Entry(name, value, summary, cite, facts | package)
             written: Any = vars(value).get("__doc__") if isinstance(value, type) else None
-            if getattr(written, "inherited", False):  # a class of `Parameters` without a docstring
+            if getattr(written, "inherited", False):  # The class inherits the docstring of `Parameters`.
                 written.text = f"{summary[:1].upper()}{summary[1:]}."
             return value
 
         return add_entry
 
     def _load(self, name: object = None) -> None:
-        """Import the module of one name, or those of all names."""
+        """Import the module of one name, or of all names."""
         if self._complete or name in self._entries:
             return
         if isinstance(name, str) and (module := name.replace("-", "_")).isidentifier():
@@ -109,28 +112,28 @@ class Registry(Mapping[str, T]):
             warnings.warn(PluginSkipped(**fault), stacklevel=2)
 
     def plugins(self, name: str | None = None) -> list[Any]:
-        """Return the entry points of other packages, or those of one name, without importing them."""
+        """Return the entry points of other packages, for one name or for all, without importing them."""
         if not self.group:
             return []
-        from importlib.metadata import entry_points  # its import takes 30 ms
+        from importlib.metadata import entry_points  # This import takes 30 ms.
 
         return list(entry_points(group=self.group) if name is None else entry_points(group=self.group, name=name))
 
     def _load_plugins(self, name: str | None = None) -> None:
         for plugin in self.plugins(name):
             package = plugin.dist.name if plugin.dist else plugin.module
-            token = _loading.set(package)
+            token = _loading_package.set(package)
             try:
                 plugin.load()
                 if plugin.name not in self._entries:
-                    raise NothingRegistered(module=plugin.value, entry_type=self.entry_type)
+                    raise NotRegisteredByModule(module=plugin.value, entry_type=self.entry_type)
             except Exception as error:
                 self._broken[plugin.name] = _describe_plugin_fault(f"{self.entry_type} '{plugin.name}'", package, error)
             finally:
-                _loading.reset(token)
+                _loading_package.reset(token)
 
     def entry(self, name: str) -> Entry[T]:
-        """Return an entry with its summary, citation and facts."""
+        """Return the entry of a name, with its summary, citation and facts."""
         self._load(name)
         if name in self._broken and name not in self._entries:
             raise PluginFailed(**self._broken[name])
@@ -156,7 +159,7 @@ class Registry(Mapping[str, T]):
     def __getitem__(self, name: str) -> T:
         return self.entry(name).value
 
-    def __contains__(self, name: object) -> bool:  # the inherited one would build an error with difflib
+    def __contains__(self, name: object) -> bool:  # The inherited method would build an error with difflib.
         self._load(name)
         return name in self._entries
 

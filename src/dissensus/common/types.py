@@ -1,4 +1,4 @@
-"""Array types of all modules. Axes: N annotations, I items, A annotators, K classes, D features."""
+"""Array types. In shapes, N is the number of annotations, I items, A annotators, K classes and D features."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FloatArray: TypeAlias = NDArray[np.floating[Any]]
 BoolArray: TypeAlias = NDArray[np.bool_]
 ByteArray: TypeAlias = NDArray[np.uint8]
 Names: TypeAlias = NDArray[Any]
-"""Names of items, annotators or classes: int64, float64, bool, or object holding str."""
+"""Names of items, annotators or classes, with dtype int64, float64, bool, or object with `str` values."""
 
 OnStep: TypeAlias = Callable[[int, float], None]
 """Called after every pass over the data with (pass number, objective)."""

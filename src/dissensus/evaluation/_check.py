@@ -13,11 +13,11 @@ from dissensus.evaluation import exceptions as errors
 from dissensus.messages import ParameterName
 
 SUM_TOLERANCE = 1e-4  # largest difference between the sum of a distribution and 1
-NUMERIC = "iufb"  # NumPy's kinds of numbers
+NUMERIC_DTYPE_KINDS = "iufb"  # NumPy's kinds of numbers
 
 
-def codes_with_gold(gold: Any, predicted: Any, n_classes: int | None = None) -> tuple[IntArray, IntArray, int]:
-    """Return gold and predicted codes of the items whose gold is known (not −1), and the number of classes."""
+def select_codes_with_gold(gold: Any, predicted: Any, n_classes: int | None = None) -> tuple[IntArray, IntArray, int]:
+    """Return gold and predicted codes of the items with a gold label (not −1), and the number of classes."""
     gold, predicted = check_integers(gold, "gold"), check_integers(predicted, "predicted")
     check_lengths(gold, predicted, "gold", "predicted")
     known = np.flatnonzero(gold >= 0)
@@ -35,16 +35,16 @@ def codes_with_gold(gold: Any, predicted: Any, n_classes: int | None = None) -> 
     return gold[known], predicted[known], n_classes
 
 
-def rows_with_gold(gold: Any, values: Any, name: str) -> tuple[IntArray, FloatArray]:
-    """Return codes of the items whose gold is known (not −1), and their rows of the distributions `values` (I, K)."""
+def select_rows_with_gold(gold: Any, values: Any, name: str) -> tuple[IntArray, FloatArray]:
+    """Return the gold codes of items with a gold label (not −1), and the rows of `values` (I, K) of these items."""
     gold, rows = check_integers(gold, "gold"), check_distributions(values, name)
     check_lengths(gold, rows, "gold", name)
-    codes, _, _ = codes_with_gold(gold, np.maximum(gold, 0), rows.shape[1])
+    codes, _, _ = select_codes_with_gold(gold, np.maximum(gold, 0), rows.shape[1])
     return codes, rows[gold >= 0]
 
 
 def check_integers(values: Any, name: str) -> IntArray:
-    """Return `values` as a vector of integers, of which −1 is the lowest."""
+    """Return `values` as a vector of integers; raise if one is less than −1."""
     array = _check_array(values, name, "iu", 1, "codes")
     if array.size and array.min() < -1:
         raise errors.NegativeCode(name=ParameterName(name), row=int(array.argmin()), code=int(array.min()))
@@ -53,7 +53,7 @@ def check_integers(values: Any, name: str) -> IntArray:
 
 def check_numbers(values: Any, name: str) -> FloatArray:
     """Return `values` as a vector of finite floats."""
-    array = _check_array(values, name, NUMERIC, 1, "numbers").astype(np.float64)
+    array = _check_array(values, name, NUMERIC_DTYPE_KINDS, 1, "numbers").astype(np.float64)
     check_finite(array, name)
     return array
 
@@ -65,8 +65,8 @@ def check_finite(array: FloatArray, name: str) -> None:
         raise errors.RowsNotFinite(name=ParameterName(name), count=bad.size, rows=len(array), first_row=int(bad[0]))
 
 
-def check_one_per_class(values: Any, n_classes: int, name: str) -> FloatArray:
-    """Return (K,) `values` as floats, one for each class."""
+def check_class_values(values: Any, n_classes: int, name: str) -> FloatArray:
+    """Return `values` (K,) as floats; raise unless there is one value for each class."""
     array = check_numbers(values, name)
     if array.size != n_classes:
         raise errors.NotOnePerClass(name=ParameterName(name), values=array.size, n_classes=n_classes)
@@ -74,17 +74,15 @@ def check_one_per_class(values: Any, n_classes: int, name: str) -> FloatArray:
 
 
 def class_positions(values: Any, n_classes: int) -> FloatArray:
-    """Return (K,) positions of the classes on a line: `values`, or 0, 1, …, K − 1."""
+    """Return the positions (K,) of the classes on a line, which are `values` or by default 0, 1, …, K − 1."""
     return (
-        np.arange(n_classes, dtype=np.float64)
-        if values is None
-        else check_one_per_class(values, n_classes, "positions")
+        np.arange(n_classes, dtype=np.float64) if values is None else check_class_values(values, n_classes, "positions")
     )
 
 
 def check_distributions(values: Any, name: str, tolerance: float = SUM_TOLERANCE) -> FloatArray:
-    """Return `values` (I, K) as floats; every row must be a probability distribution."""
-    array = _check_array(values, name, NUMERIC, 2, "distributions").astype(np.float64)
+    """Return `values` (I, K) as floats; raise unless every row is a probability distribution."""
+    array = _check_array(values, name, NUMERIC_DTYPE_KINDS, 2, "distributions").astype(np.float64)
     with np.errstate(invalid="ignore"):
         good = (array >= 0).all(axis=1) & (np.abs(array.sum(axis=1) - 1) <= tolerance)
     if not good.all():
@@ -102,7 +100,7 @@ def check_distributions(values: Any, name: str, tolerance: float = SUM_TOLERANCE
 
 
 def check_distribution_pair(y: Any, h: Any) -> tuple[FloatArray, FloatArray]:
-    """Return votes `y` and prediction `h`, both (I, K) distributions."""
+    """Return the votes `y` and the prediction `h` as checked distributions (I, K)."""
     y, h = check_distributions(y, "y"), check_distributions(h, "h")
     if y.shape != h.shape:
         first, second = ParameterName("y"), ParameterName("h")

@@ -2,7 +2,7 @@
 
     α = 1 − (n − 1) Σ'_i Σ_{pairs of ratings of i} δ / (m_i − 1)  /  Σ_{c,k} n_c n_k δ_ck
 
-as in `agreement.krippendorff_alpha`, with a distance δ (K, K) of the distinct labels in place of squared differences.
+The symbols are those of `agreement.krippendorff_alpha`, but δ (K, K) is any distance of the distinct labels.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from dissensus.table.annotations import Annotations
 
 SetDistance = Literal["jaccard", "masi"]
 ObjectDistance = Literal["words", "characters", "boxes"]
-MAX_LABELS = 3_000  # different labels of which all distances are computed
+MAX_LABELS_COMPARED = 3_000  # distinct labels; the distances of all pairs are computed
 
 
 def set_distances(table: Annotations, distance: SetDistance = "jaccard") -> FloatArray:
-    """Return (K, K) distances of the sets of a table, 0 to 1.
+    """Return the distances (K, K) between the sets of a table, from 0 to 1.
 
-    jaccard: 1 − |A ∩ B| / |A ∪ B|. masi (Passonneau 2006): 1 − |A ∩ B| / |A ∪ B| · m, m = 1 for equal sets, 2/3 if one
-    contains the other, 1/3 if they overlap. Two empty sets are equal.
+    The Jaccard distance is 1 − |A ∩ B| / |A ∪ B|. The MASI distance (Passonneau 2006) is 1 − m |A ∩ B| / |A ∪ B|, where
+    m is 1 for equal sets, 2/3 if one set contains the other, and 1/3 if they only overlap. Two empty sets are equal.
     """
     check_argument("distance", distance, SetDistance)
     selected = table.options.selected.astype(np.float64)
@@ -55,7 +55,7 @@ def set_distances(table: Annotations, distance: SetDistance = "jaccard") -> Floa
 def agreement_for_label_type(
     table: Annotations, *, scale: Any = "nominal", values: Any = None, **bootstrap: Any
 ) -> Any:
-    """Return estimates of the coefficients of the table's label type; `scale` and `values` as in `agreement`."""
+    """Return the agreement coefficients for the table's label type; the arguments are those of `agreement`."""
     if table.kind == "spans":
         return span_agreement(table, **bootstrap)
     if table.kind == "numbers":
@@ -70,9 +70,10 @@ def agreement_for_label_type(
 
 
 def distance_alpha(table: Annotations, distance: Any, level: float = 0.95, **bootstrap: Any) -> Estimate:
-    """Return Krippendorff's α of labels with a symmetric `distance` (K, K), 0 on the diagonal.
+    """Return Krippendorff's α with a distance matrix of the labels.
 
-    `bootstrap` as in `agreement`; `resamples=0` computes no interval.
+    `distance` (K, K) is symmetric with a zero diagonal. `bootstrap` is the same as in `agreement`; `resamples=0`
+    computes no interval.
     """
     delta = np.asarray(distance, np.float64)
     if delta.shape != (table.n_classes,) * 2 or not np.allclose(delta, delta.T) or (np.diag(delta) != 0).any():
@@ -97,17 +98,18 @@ def distance_alpha(table: Annotations, distance: Any, level: float = 0.95, **boo
 
 
 def _sum_pair_distances(rows: Any, delta: FloatArray) -> FloatArray:
-    """Return (n,) Σ_{c,k} v_c v_k δ_ck of sparse rows (n, K)."""
+    """Return Σ_{c,k} v_c v_k δ_ck (n,) for each sparse row v of an array (n, K)."""
     return np.asarray(rows.multiply(rows @ delta).sum(axis=1)).reshape(-1)
 
 
 def pair_distances(
     labels: Any, left: IntArray, right: IntArray, distance: ObjectDistance | Callable[[Any, Any], float]
 ) -> FloatArray:
-    """Return (P,) distances of the labels at `left` and `right` (P,).
+    """Return the distances (P,) between the labels at positions `left` (P,) and `right` (P,).
 
-    words, characters: edit distance of two texts (insert, delete or replace at a cost of 1), as a share of the longer.
-    boxes: 1 − intersection over union of "x, y, width, height". A function of two labels must return at least 0.
+    "words" and "characters" are edit distances of texts (insert, delete or replace at a cost of 1), divided by the
+    length of the longer text. "boxes" is 1 − intersection over union of boxes "x, y, width, height". A function of two
+    labels must return a number of at least 0.
     """
     if callable(distance):
         found = np.array([float(distance(labels[a], labels[b])) for a, b in zip(left, right, strict=True)])
@@ -135,9 +137,9 @@ def pair_distances(
 
 
 def label_distance_matrix(table: Annotations, distance: ObjectDistance | Callable[[Any, Any], float]) -> FloatArray:
-    """Return (K, K) distances of all labels of a table, which may have up to `MAX_LABELS`."""
+    """Return the distances (K, K) between all labels of a table; raise if K exceeds `MAX_LABELS_COMPARED`."""
     K = table.n_classes
-    if K > MAX_LABELS:
+    if K > MAX_LABELS_COMPARED:
         raise TooManyLabelsForDistances(labels=K)
     left, right = np.triu_indices(K, 1)
     found = np.zeros((K, K))
@@ -155,7 +157,7 @@ def _box_corners(label: Any) -> list[float]:
 
 @lazy_jit
 def _edit_distances(codes: IntArray, start: IntArray, left: IntArray, right: IntArray, out: FloatArray) -> None:
-    """Write the edit distance of each pair of code sequences, as a share of the longer."""
+    """Write the edit distance of each pair of code sequences, divided by the longer length, into `out`."""
     longest = np.diff(start).max()
     row = np.empty(longest + 1, np.int64)
     for p in range(left.size):

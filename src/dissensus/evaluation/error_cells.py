@@ -1,13 +1,14 @@
 """Error cells (Fornaciari et al. 2021, section 5.2 and Table 3).
 
-Items are grouped by whether two models, one without and one with the soft-label task, are right; each cell has the mean
-kurtosis of the soft labels, Σ_k (P_k − 1/K)⁴ / K over the square of Σ_k (P_k − 1/K)² / K, minus 3. That is SciPy's
-default, and the paper's: on `gimpel_pos` the softmax labels have a mean of 6.43, inside the 5.7 to 6.6 of Table 3;
-without the −3 it is 9.43, and for normalised votes 5.45. It measures how far the votes are on one class: 7.09 for one
-class of twelve. It is −2 for any soft label of two classes and undefined for an even split.
+Two models, one trained without and one with the soft-label task, divide the items into four cells, according to which
+of them is right. Each cell reports the mean excess kurtosis of its soft labels: Σ_k (P_k − 1/K)⁴ / K, divided by the
+square of Σ_k (P_k − 1/K)² / K, minus 3. SciPy and the paper use the same definition: on `gimpel_pos` the softmax labels
+have a mean of 6.43, inside the range of 5.7 to 6.6 in Table 3; without the −3 it is 9.43, and for normalised votes
+5.45. The kurtosis is high if the votes are concentrated on one class: 7.09 if all votes are for one of twelve classes.
+It is −2 for any soft label of two classes and undefined for an even split.
 
-As in the paper, annotators agree more where only the multi-task model is right than where only the other is
-(`reproductions/results/fornaciari2021.md`).
+As in the paper, annotators agree more on items that only the multi-task model predicts correctly than on items that
+only the single-task model predicts correctly (`reproductions/results/fornaciari2021.md`).
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ from typing import Any
 import numpy as np
 from scipy.stats import mannwhitneyu
 
-from dissensus.common.notebook import html_table
+from dissensus.common.notebook import make_html_table
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation.exceptions import CellsOfUnequalLength, KurtosisOfTwoClasses, MixedNamesAndCodes
 
-MIN_VARIANCE = 1e-12  # Variance of the entries of a soft label below which the label counts as an even split.
-KURTOSIS_DIGITS = 9  # soft labels that differ only in the order of classes must be tied in a test of ranks
+MIN_VARIANCE = 1e-12  # Soft labels whose entries have a smaller variance count as even splits.
+KURTOSIS_DIGITS = 9  # Rounding makes soft labels tie if they differ only in the order of classes.
 OUTCOME_NAMES = ("right", "wrong")
 
 
 @dataclass(frozen=True, eq=False)
 class ErrorCells:
-    """Items by whether two models are right: axis 0 the single-task model (right, wrong), axis 1 the multi-task one."""
+    """Items grouped by whether the single-task model (axis 0) and the multi-task model (axis 1) are right or wrong."""
 
     count: IntArray  # (2, 2) items
-    kurtosis: FloatArray  # (2, 2) mean over the soft labels that have one; NaN if none has
-    test: Any  # Mann-Whitney's: only the multi-task model right, against only the other; None if a cell is empty
+    kurtosis: FloatArray  # (2, 2) mean over soft labels with a defined kurtosis; NaN if there are none
+    test: Any  # Mann-Whitney test of the cells in which only one model is right; None if one is empty
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return the cells as plain values."""
         cells = [
             {"stl": stl, "mtl": mtl, "items": int(self.count[a, b]), "kurtosis": float(self.kurtosis[a, b])}
             for a, stl in enumerate(OUTCOME_NAMES)
@@ -51,23 +52,23 @@ class ErrorCells:
         }
 
     def _repr_html_(self) -> str:
-        return html_table("Error cells", self.to_dict()["cells"], 4)
+        return make_html_table("Error cells", self.to_dict()["cells"], 4)
 
     def to_frame(self) -> Any:
-        """Return an Arrow table, one row per cell: stl, mtl, items, kurtosis."""
+        """Return an Arrow table with one row per cell and the columns stl, mtl, items and kurtosis."""
         import pyarrow as pa
 
         return pa.Table.from_pylist(self.to_dict()["cells"])
 
 
 def error_cells(stl: Any, mtl: Any, truth: Any, soft: Any) -> ErrorCells:
-    """Count where two models err, and measure how much annotators agree there.
+    """Count the items that either model, both or none predict correctly, and measure agreement on them.
 
     Parameters
     ----------
     stl, mtl, truth : (I,)
-        Predictions of the single-task and of the multi-task model, and the truth: all names, or all codes (−1 for an
-        unknown truth).
+        Predictions of the single-task and of the multi-task model, and the true classes. All three are names or all
+        are codes; −1 stands for an unknown true class.
     soft : (I, K)
         Soft labels, such as `table.soft_labels("softmax")`.
 
@@ -96,7 +97,7 @@ def error_cells(stl: Any, mtl: Any, truth: Any, soft: Any) -> ErrorCells:
 
 
 def kurtosis(soft: FloatArray) -> FloatArray:
-    """(I,) excess kurtosis of the K entries of each soft label; NaN if they are all equal."""
+    """Return the excess kurtosis (I,) of the K entries of each soft label; NaN if all entries are equal."""
     deviation = soft - soft.mean(axis=1, keepdims=True)
     variance = (deviation**2).mean(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -8,7 +8,7 @@ from dissensus.exceptions import BadParameter, DataError, DataWarning
 from dissensus.messages import ParameterName
 
 Content = Literal["codes", "numbers", "distributions", "statistics"]
-CONTENTS = {
+CONTENT_DESCRIPTIONS = {
     "codes": "a vector of integer codes",
     "numbers": "a vector of numbers",
     "distributions": "a matrix of items × classes",
@@ -25,7 +25,7 @@ class WrongArrayType(DataError):
 
     @property
     def expected(self) -> str:
-        return CONTENTS[self.content]
+        return CONTENT_DESCRIPTIONS[self.content]
 
 
 class UnevenRows(DataError):
@@ -164,8 +164,8 @@ class BadLabelDistance(DataError):
 
 class TooManyLabelsForDistances(DataError):
     template = (
-        "{labels:,} different labels have {distances:,} distances, too many to compute; take a sample of the items: "
-        "table.select(items=…)."
+        "{labels:,} different labels have {distances:,} distances, which is too many to compute; use a sample of the "
+        "items: table.select(items=…)."
     )
     labels: int
 
@@ -180,7 +180,7 @@ class BadBox(DataError):
 
 
 class TooFewKnownItems(DataError):
-    template = "{gold_items} known items are too few to correct a mean; at least {required} are needed."
+    template = "{gold_items} items with gold labels are too few to correct a mean; at least {required} are needed."
     gold_items: int
     required: int
     example = {"gold_items": 3, "required": 5}

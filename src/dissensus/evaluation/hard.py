@@ -1,4 +1,4 @@
-"""Metrics of predicted classes against gold classes, both as codes; items whose gold is −1 (unknown) are excluded.
+"""Metrics of predicted class codes against gold class codes; items without a gold label (−1) are excluded.
 
 scikit-learn's metrics give the same values; importing them takes 0.7 s of processor time, and they
 are two to five times slower on a million items. Tests compare ours with them.
@@ -14,30 +14,30 @@ from scipy.sparse import csr_array, hstack
 
 from dissensus.common.arrays import TIE_TOLERANCE
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.evaluation._check import check_integers, codes_with_gold, rows_with_gold
+from dissensus.evaluation._check import check_integers, select_codes_with_gold, select_rows_with_gold
 from dissensus.evaluation.exceptions import BadClassCodes
 
 
 def confusion_matrix(gold: Any, predicted: Any, n_classes: int | None = None) -> IntArray:
-    """Return (K, K) counts of items by gold class (row) and predicted class (column).
+    """Return the numbers of items (K, K) by gold class (row) and predicted class (column).
 
-    K is `n_classes`; the default is the largest code plus one.
+    K is `n_classes`, by default the largest code plus one.
 
     >>> confusion_matrix([0, 1, 1, -1], [0, 1, 0, 1])
     array([[1, 0],
            [1, 1]])
     """
-    gold, predicted, K = codes_with_gold(gold, predicted, n_classes)
+    gold, predicted, K = select_codes_with_gold(gold, predicted, n_classes)
     return np.bincount(gold * K + predicted, minlength=K * K).reshape(K, K)
 
 
 def accuracy(gold: Any, predicted: Any) -> float:
-    """Return the share of the items with known gold that are predicted correctly.
+    """Return the share of correct predictions among the items with a gold label.
 
     >>> accuracy([0, 1, 2, -1], [0, 1, 1, 0])
     0.6666666666666666
     """
-    gold, predicted, _ = codes_with_gold(gold, predicted)
+    gold, predicted, _ = select_codes_with_gold(gold, predicted)
     return float((gold == predicted).mean())
 
 
@@ -55,14 +55,14 @@ def expected_accuracy(gold: Any, posterior: Any, *, tie: float = TIE_TOLERANCE) 
 
 
 def probability_correct(gold: Any, posterior: Any, tie: float = TIE_TOLERANCE) -> FloatArray:
-    """Return (known items,) the probability that the best class is right if ties are broken by a fair draw."""
-    gold, posterior = rows_with_gold(gold, posterior, "posterior")
-    best = tied_classes(posterior, tie)
+    """Return, for each item with a gold label, the probability that a fair draw among the best classes is right."""
+    gold, posterior = select_rows_with_gold(gold, posterior, "posterior")
+    best = find_tied_classes(posterior, tie)
     return np.asarray(best[np.arange(gold.size), gold] / best.sum(axis=1))
 
 
-def tied_classes(posterior: FloatArray, tie: float = TIE_TOLERANCE) -> Any:
-    """Return (I, K) bool: the classes that share the largest probability."""
+def find_tied_classes(posterior: FloatArray, tie: float = TIE_TOLERANCE) -> Any:
+    """Return a mask (I, K) of the classes that share the largest probability of their item."""
     return posterior >= posterior.max(axis=1, keepdims=True) * (1 - tie)
 
 
@@ -79,8 +79,8 @@ def balanced_accuracy(gold: Any, predicted: Any) -> float:
 def macro_f1(gold: Any, predicted: Any, *, classes: Sequence[int] | None = None) -> float:
     """Return the mean over classes of F1 = 2 TP / (2 TP + FP + FN).
 
-    The classes are those that occur in gold or predictions, or the codes in `classes`; one of `classes` that never
-    occurs counts 0, as in scikit-learn.
+    The mean is over the codes in `classes`, by default over all classes that occur in gold labels or predictions. A
+    class in `classes` that never occurs has an F1 of 0, as in scikit-learn.
 
     >>> round(macro_f1([0, 1, 2, 2], [0, 1, 2, 1]), 3)
     0.778
@@ -90,7 +90,7 @@ def macro_f1(gold: Any, predicted: Any, *, classes: Sequence[int] | None = None)
 
 
 def micro_f1(gold: Any, predicted: Any, *, classes: Sequence[int] | None = None) -> float:
-    """Return F1 of the summed counts; over all classes it equals accuracy, so restrict it with `classes`.
+    """Return F1 of the counts summed over `classes`; over all classes it would equal accuracy.
 
     >>> round(micro_f1([0, 1, 2, 2], [0, 1, 2, 1], classes=[1, 2]), 3)
     0.667
@@ -100,7 +100,7 @@ def micro_f1(gold: Any, predicted: Any, *, classes: Sequence[int] | None = None)
 
 
 def hard_scores(gold: Any, predicted: Any) -> dict[str, float]:
-    """Return accuracy, balanced accuracy, macro and micro F1 by name.
+    """Return name → value of accuracy, balanced accuracy, macro F1 and micro F1.
 
     >>> hard_scores([0, 0, 0, 1], [0, 0, 1, 1])["balanced_accuracy"]
     0.8333333333333333
@@ -108,10 +108,11 @@ def hard_scores(gold: Any, predicted: Any) -> dict[str, float]:
     return {one.__name__: one(gold, predicted) for one in (accuracy, balanced_accuracy, macro_f1, micro_f1)}
 
 
-def class_outcomes(gold: IntArray, chosen: FloatArray) -> Any:
-    """Return (n, 3 K), sparse: correct, gold and chosen class of each item, from codes (n,) and choices (n, K).
+def count_class_outcomes(gold: IntArray, chosen: FloatArray) -> Any:
+    """Return a sparse array (n, 3 K) with the correct, gold and chosen class of each item.
 
-    A choice among t tied classes is 1/t for each of them. `mean_recall` and `mean_f1` are functions of the sums.
+    `gold` (n,) holds codes, and `chosen` (n, K) the choices: 1/t for each of t tied classes. `mean_recall` and
+    `mean_f1` are functions of the column sums.
     """
     n, K = chosen.shape
     right = csr_array((np.ones(n), (np.arange(n), gold)), shape=(n, K))
@@ -119,13 +120,13 @@ def class_outcomes(gold: IntArray, chosen: FloatArray) -> Any:
 
 
 def mean_recall(sums: FloatArray) -> FloatArray:
-    """Return (B,) the mean recall over the gold classes, from sums (B, 3 K) of `class_outcomes`."""
+    """Return the mean recall (B,) over the gold classes, computed from sums (B, 3 K) of `count_class_outcomes`."""
     correct, gold, _ = np.split(sums, 3, axis=1)
     return _mean_of_ratios(correct, gold)
 
 
 def mean_f1(sums: FloatArray) -> FloatArray:
-    """Return (B,) the mean F1 over the classes that occur, from sums (B, 3 K) of `class_outcomes`."""
+    """Return the mean F1 (B,) over the classes that occur, computed from sums (B, 3 K) of `count_class_outcomes`."""
     correct, gold, chosen = np.split(sums, 3, axis=1)
     return _mean_of_ratios(2 * correct, gold + chosen)
 
@@ -137,7 +138,7 @@ def _mean_of_ratios(parts: FloatArray, totals: FloatArray) -> FloatArray:
 
 
 def _f1_numerator_and_denominator(gold: Any, predicted: Any, classes: Sequence[int] | None) -> IntArray:
-    """Return (2, K) 2 TP and 2 TP + FP + FN of `classes`, or of the classes that occur."""
+    """Return 2 TP and 2 TP + FP + FN (2, K) of `classes`, by default of the classes that occur."""
     counts = confusion_matrix(gold, predicted)
     parts = np.stack([2 * counts.diagonal(), counts.sum(axis=0) + counts.sum(axis=1)])
     if classes is None:

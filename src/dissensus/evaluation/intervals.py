@@ -1,8 +1,8 @@
 """Intervals and tests by bootstrap over items (Efron & Tibshirani 1993), for functions of sums over items.
 
-A mean, a ratio or an agreement coefficient is a function of sums of a few statistics per item. So a resample costs one
-pass over the items, and several statistics share the same resamples: see `kernels.resample`. `scipy.stats.bootstrap`
-copies the items for every resample, and its intervals of a share need whole numbers of trials.
+A mean, a ratio or an agreement coefficient is a function of sums of a few statistics per item. Therefore a resample
+costs one pass over the items, and several statistics share the same resamples (`kernels.resample`).
+`scipy.stats.bootstrap` copies the items for every resample, and its intervals for a share need whole numbers of trials.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from dissensus.evaluation.exceptions import MissingStatistic, NoItems, WrongArra
 from dissensus.messages import ParameterName
 
 Statistic = Callable[[FloatArray], FloatArray]
-"""Function from sums over items (B, S) to one number per row (B,)."""
+"""A function that maps sums over items (B, S) to one number per resample (B,)."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its interval; NaN where undefined or without resamples.
+    """A number with its interval; bounds are NaN if they are undefined or without resamples.
 
     >>> print(Estimate(0.8, 0.72, 0.88))
     0.800 (95 % interval 0.720 to 0.880)
@@ -47,13 +47,13 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class BootstrapSums:
-    """Sums of S statistics over all items and over the items of each of B resamples."""
+    """Sums of S statistics over all items, and over the items of each of B resamples."""
 
     whole: FloatArray  # (S,)
     resampled: FloatArray  # (B, S)
 
     def estimate(self, statistic: Statistic, level: float = 0.95, share_of: float = 0) -> Estimate:
-        """Return `statistic` of the sums with its interval; `level` and `share_of` as in `percentile_interval`."""
+        """Return `statistic` of the sums with its interval; see `percentile_interval` for `level` and `share_of`."""
         value = float(statistic(self.whole[None, :])[0])
         return percentile_interval(value, statistic(self.resampled), level, share_of)
 
@@ -74,22 +74,23 @@ def bootstrap(
 ) -> Estimate:
     """Return a function of sums over items with its percentile interval by bootstrap over items.
 
-    A share of 0 or 1 gets Wilson's interval: see `percentile_interval`.
+    A share of 0 or 1 gets Wilson's interval, see `percentile_interval`.
 
     Parameters
     ----------
     stats : (I,) or (I, S)
         Statistics of each item.
     statistic : callable, optional
-        Function from sums (B, S) to numbers (B,), such as `lambda s: s[:, 0] / s[:, 1]`; default: the mean of stats.
+        Function that maps sums (B, S) to numbers (B,), such as `lambda s: s[:, 0] / s[:, 1]`. By default, the result
+        is the mean of `stats`.
     level : float
         Share of the resamples inside the interval.
     resamples : int
-        Number B of resamples; 0 for no interval.
+        B, the number of resamples; 0 computes no interval.
     seed : int or None
         The same seed gives the same interval for any number of threads.
     on_step : callable, optional
-        Called with (resamples done, NaN).
+        Called with (number of finished resamples, NaN).
 
     >>> right = np.repeat([1, 0], [80, 20])
     >>> print(bootstrap(right))
@@ -108,7 +109,9 @@ def bootstrap(
 def bootstrap_sums(
     stats: Any, *, resamples: int = 1000, seed: int | None = 0, on_step: OnStep | None = None
 ) -> BootstrapSums:
-    """Return sums of (I,) or (I, S) statistics, dense or sparse (csr_array), over all items and over resamples.
+    """Return the sums of statistics over all items and over the items of each resample.
+
+    `stats` is (I,) or (I, S), dense or sparse (csr_array).
 
     >>> sums = bootstrap_sums([[1, 0], [1, 1], [0, 1]] * 50)
     >>> print(sums.estimate(lambda s: s[:, 0] / s[:, 1]))
@@ -127,7 +130,7 @@ def bootstrap_sums(
         stats.indptr.astype(np.int64),
         stats.indices.astype(np.int32),
     )  # The kernel is compiled for these types.
-    sizes = np.diff(np.append(np.arange(0, n_items, BLOCK_ITEMS), n_items))  # Items of each block.
+    sizes = np.diff(np.append(np.arange(0, n_items, BLOCK_ITEMS), n_items))  # numbers of items per block
 
     def batch(child: np.random.SeedSequence) -> FloatArray:
         """Return (S, RESAMPLE_LANES) sums of one batch of resamples, whose own seed makes it independent of threads."""
@@ -163,9 +166,10 @@ def _check_statistics(stats: Any) -> FloatArray:
 
 
 def percentile_interval(value: float, resampled: Any, level: float = 0.95, share_of: float = 0) -> Estimate:
-    """Return `value` with the quantiles of its resampled values (B,) around the share `level`, ignoring NaN.
+    """Return `value` with the interval that contains the share `level` of its resampled values (B,), ignoring NaN.
 
-    A share of `share_of` items that is 0 or 1 is the same in every resample, so it gets Wilson's interval.
+    If `value` is a share of `share_of` items and is 0 or 1, every resample has the same value; the interval is then
+    Wilson's.
     """
     check_argument("level", level, float, above=0, below=1)
     known = np.asarray(resampled)[~np.isnan(resampled)]
@@ -178,7 +182,7 @@ def percentile_interval(value: float, resampled: Any, level: float = 0.95, share
 
 
 def wilson_interval(mean: Any, trials: Any, z: float) -> tuple[Any, Any]:
-    """Return Wilson's bounds (1927) of a share of `trials`, which need not be whole, z standard errors wide."""
+    """Return Wilson's bounds (1927) of a share of `trials`, which need not be whole, at z standard errors."""
     middle = (mean + z**2 / (2 * trials)) / (1 + z**2 / trials)
     half = z / (1 + z**2 / trials) * np.sqrt(np.maximum(mean * (1 - mean), 0) / trials + z**2 / (4 * trials**2))
     low, high = np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
@@ -187,7 +191,7 @@ def wilson_interval(mean: Any, trials: Any, z: float) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean of `first − second` over items with its interval, and the p-value of a difference."""
+    """The mean difference of two scores over items with its interval, and the p-value of a test for no difference."""
 
     mean: Estimate
     p_value: float
@@ -196,21 +200,22 @@ class Difference:
 def paired_bootstrap(
     first: Any, second: Any, *, level: float = 0.95, resamples: int = 1000, **bootstrap: Any
 ) -> Difference:
-    """Test if the means of `first` and `second` over items differ.
+    """Test whether the means of two scores over the same items differ.
 
     Parameters
     ----------
     first, second : (I,)
-        Scores of the same items by two methods: correctness, log loss, held-out log-likelihood, ….
+        Scores of two methods on the same items, such as correctness, log loss or held-out log-likelihood.
     level, resamples, **bootstrap
         `level`, `resamples`, `seed` and `on_step` as in `bootstrap`.
 
     Returns
     -------
     Difference
-        `p_value` is two-sided: the share of resamples whose mean is at least as far from the observed mean as that is
-        from 0, the observed one included (Efron & Tibshirani 1993, chapter 16: resampling under the null hypothesis by
-        shifting). It is at least 1 / (resamples + 1).
+        The mean of `first − second`. The two-sided `p_value` is the share of resamples whose mean differs from the
+        observed mean by at least the observed mean itself (Efron & Tibshirani 1993, chapter 16: resampling under the
+        null hypothesis by shifting). The observed sample counts as a resample, so `p_value` is at least
+        1 / (resamples + 1).
 
     >>> found = paired_bootstrap(np.repeat([1, 0], [80, 20]), np.repeat([1, 0], [70, 30]))
     >>> print(found.mean, round(found.p_value, 3))

@@ -1,4 +1,4 @@
-"""Metrics of predicted labels of single annotators, as in Learning With Disagreements 2025.
+"""Metrics for predictions of each annotator's labels, as in Learning With Disagreements 2025.
 
     error rate           e_i = Σ_j [y_ij ≠ ŷ_ij] / A_i                              mean over items
     absolute distance    d_i = Σ_j |x(y_ij) − x(ŷ_ij)| / (A_i · (max x − min x))     mean over items, ordered classes
@@ -7,17 +7,17 @@
 position of class k.) Its other task, the distribution of an item's labels, is scored by `manhattan` and `wasserstein`
 (`soft.py`). Choices that the task leaves open:
 
-- *Range.* The task's evaluation program defines the range of the scale (10 for −5…5) but divides by the number of its
-  points (11): `scale=11` gives those figures.
-- *Several labels* of one annotator for one item are one answer, and each of its rows counts its share, so that a pair
-  counts once. One predicted class then misses a part of such an answer. (The task scores its set with several labels
-  class by class, yes or no: make a table per class for that.)
+- *Range.* The task's evaluation program defines the range of a scale from −5 to 5 as 10, but divides by the number of
+  its points, which is 11. `scale=11` reproduces the program's figures.
+- *Several labels* of one annotator for one item are one answer. Each of its n rows has a weight of 1/n, so that every
+  (item, annotator) pair counts once; a single predicted class can then match only a part of the answer. (The task
+  scores its data set with several labels class by class, with yes or no; to do the same, make one table per class.)
 - *Weights* multiply the count of a row; rows of weight 0 are ignored.
-- A *probabilistic row* is compared by the expected error of a label drawn from it.
-- A *predicted distribution* is replaced by its mode for the error rate, where ties count as a fair draw would, and by
-  its median for the distance: the answers that minimise each measure. Pass codes for any other.
+- *Probabilistic rows* are scored by the expected error of a label drawn from the row's distribution.
+- *Predicted distributions* are replaced by the answer that minimises each measure: the mode for the error rate
+  (averaged over tied modes), and the median for the distance. To score other answers, pass codes.
 
-No array is items × annotators: there is one prediction per row of the table (`predict_annotations`).
+There is one prediction per row of the table (`predict_annotations`), so no array of items × annotators is built.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray
 from dissensus.evaluation import exceptions as errors
 from dissensus.evaluation._check import check_distributions, check_integers, class_positions
-from dissensus.evaluation.hard import tied_classes
+from dissensus.evaluation.hard import find_tied_classes
 from dissensus.messages import ParameterName
 from dissensus.table.annotations import Annotations
 
@@ -39,7 +39,7 @@ GroupBy = Literal["item", "annotator"]
 
 
 def error_rate(table: Annotations, predicted: Any, *, by: GroupBy = "item") -> FloatArray:
-    """Return (items with annotations,) the share of an item's annotators whose label was predicted wrongly.
+    """Return, for each item with annotations, the share of annotators whose label was predicted wrongly.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ def error_rate(table: Annotations, predicted: Any, *, by: GroupBy = "item") -> F
     predicted : (N,) int or (N, K)
         Predicted class of every row of the table, or the probability of each class in the order of `table.classes`.
     by : "item" or "annotator"
-        Average over the rows of each item, or of each annotator, in the table's order, without those that have no row.
-        Use `.mean()`, or pass the values to `bootstrap`.
+        Average over the rows of each item or of each annotator. Values are in the table's order; items or annotators
+        without a row are omitted. Use `.mean()` for a score, or pass the values to `bootstrap`.
 
     >>> table = Annotations.from_arrays(["a", "a", "b"], ["x", "y", "x"], [1, 0, 1])
     >>> error_rate(table, [1, 1, 1])
@@ -57,24 +57,24 @@ def error_rate(table: Annotations, predicted: Any, *, by: GroupBy = "item") -> F
     >>> error_rate(table, [1, 1, 1], by="annotator")
     array([0., 1.])
     """
-    best = tied_classes(_predicted_distributions(table, predicted))
-    chance = best / best.sum(axis=1, keepdims=True)  # (N, K) fair draw among tied classes
+    best = find_tied_classes(_predicted_distributions(table, predicted))
+    chance = best / best.sum(axis=1, keepdims=True)  # (N, K) probabilities of a fair draw among tied classes
     return _group_means(table, 1 - (chance * _label_distributions(table)).sum(axis=1), by)
 
 
 def absolute_distance(
     table: Annotations, predicted: Any, *, positions: Any = None, scale: float | None = None, by: GroupBy = "item"
 ) -> FloatArray:
-    """Return (items with annotations,) the mean distance of labels and predictions, as a share of the scale.
+    """Return, for each item with annotations, the mean distance of labels and predictions, divided by the scale.
 
     Parameters
     ----------
     table, predicted, by
-        As for `error_rate`; classes must be ordered.
+        The same as in `error_rate`; classes must be ordered.
     positions : (K,), optional
-        Positions of the classes on a line, in any order; default: 0, 1, …, K − 1.
+        Positions of the classes on a line, in any order; by default, 0, 1, …, K − 1.
     scale : float, optional
-        Divisor of the distances; None: the range of the positions.
+        Divisor of the distances; by default, the range of the positions.
 
     >>> table = Annotations.from_arrays(["a", "a", "b"], ["x", "y", "x"], [0, 2, 1])
     >>> absolute_distance(table, [0, 1, 1])
@@ -88,7 +88,7 @@ def absolute_distance(
     order = np.argsort(place, kind="stable")
     reached = np.cumsum(predicted[:, order], axis=1) >= 0.5 - 1e-12  # Sums may be off by rounding.
     reached[:, -1] = True
-    median = place[order[reached.argmax(axis=1)]]  # (N,) the lower one of two
+    median = place[order[reached.argmax(axis=1)]]  # (N,) the lower of two medians
     distance = (_label_distributions(table) * np.abs(place - median[:, None])).sum(axis=1)
     return _group_means(table, distance / scale, by)
 
@@ -96,7 +96,9 @@ def absolute_distance(
 def hide_annotators(
     table: Annotations, share: float, seed: int | np.random.SeedSequence
 ) -> tuple[Annotations, Annotations]:
-    """Split the annotations of items with several annotators into given and hidden ones, annotator by annotator.
+    """Split the annotations of items with several annotators into given and hidden annotations.
+
+    All annotations of one item by one annotator are in the same part.
 
     >>> from dissensus.table.simulate import simulate
     >>> given, hidden = hide_annotators(simulate(200, 12, 3, seed=1).annotations, 0.25, seed=0)
@@ -116,12 +118,12 @@ def hide_annotators(
 
 
 def _label_distributions(table: Annotations) -> FloatArray:
-    """Return (N, K) the label of each row as a distribution."""
+    """Return the label of each row as a distribution (N, K)."""
     return np.asarray(np.eye(table.n_classes)[table.label] if table.proba is None else table.proba)
 
 
 def _predicted_distributions(table: Annotations, predicted: Any) -> FloatArray:
-    """Return (N, K) predictions as checked distributions; a code becomes one with a probability of 1."""
+    """Return the predictions as checked distributions (N, K), in which a predicted code has a probability of 1."""
     array, K, name = np.asarray(predicted), table.n_classes, ParameterName("predicted")
     if array.ndim not in (1, 2) or len(array) != len(table):
         raise errors.NotRowsOfTable(rows=len(table), shape=array.shape)
@@ -138,7 +140,7 @@ def _predicted_distributions(table: Annotations, predicted: Any) -> FloatArray:
 
 
 def _group_means(table: Annotations, values: FloatArray, by: GroupBy) -> FloatArray:
-    """Return means of rows (N,) over items or annotators; the rows of a pair share its count."""
+    """Return the means of row values (N,) over items or annotators; the n rows of a pair have a weight of 1/n each."""
     check_argument("by", by, GroupBy)
     pair = np.cumsum(is_first_of_pair(table.item, table.annotator)) - 1
     weight = table.row_weights

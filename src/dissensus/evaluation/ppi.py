@@ -37,8 +37,8 @@ from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation.exceptions import TooFewKnownItems
 from dissensus.evaluation.intervals import Estimate, wilson_interval
 
-SHRINKAGE = 3.0  # squared events at which R is half way to 1
-MIN_KNOWN = 5  # items from which a variance can be estimated
+SHRINKAGE_EVENTS = 3.0  # squared events at which R is half way to 1
+MIN_GOLD_ITEMS = 5  # items from which a variance can be estimated
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class CorrectedMean(Estimate):
         return max(self.effective_labels - self.n_gold, 0.0)
 
 
-def tuned_mean(y: FloatArray, f: FloatArray, others: FloatArray, used: int = 0) -> tuple[float, float, float]:
+def estimate_tuned_mean(y: FloatArray, f: FloatArray, others: FloatArray, used: int = 0) -> tuple[float, float, float]:
     """Return θ, √Var θ and λ; variances have n − `used` degrees of freedom (0: as in the paper)."""
     n, N = y.size, others.size
     if N == 0 or np.ptp(np.concatenate([f, others])) == 0:
@@ -140,12 +140,12 @@ def corrected_mean(
 
     y, f, others = (np.asarray(one, np.float64) for one in (y, f, others))
     n = y.size
-    if n < MIN_KNOWN:
-        raise TooFewKnownItems(gold_items=n, required=MIN_KNOWN)
+    if n < MIN_GOLD_ITEMS:
+        raise TooFewKnownItems(gold_items=n, required=MIN_GOLD_ITEMS)
     tail = (1 + level) / 2
     found: tuple[float, ...]
     if probability is None:
-        tuned = tuned_mean(y, f, others, used=2 if others.size else 1)
+        tuned = estimate_tuned_mean(y, f, others, used=2 if others.size else 1)
         found = *tuned, float(y.mean()), float(np.sqrt(y.var(ddof=1) / n)), n, n
     else:
         found = _weighted_estimates(y, f, others, np.asarray(probability, np.float64))
@@ -175,7 +175,7 @@ def _rate_interval(
     from scipy.stats import t
 
     tail = (1 + level) / 2
-    trust = events**2 / (events**2 + SHRINKAGE)
+    trust = events**2 / (events**2 + SHRINKAGE_EVENTS)
     low, high = wilson_interval(mean, trials / (1 - trust + trust * ratio), t.ppf(tail, freedom))
     return float(low), float(high)
 

@@ -15,12 +15,12 @@ from scipy.sparse import csr_array, diags_array, hstack
 from dissensus.common.arrays import concatenate_ranges
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.evaluation._check import check_one_per_class
+from dissensus.evaluation._check import check_class_values
 from dissensus.evaluation.exceptions import ClassNameNotNumeric, RepeatedClassPosition, WeightsIgnored
 from dissensus.table.annotations import Annotations
 
 Scale = Literal["nominal", "ordinal", "interval"]
-MAX_PAIRS = 2**22  # pairs of labels of the same item that are compared at a time
+MAX_PAIRS_PER_CHUNK = 2**22  # pairs of labels of the same item that are compared at a time
 N_FIXED_COLUMNS = 6  # columns of `agreement_statistics` before the columns per class
 
 
@@ -132,7 +132,7 @@ class LabelPairs(NamedTuple):
         return np.bincount(self.pair, self.weight * values, self.first_annotator.size).astype(np.float64)
 
 
-def label_pairs(ratings: Ratings, n_annotators: int, n_classes: int, min_shared: int) -> Iterator[LabelPairs]:
+def iterate_label_pairs(ratings: Ratings, n_annotators: int, n_classes: int, min_shared: int) -> Iterator[LabelPairs]:
     """Yield the label pairs of all annotators that share at least `min_shared` items, for some annotators at a time.
 
     No array of annotators × annotators or items × annotators is built.
@@ -142,7 +142,9 @@ def label_pairs(ratings: Ratings, n_annotators: int, n_classes: int, min_shared:
     code = ratings.annotator.astype(np.int64) * K + ratings.label
     given = csr_array((ratings.share, (code, ratings.item)), shape=(A * K, per_item.size))
     work = np.cumsum(np.bincount(ratings.annotator, per_item[ratings.item], A))
-    cuts = np.searchsorted(work, np.arange(MAX_PAIRS, work[-1] + MAX_PAIRS, MAX_PAIRS), side="right")
+    cuts = np.searchsorted(
+        work, np.arange(MAX_PAIRS_PER_CHUNK, work[-1] + MAX_PAIRS_PER_CHUNK, MAX_PAIRS_PER_CHUNK), side="right"
+    )
     for start, stop in pairwise(np.unique([0, *cuts, A]).tolist()):
         found = (given[start * K : stop * K] @ given[start * K :].T).tocoo()
         (a, c), (b, k) = (divmod(one.astype(np.int64) + start * K, K) for one in (found.row, found.col))
@@ -160,7 +162,7 @@ def class_positions_on_scale(table: Annotations, scale: Scale, values: Any) -> F
     check_argument("scale", scale, Scale)
     K = table.n_classes
     if values is not None:
-        place = check_one_per_class(values, K, "values")
+        place = check_class_values(values, K, "values")
         if scale == "ordinal" and np.unique(place).size < K:
             raise RepeatedClassPosition
     elif scale == "interval":

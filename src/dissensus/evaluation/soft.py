@@ -19,7 +19,7 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray
 from dissensus.evaluation._check import check_distribution_pair, check_distributions, class_positions
 
-EPSILON = 1e-3  # added to each class of smoothed votes
+SMOOTHING_EPSILON = 1e-3  # added to each class of smoothed votes
 
 
 def cross_entropy(y: Any, h: Any) -> FloatArray:
@@ -41,7 +41,7 @@ def kl_divergence(y: Any, h: Any, *, epsilon: float = 0.0) -> FloatArray:
     return np.asarray(rel_entr(_smooth_votes(y, epsilon), h).sum(axis=1))
 
 
-def inverse_kl_divergence(y: Any, h: Any, *, epsilon: float = EPSILON) -> FloatArray:
+def inverse_kl_divergence(y: Any, h: Any, *, epsilon: float = SMOOTHING_EPSILON) -> FloatArray:
     """Return (I,) KL(h‖y) = Σ_k h_k log(h_k / y_k), with y smoothed by `epsilon`: (y + ε) / (1 + K ε).
 
     >>> inverse_kl_divergence([[1, 0]], [[0.9, 0.1]]).round(3)
@@ -134,7 +134,7 @@ def entropy_correlation(y: Any, h: Any) -> float:
     return float(first @ second / scale) if scale > tiny * tiny else float("nan")
 
 
-MEASURES: dict[str, Callable[[Any, Any], FloatArray]] = {
+DISTRIBUTION_MEASURES: dict[str, Callable[[Any, Any], FloatArray]] = {
     one.__name__: one
     for one in (
         cross_entropy, kl_divergence, inverse_kl_divergence, jensen_shannon, total_variation, manhattan, brier
@@ -143,13 +143,13 @@ MEASURES: dict[str, Callable[[Any, Any], FloatArray]] = {
 """Name → measure that is a mean over items and needs no order of the classes; lower is better."""
 
 
-def soft_scores(y: Any, h: Any, *, epsilon: float = EPSILON) -> dict[str, float]:
+def soft_scores(y: Any, h: Any, *, epsilon: float = SMOOTHING_EPSILON) -> dict[str, float]:
     """Return the mean of each measure over items, by name; without Wasserstein, which needs ordered classes.
 
     >>> round(soft_scores([[1, 0], [0.5, 0.5]], [[0.9, 0.1], [0.6, 0.4]])["manhattan"], 3)
     0.2
     """
-    measures = MEASURES | {"inverse_kl_divergence": partial(inverse_kl_divergence, epsilon=epsilon)}
+    measures = DISTRIBUTION_MEASURES | {"inverse_kl_divergence": partial(inverse_kl_divergence, epsilon=epsilon)}
     means = {name: float(measure(y, h).mean()) for name, measure in measures.items()}
     return means | {"entropy_correlation": entropy_correlation(y, h)}
 

@@ -1,4 +1,4 @@
-"""Texts and images as arrays, by pretrained models, computed once and kept on disk."""
+"""Embed texts and images with pretrained models; the vectors are cached on disk."""
 
 from dissensus.features.cache import cache_folder
 from dissensus.features.images import embed_images

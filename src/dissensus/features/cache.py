@@ -1,7 +1,7 @@
-"""Cache of vectors on disk: known vectors are read, new ones are computed and added.
+"""A cache of vectors on disk: cached vectors are read, and others are computed and added.
 
-A key is a hash of an input's bytes. The vectors of a model are in one SQLite file, named after the model's identity:
-several processes may use it, and a killed one loses at most `INPUTS_PER_WRITE` vectors.
+A key is a hash of an input's bytes. The vectors of a model are in one SQLite file, whose name identifies the model.
+Several processes may use the file, and a killed process loses at most `INPUTS_PER_TRANSACTION` vectors.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ from dissensus.features.exceptions import CacheNotWritable, DamagedCache, Vector
 
 CACHE_VARIABLE = "DISSENSUS_CACHE"
 """The environment variable that names the cache folder."""
-INPUTS_PER_WRITE = 8192  # vectors of one transaction
+INPUTS_PER_TRANSACTION = 8192  # number of vectors that are stored in one transaction
 KEYS_PER_QUERY = 500  # SQLite limits the number of parameters of a query.
-LOCK_SECONDS = 60  # time to wait for another process that writes
+LOCK_SECONDS = 60  # maximum time to wait for another process that writes
 
 OnRows: TypeAlias = Callable[[int, int], None]
-"""Called with (number of known vectors, number of different inputs)."""
+"""Called with (number of available vectors, number of distinct inputs)."""
 Cache: TypeAlias = bool | str | Path
-"""True for the user's cache folder, False for none, or a folder."""
+"""True for the user's cache folder, False for no cache, or a folder."""
 
 
 def cache_folder(cache: Cache = True) -> Path | None:
-    """Return the folder given, that of DISSENSUS_CACHE, or `dissensus` in the user's cache folder; None for False.
+    """Return the cache folder, or None if `cache` is False.
+
+    It is `cache` if that is a path, otherwise DISSENSUS_CACHE, or `dissensus` in the user's cache folder.
 
     >>> from dissensus import features
     >>> features.cache_folder("vectors")
@@ -57,7 +59,7 @@ def cache_folder(cache: Cache = True) -> Path | None:
 
 
 def hash_parts(*parts: bytes) -> bytes:
-    """Hash these parts, in this order and with their lengths, to 16 bytes."""
+    """Return a hash of 16 bytes of these parts, their lengths and their order."""
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         digest.update(len(part).to_bytes(8, "little") + part)
@@ -73,11 +75,12 @@ def embed_with_cache(
     size: IntArray | None = None,
     on_rows: OnRows | None = None,
 ) -> FloatArray:
-    """Return the vectors of all keys (I, D) float32: read, or computed once per different key and then stored.
+    """Return the vectors (I, D) float32 of all keys, from the cache or computed once per distinct key.
 
-    `keys` are the hashes of the inputs, by `hash_parts`. `compute` takes indices into `keys` and returns one row for
-    each; for no indices, (0, D). `model` names the file, and stands for all that vectors depend on besides the inputs.
-    Inputs are computed from the largest to the smallest by `size` (I,), so that the inputs of a batch are similar.
+    `keys` are the hashes of the inputs by `hash_parts`. `compute` takes indices into `keys` and returns one row for
+    each, or (0, D) for no indices. `model` is the name of the file; it must identify everything but the inputs on which
+    vectors depend. Inputs are computed in the order of decreasing `size` (I,), so that the inputs of a batch have
+    similar sizes.
     """
     if not len(keys):
         return compute([])
@@ -88,8 +91,8 @@ def embed_with_cache(
     done = int(known.sum())
     missing = np.flatnonzero(~known)
     missing = missing[np.argsort(first[missing] if size is None else -size[first[missing]], kind="stable")]
-    for start in range(0, missing.size, INPUTS_PER_WRITE):
-        at = missing[start : start + INPUTS_PER_WRITE]
+    for start in range(0, missing.size, INPUTS_PER_TRANSACTION):
+        at = missing[start : start + INPUTS_PER_TRANSACTION]
         made = np.asarray(compute(first[at].tolist()), np.float32)
         if not np.isfinite(made).all():
             row = first[at[np.argmin(np.isfinite(made).all(axis=1))]]
@@ -100,12 +103,12 @@ def embed_with_cache(
         done += at.size
         if on_rows is not None:
             on_rows(done, different.size)
-    assert rows is not None  # there are keys, and each was read or computed
+    assert rows is not None  # There are keys, and each vector was read or computed.
     return rows[inverse]
 
 
 class VectorStore:
-    """The vectors of one model in an SQLite file; without a file, none is stored."""
+    """The vectors of one model in an SQLite file; without a file, nothing is stored."""
 
     def __init__(self, path: Path | None):
         self.path = path
@@ -117,7 +120,7 @@ class VectorStore:
             yield database
 
     def read(self, wanted: Names) -> tuple[BoolArray, FloatArray | None]:
-        """Return which of the different keys are stored, and their rows; those of the others are not set."""
+        """Return a mask of the stored keys, and one row per key; the rows of other keys are undefined."""
         known, rows, damaged = np.zeros(wanted.size, bool), None, False
         if self.path is None or not self.path.exists():
             return known, rows
@@ -145,7 +148,7 @@ class VectorStore:
         return known, rows
 
     def add(self, keys: Names, rows: FloatArray) -> None:
-        """Store these rows; warn once if the file cannot be written."""
+        """Store rows under their keys; warn once if the file cannot be written."""
         if self.path is None:
             return
         entries = ((key, row.tobytes(), zlib.crc32(row)) for key, row in zip(keys.tolist(), rows, strict=True))

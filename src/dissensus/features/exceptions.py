@@ -1,4 +1,4 @@
-"""Faults of texts, images and pretrained models; what a caller catches are their bases in `dissensus.exceptions`."""
+"""Errors about texts, images and pretrained models; callers catch their base classes in `dissensus.exceptions`."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ class ModelOfWrongType(BadParameter):
 
 class ModelNotFound(BadParameter):
     template = (
-        "there is no model '{model}': it is neither a folder nor in the Hugging Face cache of this machine. Download "
-        "it with `hf download {model}`, or leave {param[model]} out to use the bundled MiniLM."
+        "there is no model '{model}'; it is neither a folder nor in the Hugging Face cache of this machine. Download "
+        "it with `hf download {model}`, or omit {param[model]} to use the bundled MiniLM."
     )
     model: str
 
@@ -124,7 +124,7 @@ class ModelWithoutWeights(UnreadableFile):
 
 
 class UnreadableModel(UnreadableFile):
-    template = "{folder} cannot be read as a Hugging Face model: {reason}"
+    template = "{folder} cannot be read as a Hugging Face model ({reason}); download or save it again."
     folder: Path
     reason: str
 
@@ -139,7 +139,7 @@ class WrongNumberOfVectors(BadParameter):
 
 
 class VectorNotFinite(DataError):
-    template = "the model's vector of row {row} is infinite or NaN; leave that row out, or use another model."
+    template = "the model's vector of row {row} is infinite or NaN; omit that row, or use another model."
     row: int
 
 

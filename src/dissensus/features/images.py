@@ -1,8 +1,8 @@
-"""Images as vectors, by any network over images, cached on disk like texts.
+"""Embed images with any network for images; the vectors are cached on disk.
 
-Images are (height, width) or (height, width, channels); integers from 0 to 255 become 0 … 1, floats stay unchanged. The
-model gets (B, C, H, W). Images of different sizes are in different batches; a Hugging Face model resizes all to one
-size and normalises the colours.
+Images are (height, width) or (height, width, channels). Integers from 0 to 255 are divided by 255; floats do not
+change. The model gets batches (B, C, H, W) of images of equal size. For a Hugging Face model, all images are resized to
+one size and their colours are normalised.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dissensus.features.cache import Cache, OnRows, embed_with_cache, hash_parts
 from dissensus.features.hub import need, torch_device
 from dissensus.features.text import Pooling
 
-BICUBIC = 3  # number of bicubic resampling in PIL and in preprocessor_config.json
+BICUBIC_CODE = 3  # code of bicubic resampling in PIL and in preprocessor_config.json
 
 
 def embed_images(
@@ -38,21 +38,21 @@ def embed_images(
     cache: Cache = True,
     on_rows: OnRows | None = None,
 ) -> FloatArray:
-    """Embed images by a network; every different image is computed only once.
+    """Embed images with a network; each distinct image is computed only once.
 
     Parameters
     ----------
     images : (I, H, W) or (I, H, W, C) array, or sequence of such images of any sizes
     model : str, Path, Module or callable
         A Hugging Face folder or name of a vision model, or a callable that maps a float tensor (B, C, H, W) to (B, …),
-        which is then flattened. A module is run in evaluation mode and restored.
+        which is then flattened. A module is run in evaluation mode; its mode and device are restored afterwards.
     pooling : "mean" or "cls"
-        The mean over a Hugging Face model's tokens, or the first one.
+        The mean over the tokens of a Hugging Face model, or the first token.
     name : str, optional
         The name of the model in the cache. A module is identified by its weights and layers; a function is cached only
         with a name. Change the name if the function changes.
     batch_size, device, cache, on_rows
-        As in `embed_texts`.
+        The same as in `embed_texts`.
 
     Returns
     -------
@@ -89,7 +89,7 @@ def embed_images(
 
 
 def _check_pixels(image: Any, row: int) -> Any:
-    """Return pixels (H, W, C), uint8 or float32."""
+    """Return checked pixels (H, W, C) as uint8 or float32."""
     pixels = np.asarray(image)
     pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
     if pixels.ndim != 3 or not pixels.size or pixels.dtype.kind not in "iuf":
@@ -104,7 +104,7 @@ def _check_pixels(image: Any, row: int) -> Any:
 
 
 def _split_into_batches(images: list[Any], batch_size: int) -> Iterator[list[Any]]:
-    """Split images into batches of neighbours with the same size and type."""
+    """Split images into batches of consecutive images with the same size and type."""
     for _, group in groupby(images, key=lambda image: (image.shape, image.dtype)):
         alike = list(group)
         for start in range(0, len(alike), batch_size):
@@ -112,7 +112,7 @@ def _split_into_batches(images: list[Any], batch_size: int) -> Iterator[list[Any
 
 
 def _image_network(model: Any, pooling: Pooling) -> tuple[str, Callable[[Any], Any]]:
-    """Return the model's name in the cache ("" for none), and a function: device → a context with the network on it."""
+    """Return the model's name in the cache ("" for none), and a function that opens the network on a device."""
     if isinstance(model, str | Path):
         folder = hub.find_model_folder(model)
         return f"{pooling}-{hub.hash_model_files(folder)}", lambda device: _load_vision_model(folder, pooling, device)
@@ -128,7 +128,7 @@ def _image_network(model: Any, pooling: Pooling) -> tuple[str, Callable[[Any], A
 
 @contextmanager
 def _evaluation_mode(model: Any, device: Any) -> Iterator[Any]:
-    """Put a module in evaluation mode on a device, and restore it afterwards."""
+    """Yield a module in evaluation mode on a device; restore its mode and device afterwards."""
     modes = [(part, part.training) for part in model.modules()]
     before = next((tensor.device for tensor in model.state_dict().values()), None)
     try:
@@ -142,13 +142,13 @@ def _evaluation_mode(model: Any, device: Any) -> Iterator[Any]:
 
 @contextmanager
 def _load_vision_model(folder: Path, pooling: Pooling, device: Any) -> Iterator[Any]:
-    """Read a Hugging Face vision model, with the sizes and colours of its folder."""
+    """Yield a Hugging Face vision model that resizes and normalises images as its folder specifies."""
     torch = need("torch")
     wants = hub.read_json(folder / "preprocessor_config.json", {})
     network = hub.load_pretrained(folder)
-    network = getattr(network, "vision_model", network).to(device)  # CLIP and similar models have a text half too
+    network = getattr(network, "vision_model", network).to(device)  # CLIP and similar models also have a text encoder.
     size = wants.get("size") or network.config.image_size
-    mode = "bicubic" if wants.get("resample") == BICUBIC else "bilinear"
+    mode = "bicubic" if wants.get("resample") == BICUBIC_CODE else "bilinear"
     mean, spread = (
         torch.tensor(wants.get(k) or [v], device=device) for k, v in (("image_mean", 0.0), ("image_std", 1.0))
     )
@@ -174,7 +174,7 @@ def _load_vision_model(folder: Path, pooling: Pooling, device: Any) -> Iterator[
 
 
 def _resize(x: Any, size: Any, mode: str) -> Any:
-    """Resize to (height, width), or to a length of the shorter side."""
+    """Resize images to (height, width), or such that the shorter side has a given length."""
     size = {"height": size, "width": size} if isinstance(size, int) else size
     if isinstance(size, dict) and "shortest_edge" in size:
         factor = size["shortest_edge"] / min(x.shape[2:])

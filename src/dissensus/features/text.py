@@ -1,7 +1,8 @@
-"""Texts as vectors, by a pretrained encoder with its own tokenizer, and words as vectors, by its input embeddings.
+"""Embed texts with a pretrained encoder and its tokenizer, and words with its input embeddings.
 
-A text's vector is the mean of the last layer over its tokens, or the state of the first one ([CLS]); it has length 1 if
-the model's `modules.json` says so. They are the vectors of sentence-transformers, to 1e-5.
+The vector of a text is the mean of the last layer over its tokens, or the state of the first token ([CLS]). It is
+normalised to length 1 if the model's `modules.json` says so. The vectors equal those of sentence-transformers up to
+1e-5.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ Pooling: TypeAlias = Literal["mean", "cls"]
 
 @dataclass(frozen=True)
 class TextModel:
-    """A pretrained text encoder as plain values, except its weights, which are read on demand."""
+    """A pretrained text encoder as plain values, except for its weights, which are read on demand."""
 
     config: dict[str, Any] = field(compare=False)
     tokenizer: str = field(compare=False)  # JSON of the `tokenizers` library
-    max_length: int = field(compare=False)  # largest number of tokens, special ones included
-    normalize: bool = field(compare=False)  # True if its vectors have length 1
+    max_length: int = field(compare=False)  # maximum number of tokens, including special tokens
+    normalize: bool = field(compare=False)  # True if vectors are normalised to length 1
     identity: str
-    weights: Path | dict[str, Any] = field(repr=False, compare=False)  # a folder, or arrays by name
+    weights: Path | dict[str, Any] = field(repr=False, compare=False)  # a folder, or name → array
 
     def network(self) -> Any:
-        """Return the pretrained nn.Module, a new one in every call."""
+        """Return the pretrained nn.Module; every call returns a new module."""
         if isinstance(self.weights, Path):
             return hub.load_pretrained(self.weights)
         torch, network = need("torch"), hub.build_network(self.config)
@@ -47,7 +48,7 @@ class TextModel:
 
 
 def read_text_model(model: str | Path | None = None) -> TextModel:
-    """Read the text encoder in a folder, in the hub's cache under a name, or (None) the bundled MiniLM."""
+    """Read a text encoder from a folder or, by its name, from the hub's cache; None is the bundled MiniLM."""
     folder = hub.find_model_folder(model)
     return _read_cached_model(folder, hub.hash_model_files(folder))
 
@@ -65,9 +66,9 @@ def _read_cached_model(folder: Path, identity: str) -> TextModel:
     inner.no_padding()
     inner.no_truncation()
     sentence = hub.read_json(folder / "sentence_bert_config.json", {})
-    longest = tokenizer.model_max_length  # 1e30 if the tokenizer has no limit
+    longest = tokenizer.model_max_length  # This is 1e30 if the tokenizer has no limit.
     if longest > config.get("max_position_embeddings", 512):
-        longest = config.get("max_position_embeddings", 514) - 2  # two of RoBERTa's positions are not for tokens
+        longest = config.get("max_position_embeddings", 514) - 2  # RoBERTa reserves two positions.
     return TextModel(
         config=config,
         tokenizer=inner.to_str(),
@@ -80,19 +81,19 @@ def _read_cached_model(folder: Path, identity: str) -> TextModel:
 
 @lru_cache(maxsize=4)
 def make_tokenizer(source: str, max_length: int | None = None) -> Any:
-    """Make the tokenizer from its JSON, truncating at `max_length`; cached, since parsing takes 50 ms."""
+    """Make a tokenizer from its JSON, which truncates at `max_length`; it is cached, because parsing takes 50 ms."""
     tokenizer = need("tokenizers").Tokenizer.from_str(source)
     if max_length is not None:
-        tokenizer.enable_truncation(max_length)  # truncates the longer text of a pair first
+        tokenizer.enable_truncation(max_length)  # The longer text of a pair is truncated first.
     return tokenizer
 
 
 def tokenize_texts(
     model: TextModel, texts: Sequence[str], pair: Sequence[str] | None = None, max_length: int | None = None
 ) -> list[tuple[list[int], list[int]]]:
-    """Return token ids and type ids of every text, or of text and pair as `[CLS] text [SEP] pair [SEP]`.
+    """Return the token ids and type ids of every text, or of each text and its pair (`[CLS] text [SEP] pair [SEP]`).
 
-    A text without any tokens, not even special ones, is one padding token.
+    A text without any tokens, not even special tokens, becomes one padding token.
     """
     tokenizer = make_tokenizer(model.tokenizer, max_length or model.max_length)
     found = tokenizer.encode_batch_fast(list(texts) if pair is None else list(zip(texts, pair, strict=True)))
@@ -100,25 +101,25 @@ def tokenize_texts(
 
 
 def hidden_states(network: Any, ids: Any, types: Any = None) -> tuple[Any, Any]:
-    """Return the last layer (B, L, H) and the mask of tokens (B, L); ids (B, L) are −1 for padding."""
+    """Return the last layer (B, L, H) and the mask of tokens (B, L); `ids` (B, L) is −1 for padding."""
     torch, inside = need("torch"), ids >= 0
     more = {}
-    if types is not None and getattr(network.config, "type_vocab_size", 0) > 1:  # RoBERTa and others have no types
+    if types is not None and getattr(network.config, "type_vocab_size", 0) > 1:  # RoBERTa and others do not use types.
         more["token_type_ids"] = types
     ids = torch.where(inside, ids, getattr(network.config, "pad_token_id", None) or 0)
     return network(input_ids=ids, attention_mask=inside.long(), **more).last_hidden_state, inside
 
 
 def pool_states(hidden: Any, inside: Any, pooling: Pooling) -> Any:
-    """Pool states of tokens (B, L, H) to (B, H) float32: the first token's, or the mean of all."""
+    """Return the state of the first token, or the mean state of all tokens, of each text (B, H) as float32."""
     if pooling == "cls":
         return hidden[:, 0].float()
     weight = inside[:, :, None].float()
-    return (hidden.float() * weight).sum(1) / weight.sum(1)  # bf16 would lose the last digits of a long text's mean
+    return (hidden.float() * weight).sum(1) / weight.sum(1)  # A mean in bf16 would be imprecise.
 
 
 def check_length(model: TextModel, max_length: int | None) -> int:
-    """Return the length to truncate at: the given one, or the model's default."""
+    """Return the length at which texts are truncated, by default that of the model; raise if it is too large."""
     most = max(model.max_length, model.config.get("max_position_embeddings", 0))
     must = f"must lie from 3 to the model's {most} tokens"
     check_argument("max_length", max_length, int | None, low=3, high=most, must=must)
@@ -127,7 +128,7 @@ def check_length(model: TextModel, max_length: int | None) -> int:
 
 @lru_cache(maxsize=1)
 def load_network(model: TextModel) -> Any:
-    """Read the pretrained network, for inference only; the last one is cached, since reading takes a second."""
+    """Read a pretrained network for inference only; the last network is cached, because reading takes a second."""
     return model.network().requires_grad_(False)
 
 
@@ -143,7 +144,7 @@ def embed_texts(
     cache: Cache = True,
     on_rows: OnRows | None = None,
 ) -> FloatArray:
-    """Embed texts by a pretrained model; every different text is computed only once.
+    """Embed texts with a pretrained model; each distinct text is computed only once.
 
     Parameters
     ----------
@@ -151,17 +152,17 @@ def embed_texts(
     model : str or Path, optional
         A Hugging Face folder or name; None for the bundled MiniLM. Nothing is downloaded.
     pair : sequence of str, optional
-        A second text for each, read together with the first as `[CLS] text [SEP] pair [SEP]`.
+        A second text for each text; both are encoded together as `[CLS] text [SEP] pair [SEP]`.
     pooling : "mean" or "cls"
-        The mean over the tokens, or the first token's state.
+        The mean over the tokens, or the state of the first token.
     max_length : int, optional
-        Number of tokens to truncate at; None for the model's default.
+        Number of tokens at which texts are truncated; None for the model's default.
     batch_size, device : int, str
-        Texts per batch, and the device; "auto" for a GPU if there is one.
+        The number of texts per batch, and the device; "auto" for a GPU if there is one.
     cache : bool or folder
         Folder of the cache: True for the user's cache folder (or DISSENSUS_CACHE), False for no cache.
     on_rows : callable, optional
-        Called with (number of known vectors, number of different texts).
+        Called with (number of available vectors, number of distinct texts).
 
     Returns
     -------
@@ -186,11 +187,11 @@ def embed_texts(
         network.to(where)
         chosen = [first[i] for i in places], None if second is None else [second[i] for i in places]
         found = tokenize_texts(source, *chosen, length)
-        order = sorted(range(len(found)), key=lambda i: -len(found[i][0]))  # similar lengths need little padding
+        order = sorted(range(len(found)), key=lambda i: -len(found[i][0]))  # Similar lengths need little padding.
         rows = np.empty((len(found), network.config.hidden_size), np.float32)
         for start in range(0, len(order), batch_size):
             at = order[start : start + batch_size]
-            ids, types = np.full((2, len(at), len(found[at[0]][0])), [[[-1]], [[0]]])  # (B, longest) each
+            ids, types = np.full((2, len(at), len(found[at[0]][0])), [[[-1]], [[0]]])  # (B, longest text) each
             for row, i in enumerate(at):
                 ids[row, : len(found[i][0])], types[row, : len(found[i][1])] = found[i]
             with torch.inference_mode():
@@ -201,7 +202,7 @@ def embed_texts(
                 if source.normalize:
                     vectors = torch.nn.functional.normalize(vectors)
             rows[at] = vectors.cpu().numpy()
-        network.to("cpu")  # the network is cached, but the GPU's memory is freed
+        network.to("cpu")  # The network stays cached, but the memory of the GPU is freed.
         return rows
 
     return embed_with_cache(
@@ -217,9 +218,9 @@ def _check_equal_numbers(name: str, texts: Sequence[str], other: str, others: Se
 def embed_pairs(
     first: Sequence[str], second: Sequence[str], model: str | Path | None = None, **options: Any
 ) -> FloatArray:
-    """Make features (I, 4 D) of pairs of texts, each embedded by itself: both, their difference, their product.
+    """Return features (I, 4 D) of pairs of texts: both vectors, their absolute difference and their product.
 
-    `options` are those of `embed_texts`, `pair` aside.
+    `options` are those of `embed_texts` except `pair`.
 
     >>> embed_pairs(["a cat"], ["a dog"]).shape
     (1, 1536)
@@ -231,9 +232,10 @@ def embed_pairs(
 
 
 def word_vectors(words: Sequence[str], model: str | Path | None = None) -> FloatArray:
-    """Return vectors (W, D) of single words: the model's own input embeddings, averaged over the pieces of a word.
+    """Return the vectors (W, D) of words, which are the model's input embeddings averaged over the pieces of a word.
 
-    `model` is a Hugging Face folder or name; None for the bundled MiniLM. A word without pieces, such as "", is zeros.
+    `model` is a Hugging Face folder or name; None is the bundled MiniLM. The vector of a word without pieces, such as
+    "", is zero.
 
     >>> word_vectors(["cat", "dog"]).shape
     (2, 384)
@@ -249,7 +251,7 @@ def word_vectors(words: Sequence[str], model: str | Path | None = None) -> Float
 
 
 def check_texts(texts: Sequence[str], name: str = "texts") -> list[str]:
-    """Return the texts as a list; raise an error for the first that is not a text."""
+    """Return the texts as a list; raise if one of them is not a text."""
     if isinstance(texts, str):
         raise faults.SingleString(argument=name)
     values = list(texts)

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from dissensus.common.parameters import is_number, is_whole, param
+from dissensus.common.parameters import is_number, is_whole_number, param
 from dissensus.learning.exceptions import WrongOptimizer
 from dissensus.learning.rows import JointOptimizer, RowAdam
 
@@ -87,7 +87,7 @@ def _split_name(wanted: Any) -> tuple[str, dict[str, Any]]:
 
 def _is_schedule(schedule: Any) -> bool:
     if isinstance(schedule, Mapping):
-        return all(is_whole(at) and is_number(factor) and factor >= 0 for at, factor in schedule.items())
+        return all(is_whole_number(at) and is_number(factor) and factor >= 0 for at, factor in schedule.items())
     return schedule in ("constant", "linear", "cosine")
 
 

@@ -20,10 +20,10 @@ from scipy import sparse
 
 from dissensus.common.exceptions import OutOfRange
 from dissensus.common.json_lines import JsonLinesStore, hash_settings
-from dissensus.common.parameters import check_argument, is_number, is_whole
+from dissensus.common.parameters import check_argument, is_number, is_whole_number
 from dissensus.common.types import FloatArray
-from dissensus.evaluation.hard import tied_classes
-from dissensus.evaluation.soft import EPSILON, inverse_kl_divergence, kl_divergence
+from dissensus.evaluation.hard import find_tied_classes
+from dissensus.evaluation.soft import SMOOTHING_EPSILON, inverse_kl_divergence, kl_divergence
 from dissensus.learning import inputs as input_data
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.encoders import Identity
@@ -138,7 +138,7 @@ def search_sizes(
     epochs: Iterable[int] = (25, 50, 100, 200),
     seeds: Iterable[int] = range(3),
     model: CrowdClassifier | None = None,
-    epsilon: float = EPSILON,
+    epsilon: float = SMOOTHING_EPSILON,
     store: str | Path | None = None,
     stack_size: int | None = None,
     on_trained: OnTrained | None = None,
@@ -271,7 +271,7 @@ def winner_agreement(y: FloatArray, h: FloatArray) -> FloatArray:
     >>> winner_agreement(np.array([[1, 0], [0.5, 0.5]]), np.array([[0.9, 0.1], [0.6, 0.4]]))
     array([1. , 0.5])
     """
-    first, second = tied_classes(y), tied_classes(h)
+    first, second = find_tied_classes(y), find_tied_classes(h)
     return np.asarray((first & second).sum(axis=1) / (first.sum(axis=1) * second.sum(axis=1)))
 
 
@@ -298,7 +298,9 @@ def _complete_trainings(rows: Iterable[dict[str, Any]], epochs: list[int]) -> li
 
 def _check_whole_numbers(name: str, values: Iterable[int], least: int = 1) -> list[int]:
     numbers = list(values) if isinstance(values, Iterable) else values
-    if not (isinstance(numbers, list) and numbers and all(is_whole(value) and value >= least for value in numbers)):
+    if not (
+        isinstance(numbers, list) and numbers and all(is_whole_number(value) and value >= least for value in numbers)
+    ):
         allowed = f"be a list of whole numbers, each at least {least}"
         raise OutOfRange(name=ParameterName(name), allowed=allowed, value=numbers)
     return sorted({int(value) for value in numbers})

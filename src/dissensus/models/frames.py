@@ -11,7 +11,7 @@ import numpy as np
 
 from dissensus.common.arrays import TIE_TOLERANCE
 from dissensus.common.frames import columns_to_frame
-from dissensus.common.notebook import MAX_ROWS_SHOWN, html_table
+from dissensus.common.notebook import MAX_ROWS_SHOWN, make_html_table
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.models.exceptions import NoConfusion, UnknownFrame
 from dissensus.table import names as naming
@@ -123,7 +123,7 @@ def to_html(model: Aggregator) -> str | None:
         return None
     frame = model.to_frame("items", backend="pyarrow")
     about = f"{model!r}, fitted to {model.n_annotations_.sum():,.0f} labels of {model.items_.size:,} items"
-    return html_table(about, frame[:MAX_ROWS_SHOWN].to_pylist(), len(frame))
+    return make_html_table(about, frame[:MAX_ROWS_SHOWN].to_pylist(), len(frame))
 
 
 @cache

@@ -28,10 +28,10 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.evaluation import Estimate
-from dissensus.evaluation.hard import tied_classes
+from dissensus.evaluation.hard import find_tied_classes
 from dissensus.evaluation.intervals import wilson_interval
 from dissensus.evaluation.ppi import (
-    MIN_KNOWN,
+    MIN_GOLD_ITEMS,
     CorrectedMean,
     compare_sample_to_rest,
     corrected_difference,
@@ -214,7 +214,7 @@ class CalibrationResult(NotebookTable):
 
 def has_enough_gold(gold: Any) -> bool:
     """Return whether gold (I,), codes or numbers, has enough gold items for a correction."""
-    return gold_items(gold).size >= 2 * MIN_KNOWN
+    return gold_items(gold).size >= 2 * MIN_GOLD_ITEMS
 
 
 def calibrate(
@@ -274,8 +274,8 @@ def calibrate(
     gold, names = _check_gold(table, gold, classes, numeric)
     labelled = np.flatnonzero(np.diff(table.item_ptr))
     known = np.intersect1d(gold_items(gold), labelled)
-    if known.size < 2 * MIN_KNOWN:
-        raise TooLittleGold(n_gold=known.size, needed=2 * MIN_KNOWN)
+    if known.size < 2 * MIN_GOLD_ITEMS:
+        raise TooLittleGold(n_gold=known.size, needed=2 * MIN_GOLD_ITEMS)
     pi, judges = _check_probability(probability, table, known), panel_judges(table)
     system, prompt = _check_names(systems, table.n_items, "systems"), _check_names(prompts, table.n_items, "prompts")
     model = methods[DEFAULT_METHOD]().fit(table) if table.kind != "numbers" and model is None else model
@@ -469,15 +469,15 @@ class _Quantities:
     def check_system(self, items: IntArray, system: str) -> list[Message]:
         """Return a warning if a system has too few gold items."""
         n_gold = np.intersect1d(items, self.known).size
-        if n_gold >= MIN_KNOWN:
+        if n_gold >= MIN_GOLD_ITEMS:
             return []
-        facts: dict[str, Any] = {"n_gold": n_gold, "items": items.size, "least": MIN_KNOWN}
+        facts: dict[str, Any] = {"n_gold": n_gold, "items": items.size, "least": MIN_GOLD_ITEMS}
         return [findings.TooLittleGoldForSystem(system=system, **facts)]
 
     def estimate_rates(self, items: IntArray, system: str | None) -> list[Rate]:
         """Return the rate of every quantity among some items; none with too little gold."""
         here, others = np.intersect1d(items, self.known), np.setdiff1d(items, self.known)
-        if here.size < MIN_KNOWN:
+        if here.size < MIN_GOLD_ITEMS:
             return []
         probability = None if self.pi is None else self.pi[here]
         rates = []
@@ -502,7 +502,7 @@ def _make_quantities(
     """Return the quantities to correct: one per class, and the mean of scores or grades."""
     quantities = [MEAN] if numeric else [str(name) for name in names]
     truth = gold[:, None] if numeric else (gold[:, None] == np.arange(names.size)) * 1.0
-    answers = None if blind is None else tied_classes(blind) / tied_classes(blind).sum(axis=1, keepdims=True)
+    answers = None if blind is None else find_tied_classes(blind) / find_tied_classes(blind).sum(axis=1, keepdims=True)
     judge_values = answers if answers is not None else np.full((table.n_items, len(quantities)), np.nan)
     if numeric:
         judge_values = _mean_scores(table)[:, None]
@@ -540,7 +540,7 @@ def _compare_systems(
         pairs = _match_prompts(by_system[first], by_system[second], prompt)
         both = has_gold[pairs].all(axis=1)
         for q, name in enumerate(quantities.names):
-            if both.sum() >= MIN_KNOWN:
+            if both.sum() >= MIN_GOLD_ITEMS:
                 y, f = (x[pairs[:, 0], q] - x[pairs[:, 1], q] for x in (quantities.truth, quantities.predicted))
                 drawn = None if pi is None else pi[pairs[both]].mean(axis=1)  # equal if whole prompts were drawn
                 paired = corrected_mean(y[both], f[both], f[~both], probability=drawn)

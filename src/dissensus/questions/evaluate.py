@@ -25,10 +25,10 @@ from dissensus.common.notebook import NotebookTable
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.evaluation.calibration import confidence_gaps_by_bin, log_loss_per_item
-from dissensus.evaluation.hard import class_outcomes, mean_f1, mean_recall, tied_classes
+from dissensus.evaluation.hard import count_class_outcomes, find_tied_classes, mean_f1, mean_recall
 from dissensus.evaluation.intervals import Estimate, Statistic, bootstrap_sums, percentile_interval
 from dissensus.evaluation.perspectivist import absolute_distance, error_rate
-from dissensus.evaluation.soft import MEASURES, entropy, wasserstein
+from dissensus.evaluation.soft import DISTRIBUTION_MEASURES, entropy, wasserstein
 from dissensus.messages import Message
 from dissensus.models.base import check_gold
 from dissensus.questions.compare import estimate_columns
@@ -219,7 +219,7 @@ class _Reference:
             items, rows = items & one.has_item, rows & one.has_row
         truth = gold
         if truth is None:
-            best = tied_classes(votes)
+            best = find_tied_classes(votes)
             unclear = voted & (best.sum(axis=1) > 1)
             truth = np.where(voted & ~unclear, best.argmax(axis=1), -1)
             if tied_items := int((unclear & items).sum()):
@@ -238,10 +238,10 @@ class _Reference:
             K = self.y.shape[1]
             accuracy: Statistic = lambda s: s[:, :K].sum(axis=1) / n  # noqa: E731
             hard = {"accuracy": accuracy, "balanced_accuracy": mean_recall, "macro_f1": mean_f1}
-            yield _ScoreGroup("hard", class_outcomes(gold, one.answer_shares[known]), hard)
+            yield _ScoreGroup("hard", count_class_outcomes(gold, one.answer_shares[known]), hard)
         if h is not None and voted.any():
             y, h = self.y[voted], h[voted]
-            values = {name: measure(y, h) for name, measure in MEASURES.items()}
+            values = {name: measure(y, h) for name, measure in DISTRIBUTION_MEASURES.items()}
             if self.positions is not None:
                 values["wasserstein"] = wasserstein(y, h, positions=self.positions)
             a, b = (one - one.mean() for one in (entropy(y), entropy(h)))

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
-from dissensus.evaluation.hard import tied_classes
+from dissensus.evaluation.hard import find_tied_classes
 from dissensus.messages import quote_names
 from dissensus.questions.exceptions import (
     NoPredictedColumn,
@@ -149,7 +149,7 @@ class AlignedPredictions:
             pair = np.where(in_table, naming.match_names(_pair_codes(item, annotator, table), pairs, "pairs"), -1)
             rows = _find_rows(pair, pairs.size, predictions.item)[row]
         has_item = np.asarray(best.any(axis=1))
-        tied = tied_classes(best) & has_item[:, None]
+        tied = find_tied_classes(best) & has_item[:, None]
         answer_shares = tied / np.maximum(tied.sum(axis=1, keepdims=True), 1)
         row_proba = None if proba is None else _select_rows(proba, rows)
         return cls(has_item, rows >= 0, answer_shares, item_proba, _select_rows(answer, rows), row_proba)

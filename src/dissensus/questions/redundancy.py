@@ -49,7 +49,7 @@ from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.compute.engines.local import Threads, even_ranges, thread_count
 from dissensus.compute.kernels import redundancy as kernels
 from dissensus.evaluation import Estimate, bootstrap
-from dissensus.evaluation.hard import probability_correct, tied_classes
+from dissensus.evaluation.hard import find_tied_classes, probability_correct
 from dissensus.messages import Message
 from dissensus.models.base import Aggregator, Likelihoods, check_gold
 from dissensus.models.confidence import EffectiveLabels
@@ -426,7 +426,7 @@ def _gold_probability(gold: IntArray | None, posterior: FloatArray) -> FloatArra
 
 def _p_same_class(first: FloatArray, second: FloatArray) -> FloatArray:
     """Return the probability that two posteriors choose the same class (I,): |T ∩ T'| / |T ∪ T'| of the tied ones."""
-    a, b = tied_classes(first), tied_classes(second)
+    a, b = find_tied_classes(first), find_tied_classes(second)
     return np.asarray((a & b).sum(axis=1) / (a | b).sum(axis=1))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dissensus.common.formatting import Count, Share
-from dissensus.common.options import option_words
+from dissensus.common.options import render_option
 from dissensus.evaluation.pairs import wilson_interval_of_mean
 from dissensus.messages import Face, Message
 from dissensus.models.confidence import advise_gold_labels
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dissensus.report.study import Study
 
 COLLECT_GOLD = "Have an expert label {items} random items: confidence can then be calibrated to your annotators."
-REPORT_FACE = Face(option_words, {GoldLabelsAdvice: COLLECT_GOLD})
+REPORT_FACE = Face(render_option, {GoldLabelsAdvice: COLLECT_GOLD})
 """Words of the report: its text names neither options nor parameters."""
 
 

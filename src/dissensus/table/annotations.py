@@ -745,7 +745,7 @@ class Annotations(ReadOnlyArrays, SizeProperties):
         same = all(t.classes.tolist() == tables[0].classes.tolist() for t in tables)
         kind = tables[0].kind
         if any(t.kind != kind for t in tables):
-            raise errors.DifferentKinds(kinds=" and ".join(sorted({t.kind for t in tables})))
+            raise errors.DifferentLabelTypes(kinds=" and ".join(sorted({t.kind for t in tables})))
         classes = tables[0].classes
         if not same:
             classes, _ = kinds.build_vocabulary(kind, _union_names([t.classes for t in tables], "classes"))

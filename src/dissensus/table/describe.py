@@ -8,7 +8,7 @@ import numpy as np
 
 from dissensus.common.arrays import is_first_of_pair
 from dissensus.common.formatting import format_count
-from dissensus.common.notebook import MAX_ROWS_SHOWN, html_table
+from dissensus.common.notebook import MAX_ROWS_SHOWN, make_html_table
 from dissensus.common.types import IntArray, Names
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def format_table_html(table: Annotations) -> str:
     head = (
         table.select(rows=np.arange(min(MAX_ROWS_SHOWN, len(table)))).to_arrow().select(["item", "annotator", "label"])
     )
-    return html_table(summarize_table(table), head.to_pylist(), len(table))
+    return make_html_table(summarize_table(table), head.to_pylist(), len(table))
 
 
 def _list_first_names(names: Names) -> str:

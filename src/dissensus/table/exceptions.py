@@ -26,7 +26,7 @@ from dissensus.messages import Message, ParameterName, quote_name
 
 
 class BadRows(Message):
-    """Some rows of a column hold unusable values; templates use `BAD_COUNT` and `FIRST_BAD`."""
+    """Some rows of a column hold unusable values; templates use `BAD_ROW_COUNT` and `FIRST_BAD_ROW`."""
 
     column: str
     n_bad: int
@@ -80,12 +80,12 @@ class DuplicateName(DataError):
     n: int
 
 
-BAD_COUNT = "{column}: {n_bad:,} of {n_rows:,}"
-FIRST_BAD = "the first is row {row} (from 0): {value!r}."
+BAD_ROW_COUNT = "{column}: {n_bad:,} of {n_rows:,}"
+FIRST_BAD_ROW = "the first is row {row} (from 0): {value!r}."
 
 
 class InvalidRows(BadRows, DataError):
-    template = f"{BAD_COUNT} rows {{problem}}; {FIRST_BAD}"
+    template = f"{BAD_ROW_COUNT} rows {{problem}}; {FIRST_BAD_ROW}"
     problem: Literal[
         "are not whole numbers of at least 0",
         "are negative or missing",
@@ -96,7 +96,7 @@ class InvalidRows(BadRows, DataError):
 
 class ExtremeWeights(BadRows, DataError):
     template = (
-        f"{BAD_COUNT} rows are neither 0 nor between {{low:g}} and {{high:g}}; {FIRST_BAD} "
+        f"{BAD_ROW_COUNT} rows are neither 0 nor between {{low:g}} and {{high:g}}; {FIRST_BAD_ROW} "
         "Divide all weights by their mean."
     )
     low: float
@@ -105,7 +105,7 @@ class ExtremeWeights(BadRows, DataError):
 
 class ProbabilitiesNotNormalised(BadRows, DataError):
     template = (
-        f"{BAD_COUNT} rows are not probability distributions; {FIRST_BAD} "
+        f"{BAD_ROW_COUNT} rows are not probability distributions; {FIRST_BAD_ROW} "
         "It sums to {total:.6g}; divide each row by its sum."
     )
     total: float
@@ -113,8 +113,8 @@ class ProbabilitiesNotNormalised(BadRows, DataError):
 
 class BadGoldLabels(BadRows, UnknownClass):
     template = (
-        f"{BAD_COUNT} gold labels are not among the table's {{n_classes:,}} classes; {FIRST_BAD} Declare all classes "
-        "when you make the table: {how_to_declare}."
+        f"{BAD_ROW_COUNT} gold labels are not among the table's {{n_classes:,}} classes; {FIRST_BAD_ROW} Declare "
+        "all classes when you make the table: {how_to_declare}."
     )
     n_classes: int
     kind: str
@@ -124,14 +124,14 @@ class BadGoldLabels(BadRows, UnknownClass):
         return "table.with_added_classes(labels)" if self.kind == "sets" else ParameterName("classes=")
 
 
-OUTSIDE_CLASSES = (
-    "column '{column}': {n_bad:,} of {n_rows:,} rows hold a label outside the {n_classes:,} {classes}; " + FIRST_BAD
+OUTSIDE_CLASSES_TEMPLATE = (
+    "column '{column}': {n_bad:,} of {n_rows:,} rows hold a label outside the {n_classes:,} {classes}; " + FIRST_BAD_ROW
 )
 
 
 class LabelOutsideClasses(BadRows, UnknownClass):
     template = (
-        f"{OUTSIDE_CLASSES} Add it to {{param[classes=]}}, exclude it with {{param[abstain=]}}, "
+        f"{OUTSIDE_CLASSES_TEMPLATE} Add it to {{param[classes=]}}, exclude it with {{param[abstain=]}}, "
         "or omit {param[classes=]} to use all labels as classes."
     )
     n_classes: int
@@ -142,22 +142,24 @@ class LabelOutsideClasses(BadRows, UnknownClass):
 
 
 class LabelUnknownToModel(LabelOutsideClasses):
-    template = f"{OUTSIDE_CLASSES} A fitted model cannot learn new classes; fit it to all annotations again."
+    template = f"{OUTSIDE_CLASSES_TEMPLATE} A fitted model cannot learn new classes; fit it to all annotations again."
 
 
-BLANK_ROWS = "column '{column}': {n_bad:,} of {n_rows:,} rows are blank or missing; the first is row {row} (from 0). "
+BLANK_ROWS_TEMPLATE = (
+    "column '{column}': {n_bad:,} of {n_rows:,} rows are blank or missing; the first is row {row} (from 0). "
+)
 
 
 class MissingNames(BadRows, DataError):
-    template = BLANK_ROWS + "Name them or drop those rows."
+    template = BLANK_ROWS_TEMPLATE + "Name them or drop those rows."
 
 
 class MissingLabels(MissingNames):
-    template = BLANK_ROWS + "Drop those rows, or exclude them as abstentions: {param[abstain='']}."
+    template = BLANK_ROWS_TEMPLATE + "Drop those rows, or exclude them as abstentions: {param[abstain='']}."
 
 
 class MissingSets(MissingNames):
-    template = BLANK_ROWS + (
+    template = BLANK_ROWS_TEMPLATE + (
         "Drop those rows, exclude them as abstentions ({param[abstain='']}), or read blank labels as empty sets: "
         "{param[kind='sets']}."
     )
@@ -320,7 +322,7 @@ class NoTablesToJoin(DataError):
     template = "concat got no table; pass at least one."
 
 
-class DifferentKinds(DataError):
+class DifferentLabelTypes(DataError):
     template = "tables with labels of different types ({kinds}) cannot be joined; convert them with as_kind first."
     kinds: str
     example = {"kinds": "classes and numbers"}
@@ -344,7 +346,7 @@ class QuestionPerItem(DataWarning):
 # Kinds of labels ------------------------------------------------------------------------------------------------------
 
 
-class WrongKind(DataError):
+class WrongLabelType(DataError):
     template = (
         "{what} requires {allowed_labels}, but these labels are {labels}; set {param[kind=]} if the label type is "
         "wrong."

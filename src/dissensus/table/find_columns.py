@@ -23,7 +23,7 @@ from dissensus.table import names as naming
 from dissensus.table.kinds import parse_numbers
 from dissensus.table.spans import are_tags
 
-SYNONYMS: dict[str, tuple[str, ...]] = {
+COLUMN_SYNONYMS: dict[str, tuple[str, ...]] = {
     "item": ("task", "example", "id", "instance", "unit"),
     "annotator": ("worker", "rater", "performer", "judge"),
     "label": ("answer", "annotation"),
@@ -47,7 +47,7 @@ MAX_CLASS_LENGTH = 60  # mean number of characters of a class name
 MIN_ROWS_FOR_REPEATS = 8  # Items of shorter tables may be unrepeated by chance.
 
 
-OTHER_SYNONYMS: dict[str, str] = {
+FURTHER_COLUMN_SYNONYMS: dict[str, str] = {
     "item": "doc document sample record row prompt text sentence image file filename url post tweet comment hit query "
     "pair conversation trace case answer_id completion_id output_id question_id response_id",
     "annotator": "user username labeler labeller coder reviewer annotated_by completed_by created_by email author "
@@ -255,7 +255,7 @@ def missing_column_error(
         other: quote_names(flatten_columns([columns])) for other, columns in (taken or {}).items() if other != "proba"
     }
     return error(
-        role=role, synonyms=", ".join(SYNONYMS[role]), columns=tuple(available), taken=others, counts=counts,
+        role=role, synonyms=", ".join(COLUMN_SYNONYMS[role]), columns=tuple(available), taken=others, counts=counts,
         candidates=tuple(candidates),
     )  # fmt: skip
 
@@ -271,7 +271,7 @@ def guess_column(role: str, available: Sequence[str]) -> str | None:
     own = [c for c in available if c == role] or [c for c in available if normalize_name(c) == role]
     if own:
         return own[0]
-    return require_one_candidate(role, [c for c in available if normalize_name(c) in SYNONYMS[role]])
+    return require_one_candidate(role, [c for c in available if normalize_name(c) in COLUMN_SYNONYMS[role]])
 
 
 def require_one_candidate(role: str, candidates: Sequence[str]) -> str | None:
@@ -387,7 +387,7 @@ def find_span_columns(frame: Any, columns: ColumnNames) -> dict[str, Any] | None
             columns_by_role[role] = named[0]
     annotator = split_column_names(columns.annotator, available) or (guess_column("annotator", available),)
     if annotator[0] is None:
-        annotator = tuple(name for name in available if plain[name] in OTHER_SYNONYMS["annotator"].split())[:1]
+        annotator = tuple(name for name in available if plain[name] in FURTHER_COLUMN_SYNONYMS["annotator"].split())[:1]
     for role, chosen in (("annotator", annotator), ("label", split_column_names(columns.label, available))):
         if chosen:
             columns_by_role[role] = chosen if len(chosen) > 1 else chosen[0]
@@ -502,7 +502,7 @@ def _find_other_full_columns(head: dict[str, ColumnSample], *used: str) -> dict[
 
 
 def _find_by_other_name(role: str, free: Sequence[ColumnSample]) -> str | None:
-    """Return the only column with a synonym from `OTHER_SYNONYMS` whose content fits the role, or None."""
+    """Return the only column with a synonym from `FURTHER_COLUMN_SYNONYMS` whose content fits the role, or None."""
 
     def fits_role(column: ColumnSample) -> bool:
         if role == "label":
@@ -513,7 +513,7 @@ def _find_by_other_name(role: str, free: Sequence[ColumnSample]) -> str | None:
     fitting = [
         column
         for column in free
-        if _name_variants(column.name) & set(OTHER_SYNONYMS[role].split()) and fits_role(column)
+        if _name_variants(column.name) & set(FURTHER_COLUMN_SYNONYMS[role].split()) and fits_role(column)
     ]
     if role == "annotator" and len(fitting) > 1:  # If there is also a judge, the model is the evaluated system.
         fitting = [column for column in fitting if not _name_variants(column.name) & set(SYSTEM_COLUMNS)] or fitting

@@ -15,7 +15,7 @@ _PLURAL_NOUNS = re.compile(
     r"span|suggestion|task|text)s\b"
 )
 """Plural nouns that become singular after the number 1."""
-SINGULAR = r"\1"
+SINGULAR_REPLACEMENT = r"\1"
 
 
 @dataclass
@@ -100,7 +100,7 @@ class ImportReport:
 
 def count_with_noun(count: int, what: str) -> str:
     """Return a count followed by its noun, which becomes singular after the number 1."""
-    return f"{count:,} {_PLURAL_NOUNS.sub(SINGULAR, what, count=1) if count == 1 else what}"
+    return f"{count:,} {_PLURAL_NOUNS.sub(SINGULAR_REPLACEMENT, what, count=1) if count == 1 else what}"
 
 
 def join_lines(text: str) -> str:

@@ -14,8 +14,8 @@ from dissensus.common.jit import lazy_jit
 from dissensus.common.types import IntArray
 
 MIN_ROWS_TO_COMPILE = 2**17  # For fewer rows, NumPy is faster than loading the compiled code.
-INSERTION_LIMIT = 48  # Up to this number of rows per item, insertion sort is faster than np.sort.
-CHUNK = 2**15  # rows; the differences of one chunk fit into the processor's cache
+MAX_ROWS_FOR_INSERTION_SORT = 48  # Up to this number of rows per item, insertion sort is faster than np.sort.
+ROWS_PER_CHUNK = 2**15  # rows; the differences of one chunk fit into the processor's cache
 
 
 def group_rows(codes: IntArray, ptr: IntArray) -> IntArray:
@@ -37,8 +37,8 @@ def _fill_groups(codes: IntArray, fill: IntArray, order: IntArray) -> None:
 
 def is_sorted(item: IntArray, annotator: IntArray, label: IntArray) -> bool:
     """Return True if the rows are sorted by (item, annotator, label)."""
-    for start in range(0, item.size - 1, CHUNK):
-        rows = slice(start, start + CHUNK + 1)
+    for start in range(0, item.size - 1, ROWS_PER_CHUNK):
+        rows = slice(start, start + ROWS_PER_CHUNK + 1)
         tied: Any = True
         for codes in (item[rows], annotator[rows], label[rows]):
             if (tied & (codes[1:] < codes[:-1])).any():
@@ -65,7 +65,7 @@ def sort_rows(
         labels[to] = label[row]
     for i in range(item_ptr.size - 1):
         start, stop = item_ptr[i], item_ptr[i + 1]
-        if stop - start > INSERTION_LIMIT:
+        if stop - start > MAX_ROWS_FOR_INSERTION_SORT:
             keys = np.empty(stop - start, np.int64)
             for row in range(start, stop):
                 keys[row - start] = np.int64(annotators[row]) * n_classes + labels[row]

@@ -74,7 +74,7 @@ def check_kind(kind: Any, allowed: Sequence[str] = tuple(KIND_DESCRIPTIONS), wha
     if not isinstance(kind, str) or kind not in KIND_DESCRIPTIONS:
         raise OutOfRange(name=ParameterName("kind"), allowed="be , ".join(KIND_DESCRIPTIONS), value=kind)
     if kind not in allowed:
-        raise errors.WrongKind(what=what, allowed=tuple(allowed), kind=kind)
+        raise errors.WrongLabelType(what=what, allowed=tuple(allowed), kind=kind)
 
 
 def parse_numbers(classes: Names) -> FloatArray | None:
@@ -105,7 +105,7 @@ def guess_kind(classes: Names) -> str:
     return "numbers" if fractions or np.unique(numbers).size > MAX_INTEGER_CLASSES else "classes"
 
 
-def look_graded(classes: Names) -> bool:
+def look_like_grades(classes: Names) -> bool:
     """Return True if the classes are the whole numbers 0 to k or 1 to k, few enough to be ratings."""
     numbers = parse_numbers(classes)
     if numbers is None or numbers.size not in GRADED_CLASS_COUNTS or numbers.min() not in (0, 1):

@@ -25,7 +25,7 @@ from dissensus.messages import ParameterName
 from dissensus.table import exceptions as errors
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.simulate_kinds import apportion
+from dissensus.table.simulate_kinds import apportion_kinds
 from dissensus.table.simulate_kinds import simulate_kind as simulate_kind
 from dissensus.table.simulate_kinds import simulate_sets as simulate_sets
 from dissensus.table.simulate_kinds import simulate_spans as simulate_spans
@@ -48,7 +48,7 @@ DEFAULT_KIND_SHARES: dict[str, float] = {
 CLIQUE_SIZE = 5
 MAX_DIFFICULTY = 0.5  # Above 0.5, an item would be perceived as its decoy more often than as its true class.
 
-_CROWD, _ITEMS, _LABELS, _SHARED = range(4)  # keys of the children of the seed
+_CROWD_SEED_KEY, _ITEMS_SEED_KEY, _LABELS_SEED_KEY, _SHARED_SEED_KEY = range(4)  # keys of the children of the seed
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,8 +235,8 @@ def make_crowd(
     """
     if n_annotators < 1 or n_classes < 2:
         raise errors.CrowdTooSmall(n_annotators=n_annotators, n_classes=n_classes)
-    rng = _make_generator(seed, _CROWD)
-    kind = apportion(DEFAULT_KIND_SHARES if kinds is None else kinds, n_annotators, DEFAULT_KIND_SHARES)
+    rng = _make_generator(seed, _CROWD_SEED_KEY)
+    kind = apportion_kinds(DEFAULT_KIND_SHARES if kinds is None else kinds, n_annotators, DEFAULT_KIND_SHARES)
     if (kind == "clique").sum() == 1:
         kind[kind == "clique"] = "ordinary"
     kind = rng.permutation(kind)
@@ -299,7 +299,7 @@ def _draw_annotations(
     label = np.empty(truth.size * high, naming.smallest_int_type(n_classes))
     ptr = np.zeros(truth.size + 1, np.int64)
     for first_row in range(0, truth.size, ITEMS_PER_CHUNK):
-        rng = _make_generator(seed, _LABELS, (start + first_row) // ITEMS_PER_CHUNK)
+        rng = _make_generator(seed, _LABELS_SEED_KEY, (start + first_row) // ITEMS_PER_CHUNK)
         n = min(ITEMS_PER_CHUNK, truth.size - first_row)
         # Each chunk is drawn completely and then cut, so that the last chunk of a part does not depend on its size.
         annotators = _draw_annotators(rng, ITEMS_PER_CHUNK, high, tickets)[:n]  # (n, high)
@@ -332,7 +332,11 @@ def _draw_annotations(
 
 def _draw_items(block: int, prior: FloatArray, hardness: float, seed: int) -> tuple[IntArray, FloatArray, IntArray]:
     """Draw the true class, difficulty and decoy of the items of one chunk."""
-    rng, n_classes, code = _make_generator(seed, _ITEMS, block), prior.size, naming.smallest_int_type(prior.size)
+    rng, n_classes, code = (
+        _make_generator(seed, _ITEMS_SEED_KEY, block),
+        prior.size,
+        naming.smallest_int_type(prior.size),
+    )
     truth = np.searchsorted(np.cumsum(prior)[:-1], rng.random(ITEMS_PER_CHUNK), side="right").astype(code)
     # m·U^(m/h − 1) has mean h and maximum m, so most items are easy and few are difficult.
     power = MAX_DIFFICULTY / hardness - 1 if hardness else np.inf
@@ -364,7 +368,7 @@ def _draw_annotators(rng: np.random.Generator, n: int, size: int, tickets: IntAr
 
 def _shared_draws(seed: int, item: IntArray, leader: IntArray) -> tuple[FloatArray, FloatArray]:
     """Return two uniform draws for each (item, leader), which are the same in every row, chunk and part."""
-    key = np.random.SeedSequence(seed, spawn_key=(_SHARED,)).generate_state(1, np.uint64)
+    key = np.random.SeedSequence(seed, spawn_key=(_SHARED_SEED_KEY,)).generate_state(1, np.uint64)
     first = naming.scramble_integers(naming.scramble_integers(item.astype(np.uint64) ^ key) ^ leader.astype(np.uint64))
     second = naming.scramble_integers(first)
     scale = np.float32(2**-24)  # float32 has 24 significant bits.

@@ -50,7 +50,7 @@ ERROR_RATES = {
 SPAN_KIND_SHARES = {"expert": 0.15, "ordinary": 0.6, "sloppy": 0.1, "spammer": 0.1, "adversary": 0.05}
 """Kind of annotator of spans → share in a default crowd."""
 SPAN_RATE = 0.12  # probability that a span begins at a token outside of spans
-P_CONTINUED = 0.4  # probability that a span has one more token
+P_SPAN_CONTINUES = 0.4  # probability that a span has one more token
 SpanTuple = tuple[int, int, int]
 
 
@@ -231,7 +231,7 @@ def simulate_spans(
     """
     _check_redundancy(redundancy, n_annotators)
     rng = np.random.default_rng(seed)
-    kind = rng.permutation(apportion(kinds or SPAN_KIND_SHARES, n_annotators, tuple(ERROR_RATES)))
+    kind = rng.permutation(apportion_kinds(kinds or SPAN_KIND_SHARES, n_annotators, tuple(ERROR_RATES)))
     sizes = rng.integers(max(length // 2, 1), length + length // 2 + 1, n_documents)
     all_places, truth, item, annotator, label = [], [], [], [], []
     for document, size in enumerate(sizes.tolist()):
@@ -249,7 +249,7 @@ def simulate_spans(
     return SimulatedTable(table, table.gold_codes(all_places, truth), kind)
 
 
-def apportion(shares: Mapping[str, float], n: int, known: Iterable[str]) -> Names:
+def apportion_kinds(shares: Mapping[str, float], n: int, known: Iterable[str]) -> Names:
     """Return the (n,) kinds of annotators, apportioned by largest remainder; `known` are the valid kinds."""
     total = sum(shares.values())
     if not (shares.keys() <= set(known) and all(share >= 0 for share in shares.values()) and total > 0):
@@ -290,7 +290,7 @@ def _draw_spans(rng: np.random.Generator, size: int, n_types: int, rate: float) 
     while at < size:
         end = at + 1
         if rng.random() < rate:
-            while end < size and rng.random() < P_CONTINUED:
+            while end < size and rng.random() < P_SPAN_CONTINUES:
                 end += 1
             spans.append((at, end, int(rng.integers(n_types))))
         at = end

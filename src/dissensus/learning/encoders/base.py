@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from torch import nn
 
-from dissensus.common.parameters import Parameters, is_whole, param
+from dissensus.common.parameters import Parameters, is_whole_number, param
 from dissensus.common.registry import Registry
 from dissensus.learning.batches import BatchColumns
 
@@ -68,6 +68,6 @@ def size_param(default: Any, text: str, must: str, *, least: int = 1, most: floa
 
     def check(values: Any) -> bool:
         found = np.asarray(values)
-        return found.ndim == 1 and least <= found.size <= most and all(is_whole(n) and n >= 1 for n in values)
+        return found.ndim == 1 and least <= found.size <= most and all(is_whole_number(n) and n >= 1 for n in values)
 
     return param(default, text, check=check, must=must)

@@ -154,7 +154,7 @@ class Transformer(Encoder):
             return self._make_text_model(self.weights_)
         folder = hub.find_model_folder(None)
         if hub.hash_model_files(folder) != self.identity_:
-            raise TextModelDiffers(package=hub.BUNDLED)
+            raise TextModelDiffers(package=hub.BUNDLED_MODEL)
         return self._make_text_model(folder)
 
 

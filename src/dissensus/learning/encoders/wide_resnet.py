@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from dissensus.common.parameters import is_whole, param
+from dissensus.common.parameters import is_whole_number, param
 from dissensus.common.types import ByteArray, FloatArray
 from dissensus.features.exceptions import NoFeatureInputs
 from dissensus.learning.batches import BatchColumns
@@ -49,7 +49,7 @@ class WideResNet(Encoder):
     depth: int = param(
         16,
         "number of layers: 10, 16, 22, 28, …",
-        check=lambda value: is_whole(value) and value >= 10 and value % 6 == 4,
+        check=lambda value: is_whole_number(value) and value >= 10 and value % 6 == 4,
         must="must be one of 10, 16, 22, 28 …",
     )
     widen: int = param(

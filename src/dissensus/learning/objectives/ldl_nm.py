@@ -43,7 +43,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, one_hot, pad, softsign
 
-from dissensus.common.parameters import is_whole, param
+from dissensus.common.parameters import is_whole_number, param
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.learning.batches import Batch, BatchColumns
 from dissensus.learning.exceptions import EmbeddingSizesDiffer, LayerRoomTooSmall
@@ -189,14 +189,16 @@ class LDLNMObjective(AnnotatorObjective):
     room: tuple[int, int] | None = param(
         None,
         "number of units, used and unused, of the layers of items and annotators; None: J_I and J_A",
-        check=lambda room: room is None or (isinstance(room, tuple | list) and [*map(is_whole, room)] == [True, True]),
+        check=lambda room: (
+            room is None or (isinstance(room, tuple | list) and [*map(is_whole_number, room)] == [True, True])
+        ),
         must="must be two whole numbers, of items and of annotators, or None",
     )
 
     search: tuple[int, ...] | None = param(
         None,
         "sizes to try for items and for annotators, chosen by development items (`learning/size_search.py`)",
-        check=lambda sizes: sizes is None or (len(sizes) > 0 and all(is_whole(n) and n > 0 for n in sizes)),
+        check=lambda sizes: sizes is None or (len(sizes) > 0 and all(is_whole_number(n) and n > 0 for n in sizes)),
         must="must be numbers of at least 1, or None",
     )
 

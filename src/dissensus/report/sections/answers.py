@@ -9,7 +9,7 @@ import numpy as np
 
 from dissensus.common.formatting import Count, Share, format_percent
 from dissensus.common.types import FloatArray
-from dissensus.evaluation.distances import MAX_LABELS, agreement_for_label_type
+from dissensus.evaluation.distances import MAX_LABELS_COMPARED, agreement_for_label_type
 from dissensus.evaluation.exceptions import NoSharedItems
 from dissensus.evaluation.intervals import bootstrap
 from dissensus.questions.scoring import SCORING
@@ -163,7 +163,7 @@ def headline_sentences(facts: Facts) -> list[str]:
 
 def _agreement_facts(study: Study) -> list[Facts] | None:
     """Return the agreement coefficients that are defined for the label type, or None."""
-    if study.table.kind == "objects" and study.table.n_classes > MAX_LABELS:
+    if study.table.kind == "objects" and study.table.n_classes > MAX_LABELS_COMPARED:
         return None
     try:
         found = agreement_for_label_type(study.table, resamples=N_RESAMPLES, seed=study.seed)

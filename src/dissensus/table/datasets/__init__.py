@@ -52,7 +52,7 @@ def list_datasets(folder: str | Path | None = None) -> list[DatasetInfo]:
     >>> type(info).__name__, info.name, info.source
     ('DatasetInfo', 'digits-crowd', 'bundled')
     """
-    bundled = DatasetInfo(digits.DATASET_NAME, digits.DESCRIPTION.splitlines()[0], "bundled", (), True)
+    bundled = DatasetInfo(digits.DATASET_NAME, digits.DATASET_DESCRIPTION.splitlines()[0], "bundled", (), True)
     data_path = find_data_folder(folder)
     return [bundled] + [
         DatasetInfo(
@@ -105,7 +105,7 @@ def load_dataset(
     if name == digits.DATASET_NAME:
         if gold is not None or votes is not None:
             raise errors.UnusedForDataset(name=name, parameters=(ParameterName("gold="), ParameterName("votes=")))
-        return digits.digits_crowd(0 if seed is None else seed)
+        return digits.make_digits_crowd(0 if seed is None else seed)
     data_path = find_data_folder(folder)
     paths = {} if data_path is None else find_set_folders(data_path)
     if name not in paths:

@@ -22,7 +22,7 @@ from dissensus.table.datasets.dataset import Dataset
 from dissensus.table.simulate import MAX_DIFFICULTY, annotate, make_crowd
 
 DATASET_NAME = "digits-crowd"
-DESCRIPTION = """Handwritten digits with simulated annotators
+DATASET_DESCRIPTION = """Handwritten digits with simulated annotators
 Which digit does the image show? 1,797 real images of 8 × 8 pixels from scikit-learn; about five labels each by 42 \
 simulated annotators: experts, ordinary people, per-class specialists, spammers, an adversary and a clique who copy."""
 
@@ -40,7 +40,7 @@ MEAN_LABELS_CASUAL = 6.5  # mean number of labels of a casual annotator
 N_TEST_IMAGES = 360  # number of test images, which are the last ones
 
 
-def digits_crowd(seed: int = 0) -> Dataset:
+def make_digits_crowd(seed: int = 0) -> Dataset:
     """Return the data set with a crowd and labels drawn from a seed; images, difficulty and splits are fixed."""
     pixels, truth = _load_digits()
     difficulty, decoy = _compute_difficulty()
@@ -71,7 +71,7 @@ def digits_crowd(seed: int = 0) -> Dataset:
     features = pixels.reshape(n, 64)
     return Dataset(
         DATASET_NAME,
-        DESCRIPTION,
+        DATASET_DESCRIPTION,
         sim.annotations,
         gold=truth,
         items=pa.table(about_items),

@@ -259,12 +259,12 @@ def read_gold(path: str | Path, table: Annotations, item: str | None = None, lab
     By default, the columns are found by name (`item` or its synonyms; `gold`, `label`, `truth`). Text is converted to
     integers if the names in the table are integers.
     """
-    columns = gold_columns(path, item, label)
+    columns = read_gold_columns(path, item, label)
     with name_file_in_errors(Path(path)):
         return gold_codes(table, *columns)
 
 
-def gold_columns(
+def read_gold_columns(
     path: str | Path, item: str | None = None, label: str | None = None, usual: Sequence[str] = ()
 ) -> tuple[Any, Any]:
     """Return the columns of items and labels in a file of gold labels; names in `usual` take precedence."""
@@ -280,7 +280,7 @@ def gold_columns(
 
 
 def gold_codes(table: Annotations, item: Any, label: Any) -> IntArray:
-    """Return the (I,) class codes of gold labels from the columns of `gold_columns`; −1 for items without one.
+    """Return the (I,) class codes of gold labels from the columns of `read_gold_columns`; −1 for items without one.
 
     A label that differs from a single class only by capitals and spaces is read as that class.
     """
@@ -291,7 +291,7 @@ def gold_codes(table: Annotations, item: Any, label: Any) -> IntArray:
 
 
 def gold_values(table: Annotations, item: Any, value: Any) -> FloatArray:
-    """Return the (I,) gold numbers from the columns of `gold_columns`; NaN for items without one."""
+    """Return the (I,) gold numbers from the columns of `read_gold_columns`; NaN for items without one."""
     return table.gold_values(_cast_integers_like(item, table.items), value)
 
 

@@ -29,14 +29,14 @@ from dissensus.table.io.pairs import compare_ranked_alternatives
 from dissensus.table.io.readers import readers
 from dissensus.table.io.writers import LabelledSpan, LabelsToWrite, json_writer, writers
 
-_RESPONSES, _USERS, _STATUS = ".responses", ".responses.users", ".responses.status"
+_RESPONSES_SUFFIX, _USERS_SUFFIX, _STATUS_SUFFIX = ".responses", ".responses.users", ".responses.status"
 _COUNTED_STATUSES = ("submitted", None)  # status of responses that are used; None if the export has no status
 
 
 def matches_record(record: Record) -> bool:
     """Return True if the record looks like a record of Argilla."""
     nested = isinstance(record.get("fields"), dict) and isinstance(record.get("responses"), dict | list)
-    return nested or any(key.endswith(_USERS) for key in record) or bool(_questions_in_fields(record))
+    return nested or any(key.endswith(_USERS_SUFFIX) for key in record) or bool(_questions_in_fields(record))
 
 
 def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
@@ -48,7 +48,7 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
         fields = {} if flat else get_entry(record, "fields", dict, where)
         if flat:  # The fields that do not belong to a question describe the item.
             questions = [
-                *(key.removesuffix(_USERS) for key in record if key.endswith(_USERS)),
+                *(key.removesuffix(_USERS_SUFFIX) for key in record if key.endswith(_USERS_SUFFIX)),
                 *_questions_in_fields(record),
             ]
             own = (*questions, "_server_id", "status", "id", "external_id", "metadata")
@@ -79,7 +79,7 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
 
 
 def _is_flat(record: Record) -> bool:
-    return any(key.endswith(_USERS) for key in record) or "responses" not in record
+    return any(key.endswith(_USERS_SUFFIX) for key in record) or "responses" not in record
 
 
 def iterate_responses(record: Record, where: str) -> Iterator[tuple[str, Any, Any, Any]]:
@@ -99,10 +99,11 @@ def iterate_responses(record: Record, where: str) -> Iterator[tuple[str, Any, An
     for question in by_question:
         for response in get_objects(by_question, question, where):
             yield question, response.get("user_id"), response.get("value"), response.get("status")
-    for key in [key for key in record if key.endswith(_USERS)]:
-        question = key.removesuffix(_USERS)
+    for key in [key for key in record if key.endswith(_USERS_SUFFIX)]:
+        question = key.removesuffix(_USERS_SUFFIX)
         users, values, states = (
-            get_entry(record, question + what, list, where) for what in (_USERS, _RESPONSES, _STATUS)
+            get_entry(record, question + what, list, where)
+            for what in (_USERS_SUFFIX, _RESPONSES_SUFFIX, _STATUS_SUFFIX)
         )
         if not len(users) == len(values) == len(states or users):
             raise errors.UnequalLengths(

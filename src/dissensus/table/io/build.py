@@ -31,11 +31,11 @@ MAX_CLASSES = 1_000  # Up to this number of classes, labels are always accepted 
 MIN_ROWS_PER_CLASS = 10  # mean number of rows per class required in tables with more classes
 MAX_VOTES = 2 * 10**8  # items × classes in such tables; their counts take 1.6 GB of memory
 MAX_QUESTIONS = 50
-ISO_DATE = r"^\d{4}-\d\d-\d\d"
+ISO_DATE_PATTERN = r"^\d{4}-\d\d-\d\d"
 MAX_TIME_LENGTH = 19  # characters of a time, down to the second
 MAX_TIMES_KEPT = 2_000_000  # rows; for longer tables, only the first and last time are kept
-ROW_NUMBER = "its number (from 0)"
-MIN_COPIES, MIN_COPIED_SHARE = 5, 0.05  # number and share of repeated rows from which the report mentions them
+ROW_NUMBER_DESCRIPTION = "its number (from 0)"
+MIN_REPEATED_ROWS, MIN_REPEATED_SHARE = 5, 0.05  # number and share of repeated rows from which the report mentions them
 MAX_TOKENS_OF_A_SPAN = 3  # If the median length of spans is at most this, offsets are read as tokens.
 
 
@@ -233,9 +233,9 @@ def convert_to_guessed_kind(table: Annotations) -> tuple[Annotations, Note | Non
         return table.as_kind("sets"), notes.LabelTypeGuessed(what="sets of options")
     n = int(table.rating_codes.max(initial=-1)) + 1
     several = int(is_first_of_pair(table.rating_codes, table.label).sum()) - n
-    if several >= max(MIN_COPIES, MIN_COPIED_SHARE * n):
+    if several >= max(MIN_REPEATED_ROWS, MIN_REPEATED_SHARE * n):
         return table, notes.SeveralLabelsPerItem(n=several)
-    return table, notes.LabelsMayBeGrades() if kinds.look_graded(table.classes) else None
+    return table, notes.LabelsMayBeGrades() if kinds.look_like_grades(table.classes) else None
 
 
 def import_frame(
@@ -381,7 +381,7 @@ def _import_times(frame: Any, used: Sequence[str], taken: ImportedColumns) -> No
         if not (naming.is_text_type(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
             continue
         texts = pc.utf8_slice_codeunits(column.cast(pa.string()), 0, MAX_TIME_LENGTH).drop_null()
-        if len(texts) and pc.all(pc.match_substring_regex(texts, ISO_DATE)).as_py():
+        if len(texts) and pc.all(pc.match_substring_regex(texts, ISO_DATE_PATTERN)).as_py():
             ends, report = pc.min_max(texts).as_py(), taken.report
             report.period = (ends["min"], ends["max"])
             if len(column) <= MAX_TIMES_KEPT:
@@ -406,7 +406,7 @@ def _import_wide(frame: Any, item: str | None, annotators: list[str], format_nam
     }
     report = ImportReport(format=f"wide {format_name}", unit="cells", n_rows=n * len(annotators))
     report.columns = {
-        "item": repr(item) if item else ROW_NUMBER,
+        "item": repr(item) if item else ROW_NUMBER_DESCRIPTION,
         "annotator": f"the columns {quote_columns(annotators)}",
     }
     report.columns["label"] = "their cells"
@@ -460,7 +460,7 @@ def _rewrite_labels(column: Any, options: BuildOptions, report: ImportReport) ->
 def _note_repeated_rows(table: Annotations) -> Note | None:
     """Return a note if many rows repeat other rows, as in a file that was concatenated twice."""
     copies = len(table) - int(is_first_of_pair(table.rating_codes, table.label).sum())
-    if table.proba is not None or copies < max(MIN_COPIES, MIN_COPIED_SHARE * len(table)):
+    if table.proba is not None or copies < max(MIN_REPEATED_ROWS, MIN_REPEATED_SHARE * len(table)):
         return None
     return notes.RepeatedRows(n=copies, n_rows=len(table))
 

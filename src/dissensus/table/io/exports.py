@@ -43,8 +43,10 @@ _TABLE_KINDS = {
     COMPARISONS: "pairs",
 }  # kind of answer → label type, for answers that need a table of their own
 _READABLE_KINDS = (*_LABEL_KINDS, *_TABLE_KINDS)
-NO_CHOICE = "answers without a choice"
-NO_ANSWER = "annotations without an answer"  # excluded if labels are read; for spans, it means that the item has none
+NO_CHOICE_REASON = "answers without a choice"
+NO_ANSWER_REASON = (
+    "annotations without an answer"  # excluded if labels are read; for spans, it means that the item has none
+)
 
 
 class ExportedAnswer(NamedTuple):
@@ -97,19 +99,19 @@ def make_export_reader(
     `aside` returns True for questions that repeat another question, which are read only on request.
     """
 
-    def answers_of(path: Path, columns: ColumnNames) -> ExportRows:
+    def read_named_answers(path: Path, columns: ColumnNames) -> ExportRows:
         with report_read_errors(path):  # A missing entry in a record becomes an error that names the file.
             yield from answers(path, columns)
 
     def read_items(path: Path, columns: ColumnNames | None) -> pa.Table:
-        return _make_item_table(answers_of(path, columns or ColumnNames()), path)
+        return _make_item_table(read_named_answers(path, columns or ColumnNames()), path)
 
     def collect(
         paths: Sequence[Path], columns: ColumnNames, ticks: str | None, kind: str | None = None
     ) -> ImportedColumns:
-        rows = answers_of(paths[0], columns)
+        rows = read_named_answers(paths[0], columns)
         if len(paths) > 1:
-            rows = _merge_files({path: answers_of(path, columns) for path in paths}, own_items)
+            rows = _merge_files({path: read_named_answers(path, columns) for path in paths}, own_items)
         path = paths[0] if len(paths) == 1 else paths[0].parent
         return _import_answers(rows, ImportRequest(path, columns, ticks, kind, words, aside, {}))
 
@@ -203,7 +205,7 @@ def _import_answers(rows: ExportRows, request: ImportRequest) -> ImportedColumns
     report.columns = request.roles(own)
     taken = ImportedColumns({}, report)
     rest = [answer for answer in given if answer.question not in own]
-    _select_answers(rest, report, lambda answer: False, quiet=NO_ANSWER)
+    _select_answers(rest, report, lambda answer: False, quiet=NO_ANSWER_REASON)
     report.n_rows = len(given)
     for question, answers in own.items():
         about = ImportReport(unit="answers", item_fields=report.item_fields, label_times=report.label_times)
@@ -235,7 +237,7 @@ def _select_answers(
     for answer in given:
         reason, how = answer.excluded, None
         if not reason and not answer.label and (answer.kind in _LABEL_KINDS or is_readable(answer)):
-            reason = NO_CHOICE
+            reason = NO_CHOICE_REASON
         elif not reason and not is_readable(answer):
             reason, how = _describe_unread(answer.question, answer.kind)
         elif not reason and answer.gold:
@@ -432,7 +434,7 @@ def _import_comparisons(
     def is_readable(answer: ExportedAnswer) -> bool:
         return answer.kind == COMPARISONS and answer.question in questions
 
-    used, _ = _select_answers(given, report, is_readable, NO_ANSWER, "comparisons, not used")
+    used, _ = _select_answers(given, report, is_readable, NO_ANSWER_REASON, "comparisons, not used")
     if not used:
         raise errors.NoUsableRows(what="comparison", report=report.describe_unused())
     rows = [(*pair, answer) for answer in used for pair in answer.label]
@@ -463,7 +465,7 @@ def _import_spans(
     readings = {
         (str(answer.item), str(answer.annotator)): None
         for answer in everything
-        if answer.annotator != "" and not answer.gold and answer.excluded in ("", NO_ANSWER)
+        if answer.annotator != "" and not answer.gold and answer.excluded in ("", NO_ANSWER_REASON)
     }
     is_gold = (answer for answer in everything if answer.kind == SPANS and answer.gold and not answer.excluded)
     known = [(str(answer.item), None) for answer in is_gold]
@@ -471,7 +473,7 @@ def _import_spans(
     lengths: dict[str, int] = {}  # item → end of its last span
     for answer in given:
         if answer.excluded:
-            if answer.excluded != NO_ANSWER:
+            if answer.excluded != NO_ANSWER_REASON:
                 report.exclude(answer.excluded)
                 report.warn_about_unused |= answer.annotator != ""
         elif answer.kind == SPANS and answer.question in spans:

@@ -44,12 +44,19 @@ from dissensus.table.io.jsonl import (
     require_field,
 )
 from dissensus.table.io.readers import JSON_SUFFIXES, readers
-from dissensus.table.io.writers import OWN_PREFIX, ItemLabel, LabelsToWrite, json_writer, own_answer_name, writers
+from dissensus.table.io.writers import (
+    OWN_ANSWER_PREFIX,
+    ItemLabel,
+    LabelsToWrite,
+    json_writer,
+    own_answer_name,
+    writers,
+)
 
 HEADER_FILE, START_FILE = "header.json", "_journal/start.json"  # The second file exists if the run did not finish.
-NO_GRADE = "Grade not found in model output"  # Inspect before version 0.3.245 scored this as incorrect.
+NO_GRADE_EXPLANATION = "Grade not found in model output"  # Inspect before version 0.3.245 scored this as incorrect.
 _GRADE_PATTERN = re.compile(r"(?is).*(?<!\w)GRADE(?!\w)\W*?:\W*(\w+)")  # This matches the last grade.
-_GRADES = {"C", "I", "P", "N"}  # correct, incorrect, partial, no answer
+_GRADE_LETTERS = {"C", "I", "P", "N"}  # correct, incorrect, partial, no answer
 _GRADE_WORDS = {"correct": "C", "incorrect": "I", "partial": "P"}
 
 
@@ -153,10 +160,10 @@ def _read_votes(
         score = get_entry(scores, key, dict, where)
         metadata = get_entry(score, "metadata", dict, where)
         value = score.get("value")
-        if key.startswith(OWN_PREFIX) and str(metadata.get("agent")).startswith(OWN_PREFIX):
+        if key.startswith(OWN_ANSWER_PREFIX) and str(metadata.get("agent")).startswith(OWN_ANSWER_PREFIX):
             yield JudgeVote(item, (key, ""), "", None, "scores by dissensus")
             continue
-        if str(score.get("explanation")).startswith(NO_GRADE):
+        if str(score.get("explanation")).startswith(NO_GRADE_EXPLANATION):
             value = None
         calls = called.get(key, [])
         behind = declared.get(key) or [model for model, _ in calls]
@@ -216,7 +223,7 @@ def _parse_grades(calls: list[tuple[str, str]], value: Any) -> dict[str, Any]:
         if isinstance(value, int | float) and grade.isdecimal():
             grades[model] = int(grade)
         else:
-            grades[model] = grade if grade in _GRADES or grade == value else None
+            grades[model] = grade if grade in _GRADE_LETTERS or grade == value else None
     return grades if any(grade is not None for grade in grades.values()) else {}
 
 
@@ -302,7 +309,7 @@ def _are_same_question(
     if behind[0] & behind[1]:
         return False
     labels = [set(map(str, values[slot])) for slot in (slot_a, slot_b)]
-    return all(behind) if numbers[0] else bool(labels[0] & labels[1]) or all(own <= _GRADES for own in labels)
+    return all(behind) if numbers[0] else bool(labels[0] & labels[1]) or all(own <= _GRADE_LETTERS for own in labels)
 
 
 def _question_name(group: list[tuple[str, str]]) -> str:

@@ -19,7 +19,7 @@ from dissensus.table.find_columns import ColumnNames
 from dissensus.table.io.exports import (
     COMPARISONS,
     LABEL,
-    NO_ANSWER,
+    NO_ANSWER_REASON,
     RATING,
     SPANS,
     ExportedAnswer,
@@ -61,7 +61,7 @@ def read_task_answers(task: Record, columns: ColumnNames, where: str) -> ExportR
         results = get_objects(annotation, "result", where)
         gold = bool(annotation.get("ground_truth"))
         if annotation.get("was_cancelled") or not results:
-            why = "annotations skipped" if annotation.get("was_cancelled") else NO_ANSWER
+            why = "annotations skipped" if annotation.get("was_cancelled") else NO_ANSWER_REASON
             yield ExportedAnswer(item, annotator, None, excluded=why)
             continue
         for result in results:

@@ -22,10 +22,17 @@ from dissensus.table.find_columns import ColumnNames
 from dissensus.table.io.exports import LABEL, NUMBER, ExportedAnswer, ExportedItem, ExportRows, make_export_reader
 from dissensus.table.io.jsonl import Record, check_unique, get_entry, get_objects, read_records, require_field
 from dissensus.table.io.readers import readers
-from dissensus.table.io.writers import OWN_PREFIX, ItemLabel, LabelsToWrite, json_writer, own_answer_name, writers
+from dissensus.table.io.writers import (
+    OWN_ANSWER_PREFIX,
+    ItemLabel,
+    LabelsToWrite,
+    json_writer,
+    own_answer_name,
+    writers,
+)
 from dissensus.table.notes import JudgesReadSeparately
 
-HUMAN_TYPE = "human"  # the type of an assertion
+HUMAN_ASSERTION_TYPE = "human"  # the type of an assertion
 PASS_QUESTION, SCORE_QUESTION = "pass", "score"
 _VERDICT_WORDS = {True: "yes", False: "no"}
 MIN_SCORE_PASSED = 0.5  # scores are between 0 and 1
@@ -116,10 +123,10 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
             if reason := _exclusion_reason(component, assertion):
                 yield ExportedAnswer(item, "", None, excluded=reason)
                 continue
-            if assertion.get("type") == HUMAN_TYPE:
+            if assertion.get("type") == HUMAN_ASSERTION_TYPE:
                 reason = "human grades, of all questions together" if several else ""
                 question = next(iter(questions.values()), PASS_QUESTION)
-                yield _read_verdict(item, HUMAN_TYPE, component, question, reason, where)._replace(gold=True)
+                yield _read_verdict(item, HUMAN_ASSERTION_TYPE, component, question, reason, where)._replace(gold=True)
                 continue
             judge = judge_name(assertion, columns.annotator)
             question = questions[judge]
@@ -143,7 +150,7 @@ def _exclusion_reason(component: Record, assertion: Record) -> str:
     named = any(assertion.get(key) for key in ("metric", "type", "provider"))
     if not named or component.get("componentResults"):
         return "results of sets of assertions, or of none that is named"
-    return "assertions by dissensus" if judge_name(assertion).startswith(OWN_PREFIX) else ""
+    return "assertions by dissensus" if judge_name(assertion).startswith(OWN_ANSWER_PREFIX) else ""
 
 
 def _read_verdict(item: Any, judge: str, component: Record, question: str, excluded: str, where: str) -> ExportedAnswer:
@@ -159,7 +166,7 @@ def _questions_by_judge(found: list[Record], path: Path, named: Any) -> dict[str
     for result in found:
         judge_of_rubric: dict[str, str] = {}
         for component, assertion in judge_components(result, path):
-            if _exclusion_reason(component, assertion) or assertion.get("type") == HUMAN_TYPE:
+            if _exclusion_reason(component, assertion) or assertion.get("type") == HUMAN_ASSERTION_TYPE:
                 continue
             judge = judge_name(assertion, named)
             group.setdefault(judge, judge)

@@ -20,7 +20,7 @@ from dissensus.table.io.files import MAX_UNPACKED_RATIO, is_zip, max_unpacked_si
 from dissensus.table.io.readers import Reader, readers
 from dissensus.table.notes import Note, OtherSheetsIgnored
 
-SUFFIXES = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
+SPREADSHEET_SUFFIXES = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 MAX_SHEETS_NAMED = 5
 
 
@@ -69,5 +69,5 @@ def _cell_text(cell: Any) -> str | None:
 
 
 readers.register("spreadsheet", summary="the first sheet of Excel and OpenDocument files", place=47)(
-    Reader(read, SUFFIXES, matches_zip=matches_zip)
+    Reader(read, SPREADSHEET_SUFFIXES, matches_zip=matches_zip)
 )

@@ -23,7 +23,7 @@ from dissensus.table.io import delimited, jsonl
 from dissensus.table.io.files import BinaryFile
 from dissensus.table.io.jsonl import Record, dumps
 
-OWN_PREFIX = "dissensus"  # prefix of answers written by dissensus, so that they are not read as votes
+OWN_ANSWER_PREFIX = "dissensus"  # prefix of answers written by dissensus, so that they are not read as votes
 
 
 class LabelledSpan(NamedTuple):
@@ -106,7 +106,7 @@ writers: Registry[Writer] = Registry("format to write labels in", "", "dissensus
 
 def own_answer_name(question: str | None) -> str:
     """Return the name under which our answers to a question are stored in a log."""
-    return OWN_PREFIX if question is None else f"{OWN_PREFIX}/{question}"
+    return OWN_ANSWER_PREFIX if question is None else f"{OWN_ANSWER_PREFIX}/{question}"
 
 
 def write_labels(labels: LabelsToWrite, to: str, folder: str | Path) -> Path:
