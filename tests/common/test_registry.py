@@ -71,7 +71,7 @@ def test_an_entry_says_what_was_registered(animals):
 def test_a_wrong_name_is_answered_with_the_nearest(animals):
     with pytest.raises(UnknownEntry) as caught:
         animals["caat"]
-    assert caught.value.facts["known"] == tuple(animals)
+    assert caught.value.facts["entries"] == tuple(animals)
     assert "cat" in caught.value.guess
     assert str(len(animals)) in caught.value.listing
     with pytest.raises(UnknownEntry) as caught:

@@ -173,7 +173,7 @@ def test_a_hugging_face_model_scales_and_crops(tmp_path):
     x = torch.tensor(small / 255).float().permute(2, 0, 1)[None]
     np.testing.assert_allclose(found, vit_by_hand(whole, x, "mean"), atol=0.01)
     middle = tiny_vit(tmp_path / "middle", size={"shortest_edge": 8}, crop_size=8, do_center_crop=True, resample=3)
-    small = np.asarray(Image.fromarray(image).resize((8, 12), Image.Resampling.BICUBIC_CODE))[2:10]
+    small = np.asarray(Image.fromarray(image).resize((8, 12), Image.Resampling.BICUBIC))[2:10]
     x = torch.tensor(small / 255).float().permute(2, 0, 1)[None]
     np.testing.assert_allclose(embed_images([image], middle, cache=False), vit_by_hand(middle, x, "mean"), atol=0.01)
 
