@@ -216,7 +216,11 @@ def test_set_params_changes_keywords_and_those_of_parts():
     assert (model.part.width, model.tol) == (3, 0.1)
     with pytest.raises(UnknownParameter) as caught:
         model.set_params(tolerance=1)
-    assert caught.value.facts == {"owner": "Model", "name": "tolerance", "parameters": ("max_iter", "norm", "part", "tol")}
+    assert caught.value.facts == {
+        "owner": "Model",
+        "name": "tolerance",
+        "parameters": ("max_iter", "norm", "part", "tol"),
+    }
     with pytest.raises(NoNestedParameters) as caught:
         model.set_params(tol__x=1)
     assert caught.value.facts == {"name": "tol", "value": 0.1, "nested": "x"}
