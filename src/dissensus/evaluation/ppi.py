@@ -38,7 +38,7 @@ from dissensus.evaluation.exceptions import TooFewKnownItems
 from dissensus.evaluation.intervals import Estimate, wilson_interval
 
 SHRINKAGE_EVENTS = 3.0  # squared events at which R is half way to 1
-MIN_GOLD_ITEMS = 5  # items from which a variance can be estimated
+MIN_GOLD_FOR_VARIANCE = 5  # items from which a variance can be estimated
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,8 @@ def corrected_mean(
 
     y, f, others = (np.asarray(one, np.float64) for one in (y, f, others))
     n = y.size
-    if n < MIN_GOLD_ITEMS:
-        raise TooFewKnownItems(gold_items=n, required=MIN_GOLD_ITEMS)
+    if n < MIN_GOLD_FOR_VARIANCE:
+        raise TooFewKnownItems(gold_items=n, required=MIN_GOLD_FOR_VARIANCE)
     tail = (1 + level) / 2
     found: tuple[float, ...]
     if probability is None:

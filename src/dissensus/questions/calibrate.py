@@ -31,7 +31,7 @@ from dissensus.evaluation import Estimate
 from dissensus.evaluation.hard import find_tied_classes
 from dissensus.evaluation.intervals import wilson_interval
 from dissensus.evaluation.ppi import (
-    MIN_GOLD_ITEMS,
+    MIN_GOLD_FOR_VARIANCE,
     CorrectedMean,
     compare_sample_to_rest,
     corrected_difference,
@@ -214,7 +214,7 @@ class CalibrationResult(NotebookTable):
 
 def has_enough_gold(gold: Any) -> bool:
     """Return whether gold (I,), codes or numbers, has enough gold items for a correction."""
-    return gold_items(gold).size >= 2 * MIN_GOLD_ITEMS
+    return gold_items(gold).size >= 2 * MIN_GOLD_FOR_VARIANCE
 
 
 def calibrate(
@@ -274,8 +274,8 @@ def calibrate(
     gold, names = _check_gold(table, gold, classes, numeric)
     labelled = np.flatnonzero(np.diff(table.item_ptr))
     known = np.intersect1d(gold_items(gold), labelled)
-    if known.size < 2 * MIN_GOLD_ITEMS:
-        raise TooLittleGold(n_gold=known.size, needed=2 * MIN_GOLD_ITEMS)
+    if known.size < 2 * MIN_GOLD_FOR_VARIANCE:
+        raise TooLittleGold(n_gold=known.size, needed=2 * MIN_GOLD_FOR_VARIANCE)
     pi, judges = _check_probability(probability, table, known), panel_judges(table)
     system, prompt = _check_names(systems, table.n_items, "systems"), _check_names(prompts, table.n_items, "prompts")
     model = methods[DEFAULT_METHOD]().fit(table) if table.kind != "numbers" and model is None else model
@@ -469,15 +469,15 @@ class _Quantities:
     def check_system(self, items: IntArray, system: str) -> list[Message]:
         """Return a warning if a system has too few gold items."""
         n_gold = np.intersect1d(items, self.known).size
-        if n_gold >= MIN_GOLD_ITEMS:
+        if n_gold >= MIN_GOLD_FOR_VARIANCE:
             return []
-        facts: dict[str, Any] = {"n_gold": n_gold, "items": items.size, "least": MIN_GOLD_ITEMS}
+        facts: dict[str, Any] = {"n_gold": n_gold, "items": items.size, "least": MIN_GOLD_FOR_VARIANCE}
         return [findings.TooLittleGoldForSystem(system=system, **facts)]
 
     def estimate_rates(self, items: IntArray, system: str | None) -> list[Rate]:
         """Return the rate of every quantity among some items; none with too little gold."""
         here, others = np.intersect1d(items, self.known), np.setdiff1d(items, self.known)
-        if here.size < MIN_GOLD_ITEMS:
+        if here.size < MIN_GOLD_FOR_VARIANCE:
             return []
         probability = None if self.pi is None else self.pi[here]
         rates = []
@@ -540,7 +540,7 @@ def _compare_systems(
         pairs = _match_prompts(by_system[first], by_system[second], prompt)
         both = has_gold[pairs].all(axis=1)
         for q, name in enumerate(quantities.names):
-            if both.sum() >= MIN_GOLD_ITEMS:
+            if both.sum() >= MIN_GOLD_FOR_VARIANCE:
                 y, f = (x[pairs[:, 0], q] - x[pairs[:, 1], q] for x in (quantities.truth, quantities.predicted))
                 drawn = None if pi is None else pi[pairs[both]].mean(axis=1)  # equal if whole prompts were drawn
                 paired = corrected_mean(y[both], f[both], f[~both], probability=drawn)

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.cluster.hierarchy import dendrogram
 
 from dissensus.common.formatting import format_percent
-from dissensus.evaluation.ppi import MIN_GOLD_ITEMS
+from dissensus.evaluation.ppi import MIN_GOLD_FOR_VARIANCE
 from dissensus.models.gold_weights import panel_judges
 from dissensus.questions.calibrate import calibrate
 from dissensus.questions.panel_review import review_panel
@@ -71,7 +71,7 @@ class PanelSection(Section):
         table, judges = study.table, panel_judges(study.table)
         found = None
         known = 0 if study.gold is None else np.count_nonzero((study.gold >= 0) & (study.labels_per_item > 0))
-        if study.gold is not None and known >= 2 * MIN_GOLD_ITEMS:
+        if study.gold is not None and known >= 2 * MIN_GOLD_FOR_VARIANCE:
             found = calibrate(table, study.gold, model=study.fitted, seed=study.seed)
         review = found.judges if found is not None else review_panel(table, model=study.fitted)
         assert review is not None
