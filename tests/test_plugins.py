@@ -63,7 +63,7 @@ def site(tmp_path, monkeypatch):
 @pytest.fixture
 def drawable(monkeypatch):
     """Pages without Vega, which takes seconds to pack."""
-    monkeypatch.setattr("dissensus.report.page._vega", lambda: "")
+    monkeypatch.setattr("dissensus.report.page._vega_script", lambda: "")
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ def test_a_question_of_another_package_has_an_address(asked, tmp_path):
     from served import client
 
     with Service(open_store(str(tmp_path / "labels.db"))) as service:
-        service.create("cats")
+        service.create_project("cats")
         http = client(service)
         rows = [
             {"id": f"{i}-{a}", "item": f"i{i}", "annotator": f"a{a}", "label": "yn"[i % 2]}
@@ -225,7 +225,7 @@ BROKEN = {
 @pytest.mark.parametrize(("code", "why"), BROKEN.items())
 def test_a_plugin_that_cannot_be_loaded_is_one_sentence(vendor, code, why):
     install(vendor, "broken_plugin", code, {"dissensus.methods": {"broken": "broken_plugin"}})
-    facts = {"what": "method 'broken'", "package": "broken-plugin", "reason": why}
+    facts = {"plugin": "method 'broken'", "package": "broken-plugin", "reason": why}
     with pytest.raises(PluginFailed) as caught:
         dz.methods["broken"]
     assert caught.value.facts == facts
@@ -269,7 +269,7 @@ def test_a_plugin_that_fails_later_costs_only_its_own_part(vendor, drawable, tmp
         assert list(dz.Report(table, model, title="collect", only=["fails", "vendor-cost"]).facts["sections"]) == [
             "vendor-cost"
         ]
-    assert warned[0].message.facts == {"what": "'fails'", "package": "later", "reason": "RuntimeError: no numbers"}
+    assert warned[0].message.facts == {"plugin": "'fails'", "package": "later", "reason": "RuntimeError: no numbers"}
     with pytest.warns(PluginSkipped):
         assert "labels cost" in dz.Report(table, model, only=["fails", "vendor-cost"]).html()
     (tmp_path / "labels.jsonl").write_text('{"item": 1, "annotator": "a", "label": "x"}\n')

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import dissensus as dz
-from benchmarks.learning.defaults import SETS, TAUGHT, data
+from benchmarks.learning.defaults import SETS, TRAIN_SHARE, data
 from benchmarks.parts import Benchmark, Part, Rows, mean_and_error
 from reproductions import record
 
@@ -34,7 +34,7 @@ def run(part: Part, device: str) -> dict[str, Any]:
 
     table, X, _ = data(part["data"])
     order = np.random.default_rng(part["seed"]).permutation(table.n_items)[: part.get("items")]
-    taught, new = np.split(order, [round(TAUGHT * order.size)])
+    taught, new = np.split(order, [round(TRAIN_SHARE * order.size)])
     truth, validation = table.soft_labels(), None
     if part["by"] == "gold":
         gold = dz.load_dataset(part["data"]).gold

@@ -62,30 +62,30 @@ class NoStore:
     def __init__(self, names: tuple[list[str], list[str], list[str]]):
         self._names = names
 
-    def last(self) -> int:
+    def last_seq(self) -> int:
         """Return the answer of an empty store."""
         return 0
 
-    def rows(self, number: int) -> Any:
+    def load_rows(self, number: int) -> Any:
         """Return the answer of an empty store."""
         return np.empty((0, len(ROW_COLUMNS)))
 
-    def corrected(self, number: int) -> list[StoredEvent]:
+    def corrected_events(self, number: int) -> list[StoredEvent]:
         """Return the answer of an empty store."""
         return []
 
-    def of_project(self, number: int, *, annotations: bool) -> list[StoredEvent]:
+    def project_events(self, number: int, *, annotations: bool) -> list[StoredEvent]:
         """Return the answer of an empty store."""
         item = EVENT_KINDS.index("item")
         return [
             StoredEvent(0, 1, item, name, 0, code, -1, -1, "", 0.0, None) for code, name in enumerate(self._names[0])
         ]
 
-    def names(self, number: int, what: int, start: int) -> list[str]:
+    def load_names(self, number: int, what: int, start: int) -> list[str]:
         """Return the answer of an empty store."""
         return self._names[what][start:]
 
-    def data(self, wanted: Any) -> dict[int, str]:
+    def event_data(self, wanted: Any) -> dict[int, str]:
         """Return the answer of an empty store."""
         return {}
 
