@@ -312,7 +312,7 @@ def test_the_added_objective_teaches_a_classifier(added):
     assert (model.predict(X) == sim.annotations.classes[sim.truth]).mean() > 0.95
     gold = np.where(np.arange(60) < 3, sim.truth, -1)
     few = sim.annotations.select(rows=np.zeros(sim.annotations.n_annotations, bool))
-    assert module.SmoothedMajority().fit(few, gold, 0).labelled_.tolist() == [True] * 3 + [False] * 57
+    assert module.SmoothedMajority().fit(few, gold, 0).train_mask_.tolist() == [True] * 3 + [False] * 57
 
 
 def test_the_added_reader_reads(added, tmp_path):

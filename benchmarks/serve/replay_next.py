@@ -180,7 +180,7 @@ def replay(data: Replayed, smart: bool, seed: int, until: float = np.inf) -> Run
             if smart:
                 codes = int(data.item[row]), int(data.annotator[row]), int(data.label[row])
                 project.apply([StoredEvent(n, 1, ANNOTATION, str(row), n, *codes, "", float(n), None)])
-                if project.fits_at_once() or project.n_changed >= CHANGED_SHARE * n:
+                if project.should_wait_for_fit() or project.n_changed >= CHANGED_SHARE * n:
                     project.refit()
             if n % step(data) == 0:
                 looks.append(accuracy(data, np.array(rows)))

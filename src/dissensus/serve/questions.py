@@ -41,7 +41,7 @@ def answer_question(project: Project, name: str, query: Mapping[str, str], names
     kind = questions[name]
     for key in query:
         if key not in kind.declared():
-            raise UnknownOption(question=name, name=key, known=tuple(kind.declared()))
+            raise UnknownOption(question=name, name=key, options=tuple(kind.declared()))
     question = kind(**{key: _parse_option(text) for key, text in query.items()})
     facts = question.ask(fitted.table, model=fitted.model)
     found = list(render_messages(question.findings(facts)))
