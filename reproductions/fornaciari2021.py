@@ -130,13 +130,13 @@ def dawid_skene(task: str, seed: int) -> IntArray:
 def words() -> str:
     """Path of the word vectors: MiniLM's input embeddings in 300 dimensions, where the paper has GloVe's."""
 
-    def known() -> list[str]:
+    def make_vocabulary() -> list[str]:
         from dissensus.learning.encoders.words import build_vocabulary
 
         sets: list[Any] = [dz.load_dataset(name).with_unlabelled_items for name in ("gimpel_pos", "plank_pos")]
         return build_vocabulary(text.split() for data in sets for text in data.items["text"].to_pylist())
 
-    return prepared_words("gimpel-words.txt", known, DIMENSIONS, 3)
+    return prepared_words("gimpel-words.txt", make_vocabulary, DIMENSIONS, 3)
 
 
 def prepare() -> None:
@@ -157,14 +157,14 @@ def table2(cell: Cell, device: str) -> tuple[Values, ExtraResults]:
     return tested(cell, device, silver(cell.keywords["task"], cell.seeds[0]))
 
 
-def beyond(cell: Cell, device: str) -> tuple[Values, ExtraResults]:
+def train_variant(cell: Cell, device: str) -> tuple[Values, ExtraResults]:
     """Train other networks, or on other splits, on gold, silver or Dawid-Skene's labels."""
     if cell.keywords.get("dawid_skene"):
         return tested(cell, device, dawid_skene(cell.keywords["task"], cell.seeds[0]))
     return (table2 if cell.keywords.get("silver") else table1)(cell, device)
 
 
-stems = beyond
+stems = beyond = train_variant
 
 
 def tested(cell: Cell, device: str, labels: IntArray) -> tuple[Values, ExtraResults]:
@@ -284,7 +284,7 @@ def outcome(lines: list[dict[str, Any]]) -> Outcome | None:
 
 def derived(results: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """Make the lines with the tests of Tables 1 and 2, and those of Table 3."""
-    found: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for line in results.values():
         groups.setdefault((line["table"], line["data"]), []).append(line)
@@ -292,7 +292,7 @@ def derived(results: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     def add(table: str, data: str, condition: str, seed: int, **values: float) -> None:
         given = {name: [value] for name, value in values.items() if np.isfinite(value)}
         where = {"paper": "fornaciari2021", "table": table, "data": data, "condition": condition}
-        found.append(where | {"seeds": [seed], "values": given})
+        records.append(where | {"seeds": [seed], "values": given})
 
     for (table, data), lines in groups.items():
         if (one := outcome(lines)) is None:
@@ -320,7 +320,7 @@ def derived(results: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
             if right.size == clear.size:
                 where = line["table"], line["data"], line["condition"], line["seeds"][0]
                 add(*where, untied=round(float(right[clear].mean()), 6))
-    return found
+    return records
 
 
 def kurtoses(stl: IntArray, mtl: IntArray, truth: IntArray, soft: FloatArray) -> dict[str, float]:

@@ -34,7 +34,7 @@ BATCH, RATE = 1024, 1e-3
 class ReleasedStemmer(nn.Module):
     """One-hot windows of word and stem → logit of yes (B,) and log P of the second task (B, 2), yes first."""
 
-    place: Tensor
+    position_encoding: Tensor
 
     def __init__(self, n_characters: int, ours: Sequence[str]):
         super().__init__()
@@ -47,7 +47,7 @@ class ReleasedStemmer(nn.Module):
         )
         for block in (one for one in self.blocks.modules() if isinstance(one, AttentionBlock)):
             block.wide, block.narrow = nn.Linear(WIDTH, INNER), nn.Linear(INNER, WIDTH)
-        self.register_buffer("place", (torch.arange(WIDTH) % 2).float())  # sin 0, cos 0, sin 0, …
+        self.register_buffer("position_encoding", (torch.arange(WIDTH) % 2).float())  # sin 0, cos 0, sin 0, …
         self.dropout = nn.Dropout(DROPOUT)
         self.hard, self.soft = nn.Linear(2 * WIDTH, 2 if "two logits" in ours else 1), nn.Linear(2 * WIDTH, 2)
 
@@ -60,7 +60,9 @@ class ReleasedStemmer(nn.Module):
                 weight = torch.einsum("vd,odk->kvo", self.characters, conv.weight).flatten(0, 1)  # (window × V, 128)
                 found.append((hot @ weight).amax(dim=1).add(conv.bias).relu())
             x = self.dropout(torch.cat(found, dim=1))
-            z.append(block((x if "one dropout" in self.ours else self.dropout(x)) * WIDTH**0.5 + self.place))
+            z.append(
+                block((x if "one dropout" in self.ours else self.dropout(x)) * WIDTH**0.5 + self.position_encoding)
+            )
         both = torch.cat(z, dim=1)
         yes, soft = self.hard(both).float(), self.soft(both).float().log_softmax(dim=1)
         return yes[:, -1] - yes[:, 0] if "two logits" in self.ours else yes[:, 0], soft

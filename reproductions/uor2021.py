@@ -156,8 +156,8 @@ def cifar10h(seed: int, how: How) -> Task:
     if "votes" in how:
         table = draw_votes(table, how["votes"], seed)
     if how["objective"] == "crowd-layer":
-        known: Any = dz.load_dataset("cifar10h", votes="annotations")
-        table = simulate_annotators(table, known.annotations, seed)
+        dataset: Any = dz.load_dataset("cifar10h", votes="annotations")
+        table = simulate_annotators(table, dataset.annotations, seed)
     return Task(
         table=table, X=train.images, gold=train.gold, new_inputs=test.images, truth=test.gold,
         shares=shares_of(test.annotations), encoder=WideResNet(depth=how["depth"], widen=how["widen"]),
@@ -258,8 +258,8 @@ def prepare() -> None:
 
 def annotated(name: str) -> Annotations:
     """Return the annotations with annotator names: 500 images of CIFAR-10H, or the training items of another set."""
-    known: Any = dz.load_dataset(name, votes="annotations") if name == "cifar10h" else split(name)["train"]
-    table: Annotations = known.annotations
+    dataset: Any = dz.load_dataset(name, votes="annotations") if name == "cifar10h" else split(name)["train"]
+    table: Annotations = dataset.annotations
     return table
 
 

@@ -91,15 +91,15 @@ def vectors() -> FloatArray:
 def words() -> str:
     """Path of the word vectors: MiniLM's input embeddings in 100 dimensions, where the paper has GloVe of tweets."""
 
-    def known() -> list[str]:
-        from dissensus.learning.encoders.text_cnn import WORD
+    def make_vocabulary() -> list[str]:
+        from dissensus.learning.encoders.text_cnn import WORD_PATTERN
         from dissensus.learning.encoders.words import build_vocabulary
 
         return build_vocabulary(
-            WORD.findall(text.lower()) for text in dz.load_dataset(SETS[0]).items["text"].to_pylist()
+            WORD_PATTERN.findall(text.lower()) for text in dz.load_dataset(SETS[0]).items["text"].to_pylist()
         )
 
-    return prepared_words("jobs-words.txt", known, 100, 5)
+    return prepared_words("jobs-words.txt", make_vocabulary, 100, 5)
 
 
 def prepare() -> None:
@@ -271,9 +271,9 @@ def network(encoder: str, device: str, seed: int, epochs: int) -> Any:
     from dissensus.learning.encoders import Identity, TextCNN
 
     own = CNN if encoder == "cnn" else LINEAR
-    made: Any = TextCNN(vectors=words(), dropout=own["dropout"]) if encoder == "cnn" else Identity(scale=False)
+    module: Any = TextCNN(vectors=words(), dropout=own["dropout"]) if encoder == "cnn" else Identity(scale=False)
     return CrowdClassifier(
-        encoder=made, objective="soft", learning_rate=own["learning_rate"], head_learning_rate=own["learning_rate"],
+        encoder=module, objective="soft", learning_rate=own["learning_rate"], head_learning_rate=own["learning_rate"],
         epochs=epochs, patience=PATIENCE, device=device, precision="32-true", seed=seed,
     )  # fmt: skip
 

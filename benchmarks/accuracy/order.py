@@ -66,7 +66,9 @@ def run_set(name: str, level: int, versions: dict[str, Any]) -> list[dict[str, A
                     error = next(fit["error"] for fit in report["fits"][number :: len(methods)] if fit["error"])
                     rows.append({"method": method.title, "error": error})
                     continue
-                given = [draw.back(answer)[scored] for draw, answer in zip(draws, of_method, strict=True)]
+                given = [
+                    draw.to_original_classes(answer)[scored] for draw, answer in zip(draws, of_method, strict=True)
+                ]
                 every = np.arange(scored.size)
                 accuracy = [float(score(a, every, data.gold[scored], table.n_classes).credit.mean()) for a in given]
                 change = [change_of(answer, given[0]) for answer in given[1:]]

@@ -193,7 +193,7 @@ class Draw:
         columns = rows.item[order], rows.annotator[order], numbers[rows.label[order]]
         return cls(peers.Data.write(folder, *columns, rows.n_items, rows.n_classes), numbers, **where)
 
-    def back(self, answer: np.ndarray) -> np.ndarray:
+    def to_original_classes(self, answer: np.ndarray) -> np.ndarray:
         """Translate a posterior (I, K), or labels (I,), back to the set's own classes."""
         if answer.ndim == 2:
             return answer[:, self.numbers]
@@ -251,7 +251,7 @@ def run_set(
             fits = plan(library, draws, options)
 
             def against_golds(number: int, answer: np.ndarray) -> dict[str, Scored]:
-                answer = fits[number][0].back(answer)
+                answer = fits[number][0].to_original_classes(answer)
                 return {which: score(answer, *items, table.n_classes) for which, items in known.items()}
 
             report, answers = peers.run(

@@ -337,21 +337,21 @@ def difference(rows: Rows, part: str, arm: str, than: str, measure: str) -> dict
 def summary(rows: Rows) -> dict[str, Any]:
     """Everything that the tables say, and what was chosen in every run."""
     chosen = [{key: row[key] for key in ("fold", "seed", "new", "chosen", "seconds")} for row in rows]
-    made: dict[str, Any] = {"levels": {}, "differences": {}, "runs": chosen}
+    results: dict[str, Any] = {"levels": {}, "differences": {}, "runs": chosen}
     for part, arms in (("known", ARMS), ("seen", NEW), ("unseen", NEW)):
         whole = [row for row in rows if part in row["parts"]]
         there = [arm for arm in arms if whole and arm in whole[0]["parts"][part]["arms"]]
         measures = (*SOFT, *OWN) if part == "known" else OWN
-        made["levels"][part] = {
+        results["levels"][part] = {
             arm: {m: [float(v) for v in np.nanmean(values(rows, part, arm, m), axis=1)] for m in measures}
             for arm in there
         }
-        made["differences"][part] = [
+        results["differences"][part] = [
             {"arm": arm, "than": than} | {m: difference(rows, part, arm, than, m) for m in measures}
             for arm, than in PAIRS
             if arm in there and than in there
         ]
-    return made
+    return results
 
 
 def tables(made: dict[str, Any]) -> list[str]:

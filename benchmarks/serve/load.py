@@ -106,11 +106,11 @@ class LabelStudioClient:
     def __init__(self, port: int, token: str):
         self.port, self.head = port, f"Host: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\n"
 
-    async def open(self) -> None:
+    async def connect(self) -> None:
         """Connect."""
         self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
 
-    async def ask(self, method: str, path: str, body: Any = None) -> Any:
+    async def send_request(self, method: str, path: str, body: Any = None) -> Any:
         """Return the JSON of the response."""
         data = b"" if body is None else json.dumps(body).encode()
         length = f"Content-Length: {len(data)}\r\n" if body is not None else ""
@@ -127,18 +127,20 @@ async def label(
     client: LabelStudioClient, person: str, rng: Any, until: float, options: argparse.Namespace, found: Any
 ) -> None:
     """Label as long as there is time."""
-    await client.open()
+    await client.connect()
     items = options.annotations // LABELS_PER_ITEM
     while time.perf_counter() < until:
         began = time.perf_counter()
-        asked = await client.ask("GET", f"/projects/load/next?annotator={quote(person)}")
+        asked = await client.send_request("GET", f"/projects/load/next?annotator={quote(person)}")
         got_next = time.perf_counter()
         # This client also labels where other annotators would be asked first.
         item = f"item {rng.integers(items):07d}" if asked["stop"] else asked["items"][0]["item"]
         given = CLASSES[rng.integers(len(CLASSES))]
-        await client.ask("POST", "/projects/load/annotations", {"item": item, "annotator": person, "label": given})
+        await client.send_request(
+            "POST", "/projects/load/annotations", {"item": item, "annotator": person, "label": given}
+        )
         posted = time.perf_counter()
-        state = await client.ask("GET", f"/projects/load/items/{quote(item)}")
+        state = await client.send_request("GET", f"/projects/load/items/{quote(item)}")
         read = time.perf_counter()
         if not options.floor and {"annotator": person, "label": given} not in [
             {key: one[key] for key in ("annotator", "label")} for one in state["annotations"]
@@ -178,8 +180,8 @@ def serving(command: list[str], port: int, token: str) -> Iterator[tuple[Any, fl
 
 async def _ask_once(port: int, token: str) -> None:
     client = LabelStudioClient(port, token)
-    await client.open()
-    await client.ask("GET", "/projects/load/next?annotator=somebody")
+    await client.connect()
+    await client.send_request("GET", "/projects/load/next?annotator=somebody")
 
 
 async def drive(port: int, tokens: list[str], people: list[str], options: argparse.Namespace) -> list[Any]:

@@ -29,11 +29,11 @@ def features(table: dz.Annotations, known: Any) -> Any:
     """(n, K, M) log posteriors of the methods and log shares of the votes, as they are and softened."""
     large = table.n_annotators * table.n_classes**2 > MAX_CELLS or len(table) > MAX_ROWS
     names = [name for name in METHODS if not (large and name == "item-effect")]
-    found: list[Any] = [dz.methods[name](dependence=None).fit(table).posterior_[known] for name in names]
+    posteriors: list[Any] = [dz.methods[name](dependence=None).fit(table).posterior_[known] for name in names]
     votes = np.asarray(table.votes())
     votes = (votes + votes.sum(axis=0) / votes.sum() / 2)[known]
-    found.append(votes / votes.sum(axis=1, keepdims=True))
-    logs = np.maximum(np.log(np.maximum(np.stack(found, axis=-1), 1e-300)), FLOOR)
+    posteriors.append(votes / votes.sum(axis=1, keepdims=True))
+    logs = np.maximum(np.log(np.maximum(np.stack(posteriors, axis=-1), 1e-300)), FLOOR)
     softer = np.diff(table.item_ptr)[known] ** -DESIGN_EFFECT_POWER
     return np.concatenate([logs, logs * softer[:, None, None]], axis=-1)
 

@@ -72,7 +72,7 @@ class Summary:
         cells = (f"{100 * result[0]:.1f} %", f"{100 * result[1]:.1f} %", f"{result[2]:.2f}")
         print(f"| {self.what} | {name} | {size} | " + " | ".join(cells) + " |", flush=True)
 
-    def close(self) -> None:
+    def print_counts(self) -> None:
         """Print the counts of all cases."""
         for least, most, words in ((MIN_EXPECTED, np.inf, "ten or more expected"), (0, MIN_EXPECTED, "fewer expected")):
             some = np.array([row for row in self.rows if least <= row[0] < most])
@@ -105,7 +105,7 @@ def crowds(draws: int) -> None:
             for c in classes:
                 rate = (gold == c).mean()
                 summary.add(name, size, str(c), size * min(rate, 1 - rate), judged(results[c], rate))
-    summary.close()
+    summary.print_counts()
 
 
 def differences(draws: int) -> None:
@@ -135,7 +135,7 @@ def differences(draws: int) -> None:
             )  # Expected labels of the rarer answer.
             summary.add(f"{name}, not paired", size, str(c), expected, judged(apart, truth))
             summary.add(f"{name}, paired", size, str(c), expected, judged(paired, truth))
-    summary.close()
+    summary.print_counts()
 
 
 class Drawn(Panel):
@@ -197,7 +197,7 @@ def panels(draws: int, only: list[str] | None = None) -> None:
             for c in classes:
                 rate = (gold == c).mean()
                 summary.add(name, size, str(c), size * min(rate, 1 - rate), judged(results[c], rate))
-    summary.close()
+    summary.print_counts()
 
 
 def learner(panel: Panel, gold: Any, known: Any) -> Any:

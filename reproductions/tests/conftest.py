@@ -13,7 +13,7 @@ from reproductions.__main__ import app
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def work_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return an empty working folder, and unset the data folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DISSENSUS_DATA", raising=False)
@@ -22,5 +22,5 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def cli() -> Callable[..., Any]:
-    """Run `python -m reproductions` here: `cli("toy", "--quick")` → exit_code, stdout, stderr."""
+    """Run `python -m reproductions` in the working folder: `cli("toy", "--quick")` → exit_code, stdout, stderr."""
     return lambda *args: CliRunner().invoke(app, [str(arg) for arg in args], prog_name="python -m reproductions")

@@ -26,38 +26,40 @@ def toy(monkeypatch):
     return SimpleNamespace(paper=made, calls=module.calls)
 
 
-def test_papers_are_listed(cli, here):
+def test_papers_are_listed(cli, work_folder):
     text = cli("--list").stdout
     assert "weerasooriya2021: " in text
     assert "table3" in text
 
 
-def test_pages_and_a_store_are_written_and_nothing_is_run_twice(cli, here, monkeypatch):
+def test_pages_and_a_store_are_written_and_nothing_is_run_twice(cli, work_folder, monkeypatch):
     one = toy(monkeypatch)
     result = cli("toy", "table1", "--seeds", "1", "-o", "out")
     assert "out/toy.md, .html; 2 parts are left, 2 of them failed" in result.stdout
     assert "2 parts are left, 2 of which failed; run the same command again to continue" in result.stderr
     assert result.exit_code == 1
-    assert sorted(path.name for path in (here / "out").iterdir()) == [
+    assert sorted(path.name for path in (work_folder / "out").iterdir()) == [
         "toy-claims.svg",
         "toy.html",
         "toy.jsonl",
         "toy.md",
     ]
-    assert len((here / "out" / "toy.jsonl").read_text().splitlines()) == 4
+    assert len((work_folder / "out" / "toy.jsonl").read_text().splitlines()) == 4
     one.calls.clear()
     cli("--seeds", "1", "-o", "out")
     assert [call[1] for call in one.calls] == ["broken", "broken"]
     one.calls.clear()
     assert cli("toy", "--render", "-o", "out").exit_code == 0
     assert not one.calls
-    assert "| plain | 1.0 | 1.5 ± 0.5 | -0.5 | 0.000 | 1 |" in (here / "out" / "toy.md").read_text()
+    assert "| plain | 1.0 | 1.5 ± 0.5 | -0.5 | 0.000 | 1 |" in (work_folder / "out" / "toy.md").read_text()
     cli("--quick", "-o", "out")
-    assert "A quick run" in (here / "out" / "toy-quick.md").read_text()
-    assert json.loads((here / "out" / "toy-quick.jsonl").read_text().splitlines()[0])["values"]["square"] == [101]
+    assert "A quick run" in (work_folder / "out" / "toy-quick.md").read_text()
+    assert json.loads((work_folder / "out" / "toy-quick.jsonl").read_text().splitlines()[0])["values"]["square"] == [
+        101
+    ]
 
 
-def test_wrong_names_and_numbers_are_one_sentence(cli, here):
+def test_wrong_names_and_numbers_are_one_sentence(cli, work_folder):
     for words, message in (
         (("nobody1999",), "there is no paper 'nobody1999'"),
         (("weerasooriya2021", "table9"), "has no 'table9'"),
@@ -68,7 +70,7 @@ def test_wrong_names_and_numbers_are_one_sentence(cli, here):
         assert message in result.stderr
 
 
-def test_without_the_device_nothing_is_begun(cli, here, monkeypatch):
+def test_without_the_device_nothing_is_begun(cli, work_folder, monkeypatch):
     pytest.importorskip("torch", reason="needs the `learning` extra")
     one = toy(monkeypatch)
     for device, message in (("gpu", "device must be 'auto', "), ("cuda:99", "this machine has no device 'cuda:99'")):
@@ -78,7 +80,7 @@ def test_without_the_device_nothing_is_begun(cli, here, monkeypatch):
     assert not one.calls
 
 
-def test_without_the_data_nothing_is_begun(cli, here, monkeypatch):
+def test_without_the_data_nothing_is_begun(cli, work_folder, monkeypatch):
     one = toy(monkeypatch)
     for folder, message in (
         (
@@ -96,18 +98,18 @@ def test_without_the_data_nothing_is_begun(cli, here, monkeypatch):
     assert not one.calls
 
 
-def test_a_page_that_cannot_be_written_whole_stays_what_it_was(cli, here, monkeypatch):
+def test_a_page_that_cannot_be_written_whole_stays_what_it_was(cli, work_folder, monkeypatch):
     toy(monkeypatch)
     cli("toy", "--seeds", "1", "-o", "out")
-    before = (here / "out" / "toy.html").read_text()
+    before = (work_folder / "out" / "toy.html").read_text()
 
     monkeypatch.setattr("reproductions.render_html", lambda *args, **kwargs: "\ud800")  # no UTF-8: breaks in writing
     result = cli("toy", "--render", "-o", "out")
     assert result.exit_code != 0
-    assert (here / "out" / "toy.html").read_text() == before
+    assert (work_folder / "out" / "toy.html").read_text() == before
 
 
-def test_what_is_kept_is_said_when_a_run_is_interrupted(cli, here, monkeypatch):
+def test_what_is_kept_is_said_when_a_run_is_interrupted(cli, work_folder, monkeypatch):
     toy(monkeypatch)
     cli("toy", "--seeds", "1", "-o", "out")
 
@@ -123,10 +125,10 @@ def test_what_is_kept_is_said_when_a_run_is_interrupted(cli, here, monkeypatch):
     )
 
 
-def test_pictures_that_are_not_there_are_named(cli, here, monkeypatch):
+def test_pictures_that_are_not_there_are_named(cli, work_folder, monkeypatch):
     one = toy(monkeypatch)
     one.paper.tables["table1"] = replace(one.paper.tables["table1"], figures=({"file": "a.svg", "text": "A map"},))
     result = cli("toy", "--render", "-o", "out")
     assert "a.svg: not in out; `python -m reproductions toy` without --render draws it." in result.stderr
-    (here / "out" / "a.svg").touch()
+    (work_folder / "out" / "a.svg").touch()
     assert not cli("toy", "--render", "-o", "out").stderr

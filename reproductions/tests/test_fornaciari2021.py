@@ -16,10 +16,10 @@ pytest.importorskip("torch", reason="needs the `learning` extra")
 TABLES = load_paper("fornaciari2021").tables
 # All soft labels over three classes have the same kurtosis.
 VOTES = [[5, 0, 0, 0, 0], [3, 2, 0, 0, 0], [2, 2, 1, 0, 0], [0, 0, 0, 0, 0]]
-FEW = {"items": 24, "folds": 2, "epochs": 1, "batch_size": 16, "lstm": 4}
+QUICK_SETTINGS = {"items": 24, "folds": 2, "epochs": 1, "batch_size": 16, "lstm": 4}
 
 
-def made(table, data, condition, seed, truth, predicted, pattern=None):
+def make_line(table, data, condition, seed, truth, predicted, pattern=None):
     """Return a stored line like that of a cell."""
     kept = {"off": pack((predicted - truth) % 5)}
     if pattern is not None:
@@ -42,9 +42,9 @@ def runs():
         return np.where(rng.random(200) < share, truth, rng.integers(5, size=200))
 
     stl, mtl = [predicted(0.4) for _ in range(2)], [predicted(0.7) for _ in range(2)]
-    lines = [made("table1", "POS, 5 folds", "STL", 0, truth, stl[0], pattern)]
-    lines.append(made("table1", "POS, 5 folds", "STL", 1, truth, stl[1]))
-    lines += [made("table1", "POS, 5 folds", "MTL, cross entropy", s, truth, mtl[s]) for s in range(2)]
+    lines = [make_line("table1", "POS, 5 folds", "STL", 0, truth, stl[0], pattern)]
+    lines.append(make_line("table1", "POS, 5 folds", "STL", 1, truth, stl[1]))
+    lines += [make_line("table1", "POS, 5 folds", "MTL, cross entropy", s, truth, mtl[s]) for s in range(2)]
     return truth, pattern, stl, mtl, {str(n): line for n, line in enumerate(lines)}
 
 
@@ -131,8 +131,8 @@ def test_table_3_is_the_kurtosis_by_who_is_right(runs):
 def test_tied_pairs_are_left_out_of_silver(runs):
     truth, _, stl, _, _ = runs
     pattern = np.arange(200) % 4
-    lines = {"0": made("table2", "stemming, 10 folds", "STL", 0, truth, stl[0], pattern)}
-    lines["1"] = made("stems", "silver", "released network, STL", 0, truth, stl[1])
+    lines = {"0": make_line("table2", "stemming, 10 folds", "STL", 0, truth, stl[0], pattern)}
+    lines["1"] = make_line("stems", "silver", "released network, STL", 0, truth, stl[1])
     found = [line["values"]["untied"] for line in derived(lines) if "untied" in line["values"]]
     clear = np.array([VOTES[k][0] != VOTES[k][1] for k in pattern])
     assert 0 < clear.sum() < 200
@@ -216,7 +216,9 @@ def test_cells_run(table, data, condition, monkeypatch, tmp_path):
     words.write_text("I 0.5 -0.5 1\nthe 1 0 0.25\n")
     monkeypatch.setattr(fornaciari2021, "words", lambda: str(words))
     cell = next(c for c in TABLES[table].cells() if (c.data, c.condition) == (data, condition))
-    values, kept = getattr(fornaciari2021, table)(dataclasses.replace(cell, keywords=cell.keywords | FEW), "cpu")
+    values, kept = getattr(fornaciari2021, table)(
+        dataclasses.replace(cell, keywords=cell.keywords | QUICK_SETTINGS), "cpu"
+    )
     n = 12 * (1 if "separate" in data else 2)
     assert unpack(kept["off"]).size == n
     assert values["accuracy"] == pytest.approx([(unpack(kept["off"]) == 0).mean()], abs=1e-6)

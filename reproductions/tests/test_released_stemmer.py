@@ -7,19 +7,19 @@ import torch
 from reproductions.released_stemmer import WIDTH, WINDOWS, ReleasedStemmer, predict_released, windows_of
 
 WORDS = ["goalkeeper", "a", "boxes", "forefathers"]
-KNOWN = {letter: code for code, letter in enumerate(sorted(set("".join(WORDS))), 1)}
+LETTER_CODES = {letter: code for code, letter in enumerate(sorted(set("".join(WORDS))), 1)}
 
 
 def test_products_of_windows_are_convolutions():
     torch.manual_seed(0)
-    model, longest = ReleasedStemmer(len(KNOWN) + 1, ()).eval(), max(map(len, WORDS))
+    model, longest = ReleasedStemmer(len(LETTER_CODES) + 1, ()).eval(), max(map(len, WORDS))
     read = []
     model.blocks[0].register_forward_pre_hook(lambda _, given: read.append(given[0]))
-    windows = [window.float() for window in windows_of(WORDS, KNOWN, longest)]
+    windows = [window.float() for window in windows_of(WORDS, LETTER_CODES, longest)]
     with torch.no_grad():
         model([windows, windows])
         for row, word in enumerate(WORDS):
-            codes = [KNOWN[letter] for letter in word] + [0] * (longest - len(word))
+            codes = [LETTER_CODES[letter] for letter in word] + [0] * (longest - len(word))
             x = model.characters[codes].T  # (300, L)
             z = torch.cat([conv(x).relu().amax(dim=1) for conv in model.filters[0]])
             expected = z * WIDTH**0.5 + torch.arange(WIDTH) % 2

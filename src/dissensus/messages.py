@@ -177,18 +177,18 @@ class Message:
 @cache
 def message_fields(kind: Any) -> dict[str, Any]:
     """Return the fields of a class of messages, inherited ones first, with their types; "sentence" if it has none."""
-    own: dict[str, Any] = {}
+    hints_by_field: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         if issubclass(base, Message) and base is not Message:
-            own |= {
+            hints_by_field |= {
                 name: None
                 for name, hint in vars(base).get("__annotations__", {}).items()
                 if name not in NON_FACT_NAMES and not str(hint).startswith("ClassVar")
             }
-    if not own:
+    if not hints_by_field:
         return {} if kind.template != Message.template else {"sentence": str}
     hints = get_type_hints(kind)
-    return {name: hints[name] for name in own}
+    return {name: hints[name] for name in hints_by_field}
 
 
 def _rebuild_message(kind: type[Message], facts: dict[str, Any], about: tuple[str, ...]) -> Message:

@@ -126,9 +126,9 @@ def engines_of(table: Annotations, gold, monkeypatch):
     yield placed(table, gold)
     yield placed(table, gold, 3)
     torch = pytest.importorskip("torch", reason="needs the `learning` extra")
-    yield Torch(device="cpu", part_rows=17).open(None, table, gold)
+    yield Torch(device="cpu", part_rows=17).open_engine(None, table, gold)
     if torch.cuda.is_available():  # where there is Triton too, hard rows without gold go through its kernel
-        yield Torch(device="cuda").open(None, table, gold)
+        yield Torch(device="cuda").open_engine(None, table, gold)
 
 
 @pytest.mark.parametrize("source", ["votes", "likelihood"])

@@ -191,7 +191,7 @@ def test_where_most_labels_are_unsure_known_classes_are_asked_for_before_more_la
     learnt = Report(
         crowd().annotations, methods["dawid-skene"]().fit(crowd().annotations, gold=known), training_gold=known
     )
-    assert learnt.settled.all()
+    assert learnt.is_settled.all()
     assert asked not in learnt.facts["headline"]
 
 
@@ -331,7 +331,7 @@ def test_items_with_one_label_are_not_told_to_agree():
     item, annotator = [0, 0, 1, 1, *range(2, 10)], [0, 1] * 6
     facts = report(Annotations.from_arrays(item, annotator, [0, 0, 0, 1] + [0, 1] * 4)).facts
     reasons = found("items", facts["sections"]["items"], ReasonsOfDisagreement)
-    assert (reasons.agreed, reasons.others) == (0.1, {"cannot tell": 9})
+    assert (reasons.agreed, reasons.counts_by_reason) == (0.1, {"cannot tell": 9})
 
 
 def test_who_is_trusted_has_said_it():
@@ -470,7 +470,7 @@ def test_the_headline_says_what_a_boss_asks():
     right = (made.label == gold)[sure].mean()
     settled = summarize_settled_items(made)
     assert isinstance(settled, SettledItemsByGoldSummary)
-    assert (settled.settled, settled.share, settled.n_gold) == (sure.sum(), sure.mean(), sure.sum())
+    assert (settled.n_settled, settled.share, settled.n_gold) == (sure.sum(), sure.mean(), sure.sum())
     assert settled.low < settled.right == right < settled.high
     assert settled.render(REPORT_FACE) in made.facts["headline"]
     one = np.flatnonzero(sure & (made.label == gold))[0]

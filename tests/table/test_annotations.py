@@ -179,7 +179,7 @@ def test_a_missing_label_is_an_error_unless_it_is_declared():
 
 
 def test_ids_that_differ_only_in_type_are_an_error():
-    with raises(errors.MixedTypes, column="annotator", first={"str": (0, "1"), "int": (1, "1")}):
+    with raises(errors.MixedTypes, column="annotator", example_by_type={"str": (0, "1"), "int": (1, "1")}):
         Annotations.from_arrays([1, 2], ["1", 1], [0, 1])
 
 
@@ -191,7 +191,7 @@ def test_no_rows_make_an_empty_table():
 
 
 def test_columns_of_different_length_are_an_error():
-    with raises(errors.UnequalLengths, column="label", n=1, other="item", n_other=2):
+    with raises(errors.UnequalLengths, column="label", n=1, other_column="item", n_other=2):
         Annotations.from_arrays([1, 2], [1, 2], [1])
 
 
@@ -241,13 +241,13 @@ def test_bad_weights_say_where(weight, message):
                 {
                     "column": "proba",
                     "expected": "one row per annotation and one column per class",
-                    "found": "shape (2,)",
+                    "description": "shape (2,)",
                 },
             ),
         ),
         (
             [[0.5, 0.2, 0.3], [1, 0, 0]],
-            (errors.WrongColumn, {"column": "proba", "expected": "2 columns", "found": "3"}),
+            (errors.WrongColumn, {"column": "proba", "expected": "2 columns", "description": "3"}),
         ),
     ],
 )
@@ -293,7 +293,7 @@ def test_an_annotation_id_is_no_label():
         errors.RoleColumnMissing,
         role="label",
         columns=("item", "worker", "annotation_id"),
-        taken={"item": "'item'", "annotator": "'worker'"},
+        columns_of_roles={"item": "'item'", "annotator": "'worker'"},
     ):
         ColumnNames().resolve(["item", "worker", "annotation_id"])
 
@@ -313,7 +313,7 @@ def test_a_missing_column_lists_those_that_are_there():
         errors.AnnotatorColumnMissing,
         role="annotator",
         columns=("task", "label"),
-        taken={"item": "'task'", "label": "'label'"},
+        columns_of_roles={"item": "'task'", "label": "'label'"},
     ):
         Annotations.from_frame(pa.table({"task": [1], "label": [1]}))
     with raises(errors.UnknownColumn, name="who", role="annotator", columns=("task", "label")):
@@ -334,7 +334,7 @@ def test_several_questions_in_one_table_are_an_error():
 
 
 def test_a_pandas_column_of_mixed_kinds_is_an_error():
-    with raises(errors.MixedTypes, column="task", first={"str": (0, "a"), "int": (1, "1")}):
+    with raises(errors.MixedTypes, column="task", example_by_type={"str": (0, "a"), "int": (1, "1")}):
         Annotations.from_frame(pd.DataFrame({**FRAME, "task": ["a", 1, "b", 2]}))
 
 
@@ -377,7 +377,7 @@ def test_counts_become_rows_of_one_anonymous_annotator():
     [
         ([1, -1], (errors.InvalidRows, {"column": "column 'count'", "n_bad": 1, "n_rows": 2, "row": 1, "value": -1.0})),
         ([0.5, 1], (errors.InvalidRows, {"column": "column 'count'", "n_bad": 1, "n_rows": 2, "row": 0, "value": 0.5})),
-        ([1], (errors.UnequalLengths, {"column": "count", "n": 1, "other": "item", "n_other": 2})),
+        ([1], (errors.UnequalLengths, {"column": "count", "n": 1, "other_column": "item", "n_other": 2})),
     ],
 )
 def test_counts_that_are_not_whole_or_too_few_are_an_error(count, message):
@@ -442,7 +442,7 @@ def test_gold_is_aligned_with_items_and_minus_one_where_unknown():
 
 
 def test_gold_that_contradicts_itself_or_names_another_class_is_an_error():
-    with raises(errors.ContradictoryGold, item="i2", row=0, what="labels"):
+    with raises(errors.ContradictoryGold, item="i2", row=0, content="labels"):
         SMALL.gold_codes(["i2", "i2"], ["x", "z"])
     with raises(
         errors.BadGoldLabels, column="gold", n_bad=1, n_rows=2, row=2, value="cat", n_classes=3, kind="classes"
@@ -472,9 +472,9 @@ def test_select_keeps_the_rows_of_the_items_and_annotators_asked_for(table, rand
 def test_select_by_rows_and_by_what_is_not_there():
     assert SMALL.select(rows=[0, 2]).n_annotations == 2
     assert SMALL.select(rows=np.array([True, False, False, False])).n_annotations == 1
-    with raises(errors.WrongColumn, column="rows", expected="a mask of 4", found="1"):
+    with raises(errors.WrongColumn, column="rows", expected="a mask of 4", description="1"):
         SMALL.select(rows=[True])
-    with raises(errors.NamesOutsideTable, what="annotators", n_missing=1, n=2, name="nobody"):
+    with raises(errors.NamesOutsideTable, argument="annotators", n_missing=1, n=2, name="nobody"):
         SMALL.select(annotators=["a", "nobody"])
 
 
@@ -509,7 +509,7 @@ def test_concat_unites_names_and_fills_in_weights_and_probabilities():
 
 
 def test_concat_of_text_and_integer_names_is_an_error():
-    with raises(errors.DifferentNameTypes, what="items", type="text", name="i1", other_type="integers"):
+    with raises(errors.DifferentNameTypes, names="items", type="text", name="i1", other_type="integers"):
         Annotations.concat([SMALL, Annotations.from_arrays([1], ["a"], ["x"])])
     with raises(errors.NoTablesToJoin):
         Annotations.concat([])

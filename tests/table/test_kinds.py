@@ -99,8 +99,8 @@ def test_people_who_choose_several_classes_of_an_item_are_said():
 @pytest.mark.parametrize(
     ("labels", "kind", "note"),
     [
-        ([f"{k / 2}" for k in range(4)], "numbers", notes.LabelTypeGuessed(what="numbers")),
-        (list(range(31)), "numbers", notes.LabelTypeGuessed(what="numbers")),
+        ([f"{k / 2}" for k in range(4)], "numbers", notes.LabelTypeGuessed(kind="numbers")),
+        (list(range(31)), "numbers", notes.LabelTypeGuessed(kind="numbers")),
         (list(range(30)), "classes", None),
         (["1", "2", "3", "4", "5"], "classes", notes.LabelsMayBeGrades()),
         ([0, 1], "classes", None),
@@ -186,7 +186,7 @@ def test_labels_that_join_options_are_read_as_sets(tmp_path):
     path.write_text("item,annotator,label\n1,x,a|b\n1,y,b\n2,x,a\n2,y,a|c\n3,x,c|b\n3,y,b\n")
     table = read(path)
     assert (table.kind, table.options.names.tolist()) == ("sets", ["a", "b", "c"])
-    assert table.import_report.notes == [notes.LabelTypeGuessed(what="sets of options")]
+    assert table.import_report.notes == [notes.LabelTypeGuessed(kind="sets of options")]
     assert read(path, kind="classes").kind == "classes"
     path.write_text("item,annotator,label\n1,x,a/b\n1,y,yes|no\n")
     assert read(path).kind == "classes"  # no option occurs twice
@@ -207,7 +207,7 @@ def test_a_wide_table_of_numbers_and_questions_of_several_kinds(tmp_path):
     rows = {"question": ["size", "size", "hue", "hue"], "item": [1, 2, 1, 2], "annotator": ["x"] * 4}
     found = read(pa.table(rows | {"label": ["0.5", "2.5", "red", "blue"]}))
     assert {name: one.kind for name, one in found.items()} == {"hue": "classes", "size": "numbers"}
-    note = notes.LabelTypeGuessed(what="numbers").add_subject("Question size")
+    note = notes.LabelTypeGuessed(kind="numbers").add_subject("Question size")
     assert found["hue"].import_report.notes == [note]  # every report has those of all questions
 
 
@@ -215,7 +215,7 @@ def test_known_numbers_are_joined_by_item(tmp_path):
     table = Annotations.from_arrays([1, 1, 2, 3], ["x", "y", "x", "x"], [0.5, 1.5, 2.0, 3.0], kind="numbers")
     gold = pa.array(["2", "1", "9", "3"]), pa.array(["4.5", "", "1", "7"])
     np.testing.assert_array_equal(gold_values(table, *gold), [np.nan, 4.5, 7])
-    with raises(errors.ContradictoryGold, row=0, what="numbers"):
+    with raises(errors.ContradictoryGold, row=0, content="numbers"):
         table.gold_values([2, 2], [1.0, 2.0])
     with raises(errors.InvalidCell, column="gold", row=0, value="high"):
         table.gold_values([2], ["high"])

@@ -140,7 +140,7 @@ def test_match_finds_positions_in_any_order():
 
 
 def test_match_refuses_to_compare_text_with_integers():
-    with raises(errors.DifferentNameTypes, what="items", type="integers", other_type="text", other_name="1"):
+    with raises(errors.DifferentNameTypes, names="items", type="integers", other_type="text", other_name="1"):
         naming.match_names(np.array(["1"], object), np.array([1]), "items")
 
 
@@ -153,9 +153,9 @@ def test_declared_names_keep_their_order_and_take_the_kind_of_the_column():
 
 
 def test_a_name_declared_twice_or_blank_is_an_error():
-    with raises(errors.DuplicateName, where="classes", name="a"):
+    with raises(errors.DuplicateName, location="classes", name="a"):
         naming.check_declared_names(["a", "b", "a"], pa.array(["a"]), "classes")
-    with raises(errors.WrongColumn, column="classes", found="['a', '']"):
+    with raises(errors.WrongColumn, column="classes", description="['a', '']"):
         naming.check_declared_names(["a", ""], pa.array(["a"]), "classes")
 
 

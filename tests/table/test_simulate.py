@@ -265,7 +265,7 @@ def test_parameters_outside_their_range_are_named(options, message):
 
 def test_annotate_refuses_codes_that_are_no_classes_and_half_a_difficulty():
     crowd = make_crowd(5, 3)
-    with raises(errors.WrongColumn, column="truth", found="0 … 3"):
+    with raises(errors.WrongColumn, column="truth", description="0 … 3"):
         annotate(crowd, np.array([0, 3]))
     with raises(errors.DifficultyWithoutDecoy):
         annotate(crowd, np.array([0, 1]), difficulty=np.array([0.1, 0.1]))

@@ -196,7 +196,7 @@ def test_conll_knows_other_schemes_and_answers_one_after_the_other(tmp_path):
     )
     table = read(tmp_path / "a.conll")
     assert table.annotators.tolist() == ["1", "2"]
-    assert table.import_report.notes == [AnnotatorsNumbered(), LabelTypeGuessed(what="tags of positions in documents")]
+    assert table.import_report.notes == [AnnotatorsNumbered(), LabelTypeGuessed(kind="tags of positions in documents")]
     assert table.to_arrow().to_pydict()["label"] == ["B-PER", "B-PER", "I-PER", "O", "O", "O", "B-ORG", "I-ORG"]
 
 
@@ -218,7 +218,7 @@ def test_sequences_survive_what_makes_another_table():
     [
         (["d 1"], (errors.InvalidPosition, {"item": "d 1"})),
         (["d @ 5-5"], (errors.InvalidPosition, {"item": "d @ 5-5"})),
-        (["d @ 0-4", "d @ 2-6"], (errors.OverlappingPositions, {"item": "d @ 0-4", "other": "d @ 2-6"})),
+        (["d @ 0-4", "d @ 2-6"], (errors.OverlappingPositions, {"item": "d @ 0-4", "other_item": "d @ 2-6"})),
     ],
 )
 def test_names_that_are_no_places_are_refused(names, message):

@@ -96,7 +96,7 @@ class Decisions:
                 ours = tuple(reader.fieldnames or ()) == COLUMNS
                 rows = list(reader)
         except UnicodeDecodeError:
-            raise NotUtf8(path=self.path, where="") from None
+            raise NotUtf8(path=self.path, position="") from None
         if not ours or any(None in row for row in rows):  # None: more fields than columns
             raise faults.NotWrittenBy(path=self.path, command="adjudicate")
         return {row["item"]: row for row in rows}

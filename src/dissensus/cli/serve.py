@@ -143,7 +143,7 @@ def serve(
         server.run(sockets=[listening])
     finally:
         for helper in helpers:
-            helper.close()
+            helper.stop()
         service.close()
 
 

@@ -171,11 +171,11 @@ class Parameters:
         super().__init_subclass__(**kwargs)
         cls._own_parameters = {name: value for name, value in vars(cls).items() if isinstance(value, Param)}
         cls._declared = {}
-        given: set[str] = set()
+        inherited_names: set[str] = set()
         for base in cls.__mro__:  # The first class that defines a name takes precedence.
-            own: dict[str, Param] = vars(base).get("_own_parameters", {})
-            cls._declared |= {name: value for name, value in own.items() if name not in given}
-            given |= vars(base).keys()
+            base_parameters: dict[str, Param] = vars(base).get("_own_parameters", {})
+            cls._declared |= {name: value for name, value in base_parameters.items() if name not in inherited_names}
+            inherited_names |= vars(base).keys()
         texts = (vars(base).get("__doc__") for base in cls.__mro__)
         nearest = next(text for text in texts if text is not None)
         text = nearest.text if isinstance(nearest, _Documentation) else nearest

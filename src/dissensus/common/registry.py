@@ -86,9 +86,9 @@ class Registry(Mapping[str, T]):
                 raise RegisteredTwice(entry_type=self.entry_type, name=name)
             package = {"package": _loading_package.get()} if _loading_package.get() else {}
             self._entries[name] = Entry(name, value, summary, cite, facts | package)
-            written: Any = vars(value).get("__doc__") if isinstance(value, type) else None
-            if getattr(written, "inherited", False):  # The class inherits the docstring of `Parameters`.
-                written.text = f"{summary[:1].upper()}{summary[1:]}."
+            docstring: Any = vars(value).get("__doc__") if isinstance(value, type) else None
+            if getattr(docstring, "inherited", False):  # The class inherits the docstring of `Parameters`.
+                docstring.text = f"{summary[:1].upper()}{summary[1:]}."
             return value
 
         return add_entry

@@ -33,12 +33,12 @@ class NoFolderForCodes(BadParameter):
 
 
 class OneLabelPerRow(BadParameter):
-    template = "the engine {engine!r} needs one label per row, and this table has {found}; {advice}."
+    template = "the engine {engine!r} needs one label per row, and this table has {row_content}; {advice}."
     engine: str
     role: Literal["proba", "question"]
 
     @property
-    def found(self) -> str:
+    def row_content(self) -> str:
         """The labels that the table has instead."""
         return "class probabilities" if self.role == "proba" else "several questions"
 
@@ -101,8 +101,8 @@ class BlankNames(DataError):
 
 
 class BadWeights(DataError):
-    template = "{bad:,} of {total:,} weights are negative or missing; weights must be 0 or more."
-    bad: int
+    template = "{n_bad:,} of {total:,} weights are negative or missing; weights must be 0 or more."
+    n_bad: int
     total: int
 
 
@@ -150,12 +150,12 @@ class SparkCannotRead(UnreadableFile):
 
 
 class ItemsLost(DataError):
-    template = "Spark returned {found:,} of {expected:,} items; turn off spark.speculation and fit again."
-    found: int
-    expected: int
+    template = "Spark returned {n_found:,} of {n_expected:,} items; turn off spark.speculation and fit again."
+    n_found: int
+    n_expected: int
 
 
 class FrameNotStable(DataError):
-    template = "the data frame returned {first:,} rows, then {second:,} rows; write it to Parquet and fit the file."
-    first: int
-    second: int
+    template = "the data frame returned {n_first:,} rows, then {n_second:,} rows; write it to Parquet and fit the file."
+    n_first: int
+    n_second: int

@@ -143,13 +143,13 @@ def corrected_mean(
     if n < MIN_GOLD_FOR_VARIANCE:
         raise TooFewKnownItems(gold_items=n, required=MIN_GOLD_FOR_VARIANCE)
     tail = (1 + level) / 2
-    found: tuple[float, ...]
+    estimates: tuple[float, ...]
     if probability is None:
         tuned = estimate_tuned_mean(y, f, others, used=2 if others.size else 1)
-        found = *tuned, float(y.mean()), float(np.sqrt(y.var(ddof=1) / n)), n, n
+        estimates = *tuned, float(y.mean()), float(np.sqrt(y.var(ddof=1) / n)), n, n
     else:
-        found = _weighted_estimates(y, f, others, np.asarray(probability, np.float64))
-    mean, error, weight, alone, spread, independent, left = found
+        estimates = _weighted_estimates(y, f, others, np.asarray(probability, np.float64))
+    mean, error, weight, alone, spread, independent, left = estimates
     freedom = max(left - 2, 1)
     events, ratio, trials = left * min(alone, 1 - alone), 1.0, np.nan
     if rate:

@@ -200,9 +200,9 @@ class ConfusionPass(Pass[EStepParams | None, ExpectedCounts]):
         """Return zero evidence and class counts; labels are counted in the cells."""
         return [0.0, np.zeros(size.n_classes)]
 
-    def open(self, params: EStepParams | None, size: TableSize, workers: int, pool: Threads) -> list[Worker]:
+    def create_workers(self, params: EStepParams | None, size: TableSize, workers: int, pool: Threads) -> list[Worker]:
         """Create workers whose parameters are the prior, the number of rows in one product, and their cells."""
-        opened = super().open(params, size, workers, pool)
+        opened = super().create_workers(params, size, workers, pool)
         if size.is_short:
             return opened
         from dissensus.compute.kernels import confusion as kernels
@@ -243,10 +243,10 @@ class ConfusionPass(Pass[EStepParams | None, ExpectedCounts]):
             cells, worker.sums[1], out.get("posterior", np.empty((0, K))),
         )  # fmt: skip
 
-    def close(self, workers: list[Worker], pool: Threads) -> ExpectedCounts:
+    def sum_workers(self, workers: list[Worker], pool: Threads) -> ExpectedCounts:
         """Return the sums of all workers, including the counts in their cells."""
         if workers[0].size.is_short:
-            return super().close(workers, pool)
+            return super().sum_workers(workers, pool)
         from dissensus.compute.kernels import confusion as kernels
 
         _, A, n_given, _, n_true = self.cells.shape

@@ -148,7 +148,7 @@ def add_earlier(
 
 def open_engine(model: Aggregator, table: Any, gold: IntArray | None) -> Engine:
     """Return the engine that holds the table and runs the passes."""
-    return engine_options(getattr(model, "engine", None)).open(model, table, gold)
+    return engine_options(getattr(model, "engine", None)).open_engine(model, table, gold)
 
 
 def warn_unconverged(model: Any, unit: str, quantity: str, change: float) -> None:

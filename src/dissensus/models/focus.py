@@ -65,7 +65,7 @@ def focused_em(model: ConfusionModel[Any], engine: Engine, pass_: ConfusionPass,
     posterior: Any = engine.allocate("posterior", engine.size.n_classes)
     e_step_params = EStepParams.from_likelihood(params.prior, model.label_likelihood(params))
     counts = engine.run(pass_, e_step_params, {"posterior": posterior})
-    best = np.asarray(posterior.open() if hasattr(posterior, "open") else posterior).max(axis=1)
+    best = np.asarray(posterior.to_array() if hasattr(posterior, "to_array") else posterior).max(axis=1)
     in_doubt = best < 1 - UNCERTAIN_ERROR_PROBABILITY
     if not in_doubt.any():
         return params

@@ -187,9 +187,12 @@ class TemperedPass(Pass[Any, TemperedSums]):
     count: Any
     tempering: Tempering
 
-    def open(self, params: Any, size: TableSize, workers: int, pool: Threads) -> list[Any]:
+    def create_workers(self, params: Any, size: TableSize, workers: int, pool: Threads) -> list[Any]:
         """Create the workers of both passes."""
-        passes = self.inner.open(params, size, workers, pool), self.count.open(None, size, workers, pool)
+        passes = (
+            self.inner.create_workers(params, size, workers, pool),
+            self.count.create_workers(None, size, workers, pool),
+        )
         return list(zip(*passes, strict=True))
 
     def process(self, chunk: Chunk, worker: Any, out: Mapping[str, Any]) -> None:
@@ -203,10 +206,10 @@ class TemperedPass(Pass[Any, TemperedSums]):
         out["item_total"][items] = total = labels_per_item(item_ptr, weight)
         out["posterior"][items] = self.tempering.temper(out["posterior"][items], total)
 
-    def close(self, workers: list[Any], pool: Threads) -> TemperedSums:
+    def sum_workers(self, workers: list[Any], pool: Threads) -> TemperedSums:
         """Return the sums of both passes."""
         first, second = (list(part) for part in zip(*workers, strict=True))
-        return TemperedSums(self.inner.close(first, pool), self.count.close(second, pool))
+        return TemperedSums(self.inner.sum_workers(first, pool), self.count.sum_workers(second, pool))
 
     def on_torch(self, params: Any, data: Any, out: Mapping[str, Any]) -> TemperedSums:
         """Run both passes in torch."""

@@ -137,7 +137,7 @@ def _choose_pairs(model: Any, table: Annotations, budget: int) -> ItemGains:
     V = model.score_variance_.copy()
     n_compared = np.zeros((n_alternatives, n_alternatives))
     sides = table.alternatives
-    np.add.at(n_compared, (sides.left[table.item], sides.right[table.item]), table.row_weights)
+    np.add.at(n_compared, (sides.left_codes[table.item], sides.right_codes[table.item]), table.row_weights)
     n_compared += n_compared.T
     chosen: list[str] = []
     gains, labels = [], []

@@ -129,7 +129,7 @@ class WinRate(Baseline):
     def fit(self, table: Annotations) -> Self:
         """Fit to a table."""
         self.table, sides, w = table, table.alternatives, table.row_weights
-        left, right, label = sides.left[table.item], sides.right[table.item], table.label
+        left, right, label = sides.left_codes[table.item], sides.right_codes[table.item], table.label
         wins, games = np.ones(sides.names.size), np.full(sides.names.size, 2.0)  # a prior of one win and one loss
         for side, won in ((left, label == 0), (right, label == 1)):
             wins += np.bincount(side, w * (won + 0.5 * (label == 2)), wins.size)
@@ -141,7 +141,7 @@ class WinRate(Baseline):
     def predict_annotations(self, table: Annotations) -> FloatArray:
         """Return P(left, right, tie) (N, 3)."""
         score = self.score[naming.match_names(table.alternatives.names, self.table.alternatives.names, "things")]
-        difference = (score[table.alternatives.left] - score[table.alternatives.right])[table.item]
+        difference = (score[table.alternatives.left_codes] - score[table.alternatives.right_codes])[table.item]
         left = 1 / (1 + np.exp(-difference))
         return np.stack([(1 - self.ties) * left, (1 - self.ties) * (1 - left), np.full(left.size, self.ties)], axis=1)
 
@@ -192,7 +192,7 @@ def hide_comparisons(table: Annotations, share: float, rng: np.random.Generator)
 
     sides = table.alternatives
     check_connected(sides.names, BradleyTerry().extract_comparisons(table), strongly=False)
-    ends = np.sort(np.stack([sides.left[table.item], sides.right[table.item]]), axis=0).astype(np.int64)
+    ends = np.sort(np.stack([sides.left_codes[table.item], sides.right_codes[table.item]]), axis=0).astype(np.int64)
     T = sides.names.size
     order = rng.permutation(len(table))
     edge, first = np.unique((ends[0] * T + ends[1])[order], return_index=True)

@@ -201,7 +201,7 @@ def collect_sections(study: Study, title: str = "Labels", only: set[str] | None 
     """Return the facts and findings of all sections that apply, as plain values."""
     from dissensus import __version__
 
-    found: dict[str, Any] = {}
+    facts_by_section: dict[str, Any] = {}
     findings = []
     for name, entry in registry.entries():
         with skip_failing_plugin(entry):
@@ -212,18 +212,18 @@ def collect_sections(study: Study, title: str = "Labels", only: set[str] | None 
                 continue
             about = dict(to_plain(section.collect(study)))
             findings += [render_finding(name, one) for one in section.findings(about)]
-            found[name] = about
+            facts_by_section[name] = about
     order = {"bad": 0, "note": 1, "good": 2}
     return {
         "title": shorten_text(title, 200),
-        "headline": headline(study, found),
+        "headline": headline(study, facts_by_section),
         "version": __version__,
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "method": study.method,
         "parameters": study.fitted.get_params(deep=False),
         "pseudonyms": not study.names,
         "findings": sorted(findings, key=lambda one: order[one["tone"]])[:MAX_FINDINGS],
-        "sections": found,
+        "sections": facts_by_section,
     }
 
 

@@ -50,10 +50,10 @@ class NoSettledItemsSummary(Message):
 
 class SettledItemsSummary(Message):
     template = (
-        "{settled:item} ({share:0}) {settled:is|are} settled (confidence of {limit:0} or more); about {expected:0} of "
-        "these labels are expected to be right."
+        "{n_settled:item} ({share:0}) {n_settled:is|are} settled (confidence of {limit:0} or more); about {expected:0} "
+        "of these labels are expected to be right."
     )
-    settled: Count
+    n_settled: Count
     share: Share
     expected: Share
     limit = Share(SETTLED)
@@ -61,7 +61,7 @@ class SettledItemsSummary(Message):
 
 class SettledItemsByGoldSummary(SettledItemsSummary):
     template = (
-        "{settled:item} ({share:0}) {settled:is|are} settled (confidence of {limit:0} or more); {right} ({low} to "
+        "{n_settled:item} ({share:0}) {n_settled:is|are} settled (confidence of {limit:0} or more); {right} ({low} to "
         "{high}) of {subset} agree with gold."
     )
     n_gold: int
@@ -71,7 +71,7 @@ class SettledItemsByGoldSummary(SettledItemsSummary):
 
     @property
     def subset(self) -> str:
-        return "these labels" if self.n_gold == self.settled else f"the {self.n_gold:,} of these with a gold label"
+        return "these labels" if self.n_gold == self.n_settled else f"the {self.n_gold:,} of these with a gold label"
 
 
 class CorrectSpellingFirst(Message):
@@ -129,11 +129,11 @@ def headline(study: Study, sections: Mapping[str, Any]) -> list[str]:
 
 def summarize_settled_items(study: Study) -> Message:
     """Summarise how many items are settled, with their accuracy by gold or their expected accuracy."""
-    settled = study.settled
+    settled = study.is_settled
     if not (n := int(settled.sum())):
         return NoSettledItemsSummary()
     facts: Any = {
-        "settled": Count(n),
+        "n_settled": Count(n),
         "share": Share(n / settled.size),
         "expected": Share(study.confidence[settled].mean()),
     }

@@ -182,7 +182,7 @@ class Study:
         return np.asarray(self.fitted.posterior_.max(axis=1, initial=0))
 
     @cached_property
-    def settled(self) -> BoolArray:
+    def is_settled(self) -> BoolArray:
         """Return the (I,) mask of settled items."""
         return is_settled(self.confidence, self.table.annotators_per_item, self.training_gold)
 

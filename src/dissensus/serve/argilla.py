@@ -129,9 +129,9 @@ class Argilla(Tool):
 
     def record_contents(self) -> dict[str, tuple[Record, list[Record]]]:
         """Return the metadata and suggestions to write for every item with a label."""
-        found: dict[str, tuple[Record, list[Record]]] = {}
+        contents: dict[str, tuple[Record, list[Record]]] = {}
         for question, item, facts in self.iterate_answers():
-            metadata, suggestions = found.setdefault(item["item"], ({}, []))
+            metadata, suggestions = contents.setdefault(item["item"], ({}, []))
             metadata |= {self.field_prefix(question) + key: facts[key] for key in METADATA_TYPES if key in facts}
             value: Any = item["label"]
             if question.kind == "spans":
@@ -143,7 +143,7 @@ class Argilla(Tool):
             if value != []:  # Argilla treats an empty list as no suggestion.
                 one = {"question_id": question.about["id"], "value": value, "agent": AGENT_NAME, "type": "model"}
                 suggestions.append(one if confidence is None else one | {"score": score})
-        return found
+        return contents
 
     def write_back(self) -> int:
         """Write changed metadata and suggestions to the records of the last sync; return how many records changed."""

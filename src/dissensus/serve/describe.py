@@ -80,29 +80,31 @@ def _describe_code(project: Project, code: int) -> dict[str, Any]:
         }
         for row in project.rows.rows_of_item(code)
     ]
-    found: dict[str, Any] = {"item": name, "label": None, "confidence": None, "probabilities": None, "reason": ""}
+    description: dict[str, Any] = {"item": name, "label": None, "confidence": None, "probabilities": None, "reason": ""}
     if code in project.voted_labels:
-        found |= {"label": project.voted_labels[code], "reason": str(NewClass())}
+        description |= {"label": project.voted_labels[code], "reason": str(NewClass())}
     elif fitted is not None and fitted.table.kind in CLASS_KINDS and project.top[code] >= 0:
         chances = project.posterior(code)
         assert chances is not None
         classes = list(map(str, fitted.model.classes_))
-        found |= {"label": classes[project.top[code]], "confidence": float(project.confidence[code])}
+        description |= {"label": classes[project.top[code]], "confidence": float(project.confidence[code])}
         status, at = project.reasons.get(code) or (fitted.status, int(fitted.item_rank[code]))
-        found |= {"probabilities": dict(zip(classes, chances.tolist(), strict=True))}
-        found |= {"reason": status.reason_of(at) if status is not None else ""}
+        description |= {"probabilities": dict(zip(classes, chances.tolist(), strict=True))}
+        description |= {"reason": status.reason_of(at) if status is not None else ""}
     elif fitted is not None and name in fitted.answers:
-        found |= {key: value for key, value in fitted.answers[name].items() if key != "sure"}
+        description |= {key: value for key, value in fitted.answers[name].items() if key != "sure"}
         if project.kind == "sets":
-            found["label"] = label_to_json(found["label"], "sets")
-    found |= {"votes": project.votes(code), "labels": len(rows), "annotations": rows}
-    found |= {"status": STATUSES[project.status[code]]} if rows else {"status": "unlabelled", "reason": str(NoLabel())}
-    found |= {"decided": False, "decision": None}
+            description["label"] = label_to_json(description["label"], "sets")
+    description |= {"votes": project.votes(code), "labels": len(rows), "annotations": rows}
+    description |= (
+        {"status": STATUSES[project.status[code]]} if rows else {"status": "unlabelled", "reason": str(NoLabel())}
+    )
+    description |= {"decided": False, "decision": None}
     if (event := project.decisions.get(code)) is not None:
         made = describe_decision(project, event)
-        found |= {"decided": True, "decision": made, "status": "decided", "reason": decision_reason(made["by"])}
-        found |= {"label": made["label"], "confidence": 1.0} if event.label >= 0 else {}
-    return found | project.fit_state()
+        description |= {"decided": True, "decision": made, "status": "decided", "reason": decision_reason(made["by"])}
+        description |= {"label": made["label"], "confidence": 1.0} if event.label >= 0 else {}
+    return description | project.fit_state()
 
 
 def decision_reason(annotator: str) -> str:

@@ -61,7 +61,7 @@ class StoredEvent(NamedTuple):
     project: int
     kind: int
     id: str
-    first: int  # seq of the first event with this id
+    first_seq: int  # seq of the first event with this id
     item: int
     annotator: int
     label: int
@@ -72,8 +72,8 @@ class StoredEvent(NamedTuple):
     @property
     def accepted_labels(self) -> list[str] | None:
         """The labels of a decision that accepts several labels, else None."""
-        found: list[str] | None = json.loads(self.data).get("both") if self.data else None
-        return found
+        accepted: list[str] | None = json.loads(self.data).get("both") if self.data else None
+        return accepted
 
     @property
     def content(self) -> tuple[Any, ...]:

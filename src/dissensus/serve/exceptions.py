@@ -156,8 +156,8 @@ class SpanBeyondText(DataError):
 
 
 class UnknownProjectOrItem(UnknownName):
-    template = "there is no {what} {name!r}; check the name, or post it first."
-    what: str
+    template = "there is no {noun} {name!r}; check the name, or post it first."
+    noun: str
     name: str
 
 

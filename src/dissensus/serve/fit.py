@@ -92,19 +92,19 @@ def _collect_answers(fitted: FittedProject) -> dict[str, dict[str, Any]]:
     if table.kind == "spans":
         documents, status = status_of_documents(model, table)
         rows = [{"label": [], "confidence": confidence} for confidence in status.confidence.tolist()]
-        found: dict[str, dict[str, Any]] = dict(zip(documents.tolist(), rows, strict=True))
+        answers: dict[str, dict[str, Any]] = dict(zip(documents.tolist(), rows, strict=True))
         for row in model.spans("pyarrow").to_pylist():  # type: ignore[attr-defined]
-            found[row.pop("document")]["label"].append(row)
+            answers[row.pop("document")]["label"].append(row)
     else:
         status = fitted.get_item_status()
         rows = model.to_frame("items", "pyarrow").to_pylist()
-        found = {str(row.pop("item")): {"label": row.pop("value", None), "confidence": None} | row for row in rows}
+        answers = {str(row.pop("item")): {"label": row.pop("value", None), "confidence": None} | row for row in rows}
     facts = zip(
         status.confidence.tolist(), status.columns()["status"].to_pylist(), status.reason.to_pylist(), strict=True
     )
-    for one, values in zip(found.values(), facts, strict=True):
+    for one, values in zip(answers.values(), facts, strict=True):
         one |= dict(zip(("sure", "status", "reason"), values, strict=True))
-    return found
+    return answers
 
 
 def build_table(

@@ -102,12 +102,12 @@ class LabelStudioClient(ToolClient):
 
     def projects(self) -> list[Record]:
         """Return all projects that are visible with this token."""
-        found: list[Record] = []
+        projects: list[Record] = []
         while True:
-            page = self.call("GET", "/api/projects/", page=len(found) // PAGE_SIZE + 1, page_size=PAGE_SIZE)
-            found += page["results"]
-            if not page["results"] or len(found) >= page["count"]:
-                return found
+            page = self.call("GET", "/api/projects/", page=len(projects) // PAGE_SIZE + 1, page_size=PAGE_SIZE)
+            projects += page["results"]
+            if not page["results"] or len(projects) >= page["count"]:
+                return projects
 
     def tasks(
         self, project: int, only: Iterable[int] | None = None, since: str | None = None
@@ -387,16 +387,16 @@ class LabelStudioProject(Tool):
 
     def task_contents(self) -> dict[str, TaskContent]:
         """Return the content that each task with a label should have."""
-        found: dict[str, TaskContent] = {}
+        contents: dict[str, TaskContent] = {}
         for control, item, facts in self.iterate_answers():
-            before = found.get(item["item"], TaskContent({REVIEW_FIELD: "no"}, [], 1.0))
+            before = contents.get(item["item"], TaskContent({REVIEW_FIELD: "no"}, [], 1.0))
             confidence = facts.get("confidence", 1.0)
             fields = before.fields | {self.field_prefix(control) + key: value for key, value in facts.items()}
             if item["status"] in STATUSES[1:] and item["labels"] > 1:  # The queue has the same items.
                 fields[REVIEW_FIELD] = "yes"
             results = [*before.results, *_prediction_results(control, item["label"], confidence)]
-            found[item["item"]] = TaskContent(fields, results, min(before.score, confidence))
-        return found
+            contents[item["item"]] = TaskContent(fields, results, min(before.score, confidence))
+        return contents
 
     def write_back(self, seconds: float = MAX_WRITE_SECONDS) -> bool:
         """Write changes for some seconds, the largest first; return True if some are left."""

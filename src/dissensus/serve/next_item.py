@@ -212,31 +212,31 @@ class Assigner:
         if among is not None:
             room &= np.isin(codes, among)
         gain = np.where(room, self._gain(codes, belief, who), -np.inf)
-        found: list[int] = []
+        chosen: list[int] = []
         for some in (n_asked == 0, n_asked > 0):
             places = np.flatnonzero(some & (gain >= max(level, MIN_GAIN)))
-            found += self._best_unlabelled(codes[places], gain[places], who, count - len(found), without)
-            if len(found) == count:
-                return found, False
+            chosen += self._best_unlabelled(codes[places], gain[places], who, count - len(chosen), without)
+            if len(chosen) == count:
+                return chosen, False
         places = np.flatnonzero(gain >= MIN_GAIN)
-        return found, not found and bool(self._best_unlabelled(codes[places], gain[places], who, 1, without))
+        return chosen, not chosen and bool(self._best_unlabelled(codes[places], gain[places], who, 1, without))
 
     def _best_unlabelled(self, codes: IntArray, gain: FloatArray, who: int, count: int, without: set[int]) -> list[int]:
         """Return up to `count` items with the largest gain that the annotator has not labelled."""
-        found: list[int] = []
+        chosen: list[int] = []
         size = min(4 * count + 16, codes.size)
-        while len(found) < count and codes.size:
+        while len(chosen) < count and codes.size:
             first = np.argpartition(-gain, size - 1)[:size] if size < codes.size else np.arange(codes.size)
             first = first[np.lexsort((codes[first], -gain[first]))]
             for item in codes[first].tolist():
-                if len(found) < count and item not in without and not self._has_labelled(item, who):
-                    found.append(item)
+                if len(chosen) < count and item not in without and not self._has_labelled(item, who):
+                    chosen.append(item)
             if size == codes.size:
                 break
             keep = np.ones(codes.size, np.bool_)
             keep[first] = False
             codes, gain, size = codes[keep], gain[keep], min(8 * size, int(keep.sum()))
-        return found
+        return chosen
 
     def _gain(self, codes: IntArray, belief: FloatArray, who: int) -> FloatArray:
         """Return the (n,) gain w of one more label of each item by an annotator."""

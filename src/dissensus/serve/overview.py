@@ -46,10 +46,10 @@ EXPORT_FORMATS = {
 def list_annotators(project: Project) -> list[dict[str, Any]]:
     """Return number of labels, reliability with its interval, time of the last label, and flags by annotator."""
     fitted = project.fitted
-    known: dict[str, dict[str, Any]] = {}
+    estimates: dict[str, dict[str, Any]] = {}
     if fitted is not None:
         frame = fitted.model.to_frame("annotators", "pyarrow").drop_columns("annotations")
-        known = {str(row.pop("annotator")): to_plain(row, 17) for row in frame.to_pylist()}
+        estimates = {str(row.pop("annotator")): to_plain(row, 17) for row in frame.to_pylist()}
     flags = project.get_cached("flags", lambda: _flag_words(fitted)) if fitted is not None else {}
     found = []
     with project.lock:
@@ -57,7 +57,7 @@ def list_annotators(project: Project) -> list[dict[str, Any]]:
         for code in np.flatnonzero(project.n_labels_given).tolist():
             name = project.names[ANNOTATOR].texts[code]
             one = {"annotator": name, "labels": int(project.n_labels_given[code])}
-            one |= dict.fromkeys(("reliability", "low", "high")) | known.get(name, {})
+            one |= dict.fromkeys(("reliability", "low", "high")) | estimates.get(name, {})
             found.append(one | {"last": float(last[code]), "flags": [], "reasons": ""} | flags.get(name, {}))
     return sorted(found, key=lambda one: (-one["labels"], one["annotator"]))
 

@@ -141,10 +141,10 @@ class Project:
                 values = getattr(self, key)
                 if (n_new := len(self.names[what]) - values.size) > 0:
                     setattr(self, key, np.concatenate([values, np.full(n_new, fill, values.dtype)]))
-            firsts = [event.first for event in events if event.first != event.seq and event.kind <= 1]
+            firsts = [event.first_seq for event in events if event.first_seq != event.seq and event.kind <= 1]
             groups: dict[int, list[StoredEvent]] = {}
             for event in self.store.event_groups(firsts) if firsts else ():
-                groups.setdefault(event.first, []).append(event)
+                groups.setdefault(event.first_seq, []).append(event)
             touched: set[int] = set()
             for event in events:
                 self.seq = event.seq
@@ -152,7 +152,7 @@ class Project:
                     self._apply_other_event(event)
                     touched.add(event.item)
                     continue
-                counts = current_event(groups[event.first]) if event.first in groups else event
+                counts = current_event(groups[event.first_seq]) if event.first_seq in groups else event
                 for item, annotator, change in self.rows.put_row(row_values(counts)):
                     self.n_labels[item] += change
                     self.n_labels_given[annotator] += change
@@ -338,7 +338,7 @@ class Project:
     def item_code(self, item: str) -> int:
         """Return the code of an item; raise UnknownProjectOrItem if there is none."""
         if (found := self.names[ITEM].codes.get(item)) is None:
-            raise UnknownProjectOrItem(what="item", name=item)
+            raise UnknownProjectOrItem(noun="item", name=item)
         return found
 
     def label_text(self, event: StoredEvent) -> str:
@@ -347,21 +347,25 @@ class Project:
 
     def removed_items(self, ids: Iterable[str]) -> dict[str, str | None]:
         """Return the item of each removed id, or None if no annotation has this id yet."""
-        found: dict[str, str | None] = dict.fromkeys(ids)
+        item_by_id: dict[str, str | None] = dict.fromkeys(ids)
         with self.lock:
-            for event in self.store.events_with_ids(self.number, [FAMILY_LETTERS["removal"] + id_ for id_ in found]):
+            for event in self.store.events_with_ids(
+                self.number, [FAMILY_LETTERS["removal"] + id_ for id_ in item_by_id]
+            ):
                 if event.item >= 0:
-                    found[event.id[1:]] = self.names[ITEM].texts[event.item]
-        return found
+                    item_by_id[event.id[1:]] = self.names[ITEM].texts[event.item]
+        return item_by_id
 
     def stored_labels(self) -> dict[str, tuple[str, str, bool]]:
         """Return (item, version, whether it has a label) by id, for all annotations and decisions that count."""
         with self.lock:
             decided = [event for made in self._all_decisions.values() for event in made]
-        found: dict[str, StoredEvent] = {}
+        current_events: dict[str, StoredEvent] = {}
         for event in self.store.project_events(self.number, annotations=True):
-            found[event.id] = current_event([found[event.id], event]) if event.id in found else event
-        kept = [event for event in found.values() if EVENT_KINDS[event.kind] != "removal"]
+            current_events[event.id] = (
+                current_event([current_events[event.id], event]) if event.id in current_events else event
+            )
+        kept = [event for event in current_events.values() if EVENT_KINDS[event.kind] != "removal"]
         with self.lock:
             texts = self.names[ITEM].texts
             return {event.id[1:]: (texts[event.item], event.version, event.label >= 0) for event in (*kept, *decided)}

@@ -60,14 +60,14 @@ def first_error(errors: Sequence[Any]) -> DataError:
     path = path.removeprefix(".body").removeprefix(".query").removeprefix(".")
     unknown = error["type"] == "extra_forbidden"
     problem = "field" if unknown else error["msg"][0].lower() + error["msg"][1:]
-    found: Any = error.get("ctx", {}).get("error")
+    mistake: Any = error.get("ctx", {}).get("error")
     if error["type"] == "missing":
         path, _, field = path.rpartition(".")
-        found = MissingBodyField(field=ParameterName(field or "body"))
-    elif not isinstance(found, DataError):
-        found = InvalidValue(problem=problem, value=error["input"])
-    assert isinstance(found, DataError)
-    return found.add_subject(path) if path else found
+        mistake = MissingBodyField(field=ParameterName(field or "body"))
+    elif not isinstance(mistake, DataError):
+        mistake = InvalidValue(problem=problem, value=error["input"])
+    assert isinstance(mistake, DataError)
+    return mistake.add_subject(path) if path else mistake
 
 
 # Values ---------------------------------------------------------------------------------------------------------------

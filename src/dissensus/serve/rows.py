@@ -59,7 +59,7 @@ class NameList:
 class RowArrays(NamedTuple):
     """Rows as arrays with one entry per row."""
 
-    first: Any  # number of the first event with the row's id, increasing
+    first_seq: Any  # number of the first event with the row's id, increasing
     item: Any
     annotator: Any
     label: Any  # REMOVED if the row was removed
@@ -83,7 +83,7 @@ def build_rows(found: Any, corrected: Iterable[StoredEvent]) -> RowArrays:
     parts = (column["first"][at], column["item"][at], column["annotator"][at], label, column["at"][at])
     rows = RowArrays(*(part.astype(kind) for part, kind in zip(parts, COLUMN_TYPES, strict=True)))
     for first, group in groupby(sorted(corrected, key=attrgetter("first", "seq")), key=attrgetter("first")):
-        place = int(np.searchsorted(rows.first, first))
+        place = int(np.searchsorted(rows.first_seq, first))
         for values, value in zip(rows, row_values(current_event(group)), strict=True):
             values[place] = value
     return rows
@@ -92,14 +92,14 @@ def build_rows(found: Any, corrected: Iterable[StoredEvent]) -> RowArrays:
 def row_values(event: StoredEvent) -> tuple[int, int, int, int, float]:
     """Return the values of a row whose current event is this one."""
     removed = EVENT_KINDS[event.kind] == "removal"
-    return event.first, event.item, event.annotator, REMOVED_LABEL if removed else event.label, event.at
+    return event.first_seq, event.item, event.annotator, REMOVED_LABEL if removed else event.label, event.at
 
 
 class AnnotationRows:
     """The rows of a project, which can be added and replaced."""
 
     def __init__(self, columns: RowArrays):
-        self.size = columns.first.size
+        self.size = columns.first_seq.size
         self._columns = columns
         item = columns.item
         self._order = np.argsort(item, kind="stable")[np.count_nonzero(item < 0) :].astype(np.int32)
@@ -114,8 +114,8 @@ class AnnotationRows:
         """Return the current and former rows of an item."""
         if item in self._changed or item >= self._ptr.size - 1:
             return self._changed.get(item, [])
-        found: list[int] = self._order[self._ptr[item] : self._ptr[item + 1]].tolist()
-        return found
+        row_numbers: list[int] = self._order[self._ptr[item] : self._ptr[item + 1]].tolist()
+        return row_numbers
 
     def rows_of_item(self, item: int) -> list[int]:
         """Return the current rows of an item."""
@@ -136,11 +136,11 @@ class AnnotationRows:
 
     def put_row(self, values: tuple[int, int, int, int, float]) -> list[tuple[int, int, int]]:
         """Add or replace a row; return (item, annotator, ±1) for the label that was added or removed."""
-        row = int(np.searchsorted(self._columns.first[: self.size], values[0]))
+        row = int(np.searchsorted(self._columns.first_seq[: self.size], values[0]))
         _, item, annotator, label, _ = values
         changes = []
         if row == self.size:
-            if self.size == self._columns.first.size:
+            if self.size == self._columns.first_seq.size:
                 n_new = max(1024, self.size // 8)
                 self._columns = RowArrays(*(np.concatenate([c, np.empty(n_new, c.dtype)]) for c in self._columns))
             self.size += 1

@@ -110,7 +110,7 @@ class Service:
         if name not in self._projects:
             self._refresh_projects()
         if name not in self._projects:
-            raise UnknownProjectOrItem(what="project", name=name)
+            raise UnknownProjectOrItem(noun="project", name=name)
         return self._projects[name]
 
     def create_project(self, name: str, /, **settings: Any) -> Project:
@@ -248,17 +248,17 @@ class Service:
 
     def _stored_groups(self, checked: CheckedRequests) -> dict[tuple[int, str], list[StoredEvent]]:
         """Return the stored events with the ids of new events, by project and id; one query per project."""
-        found: dict[tuple[int, str], list[StoredEvent]] = {
+        events_by_id: dict[tuple[int, str], list[StoredEvent]] = {
             (project.number, FAMILY_LETTERS[event.kind] + event.id): []
             for project, events in checked.values()
             for event in events
         }
-        for number in {number for number, _ in found}:
+        for number in {number for number, _ in events_by_id}:
             for event in sorted(
-                self.store.events_with_ids(number, [id_ for of, id_ in found if of == number])
+                self.store.events_with_ids(number, [id_ for of, id_ in events_by_id if of == number])
             ):  # ordered by seq
-                found[number, event.id].append(event)
-        return found
+                events_by_id[number, event.id].append(event)
+        return events_by_id
 
     def _make_row(
         self, event: Event, project: Project, new: dict[Any, dict[str, int]], seq: int, first: int
@@ -352,7 +352,7 @@ class Follower:
         """Start the thread."""
         self._thread.start()
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """Stop the thread; the next start continues with what is left."""
         self._stopped.set()
         self._wake.set()

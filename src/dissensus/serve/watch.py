@@ -48,9 +48,9 @@ def table_to_events(table: Annotations) -> Iterator[Event]:
 
 def label_times(table: Annotations) -> dict[tuple[str, str], float]:
     """Return the time of the last label in seconds since 1970, by (item, annotator), if the file has times."""
-    found: dict[tuple[str, str], float] = {}
+    time_by_label: dict[tuple[str, str], float] = {}
     if table.import_report is None or table.import_report.label_times is None:
-        return found
+        return time_by_label
     columns = [
         column if isinstance(column, list) else to_chunked_array(column).to_pylist()
         for column in table.import_report.label_times
@@ -58,8 +58,8 @@ def label_times(table: Annotations) -> dict[tuple[str, str], float]:
     for item, annotator, time in zip(*columns, strict=True):
         with suppress(DataError):  # Labels with unreadable times count from their arrival.
             key = str(item), str(annotator)
-            found[key] = max(found.get(key, 0.0), parse_seconds(time))
-    return found
+            time_by_label[key] = max(time_by_label.get(key, 0.0), parse_seconds(time))
+    return time_by_label
 
 
 def _label_rows(table: Annotations) -> Iterator[tuple[str, str, str]]:
@@ -96,7 +96,7 @@ class WatchedFolder(Follower):
 
     def read_changed_files(self) -> list[str]:
         """Read the files that changed and have not grown since the last check; return their projects."""
-        found: list[str] = []
+        stored_files: list[str] = []
         for path in sorted(self.path.iterdir()):
             if path.name.startswith(".") or not path.is_file():
                 continue
@@ -105,11 +105,11 @@ class WatchedFolder(Follower):
             if self._seen.get(path) == stamp != self._read.get(path):
                 self._read[path] = stamp
                 try:
-                    found += self._store_file(path)
+                    stored_files += self._store_file(path)
                 except DissensusError as error:
                     log.warning("%s: %s", path.name, error)
             self._seen[path] = stamp
-        return found
+        return stored_files
 
     def _store_file(self, path: Path) -> list[str]:
         with warnings.catch_warnings():

@@ -197,7 +197,7 @@ class Annotations(ReadOnlyArrays, SizeProperties):
         n = len(columns["item"])
         for name, other in (*columns.items(), ("weight", weight), ("proba", proba)):
             if other is not None and len(other) != n:
-                raise errors.UnequalLengths(column=name, n=len(other), other="item", n_other=n)
+                raise errors.UnequalLengths(column=name, n=len(other), other_column="item", n_other=n)
         item_names, item_code = naming.encode_names(columns["item"], "item", items)
         annotator_names, annotator_code = naming.encode_names(columns["annotator"], "annotator", annotators)
         if proba is None:
@@ -403,7 +403,7 @@ class Annotations(ReadOnlyArrays, SizeProperties):
         counts = naming.to_floats(count, "count")
         for name, column in (("item", item), ("label", label)):
             if len(column) != len(counts):
-                raise errors.UnequalLengths(column="count", n=len(counts), other=name, n_other=len(column))
+                raise errors.UnequalLengths(column="count", n=len(counts), other_column=name, n_other=len(column))
         bad = ~np.isfinite(counts) | (counts < 0) | (counts != np.floor(counts))
         if bad.any():
             raise errors.InvalidRows.from_mask(
@@ -659,7 +659,7 @@ class Annotations(ReadOnlyArrays, SizeProperties):
         gold[item_codes] = values
         if (gold[item_codes] != values).any():
             row = int((gold[item_codes] != values).argmax())
-            raise errors.ContradictoryGold(item=self.items[item_codes[row]], row=int(rows[row]), what=what)
+            raise errors.ContradictoryGold(item=self.items[item_codes[row]], row=int(rows[row]), content=what)
         return gold
 
     # Deriving tables --------------------------------------------------------------------------------------------------
@@ -693,10 +693,10 @@ class Annotations(ReadOnlyArrays, SizeProperties):
         if keep.dtype != np.bool_:
             if keep.size and not (keep.dtype.kind in "iu" and keep.min() >= 0 and keep.max() < N):
                 expected = f"numbers from 0 to {N - 1:,}, or a mask"
-                raise errors.WrongColumn(column="rows", expected=expected, found=quote_name(keep))
+                raise errors.WrongColumn(column="rows", expected=expected, description=quote_name(keep))
             keep = np.isin(np.arange(N), keep)
         if keep.shape != (N,):
-            raise errors.WrongColumn(column="rows", expected=f"a mask of {N:,}", found=f"{keep.size:,}")
+            raise errors.WrongColumn(column="rows", expected=f"a mask of {N:,}", description=f"{keep.size:,}")
         item_keep = self._selection_mask(items, self.items, "items")
         annotator_keep = self._selection_mask(annotators, self.annotators, "annotators")
         keep = keep & item_keep[self.item] & annotator_keep[self.annotator]
@@ -843,7 +843,9 @@ class Annotations(ReadOnlyArrays, SizeProperties):
         positions = naming.match_names(selected_names, names, role)
         if (positions < 0).any():
             missing = selected_names[positions < 0]
-            raise errors.NamesOutsideTable(what=role, n_missing=missing.size, n=selected_names.size, name=missing[0])
+            raise errors.NamesOutsideTable(
+                argument=role, n_missing=missing.size, n=selected_names.size, name=missing[0]
+            )
         mask = np.zeros(len(names), np.bool_)
         mask[positions] = True
         return mask
@@ -866,7 +868,7 @@ def _check_columns(
     columns = {"annotator": (annotator, (n,)), "label": (label, (n,)), "weight": (weight, (n,))}
     for name, (array, shape) in (columns | {"proba": (proba, (n, n_classes))}).items():
         if array is not None and np.shape(array) != shape:
-            raise errors.WrongColumn(column=name, expected=f"shape {shape}", found=str(np.shape(array)))
+            raise errors.WrongColumn(column=name, expected=f"shape {shape}", description=str(np.shape(array)))
 
 
 def _union_names(parts: Sequence[Names], what: str) -> Names:

@@ -66,16 +66,16 @@ class RoleMessage(Message):
 
 
 class WrongColumn(DataError):
-    template = "{column}: expected {expected}, got {found}."
+    template = "{column}: expected {expected}, got {description}."
     column: str
     expected: str
-    found: str
-    example = {"expected": "one dimension", "found": "shape (2, 3)"}
+    description: str
+    example = {"expected": "one dimension", "description": "shape (2, 3)"}
 
 
 class DuplicateName(DataError):
-    template = "{where}: {name!r} occurs {n} times; keep one."
-    where: str
+    template = "{location}: {name!r} occurs {n} times; keep one."
+    location: str
     name: Any
     n: int
 
@@ -180,37 +180,39 @@ class UnsupportedType(DataError):
 class MixedTypes(DataError):
     template = "column '{column}' mixes types ({examples}); convert all values to one type, such as text."
     column: str
-    first: dict[str, tuple[int, str]]  # type → the row and the value where it occurs first
+    example_by_type: dict[str, tuple[int, str]]  # type → the row and the value where it occurs first
 
     @property
     def examples(self) -> str:
-        return "; ".join(f"{kind} at row {row}: {value[:40]!r}" for kind, (row, value) in list(self.first.items())[:3])
+        return "; ".join(
+            f"{kind} at row {row}: {value[:40]!r}" for kind, (row, value) in list(self.example_by_type.items())[:3]
+        )
 
-    example = {"first": {"int": (0, "1"), "str": (3, "x")}}
+    example = {"example_by_type": {"int": (0, "1"), "str": (3, "x")}}
 
 
 class CodeOutsideNames(DataError):
-    template = "{name}: code {code} is outside the {n:,} names; valid codes are 0 to {last:,}."
+    template = "{name}: code {code} is outside the {n:,} names; valid codes are 0 to {max_code:,}."
     name: str
     code: int
     n: int
 
     @property
-    def last(self) -> int:
+    def max_code(self) -> int:
         return self.n - 1
 
 
 class DifferentNameTypes(DataError):
     template = (
-        "{what} are {type} in one table (such as {name!r}) and {other_type} in the other (such as {other_name!r}); "
+        "{names} are {type} in one table (such as {name!r}) and {other_type} in the other (such as {other_name!r}); "
         "convert one of them."
     )
-    what: str
+    names: str
     type: str
     name: Any
     other_type: str
     other_name: Any
-    example = {"what": "items", "type": "integers", "other_type": "text"}
+    example = {"names": "items", "type": "integers", "other_type": "text"}
 
 
 class IntegerTooLarge(DataError):
@@ -257,10 +259,10 @@ class AbstainWithProba(DataError):
 
 
 class UnequalLengths(DataError):
-    template = "'{column}' has {n:,} rows, '{other}' has {n_other:,}; they must be equally long."
+    template = "'{column}' has {n:,} rows, '{other_column}' has {n_other:,}; they must be equally long."
     column: str
     n: int
-    other: str
+    other_column: str
     n_other: int
 
 
@@ -303,16 +305,16 @@ class NumbersHaveNoVotes(DataError):
 
 
 class ContradictoryGold(DataError):
-    template = "gold: item {item!r} (row {row}, from 0) has two different {what}; keep one."
+    template = "gold: item {item!r} (row {row}, from 0) has two different {content}; keep one."
     item: Any
     row: int
-    what: str
-    example = {"what": "labels"}
+    content: str
+    example = {"content": "labels"}
 
 
 class NamesOutsideTable(DataError):
-    template = "{what}: {n_missing:,} of {n:,} names are not in the table, such as {name!r}."
-    what: str
+    template = "{argument}: {n_missing:,} of {n:,} names are not in the table, such as {name!r}."
+    argument: str
     n_missing: int
     n: int
     name: Any
@@ -348,13 +350,13 @@ class QuestionPerItem(DataWarning):
 
 class WrongLabelType(DataError):
     template = (
-        "{what} requires {allowed_labels}, but these labels are {labels}; set {param[kind=]} if the label type is "
+        "{task} requires {allowed_labels}, but these labels are {labels}; set {param[kind=]} if the label type is "
         "wrong."
     )
-    what: str
+    task: str
     allowed: tuple[str, ...]
     kind: str
-    example = {"what": "explain", "allowed": ("classes", "graded"), "kind": "numbers"}
+    example = {"task": "explain", "allowed": ("classes", "graded"), "kind": "numbers"}
 
     @property
     def labels(self) -> str:
@@ -418,9 +420,9 @@ class InvalidPosition(DataError):
 
 
 class OverlappingPositions(DataError):
-    template = "items {item!r} and {other!r} overlap; each position in a document must belong to one item."
+    template = "items {item!r} and {other_item!r} overlap; each position in a document must belong to one item."
     item: Any
-    other: Any
+    other_item: Any
 
 
 # Finding columns ------------------------------------------------------------------------------------------------------
@@ -440,10 +442,10 @@ class RoleColumnMissing(RoleMessage, MissingColumn):
     )
     synonyms: str
     columns: tuple[str, ...]
-    taken: dict[str, str]  # other role → its columns
+    columns_of_roles: dict[str, str]  # other role → its columns
     candidates: tuple[str, ...]  # columns that may have the role
     counts: str  # column of vote counts, "" for none
-    example = {"role": "annotator", "taken": {"item": "'id'"}, "counts": "", "candidates": ()}
+    example = {"role": "annotator", "columns_of_roles": {"item": "'id'"}, "counts": "", "candidates": ()}
 
     @property
     def synonyms_in_brackets(self) -> str:
@@ -451,7 +453,7 @@ class RoleColumnMissing(RoleMessage, MissingColumn):
 
     @property
     def available_columns(self) -> str:
-        others = ", ".join(f"{columns} for the {role}" for role, columns in self.taken.items())
+        others = ", ".join(f"{columns} for the {role}" for role, columns in self.columns_of_roles.items())
         besides = f" in addition to {others}" if others else ""
         names = ", ".join(map(quote_name, self.columns[:12])) + (", …" if len(self.columns) > 12 else "")
         return f"the columns are {names}{besides}" if self.columns else f"no column remains{besides}"
@@ -538,7 +540,7 @@ class ItemColumnNeverRepeats(DataError):
         "item names: {other_item_option}, whose values repeat, or {item_option}."
     )
     item: str
-    other: str
+    other_column: str
 
     @property
     def item_option(self) -> ParameterName:
@@ -546,7 +548,7 @@ class ItemColumnNeverRepeats(DataError):
 
     @property
     def other_item_option(self) -> ParameterName:
-        return ParameterName(f"item={self.other!r}")
+        return ParameterName(f"item={self.other_column!r}")
 
 
 # Reading files --------------------------------------------------------------------------------------------------------
@@ -635,8 +637,8 @@ class ZipOfSeveralFiles(BadFile):
 
 
 class EmptyFile(UnreadableFile):
-    template = "{where} is empty; a table needs {needs}."
-    where: str
+    template = "{location} is empty; a table needs {needs}."
+    location: str
     needs: Literal["a header and rows", "at least one record", "at least one row", "at least one item"]
 
 
@@ -659,9 +661,9 @@ class UnusableFolder(BadFile):
 
 
 class NotUtf8(BadFile):
-    template = "{path} is not UTF-8 text{where}; convert it: iconv -f LATIN1 -t UTF-8 OLD > NEW."
-    where: str
-    example = {"where": " (byte 0xe9)"}
+    template = "{path} is not UTF-8 text{position}; convert it: iconv -f LATIN1 -t UTF-8 OLD > NEW."
+    position: str
+    example = {"position": " (byte 0xe9)"}
 
 
 class DamagedFile(BadFile):
@@ -685,13 +687,13 @@ class NotAHeader(BadFile):
 
 
 class WrongNumberOfFields(BadFile):
-    template = "{path}: {where} has {n} columns, but the first row has {n_first}{separated}; correct that row{hint}."
-    where: str
+    template = "{path}: {location} has {n} columns, but the first row has {n_first}{separated}; correct that row{hint}."
+    location: str
     n: int
     n_first: int
     delimiter: str  # "" in formats without one
     open_quote: bool
-    example = {"where": "row 7", "delimiter": ","}
+    example = {"location": "row 7", "delimiter": ","}
 
     @property
     def separated(self) -> str:
@@ -716,16 +718,16 @@ class UnclosedQuote(BadFile):
 
 
 class InvalidJson(UnreadableFile):
-    template = "{where}: line {line:,} is not valid JSON ({reason}); correct that line."
-    where: str
+    template = "{location}: line {line:,} is not valid JSON ({reason}); correct that line."
+    location: str
     line: int
     reason: str
-    example = {"where": "votes.jsonl", "reason": "Expecting value, column 12"}
+    example = {"location": "votes.jsonl", "reason": "Expecting value, column 12"}
 
 
 class NotARecord(UnreadableFile):
-    template = "{where}: expected a JSON object {{…}}, got {value!r}."
-    where: str
+    template = "{location}: expected a JSON object {{…}}, got {value!r}."
+    location: str
     value: str
 
 
@@ -742,17 +744,17 @@ class NoInspectHeader(BadFile):
 
 
 class UnexpectedValue(DataError):
-    template = "{where}: field {field!r} is {value!r}; expected {expected}."
-    where: str
+    template = "{location}: field {field!r} is {value!r}; expected {expected}."
+    location: str
     field: str
     value: Any
     expected: str
-    example = {"where": "log.json: record 3", "expected": "a number"}
+    example = {"location": "log.json: record 3", "expected": "a number"}
 
 
 class MissingField(RoleMessage, DataError):
-    template = "{where} has no field {fields} for the {role}; name the field: {field}."
-    where: str
+    template = "{location} has no field {fields} for the {role}; name the field: {field}."
+    location: str
     names: tuple[str, ...]
 
     @property
@@ -761,14 +763,14 @@ class MissingField(RoleMessage, DataError):
 
 
 class ScoreWithoutSubject(MissingField):
-    template = "{where} has no field {fields} and no subject; fetch the scores with fields=subject."
+    template = "{location} has no field {fields} and no subject; fetch the scores with fields=subject."
 
 
 class DuplicateRecord(DataError):
-    template = "{where} occurs twice; {what} again."
-    where: str
-    what: str
-    example = {"what": "write the log"}
+    template = "{location} occurs twice; {action} again."
+    location: str
+    action: str
+    example = {"action": "write the log"}
 
 
 class DifferentTexts(DataError):
@@ -788,8 +790,8 @@ class UnusableName(RoleMessage, DataError):
 
 
 class NoUsableRows(DataError):
-    template = "the file contains no usable {what}; a table needs at least one.{report_sentence}"
-    what: Literal["row", "answer", "comparison"]
+    template = "the file contains no usable {unit}; a table needs at least one.{report_sentence}"
+    unit: Literal["row", "answer", "comparison"]
     report: str  # excluded rows and notes; "" without any
 
     @property
@@ -967,10 +969,10 @@ class UnusedForDataset(BadParameter):
 
 
 class NotAFolder(UnreadableFile):
-    template = "{where} names '{path}', which is not a folder."
-    where: str
+    template = "{source} names '{path}', which is not a folder."
+    source: str
     path: str
-    example = {"where": "the environment variable DISSENSUS_DATA"}
+    example = {"source": "the environment variable DISSENSUS_DATA"}
 
 
 class NotALabelledSet(DataError):
@@ -979,14 +981,14 @@ class NotALabelledSet(DataError):
 
 
 class UnknownGold(UnknownName):
-    template = "data set '{name}' has no gold labels '{gold}': it {others}, and {default}."
+    template = "data set '{name}' has no gold labels '{gold}': it {available_gold}, and {default}."
     name: str
     gold: str
     golds: tuple[str, ...]
     has_default: bool
 
     @property
-    def others(self) -> str:
+    def available_gold(self) -> str:
         return f"has {', '.join(map(repr, self.golds))}" if self.golds else "has no alternative gold labels"
 
     @property

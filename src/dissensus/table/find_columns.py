@@ -134,7 +134,7 @@ def columns_to_read(columns: ColumnNames | None, available: Sequence[str]) -> li
     check_column_names(required)
     for name in required:
         if available.count(name) > 1:
-            raise errors.DuplicateName(where="the columns", name=name, n=available.count(name))
+            raise errors.DuplicateName(location="the columns", name=name, n=available.count(name))
     return list(dict.fromkeys(required))
 
 
@@ -203,7 +203,7 @@ def column_names(frame: Any) -> list[str]:
         if not isinstance(name, str):
             raise errors.UnusableColumnName(name=name, problem="is not text")
         if pandas_names.count(name) > 1:
-            raise errors.DuplicateName(where="the columns", name=name, n=pandas_names.count(name))
+            raise errors.DuplicateName(location="the columns", name=name, n=pandas_names.count(name))
     return list(frame.column_names if isinstance(frame, pa.Table) else _to_narwhals(frame).collect_schema().names())
 
 
@@ -255,7 +255,7 @@ def missing_column_error(
         other: quote_names(flatten_columns([columns])) for other, columns in (taken or {}).items() if other != "proba"
     }
     return error(
-        role=role, synonyms=", ".join(COLUMN_SYNONYMS[role]), columns=tuple(available), taken=others, counts=counts,
+        role=role, synonyms=", ".join(COLUMN_SYNONYMS[role]), columns=tuple(available), columns_of_roles=others, counts=counts,
         candidates=tuple(candidates),
     )  # fmt: skip
 
@@ -463,7 +463,7 @@ def check_item_column(read_columns: Callable[[None], Any], found: dict[str, Any]
     for name, other in _find_other_full_columns(head, item, annotator).items():
         n = len(other.values)
         if 2 * len(other.distinct_values) <= n and _count_distinct_samples(other, head[annotator]) >= 0.9 * n:
-            raise errors.ItemColumnNeverRepeats(item=item, other=name)
+            raise errors.ItemColumnNeverRepeats(item=item, other_column=name)
 
 
 def find_system_column(read_columns: Callable[[None], Any], found: dict[str, Any], taken: dict[str, Any]) -> str | None:

@@ -39,16 +39,16 @@ def to_column(values: Any, column: str) -> Any:
 
     Missing values stay missing in an Arrow array; masked values are missing.
     """
-    hidden: BoolArray | None = None
+    mask: BoolArray | None = None
     if isinstance(values, np.ndarray):
         if values.ndim != 1:
             raise _wrong_shape_error(f"column '{column}'", "one dimension", values)
         if np.ma.isMaskedArray(values) and values.mask.any():
-            hidden = np.ma.getmaskarray(values)
+            mask = np.ma.getmaskarray(values)
         values = np.asarray(values)
         if not values.dtype.isnative:
             values = values.astype(values.dtype.newbyteorder("="))
-        if values.dtype.kind in "iub" and hidden is None:
+        if values.dtype.kind in "iub" and mask is None:
             return values
     if hasattr(values, "to_arrow"):  # polars, narwhals
         values = values.to_arrow()
@@ -57,7 +57,7 @@ def to_column(values: Any, column: str) -> Any:
             values = np.asarray(values) if hasattr(values, "dtype") else _to_list(values, column)
         try:
             # With from_pandas, NaN in an object column means missing, as in pandas.
-            values = pa.array(values, from_pandas=True, mask=hidden)
+            values = pa.array(values, from_pandas=True, mask=mask)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise _mixed_types_error(values, column) from error
         except (OverflowError, UnicodeEncodeError) as error:  # an integer beyond 64 bits, or half a surrogate pair
@@ -97,7 +97,7 @@ def is_collection(values: Any) -> bool:
 def _to_list(values: Any, column: str) -> list[Any]:
     if not is_collection(values):
         found = quote_name(values)
-        raise errors.WrongColumn(column=f"column '{column}'", expected="a list or an array", found=found)
+        raise errors.WrongColumn(column=f"column '{column}'", expected="a list or an array", description=found)
     return [None if value is np.ma.masked else value for value in values]
 
 
@@ -106,7 +106,7 @@ def check_codes(codes: Any, n: int, what: str) -> None:
     codes = np.asarray(codes)
     if codes.ndim != 1 or codes.dtype.kind not in "iub":
         found = f"{codes.dtype} of shape {codes.shape}"
-        raise errors.WrongColumn(column=what, expected="one vector of integer codes", found=found)
+        raise errors.WrongColumn(column=what, expected="one vector of integer codes", description=found)
     if codes.size and not (codes.min() >= 0 and codes.max() < n):
         raise errors.CodeOutsideNames(name=what, code=int(codes.min() if codes.min() < 0 else codes.max()), n=n)
 
@@ -152,7 +152,7 @@ def match_names(names: Names, into: Names, what: str) -> IntArray:
     types = _describe_type(into), _describe_type(names)
     if types[0] != types[1] and set(types) != {"integers", "numbers"}:
         raise errors.DifferentNameTypes(
-            what=what, type=types[0], name=into[0], other_type=types[1], other_name=names[0]
+            names=what, type=types[0], name=into[0], other_type=types[1], other_name=names[0]
         )
     if types[1] != "text":
         order = np.argsort(into, kind="stable")
@@ -179,12 +179,12 @@ def check_declared_names(names: Iterable[Any] | int, like: Any, what: str) -> Na
     elif is_text_type(wanted) and _is_integer_type(kind):
         column = pa.array([str(value) for value in values])
     if missing_rows(column).any():
-        raise errors.WrongColumn(column=what, expected="names that are not blank", found=quote_name(values))
+        raise errors.WrongColumn(column=what, expected="names that are not blank", description=quote_name(values))
     result = to_names(column)
     result = result.astype(np.int64) if result.dtype.kind in "iu" else result
     for name, count in Counter(result.tolist()).items():
         if count > 1:
-            raise errors.DuplicateName(where=what, name=name, n=count)
+            raise errors.DuplicateName(location=what, name=name, n=count)
     return result
 
 
@@ -304,12 +304,12 @@ def _raise_missing(column: Any, what: str) -> NoReturn:
 
 
 def _mixed_types_error(values: Any, column: str) -> errors.MixedTypes | errors.UnsupportedType:
-    first: dict[str, tuple[int, str]] = {}
+    examples: dict[str, tuple[int, str]] = {}
     for row, value in enumerate(values):
-        first.setdefault(type(value).__name__, (row, str(value)))
-    if len(first) == 1:
-        return errors.UnsupportedType(column=column, type=next(iter(first)))
-    return errors.MixedTypes(column=column, first=first)
+        examples.setdefault(type(value).__name__, (row, str(value)))
+    if len(examples) == 1:
+        return errors.UnsupportedType(column=column, type=next(iter(examples)))
+    return errors.MixedTypes(column=column, example_by_type=examples)
 
 
 def fold_spelling(value: Any) -> Any:
@@ -398,7 +398,7 @@ def encode_proba(proba: Any, classes: Iterable[Any] | int | None) -> tuple[Names
     if isinstance(proba, Mapping):
         classes = list(proba) if classes is None else range(classes) if isinstance(classes, int) else list(classes)
         if not classes:
-            raise errors.WrongColumn(column="proba", expected="class → probabilities", found="no class")
+            raise errors.WrongColumn(column="proba", expected="class → probabilities", description="no class")
         try:
             proba = np.column_stack([to_floats(proba[name], f"p_{name}") for name in classes])
         except KeyError as error:
@@ -410,13 +410,13 @@ def encode_proba(proba: Any, classes: Iterable[Any] | int | None) -> tuple[Names
             raise TypeError("complex ones")
         proba = np.array(proba, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise errors.WrongColumn(column="proba", expected="numbers", found=str(error)) from None
+        raise errors.WrongColumn(column="proba", expected="numbers", description=str(error)) from None
     if proba.ndim != 2:
         expected = "one row per annotation and one column per class"
         raise _wrong_shape_error("proba", expected, proba)
     names = check_declared_names(proba.shape[1] if classes is None else classes, np.empty(0), "classes")
     if names.size != proba.shape[1]:
-        raise errors.WrongColumn(column="proba", expected=f"{names.size} columns", found=str(proba.shape[1]))
+        raise errors.WrongColumn(column="proba", expected=f"{names.size} columns", description=str(proba.shape[1]))
     negative = ~np.isfinite(proba).all(axis=1) | (proba < 0).any(axis=1)
     if negative.any():
         raise errors.InvalidRows.from_mask("proba", negative, proba, problem="hold a negative or missing probability")
@@ -454,14 +454,16 @@ def to_floats(values: Any, column: str) -> FloatArray:
         for row, value in enumerate(values if is_collection(values) else ()):
             if not _is_number(value):
                 raise errors.InvalidCell(column=column, row=row, value=value, expected="a number") from None
-        raise errors.WrongColumn(column=f"column '{column}'", expected="numbers", found=quote_name(values)) from None
+        raise errors.WrongColumn(
+            column=f"column '{column}'", expected="numbers", description=quote_name(values)
+        ) from None
     if numbers.ndim != 1:
         raise _wrong_shape_error(f"column '{column}'", "one number per row", numbers)
     return numbers
 
 
 def _wrong_shape_error(column: str, expected: str, array: Any) -> errors.WrongColumn:
-    return errors.WrongColumn(column=column, expected=expected, found=f"shape {array.shape}")
+    return errors.WrongColumn(column=column, expected=expected, description=f"shape {array.shape}")
 
 
 def _is_number(value: Any) -> bool:
@@ -488,7 +490,7 @@ def encode_matrix(matrix: Any, missing: Any, items: Any, annotators: Any, number
         hidden = np.ma.getmaskarray(matrix) if np.ma.isMaskedArray(matrix) else np.False_
         matrix = np.asarray(matrix)
     except ValueError as error:
-        raise errors.WrongColumn(column="matrix", expected="items × annotators", found=str(error)) from None
+        raise errors.WrongColumn(column="matrix", expected="items × annotators", description=str(error)) from None
     if matrix.ndim != 2:
         raise _wrong_shape_error("matrix", "items × annotators", matrix)
     if missing is ...:
@@ -500,7 +502,7 @@ def encode_matrix(matrix: Any, missing: Any, items: Any, annotators: Any, number
     for what, axis_names, n in (("items", items, matrix.shape[0]), ("annotators", annotators, matrix.shape[1])):
         names.append(np.arange(n) if axis_names is None else np.asarray(axis_names))
         if len(names[-1]) != n or len(set(names[-1].tolist())) != n:
-            raise errors.WrongColumn(column=what, expected=f"{n:,} different names", found=quote_name(names[-1]))
+            raise errors.WrongColumn(column=what, expected=f"{n:,} different names", description=quote_name(names[-1]))
     i, a = np.nonzero(~np.asarray(empty, bool))
     columns = {"item": names[0][i], "annotator": names[1][a], "label": matrix[i, a]}
     return columns | {"items": names[0], "annotators": names[1]}

@@ -46,8 +46,8 @@ class SpellingVariants(Note):
 
 
 class LabelTypeGuessed(Note):
-    template = "Labels are read as {what}; to read them as classes, use {param[kind='classes']}."
-    what: Literal["tags of positions in documents", "numbers", "sets of options"]
+    template = "Labels are read as {kind}; to read them as classes, use {param[kind='classes']}."
+    kind: Literal["tags of positions in documents", "numbers", "sets of options"]
 
 
 class LabelsWithCommas(Note):
@@ -141,19 +141,19 @@ class SpansOverlap(Note):
 
 
 class FilesReadAsOne(Note):
-    template = "{n:,} files were read as one table{others}."
+    template = "{n:,} files were read as one table{other_files}."
     n: int
     n_others: int
 
     @property
-    def others(self) -> str:
+    def other_files(self) -> str:
         return f"; {self.n_others:,} other files are not tables" if self.n_others else ""
 
 
 class OtherSheetsIgnored(Note):
-    template = "Only sheet {sheet!r} was read, not {others}."
+    template = "Only sheet {sheet!r} was read, not {other_sheets}."
     sheet: str
-    others: str
+    other_sheets: str
 
 
 class AnnotatorsNumbered(Note):
@@ -183,12 +183,12 @@ class ComparisonsReadAsLabels(Note):
 
 class ComparedFieldsMissing(Note):
     template = (
-        "'{question}' compares '{left}' with '{right}' in every task, but the tasks have no such fields; to read left "
-        "or right as the label of each task, use {param[kind='classes']}."
+        "'{question}' compares '{left_field}' with '{right_field}' in every task, but the tasks have no such fields; "
+        "to read left or right as the label of each task, use {param[kind='classes']}."
     )
     question: str
-    left: str
-    right: str
+    left_field: str
+    right_field: str
 
 
 class SamplesMissing(Note):
@@ -247,7 +247,7 @@ class MissingDatasetParts(Message):
 
 
 class ReadSummary(Message):
-    template = "Read as {format}: {found}; {used} used. Change: {changes}."
+    template = "Read as {format}: {column_list}; {used_rows} used. Change: {changes}."
     format: str
     columns: dict[str, str]  # role → description of the column used for it
     rows: str  # number of rows with their unit
@@ -256,11 +256,11 @@ class ReadSummary(Message):
     example = {"columns": {"item": "'task'", "label": "'answer'"}, "rows": "1,200 rows"}
 
     @property
-    def found(self) -> str:
+    def column_list(self) -> str:
         return ", ".join(f"{role} {column}" for role, column in self.columns.items())
 
     @property
-    def used(self) -> str:
+    def used_rows(self) -> str:
         return f"all {self.rows}" if self.n_used == self.n_rows else f"{self.n_used:,} of {self.rows}"
 
     @property

@@ -192,7 +192,7 @@ def annotate(
         raise errors.DifficultyWithoutDecoy
     if truth.size and not (truth.min() >= 0 and truth.max() < n_classes):
         found = f"{truth.min()} … {truth.max()}"
-        raise errors.WrongColumn(column="truth", expected=f"class codes from 0 to {n_classes - 1}", found=found)
+        raise errors.WrongColumn(column="truth", expected=f"class codes from 0 to {n_classes - 1}", description=found)
     difficulty = np.zeros(truth.size, np.float32) if difficulty is None else np.asarray(difficulty)
     decoy = truth if decoy is None else np.asarray(decoy)
     taken_for = np.zeros((n_classes, n_classes))
@@ -305,14 +305,14 @@ def _draw_annotations(
         annotators = _draw_annotators(rng, ITEMS_PER_CHUNK, high, tickets)[:n]  # (n, high)
         count = rng.integers(low, high + 1, ITEMS_PER_CHUNK, dtype=np.int32)[:n]
         uniform = rng.random((3, ITEMS_PER_CHUNK, high), np.float32)[:, :n]
-        kept: BoolArray | slice = slice(None)
+        selection: BoolArray | slice = slice(None)
         if low < high:  # Annotators are chosen at random, because they are sorted by code.
-            kept = (rng.random((ITEMS_PER_CHUNK, high), np.float32)[:n].argsort(axis=1) < count[:, None]).ravel()
+            selection = (rng.random((ITEMS_PER_CHUNK, high), np.float32)[:n].argsort(axis=1) < count[:, None]).ravel()
         ptr[first_row + 1 : first_row + n + 1] = ptr[first_row] + np.cumsum(count)
         rows = slice(ptr[first_row], ptr[first_row + n])
-        annotator[rows] = annotators.ravel()[kept]
+        annotator[rows] = annotators.ravel()[selection]
         item = np.repeat(np.arange(first_row, first_row + n, dtype=np.int32), count)
-        looking, answering, copying = uniform.reshape(3, -1)[:, kept]
+        looking, answering, copying = uniform.reshape(3, -1)[:, selection]
         who_answers = annotator[rows]
         if (crowd.leader >= 0).any():
             leader = crowd.leader[who_answers]

@@ -80,7 +80,7 @@ def parse_sequences(items: Names) -> Sequences:
     cut |= ~token[after] & (end[before] > start[after])
     if (wrong := cut & (document[before] == document[after]) & (end[before] > start[after])).any():
         at = int(wrong.argmax())
-        raise errors.OverlappingPositions(item=items[before[at]], other=items[after[at]])
+        raise errors.OverlappingPositions(item=items[before[at]], other_item=items[after[at]])
     ptr = np.flatnonzero(np.concatenate([[True], cut, [True]])) if order.size else np.zeros(1, np.int64)
     return Sequences(documents, document, start, end, order, ptr)
 

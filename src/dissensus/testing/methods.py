@@ -406,14 +406,14 @@ def check_gold(method: Method) -> None:
     gold = np.full(table.n_items, -1)
     gold[:5] = np.array([3, 2, 1, 0, 3]) % table.n_classes
     np.testing.assert_array_equal(fit_quietly(method, table, gold=gold).predict()[:5], gold[:5])
-    bad: Any
-    for bad, error in (
+    wrong_gold: Any
+    for wrong_gold, error in (
         (gold[:-1], WrongGoldShape),
         (gold + 0.5, WrongGoldShape),
         (0 * gold + table.n_classes, GoldCodeOutOfRange),
     ):
         with expect_error(error):
-            method().fit(table, gold=bad)
+            method().fit(table, gold=wrong_gold)
 
 
 def earlier_counts(table: Annotations, right: float, wrong: float) -> FloatArray:

@@ -23,12 +23,12 @@ def example_table(kind: str) -> Annotations:
     """Return a small table of a label type."""
     if kind == "classes":
         return simulate(60, 8, 3, redundancy=4, seed=1).annotations
-    others: dict[str, Callable[[], Any]] = {
+    simulators: dict[str, Callable[[], Any]] = {
         "sets": lambda: simulate_sets(30, 8, 4, redundancy=3),
         "spans": lambda: simulate_spans(15, 6, 2),
         "objects": lambda: simulate_texts(30, 8, redundancy=3),
     }
-    drawn: Annotations = others.get(kind, lambda: simulate_kind(kind, 60, 8, seed=1))().annotations
+    drawn: Annotations = simulators.get(kind, lambda: simulate_kind(kind, 60, 8, seed=1))().annotations
     return drawn
 
 

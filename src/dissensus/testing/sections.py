@@ -73,14 +73,14 @@ def example_reports() -> Iterator[Report]:
     table = sim.annotations
     items = {"item": table.items, "text": [f"This is the text about item number {name}." for name in table.items]}
     annotators = {"annotator": table.annotators, "country": np.array(["x", "y"])[np.arange(8) % 2]}
-    more: dict[str, Any] = {"items": items, "annotators": annotators, "gold": sim.truth}
-    more["clustering"] = clusterings["pgm-bp"](item_clusters=3, annotator_clusters=2, restarts=1).fit(table)
+    options: dict[str, Any] = {"items": items, "annotators": annotators, "gold": sim.truth}
+    options["clustering"] = clusterings["pgm-bp"](item_clusters=3, annotator_clusters=2, restarts=1).fit(table)
     if find_spec("torch"):
         from dissensus.learning import CrowdClassifier
 
-        more["model"] = CrowdClassifier(encoder="mlp", objective="lia", epochs=2, device="cpu")
-        more["model"].fit(table, np.random.default_rng(0).standard_normal((40, 4)))
-    yield _make_report(table, "dawid-skene", **more)
+        options["model"] = CrowdClassifier(encoder="mlp", objective="lia", epochs=2, device="cpu")
+        options["model"].fit(table, np.random.default_rng(0).standard_normal((40, 4)))
+    yield _make_report(table, "dawid-skene", **options)
     panel = simulate(60, 4, 2, redundancy=4, seed=2)
     yield _make_report(panel.annotations, "dawid-skene", gold=panel.truth)
     yield _make_report(panel.annotations, "dawid-skene")

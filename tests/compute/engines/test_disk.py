@@ -195,7 +195,7 @@ def test_a_later_fit_leaves_the_arrays_of_an_earlier_one_as_they_were(tmp_path):
             {"column": "item", "type": "double"},
         ),
         ({"item": [1, 2], "annotator": [1, 2]}, MissingColumn, None),
-        ({"item": [1], "annotator": [1], "label": [0], "weight": [-1.0]}, BadWeights, {"bad": 1, "total": 1}),
+        ({"item": [1], "annotator": [1], "label": [0], "weight": [-1.0]}, BadWeights, {"n_bad": 1, "total": 1}),
     ],
 )
 def test_unusable_tables_are_refused(columns, error, facts, tmp_path):

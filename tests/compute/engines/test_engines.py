@@ -149,9 +149,9 @@ def test_a_pass_made_in_parts_elsewhere_adds_up(name, kind):
             own = (np.arange(23) >= start) & (np.arange(23) < stop)
             rows, size = engine.rows.select_items(own), engine.size
             chunk = Chunk(rows.arrays, gold[start:stop], size.n_annotators, size.n_classes, start)
-            (worker,) = sent[0].open(sent[1], engine.size, 1, engine.pool)
+            (worker,) = sent[0].create_workers(sent[1], engine.size, 1, engine.pool)
             sent[0].process(chunk, worker, {key: array[start:stop] for key, array in parts.items()})
-            found.append(sent[0].close([worker], engine.pool))
+            found.append(sent[0].sum_workers([worker], engine.pool))
     total = found[0] + found[1]
     for field in dataclasses.fields(total):
         np.testing.assert_allclose(getattr(total, field.name), getattr(expected, field.name), atol=1e-10)
@@ -169,7 +169,7 @@ def test_the_rows_of_some_items_are_the_same_everywhere(kind, engine, tmp_path, 
     else:
         options = engine_of(engine, tmp_path, block_rows=50)
     data = code_table(table, tmp_path / "codes") if engine == "disk" else table
-    with placed(table) as local, options.open(methods["dawid-skene"](engine=options), data, None) as elsewhere:
+    with placed(table) as local, options.open_engine(methods["dawid-skene"](engine=options), data, None) as elsewhere:
         for keep in (rng.random(101) < 0.3, np.arange(101) == 0, np.ones(101, bool)):
             expected, found = local.select_rows(keep), elsewhere.select_rows(keep)
             rows = keep[table.item]

@@ -115,7 +115,7 @@ def test_items_that_spark_kept_in_part_are_made_again_or_refused():
     kept = Kept(short, short)
     with pytest.raises(ItemsLost) as caught:
         np.asarray(ClusterArray((5,), np.int64, kept, kept))
-    assert caught.value.facts == {"found": 3, "expected": 5}
+    assert caught.value.facts == {"n_found": 3, "n_expected": 5}
 
 
 def test_a_frame_in_and_a_frame_out(spark, tmp_path, monkeypatch):

@@ -158,7 +158,7 @@ def test_names_that_are_not_there(folder, monkeypatch):
     assert load_dataset("small").name == "small"
     assert [info.name for info in list_datasets()] == ["digits-crowd", "small"]
     monkeypatch.setenv("DISSENSUS_DATA", str(folder / "nowhere"))
-    with raises(errors.NotAFolder, where="the environment variable DISSENSUS_DATA"):
+    with raises(errors.NotAFolder, source="the environment variable DISSENSUS_DATA"):
         load_dataset("small")
     monkeypatch.delenv("DISSENSUS_DATA")
     assert [info.name for info in list_datasets()] == ["digits-crowd"]
@@ -208,13 +208,13 @@ def test_a_folder_without_labels_and_a_broken_archive_are_told(folder):
             "gold.csv",
             "item,label\na,9\na,2\n",
             DataError,
-            (errors.ContradictoryGold, {"item": "a", "row": 0, "what": "labels"}),
+            (errors.ContradictoryGold, {"item": "a", "row": 0, "content": "labels"}),
         ),
         (
             "items.csv",
             "item,split\na,train\na,test\n",
             DataError,
-            (errors.DuplicateName, {"where": "items.csv", "name": "a", "n": 2}),
+            (errors.DuplicateName, {"location": "items.csv", "name": "a", "n": 2}),
         ),
         (
             "annotators.csv",

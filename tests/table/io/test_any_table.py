@@ -78,7 +78,7 @@ def test_standard_input_is_a_file(monkeypatch):
     monkeypatch.setattr(sys, "stdin", bytes_io.TextIOWrapper(bytes_io.BytesIO(LONG)))
     assert rows_of(io.read("-")) == PLAIN
     monkeypatch.setattr(sys, "stdin", bytes_io.TextIOWrapper(bytes_io.BytesIO(b"")))
-    with raises(errors.EmptyFile, where="standard input", needs="a header and rows"):
+    with raises(errors.EmptyFile, location="standard input", needs="a header and rows"):
         io.read("-")
 
 
@@ -149,7 +149,7 @@ def test_the_first_sheet_of_a_spreadsheet_is_a_table(tmp_path, suffix):
     )
     table = io.read(path, abstain=None)
     assert rows_of(table) == [("7", "x", "yes"), ("8", "x", "1.5")]
-    assert table.import_report.notes == [notes.OtherSheetsIgnored(sheet="s", others="'other'")]
+    assert table.import_report.notes == [notes.OtherSheetsIgnored(sheet="s", other_sheets="'other'")]
     with raises(errors.MissingLabels, column="label", n_bad=1, n_rows=3, row=2, value=None):
         io.read(path)
 
@@ -285,7 +285,7 @@ def test_a_label_is_found_by_content_where_one_column_can_be_it(read):
         errors.RoleColumnMissing,
         role="label",
         columns=("text", "when", "tone", "mood"),
-        taken={"item": "'item'", "annotator": "'annotator'"},
+        columns_of_roles={"item": "'item'", "annotator": "'annotator'"},
         candidates=("tone", "mood"),
     ):
         read(two)
@@ -294,7 +294,7 @@ def test_a_label_is_found_by_content_where_one_column_can_be_it(read):
 def test_a_column_of_row_numbers_is_not_taken_for_the_items(read):
     lines = [f"{n},text {n // 3},w{n % 3},{'yes' if n % 2 else 'no'}" for n in range(12)]
     content = "\n".join(["id,text,worker,label", *lines]).encode()
-    with raises(errors.ItemColumnNeverRepeats, item="id", other="text"):
+    with raises(errors.ItemColumnNeverRepeats, item="id", other_column="text"):
         read(content)
     assert read(content, item="text").n_items == 4
     assert read(content, item="id").n_items == 12
@@ -551,7 +551,7 @@ def test_a_folder_of_exports_is_one_table_in_which_nothing_counts_twice(tmp_path
 
 def test_what_an_export_calls_its_answers_stays_in_one_line(read):
     response = {"values": {"q": {"value": "a"}}, "user_id": "u", "status": "\n" + "x" * 5000}
-    with raises(errors.NoUsableRows, what="answer") as raised:
+    with raises(errors.NoUsableRows, unit="answer") as raised:
         read(json.dumps({"id": 1, "fields": {"t": "t"}, "responses": [response]}).encode(), "t.json")
     assert "\n" not in str(raised.value)
 
@@ -565,7 +565,7 @@ def test_questions_without_a_single_answer_are_an_error():
             "label": pa.array([[], None], pa.list_(pa.string())),
         }
     )
-    with raises(errors.NoUsableRows, what="answer"):
+    with raises(errors.NoUsableRows, unit="answer"):
         io.read(rows)
 
 

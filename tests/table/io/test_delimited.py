@@ -82,15 +82,21 @@ def test_only_the_columns_needed_have_to_be_utf8(read):
     [
         (
             HEADER + b"1,a,x\n2,b,\xe9\n",
-            (errors.NotUtf8, {"where": " in row 3 (the header is row 1)"}),
+            (errors.NotUtf8, {"position": " in row 3 (the header is row 1)"}),
         ),
         ("item,annotator,label\n1,a,x\n".encode("utf-16")[:-1], (errors.DamagedFile, {})),
-        (b"item,annotator,\xe9\n1,a,x\n", (errors.NotUtf8, {"where": " (byte 0xe9)"})),
+        (b"item,annotator,\xe9\n1,a,x\n", (errors.NotUtf8, {"position": " (byte 0xe9)"})),
         (
             HEADER + b"1,a,x\n2,b\n",
             (
                 errors.WrongNumberOfFields,
-                {"where": "row 3 (the header is row 1)", "n": 2, "n_first": 3, "delimiter": ",", "open_quote": False},
+                {
+                    "location": "row 3 (the header is row 1)",
+                    "n": 2,
+                    "n_first": 3,
+                    "delimiter": ",",
+                    "open_quote": False,
+                },
             ),
         ),
         (
@@ -98,7 +104,7 @@ def test_only_the_columns_needed_have_to_be_utf8(read):
             (
                 errors.WrongNumberOfFields,
                 {
-                    "where": "row 5,002 (the header is row 1)",
+                    "location": "row 5,002 (the header is row 1)",
                     "n": 4,
                     "n_first": 3,
                     "delimiter": ",",
@@ -110,7 +116,7 @@ def test_only_the_columns_needed_have_to_be_utf8(read):
             HEADER + b'1,"a,x\n2,b,y\n3,c,z\n',
             (
                 errors.WrongNumberOfFields,
-                {"where": "row 2 (the header is row 1)", "n": 2, "n_first": 3, "delimiter": ",", "open_quote": True},
+                {"location": "row 2 (the header is row 1)", "n": 2, "n_first": 3, "delimiter": ",", "open_quote": True},
             ),
         ),
         (HEADER + b'1,a,"x\n2,b,y\n3,c,z\n', (errors.UnclosedQuote, {"line": 2})),

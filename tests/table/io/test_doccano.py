@@ -85,7 +85,7 @@ def test_item_and_annotator_may_be_other_fields(read):
 
 
 def test_records_without_any_label_and_broken_spans_are_errors(read):
-    with raises(errors.NoUsableRows, what="answer"):
+    with raises(errors.NoUsableRows, unit="answer"):
         read({"id": 1, "text": "t", "label": []})
     with raises(errors.UnexpectedValue, field="span", value={}):
         read({"id": 1, "text": "EU", "label": [[0, "ORG"]]})

@@ -42,7 +42,7 @@ def test_a_column_may_first_appear_after_the_first_record(read):
         errors.RoleColumnMissing,
         role="label",
         columns=(),
-        taken={"item": "'item'", "annotator": "'annotator'"},
+        columns_of_roles={"item": "'item'", "annotator": "'annotator'"},
     ):
         read(b'{"item": 1, "annotator": 1}\n')
 
@@ -55,7 +55,7 @@ def test_a_column_may_first_appear_after_the_first_record(read):
         (ROW + b"3\n", (errors.NotARecord, {"value": "3"})),
         (b"[1, 2]", (errors.NotARecord, {"value": "1"})),
         (b"[" * 100_000, (errors.InvalidJson, {"line": 1, "reason": "nested too deeply"})),
-        (ROW + b'{"item": "\xe9"}\n', (errors.NotUtf8, {"where": " (byte 0xe9)"})),
+        (ROW + b'{"item": "\xe9"}\n', (errors.NotUtf8, {"position": " (byte 0xe9)"})),
         (b"\n", (errors.EmptyFile, {"needs": "at least one record"})),
     ],
 )
@@ -69,7 +69,7 @@ def test_what_is_no_json_says_where(read, content, message):
     [
         (
             ROW + ROW.replace(b"1", b'"1"'),
-            (errors.MixedTypes, {"column": "item", "first": {"int": (0, "1"), "str": (1, "1")}}),
+            (errors.MixedTypes, {"column": "item", "example_by_type": {"int": (0, "1"), "str": (1, "1")}}),
         ),
         (ROW.replace(b'"a"', b'"\\ud800"'), (errors.UnstorableName, {"column": "annotator"})),
         (ROW.replace(b"1", b"1" * 30), (errors.UnstorableName, {"column": "item"})),

@@ -435,7 +435,7 @@ def test_whose_answer_was_judged_names_the_item_too(item, tmp_path):
 
 def test_a_number_of_the_row_is_no_item_where_other_names_are_guessed():
     rows = table_of_judges(["prompt_id", "model", "verdict"])
-    with raises(errors.ItemColumnNeverRepeats, item="id", other="prompt_id"):
+    with raises(errors.ItemColumnNeverRepeats, item="id", other_column="prompt_id"):
         io.read(rows.append_column("id", pa.array(range(rows.num_rows))))
 
 

@@ -96,7 +96,7 @@ def test_older_exports_have_a_session_only_and_fields_may_be_named(read):
             record(1, "a", spans=[{"start": 0, "end": "x", "label": "ORG"}]),
             (errors.UnexpectedValue, {"field": "span", "value": {"start": 0, "end": "x", "label": "ORG"}}),
         ),
-        (record(1, "a", "ignore"), (errors.NoUsableRows, {"what": "answer"})),
+        (record(1, "a", "ignore"), (errors.NoUsableRows, {"unit": "answer"})),
     ],
 )
 def test_what_cannot_be_read_says_which_record(read, bad, message):

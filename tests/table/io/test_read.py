@@ -270,7 +270,7 @@ def test_frames_are_read_as_they_are(kind):
 
 
 def test_a_frame_with_ids_that_differ_only_in_type_is_an_error():
-    with raises(errors.MixedTypes, column="item", first={"int": (0, "1"), "str": (1, "1")}):
+    with raises(errors.MixedTypes, column="item", example_by_type={"int": (0, "1"), "str": (1, "1")}):
         io.read(pd.DataFrame({"item": [1, "1"], "annotator": ["p", "q"], "label": ["x", "y"]}))
 
 
@@ -312,7 +312,7 @@ def test_gold_as_text_matches_integers(tmp_path):
     ):
         io.read_gold(path, table)
     path.write_text("item,label\n10,seven\n")
-    with raises(errors.DifferentNameTypes, what="gold labels", type="integers", other_type="text", other_name="seven"):
+    with raises(errors.DifferentNameTypes, names="gold labels", type="integers", other_type="text", other_name="seven"):
         io.read_gold(path, table)
 
 
@@ -335,6 +335,6 @@ def test_a_missing_column_names_those_that_were_found_for_other_roles(tmp_path):
         errors.RoleColumnMissing,
         role="label",
         columns=("foo",),
-        taken={"item": "'task'", "annotator": "'worker'"},
+        columns_of_roles={"item": "'task'", "annotator": "'worker'"},
     ):
         io.read(tmp_path / "some.csv")

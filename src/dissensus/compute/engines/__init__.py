@@ -68,7 +68,7 @@ class Local:
             raise WrongEngine(location=table.location, engine=table.engine)
         return table
 
-    def open(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
+    def open_engine(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
         """Return the engine for a table, with `model.threads` threads if the model has this keyword."""
         return open_in_memory(table, gold, getattr(model, "threads", None))
 
@@ -130,7 +130,7 @@ class Disk(Local):
             return code_parquet(table, self.folder or default_codes_folder(table), memory_gb=self.memory_gb)
         return super().load(table)
 
-    def open(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
+    def open_engine(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
         """Return the engine for the coded files, with a folder for this fit."""
         from dissensus.compute.engines.disk import DiskEngine, RunFolder
 
@@ -172,7 +172,7 @@ class Torch(Local):
     def __post_init__(self) -> None:
         check_argument("part_rows", self.part_rows, int | None, low=1)
 
-    def open(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
+    def open_engine(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
         """Return the engine with the tensors on the device."""
         found = import_extra("dissensus.compute.engines.torch", "engine='torch' needs", "learning")
         rows, pool = expand_rows(table), _create_pool(model, table)
@@ -209,14 +209,14 @@ class Spark(Local):
             raise BadClusterAddress(master=self.master)
 
     def load(self, table: Any) -> Any:
-        """Convert a DataFrame, a Spark table or a path to codes in the cluster; `open` distributes tables in memory."""
+        """Convert a DataFrame, Spark table or path to codes in the cluster; `open_engine` distributes tables in memory."""
         from dissensus.compute.engines.scatter import ClusterTable, distribute_frame, is_frame
 
         if is_frame(table) or isinstance(table, str | Path):
             return distribute_frame(table, options=self)
         return table if isinstance(table, ClusterTable) else super().load(table)
 
-    def open(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
+    def open_engine(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
         """Return the engine for the parts in the cluster."""
         from dissensus.compute.engines.scatter import distribute_table
         from dissensus.compute.engines.spark import SparkEngine

@@ -114,7 +114,7 @@ class Pass(Generic[P, S]):
         """Return the initial sums of a worker."""
         raise NotImplementedError
 
-    def open(self, params: P, size: TableSize, workers: int, pool: Threads) -> list[Worker]:
+    def create_workers(self, params: P, size: TableSize, workers: int, pool: Threads) -> list[Worker]:
         """Create `workers` worker states."""
         return [Worker(params, size, [] if size.is_short else self.zeros(size)) for _ in range(workers)]
 
@@ -130,7 +130,7 @@ class Pass(Generic[P, S]):
                 out[name][:] = values
         worker.sums = [old + new for old, new in zip(worker.sums or [0.0] * len(sums), sums, strict=True)]
 
-    def close(self, workers: list[Worker], pool: Threads) -> S:
+    def sum_workers(self, workers: list[Worker], pool: Threads) -> S:
         """Add up and return the sums of all workers."""
         return self.sums_type(*map(sum, zip(*(worker.sums for worker in workers), strict=True)))  # type: ignore[no-any-return]
 

@@ -238,7 +238,7 @@ def check_row_counts(columns: dict[str, str], total: int, blank: dict[str, int],
         if count:
             raise BlankNames(column=columns[role], blank=count, total=total)
     if bad_weights:
-        raise BadWeights(bad=bad_weights, total=total)
+        raise BadWeights(n_bad=bad_weights, total=total)
 
 
 def _create_checked_view(rows: Any, files: list[str], columns: dict[str, str]) -> None:

@@ -81,14 +81,14 @@ def store_results(model: Any, coded: CodedTable, gold: IntArray | None) -> None:
     folder.mkdir(exist_ok=True)
     difficulty = getattr(model, "difficulty_", None)
     for number, (first, stop) in enumerate(coded.item_ranges(ROWS_PER_RESULT_FILE)):
-        posterior = model.posterior_.open()[first:stop]  # a new memory map releases the pages of earlier parts
+        posterior = model.posterior_.to_array()[first:stop]  # a new memory map releases the pages of earlier parts
         hard = None if difficulty is None else difficulty[first:stop]
         columns = model.item_columns(np.asarray(coded.items[first:stop]), posterior, hard)
         with open_atomically(folder / f"part-{number:05d}.parquet") as file:
             pq.write_table(pa.table(columns), file)
     for key, value in list(vars(model).items()):
         if isinstance(value, ItemArrayFile):
-            setattr(model, key, value.open())
+            setattr(model, key, value.to_array())
     model.items_path_ = str(folder)
     run.remove_checkpoint()
 
@@ -109,7 +109,7 @@ class ItemArrayFile:
         """Write entries, beginning with entry `first`."""
         os.pwrite(self._file.fileno(), np.ascontiguousarray(values).data, self._start + first * self._each)
 
-    def open(self) -> FloatArray:
+    def to_array(self) -> FloatArray:
         """Return the file as a read-only memory-mapped array."""
         if not self.shape[0]:
             return np.empty(self.shape)
@@ -127,14 +127,14 @@ class DiskEngine(Engine):
     def run(self, pass_: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
         """Run one pass; each thread processes some of the chunks, in order."""
         n_workers = 1 if pass_.sequential else min(self.pool.threads, len(self.chunks))
-        workers = pass_.open(params, self.size, n_workers, self.pool)
+        workers = pass_.create_workers(params, self.size, n_workers, self.pool)
 
         def work(number: int, start: int, stop: int) -> None:
             for first, end in self.chunks[start:stop]:
                 self._process(pass_, workers[number], first, end, out or {})
 
         self.pool.map(work, even_ranges(len(self.chunks), n_workers))
-        return pass_.close(workers, self.pool)
+        return pass_.sum_workers(workers, self.pool)
 
     def _process(self, pass_: Pass[P, S], worker: Any, first: int, end: int, out: Mapping[str, Any]) -> None:
         gold = None if self.gold is None else self.gold[first:end]

@@ -95,7 +95,7 @@ class LocalEngine(Engine):
         size, written = self.size, out or {}
         sequential = pass_.sequential or self.pool.threads == 1
         ranges = [(0, size.n_items)] if sequential else balanced_ranges(self.rows.item_ptr, self.pool.threads)
-        workers = pass_.open(params, size, len(ranges), self.pool)
+        workers = pass_.create_workers(params, size, len(ranges), self.pool)
 
         def work(number: int, start: int, stop: int) -> None:
             chunk = Chunk(self.rows.arrays, self.gold, size.n_annotators, size.n_classes, 0, start, stop)
@@ -105,7 +105,7 @@ class LocalEngine(Engine):
             pass_.process(self.whole_chunk, workers[0], written)
         else:
             self.pool.map(work, ranges)
-        return pass_.close(workers, self.pool)
+        return pass_.sum_workers(workers, self.pool)
 
     def select_rows(self, keep: BoolArray) -> Rows:
         """Return the rows of the selected items."""

@@ -126,7 +126,7 @@ class ClusterArray:
             self.cached_rdd.unpersist()  # the cache may be incomplete with speculation, so compute it again
             parts = self.parts.collect()
         if (found := sum(map(len, parts))) != len(self):
-            raise ItemsLost(found=found, expected=len(self))
+            raise ItemsLost(n_found=found, n_expected=len(self))
         return np.concatenate([np.empty((0, *self.shape[1:]), self.dtype), *parts]).astype(
             dtype or self.dtype, copy=False
         )
@@ -206,7 +206,7 @@ def distribute_frame(
     counts = parts.mapPartitionsWithIndex(_count_part_rows).collect()
     counted = sum(n for _, _, n in counts)
     if counted != total:
-        raise FrameNotStable(first=total, second=counted)
+        raise FrameNotStable(n_first=total, n_second=counted)
     *first, n_items = np.cumsum([0, *(n for _, n, _ in counts)]).tolist()
     offsets = {partition: start for (partition, _, _), start in zip(counts, first, strict=True)}
     names = made.map(lambda row: pickle.loads(row["names"]))

@@ -75,10 +75,10 @@ class PartTask:
             if self.sent is None
             else map_annotator_arrays(partial(_select_annotators, at=part.annotators), self.sent.value)
         )
-        workers = self.pass_.open(own, size, 1, pool)
+        workers = self.pass_.create_workers(own, size, 1, pool)
         chunk = Chunk(part.arrays, gold, size.n_annotators, size.n_classes, first)
         self.pass_.process(chunk, workers[0], written)
-        return self.pass_.close(workers, pool), written
+        return self.pass_.sum_workers(workers, pool), written
 
 
 class SparkEngine(Engine):
@@ -111,13 +111,13 @@ class SparkEngine(Engine):
         return found.widen_to(np.arange(self.size.n_annotators, dtype=np.int32))  # type: ignore[no-any-return]
 
     def _run_sequentially(self, task: PartTask, keep: list[str]) -> PartialSums:
-        found: PartialSums | None = None
+        sums: PartialSums | None = None
         for partition in self.table.offsets:
             job = self.table.parts.mapPartitionsWithIndex(partial(_process_sequentially, task, keep))
             ((part, pass_),) = self.table.parts.context.runJob(job, list, [partition])
-            task, found = replace(task, pass_=pass_), part if found is None else _add_sums(found, part)
-        assert found is not None
-        return found
+            task, sums = replace(task, pass_=pass_), part if sums is None else _add_sums(sums, part)
+        assert sums is not None
+        return sums
 
     def select_rows(self, keep: BoolArray) -> Rows:
         """Load the rows of the selected items, selected in the cluster."""

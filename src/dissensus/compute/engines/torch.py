@@ -63,15 +63,15 @@ def create_engine(
     ) as error:  # torch raises one of these errors, depending on the reason
         raise NoDevice(device=options.device) from error
 
-    def put(array: Any) -> torch.Tensor:
+    def to_tensor(array: Any) -> torch.Tensor:
         return torch.tensor(array, device=device)  # copy, because the table's arrays are read-only
 
     data = DeviceTable(
-        put(rows.item_ptr.astype(np.int64)),
-        put(rows.annotator),
-        put(rows.label),
-        None if rows.weight is None else put(rows.weight),
-        None if gold is None else put(gold.astype(np.int64)),
+        to_tensor(rows.item_ptr.astype(np.int64)),
+        to_tensor(rows.annotator),
+        to_tensor(rows.label),
+        None if rows.weight is None else to_tensor(rows.weight),
+        None if gold is None else to_tensor(gold.astype(np.int64)),
         n_annotators,
         n_classes,
         range_starts(

@@ -154,7 +154,7 @@ class BradleyTerry(AnswerModel):
             raise AllWeightsZero
         won = weight * np.array([1.0, -1.0, 0.0])[table.label]
         tied = weight * (table.label == TIE_CODE) if self.ties == "davidson" else np.zeros(len(table))
-        left, right = sides.left[table.item], sides.right[table.item]
+        left, right = sides.left_codes[table.item], sides.right_codes[table.item]
         return Comparisons(left, right, table.annotator, table.item, won, tied, weight, sides.names.size)
 
     def _optimise(self, pairs: Comparisons, A: int, on_step: OnStep) -> FloatArray:

@@ -170,7 +170,7 @@ def _search_chart(search: Facts) -> ChartBlock:
         key, title = ("log_likelihood", "log-likelihood of hidden labels (nats)")
     rows = [{"K": p["K"], "L": p["L"], "value": p[key], "kl": p["kl"]} for p in search["points"] if p[key] is not None]
     best = search["best"]
-    place: Facts = {
+    axes: Facts = {
         "x": {"field": "L", "type": "ordinal", "title": "clusters of annotators", "axis": {"labelAngle": 0}},
         "y": {"field": "K", "type": "ordinal", "title": "clusters of items", "sort": "descending"},
     }
@@ -178,9 +178,7 @@ def _search_chart(search: Facts) -> ChartBlock:
     tips = [("K:O", "of items"), ("L:O", "of annotators"), ("value:Q", title, ".4f")]
     cross = {"type": "point", "shape": "cross", "size": 90, "filled": True, "color": "var(--c3)"}
     return ChartBlock(
-        charts.to_spec(
-            charts.plot(rows, "rect", tips, **place, color=color) + charts.plot([best], cross, **place), 300
-        ),
+        charts.to_spec(charts.plot(rows, "rect", tips, **axes, color=color) + charts.plot([best], cross, **axes), 300),
         "Numbers of clusters",
         f"Each field is a pair of numbers that was tried; colour: {title}, of which brighter is better. The cross "
         "marks "

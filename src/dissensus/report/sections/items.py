@@ -75,26 +75,28 @@ ITEM_TABLE_COLUMNS = {
 class ReasonsOfDisagreement(Finding):
     template = "On {agreed:0} of the items all annotators agree. Of the others, {listing}."
     agreed: Share
-    others: dict[str, int]
-    first: tuple[str, ...]  # items to review first
-    example = {"others": {"ambiguous": 90}, "first": ("i1", "i2")}
+    counts_by_reason: dict[str, int]
+    items_to_review: tuple[str, ...]  # items to review first
+    example = {"counts_by_reason": {"ambiguous": 90}, "items_to_review": ("i1", "i2")}
 
     @property
     def listing(self) -> str:
-        phrases = [words.format(n=n) for kind, words in REASON_PHRASES.items() if (n := self.others.get(kind))]
+        phrases = [
+            words.format(n=n) for kind, words in REASON_PHRASES.items() if (n := self.counts_by_reason.get(kind))
+        ]
         return join_words(phrases)
 
     @property
     def first_items(self) -> str:
-        return ", ".join(self.first[:5]) + (" …" if len(self.first) > 5 else ".")
+        return ", ".join(self.items_to_review[:5]) + (" …" if len(self.items_to_review) > 5 else ".")
 
     @property
     def advice(self) -> str:
-        return "Review these first: {first_items}" if self.first else ""
+        return "Review these first: {first_items}" if self.items_to_review else ""
 
     @property
     def table(self) -> str:
-        return "items-first" if self.first else ""
+        return "items-first" if self.items_to_review else ""
 
 
 class GroupsDifferCard(Finding):
@@ -195,7 +197,9 @@ class ItemsSection(Section):
         others = {kind: kinds[kind] for kind in MEANINGS if kinds[kind] and kind not in ("agreed", "unlabelled")}
         if others:
             first = tuple(one["item"] for one in facts["first"])
-            yield ReasonsOfDisagreement(agreed=Share(kinds["agreed"] / n), others=others, first=first)
+            yield ReasonsOfDisagreement(
+                agreed=Share(kinds["agreed"] / n), counts_by_reason=others, items_to_review=first
+            )
         yield from [_make_group_card(group) for group in facts["groups"] if group["significant"]][:1]
 
     def draw(self, facts: Facts) -> Blocks:

@@ -79,7 +79,7 @@ class LabelsSection(Section):
         study.on_step("computing the confidence")
         confidence = study.confidence
         edges = np.linspace(0, 1, N_BINS + 1)
-        state = np.where(study.settled, 0, np.where(confidence >= UNSURE_CONFIDENCE, 1, 2))  # (I,) index in STATES
+        state = np.where(study.is_settled, 0, np.where(confidence >= UNSURE_CONFIDENCE, 1, 2))  # (I,) index in STATES
         tied = (study.fitted.posterior_ >= confidence[:, None] * (1 - 1e-9)).sum(axis=1) > 1
         return {
             "dependence": study.fitted.dependence_,

@@ -49,16 +49,16 @@ class LabelsDependOnMethod(BestMethodCard):
 
 class BetterByGold(Finding):
     template = (
-        "By gold, {better} is right more often than {method}, by {points:.1f} percentage points ({low:.1f} to "
+        "By gold, {better_method} is right more often than {method}, by {points:.1f} percentage points ({low:.1f} to "
         "{high:.1f})."
     )
-    advice = "Consider the method {better}."
-    better: str
+    advice = "Consider the method {better_method}."
+    better_method: str
     method: str
     points: float  # percentage points
     low: float
     high: float
-    example = {"better": "consensus", "method": "majority-vote", "points": 3.0, "low": 1.0, "high": 5.0}
+    example = {"better_method": "consensus", "method": "majority-vote", "points": 3.0, "low": 1.0, "high": 5.0}
 
 
 @sections.register("methods", title="Methods", summary="Which method suits these labels, and does it matter?", place=30)
@@ -113,7 +113,7 @@ class MethodsSection(Section):
         yield LabelsDependOnMethod(**about, contested=Share(facts["contested"] / max(facts["items"], 1)))
         if (gold := facts["by_gold"]) is not None:
             points, low, high = (100 * gold["ahead"][key] for key in ("value", "low", "high"))
-            yield BetterByGold(better=gold["method"], method=facts["method"], points=points, low=low, high=high)
+            yield BetterByGold(better_method=gold["method"], method=facts["method"], points=points, low=low, high=high)
 
     def draw(self, facts: Facts) -> Blocks:
         if "failed" in facts:

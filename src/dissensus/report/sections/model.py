@@ -90,11 +90,11 @@ class ModelAndCrowdDiffer(Finding):
     table = "model-crowd"
     apart: int
     compared: int
-    first: tuple[str, ...]
+    items_to_review: tuple[str, ...]
 
     @property
     def listing(self) -> str:
-        return ", ".join(self.first)
+        return ", ".join(self.items_to_review)
 
     @property
     def advice(self) -> str:
@@ -142,7 +142,7 @@ class ModelSection(Section):
                 yield ModelAgainstMethod(**about, method=facts["method"], points=100 * ahead["value"], differs=differs)
         if facts["items_apart"]:
             first = tuple(one["item"] for one in facts["items_apart"][:3])
-            yield ModelAndCrowdDiffer(apart=facts["apart"], compared=facts["compared"], first=first)
+            yield ModelAndCrowdDiffer(apart=facts["apart"], compared=facts["compared"], items_to_review=first)
 
     def draw(self, facts: Facts) -> Blocks:
         epochs, best, by_gold = len(facts["history"]), facts["best_epoch"], facts.get("reference") == "gold"

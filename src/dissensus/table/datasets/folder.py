@@ -53,7 +53,7 @@ def find_data_folder(folder: str | Path | None = None) -> Path | None:
         return None
     if not Path(path).is_dir():
         where = f"the environment variable {FOLDER_VARIABLE}" if folder is None else "folder"
-        raise errors.NotAFolder(where=where, path=str(path))
+        raise errors.NotAFolder(source=where, path=str(path))
     return Path(path)
 
 
@@ -129,7 +129,7 @@ def _make_annotations(rows: Any, gold_rows: Any, items: Names) -> Annotations | 
     try:
         count = rows["count"].cast(pa.int64()).to_numpy()
     except pa.ArrowInvalid as error:
-        raise errors.WrongColumn(column="column 'count'", expected="whole numbers", found=str(error)) from error
+        raise errors.WrongColumn(column="column 'count'", expected="whole numbers", description=str(error)) from error
     return Annotations.from_counts(**columns, count=count, classes=classes, items=items)
 
 
@@ -169,7 +169,7 @@ def _distinct_values(frame: Any, column: str) -> set[str]:
 def _check_names_distinct(names: Names, where: str) -> Names:
     known, count = np.unique(names[names != np.array(None)], return_counts=True)
     if (count > 1).any():
-        raise errors.DuplicateName(where=where, name=known[count > 1][0], n=int(count.max()))
+        raise errors.DuplicateName(location=where, name=known[count > 1][0], n=int(count.max()))
     return names
 
 

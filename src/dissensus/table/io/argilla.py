@@ -57,7 +57,7 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
         yield ExportedItem(item, fields)
         for question, user, value, status in iterate_responses(record, where):
             if user is None:
-                raise errors.MissingField(where=where, names=("user_id",), role="annotator")
+                raise errors.MissingField(location=where, names=("user_id",), role="annotator")
             excluded = (
                 "" if status in _COUNTED_STATUSES else f"answers {'not finished' if status == 'draft' else status}"
             )
@@ -107,7 +107,7 @@ def iterate_responses(record: Record, where: str) -> Iterator[tuple[str, Any, An
         )
         if not len(users) == len(values) == len(states or users):
             raise errors.UnequalLengths(
-                column="answers", n=len(values), other="annotators", n_other=len(users)
+                column="answers", n=len(values), other_column="annotators", n_other=len(users)
             ).add_subject(where)
         for user, value, status in zip(users, values, states or [None] * len(users), strict=True):
             yield question, user, value, status

@@ -79,7 +79,7 @@ class ImportedColumns:
         if self.parts:
             return self._build_parts(options)
         if len(columns["item"]) == 0:
-            raise errors.NoUsableRows(what="row", report="")
+            raise errors.NoUsableRows(unit="row", report="")
         if "question" in columns and "proba" in columns:
             raise errors.OneQuestionPerTable(parameter=ParameterName("proba="))
         self._check_questions()
@@ -120,7 +120,7 @@ class ImportedColumns:
         tables = dict(result) if isinstance(result, Questions) else {"": result}
         report = self.report
         if not tables:
-            raise errors.NoUsableRows(what="answer", report=report.describe_unused())
+            raise errors.NoUsableRows(unit="answer", report=report.describe_unused())
         guesses: list[Note] = []
         if options is not None:
             abstained = len(self.columns["item"]) - sum(map(len, tables.values()))
@@ -224,13 +224,13 @@ def _split_ticks(label: Any, options: BuildOptions) -> Any:
 def convert_to_guessed_kind(table: Annotations) -> tuple[Annotations, Note | None]:
     """Return the table converted to the label type that its labels look like, and a note about the guess."""
     if are_tags(table.classes) and are_positions(table.items):
-        return table.as_kind("spans"), notes.LabelTypeGuessed(what="tags of positions in documents")
+        return table.as_kind("spans"), notes.LabelTypeGuessed(kind="tags of positions in documents")
     if kinds.guess_kind(table.classes) == "numbers":
-        return table.as_kind("numbers"), notes.LabelTypeGuessed(what="numbers")
+        return table.as_kind("numbers"), notes.LabelTypeGuessed(kind="numbers")
     if kinds.look_like_decimal_commas(table.classes):
         return table, notes.LabelsWithCommas()
     if kinds.look_like_sets(table.classes):
-        return table.as_kind("sets"), notes.LabelTypeGuessed(what="sets of options")
+        return table.as_kind("sets"), notes.LabelTypeGuessed(kind="sets of options")
     n = int(table.rating_codes.max(initial=-1)) + 1
     several = int(is_first_of_pair(table.rating_codes, table.label).sum()) - n
     if several >= max(MIN_REPEATED_ROWS, MIN_REPEATED_SHARE * n):
@@ -484,5 +484,5 @@ def _check_flat_lists(column: Any) -> Any:
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_nested(whole.type.value_type):
         found = f"lists of {whole.type.value_type}"
-        raise errors.WrongColumn(column="column 'label'", expected="lists of labels", found=found)
+        raise errors.WrongColumn(column="column 'label'", expected="lists of labels", description=found)
     return whole.cast(pa.list_(whole.type.value_type))

@@ -92,7 +92,7 @@ def _read_sentences(path: Path) -> Iterator[Sentence]:
             width = width or len(cells)
             if len(cells) != width:
                 raise errors.WrongNumberOfFields(
-                    path=path, where=f"line {number:,}", n=len(cells), n_first=width, delimiter="", open_quote=False
+                    path=path, location=f"line {number:,}", n=len(cells), n_first=width, delimiter="", open_quote=False
                 )
             sentence.append(cells)
     if sentence:

@@ -66,7 +66,7 @@ def _read_header(path: Path, delimiters: str) -> tuple[str, list[str]]:
         lines = (line.decode("utf-8-sig") for line in dropwhile(bytes.isspace, file))
         first = next(lines, None)
         if first is None:
-            raise errors.EmptyFile(where=str(path), needs="a header and rows")
+            raise errors.EmptyFile(location=str(path), needs="a header and rows")
         delimiter = max(delimiters, key=first.count)
         try:
             return delimiter, next(csv.reader(chain([first], lines), delimiter=delimiter))
@@ -108,14 +108,14 @@ def _explain_error(path: Path, delimiter: str, required: list[str], error: pa.Ar
     row_match = re.search(r"Row #(\d+)", reason)
     where = f"row {int(row_match[1]):,} (the header is row 1)" if row_match else "a row"
     if "UTF8" in reason:
-        return errors.NotUtf8(path=path, where=f" in {where}")
+        return errors.NotUtf8(path=path, position=f" in {where}")
     if fields := re.search(r"Expected (\d+) columns, got (\d+):(.*)", reason, re.DOTALL):
         return errors.WrongNumberOfFields(
-            path=path, where=where, n=int(fields[2]), n_first=int(fields[1]), delimiter=delimiter,
+            path=path, location=where, n=int(fields[2]), n_first=int(fields[1]), delimiter=delimiter,
             open_quote="\n" in fields[3].strip(),
         )  # fmt: skip
     if "Empty CSV" in reason:  # The header has no line end.
-        return errors.EmptyFile(where=str(path), needs="at least one row")
+        return errors.EmptyFile(location=str(path), needs="at least one row")
     if "straddling" in reason:
         return errors.RowTooLong(path=path)
     return errors.DamagedFile(path=path, reason=reason[:200].rstrip("."))

@@ -59,7 +59,7 @@ class ExportedAnswer(NamedTuple):
     kind: str = LABEL  # or RATING, NUMBER, SPANS, COMPARISONS, or the plural noun for other answers: "texts"
     excluded: str = ""  # the reason why the answer is not used, as a plural: "answers skipped"
     gold: bool = False  # True if the answer is a gold label and not a vote
-    seen: bool = False  # True for a comparison with the left and right that the annotator saw
+    as_shown: bool = False  # True for a comparison with the left and right that the annotator saw
     at: Any = None  # the time of the answer, as in the export
 
 
@@ -173,7 +173,7 @@ class ImportRequest(NamedTuple):
 def _import_answers(rows: ExportRows, request: ImportRequest) -> ImportedColumns:
     """Return the columns of the used answers; other answers are counted by reason in the import report."""
     report = ImportReport(unit="answers")
-    given: list[ExportedAnswer] = []
+    read_rows: list[ExportedAnswer] = []
     for row in rows:
         if isinstance(row, Note):
             report.add_note(row)
@@ -187,30 +187,30 @@ def _import_answers(rows: ExportRows, request: ImportRequest) -> ImportedColumns
         else:
             row = _check_comparison(row, request.kind) if row.kind == COMPARISONS and not row.excluded else row
             is_label = row.kind in _LABEL_KINDS and not row.excluded
-            given.append(row._replace(label=_list_labels(row, request.path)) if is_label else row)
-    if any(answer.at is not None for answer in given):
-        report.label_times = tuple(map(list, zip(*((a.item, a.annotator, a.at) for a in given), strict=True)))  # type: ignore[assignment]
+            read_rows.append(row._replace(label=_list_labels(row, request.path)) if is_label else row)
+    if any(answer.at is not None for answer in read_rows):
+        report.label_times = tuple(map(list, zip(*((a.item, a.annotator, a.at) for a in read_rows), strict=True)))  # type: ignore[assignment]
     if request.kind is None:
-        given = _exclude_unshared_rankings(given, request.columns.label, report)
-    given = _split_overlapping_spans(given, report)
-    own: dict[str, list[ExportedAnswer]] = {}  # readable question → its answers
+        read_rows = _exclude_unshared_rankings(read_rows, request.columns.label, report)
+    read_rows = _split_overlapping_spans(read_rows, report)
+    answers_by_question: dict[str, list[ExportedAnswer]] = {}  # readable question → its answers
     if request.columns.label is request.ticks is request.kind is None:
-        used = [answer for answer in given if _is_used(answer) and answer.kind in _READABLE_KINDS]
-        own = {answer.question: [] for answer in used if not request.aside(answer.question)}
-        for answer in given:
-            if answer.question in own:
-                own[answer.question].append(answer)
-    if len({_table_kind(answers) for answers in own.values()}) < 2:
-        return _import_one_table(given, report, request)
-    report.columns = request.roles(own)
+        used = [answer for answer in read_rows if _is_used(answer) and answer.kind in _READABLE_KINDS]
+        answers_by_question = {answer.question: [] for answer in used if not request.aside(answer.question)}
+        for answer in read_rows:
+            if answer.question in answers_by_question:
+                answers_by_question[answer.question].append(answer)
+    if len({_table_kind(answers) for answers in answers_by_question.values()}) < 2:
+        return _import_one_table(read_rows, report, request)
+    report.columns = request.roles(answers_by_question)
     taken = ImportedColumns({}, report)
-    rest = [answer for answer in given if answer.question not in own]
+    rest = [answer for answer in read_rows if answer.question not in answers_by_question]
     _select_answers(rest, report, lambda answer: False, quiet=NO_ANSWER_REASON)
-    report.n_rows = len(given)
-    for question, answers in own.items():
+    report.n_rows = len(read_rows)
+    for question, answers in answers_by_question.items():
         about = ImportReport(unit="answers", item_fields=report.item_fields, label_times=report.label_times)
         own_request = request._replace(columns=replace(request.columns, label=question))
-        taken.parts[question] = _import_one_table(answers, about, own_request, given)
+        taken.parts[question] = _import_one_table(answers, about, own_request, read_rows)
         report.unused_counts += about.unused_counts
         report.advice_by_reason |= about.advice_by_reason
         for note in about.notes:
@@ -232,7 +232,7 @@ def _select_answers(
 
     `known` describes the gold answers. Excluded answers of annotators cause a warning, unless the reason is `quiet`.
     """
-    used: list[ExportedAnswer] = []
+    used_answers: list[ExportedAnswer] = []
     gold: list[ExportedAnswer] = []
     for answer in given:
         reason, how = answer.excluded, None
@@ -247,8 +247,8 @@ def _select_answers(
             report.exclude(_shorten_reason(reason), advice=how)
             report.warn_about_unused |= answer.annotator != "" and not answer.gold and reason != quiet
         else:
-            used.append(answer)
-    return used, gold
+            used_answers.append(answer)
+    return used_answers, gold
 
 
 def _is_used(answer: ExportedAnswer) -> bool:
@@ -302,7 +302,7 @@ def _import_one_table(
     known = "gold labels, no votes"
     used, gold = _select_answers(given, report, lambda answer: (answer.question, answer.kind) in chosen, known=known)
     if not used:
-        raise errors.NoUsableRows(what="answer", report=report.describe_unused())
+        raise errors.NoUsableRows(unit="answer", report=report.describe_unused())
     several = any(len(answer.label) > 1 for answer in used)
     columns: dict[str, list[Any]] = {
         "item": [answer.item for answer in used],
@@ -389,7 +389,7 @@ def _check_comparison(answer: ExportedAnswer, kind: str | None) -> ExportedAnswe
     """Return a comparison, excluded if it is invalid; if the caller reads classes, return it as a label."""
     if not answer.label:
         return answer._replace(excluded="comparisons without two alternatives and the better one")
-    if kind == "classes" and answer.seen:
+    if kind == "classes" and answer.as_shown:
         return answer._replace(kind=LABEL, label=answer.label[0][2])
     things = {thing for left, right, _ in answer.label for thing in (left, right)}
     if any(not thing.strip() or PAIR_SEPARATOR in thing or CONTEXT_SEPARATOR in thing for thing in things):
@@ -415,7 +415,7 @@ def _exclude_unshared_rankings(
     for n, answer in compared:
         if answer.question not in alone:
             continue
-        if answer.seen:
+        if answer.as_shown:
             given[n] = answer._replace(kind=LABEL, label=[answer.label[0][2]])
             report.add_note(ComparisonsReadAsLabels(question=answer.question))
         elif answer.question != label:
@@ -436,7 +436,7 @@ def _import_comparisons(
 
     used, _ = _select_answers(given, report, is_readable, NO_ANSWER_REASON, "comparisons, not used")
     if not used:
-        raise errors.NoUsableRows(what="comparison", report=report.describe_unused())
+        raise errors.NoUsableRows(unit="comparison", report=report.describe_unused())
     rows = [(*pair, answer) for answer in used for pair in answer.label]
     report.n_rows += len(rows) - len(used)  # Each comparison counts as an answer.
     left, right, better, answers = map(list, zip(*rows, strict=True))
@@ -533,7 +533,7 @@ def _list_labels(answer: ExportedAnswer, path: Path) -> list[Any]:
     for label in given:
         if not (label is None or isinstance(label, str | int | float)):
             where = f"{path}: item {quote_name(answer.item)}"
-            raise errors.UnexpectedValue(where=where, field="label", value=label, expected="text or a number")
+            raise errors.UnexpectedValue(location=where, field="label", value=label, expected="text or a number")
     return list(dict.fromkeys(label for label in given if label is not None and str(label).strip()))
 
 
@@ -550,7 +550,7 @@ def _make_item_table(rows: ExportRows, path: Path) -> pa.Table:
         elif isinstance(row, ExportedAnswer) and row.gold:
             fields["gold"] = (_list_labels(row, path) or [None])[0]
     if not about:
-        raise errors.EmptyFile(where=str(path), needs="at least one item")
+        raise errors.EmptyFile(location=str(path), needs="at least one item")
     names = list(dict.fromkeys(key for fields in about.values() for key in fields if key != "item"))
     check_column_names(names)
     columns = {"item": to_column(list(about), "item")}

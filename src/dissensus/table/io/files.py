@@ -67,7 +67,7 @@ def report_read_errors(path: Path) -> Iterator[None]:
     except UnicodeDecodeError as error:
         if error.encoding != "utf-8":
             raise errors.DamagedFile(path=path, reason=f"not {error.encoding.upper()} text: {error.reason}") from error
-        raise errors.NotUtf8(path=path, where=f" (byte 0x{error.object[error.start]:02x})") from error
+        raise errors.NotUtf8(path=path, position=f" (byte 0x{error.object[error.start]:02x})") from error
     except Exception as error:  # Libraries that decompress and parse may raise any type of error.
         text = f"there is no entry {error}" if isinstance(error, KeyError) else str(error)
         reason = text.strip().partition("\n")[0][:MAX_REASON_LENGTH].rstrip(".")

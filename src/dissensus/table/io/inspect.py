@@ -65,7 +65,7 @@ class JudgeVote(NamedTuple):
 
     item: Any
     slot: tuple[str, str]  # name of the scorer, and key in an object of scores; each may be a separate question
-    judge: str
+    judge_name: str
     label: Any
     excluded: str = ""
 
@@ -101,7 +101,7 @@ def _read_zip_entries(path: Path, begin: str, kind: type[Any] = dict) -> Iterato
                     content = json.load(file)
                 if not isinstance(content, kind):
                     raise errors.UnexpectedValue(
-                        where=str(path), field=entry.filename, value=content, expected=EXPECTED_OBJECT
+                        location=str(path), field=entry.filename, value=content, expected=EXPECTED_OBJECT
                     )
                 yield content
 
@@ -121,16 +121,16 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
     epochs = get_entry(about, "config", dict, str(path)).get("epochs")
     if columns.annotator not in (None, "model", "scorer"):
         raise errors.UnexpectedValue(
-            where=str(path), field="annotator", value=columns.annotator, expected="'scorer' or 'model'"
+            location=str(path), field="annotator", value=columns.annotator, expected="'scorer' or 'model'"
         )
     votes: list[JudgeVote] = []
     models: dict[str, set[str]] = {}  # name of the scorer → its models
-    seen: set[tuple[Any, Any]] = set()
+    sample_keys: set[tuple[Any, Any]] = set()
     for sample in samples:
         where = f"{path}: sample {quote_name(sample.get('id'))}"
         item = sample_name(sample, epochs, columns.item, where)
         key = (str(sample.get("id")), str(sample.get("epoch", 1)))
-        check_unique(seen, key, f"{where}, epoch {key[1]},", "write the log")
+        check_unique(sample_keys, key, f"{where}, epoch {key[1]},", "write the log")
         output = get_entry(sample, "output", dict, where)
         yield ExportedItem(
             item, {"input": _message_text(sample.get("input")), "answer": _message_text(output.get("completion"))}
@@ -139,7 +139,7 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
         yield ExportedTarget(item, target[0] if isinstance(target, list) and len(target) == 1 else target)
         given = list(_read_votes(sample, item, declared, models, where))
         votes += given or [JudgeVote(item, ("", ""), "", None, "samples without a score")]
-    sample_ids = {name for name, _ in seen}
+    sample_ids = {name for name, _ in sample_keys}
     expected = get_entry(get_entry(about, "dataset", dict, str(path)), "sample_ids", list, str(path))
     if missing := [name for name in expected if str(name) not in sample_ids]:
         yield notes.SamplesMissing(n=len(missing), sample=missing[0])
@@ -267,7 +267,7 @@ def _group_into_questions(votes: list[JudgeVote], models: dict[str, set[str]], c
     """
     values: dict[tuple[str, str], list[Any]] = {}
     for vote in votes:
-        if not vote.judge and not vote.excluded:
+        if not vote.judge_name and not vote.excluded:
             values.setdefault(vote.slot, []).append(vote.label)
     groups: list[list[tuple[str, str]]] = []
     for slot in values:
@@ -285,8 +285,8 @@ def _group_into_questions(votes: list[JudgeVote], models: dict[str, set[str]], c
             yield notes.ScorersReadAsJudges(scorers=", ".join(named))
     for vote in votes:
         key, _ = vote.slot
-        judge = vote.judge or key
-        if not vote.judge and columns.annotator == "model" and len(models.get(key, ())) == 1:
+        judge = vote.judge_name or key
+        if not vote.judge_name and columns.annotator == "model" and len(models.get(key, ())) == 1:
             (judge,) = models[key]
         number = isinstance(vote.label, int | float)
         asked = question.get(vote.slot, key)

@@ -85,19 +85,19 @@ def _parse_json(text: bytes, where: str, number: int) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         line = number + error.lineno - 1
-        raise errors.InvalidJson(where=where, line=line, reason=f"{error.msg}, column {error.colno:,}") from error
+        raise errors.InvalidJson(location=where, line=line, reason=f"{error.msg}, column {error.colno:,}") from error
     except RecursionError as error:
-        raise errors.InvalidJson(where=where, line=number, reason="nested too deeply") from error
+        raise errors.InvalidJson(location=where, line=number, reason="nested too deeply") from error
     except UnicodeDecodeError:
         raise
     except ValueError as error:  # Python limits the number of digits.
         reason = str(error).partition(";")[0].partition(" for ")[0]
-        raise errors.InvalidJson(where=where, line=number, reason=f"a number is too long: {reason}") from error
+        raise errors.InvalidJson(location=where, line=number, reason=f"a number is too long: {reason}") from error
 
 
 def _check_record(record: Any, where: str) -> Record:
     if not isinstance(record, dict):
-        raise errors.NotARecord(where=where, value=str(record)[:40])
+        raise errors.NotARecord(location=where, value=str(record)[:40])
     return record
 
 
@@ -132,7 +132,7 @@ def require_field(record: dict[str, Any], chosen_field: Any, usual: tuple[str, .
     keys = usual if chosen_field is None else (chosen_field,)
     if (value := first_present(record, keys)) is not None:
         return value
-    raise errors.MissingField(where=where, names=tuple(keys), role=role)
+    raise errors.MissingField(location=where, names=tuple(keys), role=role)
 
 
 def first_present(record: dict[str, Any], keys: Iterable[str]) -> Any:
@@ -143,7 +143,7 @@ def first_present(record: dict[str, Any], keys: Iterable[str]) -> Any:
 def check_unique(seen: set[Any], name: Any, where: str, what: str) -> None:
     """Add a name to the set `seen`; raise if it is already in it."""
     if name in seen:
-        raise errors.DuplicateRecord(where=where, what=what)
+        raise errors.DuplicateRecord(location=where, action=what)
     seen.add(name)
 
 
@@ -154,7 +154,7 @@ def get_entry(record: Any, key: str, kind: type[Any], where: str) -> Any:
         return kind()
     if not isinstance(value, kind):
         words: dict[Any, str] = {dict: EXPECTED_OBJECT, list: "a list: […]", str: "text"}
-        raise errors.UnexpectedValue(where=where, field=key, value=value, expected=words[kind])
+        raise errors.UnexpectedValue(location=where, field=key, value=value, expected=words[kind])
     return value
 
 
@@ -163,7 +163,7 @@ def get_objects(record: Any, key: str, where: str) -> list[dict[str, Any]]:
     entries = get_entry(record, key, list, where)
     for entry in entries:
         if not isinstance(entry, dict):
-            raise errors.UnexpectedValue(where=where, field=key, value=entry, expected=EXPECTED_OBJECT)
+            raise errors.UnexpectedValue(location=where, field=key, value=entry, expected=EXPECTED_OBJECT)
     return list(entries)
 
 
@@ -172,7 +172,7 @@ def parse_span(record: Any, keys: tuple[str, str, str], where: str) -> tuple[int
     start, end, label = (record.get(key) for key in keys)
     if not (isinstance(start, int) and isinstance(end, int) and start >= 0 and isinstance(label, str | int)):
         expected = f"whole numbers {keys[0]}, {keys[1]}, a label"
-        raise errors.UnexpectedValue(where=where, field="span", value=record, expected=expected)
+        raise errors.UnexpectedValue(location=where, field="span", value=record, expected=expected)
     return start, end, str(label)
 
 

@@ -115,8 +115,8 @@ def _read_comparison(item: Any, annotator: str, result: Record, gold: bool, data
     if left == right:
         left, right = (f"{side} of {item}" for side in shown_as)
     if not all(side in data for side in side_fields):
-        yield ComparedFieldsMissing(question=name, left=left, right=right)
-    yield ExportedAnswer(item, annotator, [(left, right, better)], name, COMPARISONS, gold=gold, seen=True)
+        yield ComparedFieldsMissing(question=name, left_field=left, right_field=right)
+    yield ExportedAnswer(item, annotator, [(left, right, better)], name, COMPARISONS, gold=gold, as_shown=True)
 
 
 def _name_alternative(data: Record, field_name: str, item: Any) -> str:

@@ -41,7 +41,7 @@ def matches_record(record: Record) -> bool:
 
 def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
     """Yield one answer per score."""
-    seen: set[str] = set()
+    score_ids: set[str] = set()
     for page in read_records(path):
         meta, scores = get_entry(page, "meta", dict, str(path)), page.get("data")
         total = meta.get("totalItems")
@@ -52,11 +52,11 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
         for score in get_objects(page, "data", str(path)) if "data" in page else [page]:
             where = f"{path}: score {quote_name(score.get('id'))}"
             if "id" in score:
-                check_unique(seen, str(score["id"]), where, "fetch the scores")
+                check_unique(score_ids, str(score["id"]), where, "fetch the scores")
             item = first_present(score, (columns.item,) if isinstance(columns.item, str) else _ITEM_FIELDS)
             item = get_entry(score, "subject", dict, where).get("id") if item is None else item
             if item is None:
-                raise errors.ScoreWithoutSubject(where=where, names=_ITEM_FIELDS, role="item")
+                raise errors.ScoreWithoutSubject(location=where, names=_ITEM_FIELDS, role="item")
             yield ExportedItem(item, {})
             yield _read_score(score, item, columns, where)
 
@@ -64,7 +64,7 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
 def _read_score(score: Record, item: Any, columns: ColumnNames, where: str) -> ExportedAnswer:
     kind, value, name = str(score.get("dataType")), score.get("value"), score.get("name")
     if not isinstance(name, str) or not name:
-        raise errors.UnexpectedValue(where=where, field="name", value=name, expected="text")
+        raise errors.UnexpectedValue(location=where, field="name", value=name, expected="text")
     metadata = score.get("metadata")
     model = metadata.get("model") if isinstance(metadata, dict) else None
     author = score.get("authorUserId")
@@ -77,13 +77,13 @@ def _read_score(score: Record, item: Any, columns: ColumnNames, where: str) -> E
         return ExportedAnswer(item, annotator, None, question, _UNREAD_TYPES[kind])
     if kind == "NUMERIC":
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise errors.UnexpectedValue(where=where, field="value", value=value, expected="a number")
+            raise errors.UnexpectedValue(location=where, field="value", value=value, expected="a number")
         return ExportedAnswer(item, annotator, float(value), question, NUMBER)
     label = score.get("stringValue") if score.get("stringValue") is not None else value
     if kind == "BOOLEAN" and label in (0, 1):
         label = str(bool(label))
     if not isinstance(label, str):
-        raise errors.UnexpectedValue(where=where, field="value", value=label, expected="text")
+        raise errors.UnexpectedValue(location=where, field="value", value=label, expected="text")
     return ExportedAnswer(item, annotator, label, question, LABEL)
 
 

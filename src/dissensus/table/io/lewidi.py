@@ -49,7 +49,7 @@ def _labels_by_annotator(entry: Record, where: str) -> list[tuple[str, list[Any]
     given, annotators = (get_entry(entry, key, str, where).split(",") for key in ("annotations", "annotators"))
     if len(given) != len(annotators):
         raise errors.UnequalLengths(
-            column="answers", n=len(given), other="annotators", n_other=len(annotators)
+            column="answers", n=len(given), other_column="annotators", n_other=len(annotators)
         ).add_subject(where)
     return [
         (annotator.strip(), [label.strip()] if label.strip() else [])

@@ -40,7 +40,7 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
     file_parts = _FILE_PATTERN.fullmatch(path.name)
     model = (file_parts["model"] or path.absolute().parent.name) if file_parts else path.name.partition(".")[0]
     task = file_parts["task"] if file_parts else ""
-    seen: set[str] = set()
+    item_names: set[str] = set()
     first = None
     for sample in read_records(path):
         where = f"{path}: doc_id {quote_name(sample.get('doc_id'))}"
@@ -53,7 +53,7 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
         if chosen != first:
             yield ExportedAnswer(item, "", None, task, excluded=f"answers by the filter {chosen}")
             continue
-        check_unique(seen, str(item), where, "write the samples")
+        check_unique(item_names, str(item), where, "write the samples")
         document = get_entry(sample, "doc", dict, where)
         fields = {key: value for key, value in document.items() if isinstance(value, str | int | float)}
         yield ExportedItem(item, fields, task)
@@ -72,7 +72,7 @@ def _sample_label(sample: Record, where: str) -> str:
         text = text[0]
     if not isinstance(text, str | int | float):
         expected = "log likelihoods of choices, or text"
-        raise errors.UnexpectedValue(where=where, field="filtered_resps", value=given, expected=expected)
+        raise errors.UnexpectedValue(location=where, field="filtered_resps", value=given, expected=expected)
     return str(text).strip()
 
 

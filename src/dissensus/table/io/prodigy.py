@@ -40,7 +40,7 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
         answer = record.get("answer")
         if answer not in ("accept", "reject", "ignore"):
             expected = "'accept', 'reject' or 'ignore'"
-            raise errors.UnexpectedValue(where=where, field="answer", value=answer, expected=expected)
+            raise errors.UnexpectedValue(location=where, field="answer", value=answer, expected=expected)
         yield ExportedItem(item, {"text": record["text"]} if isinstance(record.get("text"), str) else {})
         ignored = "tasks ignored" if answer == "ignore" else ""
         question = _task_question(record)

@@ -64,14 +64,14 @@ def result_names(found: list[Record], path: Path) -> list[Any]:
         for field_name, value in (("testIdx", test), ("promptIdx", prompt)):
             if not isinstance(value, int):
                 where = f"{path}: result {number:,} (from 0)"
-                raise errors.UnexpectedValue(where=where, field=field_name, value=value, expected="a number")
+                raise errors.UnexpectedValue(location=where, field=field_name, value=value, expected="a number")
         places.append((test, prompt, str(_provider_name(result.get("provider")))))
     differ = [k for k in (1, 2) if len({place[k] for place in places}) > 1]
     names = ["/".join(map(str, (place[0], *(place[k] for k in differ)))) if differ else place[0] for place in places]
-    seen: set[Any] = set()
+    result_ids: set[Any] = set()
     for name, (test, prompt, by) in zip(names, places, strict=True):
         where = f"{path}: test {test} with prompt {prompt} and provider {quote_name(by)}"
-        check_unique(seen, name, where, "write the results")
+        check_unique(result_ids, name, where, "write the results")
     return names
 
 
@@ -133,7 +133,7 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
             yield _read_verdict(item, judge, component, question, "", where)
             if (score := component.get("score")) is not None:
                 if not isinstance(score, int | float) or not math.isfinite(score):
-                    raise errors.UnexpectedValue(where=where, field="score", value=score, expected="a number")
+                    raise errors.UnexpectedValue(location=where, field="score", value=score, expected="a number")
                 yield ExportedAnswer(
                     item,
                     judge,
@@ -156,7 +156,7 @@ def _exclusion_reason(component: Record, assertion: Record) -> str:
 def _read_verdict(item: Any, judge: str, component: Record, question: str, excluded: str, where: str) -> ExportedAnswer:
     passed = component.get("pass")
     if not isinstance(passed, bool):
-        raise errors.UnexpectedValue(where=f"{where}: {judge}", field="pass", value=passed, expected="true or false")
+        raise errors.UnexpectedValue(location=f"{where}: {judge}", field="pass", value=passed, expected="true or false")
     return ExportedAnswer(item, judge, _VERDICT_WORDS[passed], question, LABEL, excluded)
 
 

@@ -99,7 +99,7 @@ def _detect_json_format(path: Path) -> str:
 
     record = next(read_records(path), None)
     if record is None:
-        raise errors.EmptyFile(where=str(path), needs="at least one record")
+        raise errors.EmptyFile(location=str(path), needs="at least one record")
     if record and all(isinstance(value, dict) and "annotations" not in value for value in record.values()):
         raise errors.JsonWithoutAnnotations(path=path)
     return _first_matching_format("matches_record", record)

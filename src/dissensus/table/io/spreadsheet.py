@@ -42,10 +42,10 @@ def read(path: Path, columns: ColumnNames | None) -> pa.Table | tuple[pa.Table, 
                 raise errors.UnpacksTooLarge(path=path, ratio=MAX_UNPACKED_RATIO)
         book = python_calamine.CalamineWorkbook.from_path(str(path))
         if not book.sheet_names:
-            raise errors.EmptyFile(where=str(path), needs="a header and rows")
+            raise errors.EmptyFile(location=str(path), needs="a header and rows")
         rows = book.get_sheet_by_index(0).to_python()
         if not rows:
-            raise errors.EmptyFile(where=f"{path}: sheet {book.sheet_names[0]!r}", needs="a header and rows")
+            raise errors.EmptyFile(location=f"{path}: sheet {book.sheet_names[0]!r}", needs="a header and rows")
     header = [_cell_text(cell) or "" for cell in rows[0]]
     cells = [row for row in rows[1:] if any(cell != "" for cell in row)]
     required = columns_to_read(columns, header)
@@ -54,7 +54,7 @@ def read(path: Path, columns: ColumnNames | None) -> pa.Table | tuple[pa.Table, 
     )
     if others := book.sheet_names[1:]:
         return table, OtherSheetsIgnored(
-            sheet=book.sheet_names[0], others=", ".join(map(repr, others[:MAX_SHEETS_NAMED]))
+            sheet=book.sheet_names[0], other_sheets=", ".join(map(repr, others[:MAX_SHEETS_NAMED]))
         )
     return table
 
