@@ -255,8 +255,8 @@ def missing_column_error(
         other: quote_names(flatten_columns([columns])) for other, columns in (taken or {}).items() if other != "proba"
     }
     return error(
-        role=role, synonyms=", ".join(COLUMN_SYNONYMS[role]), columns=tuple(available), columns_of_roles=others, counts=counts,
-        candidates=tuple(candidates),
+        role=role, synonyms=", ".join(COLUMN_SYNONYMS[role]), columns=tuple(available), columns_of_roles=others,
+        counts=counts, candidates=tuple(candidates),
     )  # fmt: skip
 
 

@@ -209,7 +209,7 @@ class Spark(Local):
             raise BadClusterAddress(master=self.master)
 
     def load(self, table: Any) -> Any:
-        """Convert a DataFrame, Spark table or path to codes in the cluster; `open_engine` distributes tables in memory."""
+        """Convert a frame, Spark table or path to codes in the cluster; `open_engine` distributes tables in memory."""
         from dissensus.compute.engines.scatter import ClusterTable, distribute_frame, is_frame
 
         if is_frame(table) or isinstance(table, str | Path):
