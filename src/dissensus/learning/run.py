@@ -1,6 +1,7 @@
 """Prepare a training run from keywords, annotations and inputs.
 
-Validation items have no influence on training: the encoder finds its vocabulary or scales from training items alone.
+Validation items have no influence on training. The vocabulary or the scales of the encoder are computed from training
+items alone.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from dissensus.table.annotations import Annotations
 if TYPE_CHECKING:
     from dissensus.learning.classifier import CrowdClassifier
 
-MIN_HEAD_LEARNING_RATE = 1e-3  # learning rate of the last layers, which are never pretrained
+MIN_HEAD_LEARNING_RATE = 1e-3  # minimum learning rate of the last layers, which are never pretrained
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,14 +59,14 @@ class TrainingRun:
     held_out: BoolArray | None = None  # (I,) True for validation items of the table
     evaluate: Validation | None = None
     key: str = ""  # hash of data and keywords, for the checkpoint
-    note: str = ""  # one sentence on the choice of objective "auto"
+    note: str = ""  # sentence that reports the choice of objective "auto"
     candidates: list[dict[str, Any]] = field(default_factory=list)  # candidates of objective "auto"
     held_out_predictions: tuple[FloatArray, FloatArray] | None = (
-        None  # (V, K) each: predictions for held-out items, and their truth
+        None  # (V, K) each: predictions for held-out items, and their gold labels or vote shares
     )
 
     def train(self, on_step: Callable[..., None] | None = None) -> Trace:
-        """Train and return the trace; without `on_step` a progress bar is shown."""
+        """Train, and return the trace; a progress bar is shown if `on_step` is None."""
         with show_progress("training", self.trainer.epochs) if on_step is None else nullcontext(on_step) as after_epoch:
             return self.trainer.fit(
                 self.network, self.data, self.train_items, self.groups,
@@ -84,7 +85,7 @@ def prepare_run(
 ) -> TrainingRun:
     """Prepare a run from the keywords of a classifier and its data.
 
-    The prepared inputs of the run `reuse` are used again if its training items are the same.
+    The prepared inputs of the run `reuse` are used if its training items are the same.
     """
     input_data.check_table(table)
     X = input_data.align_rows(X, table)
@@ -135,7 +136,7 @@ def make_run(
     train_items: IntArray,
     **more: Any,
 ) -> TrainingRun:
-    """Return a run that trains a network on prepared inputs, with the keywords of a classifier."""
+    """Return a run that trains a network on prepared inputs with the keywords of a classifier."""
     run = TrainingRun(
         table=table, encoder=encoder, objective=network.objective, network=network,
         data=TrainingData(columns, network.objective.targets(), model.mixup), train_items=train_items,
@@ -160,7 +161,7 @@ def _hash_run(run: TrainingRun, model: CrowdClassifier) -> str:
 def fit_objective_without(
     objective: Objective, held_out: BoolArray, table: Annotations, gold: IntArray | None, seed: int
 ) -> None:
-    """Fit an objective without the held-out labels, which could influence it through a method's posterior."""
+    """Fit an objective without the held-out labels, which could influence the targets through a method's posterior."""
     train_gold = None if gold is None else np.where(held_out, np.int32(-1), gold)
     objective.fit(table.select(rows=~held_out[table.item]), train_gold, seed)
 
@@ -170,12 +171,12 @@ def fit_encoder(encoder: Encoder, X: Any, train_items: IntArray, n_items: int) -
     try:
         return encoder.fit(X if train_items.size == n_items else input_data.take_rows(X, train_items))
     except DataError:
-        copy_component(encoder, encoders, Encoder).fit(X)  # This raises the same error with the row number in X.
+        copy_component(encoder, encoders, Encoder).fit(X)  # The same error is raised with the row number in X.
         raise
 
 
 def parameter_groups(model: CrowdClassifier, network: Network, encoder: Encoder) -> list[dict[str, Any]]:
-    """Return torch's parameter groups with their learning rates: encoder, head, then the row-sparse parameters."""
+    """Return torch's parameter groups with learning rates, in the order encoder, head, row-sparse parameters."""
     rate = encoder.learning_rate if model.learning_rate is None else model.learning_rate
     head = max(rate, MIN_HEAD_LEARNING_RATE) if model.head_learning_rate is None else model.head_learning_rate
     rows = network.objective.row_learning_rate if model.head_learning_rate is None else model.head_learning_rate
@@ -187,7 +188,7 @@ def parameter_groups(model: CrowdClassifier, network: Network, encoder: Encoder)
 
 
 def copy_component(wanted: Any, registry: Registry[Any], kind: type) -> Any:
-    """Return a copy of an encoder or objective, or make one from its name."""
+    """Return a copy of an encoder or objective, or a new one if a name is given."""
     if isinstance(wanted, str):
         return registry[wanted]()
     if isinstance(wanted, kind):
@@ -208,7 +209,7 @@ def make_tie_seed(seed: int | None) -> int:
 
 
 def set_annotator_features(objective: Objective, annotators: Any, table: Annotations) -> AnnotatorFeatures | None:
-    """Set the features of the annotators on an objective, and return their encoding."""
+    """Set the features of the annotators in an objective, and return their encoding."""
     if annotators is None:
         return None
     if not objective.uses_annotator_features:

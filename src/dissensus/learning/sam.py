@@ -1,14 +1,14 @@
 """Sharpness-aware minimisation around any optimiser (Foret et al. 2021; adaptive: Kwon et al. 2021).
 
     g = ∇L(θ)      ε = ρ g / ‖g‖               adaptive: ε = ρ T² g / ‖T g‖, T = |θ|
-    the optimiser's own step at θ, with the gradient ∇L(θ + ε)
+    step of the optimiser at θ, with the gradient ∇L(θ + ε)
 
-‖·‖ is over all parameters together. ε does not depend on the scale of the loss, so a scaled loss (mixed precision), or
-a sum instead of a mean, gives the same step. If the norm is zero or not finite, the optimiser takes its usual step.
-With row-sparse gradients only the rows of the batch are changed.
+‖·‖ is the norm over all parameters together. ε does not depend on the scale of the loss, so a scaled loss (mixed
+precision), or a sum instead of a mean, gives the same step. If the norm is zero or not finite, the optimiser takes its
+usual step. If gradients are row-sparse, only the rows of the batch are changed.
 
-Both passes use the same network: the second pass draws the same random numbers (dropout) from torch's generators, and
-does not change the running statistics of normalisation layers. With ρ = 0 the step is exactly that of the optimiser.
+Both passes use the same network. The second pass draws the same random numbers (dropout) from torch's generators, and
+does not change the running statistics of normalisation layers. If ρ is 0, the step is exactly that of the optimiser.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dissensus.learning.rows import get_gradient_rows
 
 
 def read_sam_options(sam: float | Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keywords of `SAM` from ρ or a mapping."""
+    """Return the keywords of `SAM` as a mapping, given ρ or such a mapping."""
     options = dict(sam) if isinstance(sam, Mapping) else {"rho": sam}
     if extra := set(options) - {"rho", "adaptive"}:
         raise UnknownParameter(owner="sam", name=min(extra), parameters=("adaptive", "rho"))
@@ -36,7 +36,7 @@ def read_sam_options(sam: float | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_sam_setting(sam: Any) -> bool:
-    """Return True for ρ, or a mapping with rho and adaptive; raise BadParameter if a value is wrong."""
+    """Return True if `sam` is ρ or a mapping with rho and adaptive; raise BadParameter if a value is wrong."""
     is_valid_type = isinstance(sam, Mapping) or is_number(sam)
     return is_valid_type and SAM(torch.optim.SGD([torch.zeros(1)]), **read_sam_options(sam)) is not None
 
@@ -50,14 +50,14 @@ SAM_PARAM: Any = param(
 
 
 class SAM(Optimizer):
-    """An optimiser that uses the gradient at the worst point nearby.
+    """An optimiser that uses the gradient at the nearby point with the largest loss.
 
     Parameters
     ----------
     base : torch.optim.Optimizer
-        The optimiser that takes the steps; its groups, learning rates, state and `state_dict` are used.
+        The optimiser that takes the steps; groups, learning rates, state and `state_dict` are those of `base`.
     rho : float
-        ρ, the distance to the worst point.
+        ρ, the distance to the point with the largest loss.
     adaptive : bool
         Whether distances are proportional to the size of each parameter.
     model : nn.Module, optional
@@ -76,7 +76,7 @@ class SAM(Optimizer):
         self.param_groups, self.state = self.base.param_groups, self.base.state
 
     def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
-        """Take a step with the gradient at θ + ε, and return the loss at θ; `closure` is as in `compute_gradients`."""
+        """Take a step with the gradient at θ + ε, and return the loss at θ (for `closure`, see `compute_gradients`)."""
         loss = self.compute_gradients(closure)
         self.base.step()
         return loss
@@ -85,8 +85,8 @@ class SAM(Optimizer):
     def compute_gradients(self, closure: Callable[[], Any]) -> Any:
         """Compute the gradients at θ + ε, restore θ, and return the loss at θ; the caller takes the step.
 
-        `closure` is called twice. It clears the gradients, runs forward and backward pass over all items of the step
-        (in parts if gradients are accumulated) and returns the loss.
+        `closure` is called twice. It clears the gradients, runs the forward and backward passes over all items of the
+        step (in parts if gradients are accumulated) and returns the loss.
         """
         closure = torch.enable_grad()(closure)
         params = [parameter for group in self.base.param_groups for parameter in group["params"]]
@@ -118,7 +118,7 @@ class SAM(Optimizer):
             slope = grad * values.abs() if self.adaptive else grad
             norms.append(torch.linalg.vector_norm(slope, dtype=torch.promote_types(slope.dtype, torch.float32)))
             moves.append((weight, rows, values, grad * values**2 if self.adaptive else grad))
-        norm = float(torch.stack(norms).norm()) if norms else 0.0  # This is the only line that waits for the device.
+        norm = float(torch.stack(norms).norm()) if norms else 0.0  # Only this line waits for the device.
         if not 0 < norm < float("inf"):
             return []
         for weight, rows, values, direction in moves:
@@ -137,7 +137,7 @@ class SAM(Optimizer):
 
 @torch.no_grad()
 def _copy_rows(parameter: Tensor, rows: Tensor | None, values: Tensor) -> None:
-    """Copy values into a parameter, or into some rows of it."""
+    """Copy values into a parameter, or into `rows` of it."""
     if rows is None:
         parameter.copy_(values)
     else:

@@ -1,4 +1,4 @@
-"""Conversion of prepared inputs to and from the tree in a model's file."""
+"""Conversion of prepared inputs to a tree that is stored in a model's file, and back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ COLUMN_CLASSES = {kind.__name__: kind for kind in (PaddedSequences, RaggedColumn
 
 
 def pack_columns(columns: BatchColumns) -> dict[str, Any]:
-    """Return prepared inputs as plain values and tensors; inputs in a file are read, as it may not exist later."""
+    """Return prepared inputs as plain values and tensors, which include the content of memory-mapped files."""
     stored: dict[str, Any] = {}
     for name, column in columns.columns.items():
         if isinstance(column, RaggedColumn):
@@ -21,7 +21,7 @@ def pack_columns(columns: BatchColumns) -> dict[str, Any]:
 
 
 def unpack_columns(stored: dict[str, Any]) -> BatchColumns:
-    """Return the columns from the result of `pack_columns`."""
+    """Return prepared inputs, given the result of `pack_columns`."""
     return BatchColumns(
         **{
             name: COLUMN_CLASSES[column.pop("kind")](**column) if isinstance(column, dict) else column

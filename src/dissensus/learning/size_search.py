@@ -1,10 +1,10 @@
-"""Search for the sizes of LDL-NM's embeddings by one stacked training.
+"""Search for the sizes of LDL-NM's embeddings, with networks that are trained in one stack.
 
-Every pair of sizes is trained with every seed on the training items. After some of the epochs, it is scored by its
-predictions from features for the development items. All networks have room for the largest sizes, so they have one
-shape and can be trained in one stack (`stacked.Stack`), which on a GPU takes little longer than one training.
+For every pair of sizes and every seed, a network is trained on the training items. After some of the epochs, its
+predictions from features for the development items are scored. All networks have room for the largest sizes, so they
+have one shape and can be trained in one stack (`stacked.Stack`), which takes little longer than one training on a GPU.
 
-A store has one line per size, seed and epoch, from which a stopped search continues.
+A store has one line per size, seed and epoch. A stopped search continues from the store.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from dissensus.messages import ParameterName
 from dissensus.table.annotations import Annotations
 
 TRAININGS_PER_STACK = {"cpu": 32, "cuda": 1080}
-"""Number of trainings in one stack; on a CPU larger stacks are not faster, and a GPU needs about 5 MB per training."""
+"""Number of trainings in one stack. On a CPU, larger stacks are not faster; a GPU needs about 5 MB per training."""
 MEASURE_NAMES = ("kl", "inverse_kl", "accuracy")
 OnTrained = Callable[[int, int], None]
-"""A function that is called after every stack with (number of finished trainings, number of all trainings)."""
+"""Function that is called after every stack with the numbers of finished and of all trainings."""
 
 
 @dataclass(frozen=True)
 class SizePoint:
-    """Mean scores over the development items of one size, seed and epoch."""
+    """Mean scores over the development items, for one pair of sizes, seed and epoch."""
 
     item_size: int
     annotator_size: int
@@ -60,7 +60,7 @@ class SizePoint:
 
 @dataclass(frozen=True)
 class SizeSearch:
-    """The points of a search, and the model without sizes."""
+    """Points of a search, and the model without sizes."""
 
     points: tuple[SizePoint, ...]
     model: CrowdClassifier
@@ -82,13 +82,13 @@ class SizeSearch:
 
     @property
     def best(self) -> tuple[int, int, int]:
-        """Item size, annotator size and epochs with the lowest mean KL over seeds, and the smallest of equal ones."""
+        """Item size, annotator size and epochs with the lowest mean KL over seeds; ties go to the smallest."""
         means = {(e, i, j): value for e in self.epochs for (i, j), value in self._mean_by_size("kl", e).items()}
         epoch, item, annotator = min(means, key=lambda at: (means[at], at[1] + at[2], at))
         return item, annotator, epoch
 
     def matrix(self, measure: str = "kl", epoch: int | None = None) -> FloatArray:
-        """Return the mean of a measure over seeds (item sizes, annotator sizes) after `epoch` (None: the best)."""
+        """Return a measure's mean over seeds (item sizes, annotator sizes) after `epoch`, by default the best one."""
         if measure not in MEASURE_NAMES:
             raise OutOfRange(
                 name=ParameterName("measure"), allowed=f"be one of {', '.join(MEASURE_NAMES)}", value=measure
@@ -123,7 +123,7 @@ class SizeSearch:
 
 
 def make_ldl_nm(**keywords: Any) -> CrowdClassifier:
-    """Return LDL-NM with the paper's settings: features as they are, Adam, 200 epochs of steps of 25 items."""
+    """Return LDL-NM with the paper's settings: unscaled features, Adam, and 200 epochs with 25 items per step."""
     usual: dict[str, Any] = {"encoder": Identity(scale=False), "objective": "ldl-nm", "learning_rate": 1e-3}
     return CrowdClassifier(**usual | {"epochs": 200, "batch_size": 25} | keywords)
 
@@ -158,14 +158,16 @@ def search_sizes(
     seeds : list of int
         Seeds over which scores are averaged.
     model : CrowdClassifier, optional
-        The model with all other settings. It must have an objective "ldl-nm" that concatenates and an encoder with
-        columns of one size. The default is `make_ldl_nm()`.
+        The model with all other settings. Its objective must be "ldl-nm" with combine="concatenate", and its encoder
+        must have columns of one size. The default is `make_ldl_nm()`.
     epsilon : float
         Smoothing of the votes for inverse KL.
     store : path, optional
-        A file of JSON lines from which finished trainings with the same data and settings are read.
+        A file of JSON lines to which trainings are written. Finished trainings with the same data and settings are
+        read from the file instead of repeated.
     stack_size : int, optional
-        Number of trainings in one stack. With dropout, random numbers depend on the other trainings of the stack.
+        Number of trainings in one stack. If there is dropout, results depend on the other
+        trainings of the stack.
     on_trained : callable, optional
         Called after every stack with (number of finished trainings, number of all trainings).
 
@@ -217,7 +219,7 @@ def _train_missing(
     log: JsonLinesStore,
     on_trained: OnTrained | None,
 ) -> list[SizePoint]:
-    """Train the cells (item size, annotator size, seed) of the grid without points, and return those of all cells."""
+    """Train the cells (item size, annotator size, seed) that have no points, and return the points of all cells."""
     finished = {(p.item_size, p.annotator_size, p.seed) for p in points}
     rest = [cell for cell in grid if cell not in finished]
     report = on_trained or (lambda done, total: None)
@@ -266,7 +268,7 @@ def _train_stack(
 
 
 def winner_agreement(y: FloatArray, h: FloatArray) -> FloatArray:
-    """Return the probability (I,) that y and h (I, K) have the same most probable class, with ties broken at random.
+    """Return the probability (I,) that the most probable classes of y and h (I, K) are equal, with random tie-breaking.
 
     >>> winner_agreement(np.array([[1, 0], [0.5, 0.5]]), np.array([[0.9, 0.1], [0.6, 0.4]]))
     array([1. , 0.5])
@@ -290,7 +292,7 @@ def _complete_trainings(rows: Iterable[dict[str, Any]], epochs: list[int]) -> li
     for row in rows:
         try:
             point = SizePoint(**row)
-        except TypeError:  # Another version wrote the line.
+        except TypeError:  # The line was written by another version.
             continue
         found.setdefault((point.item_size, point.annotator_size, point.seed), {})[point.epoch] = point
     return [point for points in found.values() if points.keys() == set(epochs) for point in points.values()]

@@ -1,10 +1,10 @@
-"""Support for scikit-learn: `fit(X, y)` with annotations as y, and scores for `GridSearchCV` and similar tools.
+"""Support for scikit-learn, with annotations as y in `fit(X, y)` and scores for `GridSearchCV` and similar tools.
 
     search = GridSearchCV(CrowdClassifier(), {"encoder__dropout": [0, 0.5]}, scoring=soft_cross_entropy)
     search.fit(X, ByItem(table))
 
-`fit` takes (table, X) or, as in scikit-learn, (X, y). In the second form y is a table with one item per row of X, in
-the same order; or a `ByItem`, which can be indexed by item; or one class per row.
+`fit` takes (table, X) or, as in scikit-learn, (X, y). In the second form, y is a table with one item per row of X in
+the same order, a `ByItem`, which can be indexed by item, or one class per row.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from dissensus.table.annotations import Annotations
 
 
 class ByItem:
-    """A table as scikit-learn's y, with one entry per item that can be indexed, in the order of `table.items`.
+    """Wrapper of a table as scikit-learn's y, which has one entry per item in the order of `table.items`.
 
-    Converted to an array, it is the most frequent label of each item (ties are broken at random). Scikit-learn uses
-    these labels to stratify folds and for its own scores, such as "accuracy".
+    The wrapper can be indexed. Converted to an array, it is the most frequent label of each item (ties are broken at
+    random). Scikit-learn uses these labels to stratify folds and for its own scores, such as "accuracy".
 
     >>> y = ByItem(Annotations.from_arrays(["a", "b", "b", "c"], [0, 0, 1, 1], ["no", "yes", "yes", "no"]))
     >>> np.asarray(y[[2, 1]]).tolist()
@@ -79,7 +79,7 @@ class ByItem:
         return np.asarray(table.classes[arg_max(table.votes(), table.items, table.classes, 0)])
 
     def select_table(self) -> tuple[Annotations, IntArray]:
-        """Return the table of these items, and the indices of the entries in the order of its items."""
+        """Return the table of the selected items, and the indices of the entries in the order of its items."""
         mask = np.bincount(self.item_codes, minlength=self.table.n_items)
         if (mask > 1).any():
             item = quote_name(self.table.items[mask.argmax()])
@@ -88,7 +88,7 @@ class ByItem:
 
 
 class Learner(Parameters, ABC):
-    """Base of models of annotations and inputs: scikit-learn's protocol, and one file on disk.
+    """Base class for models of annotations and inputs, which follow scikit-learn's protocol and are saved as one file.
 
     >>> import tempfile
     >>> from dissensus.learning import LIA, Learner
@@ -104,22 +104,22 @@ class Learner(Parameters, ABC):
 
     file_name: ClassVar[str]  # name of the file in a folder
     stored_kind: ClassVar[str]  # kind of model, stored in the file
-    _estimator_type = "classifier"  # Versions of scikit-learn before 1.6 read this attribute.
+    _estimator_type = "classifier"  # Scikit-learn reads this attribute before version 1.6.
 
     def save(self, folder: str | Path) -> Path:
-        """Write the fitted model into `folder`, which is made if needed, as one safetensors file; return its path."""
+        """Write the fitted model to one file in `folder`, which is created if needed, and return its path."""
         self._check_fitted()
         return write_tree(Path(folder) / self.file_name, self._to_tree(), self.stored_kind)
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str | None = None) -> Self:
-        """Load a model that `save` wrote into `folder`, with the same predictions.
+        """Load a model that `save` wrote to `folder`; its predictions are the same.
 
         The model computes on `device`; None stands for the keyword's default.
         """
         path, device = resolve_file(folder, cls.file_name), device or cls.declared()["device"].default
         tree = read_tree(path, cls.stored_kind)
-        resolve_device(device)  # A wrong device raises an error before the model is made.
+        resolve_device(device)  # An error about a wrong device is raised first.
         with report_other_version(path), isolated_rng():
             return cls._from_tree(tree, device)
 
@@ -157,7 +157,7 @@ class Learner(Parameters, ABC):
 
 
 def order_arguments(table: Any, X: Any, gold: Any = None) -> tuple[Any, Any, Any]:
-    """Return table, inputs and gold in the order of the table's items, from (table, X) or from (X, y)."""
+    """Return table, inputs and gold in the order of the table's items, given (table, X) or (X, y)."""
     swapped = not isinstance(table, Annotations) and X is not None
     X, y = (table, X) if swapped else (X, table)
     X = X.tocsr() if sparse.issparse(X) else X  # A sparse matrix may also be a mapping.
@@ -176,7 +176,7 @@ def order_arguments(table: Any, X: Any, gold: Any = None) -> tuple[Any, Any, Any
 
 
 def _drop_positional_index(X: Any, y: ByItem) -> Any:
-    """Return X without an index that does not name items; raise IndexMismatch if it names other items than y."""
+    """Return X without an index of positions; raise IndexMismatch if an index names items that y does not have."""
     frame = nw.from_native(X, allow_series=True, pass_through=True)
     index = nw.maybe_get_index(frame) if isinstance(frame, nw.DataFrame | nw.Series) else None
     if index is None or getattr(index, "nlevels", 1) > 1 or index.name == input_data.ITEM_COLUMN:
@@ -209,7 +209,7 @@ def _table_from_classes(y: Any) -> ByItem:
 
 
 def soft_cross_entropy(estimator: Any, X: Any, y: Any) -> float:
-    """Return minus the mean cross entropy to the votes of the items: a score for `scoring`, the higher the better.
+    """Return minus the mean cross entropy to the votes of the items, as a score of which higher values are better.
 
     Parameters
     ----------
@@ -239,9 +239,9 @@ def soft_cross_entropy(estimator: Any, X: Any, y: Any) -> float:
 
 
 def annotation_likelihood(estimator: Any, X: Any, y: Any) -> float:
-    """Return the mean log probability of annotations under their annotators: a score, the higher the better.
+    """Return the mean log probability of annotations, predicted for their annotators; higher values are better.
 
-    An estimator that does not model annotators predicts the same label for all annotators.
+    An estimator that does not model annotators predicts the same distribution for all annotators.
 
     Parameters
     ----------

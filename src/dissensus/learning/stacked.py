@@ -2,10 +2,10 @@
 
     fit_together(models, tables, X)        equals [m.fit(t, X) for m, t in zip(models, tables)], in one batched module
 
-Every training has the initial weights and the order of items of its seed, so its result is that of a separate training,
+Initial weights and the order of items depend on each training's seed, so the result is that of a separate training,
 except for rounding.
 
-Most of the time of a step of a small network is overhead. Here one step is a step of every training. Parameters are
+For a small network, most of the time of a step is overhead. Here one step is a step of every training. Parameters are
 stacked (`torch.func.stack_module_state`), and the loss is `vmap`ped over them and over each training's own batch and
 annotations. The trainings share no parameters, so the gradient of the sum of their losses is the gradient of each. On a
 GPU a step is captured once as a CUDA graph and replayed.
@@ -57,8 +57,8 @@ from dissensus.table.annotations import Annotations
 STEPS_BEFORE_CAPTURE = (
     3  # steps of a shape before it is captured, because libraries and optimisers allocate on their first
 )
-ROWS_AT_ONCE = 2**22  # number of annotations of all trainings that an E step uses together
-MAX_VALUES_PER_CHUNK = 2**27  # number of values that all networks together compute for a chunk of items
+ROWS_AT_ONCE = 2**22  # maximum number of annotations of all trainings that an E step uses at once
+MAX_VALUES_PER_CHUNK = 2**27  # maximum number of values that all networks together compute for a chunk of items
 SECONDS_BETWEEN_REPORTS = 0.2  # seconds between two copies of the losses from the device
 
 REQUIRED_KEYWORDS = {
@@ -82,8 +82,8 @@ def fit_together(
     Parameters
     ----------
     models : sequence of CrowdClassifier
-        Models with equal keywords, except for their seeds and the sizes of `ldl-nm` with `room`. Learning rates are
-        constant, and SAM, mixup, clipping and validation are not supported.
+        Models with equal keywords, except for their seeds and, if `ldl-nm` has `room`, its sizes. Learning rates must
+        be constant, and SAM, mixup, clipping and validation are not supported.
     tables : Annotations, or one per model
         Tables with equal items, annotators and classes, in which the same items have labels.
     X : array, list or frame
@@ -119,7 +119,7 @@ def stack_trainings(
     gold: IntArray | Sequence[IntArray] | None = None,
     annotators: Any = None,
 ) -> Stack:
-    """Return the prepared trainings of `fit_together`, for callers that need only the classes of the items."""
+    """Return the prepared trainings of `fit_together`; callers that need only the classes of the items use them."""
     models = list(models)
     each = [tables] * len(models) if isinstance(tables, Annotations) else list(tables)
     golds = [gold] * len(models) if gold is None or isinstance(gold, np.ndarray) else list(gold)
@@ -158,7 +158,7 @@ def _check_models(models: list[CrowdClassifier], tables: list[Annotations]) -> N
 
 
 def _describe_objective(model: CrowdClassifier) -> str:
-    """Return the keywords that must be equal for all objectives, as text; LDL-NM with `room` may have any sizes."""
+    """Return as text the keywords that must be equal for all objectives; sizes of LDL-NM with `room` may differ."""
     objective = model.objective
     if isinstance(objective, LDLNMObjective) and objective.room is not None:
         objective = LDLNMObjective(**{**objective.get_params(deep=False), "item_size": 1, "annotator_size": 1})
@@ -166,7 +166,7 @@ def _describe_objective(model: CrowdClassifier) -> str:
 
 
 class Stack:
-    """The stacked trainings of `runs`, on the device of the first run."""
+    """Stacked trainings of `runs`, on the device of the first run."""
 
     def __init__(self, runs: Sequence[TrainingRun]):
         self.runs = runs
@@ -195,8 +195,8 @@ class Stack:
     def train(self, on_step: OnStep | None = None, after: Callable[[int], None] | None = None) -> list[Trace]:
         """Run all epochs of all trainings, and return their traces.
 
-        The seed of the first run seeds torch's generator, which is restored afterwards. `after(epoch)` is called after
-        every epoch, counted from 1, and may predict with the networks.
+        Torch's generator is seeded with the seed of the first run, and restored afterwards. `after(epoch)` is called
+        after every epoch, counted from 1, and may use the networks for predictions.
         """
         with torch.random.fork_rng(gpu_indices(self.device)):
             torch.manual_seed(derive_seed(self.runs[0].trainer.seed, -1))
@@ -270,7 +270,10 @@ class Stack:
 
     def _run_step(self, rows: Tensor) -> None:
         """Run a step of every training on its rows, given as (S, B)."""
-        key = (rows.shape[1], getattr(self.runs[0].network.head, "is_finetuning", None))  # LIA has two losses.
+        key = (
+            rows.shape[1],
+            getattr(self.runs[0].network.head, "is_finetuning", None),
+        )  # The loss of LIA is different in fine-tuning.
         if key not in self.steps:
             self.steps[key] = _StackedStep(self, rows.shape)
         self.steps[key](rows)
@@ -286,7 +289,7 @@ class Stack:
         self.sums += losses.detach()
 
     def _call_networks(self, what: str, *batches: Batch) -> Tensor:
-        """Call a method of all networks, each with its own batches of inputs and, if needed, targets."""
+        """Call a method of all networks, each with its own batches of inputs and, optionally, targets."""
 
         def call_network(parameters: Batch, buffers: Batch, *batches: Batch) -> Tensor:
             answer: Tensor = functional_call(self.template, (parameters, buffers), (what, *batches))
@@ -333,7 +336,7 @@ class Stack:
         dense = [make_optimizer(trainer.optimizer, dense_groups, trainer.weight_decay)] if dense_groups else []
         for optimizer in dense if self.device.type == "cuda" else []:
             for group in optimizer.param_groups:
-                group["capturable"] = True  # The number of steps is then on the device.
+                group["capturable"] = True  # The step counter is then on the device.
         return [*dense, *([StackedRowAdam(row_groups)] if row_groups else [])]
 
 
@@ -367,7 +370,7 @@ class _StackedStep:
 
 
 class _MethodModule(nn.Module):
-    """A network whose `forward` calls any of its methods, because `functional_call` calls only `forward`."""
+    """Wrapper whose `forward` calls any method of a network, because `functional_call` calls only `forward`."""
 
     def __init__(self, network: nn.Module):
         super().__init__()
@@ -398,7 +401,7 @@ def _iterate_tensors(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 
 def _count_values_per_item(objective: Objective) -> int:
-    """Return the approximate number of values that `logits` computes per item, which for LDL-NM is per annotator."""
+    """Return the approximate number of values that `logits` computes per item; LDL-NM computes them per annotator."""
     if not isinstance(objective, LDLNMObjective):
         return objective.n_classes_
     sizes = objective.room or (objective.item_size, objective.annotator_size)
@@ -406,7 +409,7 @@ def _count_values_per_item(objective: Objective) -> int:
 
 
 class StackedColumns:
-    """Columns of several trainings: tensors (S, I, …), and ragged columns padded to (S, I, widest, …).
+    """Columns of several trainings, as tensors (S, I, …) or as ragged columns that are padded to (S, I, widest, …).
 
     S is 1 if all trainings share their columns.
     """
@@ -444,7 +447,7 @@ class StackedColumns:
             self.bags["weight"] = (torch.arange(widest) < lengths[..., None]).float().to(device)
 
     def take(self, rows: Tensor) -> Batch:
-        """Return the batch of rows (S, B): tensors (S, B, …), annotations (S, B · widest, …) and their `row`."""
+        """Return the batch of rows (S, B), with tensors (S, B, …), annotations (S, B · widest, …) and their `row`."""
         at = 0 if self.shared else torch.arange(len(rows), device=rows.device)[:, None]
         batch = {name: column[at, rows] for name, column in self.tensors.items()}
         if self.bags:
@@ -455,7 +458,7 @@ class StackedColumns:
 
 
 class StackedRowAdam(RowAdam):
-    """`RowAdam` for tables (S, A, D) of several trainings, with dense gradients that are zero in unused rows."""
+    """`RowAdam` for parameters (S, A, D) of several trainings, with dense gradients that are zero in unused rows."""
 
     def _update_rows(self, param: Tensor, lr: float, betas: tuple[float, float], eps: float) -> None:
         (beta1, beta2), state, grad = betas, self.state[param], param.grad

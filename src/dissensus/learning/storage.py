@@ -1,7 +1,7 @@
-"""Store a tree of tensors, arrays and plain values in one safetensors file with a JSON header.
+"""Storage of a tree of tensors, arrays and plain values in one safetensors file with a JSON header.
 
-Nothing is pickled. One file is used because two files could come from two runs. The header has the tree with a
-placeholder for every tensor, the format, and a digest of all bytes, by which truncated and changed files are detected.
+Nothing is pickled. A single file is used because two files could come from two runs. The header contains the tree, with
+a placeholder for every tensor, the format, and a digest of all bytes that detects truncated and changed files.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from dissensus.learning import exceptions as faults
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.saving import check_arrays, pack_text, unpack_text
 
-FORMAT_NUMBER = 2  # number of the file format, which is increased when older versions cannot read new files
+FORMAT_NUMBER = 2  # version of the file format; it is increased if older versions cannot read new files
 COMPONENT_ARRAYS = {
     "center_": "F real",
     "spread_": "F real",
     "n_classes_": "whole",
-}  # checked results of encoder and objective
+}  # results of encoders and objectives that are checked when they are loaded
 DAMAGE_ERRORS = (SafetensorError, ValueError, KeyError, TypeError, AttributeError, OSError, RuntimeError)
 
 
 def resolve_file(folder: str | Path, name: str) -> Path:
-    """Return the path of the file `name` in a folder, or `folder` itself if it is the path of that file."""
+    """Return the path of the file `name` in `folder`, or `folder` itself if it is the path of such a file."""
     folder = Path(folder)
     return folder if folder.name == name else folder / name
 
@@ -56,7 +56,7 @@ def report_other_version(path: Path) -> Iterator[None]:
 
 
 def write_tree(path: str | Path, tree: Any, kind: str) -> Path:
-    """Write a tree of dicts, lists, plain values, arrays and tensors, and its `kind`; return the path."""
+    """Write a tree of dicts, lists, plain values, arrays and tensors with its `kind`, and return the path."""
     path = Path(path)
     make_folder(path.parent)
     tensors: dict[str, Tensor] = {}
@@ -68,7 +68,7 @@ def write_tree(path: str | Path, tree: Any, kind: str) -> Path:
 
 
 def read_tree(path: str | Path, kind: str) -> Any:
-    """Read a tree from a file of `write_tree`; raise an error if it is of another kind or format, or damaged."""
+    """Read a tree from a file of `write_tree`; raise an error if the kind or format is wrong or the file is damaged."""
     path = Path(path)
     if not path.is_file():
         raise faults.ModelFileMissing(kind=kind, path=path)
@@ -96,7 +96,7 @@ def read_tree(path: str | Path, kind: str) -> Any:
 def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor):
         key = str(len(tensors))
-        tensors[key] = value.detach().cpu().contiguous().clone()  # Safetensors does not store shared memory.
+        tensors[key] = value.detach().cpu().contiguous().clone()  # Safetensors cannot store tensors that share memory.
         return {"tensor": key}
     if isinstance(value, np.ndarray) and value.dtype == object:
         text = pack_text(value)  # The header is limited to 100 MB, so names are stored as tensors.
@@ -140,7 +140,7 @@ def _unpack(value: Any, tensors: dict[str, Tensor]) -> Any:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and its parents; raise CannotWrite if that fails."""
+    """Create a folder and its parents, or raise CannotWrite."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -183,7 +183,7 @@ def pack_component(part: Parameters, registry: Registry[Any]) -> dict[str, Any]:
 
 
 def unpack_component(stored: dict[str, Any], registry: Registry[Any]) -> Any:
-    """Make an encoder or objective from the result of `pack_component`; raise an error for values out of range."""
+    """Make an encoder or objective from the result of `pack_component`; raise an error if a value is out of range."""
     keywords = {
         name: methods[value["method"]](**value["keywords"]) if isinstance(value, dict) and "method" in value else value
         for name, value in stored["parameters"].items()

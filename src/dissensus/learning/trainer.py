@@ -5,13 +5,13 @@
 - `model(*data.take(rows))` returns the sum of the losses of these rows. A model may have a method `begin_epoch(epoch,
   epochs, iterate_batches)`, which is called before every epoch.
 - `data` returns batches, as `network.TrainingData` does; `rows` are the indices of the training items.
-- `groups` are torch's parameter groups; parameters marked `row_sparse` are given to `rows.RowAdam`.
+- `groups` are torch's parameter groups; parameters that are marked `row_sparse` use `rows.RowAdam`.
 
-A *step* uses `batch_size` items, in `accumulate` parts one after another or in parts on several processes (fabric's
-DDP), each of which has all data in shared memory. The sum of the losses of a step is divided by the number of its items
-once, so that parts change the result by rounding only. The order of rows depends on seed and epoch; all other random
-numbers (dropout, mixup) come from torch's own generator, which is seeded for the run and restored afterwards. A last
-batch of one item joins the batch before it, because batch normalisation needs two items.
+A *step* uses `batch_size` items. They may be computed in `accumulate` parts, or in parts on several processes (fabric's
+DDP), which have all data in shared memory. The sum of the losses of a step is divided once by the number of its items,
+so that parts change the result by rounding only. The order of rows depends on seed and epoch. All other random numbers
+(dropout, mixup) come from torch's own generator, which is seeded for the run and restored afterwards. If the last batch
+has one item, the item is added to the batch before it, because batch normalisation needs two items.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ RUN_ONLY_KEYWORDS = (
     "compile",
     "accumulate",
 )
-"""Keywords that do not change the result of a run, only where and how it is computed."""
-PREDICTION_BATCHES = 4  # batches that are predicted together, as prediction needs less memory than training
-MAX_MEMORY_SHARE = 0.5  # share of a GPU's free memory that inputs and targets may use
+"""Keywords that change where and how a run is computed, but not its result."""
+PREDICTION_BATCHES = 4  # number of batches that are predicted at once; prediction needs less memory than training
+MAX_MEMORY_SHARE = 0.5  # maximum share of a GPU's free memory for inputs and targets
 WEIGHTS_KIND = "weights"  # kind of the file in which a process returns its weights
 
 
@@ -76,26 +76,33 @@ class TrainingKeywords(Parameters):
     optimizer: optimizers.OptimizerSpec = optimizers.OPTIMIZER_PARAM
     weight_decay: float = param(0.0, "weight decay of torch's optimisers", low=0)
     schedule: optimizers.Schedule = optimizers.SCHEDULE_PARAM
-    warmup: float = param(0.0, "share of all steps in which the learning rates grow to their values", low=0, high=1)
+    warmup: float = param(0.0, "share of all steps in which the learning rates increase to their values", low=0, high=1)
     sam: float | Mapping[str, Any] | None = SAM_PARAM
-    clip: float | None = param(None, "largest norm of a step's gradient; None: no limit", above=0)
-    patience: int | None = param(None, "number of epochs without a better `monitor` that ends training", low=1)
-    monitor: Metric | None = param(None, "metric on the validation items; None: the objective's default")
+    clip: float | None = param(None, "maximum norm of a step's gradient; None: no limit", above=0)
+    patience: int | None = param(None, "number of epochs without a better `monitor` after which training ends", low=1)
+    monitor: Metric | None = param(
+        None, "metric on the validation items that chooses the best epoch; by default that of the objective"
+    )
     device: str = DEVICE_PARAM
     precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = param(
-        "auto", "number format, as in lightning-fabric; auto: bf16-mixed on a GPU that has it, else 32-true"
+        "auto", "number format, as in lightning-fabric; auto is bf16-mixed on a GPU that supports it, else 32-true"
     )
-    processes: int = param(1, "processes that train together, each on its share of every step", low=1)
-    compile: bool = param(False, "use torch.compile: a slow start, faster steps and different random numbers")
-    checkpoint: str | Path | None = param(None, "folder from which a killed run continues, to the same result")
+    processes: int = param(1, "number of processes that train together, each on its share of every step", low=1)
+    compile: bool = param(False, "use torch.compile, which starts slowly, has faster steps and changes random numbers")
+    checkpoint: str | Path | None = param(
+        None, "folder of checkpoints, from which a killed run continues and gives the same result"
+    )
     checkpoint_every: float = param(30.0, "seconds between checkpoints", low=0)
     log: str | Path | None = param(None, "folder for log.csv and events for TensorBoard, one entry per epoch")
     seed: int | None = param(
-        0, "the same seed gives the same bits on the CPU", low=0, must="must be 0 or more, or None"
+        0,
+        "seed of all random numbers; the same seed gives exactly the same result on the CPU",
+        low=0,
+        must="must be 0 or more, or None",
     )
 
     def check(self) -> None:
-        """Raise BadParameter if a keyword is out of its range."""
+        """Raise BadParameter if a keyword is out of range."""
         self.check_parameters()
         if self.torch_device().index is not None and self.processes > 1:
             raise faults.OneDeviceForProcesses(device=self.device, processes=self.processes)
@@ -103,7 +110,7 @@ class TrainingKeywords(Parameters):
             raise faults.SeedNeeded()
 
     def result_keywords(self) -> dict[str, str]:
-        """Return the keywords that determine the result, as text; a checkpoint is valid for equal keywords only."""
+        """Return as text the keywords that determine the result; a checkpoint is only valid if they are equal."""
         keywords = self.get_params(deep=False) | {"optimizer": optimizers.pack_optimizer(self.optimizer)}
         return {name: repr(value) for name, value in keywords.items() if name not in RUN_ONLY_KEYWORDS}
 
@@ -131,8 +138,8 @@ class Trainer(TrainingKeywords):
     ) -> Trace:
         """Train `model` in place; the docstring of this module describes model, data, rows and groups.
 
-        `evaluate(model)` returns metrics by name after every epoch, of which `monitor` is one. `on_step(epoch, mean
-        loss)` is called after every epoch (see `training_log`). A checkpoint with another `key` raises an error.
+        After every epoch, `evaluate(model)` returns a mapping from names to metrics, which includes `monitor`, and
+        `on_step(epoch, mean loss)` is called (see `training_log`). A checkpoint with another `key` raises an error.
         """
         self.check()
         if len(rows) == 0:
@@ -147,16 +154,16 @@ class Trainer(TrainingKeywords):
         if self.processes == 1:
             loop.report = make_reporter(on_step, self.log)
             return loop.run(fabric)
-        with tempfile.TemporaryDirectory() as folder:  # A pipe between processes holds only a few kilobytes.
+        with tempfile.TemporaryDirectory() as folder:  # A pipe between processes has only a few kilobytes.
             trace: Trace = fabric.launch(loop.run_in_process, file := Path(folder) / "weights")
             model.load_state_dict(read_tree(file, WEIGHTS_KIND))
         report = make_reporter(on_step, self.log)
-        for entry in trace.epochs:  # Other processes cannot report to this one while they train.
+        for entry in trace.epochs:  # Other processes cannot report to this process while they train.
             report(entry)
         return trace
 
     def draw_batches(self, rows: IntArray, epoch: int) -> list[Tensor]:
-        """Return the batches of an epoch: every row once, in an order that depends on seed and epoch alone."""
+        """Return the batches of an epoch, which contain every row once; their order depends on seed and epoch alone."""
         draw = torch.Generator().manual_seed(derive_seed(self.seed, epoch))
         order = torch.as_tensor(rows)[torch.randperm(len(rows), generator=draw)]
         steps = list(torch.split(order, self.batch_size))
@@ -167,7 +174,7 @@ class Trainer(TrainingKeywords):
 
 @dataclass
 class _TrainingLoop:
-    """The training of one process: epochs, their steps, and the parts of a step."""
+    """Training in one process, with its epochs, steps and parts of steps."""
 
     trainer: Trainer
     model: nn.Module
@@ -185,7 +192,7 @@ class _TrainingLoop:
         if fabric.global_rank == 0:
             write_tree(weights, dict(self.model.state_dict()), WEIGHTS_KIND)
         fabric.barrier()
-        # DDP keeps the process group alive, and threads of gloo may abort a process that ends while they run.
+        # DDP keeps the process group alive, and its running gloo threads may abort a process that ends.
         del self.wrapped_model, self.optimizer
         torch.distributed.destroy_process_group()
         return trace
@@ -227,7 +234,7 @@ class _TrainingLoop:
         if distributed:  # Each process has its own random numbers; no checkpoint is written within an epoch.
             torch.manual_seed(derive_seed(trainer.seed, state.epoch + 1 + fabric.global_rank * 2**20))
         begin_epoch = getattr(self.model, "begin_epoch", None)
-        if begin_epoch is not None and state.step_in_epoch == 0:  # Later its results are in the checkpoint.
+        if begin_epoch is not None and state.step_in_epoch == 0:  # Within an epoch, its results are in the checkpoint.
             begin_epoch(state.epoch, trainer.epochs, self.iterate_batches)
         sums: list[Tensor] = []
         while state.step_in_epoch < len(batches):
@@ -253,7 +260,7 @@ class _TrainingLoop:
         if self.evaluate is not None:
             self.model.eval()
             metrics = self.evaluate(self.model) if fabric.global_rank == 0 else None
-            entry |= fabric.broadcast(metrics)  # All processes have to stop together.
+            entry |= fabric.broadcast(metrics)  # All processes have to stop in the same epoch.
             self.model.train()
             self.update_best(entry)
         state.trace.epochs.append(entry)
@@ -274,7 +281,7 @@ class _TrainingLoop:
             yield self.take_batch(part)
 
     def run_step(self, rows: Tensor) -> Tensor:
-        """Update the weights by the mean loss of these rows; return the sum of this process's losses."""
+        """Update the weights with the mean loss of these rows, and return the sum of this process's losses."""
         state, trainer = self.state, self.trainer
         factor = optimizers.rate_factor(trainer.schedule, trainer.warmup, state.step, self.n_steps, state.epoch)
         for group, rate in zip(self.base_optimizer.param_groups, self.rates, strict=True):
@@ -288,12 +295,12 @@ class _TrainingLoop:
         return summed
 
     def compute_gradients(self, rows: Tensor) -> Tensor:
-        """Set the gradients of the mean loss of these rows; return the sum of this process's losses."""
+        """Compute the gradients of the mean loss of these rows, and return the sum of this process's losses."""
         fabric = self.fabric
         self.optimizer.zero_grad()
         local_rows = rows[fabric.global_rank :: fabric.world_size]
         weight = fabric.world_size / len(rows) if len(local_rows) else 0.0  # DDP averages over processes.
-        if not len(local_rows):  # Every process has to take part, so this one adds gradients of zero.
+        if not len(local_rows):  # Every process has to take part, so a process without rows contributes zero gradients.
             local_rows = rows[:2]
         n_parts = min(self.trainer.accumulate, max(len(local_rows) // 2, 1))  # Batch norm needs two items.
         parts = local_rows.tensor_split(n_parts)
@@ -306,11 +313,11 @@ class _TrainingLoop:
         return summed
 
     def update_best(self, entry: dict[str, float]) -> None:
-        """Store the weights if the epoch has the best metric so far; else stop when patience is exhausted."""
+        """Store the weights if the epoch has the best metric so far, or set `stopped` if patience is exhausted."""
         trainer, trace = self.trainer, self.state.trace
         sign = -1 if trainer.monitor == "cross-entropy" else 1
         before = -math.inf if trace.best_epoch is None else sign * trace.epochs[trace.best_epoch - 1][trainer.monitor]
-        if sign * entry[trainer.monitor] >= before:  # Among equally good epochs, the latest was trained longest.
+        if sign * entry[trainer.monitor] >= before:  # Of equally good epochs, the latest is trained longest.
             trace.best_epoch = int(entry["epoch"])
             self.state.best_weights = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
         elif trainer.patience is not None and entry["epoch"] - (trace.best_epoch or 0) >= trainer.patience:
@@ -318,10 +325,10 @@ class _TrainingLoop:
 
 
 def _sum_losses(sums: list[Tensor]) -> float:
-    """Add up losses on the CPU, which waits for the device once per epoch instead of once per step."""
+    """Sum losses on the CPU, which waits for the device once per epoch instead of once per step."""
     return float(torch.stack(sums).cpu().double().sum()) if sums else 0.0
 
 
 def derive_seed(seed: int, place: int) -> int:
-    """Return a seed for one position of a run, independent of the seeds of other positions."""
+    """Return a seed for one position in a run, which is independent of the seeds of other positions."""
     return int(np.random.SeedSequence((seed, place + 2**31)).generate_state(1, np.uint32)[0])

@@ -1,7 +1,7 @@
-"""Reports of a training run: to `on_step`, to a CSV file and to TensorBoard.
+"""Reports of a training run, which are passed to `on_step`, a CSV file and TensorBoard.
 
-Every epoch has one entry: epoch, step, loss, learning_rate and seconds, and with validation items cross-entropy,
-accuracy and macro-f1. The entry is also passed to an `on_step(epoch, loss)` that has a parameter `entry`.
+Every epoch has one entry with the epoch, step, loss, learning_rate and seconds. If there are validation items, it also
+has cross-entropy, accuracy and macro-f1. The entry is passed to `on_step(epoch, loss)` if it has a parameter `entry`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class TrainingLog:
         self.events = SummaryWriter(str(self.file.with_name(f"run-{self.run}")))
 
     def __call__(self, entry: Entry) -> None:
-        """Write the entry of an epoch as one line, so that a concurrent reader sees complete lines only."""
+        """Write the entry of an epoch as one line in one write, so that concurrent readers see complete lines only."""
         with self.file.open("a", newline="", encoding="utf-8") as file:
             values = [({"run": self.run} | entry).get(key, "") for key in LOG_COLUMNS]
             csv.writer(file).writerow([int(v) if isinstance(v, float) and v.is_integer() else v for v in values])
@@ -61,7 +61,7 @@ class TrainingLog:
 
 
 def make_reporter(on_step: Callable[..., None] | None, folder: str | Path | None) -> Callable[[Entry], None]:
-    """Return a function that calls `on_step` and writes the log in `folder`, if they are given."""
+    """Return a function that calls `on_step` and writes to the log in `folder`, unless these are None."""
     log = None if folder is None else TrainingLog(folder)
 
     def report(entry: Entry) -> None:

@@ -1,15 +1,15 @@
 """Infer embeddings of annotators that LDL-NM was not fitted to (Algorithm 4, Weerasooriya et al. 2021).
 
-    z_A ← 0, or drawn from N(0, σ²)
+    z_A ← 0, or a draw from N(0, σ²)
     repeat K times:  z_A ← z_A − β ∂KL(y ‖ ŷ)/∂z_A − γ z_A
 
 The algorithm runs for all annotators at once, and the network does not change. It has two uses:
 
 - A new annotator has labelled a few items. `infer_annotators(model, X, y, annotator=…)` finds one embedding per
-  annotator by which the network predicts these labels, and `label_proba(X_other)` predicts the annotator's labels of
-  other items. This is a valid prediction.
-- In the paper, an item has labels of unknown annotators. z_A is inferred from the label distribution of the item, and
-  ŷ_I is then compared with the same distribution (`leaking_proba`). **On test items this uses the test labels.**
+  annotator, with which the network predicts these labels. `label_proba(X_other)` then predicts the annotator's labels
+  of other items. This is a valid prediction.
+- In the paper, unknown annotators have labelled an item. z_A is inferred from the label distribution of the item, and
+  ŷ_I is then compared with the same distribution (`leaking_proba`). **For test items, this uses the test labels.**
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ EXPECTED_MODEL = "a fitted CrowdClassifier with objective 'ldl-nm'"
 
 @dataclass(frozen=True, eq=False)
 class InferredAnnotators:
-    """Inferred embeddings of annotators, with their model."""
+    """Inferred embeddings of annotators, and the model that they belong to."""
 
     model: CrowdClassifier
-    annotators: Names  # (n,) names, or row numbers if each row has an embedding of its own
+    annotators: Names  # (n,) names, or row numbers if each row has its own embedding
     embedding: FloatArray  # (n, J_A)
-    trace: FloatArray  # (steps + 1, n) mean KL(y ‖ ŷ) over an annotator's rows, before the first step and after each
+    trace: FloatArray  # (steps + 1, n) mean KL(y ‖ ŷ) over an annotator's rows, initially and after each step
 
     def label_proba(self, X: Any) -> FloatArray:
         """Predict P(label) (rows, n, K) of each annotator for other items."""
@@ -61,21 +61,23 @@ class InferredAnnotators:
 
 
 class EmbeddingDescent(Parameters):
-    """Algorithm 4 and its keywords."""
+    """Algorithm 4 with its keywords."""
 
     compared_output: Literal["label", "item"] = param(
-        "label", "predicted distribution that y is compared with: that of the annotator's label (ŷ) or the item's (ŷ_I)"
+        "label", "predicted distribution that is compared with y: of the annotator's label (ŷ) or of the item (ŷ_I)"
     )
     steps: int = param(
-        100, "K; the paper does not report K and β, and KL has nearly converged with these on the jobs sets", low=0
+        100,
+        "K, the number of steps; the paper reports neither K nor β, and KL nearly converges on the jobs sets",
+        low=0,
     )
     rate: float = param(0.3, "β, the length of a step", low=0)
     decay: float = param(0.0, "γ, the decay of the embedding in a step", low=0)
-    spread: float = param(0.0, "σ of the initial embeddings; with 0 they start at 0", low=0)
+    spread: float = param(0.0, "σ, the standard deviation of the initial embeddings; if it is 0, all are 0", low=0)
     seed: int = param(0, "seed of the initial embeddings", low=0)
 
     def run(self, head: LDLNMHead, z_item: Tensor, y: FloatArray, rows: IntArray) -> tuple[Tensor, Tensor]:
-        """Return embeddings (n, J_A) of the annotators with codes `rows` (N,), and the trace (steps + 1, n)."""
+        """Return embeddings (n, J_A) and the trace (steps + 1, n), given each label's annotator in `rows`."""
         target, row = (torch.as_tensor(value).to(z_item.device) for value in (y.astype(np.float32), rows))
         counts = torch.bincount(row)
         draw = torch.Generator().manual_seed(self.seed)
@@ -106,7 +108,7 @@ def infer_annotators(
     X : array, list or frame
         Inputs of the labelled items, one row per label.
     y : (n, K) float
-        Labels as distributions over `model.classes_`, one-hot for a plain label.
+        Labels as distributions over `model.classes_`, which are one-hot for plain labels.
     annotator : (n,) names, optional
         The annotator of each row; rows of one annotator share an embedding. By default every row has its own.
     **keywords
@@ -131,9 +133,9 @@ def infer_annotators(
 
 
 def leaking_proba(model: CrowdClassifier, X: Any, y: FloatArray, **keywords: Any) -> FloatArray:
-    """Return ŷ_I (rows, K) of each item with an annotator inferred from y, the distribution to be predicted.
+    """Return ŷ_I (rows, K) of each item, with an annotator that is inferred from y, the distribution to be predicted.
 
-    The result is not a prediction, because it uses the labels that it is compared with.
+    The result is not a prediction, because y is also the distribution that it is compared with.
     """
     descent, head, z_item = (
         _make_descent(**{"compared_output": "item"} | keywords),
@@ -171,7 +173,7 @@ def _get_head(model: Any) -> LDLNMHead:
 
 
 def _match_rows(annotator: Any, n: int) -> tuple[Names, Any]:
-    """Return the names of the annotators, and the code of each row's annotator."""
+    """Return the names of the annotators, and the annotator's code for each row."""
     if annotator is None:
         return np.arange(n), np.arange(n)
     column = naming.to_column(annotator, "annotator")

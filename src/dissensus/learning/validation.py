@@ -31,18 +31,19 @@ ALLOWED_VALIDATION = "be a share between 0 and 1, or (X, labels)"
 
 @dataclass(frozen=True)
 class Validation:
-    """Metrics of a network on validation items."""
+    """Function that computes the metrics of a network on validation items."""
 
     columns: BatchColumns
     rows: IntArray  # (V,) indices into the columns
     truth: FloatArray  # (V, K)
-    at_once: int  # number of items that are predicted together
+    at_once: int  # maximum number of items that are predicted at once
     labels: BatchColumns | None = None  # annotations of the items, from which cross entropy is computed
 
     def __call__(self, network: nn.Module) -> dict[str, float]:
-        """Return cross entropy, accuracy and macro F1 against gold or votes; any class with most votes is correct.
+        """Return cross entropy, accuracy and macro F1 for gold or votes; each class with the most votes is correct.
 
-        With `labels`, the cross entropy is that of each label, predicted for its annotator: −Σ v log P_j(y | x) / Σ v.
+        If there are `labels`, cross entropy is −Σ v log P_j(y | x) / Σ v, where each label is predicted for its
+        annotator.
         """
         assert isinstance(network, Network)
         proba = softmax(
@@ -70,7 +71,7 @@ class Validation:
 
 
 def hold_out(share: float, table: Annotations, train_mask: BoolArray, seed: int) -> BoolArray:
-    """Return a mask (I,) of a share of the training items, which are chosen by seed and name."""
+    """Return a mask (I,) of held-out training items; the choice depends on the seed and the items' names."""
     check_argument("validation", share, float, above=0, below=1, must=f"must {ALLOWED_VALIDATION}")
     among, held = np.flatnonzero(train_mask), np.zeros(table.n_items, np.bool_)
     held[among[shuffle_by_name(table.items[among], seed)[: max(round(share * among.size), 1)]]] = True
@@ -80,10 +81,10 @@ def hold_out(share: float, table: Annotations, train_mask: BoolArray, seed: int)
 def assign_stratified_folds(
     table: Annotations, truth: FloatArray, train_mask: BoolArray, folds: int, seed: int
 ) -> IntArray:
-    """Return the fold (I,) of each training item, and −1 for other items; folds have equal shares of every class.
+    """Assign training items to folds with equal class shares, and return the fold (I,) of each item, −1 for others.
 
-    The folds depend on seed and names, not on the order. The class is the most frequent label, or the first of tied
-    labels.
+    The folds depend on the seed and the items' names, but not on the order of items. The class of an item is its most
+    frequent label, or the first of tied labels.
     """
     among, fold = np.flatnonzero(train_mask), np.full(table.n_items, -1)
     drawn = among[shuffle_by_name(table.items[among], seed)]
@@ -92,12 +93,12 @@ def assign_stratified_folds(
 
 
 def shuffle_by_name(names: Names, seed: int) -> IntArray:
-    """Return the indices (n,) of names in a random order that depends on seed and names alone."""
+    """Return the indices (n,) of names in a random order that depends only on the seed and the names."""
     return np.argsort(naming.scramble_integers(naming.hash_names(names) ^ np.uint64(seed)), kind="stable")
 
 
 def target_distributions(table: Annotations, gold: IntArray | None) -> FloatArray:
-    """Return the target (I, K) of each item: one-hot gold, or without gold the vote shares."""
+    """Return the target (I, K) of each item, which is its one-hot gold label or, without gold, its vote shares."""
     truth = table.soft_labels()
     if gold is not None:
         truth[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
@@ -105,7 +106,7 @@ def target_distributions(table: Annotations, gold: IntArray | None) -> FloatArra
 
 
 def read_validation(validation: Any, classes: Names) -> tuple[Any, FloatArray]:
-    """Return inputs and targets (V, K) of (X, labels) for labels as names, codes or a table, without unknown items."""
+    """Return inputs and targets (V, K) of labelled items from (X, labels); labels are names, codes or a table."""
     try:
         X, labels = validation
     except (TypeError, ValueError):
@@ -123,7 +124,7 @@ def read_validation(validation: Any, classes: Names) -> tuple[Any, FloatArray]:
 
 
 def encode_one_hot(labels: Any, classes: Names) -> FloatArray:
-    """Return one-hot rows (n, K) of class names or codes (names only if classes are integers); −1 gives zeros."""
+    """Return one-hot rows (n, K) of labels given as names (always if classes are integers) or codes; −1 gives zeros."""
     array = np.asarray(labels)
     if array.dtype.kind in "iu" and classes.dtype.kind not in "iu":
         codes = array.astype(np.int64)
