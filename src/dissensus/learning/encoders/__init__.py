@@ -1,4 +1,4 @@
-"""Encoders, which turn an input into a vector; each registers itself in a file of its own.
+"""Encoders, which turn inputs into vectors; each encoder has its own file and registers itself.
 
 >>> encoders["mlp"](hidden=[16]).hidden
 [16]

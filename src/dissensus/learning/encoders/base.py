@@ -1,9 +1,10 @@
-"""The base class of encoders, which turn an input into a vector and are independent of annotations and losses.
+"""Base class for encoders, which turn inputs into vectors and are independent of annotations and losses.
 
-`CrowdClassifier.fit` copies the encoder, and calls `fit` (vocabulary, scale, sizes), `prepare` (inputs as columns,
-once) and `module` (initial weights). The results of `fit` are attributes whose names end in `_`: plain values and NumPy
-arrays, which are saved. Weights belong to the module only. The module is an ordinary `nn.Module` that can be used on
-its own: `forward(**batch)` returns one row per item, and `branch` maps it to (B, `width`).
+`CrowdClassifier.fit` copies the encoder, and calls `fit` (which finds vocabulary, scale or sizes), `prepare` (which
+returns the inputs as columns) and `module` (which returns the network with initial weights). The results of `fit` are
+attributes whose names end in `_`; they are plain values and NumPy arrays, and are saved. Weights belong to the module
+only. The module is an ordinary `nn.Module` that can be used alone. Its `forward(**batch)` returns one row per item,
+which the result of `branch` maps to (B, `width`).
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from dissensus.learning.batches import BatchColumns
 
 
 class Encoder(Parameters, ABC):
-    """A trainable map from an input to a vector."""
+    """Trainable function from inputs to vectors."""
 
-    input_kind: ClassVar[str]  # the kind of X in words, such as "texts"
-    averages_inputs: ClassVar[bool] = False  # True if mixup may average inputs; else it averages the vectors
+    input_kind: ClassVar[str]  # name for the kind of X, such as "texts"
+    averages_inputs: ClassVar[bool] = False  # True if mixup may average inputs instead of vectors
     learning_rate: ClassVar[float] = 1e-3  # default learning rate
     is_linear: ClassVar[bool] = False  # True for a linear model, to which objective `auto` adds no networks
 
     def make_pool_encoders(self) -> list[Encoder]:
-        """Return encoders without weights that objective `auto` may use instead, or none if this one must be trained.
+        """Return encoders without weights that objective `auto` may use instead; the list is empty if there are none.
 
         The first encoder is the default, and `auto` chooses among them by held-out items.
         """
@@ -45,10 +46,10 @@ class Encoder(Parameters, ABC):
 
     @abstractmethod
     def module(self) -> nn.Module:
-        """Return the network with initial weights; its forward(**batch) maps the columns of `prepare` to (B, …)."""
+        """Return the network with initial weights; forward(**batch) maps a batch of the prepared columns to (B, …)."""
 
     def branch(self) -> nn.Module:
-        """Return the layers of one task between the module and its last layer, from (B, …) to (B, `width`)."""
+        """Return the layers of one task between the module and the last layer, which map (B, …) to (B, `width`)."""
         return nn.Identity()
 
     @property
@@ -60,11 +61,11 @@ class Encoder(Parameters, ABC):
 encoders: Registry[type[Encoder]] = Registry(
     "encoder", "list encoders", "dissensus.learning.encoders", "dissensus.encoders"
 )
-"""Registry from name to encoder; other packages add entries by the entry-point group `dissensus.encoders`."""
+"""Registry of encoders by name; other packages add encoders through the entry-point group `dissensus.encoders`."""
 
 
 def size_param(default: Any, text: str, must: str, *, least: int = 1, most: float = np.inf) -> Any:
-    """Declare a keyword whose value is a list of `least` to `most` whole numbers, each at least 1."""
+    """Declare a keyword whose value is a list of whole numbers ≥ 1, with a length from `least` to `most`."""
 
     def check(values: Any) -> bool:
         found = np.asarray(values)

@@ -1,4 +1,4 @@
-"""Features without layers; with an objective's last layer they are a (multinomial) logistic regression."""
+"""Encoder without layers; with an objective's last layer, the network is a multinomial logistic regression."""
 
 from dissensus.learning.encoders.base import encoders
 from dissensus.learning.encoders.mlp import ScaledFeatureEncoder
@@ -8,5 +8,5 @@ from dissensus.learning.encoders.mlp import ScaledFeatureEncoder
 class Identity(ScaledFeatureEncoder):
     """A linear model, whose only layer is that of the objective."""
 
-    learning_rate = 1e-2  # The problem is convex, so large steps are possible.
+    learning_rate = 1e-2  # Large steps are possible because the problem is convex.
     is_linear = True

@@ -1,6 +1,6 @@
-"""Items without features: one trained vector per item, and shared layers over the vectors.
+"""Encoder of items without features, with one trained vector per item and shared layers over the vectors.
 
-The gradient of a step contains only the vectors of its items. An item that was not in `fit` has the mean vector.
+The gradient of a step contains only the vectors of its items. An item that was not in `fit` gets the mean vector.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from dissensus.table import names as naming
 
 @encoders.register("item-embedding", summary="a trained vector per item, for items without features", cite="")
 class ItemEmbedding(Encoder):
-    """A map from names of items to trained vectors."""
+    """Encoder that maps names of items to trained vectors."""
 
     input_kind = "names of items"
 
     size: int = param(16, "length of an item's vector", low=1)
     hidden: Sequence[int] = size_param(
         (16, 16, 16, 16),
-        "widths of the layers over the vector; an empty list: no layers",
+        "widths of the layers over the vector; an empty list means no layers",
         "must be widths of layers",
         least=0,
     )
@@ -56,7 +56,7 @@ class ItemEmbedding(Encoder):
 
 
 class ItemEmbeddingModule(nn.Module):
-    """Vectors of items and the layers over them: codes (B,) → (B, hidden[-1])."""
+    """Vectors of items and the layers over them, which map codes (B,) to (B, hidden[-1])."""
 
     def __init__(self, n_items: int, size: int, hidden: Sequence[int], dropout: float):
         super().__init__()
@@ -64,7 +64,7 @@ class ItemEmbeddingModule(nn.Module):
         self.layers = MLPModule(size, hidden, dropout)
 
     def forward(self, code: Tensor) -> Any:
-        """Return the output of the last layer; a code of −1 has the mean vector."""
+        """Return the output of the last layer; a code of −1 gets the mean vector."""
         vectors = self.vectors(code.clamp(min=0))
         if not self.training:
             vectors = torch.where(code[:, None] >= 0, vectors, self.vectors.weight.mean(dim=0))

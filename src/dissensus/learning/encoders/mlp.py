@@ -1,4 +1,4 @@
-"""A multilayer perceptron over features: the base model of Uma et al. 2021 for LabelMe (4 × 128 ReLU, dropout 0.2).
+"""Multilayer perceptron over features, by default the base model of Uma et al. 2021 for LabelMe (4 × 128, dropout 0.2).
 
 Features are centred and scaled by their means and standard deviations over the training items, so that their units do
 not matter.
@@ -21,11 +21,11 @@ from dissensus.learning.encoders.base import Encoder, encoders, size_param
 from dissensus.learning.exceptions import FeatureCountDiffers
 from dissensus.learning.inputs import column_names, iterate_blocks, reorder_columns, to_vectors
 
-MIN_RELATIVE_SPREAD = 1e-7  # standard deviation, relative to the mean, below which a feature counts as constant
+MIN_RELATIVE_SPREAD = 1e-7  # minimum standard deviation relative to the mean of a feature that is not constant
 
 
 class ScaledFeatureEncoder(Encoder):
-    """Base of encoders of features (I, D), which are centred and scaled."""
+    """Base class for encoders of features (I, D), which are centred and scaled."""
 
     input_kind = "features, items × columns"
     averages_inputs = True
@@ -53,12 +53,12 @@ class ScaledFeatureEncoder(Encoder):
         return MLPModule(self.center_.size, self.hidden, self.dropout)
 
     def make_pool_encoders(self) -> list[Encoder]:
-        """Return encoders of the features themselves, each scaled by its own spread or all by one number."""
+        """Return two encoders of the features themselves, with features scaled one by one or all by the same number."""
         scales = (True, "all") if self.scale is True else (self.scale,)
         return [encoders["identity"](scale=scale) for scale in scales]
 
     def fit(self, X: Any) -> Self:
-        """Compute the mean and the standard deviation (1 for a constant feature), or the largest absolute value."""
+        """Compute the mean and the scale of each feature (see `scale`); the scale of a constant feature is 1."""
         super().fit(X)
         x, self.columns_ = to_vectors(X), column_names(X)
         self.center_, self.spread_ = np.zeros(x.shape[1]), np.ones(x.shape[1])
@@ -75,7 +75,7 @@ class ScaledFeatureEncoder(Encoder):
         return self
 
     def prepare(self, X: Any) -> BatchColumns:
-        """Return one column, `x`; columns of a frame are matched by name, and features in a file are not read yet."""
+        """Return one column, `x`; columns of a frame are matched by name, and features in a file are read later."""
         x = to_vectors(reorder_columns(X, self.columns_))
         if x.shape[1] != self.center_.size:
             raise FeatureCountDiffers(n_features=x.shape[1], expected=self.center_.size)
@@ -93,7 +93,7 @@ class MLP(ScaledFeatureEncoder):
 
 
 class MLPModule(nn.Module):
-    """Fully connected layers, (B, D) → (B, hidden[-1]); without layers the output is the input."""
+    """Fully connected layers that map (B, D) to (B, hidden[-1]); without layers, the output is the input."""
 
     def __init__(self, features: int, hidden: Sequence[int] = (), dropout: float = 0.0):
         super().__init__()

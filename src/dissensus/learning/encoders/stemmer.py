@@ -1,23 +1,23 @@
 """Convolutions over the characters of a word and of its stem (Fornaciari et al. 2021, section 3.2).
 
-Word and stem have separate layers. Each has parallel windows of 3, 4 and 5 characters, with
+Word and stem have separate layers. Each of them has parallel convolutions over windows of 3, 4 and 5 characters, with
 
     a = pool(relu(conv64(x)))         max over two neighbours, at every position
     b = max over positions of relu(conv128(a))
 
-The three b (3 × 128) pass through one attention block, and the results for word and stem are concatenated to z (B,
-768). There is one position per character. Convolutions see zeros before the first and after the last character, so
-padding does not change the result.
+The concatenated vectors b (3 × 128) pass through one attention block, and the results for word and stem are
+concatenated to z (B, 768). There is one position per character. Zeros precede the first and follow the last character,
+so padding does not change the result of a convolution.
 
 In the paper every task has one fully connected layer on z, as an objective's head has. The logit is then a function of
-the word plus a function of the stem, so the network cannot compare the two. `hidden` adds a layer for every task (None:
-as in the paper). The released code feeds the characters to both convolutions and ignores the output of the first; here
-the convolutions are stacked, as the paper says. The other differences of the released code are keywords: padding is a
-character (`padded`), the input of the attention block is multiplied by the root of its width, with sine and cosine of
-position 0 added (`scaled`), and the block has 2,048 inner units (`wide`).
+the word plus a function of the stem, so the network cannot compare the two. `hidden` adds a layer for every task; None
+gives the network of the paper. The released code feeds the characters to both convolutions and ignores the output of
+the first; here the convolutions are stacked, as in the paper. Keywords select the other differences of the released
+code: padding is a character (`padded`), the input of the attention block is multiplied by the root of its width, and
+sine and cosine of position 0 are added (`scaled`), and the block has 2,048 inner units (`wide`).
 
-With soft labels (KL) as a second task, its macro-F1 on stems changes by +1.4 points (−2.4 to +5.1) with gold and by
-−0.1 (−2.7 to +2.5) with silver labels, which is no clear gain (`reproductions/results/fornaciari2021.md`).
+If soft labels (KL) are a second task, the macro-F1 on stems changes by +1.4 points (−2.4 to +5.1) with gold labels and
+by −0.1 (−2.7 to +2.5) with silver labels, which is no clear gain (`reproductions/results/fornaciari2021.md`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from dissensus.messages import quote_name
 
 
 class CharacterConvolutions(nn.Module):
-    """Parallel convolutions: character vectors (B, L, D) and a mask (B, L) → (B, windows × last channels)."""
+    """Parallel convolutions that map character vectors (B, L, D) to (B, windows × last channels)."""
 
     def __init__(self, width: int, channels: tuple[int, int], windows: tuple[int, ...], stacked: bool = True):
         super().__init__()
@@ -62,7 +62,7 @@ class CharacterConvolutions(nn.Module):
 
 
 class StemmerModule(nn.Module):
-    """The network of `Stemmer`: character codes of word and stem (B, L) → (B, 2 × windows × last channels)."""
+    """Network of `Stemmer`, which maps character codes of word and stem to (B, 2 × windows × last channels)."""
 
     def __init__(self, encoder: Stemmer):
         super().__init__()
@@ -87,7 +87,7 @@ class StemmerModule(nn.Module):
         self.scale = full**0.5 if encoder.scaled else 1.0
         self.register_buffer(
             "position_code", (torch.arange(full) % 2).float() * encoder.scaled
-        )  # sin 0, cos 0, sin 0, …
+        )  # sin 0, cos 0, sin 0 …
         self.longest = encoder.longest_ if encoder.padded else 0
         self.padding = nn.Parameter(torch.randn(encoder.characters)) if encoder.padded else None
 
@@ -98,7 +98,7 @@ class StemmerModule(nn.Module):
         for codes, conv, block in sides:
             codes = pad(codes, (0, max(self.longest - codes.shape[1], 0)), value=PADDING)
             x, mask = self.characters(codes), codes != PADDING
-            if self.padding is not None:  # Padding is then a character like others.
+            if self.padding is not None:  # Padding is then treated as a character.
                 x, mask = torch.where(mask[:, :, None], x, self.padding), torch.ones_like(mask)
             z.append(block(self.dropout(conv(x, mask)) * self.scale + self.position_code))
         return torch.cat(z, dim=1)
@@ -114,7 +114,7 @@ class Stemmer(Encoder):
 
     input_kind = "(word, stem) pairs"
 
-    characters: int = param(100, "length of the characters' vectors; upper and lower case are one", low=1)
+    characters: int = param(100, "length of the characters' vectors; upper and lower case are not distinguished", low=1)
     channels: tuple[int, int] = size_param(
         (64, 128), "outputs of the two convolutions", "must be two numbers of outputs", least=2, most=2
     )
@@ -124,8 +124,8 @@ class Stemmer(Encoder):
     layers: int = param(1, "attention blocks for each side", low=0)
     heads: int = param(1, "heads of a block", low=1)
     dropout: float = param(0.1, "share of values set to zero while training", low=0, below=1)
-    hidden: int | None = param(256, "width of each task's layer before its last; None: no such layer", low=1)
-    stacked: bool = param(True, "apply the second convolution to the first; False: no first convolution")
+    hidden: int | None = param(256, "width of each task's layer before its last layer; None: no such layer", low=1)
+    stacked: bool = param(True, "apply the second convolution to the output of the first; False: no first convolution")
     padded: bool = param(False, "treat padding to the longest word as a character")
     scaled: bool = param(False, "use √width · x + (0, 1, 0, 1, …) as the input of a block")
     start: dict[str, list[float]] | None = param(None, "initial vectors of characters; None: random")
@@ -135,14 +135,14 @@ class Stemmer(Encoder):
     longest_: int
 
     def fit(self, X: Any) -> Self:
-        """Find the characters of the words and stems, and the greatest length."""
+        """Find the characters of the words and stems, and the length of the longest."""
         super().fit(X)
         sides = [side for pair in self._read_pairs(X) for side in pair]
         self.characters_, self.longest_ = build_vocabulary(sides), max(map(len, sides), default=0)
         return self
 
     def prepare(self, X: Any) -> BatchColumns:
-        """Return two columns, the codes of the characters of words and of stems."""
+        """Return two columns: the character codes of words, and those of stems."""
         words, stems = zip(*rows, strict=True) if (rows := self._read_pairs(X)) else ((), ())
         return BatchColumns(
             word=encode_sequences(words, self.characters_), stem=encode_sequences(stems, self.characters_)
@@ -174,5 +174,5 @@ class Stemmer(Encoder):
 
     @property
     def width(self) -> int:
-        """Width of a branch: `hidden`, or the width for word and stem together."""
+        """Width of a branch, which is `hidden` or, without it, the joint width of word and stem."""
         return self._joint_width if self.hidden is None else self.hidden

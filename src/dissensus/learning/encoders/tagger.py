@@ -1,7 +1,7 @@
-"""Two bi-LSTMs and attention for a word in context (Fornaciari et al. 2021, section 3.1; after Plank et al. 2016).
+"""Two bi-LSTMs and attention for a word in context (Fornaciari et al. 2021, section 3.1, after Plank et al. 2016).
 
     u = state at the target of a bi-LSTM over the word vectors of the sentence        (B, 2H)
-    v = last state, both ways, of a bi-LSTM over the characters of the target         (B, 2H)
+    v = last states, in both directions, of a bi-LSTM over the target's characters    (B, 2H)
     z = blocks([u, v])                                                                (B, 4H)
     branch of a task: one more block, then a fully connected layer to half the width  (B, 2H)
 
@@ -9,11 +9,10 @@ H is 256. The two blocks with two heads are transformer encoder blocks (Vaswani 
 
     x ← x + drop(O · heads(V · norm(x)))        x ← x + drop(W₂ drop(relu(W₁ norm(x))))
 
-The softmax over a single position is 1 for any query and key, so attention consists of its value map V and its output
-map O, without query and key. The heads differ only in dropout, which drops whole heads. The LSTMs read no padding (the
-released code uses the state after the padding of a word). Sizes are those of the released runs, except for the branch,
-which has two blocks there and no relu after its linear layer. Equal sentences of a batch, and equal words, are read
-once.
+The softmax over a single position is 1 for any query and key, so attention consists only of the value map V and the
+output map O. The heads differ only in dropout, which drops whole heads. The LSTMs do not read padding (the released
+code uses the state after the padding of a word). Sizes are those of the released runs, except for the branch, which has
+two blocks there and no relu after its linear layer. Equal sentences and equal words in a batch are encoded once.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ from dissensus.learning.exceptions import PositionOutOfRange
 from dissensus.learning.inputs import to_pairs, to_tokens
 from dissensus.messages import quote_name
 
-FEED_FORWARD_RATIO = 2  # width of the feed-forward layer divided by the block's: 2,048 / 1,024 in the paper
+FEED_FORWARD_RATIO = 2  # width of the feed-forward layer divided by the width of the block, as in the paper
 
 
 class AttentionBlock(nn.Module):
-    """A transformer encoder block for sequences of one vector, (B, D) → (B, D)."""
+    """Transformer encoder block for sequences of a single vector, which maps (B, D) to (B, D)."""
 
     def __init__(self, width: int, heads: int = 1, dropout: float = 0.1):
         super().__init__()
@@ -58,7 +57,9 @@ class AttentionBlock(nn.Module):
     def forward(self, x: Tensor) -> Any:
         """Apply attention and the two feed-forward layers, each after its norm."""
         value = self.value(self.norm1(x))  # (B, D)
-        weight = self.dropout(value.new_ones(len(x), self.heads, 1))  # (B, heads, 1) attention to the only position
+        weight = self.dropout(
+            value.new_ones(len(x), self.heads, 1)
+        )  # (B, heads, 1) attention weight of the only position
         value = (value.view(len(x), self.heads, -1) * weight).flatten(1)
         x = x + self.dropout(self.output(value))
         wide = self.dropout(self.wide(self.norm2(x)).relu())
@@ -71,11 +72,11 @@ def stack_blocks(n: int, width: int, heads: int, dropout: float) -> nn.Sequentia
 
 
 class TaggerModule(nn.Module):
-    """The network of `Tagger`: words of the sentence, position and characters of the target → (B, 4 × hidden)."""
+    """Network of `Tagger`, which maps sentences, positions and characters of the targets to (B, 4 × hidden)."""
 
     def __init__(self, of: Tagger):
         super().__init__()
-        # The order of these lines determines which random numbers become which weights.
+        # Initial weights depend on the order of these lines.
         characters = make_character_vectors(of.characters_, of.characters)
         self.vectors, self.characters = of.word_vectors(), characters
         self.context = nn.LSTM(of.dimensions_, of.hidden, batch_first=True, bidirectional=True)
@@ -108,7 +109,7 @@ def _pack_sequences(x: Tensor, codes: Tensor) -> Any:
     cite="Fornaciari et al. 2021",
 )
 class Tagger(WordEncoder):
-    """An encoder of (tokens, position) pairs; tokens are a sequence of strings, or a string to split at spaces."""
+    """Encoder of (tokens, position) pairs; tokens are a sequence of strings, or a string that is split at blanks."""
 
     input_kind = "(tokens, position) pairs"
 
@@ -118,7 +119,7 @@ class Tagger(WordEncoder):
     layers: int = param(2, "attention blocks shared by all tasks", low=0)
     heads: int = param(2, "heads of a block", low=1)
     dropout: float = param(0.1, "share of values set to zero while training", low=0, below=1)
-    max_characters: int = param(30, "number of characters of a word that are read", low=1)
+    max_characters: int = param(30, "maximum number of characters of a word that are read", low=1)
 
     characters_: list[str]
 
@@ -129,7 +130,7 @@ class Tagger(WordEncoder):
         return self
 
     def prepare(self, X: Any) -> BatchColumns:
-        """Return codes of words and characters, and equal numbers for equal sentences and equal targets."""
+        """Return codes of words and characters, and numbers of sentences and targets that are equal for equal ones."""
         read = self._read_words_in_context(X)
         sentences = [sentence for sentence, _ in read]
         targets = [sentence[at][: self.max_characters] for sentence, at in read]
@@ -142,7 +143,7 @@ class Tagger(WordEncoder):
         )
 
     def _read_words_in_context(self, X: Any) -> list[tuple[list[str], int]]:
-        """Return the tokens and the position of every row."""
+        """Return the tokens and the position of the target for each row."""
         read: list[tuple[list[str], int]] = []
         for row, (value, position) in enumerate(to_pairs(X, "tokens and a position")):
             found = to_tokens(value, row)
@@ -169,7 +170,7 @@ def _assign_value_numbers(values: Sequence[Any]) -> Tensor:
 
 
 def _parse_position(value: Any) -> int | None:
-    """Return a whole number, also from 3.0 or "3", or None for other values."""
+    """Return the value as an integer (3.0 and "3" become 3), or None for other values."""
     try:
         number = int(value)
     except (TypeError, ValueError, OverflowError):

@@ -4,9 +4,9 @@
     z_h = max_t c_t                                 max over time, section 2
     z = [z_3, z_4, z_5]                             (B, 300), with dropout 0.5 in training
 
-A text that is shorter than the longest window is padded to it with zeros; further padding of a batch does not change
-the result. Words are lower-cased runs of letters and digits, and every other sign is a word. An empty text has no
-words.
+A text that is shorter than the longest window is padded with zeros to the length of this window; further padding of a
+batch does not change the result. Words are lower-cased sequences of letters and digits, and every other character that
+is not a blank is a word. An empty text has no words.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from dissensus.learning.encoders.base import encoders, size_param
 from dissensus.learning.encoders.words import PADDING, WordEncoder, encode_sequences
 from dissensus.learning.inputs import to_texts
 
-WORD_PATTERN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")  # "don't" is one word.
+WORD_PATTERN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")  # "don't" is one word
 
 
 class TextCNNModule(nn.Module):
-    """The network of `TextCNN`: word codes (B, L), L at least the longest window → (B, channels × windows)."""
+    """Network of `TextCNN`, which maps word codes (B, L ≥ longest window) to (B, channels × windows)."""
 
     def __init__(self, of: TextCNN):
         super().__init__()
@@ -42,13 +42,15 @@ class TextCNNModule(nn.Module):
         for window, convolution in zip(self.windows, self.convolutions, strict=True):
             c = convolution(x)  # (B, channels, L − window + 1)
             padding = torch.arange(c.shape[2], device=c.device) > (length - window)[:, None]
-            z.append(c.masked_fill(padding[:, None], -torch.inf).amax(dim=2).relu())  # Relu and max can be exchanged.
+            z.append(
+                c.masked_fill(padding[:, None], -torch.inf).amax(dim=2).relu()
+            )  # The order of relu and max does not matter.
         return self.dropout(torch.cat(z, dim=1))
 
 
 @encoders.register("text-cnn", summary="convolutions over the words of a text, max over time", cite="Kim 2014")
 class TextCNN(WordEncoder):
-    """An encoder of texts by convolutions over their words."""
+    """Encoder of texts by convolutions over their words."""
 
     input_kind = "texts"
 
@@ -57,7 +59,7 @@ class TextCNN(WordEncoder):
     )
     channels: int = param(100, "number of outputs of the convolution of each window", low=1)
     dropout: float = param(0.5, "share of all outputs set to zero while training", low=0, below=1)
-    max_words: int = param(1_000, "number of words of a text that are read", low=1)
+    max_words: int = param(1_000, "maximum number of words of a text that are read", low=1)
 
     def fit(self, X: Any) -> Self:
         self.fit_words(self._split_words(X))

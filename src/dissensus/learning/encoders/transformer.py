@@ -1,14 +1,14 @@
-"""A pretrained transformer over texts, or over a text and a target (Uma et al. 2021): `[CLS] text [SEP] target [SEP]`.
+"""Pretrained transformer over texts, or texts and targets (Uma et al. 2021) as `[CLS] text [SEP] target [SEP]`.
 
     h = network(tokens)  (B, L, H)        z = h at [CLS], or the mean of h over the tokens  (B, H)
 
-When the encoder is fine-tuned, the network is the module and all its weights are trained. When it is frozen, texts are
-embedded once, through the cache on disk, and only the objective's layers are trained. z then has length √H, so that its
-entries have size one for every model.
+If the encoder is fine-tuned, the network is the module and all its weights are trained. If the encoder is frozen, texts
+are embedded once, with a cache on disk, and only the objective's layers are trained. The norm of z is then √H, so that
+its entries are of order one for every model.
 
-A fitted encoder stores the network's configuration and the tokenizer as plain values. A saved model needs no pretrained
-weights: fine-tuned weights belong to the module, and frozen weights are saved with it, except those of the bundled
-model.
+A fitted encoder stores the network's configuration and the tokenizer as plain values. A saved model does not need the
+pretrained weights, because fine-tuned weights belong to the module, and frozen weights are saved with it, except those
+of the bundled model.
 """
 
 from __future__ import annotations
@@ -40,24 +40,26 @@ from dissensus.learning.encoders.base import Encoder, encoders
 from dissensus.learning.encoders.mlp import MLPModule
 from dissensus.learning.exceptions import TextModelDiffers, WrongInputRow
 
-TEXTS_AT_ONCE = 64  # number of texts of similar length that are predicted at once
-TOKENIZED_AT_ONCE = 8192  # number of texts whose tokens are in memory at once
+TEXTS_AT_ONCE = 64  # maximum number of texts of similar length that are predicted at once
+TOKENIZED_AT_ONCE = 8192  # maximum number of texts whose tokens are in memory at once
 
 
 @encoders.register("transformer", summary="a pretrained Hugging Face encoder of texts", cite="Devlin et al. 2019")
 class Transformer(Encoder):
-    """A pretrained encoder of texts, or of pairs of a text and a target."""
+    """Pretrained encoder of texts, or of pairs of a text and a target."""
 
     input_kind = "texts, or pairs of a text and a target"
 
     model: str | Path | None = param(
         None,
-        "folder or name of a Hugging Face model; None: the MiniLM of the `text` extra; nothing is downloaded",
+        "folder or name of a Hugging Face model, which is not downloaded; None: the MiniLM of the `text` extra",
     )
     tune: bool = param(True, "fine-tune all weights; False: frozen weights")
-    pooling: Pooling = param("mean", "a text's vector: the mean over its tokens, or the first token's state ('cls')")
+    pooling: Pooling = param(
+        "mean", "vector of a text: the mean over its tokens, or the state of the first token ('cls')"
+    )
     max_length: int | None = param(
-        None, "number of tokens of a text (in a pair, the longer text is cut first); None: the model's own maximum"
+        None, "maximum number of tokens of a text (in a pair, the longer text is cut first); None: the model's maximum"
     )
     cache: Cache = param(True, "cache for vectors of frozen models; see `dissensus.features.embed_texts`")
 
@@ -73,15 +75,15 @@ class Transformer(Encoder):
         super().__init__(model=model, **keywords)
 
     @property
-    def learning_rate(self) -> float:  # type: ignore[override]  # This one depends on a keyword.
-        """Learning rate, which is smaller for pretrained weights than for the layers over frozen weights."""
+    def learning_rate(self) -> float:  # type: ignore[override]  # The rate depends on a keyword.
+        """Default learning rate, which is smaller if pretrained weights are trained than if they are frozen."""
         return 5e-5 if self.tune else 1e-3
 
     def make_pool_encoders(self) -> list[Encoder]:
         return [] if self.tune else [self]
 
     def fit(self, X: Any) -> Self:
-        """Read the model, and find out from the first input whether inputs are texts or pairs."""
+        """Read the model, and determine from the first input whether inputs are texts or pairs."""
         super().fit(X)
         source = read_text_model(self.model)
         self.max_length_ = check_length(source, self.max_length)
@@ -91,11 +93,11 @@ class Transformer(Encoder):
         self.weights_ = None
         if not self.tune and self.model is not None:
             self.weights_ = {name: value.numpy() for name, value in source.network().state_dict().items()}
-        self._pretrained = source  # It is not saved with the model, whose weights belong to the module.
+        self._pretrained = source  # The source is not saved, because the weights belong to the module.
         return self
 
     def prepare(self, X: Any) -> BatchColumns:
-        """Return the columns `ids` and, for pairs, `types`; or for a frozen model one column, `x`."""
+        """Return the columns `ids` and, for pairs, `types`; for a frozen model, return one column, `x`."""
         first, second = self._read_texts(X)
         if not self.tune:
             x = embed_texts(
@@ -127,7 +129,7 @@ class Transformer(Encoder):
         return BatchColumns(**columns)
 
     def module(self) -> nn.Module:
-        """Return the network, which is pretrained after `fit` and has no weights yet after loading."""
+        """Return the network, which has pretrained weights after `fit`, and random weights after loading."""
         if not self.tune:
             return MLPModule(self.width)
         fresh = getattr(self, "_pretrained", None)
@@ -135,7 +137,7 @@ class Transformer(Encoder):
 
     @property
     def width(self) -> int:
-        return int(self.config_.get("hidden_size") or self.config_["dim"])  # DistilBERT calls it dim
+        return int(self.config_.get("hidden_size") or self.config_["dim"])  # The name in DistilBERT is dim.
 
     def _read_texts(self, X: Any) -> tuple[list[str], list[str] | None]:
         if not self.pairs_:
@@ -159,17 +161,17 @@ class Transformer(Encoder):
 
 
 class TransformerModule(nn.Module):
-    """The network of a fine-tuned `Transformer`: token ids (B, L), −1 after the end of a text → (B, H)."""
+    """Network of a fine-tuned `Transformer`, which maps token ids (B, L), −1 after the end of a text, to (B, H)."""
 
     def __init__(self, network: nn.Module, pooling: Pooling = "mean"):
         super().__init__()
         self.network, self.pooling = network, pooling
 
     def forward(self, ids: Tensor, types: Tensor | None = None) -> Any:
-        """Return one vector per text; `types` has for each token the number of its text in a pair."""
+        """Return one vector per text; `types` is the number of each token's text in a pair."""
         if self.training or len(ids) <= TEXTS_AT_ONCE:
             return self._pool_tokens(ids, types)
-        # Texts of similar length are predicted together, which needs less padding and memory.
+        # Texts of similar length are predicted together, which takes less padding and memory.
         lengths = (ids >= 0).sum(1)
         order = lengths.argsort(descending=True, stable=True)
         parts = []

@@ -1,12 +1,13 @@
-"""Wide residual networks over images (Zagoruyko & Komodakis 2016), WRN-depth-widen; Uma et al. 2021 train WRN-16-12.
+"""Wide residual networks WRN-depth-widen over images (Zagoruyko & Komodakis 2016); Uma et al. 2021 train WRN-16-12.
 
     conv1      3 × 3, 16 channels
     conv2 … 4  n blocks each, of 16 k, 32 k and 64 k channels; the first block of conv3 and of conv4 halves the image
-    block      x + conv(dropout(relu(norm(conv(relu(norm(x)))))))        3 × 3 both; their B(3, 3)
+    block      x + conv(dropout(relu(norm(conv(relu(norm(x)))))))        both 3 × 3, B(3, 3) in the paper
     out        relu(norm(·)), averaged over the image: 64 k values
 
-depth = 6 n + 4 and k = widen (Table 1). If a block changes the number of channels, a 1 × 1 convolution of relu(norm(x))
-replaces x. Weights are drawn from N(0, 2 / (pixels of a kernel · output channels)), as in the authors' code.
+The depth is 6 n + 4, and `widen` is k (Table 1). If a block changes the number of channels, a 1 × 1 convolution of
+relu(norm(x)) replaces x. As in the authors' code, weights are drawn from N(0, 2 / (pixels of a kernel · output
+channels)).
 
 Pixels are stored as bytes until they are in a batch. The module subtracts the mean of the training images from each
 channel and divides by the standard deviation. In training, images are mirrored at random and shifted by up to 4 pixels,
@@ -32,12 +33,12 @@ from dissensus.learning.encoders.base import Encoder, encoders, size_param
 from dissensus.learning.exceptions import ChannelCountDiffers
 from dissensus.learning.inputs import resize_image, to_images
 
-MAX_SHIFT = 4  # largest shift of an image in pixels
+MAX_SHIFT = 4  # maximum shift of an image in pixels
 
 
 @encoders.register("wide-resnet", summary="wide residual network over images", cite="Zagoruyko & Komodakis 2016")
 class WideResNet(Encoder):
-    """A wide residual network.
+    """Encoder of images by a wide residual network.
 
     Normalisation layers use all images of a batch, so `accumulate` and `processes` change the result by more than
     rounding, unlike with other encoders.
@@ -55,17 +56,17 @@ class WideResNet(Encoder):
     widen: int = param(
         4,
         "k, the width as a multiple of a plain residual network's; 4 (2.7 million weights with 16 layers) can be "
-        "trained without a GPU, Uma et al. 2021 have 12 (24.6 million)",
+        "trained without a GPU, and Uma et al. 2021 use 12 (24.6 million)",
         low=1,
     )
     dropout: float = param(
-        0.0, "share of values set to zero between the convolutions of a block in training", low=0, below=1
+        0.0, "share of values set to zero between the convolutions of a block while training", low=0, below=1
     )
-    augment: bool = param(True, "mirror and shift images (or with mixup, mixtures) at random in training")
+    augment: bool = param(True, "mirror and shift images at random while training; with mixup, their mixtures")
     size: Sequence[int] | None = size_param(
         None,
         "(height, width) to which all images are resized (bilinear); None: the most common size of the training "
-        "images, and the largest of equally common sizes",
+        "images, or the largest of equally common sizes",
         "must be (height, width), or None",
         least=2,
         most=2,
@@ -115,7 +116,7 @@ class WideResNet(Encoder):
 
 
 class WideResNetModule(nn.Module):
-    """The network of `WideResNet`: pixels (B, H, W, C) from 0 to 255, bytes or floats → (B, 64 k).
+    """Network of `WideResNet`, which maps pixels (B, H, W, C) from 0 to 255 to (B, 64 k).
 
     Parameters
     ----------
@@ -163,7 +164,7 @@ class WideResNetModule(nn.Module):
 
 
 class ResidualBlock(nn.Module):
-    """A residual block B(3, 3) with dropout (Fig. 1d of the paper)."""
+    """Residual block B(3, 3) with dropout (Fig. 1d of the paper)."""
 
     def __init__(self, channels: int, wide: int, stride: int, dropout: float):
         super().__init__()
@@ -185,7 +186,7 @@ def augment_images(x: Tensor) -> Tensor:
     items, height, width, _ = x.shape
 
     def source_pixels(length: int) -> Tensor:
-        """Return the source pixels (B, length) of a shifted row or column, mirrored at the edges."""
+        """Return the indices (B, length) of the source pixels of a shifted row or column, mirrored at the edges."""
         most = min(MAX_SHIFT, length - 1)
         by = torch.randint(-most, most + 1, (items, 1), device=x.device)
         at = torch.arange(length, device=x.device) + by

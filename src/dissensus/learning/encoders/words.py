@@ -1,22 +1,22 @@
 """Codes of words and characters, and initial word vectors.
 
-A vocabulary is a sorted list of the distinct words (or characters) of the training inputs. Entry n has code n + 2; 0 is
-padding and 1 is unknown. A word that is not in the vocabulary is looked up in lower case.
+A vocabulary is a sorted list of the distinct words (or characters) of the training inputs. Entry n has code n + 2; code
+0 is padding and code 1 is an unknown word. A word that is not in the vocabulary is looked up in lower case.
 
 Word vectors are initialised by one of:
 
-- `vectors="glove.txt"`: a text file with a word and its numbers per line, as of GloVe and word2vec (the first line of
-  word2vec, which has two sizes, is skipped; gzip is unpacked),
+- `vectors="glove.txt"`: a text file with a word and its numbers per line, such as those of GloVe and word2vec (the
+  first line of word2vec, which contains two sizes, is skipped; gzip is unpacked),
 - `vectors="transformer"`: the input embeddings of the bundled MiniLM, averaged over the pieces of a word, centred and
   scaled to a standard deviation of 1,
 - `vectors=None`: random numbers.
 
-The words of the training inputs come first, and their vectors are trained unless `tune=False`. The first two kinds of
-vectors also give vectors to other words: the first `extra_words` words of the file (the frequent words in all published
-files), or the words that are a single piece of the transformer. These come last, are saved with the model, and are not
-trained, so a saved model needs neither the file nor the transformer. All unknown words share one vector. It starts from
-the mean of all others, and is trained because a training word is replaced by the unknown word with probability
-`word_dropout`.
+The words of the training inputs come first, and their vectors are trained unless `tune=False`. With the first two kinds
+of vectors, further words have vectors: the first `extra_words` words of the file (which are the frequent words in all
+published files), or the words that are a single piece of the transformer. These words come last. Their vectors are
+saved with the model and are not trained, so a saved model needs neither the file nor the transformer. All unknown words
+share one vector. Its initial value is the mean of all others. It is trained, because words of the training inputs are
+replaced by the unknown word with probability `word_dropout`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PADDING, UNKNOWN, FIRST_CODE = 0, 1, 2  # FIRST_CODE is the code of the first en
 
 
 def build_vocabulary(sequences: Iterable[Iterable[str]]) -> list[str]:
-    """Return the sorted distinct words (or characters), which do not depend on the order of the inputs."""
+    """Return the sorted distinct words (or characters) of the sequences."""
     return sorted({entry for sequence in sequences for entry in sequence})
 
 
@@ -55,7 +55,7 @@ def encode_sequences(sequences: Sequence[Sequence[str]], known: Sequence[str], s
 
 
 def find_distinct(ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Return one row of each distinct entry of a batch, and for each row the number of its entry."""
+    """Return the index of one row per distinct entry of a batch, and the number of the entry of each row."""
     values, which = torch.unique(ids, return_inverse=True)
     first = values.new_empty(len(values)).scatter_(0, which, torch.arange(len(ids), device=ids.device))
     return first, which
@@ -69,8 +69,8 @@ def make_character_vectors(characters: Sequence[str], size: int) -> nn.Embedding
 class WordVectors(nn.Module):
     """Word vectors (…, D) for codes (…), with zeros for padding.
 
-    `start` (W, D) has the initial vectors of codes 1, 2, …, and NaN for a word without a vector. The last `kept` rows
-    are not trained.
+    `start` (W, D) contains the initial vectors of codes 1, 2, …, with NaN for words without a vector. The last `kept`
+    rows are not trained.
     """
 
     def __init__(self, start: Tensor, kept: int = 0, tune: bool = True, word_dropout: float = 0.0):
@@ -98,19 +98,19 @@ class WordVectors(nn.Module):
 
 
 class WordEncoder(Encoder):
-    """Base of encoders of words, such as `text-cnn` and `tagger`."""
+    """Base class for encoders of words, such as `text-cnn` and `tagger`."""
 
     vectors: str | None = param(
         None,
         "initial word vectors: a file, 'transformer', or None for random numbers",
         check=lambda value: isinstance(value, str),
-        must="must be a file's name, 'transformer' or None",
+        must="must be the name of a file, 'transformer' or None",
     )
     dimensions: int = param(100, "length of the word vectors if `vectors` is None", low=1)
     tune: bool = param(True, "whether training changes the word vectors")
-    extra_words: int = param(20_000, "number of words with vectors in addition to those of the training inputs", low=0)
+    extra_words: int = param(20_000, "maximum number of words with vectors that are not in the training inputs", low=0)
     word_dropout: float = param(
-        0.05, "probability that a word is replaced by the unknown word in training", low=0, below=1
+        0.05, "probability that a word is replaced by the unknown word while training", low=0, below=1
     )
 
     words_: list[str]
@@ -130,10 +130,10 @@ class WordEncoder(Encoder):
         if self.vectors is not None and seen and np.isnan(found[: len(seen), 0]).all():
             warn(UnknownWords(n_words=len(seen), source=self.vectors), stacklevel=2)
         self.words_, self.n_extra_words_, self.dimensions_ = seen + more, len(more), found.shape[1]
-        self._start = found  # It is not saved, because the weights of a loaded module replace it.
+        self._start = found  # The array is not saved, because the weights of a loaded module replace it.
 
     def word_vectors(self) -> WordVectors:
-        """Return the first layer with its initial vectors, which have only the right size after loading."""
+        """Return the first layer with its initial vectors; after loading, they are placeholders of the right size."""
         start = np.full((1 + len(self.words_), self.dimensions_), np.nan, np.float32)
         if (found := getattr(self, "_start", None)) is not None:
             start[1:] = found
@@ -141,7 +141,7 @@ class WordEncoder(Encoder):
 
 
 def read_vectors(path: Path, seen: Sequence[str], keep: int) -> tuple[FloatArray, list[str]]:
-    """Return vectors (W + M, D) of the words `seen`, NaN if there is none, and of M other words; and these words."""
+    """Return vectors (W + M, D) of the W words `seen`, NaN if absent, and of M other words, and these other words."""
     wanted = {*seen, *(word.lower() for word in seen)}
     found: dict[str, FloatArray] = {}
     with report_read_errors(path), open_bytes(path) as file:
@@ -150,7 +150,7 @@ def read_vectors(path: Path, seen: Sequence[str], keep: int) -> tuple[FloatArray
             line = raw.decode("utf-8").rstrip(" \r\n")
             if n == 1:
                 if len(sizes := line.split(" ")) == 2 and all(size.isdigit() for size in sizes):
-                    continue  # Files of word2vec begin with two sizes.
+                    continue  # The first line of word2vec files has two sizes.
             D = D or len(line.split(" ")) - 1
             if len(found) >= keep and line.partition(" ")[0] not in wanted:
                 continue
@@ -176,7 +176,7 @@ def _parse_numbers(texts: list[str], D: int, path: Path, line: int) -> FloatArra
 
 
 def read_transformer_vectors(seen: Sequence[str], keep: int) -> tuple[FloatArray, list[str]]:
-    """Return vectors as `read_vectors` does, from the bundled transformer; `seen` are averaged over pieces."""
+    """Return vectors as in `read_vectors`, but from the bundled transformer, averaged over the pieces of a word."""
     from dissensus.features.text import make_tokenizer, read_text_model, word_vectors
 
     tokenizer = make_tokenizer(read_text_model().tokenizer)
@@ -188,4 +188,4 @@ def read_transformer_vectors(seen: Sequence[str], keep: int) -> tuple[FloatArray
     vectors = word_vectors([*seen, *more])
     if not len(vectors):
         return vectors, more
-    return (vectors - vectors.mean(axis=0)) / vectors.std(), more  # A norm follows in the model, so any scale will do.
+    return (vectors - vectors.mean(axis=0)) / vectors.std(), more  # The scale is arbitrary, as the model normalises.
