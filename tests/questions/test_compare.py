@@ -220,7 +220,7 @@ def test_all_methods_that_can_take_the_table_are_tried():
 def test_costly_methods_are_named_where_they_are_left_out():
     table = simulate(60, 8, 3, redundancy=4).annotations
     found = dz.compare(table, splits=1, resamples=20)
-    assert found.skipped_slow_methods == ("community-bcc", "mmce")
+    assert found.skipped_slow_methods == ("community-bcc", "ebcc", "mmce")
     assert not {one.method for one in found} & set(found.skipped_slow_methods)
     said = find(findings.SlowMethodsSkipped, found.findings())
     assert (said.tried, said.methods) == (len(found), found.skipped_slow_methods)
