@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from dissensus.cli import changes, folder, options, show
-from dissensus.cli.errors import BAD_USAGE
+from dissensus.cli.errors import BAD_USAGE, render_for_command_line
 from dissensus.cli.folder import SUMMARY
 from dissensus.cli.options import option
 from dissensus.cli.settings import MethodOptions
 from dissensus.cli.source import Source, answer_each
-from dissensus.messages import ParameterName
+from dissensus.messages import Message, ParameterName
 from dissensus.questions.exceptions import (
     BadThreshold,
     CheckNotPossible,
@@ -160,7 +160,7 @@ def check(
         show.print_written(output, "All changes are", "FOLDER")
     for check in checks:
         if check.passed is None and check.name in given:
-            raise CheckNotPossible(name=ParameterName(check.name), reason=check.finding)
+            raise CheckNotPossible(name=ParameterName(check.name), reason=_render(check.finding))
     if not (passed or exit_zero):
         raise typer.Exit(EXIT_FAILED)
 
@@ -207,7 +207,21 @@ def _saved_snapshot(folder: Path, question: str | None, question_names: list[str
 def _check_facts(answer: tuple[Diff | None, list[Check]]) -> dict[str, Any]:
     diff, checks = answer
     found = {} if diff is None else {"changes": changes.change_facts(diff)}
-    return found | {"checks": [vars(check) | {"passed": check.passed} for check in checks]}
+    return found | {
+        "checks": [
+            vars(check) | {"finding": _render(check.finding), "advice": _join_advice(check), "passed": check.passed}
+            for check in checks
+        ]
+    }
+
+
+def _render(finding: Message) -> str:
+    """Return a finding without its full stop, so that the threshold can follow."""
+    return render_for_command_line(finding).rstrip(".")
+
+
+def _join_advice(check: Check) -> str:
+    return " ".join(map(render_for_command_line, check.advice))
 
 
 def _print_checks(title: str, answer: tuple[Diff | None, list[Check]]) -> None:
@@ -224,6 +238,6 @@ def _print_checks(title: str, answer: tuple[Diff | None, list[Check]]) -> None:
     for check in checks:
         limit = f"{100 * check.limit:g} %" if isinstance(check.limit, float) else f"{check.limit:,}"
         bound = "" if check.passed is None else f" ({'at least' if check.name[:3] == 'min' else 'at most'} {limit})"
-        advice = f" {check.advice}" if check.advice else ""
         name = check.name.replace("_", "-")
-        show.print_line(show.escape(f"{OUTCOME_WORDS[check.passed]:<11}  {name}: {check.finding}{bound}.{advice}"))
+        line = f"{OUTCOME_WORDS[check.passed]:<11}  {name}: {_render(check.finding)}{bound}. {_join_advice(check)}"
+        show.print_line(show.escape(line.rstrip()))

@@ -160,9 +160,7 @@ def train(
         print_to_stderr(f"resuming a run that was stopped from {store}; --fresh starts anew.")
     model.set_params(checkpoint=store)
     began = time.perf_counter()
-    from dissensus.learning.exceptions import (
-        CheckpointOfAnotherRun,
-    )  # imports torch; wrong options must not wait for it
+    from dissensus.learning.exceptions import CheckpointOfAnotherRun  # imports torch, which takes seconds
 
     try:
         folded = _fit(model, data, held_out.folds, source, show_total=parts.objective != "auto")

@@ -15,6 +15,7 @@ import numpy as np
 
 from dissensus.common.formatting import Count, Share
 from dissensus.common.registry import DEFAULT_METHOD
+from dissensus.messages import Message
 from dissensus.models.base import Aggregator
 from dissensus.questions import findings
 from dissensus.questions.compare import named_model, timed_fit
@@ -50,8 +51,8 @@ class Check:
     name: str
     limit: float
     value: float | None  # None: it could not be checked
-    finding: str  # the value in words, or why it could not be checked
-    advice: str = ""  # advice if the threshold is not met
+    finding: Message  # the value in words, or why it could not be checked
+    advice: tuple[Message, ...] = ()  # advice if the threshold is not met
 
     @property
     def passed(self) -> bool | None:
@@ -94,15 +95,15 @@ def check(
 
     >>> table = Annotations.from_arrays("aaabb", "xyzxy", ["cat", "cat", "cat", "cat", "dog"])
     >>> [one] = check(fit_snapshot(table, "majority-vote"), limits={"min_settled": 0.9})
-    >>> one.passed, one.finding
+    >>> one.passed, str(one.finding)
     (False, '50.0 % of the items are settled')
     """
     thresholds = _Thresholds(now, before, classes, limits.get("min_labels", 0))
     checks = []
     for name, limit in limits.items():
         value, finding, *advice = getattr(thresholds, name)()
-        one = Check(name, limit, value, str(finding).rstrip("."), " ".join(map(str, advice)))
-        checks.append(one if one.passed is False else replace(one, advice=""))
+        one = Check(name, limit, value, finding, tuple(advice))
+        checks.append(one if one.passed is False else replace(one, advice=()))
     return checks
 
 
