@@ -1,4 +1,4 @@
-"""The command line: one file per command and one line in `COMMANDS`.
+"""The command line: each command has its own file and a summary in `PANELS`.
 
 The module of a command is imported when the command is chosen, and a command imports its libraries inside its function,
 so that neither `--help` nor a wrong option waits for them. Exit codes: 0 success, 1 bad data, 2 bad usage, 130
@@ -58,10 +58,10 @@ COMMANDS = {name: summary for commands in PANELS.values() for name, summary in c
 
 
 class LazyGroup(TyperGroup):
-    """A group that lists commands by `COMMANDS` and imports one when it is chosen; plug-ins add questions."""
+    """List the commands of `PANELS`, and import a command when it is chosen; other packages can add questions."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command of ours, or the command of a question that another package declares."""
+        """Return a command of `PANELS`, or of a question that another package declares."""
         found: list[Any] = [super().get_command(ctx, cmd_name)]
         if found[0] is None and _is_plugin_question(cmd_name):
             report_errors(lambda: found.insert(0, load_command(cmd_name)))()  # a broken plug-in is one sentence
@@ -80,7 +80,7 @@ def _is_plugin_question(name: str) -> bool:
 
 
 def load_command(name: str) -> Any:
-    """Return a command with its options: of a module here, or of a declared question."""
+    """Return a command with its options, built from its module or from a declared question."""
     from dissensus.cli.command import expand_option_groups
 
     module, summary = None, COMMANDS.get(name)
@@ -135,7 +135,7 @@ def common_options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Take the options that stand before a command."""
+    """Declare the options that are given before the name of a command."""
 
 
 def main() -> NoReturn:

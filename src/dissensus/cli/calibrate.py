@@ -57,15 +57,15 @@ MAX_GOLD_CLASSES = 2  # different numbers of gold that still count as classes of
 
 @dataclass(frozen=True)
 class HumanGold(Gold):
-    """Gold for the correction."""
+    """Human labels that the rates and scores of judges are corrected with."""
 
-    gold: Path | None = option(None, "Human labels of items that were drawn at random.", metavar="GOLD")
+    gold: Path | None = option(None, "Human labels of randomly drawn items.", metavar="GOLD")
     gold_probability: str | None = option(
-        None, "GOLD's column of the probability with which an item was drawn.", metavar="COLUMN"
+        None, "Column of GOLD with the probability that the item was drawn.", metavar="COLUMN"
     )
 
     def probabilities(self, table: Annotations) -> list[Any] | None:
-        """Return the probabilities of the named column (I,), if any."""
+        """Return the sampling probabilities (I,) of the items, or None without --gold-probability."""
         from dissensus.cli.inputs import read_table
         from dissensus.report.study import align_frame
 
@@ -88,7 +88,7 @@ class HumanGold(Gold):
 
 @dataclass(frozen=True)
 class SystemOptions:
-    """Columns that say which system gave each item as its answer, and to which prompt."""
+    """Columns with the system that gave each answer, and with its prompt."""
 
     items: Path | None = options.ITEMS
     system: str | None = option(
@@ -104,13 +104,15 @@ def calibrate(
     output: Path | None = options.OUTPUT_FILE,
     gold: HumanGold,
     width: float | None = option(
-        None, "Print how many more gold labels make every interval as narrow as this, such as 0.05."
+        None, "Print how many more gold labels are needed for intervals of this width, such as 0.05."
     ),
     next_file: Path | None = option(
-        None, "Write the items to have labelled next, for --width.", "--next", metavar="FILE"
+        None, "Write the items that humans should label next to reach --width.", "--next", metavar="FILE"
     ),
     compared: SystemOptions,
-    cost: Path | None = option(None, "Prices of calls, to buy judges by: columns annotator and cost.", metavar="FILE"),
+    cost: Path | None = option(
+        None, "Cost of a call to each judge, to compare panels: columns annotator and cost.", metavar="FILE"
+    ),
     fit: MethodOptions,
     seed: int | None = options.SEED,
     source: Source,

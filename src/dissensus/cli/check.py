@@ -41,7 +41,7 @@ OUTCOME_WORDS = {True: "passed", False: "failed", None: "not checked"}
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Thresholds of a table; a share is a number from 0 to 1."""
+    """Thresholds that a table must meet; a share is a number from 0 to 1."""
 
     min_labels: int | None = option(None, "Annotators who labelled each item, at least.", metavar="N")
     min_settled: float | None = option(None, "Share of the items that are settled.", metavar="SHARE")
@@ -118,7 +118,8 @@ def check(
     against, output = earlier.against, earlier.output
     if against is None:
         given = _limits_without_earlier_table(given, declared=bool(source.classes))
-    classes, source = source.class_names(), dataclasses.replace(source, classes=None)  # a new class is no error here
+    # A check reports new classes, so reading FILE must not treat them as an error.
+    classes, source = source.class_names(), dataclasses.replace(source, classes=None)
     saved_run = None if against is None or not (Path(against) / SUMMARY).is_file() else Path(against)
     if against is None or saved_run is not None:
         options.refuse_without("--against with a table of labels", "output", "level")
@@ -166,7 +167,10 @@ def check(
 
 
 def _limits_without_earlier_table(limits: dict[str, float], *, declared: bool) -> dict[str, float]:
-    """Return the limits to check a single table by; without --classes (`declared`), new classes cannot be checked."""
+    """Return the limits that need no earlier table.
+
+    New classes can be checked only if --classes declares the allowed ones (`declared`).
+    """
     from dissensus.questions.check import DEFAULT_CHANGE_LIMITS
 
     needing_earlier = {name for name in DEFAULT_CHANGE_LIMITS if name in limits}
@@ -188,7 +192,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _saved_snapshot(folder: Path, question: str | None, question_names: list[str]) -> Snapshot:
-    """Return the snapshot that `aggregate` saved; of several questions, the one that `question_names` of FILE has."""
+    """Return the snapshot that `aggregate` saved for a question, or for the question named in `question_names`."""
     from dissensus.cli.results import read_question_folders
     from dissensus.cli.scoring import load_model
     from dissensus.questions.check import Snapshot

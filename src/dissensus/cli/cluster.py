@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,6 @@ from dissensus.cli import exceptions as faults
 from dissensus.cli import folder, options, settings, show
 from dissensus.cli.options import option
 from dissensus.cli.source import Source
-from dissensus.exceptions import MissingExtra
 from dissensus.messages import ParameterName
 
 if TYPE_CHECKING:
@@ -33,8 +31,8 @@ CLUSTERING_OPTIONS = (
 )  # fmt: skip
 DECISION_PANEL = "With --decision"  # panel of the help
 MAX_CLUSTERS_SHOWN = 12
-CLASSES_SHOWN = 3  # per cluster
-COARSE_SIZES = 4  # numbers of a range that are tried without --search full
+CLASSES_SHOWN = 3  # maximum number of classes printed per cluster
+COARSE_SIZES = 4  # number of sizes in a range that are tried without --search full
 
 
 @dataclass(frozen=True)
@@ -43,20 +41,26 @@ class SizeOptions:
 
     item_clusters: str = option(
         "3:20",
-        "A number of clusters, or a range to search, within the number of items in FILE.",
+        "Number of item clusters, or a range of numbers to search.",
         "--item-clusters",
         "--items-clusters",
         metavar="K",
     )
     annotator_clusters: str = option(
-        "3:20", "The same for annotators.", "--annotator-clusters", "--annotators-clusters", metavar="L"
+        "3:20",
+        "Number or range of numbers of annotator clusters, in the same format.",
+        "--annotator-clusters",
+        "--annotators-clusters",
+        metavar="L",
     )
     search: Literal["coarse", "full"] = option(
         "coarse", f"Try {COARSE_SIZES} numbers of a range, from its first to its last, or all of them."
     )
-    dev: str = option("0.25", "Validation items: a share of FILE's, or a file like it.", metavar="SHARE|FILE")
+    dev: str = option(
+        "0.25", "Validation items: a share of the items in FILE, or another file of labels.", metavar="SHARE|FILE"
+    )
     criterion: Literal["kl", "likelihood"] = option(
-        "likelihood", "KL to the items' votes, or the likelihood of held-out labels."
+        "likelihood", "Criterion of the search: KL divergence from the votes, or likelihood of held-out labels."
     )
 
     def read_validation(self, source: Source) -> float | Annotations:
@@ -91,7 +95,7 @@ def cluster(
     output: Path | None = options.OUTPUT_FOLDER,
     method: str = option("pgm-bp", "pgm-bp, or fmm for items only.", "--method", "-m", metavar="NAME"),
     sizes: SizeOptions,
-    restarts: int = option(5, "Number of starts of the final fit.", min=1),
+    restarts: int = option(5, "Number of random starts of the final fit.", min=1),
     setting: list[str] | None = options.SETTINGS,
     seed: int | None = options.SEED,
     decision: bool = option(False, "Estimate which annotators label which items.", "--decision", panel=DECISION_PANEL),
@@ -248,14 +252,11 @@ def _write_tables(model: Any, search: Selection | None, part: Path) -> None:
 
 
 def _write_page(model: Any, search: Selection | None, table: Annotations, title: str, part: Path) -> None:
-    """Write the clusters as a page, if the optional packages that it needs are installed."""
-    try:
-        from dissensus.report import Report
+    """Write a page with charts of the clusters."""
+    from dissensus.report import Report
 
-        parts: dict[str, Any] = {"clustering": model, "search": search, "title": title}
-        Report(table, model, only=["clusters"], **parts).save(part / PAGE_FILE)
-    except MissingExtra as error:
-        warnings.warn(faults.NoPage(page=PAGE_FILE, reason=str(error)), stacklevel=2)
+    parts: dict[str, Any] = {"clustering": model, "search": search, "title": title}
+    Report(table, model, only=["clusters"], **parts).save(part / PAGE_FILE)
 
 
 def _print_clusters(model: Any, search: Selection | None, summary: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Make commands of functions: groups of options become options, and nothing writes over the files that are read."""
+"""Turn functions into commands: option groups become options, and files that are read are never overwritten."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ OUTPUT_PARAMETERS = ("output", "next_file")  # parameters that name files to wri
 
 
 def expand_option_groups(command: Callable[..., None], name: str) -> Callable[..., None]:
-    """Return the command as typer calls it: a parameter whose type is a group of options becomes the group's fields.
+    """Return the command with the signature that typer needs: option groups are replaced by their fields.
 
-    Every command has --quiet too, its name in the JSON, and lines of progress if stderr is a pipe.
+    Every command also gets --quiet, its name in the JSON output, and lines of progress if stderr is a pipe.
     """
     groups: dict[str, Any] = {}
     options: list[inspect.Parameter] = [
@@ -55,15 +55,15 @@ def expand_option_groups(command: Callable[..., None], name: str) -> Callable[..
         with progress.set_output(quiet=quiet, lines=own_process), protect_inputs(inputs):
             command(**given)
 
-    # typer reads one of the two, depending on its version
+    # Depending on its version, typer reads the signature or the annotations.
     run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     run.__annotations__ = {option.name: option.annotation for option in options}
-    del run.__dict__["__wrapped__"]  # typer would read the signature of the command itself
+    del run.__dict__["__wrapped__"]  # otherwise typer reads the signature of the command itself
     return run
 
 
 def _list_input_files(given: Mapping[str, Any]) -> Iterator[Path]:
-    """Yield every file that options name, by itself, by a pattern or by its folder, except those to be written."""
+    """Yield every input file: options name files, patterns or folders; options for output files are skipped."""
     for name, value in given.items():
         for text in value if isinstance(value, list) else [value]:
             if name in OUTPUT_PARAMETERS or not isinstance(text, str | Path):
@@ -72,7 +72,7 @@ def _list_input_files(given: Mapping[str, Any]) -> Iterator[Path]:
             if set("*?[") & set(str(text)):
                 found += map(Path, glob(str(text), recursive=True))  # noqa: PTH207 - absolute patterns too
             for path in found:
-                with suppress(OSError, ValueError):  # a text may be no path
+                with suppress(OSError, ValueError):  # the value of an option may not be a path
                     if path.is_file():
                         yield path
                     elif path.is_dir() and (isinstance(text, Path) or name == "named"):
@@ -80,7 +80,10 @@ def _list_input_files(given: Mapping[str, Any]) -> Iterator[Path]:
 
 
 def _list_run_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder and of an earlier run's sub-folders, without pages and the files next to them."""
+    """Yield the files of a folder, and those in its sub-folders if an earlier run wrote it.
+
+    HTML pages, and the .json and key files that belong to them, are skipped.
+    """
     from dissensus.cli.folder import SUMMARY
 
     inside = [*folder.glob("*"), *(folder.glob("*/*") if (folder / SUMMARY).is_file() else ())]

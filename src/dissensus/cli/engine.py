@@ -1,7 +1,7 @@
-"""`dissensus aggregate --engine`: fit to a table on a disk or in Spark, which is never in the memory of this process.
+"""`dissensus aggregate --engine`: fit to a table on a disk or in Spark without loading it into memory.
 
-Such a run reads Parquet (Spark: a table too), and its items are counted and written part by part, as Parquet. After a
-kill with `--engine disk`, the same command resumes after the last complete pass.
+Such a run reads Parquet files, or a table of Spark. Its items are counted and written part by part, as Parquet. If a
+run with `--engine disk` is killed, the same command resumes after the last complete pass.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from dissensus.cli.aggregate import Answers
 
 IN_MEMORY_OPTIONS = ("abstain", "question", "wide", "ticks", "normalize", "map", "many_classes", "kind")
-"""Options of reading that need the table in memory."""
+"""Options for reading FILE that need the table in memory."""
 
 
 def choose_engine(
     name: Engine | None, settings: list[str], method: str | None
 ) -> tuple[Disk | Torch | Spark | None, list[str]]:
-    """Return the engine with its options (None: local), and the settings of the method."""
+    """Return the engine with its options, or None for `local`, and the remaining settings, which are the method's."""
     method = method or DEFAULT_METHOD
     own = [setting.removeprefix("engine.") for setting in settings if setting.startswith("engine.")]
     others = [setting for setting in settings if not setting.startswith("engine.")]
@@ -64,7 +64,7 @@ def choose_engine(
 
 
 def fit_out_of_memory(task: FitOptions, gold: TrainingGold, source: SourceOfTables) -> Answers:
-    """Fit to a table on a disk or in Spark."""
+    """Fit a method to a table on a disk or in Spark, and return its answers."""
     options, settings = choose_engine(task.engine, task.settings, task.method)
     model = new_model(task.method, settings, source.kind or "classes")
     model.set_params(engine=options)
@@ -81,7 +81,7 @@ def fit_out_of_memory(task: FitOptions, gold: TrainingGold, source: SourceOfTabl
 
 
 def read_out_of_memory(source: Source, options: Any) -> Any:
-    """Return FILE as codes on a disk, or as parts in the cluster."""
+    """Return FILE coded as integers on a disk, or distributed over the cluster."""
     from dissensus.compute.engines.coding import check_parquet, code_parquet
     from dissensus.compute.engines.scatter import distribute_frame
 
@@ -117,9 +117,10 @@ def read_out_of_memory(source: Source, options: Any) -> Any:
 def fit_and_write(
     model: Aggregator, table: Any, text: str, gold: tuple[Any, Any] | None, output: Path | None, summary: dict[str, Any]
 ) -> results.Result:
-    """Fit to a table that is not in memory and add to the `summary`; `gold` holds columns of items and labels.
+    """Fit a model to a table that is not in memory, and add the results to `summary`.
 
-    With an `output` the files are written too, the items while they are counted.
+    `gold` holds a column of items and one of labels. With `output`, the files are written too; the items are written
+    while they are counted.
     """
     with _spark_errors():
         seconds = results.fit_with_progress(model, table, text)
@@ -139,7 +140,7 @@ def fit_and_write(
 
 
 def count_items(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] | None) -> dict[str, Any]:
-    """Return the `item_facts` from the frame of the items, part by part."""
+    """Return the `item_facts`, computed from the parts of the frame of items one after the other."""
     K = model.classes_.size
     labels, unsure = np.zeros(K, np.int64), 0
     known: list[tuple[Any, Any]] = [(np.empty(0, np.int32), np.empty((0, K)))]
@@ -158,7 +159,7 @@ def count_items(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] 
 
 
 def _write_while_reading(frames: Iterable[Any], path: Path) -> Iterator[Any]:
-    """Yield the same frames after writing them to one Parquet file."""
+    """Write frames to one Parquet file, and yield each of them after it is written."""
     import pyarrow.parquet as pq
 
     writer = None
@@ -174,7 +175,7 @@ def _write_while_reading(frames: Iterable[Any], path: Path) -> Iterator[Any]:
 
 @contextmanager
 def _spark_errors() -> Iterator[None]:
-    """Turn an error of the cluster into one of ours with its last cause, out of pages of them."""
+    """Raise SparkFailed with the last cause instead of an error of Spark, whose text fills pages."""
     try:
         yield
     except Exception as error:

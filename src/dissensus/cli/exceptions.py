@@ -1,4 +1,4 @@
-"""Faults of the command line: options that contradict each other, and files that a command cannot use."""
+"""Errors of the command line: options that contradict each other, and files that a command cannot use."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class NoBudget(BadParameter):
 
 
 class NotForLabels(BadParameter):
-    template = "{option} is not for {kind}; leave it out."
+    template = "{option} cannot be used with {kind}; omit it."
     option: ParameterName
     kind: str
     example = {"kind": "numbers"}
@@ -91,7 +91,7 @@ class UnknownSetting(UnknownName):
 
 
 class SettingHasOption(BadParameter):
-    template = "--set {setting}: there is an option for it; see --help."
+    template = "--set {setting}: this parameter has its own option; see --help."
     setting: str
 
 
@@ -125,13 +125,15 @@ class InTheWay(BadParameter):
 
 
 class NotOurFile(BadParameter):
-    template = "{file} exists, and there is no {summary} of an earlier run; name another folder, or remove the file."
+    template = (
+        "{file} exists, but the folder has no {summary} of an earlier run; name another folder, or remove the file."
+    )
     file: Path
     summary: str
 
 
 class UnknownSuffix(BadParameter):
-    template = "{option} {path}: {what} are written as {suffixes!l}; name such a file."
+    template = "{option} {path}: {what} are written as {suffixes!l}; use one of these suffixes."
     option: str
     path: Path
     what: str
@@ -140,7 +142,7 @@ class UnknownSuffix(BadParameter):
 
 
 class FolderMissing(BadParameter):
-    template = "{option} {path}: there is no folder {path.parent}; make it first."
+    template = "{option} {path}: the folder {path.parent} does not exist; create it first."
     option: str
     path: Path
     example = {"option": "-o", "path": Path("results/scores.csv")}
@@ -150,12 +152,12 @@ class FolderMissing(BadParameter):
 
 
 class OneQuestionOnly(BadParameter):
-    template = "{option} is for a file of one question; take each question by itself."
+    template = "{option} needs a file with a single question; process each question separately."
     option: ParameterName
 
 
 class ManyQuestions(BadParameter):
-    template = "{file} has {count:,} questions; take each by itself: {how}."
+    template = "{file} has {count:,} questions; process each separately: {how}."
     file: Path
     count: int
     question: str
@@ -167,20 +169,22 @@ class ManyQuestions(BadParameter):
 
 
 class OtherQuestions(BadParameter):
-    template = "one of {old} and {new} has several questions, the other has one; compare files of the same questions."
+    template = (
+        "of {old} and {new}, one has several questions and the other has one; compare files with the same questions."
+    )
     old: str
     new: str
 
 
 class QuestionMissing(DataError):
-    template = "question {question!r}: {old} has no such question; take it out of {new}."
+    template = "question {question!r} is in {new}, but not in {old}; remove it from {new}."
     question: str
     old: str
     new: str
 
 
 class NoMapping(BadParameter):
-    template = "--map {entry}: expected a column of old and one of new labels, or OLD=NEW."
+    template = "--map {entry}: expected OLD=NEW, or a file with a column of old labels and a column of new labels."
     entry: str
 
 
@@ -206,12 +210,12 @@ class TrainingStopped(UnreadableFile):
 
 
 class OtherCheckpoint(UnreadableFile):
-    template = "{path} is the checkpoint of a run with other data or options; start anew with --fresh."
+    template = "{path} is the checkpoint of a run with other data or options; add --fresh to discard it."
     path: Path
 
 
 class NoModelOfQuestion(UnreadableFile):
-    template = "no model for this question in {folder}; there are models for {questions!l}."
+    template = "{folder} has no model for this question; it has models for {questions!l}."
     folder: Path
     questions: tuple[str, ...]
 
@@ -223,7 +227,7 @@ class ModelWithoutItems(BadParameter):
 
 class NewClasses(UnknownClass):
     template = (
-        "{file}: the model in {model} does not know these labels: {classes!l}; fit a model that does, or declare them "
+        "{file} has labels that the model in {model} was not fitted to: {classes!l}; fit a new model, or ignore them "
         "with --abstain."
     )
     file: Path
@@ -233,7 +237,8 @@ class NewClasses(UnknownClass):
 
 class CountedTwice(DataWarning):
     template = (
-        "FILE may hold labels that the model was fitted to, which count twice now; --update takes new labels only."
+        "FILE may hold labels that the model was already fitted to; they now count twice. Use --update with new "
+        "labels only."
     )
 
 
@@ -254,7 +259,7 @@ class ColumnMissing(MissingColumn):
 
 
 class NoInputRows(DataError):
-    template = "{path}: there is no row."
+    template = "{path} has no rows."
     path: Path
 
 
@@ -266,7 +271,7 @@ class UnequalArrays(DataError):
 
 
 class DifferentRows(DataError):
-    template = "{path}: the rows of {name} differ; keep one."
+    template = "{path}: the rows of {name} have different costs; keep one of them."
     path: Path
     name: str
 
@@ -282,7 +287,9 @@ class NotNumber(DataError):
 
 
 class NotFinite(DataError):
-    template = "{path}: item {item!r} has {value} in column {column}, the first of {number:,}; fill such gaps."
+    template = (
+        "{path}: {number:,} values are not finite, first {value} of item {item!r}, column {column}; replace them."
+    )
     path: Path
     item: str
     value: float
@@ -291,7 +298,9 @@ class NotFinite(DataError):
 
 
 class NoCommonItems(DataError):
-    template = "none of the {items:,} items of {labels}, such as {item!r}, has inputs; are the files and columns right?"
+    template = (
+        "none of the {items:,} items of {labels}, such as {item!r}, has inputs; check the files and the item columns."
+    )
     items: int
     labels: Path
     item: str
@@ -313,20 +322,20 @@ class ValidationHasLabels(DataWarning):
 
 
 class BadSplit(DataError):
-    template = "{path}: column {column!r} holds {value!r}; it may hold train, dev or test."
+    template = "{path}: column {column!r} has the value {value!r}; allowed are train, dev and test."
     path: Path
     column: str
     value: str
 
 
 class NothingToTrain(DataError):
-    template = "{path}: column {column!r} is train for no item with labels; there is nothing to train on."
+    template = "{path}: column {column!r} marks no labelled item as train; mark at least one."
     path: Path
     column: str
 
 
 class UnseenAnnotators(DataWarning):
-    template = "the model has not seen {annotators!l}; they are treated as average annotators."
+    template = "the model was not trained on {annotators!l}; they are treated as average annotators."
     annotators: tuple[str, ...]
 
 
@@ -334,35 +343,29 @@ class UnseenAnnotators(DataWarning):
 
 
 class NoCharacters(BadParameter):
-    template = "--to {to} counts characters, and these spans are of tokens; use --to conll or spans.csv."
+    template = "--to {to} needs spans of characters, but these are spans of tokens; use --to conll or spans.csv."
     to: str
 
 
 class NotForTool(DataWarning):
-    template = "--to {to} holds classes and spans; skipped: {questions!l}."
+    template = "--to {to} can only hold classes and spans; these questions are skipped: {questions!l}."
     to: str
     questions: tuple[str, ...]
 
 
 class ManyConfusions(DissensusWarning):
-    template = "the confusions would take {rows:,} rows; they are in {model} only."
+    template = "the confusion matrices would take {rows:,} rows as a table; they are stored in {model} only."
     rows: int
     model: str
 
 
-class NoPage(DissensusWarning):
-    template = "no {page}: {reason}"
-    page: str
-    reason: str
-
-
 class SparkFailed(DataError):
-    template = "Spark failed ({cause}); its log has the details."
+    template = "Spark failed ({cause}); see its log for details."
     cause: str
 
 
 class NotDecidable(BadParameter):
-    template = "spans and labels with probabilities cannot be decided on a file yet; use dissensus serve."
+    template = "spans and labels with probabilities in a file cannot be adjudicated; use dissensus serve."
 
 
 class BadDecision(UnreadableFile):

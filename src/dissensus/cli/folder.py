@@ -24,22 +24,23 @@ from dissensus.common.exceptions import CannotWrite
 from dissensus.common.progress import show_progress
 
 SUMMARY = "summary.json"
-"""The file that marks a folder as complete."""
+"""File whose presence shows that a folder holds the complete results of a run."""
 INCOMPLETE_SUMMARY = b'{"incomplete": "a run was stopped while it replaced the files here; give the command again"}\n'
-PREVIOUS_SUFFIX = ".dissensus-previous"  # suffix of the hidden name of an old folder while the new one takes its place
-MAX_COPIED_BYTES = 2**28  # files of the user in an output folder; with more, results are replaced one by one
+PREVIOUS_SUFFIX = ".dissensus-previous"  # suffix of the hidden name of an old folder while it is replaced
+MAX_COPIED_BYTES = 2**28  # maximum total size of the user's files in an output folder that is replaced as a whole
 TableFormat = Literal["csv", "parquet", "jsonl"]
 
 
 def table_files(*stems: str) -> tuple[Path, ...]:
-    """Return the files of result tables in any format, which a later run into the same folder replaces or removes."""
+    """Return the possible files of result tables, in every format; a later run replaces or removes them."""
     return tuple(Path(f"{stem}.{suffix}") for stem in stems for suffix in get_args(TableFormat))
 
 
 def check_folder(folder: Path | None, files: Iterable[Path] = ()) -> None:
     """Raise an error, before any work is done, if a folder cannot be made or written to.
 
-    `files` (relative) are those to be written: none may be an input, or a file that no earlier run wrote.
+    `files` are the relative paths of the files that will be written. None of them may be an input file, or exist
+    without having been written by an earlier run.
     """
     if folder is None:
         return
@@ -53,7 +54,7 @@ def check_folder(folder: Path | None, files: Iterable[Path] = ()) -> None:
 
 
 def _lock_folder(folder: Path) -> FolderLock:
-    """Wait until no other run is replacing a folder, and keep it so while the lock lives."""
+    """Return a lock that keeps other runs from replacing a folder; wait until no run is replacing it."""
     return FolderLock(next(path for path in folder.resolve().parents if path.is_dir()), wait=True)
 
 
@@ -67,7 +68,7 @@ def _check_writable(folder: Path) -> None:
 
 
 def check_output_file(output: Path | None, what: str, option: str = "-o") -> None:
-    """Raise an error, before any work is done, if one file of results cannot be written or is being read."""
+    """Raise an error, before any work is done, if a results file cannot be written or is an input file."""
     from dissensus.table.io.readers import readers, suffix_without_gz
 
     if output is None:
@@ -81,7 +82,7 @@ def check_output_file(output: Path | None, what: str, option: str = "-o") -> Non
 
 
 def write_file(columns: Any, output: Path | None) -> None:
-    """Write columns (name → array) or an Arrow table to a file of results, if there is one."""
+    """Write columns (name → array) or an Arrow table to the results file; without a file, do nothing."""
     from dissensus.table.io import write_frame
 
     if output is not None:
@@ -101,14 +102,15 @@ def write_results(folder: Path, stale: Iterable[Path], summary: dict[str, Any]) 
 
 @contextmanager
 def atomic_folder(folder: Path, stale: Iterable[Path] = ()) -> Iterator[Path]:
-    """Yield a new folder to write into, which takes the place of `folder` once it is complete; an error removes it.
+    """Yield a new folder to write into, which replaces `folder` when the block ends; an error removes the new folder.
 
-    Files of `folder` that are neither written again nor `stale` (relative) stay. If it cannot be moved (a mount, the
-    working folder), its files are replaced one by one, and its summary marks it as incomplete until the last is there.
+    Files of `folder` that are neither written again nor listed in `stale` (relative paths) are kept. If `folder` cannot
+    be moved because it is a mount or the working folder, its files are replaced one by one, and its summary marks it as
+    incomplete until all files are replaced.
     """
     turn, target = _lock_folder(folder), folder.resolve()
     _check_writable(folder)
-    created = [path for path in target.parents if not path.exists()]  # the innermost first
+    created = [path for path in target.parents if not path.exists()]  # innermost first
     inside = target.exists() and (target.is_mount() or not os.access(target.parent, os.W_OK | os.X_OK))
     del turn
     part = (target if inside else target.parent) / f".dissensus-{token_hex(4)}.part"
@@ -122,7 +124,7 @@ def atomic_folder(folder: Path, stale: Iterable[Path] = ()) -> Iterator[Path]:
         for path in created:
             with suppress(OSError):
                 path.rmdir()
-        if isinstance(error, OSError):  # ours name the part, which is gone
+        if isinstance(error, OSError):  # the error names the temporary folder, which is removed
             reason = error.reason if isinstance(error, CannotWrite) else error.strerror or str(error)
             raise CannotWrite(path=folder, reason=reason) from error
         raise
@@ -131,7 +133,7 @@ def atomic_folder(folder: Path, stale: Iterable[Path] = ()) -> Iterator[Path]:
 
 
 def _replace_folder(part: Path, target: Path, stale: set[Path]) -> None:
-    """Move a complete part to its place."""
+    """Replace the target by a complete temporary folder."""
     files = sorted(path.relative_to(part) for path in part.rglob("*") if path.is_file())
     for file in files:
         if (target / file).is_dir():
@@ -158,15 +160,15 @@ def _replace_folder(part: Path, target: Path, stale: set[Path]) -> None:
 
 
 def _restore_previous(target: Path, previous: Path) -> None:
-    """Put the old folder back if an exchange was interrupted, or remove it if the new one is in its place."""
+    """Restore the old folder if its replacement was interrupted, or delete it if the new folder is in place."""
     if not target.exists() and previous.is_dir():
         previous.rename(target)
     shutil.rmtree(previous, ignore_errors=True)
 
 
 def _copy_user_files(part: Path, target: Path, stale: set[Path]) -> bool:
-    """Copy the user's own files into the new folder; return False if the target should be filled in place instead."""
-    here = Path.cwd()  # a shell would stay in the old folder
+    """Copy the user's files into the new folder; return False if files must be replaced one by one instead."""
+    here = Path.cwd()  # a shell whose working folder is replaced would stay in the old one
     others = {
         path
         for path in target.rglob("*")
@@ -197,7 +199,7 @@ def _copy_user_files(part: Path, target: Path, stale: set[Path]) -> bool:
 
 
 def _replace_files(part: Path, target: Path, files: list[Path], stale: set[Path]) -> None:
-    """Replace the files of a folder one by one; the summary is the last, and marks it as incomplete until then."""
+    """Replace the files of a folder one by one; until the last one, its summary marks it as incomplete."""
     if Path(SUMMARY) in files:
         with open_atomically(target / SUMMARY) as summary:
             summary.write(INCOMPLETE_SUMMARY)

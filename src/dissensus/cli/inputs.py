@@ -1,6 +1,7 @@
-"""Inputs of trained models: texts, pairs, features or images, one per item, from files.
+"""Read the inputs of trained models from files: one text, pair of texts, feature vector or image per item.
 
-Also the items for validation in `dissensus train`: a share, those of another file, or those that a column names.
+This module also selects the validation items of `dissensus train`: a share, the items of another file, or the items
+that a column marks.
 """
 
 from __future__ import annotations
@@ -34,25 +35,25 @@ if TYPE_CHECKING:
     from dissensus.cli.options import InputFiles
 
 TEXT_COLUMNS = ("text", "sentence", "question", "prompt")
-"""Columns that are read as the text if none is named."""
+"""Names of the text column that are tried, in this order, without --text."""
 SPLITS = (
     dict.fromkeys(("train", "training"), "train")
     | dict.fromkeys(("dev", "development", "val", "valid", "validation"), "dev")
     | dict.fromkeys(("test", "testing", ""), "test")
 )
-"""Words in the column of --split → the split."""
+"""Value in the column of --split → name of the split."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """The columns of a file that are the inputs; a model's folder stores them for `predict`."""
+    """The kind and the columns of the inputs in a file; the folder of a model stores them for `predict`."""
 
     kind: str  # texts, pairs, positions, features or images
     columns: tuple[str, ...] = ()  # columns of a table; none for arrays
 
     @classmethod
     def choose(cls, files: InputFiles) -> tuple[Path, Inputs]:
-        """Return the file of the inputs and what to read from it."""
+        """Return the file that holds the inputs, and a description of them."""
         given = {name: file for name in ("features", "images", "items") if (file := getattr(files, name)) is not None}
         if len(given) > 1:
             first, second, *_ = given
@@ -82,7 +83,7 @@ class Inputs:
 
     @classmethod
     def read_from_model(cls, model: Path) -> Inputs:
-        """Return the inputs of the model in a folder of `dissensus train`."""
+        """Return the description of the inputs from the folder of a model that `dissensus train` wrote."""
         try:
             facts = json.loads((model / SUMMARY).read_bytes())["inputs"]
             return cls(str(facts["kind"]), tuple(str(column) for column in facts["columns"]))
@@ -96,7 +97,7 @@ class Inputs:
             raise faults.NotWrittenBy(path=model / SUMMARY, command="train") from error
 
     def read(self, path: Path, item: str | None = None) -> tuple[Names, Any]:
-        """Return names of items (n,) as text or integers, without repeats, and their inputs (n rows)."""
+        """Return the distinct names (n,) of items, as text or integers, and the n rows of inputs."""
         with show.show_progress(f"reading {path}"):
             names, X = self._read_arrays(path) if _holds_arrays(path) else self._read_table(path, item)
         if not len(names):
@@ -143,7 +144,7 @@ class Inputs:
 
 
 def _deduplicate(names: Names, X: Any, path: Path) -> tuple[Names, Any]:
-    """Return every item once; a table of labels repeats the inputs of an item, which must be equal."""
+    """Return each item once with its inputs; in a table of labels, the rows of an item must repeat the same inputs."""
     _, first, code, count = np.unique(names, return_index=True, return_inverse=True, return_counts=True)
     if (count == 1).all():
         return names, X
@@ -157,7 +158,7 @@ def _deduplicate(names: Names, X: Any, path: Path) -> tuple[Names, Any]:
 
 
 def align_inputs(table: Annotations, names: Names, X: Any, labels: Path) -> tuple[Annotations, Any]:
-    """Return the table over all items with inputs, labelled or not, and the inputs in its order."""
+    """Return the table extended to all items with inputs, and the inputs in the order of its items."""
     from dissensus.learning.inputs import take_rows
 
     source = table.import_report
@@ -182,7 +183,11 @@ def align_inputs(table: Annotations, names: Names, X: Any, labels: Path) -> tupl
 def validation_by_share_or_file(
     text: str, table: Annotations, X: Any, source: Source
 ) -> tuple[BoolArray, BoolArray, Any]:
-    """Read --validation: (I,) items not to train on, (I,) validation items, and the `validation` of `fit`."""
+    """Read the option --validation.
+
+    Return the mask (I,) of items not to train on, the mask (I,) of validation items, and the argument `validation` of
+    `CrowdClassifier.fit`.
+    """
     from dissensus.learning.inputs import take_rows
 
     none = np.zeros(table.n_items, np.bool_)
@@ -207,7 +212,7 @@ def validation_by_share_or_file(
 
 
 def validation_by_column(column: str, file: Path, table: Annotations, X: Any) -> tuple[BoolArray, BoolArray, Any]:
-    """Return the same from a column of the file of inputs that holds train, dev or test for each item."""
+    """Return the same as `validation_by_share_or_file`, from a column with train, dev or test for each item."""
     from dissensus.learning.inputs import take_rows
 
     if _holds_arrays(file):
@@ -231,7 +236,7 @@ def validation_by_column(column: str, file: Path, table: Annotations, X: Any) ->
 
 
 def match_name_type(others: Names, names: Names) -> Names:
-    """Return names as text if others are text, as integers if others are."""
+    """Return names converted to the type of `others`: text or integers."""
     if names.dtype.kind in "iu" and others.dtype.kind == "O":
         return np.array([str(name) for name in names.tolist()], object)
     if names.dtype.kind == "O" and others.dtype.kind in "iu":
@@ -241,7 +246,7 @@ def match_name_type(others: Names, names: Names) -> Names:
 
 
 def parse_names(text: str, others: Names) -> Names:
-    """Return the names in `A,B,…`, of the same kind as others."""
+    """Return the names in `A,B,…`, converted to the type of `others`."""
     return match_name_type(others, np.array([part for name in text.split(",") if (part := name.strip())], object))
 
 
@@ -250,13 +255,13 @@ def _holds_arrays(path: Path) -> bool:
 
 
 def read_table(path: Path) -> Any:
-    """Return all columns of a file, as an Arrow table."""
+    """Read a file as an Arrow table with all its columns."""
     with show.show_progress(f"reading {path}"):
         return read_frame(path)
 
 
 def read_prices(path: Path, people: Names) -> dict[Any, float]:
-    """Return annotator → cost of a label, from a file with columns annotator and cost."""
+    """Read the cost of a label of each annotator from a file with columns annotator and cost."""
     frame = read_table(path)
     key = guess_column("annotator", frame.column_names) or "annotator"
     _check_columns(path, frame, {key: "annotator", "cost": "cost"})
@@ -270,14 +275,14 @@ def read_prices(path: Path, people: Names) -> dict[Any, float]:
 
 
 def _check_columns(path: Path, frame: Any, roles: dict[str, str]) -> None:
-    """Raise ColumnMissing if a table lacks one of the columns, given with their roles."""
+    """Raise ColumnMissing if a table lacks one of the columns; `roles` maps each column to its use."""
     for column, role in roles.items():
         if column not in frame.column_names:
             raise faults.ColumnMissing(path=path, column=column, role=role, columns=quote_names(frame.column_names))
 
 
 def _parse_numbers(path: Path, name: str, values: list[Any], convert: Callable[[Any], Any], kind: str) -> list[Any]:
-    """Return the cells of a column as numbers."""
+    """Convert the values of a column to numbers."""
     result = []
     for row, value in enumerate(values):
         try:

@@ -1,6 +1,6 @@
 """Options that several commands share, each declared once.
 
-A parameter of a command whose type is a group of options, such as `Source`, stands for all fields of the group (see
+A parameter whose type is an option group, such as `Source`, adds all fields of the group as options of the command (see
 `dissensus.cli.command`):
 
     def compare(*, gold: Gold, share: float = option(0.2, "…"), source: Source) -> None: ...
@@ -25,12 +25,12 @@ Engine = Literal["local", "disk", "torch", "spark"]
 
 
 def option(default: Any, text: str, *names: str, panel: str | None = None, **more: Any) -> Any:
-    """Declare an option of a command, named after its parameter unless names are given; `...` is no default."""
+    """Declare an option of a command; the default `...` makes it required, and `names` replace the parameter's name."""
     return typer.Option(default, *names, help=text, rich_help_panel=panel, **more)
 
 
 def method_names() -> list[str]:
-    """Return the names of methods for completion, from files and entry points: importing them would take a second."""
+    """Return the names of methods for completion, from files and entry points; importing the methods takes a second."""
     from importlib.metadata import entry_points
 
     folder = Path(__file__).parent.parent / "models" / "methods"
@@ -39,29 +39,42 @@ def method_names() -> list[str]:
 
 
 JSON = option(False, "Print one JSON object instead.", "--json")
-QUIET = option(False, "Print no text and no progress; --json, warnings and errors stay.", "--quiet", "-q")
-SEED = option(None, "Seed of everything random; 0 by default.", min=0)
-DEVICE = option(None, "auto, cpu, cuda, cuda:1, mps.", show_default="auto")
+QUIET = option(False, "Print only the output of --json, warnings and errors.", "--quiet", "-q")
+SEED = option(None, "Seed of all random numbers; 0 by default.", min=0)
+DEVICE = option(None, "Device that runs the network: auto, cpu, cuda, cuda:1 or mps.", show_default="auto")
 OUTPUT_FOLDER = option(
-    None, "Write the results here; by default they are only shown.", "--output", "-o", metavar="FOLDER"
+    None, "Write the results into this folder; by default they are only printed.", "--output", "-o", metavar="FOLDER"
 )
 OUTPUT_FILE = option(
-    None, "Write a .csv, .parquet or .jsonl file; by default nothing is written.", "--output", "-o", metavar="OUT"
+    None,
+    "Write the results to this .csv, .parquet or .jsonl file; by default they are only printed.",
+    "--output",
+    "-o",
+    metavar="OUT",
 )
 METHOD = option(
-    None, "`dissensus list methods` lists them.", "--method", "-m", metavar="NAME", show_default=DEFAULT_METHOD,
+    None, "Method that infers the labels; see `dissensus list methods`.", "--method", "-m", metavar="NAME",
+    show_default=DEFAULT_METHOD,
     autocompletion=method_names,
 )  # fmt: skip
 TOOL = option(
     None,
-    "Write the labels for a tool too, as to-TOOL: label-studio, argilla, doccano, prodigy, inspect, promptfoo, "
-    "conll, csv, jsonl or xlsx. An export of the same tool keeps everything in it.",
+    "Also write the labels as a file for a tool: label-studio, argilla, doccano, prodigy, inspect, promptfoo, "
+    "conll, csv, jsonl or xlsx. If FILE is an export of this tool, everything in it is kept.",
     metavar="TOOL",
     autocompletion=lambda: list(import_module("dissensus.table.io.writers").writers),
 )
-SETTINGS = option(None, "Any parameter of the method, such as smoothing=0.5; repeatable.", "--set", metavar="KEY=VALUE")
-ANNOTATORS = option(None, "A table about the annotators: column annotator, and their groups.", metavar="FILE")
-ITEMS = option(None, "A table about the items: column item, texts, pictures as data URIs, others.", metavar="FILE")
+SETTINGS = option(
+    None, "Set a parameter of the method, such as smoothing=0.5; repeatable.", "--set", metavar="KEY=VALUE"
+)
+ANNOTATORS = option(
+    None, "A table about the annotators: a column annotator, and columns with their groups.", metavar="FILE"
+)
+ITEMS = option(
+    None,
+    "A table about the items: a column item, and columns with texts, pictures as data URIs or other facts.",
+    metavar="FILE",
+)
 
 
 def refuse_together(other: str, *names: str) -> None:
@@ -83,18 +96,20 @@ def select_set_by_user(names: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class InputFiles:
-    """Files of the inputs of a trained model, and their columns."""
+    """Files and columns with the inputs of a trained model."""
 
     items: Path | None = ITEMS
-    text: str | None = option(None, "ITEMS' column of texts (text, sentence, …).", metavar="COLUMN")
-    pair: str | None = option(None, "ITEMS' column of a second text, such as a target.", metavar="COLUMN")
-    position: str | None = option(None, "ITEMS' column of the position of a token in its text.", metavar="COLUMN")
+    text: str | None = option(
+        None, "Column of ITEMS with the texts; by default text, sentence, question or prompt.", metavar="COLUMN"
+    )
+    pair: str | None = option(None, "Column of ITEMS with a second text, such as a target.", metavar="COLUMN")
+    position: str | None = option(None, "Column of ITEMS with the position of a token in its text.", metavar="COLUMN")
     features: Path | None = option(None, ".npz with arrays item and x, or a table: item and numbers.", metavar="FILE")
     images: Path | None = option(None, ".npz with arrays item and x (n, H, W[, C]).", metavar="FILE")
 
     @property
     def names_table_column(self) -> bool:
-        """True if a column of a table is named, so that the inputs are in a table."""
+        """Whether the options name a column, so that the inputs must be in a table."""
         return any((self.text, self.pair, self.position))
 
 

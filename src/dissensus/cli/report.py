@@ -1,4 +1,4 @@
-"""`dissensus report`: one HTML file about the labels, the annotators, hard items, and what to do next."""
+"""`dissensus report`: write an HTML page about the labels, the annotators, hard items and next steps."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def report(
     *,
     output: Path = option(
         Path("report.html"),
-        "The page; report.json and the key are written next to it.",
+        "The page; a .json file with its numbers and the key are written next to it.",
         "--output",
         "-o",
         metavar="PAGE",
@@ -64,8 +64,12 @@ def report(
     inputs: ReportInputs,
     fit: MethodOptions,
     title: str | None = option(None, "Title of the page; by default the name of FILE."),
-    pseudonyms: bool = option(True, "How annotators are named; the key is a separate file.", "--pseudonyms/--names"),
-    salt: str = option("", "A secret for the pseudonyms; without it, a guessed name can be checked."),
+    pseudonyms: bool = option(
+        True,
+        "Show pseudonyms instead of the names of annotators; the key is written to a separate file.",
+        "--pseudonyms/--names",
+    ),
+    salt: str = option("", "A secret that the pseudonyms depend on; without it, a guessed name can be verified."),
     seed: int | None = options.SEED,
     source: Source,
 ) -> None:
@@ -136,7 +140,7 @@ def _check_page(output: Path) -> None:
 
 
 def _read_clusters(folder: Path) -> dict[str, Any]:
-    """Return the clustering of an earlier run, and its search, if there was one."""
+    """Return the clustering of an earlier run, with the search for its size if there was one."""
     from pyarrow.csv import read_csv
 
     from dissensus.clustering import Clustering

@@ -37,8 +37,10 @@ from dissensus.table.spans import extract_spans
 if TYPE_CHECKING:
     from dissensus.questions.diagnose import Diagnosis
 
-MIN_CONFIDENCE = 0.7  # items below are counted in the summary
-MAX_CONFUSION_ROWS = 2_000_000  # rows of confusions.csv; larger confusions are in model.npz only
+MIN_CONFIDENCE = 0.7  # the summary counts the items with a lower confidence
+MAX_CONFUSION_ROWS = (
+    2_000_000  # maximum number of rows of confusions.csv; larger confusion matrices are in model.npz only
+)
 MODEL_FILE = "model.npz"
 RESULT_FILES = (
     *table_files("items", "annotators", "confusions", "things", "spans"),
@@ -48,9 +50,9 @@ RESULT_FILES = (
 
 @dataclass(frozen=True)
 class Result:
-    """The answers to one table."""
+    """The answers of a model about one table."""
 
-    model: Aggregator  # fitted to the table, or its answers to it
+    model: Aggregator  # a model fitted to the table, or a copy of a stored model with its answers about the table
     summary: dict[str, Any]
     fitted: bool = True
     diagnosis: Diagnosis | None = None
@@ -59,7 +61,7 @@ class Result:
 
 
 def fit_with_progress(model: Aggregator, table: Any, text: str, gold: IntArray | None = None) -> float:
-    """Fit to a table with a bar of progress; return the seconds it took."""
+    """Fit a model to a table with a progress bar, and return the duration in seconds."""
     parameters = model.get_params(deep=False)
     passes, began = parameters.get("max_iter"), time.perf_counter()
     with show.show_progress(text, None if passes is None else passes * parameters.get("restarts", 1)) as on_step:
@@ -68,7 +70,11 @@ def fit_with_progress(model: Aggregator, table: Any, text: str, gold: IntArray |
 
 
 def fit_table(model: Aggregator, table: Annotations, gold: Any, title: str, *, training: Any, flags: bool) -> Result:
-    """Fit to a table; gold codes (I,) score the model or train it, and `flags` looks for unusual annotators."""
+    """Fit a model to a table and return its answers.
+
+    `gold` (I,) measures accuracy, and `training` (I,) is used to fit the model. With `flags`, unusual annotators are
+    searched for.
+    """
     try:
         seconds = fit_with_progress(model, table, f"fitting {title}", training)
     except (OutcomesNotUsed, GoldNotUsed) as error:
@@ -100,14 +106,14 @@ def fit_table(model: Aggregator, table: Annotations, gold: Any, title: str, *, t
 
 
 def _count_gold(gold: Any) -> int:
-    """Return the number of items with a known label, given as codes from 0, or as numbers."""
+    """Return the number of items with a gold label; `gold` holds codes (−1 if unknown) or numbers (NaN if unknown)."""
     return int((gold >= 0).sum() if gold.dtype.kind in "iu" else (~np.isnan(gold)).sum())
 
 
 def make_result(
     model: Aggregator, table: Annotations, gold: Any, seconds: float, status: ItemStatus, *, fitted: bool = True
 ) -> Result:
-    """Return the answers of a model to a table of any label type, with their summary."""
+    """Return the answers of a model about a table of any label type, with their summary."""
     if isinstance(model, AnswerModel):
         counts = {"annotations": table.n_annotations, "items": table.n_items, "annotators": table.n_annotators}
         about = {"kind": table.kind} | counts | fit_facts(model, seconds) | model.summarise_answers(gold)
@@ -117,23 +123,31 @@ def make_result(
 
 
 def read_question_folders(folder: Path) -> dict[str, str]:
-    """Return question → sub-folder of an earlier run; empty if it had one question, or there was none."""
+    """Return question → sub-folder of an earlier run; empty if it had a single table, or if there is no earlier run."""
     try:
         questions = json.loads((folder / SUMMARY).read_bytes())["questions"]
         found = {str(question): str(about["folder"]) for question, about in questions.items()}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # no file, or not ours
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ):  # there is no such file, or another program wrote it
         return {}
-    return {question: name for question, name in found.items() if Path(name).name == name}  # inside of the folder
+    return {
+        question: name for question, name in found.items() if Path(name).name == name
+    }  # only names inside the folder
 
 
 def list_replaceable_files(folder: Path) -> list[Path]:
-    """Return every file of an earlier run that could be mistaken for one of this run."""
+    """Return every file of an earlier run that could be mistaken for a result of this run."""
     inside = [Path(name) for name in read_question_folders(folder).values()]
     return [*RESULT_FILES, *(sub / file for sub in inside for file in RESULT_FILES)]
 
 
 def make_folder_names(questions: Iterable[str]) -> dict[str | None, str]:
-    """Return question → folder name of letters, digits, `-`, `_` and dots; names differ by more than capitals."""
+    """Return question → folder name of letters, digits, `-`, `_` and dots; no two names differ only in capitals."""
     names: dict[str | None, str] = {}
     for question in questions:
         plain = re.sub(r"[^\w.-]+", "_", question).strip("._")[:60] or "question"
@@ -179,7 +193,7 @@ def write_result(result: Result, folder: Path, suffix: str, *, items: bool = Tru
 
 
 def count_items(model: Aggregator, gold: IntArray | None) -> dict[str, Any]:
-    """Return the `item_facts` of a model whose items are in memory; `gold` (I,) is −1 if unknown."""
+    """Return the `item_facts` of a model whose items are in memory; `gold` (I,) is −1 where unknown."""
     predicted = model.predict()
     labels = np.bincount(naming.match_names(predicted, model.classes_, "classes"), minlength=model.classes_.size)
     unsure = int((model.posterior_.max(axis=1, initial=0) < MIN_CONFIDENCE).sum())
@@ -189,7 +203,7 @@ def count_items(model: Aggregator, gold: IntArray | None) -> dict[str, Any]:
 
 
 def span_facts(model: SpanModel, gold: IntArray | None) -> dict[str, Any]:
-    """Return facts about spans: counts by label, the expected number of correct ones, and scores by known tags."""
+    """Return the number of spans by label, the expected number of correct spans, and their scores if gold is known."""
     found = model.spans("pyarrow")
     names, count = np.unique(found["label"].to_numpy(zero_copy_only=False).astype(str), return_counts=True)
     facts: dict[str, Any] = {
@@ -211,19 +225,23 @@ def span_facts(model: SpanModel, gold: IntArray | None) -> dict[str, Any]:
 def item_facts(
     model: Aggregator, labels: IntArray, unsure: int, known: tuple[IntArray, FloatArray] | None
 ) -> dict[str, Any]:
-    """Return facts about items: (K,) counts by class, the number of `unsure` ones, and `gold_scores` of `known`."""
+    """Return facts about items.
+
+    `labels` (K,) are counts by class, and `unsure` is the number of items with a low confidence. `known` holds the gold
+    codes (n,) and the posterior (n, K) of items with gold; their `gold_scores` are added.
+    """
     facts = {"labels": dict(zip(map(str, model.classes_), labels.tolist(), strict=True)), "items_below_0.7": unsure}
     if known is None:
         return facts
     gold, posterior = known
     if not gold.size:
         warnings.warn(NoGoldToScore(), stacklevel=2)
-    right = probability_correct(gold, posterior) if gold.size else np.empty(0)  # a tie counts in part
+    right = probability_correct(gold, posterior) if gold.size else np.empty(0)  # a tie counts as a fraction
     return facts | {"gold": gold_scores(gold, right, posterior)}
 
 
 def fit_facts(model: Aggregator, seconds: float) -> dict[str, Any]:
-    """Return facts about a fit, of any label type."""
+    """Return facts about the fit of a model for any label type."""
     # the options of the engine name folders and devices of this machine
     engine = {"engine": engine_name(model.engine)} if "engine" in model.parameter_names() else {}  # type: ignore[attr-defined]
     return {
@@ -250,7 +268,7 @@ def summarise(model: Aggregator, items: dict[str, Any], seconds: float) -> dict[
 
 
 def gold_scores(gold: IntArray, right: BoolArray | FloatArray, posterior: FloatArray) -> dict[str, Any]:
-    """Return scores of answers by (n,) known classes, (n,) correctness of each answer, (n, K) probabilities."""
+    """Return scores of answers, given gold classes (n,), correctness (n,) of each answer, and probabilities (n, K)."""
     if not gold.size:
         return {"items": 0, "accuracy": None}
     accuracy = bootstrap(right)

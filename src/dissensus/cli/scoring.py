@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from dissensus.cli.source import Source, SourceOfTables, TrainingGold
     from dissensus.models.base import Aggregator
 
-ROUNDING = 1e-6  # error of a count that is a sum of weights
-MAX_CLASSES_NAMED = 5
+ROUNDING = 1e-6  # maximum rounding error of a count that is a sum of weights
+MAX_CLASSES_NAMED = 5  # maximum number of new classes in the error
 
 
 def score_tables(task: FitOptions, gold: TrainingGold, source: SourceOfTables) -> Answers:
-    """Score each question of FILE with the stored model."""
+    """Label the items of each question of FILE with the stored model."""
 
     def answer(table: Annotations, question: str | None) -> Result:
         model = _load_task_model(task, question)
@@ -91,7 +91,7 @@ def _use_model_classes(model: Aggregator, table: Annotations, task: FitOptions, 
 
 
 def _score_table(model: Aggregator, table: Annotations, gold: Any, text: str) -> Result:
-    """Return the answers of a fitted model to another table; the reliability of unseen annotators is NaN."""
+    """Return the answers of a fitted model about another table; the reliability of unseen annotators is NaN."""
     began = time.perf_counter()
     with show.show_progress(text):
         scored = copy.copy(model)
@@ -111,7 +111,7 @@ def _score_table(model: Aggregator, table: Annotations, gold: Any, text: str) ->
 
 
 def _update_with_table(model: Aggregator, table: Annotations, gold: IntArray | None, text: str) -> Result:
-    """Return the answers of a model after adding a table to it; `gold` covers all its items then."""
+    """Add a table to a model and return its answers; `gold` has an entry for each item of the model and the table."""
     began = time.perf_counter()
     _warn_of_repeats(model, table)
     with show.show_progress(text):
@@ -121,7 +121,7 @@ def _update_with_table(model: Aggregator, table: Annotations, gold: IntArray | N
 
 
 def _warn_of_repeats(model: Aggregator, table: Annotations) -> None:
-    """Warn if a model may know the labels of a table already: all of them, or the table holds all of its own."""
+    """Warn if the model was probably fitted to labels of the table before, so that they would count twice."""
     at = naming.match_names(table.items, model.items_, "items")
     total = getattr(model, "item_total_", None)
     if total is None or not total.size or not (at >= 0).any():
@@ -134,6 +134,6 @@ def _warn_of_repeats(model: Aggregator, table: Annotations) -> None:
 
 
 def make_item_table(items: Names, model: Aggregator) -> Annotations:
-    """Return a table of items without rows, which gold labels are aligned with."""
+    """Return a table with these items and no rows, to align gold labels with."""
     none = np.empty(0, np.int32)
     return Annotations.from_codes(none, none, none, items, model.annotators_, model.classes_)

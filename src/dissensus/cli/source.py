@@ -1,4 +1,4 @@
-"""The files of labels: FILE and GOLD, how to read them, and one answer for each question of FILE."""
+"""Read FILE and the files of gold labels, and answer each question of FILE."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ Tables = dict[str | None, "Annotations"]
 """Question → its table; None → the one table of a file without questions."""
 Kind = Literal["classes", "graded", "numbers", "pairs", "sets", "objects", "spans"]  # `table.kinds.KIND_DESCRIPTIONS`
 READING_PANEL = "Reading FILE"  # panel of the help
-NUMBER_COLUMNS = ("gold", "value", "score", "rating")  # usual names of a column of known numbers
+NUMBER_COLUMNS = ("gold", "value", "score", "rating")  # names of the column of gold numbers that are tried
 COMMANDS_FOR_ANY_KIND = (
     "describe", "aggregate", "calibrate", "diagnose", "recommend", "report", "adjudicate",
 )  # fmt: skip
-"""Commands for all label types; the others are for classes."""
+"""Commands for all label types; the other commands need classes."""
 
 
 def _column_option(content: str) -> Any:
@@ -43,12 +43,12 @@ def _column_option(content: str) -> Any:
 
 
 def _make_format_option(*names: str) -> Any:
-    return option(None, "FILE's format, if it is not detected.", *names, metavar="FORMAT", panel=READING_PANEL)
+    return option(None, "Format of FILE; by default it is detected.", *names, metavar="FORMAT", panel=READING_PANEL)
 
 
 @dataclass(frozen=True)
 class Source:
-    """FILE, how to read it, and whether to answer as JSON."""
+    """FILE, the options for reading it, and --json."""
 
     json: bool = JSON
     named: str = typer.Argument(
@@ -65,14 +65,16 @@ class Source:
     question: str | None = _column_option("questions, each a table of its own")
     weight: str | None = _column_option("weights of the rows")
     classes: str | None = option(
-        None, "All classes, in this order; any other label is an error.", metavar="A,B,…", panel=READING_PANEL
+        None, "All classes, in this order; other labels are an error.", metavar="A,B,…", panel=READING_PANEL
     )
     abstain: list[str] | None = option(
         None, 'An answer that is not a class ("" for an empty one); repeatable.', metavar="LABEL", panel=READING_PANEL
     )
     wide: bool = option(False, "FILE has a column per annotator.", "--wide", panel=READING_PANEL)
     ticks: Literal["votes", "questions"] | None = option(
-        None, "If answers select several labels: one vote each, or a yes/no question per label.", panel=READING_PANEL
+        None,
+        "How to read answers that select several labels: one vote for each, or a yes/no question per label.",
+        panel=READING_PANEL,
     )
     normalize: bool = option(
         False, "Treat labels that differ only by capitals or spaces as one.", "--normalize", panel=READING_PANEL
@@ -86,9 +88,11 @@ class Source:
     input_format: str | None = _make_format_option("--format", "--input-format")
 
     def read_tables(self, *, any_kind: bool | None = None, command: str = "", **for_one_question: Any) -> Tables:
-        """Return the table, or one per question; options `for_one_question` are an error for a file of several.
+        """Read FILE: return one table per question, or a single table.
 
-        With `any_kind`, the caller checks the label type; without it, `ANY_KIND` decides. Errors name the `command`.
+        Options in `for_one_question` must not be used if FILE has several questions. If `any_kind` is True, the caller
+        checks the label type; if it is None, `COMMANDS_FOR_ANY_KIND` decides whether labels must be classes. Errors
+        name the `command`.
         """
         from dissensus.table.io import read
         from dissensus.table.kinds import CLASS_KINDS, check_kind
@@ -123,13 +127,13 @@ class Source:
         return tables
 
     def announce_import(self, reading: ImportReport) -> None:
-        """Store the import report for JSON, and print it above the results otherwise."""
+        """Store the import report for --json; without --json, print it above the results."""
         self.import_report.update(reading.to_dict())
         if not self.json:
             show.announce_lines(map(show.escape, reading.render_lines(make_face(show.current_invocation.get()))))
 
     def read_single_table(self) -> Annotations:
-        """Return the table; several questions are an error."""
+        """Return the table of FILE; raise ManyQuestions if it has several questions."""
         tables = self.read_tables()
         if None not in tables:
             source = next(iter(tables.values())).import_report
@@ -140,7 +144,7 @@ class Source:
         return tables[None]
 
     def read_two_files(self, old: str, **for_one_question: Any) -> tuple[Tables, Tables]:
-        """Return the tables of an earlier file and those of FILE, which must have the same questions."""
+        """Return the tables of an earlier file and of FILE, which must have the same questions."""
         before, after = dataclasses.replace(self, named=old).read_tables(), self.read_tables(**for_one_question)
         if (None in before) != (None in after):
             raise faults.OtherQuestions(old=old, new=self.named)
@@ -178,22 +182,22 @@ class Source:
 
     @property
     def file(self) -> Path:
-        """FILE as a path; an address such as s3://bucket keeps its slashes only in `named`."""
+        """FILE as a path; `named` also keeps the double slash of an address such as s3://bucket."""
         return Path(self.named)
 
     @property
     def holds_texts(self) -> bool:
-        """True if FILE, once read, is an export with texts of its items."""
+        """Whether FILE is an export with the texts of its items, which is known after reading."""
         return self.named != "-" and "text" in self.import_report.get("columns", {}) and "answers" in self.import_report
 
     @functools.cached_property
     def import_report(self) -> dict[str, Any]:
-        """The import report of FILE as plain values; empty before `read`."""
+        """The import report of FILE as plain values; empty until FILE is read."""
         return {}
 
     @functools.cached_property
     def question_names(self) -> list[str]:
-        """Names that an earlier run may have given the single question: by --label, or the only one of classes."""
+        """Names that an earlier run may have used for the only question: --label, or the only question with classes."""
         return [] if self.label is None else [self.label]
 
     def _mapping(self) -> dict[str, str]:
@@ -225,14 +229,14 @@ class Source:
 
 @dataclass(frozen=True)
 class SourceOfTables(Source):
-    """FILE of a command whose --format is that of the tables it writes."""
+    """The FILE argument of commands where --format sets the output format."""
 
     input_format: str | None = _make_format_option("--input-format")
 
 
 @dataclass(frozen=True)
 class Gold:
-    """A file of gold labels that measure accuracy, and how to read it."""
+    """A file of gold labels that measure accuracy, and the options for reading it."""
 
     gold: Path | None = option(
         None, "Labels known to be right: hidden from the method, and used to measure accuracy.", metavar="FILE"
@@ -251,13 +255,14 @@ class Gold:
         return None
 
     def file_facts(self) -> dict[str, str]:
-        """Return the files of gold labels as they stand in the summary and in JSON."""
+        """Return the files of gold labels for the summary and for --json."""
         return show.format_paths(gold_file=self.gold)
 
     def read_scoring(self, table: Annotations) -> Any:
-        """Return (I,) gold codes that measure accuracy, −1 if unknown; None if neither the file nor FILE has any.
+        """Return the gold codes (I,) that measure accuracy, −1 where unknown, or None without gold.
 
-        For a table of numbers they are numbers, NaN if unknown.
+        Without a file of gold labels, those in FILE are used. For a table of numbers, the result has numbers, and NaN
+        where gold is unknown.
         """
         if table.kind == "pairs":
             if self.gold is not None:
@@ -274,7 +279,7 @@ class Gold:
         return self._read_file(self.scoring_file, table)
 
     def read_training(self, table: Annotations) -> Any:
-        """Return (I,) gold codes that the method is trained on, −1 if unknown; None without such a file."""
+        """Return the gold codes (I,) that the method is trained on, −1 where unknown, or None without such a file."""
         return self._read_file(self.training_file, table)
 
     def _read_file(self, path: Path | None, table: Annotations) -> Any:
@@ -289,7 +294,7 @@ class Gold:
             return (gold_values if numbers else gold_codes)(table, *columns)
 
     def include_gold_classes(self, table: Annotations) -> Annotations:
-        """Return a table of sets or objects whose classes include gold answers that no annotator gave."""
+        """Add gold answers that no annotator gave to the classes of a table of sets or objects."""
         if table.kind not in ("sets", "objects"):
             return table
         source = table.import_report
@@ -300,7 +305,10 @@ class Gold:
         return table.with_import_report(source)
 
     def columns(self, path: Path, table: Annotations | None = None, usual: tuple[str, ...] = ()) -> tuple[Any, Any]:
-        """Return the columns of items and labels of a file; a column named like FILE's items comes first."""
+        """Return the columns of items and labels of a gold file.
+
+        The column of items is the one of --gold-item, or the one with the same name as in FILE.
+        """
         from dissensus.table.io import read_gold_columns
 
         with self._own_options(path):
@@ -309,18 +317,18 @@ class Gold:
 
     @contextmanager
     def _own_options(self, path: Path) -> Iterator[None]:
-        """Name --gold-item and --gold-label in errors about the columns of this file."""
+        """Name --gold-item and --gold-label instead of --item and --label in errors about a gold file."""
         try:
             with show.show_progress(f"reading {path}"):
                 yield
         except DissensusError as error:
-            vars(error)["face"] = GOLD_FACE  # see `for_command_line`
+            vars(error)["face"] = GOLD_FACE  # used by `render_for_command_line`
             raise
 
 
 @dataclass(frozen=True)
 class TrainingGold(Gold):
-    """Gold labels that train the method, or measure its accuracy, or both from two files."""
+    """Gold labels that train the method or measure its accuracy, or two files for both uses."""
 
     gold: Path | None = option(
         None, "Labels known to be right: the method is trained on them, which calibrates its confidence.",
@@ -353,13 +361,13 @@ class TrainingGold(Gold):
             raise faults.GoldOnlyScores(other=other)
 
     def file_facts(self) -> dict[str, str]:
-        """Return the files of gold labels as they stand in the summary and in JSON."""
+        """Return the files of gold labels for the summary and for --json."""
         use = {} if self.gold is None else {"gold_use": self.gold_use}
         return show.format_paths(gold_file=self.gold, score_gold_file=self.score_gold) | use
 
 
 def find_gold_item_column(table: Annotations, path: Path) -> str | None:
-    """Return the column of items of FILE, if a file of known labels has one of that name."""
+    """Return the name of the item column of FILE if the gold file has a column of the same name, else None."""
     from dissensus.table.io import read_frame
 
     name = "" if table.import_report is None else table.import_report.columns.get("item", "")
@@ -392,7 +400,7 @@ def answer_each(
 
 
 def _select_class_questions(tables: Tables) -> Tables:
-    """Return the questions with classes, if there are any; a note in the import report names the others."""
+    """Return the questions with classes if there are any, and add a note about the other questions."""
     from dissensus.table.kinds import CLASS_KINDS
     from dissensus.table.notes import QuestionsOfOtherTypes
 
@@ -410,12 +418,12 @@ def _select_class_questions(tables: Tables) -> Tables:
 
 
 def _preload_arrow() -> None:
-    """Keep pyarrow from importing pandas at its first array: that takes 0.3 s, and no command needs it."""
+    """Keep pyarrow from importing pandas, which takes 0.3 s and which no command needs."""
     if "pandas" not in sys.modules:
         import pyarrow
 
         sys.modules["pandas"] = None  # type: ignore[assignment]  # makes its import fail
-        for _ in range(2):  # it tries once in Cython and once in C++
+        for _ in range(2):  # pyarrow tries the import once in Cython and once in C++
             with suppress(ImportError, AttributeError):
                 pyarrow.array([0]).to_numpy()
         del sys.modules["pandas"]
