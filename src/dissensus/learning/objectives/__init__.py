@@ -1,4 +1,4 @@
-"""Objectives, which define how annotations supervise a network; each registers itself in a file of its own.
+"""Objectives, which define how annotations supervise a network; each objective has its own file and registers itself.
 
 >>> objectives["crowd-layer"].__name__
 'CrowdLayerObjective'

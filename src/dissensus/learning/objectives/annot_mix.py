@@ -1,21 +1,21 @@
-"""annot-mix: mixtures of two annotations, with their items and annotators (Herde et al. 2024).
+"""annot-mix, which trains on mixtures of two annotations with their items and annotators (Herde et al. 2024).
 
     P(· | x, a) = Σ_c p_c(x) C(x, a)[c, ·]        C(x, a) = softmax by rows of f([v(x), e(a)])
     x̃ = λ x + (1 − λ) x'     ã = λ a + (1 − λ) a'     ỹ = λ y + (1 − λ) y'     λ ~ Beta(α, α), α: `annotation_mixup`
     loss = −Σ_{annotations} Σ_k ỹ_k log P(k | x̃, ã)
 
-The paper calls these the classifier, the annotator model and the extension of mixup to annotators. The partner of each
-annotation is another annotation of the same batch. a is one-hot and e is linear, so e(ã) is a mixture of two vectors.
-v is linear in the input of p's last layer, to which C passes no gradient; f has dropout, one hidden layer and, as its
-last bias, log(η (K − 1) / (1 − η)) on the diagonal: all annotators are right with probability η at the start. Without
-mixtures (`annotation_mixup=None`) this is a crowd layer whose matrices depend on the item and share an f.
+In the paper, p is the classifier, C is the annotator model, and the third line extends mixup to annotators. The partner
+of each annotation is another annotation of the same batch. a is one-hot and e is linear, so e(ã) is a mixture of two
+vectors. v is linear in the input of p's last layer, to which C passes no gradient. f has dropout and one hidden layer.
+Its last bias is log(η (K − 1) / (1 − η)) on the diagonal, so that all annotators are initially right with probability
+η. Without mixtures (`annotation_mixup=None`), this is a crowd layer whose matrices depend on the item and share f.
 
-Known gold of an annotated item trains p(x̃), once per annotation of the item with a weight that adds up to one.
-`CrowdClassifier` trains on mixtures; in a loop of your own, `loss` is that without mixtures.
-If features r_j of annotators are given, e_j = u_j + W r_j. p(x) predicts; an unseen annotator, or one without labels,
-has the mean e of all, weighted by labels.
+The gold label of an annotated item trains p(x̃) once per annotation of the item; these losses have a total weight of
+one. `CrowdClassifier` trains on mixtures. The method `loss`, for training loops of users, does not use mixtures. If
+features r_j of annotators are given, e_j = u_j + W r_j. Predictions are p(x). An annotator who is unseen or has no
+labels gets the mean of all e, weighted by labels.
 
-On LabelMe 81.3 % of the test items are predicted correctly, compared with 82.5 % for `crowd-layer`
+On LabelMe, 81.3 % of the test items are predicted correctly, compared with 82.5 % for `crowd-layer`
 (`benchmarks/learning/README.md`).
 """
 
@@ -47,7 +47,7 @@ INITIAL_SPREAD = 0.1  # initial standard deviation of annotators' vectors
 
 
 class AnnotMixHead(AnnotatorRows):
-    """A head whose `main` predicts the class; `item`, `table` and `mixed` make the confusion matrix of a pair."""
+    """Head in which `main` predicts the class, and `item`, `table` and `mixed` give the confusion matrix of a pair."""
 
     def __init__(self, main: nn.Module, width: int, objective: AnnotMix):
         super().__init__()
@@ -68,7 +68,7 @@ class AnnotMixHead(AnnotatorRows):
         return out
 
     def log_label_proba(self, v: Tensor, log_p: Tensor, e: Tensor) -> Tensor:
-        """Return log P(label) (n, K) of pairs: items with v (n, D) and log_p (n, K), annotators with e (n, size)."""
+        """Return log P(label) (n, K) of pairs, given v (n, D) and log_p (n, K) of items and e (n, size)."""
         K = self.n_classes
         confusion = self.mixed(torch.cat([self.item(v.detach()), e], dim=1)).reshape(-1, K, K)  # [true, given]
         return torch.logsumexp(log_p.unsqueeze(2) + log_softmax(confusion), dim=1)
@@ -85,10 +85,10 @@ class AnnotMix(LabelsThroughClasses):
     annotation_mixup: float | None = param(1.0, "α of the mixtures; None: no mixtures", above=0)
     first_accuracy: float = param(0.9, "η, the initial probability that an annotator is right", above=0, below=1)
     size: int = param(32, "length of the vectors of items and annotators", low=1)
-    dropout: float = param(0.5, "dropout of both vectors", low=0, below=1)
+    dropout: float = param(0.5, "dropout of the vectors of items and annotators", low=0, below=1)
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
-        """Count the labels; items without annotations are not trained on, because annotations are mixed."""
+        """Count the labels; items without annotations are not used for training, because annotations are mixed."""
         self.train_mask_ = self.count_labels(table, gold, "annot-mix") > 0
         return self
 
@@ -103,7 +103,7 @@ class AnnotMix(LabelsThroughClasses):
         return replace(run, network=network, data=data)
 
     def head(self, branch: Branch, width: int) -> Any:
-        """Return the head; the layers of the classes are initialised first, so that they start as they do alone."""
+        """Return the head; layers of the classes are initialised first, so that their initial weights are as usual."""
         return AnnotMixHead(super().head(branch, width), width, self)
 
     def log_label_proba(self, head: Any, v: Tensor, log_p: Tensor, targets: Batch) -> Tensor:
@@ -113,7 +113,7 @@ class AnnotMix(LabelsThroughClasses):
         return out
 
     def mixed_loss(self, head: Any, z: Tensor, targets: Batch, weight: Tensor, partner: Tensor) -> Tensor:
-        """Return the sum of −λ log P(y | x̃, ã) − (1 − λ) log P(y' | x̃, ã), weighted, and the same sum for gold."""
+        """Return the weighted sum of −λ log P(y | x̃, ã) − (1 − λ) log P(y' | x̃, ã), and that for gold labels."""
         e = head.fitted_rows(targets["annotator"])
         v, log_p = self.encode_items(head, z)
         log_label = head.log_label_proba(v, log_p, weight[:, None] * e + (1 - weight[:, None]) * e[partner])
@@ -134,7 +134,7 @@ class AnnotMix(LabelsThroughClasses):
     def pair_label_proba(
         self, head: Any, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
-        """Return P(label | x, annotator) (n, K) of pairs; −1 is an average annotator, or one with `features`."""
+        """Return P(label | x, annotator) (n, K) of pairs; code −1 is the average annotator, or has `features`."""
         e = head.rows_or_average(annotators, self.label_totals(z.device), features)
         log_proba: Tensor = head.log_label_proba(
             *(values.index_select(0, row) for values in self.encode_items(head, z)), e
@@ -144,7 +144,7 @@ class AnnotMix(LabelsThroughClasses):
 
 @dataclass(frozen=True)
 class AnnotationData(TrainingData):
-    """Training data whose batches have λ (n,) and the positions of partners (n,) for their annotations."""
+    """Training data whose batches include λ (n,) and the position of the partner (n,) for each annotation."""
 
     alpha: float = 1.0
 
@@ -157,10 +157,10 @@ class AnnotationData(TrainingData):
 
 
 class MixingNetwork(Network):
-    """A network with one mixed input per annotation."""
+    """Network with one mixed input per annotation."""
 
     def forward(self, inputs: Batch, targets: Batch, mix: BatchMixture | None = None) -> Tensor:
-        """Return the sum of the losses of mixed annotations."""
+        """Return the sum of the losses over mixed annotations."""
         if mix is None:
             return super().forward(inputs, targets)
         weight, partner, _ = mix

@@ -1,16 +1,16 @@
-"""Annotator embeddings: vectors of an annotator and of the annotator's labels, added to the item's (Deng et al. 2023).
+"""Annotator embeddings, which add vectors of annotators and of their labels to the item's vector (Deng et al. 2023).
 
-    e_j: a vector per annotator     n_j = Σ_k s_jk N_k: the mean of label vectors N over j's labels
+    e_j  vector of annotator j      n_j = Σ_k s_jk N_k  mean of the label vectors N over j's labels
     α_a = (W_s v)ᵀ (W_a e_j)        α_n = (W_s v)ᵀ (W_n n_j)
     P_j(· | x) = softmax(W (v + α_a e_j + α_n n_j) + b)
-    loss_i = −Σ_{annotations (j, y, w) of i} w · log P_j(y | x_i) [ + the penalty of `annotator_heads`, of e, N and W ]
+    loss_i = −Σ_{annotations (j, y, w) of i} w · log P_j(y | x_i) [ + the penalty of `annotator_heads` on e, N and W ]
 
-The paper (section 3) calls these the annotator embedding, the annotation embedding and their weights. v is the
-encoder's output after a branch. The paper adds both embeddings to the first token of a text, before the transformer;
-here they are added after the encoder, whichever it is. s_jk are the shares of all of j's labels. (If the label to be
-predicted were left out of the shares, it would be revealed: e_j identifies the annotator, and the missing label is the
-answer.) By default α_a = α_n = 1, because on vectors of a frozen encoder α overfits the training labels
-(`benchmarks.learning.whose_label`, where this objective is worse than `annotator-heads`).
+In section 3 of the paper, e is the annotator embedding, n is the annotation embedding, and α are their weights. v is
+the encoder's output after a branch. The paper adds both embeddings to the first token of a text, before the
+transformer. Here they are added after the encoder, so that any encoder can be used. s_jk are the shares of all labels
+of j. If the label to be predicted were excluded from the shares, these would reveal it, because e_j identifies the
+annotator. By default α_a = α_n = 1, because α overfits the training labels on vectors of a frozen encoder. In
+`benchmarks.learning.whose_label`, this objective is worse than `annotator-heads`.
 
 Items and unseen annotators are predicted as in `annotator_heads`. With features r_j of annotators, e_j = u_j + W_r r_j.
 
@@ -40,7 +40,7 @@ INITIAL_SPREAD = 0.1  # initial standard deviation of the vectors of annotators 
 
 
 class EmbeddingHead(LinearHeads):
-    """A head whose rows (n, 2 D) hold e_j and n_j of an annotator."""
+    """Head whose rows (n, 2 D) contain e_j and n_j of an annotator."""
 
     label_counts: Tensor  # (A, K) weight of each annotator's labels of each class
 
@@ -70,7 +70,7 @@ class EmbeddingHead(LinearHeads):
         return self.label.square().sum() + self.out.weight.square().sum()
 
     def rows_or_average(self, codes: Tensor, totals: Tensor, features: Tensor | None = None) -> Tensor:
-        """Return rows (n, 2 D) of annotators; an annotator without labels has the shares of all labels."""
+        """Return rows (n, 2 D) of annotators; an annotator without labels gets the label shares of all annotators."""
         has_labels = (codes >= 0) & (totals[codes] > 0)
         counts = torch.where(has_labels[:, None], self.label_counts[codes], self.label_counts.sum(dim=0))
         return torch.cat([super().rows_or_average(codes, totals, features), self._mean_label_vectors(counts)], dim=1)
@@ -105,7 +105,7 @@ class EmbeddingHead(LinearHeads):
 
 
 @objectives.register(
-    "annotator-embeddings", summary="each annotator's label, by a vector that is added to the item's",
+    "annotator-embeddings", summary="the label of each annotator, through a vector that is added to the item's",
     cite="Deng et al. 2023",
 )  # fmt: skip
 class AnnotatorEmbeddings(AnnotatorHeads):
@@ -114,7 +114,9 @@ class AnnotatorEmbeddings(AnnotatorHeads):
     uses_annotator_features = True
 
     shared: ClassVar[bool] = True  # type: ignore[misc]  # no keyword
-    weighted: bool = param(False, "weigh both vectors by the item (α), as Deng et al.; False: α = 1")
+    weighted: bool = param(
+        False, "weight both vectors by α, which depends on the item, as Deng et al. do; False: α = 1"
+    )
     size: int = param(16, "length of the vectors whose inner product is α", low=1)
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:

@@ -1,18 +1,18 @@
-"""Heads per annotator: a last layer for each annotator predicts the annotator's label (Davani et al. 2022).
+"""Heads per annotator, in which a last layer for each annotator predicts the annotator's label (Davani et al. 2022).
 
-    P_j(· | x) = softmax((W_0 + W_j) v + b_0 + b_j)        v: the encoder's output after a branch, shared by all
+    P_j(· | x) = softmax((W_0 + W_j) v + b_0 + b_j)        v: shared output of the encoder after a branch
     loss_i = Σ_{annotations (j, y, w) of i} w · [ −log P_j(y | x_i) + penalty/2 · ((|W_j|² + |b_j|²)/n_j + |W_0|²/n) ]
 
 This is the multi-task model of Davani et al. 2022, with one head per annotator and a loss over the given labels. W_0
-and b_0 are a common head; `shared=False` drops it, as in the paper, and then annotators with few labels have poor
-heads. n_j is the weight of j's labels and n the weight of all labels, so a pass over the table adds penalty/2 times
-each square once, whatever the batches are, and annotators with few labels stay near the common head. With all W_j = 0
-and constant vectors this is logistic regression on [x, one-hot annotator].
+and b_0 are a common head. As in the paper, `shared=False` drops the common head; annotators with few labels then have
+poor heads. n_j is the weight of j's labels and n is the weight of all labels. A pass over the table therefore adds
+penalty/2 times each square once, independent of the batches, and the heads of annotators with few labels stay near the
+common head. If all W_j are 0 and vectors are constant, this is logistic regression on [x, one-hot annotator].
 
-The prediction for an item is the mean of P_j over all annotators with labels, or with `average="mode"` the share of
-annotators for each most probable class, which is the paper's majority vote of heads. An unknown annotator is treated as
-a random annotator, whose distribution is that mean. A gold label is treated as the label of an annotator with mean
-parameters (weighted by labels), and trains the shared layers only.
+The prediction for an item is the mean of P_j over all annotators with labels. With `average="mode"`, it is the share of
+annotators for whom a class is the most probable one, which is the paper's majority vote of heads. An unknown annotator
+is treated as a random annotator, whose distribution is the mean of P_j. A gold label is treated as the label of an
+annotator with mean parameters (weighted by labels), and trains only the shared layers.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from dissensus.learning.objectives.base import AnnotatorObjective, AnnotatorRows
 from dissensus.learning.rows import RowEmbedding
 
 AnnotatorAverage = Literal["mean", "mode"]
-MAX_LOGITS_AT_ONCE = 2**22  # largest items × annotators × K that is computed at once
-MIN_SHARE = 1e-30  # smallest share, so that its logarithm is finite
+MAX_LOGITS_AT_ONCE = 2**22  # maximum items × annotators × K that are computed at once
+MIN_SHARE = 1e-30  # minimum share, so that its logarithm is finite
 
 
 class LinearHeads(AnnotatorRows):
-    """A linear layer per annotator, with W_j and b_j in rows (A, K · (D + 1))."""
+    """Linear layer per annotator, with W_j and b_j in rows (A, K · (D + 1))."""
 
     labels: Tensor  # (A,) total weight of each annotator's labels
 
@@ -44,7 +44,7 @@ class LinearHeads(AnnotatorRows):
         self.branch, self.n_classes = branch, objective.n_classes_
         self.common = nn.Linear(width, self.n_classes) if objective.shared else None
         size = (len(objective.label_totals_), self.n_classes * (width + 1))
-        bound = 0.0 if objective.shared else width**-0.5  # the default of nn.Linear
+        bound = 0.0 if objective.shared else width**-0.5  # default of nn.Linear
         self.table = RowEmbedding(torch.empty(size).uniform_(-bound, bound))
         self.add_features(None, size[1])
         self.register_buffer("labels", as_tensor(objective.label_totals_), persistent=False)
@@ -83,7 +83,9 @@ class LinearHeads(AnnotatorRows):
 
 
 @objectives.register(
-    "annotator-heads", summary="each annotator's label, by a last layer per annotator", cite="Davani et al. 2022"
+    "annotator-heads",
+    summary="the label of each annotator, through a last layer per annotator",
+    cite="Davani et al. 2022",
 )
 class AnnotatorHeads(AnnotatorObjective):
     """A last layer per annotator."""
@@ -91,12 +93,12 @@ class AnnotatorHeads(AnnotatorObjective):
     predicts_votes = True
     shared: bool = param(
         True,
-        "a head is the sum of a common head and the annotator's difference; False: no common head, as Davani et al.",
+        "add a common head to the head of each annotator; False: no common head, as Davani et al.",
     )
     average: AnnotatorAverage = param(
         "mean", "over annotators: of their distributions, or of their most probable classes"
     )
-    penalty: float = param(2.0, "L2 penalty on the weights of annotators and on the common ones", low=0)
+    penalty: float = param(2.0, "L2 penalty on the weights of annotators and on the common weights", low=0)
 
     def head(self, branch: Branch, width: int) -> LinearHeads:
         return LinearHeads(branch(), width, self)
@@ -126,7 +128,7 @@ class AnnotatorHeads(AnnotatorObjective):
     def pair_label_proba(
         self, head: Any, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
-        """Return P_j(label | x) (n, K) of pairs; an unknown annotator without features has the mean of all."""
+        """Return P_j(label | x) (n, K) of pairs; an unknown annotator without features gets the mean."""
         v = head.branch(z)
         found = log_softmax(
             head.pair_logits(v.index_select(0, row), head.rows_or_average(annotators, head.labels, features))

@@ -1,18 +1,19 @@
-"""The default objective: models are chosen by a proper score on held-out items.
+"""The default objective, which chooses models by a proper score on held-out items.
 
-Vectors (features, or texts embedded by a frozen model) are predicted by a pool: a linear model of the vote shares, and
-small networks that are trained on the shares, on a method's posteriors or under a crowd layer. Each of `folds` parts of
-the items is held out once, to choose the linear model's penalty, the epoch of each network, and the weights w ≥ 0:
+If inputs are vectors (features, or texts embedded by a frozen model), a pool of models predicts the labels. It consists
+of a linear model of the vote shares, and of small networks that are trained on the vote shares, on a method's
+posteriors or under a crowd layer. Each of `folds` parts of the items is held out once, to choose the linear model's
+penalty, the epoch of each network, and the weights w ≥ 0 in
 
     p(x) = softmax(w_0 (W x + b) + Σ_m w_m z_m(x))        z_m of a crowd layer: log T softmax(s · logits)
 
 p(x) is the distribution of the label of a random annotator. A crowd layer separates the class from the errors of
-annotators. T [given, true] is the distribution of labels given the class, and 1/s is a temperature
+annotators. T [given label, true class] is the distribution of labels given the class, and 1/s is a temperature
 (`logistic.fit_vote_channel`). If the crowd layer's classes explain the votes of new items, its weight is large and the
 predicted label is more accurate.
 
-`learning.auto` trains the pool, and this module defines its head. Any other encoder has the head of `soft`, and
-held-out items choose its epoch and the temperature that divides its logits.
+`learning.auto` trains the pool, and this module defines its head. With any other encoder, the head is that of `soft`,
+and the epoch and the temperature that divides the logits are chosen by held-out items.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from dissensus.learning.objectives.soft import Soft
 
 
 class PoolMember(nn.Module):
-    """Networks of one kind: vectors (B, D) → mean logits (B, K), or log Σ_c T_yc p_c if they predict classes."""
+    """Networks of one kind that map vectors (B, D) to mean logits (B, K), or through T if they predict classes."""
 
     scale: Tensor
     labels: Tensor
@@ -62,7 +63,7 @@ class PoolMember(nn.Module):
 
 
 class PoolHead(nn.Module):
-    """The pool of models: vectors (B, D) → weighted sum (B, K) of the logits of a linear model and the members."""
+    """Pool of models that maps vectors (B, D) to a weighted sum (B, K) of logits of all members."""
 
     weights: Tensor
 
@@ -79,23 +80,23 @@ class PoolHead(nn.Module):
         return out
 
 
-@objectives.register("auto", summary="held-out items choose among models, their weights and temperature", cite="")
+@objectives.register("auto", summary="models, weights and temperature chosen by held-out items", cite="")
 class Auto(Soft):
     """Soft labels, with models, epochs and temperature chosen by held-out items."""
 
-    # These three are keywords of `Soft`, and constants here.
+    # Three keywords of `Soft` are constants here.
     labels: ClassVar[Any] = "normalized"  # type: ignore[misc]
     divergence: ClassVar[Divergence] = "kl"  # type: ignore[misc]
     weight: ClassVar[Any] = "items"  # type: ignore[misc]
-    folds: int = param(5, "number of parts of the items, each of which is held out once by a pool", low=2)
+    folds: int = param(5, "number of folds of the items, each of which is held out once if there is a pool", low=2)
 
-    members_: list[dict[str, Any]] | None = None  # keywords of the pool's `PoolMember`s; None: the head of `soft`
+    members_: list[dict[str, Any]] | None = None  # keywords of the `PoolMember`s; None if there is no pool
 
     def head(self, branch: Branch, width: int) -> nn.Module:
         return super().head(branch, width) if self.members_ is None else PoolHead(width, self.n_classes_, self.members_)
 
     def item_vectors(self, head: Any, z: Tensor) -> Tensor:
-        """Return the input of the last layer (B, D); for a pool, vectors and the hidden layers of its networks."""
+        """Return the last layer's input (B, D); for a pool, it is the vectors and the networks' hidden layers."""
         if self.members_ is None:
             return super().item_vectors(head, z)
         return torch.cat([z, *(network[0](z) for member in head.members for network in member.networks)], dim=1)

@@ -1,8 +1,8 @@
-"""The base classes of objectives, which supervise a network by annotations and are independent of the inputs.
+"""Base classes for objectives, which supervise a network by annotations and are independent of the inputs.
 
 `fit` reads the table and gold labels and chooses the training items. `targets` returns columns with one entry per item.
-`head` makes the layers after the encoder. `loss` sums over the items of a batch. It is a sum and not a mean, so that
-parts of a batch can be added up on one or several devices; the trainer divides by the number of items once.
+`head` makes the layers after the encoder. `loss` is the sum over the items of a batch and not the mean, so that the
+losses of parts of a batch can be added on one or several devices; the trainer divides once by the number of items.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from dissensus.learning.exceptions import AnnotationsNeeded
 from dissensus.learning.rows import RowEmbedding, take_rows_or_mean
 from dissensus.table.annotations import Annotations
 
-MAX_PAIR_ENTRIES = 2**22  # largest items × annotators × K × K that `label_proba` computes at once
+MAX_PAIR_ENTRIES = 2**22  # maximum items × annotators × K × K that `label_proba` computes at once
 
 Branch = Callable[[], nn.Module]
 BatchIterator = Callable[[], Iterator[tuple[Tensor, Batch]]]
-"""A function that yields batches of all training items: the encoder's output and the targets."""
+"""Function that yields the encoder's output and the targets for batches of all training items."""
 
 
 class Objective(Parameters, ABC):
-    """A loss over annotations, and predictions of classes and labels by the trained network.
+    """Base class for objectives, which define a loss over annotations, and predictions of classes and labels.
 
-    The argument `head` of the methods is the module that the method `head` returned.
+    In all methods, the argument `head` is the module that the method `head` returned.
     """
 
     models_annotators: ClassVar[bool] = False
@@ -50,21 +50,21 @@ class Objective(Parameters, ABC):
 
     @abstractmethod
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
-        """Prepare the targets from a table and gold codes (I,), −1 for unknown; set `n_classes_` and `train_mask_`."""
+        """Prepare the targets for a table and gold codes (I,), −1 for unknown; set `n_classes_` and `train_mask_`."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without private attributes, as a training process needs the targets and not the table."""
+        """Return the state without private attributes, because training processes do not need the table."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def set_inputs(self, inputs: BatchColumns, train_items: IntArray, reuse: Any = None) -> None:
-        """Use the prepared inputs of all items after `fit`; `reuse` is an objective that has used the same inputs."""
+        """Use the prepared inputs of all items (called after `fit`); `reuse` is an objective with the same inputs."""
 
     def targets(self) -> BatchColumns:
         """Return the targets of the loss for every item, in the order of the table."""
         return self._targets
 
     def head(self, branch: Branch, width: int) -> nn.Module:
-        """Return the layers after the encoder; `branch()` makes the layers of one task, from (B, …) to (B, `width`)."""
+        """Return the layers after the encoder; `branch()` makes the layers of a task, from (B, …) to (B, `width`)."""
         return nn.Sequential(branch(), nn.Linear(width, self.n_classes_))
 
     def logits(self, head: Any, z: Tensor) -> Tensor:
@@ -78,11 +78,11 @@ class Objective(Parameters, ABC):
         return out
 
     def tune_keywords(self, model: Any, table: Annotations, X: Any, train_items: IntArray) -> Self:
-        """Return this objective, or one with keywords that were found by a search on the training items."""
+        """Return this objective, or one whose keywords were found by a search on the training items."""
         return self
 
     def adapt_run(self, run: Any) -> Any:
-        """Return the run of a `CrowdClassifier`, changed if the objective needs other batches or another network."""
+        """Return the run of a `CrowdClassifier`, with changed batches or network if the objective needs them."""
         return run
 
     @abstractmethod
@@ -90,33 +90,36 @@ class Objective(Parameters, ABC):
         """Return the sum of the losses of a batch, in nats by default."""
 
     def needs_begin_epoch(self, epoch: int, epochs: int) -> bool:
-        """Return True if `begin_epoch` has to be called before this epoch."""
+        """Return True if `begin_epoch` must be called before this epoch."""
         return False
 
     def begin_epoch(self, head: Any, epoch: int, epochs: int, iterate_batches: BatchIterator) -> None:
-        """Prepare an epoch (from 0) without gradients, for example by an E step.
+        """Prepare an epoch, counted from 0, without gradients; an example is an E step.
 
-        Results must be in the head's state dict, because a run that continues within an epoch does not call this again.
+        Results must be stored in the head's state dict, because a run that continues within an epoch does not call this
+        method again.
         """
 
     def log_posterior(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
         """Return unnormalised log P(class | x, annotations) (B, K).
 
-        Only objectives with `has_posterior` define it; for others `learning.posterior` computes the posterior.
+        Only objectives with `has_posterior` define this method; for others, `learning.posterior` computes the
+        posterior.
         """
         raise NotImplementedError
 
     def pair_label_proba(
         self, head: Any, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
-        """Return P(label | x, annotator) (n, K) of n pairs of an item, by its row (n,) in z (B, …), and an annotator.
+        """Return P(label | x, annotator) (n, K) for n pairs of item and annotator.
 
-        An annotator of −1 is unknown. `features` (n, F) describe the annotators if `uses_annotator_features`.
+        `row` (n,) is the row of each pair's item in z (B, …). `annotators` (n,) are codes, with −1 for unknown. If
+        `uses_annotator_features`, `features` (n, F) describe the annotators.
         """
         raise NotImplementedError
 
     def label_proba(self, head: Any, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
-        """Return `pair_label_proba` (B, J, K) of all pairs of B items and J annotators."""
+        """Return the result of `pair_label_proba` (B, J, K) for all pairs of B items and J annotators."""
         n, parts = len(z), [z.new_zeros(len(z), 0, self.n_classes_)]
         at_once = max(MAX_PAIR_ENTRIES // max(n * self.n_classes_**2, 1), 1)
         for at in torch.split(torch.arange(len(annotators), device=annotators.device), at_once):
@@ -128,7 +131,7 @@ class Objective(Parameters, ABC):
 
 
 class MultiPartHead(nn.Module):
-    """A head of several parts, of which `main` predicts the classes."""
+    """Head with several parts, of which `main` predicts the classes."""
 
     def __init__(self, main: nn.Module, **parts: nn.Module | None):
         super().__init__()
@@ -141,13 +144,13 @@ class MultiPartHead(nn.Module):
 
 
 class AnnotatorRows(nn.Module):
-    """A vector u_j per annotator, in `table` (A, E), or with features r_j the sum u_j + W r_j; W starts at 0."""
+    """Vectors of annotators, which are u_j in `table` (A, E) or, with features r_j, u_j + W r_j; W is initially 0."""
 
     table: RowEmbedding
     features: Tensor
 
     def add_features(self, features: FloatArray | None, width: int) -> None:
-        """Make W for features (A, F); without features there is no W."""
+        """Make W for features (A, F), or no W if there are no features."""
         self.feature_layer: nn.Linear | None = None  # W
         if features is not None:
             # The buffer is not in the state dict, because the model stores the features itself.
@@ -156,7 +159,7 @@ class AnnotatorRows(nn.Module):
             nn.init.zeros_(self.feature_layer.weight)
 
     def feature_effect(self, codes: Tensor) -> Tensor | None:
-        """Return W r (n, E) of fitted annotators, or None without features."""
+        """Return W r (n, E) of fitted annotators, or None if there are no features."""
         return None if self.feature_layer is None else self.feature_layer(self.features.index_select(0, codes))
 
     def fitted_rows(self, codes: Tensor) -> Tensor:
@@ -165,16 +168,16 @@ class AnnotatorRows(nn.Module):
         return torch.as_tensor(residual if effect is None else residual + effect)
 
     def find_unseen(self, codes: Tensor, totals: Tensor, features: Tensor | None = None) -> Tensor:
-        """Return a mask (n,) of annotators without labels in `totals` (A,) and without features."""
+        """Return a mask (n,) of annotators with neither features nor labels (`totals` (A,) is 0)."""
         if self.feature_layer is None:
             return (codes < 0) | (totals[codes] == 0)
         return codes < 0 if features is None else torch.zeros_like(codes, dtype=torch.bool)
 
     def rows_or_average(self, codes: Tensor, totals: Tensor, features: Tensor | None = None) -> Tensor:
-        """Return the vectors (n, E) of annotators, and the mean vector for those who are unknown or have no labels.
+        """Return the vectors (n, E) of annotators, or the mean vector for annotators who are unknown or have no labels.
 
-        The mean is weighted by `totals` (A,), the weight of each annotator's labels. `features` (n, F) replace those
-        of the fit.
+        The mean is weighted by `totals` (A,), the weight of each annotator's labels. `features` (n, F) replace
+        the features of the fit.
         """
         rows = take_rows_or_mean(self.table.weight, codes, totals)
         if self.feature_layer is None:
@@ -187,7 +190,7 @@ class AnnotatorRows(nn.Module):
 
 
 class AnnotatorObjective(Objective):
-    """An objective that models annotators and is trained on every label."""
+    """Base class for objectives that model annotators and are trained on every label."""
 
     models_annotators = True
     label_totals_: FloatArray  # (A,) total weight of each annotator's labels
@@ -198,12 +201,12 @@ class AnnotatorObjective(Objective):
         return self
 
     def targets(self) -> BatchColumns:
-        """Return the rows of the table (`annotator`, `label` or `proba`, `weight`), and `gold` (I,) if there is any."""
+        """Return the table's rows (`annotator`, `label` or `proba`, `weight`), and any gold labels `gold` (I,)."""
         gold = {} if self._gold is None else {"gold": as_tensor(self._gold, torch.int64)}
         return BatchColumns(annotations=make_annotation_column(self._table), **gold)
 
     def count_labels(self, table: Annotations, gold: IntArray | None, name: str) -> FloatArray:
-        """Check the keywords, set the common attributes, and return the total weight of each item's votes (I,)."""
+        """Check the keywords, set the common attributes, and return the total weight (I,) of each item's votes."""
         self.check_parameters()
         weight = np.asarray(table.votes().sum(axis=1))
         if not (weight > 0).any():
@@ -222,7 +225,7 @@ class AnnotatorObjective(Objective):
 objectives: Registry[type[Objective]] = Registry(
     "objective", "list objectives", "dissensus.learning.objectives", "dissensus.objectives"
 )
-"""Registry from name to objective; other packages add entries by the entry-point group `dissensus.objectives`."""
+"""Registry of objectives by name; other packages add some through the entry-point group `dissensus.objectives`."""
 
 
 def as_tensor(values: FloatArray | IntArray | BoolArray, kind: torch.dtype | None = None) -> Tensor:
@@ -231,7 +234,7 @@ def as_tensor(values: FloatArray | IntArray | BoolArray, kind: torch.dtype | Non
 
 
 def make_annotation_column(table: Annotations) -> RaggedColumn:
-    """Return the rows of a table as one column with `annotator`, `label` or `proba`, and `weight` if there is one."""
+    """Return the rows of a table as one column with `annotator`, `label` or `proba`, and any `weight`."""
     rows = {"annotator": as_tensor(table.annotator, torch.int64)}
     if table.proba is None:
         rows["label"] = as_tensor(table.label, torch.int64)

@@ -1,18 +1,19 @@
-"""CoNAL: a confusion matrix common to all annotators, and one for each annotator (Chu et al. 2021).
+"""CoNAL, with a confusion matrix common to all annotators and one for each annotator (Chu et al. 2021).
 
     ω_ij = sigmoid(u_jᵀ v_i / |u_j| |v_i|)        share of the common confusion in j's label of i
     P_j(· | x_i) = softmax(ω_ij W_0 p(x_i) + (1 − ω_ij) W_j p(x_i))
     loss_i = −Σ_{annotations (j, y, w) of i} w · log P_j(y | x_i)  [ − log p(gold_i | x_i) if gold is given ]
              − apart · Σ_j |W_0 − W_j|_F
 
-The paper calls these the common and individual noise adaptation layers, the auxiliary network that weighs them, and the
-regulariser that makes them differ. All W [given, true] start at `start` times the identity. v_i is linear in the input
-of p's last layer, and u_j is a vector per annotator. The last sum is over the annotators of the batch (in the paper
-over all), once per item.
+In the paper, W are the common and individual noise adaptation layers, ω is the output of the auxiliary network that
+weights them, and the last term is the regulariser that makes them differ. All W [given label, true class] are initially
+`start` times the identity. v_i is linear in the input of p's last layer, and u_j is a vector per annotator. The last
+sum is over the annotators of the batch (in the paper over all annotators), once per item.
 
-p(x) predicts the class. An annotator who is unknown or has no labels has the mean u and W of all, weighted by labels.
+p(x) predicts the class. An annotator who is unknown or has no labels gets the mean u and W of all annotators, weighted
+by labels.
 
-On LabelMe 83.6 % of the test items are predicted correctly, compared with 87.2 % for `crowd-layer` with
+On LabelMe, 83.6 % of the test items are predicted correctly, compared with 87.2 % for `crowd-layer` with
 `volume="classes"` (`benchmarks/learning/README.md`).
 """
 
@@ -32,7 +33,7 @@ from dissensus.learning.rows import RowEmbedding, take_rows_or_mean
 
 
 class ConalHead(MultiPartHead):
-    """The layers of the classes, the annotators' layers (`crowd`), the common layer, and the vectors `u` and `v`."""
+    """Head with the layers of classes and annotators (`crowd`), the common layer, and the vectors `u` and `v`."""
 
     crowd: CrowdLayer
 
@@ -43,24 +44,28 @@ class ConalHead(MultiPartHead):
         self.u, self.v = RowEmbedding(torch.randn(A, size)), nn.Linear(width, size)
 
     def log_label_proba(self, v: Tensor, log_p: Tensor, row: Tensor, weight: Tensor, u: Tensor) -> Tensor:
-        """Return log P (n, K) of annotations of the items in `row` (n,), for rows of W (n, K·K) and u (n, size)."""
+        """Return log P (n, K) of annotations, given their items in `row` (n,) and rows of W (n, K·K) and u."""
         omega = functional.cosine_similarity(u, self.v(v).index_select(0, row)).sigmoid().unsqueeze(1)
-        weight = omega * self.common + (1 - omega) * weight  # The scores are linear in W, so one product is enough.
+        weight = (
+            omega * self.common + (1 - omega) * weight
+        )  # A single product suffices, because the scores are linear in W.
         return self.crowd.label_log_proba(log_p.index_select(0, row), weight, None)
 
 
 @objectives.register(
-    "conal", summary="the labels of every annotator, by common and individual confusions", cite="Chu et al. 2021"
+    "conal",
+    summary="the labels of every annotator, through common and individual confusion matrices",
+    cite="Chu et al. 2021",
 )
 class CoNAL(LabelsThroughClasses):
-    """Common and individual confusion matrices."""
+    """Labels predicted through common and individual confusion matrices."""
 
-    start: float = param(2.0, "multiple of the identity that W_0 and W_j start at", above=0)
+    start: float = param(2.0, "multiple of the identity that is the initial W_0 and W_j", above=0)
     apart: float = param(1e-5, "weight of the distances of W_j from W_0 in the mean loss per item", low=0)
     size: int = param(20, "length of u and v", low=1)
 
     def head(self, branch: Branch, width: int) -> ConalHead:
-        """Return the head; the layers of the classes are initialised first, so that they start as they do alone."""
+        """Return the head; layers of the classes are initialised first, so that their initial weights are as usual."""
         main = super().head(branch, width)
         layer = CrowdLayer(len(self.label_totals_), self.n_classes_, "matrix", "softmax", True, self.start)
         return ConalHead(main, width, layer, self.size, self.start)
@@ -82,7 +87,7 @@ class CoNAL(LabelsThroughClasses):
     def pair_label_proba(
         self, head: Any, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
-        """Return P_j(label | x) (n, K) of pairs; an annotator of −1 is the average annotator."""
+        """Return P_j(label | x) (n, K) of pairs; code −1 is the average annotator."""
         totals = self.label_totals(z.device)
         weight, u = (take_rows_or_mean(table, annotators, totals) for table in (head.crowd.weight, head.u.weight))
         log_proba: Tensor = head.log_label_proba(*self.encode_items(head, z), row, weight, u)

@@ -1,31 +1,31 @@
-"""Crowd layer: one small layer per annotator after the softmax p(x), which predicts the annotator's label.
+"""Crowd layer, with a small layer per annotator after the softmax p(x) that predicts the annotator's label.
 
     scores of annotator j:   matrix W_j p      vector w_j ∘ p      bias p + b_j      …-bias W_j p + b_j, w_j ∘ p + b_j
     loss_i = −Σ_{annotations (j, y, v) of i} v · log P_j(y | x_i)  [ − log p(gold_i | x_i) if gold is given ]
 
-(Rodrigues & Pereira 2018, section 4; the loss is over the given labels only.) p(x) alone predicts new items.
+See Rodrigues & Pereira 2018, section 4. The loss is over the given labels only, and p(x) alone predicts new items.
 
 `link` maps scores s to P_j:
-- `normalize`: s / Σ s. All entries are positive by construction: the columns of W_j [given, true] are softmaxes of the
-  parameters θ_j, so that W_j is a confusion matrix and P_j = W_j p; w_j = exp θ_j and b_j = exp β_j. θ_j starts at
-  `start` times the identity, so that an annotator is right with probability η = e^start / (e^start + K − 1).
-- `softmax`: softmax(s), as in the paper, with no softmax in the layer and one in the loss. W_j starts at `start` times
-  the identity, w_j at `start`, and b_j at 0. As p ≤ 1, P_j starts almost uniform: at the identity, a certain class
-  gives its label the probability e/(e + K − 1), which is 0.28 for 8 classes. W_j has to grow first.
-- `softmax-twice`: softmax(softmax(s)), with a softmax in the layer and another in the loss, which is flatter still.
+- `normalize`: P_j = s / Σ s. All entries are positive by construction. The columns of W_j [given label, true class] are
+  softmaxes of parameters θ_j, so that W_j is a confusion matrix and P_j = W_j p; w_j = exp θ_j and b_j = exp β_j. The
+  initial θ_j is `start` times the identity, with which an annotator is right with probability
+  η = e^start / (e^start + K − 1).
+- `softmax`: P_j = softmax(s). As in the paper, the softmax is in the loss and not in the layer. The initial W_j is
+  `start` times the identity, w_j is `start`, and b_j is 0. As p ≤ 1, the initial P_j is almost uniform. If W_j is the
+  identity, a certain class gives its label the probability e/(e + K − 1), which is 0.28 for 8 classes.
+- `softmax-twice`: P_j = softmax(softmax(s)). One softmax is in the layer and one in the loss, so P_j is even flatter.
 
-`volume` (GeoCrowdNet, Ibrahim et al. 2023) is a penalty on classes, or annotators, that become alike. Per batch of B
-items it adds
+`volume` (GeoCrowdNet, Ibrahim et al. 2023) is a penalty on classes, or annotators, that become similar. Per batch of B
+items, the loss increases by
 
     − B · volume_weight · log det(Σ_i p_i p_iᵀ)  "classes" (F)        … log det(Σ_j W_jᵀ W_j)  "annotators" (W)
 
-where j are the annotators of the batch. (The paper sums over all annotators.)
+where j are the annotators of the batch (in the paper, all annotators).
 
 The layer is a plain module with dense gradients that computes only the annotations of a batch. The trainer uses
-row-sparse gradients (`rows.use_row_sparse`), so a step takes the same time for sixty as for a hundred thousand
-annotators.
+row-sparse gradients (`rows.use_row_sparse`), so that the time of a step does not depend on the number of annotators.
 
-An annotator who is unknown or has no labels has the mean parameters of all annotators, weighted by labels.
+An annotator who is unknown or has no labels gets the mean parameters of all annotators, weighted by labels.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ VOLUME_DIAGONAL_OFFSET = (
 
 
 class CrowdLayer(nn.Module):
-    """A layer from log P(class) of items to log P(label) of annotations; keywords as in `CrowdLayerObjective`."""
+    """Layer from log P(class) of items to log P(label) of annotations, with keywords of `CrowdLayerObjective`."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class CrowdLayer(nn.Module):
         bias = torch.zeros(1, n_classes)
         if link == "normalize":
             others = max(n_classes - 1, 1)
-            if start is None:  # With this value a softmax is right with probability η.
+            if start is None:  # With this value, a softmax gives the right label the probability η.
                 start = math.log(INITIAL_ACCURACY / (1 - INITIAL_ACCURACY) * others)
             bias += math.log(others / n_classes) - start  # A bias alone gives P = η p + (1 − η) / K.
         tables = {"weight": (1.0 if start is None else start) * first, "bias": bias}
@@ -85,12 +85,12 @@ class CrowdLayer(nn.Module):
 
     @property
     def weight(self) -> nn.Parameter | None:
-        """W, or θ under `normalize`, as (A, K·K) [given, true] or (A, K); None if there is only a bias."""
+        """W, or θ under `normalize`, as (A, K·K) [given label, true class] or (A, K); None if there is only a bias."""
         return self._table("weight")
 
     @property
     def bias(self) -> nn.Parameter | None:
-        """Biases b, or β under `normalize`, (A, K); None without a bias."""
+        """Biases b, or β under `normalize`, as (A, K); None if there are no biases."""
         return self._table("bias")
 
     def _table(self, name: str) -> nn.Parameter | None:
@@ -102,7 +102,7 @@ class CrowdLayer(nn.Module):
         return self.label_log_proba(log_p.index_select(0, row), weight, bias)
 
     def label_log_proba(self, log_p: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        """Return log P(label) (n, K) given log_p (n, K) and rows of the two tables, (n, …) each; size 1 broadcasts."""
+        """Return log P(label) (n, K), given log_p (n, K) and rows of both tables, n each or a single one."""
         if self.link == "normalize":
             log_scores = log_p
             if weight is not None and self.matrix:
@@ -120,11 +120,11 @@ class CrowdLayer(nn.Module):
         return functional.log_softmax(scores.softmax(dim=1) if self.link == "softmax-twice" else scores, dim=1)
 
     def log_confusion(self, weight: Tensor) -> Tensor:
-        """Return log W (n, K, K) [given, true] for rows of θ (n, K·K), under `normalize`."""
+        """Return log W (n, K, K) [given label, true class] under `normalize`, given rows of θ (n, K·K)."""
         return functional.log_softmax(weight.reshape(-1, self.n_classes, self.n_classes), dim=1)
 
     def rows_or_average(self, annotators: Tensor, totals: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Return rows of both tables for codes (J,), and mean rows for unknown annotators and those without labels."""
+        """Return rows of both tables for codes (J,), with mean rows for unknown annotators and those without labels."""
         weight, bias = (
             None if table is None else take_rows_or_mean(table, annotators, totals)
             for table in (self.weight, self.bias)
@@ -136,20 +136,23 @@ def log_volume(parts: Tensor) -> Tensor:
     """Return log det(Σ_n M_nᵀ M_n) of matrices M (n, …, K)."""
     flat = parts.reshape(-1, parts.shape[-1])
     gram = (flat.unsqueeze(2) * flat.unsqueeze(1)).sum(dim=0)  # Autocast would compute a matmul in half precision.
-    if gram.device.type != "mps":  # "mps" has no float64. In float32 the volume of similar classes may be lost.
+    if gram.device.type != "mps":  # "mps" lacks float64, which small volumes of similar classes need.
         gram = gram.double()
     return torch.logdet(gram + VOLUME_DIAGONAL_OFFSET * torch.eye(len(gram), device=gram.device)).to(parts.dtype)
 
 
 class LabelsThroughClasses(AnnotatorObjective):
-    """Base of objectives that explain labels by P(class); the loss is −Σ v log P_j(y) − Σ log p(gold) + regulariser."""
+    """Base class for objectives that predict labels through P(class).
+
+    The loss is −Σ v log P_j(y) − Σ log p(gold) + regulariser.
+    """
 
     monitor = "accuracy"  # The cross entropy to noisy votes grows while the network learns the classes.
-    row_learning_rate = ROW_LEARNING_RATE  # Annotators have to be estimated before the network memorises labels.
+    row_learning_rate = ROW_LEARNING_RATE  # Annotators must be estimated before the network memorises labels.
 
     @abstractmethod
     def log_label_proba(self, head: Any, v: Tensor, log_p: Tensor, targets: Batch) -> Tensor:
-        """Return log P_j (n, K) of annotations from the last layer's input v (B, D) and log_p (B, K)."""
+        """Return log P_j (n, K) of annotations, given the last layer's input v (B, D) and log_p (B, K)."""
 
     def regularise(self, head: Any, log_p: Tensor, targets: Batch) -> Tensor | None:
         """Return a penalty that is added to the mean loss per item, or None."""
@@ -173,18 +176,18 @@ class LabelsThroughClasses(AnnotatorObjective):
     "crowd-layer", summary="a layer per annotator predicts the annotator's labels", cite="Rodrigues & Pereira 2018"
 )
 class CrowdLayerObjective(LabelsThroughClasses):
-    """One layer per annotator over P(class)."""
+    """Labels predicted by one layer per annotator over P(class)."""
 
     kind: Kind = param("matrix", "parameters of an annotator")
-    link: Link = param("normalize", 'how scores become probabilities of labels; the paper has "softmax"')
+    link: Link = param("normalize", 'how scores are converted to probabilities of labels; the paper uses "softmax"')
     trainable: bool = param(True, "False: all annotators keep the same initial parameters")
     start: float | None = param(
         None,
-        "multiple of the identity that matrices start at; None: 1, or under `normalize` an accuracy of 80 %",
+        "multiple of the identity that is the initial matrix; None: 1, or under `normalize` an accuracy of 80 %",
         above=0,
     )
     volume: Volume | None = param(
-        None, "penalise classes or annotators that become alike (Ibrahim et al. 2023); annotators need matrices"
+        None, "penalise classes or annotators that become similar (Ibrahim et al. 2023); annotators must have matrices"
     )
     volume_weight: float = param(
         0.1, "weight of the volume in the mean loss per item; p(x) collapses if it is too large", low=0
@@ -197,14 +200,14 @@ class CrowdLayerObjective(LabelsThroughClasses):
             raise VolumeWithoutMatrices(kind=self.kind, link=self.link)
 
     def head(self, branch: Branch, width: int) -> MultiPartHead:
-        """Return the layers of the classes and `crowd`; the classes come first, so that they start as they do alone."""
+        """Return the head; layers of the classes are initialised first, so that their initial weights are as usual."""
         main = super().head(branch, width)
         A, K = len(self.label_totals_), self.n_classes_
         return MultiPartHead(main, crowd=CrowdLayer(A, K, self.kind, self.link, self.trainable, self.start))
 
     @property
-    def row_learning_rate(self) -> float:  # type: ignore[override]  # This one depends on a keyword.
-        """Learning rate of annotators' rows; under a softmax it is that of the other layers, as in the paper."""
+    def row_learning_rate(self) -> float:  # type: ignore[override]  # The rate depends on a keyword.
+        """Learning rate of annotators' rows, which under a softmax is that of the other layers, as in the paper."""
         return ROW_LEARNING_RATE if self.link == "normalize" else 1e-3
 
     def log_label_proba(self, head: Any, v: Tensor, log_p: Tensor, targets: Batch) -> Tensor:
@@ -222,7 +225,7 @@ class CrowdLayerObjective(LabelsThroughClasses):
     def pair_label_proba(
         self, head: Any, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
-        """Return P_j(label | x) (n, K) of pairs; an annotator of −1 is the average annotator."""
+        """Return P_j(label | x) (n, K) of pairs; code −1 is the average annotator."""
         (_, log_p), layer = self.encode_items(head, z), head.crowd
         found: Tensor = layer.label_log_proba(
             log_p.index_select(0, row), *layer.rows_or_average(annotators, self.label_totals(log_p.device))

@@ -1,9 +1,9 @@
-"""One label per item: gold, or the label of any aggregation method (two-stage training).
+"""Training on one label per item, which is its gold label or the label of any aggregation method.
 
     loss_i = −log Q(y_i | x_i)
 
-y_i is the gold label, or without one the most probable class under the method `labels`. Ties are broken by a random
-draw that depends on seed and item name, as in `Aggregator.predict`. The method is fitted to all annotations and gold.
+y_i is the gold label or, without gold, the most probable class under the method `labels`. Ties are broken at random
+depending on the seed and the item's name, as in `Aggregator.predict`. The method is fitted to all annotations and gold.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Target labels: one label or one distribution per item, from votes, from an aggregation method, or gold.
+"""Target labels or target distributions of items, which are gold or come from votes or an aggregation method.
 
-A gold label always replaces votes. Items without gold and votes are not trained on.
+A gold label always replaces votes. Items with neither gold labels nor votes are not used for training.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def vote_weight(table: Annotations) -> FloatArray:
 
 
 def fit_aggregator(table: Annotations, gold: IntArray | None, labels: str | Aggregator, seed: int) -> Aggregator:
-    """Fit the aggregation method of that name with this seed, or a copy of the given method."""
+    """Fit an aggregation method, given by name or as an object of which a copy is fitted, with this seed."""
     if isinstance(labels, Aggregator):
         return copy.deepcopy(labels).fit(table, gold=gold)
     method: Any = methods[labels]
@@ -36,7 +36,7 @@ def fit_aggregator(table: Annotations, gold: IntArray | None, labels: str | Aggr
 
 
 def hard_labels(table: Annotations, gold: IntArray | None, labels: str | Aggregator, seed: int) -> IntArray:
-    """Return class codes (I,): gold if it is given, else the labels of a method, and −1 for unknown."""
+    """Return class codes (I,), which are gold labels or, without gold, the labels of a method; −1 is unknown."""
     if labels == GOLD:
         if gold is None:
             raise GoldNeeded()
@@ -51,10 +51,10 @@ def hard_labels(table: Annotations, gold: IntArray | None, labels: str | Aggrega
 
 
 def soft_labels(table: Annotations, gold: IntArray | None, labels: str | Aggregator, seed: int) -> FloatArray:
-    """Return soft labels or a method's posterior (I, K) as float32; items without votes have a uniform row."""
+    """Return soft labels or a method's posterior (I, K) as float32, with uniform rows for items without votes."""
     if isinstance(labels, str) and labels in VOTE_KINDS:
         shares = table.soft_labels(labels)  # type: ignore[arg-type]
-        # A softmax of a hundred votes is e^-100, which float32 rounds to 0.
+        # A softmax of a hundred votes contains e^-100, which float32 rounds to 0.
         least = 0 if labels == "normalized" else np.finfo(np.float32).tiny
         return np.maximum(shares, least).astype(np.float32)
     target = np.full((table.n_items, table.n_classes), 1 / table.n_classes, np.float32)
@@ -74,7 +74,7 @@ def check_positive(target: FloatArray, rows: BoolArray, table: Annotations) -> N
 
 
 def check_train_mask(train_mask: BoolArray) -> BoolArray:
-    """Return the mask (I,) of training items, or raise NoLabelledItems if there are none."""
+    """Return the mask (I,) of training items after checking that there are some; raise NoLabelledItems otherwise."""
     if not train_mask.any():
         raise NoLabelledItems(n_items=train_mask.size)
     return train_mask
