@@ -1,4 +1,4 @@
-"""Messages with facts: errors, warnings and findings are small classes with fields and one template sentence.
+"""Base class for messages: errors, warnings and findings are small classes with fields and one template sentence.
 
     class TooFewThreads(BadParameter):
         template = "{param[threads]} must be at least 1, got {threads}."
@@ -6,16 +6,16 @@
 
     raise TooFewThreads(threads=0)
 
-Computing code supplies the facts. The face that prints a message (Python, command line, report, service) supplies its
-own words for parameters: `{param[threads]}` is `threads` in Python and `--threads` on the command line,
-`{param[wide=True]}` is `wide=True` in Python and `--wide` there. A fact of type `ParameterName`, or a tuple of
-them, is rendered likewise, and so is a fact that is a message itself.
-A template may name fields and properties of its class, with a format specification: `{n_rows:,}`. `{name!r}` quotes a
-name and shortens a long one, `{names!l}` lists the first dozen names quoted. A part of a sentence that depends on the
-facts, such as a plural or a guess, is a property.
+Computing code supplies the facts. A face (Python, command line, report or service) prints the message and replaces the
+names of parameters: `{param[threads]}` becomes `threads` in Python and `--threads` on the command line;
+`{param[wide=True]}` becomes `wide=True` in Python and `--wide` on the command line. Facts that are a `ParameterName`, a
+tuple of parameter names, or another message are rendered in the same way.
+A template may contain fields and properties of its class, with a format specification such as `{n_rows:,}`. `{name!r}`
+quotes a name and shortens it if it is long; `{names!l}` lists the first dozen names in quotes. Properties supply the
+parts of a sentence that depend on the facts, such as plurals and guesses.
 
-Every class annotates its fields: the test of all messages (`tests/messages.txt`) fills them in by their types, or with
-the facts in `example`, where a type does not say enough.
+Every class annotates its fields. The golden file of all messages, `tests/messages.txt`, contains each message with
+example values, which are chosen by the types of the fields or taken from `example`.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ NON_FACT_NAMES = {"template", "example", "about"}  # Annotated names of a messag
 
 
 class ParameterName(str):
-    """Name of a parameter as a fact: a face renders it like `{param[…]}`."""
+    """The name of a parameter as a fact of a message; a face renders it like `{param[…]}`."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class Face:
-    """Wording of messages in one interface.
+    """The wording of messages in one interface.
 
-    `parameter` turns a keyword, or a keyword with its value (`wide=True`), into the words of the interface.
-    `templates` replaces the sentence of some messages, where only another sentence helps its reader.
+    `parameter` converts a keyword, or a keyword with its value (`wide=True`), to the words of the interface.
+    `templates` contains other sentences for messages whose usual sentence does not help the readers of the interface.
     """
 
     parameter: Callable[[str], str] = str
     templates: Mapping[type, str] = field(default_factory=dict)
 
     def template_of(self, kind: type[Message]) -> str:
-        """Return the template of a class of messages in this interface."""
+        """Return the template of a message class in this interface."""
         return next((self.templates[base] for base in kind.__mro__ if base in self.templates), kind.template)
 
 
@@ -58,7 +58,7 @@ PYTHON_FACE = Face(lambda name: name)
 
 
 class _ParameterWords:
-    """Mapping from parameter names to the words of an interface, for `{param[…]}` in templates."""
+    """A mapping from parameter names to the words of an interface, for `{param[…]}` in templates."""
 
     def __init__(self, face: Face):
         self.face = face
@@ -68,7 +68,7 @@ class _ParameterWords:
 
 
 def quote_name(name: Any) -> str:
-    """Quote a name as Python does, NumPy's values as Python's, and shorten a long one.
+    """Return the `repr` of a name, without NumPy types, and shortened if it is long.
 
     >>> quote_name("cat"), quote_name(7), len(quote_name("x" * 100))
     ("'cat'", '7', 59)
@@ -78,7 +78,7 @@ def quote_name(name: Any) -> str:
 
 
 def quote_names(names: Iterable[Any]) -> str:
-    """Quote the first dozen names, with commas between them.
+    """Return the first dozen names in quotes, separated by commas.
 
     >>> quote_names(["a", "b"]), quote_names(range(100))
     ("'a', 'b'", '0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, …')
@@ -88,7 +88,7 @@ def quote_names(names: Iterable[Any]) -> str:
 
 
 class _TemplateFormatter(Formatter):
-    """Formats templates, with conversions for names."""
+    """A formatter of templates with the conversions `!r` and `!l` for names."""
 
     def convert_field(self, value: Any, conversion: Any) -> Any:
         if conversion in ("r", "l"):
@@ -97,7 +97,7 @@ class _TemplateFormatter(Formatter):
 
 
 class _RenderedFacts(Mapping[str, Any]):
-    """Fields and properties of a message by name, as a face words them."""
+    """A mapping from names of fields and properties of a message to their values as a face renders them."""
 
     def __init__(self, message: Message, face: Face):
         self.message, self.face = message, face
@@ -120,7 +120,7 @@ class _RenderedFacts(Mapping[str, Any]):
 
 
 class Message:
-    """Base of all messages: facts and a template sentence.
+    """Base class for all messages, which have facts and a template sentence.
 
     >>> class TooFewThreads(Message):
     ...     template = "{param[threads]} must be at least 1, got {threads}."
@@ -149,7 +149,7 @@ class Message:
             setattr(self, name, value)
 
     def render(self, face: Face = PYTHON_FACE) -> str:
-        """Return the sentence in the words of an interface; the middle of a very long sentence is omitted."""
+        """Return the sentence in the words of an interface; very long sentences are cut in the middle."""
         template = "{sentence}" if "sentence" in self.facts else face.template_of(type(self))
         sentence = "".join(f"{one}: " for one in self.subjects) + self.fill_template(template, face)
         half = MAX_MESSAGE_LENGTH // 2
@@ -160,7 +160,7 @@ class Message:
         return _TemplateFormatter().vformat(template, (), _RenderedFacts(self, face))
 
     def add_subject(self, subject: str) -> Self:
-        """Put a subject, such as a file, in front of the message; return the message."""
+        """Put a subject, such as a file, in front of the message, and return the message."""
         self.subjects = (subject, *self.subjects)
         return self
 
@@ -176,7 +176,7 @@ class Message:
 
 @cache
 def message_fields(kind: Any) -> dict[str, Any]:
-    """Return the fields of a class of messages, inherited ones first, with their types; "sentence" if it has none."""
+    """Return name → type of the fields of a message class, with inherited fields first; "sentence" if it has none."""
     hints_by_field: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         if issubclass(base, Message) and base is not Message:
@@ -192,7 +192,7 @@ def message_fields(kind: Any) -> dict[str, Any]:
 
 
 def _rebuild_message(kind: type[Message], facts: dict[str, Any], about: tuple[str, ...]) -> Message:
-    """Make a message again that was pickled, such as an error of another process."""
+    """Rebuild a pickled message, such as an error of another process."""
     message = kind(**facts)
     message.subjects = about
     return message

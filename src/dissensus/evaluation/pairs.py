@@ -61,7 +61,7 @@ def cohen_kappas(
 
     >>> from dissensus.table.simulate import simulate
     >>> pairs = cohen_kappas(simulate(200, 12, 3, seed=1).annotations, min_shared=30)
-    >>> pairs.first[:2], pairs.second[:2], pairs.shared[:2]
+    >>> pairs.first_annotator[:2], pairs.second_annotator[:2], pairs.shared[:2]
     (array([0, 0]), array([2, 4]), array([46, 48]))
     """
     check_argument("weights", weights, Weights)

@@ -1,29 +1,33 @@
-"""Means of a quantity known for a few items and predicted for all, with intervals valid for any predictions.
+"""Mean of a quantity that is known for a few items and predicted for all, with an interval.
 
-*Prediction-powered inference*, PPI++ (Angelopoulos, Duchi & Zrnic 2023). y is known for n items drawn at random, f is
-predicted for these and for N others:
+The interval is valid for predictions of any quality.
+
+*Prediction-powered inference*, PPI++ (Angelopoulos, Duchi & Zrnic 2023). y is known for n items that were drawn at
+random; f is predicted for these and for N other items:
 
     θ = λ mean_N(f) + mean_n(y − λ f)        λ = cov_n(y, f) / ((1 + n/N) var_{n+N}(f)), within 0 and 1
     Var θ = var_n(y − λ f)/n + λ² var_N(f)/N
 
-λ = 0 uses the human labels alone, so poor predictions cost nothing. The estimand is the mean over items like these.
+λ = 0 uses only the human labels, so poor predictions do no harm. The estimand is the mean over the population from
+which the items were drawn.
 
-*Small n.* The paper's interval θ ± z √Var covers too little if n or the number of positives is small. Here λ costs a
-degree of freedom (n − 2, and Student's t). Its denominator is the larger of var_n(f) and var_{n+N}(f): if the known
-items have more positives than the rest by chance, cov_n and so λ would be larger, which biases θ (of rare classes by up
-to half a standard error). A rate has Wilson's interval (1927) with the number of trials that gives the variance, n/R,
-R = Var θ / Var of the human labels alone. R is estimated from few events, min(positives, negatives) = e, and shrunk
-towards 1, R ← (e² R + 3) / (e² + 3). On 12 sets, some with cross-fitted panels, coverage is 93 to 97 % if ten events
-are expected, and at least 92 % if fewer are (`python -m benchmarks.trust.ppi`); 2 in place of 3 covers 92 % of one rare
-class, 4 covers 97.2 % if predictions are nearly always right.
+*Small n.* The coverage of the paper's interval θ ± z √Var is too low if n or the number of positives is small. Here,
+the estimate of λ costs one degree of freedom (n − 2 remain, with Student's t). The denominator of λ is the larger of
+var_n(f) and var_{n+N}(f). Otherwise, if the known items have more positives than the rest by chance, cov_n and
+therefore λ would be larger, which biases θ (for rare classes by up to half a standard error). The interval of a rate is
+Wilson's (1927) with n/R trials, where R = Var θ / (variance of the human labels alone). R is estimated from only e =
+min(positives, negatives) events, so it is shrunk towards 1: R ← (e² R + 3) / (e² + 3). On 12 data sets, some with
+cross-fitted panels, the coverage is 93 to 97 % if ten events are expected, and at least 92 % with fewer (`python -m
+benchmarks.trust.ppi`). With 2 instead of 3, the coverage for one rare class is 92 %; with 4, it is 97.2 % if
+predictions are nearly always right.
 
-*Unequal probabilities.* Item i was drawn with the probability π_i: weights w_i ∝ 1/π_i that add up to 1 over the known
-items (Hájek 1971), e = y − λ f, M items in all:
+*Unequal probabilities.* If item i was drawn with probability π_i, it has a weight w_i ∝ 1/π_i; the weights of the known
+items add up to 1 (Hájek 1971). With e = y − λ f and M items in all:
 
     θ = λ mean_M(f) + Σ w_i e_i        Var θ = Σ w_i (y_i − Σ w y)² / M + Σ (1 − π_i) w_i² (e_i − Σ w e)²
 
-the variance of the items, and that of the draw of the known ones, which λ minimises. π are scaled so that their
-inverses add up to M, so relative ones suffice.
+The first term is the variance between items. The second is the variance of the draw, which λ minimises. The π are
+scaled so that their inverses add up to M; therefore relative probabilities suffice.
 """
 
 from __future__ import annotations
@@ -37,13 +41,13 @@ from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation.exceptions import TooFewKnownItems
 from dissensus.evaluation.intervals import Estimate, wilson_interval
 
-SHRINKAGE_EVENTS = 3.0  # squared events at which R is half way to 1
-MIN_GOLD_FOR_VARIANCE = 5  # items from which a variance can be estimated
+SHRINKAGE_EVENTS = 3.0  # squared number of events at which R is shrunk half-way to 1
+MIN_GOLD_FOR_VARIANCE = 5  # smallest number of known items from which a variance is estimated
 
 
 @dataclass(frozen=True)
 class CorrectedMean(Estimate):
-    """A mean of human labels and predictions, compared with that of the human labels alone."""
+    """A mean computed from human labels and predictions, together with the mean of the human labels alone."""
 
     human: Estimate = Estimate(np.nan, np.nan, np.nan)  # mean of the human labels alone
     predicted: float = np.nan  # mean of the predictions, uncorrected
@@ -62,7 +66,7 @@ class CorrectedMean(Estimate):
 
     @property
     def effective_labels(self) -> float:
-        """Return the number of human labels that would give as narrow an interval without predictions."""
+        """Return the number of human labels that would give an equally narrow interval without predictions."""
         narrower = (self.human.high - self.human.low) / (self.high - self.low) if self.high > self.low else 1.0
         return self.n_gold * narrower**2
 
@@ -73,7 +77,7 @@ class CorrectedMean(Estimate):
 
 
 def estimate_tuned_mean(y: FloatArray, f: FloatArray, others: FloatArray, used: int = 0) -> tuple[float, float, float]:
-    """Return θ, √Var θ and λ; variances have n − `used` degrees of freedom (0: as in the paper)."""
+    """Return θ, √Var θ and λ; variances have n − `used` degrees of freedom (in the paper, `used` is 0)."""
     n, N = y.size, others.size
     if N == 0 or np.ptp(np.concatenate([f, others])) == 0:
         weight = 0.0
@@ -89,10 +93,10 @@ def estimate_tuned_mean(y: FloatArray, f: FloatArray, others: FloatArray, used: 
 
 
 def _weighted_estimates(y: FloatArray, f: FloatArray, others: FloatArray, probability: FloatArray) -> tuple[float, ...]:
-    """Return estimates for known items that were drawn with the given probabilities.
+    """Return estimates for items that were drawn with the given probabilities.
 
-    θ, √Var θ and λ; mean and standard error of the human labels alone; the number of independent labels with the same
-    variance, and the effective number of labels after weighting.
+    These are θ, √Var θ and λ, the mean and the standard error of the human labels alone, the number of independent
+    labels with the same variance, and the effective number of labels after weighting.
     """
     n, items = y.size, y.size + others.size
     scaled = probability * (1 / probability).sum() / items
@@ -114,20 +118,20 @@ def _weighted_estimates(y: FloatArray, f: FloatArray, others: FloatArray, probab
 def corrected_mean(
     y: Any, f: Any, others: Any, *, rate: bool = False, level: float = 0.95, probability: Any = None
 ) -> CorrectedMean:
-    """Return the mean of y with its interval.
+    """Return the mean of y with its interval, computed from human labels and predictions.
 
     Parameters
     ----------
     y : (n,)
         Known values of items drawn at random.
     f : (n,)
-        Predictions for these items, made without their y.
+        Predictions for these items, made without using their y.
     others : (N,)
         Predictions for the other items.
     rate : bool
         True if y is 0 or 1, so that its mean is a rate.
     probability : (n,), optional
-        Probability with which each known item was drawn, or numbers proportional to it; default: all equal.
+        Probability with which each known item was drawn, or numbers proportional to it; equal by default.
 
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.random(1000) < 0.3
@@ -171,7 +175,7 @@ def corrected_mean(
 def _rate_interval(
     mean: float, trials: float, ratio: float, events: float, freedom: float, level: float
 ) -> tuple[float, float]:
-    """Return Wilson's interval, with R shrunk towards 1 if there are few events."""
+    """Return Wilson's interval of a rate, with R shrunk towards 1 according to the number of events."""
     from scipy.stats import t
 
     tail = (1 + level) / 2
@@ -181,9 +185,9 @@ def _rate_interval(
 
 
 def corrected_difference(one: CorrectedMean, other: CorrectedMean) -> Estimate:
-    """Return `one` − `other` of different items, with an interval from their intervals (Zou & Donner 2008).
+    """Return the difference of two means over different items, with its interval (Zou & Donner 2008).
 
-    Intervals of rates are computed from the events and degrees of freedom of both, so that each R is shrunk less.
+    For rates, the intervals of both means use the events and degrees of freedom of both, so that each R is shrunk less.
     """
     both = one.events + other.events, one.freedom + other.freedom
     (low, high), (other_low, other_high) = (
@@ -197,13 +201,16 @@ def corrected_difference(one: CorrectedMean, other: CorrectedMean) -> Estimate:
 
 
 def compare_sample_to_rest(features: Any, known: IntArray) -> tuple[float, int, float]:
-    """Test if the known items were drawn at random: p value, most different column, its difference in SDs.
+    """Return the p-value of a test that known items were drawn at random, and the feature that differs most.
 
-    Hotelling's T² compares the means of features (I, D) over the known items with those over all, for draws without
-    replacement; D is at most a third of the known items. Of random draws from 12 sets at most 1.3 % had p below 1 %.
+    The feature is given by its column and its difference in standard deviations.
+
+    Hotelling's T² compares the means of features (I, D) over the known items with the means over all items, for draws
+    without replacement; D is at most a third of the number of known items. In 12 data sets, at most 1.3 % of random
+    draws had p < 1 %.
 
     >>> sure = np.linspace(0, 1, 1000)[:, None]
-    >>> p, column, gap = compare_sample_to_rest(sure, np.arange(100))  # The least confident items were labelled.
+    >>> p, column, gap = compare_sample_to_rest(sure, np.arange(100))  # the least confident items
     >>> p < 1e-6, column, round(gap, 1)
     (True, 0, -1.6)
     """
@@ -225,9 +232,10 @@ def compare_sample_to_rest(features: Any, known: IntArray) -> tuple[float, int, 
 
 
 def rogan_gladen(y: Any, predicted: Any, others: Any, level: float = 0.95) -> Estimate:
-    """Return the rate of y from the predicted rate, sensitivity and specificity (Rogan & Gladen 1978; delta method).
+    """Return the rate of y, estimated from the predicted rate, sensitivity and specificity (Rogan & Gladen 1978).
 
-    NaN if sensitivity and specificity add up to 1 or less, or if one of them is unknown.
+    The interval is from the delta method. The result is NaN if sensitivity and specificity add up to 1 or less, or if
+    one of them is unknown.
 
     >>> truth, predicted = np.repeat([1, 0], [30, 70]), np.repeat([1, 0, 1, 0], [24, 6, 7, 63])
     >>> print(rogan_gladen(truth, predicted, predicted))
@@ -253,16 +261,16 @@ def rogan_gladen(y: Any, predicted: Any, others: Any, level: float = 0.95) -> Es
 
 
 def labels_needed(found: CorrectedMean, items: int, width: float, *, rate: bool = True) -> int | None:
-    """Return the total human labels needed for an interval of this width, or None if all `items` are not enough.
+    """Return the number of human labels needed for an interval of this width, or None if all `items` are too few.
 
-    Labels cannot lower the variance between the items: Var θ = a/n + b/items, b that of λ f.
+    More labels reduce only the first part of Var θ = a/n + b/items, where b is the variance of λ f.
     """
     from scipy.special import ndtri
 
     spread = found.value * (1 - found.value) if rate else (found.human.high - found.human.low) ** 2
     if not rate:
         spread *= found.n_gold / (2 * ndtri((1 + found.level) / 2)) ** 2
-    ratio = min(found.n_gold / found.effective_labels, 1.0)  # Ratio of the variances with and without predictions.
+    ratio = min(found.n_gold / found.effective_labels, 1.0)  # ratio of the variances with and without predictions
     explained = (1 - ratio) / max(1 - found.n_gold / items, 1e-9) * spread if found.n_gold < items else 0.0
     wanted = (width / (2 * ndtri((1 + found.level) / 2))) ** 2
     if wanted <= spread / items:

@@ -1,4 +1,4 @@
-"""Ratings of a table: one distribution over the classes per item and annotator."""
+"""Ratings of a table, each of which is the distribution over classes of one annotator for one item."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ N_FIXED_COLUMNS = 6  # columns of `agreement_statistics` before the columns per 
 
 @dataclass(frozen=True, eq=False)
 class Ratings:
-    """Rows (item, annotator, label, share); the shares of one rating sum to one.
+    """Ratings as rows (item, annotator, label, share); the shares of one rating sum to one.
 
-    Labels of the same item by the same annotator share one rating, so that no annotator agrees with themselves; a
-    probabilistic label is its distribution. Votes without annotator ids are a rating each. Rows of weight 0 are
+    Labels of the same item by the same annotator share one rating, so that no annotator agrees with themselves. A
+    probabilistic label has one row per class. Each vote without an annotator id is a rating. Rows of weight 0 are
     excluded; other weights are ignored with a warning.
     """
 
@@ -62,20 +62,25 @@ class Ratings:
 
 
 def agreement_statistics(table: Annotations, scale: Scale, place: FloatArray) -> Any:
-    """Return (I, columns), sparse: the statistics of each item from which agreement coefficients are computed.
+    """Return a sparse array (I, columns) of the statistics of each item from which agreement is computed.
 
     For an item with m ratings p_a (distributions over the classes) and votes v = Σ_a p_a, the columns are:
 
-    0       1, and 1: 1 where m ≥ 2
-    2, 3    agreeing pairs of ratings (ordered, of different raters), and all pairs; 4: share of agreeing pairs
-    5       disagreement of the pairs / (m − 1): (x_c − x_k)² on an interval scale, else 0 or 1
-    6 …     v_c / m, one column per class
-    6+K …   v_c where m ≥ 2, and 6+2K … v_c / m there
-    6+3K …  on an ordinal scale, pairs with classes (c, k) or (k, c), c < k, / (m − 1): K (K − 1) / 2 columns
+    0        1
+    1        1 if m ≥ 2, otherwise 0
+    2        number of agreeing ordered pairs of ratings by different annotators
+    3        number of all such pairs
+    4        share of agreeing pairs
+    5        disagreement of the pairs / (m − 1), which is (x_c − x_k)² on an interval scale, otherwise 0 or 1
+    6 …      v_c / m, one column per class
+    6+K …    v_c if m ≥ 2
+    6+2K …   v_c / m if m ≥ 2
+    6+3K …   on an ordinal scale, number of pairs with classes (c, k) or (k, c) / (m − 1), for the K (K − 1) / 2 pairs c
+    < k
     """
     rows, (I, K) = Ratings.from_table(table), (table.n_items, table.n_classes)
     label = rows.label
-    if scale == "ordinal":  # Codes follow the order of the classes.
+    if scale == "ordinal":  # Codes are in the order of the classes.
         label = np.argsort(np.argsort(place, kind="stable"))[label]
     item = rows.rated_item
     m = np.bincount(item, minlength=I)
@@ -85,7 +90,7 @@ def agreement_statistics(table: Annotations, scale: Scale, place: FloatArray) ->
     others = np.maximum(m - 1, 1)
     pairs = m * (m - 1.0)
     apart = pairs - agree
-    if scale == "interval":  # Σ_{a≠b} (x_a − x_b)², in moments
+    if scale == "interval":  # Σ_{a≠b} (x_a − x_b)², computed from moments
         mean = own @ place
         apart = 2.0 * (others * (votes @ place**2) - ((votes @ place) ** 2 - np.bincount(item, mean**2, I)))
     several = m > 1
@@ -104,10 +109,10 @@ def agreement_statistics(table: Annotations, scale: Scale, place: FloatArray) ->
 
 
 def _column_pair_products(rows: Any) -> Any:
-    """Return (n, K (K − 1) / 2) products of columns c < k of sparse rows (n, K)."""
+    """Return the products of columns c < k of sparse rows (n, K), as a sparse array (n, K (K − 1) / 2)."""
     n, K = rows.shape
     rows.sort_indices()
-    later = np.repeat(rows.indptr[1:], np.diff(rows.indptr)) - np.arange(rows.nnz) - 1  # Later entries of the same row.
+    later = np.repeat(rows.indptr[1:], np.diff(rows.indptr)) - np.arange(rows.nnz) - 1
     left = np.repeat(np.arange(rows.nnz), later)
     right = concatenate_ranges(np.arange(rows.nnz) + 1, later)
     c, k = rows.indices[left].astype(np.int64), rows.indices[right]
@@ -128,12 +133,12 @@ class LabelPairs(NamedTuple):
     weight: FloatArray  # (E,) count
 
     def weighted_sums(self, values: Any) -> FloatArray:
-        """Return (P,) sums of values (E,) times weights."""
+        """Return the sums (P,) of values (E,) times weights for each pair of annotators."""
         return np.bincount(self.pair, self.weight * values, self.first_annotator.size).astype(np.float64)
 
 
 def iterate_label_pairs(ratings: Ratings, n_annotators: int, n_classes: int, min_shared: int) -> Iterator[LabelPairs]:
-    """Yield the label pairs of all annotators that share at least `min_shared` items, for some annotators at a time.
+    """Yield the label pairs of all pairs of annotators that share at least `min_shared` items, in chunks of annotators.
 
     No array of annotators × annotators or items × annotators is built.
     """
@@ -158,7 +163,7 @@ def iterate_label_pairs(ratings: Ratings, n_annotators: int, n_classes: int, min
 
 
 def class_positions_on_scale(table: Annotations, scale: Scale, values: Any) -> FloatArray:
-    """Return (K,) positions of the classes: `values`, or their names as numbers (interval scale), or 0, 1, …."""
+    """Return the positions (K,) of the classes: `values`, by default class names as numbers, or codes if ordinal."""
     check_argument("scale", scale, Scale)
     K = table.n_classes
     if values is not None:
@@ -171,7 +176,7 @@ def class_positions_on_scale(table: Annotations, scale: Scale, values: Any) -> F
         place = np.arange(K, dtype=np.float64)
     if K < 2:
         return np.zeros(K)
-    centred = place - place.mean()  # Coefficients are unchanged, sums of squares keep precision.
+    centred = place - place.mean()  # Centring keeps precision in sums of squares and does not change the coefficients.
     return np.asarray(centred / (np.ptp(place) or 1.0))
 
 
@@ -183,6 +188,6 @@ def _class_name_as_number(name: Any) -> float:
 
 
 def safe_ratio(part: FloatArray, total: FloatArray) -> FloatArray:
-    """Return `part` / `total`, NaN where `total` is zero up to rounding."""
+    """Return `part` / `total`, or NaN if `total` is zero up to rounding."""
     nonzero = np.abs(total) > 1e-12
     return np.where(nonzero, part / np.where(nonzero, total, 1), np.nan)

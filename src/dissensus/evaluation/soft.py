@@ -1,9 +1,9 @@
-"""Metrics of predicted distributions `h` against the distribution of the votes `y`, both (I, K); nats per item.
+"""Metrics that compare predicted distributions `h` (I, K) with the distributions of the votes `y` (I, K), in nats.
 
-Use `.mean()` for a score, or pass the values to `bootstrap` or `paired_bootstrap`; `soft_scores` returns all means. If
-`y` has a class of probability 0, KL(h‖y) is infinite: it is computed against y smoothed, (y + ε) / (1 + K ε). An item
-without votes has no `y`; exclude it. SciPy's `wasserstein_distance` takes one item at a time, and its `jensenshannon`
-returns NaN where rounding makes a divergence negative.
+Most functions return one value per item. Use `.mean()` for a score, or pass the values to `bootstrap` or
+`paired_bootstrap`; `soft_scores` returns all means. KL(h‖y) is infinite if a class has no votes, so it is computed with
+smoothed votes (y + ε) / (1 + K ε). Exclude items without votes. SciPy's `wasserstein_distance` takes one item at a
+time, and its `jensenshannon` returns NaN if rounding makes a divergence negative.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray
 from dissensus.evaluation._check import check_distribution_pair, check_distributions, class_positions
 
-SMOOTHING_EPSILON = 1e-3  # added to each class of smoothed votes
+SMOOTHING_EPSILON = 1e-3  # ε, which is added to each class to smooth votes
 
 
 def cross_entropy(y: Any, h: Any) -> FloatArray:
-    """Return (I,) −Σ_k y_k log h_k; infinite where a class with votes has probability 0.
+    """Return −Σ_k y_k log h_k of each item (I,); infinite if a class with votes has probability 0.
 
     >>> cross_entropy([[0.75, 0.25]], [[0.9, 0.1]]).round(3)
     array([0.655])
@@ -32,7 +32,7 @@ def cross_entropy(y: Any, h: Any) -> FloatArray:
 
 
 def kl_divergence(y: Any, h: Any, *, epsilon: float = 0.0) -> FloatArray:
-    """Return (I,) KL(y‖h) = Σ_k y_k log(y_k / h_k) of votes and prediction; with `epsilon`, of the smoothed votes.
+    """Return KL(y‖h) = Σ_k y_k log(y_k / h_k) of each item (I,); `epsilon` smooths the votes.
 
     >>> kl_divergence([[0.75, 0.25]], [[0.9, 0.1]]).round(3)
     array([0.092])
@@ -42,7 +42,7 @@ def kl_divergence(y: Any, h: Any, *, epsilon: float = 0.0) -> FloatArray:
 
 
 def inverse_kl_divergence(y: Any, h: Any, *, epsilon: float = SMOOTHING_EPSILON) -> FloatArray:
-    """Return (I,) KL(h‖y) = Σ_k h_k log(h_k / y_k), with y smoothed by `epsilon`: (y + ε) / (1 + K ε).
+    """Return KL(h‖y) = Σ_k h_k log(h_k / y_k) of each item (I,), with votes smoothed to (y + ε) / (1 + K ε).
 
     >>> inverse_kl_divergence([[1, 0]], [[0.9, 0.1]]).round(3)
     array([0.367])
@@ -52,7 +52,7 @@ def inverse_kl_divergence(y: Any, h: Any, *, epsilon: float = SMOOTHING_EPSILON)
 
 
 def jensen_shannon(y: Any, h: Any) -> FloatArray:
-    """Return (I,) ½ KL(y‖m) + ½ KL(h‖m), m = (y + h) / 2, from 0 to log 2.
+    """Return ½ KL(y‖m) + ½ KL(h‖m) of each item (I,), where m = (y + h) / 2; from 0 to log 2.
 
     Its square root is a metric (Endres & Schindelin 2003).
 
@@ -66,7 +66,7 @@ def jensen_shannon(y: Any, h: Any) -> FloatArray:
 
 
 def total_variation(y: Any, h: Any) -> FloatArray:
-    """Return (I,) ½ Σ_k |y_k − h_k|, from 0 to 1.
+    """Return ½ Σ_k |y_k − h_k| of each item (I,), from 0 to 1.
 
     >>> total_variation([[0.75, 0.25]], [[0.5, 0.5]])
     array([0.25])
@@ -75,7 +75,7 @@ def total_variation(y: Any, h: Any) -> FloatArray:
 
 
 def manhattan(y: Any, h: Any) -> FloatArray:
-    """Return (I,) Σ_k |y_k − h_k|, from 0 to 2.
+    """Return Σ_k |y_k − h_k| of each item (I,), from 0 to 2.
 
     >>> manhattan([[0.75, 0.25]], [[0.5, 0.5]])
     array([0.5])
@@ -85,10 +85,10 @@ def manhattan(y: Any, h: Any) -> FloatArray:
 
 
 def wasserstein(y: Any, h: Any, *, positions: Any = None) -> FloatArray:
-    """Return (I,) the earth mover's distance over ordered classes, Σ_k |Y_k − H_k| (x_{k+1} − x_k).
+    """Return the earth mover's distance Σ_k |Y_k − H_k| (x_{k+1} − x_k) over ordered classes, of each item (I,).
 
-    Y and H are cumulative. `positions` (K,) are the positions x of the classes on a line, in any order; the default is
-    0, 1, …, K − 1.
+    Y and H are the cumulative sums of y and h. `positions` (K,) are the positions x of the classes on a line, in any
+    order, by default 0, 1, …, K − 1.
 
     >>> wasserstein([[1, 0, 0]], [[0, 0, 1]]), wasserstein([[1, 0, 0]], [[0, 0, 1]], positions=[0, 1, 10])
     (array([2.]), array([10.]))
@@ -101,7 +101,9 @@ def wasserstein(y: Any, h: Any, *, positions: Any = None) -> FloatArray:
 
 
 def brier(y: Any, h: Any) -> FloatArray:
-    """Return (I,) Σ_k (y_k − h_k)², from 0 to 2 (Brier 1950); for two classes, twice the score over one of them.
+    """Return Σ_k (y_k − h_k)² of each item (I,), from 0 to 2 (Brier 1950).
+
+    For two classes, this is twice the squared error of one class.
 
     >>> brier([[1, 0]], [[0.5, 0.5]])
     array([0.5])
@@ -111,7 +113,7 @@ def brier(y: Any, h: Any) -> FloatArray:
 
 
 def entropy(y: Any) -> FloatArray:
-    """Return (I,) −Σ_k y_k log y_k, from 0 to log K: the disagreement of the votes on each item.
+    """Return the entropy −Σ_k y_k log y_k of the votes for each item (I,), from 0 to log K.
 
     >>> entropy([[1, 0], [0.5, 0.5]]).round(3)
     array([0.   , 0.693])
@@ -120,9 +122,10 @@ def entropy(y: Any) -> FloatArray:
 
 
 def entropy_correlation(y: Any, h: Any) -> float:
-    """Return Pearson's correlation over items of the entropies of y and h; NaN if either entropy is constant.
+    """Return Pearson's correlation of the entropies of y and h over items; NaN if either entropy is constant.
 
-    It shows whether the model is uncertain where annotators differ (Uma et al. 2021, "Learning from disagreement").
+    It shows whether the model is uncertain on items on which annotators disagree (Uma et al. 2021, "Learning from
+    disagreement").
 
     >>> round(entropy_correlation([[1, 0], [0.5, 0.5], [0.2, 0.8]], [[0.9, 0.1], [0.6, 0.4], [0.1, 0.9]]), 3)
     0.715
@@ -140,11 +143,11 @@ DISTRIBUTION_MEASURES: dict[str, Callable[[Any, Any], FloatArray]] = {
         cross_entropy, kl_divergence, inverse_kl_divergence, jensen_shannon, total_variation, manhattan, brier
     )
 }  # fmt: skip
-"""Name → measure that is a mean over items and needs no order of the classes; lower is better."""
+"""Name → measure per item that does not depend on the order of the classes; lower is better."""
 
 
 def soft_scores(y: Any, h: Any, *, epsilon: float = SMOOTHING_EPSILON) -> dict[str, float]:
-    """Return the mean of each measure over items, by name; without Wasserstein, which needs ordered classes.
+    """Return name → mean over items, for all measures except `wasserstein`, which needs ordered classes.
 
     >>> round(soft_scores([[1, 0], [0.5, 0.5]], [[0.9, 0.1], [0.6, 0.4]])["manhattan"], 3)
     0.2

@@ -1,19 +1,21 @@
-"""Agreement of annotators of spans: exact and overlapping spans, and Krippendorff's α of tokens and of units.
+"""Agreement of annotators of spans: F1 of exact and overlapping spans, and Krippendorff's α of tokens and units.
 
-Two annotators who have read the same document are a pair. Over all pairs and documents:
+Two annotators who have read the same document are a pair. All measures are computed over all pairs and documents:
 
-exact_f1            2 · spans that both marked, with the same bounds and type / spans of both
-overlap_f1          spans that share a token or character with a span of the other of the same type / spans of both
-krippendorff_alpha  nominal α of places, weighted by their length, whose value is the type of the span or outside
-unitizing_alpha     uα of Krippendorff, Mathet, Bouvry & Widlöcher (2016), eq. 1 to 5: the same observed disagreement,
-                    with an expected one of whole spans in place of tokens
+exact_f1            twice the number of spans that both marked with the same bounds and type, divided by all their spans
+overlap_f1          share of their spans that overlap a span of the same type by the other annotator
+krippendorff_alpha  nominal α of positions, weighted by length; the value of a position is the type of its span, or none
+unitizing_alpha     uα of Krippendorff, Mathet, Bouvry & Widlöcher (2016), Eq. 1 to 5, which has the same observed
+                    disagreement, but an expected disagreement of whole spans instead of tokens
 
-F1 is not corrected for chance agreement, which for spans is near 0; α is, and counts long spans more than short ones.
-With n places read by two annotators or more (one count per reader), n_c of them of type c, and Dₒ the disagreement,
+F1 is not corrected for chance agreement, which is near 0 for spans. α is corrected, and gives long spans a larger
+weight than short ones. Of n positions read by two annotators or more (counted once per reader), n_c have type c. With
+the observed disagreement Dₒ,
 
-    uα = 1 − Dₒ (n² − S) / (n (n² − Σ_c n_c²)),  S = Σ over spans of length² + places outside;  α has n in place of S.
+    uα = 1 − Dₒ (n² − S) / (n (n² − Σ_c n_c²)),  S = Σ over spans of length² + number of positions outside of spans.
 
-Intervals are by bootstrap over documents, since all places of a document have the same readers.
+For α, S is replaced by n. Intervals are computed by bootstrap over documents, because all positions of a document have
+the same readers.
 """
 
 from __future__ import annotations
@@ -35,9 +37,10 @@ N_FIXED_COLUMNS = 5  # columns of the statistics before those of the types: exac
 
 
 def span_agreement(table: Annotations, *, level: float = 0.95, **bootstrap: Any) -> dict[str, Estimate]:
-    """Return exact_f1, overlap_f1, krippendorff_alpha and unitizing_alpha of spans; `bootstrap` as in `agreement`.
+    """Return exact_f1, overlap_f1, krippendorff_alpha and unitizing_alpha of the spans in a table.
 
-    NaN where undefined: F1 without any span, α if only one value was ever given.
+    A measure is NaN if it is undefined: F1 without any span, and α if all positions have one value. `bootstrap` is the
+    same as in `agreement`.
 
     >>> from dissensus.table.simulate import simulate_spans
     >>> print(span_agreement(simulate_spans(10, 4, 2, redundancy=3, seed=1).annotations)["exact_f1"])
@@ -61,7 +64,7 @@ def _span_alpha(sums: FloatArray, of_units: bool = False) -> FloatArray:
 
 
 def _document_statistics(table: Annotations) -> FloatArray:
-    """Return (documents, 5 + types + 1) sums of each document; see `N_FIXED_COLUMNS`."""
+    """Return the sums of each document (documents, 5 + types + 1); see `N_FIXED_COLUMNS` for the columns."""
     where, scheme = table.sequences, parse_tag_scheme(table.classes)
     once = is_first_of_pair(table.item, table.annotator)
     item, annotator, label = table.item[once], table.annotator[once].astype(np.int64), table.label[once]
@@ -71,7 +74,7 @@ def _document_statistics(table: Annotations) -> FloatArray:
     D, A = where.documents.size, table.n_annotators
     stats = np.zeros((D, N_FIXED_COLUMNS + n_kinds))
 
-    # Sums over places, for α.
+    # Sums over positions are needed for α.
     votes = np.bincount(item * np.int64(n_kinds) + kind, minlength=table.n_items * n_kinds).reshape(-1, n_kinds)
     m = votes.sum(axis=1)
     weight = np.where(m > 1, where.end - where.start, 0)
@@ -80,7 +83,7 @@ def _document_statistics(table: Annotations) -> FloatArray:
     for k in range(n_kinds):
         stats[:, N_FIXED_COLUMNS + k] = np.bincount(where.document, weight * votes[:, k], D)
 
-    # Spans by annotator and in reading order.
+    # Rows are sorted by annotator and in reading order.
     place = np.empty(table.n_items, np.int64)
     place[where.order] = np.arange(table.n_items)
     order = np.lexsort((place[item], annotator))
@@ -95,9 +98,9 @@ def _document_statistics(table: Annotations) -> FloatArray:
     inside = kind < len(names)
     first = np.flatnonzero(inside & ~follows)
     last = np.flatnonzero(inside & ~np.append(follows[1:], False))
-    span = np.cumsum(inside & ~follows) - 1  # Valid for rows inside a span.
+    span = np.cumsum(inside & ~follows) - 1  # This is valid for rows inside a span.
     document = where.document[item[first]]
-    length = np.bincount(span[inside], weight[item[inside]], first.size)  # Only places with two readers count.
+    length = np.bincount(span[inside], weight[item[inside]], first.size)  # Only positions with two readers count.
     stats[:, 4] = np.bincount(document, length**2, D)
     stats[:, 4] += np.bincount(where.document[item[~inside]], weight[item[~inside]], D)
     readers = np.unique(where.document[table.item] * np.int64(A) + table.annotator)
@@ -110,9 +113,9 @@ def _document_statistics(table: Annotations) -> FloatArray:
     )
     stats[:, 0] = np.bincount(
         document, times[same.reshape(-1)] - 1, D
-    )  # Σ c (c − 1) over spans marked by c annotators.
+    )  # Σ c (c − 1) over spans that c annotators marked
 
-    # Pairs of a span and another annotator with an overlapping span of the same type.
+    # Each span is paired with every other annotator who has an overlapping span of the same type.
     order = np.flatnonzero(inside)[np.lexsort((annotator[inside], kind[inside], item[inside]))]
     item, kind, annotator, span = (column[order] for column in (item, kind, annotator, span))
     starts = np.flatnonzero(is_first_of_pair(item, kind))
@@ -123,7 +126,7 @@ def _document_statistics(table: Annotations) -> FloatArray:
 
 
 def span_scores(found: set[tuple[Any, ...]], known: set[tuple[Any, ...]]) -> dict[str, float]:
-    """Return precision, recall and F1 of exact matches of spans (document, start, end, label) with gold spans.
+    """Return precision, recall and F1 of spans (document, start, end, label) that match gold spans exactly.
 
     >>> span_scores({("d", 0, 2, "x")}, {("d", 0, 2, "x"), ("d", 4, 5, "y")})
     {'precision': 1.0, 'recall': 0.5, 'f1': 0.6666666666666666}

@@ -110,8 +110,8 @@ class Annotations(ReadOnlyArrays, SizeProperties):
 
     import_report: ClassVar[ImportReport | None] = None  # Only tables that `read` returns have one.
 
-    annotator: IntArray  # (N,) code into annotators
-    label: IntArray  # (N,) code into classes, in the smallest integer type that can hold it
+    annotator: IntArray  # (N,) codes into annotators
+    label: IntArray  # (N,) codes into classes, in the smallest integer type that can hold them
     item_ptr: IntArray  # (I+1,) rows of item i are item_ptr[i]:item_ptr[i+1]
     items: Names  # (I,) sorted; may include items without a label
     annotators: Names  # (A,) sorted; may include annotators without a label
@@ -433,7 +433,7 @@ class Annotations(ReadOnlyArrays, SizeProperties):
 
     @property
     def values(self) -> FloatArray:
-        """Return the (K,) numbers of ordered classes, or ranks from 0 if a name is not a number."""
+        """Return the numeric values (K,) of ordered classes, or ranks from 0 if a name is not a number."""
         values = kinds.class_values(self.kind, self.classes)
         if values is None:
             raise errors.NoLabelValues(kind=self.kind)
@@ -453,22 +453,22 @@ class Annotations(ReadOnlyArrays, SizeProperties):
 
     @cached_property
     def item(self) -> IntArray:
-        """Return the (N,) codes into items."""
+        """Return the item code of each row (N,)."""
         return make_read_only(np.repeat(np.arange(self.n_items, dtype=np.int32), np.diff(self.item_ptr)))
 
     @property
     def row_weights(self) -> FloatArray:
-        """Return the (N,) weights of rows; 1 if the table has no weights."""
+        """Return the weight of each row (N,), which is 1 if the table has no weights."""
         return np.ones(len(self)) if self.weight is None else self.weight
 
     @cached_property
     def annotator_ptr(self) -> IntArray:
-        """Return the (A+1,) offsets into `by_annotator` of the rows of each annotator."""
+        """Return the offsets (A+1,) into `by_annotator` of the rows of each annotator."""
         return make_read_only(group_offsets(self.annotator, self.n_annotators))
 
     @cached_property
     def by_annotator(self) -> IntArray:
-        """Return the (N,) row numbers sorted by annotator."""
+        """Return the row numbers (N,), sorted by annotator."""
         return make_read_only(kernels.group_rows(self.annotator, self.annotator_ptr))
 
     @cached_property
@@ -479,12 +479,12 @@ class Annotations(ReadOnlyArrays, SizeProperties):
 
     @property
     def annotations_per_annotator(self) -> IntArray:
-        """Return the (A,) numbers of annotations per annotator."""
+        """Return the number of annotations of each annotator (A,)."""
         return np.diff(self.annotator_ptr)
 
     @property
     def rating_codes(self) -> IntArray:
-        """Return the (N,) codes of ratings; rows of the same item and annotator are one rating.
+        """Return the rating code of each row (N,); rows of the same item and annotator are one rating.
 
         Each vote without an annotator id is a rating of its own.
         """
@@ -502,7 +502,7 @@ class Annotations(ReadOnlyArrays, SizeProperties):
 
     @cached_property
     def annotators_per_item(self) -> IntArray:
-        """Return the (I,) numbers of annotators per item; votes without annotator ids are counted individually.
+        """Return the number of annotators of each item (I,); votes without annotator ids are counted individually.
 
         Rows of weight 0 are not counted.
         """
@@ -537,7 +537,7 @@ class Annotations(ReadOnlyArrays, SizeProperties):
         return replace(self, weight=weight * (most / np.maximum(np.bincount(rating, weight), most))[rating])
 
     def votes(self) -> FloatArray:
-        """Return the (I, K) weighted numbers of labels of each item in each class."""
+        """Return the weighted number of labels of each item in each class (I, K)."""
         if self.kind == "numbers":
             raise errors.NumbersHaveNoVotes
         if self.proba is not None:
@@ -547,7 +547,7 @@ class Annotations(ReadOnlyArrays, SizeProperties):
         return votes.reshape(self.n_items, self.n_classes).astype(np.float64)
 
     def count_correct_labels(self, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the (A,) expected weights of correct labels under a posterior (I, K), and of all labels."""
+        """Return each annotator's weight of correct labels, expected under a posterior (I, K), and of all labels."""
         if self.proba is None:
             right = posterior[self.item, self.label]
         else:
@@ -563,13 +563,13 @@ class Annotations(ReadOnlyArrays, SizeProperties):
         temperature: float = 1.0,
         pseudocount: float = 1.0,
     ) -> FloatArray:
-        """Return the (I, K) votes of each item as a distribution; items without votes get a uniform one.
+        """Return the votes of each item as a distribution (I, K), which is uniform for items without votes.
 
         Parameters
         ----------
         kind : "normalized", "softmax" or "smoothed"
-            Shares of the votes; softmax(votes / temperature), which gives every class a positive probability
-            (Fornaciari et al. 2021); or shares after adding `pseudocount` to every class.
+            "normalized" distributions are shares of votes. "softmax" is softmax(votes / temperature), which gives every
+            class a positive probability (Fornaciari et al. 2021). "smoothed" adds `pseudocount` to every class first.
         temperature, pseudocount : float
 
         Returns
@@ -605,7 +605,7 @@ class Annotations(ReadOnlyArrays, SizeProperties):
         return pa.table(columns)
 
     def gold_codes(self, item: Any, label: Any) -> IntArray:
-        """Return the (I,) class codes of gold labels, aligned with `items`; −1 for items without a gold label.
+        """Return the gold class code of each item (I,), or −1 for items without a gold label.
 
         Rows without a label and items outside the table are ignored.
 
@@ -629,7 +629,7 @@ class Annotations(ReadOnlyArrays, SizeProperties):
         return codes
 
     def with_added_classes(self, labels: Any) -> Annotations:
-        """Return the same rows with further classes, for labels that occur only as gold labels.
+        """Return the same table with further classes, for labels that occur only as gold labels.
 
         >>> table = Annotations.from_arrays([1, 1], ["x", "y"], ["a", "b"], kind="sets")
         >>> table.with_added_classes(["b, a"]).classes.tolist()
@@ -643,7 +643,7 @@ class Annotations(ReadOnlyArrays, SizeProperties):
         return self.with_classes(np.concatenate([self.classes, new.astype(self.classes.dtype)])) if new.size else self
 
     def gold_values(self, item: Any, value: Any) -> FloatArray:
-        """Return the (I,) gold numbers, aligned with `items`; NaN for items without one."""
+        """Return the gold number of each item (I,), or NaN for items without one."""
         value = naming.to_arrow_array(value, "gold")
         rows = np.flatnonzero(~naming.missing_rows(value))
         numbers = naming.to_floats(value.take(rows), "gold")
@@ -651,7 +651,7 @@ class Annotations(ReadOnlyArrays, SizeProperties):
         return values
 
     def _align_gold(self, item: Any, rows: IntArray, values: Any, gold: Any, what: str) -> Any:
-        """Fill `gold` (I,) with the known values of these rows; raise if an item has two different values."""
+        """Write the gold values of these rows into `gold` (I,); raise if an item has two different values."""
         names, code = naming.encode_column(naming.to_arrow_array(item, "item").take(rows), "item")
         item_codes = naming.translate_codes(code, names, self.items, f"items of the gold {what}")
         in_table = item_codes >= 0
@@ -675,9 +675,9 @@ class Annotations(ReadOnlyArrays, SizeProperties):
         return table
 
     def select(self, *, items: Any = None, annotators: Any = None, rows: Any = None) -> Annotations:
-        """Return the table with only these items, annotators and rows; the classes do not change.
+        """Return a table with only these items, annotators and rows; the classes do not change.
 
-        Selected items and annotators remain in the table even if none of their rows does.
+        Selected items and annotators remain in the table even if none of their rows is selected.
 
         Parameters
         ----------
@@ -715,14 +715,14 @@ class Annotations(ReadOnlyArrays, SizeProperties):
         )
 
     def subsample(self, redundancy: int, seed: int = 0) -> Annotations:
-        """Draw at most `redundancy` annotations of each item at random."""
+        """Return a table with at most `redundancy` random annotations of each item."""
         check_argument("redundancy", redundancy, int, low=1)
         return self.select(rows=random_ranks_within_groups(self.item, np.random.default_rng(seed)) < redundancy)
 
     def split(
         self, share: float = 0.5, *, by: Literal["item", "annotation"] = "item", seed: int = 0
     ) -> tuple[Annotations, Annotations]:
-        """Split the table at random into a `share` of its items and the rest.
+        """Split the table at random into one with a `share` of its items and one with the others.
 
         With `by="annotation"`, the annotations are split, and both tables keep all items.
         """
@@ -736,7 +736,7 @@ class Annotations(ReadOnlyArrays, SizeProperties):
 
     @staticmethod
     def concat(tables: Iterable[Annotations]) -> Annotations:
-        """Return one table with the rows and names of several tables; the order of equal classes is kept."""
+        """Return one table with the rows and names of several tables; equal classes keep their order."""
         tables = list(tables)
         if not tables:
             raise errors.NoTablesToJoin
@@ -765,7 +765,7 @@ class Annotations(ReadOnlyArrays, SizeProperties):
         )  # fmt: skip
 
     def as_kind(self, kind: str, *, ordered: bool = False) -> Annotations:
-        """Return the table with its labels read as another label type, see `table.kinds`.
+        """Return the table with its labels interpreted as another label type, see `table.kinds`.
 
         Parameters
         ----------
@@ -824,7 +824,7 @@ class Annotations(ReadOnlyArrays, SizeProperties):
         )  # fmt: skip
 
     def with_classes(self, classes: Names) -> Annotations:
-        """Return the table with its labels coded into other `classes`; raise if a label is not among them."""
+        """Return the table with codes into other `classes`; raise if a label is not one of these classes."""
         if classes is self.classes or classes.tolist() == self.classes.tolist():
             return self
         new_codes = naming.match_names(self.classes, classes, "classes")
@@ -874,5 +874,5 @@ def _check_columns(
 def _union_names(parts: Sequence[Names], what: str) -> Names:
     kept = [part for part in parts if part.size]
     for part in kept[1:]:
-        naming.match_names(part[:1], kept[0][:1], what)  # raises if the types differ
+        naming.match_names(part[:1], kept[0][:1], what)  # This raises if the types differ.
     return np.unique(np.concatenate(kept)) if kept else parts[0]

@@ -1,4 +1,4 @@
-"""Summaries of a table: counts as plain values, a one-line text, and the first rows as HTML."""
+"""Summarise a table as counts, as one line of text, and as HTML with its first rows."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from dissensus.messages import Message, ParameterName, quote_name
 
 
 class BadRows(Message):
-    """Some rows of a column hold unusable values; templates use `BAD_ROW_COUNT` and `FIRST_BAD_ROW`."""
+    """Some rows of a column have unusable values; templates use `BAD_ROW_COUNT` and `FIRST_BAD_ROW`."""
 
     column: str
     n_bad: int
@@ -180,7 +180,7 @@ class UnsupportedType(DataError):
 class MixedTypes(DataError):
     template = "column '{column}' mixes types ({examples}); convert all values to one type, such as text."
     column: str
-    example_by_type: dict[str, tuple[int, str]]  # type → the row and the value where it occurs first
+    example_by_type: dict[str, tuple[int, str]]  # type → row and value of its first occurrence
 
     @property
     def examples(self) -> str:
@@ -443,8 +443,8 @@ class RoleColumnMissing(RoleMessage, MissingColumn):
     synonyms: str
     columns: tuple[str, ...]
     columns_of_roles: dict[str, str]  # other role → its columns
-    candidates: tuple[str, ...]  # columns that may have the role
-    counts: str  # column of vote counts, "" for none
+    candidates: tuple[str, ...]  # columns that may have this role
+    counts: str  # column of vote counts; "" if there is none
     example = {"role": "annotator", "columns_of_roles": {"item": "'id'"}, "counts": "", "candidates": ()}
 
     @property
@@ -792,7 +792,7 @@ class UnusableName(RoleMessage, DataError):
 class NoUsableRows(DataError):
     template = "the file contains no usable {unit}; a table needs at least one.{report_sentence}"
     unit: Literal["row", "answer", "comparison"]
-    report: str  # excluded rows and notes; "" without any
+    report: str  # excluded rows and notes; "" if there are none
 
     @property
     def report_sentence(self) -> str:

@@ -1,8 +1,8 @@
-"""Find the columns of items, annotators and labels in a frame or file, and read them as Arrow arrays.
+"""Find the columns of items, annotators and labels in a frame or a file, and read them as Arrow arrays.
 
-Frames may be from pandas, polars, DuckDB or Arrow. Columns are found by name, or else by content; a table may also have
-a column per annotator (wide). A column is guessed by content only if there is a single candidate, and the import report
-says so. If there are several candidates, the error names them.
+Frames may be from pandas, polars, DuckDB or Arrow. Columns are found by name, otherwise by content. A wide table has
+one column per annotator. A column is guessed by its content only if there is a single candidate, and the import report
+states the guess. If there are several candidates, an error names them.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ COLUMN_SYNONYMS: dict[str, tuple[str, ...]] = {
     "weight": (),
     "gold": ("label", "truth", "true_label", "answer"),  # in a file of gold labels
 }
-"""Role → synonyms of its column name, in any case, with or without `_id`. The role's own name takes precedence."""
+"""Role → synonyms of its column name, in any case, with or without `_id`; the name of the role is preferred."""
 
 COUNT_COLUMNS = ("count", "counts", "votes", "n")
-"""Names of columns of vote counts in tables without annotators, in any case."""
+"""Names of columns of vote counts in tables without annotators, in lower or upper case."""
 GOLD_COLUMNS = ("gold", "gold_label", "ground_truth", "truth", "true_label")
 """Names of columns that are read as gold labels of the items in a table of labels."""
 TIME_COLUMNS = ("time", "timestamp", "datetime", "date", "created_at", "submitted_at", "completed_at", "updated_at")
-"""Names of columns that hold the time of a label; the first one that exists is used."""
-NAME_SEPARATOR = "/"  # joins the values of several columns that together name an item
+"""Names of columns with the time of a label; the first column that exists is used."""
+NAME_SEPARATOR = "/"  # joins the values of several columns to the name of an item
 
-MAX_ROWS_INSPECTED = 20_000
-MAX_CLASSES_GUESSED = 20  # distinct values that a column of classes may have regardless of the number of rows
+MAX_ROWS_INSPECTED = 20_000  # rows from which roles of columns are guessed
+MAX_CLASSES_GUESSED = 20  # A column with at most this many distinct values may hold classes, whatever its length.
 MAX_CLASS_LENGTH = 60  # mean number of characters of a class name
-MIN_ROWS_FOR_REPEATS = 8  # Items of shorter tables may be unrepeated by chance.
+MIN_ROWS_FOR_REPEATS = 8  # In shorter tables, items may not repeat by chance.
 
 
 FURTHER_COLUMN_SYNONYMS: dict[str, str] = {
@@ -57,7 +57,7 @@ FURTHER_COLUMN_SYNONYMS: dict[str, str] = {
 }
 """Further synonyms, which are accepted only if the content of the column fits the role."""
 SYSTEM_COLUMNS = ("model", "llm", "system", "assistant", "candidate", "provider", "generator")
-"""Names of columns of the evaluated system, if another column names the judge."""
+"""Names of columns that name the evaluated system if another column names the judge."""
 SPAN_COLUMNS: dict[str, str] = {
     "document": "document doc text file passage",
     "sentence": "sentence sent",
@@ -71,9 +71,9 @@ SPAN_COLUMNS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class ColumnNames:
-    """The column names that the caller chose for each role; None for roles whose column is found by name."""
+    """The column names that the caller chose for each role; None if the column is to be found by name."""
 
-    item: str | Sequence[str] | None = None  # Several columns, or "a,b", name an item together.
+    item: str | Sequence[str] | None = None  # Several columns, or "a,b", name items together.
     annotator: str | Sequence[str] | None = None
     label: str | None = None
     question: str | None = None
@@ -81,7 +81,7 @@ class ColumnNames:
     proba: Mapping[Any, str] | Sequence[str] | None = None
 
     def split_names(self, available: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Return role → the columns chosen by the caller, for all roles but `proba`."""
+        """Return role → columns chosen by the caller, for all roles except `proba`."""
         return {role: split_column_names(name, available) for role, name in vars(self).items() if role != "proba"}
 
     def resolve(self, available: Sequence[str]) -> dict[str, Any]:
@@ -92,9 +92,7 @@ class ColumnNames:
         chosen = self.split_names(available)
         resolved: dict[str, Any] = {}
         taken = flatten_columns(chosen.values())
-        free = [
-            column for column in available if column not in taken
-        ]  # A column chosen for one role has no other role.
+        free = [column for column in available if column not in taken]  # A column has only one role.
         for role, names in chosen.items():
             if not names and (column := guess_column(role, free)) is not None:
                 names = (column,)
@@ -139,7 +137,7 @@ def columns_to_read(columns: ColumnNames | None, available: Sequence[str]) -> li
 
 
 def find_time_column(available: Sequence[str], used: Sequence[str]) -> list[str]:
-    """Return a list with the name of the column of times, or an empty list."""
+    """Return a list with the name of the column of times, or an empty list if there is none."""
     plain = {name.strip().lower(): name for name in available if name not in used and available.count(name) == 1}
     return [plain[name] for name in TIME_COLUMNS if name in plain][:1]
 
@@ -161,7 +159,7 @@ def flatten_columns(columns: Iterable[str | tuple[str, ...] | Mapping[Any, str]]
 
 
 def take_column(data: Mapping[str, Any], column: str | tuple[str, ...], role: str) -> Any:
-    """Return one column, or several joined by a slash; raise if two different rows get the same name."""
+    """Return one column, or several columns joined by slashes; raise if different rows get the same name."""
     if isinstance(column, str):
         return data[column]
     texts = [pc.cast(to_chunked_array(naming.to_column(data[name], name)), pa.string()) for name in column]
@@ -177,7 +175,7 @@ def to_chunked_array(column: Any) -> Any:
 
 
 def count_distinct_rows(*columns: Any) -> int:
-    """Count the distinct rows of these columns; missing values are equal to each other."""
+    """Return the number of distinct rows of these columns; missing values are equal to each other."""
     names = [str(i) for i in range(len(columns))]
     return int(
         pa.table([to_chunked_array(column) for column in columns], names=names).group_by(names).aggregate([]).num_rows
@@ -185,7 +183,7 @@ def count_distinct_rows(*columns: Any) -> int:
 
 
 def check_column_names(names: Iterable[str]) -> None:
-    """Raise if a column name cannot be stored as UTF-8, such as half a surrogate pair from JSON."""
+    """Raise if a column name cannot be stored as UTF-8; JSON can contain such names (lone surrogates)."""
     for name in names:
         try:
             name.encode()
@@ -212,13 +210,13 @@ def to_arrow(frame: Any, columns: Sequence[str]) -> dict[str, Any]:
     if isinstance(frame, pa.Table):  # narwhals would copy the data to join the chunks.
         return {column: frame[column] for column in columns}
     native = _to_narwhals(frame)
-    if not hasattr(native, "to_arrow"):  # Lazy frames of DuckDB and polars have to be collected.
+    if not hasattr(native, "to_arrow"):  # Lazy frames of DuckDB and polars must be collected first.
         native = native.select(list(dict.fromkeys(columns))).collect(backend="pyarrow")
     result = {}
     for column in columns:
         try:
             result[column] = native[column].to_arrow()
-        except (pa.ArrowInvalid, pa.ArrowTypeError):  # a pandas column of mixed types
+        except (pa.ArrowInvalid, pa.ArrowTypeError):  # This is a pandas column of mixed types.
             result[column] = naming.to_column(native[column].to_list(), column)
     return result
 
@@ -343,7 +341,7 @@ class ColumnSample:
 
 
 def guess_missing_columns(frame: Any, columns: ColumnNames, error: MissingColumn) -> tuple[ColumnNames, dict[str, str]]:
-    """Return the columns completed by guesses, and role → reason; raise `error` if a role has no candidate."""
+    """Return the columns with guesses for missing roles, and role → reason; raise `error` if there is no candidate."""
     head = _sample_columns(frame)
     available = list(head)
     chosen_columns = columns.split_names(available)
@@ -374,7 +372,7 @@ def guess_missing_columns(frame: Any, columns: ColumnNames, error: MissingColumn
 
 
 def find_span_columns(frame: Any, columns: ColumnNames) -> dict[str, Any] | None:
-    """Return role → columns of a table of spans or tags, or None if the frame is no such table.
+    """Return role → columns of a table of spans or tags, or None if the frame is not such a table.
 
     The roles are document, annotator, label, and either token or start and end.
     """
@@ -411,7 +409,7 @@ def find_span_columns(frame: Any, columns: ColumnNames) -> dict[str, Any] | None
 
 
 def find_wide_columns(frame: Any, columns: ColumnNames, insist: bool) -> tuple[str | None, list[str]] | None:
-    """Return the column of items (None if each row is an item) and the annotators' columns, or None if not wide.
+    """Return the column of items (None if each row is an item) and those of annotators; None if not a wide table.
 
     With `insist`, the caller states that the table is wide; an error is raised if its columns cannot be found.
     """
@@ -453,7 +451,7 @@ def find_wide_columns(frame: Any, columns: ColumnNames, insist: bool) -> tuple[s
 
 
 def check_item_column(read_columns: Callable[[None], Any], found: dict[str, Any], taken: dict[str, Any]) -> None:
-    """Raise if the column used for items numbers the rows and another column may name the items."""
+    """Raise if the column used for items only numbers the rows, and another column may contain the items."""
     item, annotator, n = found["item"], found["annotator"], len(taken["item"])
     if item.strip().lower().removesuffix("_id") == "item" or n < MIN_ROWS_FOR_REPEATS or not isinstance(annotator, str):
         return
@@ -493,7 +491,7 @@ def _sample_columns(frame: Any) -> dict[str, ColumnSample]:
 
 
 def _find_other_full_columns(head: dict[str, ColumnSample], *used: str) -> dict[str, ColumnSample]:
-    """Return the unused columns that have a value in every row."""
+    """Return the unused columns without missing values."""
     return {
         name: other
         for name, other in head.items()
@@ -515,7 +513,7 @@ def _find_by_other_name(role: str, free: Sequence[ColumnSample]) -> str | None:
         for column in free
         if _name_variants(column.name) & set(FURTHER_COLUMN_SYNONYMS[role].split()) and fits_role(column)
     ]
-    if role == "annotator" and len(fitting) > 1:  # If there is also a judge, the model is the evaluated system.
+    if role == "annotator" and len(fitting) > 1:  # If there is also a judge, the model is evaluated.
         fitting = [column for column in fitting if not _name_variants(column.name) & set(SYSTEM_COLUMNS)] or fitting
     if role == "label" and len(fitting) > 1:  # A verdict takes precedence over a score.
         fitting = [column for column in fitting if not column.holds_numbers] or fitting
@@ -557,8 +555,8 @@ def _find_by_content(
 
 
 def _find_largest_group(free: Sequence[ColumnSample]) -> list[str]:
-    """Return the names of the largest group of columns that contain the same few classes."""
-    groups: list[tuple[list[str], set[Any], set[Any]]] = []  # column names, values, values with folded spelling
+    """Return the names of the largest group of columns that have the same few classes."""
+    groups: list[tuple[list[str], set[Any], set[Any]]] = []  # column names, values, values with unified spelling
     for column in free:
         short = all(len(str(value)) <= MAX_CLASS_LENGTH for value in column.distinct_values)
         if not column.holds_classes and not (1 <= len(column.distinct_values) <= 3 and short):
@@ -580,5 +578,5 @@ def _find_largest_group(free: Sequence[ColumnSample]) -> list[str]:
 
 
 def _count_distinct_samples(*columns: ColumnSample) -> int:
-    """Count the distinct rows of these columns."""
+    """Return the number of distinct rows of these columns."""
     return count_distinct_rows(*(naming.to_column(column.values, column.name) for column in columns))

@@ -1,4 +1,4 @@
-"""The import report of a table: how its columns were read, how many rows are used, and why others are not."""
+"""Import reports, which describe how columns were read, how many rows are used, and why other rows are not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SINGULAR_REPLACEMENT = r"\1"
 
 @dataclass
 class ImportReport:
-    """The import report of a table from a file or a frame, `table.import_report`.
+    """The import report of a table that was read from a file or a frame (`table.import_report`).
 
     `n_rows` counts the rows of the file, the answers of an export, or the cells of a wide table. It is the sum of
     `n_used` and all `unused_counts`. `str(report)` describes the import in one or two lines.
@@ -42,7 +42,7 @@ class ImportReport:
     item_fields: dict[Any, dict[str, Any]] = field(
         default_factory=dict
     )  # item → its fields in an export, such as its text
-    warn_about_unused: bool = field(default=False, repr=False)  # True if answers of annotators are excluded
+    warn_about_unused: bool = field(default=False, repr=False)  # True if any answers of annotators are excluded
 
     @property
     def n_used(self) -> int:
@@ -50,7 +50,7 @@ class ImportReport:
         return self.n_rows - self.unused_counts.total()
 
     def exclude(self, reason: str, count: int = 1, advice: Message | None = None) -> None:
-        """Add rows to the count of excluded rows for a reason."""
+        """Increase the number of rows that are excluded for a reason."""
         if count:
             self.unused_counts[reason] += count
             self.advice_by_reason |= {} if advice is None else {reason: advice}
@@ -61,7 +61,7 @@ class ImportReport:
         self.warn_about_unused |= note.warns
 
     def to_dict(self, face: Face = PYTHON_FACE) -> dict[str, Any]:
-        """Return the report as plain values for JSON, worded for an interface."""
+        """Return the report as plain values for JSON, in the words of an interface."""
         return {
             "format": self.format,
             "columns": dict(self.columns),
@@ -99,7 +99,7 @@ class ImportReport:
 
 
 def count_with_noun(count: int, what: str) -> str:
-    """Return a count followed by its noun, which becomes singular after the number 1."""
+    """Return a count and its noun, which becomes singular if the count is 1."""
     return f"{count:,} {_PLURAL_NOUNS.sub(SINGULAR_REPLACEMENT, what, count=1) if count == 1 else what}"
 
 

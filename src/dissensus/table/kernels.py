@@ -1,7 +1,7 @@
-"""Counting sorts that build and index a table.
+"""Counting sorts, which build and index a table.
 
-NumPy sorts small tables. Compiled loops sort large tables, where they are faster; small tables do not wait for the
-compiler.
+NumPy sorts small tables, so that they do not wait for the compiler. Compiled loops sort large tables, for which they
+are faster.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dissensus.common.types import IntArray
 
 MIN_ROWS_TO_COMPILE = 2**17  # For fewer rows, NumPy is faster than loading the compiled code.
 MAX_ROWS_FOR_INSERTION_SORT = 48  # Up to this number of rows per item, insertion sort is faster than np.sort.
-ROWS_PER_CHUNK = 2**15  # rows; the differences of one chunk fit into the processor's cache
+ROWS_PER_CHUNK = 2**15  # The differences between rows of one chunk fit into the processor's cache.
 
 
 def group_rows(codes: IntArray, ptr: IntArray) -> IntArray:

@@ -1,11 +1,11 @@
-"""Label types. A table holds codes into its distinct labels, `classes`; the label type says how to read these.
+"""Label types. A table stores codes into its distinct labels, `classes`; the label type defines their meaning.
 
 | type | `classes` | `values` |
 |---|---|---|
 | classes | names without an order | none |
 | graded | ordered names; numbers are sorted as numbers | the numbers, or ranks from 0 if names are not numbers |
 | numbers | the distinct numbers | the same as floats |
-| pairs | left, right and tie: the better of the two alternatives in an item's name | none |
+| pairs | left, right and tie, which state the better of the two alternatives in an item's name | none |
 | sets | the distinct sets of selected options, each as "A|B"; `∅` for none | none |
 | objects | values with a distance: texts, boxes "x, y, width, height", JSON | none |
 | spans | tags: O, and B-x and I-x for each type x; an item is a position in a document, see `table.spans` | none |
@@ -55,18 +55,18 @@ OPTION_SEPARATORS = (
 
 
 class Alternatives(NamedTuple):
-    """The two alternatives that each item compares."""
+    """The two alternatives of each item of a table of comparisons."""
 
     names: Names  # (T,) sorted
-    left_codes: IntArray  # (I,) codes into things
+    left_codes: IntArray  # (I,) codes into names
     right_codes: IntArray  # (I,)
 
 
 class SetOptions(NamedTuple):
-    """The options of all sets that occur as classes."""
+    """The options that occur in the classes of a table of sets."""
 
     names: Names  # (L,) sorted
-    selected: BoolArray  # (K, L) True if the set contains the option
+    selected: BoolArray  # (K, L) True if set k contains option l
 
 
 def check_kind(kind: Any, allowed: Sequence[str] = tuple(KIND_DESCRIPTIONS), what: str = "") -> None:
@@ -78,7 +78,7 @@ def check_kind(kind: Any, allowed: Sequence[str] = tuple(KIND_DESCRIPTIONS), wha
 
 
 def parse_numbers(classes: Names) -> FloatArray | None:
-    """Return the (K,) numbers that the names spell, or None if a name is not a number ("007" is not a number)."""
+    """Return the names converted to numbers (K,), or None if a name, such as "007", is not a number."""
     if classes.dtype.kind in "iuf":
         numbers = classes.astype(np.float64)
         return numbers if np.isfinite(numbers).all() else None
@@ -106,7 +106,7 @@ def guess_kind(classes: Names) -> str:
 
 
 def look_like_grades(classes: Names) -> bool:
-    """Return True if the classes are the whole numbers 0 to k or 1 to k, few enough to be ratings."""
+    """Return True if the classes are whole numbers from 0 or 1 to k, for a k that is usual for ratings."""
     numbers = parse_numbers(classes)
     if numbers is None or numbers.size not in GRADED_CLASS_COUNTS or numbers.min() not in (0, 1):
         return False
@@ -116,7 +116,7 @@ def look_like_grades(classes: Names) -> bool:
 def build_vocabulary(kind: str, classes: Names, ordered: bool = False) -> tuple[Names, IntArray]:
     """Return the classes of a table of this label type, and the position of each old class among them.
 
-    `ordered` keeps the order of graded classes.
+    If `ordered` is True, graded classes keep their order.
     """
     if kind in ("classes", "objects") or (kind == "graded" and ordered):
         return classes, np.arange(classes.size)
@@ -136,7 +136,7 @@ def build_vocabulary(kind: str, classes: Names, ordered: bool = False) -> tuple[
         raise _not_a_number_error(kind, classes)
     if (np.abs(numbers) > MAX_LABEL_NUMBER).any():
         raise errors.NumberTooLarge(label=classes[int(np.abs(numbers).argmax())], limit=MAX_LABEL_NUMBER)
-    if kind == "graded":  # "1" and "1.0" are the same grade; the first spelling names it.
+    if kind == "graded":  # "1" and "1.0" are the same grade, named by its first spelling.
         _, first, place = np.unique(numbers, return_index=True, return_inverse=True)
         return classes[first], place.reshape(-1)
     values, place = np.unique(numbers, return_inverse=True)
@@ -168,7 +168,7 @@ def look_like_decimal_commas(classes: Names) -> bool:
 
 
 def class_values(kind: str, classes: Names) -> FloatArray | None:
-    """Return the (K,) numeric values of the classes, or None if the label type has none."""
+    """Return the numeric values of the classes (K,), or None if the label type has no values."""
     if kind not in ("graded", "numbers"):
         return None
     numbers = parse_numbers(classes)
@@ -178,12 +178,12 @@ def class_values(kind: str, classes: Names) -> FloatArray | None:
 
 
 def name_set(options: Iterable[Any]) -> str:
-    """Return the name of a set: its distinct options, sorted and joined by `OPTION_SEPARATOR`."""
+    """Return the name of a set, which is its distinct options, sorted and joined by `OPTION_SEPARATOR`."""
     return OPTION_SEPARATOR.join(sorted(set(map(str, options)))) or EMPTY_SET
 
 
 def look_like_sets(classes: Names) -> bool:
-    """Return True if labels look like sets: they join options, and there are fewer options than labels."""
+    """Return True if labels look like joined options, of which there are fewer than labels."""
     if classes.dtype != object or not any(OPTION_SEPARATOR in name for name in classes.tolist()):
         return False
     sets = _split_options(classes)
@@ -192,7 +192,7 @@ def look_like_sets(classes: Names) -> bool:
 
 
 def parse_options(classes: Names) -> SetOptions:
-    """Return the options of sets from their names, as `name_set` makes them."""
+    """Return the options of sets, parsed from names that `name_set` returned."""
     sets = [[] if name == EMPTY_SET else name.split(OPTION_SEPARATOR) for name in classes.tolist()]
     names = np.array(sorted({option for selected in sets for option in selected}), object)
     option_codes = {name: k for k, name in enumerate(names.tolist())}
@@ -210,7 +210,7 @@ def _split_options(classes: Names) -> list[list[str]]:
 
 
 def name_pair_items(left: Any, right: Any, context: Any = None) -> Any:
-    """Return the (N,) names of items that compare two alternatives, as an Arrow array; `context` may be a prompt."""
+    """Return the item names (N,) of comparisons as an Arrow array; `context` may be a prompt."""
     sides = [
         pc.cast(naming.to_arrow_array(side, name), pa.string()) for side, name in ((left, "left"), (right, "right"))
     ]

@@ -1,9 +1,9 @@
 """Convert columns of names to codes, and check labels, distributions, weights and numbers.
 
-A column of ids or labels becomes sorted distinct names and int32 codes. It may be an Arrow array, a NumPy array, a
-list, or a series of pandas or polars. Names are int64, float64, bool, or object arrays of `str`; text is sorted by code
-point. All values of a column must have one type: a column with both 1 and "1" is an error, because it is unclear
-whether they are the same name.
+A column of ids or labels is converted to sorted distinct names and int32 codes. It may be an Arrow array, a NumPy
+array, a list, or a series of pandas or polars. Names are int64, float64, bool, or object arrays of `str`; text is
+sorted by code point. All values of a column must have one type: a column with both 1 and "1" is an error, because it is
+unclear whether they are the same name.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from dissensus.messages import ParameterName, quote_name
 from dissensus.table import exceptions as errors
 from dissensus.table.notes import SpellingVariants
 
-MAX_NUMBERED_CLASSES = 1_000_000  # upper limit of `classes=` as a number
+MAX_NUMBERED_CLASSES = 1_000_000  # maximum of `classes=` if it is a number
 MIN_WEIGHT, MAX_WEIGHT = 1e-9, 1e9  # Products of a few weights outside this range may overflow or underflow.
 MAX_SUM_ERROR = 1e-4  # largest accepted deviation from 1 of a row's sum of probabilities
-CHUNK = 2**15  # integers that are coded together and fit into the processor's cache
+CHUNK = 2**15  # integers that are encoded together; they fit into the processor's cache
 
 
 def to_column(values: Any, column: str) -> Any:
     """Convert values to an integer or boolean NumPy array, or to an Arrow array of one type.
 
-    Missing values stay missing in an Arrow array; masked values are missing.
+    Masked values become missing values, which only an Arrow array can contain.
     """
     mask: BoolArray | None = None
     if isinstance(values, np.ndarray):
@@ -60,7 +60,7 @@ def to_column(values: Any, column: str) -> Any:
             values = pa.array(values, from_pandas=True, mask=mask)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise _mixed_types_error(values, column) from error
-        except (OverflowError, UnicodeEncodeError) as error:  # an integer beyond 64 bits, or half a surrogate pair
+        except (OverflowError, UnicodeEncodeError) as error:  # an integer of more than 64 bits, or a lone surrogate
             raise errors.UnstorableName(column=column, reason=str(error)) from None
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
@@ -112,7 +112,7 @@ def check_codes(codes: Any, n: int, what: str) -> None:
 
 
 def missing_rows(column: Any) -> BoolArray:
-    """Return an (N,) mask of rows without a name (null, NaN or blank text) in a column from `to_column`."""
+    """Return the mask (N,) of rows without a name (null, NaN or blank text) in a column from `to_column`."""
     if isinstance(column, np.ndarray):
         return np.zeros(column.size, np.bool_)
     missing = column.is_null(nan_is_null=True)
@@ -141,12 +141,12 @@ def encode_column(column: Any, what: str) -> tuple[Names, IntArray]:
 
 
 def translate_codes(codes: IntArray, names: Names, into: Names, what: str) -> IntArray:
-    """Translate codes into `names` to codes into `into`; −1 for names that are not in `into`."""
+    """Translate codes into `names` to codes into `into`, or −1 for names that are not in `into`."""
     return np.append(match_names(names, into, what), -1).astype(np.int32)[codes]
 
 
 def match_names(names: Names, into: Names, what: str) -> IntArray:
-    """Return the position of each name in `into`, or −1; raise if the two have different types."""
+    """Return the position of each name in `into`, or −1 if it is not there; raise if the types differ."""
     if names.size == 0 or into.size == 0:
         return np.full(names.size, -1, np.int32)
     types = _describe_type(into), _describe_type(names)
@@ -163,7 +163,7 @@ def match_names(names: Names, into: Names, what: str) -> IntArray:
 
 
 def check_declared_names(names: Iterable[Any] | int, like: Any, what: str) -> Names:
-    """Return declared names in their order, converted to the type of the column `like` if possible."""
+    """Return declared names in their order, converted to the type of the column `like` if that is possible."""
     if isinstance(names, Integral):
         check_argument(what, names, int, low=0, high=MAX_NUMBERED_CLASSES)
         values: list[Any] = list(range(int(names)))
@@ -196,7 +196,7 @@ def to_names(column: Any) -> Names:
 
 
 def hash_names(names: Names) -> IntArray:
-    """Return an (n,) 64-bit hash of each name, which is the same on every machine and in every process."""
+    """Return a 64-bit hash of each name (n,), which is the same on every machine and in every process."""
     if names.dtype.kind in "iub":
         return np.asarray(scramble_integers(names.astype(np.int64).view(np.uint64)))
     return np.asarray(scramble_integers([zlib.crc32(str(name).encode()) for name in names.tolist()]))
@@ -234,7 +234,7 @@ def _encode_integers(values: IntArray) -> tuple[Names, IntArray]:
         return names.astype(np.int64), codes
 
     def offsets_from_lowest(rows: slice) -> IntArray:
-        chunk = values[rows].astype(np.int64, copy=False)  # A difference may not fit into the type of the values.
+        chunk = values[rows].astype(np.int64, copy=False)  # Differences may not fit into the type of the values.
         return chunk - low if low else chunk
 
     chunks = [slice(start, start + CHUNK) for start in range(0, values.size, CHUNK)]
@@ -318,7 +318,7 @@ def fold_spelling(value: Any) -> Any:
 
 
 def group_spellings(classes: Iterable[Any]) -> dict[Any, list[Any]]:
-    """Return folded spelling → the classes with this spelling."""
+    """Return unified spelling (lower case, single spaces) → classes with this spelling."""
     variants: dict[Any, list[Any]] = {}
     for label in classes:
         variants.setdefault(fold_spelling(label), []).append(label)
@@ -332,7 +332,7 @@ def find_spelling_variants(classes: Iterable[Any]) -> SpellingVariants | None:
 
 
 def encode_names(column: Any, what: str, all_names: Any) -> tuple[Names, IntArray]:
-    """Return the sorted names (or `all_names` if given) and the code of each row."""
+    """Return the sorted names, or `all_names` if it is given, and the code of each row."""
     names, codes = encode_column(column, what)
     if all_names is None:
         return names, codes
@@ -359,7 +359,7 @@ def encode_labels(column: Any, classes: Any, abstain: Any) -> tuple[Names, IntAr
             _raise_missing(column, "label")
         if excluded_labels:
             values = check_declared_names(excluded_labels, column, "abstain")
-            with suppress(pa.ArrowInvalid, pa.ArrowTypeError):  # Names of another type than the labels do not occur.
+            with suppress(pa.ArrowInvalid, pa.ArrowTypeError):  # Abstentions of another type do not occur.
                 keep &= ~np.asarray(pc.is_in(column, value_set=pa.array(values, column.type)))
         column = to_column(
             column.take(np.flatnonzero(keep)), "label"
@@ -381,7 +381,7 @@ def encode_labels(column: Any, classes: Any, abstain: Any) -> tuple[Names, IntAr
 
 
 def list_abstentions(answers: Any) -> list[Any]:
-    """Return one abstention, or several, as a list."""
+    """Return the abstentions as a list, also if there is only one."""
     if answers is None or isinstance(answers, str | bytes | int | float):
         return [answers]
     labels = list(answers) if is_collection(answers) else [answers]
@@ -391,7 +391,7 @@ def list_abstentions(answers: Any) -> list[Any]:
 
 
 def encode_proba(proba: Any, classes: Iterable[Any] | int | None) -> tuple[Names, FloatArray]:
-    """Return the classes and the (N, K) distributions from a matrix or from class → column.
+    """Return the classes, and the distributions (N, K) from a matrix or from a mapping of classes to columns.
 
     Rows are divided by their sum; a sum that differs from 1 by more than `MAX_SUM_ERROR` is an error.
     """
@@ -428,7 +428,7 @@ def encode_proba(proba: Any, classes: Iterable[Any] | int | None) -> tuple[Names
 
 
 def check_weight(values: Any) -> FloatArray:
-    """Return the (N,) weights as floats; raise if a weight is negative, missing or extreme."""
+    """Return the weights (N,) as floats; raise if a weight is negative, missing or extreme."""
     weight = to_floats(values, "weight")
     bad = ~np.isfinite(weight) | (weight < 0)
     if bad.any():

@@ -1,4 +1,4 @@
-"""Notes of an import report: guesses, changes to the labels, and data that a file lacks."""
+"""Notes of an import report, about guesses, changes to labels, and data missing from a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_COLUMNS_NAMED = 8
 
 
 def quote_columns(names: list[str]) -> str:
-    """Return the first few column names in quotes."""
+    """Return the first `MAX_COLUMNS_NAMED` column names in quotes."""
     more = f" and {len(names) - MAX_COLUMNS_NAMED:,} more" if len(names) > MAX_COLUMNS_NAMED else ""
     return ", ".join(f"'{name}'" for name in names[:MAX_COLUMNS_NAMED]) + more
 

@@ -16,7 +16,7 @@ from dissensus.table.annotations import Annotations
 
 
 class Questions(dict[str, Annotations]):
-    """A mapping from question to table, for several questions about the same items and annotators.
+    """A mapping from each question to its table; all questions are about the same items and annotators.
 
     >>> from dissensus import Questions
     >>> found = Questions.from_ticks(["rude", "rude", "off-topic"], ["a", "b", "a"], ["x", "x", "y"])

@@ -1,9 +1,10 @@
 """Simulated annotations with known truth.
 
 Item i has a true class t_i, a similar class (its "decoy") and a difficulty d_i in [0, 0.5]. An annotator perceives the
-item as its decoy with probability d_i and as t_i otherwise. Annotator a gives label l to an item perceived as class p
+item as its decoy with probability d_i, and as t_i otherwise. Annotator a gives label l to an item perceived as class p
 with probability `answers[a, p, l]`. A member of a clique copies: with probability `copying`, it gives its leader's
-answer, even if that answer is not in the table. So annotators err more often on difficult items, except when they copy.
+answer, even if that answer is not in the table. Therefore annotators err more often on difficult items, except when
+they copy.
 
 Items are drawn in chunks of `ITEMS_PER_CHUNK`, each with its own child of the seed. The shared answers of a clique come
 from a hash of the seed, the item and the leader. Therefore a simulation that is drawn in parts is identical to one that
@@ -53,12 +54,12 @@ _CROWD_SEED_KEY, _ITEMS_SEED_KEY, _LABELS_SEED_KEY, _SHARED_SEED_KEY = range(4) 
 
 @dataclass(frozen=True, eq=False)
 class Crowd:
-    """The annotators with their error models, activity and copying."""
+    """The annotators of a simulation, with their error models, activity and copying."""
 
     answers: FloatArray  # (A, K, K) [annotator, perceived class, label]
     kind: Names  # (A,) one of `DEFAULT_KIND_SHARES`, or any other name
     activity: FloatArray  # (A,) relative number of labels
-    leader: IntArray  # (A,) code of the copied annotator (its own code for a leader); −1 outside of cliques
+    leader: IntArray  # (A,) code of the copied annotator; its own code for a leader, −1 outside of cliques
     copying: FloatArray  # (A,) share of copied answers; 1 for a leader
 
     def confusion(self, taken_for: FloatArray) -> FloatArray:
@@ -84,7 +85,7 @@ class Simulation:
 
     @property
     def kind(self) -> Names:
-        """Return the (A,) kinds of annotators."""
+        """Return the kind of each annotator (A,)."""
         return self.crowd.kind
 
 
@@ -116,8 +117,8 @@ def simulate(
     prior : (K,), optional
         Share of each class; equal by default.
     part : (first, end), optional
-        Draw only items `first` to `end` (exclusive). Parts are identical to the same items of the whole simulation, so
-        a simulation larger than memory can be written part by part. Parts should start at multiples of
+        Draw only the items from `first` to `end` (exclusive). The items are the same as in the whole simulation, so a
+        simulation larger than memory can be written part by part. Parts should start at multiples of
         `ITEMS_PER_CHUNK`.
     seed : int
 
@@ -174,8 +175,8 @@ def annotate(
     truth : (I,)
         Class codes.
     difficulty, decoy : (I,), optional
-        Probability that an item is mistaken, and for which class. Pass both or neither; by default, no item is
-        mistaken.
+        Probability that an item is perceived as another class, and this class. Pass both or neither; by default, items
+        are perceived correctly.
     items, annotators, classes : names, optional
         Items and annotators must be sorted. By default, the names are codes.
 
@@ -209,7 +210,7 @@ def annotate(
 def make_crowd(
     n_annotators: int, n_classes: int, *, kinds: Mapping[str, float] | None = None, skew: float = 1.0, seed: int = 0
 ) -> Crowd:
-    """Draw a crowd of the given kinds, in random order.
+    """Draw a crowd of annotators of several kinds, in random order.
 
     Parameters
     ----------
@@ -282,7 +283,7 @@ def _draw_annotations(
     names: tuple[Names, Names, Names],
     start: int = 0,
 ) -> Annotations:
-    """Draw the annotations of these items, which are numbered from `start`.
+    """Draw the annotations of these items, which have numbers from `start` on.
 
     `names` are the names of items, annotators and classes.
     """
@@ -367,7 +368,7 @@ def _draw_annotators(rng: np.random.Generator, n: int, size: int, tickets: IntAr
 
 
 def _shared_draws(seed: int, item: IntArray, leader: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Return two uniform draws for each (item, leader), which are the same in every row, chunk and part."""
+    """Return two uniform draws for each (item, leader) pair, which are the same in every row, chunk and part."""
     key = np.random.SeedSequence(seed, spawn_key=(_SHARED_SEED_KEY,)).generate_state(1, np.uint64)
     first = naming.scramble_integers(naming.scramble_integers(item.astype(np.uint64) ^ key) ^ leader.astype(np.uint64))
     second = naming.scramble_integers(first)
@@ -376,7 +377,7 @@ def _shared_draws(seed: int, item: IntArray, leader: IntArray) -> tuple[FloatArr
 
 
 def _make_tickets(activity: FloatArray) -> IntArray:
-    """Return codes of annotators, repeated in proportion to activity; a random entry is a random annotator."""
+    """Return annotator codes, repeated in proportion to activity, so that a random entry is a random annotator."""
     per_annotator = max(16, 2**16 // activity.size)
     share = np.round(activity / activity.mean() * per_annotator).astype(np.int64)
     return np.repeat(np.arange(activity.size, dtype=np.int32), np.where(activity > 0, np.maximum(share, 1), 0))

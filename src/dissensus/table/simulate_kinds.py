@@ -1,4 +1,4 @@
-"""Simulated tables with known truth for other label types: numbers, grades, pairs, sets, spans and texts.
+"""Simulate tables with known truth for numbers, grades, pairs, sets, spans and texts.
 
 An annotator of spans may miss a span, mark it with a wrong type, or shift a boundary by one token, and may mark further
 spans. A spammer marks spans at random; an adversary always gives the next type.
@@ -27,11 +27,11 @@ SELECTION_RATES = {
     "spammer": (0.2, 0.2),
     "adversary": (0.1, 0.6),
 }
-"""Kind of annotator → probabilities of selecting an option that is true, and one that is not."""
+"""Kind of annotator → probabilities of selecting a true option and a false option."""
 
 
 class ErrorRates(NamedTuple):
-    """Error rates of an annotator of spans: the rate of extra spans is per token, the others are per span."""
+    """Error rates of an annotator of spans; `extra` is a rate per token, the others are rates per span."""
 
     miss: float
     boundary: float
@@ -250,7 +250,7 @@ def simulate_spans(
 
 
 def apportion_kinds(shares: Mapping[str, float], n: int, known: Iterable[str]) -> Names:
-    """Return the (n,) kinds of annotators, apportioned by largest remainder; `known` are the valid kinds."""
+    """Return the kinds of n annotators (n,), apportioned by largest remainder; `known` are the valid kinds."""
     total = sum(shares.values())
     if not (shares.keys() <= set(known) and all(share >= 0 for share in shares.values()) and total > 0):
         expected = f"shares of {', '.join(known)}, of which none is negative and some are positive"
@@ -271,7 +271,7 @@ def _check_redundancy(redundancy: int, n_annotators: int) -> None:
 def _assign_annotators(
     rng: np.random.Generator, n_items: int, n_annotators: int, redundancy: int
 ) -> tuple[IntArray, IntArray]:
-    """Return the (N,) items and annotators of all labels: `redundancy` different annotators per item."""
+    """Return the item and the annotator of each label (N,), with `redundancy` different annotators per item."""
     _check_redundancy(redundancy, n_annotators)
     annotator = np.argsort(rng.random((n_items, n_annotators)), axis=1)[:, :redundancy].reshape(-1)
     return np.repeat(np.arange(n_items), redundancy), annotator
@@ -320,6 +320,6 @@ def _tags_from_spans(spans: list[SpanTuple], size: int) -> list[str]:
     tags = ["O"] * size
     for start, end, kind in spans:
         tags[start:end] = [f"B-t{kind}"] + [f"I-t{kind}"] * (end - start - 1)
-        if end < size and tags[end][0] == "I":  # The rest of an overwritten span becomes a span of its own.
+        if end < size and tags[end][0] == "I":  # The remainder of an overwritten span becomes a new span.
             tags[end] = "B" + tags[end][1:]
     return tags

@@ -1,13 +1,14 @@
-"""Convert spans to tags and back: an item is a position in a document, and its labels are tags.
+"""Convert spans to tags of positions in documents, and back.
 
-The tag is O outside of spans, B-x at the beginning of a span of type x, and I-x inside of it. The name of an item
-contains its position, so every derived table knows which items follow each other:
+An item is a position in a document, and its labels are tags. The tag is O outside of spans, B-x at the beginning of a
+span of type x, and I-x inside of the span. The name of an item contains its position, so the order of items is also
+known in derived tables:
 
     "doc @ 00012"          token 12 of the document
     "doc @ 00012-00017"    characters 12 to 16
 
-A document is a sequence of tokens without gaps, or of pieces of text given by their characters. Parts that no span may
-cross, such as sentences, should be separate documents ("doc/sentence").
+A document is a sequence of tokens without gaps, or of pieces of text given by their characters. If no span may cross
+the boundaries of certain parts, such as sentences, these parts should be separate documents ("doc/sentence").
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _POSITION_PATTERN = r"^(?P<document>(?s:.*)) @ (?P<start>[0-9]{1,15})(?:-(?P<end
 
 
 class Sequences(NamedTuple):
-    """Positions of items in documents, and their reading order."""
+    """The positions of items in documents, and their reading order."""
 
     documents: Names  # (D,) sorted
     document: IntArray  # (I,) code into documents
@@ -45,10 +46,10 @@ class Sequences(NamedTuple):
 
 
 class TagScheme(NamedTuple):
-    """What each tag means and which tags may follow it."""
+    """The meaning of each tag, and which tags may follow it."""
 
-    types: list[str | None]  # (K,) type of the span that a tag belongs to; None for tags outside of spans
-    inside: IntArray  # (K,) code of the tag that continues the span; −1 outside of spans, −2 if it is not a class
+    types: list[str | None]  # (K,) type of the span of each tag; None for tags outside of spans
+    inside: IntArray  # (K,) code of the tag that continues the span; −1 outside of spans, −2 if there is none
     starts: BoolArray  # (K,) True for tags at which a sequence may begin
     follows: BoolArray  # (K, K) [before, after] True for tags that may follow each other
 
@@ -86,7 +87,7 @@ def parse_sequences(items: Names) -> Sequences:
 
 
 def parse_tag_scheme(classes: Iterable[Any]) -> TagScheme:
-    """Return the meaning of tags: I-x may follow only B-x or I-x; any other tag may follow every tag."""
+    """Return the meaning of tags; I-x may follow only B-x or I-x, and any other tag may follow every tag."""
     names = [str(name) for name in classes]
     types = [name[2:] if name[:2] in ("B-", "I-") else None for name in names]
     code = {name: k for k, name in enumerate(names)}
@@ -144,8 +145,9 @@ def convert_spans_to_tags(
 
     An annotator who marked a span in a document has read it for all questions; `readings` are further (document,
     annotator) pairs, whose positions get the tag O. Positions are the tokens of a document if `tokens` counts them.
-    Otherwise they are its words if `texts` has its text, cut where spans begin and end, or the pieces between those
-    cuts. If spans of one annotator overlap, the one that begins first is kept, and of those the longest.
+    Otherwise they are the words of its text in `texts`, cut where spans begin and end, or without a text the pieces
+    between those cuts. If spans of one annotator overlap, the first one is kept; of those with equal starts, the
+    longest.
     """
     by_reader: dict[Any, dict[Any, dict[str, list[tuple[int, int, str]]]]] = {}
     for document, annotator in readings:

@@ -1,4 +1,4 @@
-"""Labelled data sets: one is bundled, others are read from the folder named by DISSENSUS_DATA."""
+"""Load labelled data sets: the bundled one, or others from the folder that DISSENSUS_DATA names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A labelled data set: a table of annotations, and further data about its items and annotators."""
+"""The class of labelled data sets, which are tables of annotations with data about items and annotators."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dissensus.table.notes import MissingDatasetParts
 from dissensus.table.questions import Questions
 
 StoredRows = tuple[Names, Callable[[], Any]]
-"""Names of items, and a function that reads their rows (n, …)."""
+"""The names of n items, and a function that reads their rows (n, …)."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,7 +53,7 @@ class Dataset:
     """
 
     name: str
-    description: str  # a title line, and a short text
+    description: str  # a title line and a short text
     annotations: Annotations | Questions
     gold: IntArray | None = None  # (I,) class codes; −1 if unknown
     items: Any = None  # Arrow table of I rows: item, text, split, …
@@ -65,17 +65,17 @@ class Dataset:
 
     @property
     def _table(self) -> Annotations:
-        """Return the table, or that of the first question; all questions have the same items and annotators."""
+        """Return the table of the first question; all questions have the same items and annotators."""
         return next(iter(self.annotations.values())) if isinstance(self.annotations, Questions) else self.annotations
 
     @property
     def item_names(self) -> Names:
-        """Return the (I,) names of the items, in the order of all aligned arrays."""
+        """Return the names of the items (I,), in the order of all arrays over items."""
         return self._table.items
 
     @property
     def annotator_names(self) -> Names:
-        """Return the (A,) names of the annotators."""
+        """Return the names of the annotators (A,)."""
         return self._table.annotators
 
     @property
@@ -85,17 +85,17 @@ class Dataset:
 
     @cached_property
     def splits(self) -> Mapping[str, Dataset]:
-        """Return split → part of the data set, such as train, dev and test; empty without a column `split`.
+        """Return split → part of the data set, such as train, dev and test, from the item column `split`.
 
-        Each part includes items without annotations.
+        Each part includes items without annotations. The mapping is empty if there is no such column.
         """
         there = self.items is not None and "split" in self.items.column_names
         return self.split_by("split") if there else MappingProxyType({})
 
     def split_by(self, column: str) -> Mapping[str, Dataset]:
-        """Return value → part of the data set, for the values of an item column such as `fold10`.
+        """Return value → part of the data set, for each value of an item column such as `fold10`.
 
-        Items with a blank value are in no part.
+        Items with a blank value are not in any part.
         """
         frame = self.with_unlabelled_items.items
         columns = [] if frame is None else frame.column_names
@@ -110,7 +110,7 @@ class Dataset:
         )
 
     def select_items(self, mask: BoolArray) -> Dataset:
-        """Return the part with the items selected by a mask (I,), with all annotators and classes."""
+        """Return a data set with the items selected by a mask (I,), and all annotators and classes."""
         annotations: Annotations | Questions
         if isinstance(self.annotations, Questions):
             annotations = Questions({q: table.select(items=mask) for q, table in self.annotations.items()})
@@ -125,12 +125,12 @@ class Dataset:
         )
 
     def _stored_row_numbers(self, stem: str) -> IntArray:
-        """Return the (I,) stored row numbers of the items; −1 for items without a row."""
+        """Return the stored row number of each item (I,), or −1 for items without a stored row."""
         stored = self.stored[stem][0] if stem in self.stored else self.item_names[:0]
         return naming.match_names(self.item_names, stored, stem)
 
     def _align_stored(self, stem: str, dtype: Any, empty: float) -> Any:
-        """Return the stored rows (I, …) of the items; the value `empty` for items without a row."""
+        """Return the stored row of each item (I, …); items without a stored row have the value `empty`."""
         at = self._stored_row_numbers(stem)
         rows = np.asarray(self.stored[stem][1](), dtype)[at]
         rows[at < 0] = empty
@@ -138,23 +138,23 @@ class Dataset:
 
     @cached_property
     def features(self) -> Any:
-        """Return the features (I, D) as float32, NaN for items without features; None if the data set has none."""
+        """Return the features (I, D) as float32, with NaN for items without features, or None if there are none."""
         return self._align_stored("features", np.float32, np.nan) if "features" in self.stored else None
 
     @cached_property
     def images(self) -> Any:
-        """Return the images (I, height, width[, channel]), 0 for items without an image; None if there is no image."""
+        """Return the images (I, height, width[, channel]), 0 for items without an image, or None if there are none."""
         return self._align_stored("images", None, 0) if self.has_image.any() else None
 
     @property
     def has_features(self) -> BoolArray:
-        """Return the (I,) mask of items with features."""
+        """Return the mask (I,) of items with features."""
         x = np.full((self.item_names.size, 1), np.nan) if self.features is None else self.features
         return np.asarray(~np.isnan(x).any(axis=1))
 
     @property
     def has_image(self) -> BoolArray:
-        """Return the (I,) mask of items with an image."""
+        """Return the mask (I,) of items with an image."""
         return self._stored_row_numbers("images") >= 0
 
     def write(self, folder: str | Path, *, features: bool = False) -> list[Path]:
@@ -199,7 +199,7 @@ class Dataset:
 
     @property
     def missing_parts(self) -> str:
-        """Return one sentence about the parts that the data set does not have."""
+        """Return one sentence that lists the parts that the data set does not have."""
         absent = {
             "annotator ids (votes only)": self.annotator_names.tolist() == [ANONYMOUS_ANNOTATOR],
             "gold": self.gold is None,

@@ -1,7 +1,7 @@
 """`digits-crowd`: scikit-learn's handwritten digits, labelled by simulated annotators with known parameters.
 
-The difficulty of an image is the ratio of its distances to images of the same digit and of other digits. Its decoy is
-the digit of the nearest image of another class.
+The difficulty of an image is its distance to images of the same digit, divided by its distance to images of other
+digits. Its decoy is the digit of the nearest image of another class.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ N_TEST_IMAGES = 360  # number of test images, which are the last ones
 
 
 def make_digits_crowd(seed: int = 0) -> Dataset:
-    """Return the data set with a crowd and labels drawn from a seed; images, difficulty and splits are fixed."""
+    """Return the data set; the crowd and the labels depend on the seed, but not images, difficulty and splits."""
     pixels, truth = _load_digits()
     difficulty, decoy = _compute_difficulty()
     n = truth.size
@@ -53,7 +53,7 @@ def make_digits_crowd(seed: int = 0) -> Dataset:
     activity = np.clip(crowd.activity, 0.3, 2.5)
     for kinds, low, high in ((("uniform-spammer", "constant-spammer", "adversary"), 0.9, 1.5), (("clique",), 1.3, 1.7)):
         here = np.isin(crowd.kind, kinds)
-        activity[here] = np.clip(activity[here], low, high)  # These annotators have enough labels to be detected.
+        activity[here] = np.clip(activity[here], low, high)  # They need enough labels to be detected.
     casual = np.flatnonzero(crowd.kind == "ordinary")[:N_CASUAL_ANNOTATORS]
     activity[casual] = 0
     activity[casual] = activity.sum() * MEAN_LABELS_CASUAL / (5 * n)
@@ -83,7 +83,7 @@ def make_digits_crowd(seed: int = 0) -> Dataset:
 @cache
 def _load_digits() -> tuple[Any, IntArray]:
     """Return the pixels (1797, 8, 8), from 0 to 16, and the digits (1797,) of the images."""
-    from sklearn.datasets import load_digits  # The import is slow and rarely needed.
+    from sklearn.datasets import load_digits  # This import is slow and rarely needed.
 
     pixels, truth = load_digits(return_X_y=True)
     return make_read_only(pixels.reshape(-1, 8, 8).astype(np.uint8)), make_read_only(truth.astype(np.int32))
@@ -91,7 +91,7 @@ def _load_digits() -> tuple[Any, IntArray]:
 
 @cache
 def _encode_pictures() -> list[str]:
-    """Return the (1797,) images as data URLs of PNGs, dark on light."""
+    """Return the 1797 images as data URLs of PNGs, with dark digits on a light background."""
 
     def chunk(kind: bytes, body: bytes) -> bytes:
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
@@ -107,7 +107,7 @@ def _encode_pictures() -> list[str]:
 
 @cache
 def _compute_difficulty() -> tuple[FloatArray, IntArray]:
-    """Return the (1797,) difficulty and decoy of each image."""
+    """Return the difficulty (1797,) and the decoy (1797,) of each image."""
     pixels, truth = _load_digits()
     x = pixels.reshape(len(pixels), -1).astype(np.float32)
     square = (x * x).sum(axis=1)

@@ -1,11 +1,13 @@
-"""Data sets in a data folder: one sub-folder each, with the following files as `.csv` or `.csv.gz`.
+"""Read data sets from a data folder, which has one sub-folder per data set.
 
-If both exist, the `.csv` file is read.
+Tables are `.csv` or `.csv.gz` files; if both exist, the `.csv` file is read. A sub-folder may contain:
 
-- annotations (item, annotator, label), or counts (item, label, count) if annotators are unknown. A column `question`
-  makes one table per question; so does a column `relation`, in a list of selected options.
-- gold and gold_<name> (item, label); items (item, …, split); annotators (annotator, …); responses.
-- features.npz and images.npz (`item`, `x`); README.md with a title and a description.
+
+- the table annotations (item, annotator, label), or counts (item, label, count) if annotators are unknown; with a
+  column `question`, or `relation` for a list of selected options, there is one table per question;
+- the tables gold and gold_<name> (item, label), items (item, …, split), annotators (annotator, …) and responses;
+- features.npz and images.npz, which contain the arrays `item` and `x`;
+- README.md, which contains a title and a description.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ def find_data_folder(folder: str | Path | None = None) -> Path | None:
 
 
 def find_set_folders(folder: Path) -> dict[str, Path]:
-    """Return name → path of the sub-folders that contain a data set or a README."""
+    """Return name → path of all sub-folders that contain a data set or a README."""
     paths = (p for p in sorted(folder.iterdir()) if p.is_dir() and (is_labelled(p) or (p / "README.md").is_file()))
     return {path.name: path for path in paths}
 
@@ -69,7 +71,7 @@ def is_labelled(path: Path) -> bool:
 
 
 def read_description(path: Path) -> str:
-    """Return the title and the lines before the first list of a folder's README."""
+    """Return the part of a folder's README before its first list, which is a title and a description."""
     readme = path / "README.md"
     lines = readme.read_text(encoding="utf-8").splitlines() if readme.is_file() else []
     end = next((at for at, line in enumerate(lines) if line.startswith("- ")), len(lines))
@@ -138,7 +140,7 @@ def _find_csv(path: Path, stem: str) -> Path | None:
 
 
 def _read_csv(path: Path, stem: str) -> Any:
-    """Return a table with all columns as text, or None if there is no such file."""
+    """Return a frame with all columns as text, or None if there is no such file."""
     file = _find_csv(path, stem)
     if file is None:
         return None
@@ -151,7 +153,7 @@ def _read_csv(path: Path, stem: str) -> Any:
 
 
 def read_array(file: Path, name: str) -> Any:
-    """Return one array of an archive; text becomes an object array of `str`."""
+    """Return one array of an .npz file; text becomes an object array of `str`."""
     try:
         with file.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             array = archive[name]
@@ -163,7 +165,7 @@ def read_array(file: Path, name: str) -> Any:
 
 
 def _distinct_values(frame: Any, column: str) -> set[str]:
-    return set(frame[column].drop_null().unique().to_pylist())  # The table raises an error about missing names.
+    return set(frame[column].drop_null().unique().to_pylist())  # The constructor of the table checks for missing names.
 
 
 def _check_names_distinct(names: Names, where: str) -> Names:

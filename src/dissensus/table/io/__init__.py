@@ -1,4 +1,4 @@
-"""Read and write tables. Each format has a file in this folder, which registers a reader in `readers.readers`."""
+"""Read and write tables. Each format has a module in this package, which registers a reader in `readers.readers`."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def read(
         As in `Annotations.from_arrays`. In CSV files, classes and abstentions are text. Both None and "" in `abstain`
         stand for an empty label.
     wide : bool, optional
-        True for a table with a column per annotator; `annotator` may name these columns. By default, the content
-        decides.
+        True for a table with one column per annotator; `annotator` may name these columns. By default, this is guessed
+        from the content.
     ticks : "votes" or "questions", optional
         How to split answers that select several labels: into a vote per label, or into a yes/no question per label. By
         default, such answers are sets of options.
@@ -94,11 +94,12 @@ def read(
     map : dict, optional
         Old label → new label, or None for no answer. It is applied before `normalize`.
     many_classes : bool
-        Accept labels that do not look like classes because there are nearly as many classes as rows.
+        Accept labels that do not look like classes, because there are nearly as many different labels as rows.
     kind : "classes", "graded", "numbers", "pairs" or "spans", optional
-        The label type, see `table.kinds`. By default, it is guessed: fractions and more than 30 distinct whole numbers
-        are numbers; two alternatives with the better one are pairs; tags (B-x, I-x, O) of positions in documents and
-        columns of start and end are spans; all other labels are classes.
+        The label type, see `table.kinds`. By default, it is guessed. Fractions, and more than 30 distinct whole
+        numbers, are read as numbers. Two alternatives with the better one are read as pairs. Tags (B-x, I-x, O) of
+        positions in documents, and columns with the start and end of spans, are read as spans. All other labels are
+        classes.
 
     Returns
     -------
@@ -202,7 +203,7 @@ def _read_dataset(dataset: Any, columns: ColumnNames) -> tuple[pa.Table, list[st
 def read_frame(path: str | Path) -> pa.Table:
     """Read all columns of a file in any format that `read` knows; columns of CSV files are text.
 
-    For the export of an annotation tool, the table has one row per item: its name, its texts and any gold label.
+    For the export of an annotation tool, the table has one row per item, with its name, its texts and its gold label.
     """
     with as_local_path(path) as local_path, name_file_in_errors(local_path):
         files = _list_folder(local_path)[0] if local_path.is_dir() else [local_path]
@@ -254,7 +255,7 @@ def _read_files(reader: Reader, files: Sequence[Path], columns: ColumnNames | No
 
 
 def read_gold(path: str | Path, table: Annotations, item: str | None = None, label: str | None = None) -> IntArray:
-    """Return the (I,) class codes of the gold labels in a file; −1 for items without a gold label.
+    """Return the class code of each item's gold label in a file (I,), or −1 for items without a gold label.
 
     By default, the columns are found by name (`item` or its synonyms; `gold`, `label`, `truth`). Text is converted to
     integers if the names in the table are integers.
@@ -280,7 +281,7 @@ def read_gold_columns(
 
 
 def gold_codes(table: Annotations, item: Any, label: Any) -> IntArray:
-    """Return the (I,) class codes of gold labels from the columns of `read_gold_columns`; −1 for items without one.
+    """Return each item's gold class code (I,) from the columns of `read_gold_columns`, or −1 without a gold label.
 
     A label that differs from a single class only by capitals and spaces is read as that class.
     """
@@ -291,7 +292,7 @@ def gold_codes(table: Annotations, item: Any, label: Any) -> IntArray:
 
 
 def gold_values(table: Annotations, item: Any, value: Any) -> FloatArray:
-    """Return the (I,) gold numbers from the columns of `read_gold_columns`; NaN for items without one."""
+    """Return each item's gold number (I,) from the columns of `read_gold_columns`, or NaN without one."""
     return table.gold_values(_cast_integers_like(item, table.items), value)
 
 
@@ -353,7 +354,7 @@ def write_json(value: Any, path: str | Path) -> None:
 
 
 def _respell_like_classes(labels: Any, classes: Names) -> Any:
-    """Return the labels, respelt like the class that differs only by capitals and spaces if there is just one."""
+    """Return the labels, each spelt like the class that differs only by capitals and spaces, if there is only one."""
     respelling = {fold: names[0] for fold, names in naming.group_spellings(classes).items() if len(names) == 1}
     respelling |= {name: name for name in classes}
     original = labels.to_pylist() if hasattr(labels, "to_pylist") else list(labels)
@@ -362,7 +363,7 @@ def _respell_like_classes(labels: Any, classes: Names) -> Any:
 
 
 def _cast_integers_like(column: Any, like: Names) -> Any:
-    """Convert text to integers if `like` holds integers and all texts spell integers."""
+    """Convert text to integers if `like` holds integers and all texts are integers."""
     if like.dtype.kind in "iu" and pa.types.is_string(getattr(column, "type", None)):
         with suppress(pa.ArrowInvalid):
             return column.cast(pa.int64())

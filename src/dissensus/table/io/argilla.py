@@ -1,9 +1,10 @@
 """Reader and writer of Argilla's records.
 
-In version 2, `responses` is question → list of `value` and `user_id` (`records.to_json`), or the responses are in the
-fields `<question>.responses`, `.responses.users` and `.responses.status` (in a dataset on the hub). In version 1 and on
-the server, `responses` is a list with `values` by question for each annotator; on the hub, the field `<question>` is a
-list of `value`, `user_id` and `status`. Suggestions of models are only counted. Our labels are written as suggestions.
+In version 2, `records.to_json` writes `responses` as a mapping from each question to a list of `value` and `user_id`. A
+dataset of version 2 on the hub has the fields `<question>.responses`, `.responses.users` and `.responses.status`. In
+version 1 and on the server, `responses` is a list with the `values` of all questions for each annotator; in a dataset
+of version 1 on the hub, the field `<question>` is a list of `value`, `user_id` and `status`. Suggestions of models are
+only counted. Our labels are written as suggestions.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ def _questions_in_fields(record: Record) -> list[str]:
 
 
 def add_suggestions(labels: LabelsToWrite) -> Iterator[Record]:
-    """Yield the records of the export with our suggestions, which replace earlier ones for the same question."""
+    """Yield the records of the export with our suggestions, which replace earlier suggestions for the same question."""
     if labels.source is None:
         for item, given in labels.iterate_items():
             ours = {question or "label": _make_suggestion(*answer, labels.agent) for question, answer in given.items()}
@@ -138,7 +139,7 @@ def add_suggestions(labels: LabelsToWrite) -> Iterator[Record]:
         for question, answer in by_item.get(str(item), {}).items():
             name = question or labels.question or next(iter(values), "label")
             known = values.get(name, {})
-            label = known.get(str(answer.label), answer.label)  # The table may hold the text "4" for the number 4.
+            label = known.get(str(answer.label), answer.label)  # The table may contain "4" for the number 4.
             if any(isinstance(value, list) for value in known.values()) and not isinstance(answer.label, list):  # ticks
                 label = [label]
             record = _add_suggestion(record, name, _make_suggestion(label, answer.confidence, labels.agent))

@@ -1,4 +1,4 @@
-"""Reader of Arrow IPC files and streams, and of Feather version 2, which is the same format."""
+"""Read Arrow IPC files and streams, and Feather version 2, which is the same format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dissensus.table.find_columns import ColumnNames, columns_to_read
 from dissensus.table.io.files import report_read_errors
 from dissensus.table.io.readers import Reader, readers
 
-FILE_MAGIC = b"ARROW1"  # the first bytes of a file; streams, as Hugging Face writes them, begin differently
+FILE_MAGIC = b"ARROW1"  # first bytes of a file; streams, which Hugging Face writes, begin differently
 
 
 def read(path: Path, columns: ColumnNames | None) -> pa.Table:

@@ -29,13 +29,13 @@ from dissensus.table.spans import are_positions, are_tags, assign_span_layers, c
 
 MAX_CLASSES = 1_000  # Up to this number of classes, labels are always accepted as classes.
 MIN_ROWS_PER_CLASS = 10  # mean number of rows per class required in tables with more classes
-MAX_VOTES = 2 * 10**8  # items × classes in such tables; their counts take 1.6 GB of memory
+MAX_VOTES = 2 * 10**8  # maximum of items × classes in tables with more classes; their counts take 1.6 GB of memory
 MAX_QUESTIONS = 50
 ISO_DATE_PATTERN = r"^\d{4}-\d\d-\d\d"
-MAX_TIME_LENGTH = 19  # characters of a time, down to the second
-MAX_TIMES_KEPT = 2_000_000  # rows; for longer tables, only the first and last time are kept
+MAX_TIME_LENGTH = 19  # characters of a time without fractions of seconds
+MAX_TIMES_KEPT = 2_000_000  # rows; for longer tables, only the first and the last time are kept
 ROW_NUMBER_DESCRIPTION = "its number (from 0)"
-MIN_REPEATED_ROWS, MIN_REPEATED_SHARE = 5, 0.05  # number and share of repeated rows from which the report mentions them
+MIN_REPEATED_ROWS, MIN_REPEATED_SHARE = 5, 0.05  # If fewer rows or a smaller share repeat, there is no note.
 MAX_TOKENS_OF_A_SPAN = 3  # If the median length of spans is at most this, offsets are read as tokens.
 
 
@@ -61,7 +61,7 @@ class ImportedColumns:
 
     columns: dict[str, Any]
     report: ImportReport
-    items: Any = None  # all items, if some of them may have no label
+    items: Any = None  # all items if some have no label
     annotators: Any = None
     kind: str | None = None  # the label type; None if it depends on the labels
     gold_by_question: GoldByQuestion = field(default_factory=dict)
@@ -96,12 +96,12 @@ class ImportedColumns:
         return self._attach_reports(Annotations.from_arrays(**arguments, annotators=self.annotators), options)
 
     def _build_parts(self, options: BuildOptions) -> Questions:
-        """Build a table per question of an export with several label types; all tables share the report."""
+        """Build one table per question of an export with several label types; all tables share the import report."""
         if options.classes is not None:
             raise errors.OneQuestionNeeded(parameter=ParameterName("classes="), questions=tuple(sorted(self.parts)))
         tables: dict[str, Any] = {}
         for question, part in self.parts.items():
-            part.report.warn_about_unused = False  # The warning for the whole file was issued before.
+            part.report.warn_about_unused = False  # The warning for the whole file was already issued.
             table: Any = part.build_table(options)
             table_notes = [
                 *self.report.notes,
@@ -146,7 +146,7 @@ class ImportedColumns:
         return Questions(tables) if several else tables[""]
 
     def _check_questions(self) -> None:
-        """Drop a guessed column of questions if it seems to hold texts; raise if the caller chose it."""
+        """Drop a guessed column of questions if it seems to contain texts; raise if the caller chose the column."""
         if "question" not in self.columns:
             return
         question, item = (naming.to_column(self.columns[role], role) for role in ("question", "item"))
@@ -170,7 +170,7 @@ class ImportedColumns:
             self.report.add_note(notes.AnswersReadAsSets(n_several=int(several.sum()), n_answers=len(names)))
 
     def _split_lists(self, options: BuildOptions) -> Questions | None:
-        """Split lists of labels into yes/no questions, which are returned, or into votes or sets in `columns`."""
+        """Split lists of labels into yes/no questions, and return these, or into votes or sets in `columns`."""
         columns = self.columns
         lists = _check_flat_lists(columns["label"])
         sizes = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
@@ -205,7 +205,7 @@ class ImportedColumns:
 
 
 def _split_ticks(label: Any, options: BuildOptions) -> Any:
-    """Return labels such as "a|b" as lists if they are to be split; otherwise return blank labels as empty sets."""
+    """Split labels such as "a|b" into lists if the options require it; otherwise replace blank labels by empty sets."""
     if _is_list_column(label):
         return label
     column = naming.to_arrow_array(label, "label")
@@ -262,7 +262,7 @@ def import_frame(
             available = finding.column_names(frame)
             if kind in (None, "spans") and (places := finding.find_span_columns(frame, columns)) is not None:
                 return _import_spans(frame, places, format_name)
-            unnamed = kind is None and columns.item is None  # Two columns chosen by the caller may be a composite key.
+            unnamed = kind is None and columns.item is None  # If the caller chose two columns, they may be a key.
             if unnamed and pairs.find_pair_columns(available, columns) is not None:
                 return ImportedColumns(*pairs.import_pairs(frame, columns, format_name), kind="pairs")
             try:
@@ -302,7 +302,7 @@ def import_frame(
 
 
 def _import_spans(frame: Any, places: Mapping[str, Any], format_name: str) -> ImportedColumns:
-    """Return the columns of tags or spans as tags of positions.
+    """Return the imported columns of a table of tags or spans, with labels as tags of positions.
 
     A row of spans without a start means that the annotator read the document without marking a span.
     """
@@ -336,7 +336,7 @@ def _import_spans(frame: Any, places: Mapping[str, Any], format_name: str) -> Im
         else:
             marked.append((document, who, whole("start", row), whole("end", row), cells["label"][row]))
     short = marked and np.median([end - start for _, _, start, end, _ in marked]) <= MAX_TOKENS_OF_A_SPAN
-    tokens: dict[str, int] | None = {} if short else None  # Documents of unknown length end with their last span.
+    tokens: dict[str, int] | None = {} if short else None  # Other documents end with their last span.
     report.add_note(notes.OffsetsGuessed(unit="tokens" if short else "characters"))
     report.unit = "spans"
     layers = assign_span_layers(marked)
@@ -356,7 +356,7 @@ def _import_spans(frame: Any, places: Mapping[str, Any], format_name: str) -> Im
 
 
 def _import_gold(frame: Any, used: Sequence[str], taken: ImportedColumns, items: Any) -> None:
-    """Read gold labels from a column of the frame if it has one value per item; `items` has those of its rows."""
+    """Read gold labels from a column of the frame if it has one value per item; `items` holds the item of each row."""
     gold_columns = [name for name in finding.column_names(frame) if name in finding.GOLD_COLUMNS and name not in used]
     if gold_columns and "question" in taken.columns:
         taken.report.add_note(notes.GoldColumnIgnored(column=gold_columns[0], reason="there are several questions"))
@@ -374,7 +374,7 @@ def _import_gold(frame: Any, used: Sequence[str], taken: ImportedColumns, items:
 
 
 def _import_times(frame: Any, used: Sequence[str], taken: ImportedColumns) -> None:
-    """Read the column of times and their range; text columns must begin with a date in every row."""
+    """Read the column of times and their range; in a text column, every row must begin with a date."""
     for name in finding.find_time_column(finding.column_names(frame), used):
         column = finding.to_chunked_array(finding.to_arrow(frame, [name])[name])
         kind = column.type

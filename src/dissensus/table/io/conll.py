@@ -1,9 +1,9 @@
-"""Reader and writer of CoNLL text: one token per line with its tags, and empty lines between sentences.
+"""Read and write CoNLL text, which has one token per line with its tags, and empty lines between sentences.
 
-Each annotator has a column of tags (`?` for tokens that the annotator did not read), named by a first line `token ann
-bob …`, or by its number. In a file with one column of tags, consecutive sentences with the same tokens are the answers
-of annotators 1, 2, … to one sentence, as Label Studio writes them. IOB1, BIOES and BILOU are converted to B-x, I-x and
-O. Labels are written as one tag with its probability.
+Each annotator has a column of tags, with `?` for tokens that the annotator did not read. The names of annotators are in
+the first line, `token ann bob …`; otherwise annotators are numbered. In a file with one column of tags, consecutive
+sentences with the same tokens are the answers of annotators 1, 2, … to one sentence, as in exports of Label Studio.
+IOB1, BIOES and BILOU are converted to B-x, I-x and O. Labels are written as one tag with its probability.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def read(path: Path, columns: ColumnNames | None) -> pa.Table | tuple[pa.Table, 
     rows: list[tuple[str, str, str, str]] = []
     with report_read_errors(path):
         sentences = list(_read_sentences(path))
-    annotators: list[str] = []  # annotators of the columns if the first line names them
+    annotators: list[str] = []  # annotator of each column if the first line names them
     if sentences and len(sentences[0][0]) > 1 and not any(map(_TAG_PATTERN.fullmatch, sentences[0][0][1:])):
         annotators = sentences[0].pop(0)
         sentences = sentences if sentences[0] else sentences[1:]
@@ -100,7 +100,7 @@ def _read_sentences(path: Path) -> Iterator[Sentence]:
 
 
 def write(labels: LabelsToWrite, file: BinaryFile) -> None:
-    """Write token, tag and probability; positions replace the tokens if the table was not read from CoNLL text."""
+    """Write token, tag and probability; if the table was not read from CoNLL text, write positions as tokens."""
     if len(labels.questions) > 1:
         raise errors.OneQuestionPerProject(tool="CoNLL text", n=len(labels.questions))
     (answers,) = labels.questions.values()

@@ -1,7 +1,7 @@
-"""Reader and writer of CSV and TSV files.
+"""Read and write CSV and TSV files.
 
-All cells are read as text, so that 007 stays 007. Only empty cells are missing, so that a class may be called NA, None
-or null.
+All cells are read as text, so that 007 stays 007. Only empty cells are missing values, because a class may be named NA,
+None or null.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dissensus.table.io.readers import Reader, readers
 from dissensus.table.names import is_text_type
 
 _QUOTED_CHARACTERS = r'[",\r\n]'  # Cells with one of these characters are quoted.
-_FIRST_CHUNK, _LAST_CHUNK = 2**22, 2**31 - 1  # bytes; a row must fit into a chunk, whose size Arrow stores in 32 bits
+_FIRST_CHUNK, _LAST_CHUNK = 2**22, 2**31 - 1  # bytes; a row must fit into a chunk, and Arrow stores its size in 32 bits
 _QUOTED_REST = re.compile(rb'(?:[^"]|"")*"(?!")')  # the rest of a quoted cell, up to the closing quote
 
 
@@ -42,7 +42,7 @@ def read(path: Path, columns: ColumnNames | None, delimiters: str = ",;\t") -> p
 
 
 def write(table: pa.Table, file: BinaryFile) -> None:
-    """Write a table as CSV with a header; text is quoted only if a cell requires it, floats are exact."""
+    """Write a table as CSV with a header and exact floats; text is quoted only if a cell requires it."""
     import pyarrow.compute as pc
     import pyarrow.csv as pacsv
 
@@ -99,7 +99,7 @@ def _parse_file(path: Path, delimiter: str, required: list[str], use_threads: bo
 
 
 def _explain_error(path: Path, delimiter: str, required: list[str], error: pa.ArrowInvalid) -> UnreadableFile:
-    """Return our error for one of Arrow; the file is read again, as only a single thread knows the row."""
+    """Convert an error of Arrow to ours; read the file again in one thread, because only then Arrow names the row."""
     try:
         _parse_file(path, delimiter, required, use_threads=False)
     except pa.ArrowInvalid as error_with_row:
@@ -124,7 +124,7 @@ def _explain_error(path: Path, delimiter: str, required: list[str], error: pa.Ar
 def _check_quotes_closed(path: Path, delimiter: str) -> None:
     """Raise if a quote is never closed, because Arrow would read the following rows as one cell.
 
-    All quotes are closed if each of them opens or closes a cell or is doubled, and their number is even. Otherwise,
+    All quotes are closed if their number is even and each quote opens a cell, closes a cell or is doubled. Otherwise,
     each row is inspected.
     """
     openers = np.frombuffer((delimiter + '\r\n"').encode(), np.uint8)  # bytes that precede an opening quote
@@ -166,7 +166,7 @@ def _check_each_row(path: Path, delimiter: bytes) -> None:
                 else:
                     at = line.find(delimiter, at) % (
                         len(line) + 1
-                    )  # If there is no delimiter, −1 becomes the end of the line.
+                    )  # Without a delimiter, find returns −1, and the cell ends with the line.
                 at += 1
     if opened and opened < number:
         raise errors.UnclosedQuote(path=path, line=opened)

@@ -1,9 +1,9 @@
-"""Reader and writer of doccano's JSON and JSONL exports of labels and spans.
+"""Read and write doccano's JSON and JSONL exports of labels and spans.
 
-A shared project is one file, `all.jsonl`, without names of annotators. Other projects are a zip with one file per
-annotator, whose name is the annotator's. Versions before 1.0 name the annotator in each record (`username`) or label
-(`annotations[].user`). In the file that we write for import, our label replaces those of the annotators; doccano reads
-further fields as metadata.
+The export of a shared project is one file, `all.jsonl`, without names of annotators. The export of another project is a
+zip with one file per annotator, named after the annotator. Versions before 1.0 name the annotator in each record
+(`username`) or in each label (`annotations[].user`). In the file that we write for import, our label replaces those of
+the annotators; doccano reads the other fields as metadata.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _labels_by_annotator(record: Record, where: str) -> list[tuple[Any, list[Any
 
 
 def make_examples(labels: LabelsToWrite) -> Iterator[Record]:
-    """Yield one record per example: its first record in the export, with our label instead of the annotators'."""
+    """Yield the first record of each example in the export, with our label instead of the annotators' labels."""
     if len(labels.questions) > 1:
         raise errors.OneQuestionPerProject(tool="a doccano project", n=len(labels.questions))
     labels_by_item = {str(item): (item, given) for item, given in labels.iterate_items()}

@@ -1,4 +1,4 @@
-"""Common part of all annotation tools' exports: answers to one or several questions, some of which are not used.
+"""Import the answers in exports of annotation tools.
 
 A tool is one file with two functions. `read_answers` yields an `ExportedAnswer` for every answer in the file (used or
 not), an `ExportedItem` for every text, an `ExportedTarget` for the expected answer in a log, and a `Note` for the
@@ -50,7 +50,7 @@ NO_ANSWER_REASON = (
 
 
 class ExportedAnswer(NamedTuple):
-    """One answer in an export. Without a label (None or []), only its item and annotator are used."""
+    """One answer in an export. If it has no label (None or []), only its item and annotator are used."""
 
     item: Any
     annotator: Any
@@ -59,7 +59,7 @@ class ExportedAnswer(NamedTuple):
     kind: str = LABEL  # or RATING, NUMBER, SPANS, COMPARISONS, or the plural noun for other answers: "texts"
     excluded: str = ""  # the reason why the answer is not used, as a plural: "answers skipped"
     gold: bool = False  # True if the answer is a gold label and not a vote
-    as_shown: bool = False  # True for a comparison with the left and right that the annotator saw
+    as_shown: bool = False  # True if left and right of a comparison are as the annotator saw them
     at: Any = None  # the time of the answer, as in the export
 
 
@@ -95,8 +95,8 @@ def make_export_reader(
 ) -> Reader:
     """Return the reader of an annotation tool's exports.
 
-    `words` describe the names of its items and annotators. `own_items` means that each question numbers its own items.
-    `aside` returns True for questions that repeat another question, which are read only on request.
+    `words` describes where the names of items and annotators come from. `own_items` is True if each question numbers
+    its items separately. `aside` returns True for questions that repeat another question and are read only on request.
     """
 
     def read_named_answers(path: Path, columns: ColumnNames) -> ExportRows:
@@ -126,7 +126,7 @@ def make_export_reader(
 
 
 def _merge_files(files: Mapping[Path, ExportRows], own_items: bool) -> ExportRows:
-    """Yield the rows of several files; an answer in two files is counted once, items are the same in all files."""
+    """Yield the rows of several files; an answer that is in two files is used once."""
     rows = [
         (path, row)
         for path, found in files.items()
@@ -193,7 +193,7 @@ def _import_answers(rows: ExportRows, request: ImportRequest) -> ImportedColumns
     if request.kind is None:
         read_rows = _exclude_unshared_rankings(read_rows, request.columns.label, report)
     read_rows = _split_overlapping_spans(read_rows, report)
-    answers_by_question: dict[str, list[ExportedAnswer]] = {}  # readable question → its answers
+    answers_by_question: dict[str, list[ExportedAnswer]] = {}  # question that can be read → its answers
     if request.columns.label is request.ticks is request.kind is None:
         used = [answer for answer in read_rows if _is_used(answer) and answer.kind in _READABLE_KINDS]
         answers_by_question = {answer.question: [] for answer in used if not request.aside(answer.question)}
@@ -294,7 +294,7 @@ def _import_one_table(
     if ranked := _find_readable_questions(answered, COMPARISONS, _LABEL_KINDS, request):
         return _import_comparisons(given, ranked, report, request)
     chosen = _choose_questions(answered, request)
-    if request.kind in (None, "sets") and ticks is None:  # For questions with sets, an empty answer is the empty set.
+    if request.kind in (None, "sets") and ticks is None:  # If labels are sets, an empty answer is the empty set.
         sets = {answer.question for answer in answered if answer.kind == LABEL and len(answer.label or ()) > 1}
         for n, answer in enumerate(given):
             if answer.question in sets and answer.label == [] and answer.kind == LABEL and answer.annotator != "":
@@ -358,7 +358,7 @@ def _gold_from_targets(targets: dict[Any, Any], used: list[ExportedAnswer], repo
 def _find_readable_questions(
     answers: list[ExportedAnswer], kind: str, others: tuple[str, ...], request: ImportRequest
 ) -> list[str]:
-    """Return the questions whose spans or comparisons are read: the chosen one, or all if there is nothing else."""
+    """Return the questions whose spans or comparisons are read: the chosen one, or all without other answers."""
     label = request.columns.label
     there = sorted({answer.question for answer in answers if answer.kind == kind and label in (None, answer.question)})
     alone = not any(answer.kind in others and answer.label for answer in answers)
@@ -366,7 +366,7 @@ def _find_readable_questions(
 
 
 def _split_overlapping_spans(given: list[ExportedAnswer], report: ImportReport) -> list[ExportedAnswer]:
-    """Divide overlapping spans of an annotator among several questions, see `assign_span_layers`."""
+    """Assign overlapping spans of an annotator to several questions, see `assign_span_layers`."""
     pieces: dict[int, list[ExportedAnswer]] = {}
     marked = [n for n, answer in enumerate(given) if answer.kind == SPANS and not answer.excluded]
     for question in sorted({given[n].question for n in marked}):
@@ -386,7 +386,7 @@ def _split_overlapping_spans(given: list[ExportedAnswer], report: ImportReport) 
 
 
 def _check_comparison(answer: ExportedAnswer, kind: str | None) -> ExportedAnswer:
-    """Return a comparison, excluded if it is invalid; if the caller reads classes, return it as a label."""
+    """Return a comparison, marked as excluded if it is invalid; if the caller reads classes, return it as a label."""
     if not answer.label:
         return answer._replace(excluded="comparisons without two alternatives and the better one")
     if kind == "classes" and answer.as_shown:
@@ -403,7 +403,7 @@ def _check_comparison(answer: ExportedAnswer, kind: str | None) -> ExportedAnswe
 def _exclude_unshared_rankings(
     given: list[ExportedAnswer], label: str | None, report: ImportReport
 ) -> list[ExportedAnswer]:
-    """Exclude rankings whose alternatives occur in one item only; choices between two of those become labels."""
+    """Exclude rankings of alternatives that occur in one item only; choices between two of them become labels."""
     compared = [(n, answer) for n, answer in enumerate(given) if answer.kind == COMPARISONS and not answer.excluded]
     items: dict[tuple[str, Any], set[Any]] = {}  # (question, alternative or None for all) → items
     for _, answer in compared:
@@ -538,7 +538,7 @@ def _list_labels(answer: ExportedAnswer, path: Path) -> list[Any]:
 
 
 def _make_item_table(rows: ExportRows, path: Path) -> pa.Table:
-    """Return a table with one row per item: its name, its fields that are text or numbers, and any gold label."""
+    """Return a table with the name, the fields that are text or numbers, and the gold label of each item."""
     about: dict[Any, dict[str, Any]] = {}
     for row in rows:
         if isinstance(row, Note):
@@ -563,7 +563,7 @@ def _make_item_table(rows: ExportRows, path: Path) -> pa.Table:
 
 
 def _shorten_reason(reason: str) -> str:
-    """Return a reason in one line, shortened, because it may contain a name from the data."""
+    """Return a reason, which may contain a name from the data, in one line and shortened."""
     plain = join_lines(reason)
     return plain if len(plain) <= MAX_REASON_LENGTH else plain[: MAX_REASON_LENGTH - 1] + "…"
 

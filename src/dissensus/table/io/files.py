@@ -1,4 +1,4 @@
-"""Open files, decompressed and as UTF-8, and convert any failure into an error that names the file."""
+"""Open files as decompressed UTF-8, and convert any failure to an error that names the file."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from dissensus.table import exceptions as errors
 
 BinaryFile: TypeAlias = IO[bytes] | gzip.GzipFile | io.BufferedReader
 
-MAX_UNPACKED_RATIO = 100  # times the compressed size; tables of labels reach 50, decompression bombs 1,000 and more
+MAX_UNPACKED_RATIO = 100  # Tables of labels unpack to at most 50 times their size, decompression bombs to 1,000 times.
 MIN_UNPACKED_LIMIT = 2**26  # bytes; any compressed file may unpack to this size
 MAX_REASON_LENGTH = 200  # characters of an error message of a library
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 ZIP_MAGIC = b"PK\x03\x04"
 ZSTD_METHOD = 93  # compression method of a zip member
-LOCAL_HEADER_BYTES = 30  # length of the fixed part; its last four bytes are the lengths of name and extra fields
+LOCAL_HEADER_BYTES = 30  # length of the fixed part, which ends with the lengths of name and extra fields
 STDIN_NAME = "-"
 
 _OPENERS: dict[bytes, Any] = {
@@ -76,7 +76,7 @@ def report_read_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def as_local_path(source: str | Path) -> Iterator[Path]:
-    """Yield the path of a file; for "-", that of a temporary copy, which errors call standard input."""
+    """Yield the path of a file; for "-", yield the path of a copy of standard input, as errors call it."""
     if str(source) != STDIN_NAME:
         yield Path(source)
         return
@@ -128,7 +128,7 @@ def open_bytes(path: Path, *, for_arrow: bool = False) -> Any:
 
 
 def open_zip_member(archive: zipfile.ZipFile, name: str | zipfile.ZipInfo, path: Path) -> io.BufferedReader:
-    """Open one file of a zip; Zstandard is supported too, which Python itself supports only since 3.14."""
+    """Open one file of a zip, also if it is compressed with Zstandard, which Python supports only since 3.14."""
     entry = archive.getinfo(name) if isinstance(name, str) else name
     if entry.compress_type == ZSTD_METHOD:
         return io.BufferedReader(io.BytesIO(_read_zstd_member(entry, path)))
@@ -165,12 +165,12 @@ def is_zip(path: Path) -> bool:
 
 
 def max_unpacked_size(path: Path) -> int:
-    """Return the maximum number of bytes that the file may unpack to, as a protection against bombs."""
+    """Return the maximum number of bytes to which the file may unpack, as a protection against decompression bombs."""
     return max(MAX_UNPACKED_RATIO * path.stat().st_size, MIN_UNPACKED_LIMIT)
 
 
 class _SizeLimitedFile(io.RawIOBase):
-    """A decompressed file that raises when it exceeds `max_unpacked_size`."""
+    """A decompressed file that raises an error if it exceeds `max_unpacked_size`."""
 
     def __init__(self, file: Any, path: Path):
         self._file, self._path, self._left = file, path, max_unpacked_size(path)

@@ -1,13 +1,14 @@
-"""Reader and writer of Inspect's logs (`.eval`, which is a zip, and `.json`): samples scored by judges.
+"""Read and write Inspect's logs (`.eval`, which is a zip, and `.json`) of samples scored by judges.
 
-A scorer is one judge, whose score is a value, or a panel. The votes of a panel are read from the first of these that
-exists: `metadata.panel.votes` of the score; a list or an object of judges as its value; the answers "GRADE: x" of the
-models that the scorer called. Scorers that ask different models the same question are judges of one question; see
-`_group_into_questions`. An item is the id of a sample, with its epoch if there are several ("s1_epoch_2").
+A scorer is either one judge, whose score is a value, or a panel of judges. The votes of a panel are read from the first
+of these that exists: `metadata.panel.votes` of the score; a list or an object of judges as the value of the score; the
+answers "GRADE: x" of the models that the scorer called. Scorers that ask different models the same question are judges
+of one question, see `_group_into_questions`. An item is the id of a sample, with its epoch if there are several
+("s1_epoch_2").
 
-Our labels are written as an additional score of each sample, as JSON even for `.eval`. Without a log, they are written
-as precomputed scores, records of `id` and `value`, for `inspect score LOG --scorer precomputed_scores -S
-scores=to-inspect.json`; the value contains the answers to several questions by name.
+Our labels are written as an additional score of each sample; the log is JSON even if it was `.eval`. Without a log,
+labels are written as precomputed scores, records of `id` and `value`, for `inspect score LOG --scorer
+precomputed_scores -S scores=to-inspect.json`; the value contains the answers to several questions by name.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class JudgeVote(NamedTuple):
     """The answer of one judge to a sample; `judge` is "" if the scorer itself is the judge."""
 
     item: Any
-    slot: tuple[str, str]  # name of the scorer, and key in an object of scores; each may be a separate question
+    slot: tuple[str, str]  # name of the scorer, and key in an object of scores
     judge_name: str
     label: Any
     excluded: str = ""
@@ -107,7 +108,7 @@ def _read_zip_entries(path: Path, begin: str, kind: type[Any] = dict) -> Iterato
 
 
 def sample_name(sample: Record, epochs: Any, field_name: Any = None, where: str = "") -> Any:
-    """Return the name of a sample: its id, and its epoch if there are several."""
+    """Return the name of a sample, which is its id, with its epoch if there are several."""
     name = require_field(sample, field_name, ("id",), "item", where)
     epoch = sample.get("epoch", 1)
     return name if epochs in (1, None) and epoch == 1 else f"{name}_epoch_{epoch}"
@@ -228,7 +229,7 @@ def _parse_grades(calls: list[tuple[str, str]], value: Any) -> dict[str, Any]:
 
 
 def _find_model_calls(sample: Record, where: str) -> dict[str, list[tuple[str, str]]]:
-    """Return scorer → list of (model, answer) that it called."""
+    """Return scorer → list of (model, answer) of the models that it called."""
     spans: dict[str, Record] = {}
     calls: dict[str, list[tuple[str, str]]] = {}
     for event in get_objects(sample, "events", where):
@@ -313,7 +314,7 @@ def _are_same_question(
 
 
 def _question_name(group: list[tuple[str, str]]) -> str:
-    """Return the name of a question: its scorer or the common name of its scorers, and the key in an object."""
+    """Return the name of a question: the common name of its scorers, and the key in an object of scores."""
     bases = {_strip_number(key) for key, _ in group}
     key, name = group[0]
     common = key if len(group) == 1 else bases.pop() if len(bases) == 1 else ""
@@ -335,7 +336,7 @@ def _message_text(value: Any) -> str:
 
 
 def add_scores(labels: LabelsToWrite) -> Record | Iterator[Record]:
-    """Return the log with our scores, or precomputed scores; metrics and reductions of the log do not change."""
+    """Return the log with our scores, or precomputed scores without a log; metrics of the log do not change."""
     if labels.source is None:
         return ({"id": item} | _make_joint_score(given, labels.agent) for item, given in labels.iterate_items())
     by_item = labels.labels_by_item()

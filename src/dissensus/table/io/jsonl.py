@@ -1,4 +1,4 @@
-"""Reader and writer of JSON lines and JSON arrays, and helpers for the readers of JSON exports.
+"""Read and write JSON lines and JSON arrays; helpers for the readers of JSON exports.
 
 A file with one object over several lines is read as one record, because some exports hold all records in such an
 object.
@@ -28,7 +28,7 @@ N_RECORDS_FOR_COLUMNS = 1000  # number of records whose fields become columns
 
 
 def read(path: Path, columns: ColumnNames | None) -> pa.Table:
-    """Return the required fields of all records; fields that a record does not have are missing values."""
+    """Return the required fields of all records; a field that a record does not have is a missing value."""
     rows = read_records(path)
     first = list(islice(rows, N_RECORDS_FOR_COLUMNS))
     required = columns_to_read(columns, list(dict.fromkeys(key for record in first for key in record)))
@@ -109,7 +109,7 @@ def write(table: pa.Table, file: BinaryFile) -> None:
 
 
 def dumps(value: Any, indent: int | None = None) -> str:
-    """Return a value as JSON without ASCII escapes; NaN and infinity become null, floats are exact."""
+    """Return a value as JSON without ASCII escapes and with exact floats; NaN and infinity become null."""
     return json.dumps(_to_json_value(value), indent=indent, ensure_ascii=False, allow_nan=False)
 
 
@@ -128,7 +128,7 @@ def _to_json_value(value: Any) -> Any:
 
 
 def require_field(record: dict[str, Any], chosen_field: Any, usual: tuple[str, ...], role: str, where: str) -> Any:
-    """Return the field that the caller chose for a role, or the first usual one; raise if there is none."""
+    """Return the value of the field chosen by the caller, or of the first usual field; raise if there is none."""
     keys = usual if chosen_field is None else (chosen_field,)
     if (value := first_present(record, keys)) is not None:
         return value
@@ -148,7 +148,7 @@ def check_unique(seen: set[Any], name: Any, where: str, what: str) -> None:
 
 
 def get_entry(record: Any, key: str, kind: type[Any], where: str) -> Any:
-    """Return an entry of a record, or an empty one if it is missing or null; raise if it has another type."""
+    """Return an entry of a record, or an empty value if it is missing or null; raise if it has another type."""
     value = record.get(key)
     if value is None:
         return kind()
@@ -176,7 +176,7 @@ def parse_span(record: Any, keys: tuple[str, str, str], where: str) -> tuple[int
     return start, end, str(label)
 
 
-# This reader is tried after those of tools' exports, which are JSON too.
+# This reader is tried after the readers of exports, which are JSON too.
 readers.register("jsonl", summary="one record a line", place=80)(
     Reader(read, JSON_SUFFIXES, write, matches_record=lambda record: True)
 )

@@ -1,9 +1,9 @@
-"""Reader and writer of Label Studio's JSON export.
+"""Read and write Label Studio's JSON export.
 
 A task has `annotations`, each by one annotator (`completed_by`) with the results of several controls. The item is the
 `id` of the task, or a field of its `data` if the caller names one; `data` holds the texts. Each control (`from_name`)
-is a question: choices are labels, ratings and numbers are ratings, labels of text are spans, and rankers and choices
-between two are comparisons. Other regions, texts and predictions are only counted. Annotations marked as
+is a question. Choices are read as labels, ratings and numbers as ratings, labels of text as spans, and rankers and
+pairwise choices as comparisons. Other regions, texts and predictions are only counted. Annotations marked as
 `ground_truth` are gold labels. Our labels become `predictions`, see https://labelstud.io/guide/predictions.
 """
 
@@ -91,7 +91,7 @@ def _read_result(item: Any, annotator: str, result: Record, gold: bool, where: s
 
 
 def _read_comparison(item: Any, annotator: str, result: Record, gold: bool, data: Record, where: str) -> ExportRows:
-    """Yield a choice between two, or the comparisons of an ordered list; lists in buckets are only counted."""
+    """Yield the comparisons of a pairwise choice or a ranking; rankings in buckets are only counted."""
     name, value = str(result.get("from_name", "")), get_entry(result, "value", dict, where)
     if result["type"] == "ranker":
         given = value.get("ranker")
@@ -137,7 +137,7 @@ def _annotations_key(task: Record) -> str:
 
 
 def add_predictions(labels: LabelsToWrite) -> Iterator[Record]:
-    """Yield the tasks of the export with our predictions; a score is that of the least confident answer.
+    """Yield the tasks of the export with our predictions, whose score is that of the least confident answer.
 
     Predictions for which the export has only an id cannot be imported again and are dropped.
     """
@@ -155,7 +155,7 @@ def add_predictions(labels: LabelsToWrite) -> Iterator[Record]:
 
 
 def _results_by_control(labels: LabelsToWrite) -> dict[str | None, list[Record]]:
-    """Return control → annotators' results; the key None has those of the first control."""
+    """Return control → annotators' results; the key None stands for the first control."""
     by_control: dict[str | None, list[Record]] = {}
     for task in read_records(labels.source):  # type: ignore[arg-type]  # The function is only called with a source.
         for annotation in task.get(_annotations_key(task)) or []:
@@ -193,7 +193,7 @@ def _make_results(question: str | None, given: ItemLabel, before: list[Record]) 
     values: list[Any] = [result.get("value", {}).get(key) for result in before]
     several = not values or isinstance(values[0], list)
     by_text = {str(label): label for value in values for label in (value if isinstance(value, list) else [value])}
-    label = by_text.get(str(given.label), given.label)  # The table may hold the text "4" for the number 4.
+    label = by_text.get(str(given.label), given.label)  # The table may contain "4" for the number 4.
     value = {key: [label] if several else label}
     return [{**names, "type": kind, "value": value, "score": given.confidence}]
 

@@ -1,8 +1,8 @@
-"""Reader of Langfuse's scores: a page from its API (version 2 or 3), or one score per line.
+"""Read Langfuse's scores from pages of its API (version 2 or 3), or from files with one score per line.
 
 The item is the scored observation, trace or session. The question is the name of the score. The annotator is the author
-of the score, or its name if there is no author. If the metadata contain the name of the model, it is removed from the
-question: "tone-gpt" by the model "gpt" becomes "tone".
+of the score, or the name of the score if there is no author. If the metadata contain the name of the model, it is
+removed from the question: "tone-gpt" by the model "gpt" becomes "tone".
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Reader of the JSON files of the shared tasks Learning With Disagreements.
+"""Read the JSON files of the shared tasks Learning With Disagreements.
 
-A file is one object: item → text and annotations. In 2025, `annotations` is annotator → label, and commas separate
-several labels. In 2023, `annotations` and `annotators` are comma-separated lists in the same order. `soft_label` and
-`hard_label` are derived from these and not read.
+A file is one object that maps each item to its text and annotations. In 2025, `annotations` maps annotators to labels,
+and commas separate several labels. In 2023, `annotations` and `annotators` are comma-separated lists in the same order.
+`soft_label` and `hard_label` are derived from these and not read.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Reader of samples of lm-evaluation-harness (`--log_samples`), with one file per model.
+"""Read samples of lm-evaluation-harness (`--log_samples`), with one file per model.
 
-The annotator is the model. Its name is that of the folder if the file is called `samples_…`, or the part of the file
-name before `_samples`. The item is `doc_id`. The label of a multiple choice is the number of the most likely choice;
-the label of generated text is the text. `target` is a gold label if it occurs among the labels. If there are several
-filters, the first one is used.
+The annotator is the model. Its name is the part of the file name before `_samples`, or the name of the folder if the
+file is called `samples_…`. The item is `doc_id`. The label of a multiple choice is the number of the most likely
+choice; the label of generated text is the text. `target` is a gold label if it occurs among the labels. If there are
+several filters, the first one is used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Import tables of comparisons of two alternatives: arena logs (model_a, model_b, winner), Elo files (winner, loser).
+"""Import tables of comparisons, such as arena logs (model_a, model_b, winner) and Elo files (winner, loser).
 
 Columns are found by their usual names, or chosen by the caller: item="LEFT,RIGHT" (a third column is the context, such
 as a prompt), label= for the winner and annotator= for the judge. Without a judge, the annotator is "anonymous".
@@ -106,7 +106,7 @@ def import_pairs(frame: Any, columns: ColumnNames, format_name: str) -> tuple[di
     report.columns = {role: repr(column) for role, column in columns_by_role.items()}
     context = data[columns_by_role["context"]] if "context" in columns_by_role else None
     if context is not None and count_distinct_rows(naming.to_column(context, "context")) == n > 1:
-        context = None  # The column numbers the rows.
+        context = None  # The column only numbers the rows.
         del report.columns["context"]
     if (same := left == right).any():
         raise errors.InvalidRows.from_mask(
@@ -127,9 +127,9 @@ def import_pairs(frame: Any, columns: ColumnNames, format_name: str) -> tuple[di
 
 
 def compare_ranked_alternatives(ranks: Mapping[Any, float], item: Any) -> list[tuple[str, str, str]]:
-    """Return the comparisons of all pairs of alternatives in a ranking; smaller ranks are better, equal ones tie.
+    """Return the comparisons of all pairs in a ranking; smaller ranks are better, and equal ranks are ties.
 
-    A checksum decides which alternative is on the left, so that the order is random but equal for all annotators.
+    A checksum decides which alternative is on the left, so that the side is random but the same for all annotators.
     """
     compared = []
     for pair in combinations(sorted((str(thing), rank) for thing, rank in ranks.items()), 2):

@@ -1,4 +1,4 @@
-"""Reader and writer of Parquet files."""
+"""Read and write Parquet files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reader and writer of Prodigy's JSONL, as `db-out` writes it.
+"""Read and write Prodigy's JSONL files, as `db-out` exports them.
 
 A choice task (`options`, `accept`) is one answer with the accepted options. In a binary task, the question is the
 displayed `label`, and the answer is "accept" or "reject". Spans are read from accepted tasks. Ignored tasks are not
@@ -21,7 +21,7 @@ from dissensus.table.io.readers import readers
 from dissensus.table.io.writers import LabelsToWrite, json_writer, writers
 
 _CHOICE_QUESTION = "choice"
-_UNNAMED_SESSION = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d")  # the name is the time at which the session began
+_UNNAMED_SESSION = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d")  # Unnamed sessions are named by their start time.
 
 
 def matches_record(record: Record) -> bool:

@@ -1,9 +1,9 @@
-"""Reader and writer of promptfoo's results (out.json, or one result per line): assertions are judges.
+"""Read and write promptfoo's results (out.json, or one result per line), with assertions as judges.
 
 An item is a test with a prompt and a provider. Its name consists of those parts of "test/prompt/provider" that differ
-between items. A judge is named by the metric, the provider or the type of its assertion, whichever exists first. Judges
-with the same rubric in one test answer the same question; `pass` is the label and `score` a number. The grade of a
-human is a gold label.
+between items. A judge is named after the metric, the provider or the type of its assertion; the first of these that
+exists is used. Judges with the same rubric in one test answer the same question; `pass` is the label and `score` a
+number. The grade of a human is a gold label.
 
 Our labels are written as an additional assertion of each answer; "yes" passes. Without results, they are written as
 tests for `promptfoo eval --tests` that assert the labels as outputs.
@@ -146,7 +146,7 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
 
 
 def _exclusion_reason(component: Record, assertion: Record) -> str:
-    """Return why a component result is excluded: it has no name, summarises a set, or was written by us; else ""."""
+    """Return why a component result is excluded ("" if it is used): no name, summary of a set, or written by us."""
     named = any(assertion.get(key) for key in ("metric", "type", "provider"))
     if not named or component.get("componentResults"):
         return "results of sets of assertions, or of none that is named"

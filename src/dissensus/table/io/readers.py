@@ -1,4 +1,4 @@
-"""The registry of readers: how each file format is recognised, read and written.
+"""The registry of readers, which recognise, read and write one file format each.
 
 A reader is one file in this folder, or in another package, that registers a `Reader` in `readers`. See
 docs/contributing/reader.md.
@@ -34,11 +34,11 @@ MAX_BYTES_INSPECTED = 4096
 class Reader:
     """The functions that recognise, read and write one format.
 
-    `read(path, columns)` returns the required columns, or all if `columns` is None, and may add a note for the import
-    report. Only readers of annotation tools' exports have `collect`, which returns the answers; their `read` returns
-    the items. `matches_record` takes the first record of a JSON file, `matches_zip` the names of the files in a zip,
-    and `find_companions` the names of the files in a folder, and returns those that a tool writes next to its results.
-    Readers are asked in the order of their `place`, and the first that recognises a file reads it.
+    `read(path, columns)` returns the required columns, or all columns if `columns` is None, and may add a note for the
+    import report. Only readers of annotation tools' exports have `collect`, which returns the answers; their `read`
+    returns the items. `matches_record` checks the first record of a JSON file, and `matches_zip` checks the names of
+    the files in a zip. `find_companions` returns which files of a folder a tool writes next to its results. Readers are
+    tried in the order of their `place`; the first reader that recognises a file reads it.
     """
 
     read: Callable[[Path, ColumnNames | None], pa.Table | tuple[pa.Table, Note]]
@@ -68,7 +68,7 @@ def suffix_without_gz(path: Path) -> str:
 
 
 def unpacked_suffix(path: Path) -> str:
-    """Return the suffix in lower case, ignoring that of compression; for a zip of one file, the suffix of that file."""
+    """Return the suffix in lower case without that of compression; for a zip of one file, the suffix of that file."""
     with report_read_errors(path):
         if is_zip(path) and len(names := list_zip_members(path)) == 1:
             return Path(names[0].lower()).suffix

@@ -1,4 +1,4 @@
-"""Reader of Excel (.xlsx, .xlsb, .xls) and OpenDocument (.ods) files.
+"""Read Excel (.xlsx, .xlsb, .xls) and OpenDocument (.ods) files.
 
 The first sheet is read; its first row is the header.
 """

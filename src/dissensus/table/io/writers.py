@@ -1,7 +1,7 @@
-"""Write labels in the format of an annotation tool; each tool's file in this folder registers a writer in `writers`.
+"""Write labels in the formats of annotation tools; the module of each tool registers a writer in `writers`.
 
 If the table was read from an export of the same tool, its records are written unchanged, and our labels are added as
-the answers of a model. A sheet (CSV, JSON lines, Excel) has the column names of the file that was read.
+the answers of a model. A sheet (CSV, JSON lines or Excel) has the same column names as the file that was read.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LabelledSpan(NamedTuple):
 
 
 class QuestionLabels(NamedTuple):
-    """The labels of all items for one question; for spans, items are documents and labels are lists of spans."""
+    """The labels of all items for one question; for spans, items are documents, and labels are lists of spans."""
 
     items: Names  # (I,)
     label: Names  # (I,)
@@ -121,7 +121,7 @@ def write_labels(labels: LabelsToWrite, to: str, folder: str | Path) -> Path:
 def json_writer(file: str, convert: Callable[[LabelsToWrite], Record | Iterable[Record]]) -> Writer:
     """Return the writer of a tool that reads JSON: one record per line in .jsonl files, an array in .json files.
 
-    If `convert` returns an object or a list, it is a log that was read before, and may contain a bare NaN.
+    If `convert` returns an object or a list, it is a log that was read before, and NaN is written as in the log.
     """
 
     def write(labels: LabelsToWrite, target: BinaryFile) -> None:
