@@ -42,7 +42,8 @@ CREATE TABLE IF NOT EXISTS token (hash TEXT PRIMARY KEY, role TEXT NOT NULL, abo
     at DOUBLE PRECISION NOT NULL, revoked DOUBLE PRECISION);
 CREATE TABLE IF NOT EXISTS setting (project INTEGER, key TEXT, value TEXT, PRIMARY KEY (project, key));
 """
-EVENT_COLUMNS = ", ".join(StoredEvent._fields)
+# The columns of the table are those of the first release; the field `first_seq` is its column `first`.
+EVENT_COLUMNS = ", ".join(StoredEvent._fields).replace("first_seq", "first")
 ROW_COLUMNS = ("seq", "first", "kind", "item", "annotator", "label", "at")
 """Columns of the rows that `load_rows` loads; all are numbers."""
 ROWS_CLAUSE = "FROM event WHERE project = ? AND kind <= 1 AND at <= ?"
