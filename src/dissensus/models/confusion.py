@@ -1,10 +1,10 @@
-"""The confusion family: the likelihood of a label depends on the annotator, the label and the class alone.
+"""The confusion family: the likelihood of a label depends only on the annotator, the label and the class.
 
     z_i ~ Cat(π)        P(y_ij = l | z_i = c) = L_j[c, l]
 
 E step  q_i(c) ∝ π_c Π_{j∈M_i} L_j[c, y_ij]
 counts  n_j[c, l] = Σ_{i: y_ij = l} q_i(c)        n_c = Σ_i q_i(c)
-M step  π_c ∝ b_c + n_c, or fixed; the annotators' parameters are the method's
+M step  π_c ∝ b_c + n_c, or fixed; the method updates the annotators' parameters
 
 A method defines four functions of its frozen parameters `Params`: `initial_params`, `label_likelihood`, `m_step` and
 `log_prior`. `prepare` sets quantities that are constant during EM. docs/contributing/method.md has an example. The
@@ -45,9 +45,9 @@ from dissensus.models.params import SIMPLEX, Params, em_parameter
 from dissensus.models.tempering import run_tempered
 from dissensus.table.annotations import Annotations
 
-MAX_UPDATE_PASSES = 20  # largest number of passes over the rows of one update
-UPDATE_TOL = 1e-4  # passes end when no posterior changes by more
-MIN_UPDATE_PRIOR = 1e-12  # smallest prior probability of a class in an update, so that new labels can change it
+MAX_UPDATE_PASSES = 20  # maximum number of passes over the new rows in one update
+UPDATE_TOL = 1e-4  # an update ends when no posterior changes by more than this
+MIN_UPDATE_PRIOR = 1e-12  # minimum prior probability of a class in an update, so that new labels can change it
 
 __all__ = [
     "COIN",
@@ -72,7 +72,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ClassParams(Params):
-    """The parameters that all methods of the family share: the class shares π (K,)."""
+    """The parameters that all methods of the family have: the class shares π (K,)."""
 
     prior: FloatArray = em_parameter(SIMPLEX, "K")
 
@@ -102,7 +102,7 @@ LabelLikelihood = FloatArray | RightWrongLikelihood
 
 @dataclass(frozen=True)
 class EStepParams:
-    """The parameters of a pass: π (1, K) or (I, K), and likelihoods (A, true, given) or odds (A, 1, given)."""
+    """The parameters of a pass: π, (1, K) or (I, K), and likelihoods (A, true, given) or odds (A, 1, given)."""
 
     by_annotator: ClassVar = ("likelihood",)
     prior: FloatArray
@@ -119,10 +119,10 @@ class EStepParams:
 
 @dataclass(frozen=True)
 class ExpectedCounts(Sums):
-    """The sums of a pass: log evidence, expected items per class (K,) and expected label counts (A, true, given).
+    """The sums of a pass: log evidence, expected items per class (K,), expected label counts (A, true, given).
 
-    In the layouts DIAGONAL and COIN the label counts are (A, 1, given), those of right labels, and the log evidence
-    lacks the factor that all classes share.
+    In the layouts DIAGONAL and COIN only right labels are counted, (A, 1, given), and the log evidence lacks the
+    factor that is the same for all classes.
     """
 
     by_annotator: ClassVar = ("label_counts",)
@@ -144,7 +144,7 @@ def e_step(chunk: Chunk, layout: int, likelihood: Any, prior: Any, gold: Any) ->
 
 
 def count_labels(chunk: Chunk, layout: int, posterior: Any) -> Any:
-    """Return the expected label counts (A, true, given) of a chunk under a posterior (I, K)."""
+    """Return the expected label counts (A, true, given) of a chunk, given a posterior (I, K)."""
     A, K, xp = chunk.n_annotators, chunk.n_classes, chunks.array_library(chunk.label)
     n_true, n_given = K if layout == FULL else 1, 1 if layout == COIN else K
     place = chunk.annotator if layout == COIN else chunk.annotator_label
@@ -157,8 +157,8 @@ def count_labels(chunk: Chunk, layout: int, posterior: Any) -> Any:
 class ConfusionPass(Pass[EStepParams | None, ExpectedCounts]):
     """A pass of the confusion family, which can also write the output `posterior`.
 
-    `compute.chunk` describes `source` and `layout`. The source POSTERIOR uses `posterior`, with a row for each item of
-    the table or of the chunk; if `rng` is set, it draws from Dirichlet(1 + votes) instead.
+    `compute.chunk` describes `source` and `layout`. With the source POSTERIOR, the pass uses `posterior`, which has a
+    row for each item of the table or of the chunk; if `rng` is set, it draws from Dirichlet(1 + votes) instead.
     """
 
     source: int
@@ -174,7 +174,7 @@ class ConfusionPass(Pass[EStepParams | None, ExpectedCounts]):
         self.sequential = self.rng is not None  # the random generator draws item by item
 
     def array_form(self, chunk: Chunk, params: EStepParams | None) -> tuple[Any, ...]:
-        """Return log evidence, classes (K,), labels (A, true, given) and posterior (I, K)."""
+        """Return log evidence, class counts (K,), label counts (A, true, given) and posterior (I, K)."""
         gold, evidence = chunk.gold if self.with_gold else None, 0.0
         if self.source == LIKELIHOOD:
             assert params is not None
@@ -190,18 +190,18 @@ class ConfusionPass(Pass[EStepParams | None, ExpectedCounts]):
         return evidence, q.sum(0), count_labels(chunk, self.layout, q), q
 
     def _load_posterior(self, chunk: Chunk) -> Any:
-        """Return the posterior (items, K) that the source POSTERIOR uses for a chunk, or None."""
+        """Return the posterior (items, K) of a chunk if the source is POSTERIOR, else None."""
         if self.rng is None:
             return chunk.select_item_values(self.posterior)
         votes = chunk.to_numpy(chunk.votes(chunk.row_weights()))
         return chunk.to_backend(draw_vote_shares(votes, chunk.to_numpy(chunk.gold), self.rng))
 
     def zeros(self, size: TableSize) -> list[Any]:
-        """Return zero evidence and class counts; labels are counted in the cells."""
+        """Return zeros for the evidence and the class counts; labels are counted in the cells."""
         return [0.0, np.zeros(size.n_classes)]
 
     def create_workers(self, params: EStepParams | None, size: TableSize, workers: int, pool: Threads) -> list[Worker]:
-        """Create workers whose parameters are the prior, the number of rows in one product, and their cells."""
+        """Create workers, whose parameters are the prior, the number of rows in one product, and the cells."""
         opened = super().create_workers(params, size, workers, pool)
         if size.is_short:
             return opened
@@ -276,7 +276,7 @@ def label_totals(engine: Engine) -> FloatArray:
 
 
 def run_e_step(engine: Engine, prior: FloatArray, likelihood: LabelLikelihood) -> tuple[FloatArray, ExpectedCounts]:
-    """Run one E step and return the posterior (I, K) of a table in memory, and its sums."""
+    """Run one E step over a table in memory; return the posterior (I, K) and the sums."""
     layout = FULL
     if isinstance(likelihood, RightWrongLikelihood):
         layout = COIN if likelihood.right.shape[1] == 1 else DIAGONAL
@@ -286,7 +286,7 @@ def run_e_step(engine: Engine, prior: FloatArray, likelihood: LabelLikelihood) -
 
 
 def soft_counts(table: Annotations, posterior: FloatArray) -> FloatArray:
-    """Return the expected label counts (A, K, K) [annotator, true, given] under a posterior (I, K)."""
+    """Return the expected label counts (A, K, K) [annotator, true, given], given a posterior (I, K)."""
     with open_in_memory(table, None, 1) as engine:
         return engine.run(ConfusionPass(POSTERIOR, FULL, posterior=np.ascontiguousarray(posterior)), None).label_counts
 
@@ -312,7 +312,7 @@ class computed_result:  # noqa: N801 - used as `property` is
 
 
 class ConfusionModel(EMAggregator[P], Generic[P]):
-    """A method of the confusion family; the module lists the functions that it defines."""
+    """Base class for the methods of the confusion family; the module's docstring lists the functions to define."""
 
     engine: EngineChoice = ENGINE
 
@@ -327,17 +327,17 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
     # Defined by a method
 
     def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
-        """Set what is fixed while EM runs, from the counts under the vote shares.
+        """Set the quantities that are constant during EM, given the expected counts under the vote shares.
 
-        Set `class_pseudo_counts_`, `fixed_prior_` or results of the method; names that end in _ are saved.
+        These are `class_pseudo_counts_`, `fixed_prior_` or results of the method. Attributes that end in _ are saved.
         """
 
     def initial_params(self, prior: FloatArray) -> Any:
-        """Return the parameters that the first M step reads, with these class shares."""
+        """Return the parameters that are passed to the first M step, with these class shares."""
         return ClassParams(prior)
 
     def label_likelihood(self, params: P) -> LabelLikelihood:
-        """Return P(label | class), or its exp E log, as (A, K, K) [annotator, true, given].
+        """Return P(label | class), or exp E log P(label | class), as (A, K, K) [annotator, true, given].
 
         In the layouts DIAGONAL and COIN, return a `RightWrongLikelihood`.
         """
@@ -348,14 +348,14 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         return self.label_likelihood(params)
 
     def m_step(self, label_counts: FloatArray, label_totals: FloatArray, params: Any) -> P:
-        """Return the next parameters from expected label counts (A, true, given), with the class shares of `params`.
+        """Return the next parameters, given expected label counts (A, true, given); keep the class shares of `params`.
 
         `label_totals` (A, 1, given) is the weight of each annotator's labels.
         """
         raise NotImplementedError
 
     def update_hyperparameters(self, label_counts: FloatArray, params: Any) -> Any:
-        """Return `params` with the hyperparameters of all annotators updated; `partial_fit` keeps them constant."""
+        """Return `params` with updated hyperparameters of the crowd, which `partial_fit` keeps constant."""
         return params
 
     def log_prior(self, params: P) -> float:
@@ -368,7 +368,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         return self.m_step(labels, totals, params)
 
     def confusion_support(self) -> FloatArray | None:
-        """Return the number of labels behind each entry of `confusion_`, broadcastable to it."""
+        """Return the number of labels behind each entry of `confusion_`, in a shape that broadcasts to it."""
         labels = self.label_counts_ if self.layout == FULL else self.label_totals_
         return np.asarray(labels.sum(axis=2, keepdims=True))
 
@@ -384,7 +384,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
             self._set_results(engine)
 
     def _prepare(self, engine: Engine) -> None:
-        """Compute the label totals and call `prepare` with the counts under the vote shares."""
+        """Compute the label totals, and call `prepare` with the expected counts under the vote shares."""
         votes = self.vote_counts(engine)
         full = self.layout == FULL
         self.label_totals_ = votes.label_counts.sum(axis=1, keepdims=True) if full else label_totals(engine)
@@ -406,7 +406,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         return ConfusionPass(LIKELIHOOD, self.layout)
 
     def initialise(self, engine: Engine, rng: np.random.Generator | None) -> P:
-        """Run one M step from the vote shares, or from a draw of Dirichlet(1 + votes) for a random start."""
+        """Return the first parameters: an M step from the vote shares, or from Dirichlet(1 + votes) if `rng` is set."""
         if rng is not None:
             return self._next_params(engine.run(ConfusionPass(POSTERIOR, self.layout, rng=rng), None), None)
         return self._next_params(self.vote_counts(engine), None)
@@ -418,7 +418,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         return self._objective(counts, params, likelihood), self._next_params(counts, params)
 
     def vote_counts(self, engine: Engine, with_gold: bool = True) -> ExpectedCounts:
-        """Return the expected counts under the vote shares and, with gold, the gold classes."""
+        """Return the expected counts under the vote shares, with gold classes if `with_gold` is set."""
         return engine.run_cached((VOTES, self.layout, with_gold), ConfusionPass(VOTES, self.layout, with_gold))
 
     def _objective(self, counts: ExpectedCounts, params: P, likelihood: LabelLikelihood) -> float:
@@ -436,7 +436,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         )
 
     def update_class_shares(self, class_counts: FloatArray, params: Any) -> Any:
-        """Return `params` with the class shares of the next pass, from expected items per class (K,)."""
+        """Return `params` with the class shares for the next pass, given expected items per class (K,)."""
         prior = self.class_shares(class_counts)
         return self.initial_params(prior) if params is None else replace(params, prior=prior)
 
@@ -445,7 +445,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         return float(self.class_pseudo_counts_ @ np.log(params.prior)) if self.fixed_prior_ is None else 0.0
 
     def class_shares(self, class_counts: FloatArray) -> FloatArray:
-        """Return the class shares π (K,) from expected items per class (K,)."""
+        """Return the class shares π (K,), given expected items per class (K,)."""
         if self.fixed_prior_ is not None:
             return self.fixed_prior_
         shares = (
@@ -454,7 +454,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         return np.asarray(shares / shares.sum())
 
     def _set_results(self, engine: Engine) -> None:
-        """Set the tempered posterior at the fitted parameters, and the results that depend on it."""
+        """Set the tempered posterior for the fitted parameters, and the results that depend on it."""
         params, pass_ = self._params(), self.e_step_pass()
         likelihood = learnt = self.label_likelihood(params)
         if type(self).expected_label_likelihood is not ConfusionModel.expected_label_likelihood:
@@ -489,7 +489,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
             setattr(self, f"{name}_", getattr(params, name))
 
     def _likelihood_of(self, annotators: IntArray) -> LabelLikelihood:
-        """Return the label likelihood of annotators by code, −1 if unseen."""
+        """Return the label likelihood of annotators, given by code; −1 stands for an unseen annotator."""
         params = self._params()
         seen = self.expected_label_likelihood(params)
         unseen = self.expected_label_likelihood(self.population_params(params))  # code −1 selects it
@@ -499,7 +499,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         return np.concatenate([seen, unseen])[annotators]
 
     def annotator_confusions(self, annotators: IntArray) -> FloatArray:
-        """Return the confusion matrices (n, K, K) [annotator, true, given] of annotators by code, −1 if unseen."""
+        """Return the confusion matrices (n, K, K) [annotator, true, given]; −1 is the code of unseen annotators."""
         likelihood = self._likelihood_of(annotators)
         return (
             likelihood.to_matrices(self.classes_.size) if isinstance(likelihood, RightWrongLikelihood) else likelihood
@@ -507,7 +507,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
 
     @computed_result
     def confusion_(self) -> FloatArray:
-        """Return the confusion matrices (A, K, K) [annotator, true, given], unless they are stored parameters."""
+        """Return the confusion matrices (A, K, K) [annotator, true, given], unless they are a stored parameter."""
         if not hasattr(self, "label_counts_"):
             raise AttributeError("confusion_")
         return self.annotator_confusions(np.arange(self.annotators_.size))
@@ -535,7 +535,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
     def _partial_update(
         self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
     ) -> FloatArray:
-        """Run EM over the new rows only.
+        """Update the model by EM over the new rows only.
 
         The posterior of a fitted item serves as its prior, and an annotator's new counts are added to the fitted ones.
         The counts of old rows are not revised when new rows change the posterior of their items, unlike in Neal &

@@ -1,10 +1,10 @@
-"""Find groups of copying annotators, who agree more often than the labels of other annotators explain.
+"""Find groups of copying annotators, who agree more often than the labels of other annotators can explain.
 
 *Proposal.* Let p be the share of an item's other votes for the label y. Two independent annotators agree on y with a
-probability that is calibrated as a function of p on all pairs of the table, so that items that mislead all annotators
-explain their own agreement. If the second annotator copies at rate ρ, the probability is ρ + (1 − ρ) p. The log
-likelihood ratio over the shared items, a mixture over ρ, uses no fitted model, which a large group of copies could
-have biased. A proposal consists of one annotator and all annotators whose log likelihood ratio with it is positive.
+probability that is calibrated as a function of p on all pairs of the table, so that agreement on items that mislead all
+annotators is not evidence of copying. If the second annotator copies at rate ρ, the probability is ρ + (1 − ρ) p. The
+log likelihood ratio over the shared items is a mixture over ρ. It uses no fitted model, because a large group of copies
+would bias it. A proposal consists of one annotator and all annotators whose log likelihood ratio with it is positive.
 
 *Test.* The proposed group S counts as one vote or is left out, and the model of independent annotators is fitted again.
 Skills s_k follow from the agreement of annotators of different groups, E[(K·agree − 1) / (K − 1)] = s_j s_k. The
@@ -12,10 +12,11 @@ posterior of every item without S, with the design effect d_i (`models.tempering
 
     q_i(c) ∝ π_c exp(Σ_k w_k [y_ik = c] / d_i)      w_k = log(a_k (K − 1) / (1 − a_k)), a_k = P(k right)
 
-It determines the probability that k gives the label of S independently. This probability is raised until the expected
-agreement of k and S is at least what their skills, or k's preference for one label, explain: experts agree because they
-are right, and annotators who always answer "no" do not copy. Annotators who agree much more often are members. The test
-is repeated until the members do not change. Accepted groups are collapsed, and the search starts again.
+From it follows the probability that k gives the label of S independently. This probability is raised until the expected
+agreement of k and S is at least as high as their skills, or k's preference for one label, explain. (Experts agree
+because they are right, and annotators who always answer "no" do not copy.) Annotators who agree much more often are
+members. The test is repeated until the members do not change. Accepted groups are collapsed, and the search starts
+again.
 """
 
 from __future__ import annotations
@@ -33,32 +34,32 @@ from dissensus.models.tempering import DEFAULT_CORRELATION, design_effect
 from dissensus.table.annotations import Annotations
 
 COPYING_RATES = np.array([0.5, 0.8, 0.95])  # copying rates that are mixed in the likelihood ratio
-MIN_MEMBER_COPIED_SHARE = 0.5  # smallest share of copied labels of a member
-MIN_GROUP_COPIED_SHARE = 0.8  # smallest share of copied labels of a group; experts in a poor crowd reach 0.75
-MAX_GROUP_SHARE = 0.45  # largest share of annotators, because a copying majority looks like a correct one
-MAX_MEMBER_ERROR = 0.25  # bound on the probability that an accepted member does not copy
-MAX_GROUP_ERROR = 0.001  # bound on the probability that an accepted group does not copy
-SKILL_PSEUDO_LABELS = 20  # pseudo-labels of average skill, added for every annotator
-MAX_PROPOSALS = 8  # proposals per round
-MAX_REJECTED_PROPOSALS = 4  # consecutive rejected proposals that end a round
-MAX_ROUNDS = 6
-MAX_SEARCHED_ROWS = 25_000  # rows that are searched; a sample of items is used for larger tables
-MAX_PAIRS = 3_000_000  # label pairs for proposals; a sample of items is used if there are more
-MAX_CALIBRATION_PAIRS = 30_000
+MIN_MEMBER_COPIED_SHARE = 0.5  # minimum share of copied labels for a member
+MIN_GROUP_COPIED_SHARE = 0.8  # minimum share of copied labels for a group; experts in a poor crowd reach 0.75
+MAX_GROUP_SHARE = 0.45  # maximum share of annotators; a copying majority looks like a correct one
+MAX_MEMBER_ERROR = 0.25  # maximum probability that an accepted member does not copy
+MAX_GROUP_ERROR = 0.001  # maximum probability that an accepted group does not copy
+SKILL_PSEUDO_LABELS = 20  # number of pseudo-labels of average skill that are added for every annotator
+MAX_PROPOSALS = 8  # maximum number of proposals per round
+MAX_REJECTED_PROPOSALS = 4  # number of consecutive rejected proposals that ends a round
+MAX_ROUNDS = 6  # maximum number of rounds of proposals
+MAX_SEARCHED_ROWS = 25_000  # maximum number of rows; larger tables are sampled
+MAX_PAIRS = 3_000_000  # maximum number of label pairs for proposals; if there are more, items are sampled
+MAX_CALIBRATION_PAIRS = 30_000  # maximum number of label pairs for the calibration
 AgreementRate = Callable[[FloatArray], FloatArray]
-CALIBRATION_BIN_EDGES = expit(np.linspace(-4.5, 4.5, 19))  # edges of the bins of p for the calibration
-MIN_PROBABILITY = 0.01  # smallest distance of a probability from 0 and from 1
+CALIBRATION_BIN_EDGES = expit(np.linspace(-4.5, 4.5, 19))  # bin edges of p for the calibration
+MIN_PROBABILITY = 0.01  # minimum distance of a probability from 0 and from 1
 
 
 @dataclass(frozen=True, eq=False)
 class CopyGroups:
-    """The groups of copying annotators; arrays have one entry per annotator, 0 for annotators without a group."""
+    """The groups of copying annotators; arrays have one entry per annotator, which is 0 without a group."""
 
-    groups: tuple[tuple[int, ...], ...]  # codes of members, largest group first
+    groups: tuple[tuple[int, ...], ...]  # codes of the members of each group, largest group first
     unit: IntArray  # (A,) lowest code of the annotator's group; without a group, its own code
-    n_shared: IntArray  # (A,) labels on items that another member labelled too
+    n_shared: IntArray  # (A,) number of labels on items that another member labelled too
     n_agreed: IntArray  # (A,) number of these labels that equal the group's label
-    n_expected: FloatArray  # (A,) number expected to be equal without copying
+    n_expected: FloatArray  # (A,) number of labels that would be equal without copying
     copied_share: FloatArray  # (A,) share of copied labels
     probability: FloatArray  # (A,) P(the annotator copies in its group | labels)
 
@@ -161,20 +162,20 @@ class _CopySearch:
         return grown
 
     def _compute_pair_evidence(self) -> FloatArray:
-        """Return the log likelihood ratio of copying above 1 nat for each pair, (P,); 0 within a group."""
+        """Return, for each pair, the part of its log likelihood ratio above 1 nat, (P,); 0 within a group."""
         i, y = self.item[self.left], self.label[self.left]
         votes = self.votes[y, i] - self.unit_votes[y, self.left] - self.unit_votes[y, self.right]
         others = np.maximum(self.voters[i] - 2, 0)
         p = np.clip((np.maximum(votes, 0) + 2 * self.prior[y]) / (others + 2), MIN_PROBABILITY, 1 - MIN_PROBABILITY)
         apart = self.unit[self.first] != self.unit[self.second]
-        counted = apart[self.pair] & (others > 0)  # agreement is no evidence if the item has no other labels
+        counted = apart[self.pair] & (others > 0)  # without other labels on the item, agreement is no evidence
         p, agree = _calibrate_agreement(p[counted], self.agree[counted])(p[counted]), self.agree[counted]
         return np.where(
             apart, np.maximum(_compute_copying_evidence(p, agree, self.pair[counted], self.first.size) - 1, 0), 0
         )
 
     def _refine_group(self, group: IntArray) -> IntArray | None:
-        """Repeat the fit and the test until the members stay the same; return None if the group fails the test."""
+        """Fit and test until the members stay the same; return them, or None if the group fails the test."""
         refit = False
         for bar in (1.0, 2.0, *[None] * 6):
             if group.size < 2 or (bar is None and group.size > max(MAX_GROUP_SHARE * (self.n > 0).sum(), 2)):
@@ -248,7 +249,7 @@ class _CopySearch:
         shared = np.flatnonzero(weight < 1)  # rows of units with several rows on the item
 
         def other_sums(value: FloatArray, group: IntArray, own: IntArray) -> FloatArray:
-            """Return the sums of values over each row's group without its unit, (N,); `own` codes the units' groups."""
+            """Return, for each row, the sum over its group without its unit, (N,); `own` numbers units' groups."""
             unit_sum = value.copy()
             unit_sum[shared] = np.bincount(own, value[shared])[own]
             return np.asarray(np.bincount(group, value)[group] - unit_sum)
@@ -271,7 +272,7 @@ class _CopySearch:
         self.average = max(float((self.accuracy * self.n).sum() / self.n.sum()), 1 / K + 0.05)
 
     def _posterior(self, log: FloatArray, voters: FloatArray) -> FloatArray:
-        """Return the tempered posterior (K, n); it cannot overflow, as it has the evidence of at most 1/ρ votes."""
+        """Return the tempered posterior (K, n); it cannot overflow, because at most 1/ρ votes count."""
         log /= design_effect(voters, DEFAULT_CORRELATION)
         q = np.exp(log, out=log)
         q *= self.prior[:, None]
@@ -310,7 +311,7 @@ class _CopySearch:
         )
         alone = (
             self.voters[self.item] - 1 - ~member <= 0
-        )  # without labels of other annotators, no label can be predicted
+        )  # labels can be predicted only from labels of other annotators
         rows = np.flatnonzero((votes_of_group.sum(axis=0)[self.item] > member) & ~alone)
         i, annotator, inner = self.item[rows], self.annotator[rows], member[rows]
         others = votes_of_group[:, i]
@@ -339,7 +340,7 @@ class _CopySearch:
 
 
 def _sample_row_pairs(per_item: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the pairs of rows on the same item; a sample of items limits their number to `MAX_PAIRS`."""
+    """Return the pairs of rows on the same item; items are sampled if there are more than `MAX_PAIRS` pairs."""
     start, pairs = np.cumsum(per_item) - per_item, per_item * (per_item - 1) // 2
     used = np.arange(per_item.size)
     if pairs.sum() > MAX_PAIRS:
@@ -349,7 +350,7 @@ def _sample_row_pairs(per_item: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def _calibrate_agreement(p: FloatArray, agree: BoolArray) -> AgreementRate:
-    """Return a function from p to the observed rate of agreement of pairs."""
+    """Return a function that maps p to the observed rate of agreement of pairs."""
     place = np.digitize(p, CALIBRATION_BIN_EDGES)
     n, hits, expected = (np.bincount(place, value, CALIBRATION_BIN_EDGES.size + 1) for value in (None, agree, p))
     if not n.any():
@@ -360,7 +361,7 @@ def _calibrate_agreement(p: FloatArray, agree: BoolArray) -> AgreementRate:
 
 
 def _compute_copying_evidence(p: FloatArray, hit: BoolArray, code: IntArray, n: int) -> FloatArray:
-    """Return the log likelihood ratio of copying against independent agreement at rate p, by code, (n,)."""
+    """Return the log likelihood ratio, by code (n,), of copying against independent agreement at rate p."""
     sums = [np.bincount(code, np.log(np.where(hit, rate / p, 0) + 1 - rate), n) for rate in COPYING_RATES]
     return np.asarray(logsumexp(sums, axis=0) - np.log(COPYING_RATES.size))
 

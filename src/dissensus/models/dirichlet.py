@@ -7,8 +7,8 @@ from scipy.special import gammaln, polygamma, psi
 
 from dissensus.common.types import FloatArray
 
-MIN_ALPHA = 0.05  # smallest learnt α: ψ(0.05) = −20.5, so that exp(E log Θ) stays above 1e-18, see kernels.confusion
-FIXED_POINT_STEPS = 5  # steps per M step
+MIN_ALPHA = 0.05  # minimum learnt α; ψ(0.05) = −20.5, so that exp(E log Θ) stays above 1e-18
+FIXED_POINT_STEPS = 5  # number of fixed-point steps per M step
 
 
 def expected_log(counts: FloatArray) -> FloatArray:
@@ -33,7 +33,7 @@ def mean_log_density(alpha: FloatArray, mean: FloatArray) -> FloatArray:
 
 
 def update_alpha(mean: FloatArray, alpha: FloatArray) -> FloatArray:
-    """Run fixed-point steps for α of a Dirichlet, per row, from the samples' mean logarithms (Minka 2000)."""
+    """Update α of a Dirichlet per row by fixed-point steps, given the mean logarithms of samples (Minka 2000)."""
     best = alpha
     for _ in range(FIXED_POINT_STEPS):
         new = np.maximum(inverse_psi(psi(best.sum(axis=-1, keepdims=True)) + mean), MIN_ALPHA)

@@ -1,8 +1,8 @@
-"""Earlier counts of annotators: counts of their labels on gold items, collected before the table.
+"""Earlier counts of annotators: counts of their labels on gold items, collected before the table was.
 
-Such counts are the same evidence as labels on gold items. Therefore one gold item per class is added to the table, with
-one row per count, weighted by the count. Every method that supports weights and gold can use them. A learnt prior
-counts each of these items.
+Such counts carry the same evidence as labels on gold items. Therefore one gold item per class is added to the table,
+with one row per count, weighted by the count. Every method that supports weights and gold can use them. If class shares
+are learnt, these items count as well.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def check_earlier_counts(earlier: EarlierCounts, table: Annotations) -> FloatArr
 
 
 def add_earlier_items(table: Annotations, gold: IntArray | None, counts: FloatArray) -> tuple[Annotations, IntArray]:
-    """Return the table and its gold with one gold item added per class, labelled according to `counts` (A, K, K)."""
+    """Return the table and gold with one added gold item per class, whose labels are `counts` (A, K, K)."""
     true, annotator, label = np.nonzero(counts.transpose(1, 0, 2))  # sorted like the rows of the table
     weight = table.row_weights
     proba = None if table.proba is None else np.concatenate([table.proba, np.eye(table.n_classes)[label]])

@@ -7,7 +7,7 @@ parameters. The objective is the log evidence plus the log prior density, which 
 two EM steps lead from θ0 to θ1 and θ2, and with r = θ1 − θ0, v = (θ2 − θ1) − r and α = ‖r‖/‖v‖ the next parameters are
 θ' = θ0 + 2αr + α²v. The pass at θ' returns both its objective and its EM step, so a cycle costs two passes. Most
 problems have nearly converged after two cycles. On the others, further SQUAREM cycles would alternate between long
-jumps and recoveries, and momentum, θ + 0.75 (θ − previous EM step), needs fewer passes (28 instead of 51 on
+jumps and recoveries. Momentum, θ + 0.75 (θ − previous EM step), then needs fewer passes (28 instead of 51 on
 gimpel_pos, 25 instead of 35 on ner_mturk). An extrapolation whose objective is below the last one is discarded, and the
 run restarts from the EM step. Therefore the objective never decreases.
 """
@@ -26,7 +26,7 @@ from dissensus.models.base import Aggregator
 from dissensus.models.exceptions import ObjectiveNotFinite
 from dissensus.models.tempering import DEPENDENCE, DependenceChoice
 
-MAX_SQUAREM_STEP = 4.0  # largest α of a SQUAREM cycle; α = 1 is two EM steps
+MAX_SQUAREM_STEP = 4.0  # maximum α of a SQUAREM cycle; α = 1 corresponds to two EM steps
 MOMENTUM = 0.75  # factor of the momentum; values from 0.7 to 0.8 work equally well
 PASSES_BEFORE_REFINING = 4  # passes after which the class of most items is clear
 
@@ -50,7 +50,7 @@ EMStep = Callable[[P], tuple[float, P]]
 
 
 def cached_by_params(method: Callable[[Any, Any], T]) -> Callable[[Any, Any], T]:
-    """Cache the result of a model's method in its parameters, because a pass needs it more than once."""
+    """Cache the result of a method in the parameters that it takes, because a pass needs it more than once."""
 
     def cached(self: Any, params: Any) -> T:
         cache = vars(params)  # parameters are frozen and released after the pass
@@ -62,12 +62,12 @@ def cached_by_params(method: Callable[[Any, Any], T]) -> Callable[[Any, Any], T]
 
 
 class EMAggregator(Aggregator, Generic[P]):
-    """An aggregator fitted by EM."""
+    """Base class for aggregators that are fitted by EM."""
 
-    max_iter: int = param(500, "passes over the data at most, for one start", low=1)
+    max_iter: int = param(500, "maximum number of passes over the data, for each start", low=1)
     tol: float = param(1e-7, "stop when a pass gains less than this share of the objective", low=0)
-    accelerate: Accelerate = param("squarem", "extrapolate EM steps, or (None) take them alone")
-    restarts: int = param(1, "number of starts, of which the best objective is kept", low=1)
+    accelerate: Accelerate = param("squarem", "extrapolation of EM steps; None for plain EM")
+    restarts: int = param(1, "number of starts; the result with the best objective is kept", low=1)
     dependence: DependenceChoice = DEPENDENCE
     threads: int | None = param(None, "threads for the passes; None for all cores", low=1)
 
@@ -83,8 +83,8 @@ class EMAggregator(Aggregator, Generic[P]):
     ) -> P:
         """Run EM from every start, set `trace_`, `converged_` and `n_iter_`, and return the best parameters.
 
-        `initialise` returns the first parameters: those of the votes or, with a generator, random ones near them. The
-        state is saved to `checkpoint` after every pass, and a run continues from the state that it finds there.
+        `initialise` returns the first parameters, which follow from the votes; with a generator, they are random ones
+        near these. The state is saved to `checkpoint` after every pass, and a run continues from a saved state.
         `refine` improves the parameters once, after `PASSES_BEFORE_REFINING` passes. `n_iter_` counts the passes of
         all starts.
         """
@@ -97,7 +97,7 @@ class EMAggregator(Aggregator, Generic[P]):
                 checkpoint.save({"number": number, "passes": passes} | run.state() | prefixed)
             on_step(passes + step, objective)
 
-        for number, child in enumerate(np.random.SeedSequence(self.seed).spawn(self.restarts)):  # one child per restart
+        for number, child in enumerate(np.random.SeedSequence(self.seed).spawn(self.restarts)):  # one seed per start
             if stored and number < stored["number"]:
                 continue
             run = EMRun(initialise(np.random.default_rng(child) if number else None), self.accelerate)
@@ -120,13 +120,13 @@ class EMAggregator(Aggregator, Generic[P]):
 
 
 class EMRun(Generic[P]):
-    """One EM run from initial parameters, with its whole state, which can be saved between passes."""
+    """One EM run from initial parameters, whose complete state can be saved between passes."""
 
     def __init__(self, params: P, accelerate: Accelerate):
         self.params = params
-        self.trace: list[float] = []  # objective of each pass; repeated if an extrapolation is rejected
+        self.trace: list[float] = []  # objective of each pass; the last one is repeated if an extrapolation is rejected
         self.converged = False
-        self.fallback: P | None = None  # EM step to return to if an extrapolation is rejected
+        self.fallback: P | None = None  # EM step that is used if an extrapolation is rejected
         self.cycles = (
             2 if accelerate == "squarem" else None
         )  # remaining SQUAREM cycles; None if the run never extrapolates
@@ -206,7 +206,7 @@ class EMRun(Generic[P]):
         return state
 
     def restore(self, stored: Mapping[str, Any]) -> Self:
-        """Replace this run's state by one that `state` returned, and return the run."""
+        """Replace the state of this run by one that `state` returned; return the run."""
         kind, names = type(self.params), [field.name for field in fields(cast(Any, self.params))]
         for name in vars(self):
             value = stored.get(name)

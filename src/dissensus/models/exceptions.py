@@ -1,4 +1,4 @@
-"""Errors of fitting, predicting with and saving a model, and the messages about a model's confidence."""
+"""Errors about fitting, using and saving a model, and messages about a model's confidence."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class WrongLabelType(DataError):
 
     @property
     def advice(self) -> str:
-        """The methods for these labels."""
+        """The advice to use one of the methods for these labels."""
         return f"fit {', '.join(self.able)}" if self.able else "there is no method for these yet"
 
 
@@ -60,7 +60,7 @@ class NoEarlierCounts(DataError):
 
     @property
     def table(self) -> str:
-        """The location of the table, if it is the reason."""
+        """The location of the table, if it is the reason for the error."""
         return f" with a table {self.location}" if self.location else ""
 
 
@@ -93,7 +93,7 @@ class BadEarlierCount(DataError):
 
 class WrongGoldShape(DataError):
     template = (
-        "gold must hold one integer code per item, {n_items} in all, −1 where unknown; got {dtype} of shape {shape}. "
+        "gold must have one integer code per item ({n_items}), −1 where unknown; got {dtype} of shape {shape}. "
         "`table.gold_codes(item, label)` makes it from names."
     )
     n_items: int
@@ -110,7 +110,7 @@ class GoldCodeOutOfRange(DataError):
 
 class WrongGoldValuesShape(DataError):
     template = (
-        "gold must hold one number per item, {n_items} in all, NaN where unknown; got {dtype} of shape {shape}. "
+        "gold must have one number per item ({n_items}), NaN where unknown; got {dtype} of shape {shape}. "
         "`table.gold_values(item, value)` makes it from names."
     )
     n_items: int
@@ -267,7 +267,7 @@ class ValueOutOfRange(DataError):
 
 
 class CompressedArrays(DataError):
-    template = "its arrays are compressed"
+    template = "the arrays in the file are compressed"
 
 
 class NotSaveable(BadParameter):
@@ -277,7 +277,7 @@ class NotSaveable(BadParameter):
 
     @property
     def advice(self) -> str:
-        """The object's own way to save, if it has one."""
+        """The object's own `save` method, if it has one."""
         return "; call its own method save(folder)" if self.has_save else ""
 
 
@@ -332,7 +332,7 @@ class EffectiveLabelCount(Message):
 
 
 class GoldLabelsAdvice(Message):
-    """Advice to collect gold labels, which calibrate the confidence."""
+    """The advice to collect gold labels, with which confidence can be calibrated."""
 
     template = (
         "Have an expert label {items} random items and pass them with {param[gold]}: confidence is then "
@@ -342,7 +342,7 @@ class GoldLabelsAdvice(Message):
 
 
 class ChosenModel(Message):
-    """The model behind the answers, the groups of copying annotators and the effective number of labels."""
+    """The description of the model behind the answers, of copying annotators and of the effective number of labels."""
 
     template = "{models}{copies}.{evidence}"
     methods: tuple[str, ...]
@@ -359,7 +359,7 @@ class ChosenModel(Message):
 
     @property
     def models(self) -> str:
-        """The description of the models."""
+        """The names of the models in words."""
         return self.WORDS.get(self.methods, " and ".join(self.methods))
 
     @property

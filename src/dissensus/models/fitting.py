@@ -54,15 +54,15 @@ def fit(
     Parameters
     ----------
     table : Annotations, or a source that the engine can load
-        The sources are a path, a pattern of paths or a data frame; `dissensus.compute.engines` describes them, and
+        A source is a path, a pattern of paths or a data frame. `dissensus.compute.engines` describes the sources, and
         where results with one row per item are stored.
     gold : (I,) int, optional
         Gold classes of some items, as codes into `table.classes`; −1 where unknown.
     earlier : mapping of annotators to (K, K) counts, or (A, K, K), optional
-        Earlier counts of how often each annotator gave each label to items of each class, [true, given]. They count as
-        labels on gold items.
+        Counts from earlier tables: how often each annotator gave each label to items of each class, [true, given]. They
+        are used like labels on gold items.
     on_step : callable, optional
-        Called with the pass number and the objective after every pass over the data.
+        A function that is called after every pass over the data, with the number of the pass and the objective.
 
     Returns
     -------
@@ -91,9 +91,8 @@ def fit(
     model.tempering = model._estimate_tempering(data, gold, earlier)
     extended, all_gold = (data, gold) if earlier is None else add_earlier(model, data, gold, earlier)
     model._fit(extended, all_gold, on_step)
-    if hasattr(model, "dependence") and "item_total_" not in vars(
-        model
-    ):  # otherwise the last pass has tempered the results
+    # If the model has `item_total_`, its last pass has tempered the results.
+    if hasattr(model, "dependence") and "item_total_" not in vars(model):
         temper_results(model, model._reweight(extended, np.arange(extended.n_annotators)))
     if earlier is not None:
         for key in model._per_item_results():
@@ -103,21 +102,21 @@ def fit(
 
 
 def set_names(model: Aggregator, data: Any) -> None:
-    """Set the names, and a seed for breaking ties, which is drawn once so that `predict` is repeatable."""
+    """Set the names, and the seed for breaking ties, which is drawn only once so that `predict` is repeatable."""
     model.classes_, model.items_, model.annotators_ = data.classes, data.items, data.annotators
     model.n_annotations_ = data.annotations_per_annotator
     model.tie_seed_ = int(np.random.SeedSequence(model.seed).generate_state(1, np.uint64)[0])
 
 
 def estimate_tempering(model: Aggregator, data: Any, gold: IntArray | None, earlier: EarlierCounts | None) -> Tempering:
-    """Return the tempering: ρ as set by the user, or ρ and class shifts from gold, or the default ρ."""
+    """Return the tempering, with ρ as set by the user, or ρ and class shifts estimated from gold, or the default ρ."""
     choice = getattr(model, "dependence", None)
     if choice != "auto":
         return Tempering(float(choice or 0), (float(choice or 0), float(choice or 0)))
     gold_items = gold_items_with_labels(gold, data)
     if gold is None or gold_items.size < MIN_GOLD_ITEMS:
         return Tempering(DEFAULT_CORRELATION, CORRELATION_INTERVAL, is_default=True)
-    without_gold = type(model)(**model.get_params() | {"dependence": None})  # the same gold must not train and score
+    without_gold = type(model)(**model.get_params() | {"dependence": None})  # gold must not be used twice
     without_gold.fit(data, earlier=earlier)
     results = without_gold.posterior_, without_gold.item_total_
     posterior, total = (np.asarray(values)[gold_items] for values in results)
@@ -147,12 +146,12 @@ def add_earlier(
 
 
 def open_engine(model: Aggregator, table: Any, gold: IntArray | None) -> Engine:
-    """Return the engine that holds the table and runs the passes."""
+    """Return the engine that stores the table and runs the passes."""
     return engine_options(getattr(model, "engine", None)).open_engine(model, table, gold)
 
 
 def warn_unconverged(model: Any, unit: str, quantity: str, change: float) -> None:
-    """Warn that `max_iter` ended a fit; the warning points to the first caller outside the package."""
+    """Warn that a fit stopped at `max_iter`; the warning points to the first caller outside the package."""
     frame, level = sys._getframe(), 1
     while frame.f_back is not None and frame.f_globals["__name__"].startswith("dissensus."):
         frame, level = frame.f_back, level + 1

@@ -1,9 +1,9 @@
 """EM over the uncertain items only, for long tables (Neal & Hinton 1998).
 
 The class of most items is clear after a few passes, and the remaining items determine when EM converges. On 10M
-annotations, 22 passes over a twelfth of the items and two over the whole table replaced fourteen passes over the whole
-table. Clear items keep their posterior and their counts; Σ q log joint plus the entropy of q is a lower bound of their
-log evidence at other parameters.
+annotations, 22 passes over a twelfth of the items and two passes over the whole table replaced fourteen passes over the
+whole table. Clear items keep their posterior and their counts. At other parameters, Σ q log joint plus the entropy of q
+is a lower bound of their log evidence.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from dissensus.models.em import run_em
 if TYPE_CHECKING:
     from dissensus.models.confusion import ConfusionModel, ConfusionPass, EStepParams, ExpectedCounts
 
-MIN_FOCUS_ROWS = 2_000_000  # smaller tables would not save time, in rows
-MAX_FOCUS_BYTES = 2**31  # largest size of the posterior in bytes
-UNCERTAIN_ERROR_PROBABILITY = 1e-3  # an item is uncertain if its best class is wrong with at least this probability
+MIN_FOCUS_ROWS = 2_000_000  # minimum number of rows of a table; with fewer rows no time is saved
+MAX_FOCUS_BYTES = 2**31  # maximum size of the posterior, in bytes
+UNCERTAIN_ERROR_PROBABILITY = 1e-3  # minimum P(best class is wrong) of an uncertain item
 
 
 @dataclass(frozen=True)
 class FocusedEngine:
-    """An engine that runs passes over the uncertain items and adds the constant counts of the clear ones."""
+    """An engine that runs passes over the uncertain items and adds the constant counts of the clear items."""
 
     uncertain_engine: Engine
-    clear_counts: ExpectedCounts  # its `log_evidence` is the entropy of the posterior
+    clear_counts: ExpectedCounts  # in which `log_evidence` is the entropy of the posterior
 
     @classmethod
     def from_counts(
         cls, counts: ExpectedCounts, in_doubt: Engine, params: EStepParams, pass_: ConfusionPass
     ) -> FocusedEngine:
-        """Return the engine, given the counts of all items at `params`."""
+        """Return the engine, given the counts of all items under the parameters `params`."""
         own = in_doubt.run(pass_, params)
         class_counts = counts.class_counts - own.class_counts
         clear = replace(counts, class_counts=class_counts, label_counts=counts.label_counts - own.label_counts)
@@ -52,7 +52,7 @@ class FocusedEngine:
 
 
 def expected_log_joint(counts: ExpectedCounts, params: EStepParams) -> float:
-    """Return Σ q log(π L) over the counted items."""
+    """Return Σ q log(π L) over the items whose expected counts are given."""
     return float(
         (counts.label_counts * np.log(params.likelihood)).sum() + counts.class_counts @ np.log(params.prior[0])
     )

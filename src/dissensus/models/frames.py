@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from dissensus.models.base import Aggregator
 
 FrameKind = Literal["items", "annotators", "confusions"]
-FRAME_BATCH_ROWS = 1_000_000  # rows read at a time from a Parquet file of results
+FRAME_BATCH_ROWS = 1_000_000  # number of rows that are read at a time from a Parquet file of results
 
 
 def arg_max(posterior: FloatArray, items: Names, classes: Names, seed: int) -> IntArray:
-    """Return the column with the largest value in each row, (I,).
+    """Return the index of the largest value in each row, (I,).
 
     Ties are broken by a draw keyed on the seed, the item's name and the class name, so that neither the order of rows
     nor that of classes matters and no class is favoured.
@@ -43,7 +43,7 @@ def arg_max(posterior: FloatArray, items: Names, classes: Names, seed: int) -> I
 def item_columns(
     classes: Names, seed: int, items: Names, posterior: FloatArray, difficulty: FloatArray | None
 ) -> dict[str, Any]:
-    """Return the columns of the frame of items: name, label, confidence, difficulty if any, and P(class)."""
+    """Return the columns of the frame of items: name, label, confidence, difficulty (if known) and P(class)."""
     winner = arg_max(posterior, items, classes, seed)
     columns = {"item": items, "label": classes[winner], "confidence": posterior.max(axis=1, initial=0)}
     if difficulty is not None:
@@ -52,7 +52,7 @@ def item_columns(
 
 
 def frame_columns(model: Aggregator, kind: str) -> dict[str, Any]:
-    """Return the columns of one of the frames that `to_frame` makes."""
+    """Return the columns of one of the frames that `to_frame` returns."""
     if kind == "items":
         difficulty = getattr(model, "difficulty_", None)
         return model.item_columns(np.asarray(model.items_), np.asarray(model.posterior_), difficulty)
@@ -82,12 +82,12 @@ def to_frame(
     Parameters
     ----------
     kind : {"items", "annotators", "confusions"}
-        `items` has the columns item, label, confidence and p_<class> of every class. `annotators` has annotator,
-        annotations, reliability, and its 95 % interval, low and high. `confusions` has annotator, true, given,
-        probability, low and high.
+        `items` has the columns item, label, confidence, and p_<class> for every class. `annotators` has the columns
+        annotator, annotations, reliability, and low and high, its 95 % interval. `confusions` has the columns
+        annotator, true, given, probability, low and high.
     backend : {"pandas", "polars", "pyarrow"}, optional
-        The default is pandas if it is installed, else pyarrow. If an engine stores the posterior, the frame of items
-        is by default one of the engine, such as a PySpark DataFrame.
+        The default is pandas if it is installed, else pyarrow. If an engine stores the posterior, the default for the
+        frame of items is the engine's own type, such as a PySpark DataFrame.
 
     Returns
     -------
@@ -128,7 +128,7 @@ def to_html(model: Aggregator) -> str | None:
 
 @cache
 def annotated_results(kind: type[Aggregator]) -> dict[str, str]:
-    """Return the texts of all attributes that a class and its parents declare as `Annotated[type, text]`."""
+    """Return the text of each attribute that a class or its parents declare as `Annotated[type, text]`."""
     hints = get_type_hints(kind, include_extras=True)
     return {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
 

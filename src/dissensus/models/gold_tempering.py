@@ -1,9 +1,9 @@
-"""Estimate the intra-item correlation ρ and class shifts s by the log loss on gold items; see `models.tempering`.
+"""Estimate the intra-item correlation ρ and class shifts s from gold; see `models.tempering`.
 
-A prior on log ρ shrinks ρ to the default. Gold labels also show which classes the crowd uses too often; s_c shifts the
-log posterior of class c. The shifts are a ridge estimate with s_c ~ N(0, σ²), made from a fit without gold. σ is the
-value in `SHIFT_SD_GRID`, or zero, that maximises the evidence of the gold classes (Laplace's approximation), so shifts
-are 0 unless gold supports them.
+ρ and s minimise the log loss on gold items. A prior on log ρ shrinks ρ to the default. Gold labels also show which
+classes the crowd uses too often; s_c shifts the log posterior of class c. The shifts are a ridge estimate with s_c ~
+N(0, σ²), computed from a fit without gold. σ is the value in `SHIFT_SD_GRID`, or zero, that maximises the evidence of
+the gold classes (Laplace's approximation), so shifts are 0 unless gold supports them.
 """
 
 from __future__ import annotations
@@ -17,15 +17,13 @@ import numpy as np
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.models.tempering import DEFAULT_CORRELATION, MIN_PROBABILITY, LogOffset, Tempering
 
-LOG_CORRELATION_SD = (
-    1.0  # SD of log ρ around its default; on two of three data sets the estimate is within a factor of 2.7
-)
+LOG_CORRELATION_SD = 1.0  # prior SD of log ρ around its default; for two of three data sets ρ is within a factor of 2.7
 CORRELATION_GRID = np.geomspace(0.01, 10, 61)  # grid of ρ
 SHIFT_SD_GRID = (0.15, 0.3, 0.5, 0.8)  # grid of σ
-MAX_SHIFTED_CLASSES = 200  # tables with more classes get no shifts, because the cost is cubic
-MAX_GOLD_ITEMS = 10_000  # largest number of gold items used, evenly spaced
-MAX_ALTERNATIONS = 2  # alternations of shifts and ρ; a third changes log loss by less than 0.001
-NEWTON_STEPS = 8  # Newton steps per estimate of the shifts
+MAX_SHIFTED_CLASSES = 200  # maximum number of classes for shifts, whose cost is cubic
+MAX_GOLD_ITEMS = 10_000  # maximum number of gold items that are used; they are evenly spaced
+MAX_ALTERNATIONS = 2  # maximum number of estimates of shifts and ρ in turn; a third one changes log loss by < 0.001
+NEWTON_STEPS = 8  # number of Newton steps per estimate of the shifts
 
 
 def gold_items_with_labels(gold: IntArray | None, table: Any) -> IntArray:
@@ -41,7 +39,7 @@ def gold_items_with_labels(gold: IntArray | None, table: Any) -> IntArray:
 def tempering_from_gold(
     posterior: FloatArray, n_labels: FloatArray, gold: IntArray, *, shifts: bool = True
 ) -> Tempering:
-    """Return ρ and class shifts with the least log loss on gold items, given the untempered posterior (I, K)."""
+    """Return the ρ and the class shifts with the smallest log loss on gold items; `posterior` is not tempered."""
     used = slice(None, None, -(-gold.size // MAX_GOLD_ITEMS))
     posterior, n_labels, gold = posterior[used], n_labels[used], gold[used]
     at_gold = np.arange(gold.size), gold
@@ -61,7 +59,7 @@ def tempering_from_gold(
 
 
 def fit_correlation(log_probability: Callable[[float], float]) -> Tempering:
-    """Return ρ and its interval from the log probability of gold at each ρ, shrunk to the default."""
+    """Return ρ, shrunk to the default, and its interval, given the log probability of gold as a function of ρ."""
     scores = np.array(
         [
             log_probability(rho) - (np.log(rho / DEFAULT_CORRELATION) / LOG_CORRELATION_SD) ** 2 / 2
@@ -75,7 +73,7 @@ def fit_correlation(log_probability: Callable[[float], float]) -> Tempering:
 
 
 def fit_class_shifts(tempered: FloatArray, gold: IntArray) -> LogOffset:
-    """Return the class shifts s (K,) for the σ with the largest evidence, or None if it is zero."""
+    """Return the class shifts s (K,) for the σ with the largest evidence, or None if this σ is zero."""
     K, at_gold = tempered.shape[1], (np.arange(gold.size), gold)
     if K > MAX_SHIFTED_CLASSES:
         return None

@@ -1,13 +1,13 @@
-"""Estimate weights of the judges of a panel from gold, together with a weight of the panel's posterior.
+"""Estimate weights of the judges of a panel from gold, together with the weight of the panel's posterior.
 
 In a panel, a few annotators label nearly every item. With the score x_ij(c) of judge j for class c of item i,
 
     P(z_i = c) ∝ exp(a log q_i(c) + b_c + Σ_j w_j x_ij(c))      a ~ N(1, s²)   b_c ~ N(0, t²)   w_j ~ N(0, τ²)
 
-q is the posterior without gold, so without gold the posterior does not change. Numeric scores have no such posterior,
-and no a. A vote has the score x_ij(c) = [y_ij = c] − 1/K. A numeric score is replaced by its rank among the judge's
-scores, scaled to an SD of 1, because judges use scales differently; ranks had less log loss than scores. With more than
-two classes, each judge's score has one weight per class.
+q is the posterior without gold, so without gold the posterior does not change. For numeric scores there is no such
+posterior, so the term with a is left out. A vote has the score x_ij(c) = [y_ij = c] − 1/K. A numeric score is replaced
+by its rank among the judge's scores, scaled to an SD of 1, because judges use scales differently; ranks gave a smaller
+log loss than scores. With more than two classes, each judge's score has one weight per class.
 
 A priori, Σ_j w_j x_ij has the variance n τ² for items with labels of n judges. The prior median of log τ is given by
 `PANEL_SD`² = n τ², and τ = 0 has a prior probability of its own. The posterior averages over τ, s and t by their
@@ -29,20 +29,20 @@ from dissensus.table.annotations import Annotations
 
 PANEL_SD = 1.2  # prior SD of the sum of all judges' log odds of an item
 LOG_SCALE_SD = 0.5  # SD of the prior on log τ
-WEIGHT_SCALE_GRID = np.array([0.35, 0.65, 1.1, 2.0])  # grid of τ, in multiples of its prior median
+WEIGHT_SCALE_GRID = np.array([0.35, 0.65, 1.1, 2.0])  # grid of τ, as multiples of its prior median
 ZERO_WEIGHTS_PROBABILITY = 0.3  # prior probability of τ = 0
-SHIFT_AND_SLOPE_SDS = ((0.1, 0.1), (1.0, 0.5))  # grid of the SDs t of b and s of a around 1
-MIN_JUDGE_COVERAGE = 0.7  # smallest share of the items that a judge of a panel labels
-MIN_PANEL_SHARE = 0.8  # smallest share of the labels that the panel gives
-MAX_JUDGES = 100
-MAX_GOLD_ITEMS = 2_000  # largest number of gold items used, evenly spaced
-MAX_FEATURE_ENTRIES = 2**24  # largest number of entries in an array of features
-NEWTON_STEPS = 25
-MIN_POSITIVE = 1e-9
+SHIFT_AND_SLOPE_SDS = ((0.1, 0.1), (1.0, 0.5))  # grid of pairs (t, s): the SDs of b and of a
+MIN_JUDGE_COVERAGE = 0.7  # minimum share of the items that a judge of a panel has labelled
+MIN_PANEL_SHARE = 0.8  # minimum share of all labels that come from the panel
+MAX_JUDGES = 100  # maximum number of judges of a panel
+MAX_GOLD_ITEMS = 2_000  # maximum number of gold items that are used; they are evenly spaced
+MAX_FEATURE_ENTRIES = 2**24  # maximum number of entries in an array of features; limits memory
+NEWTON_STEPS = 25  # maximum number of Newton steps
+MIN_POSITIVE = 1e-9  # lower limit of probabilities and step lengths, so that logarithms and quotients are finite
 
 
 def panel_judges(table: Annotations) -> IntArray:
-    """Return the codes of a panel's annotators, or an empty array if the table is not from a panel."""
+    """Return the codes of the panel's judges, or an empty array if the labels do not come from a panel."""
     labelled = int(np.count_nonzero(np.diff(table.item_ptr)))
     pairs = np.unique(table.item.astype(np.int64) * table.n_annotators + table.annotator)
     items = np.bincount(pairs % table.n_annotators, minlength=table.n_annotators)
@@ -54,15 +54,15 @@ def panel_judges(table: Annotations) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """A panel of judges, their labels and, for votes, the posterior (I, K) without gold."""
+    """A panel of judges: their labels and, if labels are classes, the posterior (I, K) without gold."""
 
     table: Annotations
-    judges: IntArray  # codes
+    judges: IntArray  # codes of the judges
     n_classes: int  # K
     posterior: FloatArray | None = None
 
     def features(self, items: IntArray) -> FloatArray:
-        """Return the features (m, K, D) of items: those of the judges' weights, of b and of a."""
+        """Return the features (m, K, D) of items, which belong to the judges' weights, to b and to a."""
         contrast = np.array([[-0.5], [0.5]]) if self.n_classes == 2 else np.eye(self.n_classes) - 1 / self.n_classes
         scores = self._score_matrix(items)  # (m, J, K), or (m, J) for numeric scores
         if scores.ndim == 2:
@@ -88,7 +88,7 @@ class Panel:
             sd = np.concatenate([np.full(n_weights, scale * middle), np.full(P, shift_sd), np.full(own, slope_sd)])
             used = sd > 0
             weight, covariance, evidence = fit_laplace(x[:, :, used], gold, mean[used], sd[used], start[used])
-            start[used] = weight  # the optimum for the next prior is close
+            start[used] = weight  # starting value for the next prior, whose optimum is close
             prior = (
                 np.log(ZERO_WEIGHTS_PROBABILITY)
                 if not scale
@@ -104,7 +104,7 @@ class Panel:
         return float(inside.sum() / max(np.count_nonzero(np.diff(self.table.item_ptr)), 1))
 
     def _score_matrix(self, items: IntArray, scores: FloatArray | None = None) -> FloatArray:
-        """Return each judge's vote shares minus 1/K, (m, J, K), or means of numeric scores, (m, J)."""
+        """Return each judge's vote shares minus 1/K, (m, J, K), or mean numeric scores, (m, J)."""
         table, J = self.table, self.judges.size
         column = np.full(table.n_annotators, -1)
         column[self.judges] = np.arange(J)
@@ -130,11 +130,11 @@ class Panel:
         return self._standardise_scores()
 
     def raw_scores(self, items: IntArray) -> FloatArray:
-        """Return the scores (m, J), standardised by judge; 0 where a judge gave none."""
+        """Return the scores (m, J), standardised for each judge; 0 where a judge gave no score."""
         return self._score_matrix(items, self._standardise_scores(ranks=False))
 
     def _standardise_scores(self, ranks: bool = True) -> FloatArray:
-        """Return each judge's scores or their ranks, standardised to mean 0 and SD 1, (N,)."""
+        """Return all scores, or their ranks, standardised to mean 0 and SD 1 for each judge, (N,)."""
         table, found = self.table, np.zeros(len(self.table))
         for judge in self.judges:
             rows = table.by_annotator[table.annotator_ptr[judge] : table.annotator_ptr[judge + 1]]
@@ -153,7 +153,7 @@ class FittedPanel:
     probabilities: FloatArray  # posterior probability of each prior
 
     def posterior(self, items: IntArray) -> FloatArray:
-        """Return P(class) of items, (m, K)."""
+        """Return the class probabilities of items, (m, K)."""
         K, D = self.panel.n_classes, self.fits[-1][1].size
         size = max(1, MAX_FEATURE_ENTRIES // (K * D))
         parts = [self._chunk_posterior(items[start : start + size]) for start in range(0, items.size, size)]
@@ -177,7 +177,7 @@ class FittedPanel:
 def fit_laplace(
     x: FloatArray, gold: IntArray, mean: FloatArray, sd: FloatArray, start: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Return the weights (D,) of features (n, K, D) under the prior N(mean, sd²), their covariance and log evidence."""
+    """Return the weights (D,) of features (n, K, D), with prior N(mean, sd²), their covariance and log evidence."""
     n, K, D = x.shape
     flat, precision, weight = x.reshape(n * K, D), sd**-2.0, mean if start is None else start
     hit = np.zeros((n, K))

@@ -1,4 +1,4 @@
-"""Update a fitted model with more annotations: merge new names, and insert rows for them into the results.
+"""Update a fitted model with more annotations: merge new names, and insert rows for new names into the results.
 
 Each model defines its own update, such as `ConfusionModel._partial_update`.
 """
@@ -26,13 +26,13 @@ M = TypeVar("M", bound="Aggregator")
 def partial_fit(model: M, table: Annotations, *, gold: IntArray | None = None) -> M:
     """Update the model with more annotations, in time proportional to their number.
 
-    The new rows may be about fitted or new items, by fitted or new annotators. Earlier rows are represented by their
+    The new rows may be about fitted or new items, and by fitted or new annotators. Earlier rows are represented by
     counts and posteriors and are not processed again. The classes cannot change.
 
     Parameters
     ----------
     table : Annotations
-        The new rows, without those that were fitted.
+        The new rows, without the rows that have been fitted.
     gold : (I,) int, optional
         Gold classes of the items of `table`, as in `fit`.
 
@@ -90,17 +90,17 @@ def update_results(model: Aggregator, table: Annotations, gold: IntArray | None)
 
 
 def merge_names(names: Names, more: Names, what: str) -> tuple[Names, IntArray, IntArray, BoolArray]:
-    """Merge sorted names; return them, the positions of insertions, and the codes of `more` and which are old."""
-    naming.match_names(more[:1], names[:1], what)  # raises an error if their types differ
+    """Merge sorted names; return them, the insertion positions, and for `more` the codes and a mask of old names."""
+    naming.match_names(more[:1], names[:1], what)  # raises an error if the types of the names differ
     place = np.searchsorted(names, more)
     old = (place < names.size) & (names[np.minimum(place, names.size - 1)] == more) if names.size else place < 0
     new = np.flatnonzero(~old)
-    codes = place + np.cumsum(~old) - ~old  # each earlier new name increases the code by one
+    codes = place + np.cumsum(~old) - ~old  # every new name before it increases a code by one
     return insert_rows(names, place[new], more[new]), place[new], codes, old
 
 
 def insert_rows(values: Any, place: IntArray, row: Any) -> Any:
-    """Return `values` with `row` inserted before each of the old positions `place`."""
+    """Return `values` with `row` inserted before each of the positions `place`."""
     return np.insert(values, place, row, axis=0) if place.size else values
 
 

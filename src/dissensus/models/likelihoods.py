@@ -1,4 +1,4 @@
-"""The likelihood of each label for any pair of an item and an annotator, given a fitted model."""
+"""The likelihood of every label for any pair of an item and an annotator, under a fitted model."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from dissensus.table.annotations import Annotations
 if TYPE_CHECKING:
     from dissensus.models.base import Aggregator
 
-MAX_CHUNK_ROWS = 100_000  # rows whose confusion matrices are in memory at a time
+MAX_CHUNK_ROWS = 100_000  # maximum number of rows whose confusion matrices are in memory; limits memory
 
 
 @dataclass(frozen=True, eq=False)
 class Likelihoods:
     """The belief about the classes of a model's items, and the likelihood of further labels.
 
-    `matrices(items, annotators)` takes codes of the model, −1 if unseen, and returns P(label | class) as
-    (items or 1, annotators, K, K) [given, true]. The first axis has length 1 if `same_for_all_items`.
+    `matrices(items, annotators)` takes codes of the model, −1 if unseen, and returns P(label | class) in an array
+    (n_items, n_annotators, K, K) [given, true]. The first axis has length 1 if `same_for_all_items` is True.
     """
 
     belief: FloatArray  # (I, K)
@@ -32,7 +32,7 @@ class Likelihoods:
 
 
 def likelihoods(model: Aggregator) -> Likelihoods:
-    """Return the belief about the items, as if labels were independent, and the likelihood of further labels."""
+    """Return the belief about the items that independent labels would give, and the likelihood of further labels."""
     model._check_fitted()
     K, belief = model.classes_.size, model.untempered_posterior()
     if not model.labels_depend_on_items:
@@ -49,7 +49,7 @@ def likelihoods(model: Aggregator) -> Likelihoods:
 
 
 def compute_posterior(model: Aggregator, table: Annotations, annotators: IntArray) -> FloatArray:
-    """Return the posterior (I, K) of a new table with the same classes; `annotators` (A,) are codes, −1 if unseen."""
+    """Return the posterior (I, K) of a new table; `annotators` (A,) are codes of the model, −1 if unseen."""
     from dissensus.models.confusion import run_e_step
 
     with open_in_memory(table, None, model.threads) as engine:  # type: ignore[attr-defined]
@@ -57,7 +57,7 @@ def compute_posterior(model: Aggregator, table: Annotations, annotators: IntArra
 
 
 def label_probabilities(model: Aggregator, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
-    """Return P(label | item, annotator), (n, K), of pairs with codes (n,), −1 if unseen, and posteriors (n, K)."""
+    """Return P(label | item, annotator), (n, K), for pairs given by codes (n,), −1 if unseen, and posteriors (n, K)."""
     everyone = model.annotator_confusions(
         np.append(np.arange(model.annotators_.size), -1)
     )  # code −1 selects the population

@@ -1,4 +1,4 @@
-"""Pseudo-counts of confusion matrices, and a Dawid-Skene fit with a prior per item, without the EM driver."""
+"""Pseudo-counts of confusion matrices, and a plain Dawid-Skene fit with a prior for each item."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dissensus.compute.engines.base import Engine
 from dissensus.models.confusion import MIN_UPDATE_PRIOR, ConfusionPass, ExpectedCounts, run_e_step, soft_counts
 from dissensus.table.annotations import Annotations
 
-MIN_PSEUDO_COUNT, MAX_PSEUDO_COUNT = 1e-9, 1e9  # limits; likelihoods stay above 1e-18, so products cannot underflow
-PSEUDO_COUNT_LIMITS = {"low": MIN_PSEUDO_COUNT, "high": MAX_PSEUDO_COUNT}  # limits of a keyword that is a pseudo-count
+MIN_PSEUDO_COUNT, MAX_PSEUDO_COUNT = 1e-9, 1e9  # likelihoods then stay above 1e-18, so products cannot underflow
+PSEUDO_COUNT_LIMITS = {"low": MIN_PSEUDO_COUNT, "high": MAX_PSEUDO_COUNT}  # limits of keywords that are pseudo-counts
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,12 @@ class FittedMatrices:
 
     posterior: FloatArray  # (I, K)
     confusion: FloatArray  # (A, K, K) [annotator, true, given]
-    population: FloatArray  # (K, K) [true, given] matrix of an unseen annotator
+    population: FloatArray  # (K, K) [true, given] confusion matrix of an unseen annotator
     evidence: float = -np.inf  # log P(labels), if EM estimated the matrices
 
 
 def estimate_matrices(table: Annotations, posterior: FloatArray, pseudo: FloatArray) -> FittedMatrices:
-    """Run the M step of Dawid-Skene: estimate matrices from a posterior (I, K) and pseudo-counts (K, K)."""
+    """Estimate confusion matrices from a posterior (I, K) and pseudo-counts (K, K): the M step of Dawid-Skene."""
     counts = soft_counts(table, posterior)
     confusion, population = counts + pseudo, counts.sum(axis=0) + pseudo
     confusion /= confusion.sum(axis=2, keepdims=True)
@@ -62,7 +62,7 @@ def vote_counts(table: Annotations, gold: IntArray | None = None) -> ExpectedCou
 
 
 def class_pseudo_counts(engine: Engine, votes: ExpectedCounts, class_count: float, vote_count: float) -> FloatArray:
-    """Return the pseudo-counts b of class shares, (K,): `class_count` per class and `vote_count` per annotator."""
+    """Return the pseudo-counts b (K,) of class shares: `class_count` per class plus `vote_count` per annotator."""
     crowd = vote_count * np.count_nonzero(engine.annotations_per_annotator)
     return np.asarray(class_count + crowd * votes.class_counts / max(engine.size.n_items, 1))
 
@@ -70,8 +70,8 @@ def class_pseudo_counts(engine: Engine, votes: ExpectedCounts, class_count: floa
 def default_pseudo_counts(n_classes: int, smoothing: float = 0.7, margin: float = 1.0) -> FloatArray:
     """Return symmetric pseudo-counts (K, K) of an annotator about whom nothing is known.
 
-    The wrong labels of a row share W = smoothing·√K, and the right label has margin + W/2. The accuracy is about one
-    half: 60 % with 2 classes, 40 % with 100.
+    In each row, the wrong labels together have W = smoothing·√K pseudo-counts, and the right label has margin + W/2.
+    The accuracy is about one half: 60 % with 2 classes, 40 % with 100 classes.
     """
     wrong = smoothing * np.sqrt(n_classes)
     each = max(wrong / max(n_classes - 1, 1), MIN_PSEUDO_COUNT)
@@ -86,7 +86,7 @@ def mix_uniform_and_vote_shares(votes: FloatArray, vote_weight: float) -> FloatA
 
 
 def sum_logs(values: FloatArray) -> FloatArray:
-    """Return Σ_a log of values (A, …) between 1e-18 and 1, with one logarithm per 16 values."""
+    """Return Σ_a log values[a] for values (A, …) between 1e-18 and 1, computing one logarithm per 16 values."""
     whole = len(values) // 16 * 16
     products = values[:whole].reshape(-1, 16, *values.shape[1:]).prod(axis=1)
     return np.asarray(np.log(products).sum(axis=0) + np.log(values[whole:]).sum(axis=0))

@@ -1,4 +1,4 @@
-"""The parameters of a model, which the EM driver extrapolates and which become results.
+"""The parameters of a model, which the EM driver extrapolates and which are stored as results.
 
 Each field declares a transform to unconstrained coordinates, so that an extrapolation cannot leave its range:
 
@@ -19,8 +19,8 @@ import numpy as np
 
 from dissensus.common.types import FloatArray, IntArray
 
-MIN_EXTRAPOLATED_PROBABILITY = 1e-18  # smallest probability after an extrapolation
-MAX_EXTRAPOLATED_LOG = 40.0  # largest logarithm after an extrapolation; no model needs values above e^40
+MIN_EXTRAPOLATED_PROBABILITY = 1e-18  # minimum probability after an extrapolation
+MAX_EXTRAPOLATED_LOG = 40.0  # maximum logarithm after an extrapolation; no model needs values above e^40
 
 
 class Transform(NamedTuple):
@@ -28,7 +28,7 @@ class Transform(NamedTuple):
 
     forward: Callable[[FloatArray], FloatArray]
     inverse: Callable[[FloatArray], FloatArray]
-    range: str  # name of a range in `saving.RANGES`
+    range: str  # name of the values' range in `saving.RANGES`
 
 
 def normalise_last_axis(values: FloatArray) -> FloatArray:
@@ -40,38 +40,38 @@ def _exp(logs: FloatArray) -> FloatArray:
     return np.asarray(np.exp(np.clip(logs, -MAX_EXTRAPOLATED_LOG, MAX_EXTRAPOLATED_LOG)))
 
 
-# Probabilities over the last axis. Square roots are used because tiny probabilities would dominate in logarithms.
+# SIMPLEX is for probabilities over the last axis. It uses square roots, because tiny probabilities would dominate logs.
 SIMPLEX = Transform(
     np.sqrt, lambda roots: normalise_last_axis(np.maximum(roots**2, MIN_EXTRAPOLATED_PROBABILITY)), "simplex"
 )
 LOG_SIMPLEX = Transform(np.log, lambda logs: normalise_last_axis(_exp(logs)), "simplex")
-# A share in [0, 1] is the squared sine of an angle.
+# SHARE is for numbers in [0, 1], which are squared sines of angles.
 SHARE = Transform(lambda share: np.arcsin(np.sqrt(share)), lambda angle: np.sin(angle) ** 2, "share")
-# Counts may be zero, so square roots are used.
+# COUNT uses square roots, because counts may be zero.
 COUNT = Transform(np.sqrt, np.square, "count")
 
 
 @cache
 def positive_transform(least: float) -> Transform:
-    """Return the transform of numbers that are at least `least`, which uses logarithms."""
+    """Return the logarithmic transform for numbers that are at least `least`."""
     return Transform(np.log, lambda logs: np.maximum(_exp(logs), least), "count")
 
 
 @cache
 def real_transform(most: float = np.inf) -> Transform:
-    """Return the identity transform of real numbers; its inverse clips to ±`most`."""
+    """Return the identity transform for real numbers; its inverse clips them to ±`most`."""
     return Transform(lambda values: values, lambda values: np.clip(values, -most, most), "real")
 
 
 def em_parameter(transform: Transform | None = None, axes: str = "") -> Any:
-    """Declare a parameter and its axes ("A …" with one row per annotator); it is constant without a transform."""
+    """Declare a parameter and its axes ("A …" if it has one row per annotator); without a transform it is constant."""
     range_ = "real" if transform is None else transform.range
     return field(metadata={"transform": transform, "axes": axes, "range": range_})
 
 
 @dataclass(frozen=True)
 class Params:
-    """The base class of parameters, whose fields are arrays declared with `em_parameter`."""
+    """Base class for the parameters of a model; the fields are arrays declared with `em_parameter`."""
 
     @property
     def by_annotator(self) -> tuple[str, ...]:
@@ -79,7 +79,7 @@ class Params:
         return tuple(f.name for f in fields(self) if f.metadata["axes"].startswith("A"))
 
     def to_vector(self) -> FloatArray:
-        """Return all parameters that are not constant as one unconstrained vector."""
+        """Return one unconstrained vector of all parameters that are not constant."""
         return np.concatenate([to.forward(getattr(self, name)).reshape(-1) for name, to in self._transforms()])
 
     def from_vector(self, vector: FloatArray) -> Self:
@@ -96,7 +96,7 @@ class Params:
         return replace(self, **{name: getattr(self, name)[annotators] for name in self.by_annotator})
 
     def replace_annotators(self, annotators: IntArray, new: Self) -> Self:
-        """Return `new` with one row per annotator of `self`, in which these annotators have the rows of `new`."""
+        """Return `new` for all annotators of `self`; only `annotators` take rows of `new`, the others keep theirs."""
         rows = {}
         for name in self.by_annotator:
             rows[name] = getattr(self, name).copy()

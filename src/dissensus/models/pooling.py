@@ -11,11 +11,12 @@ dependence of labels given the item's class and easiness. The pool's design effe
 so the pool is the geometric mean of the two tempered posteriors. On held-out data sets the pool is better than either
 model (`benchmarks/trust`).
 
-Items have many labels if their mean number is `MIN_LABELS_FOR_POOL`, or if it is `MIN_LABELS_FOR_EFFECT` and the item
-effect is visible (mean |λ| ≥ `MIN_VISIBLE_LOADING`; it is 0 if annotators err independently). Groups of annotators with
+Items have many labels if their mean number is at least `MIN_LABELS_FOR_POOL`, or if it is at least
+`MIN_LABELS_FOR_EFFECT` and the item effect is visible (mean |λ| ≥ `MIN_VISIBLE_LOADING`; λ is 0 if annotators err
+independently). Groups of annotators with
 the same errors look like easy and hard items to `item-effect`. Therefore it is excluded if the two models disagree on
-more than `MAX_DISAGREEMENT` of the items, and also if it would take too long (`MAX_EFFECT_COST`) or there are few
-items. Tables with more than `MAX_MATRIX_ENTRIES` cells use no pool.
+more than `MAX_DISAGREEMENT` of the items. It is also excluded if it would take too long (`MAX_EFFECT_COST`) or if there
+are few items. No pool is used if all confusion matrices have more than `MAX_MATRIX_ENTRIES` entries.
 """
 
 from __future__ import annotations
@@ -30,24 +31,24 @@ from dissensus.models.methods.hierarchical_dawid_skene import HierarchicalDawidS
 from dissensus.models.methods.item_effect import ItemEffect
 from dissensus.table.annotations import Annotations
 
-MIN_LABELS_FOR_POOL = 8  # mean annotators per item from which on models are pooled
-MIN_LABELS_FOR_EFFECT = 4.5  # mean annotators per item from which on an item effect may be visible
-MIN_VISIBLE_LOADING = 0.3  # smallest visible mean |λ|; twelve data sets have 0.0 to 0.2 or 0.6 to 1.6
-MAX_DISAGREEMENT = 0.15  # share of items; real panels reach 0.15, simulated ones with groups 0.2 to 0.3
-MAX_SAMPLE_ROWS = 50_000  # size of the sample of items that is searched for an effect first, in labels
-MIN_ITEMS_FOR_EFFECT = 100  # labelled items needed to estimate an effect
-MATRIX_ENTRY_COST = 20  # cost of an entry of a confusion matrix, relative to that of a row and class
-MAX_MATRIX_ENTRIES = 2**20  # largest number of entries of all confusion matrices; a pass takes 0.4 s
-MAX_EFFECT_COST = 2**25  # largest cost of the item effect in rows × classes × points, about a second
+MIN_LABELS_FOR_POOL = 8  # minimum mean number of annotators per item for a pool
+MIN_LABELS_FOR_EFFECT = 4.5  # minimum mean number of annotators per item for a visible item effect
+MIN_VISIBLE_LOADING = 0.3  # minimum visible mean |λ|; twelve data sets have 0.0 to 0.2 or 0.6 to 1.6
+MAX_DISAGREEMENT = 0.15  # maximum share of items; real panels reach 0.15, simulated groups 0.2 to 0.3
+MAX_SAMPLE_ROWS = 50_000  # maximum number of labels in the sample that is searched for an effect first
+MIN_ITEMS_FOR_EFFECT = 100  # minimum number of labelled items to estimate an effect
+MATRIX_ENTRY_COST = 20  # cost of a confusion matrix entry, relative to the cost of a row and class
+MAX_MATRIX_ENTRIES = 2**20  # maximum number of entries of all confusion matrices; a pass then takes 0.4 s
+MAX_EFFECT_COST = 2**25  # maximum cost of the item effect, in rows × classes × points; about 1 s
 DESIGN_EFFECT_POWER = 0.77  # γ; log loss over 12 data sets is flat from 0.74 to 0.8
 ITEM_EFFECT_POWER = 0.57  # ε; log loss over six data sets is flat from 0.5 to 0.6
-MIN_PROBABILITY = 1e-300  # smallest probability whose logarithm is computed
+MIN_PROBABILITY = 1e-300  # lower limit of probabilities, so that logarithms are finite
 
 KEPT_RESULTS: dict[type[Any], tuple[str, ...]] = {
     HierarchicalDawidSkene: ("concentration_", "population_"),
     ItemEffect: ("theta_", "loading_", "population_theta_"),
 }
-"""The models of the pool, and their results that are needed to score new tables."""
+"""The results of each model of the pool that are needed to score new tables."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class ModelPool:
 
     @property
     def design_effect(self) -> float:
-        """The design effect of the mean number of labels."""
+        """The design effect for the mean number of labels."""
         crowd, effect = self.n**DESIGN_EFFECT_POWER, self.n**ITEM_EFFECT_POWER
         return float(2 * crowd * effect / (crowd + effect) if len(self.members) == 2 else crowd)
 
@@ -101,9 +102,7 @@ def fit_visible_effect(
     cost = (len(table) + MATRIX_ENTRY_COST * table.n_annotators * table.n_classes) * table.n_classes * effect.points
     if cost > MAX_EFFECT_COST:
         return None
-    if (
-        not many and len(table) > MAX_SAMPLE_ROWS
-    ):  # most large tables have no effect, so test a sample of the items first
+    if not many and len(table) > MAX_SAMPLE_ROWS:  # most large tables have no effect, so a sample is tested first
         sample = np.arange(table.n_items) % (-(-len(table) // MAX_SAMPLE_ROWS)) == 0
         effect.fit(table.select(items=sample), gold=None if gold is None else gold[sample])
         if not is_effect_visible(effect):
@@ -113,18 +112,19 @@ def fit_visible_effect(
 
 
 def make_pool_member(kind: type[Any], keywords: dict[str, Any]) -> Any:
-    """Return a model of the pool, not fitted, with the keywords that it takes."""
+    """Return an unfitted model for the pool, with those of the keywords that it takes."""
     return kind(**{name: keywords[name] for name in kind.parameter_names() if name in keywords} | {"dependence": None})
 
 
 def is_effect_visible(effect: Any) -> bool:
-    """Return whether the loading is more than chance makes it in crowds that err independently."""
+    """Return whether the loading is larger than in crowds whose annotators err independently."""
     return bool(np.abs(effect.loading_) @ effect.prior_ >= MIN_VISIBLE_LOADING)
 
 
 def mean_annotators_per_item(table: Annotations, total: FloatArray) -> float:
-    """Return the mean number of annotators per item; copies count once, and repeated labels not at all."""
-    item, annotator = table.item[table.by_annotator], table.annotator[table.by_annotator]  # repeats are adjacent
+    """Return the mean number of annotators per item; copying annotators count once, repeated labels do not count."""
+    # Sorting by annotator makes repeated labels adjacent.
+    item, annotator = table.item[table.by_annotator], table.annotator[table.by_annotator]
     pairs = len(table) - np.count_nonzero((np.diff(item) == 0) & (np.diff(annotator) == 0))
     return min(float(pairs), float(total.sum())) / max(int(np.count_nonzero(total)), 1)
 

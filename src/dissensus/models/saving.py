@@ -1,7 +1,7 @@
 """Save and load fitted aggregators as one file, `model.npz`, of arrays and a JSON header, without pickle.
 
-All attributes that end in `_` are stored. Arrays of text are stored as UTF-8 bytes and offsets, and plain values in the
-header with the method's name and keywords. There is a single file, because two files could come from two runs.
+All attributes that end in `_` are stored. Arrays of text are stored as UTF-8 bytes and offsets. Plain values are stored
+in the header, with the method's name and keywords. There is only one file, because two files could come from two runs.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ DAMAGE_ERRORS = (
 FORMAT_NUMBER = 3  # increased when older versions cannot read the file; 3 has new names of results and keywords
 
 OPTIONAL_PREFIX = "optional "  # prefix of results that may be None or missing
-SUM_TOLERANCE = 1e-6  # largest difference between a sum of probabilities and 1, in double precision
-SINGLE_PRECISION_SUM_TOLERANCE = 1e-3  # largest difference between a sum of probabilities and 1, in single precision
+SUM_TOLERANCE = 1e-6  # maximum |sum of probabilities − 1|, in double precision
+SINGLE_PRECISION_SUM_TOLERANCE = 1e-3  # maximum |sum of probabilities − 1|, in single precision
 
 
 def _is_simplex(x: Any, rounding: float = SUM_TOLERANCE) -> bool:
@@ -52,7 +52,7 @@ def _is_simplex(x: Any, rounding: float = SUM_TOLERANCE) -> bool:
 
 # A method annotates its results with their axes (letters or sizes) and one of these ranges, such as "A K share". A
 # range of codes may name the axes whose product is the limit of the codes, such as "A code:C".
-RANGES: dict[str, tuple[str, Callable[[Any], bool]]] = {  # name of the range: kinds of NumPy types, and a condition
+RANGES: dict[str, tuple[str, Callable[[Any], bool]]] = {  # maps a range to its NumPy type codes and condition
     "names": ("Oiufb", lambda x: x.dtype.kind != "f" or bool(np.isfinite(x).all())),
     "simplex": ("f", _is_simplex),
     "nearly-simplex": ("f", lambda x: _is_simplex(x, SINGLE_PRECISION_SUM_TOLERANCE)),
@@ -70,7 +70,7 @@ RANGES: dict[str, tuple[str, Callable[[Any], bool]]] = {  # name of the range: k
 
 
 def _check_results(kind: type[Aggregator], found: Mapping[str, Any]) -> None:
-    """Raise an error if names, types, axes or ranges of the results in a file differ from those of the method."""
+    """Raise an error if names, types, axes or ranges of the results in a file differ from the method's declaration."""
     schema = kind.results()
     for name, about in schema.items():
         if name not in found and not about.startswith(OPTIONAL_PREFIX):
@@ -149,13 +149,13 @@ def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
     for key, value in vars(model).items():
         if (
             not key.endswith("_") or key.startswith("_") or key == "items_path_"
-        ):  # this path exists on this machine only
+        ):  # this path exists only on this machine
             continue
         if not items and schema.get(key, "").removeprefix(OPTIONAL_PREFIX).startswith(("I ", "E ")):
             value = np.empty((0, *value.shape[1:]), value.dtype)
         if hasattr(value, "__array__") and not isinstance(
             value, np.ndarray | np.generic
-        ):  # an array that an engine stores elsewhere
+        ):  # an array that an engine stores outside this process
             value = np.asarray(value)
         if isinstance(value, np.ndarray) and value.dtype == object:
             arrays |= {f"{key}:{part}": array for part, array in pack_text(value).items()}
@@ -228,7 +228,7 @@ def load(folder: str | Path) -> Aggregator:
 
 
 def _select_registry(of_methods: bool) -> Registry[Any]:
-    """Return the registry of methods, or that of clusterings, a later layer that is imported when needed."""
+    """Return the registry of methods or of clusterings; the latter is imported only when it is needed."""
     if of_methods:
         return methods
     from dissensus import clusterings

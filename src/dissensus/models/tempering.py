@@ -1,12 +1,12 @@
-"""Tempering: raise the posterior to a power below 1, because labels of an item are not independent given its class.
+"""Tempering: raise posteriors to a power below 1, because labels of an item are not independent given its class.
 
     q_i(c) ∝ p_i(c)^(1/d_i) exp(s_c) h_c^(1 − 1/d_i)        d_i = 1 + (n_i − 1) ρ
 
-p_i is the posterior of an item with n_i labels if they were independent, ρ the intra-item correlation, and d_i Kish's
-design effect (1965): n_i labels carry the evidence of n_i / d_i independent ones, at most 1/ρ. A working likelihood
-raised to 1/d has the right scale (Pauli et al. 2011). The class shares π are raised to the same power, so the most
-probable class does not change; tempering the likelihood alone would favour the larger classes and cost 0.4 points of
-accuracy. With ρ = 0 the posterior does not change.
+p_i is the posterior that item i would have if its n_i labels were independent, ρ is the intra-item correlation, and d_i
+is the design effect of Kish (1965): n_i labels carry the evidence of n_i / d_i independent labels, at most 1/ρ. A
+working likelihood raised to 1/d has the right scale (Pauli et al. 2011). The class shares π are raised to the same
+power, so the most probable class does not change; tempering the likelihood alone would favour the larger classes and
+cost 0.4 points of accuracy. With ρ = 0 the posterior does not change.
 
 A class that almost no label names, such as a typing error, would get a small share of every item. So h damps rare
 classes:
@@ -22,11 +22,11 @@ The final posterior is tempered, not the posterior inside EM. On nine data sets 
 item, tempering inside EM reduced the accuracy of Dawid-Skene by 2 to 3 points, because annotators whose parameters are
 estimated from tempered posteriors look similar.
 
-Without gold, ρ is the constant `DEFAULT_CORRELATION`, which has the least log loss over 12 data sets and is as good on
-each data set when it is left out (`python -m benchmarks.trust.posterior`). In `consensus`, ρ decreases with the number
-of labels per item. Rules that use a table's agreement or the spread of its errors were worse on held-out data sets.
-With at least `MIN_GOLD_ITEMS` gold items, ρ minimises their log loss, and a prior on log ρ shrinks it to the default.
-`models.gold_tempering` estimates ρ and the shifts s from gold.
+Without gold, ρ is the constant `DEFAULT_CORRELATION`, which has the smallest log loss over 12 data sets. It is as good
+for a data set that was not used to choose it (`python -m benchmarks.trust.posterior`). In `consensus`, ρ decreases with
+the number of labels per item. Rules that depend on the agreement or on the spread of errors in a table were worse on
+held-out data sets. With at least `MIN_GOLD_ITEMS` gold items, ρ minimises their log loss, and a prior on log ρ shrinks
+it to the default. `models.gold_tempering` estimates ρ and the shifts s from gold.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ CORRELATION_INTERVAL = (0.13, 1.0)
 """95 % interval of ρ without gold. On 12 data sets with gold, log ρ has the mean log 0.44 and the SD 0.55, so a further
 data set lies between 0.13 and 1.5 (t, 11 degrees of freedom). Above 1, two labels would carry less evidence than
 one."""
-MIN_GOLD_ITEMS = 30  # smallest number of gold items that ρ is estimated from
-RARE_CLASS_FRACTION = 0.25  # classes with a smaller fraction of the uniform share are damped
-MAX_SHARE_CHANGE = 0.1  # largest total variation between class shares before and after tempering
-SHARE_CHANGE_TOL = 0.01  # tolerance of the total variation
-DAMPING_PASSES = 6  # largest number of passes that search for β
-MIN_PROBABILITY = 1e-12  # smallest probability of a gold class, so that one error cannot dominate the log loss
+MIN_GOLD_ITEMS = 30  # minimum number of gold items from which ρ is estimated
+RARE_CLASS_FRACTION = 0.25  # classes are damped if their share is a smaller fraction of 1/K
+MAX_SHARE_CHANGE = 0.1  # maximum total variation between class shares before and after tempering
+SHARE_CHANGE_TOL = 0.01  # tolerance for the total variation
+DAMPING_PASSES = 6  # maximum number of passes in the search for β
+MIN_PROBABILITY = 1e-12  # lower limit of P(gold class), so that one error cannot dominate log loss
 
 LogOffset = FloatArray | None  # (K,) offset of a log posterior; None means 0
 DependenceChoice = float | Literal["auto"] | None
 DEPENDENCE: Any = param(
-    "auto", "intra-item correlation ρ of labels: 0 (None) if independent, or 'auto'",
+    "auto", "intra-item correlation ρ of labels; 0 or None for independent labels",
     check=lambda value: value in ("auto", None) or (is_number(value) and value >= 0),
     must="must be 'auto', None, or a number, at least 0",
 )  # fmt: skip
@@ -71,7 +71,7 @@ DEPENDENCE: Any = param(
 
 @dataclass(frozen=True, eq=False)
 class Tempering:
-    """The transformation of a posterior of independent labels into one of correlated labels."""
+    """The transformation of the posterior for independent labels into the posterior for correlated labels."""
 
     dependence: float  # ρ
     interval: tuple[float, float] = (0.0, 0.0)  # 95 % interval of ρ
@@ -80,14 +80,14 @@ class Tempering:
     is_default: bool = False  # True if ρ is neither set by the user nor estimated from gold
 
     def temper(self, posterior: FloatArray, n_labels: FloatArray) -> FloatArray:
-        """Return the tempered posterior q (I, K) of p; probabilities of 0 do not change."""
+        """Return the tempered posterior q (I, K), given p (I, K); probabilities of 0 do not change."""
         if not self.dependence:
             return posterior
         power = 1 / design_effect(n_labels, self.dependence)
         return _raise_to_power(posterior, power, self._offset(power))
 
     def untemper(self, posterior: FloatArray, n_labels: FloatArray) -> FloatArray:
-        """Return the untempered posterior p (I, K) of q."""
+        """Return the untempered posterior p (I, K), given q (I, K)."""
         if not self.dependence:
             return posterior
         power = design_effect(n_labels, self.dependence)
@@ -97,7 +97,7 @@ class Tempering:
         return _raise_to_power(posterior / row_max(posterior)[:, None], power, back)
 
     def _offset(self, power: FloatArray) -> LogOffset:
-        """Return the offset of the log of p^power, (K,) or (I, K), or None."""
+        """Return the offset that is added to log p^power, (K,) or (I, K), or None."""
         if self.damping is None:
             return self.shift
         return (1 - power)[:, None] * self.damping + (0.0 if self.shift is None else self.shift)
@@ -180,7 +180,7 @@ class TemperedSums(Sums):
 class TemperedPass(Pass[Any, TemperedSums]):
     """A pass that tempers the output `posterior` of another pass, counts labels under it and writes `item_total`.
 
-    `count` is a pass that counts under a posterior, such as `ConfusionPass(POSTERIOR, …)`.
+    `count` is a pass that counts labels under a given posterior, such as `ConfusionPass(POSTERIOR, …)`.
     """
 
     inner: Any
@@ -222,7 +222,7 @@ class TemperedPass(Pass[Any, TemperedSums]):
 def run_tempered(
     model: Aggregator, engine: Engine, pass_: Pass[Any, Any], params: Any, totals: FloatArray, **out: Any
 ) -> Any:
-    """Run the last pass of a fit, set the tempered posterior and the reliability, and return the untempered sums.
+    """Run the last pass of a fit; set the tempered posterior and the reliability, and return the untempered sums.
 
     The model must have its `prior_`. `totals` (A, 1, given) is the weight of each annotator's labels.
     """

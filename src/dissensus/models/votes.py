@@ -31,19 +31,19 @@ from dissensus.models.base import Aggregator, Likelihoods
 from dissensus.models.incremental import updated_copy
 from dissensus.table.annotations import Annotations
 
-ACCURACY_TOL, MAX_ACCURACY_STEPS = 1e-5, 500  # EM for the accuracy of a vote: tolerance and largest number of steps
+ACCURACY_TOL, MAX_ACCURACY_STEPS = 1e-5, 500  # EM for the accuracy of a vote
 INITIAL_ACCURACY = 0.8  # accuracy of a vote at the start of EM
 
 
 class VoteModel(Aggregator):
-    """A method whose posterior is the vote shares."""
+    """Base class for methods whose posterior is the vote shares."""
 
     engine: EngineChoice = ENGINE
 
     item_total_: Annotated[FloatArray, "I count"]
 
     def _run_final_vote(self, engine: Engine, skill: FloatArray, votes: FloatArray) -> FloatArray:
-        """Set prior and posterior from skills (A,) and all votes (K,); return the weight of agreeing labels, (A,)."""
+        """Set prior and posterior, given skills (A,) and all votes (K,); return the weight of agreeing labels, (A,)."""
         K, total = engine.size.n_classes, float(votes.sum())
         self.prior_ = votes / total if total > 0 else np.full(K, 1 / K)
         self.posterior_, self.item_total_ = engine.allocate("posterior", K), engine.allocate("item_total")
@@ -55,7 +55,7 @@ class VoteModel(Aggregator):
         return None
 
     def _annotator_skills(self, annotators: IntArray) -> FloatArray:
-        """Return the skill of annotators by code, −1 if unseen."""
+        """Return the skill of annotators, given by code; −1 stands for an unseen annotator."""
         return np.ones(annotators.size)
 
     def _population_skill(self) -> float:
@@ -65,7 +65,7 @@ class VoteModel(Aggregator):
     def _partial_update(
         self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
     ) -> FloatArray:
-        """Add votes, weighted by skill; fitted votes have the population's skill."""
+        """Add new votes, weighted by skill, to the fitted votes, which have the population's mean skill."""
         new, weight = self._count_weighted_votes(table, annotator), self.item_total_[item]
         before = self.posterior_[item] * (weight * self._population_skill())[:, None]
         total = self.prior_ * self.item_total_.sum() + new.sum(axis=0)
@@ -90,12 +90,12 @@ class VoteModel(Aggregator):
         )
 
     def _label_probabilities(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
-        """Return P(label | item), (N, K), from the item's votes plus one vote distributed like all votes."""
+        """Return P(label | item), (N, K), from the item's votes and one added vote distributed like all votes."""
         total = np.append(self.item_total_, 0.0)[item][:, None]  # code −1 selects the last entry
         return np.asarray((posterior * total + self.prior_) / (total + 1))
 
     def likelihoods(self) -> Likelihoods:
-        """Return the likelihoods of the model in which the vote is optimal; see the module."""
+        """Return the likelihoods under the model in which the vote is optimal; see the module's docstring."""
         K = self.classes_.size
         if K == 1:
             return Likelihoods(self.posterior_, lambda _, annotators: np.ones((1, annotators.size, 1, 1)), True)
@@ -134,8 +134,8 @@ class VoteSums(Sums):
 class VotePass(Pass[FloatArray, VoteSums]):
     """A vote in which annotators have skills (A,); see `kernels.vote`.
 
-    With `count_single`, items with one annotator count for skills too. With a `prior` (K,), the outcome is the vote
-    shares, with ties broken by the class weights `tie_break` (K,), and the outputs are `posterior` and `item_total`.
+    With `count_single`, items with one annotator also count for skills. With a `prior` (K,), the outcome is the vote
+    shares, ties are broken by the class weights `tie_break` (K,), and the outputs are `posterior` and `item_total`.
     """
 
     count_single: bool = False
@@ -170,27 +170,27 @@ class VotePass(Pass[FloatArray, VoteSums]):
 
 
 class SkilledVote:
-    """Repeated votes over the items of one table with different skills."""
+    """Votes over the items of one table, which can be repeated with different skills."""
 
     def __init__(self, engine: Engine):
         self.engine, self.pass_ = engine, VotePass()
-        self.first_vote = self(np.ones(engine.size.n_annotators))  # with equal skills
+        self.first_vote = self(np.ones(engine.size.n_annotators))  # all skills are equal
         if not self.first_vote.total.any():  # no item has two annotators
             self.pass_ = VotePass(count_single=True)
             self.first_vote = self(np.ones(engine.size.n_annotators))
         self.total = self.first_vote.total
 
     def __call__(self, skill: FloatArray) -> VoteSums:
-        """Return the vote with these skills (A,)."""
+        """Run a vote with these skills (A,) and return its sums."""
         return self.engine.run(self.pass_, skill)
 
     def annotator_agreement(self, hits: FloatArray) -> FloatArray:
-        """Return each annotator's share of agreeing labels, (A,); annotators without labels get the population's."""
+        """Return each annotator's share of agreeing labels, (A,); without labels, the population's share is used."""
         own = self.total > 0
         return np.where(own, hits / np.where(own, self.total, 1), self.population_agreement(hits))
 
     def population_agreement(self, hits: FloatArray) -> float:
-        """Return the share of all labels that agree."""
+        """Return the share of all labels that agree with the outcome."""
         return float(hits.sum() / max(self.total.sum(), np.finfo(float).tiny))
 
 

@@ -1,4 +1,4 @@
-"""Conformance suite of clusterings: `check_clustering` raises AssertionError for one that breaks the contract."""
+"""Conformance suite for clusterings: `check_clustering` raises AssertionError if one breaks the contract."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def check_clustering(name: str, **keywords: Any) -> None:
 
 
 def _example_tables() -> list[Annotations]:
-    """Return tables with plain, weighted and probabilistic labels, one item and one annotator without labels."""
+    """Return tables with plain, weighted and probabilistic labels; one item and one annotator have no labels."""
     drawn = simulate(60, 8, 4, redundancy=4, seed=1).annotations
     items, annotators = np.append(drawn.items, 999), np.append(drawn.annotators, 99)
     rows = drawn.items[drawn.item], drawn.annotators[drawn.annotator]
@@ -130,7 +130,7 @@ def _check_results(model: Clustering, table: Annotations) -> None:
 
 
 def _check_repetition(name: str, keywords: dict[str, Any]) -> None:
-    """Check that results depend on the table and the keywords alone."""
+    """Check that results depend only on the table and the keywords."""
     table = _example_tables()[0]
     model = _fit_quietly(name, table, keywords)
     names = table.items[table.item], table.annotators[table.annotator], table.classes[table.label]

@@ -1,4 +1,4 @@
-"""Conformance suite of encoders: `check_encoder` raises AssertionError for one that breaks the contract."""
+"""Conformance suite for encoders: `check_encoder` raises AssertionError if one breaks the contract."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from dissensus.learning.run import copy_component
 from dissensus.learning.storage import pack_component, read_tree, unpack_component, write_tree
 from dissensus.table.annotations import Annotations
 
-VECTOR_TOLERANCE = 1e-4  # rounding error of float32 values around 1
+VECTOR_TOLERANCE = 1e-4  # maximum rounding error of float32 values around 1
 
 
 def check_encoder(encoder: Encoder, X: Any) -> None:
-    """Check an encoder with its keywords on inputs X, at least four rows that are not all equal."""
+    """Check an encoder and its keywords on inputs X, which must have at least four rows that are not all equal."""
     entry = encoders.entry(encoders.name_of(type(encoder)))
     assert entry.summary, "the registered summary is empty"
     assert isinstance(encoder.input_kind, str), "`input_kind` must name the kind of X"

@@ -1,11 +1,11 @@
-"""The conformance suite of methods for classes, on small simulated tables.
+"""Conformance suite for methods for classes, which uses small simulated tables.
 
     from dissensus.testing.methods import check_method
 
     def test_my_method():
         check_method(MyMethod)
 
-The method must be registered, because models are saved under their method's name. `CHECKS` lists the checks by name.
+The method must be registered, because models are saved under their method's name. `CHECKS` maps names to checks.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ CHECKS: dict[str, Check] = {}
 """The checks by name; each raises AssertionError if a method fails it."""
 
 TABLE_SHAPES = {"A<K": (40, 3, 5), "A>K": (31, 8, 4), "I<A": (6, 17, 3)}
-"""Numbers of items, annotators and classes of the tables, which differ in size and order."""
+"""Numbers of items, annotators and classes of the simulated tables, which differ in their order."""
 
 DEGENERATE_TABLES = (
     ([1, 2, 3], [1, 1, 1], [0, 1, 0]),  # one annotator for all items
     ([1, 1, 2], [1, 2, 1], [5, 5, 5]),  # one class for all labels
     ([1, 2, 3], [1, 2, 3], [0, 1, 0]),  # one label per item
     ([1], [1], [0]),  # a single annotation
-    ([1, 1, 1, 2], [1, 1, 1, 2], [0, 1, 1, 0]),  # a repeated pair of item and annotator
+    ([1, 1, 1, 2], [1, 1, 1, 2], [0, 1, 1, 0]),  # an annotator who labels an item repeatedly
 )
 
 
@@ -86,14 +86,14 @@ def is_binary(method: Method) -> bool:
 
 
 def make_table(method: Method, shape: str, seed: int = 0) -> Annotations:
-    """Simulate a table that the method supports; `shape` is a key of `TABLE_SHAPES`."""
+    """Simulate a table that the method supports; its sizes are `TABLE_SHAPES[shape]`."""
     items, annotators, classes = TABLE_SHAPES[shape]
     classes = 2 if is_binary(method) else classes
     return simulate(items, annotators, classes, redundancy=min(3, annotators), seed=seed).annotations
 
 
 def fit_quietly(method: Method, table: Annotations, gold: Any = None, earlier: Any = None, **keywords: Any) -> Any:
-    """Fit without convergence warnings, because EM on small random tables may be slow."""
+    """Fit and ignore convergence warnings, because EM on small random tables may be slow."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return method(**keywords).fit(table, gold=gold, earlier=earlier)
@@ -114,7 +114,7 @@ def assert_same_results(first: Any, second: Any) -> None:
 
 @contextmanager
 def expect_error(kind: type[E], **facts: Any) -> Iterator[list[E]]:
-    """Raise AssertionError unless the block raises an error of this class with these facts; yield a list with it."""
+    """Raise AssertionError unless the block raises an error of this class with these facts; yield a list for it."""
     caught: list[E] = []
     try:
         yield caught
@@ -310,7 +310,7 @@ def check_long_item(method: Method) -> None:
 
 @_register_check
 def check_wrong_arguments(method: Method) -> None:
-    """Check the errors of an argument that is no table, an empty table, too many classes and an unfitted model."""
+    """Check the errors for an argument that is no table, an empty table, too many classes and an unfitted model."""
     model = fit_quietly(method, make_table(method, "A>K"))
     for wrong in ("labels.csv", dissensus.Questions({})):
         with expect_error(NotATable, caller="fit"):
@@ -342,7 +342,7 @@ def check_keyword_limits(method: Method) -> None:
 
 @_register_check
 def check_convergence_warning(method: Method) -> None:
-    """Check that a fit that `max_iter` ends warns and is not `converged_`."""
+    """Check that a fit that stops at `max_iter` warns and is not `converged_`."""
     if "max_iter" not in method.declared():
         return
     limits = {"max_iter": 2, "tol": 0, "restarts": 1}
@@ -364,7 +364,7 @@ def check_convergence_warning(method: Method) -> None:
 
 @_register_check
 def check_new_tables(method: Method) -> None:
-    """Check the posterior of the fitted table, of new items and of unseen annotators; unseen classes are errors."""
+    """Check posteriors for the fitted table, new items and unseen annotators; unseen classes must be an error."""
     table = make_table(method, "A>K")
     model, last = fit_quietly(method, table), table.n_classes - 1
     np.testing.assert_allclose(model.predict_proba(table), model.posterior_, atol=1e-9)
@@ -384,7 +384,7 @@ def check_new_tables(method: Method) -> None:
 
 @_register_check
 def check_predicted_annotations(method: Method) -> None:
-    """Check predicted annotations of fitted and unseen items and annotators; rows must be independent."""
+    """Check predicted annotations for fitted and unseen items and annotators; rows must be independent."""
     table = make_table(method, "A>K")
     model = fit_quietly(method, table)
     expected = model.predict_annotations(table)
@@ -393,7 +393,7 @@ def check_predicted_annotations(method: Method) -> None:
     assert (expected > 0).all()  # every label must have a probability above 0
     keep = np.isin(np.arange(table.n_items), np.random.default_rng(0).permutation(table.n_items)[:7])
     np.testing.assert_array_equal(model.predict_annotations(table.select(items=keep)), expected[keep[table.item]])
-    late = table.select(annotators=table.annotators >= 3)  # the same annotators get other codes
+    late = table.select(annotators=table.annotators >= 3)  # gives the same annotators other codes
     np.testing.assert_array_equal(model.predict_annotations(late), expected[table.annotator >= 3])
     new = Annotations.from_arrays([999, int(table.items[0]), 999], [0, 999, 999], [0, 1, 1])
     np.testing.assert_allclose(model.predict_annotations(new).sum(axis=1), 1)

@@ -1,4 +1,4 @@
-"""Conformance suite of objectives: `check_objective` raises AssertionError for one that breaks the contract."""
+"""Conformance suite for objectives: `check_objective` raises AssertionError if one breaks the contract."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dissensus.table.annotations import Annotations
 from dissensus.table.simulate import simulate
 
 VECTOR_WIDTH = 5  # length of the random vectors that replace an encoder's output
-LOSS_TOLERANCE = 1e-3  # relative rounding error of a sum of losses in float32
+LOSS_TOLERANCE = 1e-3  # maximum relative rounding error of a sum of losses in float32
 
 
 def check_objective(objective: Objective) -> None:
@@ -45,7 +45,7 @@ def check_objective(objective: Objective) -> None:
 
 
 def _prepare_objective(fitted: Objective, table: Annotations) -> tuple[Any, Tensor, Batch]:
-    """Make a head, vectors (I, VECTOR_WIDTH) and the targets of all items, after the objective's first preparation."""
+    """Run the objective's first preparation; return a head, vectors (I, VECTOR_WIDTH) and targets of all items."""
     torch.manual_seed(0)
     head: Any = fitted.head(nn.Identity, VECTOR_WIDTH)
     z, targets = torch.randn(table.n_items, VECTOR_WIDTH), fitted.targets().take(torch.arange(table.n_items))
@@ -56,7 +56,7 @@ def _prepare_objective(fitted: Objective, table: Annotations) -> tuple[Any, Tens
     if fitted.needs_begin_epoch(0, 4):
         with torch.no_grad():
             fitted.begin_epoch(head, 0, 4, iterate_encoded)
-    return head.eval(), z, targets  # without dropout, so that losses add up
+    return head.eval(), z, targets  # `eval` turns dropout off, so that losses add up
 
 
 def _check_fit(fitted: Objective, table: Annotations, gold: IntArray | None) -> None:

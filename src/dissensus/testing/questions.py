@@ -1,4 +1,4 @@
-"""The conformance suite of questions: `check_question` raises AssertionError for one that breaks the contract."""
+"""Conformance suite for questions: `check_question` raises AssertionError if one breaks the contract."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dissensus.table.io.jsonl import dumps
 from dissensus.table.kinds import KIND_DESCRIPTIONS
 from dissensus.table.simulate import simulate, simulate_kind, simulate_sets, simulate_spans, simulate_texts
 
-DURATION_FACT = "seconds"  # facts that differ from run to run
+DURATION_FACT = "seconds"  # name of the facts that differ from run to run
 
 
 def example_table(kind: str) -> Annotations:
@@ -33,7 +33,7 @@ def example_table(kind: str) -> Annotations:
 
 
 def check_question(kind: type[Question], **options: Any) -> None:
-    """Check the declaration, the facts, the findings and the frame of a question, on each of its label types."""
+    """Check the declaration, the facts, the findings and the frame of a question, for each of its label types."""
     check_declaration(kind)
     for label_type in KIND_DESCRIPTIONS:
         table = example_table(label_type)

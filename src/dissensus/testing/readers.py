@@ -1,4 +1,4 @@
-"""The conformance suite of readers, with valid and damaged files of their format."""
+"""Conformance suite for readers, which reads valid and damaged files of their format."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _check_report(name: str, table: Any) -> None:
 
 
 def _check_columns(name: str, path: Path, frame: Any) -> None:
-    """Check that a reader can return only the named columns, with the same values as the whole file."""
+    """Check that a reader can read only the named columns, and returns the same values as for the whole file."""
     item, annotator, label = ColumnNames().resolve(frame.column_names).values()
     content = readers[name].read(path, ColumnNames(item, annotator, label))
     part = content[0] if isinstance(content, tuple) else content
@@ -90,7 +90,7 @@ def _check_written(name: str, suffix: str, frame: Any) -> None:
 
 
 def _remove_each_entry(whole: bytes) -> list[bytes]:
-    """Return copies of a JSON file, each without one entry of its last record; none for other formats."""
+    """Return copies of a JSON file, each without one entry of its last record; for other formats, return none."""
     try:
         records = json.loads(whole)
     except ValueError:

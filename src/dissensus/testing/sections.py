@@ -1,4 +1,4 @@
-"""Conformance suite of report sections: `check_section` raises AssertionError for one that breaks the contract."""
+"""Conformance suite for report sections: `check_section` raises AssertionError if one breaks the contract."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from dissensus.table.io.jsonl import dumps
 from dissensus.table.kinds import KIND_DESCRIPTIONS
 from dissensus.table.simulate import simulate, simulate_kind, simulate_sets, simulate_spans, simulate_texts
 
-EXAMPLE_METHODS = ("majority-vote", "dawid-skene")  # methods that the example reports compare, for speed
+EXAMPLE_METHODS = ("majority-vote", "dawid-skene")  # fast methods that the example reports compare
 
 
 def check_section(name: str, *studies: Study) -> None:
-    """Check a registered section on the studies that it applies to, by default examples of all label types."""
+    """Check a registered section on those studies that it applies to, by default on examples of all label types."""
     entry = sections.entry(name)
     assert entry.summary is not None, "register it with the question that it answers as summary"
     assert isinstance(entry.facts.get("title"), str), "register it with a title"

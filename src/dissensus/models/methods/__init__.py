@@ -1,7 +1,7 @@
 """Aggregation methods, one module per method with its equations, parameters and fit.
 
-A module that registers a class with `methods.register` is found without being listed here; `docs/methods/` has a page
-for each, whose first part is the module's docstring.
+A module that registers a class with `methods.register` is found without being listed here. `docs/methods/` has a page
+for each method, which begins with the module's docstring.
 """
 
 from typing import Any

@@ -1,9 +1,10 @@
-"""Bayesian sequence combination: tags of tokens, whose true sequence is a chain of legal tags.
+"""Bayesian sequence combination: tags of tokens, whose true tags form a chain of legal tags.
 
 Use it for spans tagged in texts, when results must be legal sequences with a probability for each span.
 
-z_t is the true tag of token t, and y_jt annotator j's. The true tags form a Markov chain, and an annotator's tag
-depends on its tag of the previous token, because who misses the beginning of a span also misses its end:
+z_t is the true tag of token t, and y_jt the tag that annotator j gives it. The true tags form a Markov chain, and an
+annotator's tag depends on the tag that it gave the previous token, because an annotator who misses the beginning of a
+span also misses its end:
 
     z_1 ~ Cat(π)    z_t | z_(t−1) = b ~ Cat(T[b, :])    y_jt | z_t = c, y_j(t−1) = p ~ Cat(Θ_j[c, p, :])
     π, T[b, :] ~ Dirichlet(1) over legal tags, 0 elsewhere        Θ_j[c, p, :] ~ Dirichlet(α_c)
@@ -58,8 +59,8 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.spans import OUTSIDE_TAG, Sequences, parse_tag_scheme
 
-TRANSITION_POWER = 0.5  # exponent of 1/d for transitions; the likelihood of labels has exponent 1
-ILLEGAL_PSEUDO_COUNT = 1e-10  # pseudo-count of an illegal transition, whose probability is then set to 0
+TRANSITION_POWER = 0.5  # exponent of 1/d for transitions; for likelihoods of labels it is 1
+ILLEGAL_PSEUDO_COUNT = 1e-10  # pseudo-count of illegal transitions, whose probabilities are then set to 0
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class PathCounts(Params):
 
 
 class TagStates(NamedTuple):
-    """States of the chain: the tags, and three more states for O (after a span, before one, between two)."""
+    """States of the chain: the tags, and three more states for O (after a span, before a span, between two spans)."""
 
     means: IntArray  # (S,) tag of each state
     starts: BoolArray  # (S,) whether a sequence may begin with the state
@@ -81,7 +82,7 @@ class TagStates(NamedTuple):
 
     @classmethod
     def from_classes(cls, classes: Names) -> TagStates:
-        """Return the states for the tags of a table; the first state of O then means away from spans."""
+        """Return the states for the tags of a table; the first state of O means that no span is next to the token."""
         scheme, outside = parse_tag_scheme(classes), [k for k, name in enumerate(classes) if name == OUTSIDE_TAG]
         means = np.arange(len(classes))
         if not outside or (scheme.inside < 0).all():
@@ -97,7 +98,7 @@ class TagStates(NamedTuple):
         return cls(means, scheme.starts[means] & ~after, follows, np.where(before, 0.0, 1.0))
 
     def states_from_tags(self, q: FloatArray, where: Sequences) -> FloatArray:
-        """Return probabilities of states (I, S) from those of tags (I, K); neighbours decide the state of O."""
+        """Return the probabilities of states (I, S), given those of tags (I, K); neighbours decide the state of O."""
         if self.means.size == q.shape[1]:
             return q
         p = np.clip(1 - q[:, self.means[-1]], 0, 1)  # P(in any span); rounding errors may leave [0, 1]
@@ -112,14 +113,14 @@ class TagStates(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TaggedTable:
-    """A table of spans in the form that the kernels process."""
+    """A table of spans in the form that kernels process."""
 
     sequences: Sequences
     item_ptr: IntArray
-    weight: FloatArray  # (N,), or empty if all weights are 1
+    weight: FloatArray  # (N,) weights of rows, or empty if all weights are 1
     cell: IntArray  # (N,) cell of each row
     keys: IntArray  # (U,) code of each cell: (annotator · (K + 1) + previous tag, or K if none) · K + tag
-    gold: IntArray  # (I,), or empty without gold
+    gold: IntArray  # (I,) gold codes, or empty without gold
     states: TagStates
     inside: IntArray  # (K,) see `table.spans.Scheme`
 
@@ -127,7 +128,7 @@ class TaggedTable:
         self, logs: FloatArray, first: FloatArray, step: FloatArray, *, d: FloatArray | None = None,
         shift: FloatArray | None = None, tags: IntArray | None = None,
     ) -> tuple[float, FloatArray, PathCounts, FloatArray]:  # fmt: skip
-        """Return log evidence, posterior (I, K), counts and span probabilities (I,), tempered by d (I,)."""
+        """Return log evidence, posterior (I, K), counts and span probabilities (I,), all tempered by d (I,)."""
         from dissensus.compute.kernels.sequence import forward_backward
 
         n_items, K, S = self.item_ptr.size - 1, self.inside.size, first.size
@@ -166,7 +167,7 @@ class TaggedTable:
 class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
     """Aggregate tags of tokens (`dissensus.table.spans`) by Bayesian sequence combination."""
 
-    previous: bool = param(True, "an annotator's label depends on its label for the token before")
+    previous: bool = param(True, "whether an annotator's label depends on its label for the previous token")
 
     takes_earlier = False
 
@@ -198,7 +199,7 @@ class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
         self._set_reliability(*table.count_correct_labels(self.posterior_))
 
     def em_step(self, tagged: TaggedTable, params: PathCounts) -> tuple[float, PathCounts]:
-        """Return the bound for given counts, and the expected counts under the posterior that follows from them."""
+        """Return the bound for these counts, and the expected counts under the posterior that follows from them."""
         logs, loss = expected_log_likelihood(tagged.keys, params.cells, self._label_pseudo_counts)
         first, step, divergences = self._expected_transitions(params)
         evidence, _, counts, _ = tagged.forward_backward(logs, first, step)
@@ -210,11 +211,11 @@ class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
 
     @property
     def _label_pseudo_counts(self) -> FloatArray:
-        """Pseudo-counts of labels, (S, K) [state, given]."""
+        """The pseudo-counts of labels, (S, K) [state, given]."""
         return default_pseudo_counts(self.classes_.size)[self._tag_states.means]
 
     def _build_table(self, table: Annotations, annotators: IntArray, gold: IntArray | None) -> TaggedTable:
-        """Return the table with cells numbered by the model's annotators; unseen ones (code −1) share one number."""
+        """Return the table with cells for the model's annotators; all unseen annotators (code −1) share their cells."""
         rows, sequences, K = expand_rows(table), table.sequences, table.n_classes
         before = np.full(len(rows.label), K, np.int64)
         if self.previous:
@@ -235,7 +236,7 @@ class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
         )  # fmt: skip
 
     def _initial_counts(self, tagged: TaggedTable, table: Annotations, rng: np.random.Generator | None) -> PathCounts:
-        """Return counts under the posterior of Dawid-Skene on tokens; with `rng`, under random vote shares."""
+        """Return expected counts under Dawid-Skene's posterior of tokens or, with `rng`, under random vote shares."""
         gold = tagged.gold if tagged.gold.size else None
         if rng is None:
             tokens = Annotations(
@@ -275,7 +276,7 @@ class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
         )
 
     def _decode(self, tagged: TaggedTable) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Return posterior (I, K), most probable tags (I,) and the probabilities of their spans (I,)."""
+        """Return the posterior (I, K), the most probable tags (I,) and the probabilities of their spans (I,)."""
         logs, (first, step) = self._mean_log_likelihood(tagged.keys), self._mean_transitions()
         tags = tagged.best_path(logs, first, step)
         n = labels_per_item(tagged.item_ptr, tagged.weight if tagged.weight.size else None)
@@ -285,7 +286,7 @@ class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
         return posterior, tags, probability
 
     def _mean_log_likelihood(self, keys: IntArray) -> FloatArray:
-        """Return log E Θ of cells (n keys, S); code A stands for unseen annotators, who are like the whole crowd."""
+        """Return log E Θ of cells (n keys, S); code A stands for unseen annotators, who behave like the whole crowd."""
         K = self.classes_.size
         alpha, everyone = self._label_pseudo_counts, self.annotators_.size * (K + 1) * K
         pooled, _, counts = sum_by_key(self.cell_ % ((K + 1) * K), self.cell_counts_)
@@ -298,7 +299,7 @@ class BayesianSequence(SpanModel, EMAggregator[PathCounts]):
         return np.asarray(np.log((cell_counts + alpha[:, keys % K].T) / (total + alpha.sum(axis=1))))
 
     def predict_tags(self, table: Annotations) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Return posterior, tags and span probabilities of a new table; unseen annotators are like the whole crowd."""
+        """Return posterior, tags and span probabilities of a new table; unseen annotators act like the whole crowd."""
         check_label_type(self, table)
         table = table.with_classes(self.classes_)
         known = naming.match_names(table.annotators, self.annotators_, "annotators")

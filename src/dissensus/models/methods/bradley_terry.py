@@ -10,12 +10,12 @@ right alternative:
 This is the model of Bradley & Terry (1952) with the ties of Davidson (1970), where κ = log ν. γ_j is annotator j's
 sensitivity to the scores (0: answers do not depend on them, negative: they are reversed), h_j its preference for the
 left position, and κ_j its tendency to call a tie. All have normal priors, s ~ N(0, σ²), γ_j ~ N(1, ·), h_j ~ N(h, ·)
-and κ_j ~ N(κ, ·), with means and variances learnt from all annotators. The median annotator has γ = 1, so a difference
-of scores is its log odds, ties aside, of preferring the better alternative. Newton steps alternate between all scores
-and the three numbers of every annotator.
+and κ_j ~ N(κ, ·), with means and variances learnt from all annotators. The median annotator has γ = 1. For this
+annotator, a difference of scores is the log odds of preferring the better alternative, if ties are ignored. Newton
+steps alternate between all scores and the three numbers of every annotator.
 
 - `scores_` (T,) and `score_interval_` (T, 2): s with mean 0, and 95 % intervals
-- `rank_` (T,) and `rank_interval_` (T, 2): ranks, of which 1 is the best
+- `rank_` (T,) and `rank_interval_` (T, 2): ranks (1 is the best), and their 95 % intervals
 - `answering_` (A, 3): γ, h and κ
 - `posterior_` (I, 3): probabilities of left, right and tie for an average annotator
 
@@ -49,26 +49,26 @@ from dissensus.models.fitting import check_label_type
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
-TIE_CODE = 2  # class code of a tie; 0 is left and 1 is right
-MAX_SCORE_STEP = 3.0  # largest change of a score per Newton step, in log odds
+TIE_CODE = 2  # class code of a tie; 0 means left and 1 means right
+MAX_SCORE_STEP = 3.0  # maximum change of a score per Newton step, in log odds
 MIN_MEDIAN_SLOPE = 0.1  # lower limit of the median γ, by which the scores are scaled
 FLAT_PRECISION, FIXING_PRECISION = 1e-6, 1e12  # precisions of a prior without effect, and of one that fixes the value
 MIN_PRIOR_VARIANCE = 1e-4  # lower limit of the variance of the scores and of annotator effects
 INITIAL_VARIANCES = (0.1, 0.1, 0.5)  # initial variances of γ, h and κ
-NO_TIES_KAPPA = -700.0  # κ where there are no ties, so that e^κ is nearly 0 but positive
+NO_TIES_KAPPA = -700.0  # value of κ without ties, so that e^κ is nearly 0 but positive
 ELO_PER_LOG_ODDS = 400 / np.log(10)  # Elo points per unit of log odds
 
 
 @dataclass(frozen=True, eq=False)
 class Comparisons:
-    """Rows of a table of pairs, with alternatives, annotators and items as codes."""
+    """The rows of a table of pairs, with codes of alternatives, annotators and items."""
 
     left: IntArray
     right: IntArray
     annotator: IntArray
     item: IntArray
-    won: FloatArray  # (N,) weight of the row, negative if right is better, 0 for a tie
-    tied: FloatArray  # (N,) weight of the row for a tie, else 0
+    won: FloatArray  # (N,) weight of the row; negative if right is better, 0 for a tie
+    tied: FloatArray  # (N,) weight of the row if it is a tie, else 0
     weight: FloatArray  # (N,)
     n_alternatives: int
 
@@ -103,22 +103,24 @@ class BradleyTerry(AnswerModel):
     'a'
     """
 
-    ties: Literal["davidson", "half"] = param("davidson", "model ties, or count a tie as half a win of each")
-    annotators: bool = param(True, "learn the sensitivity, position effect and ties of each annotator")
-    position: bool = param(True, "learn the preference for the left position")
+    ties: Literal["davidson", "half"] = param(
+        "davidson", "whether ties are modelled or count as half a win of both alternatives"
+    )
+    annotators: bool = param(True, "whether each annotator's sensitivity, position effect and ties are learnt")
+    position: bool = param(True, "whether the preference for the left position is learnt")
     prior: Any = param(
-        "auto", "variance of the scores: learnt, a number, or None for no prior",
+        "auto", "prior variance of the scores; learnt if 'auto', no prior if None",
         check=lambda value: value in ("auto", None) or (is_number(value) and value > 0),
         must="must be 'auto', None, or a number above 0",
     )  # fmt: skip
-    draws: int = param(1000, "random draws for the intervals of ranks", low=1)
-    max_iter: int = param(50, "largest number of rounds", low=1)
-    tol: float = param(0.01, "stop when no score changes by more, in standard errors", above=0)
+    draws: int = param(1000, "number of random draws for the intervals of ranks", low=1)
+    max_iter: int = param(50, "maximum number of rounds", low=1)
+    tol: float = param(0.01, "stop when no score changes by more than this many standard errors", above=0)
 
     kinds: ClassVar = ("pairs",)
     frame_kinds: ClassVar = ("items", "annotators", "things")
     things_: Annotated[Names, "Y names"]
-    scores_: Annotated[FloatArray, "Y real"]  # scores with mean 0; a difference is the log odds of winning, ties aside
+    scores_: Annotated[FloatArray, "Y real"]  # scores with mean 0; a difference is the log odds of winning
     score_interval_: Annotated[FloatArray, "Y 2 real"]  # 95 % interval
     rank_: Annotated[IntArray, "Y count"]  # 1 is the best
     rank_interval_: Annotated[IntArray, "Y 2 count"]  # 95 % interval
@@ -158,7 +160,7 @@ class BradleyTerry(AnswerModel):
         return Comparisons(left, right, table.annotator, table.item, won, tied, weight, sides.names.size)
 
     def _optimise(self, pairs: Comparisons, A: int, on_step: OnStep) -> FloatArray:
-        """Set scores and annotator effects by alternating Newton steps; return minus the second derivatives (T, T)."""
+        """Fit scores and annotator effects by alternating Newton steps; return minus the second derivatives (T, T)."""
         T = pairs.n_alternatives
         ties = float(pairs.tied.sum() / pairs.weight.sum())
         free = np.array([self.annotators, self.position, 0 < ties < 1])
@@ -208,7 +210,7 @@ class BradleyTerry(AnswerModel):
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return (γ, h, κ) after one Newton step of every annotator, with their prior means and variances.
 
-        Without annotator effects the step is one for the whole crowd. Values that are not free get a prior that fixes
+        Without annotator effects there is one step for the whole crowd. Values that are not free get a prior that fixes
         them.
         """
         group, A = (pairs.annotator, len(effects)) if self.annotators else (np.zeros_like(pairs.annotator), 1)
@@ -269,7 +271,7 @@ class BradleyTerry(AnswerModel):
         self.rank_interval_ = np.stack([np.minimum(low, self.rank_), np.maximum(high, self.rank_)], axis=1)
 
     def outcome_probabilities(self, pairs: Comparisons, annotator: IntArray) -> FloatArray:
-        """Return P(left), P(right) and P(tie), (N, 3), for annotators (N,) by code; −1 is an unseen annotator."""
+        """Return P(left), P(right) and P(tie), (N, 3), for annotators given by code (N,); −1 is an unseen annotator."""
         effects = np.vstack([self.answering_, self.crowd_answering_])
         p = expected_outcomes(replace(pairs, annotator=annotator), self.scores_, effects)
         return np.stack([(p.decided + p.difference) / 2, (p.decided - p.difference) / 2, p.tie], axis=1)
@@ -282,7 +284,7 @@ class BradleyTerry(AnswerModel):
         return self.outcome_probabilities(self._match_alternatives(table), np.full(table.n_items, -1))
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
-        """Return P(left), P(right) and P(tie) of every row (N, 3), for its annotator."""
+        """Return P(left), P(right) and P(tie) of every row (N, 3), for the annotator of the row."""
         self._check_fitted()
         annotators = naming.match_names(table.annotators, self.annotators_, "annotators")[table.annotator]
         items = self._match_alternatives(table)
@@ -303,13 +305,13 @@ class BradleyTerry(AnswerModel):
         raise NewPairsNotScorable
 
     def summarise_answers(self, gold: Any = None) -> dict[str, Any]:
-        """Return the ranking, and the position effect and ties of the crowd."""
+        """Return the ranking, and the position effect and the frequency of ties for the whole crowd."""
         _, left, tie = self.crowd_answering_.tolist()
         about = {"things": self.things_.size, "favours_left": left, "calls_ties": tie if tie > NO_TIES_KAPPA else None}
         return about | {"ranking": self.ranking("pyarrow").to_pylist()}
 
     def ranking(self, backend: Any = None) -> Any:
-        """Return the alternatives, best first, with score, rank, their 95 % intervals, Elo points and comparisons."""
+        """Return the alternatives, best first: score and rank with 95 % intervals, Elo and number of comparisons."""
         return self.to_frame("things", backend)  # type: ignore[arg-type]
 
     def _frame_columns(self, kind: str) -> dict[str, Any]:
@@ -350,7 +352,7 @@ def expected_outcomes(
 
 
 def score_derivatives(pairs: Comparisons, p: OutcomeProbabilities) -> tuple[FloatArray, FloatArray]:
-    """Return the first and minus the second derivative of the log likelihood of each row (N,) in η."""
+    """Return, for each row (N,), the first and minus the second derivative of its log likelihood with respect to η."""
     return (pairs.won - pairs.weight * p.difference) / 2, pairs.weight * (p.decided - p.difference**2) / 4
 
 
@@ -360,7 +362,7 @@ def rank_scores(scores: FloatArray) -> IntArray:
 
 
 def centre_variance(variance: FloatArray) -> FloatArray:
-    """Return the variance (T, T) of scores less their mean."""
+    """Return the covariance (T, T) of the scores after their mean has been subtracted."""
     across = variance.mean(axis=0)
     return np.asarray(variance - across - across[:, None] + across.mean())
 
@@ -374,7 +376,7 @@ def weighted_laplacian(pairs: Comparisons, weight: FloatArray) -> FloatArray:
 
 
 def check_connected(alternatives: Names, pairs: Comparisons, strongly: bool) -> None:
-    """Raise an error if comparisons do not connect all alternatives, which then have no common scale."""
+    """Raise an error if comparisons do not connect all alternatives, because they have no common scale then."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

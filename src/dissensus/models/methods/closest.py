@@ -1,9 +1,9 @@
 """Closest: the label of each item that is nearest to all others, weighted by annotator.
 
-Use it for objects with a distance, such as boxes, texts or trees, when one of the given labels will do.
+Use it for objects with a distance, such as boxes, texts or trees, when one of the given labels is a good enough answer.
 
-The true object t of item i is one of its labels, and labels near it are more likely. δ is the distance of two labels
-and σ_j the error of annotator j, the mean distance of its labels from the truth:
+The true object t of item i is one of its labels, and labels near t are more likely. δ is the distance of two labels,
+and σ_j is the error of annotator j, the mean distance of its labels from the truth:
 
     P(y_ij | t) ∝ exp(−δ(y_ij, t) / σ_j)
 
@@ -40,13 +40,13 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
 MIN_ERROR_SCALE = 1e-9  # lower limit of σ, which is 0 if all labels are the same
-N_CHANCE_PAIRS = 5_000  # compared pairs of labels of different items, which give the distance by chance
-MAX_DISTANCES = 50_000_000  # largest number of distances in memory, one per row and distinct label of its item
+N_CHANCE_PAIRS = 5_000  # number of pairs of labels of different items; they give the distance by chance
+MAX_DISTANCES = 50_000_000  # maximum number of distances in memory; a row has one per label of its item
 
 
 @dataclass(frozen=True, eq=False)
 class CandidateLabels:
-    """Distinct labels of all items (candidates), and the distances of each item's rows from them."""
+    """The distinct labels of each item, called candidates, and the distances of the item's rows from them."""
 
     item: IntArray  # (C,) item of each candidate
     label: IntArray  # (C,) class code of each candidate
@@ -65,13 +65,15 @@ class Closest(AnswerModel):
     """Choose the label of each item that is nearest to all others, for objects with a distance."""
 
     distance: Any = param(
-        "words", "distance of two labels: by words, characters, boxes, or a function",
+        "words", "distance of two labels, by words, characters or boxes, or a function of two labels",
         check=lambda value: callable(value) or value in ("words", "characters", "boxes"),
         must="must be 'words', 'characters', 'boxes', or a function of two labels",
     )  # fmt: skip
-    crowd_labels: float = param(5.0, "labels of average distance that are added to those of each annotator", above=0)
+    crowd_labels: float = param(
+        5.0, "number of labels of average distance that are added to those of each annotator", above=0
+    )
     max_iter: int = param(100, "largest number of rounds", low=1)
-    tol: float = param(1e-4, "stop when no σ changes by a larger share", low=0)
+    tol: float = param(1e-4, "stop when no σ changes by more than this share", low=0)
     dependence: DependenceChoice = DEPENDENCE
 
     kinds: ClassVar = ("objects",)
@@ -92,7 +94,7 @@ class Closest(AnswerModel):
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         weight = table.row_weights
         candidates = find_candidates(table, self.distance)
-        counted = weight * (np.diff(table.item_ptr) > 1)[table.item]  # a single label has no other to be compared with
+        counted = weight * (np.diff(table.item_ptr) > 1)[table.item]  # a single label cannot be compared
         n = np.bincount(table.annotator, counted, table.n_annotators)
         overall = max(float(candidates.distance.mean()), MIN_ERROR_SCALE)
         error, trace = np.full(table.n_annotators, overall), []
@@ -114,7 +116,7 @@ class Closest(AnswerModel):
         self.answer_names_, self.confidence_, self.expected_distance_ = self._choose_answers(
             table, weight, error, candidates
         )
-        self.posterior_ = self.confidence_[:, None]  # P(answer), because the contract requires a posterior
+        self.posterior_ = self.confidence_[:, None]  # P(answer); the contract requires a posterior
         self.total_ = np.bincount(table.annotator, weight, table.n_annotators).astype(np.float64)
         self.reliability_ = np.clip(1 - error / self._chance_distance(table), 0, 1)
         self.hits_ = self.reliability_ * self.total_
@@ -169,7 +171,7 @@ class Closest(AnswerModel):
         return label, confidence, np.asarray(np.bincount(candidates.item, q * to_answer, table.n_items), np.float64)
 
     def _chance_distance(self, table: Annotations) -> float:
-        """Return the mean distance of labels of different items."""
+        """Return the mean distance between labels of different items."""
         rng = np.random.default_rng(0)
         left, right = rng.integers(0, max(len(table), 1), (2, N_CHANCE_PAIRS))
         apart = table.item[left] != table.item[right]
@@ -180,7 +182,7 @@ class Closest(AnswerModel):
 
 
 def find_candidates(table: Annotations, distance: ObjectDistance | Callable[[Any, Any], float]) -> CandidateLabels:
-    """Return the distinct labels of every item and their distances to its rows, each computed once."""
+    """Return the distinct labels of every item and their distances from its rows; each distance is computed once."""
     K = max(table.n_classes, 1)
     pairs, own = np.unique(table.item.astype(np.int64) * K + table.label, return_inverse=True)
     item, label = pairs // K, pairs % K
@@ -210,7 +212,7 @@ def candidate_scores(
 def expected_distances(
     candidates: CandidateLabels, table: Annotations, weight: FloatArray, error: FloatArray
 ) -> FloatArray:
-    """Return each row's expected distance (N,) from the truth as estimated from the other rows, or 0 without any."""
+    """Return each row's expected distance (N,) from the truth, estimated from the item's other rows; 0 without any."""
     given = weight[candidates.row] * candidates.distance / error[table.annotator[candidates.row]]
     others = candidates.n_rows[candidates.candidate] > (
         candidates.row_candidate[candidates.row] == candidates.candidate

@@ -7,7 +7,7 @@ Annotator j belongs to community m_j, and its confusion matrix Θ_j is drawn aro
     m_j ~ Cat(h)      Θ_j[c, :] | m_j = m ~ Dirichlet(α_m[c, :])      z_i ~ Cat(π)      y_ij | z_i = c ~ Cat(Θ_j[c, :])
 
 With one community this is `hierarchical-dawid-skene`. Variational Bayes gives every annotator a distribution ρ_j over
-communities, and a Dirichlet γ_jm for its matrix in each; a bound on the log evidence is raised in turn:
+communities, and a Dirichlet γ_jm for its matrix in each community. Each step raises a bound on the log evidence:
 
     E step  q_i(c) ∝ π_c Π_{j∈M_i} exp(E log Θ_j[c, y_ij])
             E log Θ_j[c, l] = Σ_m ρ_jm (ψ(γ_jm[c, l]) − ψ(Σ_l γ_jm[c, l]))
@@ -24,10 +24,10 @@ communities, and a Dirichlet γ_jm for its matrix in each; a bound on the log ev
 - `counts_` (A, K, K) [annotator, true, given]: n, from which γ and ρ follow
 - `prior_` (K,): π; b are the pseudo-counts of `dawid-skene`; κ is `community_count`; ψ is the digamma function
 
-`prior_annotators` annotators of unknown quality are divided among the communities. The number of communities M, unless
-you set it, maximises Σ_j log Σ_m h_m Π_c B(γ_jm[c, :]) / B(α_m[c, :]), with the counts of a fit with one community,
-less ½ log A for each of the M(K² + 1) − 1 parameters (Schwarz 1978). It is at most eight, with at least four annotators
-per community on average.
+`prior_annotators` annotators of unknown quality are divided among the communities. If you do not set the number of
+communities M, it is the number that maximises Σ_j log Σ_m h_m Π_c B(γ_jm[c, :]) / B(α_m[c, :]) minus ½ log A for each
+of the M(K² + 1) − 1 parameters (Schwarz 1978), with the counts of a fit with one community. M is at most eight, and
+communities have at least four annotators on average.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ from dissensus.models.methods.hierarchical_dawid_skene import CrowdPriorModel, e
 from dissensus.models.methods.mace import KEY_STEPS_PER_LABEL, draw_by_counts
 from dissensus.models.params import COUNT, LOG_SIMPLEX, positive_transform
 
-MAX_COMMUNITIES = 8  # largest number of communities that is tried
-MIN_MEAN_MEMBERS = 4  # smallest mean number of annotators per community
-QUOTIENT_STEPS = 2  # quotient steps per M step; more of them save no time
-MIN_PARAMETERS_FOR_KERNEL = 5_000  # number of parameters from which on a compiled loop is worth loading
-CRITERION_TOLERANCE_NATS = 0.5  # tolerance in nats when numbers of communities are compared
+MAX_COMMUNITIES = 8  # maximum number of communities that is tried
+MIN_MEAN_MEMBERS = 4  # minimum mean number of annotators per community
+QUOTIENT_STEPS = 2  # number of quotient steps per M step; more steps save no time
+MIN_PARAMETERS_FOR_KERNEL = 5_000  # minimum number of parameters for a compiled loop
+CRITERION_TOLERANCE_NATS = 0.5  # tolerance in comparisons of numbers of communities, in nats
 
 
 @dataclass(frozen=True)
 class CommunityParams(ClassParams):
-    """Parameters of the EM: class shares, soft label counts, and the prior and the share of each community."""
+    """Parameters of the EM: class shares, expected label counts, and the prior and share of each community."""
 
     prior: FloatArray = em_parameter(LOG_SIMPLEX)  # (K,) π
     counts: FloatArray = em_parameter(COUNT, "A K K")  # [annotator, true, given] n
@@ -89,7 +89,7 @@ class AnnotatorPosteriors(NamedTuple):
 class CommunityBCC(CrowdPriorModel[CommunityParams]):
     """Estimate confusion matrices of annotators who belong to communities, by variational Bayes."""
 
-    communities: int | None = param(None, "number of communities; None estimates it", low=1)
+    communities: int | None = param(None, "number of communities; estimated if None", low=1)
     community_count: float = param(1.0, "pseudo-count of every community", low=MIN_PSEUDO_COUNT)
 
     Params = CommunityParams
@@ -101,7 +101,7 @@ class CommunityBCC(CrowdPriorModel[CommunityParams]):
     community_: Annotated[IntArray, "A code:C"]
 
     def _run_em(self, engine: Engine, on_step: OnStep) -> CommunityParams:
-        """Run EM with the set number of communities, or with one and then with the number that its counts support."""
+        """Run EM with `communities`, or, if it is None, with one community and then with the number that fits best."""
         self._pool = engine.pool  # threads that compute the posteriors of annotators
         params = self._fit_communities(self.communities or 1, engine, on_step)
         passes = self.n_iter_
@@ -116,7 +116,7 @@ class CommunityBCC(CrowdPriorModel[CommunityParams]):
         return self.run_restarts(partial(self.em_step, engine, self.e_step_pass()), initialise, on_step)
 
     def initialise(self, engine: Engine, rng: np.random.Generator | None, communities: int = 0) -> CommunityParams:
-        """Return parameters from the vote shares, with annotators grouped by accuracy or at random."""
+        """Return parameters from the vote shares; annotators are grouped by accuracy or, with `rng`, at random."""
         votes = self.vote_counts(engine)
         number = communities or self.communities or 1
         return self._group_annotators(self.class_shares(votes.class_counts), votes.label_counts, rng, number)
@@ -126,7 +126,7 @@ class CommunityBCC(CrowdPriorModel[CommunityParams]):
     ) -> CommunityParams:
         """Return M communities of annotators with similar accuracy or, with `rng`, of random annotators.
 
-        Annotators with equal counts get the same community, so neither names nor order matter.
+        Annotators with equal counts are put into the same community, so neither names nor order matter.
         """
         expected = expected_population(prior.size)
         hits, total = np.einsum("akk->a", counts), counts.sum(axis=(1, 2))
@@ -172,7 +172,7 @@ class CommunityBCC(CrowdPriorModel[CommunityParams]):
         return params if params.counts is label_counts else replace(params, counts=label_counts)
 
     def update_hyperparameters(self, label_counts: FloatArray, params: CommunityParams) -> CommunityParams:
-        """Return more probable α and h for these counts, by a fixed-point step and a few longer steps if they help."""
+        """Return `params` with more probable α and h, by a fixed-point step and, if they help, a few longer steps."""
         params = replace(params, counts=label_counts)
         posteriors = self.annotator_posteriors(params)
         members = posteriors.membership.sum(axis=0)
@@ -183,7 +183,7 @@ class CommunityBCC(CrowdPriorModel[CommunityParams]):
             tried = self._with_community_shares(
                 best, quotient_step(posteriors, self.prior_annotators, best.community_concentration), posteriors
             )
-            if not self._log_evidence(tried) > self._log_evidence(best):  # a NaN ends the loop too
+            if not self._log_evidence(tried) > self._log_evidence(best):  # the loop also ends if the value is NaN
                 break
             best = tried
         return best
@@ -213,7 +213,7 @@ class CommunityBCC(CrowdPriorModel[CommunityParams]):
         return replace(params, counts=np.zeros_like(params.counts[:1]))
 
     def _choose_n_communities(self, single: CommunityParams) -> int:
-        """Return the number of communities with the best criterion, for the counts of a fit with one."""
+        """Return the number of communities with the best criterion, given a fit with one community."""
         K, busy = single.prior.size, int(np.count_nonzero(self.n_annotations_))
 
         def crowd_pass(params: CommunityParams) -> tuple[float, CommunityParams]:
@@ -251,7 +251,7 @@ class CommunityBCC(CrowdPriorModel[CommunityParams]):
         self.community_ = self.community_posterior_.argmax(axis=1)
 
     def confusion_support(self) -> FloatArray:
-        """Return the support (A, K, K) of the Beta with the mean and the variance of each entry."""
+        """Return the support (A, K, K) of the Beta distributions that have the mean and variance of each entry."""
         mean, square = self._confusion_moments(self._params())
         return np.asarray(mean * (1 - mean) / np.maximum(square - mean**2, 1e-300) - 1)
 
@@ -265,7 +265,7 @@ def sort_communities(params: CommunityParams) -> CommunityParams:
 
 
 def readable_annotator_posteriors(params: CommunityParams) -> AnnotatorPosteriors:
-    """Return what `CommunityBCC.annotator_posteriors` returns, by a readable form with an (M, A, K, K) array."""
+    """Compute `CommunityBCC.annotator_posteriors` in a readable form, which needs an array (M, A, K, K)."""
     alpha, counts = params.community_concentration, params.counts
     gamma = counts + alpha[:, None]  # [community, annotator, true, given]
     odds = np.log(params.community_share) + (log_normaliser(gamma) - log_normaliser(alpha)[:, None]).sum(axis=2).T
@@ -293,7 +293,7 @@ def fixed_point_step(logs: FloatArray, members: FloatArray, prior_annotators: fl
 def quotient_step(posteriors: AnnotatorPosteriors, prior_annotators: float, alpha: FloatArray) -> FloatArray:
     """Return α (M, K, K) times the quotient of the gradient's positive and negative parts (Minka 2000, eq. 55).
 
-    This moves small α, for which the fixed point over E log Θ is very slow.
+    These steps are useful for small α, for which the fixed point over E log Θ is very slow.
     """
     size, members = alpha.sum(axis=2), posteriors.membership.sum(axis=0)[:, None]  # (M, K), (M, 1)
     pull = prior_annotators / len(alpha) * (unknown_expected_log(alpha.shape[1]) + psi(size)[:, :, None] - psi(alpha))

@@ -1,6 +1,6 @@
 """Consensus: the default method, Dawid-Skene with corrections for copied labels, dependent labels and uneven classes.
 
-Use it first. Take another method where its page gives a reason.
+Use it first. Choose another method only if the page of that method gives a reason that applies to your labels.
 
 The labels pass through four stages:
 
@@ -9,10 +9,10 @@ The labels pass through four stages:
 2. *Choose or pool models* (`models.pooling`). The model is `dawid-skene`; for items with many labels it is
    `hierarchical-dawid-skene`, alone or pooled with `item-effect`.
 3. *Temper* (`models.tempering`). Labels of one item are not independent given its class. Without gold, n labels per
-   item carry the evidence of n^(1 − γ) independent ones with γ = 0.77, which gives the intra-item correlation ρ = (n^γ
-   − 1) / (n − 1): 0.71 with two labels, 0.61 with five, 0.54 with ten. A pool has its own correlation.
-4. *Class shares* (`models.class_shares`). Classes are taken to be equally frequent unless the labels clearly support
-   other shares: with few labels per item, a rare class looks like one that annotators seldom name.
+   item carry the evidence of n^(1 − γ) independent labels with γ = 0.77, which gives the intra-item correlation ρ =
+   (n^γ − 1) / (n − 1): 0.71 with two labels, 0.61 with five, 0.54 with ten. A pool has its own correlation.
+4. *Class shares* (`models.class_shares`). Classes are assumed to be equally frequent unless the labels clearly
+   support other shares, because with few labels per item a rare class looks like a class that annotators seldom name.
 
 Tables of up to 2²⁵ labels (33.6 million) are fitted in memory, whatever the engine. Longer tables pass through stages 3
 and 4 only.
@@ -39,7 +39,7 @@ from dissensus.models.pooling import DESIGN_EFFECT_POWER, KEPT_RESULTS, ModelPoo
 from dissensus.models.tempering import CORRELATION_INTERVAL, DependenceChoice, Tempering, labels_per_item
 from dissensus.table.annotations import Annotations
 
-MAX_PIPELINE_ROWS = 2**25  # longest table that passes through all stages; it takes a quarter of a gigabyte
+MAX_PIPELINE_ROWS = 2**25  # maximum number of rows for all stages; 0.25 GB
 INHERITED_PARAMETERS: dict[str, Any] = dict(DawidSkene.declared())
 
 
@@ -64,8 +64,8 @@ class Consensus(Aggregator):
     vote_count: float = INHERITED_PARAMETERS["vote_count"]
 
     confusion_: FloatArray
-    copy_group_: Annotated[IntArray, "A code:A"]  # group of copying annotators that each belongs to, or −1
-    member_weights_: Annotated[FloatArray | None, "optional 2 simplex"] = None  # of the pool; None for Dawid-Skene
+    copy_group_: Annotated[IntArray, "A code:A"]  # group of copying annotators, −1 without a group
+    member_weights_: Annotated[FloatArray | None, "optional 2 simplex"] = None  # weights of the pool; None without one
     concentration_: Annotated[FloatArray | None, "optional A K K count"] = None  # γ of `hierarchical-dawid-skene`
     population_: Annotated[FloatArray | None, "optional K K count"] = None
     theta_: Annotated[FloatArray | None, "optional A K K real"] = None  # θ of `item-effect`
@@ -76,7 +76,7 @@ class Consensus(Aggregator):
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         self.copy_group_ = np.full(self.annotators_.size, -1)
-        n_items = self.items_.size  # further items of the table stand for earlier counts
+        n_items = self.items_.size  # the table's further items represent earlier counts
         pool = ModelPool(table.n_annotations / table.n_items)
         if isinstance(table, Annotations) and len(table) <= MAX_PIPELINE_ROWS:
             new = table if table.n_items == n_items else table.select(rows=table.item < n_items)
@@ -95,14 +95,14 @@ class Consensus(Aggregator):
             self._copy_results(model)
 
     def _temper_by_labels(self, pool: ModelPool) -> None:
-        """Set ρ from the mean number of labels per item, unless it is given or learnt from gold."""
+        """Set ρ, which depends on the mean number of labels per item, unless it is given or learnt from gold."""
         if self._default_correlation:
             rho = (pool.design_effect - 1) / (pool.n - 1) if pool.n > 1 else DESIGN_EFFECT_POWER
             low, high = CORRELATION_INTERVAL
             self.tempering = Tempering(rho, (min(low, rho), high), is_default=True)
 
     def _keep_pool_results(self, pool: ModelPool) -> None:
-        """Keep the results of the pooled models that score new tables, or None without a pool."""
+        """Keep the results of the pooled models with which new tables are scored; without a pool they are None."""
         self.member_weights_ = pool.weights if pool.members else None
         for kind, names in KEPT_RESULTS.items():
             member = next((one for one in pool.members if isinstance(one, kind)), None)
@@ -112,7 +112,7 @@ class Consensus(Aggregator):
     def _set_pool_results(
         self, pool: ModelPool, model: UniformPriorDawidSkene, table: Annotations, gold: IntArray | None
     ) -> None:
-        """Set the results of the pool, with the confusion matrices that follow from its posterior."""
+        """Set the results of the pool; its confusion matrices follow from its posterior."""
         with open_in_memory(table, gold, self.threads) as engine:
             model._prepare(engine)
         last, members = pool.members[-1], pool.members
@@ -128,7 +128,7 @@ class Consensus(Aggregator):
         self._copy_results(model)
 
     def _as_dawid_skene(self, n: float | None = None) -> UniformPriorDawidSkene:
-        """Return this model as Dawid-Skene with uniform class shares, with its parameters and results."""
+        """Return a `UniformPriorDawidSkene` with the parameters and results of this model."""
         model = UniformPriorDawidSkene(labels_per_item=n, **self.get_params())
         vars(model).update({name: value for name, value in vars(self).items() if name.endswith("_")})
         model.shares_are_free, model._default_correlation = self.member_weights_ is not None, self._default_correlation
@@ -181,7 +181,7 @@ class Consensus(Aggregator):
 
     @property
     def weights_(self) -> dict[str, float]:
-        """Return the methods whose models the answers rest on, with the weight of each."""
+        """Return the methods from whose models the answers are computed, with the weight of each."""
         self._check_fitted()
         if self.member_weights_ is None:
             return {"dawid-skene": 1.0}
@@ -190,13 +190,13 @@ class Consensus(Aggregator):
 
     @property
     def chosen_(self) -> str:
-        """Describe the models that the answers rest on."""
+        """Describe the models from which the answers are computed."""
         groups = int(np.unique(self.copy_group_[self.copy_group_ >= 0]).size)
         return str(ChosenModel(methods=tuple(self.weights_), groups=groups, effective=self.mean_effective_labels()))
 
 
 def consensus(table: Annotations, *, gold: IntArray | None = None, seed: int | None = 0) -> Aggregator:
-    """Fit the default model of every command, with calibrated confidence and the reliability of annotators.
+    """Fit the default method, which estimates labels with calibrated confidence and the reliability of annotators.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def consensus(table: Annotations, *, gold: IntArray | None = None, seed: int | N
     gold : (I,) int, optional
         Known classes of items as codes into `table.classes`, −1 where unknown.
     seed : int, optional
-        Seed of all random draws; None draws one.
+        Seed of all random draws; None draws a seed.
 
     Returns
     -------

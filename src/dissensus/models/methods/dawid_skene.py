@@ -18,15 +18,16 @@ the equations are 2.3 to 2.5 of the paper with pseudo-counts a and b:
 - `confusion_` (A, K, K) [annotator, true, given]: Θ
 - `pseudo_counts_` (K, K) [true, given] and `class_pseudo_counts_` (K,): a and b
 
-Without pseudo-counts an annotator with three labels is trusted as much as one with three hundred. So every annotator
-starts with the pseudo-counts a of a typical annotator of this table. v_i(c) is the share of item i's votes for class c,
-and N the number of labels:
+Without pseudo-counts an annotator with three labels would be trusted as much as one with three hundred. Therefore every
+annotator starts with the pseudo-counts a of a typical annotator of this table. v_i(c) is the share of item i's votes
+for class c, and N the number of labels:
 
     a[c, l] = `crowd_labels`·K√K · Σ_{rows with y_ij = l} v_i(c) / N  +  `smoothing` · (1 if l ≠ c, K − 1 if l = c)
 
-The first term is the crowd's confusion matrix if the vote shares were the truth. The second keeps rare mistakes
-possible and assumes an accuracy of one half. A row of a with less than `least_labels` pseudo-counts, as of a rare
-class, is filled up with those of an annotator of unknown quality (`matrices.default_pseudo_counts`).
+The first term is the confusion matrix that the crowd would have if the vote shares were the truth. The second term
+keeps rare mistakes possible and assumes an accuracy of one half. If a row of a has fewer than `least_labels`
+pseudo-counts, as for a rare class, pseudo-counts of an annotator of unknown quality are added
+(`matrices.default_pseudo_counts`).
 
 With few labels per annotator, the most probable parameters would put all items into one class. The pseudo-counts b_c =
 `class_count` + `vote_count`·A·mean_i v_i(c) keep π near the vote shares. All pseudo-counts are fixed before EM.
@@ -74,7 +75,7 @@ class CrowdPseudoCounts(Parameters):
         1.25, "pseudo-labels of a typical annotator per class, times √K", low=0, high=MAX_PSEUDO_COUNT
     )
     smoothing: float = param(0.15, "pseudo-count of every wrong label", **PSEUDO_COUNT_LIMITS)
-    least_labels: float = param(2.0, "smallest sum of pseudo-counts in a row", low=0, high=MAX_PSEUDO_COUNT)
+    least_labels: float = param(2.0, "minimum sum of pseudo-counts in a row", low=0, high=MAX_PSEUDO_COUNT)
     class_count: float = param(1.0, "pseudo-count of every class", **PSEUDO_COUNT_LIMITS)
     vote_count: float = param(
         0.5, "pseudo-items per annotator, with classes by the vote shares", low=0, high=MAX_PSEUDO_COUNT
@@ -84,7 +85,7 @@ class CrowdPseudoCounts(Parameters):
     class_pseudo_counts_: Annotated[FloatArray, "K count"]
 
     def crowd_factor(self, votes: ExpectedCounts) -> float:
-        """Return a factor for the pseudo-counts that come from the votes."""
+        """Return the factor by which the pseudo-counts from the votes are multiplied."""
         return 1.0
 
     def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
@@ -126,7 +127,7 @@ class DawidSkene(CrowdPseudoCounts, ConfusionModel[DawidSkeneParams]):
 
 
 def crowd_pseudo_counts(labels: FloatArray, crowd_labels: float, smoothing: float, least_labels: float) -> FloatArray:
-    """Return the pseudo-counts a (K, K) [true, given] from the soft label counts (A, K, K) by the votes."""
+    """Return the pseudo-counts a (K, K) [true, given], given label counts (A, K, K) under the vote shares."""
     K = labels.shape[1]
     crowd = labels.sum(axis=0)
     crowd *= crowd_labels * K**1.5 / max(crowd.sum(), MIN_PSEUDO_COUNT)

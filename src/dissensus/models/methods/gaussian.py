@@ -9,9 +9,9 @@ x_ij:
     b_j ~ N(0, s_b²)      a_j ~ N(1, s_a²)      σ_j² ~ scaled-inv-χ²(`crowd_labels`, σ²)
 
 With `scores="ranks"`, x is the normal score of the label, the quantile of N(0, 1) at its rank among all labels, so that
-outliers and skewed ratings do no harm. With `scores="labels"` it is the label itself. θ and (a_j, b_j) have posterior
-distributions, m_i and v_i being the mean and variance of θ_i; variational Bayes raises a bound on the log evidence in
-closed form, with row weights w:
+outliers and skewed ratings do no harm. With `scores="labels"`, x is the label itself. θ and (a_j, b_j) have posterior
+distributions; m_i and v_i are the mean and variance of θ_i. Variational Bayes raises a bound on the log evidence by
+updates in closed form, with row weights w:
 
     v_i = 1 / (1/τ² + Σ_j w E[a_j²]/σ_j²)        m_i = v_i (μ/τ² + Σ_j w (E[a_j] x_ij − E[a_j b_j])/σ_j²)
     (b_j, a_j): ridge regression of x_ij on m_i, with E[θ_i²] = m_i² + v_i on the diagonal
@@ -21,11 +21,11 @@ closed form, with row weights w:
 W, the variance of x within items, stands for one additional annotator, and τ² is at least W/I. The scale a_j matters:
 without it, an annotator who always gives the same label would have the largest weight.
 
-- `values_` (I,) and `interval_` (I, 2): r(θ), the label expected of the annotators, and its 95 % interval
+- `values_` (I,) and `interval_` (I, 2): r(θ), the expected label, averaged over annotators, and its 95 % interval
 - `bias_` (A,): b in units of labels, relative to the crowd, for an average item
 - `stretch_` (A,) and `precision_` (A,): a and 1/σ²
 
-r weights annotators by their squared correlation with θ. The interval of θ uses v_i times the design effect
+r weights the annotators by their squared correlation with θ. The interval of θ uses v_i times the design effect
 (`models.tempering`), and is converted to labels. `reliability_` is the correlation of an annotator's labels with the
 truth, or 0 if it is negative.
 """
@@ -50,13 +50,13 @@ from dissensus.models.tempering import DEPENDENCE, MIN_GOLD_ITEMS, DependenceCho
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
-MAX_CURVE_ANNOTATORS = 200  # number of annotators, those with the largest weights, that r averages over
-CURVE_POINTS = 400  # number of values of θ at which r is computed
-MAX_KNOTS = 2_000  # largest number of label quantiles that define Q
+MAX_CURVE_ANNOTATORS = 200  # maximum number of annotators in the mean r; the largest weights count
+CURVE_POINTS = 400  # number of values of θ for which r is computed
+MAX_KNOTS = 2_000  # maximum number of label quantiles that define Q
 NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(21)  # Gauss–Hermite quadrature of the mean over ε
 OUTLIER_TAIL = 0.05  # share of labels in each tail
-OUTLIER_DISTANCE = 10.0  # labels are clipped at this multiple of the distance from the median to the tail quantiles
-MIN_TOLERANCE_ROWS = 1_000  # shorter tables have the absolute tolerance of a table with this number of rows
+OUTLIER_DISTANCE = 10.0  # maximum distance of labels from the median, as a multiple of the tail quantile's
+MIN_TOLERANCE_ROWS = 1_000  # number of rows below which the absolute tolerance is constant
 ANNOTATOR_COLUMNS = ("reliability", "bias", "stretch", "precision")
 INTERVAL_LEVEL = 0.95  # default level of intervals
 MIN_VARIANCE = 1e-4  # lower limit of σ_j², τ², s_a² and s_b², on the scale of x
@@ -82,10 +82,14 @@ class GaussianParams(NamedTuple):
 class Gaussian(AnswerModel):
     """Estimate a number per item, and the bias, scale and precision of each annotator."""
 
-    scores: Literal["ranks", "labels"] = param("ranks", "model normal scores of the labels, or the labels themselves")
-    crowd_labels: float = param(100.0, "labels of average precision that are added to those of each annotator", above=0)
+    scores: Literal["ranks", "labels"] = param(
+        "ranks", "whether the model describes normal scores of the labels or the labels"
+    )
+    crowd_labels: float = param(
+        100.0, "number of labels of average precision that are added to those of each annotator", above=0
+    )
     max_iter: int = param(500, "largest number of passes over the data", low=1)
-    tol: float = param(1e-7, "stop when a pass raises the bound by less per row", low=0)
+    tol: float = param(1e-7, "stop when a pass raises the bound by less than this number per row", low=0)
     dependence: DependenceChoice = DEPENDENCE
 
     kinds: ClassVar = ("numbers",)
@@ -93,8 +97,8 @@ class Gaussian(AnswerModel):
     tie_seed_: Annotated[int, "optional whole"]
     values_: Annotated[FloatArray, "I real"]
     interval_: Annotated[FloatArray, "I 2 real"]  # 95 % interval
-    bias_: Annotated[FloatArray, "A real"]  # expected label of an average item, less that of the crowd
-    stretch_: Annotated[FloatArray, "A real"]  # slope of an annotator's labels over those of the crowd
+    bias_: Annotated[FloatArray, "A real"]  # expected label of an average item minus the crowd's
+    stretch_: Annotated[FloatArray, "A real"]  # slope of an annotator's labels as a function of the crowd's
     precision_: Annotated[FloatArray, "A real"]  # 1 / residual variance, on the scale of x
     item_total_: Annotated[FloatArray, "I count"]
     knots_: Annotated[FloatArray, "Q 2 share"]  # first and last quantile of each label
@@ -187,10 +191,10 @@ class Gaussian(AnswerModel):
         return check_gold_values(gold, table)
 
     def _estimate_tempering(self, data: Any, gold: Any, earlier: Any) -> Tempering:
-        return super()._estimate_tempering(data, None, earlier)  # gold values set ρ after the fit
+        return super()._estimate_tempering(data, None, earlier)  # gold values are used to set ρ after the fit
 
     def predict(self, table: Annotations | None = None) -> FloatArray:
-        """Return the value of each item (I,); a new table is scored with the fitted annotators."""
+        """Return the value of each item (I,); for a new table, fitted annotators keep their parameters."""
         self._check_fitted()
         return self.values_ if table is None else self._score_table(table, INTERVAL_LEVEL)[0]
 
@@ -226,14 +230,16 @@ class Gaussian(AnswerModel):
     ) -> tuple[FloatArray, FloatArray]:
         """Return values (I,) and intervals (I, 2) for Gaussian posteriors on the scale of x."""
         half = ndtri((1 + level) / 2) * np.sqrt(variance * design_effect(n, self.dependence_))
-        half = np.minimum(half, ndtri((1 + level) / 2) * self._prior_sd())  # at most the width without labels
+        half = np.minimum(
+            half, ndtri((1 + level) / 2) * self._prior_sd()
+        )  # at most the width for an item without labels
         value, plain = self._conversion_curves()
         low = np.minimum(value(mean - half), plain(mean - half))
         high = np.maximum(value(mean + half), plain(mean + half))
         return value(mean), np.stack([low, high], axis=1)
 
     def _learn_dependence(self, mean: FloatArray, variance: FloatArray, gold: FloatArray) -> None:
-        """Set ρ to its most probable value given gold and a prior around the default, unless it is given."""
+        """Set ρ to its most probable value, given gold and a prior around the default, unless the user has set ρ."""
         known = np.flatnonzero(~np.isnan(gold))
         if self.dependence != "auto" or known.size < MIN_GOLD_ITEMS:
             return
@@ -249,7 +255,7 @@ class Gaussian(AnswerModel):
         self.dependence_, self.dependence_interval_ = best.dependence, list(best.interval)
 
     def expected_labels(self, table: Annotations) -> FloatArray:
-        """Return the median label expected of each row's annotator (N,), without using the labels of `table`."""
+        """Return the expected median label of each row's annotator (N,); the labels of `table` are not used."""
         self._check_fitted()
         item = naming.match_names(table.items, self.items_, "items")[table.item]
         annotators = naming.match_names(table.annotators, self.annotators_, "annotators")[table.annotator]
@@ -258,7 +264,7 @@ class Gaussian(AnswerModel):
         return self._to_labels(b + a * at)
 
     def latent_posterior(self, table: Annotations, annotators: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return mean and variance of θ (I,) for annotators by code (A,); −1 is an unseen annotator."""
+        """Return the mean and variance of θ (I,), given codes of the annotators (A,); −1 is an unseen annotator."""
         b, a, s2 = (
             np.append(self.spread_[:, column], typical)[annotators][table.annotator]
             for column, typical in zip((0, 1, 4), self.typical_spread_, strict=True)
@@ -280,7 +286,7 @@ class Gaussian(AnswerModel):
         return super()._frame_columns(kind)
 
     def summarise_answers(self, gold: Any = None) -> dict[str, Any]:
-        """Return quantiles of the values, mean interval width, and error and coverage against gold values."""
+        """Return quantiles of the values, the mean interval width and, with gold values, the error and coverage."""
         quantiles = np.quantile(self.values_, [0, 0.5, 1]).tolist()
         about: dict[str, Any] = {
             "values": dict(zip(("min", "median", "max"), quantiles, strict=True)),
@@ -332,14 +338,14 @@ class Gaussian(AnswerModel):
         return lambda at: np.interp(at, grid, np.maximum.accumulate(total)), self._to_labels
 
     def _mean_labels(self, x: FloatArray, s2: FloatArray) -> FloatArray:
-        """Return E Q(x + ε) with ε ~ N(0, s2)."""
+        """Return the expected label E Q(x + ε) with ε ~ N(0, s2)."""
         parts = NODE_WEIGHTS / NODE_WEIGHTS.sum()
         return np.asarray(
             sum(part * self._to_labels(x + np.sqrt(s2) * node) for node, part in zip(NODES, parts, strict=True))
         )
 
     def _set_quantiles(self, table: Annotations, weight: FloatArray) -> None:
-        """Set Q, by which each label is the quantile of N(0, 1) at the middle of its ranks."""
+        """Set Q, which maps the N(0, 1) quantile at the middle of a label's ranks to the label."""
         count = np.bincount(table.label, weight, table.n_classes)
         given = np.flatnonzero(count)
         values, count = table.values[given], count[given]
@@ -366,7 +372,7 @@ class Gaussian(AnswerModel):
         return np.asarray(np.interp(labels, self.knot_labels_, ndtri(self.knots_.mean(axis=1))))
 
     def _to_labels(self, x: FloatArray) -> FloatArray:
-        """Return the label Q(x) at the quantile of x, constant over the ranks of a label and linear between labels."""
+        """Return the label Q(x); Q is constant over the ranks of a label and linear between labels."""
         if self.scores == "labels":
             return np.asarray(self.center_[0] + self.center_[1] * x)
         at, labels = self.knots_.ravel(), np.repeat(self.knot_labels_, 2)

@@ -17,8 +17,8 @@ function:
 
 The paper uses gradient ascent and two classes. Here there may be any number of classes, and the M step has closed forms
 from a parabola below the logistic function (Jaakkola & Jordan 2000, `kernels.glad`). The likelihood does not determine
-a common factor of all α and all 1/β, so every pass sets it to its most probable value under the priors. It took 23 to
-48 passes on six tables, where SciPy's L-BFGS needed 28 to 150 evaluations.
+a common factor of all α and all 1/β, so every pass sets this factor to its most probable value under the priors. EM
+took 23 to 48 passes on six tables, for which SciPy's L-BFGS needed 28 to 150 evaluations.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
 MEAN_ABILITY = 1.0  # prior mean of α
-MAX_EASINESS = 50.0  # limit of |b| in an extrapolation
+MAX_EASINESS = 50.0  # maximum |b| after an extrapolation
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class GLAD(EMAggregator[GLADParams]):
             pass_, labelled = AbilityPass(1 / self.easiness_sd**2), engine.has_labels()
 
             def run_pass(params: GLADParams, **out: Any) -> tuple[AbilitySums, FloatArray]:
-                easiness = np.empty_like(params.easiness)  # b for the next pass
+                easiness = np.empty_like(params.easiness)  # values of b for the next pass
                 return engine.run(pass_, params, {"easiness": easiness} | out), easiness
 
             def em_step(params: GLADParams) -> tuple[float, GLADParams]:
@@ -108,7 +108,7 @@ class GLAD(EMAggregator[GLADParams]):
         # The last entry is the objective of the returned parameters.
         self.trace_ = np.append(self.trace_, sums.log_evidence + self.log_prior(params))
         self.ability_, self.class_counts_ = params.ability, sums.class_counts
-        self.pull_, self.curvature_ = sums.pull, sums.curvature  # the sums that determine the abilities, for updates
+        self.pull_, self.curvature_ = sums.pull, sums.curvature  # kept for updates
         self.difficulty_ = np.exp(-params.easiness)
 
     def _compute_posterior(self, table: Annotations, annotators: IntArray) -> FloatArray:
@@ -156,7 +156,7 @@ class GLAD(EMAggregator[GLADParams]):
         return posterior
 
     def _match_easiness(self, items: Names) -> FloatArray:
-        """Return b of each item by name, or 0 for new items; names of another type are new."""
+        """Return b of each item, found by its name, or 0 for new items; names of another type are new."""
         try:
             known = naming.match_names(items, self.items_, "items")
         except DataError:
@@ -164,7 +164,7 @@ class GLAD(EMAggregator[GLADParams]):
         return np.append(-np.log(self.difficulty_), 0.0)[known]
 
     def initialise(self, engine: Engine, rng: np.random.Generator | None) -> GLADParams:
-        """Return the prior means, where the first E step is a vote; with `rng`, draws around them with half the SD."""
+        """Return the prior means, so that the first E step is a vote; with `rng`, random draws around them."""
         size = engine.size
         ability, easiness = np.full(size.n_annotators, MEAN_ABILITY), np.zeros(size.n_items)
         if rng is not None:
@@ -206,7 +206,7 @@ class GLAD(EMAggregator[GLADParams]):
 
 @dataclass(frozen=True)
 class AbilitySums(Sums):
-    """Sums of one pass: log evidence, class counts (K,), and what determines the next α (A,)."""
+    """Sums of one pass: log evidence, class counts (K,), and the sums that determine the next α (A,)."""
 
     by_annotator: ClassVar = ("pull", "curvature")
     log_evidence: float
@@ -217,7 +217,7 @@ class AbilitySums(Sums):
 
 @dataclass(frozen=True)
 class AbilityPass(Pass[GLADParams, AbilitySums]):
-    """Fused E and M step under a prior of b with this precision; writes the next `easiness` and the `posterior`."""
+    """E step and M step in one pass, with the precision of b's prior; writes `posterior` and the next `easiness`."""
 
     easiness_precision: float
 

@@ -6,13 +6,13 @@ Grades are 0 … K − 1 with the middle m = (K − 1)/2, and F is the logistic 
 is
 
     z_i ~ Cat(π)      P(y_ij ≤ l | z_i = c) = F(λ_j (l + ½ − m − b_j − a_j (c − m)))
-    P(y_ij = l | z_i = c) = (1 − g_j) (the step of this from l − 1 to l) + g_j r_l
+    P(y_ij = l | z_i = c) = (1 − g_j) (P(y_ij ≤ l | z_i = c) − P(y_ij ≤ l − 1 | z_i = c)) + g_j r_l
 
-Annotator j gives grades b_j too high, stretches the scale by a_j (reverses it, if negative), has precision λ_j, and
-guesses with probability g_j by the shares r of all labels. These are four numbers instead of the K² of a confusion
-matrix, and an error of one grade is more likely than one of three. Priors are b ~ N(0, 1), a ~ N(1, ½²), log λ ~ N(log
-λ₀, 1), logit g ~ N(logit 0.05, 1) and log λ₀ ~ N(0, 1). EM has the E step of `dawid-skene` and three Fisher scoring
-steps per M step, halved where they would lower the objective.
+Annotator j gives grades that are b_j too high, stretches the scale by a_j (a negative a_j reverses it), has precision
+λ_j, and with probability g_j guesses according to the shares r of all labels. These are four parameters instead of the
+K² of a confusion matrix, and an error of one grade is more likely than one of three. Priors are b ~ N(0, 1), a ~ N(1,
+½²), log λ ~ N(log λ₀, 1), logit g ~ N(logit 0.05, 1) and log λ₀ ~ N(0, 1). EM has the E step of `dawid-skene` and three
+Fisher scoring steps per M step, halved where they would lower the objective.
 
 - `grading_` (A, 4): b, a, log λ and logit g
 - `precision_center_` (1,): log λ₀
@@ -39,11 +39,11 @@ from dissensus.models.params import real_transform
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import class_values
 
-FISHER_SCORING_STEPS = 3  # Fisher scoring steps per M step
-MAX_STEP_HALVINGS = 6
+FISHER_SCORING_STEPS = 3  # number of Fisher scoring steps per M step
+MAX_STEP_HALVINGS = 6  # maximum number of halvings of a scoring step
 PRIOR_MEANS = np.array([0.0, 1.0, 0.0, np.log(0.05 / 0.95)])  # prior means of b, a, log λ − log λ₀ and logit g
 PRIOR_SDS = np.array([1.0, 0.5, 1.0, 1.0])
-MAX_LOG_PRECISION = 4.0  # upper limit of log λ; beyond it not even errors of one grade occur
+MAX_LOG_PRECISION = 4.0  # upper limit of log λ; at larger values not even errors of one grade occur
 MIN_LIKELIHOOD = 1e-12  # lower limit of the likelihood of a label
 
 
@@ -71,22 +71,22 @@ class GradedResponse(ConfusionModel[GraderParams]):
     label_shares_: Annotated[FloatArray, "K simplex"]  # r, the shares of all labels
 
     def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
-        """Set the label shares r, and pseudo-counts that keep π near the vote shares."""
+        """Set the label shares r, and the pseudo-counts that keep π near the vote shares."""
         counts = votes.label_counts.sum(axis=(0, 1)) + 1.0
         self.label_shares_ = counts / counts.sum()
         self.class_pseudo_counts_ = class_pseudo_counts(engine, votes, 1.0, 0.5)
 
     def initial_params(self, prior: FloatArray) -> GraderParams:
-        """Return parameters at the prior means, with which annotators err by about one grade."""
+        """Return the prior means, with which annotators err by about one grade."""
         return GraderParams(prior, np.tile(PRIOR_MEANS, (self.label_totals_.shape[0], 1)), np.zeros(1))
 
     def label_likelihood(self, params: GraderParams) -> FloatArray:
         return grade_likelihoods(params.grading, self.label_shares_)[0]
 
     def m_step(self, label_counts: FloatArray, label_totals: FloatArray, params: Any) -> GraderParams:
-        """Return the annotators' parameters after Fisher scoring steps from the last ones."""
+        """Return the annotators' parameters after some Fisher scoring steps that start from `params`."""
         grading = params.grading
-        if len(grading) != len(label_counts):  # an unseen annotator starts from the mean
+        if len(grading) != len(label_counts):  # an unseen annotator starts from the prior mean
             grading = np.tile(grading.mean(axis=0), (len(label_counts), 1))
         mean = PRIOR_MEANS + np.array([0, 0, params.precision_center[0], 0])
         best = m_step_objective(label_counts, grading, self.label_shares_, mean)
@@ -102,7 +102,7 @@ class GradedResponse(ConfusionModel[GraderParams]):
         return GraderParams(params.prior, grading, params.precision_center)
 
     def update_hyperparameters(self, label_counts: FloatArray, params: GraderParams) -> GraderParams:
-        """Return parameters with log λ₀ at the mean of log λ, including one pseudo-annotator at 0."""
+        """Return `params` with log λ₀ set to the mean of log λ, including one pseudo-annotator with log λ = 0."""
         log_precision = params.grading[:, 2]
         return replace(params, precision_center=np.array([log_precision.sum() / (log_precision.size + 1)]))
 
@@ -118,7 +118,7 @@ class GradedResponse(ConfusionModel[GraderParams]):
         return self.classes_[median_codes(np.asarray(self.predict_proba(table)))]
 
     def predict_interval(self, table: Annotations | None = None, level: float = 0.95) -> Names:
-        """Return the grades (I, 2) between which each item's grade lies with a probability of at least `level`."""
+        """Return intervals of grades (I, 2) that contain the item's grade with a probability of at least `level`."""
         return self.classes_[interval_codes(np.asarray(self.predict_proba(table)), level)]
 
     @property
@@ -132,7 +132,7 @@ class GradedResponse(ConfusionModel[GraderParams]):
 
 
 def grade_columns(classes: Names, items: Names, posterior: FloatArray, difficulty: FloatArray | None) -> dict[str, Any]:
-    """Return the columns of items: name, median grade, its probability, 95 % interval, P(grade) of every grade."""
+    """Return the columns of the items: name, median grade, its probability, 95 % interval and P(grade)."""
     middle, ends, places = (
         median_codes(posterior),
         interval_codes(posterior, 0.95),
@@ -149,14 +149,14 @@ def median_codes(posterior: FloatArray) -> IntArray:
 
 
 def interval_codes(posterior: FloatArray, level: float) -> IntArray:
-    """Return the codes of the grades (I, 2) between which a share `level` of each posterior lies."""
+    """Return the codes of the grades (I, 2) that enclose a share `level` of each posterior."""
     below = np.cumsum(posterior, axis=1)
     tail = (1 - level) / 2
     return np.stack([(below > tail).argmax(axis=1), (below >= 1 - tail - 1e-12).argmax(axis=1)], axis=1)
 
 
 def grade_likelihoods(grading: FloatArray, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return P(label | grade), (A, K, K) [annotator, true, given], and its derivatives by parameter (4, A, K, K)."""
+    """Return P(label | grade) (A, K, K) [annotator, true, given], and its parameter derivatives (4, A, K, K)."""
     K = shares.size
     b, a, log_precision, logit = (column[:, None, None] for column in grading.T)
     precision, guess = np.exp(log_precision), expit(logit)
@@ -185,7 +185,7 @@ def m_step_objective(labels: FloatArray, grading: FloatArray, shares: FloatArray
 
 
 def scoring_step(labels: FloatArray, grading: FloatArray, shares: FloatArray, mean: FloatArray) -> FloatArray:
-    """Return a Fisher scoring step (A, 4), with expected second derivatives for the number of labels per grade."""
+    """Return a Fisher scoring step (A, 4), which uses expected second derivatives."""
     likelihood, slopes = grade_likelihoods(grading, shares)
     pull = np.einsum("ack,pack->ap", labels / likelihood, slopes) - (grading - mean) / PRIOR_SDS**2
     weight = labels.sum(axis=2)[:, :, None] / likelihood

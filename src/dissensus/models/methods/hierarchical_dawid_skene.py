@@ -6,8 +6,9 @@ Row c of every confusion matrix is drawn from one Dirichlet distribution, whose 
 
     z_i ~ Cat(π)      y_ij | z_i = c ~ Cat(Θ_j[c, :])      Θ_j[c, :] ~ Dirichlet(α_c)
 
-So an annotator with three labels stays close to the average of the crowd, and one with three hundred is estimated from
-its own labels. A point estimate of Θ would fail: the most probable crowd is one in which all annotators are the same.
+So an annotator with three labels stays close to the average of the crowd, and an annotator with three hundred labels is
+estimated from its own labels. A point estimate of Θ would fail, because in the most probable crowd all annotators are
+the same.
 Variational Bayes gives each Θ_j[c, :] the posterior Dirichlet(γ_j[c, :]) and raises a bound on the log evidence:
 
     E step  q_i(c) ∝ π_c Π_{j∈M_i} exp(E log Θ_j[c, y_ij]),      E log Θ_j[c, l] = ψ(γ_j[c, l]) − ψ(Σ_l γ_j[c, l])
@@ -51,7 +52,7 @@ from dissensus.models.matrices import MAX_PSEUDO_COUNT, MIN_PSEUDO_COUNT, class_
 from dissensus.models.params import LOG_SIMPLEX, positive_transform
 
 QUOTIENT_STEPS = 2  # quotient steps per M step
-NEGLIGIBLE_COUNT = 1e-9  # smaller counts are ignored in the update of α
+NEGLIGIBLE_COUNT = 1e-9  # counts below this value are ignored in the update of α
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,10 @@ class HierarchicalParams(ClassParams):
 
 
 class CrowdPriorModel(ConfusionModel[P]):
-    """Learn the prior of confusion matrices from the whole crowd; base class of two methods."""
+    """Base class for methods that learn the prior of confusion matrices from the whole crowd."""
 
     prior_annotators: float = param(
-        2.0, "annotators of unknown quality that are added to the crowd", low=MIN_PSEUDO_COUNT
+        2.0, "number of annotators of unknown quality that are added to the crowd", low=MIN_PSEUDO_COUNT
     )
     class_count: float = param(1.0, "pseudo-count of every class", low=MIN_PSEUDO_COUNT)
     vote_count: float = param(
@@ -121,7 +122,7 @@ class HierarchicalDawidSkene(CrowdPriorModel[HierarchicalParams]):
         return HierarchicalParams(params.prior, label_counts + params.population, params.population)
 
     def log_prior(self, params: HierarchicalParams) -> float:
-        """Return the log prior of α less the divergences of γ from α, up to a constant."""
+        """Return the log prior of α minus the divergences of γ from α, up to a constant."""
         alpha = params.population
         density = mean_log_density(alpha, unknown_expected_log(len(alpha))).sum()
         return float(
@@ -139,9 +140,9 @@ class HierarchicalDawidSkene(CrowdPriorModel[HierarchicalParams]):
 def improve_population(population: FloatArray, counts: FloatArray, prior_annotators: float) -> FloatArray:
     """Return a more probable α (K, K) [true, given] for counts n (A, K, K) [annotator, true, given].
 
-    With γ = α + n the bound is Σ_j log B(α_c + n_jc)/B(α_c) plus the part of the prior. Its gradient in α_c[l] is a
+    With γ = α + n the bound is Σ_j log B(α_c + n_jc)/B(α_c) plus a term of the prior. Its gradient in α_c[l] is a
     difference of two positive sums, whose quotient gives a step (Minka 2000, eq. 55). Only nonzero counts matter, so
-    steps are cheap; they move small α, for which the fixed point over E log Θ is very slow.
+    steps are fast. They are useful for small α, for which the fixed point over E log Θ is very slow.
     """
     counted = np.nonzero(counts > NEGLIGIBLE_COUNT)
     cell = counted[1] * counts.shape[2] + counted[2]
@@ -152,7 +153,7 @@ def improve_population(population: FloatArray, counts: FloatArray, prior_annotat
         return np.asarray(np.bincount(cell, values, population.size).reshape(shape), float)
 
     def row_bound(alpha: FloatArray) -> FloatArray:
-        """Return the part of the bound of every row (K,), up to a constant."""
+        """Return the contribution of every row to the bound (K,), up to a constant."""
         size, at = alpha.sum(axis=1), alpha.reshape(-1)[cell]
         labels = sum_cells(gammaln(at + positive_counts) - gammaln(at)).sum(axis=1)
         totals = (gammaln(size + total) - gammaln(size)).sum(axis=0)
@@ -172,10 +173,10 @@ def improve_population(population: FloatArray, counts: FloatArray, prior_annotat
 
 
 def expected_population(n_classes: int) -> FloatArray:
-    """Return the α of a crowd of unknown quality, (K, K) [true, given]."""
+    """Return α for a crowd of unknown quality, (K, K) [true, given]."""
     return np.asarray(np.maximum(default_pseudo_counts(n_classes), MIN_ALPHA))
 
 
 def unknown_expected_log(n_classes: int) -> FloatArray:
-    """Return E log Θ of an annotator from a crowd of unknown quality, (K, K) [true, given]."""
+    """Return E log Θ for an annotator from a crowd of unknown quality, (K, K) [true, given]."""
     return expected_log(expected_population(n_classes))

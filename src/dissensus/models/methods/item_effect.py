@@ -24,8 +24,8 @@ odds of the right label, and h(x) = tanh(x/2)/(2x) is the curvature of a parabol
 - `prior_` (K,): π, the class shares
 - `pseudo_counts_` (K, K) and `class_pseudo_counts_` (K,): a and g, the pseudo-counts of `dawid-skene`
 
-The effect explains only a part of what labels of an item share: an item that misleads every annotator looks like an
-easy item of another class. The posterior is therefore tempered like that of other methods (`models.tempering`).
+The effect explains only a part of the dependence of an item's labels: an item that misleads every annotator looks like
+an easy item of another class. Therefore the posterior is tempered, as in other methods (`models.tempering`).
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from dissensus.models.methods.dawid_skene import CrowdPseudoCounts
 from dissensus.models.params import SIMPLEX, Params, em_parameter, real_transform
 from dissensus.table.annotations import Annotations
 
-INITIAL_LOADING = 1.0  # initial λ; at 0 the gradient of the objective in λ is 0
+INITIAL_LOADING = 1.0  # initial λ; it is not 0, where the gradient with respect to λ is 0
 MAX_LOGIT = 40.0  # upper limit of |θ| and |λ| after a step
 MIN_PROBABILITY = 1e-12  # lower limit of a probability, so that log odds are finite
-UNSEEN_SCALING_STEPS = 50  # iterative scaling steps that fit θ of an unseen annotator
+UNSEEN_SCALING_STEPS = 50  # number of iterative scaling steps that fit θ of an unseen annotator
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class ItemEffect(CrowdPseudoCounts, EMAggregator[ItemEffectParams]):
     """Estimate confusion matrices and an easiness of each item by EM, in memory."""
 
     points: int = param(11, "number of Gauss–Hermite points of the item effect", low=2, high=100)
-    loading_sd: float = param(1.5, "standard deviation of the prior of the loadings", low=1e-6, high=1e6)
+    loading_sd: float = param(1.5, "prior standard deviation of the loadings", low=1e-6, high=1e6)
 
     theta_: Annotated[FloatArray, "A K K real"]
     loading_: Annotated[FloatArray, "K real"]
@@ -165,16 +165,16 @@ class ItemEffect(CrowdPseudoCounts, EMAggregator[ItemEffectParams]):
 
     @property
     def _quadrature(self) -> tuple[FloatArray, FloatArray]:
-        """Quadrature points and weights, both (S,)."""
+        """The quadrature points and weights, both (S,)."""
         return _quadrature(self.points)
 
     @property
     def _point_pseudo_counts(self) -> FloatArray:
-        """Pseudo-counts of n, (K, S, K) [true, point, given]."""
+        """The pseudo-counts of n, (K, S, K) [true, point, given]."""
         return np.asarray(self.pseudo_counts_[:, None, :] * self._quadrature[1][:, None])
 
     def _annotator_params(self, annotators: IntArray) -> ItemEffectParams:
-        """Return the parameters of annotators by code; −1 is an unseen annotator."""
+        """Return the parameters of annotators, given by code; −1 is an unseen annotator."""
         everyone = np.concatenate([self.theta_, self.population_theta_[None]])  # code −1 takes the last entry
         return ItemEffectParams(self.prior_, self.loading_, everyone[annotators])
 
@@ -189,7 +189,7 @@ class ItemEffect(CrowdPseudoCounts, EMAggregator[ItemEffectParams]):
 
     @property
     def confusion_(self) -> FloatArray:
-        """Mean of L over b, (A, K, K) [annotator, true, given], computed on access."""
+        """The mean of L over b, (A, K, K) [annotator, true, given], computed on access."""
         return self.annotator_confusions(np.arange(self.annotators_.size))
 
 
@@ -200,6 +200,6 @@ def _quadrature(n: int) -> tuple[FloatArray, FloatArray]:
 
 
 def _class_posterior(posterior: FloatArray) -> FloatArray:
-    """Return the posterior of classes (I, K) from q (I, K, S); a gold class has exactly 1."""
+    """Return the posterior of classes (I, K), given q (I, K, S); the probability of a gold class is exactly 1."""
     shares = posterior.sum(axis=2)
     return np.asarray(shares / shares.sum(axis=1, keepdims=True))

@@ -1,10 +1,10 @@
 """KOS: message passing between items and annotators, for two classes.
 
-Use it with two classes and randomly assigned items, if you want a method with guarantees for that case.
+Use it with two classes and randomly assigned items, if you want a method with theoretical guarantees for this case.
 
 The answer a_ij of annotator j on item i is −1 for the first class and 1 for the second. A row of weight w counts as ±w,
-a probabilistic row as w (p_1 − p_0), and rows of the same item and annotator are added. Messages go back and forth
-along answers:
+a probabilistic row as w (p_1 − p_0), and rows of the same item and annotator are added. Items and annotators exchange
+messages along the answers:
 
     x_{i→j} = Σ_{j'≠j} a_ij' f(y_{j'→i})                         vote of the other annotators on item i
     y_{j→i} = (Σ_{i'≠i} a_i'j h_{i'→j} + m κ) / (Σ_{i'≠i} |a_i'j h_{i'→j}| + m)      h = x/(1 + |x|)
@@ -19,8 +19,9 @@ The label of item i is the sign of S_i = Σ_j a_ij w_j, where w_j is f(y) over a
 
     P(second class) = 1/(1 + exp(−β S_i))
 
-β is the number with which the votes x predict the labels they exclude best, as if all annotators were average: P(j
-agrees with x) = ½ (1 + κ tanh(β |x|/2)). Two labels at the mean margin, one of which agrees, are added.
+The vote x_{i→j} does not include the label of j. β is the number with which the votes x best predict the labels that
+they do not include, if all annotators are average: P(j agrees with x) = ½ (1 + κ tanh(β |x|/2)). Two labels at the mean
+margin, one of which agrees, are added.
 
 - `weight_` (A,): w; `population_weight_` is f(κ), for unseen annotators
 - `scale_`: β
@@ -44,9 +45,9 @@ from dissensus.models.base import Aggregator, methods
 from dissensus.models.confidence import CROWD_PSEUDO_LABELS
 from dissensus.table.annotations import Annotations
 
-UNSEEN_QUALITY = 1 / 3  # y of an annotator who is right two times in three
+UNSEEN_QUALITY = 1 / 3  # y of an annotator who is right with probability 2/3
 MIN_CROWD_QUALITY = 0.01  # lower limit of κ, because annotators are mostly right
-MIN_SUM = 1e-100  # smaller sums count as 0
+MIN_SUM = 1e-100  # sums below this value count as 0
 MIN_LOG_ODDS, MAX_LOG_ODDS = 1e-3, 30.0  # limits of the log odds at the mean margin
 
 
@@ -56,9 +57,11 @@ MIN_LOG_ODDS, MAX_LOG_ODDS = 1e-3, 30.0  # limits of the log odds at the mean ma
 class KOS(Aggregator):
     """Aggregate labels of two classes by message passing."""
 
-    crowd_labels: float = param(10.0, "labels of average quality that are added to those of each annotator", low=0)
-    max_iter: int = param(200, "largest number of passes over the data", low=1)
-    tol: float = param(1e-9, "stop when no weight changes by more", low=0)
+    crowd_labels: float = param(
+        10.0, "number of labels of average quality that are added to those of each annotator", low=0
+    )
+    max_iter: int = param(200, "maximum number of passes over the data", low=1)
+    tol: float = param(1e-9, "stop when no weight changes by more than this", low=0)
     threads: int | None = param(None, "threads for the passes; None for all cores", low=1)
 
     weight_: Annotated[FloatArray, "A real"]
@@ -68,7 +71,7 @@ class KOS(Aggregator):
 
     @property
     def confusion_(self) -> FloatArray:
-        """Confusion matrices (A, 2, 2) with the reliability on the diagonal, computed on access."""
+        """The confusion matrices (A, 2, 2), which have the reliability on the diagonal, computed on access."""
         return self.annotator_confusions(np.arange(self.reliability_.size))
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
@@ -113,7 +116,7 @@ class KOS(Aggregator):
 
 @dataclass(frozen=True)
 class AnswerEdges:
-    """Pairs of an item and an annotator with their answer (edges of a graph), in the order of items."""
+    """The edges of a graph: pairs of an item and an annotator with their answer, in the order of items."""
 
     item_ptr: IntArray  # (I+1,) first edge of each item
     annotator: IntArray  # (E,) annotator of each edge
@@ -121,12 +124,12 @@ class AnswerEdges:
 
     @cached_property
     def item(self) -> IntArray:
-        """Item of each edge (E,)."""
+        """The item of each edge, (E,)."""
         return np.repeat(np.arange(self.item_ptr.size - 1), np.diff(self.item_ptr))
 
     @classmethod
     def from_table(cls, table: Annotations, gold: IntArray | None) -> AnswerEdges:
-        """Return the edges of a table, one per pair; items with gold have none."""
+        """Return the edges of a table, one per pair of item and annotator; items with gold have no edges."""
         ptr, annotator = table.item_ptr, table.annotator
         answer: IntArray | FloatArray = signed_answers(table)
         if gold is not None:
@@ -141,7 +144,7 @@ class AnswerEdges:
 
 
 def signed_answers(table: Annotations) -> IntArray | FloatArray:
-    """Return the answer of each row (N,): weight · (P(class 1) − P(class 0)), which is ± weight for a plain label."""
+    """Return the answer of each row (N,), weight · (P(class 1) − P(class 0)), which is ±weight for a plain label."""
     if table.proba is not None and table.n_classes > 1:
         answer: Any = table.proba[:, 1] - table.proba[:, 0]
     else:
@@ -150,7 +153,7 @@ def signed_answers(table: Annotations) -> IntArray | FloatArray:
 
 
 def gold_agreement(table: Annotations, gold: IntArray | None) -> FloatArray:
-    """Return sums over items with gold (A, 2): right answers less wrong ones, and all answers."""
+    """Return sums over items with gold (A, 2): the right minus the wrong answers, and all answers."""
     out = np.zeros((table.n_annotators, 2))
     if gold is not None:
         truth = np.repeat(np.where(gold >= 0, 2 * gold - 1, 0), np.diff(table.item_ptr))
@@ -175,12 +178,12 @@ class MessagePassing:
         self.crowd = float(np.sqrt(max(beyond_chance, MIN_CROWD_QUALITY**2)))
         self.options = self.crowd, float(crowd_labels)
         self.message: FloatArray = np.zeros(edges.annotator.size)
-        self.edge_sums: FloatArray = np.zeros((len(gold_sums), 2))  # sums Y and Q, from which y follows
+        self.edge_sums: FloatArray = np.zeros((len(gold_sums), 2))  # Y and Q, from which y follows
         self.odds = kernels.annotator_odds(self.edge_sums, *self.options)
 
     @property
     def weight(self) -> FloatArray:
-        """Weights w of the annotators (A,)."""
+        """The weights w of the annotators, (A,)."""
         return self.odds[:, 1]
 
     def __call__(self) -> float:
@@ -204,18 +207,18 @@ class MessagePassing:
 
 
 def fit_scale(messages: MessagePassing) -> float:
-    """Return β, the log odds per unit of S with which the messages x predict the excluded labels best."""
+    """Return β, the log odds per unit of S with which the messages x best predict the labels that they exclude."""
     from scipy.optimize import brentq
 
     answer, message, kappa, pool = messages.edges.answer, messages.message, messages.crowd, messages.pool
     size = float(np.abs(answer).sum(dtype=np.float64))
     margin = float(np.abs(answer * message).sum() / max(size, MIN_SUM))  # mean of |x|
     if margin < MIN_SUM:
-        return 2.0  # a weight of artanh(2p − 1) stands for log odds of twice that
+        return 2.0  # the weight artanh(2p − 1) is half the log odds
     ranges = even_ranges(message.size, pool.threads)
 
     def log_likelihood_slope(beta: float) -> float:
-        """Return the derivative of the log likelihood of the excluded labels in β."""
+        """Return the derivative of the log likelihood of the excluded labels with respect to β."""
         if messages.use_array_form:
             return kernels.likelihood_slope_numpy(answer, message, beta, kappa)
         return sum(
@@ -226,7 +229,7 @@ def fit_scale(messages: MessagePassing) -> float:
         )
 
     def penalised_slope(log_odds: float) -> float:
-        """Return the slope of the log likelihood, with the two added labels, at log odds in logarithms."""
+        """Return the slope of the log likelihood, including the two added labels, for log odds given as logarithm."""
         odds = np.exp(log_odds)
         t = np.tanh(odds / 2)
         return float(log_likelihood_slope(odds / margin) - kappa**2 * t * margin * (1 - t**2) / (1 - kappa**2 * t**2))

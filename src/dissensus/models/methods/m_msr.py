@@ -1,6 +1,6 @@
 """M-MSR: skills from the agreement of pairs of annotators, robust to colluding annotators.
 
-Use it when some annotators may collude and pairs of annotators share items.
+Use it when some annotators may collude, and pairs of annotators share enough items.
 
 As in `one-coin`, annotator j is right with probability p_j and wrong labels are equally likely. Its skill s_j = (K p_j
 − 1)/(K − 1) is 1 for a perfect annotator and 0 for a guessing one. Annotators j and k agree on g_jk of their n_jk
@@ -8,13 +8,13 @@ shared items, and
 
     C_jk = (K g_jk / n_jk − 1)/(K − 1)          E C_jk = s_j s_k
 
-So C is a rank-one matrix, of which only some entries are known and some of these are adversarial. Two vectors u and v
-that start at 1 are updated in turn until no skill changes by more than `tol`:
+So C is a rank-one matrix, in which only some entries are known, and some of the known entries are adversarial. Two
+vectors u and v that start at 1 are updated in turn until no skill changes by more than `tol`:
 
     v_j = trimmed mean over k of C_jk / u_k, with weights n_jk u_k²        u_j = the same with u and v exchanged
     s_j = ± √(u_j v_j)
 
-The trimmed mean leaves out the smallest and the largest values, with `trim` of the weight at either end. Then
+The trimmed mean leaves out the smallest and the largest values, each with a share `trim` of the weight. Then
 
     p_j = (n_j (s_j (K − 1) + 1)/K + `right_count`) / (n_j + `right_count` + `wrong_count`)
 
@@ -51,9 +51,9 @@ from dissensus.models.methods.one_coin import VOTE_SHARE_WEIGHT
 from dissensus.models.tempering import DEPENDENCE, DependenceChoice, run_tempered
 from dissensus.table.annotations import Annotations
 
-MAX_TRIM = 0.49  # upper limit of `trim`; at one half no value would be left
-MAX_PAIRS = 100_000_000  # largest number of pairs of annotators; each takes about 60 bytes
-MAX_CHUNK_PAIRS = 2**22  # number of pairs of rows in memory at a time
+MAX_TRIM = 0.49  # upper limit of `trim`, because no value would be left at one half
+MAX_PAIRS = 100_000_000  # maximum number of pairs of annotators; a pair takes about 60 bytes
+MAX_CHUNK_PAIRS = 2**22  # maximum number of pairs of rows in memory at a time
 
 
 @methods.register(
@@ -63,11 +63,11 @@ class MMSR(Aggregator):
     """Estimate skills by a robust rank-one completion of pairwise agreement."""
 
     trim: float = param(0.4, "share of an annotator's neighbours that is left out at either end", low=0, high=MAX_TRIM)
-    min_shared: float = param(0.0, "items that a pair must share to be used; more saves memory", low=0)
+    min_shared: float = param(0.0, "minimum number of items that a pair shares; a larger number saves memory", low=0)
     right_count: float = param(4.0, "pseudo-count of right labels of each annotator", **PSEUDO_COUNT_LIMITS)
     wrong_count: float = param(2.0, "pseudo-count of wrong labels of each annotator", **PSEUDO_COUNT_LIMITS)
-    max_iter: int = param(1000, "largest number of rounds over all pairs", low=1)
-    tol: float = param(1e-4, "stop when no skill changes by more", low=0)
+    max_iter: int = param(1000, "maximum number of rounds over all pairs", low=1)
+    tol: float = param(1e-4, "stop when no skill changes by more than this", low=0)
     dependence: DependenceChoice = DEPENDENCE
     threads: int | None = param(None, "threads for the passes; None for all cores", low=1)
 
@@ -78,12 +78,12 @@ class MMSR(Aggregator):
 
     @property
     def accuracy_(self) -> FloatArray:
-        """Probability p that a label of each annotator is right (A,)."""
+        """The probability p that a label of the annotator is right, (A,)."""
         return np.asarray(self.coin_[:, 0])
 
     @property
     def confusion_(self) -> FloatArray:
-        """Confusion matrices (A, K, K): p on the diagonal and (1 − p)/(K − 1) off it, computed on access."""
+        """The confusion matrices (A, K, K), which have p on the diagonal, else (1 − p)/(K − 1), computed on access."""
         return self.annotator_confusions(np.arange(len(self.coin_)))
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
@@ -109,7 +109,7 @@ class MMSR(Aggregator):
         self.trace_ = np.empty(0)
 
     def _smooth_accuracies(self, total: FloatArray, linked: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """Return p and 1 − p of each annotator (A, 2), and of the population (1, 2) for annotators without a skill."""
+        """Return p and 1 − p of each annotator (A, 2) and of the population (1, 2), for annotators without skill."""
         K = self.classes_.size
         share = np.clip((self.skill_ * (K - 1) + 1) / K, 0, 1)[:, None]
         pseudo = np.array([[self.right_count, self.wrong_count]])
@@ -135,7 +135,7 @@ class MMSR(Aggregator):
             step(u, v)
             step(v, u)
             large, small = np.abs(u).sum(), np.abs(v).sum()
-            if large > 0 and small > 0:  # only the product of u and v is determined, so both get the same scale
+            if large > 0 and small > 0:  # only the product of u and v is determined
                 u, v = u * np.sqrt(small / large), v * np.sqrt(large / small)
             before, skill = skill, np.sign(u) * np.sqrt(np.maximum(u * v, 0))
             change = float(np.abs(skill - before).max(initial=0))
@@ -164,7 +164,7 @@ class MMSR(Aggregator):
 
 @dataclass(frozen=True)
 class AnnotatorPairs:
-    """Ordered pairs of annotators that share items without gold, and the agreement of each annotator with gold."""
+    """The ordered pairs of annotators who share items without gold, and each annotator's agreement with gold."""
 
     ptr: IntArray  # (A+1,) first pair of each annotator
     second: IntArray  # (P,) second annotator of each pair
@@ -176,12 +176,12 @@ class AnnotatorPairs:
 
     @property
     def has_skill(self) -> BoolArray:
-        """Whether the skill of each annotator can be estimated (A,)."""
+        """A mask of the annotators whose skill can be estimated, (A,)."""
         return np.asarray((np.diff(self.ptr) > 0) | (self.gold_labels > 0))
 
     @classmethod
     def from_table(cls, table: Annotations, gold: IntArray | None, min_shared: float) -> AnnotatorPairs:
-        """Return the pairs of a table; with a single class agreement is trivial, and there are no pairs."""
+        """Return the pairs of a table; with a single class there are no pairs, because agreement is trivial."""
         A, K = table.n_annotators, table.n_classes
         rows = expand_rows(table)
         known_labels: FloatArray = np.zeros(A)
@@ -210,7 +210,7 @@ class AnnotatorPairs:
 
 
 def comparable_labels(table: Annotations, rows: Rows, gold: IntArray | None) -> FloatArray:
-    """Return the weight of labels (A,) on items with several annotators or gold, or of all labels if there are none."""
+    """Return the weight of labels (A,) on items with several annotators or gold; without any, that of all labels."""
     comparable = has_several_annotators(table.item_ptr, table.annotator)
     if gold is not None:
         comparable |= gold >= 0
@@ -221,9 +221,9 @@ def comparable_labels(table: Annotations, rows: Rows, gold: IntArray | None) -> 
 
 
 def sum_pairs(rows: Rows, n_annotators: int) -> Any:
-    """Return sparse (A, A) sums of the products of weights over the items that two annotators share.
+    """Return the sums of products of weights over the items that two annotators share, a sparse matrix (A, A).
 
-    The imaginary part is the sum where their labels agree. One complex sum is as fast as one of the two.
+    The imaginary part is the sum over agreeing labels. One complex sum is as fast as one real sum.
     """
     from scipy.sparse import coo_array, csr_array
 
@@ -237,6 +237,6 @@ def sum_pairs(rows: Rows, n_annotators: int) -> Any:
         if rows.weight is not None:
             value *= rows.weight[left] * rows.weight[right]
         sums = sums + coo_array((value, (rows.annotator[left], rows.annotator[right])), size).tocsr()
-    sums = sums + sums.T  # the diagonal (repeated labels of one annotator) is not used
+    sums = sums + sums.T  # the diagonal, repeated labels of one annotator, is not used
     sums.sort_indices()
     return sums

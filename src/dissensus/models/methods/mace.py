@@ -2,14 +2,14 @@
 
 Use it when you suspect annotators who answer without looking, and want the competence of each.
 
-Annotator j gives the true class with probability θ_j, and otherwise draws a label from its own strategy ξ_j. s_ij is 1
-where it spams:
+Annotator j gives the true class with probability θ_j, and otherwise spams: it draws a label from its own strategy ξ_j.
+s_ij is 1 if the label of j on item i is spam:
 
     z_i ~ Cat(π)      s_ij ~ Bernoulli(1 − θ_j)      y_ij = z_i if s_ij = 0,  else  y_ij ~ Cat(ξ_j)
     θ_j ~ Beta(`alpha`, `beta`)      ξ_j ~ Dirichlet(δ, …, δ) with δ = `strategy_count`
 
-These are K + 1 numbers per annotator instead of the K² of `dawid-skene`. Variational Bayes approximates the posterior
-of θ_j by Beta(α_j, β_j) and that of ξ_j by Dirichlet(δ_j), and every pass raises a bound on the log evidence:
+These are K + 1 parameters per annotator instead of the K² of `dawid-skene`. Variational Bayes approximates the
+posterior of θ_j by Beta(α_j, β_j) and that of ξ_j by Dirichlet(δ_j), and every pass raises a bound on the log evidence:
 
     E step  q_i(c) ∝ π_c Π_{j∈M_i} (copy_j [y_ij = c] + spam_j[y_ij])
             copy_j = exp(ψ(α_j) − ψ(α_j + β_j))
@@ -26,9 +26,9 @@ of θ_j by Beta(α_j, β_j) and that of ξ_j by Dirichlet(δ_j), and every pass 
 - `copied_share_` (A, K): κ / n, the share of these labels that were copied
 - `prior_` (K,): π, the class shares; ψ is the digamma function
 
-With few labels per annotator, biased spammers and uneven classes explain the same labels, and a freely learnt π moves
-to one class. The pseudo-counts b_c = `class_count` + `vote_count`·A·K √v_c / Σ_k √v_k keep π near the geometric mean of
-uniform shares and the vote shares v.
+With few labels per annotator, the same labels can be explained by biased spammers or by uneven classes, and a freely
+learnt π moves to one class. The pseudo-counts b_c = `class_count` + `vote_count`·A·K √v_c / Σ_k √v_k keep π near the
+geometric mean of uniform shares and the vote shares v.
 
 The returned posterior uses E θ_j for copy_j and (1 − E θ_j) E ξ_j for spam_j; the factors of the E step make it
 overconfident (log loss on labelme 1.40 instead of 1.30).
@@ -59,24 +59,24 @@ from dissensus.models.em import cached_by_params
 from dissensus.models.params import SHARE
 from dissensus.table import names as naming
 
-MIN_PRIOR_PARAMETER, MAX_PRIOR_PARAMETER = 0.01, 1e9  # limits of prior parameters; ψ(0.01) = −101 keeps odds finite
+MIN_PRIOR_PARAMETER, MAX_PRIOR_PARAMETER = 0.01, 1e9  # ψ(0.01) = −101 keeps odds finite
 MAX_EXACT_LABELS = 1024  # number of labels beyond which the grid is coarser than `KEY_STEPS_PER_LABEL`
-KEY_STEPS_PER_LABEL = 2.0**16  # grid steps per label for the keys of random draws; coarser than rounding errors
+KEY_STEPS_PER_LABEL = 2.0**16  # grid steps per label for keys of random draws; coarser than rounding errors
 
 
 @dataclass(frozen=True)
 class MACEParams(ClassParams):
-    """Parameters of the EM: π (K,), and the share of the labels of each class that were copied (A, K).
+    """Parameters of the EM: π (K,), and the share of each annotator's labels of each class that were copied (A, K).
 
     The Beta and the Dirichlet of an annotator follow from its copied and its spammed labels.
     """
 
     copied_share: FloatArray = em_parameter(SHARE, "A K")
-    given: FloatArray = em_parameter(axes="A K")  # counts of the data, which EM does not change
+    given: FloatArray = em_parameter(axes="A K")  # counts of labels, which are constant during EM
 
 
 class MACEPosterior(NamedTuple):
-    """Parameters of the Beta and the Dirichlet of every annotator."""
+    """Parameters of the Beta and of the Dirichlet distribution of every annotator."""
 
     competence: FloatArray  # (A, 2) α_j and β_j
     strategy: FloatArray  # (A, K) δ_j
@@ -102,11 +102,11 @@ class MACE(ConfusionModel[MACEParams]):
     )
     vote_count: float = param(
         1.0,
-        "pseudo-items per annotator and class, shared by the roots of the vote shares",
+        "pseudo-items per annotator and class, divided in proportion to the roots of the vote shares",
         low=0,
         high=MAX_PRIOR_PARAMETER,
     )
-    restarts: int = param(10, "number of starts, of which the best is returned; all but the first are random", low=1)
+    restarts: int = param(10, "number of starts, of which the best is used; all but the first are random", low=1)
 
     Params, layout = MACEParams, DIAGONAL
     copied_share_: FloatArray
@@ -128,7 +128,7 @@ class MACE(ConfusionModel[MACEParams]):
         self.fixed_prior_ = None if self.class_prior == "learned" else np.full(K, 1 / K)
 
     def initialise(self, engine: Engine, rng: np.random.Generator | None) -> MACEParams:
-        """Return parameters with half of every annotator's labels copied; with `rng`, with random shares.
+        """Return parameters with which half of every annotator's labels are copied; with `rng`, a random share.
 
         The random share depends on an annotator's agreement with the votes, so that names and order do not matter.
         """
@@ -153,7 +153,7 @@ class MACE(ConfusionModel[MACEParams]):
         return expected_log(posterior.competence), expected_log(posterior.strategy)
 
     def label_likelihood(self, params: MACEParams) -> RightWrongLikelihood:
-        """Return copy + spam for the class of the label and spam for the others, by expected logarithms."""
+        """Return copy + spam for the class of the label and spam for other classes, from expected logarithms."""
         log_theta, log_xi = self.expected_logs(params)
         spam = np.exp(log_theta[:, 1:] + log_xi)
         return RightWrongLikelihood(np.exp(log_theta[:, :1]) + spam, spam)
@@ -176,13 +176,13 @@ class MACE(ConfusionModel[MACEParams]):
         return -away - kl_divergence(posterior.strategy, np.full(params.prior.size, self.strategy_count), log_xi)
 
     def population_params(self, params: MACEParams) -> MACEParams:
-        """Return the parameters of one annotator who gave all labels, of which the same share were copied."""
+        """Return the parameters of one annotator who gave all labels and copied the same share of them."""
         given = params.given.sum(axis=0, keepdims=True)
         copied = (params.copied_share * params.given).sum(axis=0, keepdims=True)
         return MACEParams(params.prior, copied / np.where(given > 0, given, 1), given)
 
     def set_derived_results(self) -> None:
-        """Set E θ, E ξ and their counts, also for an unseen annotator."""
+        """Set E θ, E ξ and their counts, including those of an unseen annotator."""
         self.competence_counts_, self.strategy_counts_ = self.annotator_posterior(self._params())
         self.competence_, self.strategy_ = posterior_means(
             MACEPosterior(self.competence_counts_, self.strategy_counts_)
@@ -191,14 +191,14 @@ class MACE(ConfusionModel[MACEParams]):
         self.population_competence_, self.population_strategy_ = float(theta[0]), xi[0]
 
     def confusion_support(self) -> FloatArray:
-        """Return the support (A, K, K) of the Beta with the mean and variance of each entry of the confusion matrix."""
+        """Return the support (A, K, K) of the Beta distributions with the mean and variance of each confusion entry."""
         spamming, strategy = self.competence_counts_[:, ::-1], self.strategy_counts_  # Beta and Dirichlet
         n, m = spamming.sum(axis=1), strategy.sum(axis=1, keepdims=True)
         square = (spamming[:, 0] * (spamming[:, 0] + 1) / (n * (n + 1)))[:, None, None]  # E (1 − θ)²
         given = strategy * (strategy + 1) / (m * (m + 1))  # E ξ²
         others = (m - strategy) * (m - strategy + 1) / (m * (m + 1))  # E (1 − ξ)²
         right = np.eye(strategy.shape[1], dtype=bool)
-        mean = np.where(right, 1 - self.confusion_, self.confusion_)  # on the diagonal, the mean of 1 − the entry
+        mean = np.where(right, 1 - self.confusion_, self.confusion_)  # on the diagonal, the mean of 1 minus the entry
         variance = square * np.where(right, others[:, None, :], given[:, None, :]) - mean**2
         return np.asarray(mean * (1 - mean) / np.maximum(variance, 1e-300) - 1)
 
@@ -212,8 +212,8 @@ def posterior_means(posterior: MACEPosterior) -> tuple[FloatArray, FloatArray]:
 def draw_by_counts(rng: np.random.Generator, hits: FloatArray, total: FloatArray) -> Any:
     """Return random 64-bit integers (A,) that depend on an annotator's counts, not on its name or position.
 
-    Counts beyond `MAX_EXACT_LABELS` are rounded to the same number of binary digits, because the rounding errors of
-    sums grow.
+    Counts above `MAX_EXACT_LABELS` are rounded to the same number of binary digits, because larger sums have larger
+    rounding errors.
     """
     scale = np.exp2(np.maximum(np.frexp(total / MAX_EXACT_LABELS)[1], 0))
     right, given = (np.round(number / scale * KEY_STEPS_PER_LABEL).astype(np.uint64) for number in (hits, total))

@@ -4,8 +4,9 @@ Use it as a baseline, or when annotators have one or two labels each, so that no
 
     q_i(c) = n_i(c) / Σ_c n_i(c)
 
-n_i(c) is the number of labels c of item i; weights count as that many votes, and a probabilistic annotation counts in
-parts. All annotators count equally. An item without labels gets the shares of all votes, `prior_`.
+n_i(c) is the number of labels c of item i. A label with a weight counts as that many votes, and a probabilistic
+annotation is divided among the classes. All annotators count equally. An item without labels gets the shares of all
+votes, `prior_`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dissensus.table.annotations import Annotations
 
 
 @methods.register(
-    "majority-vote", summary="each label is one vote; shares of the votes are the probabilities", cite="—"
+    "majority-vote", summary="each label is one vote; the shares of the votes are the probabilities", cite="—"
 )
 class MajorityVote(VoteModel):
     """Take the shares of the votes as probabilities.

@@ -14,15 +14,15 @@ simplex:
     F(Θ) = Σ_{j<k} n_jk ‖C_jk/n_jk − Θ_jᵀ P Θ_k‖² + Σ_j Σ_c s_jc ‖Θ_j[c, :] − Φ_j[c, :]‖²
 
 An item with r labels is weighted by 1/r, so it counts as r − 1 observations instead of r²/2. The second term is the
-prior: an oracle has shared `overlap` items of every class with every annotator, who labelled them like the crowd (Φ,
-the average matrix by the votes). Items with gold are shared with the oracle too; j labelled N_jc items of class c, with
-labels G_j[c, :]:
+prior. It is as if an oracle shared `overlap` items of every class with every annotator, who labelled them like the
+crowd: Φ is the crowd's confusion matrix under the vote shares. Items with gold are also shared with the oracle. On
+these items, annotator j gave N_jc labels to items of class c, distributed as G_j[c, :]:
 
     s_jc = π_c (o_c + N_jc)        Φ_j[c, :] = (o_c Φ[c, :] + G_j[c, :]) / (o_c + N_jc)
     π_c o_c = `overlap` · max(π_c, ½ (K − 2)/K Σ_d π_d²)
 
-Pairs determine the row of a rare class poorly, and with o_c = `overlap` its prior would be as weak. So with three or
-more classes no row has a prior weaker than half of its mean over the items.
+Pairs carry little information on the row of a rare class, and with o_c = `overlap` its prior would be equally weak.
+Therefore, with three or more classes, no row has a prior weaker than half of the mean over the items.
 
 With the other annotators fixed, F is a parabola in Θ_j, whose coefficients are sums over rows, not over pairs
 (`kernels.metal`). Each pass moves every annotator halfway to the minimum of its parabola and extrapolates with
@@ -61,11 +61,11 @@ from dissensus.models.methods.snorkel import is_class_balance, normalise_shares
 from dissensus.models.tempering import DEPENDENCE, DependenceChoice, run_tempered
 from dissensus.table.annotations import Annotations
 
-INITIAL_STEP_SHARE = 0.5  # share of the way to the minimum that a pass moves
-MIN_STEP_SHARE = 1e-6  # a smaller share ends the fit
-MOMENTUM = 0.75
-GRADIENT_STEPS = 8  # projected gradient steps per pass
-MIN_ENTRIES_FOR_KERNEL = 2**22  # items times K² from which on sparse products would need too much memory
+INITIAL_STEP_SHARE = 0.5  # initial step of a pass, as a share of the way to the minimum
+MIN_STEP_SHARE = 1e-6  # minimum step, as a share of the way; a smaller one ends the fit
+MOMENTUM = 0.75  # factor of the momentum
+GRADIENT_STEPS = 8  # number of projected gradient steps per pass
+MIN_ENTRIES_FOR_KERNEL = 2**22  # n_items × K² above which sparse products need too much memory
 
 
 @methods.register(
@@ -75,15 +75,15 @@ class MeTaL(Aggregator):
     """Estimate confusion matrices by matching second moments, as MeTaL's label model does."""
 
     class_balance: Literal["votes", "uniform"] | Sequence[float] = param(
-        "votes", "shares π: those of the votes, uniform, or a list in the order of the classes", check=is_class_balance,
+        "votes", "class shares π: vote shares, uniform, or a list in the order of classes", check=is_class_balance,
         must="must be 'votes', 'uniform' or a list of positive shares",
     )  # fmt: skip
-    overlap: float = param(2.0, "items of every class that are shared with an oracle", **PSEUDO_COUNT_LIMITS)
+    overlap: float = param(2.0, "number of items of every class that are shared with an oracle", **PSEUDO_COUNT_LIMITS)
     smoothing: float = param(0.7, "pseudo-counts of wrong labels", **PSEUDO_COUNT_LIMITS)
     margin: float = param(1.0, "additional pseudo-counts of the right label", low=0, high=MAX_PSEUDO_COUNT)
     class_count: float = param(1.0, "pseudo-count of every class in the votes", **PSEUDO_COUNT_LIMITS)
     max_iter: int = param(500, "largest number of passes over the data", low=1)
-    tol: float = param(1e-7, "stop when a pass gains less than this share of the objective", low=0)
+    tol: float = param(1e-7, "stop when a pass improves the objective by less than this share", low=0)
     dependence: DependenceChoice = DEPENDENCE
     threads: int | None = param(None, "threads for the passes; None for all cores", low=1)
 
@@ -105,7 +105,7 @@ class MeTaL(Aggregator):
             moments = PairMoments(rows, pool, gold, prior, known)
             confusion = self._minimise(moments, counts, on_step)
             totals = votes.label_counts.sum(axis=1, keepdims=True)
-            # These are the labels of each annotator on items without gold.
+            # These are the numbers of labels that each annotator gave to items without gold.
             unknown = np.maximum(totals.sum(axis=(1, 2)) - from_gold.sum(axis=(1, 2)), 0)
             labels = from_gold.sum(axis=1) + np.outer(unknown, prior)  # (A, K) labels per true class
             counted = confusion * labels[:, None, :] + pseudo
@@ -125,7 +125,7 @@ class MeTaL(Aggregator):
         return default_pseudo_counts(n_classes, self.smoothing, self.margin)
 
     def _class_shares(self, rows: Rows, gold: IntArray | None, votes: FloatArray) -> FloatArray:
-        """Return π (K,) from the vote shares summed over items (K,), which are uniform for items without votes."""
+        """Return π (K,), given the sum of the vote shares over items (K,); items without votes have uniform shares."""
         K = votes.size
         if self.class_balance == "uniform":
             return np.full(K, 1 / K)
@@ -148,12 +148,12 @@ class MeTaL(Aggregator):
             value, plain = -moments(trial), trial is step
             if not trace or value >= trace[-1]:
                 little = bool(trace) and value - trace[-1] <= self.tol * abs(value)
-                self.converged_ = plain and little  # a small gain of an extrapolation is no convergence
+                self.converged_ = plain and little  # a small gain by an extrapolation does not show convergence
                 trace.append(value)
                 confusion, before = trial, step
                 part, move = INITIAL_STEP_SHARE, moments.step_to_minimum(confusion) - confusion
                 step = confusion + part * move
-                target = np.maximum(step + MOMENTUM * (step - before), 0)  # kept on the simplex
+                target = np.maximum(step + MOMENTUM * (step - before), 0)  # stays on the simplex
                 trial = step if little else target / target.sum(axis=1, keepdims=True)
             else:
                 trace.append(trace[-1])
@@ -171,14 +171,14 @@ class MeTaL(Aggregator):
 
 @dataclass(frozen=True)
 class PriorMoments:
-    """Prior of the confusion matrices: its centre Φ and its strength s."""
+    """The prior of the confusion matrices: its centre Φ and its strength s."""
 
     centre: FloatArray  # (A, K, K) [annotator, given, true]
     strength: FloatArray  # (A, K)
 
 
 def prior_moments(population: FloatArray, from_gold: FloatArray, prior: FloatArray, overlap: float) -> PriorMoments:
-    """Return Φ and s from counts of the crowd (K, K) and of gold (A, K, K), both [given, true]."""
+    """Return Φ and s, given counts of the crowd (K, K) and counts on gold items (A, K, K), both [given, true]."""
     K = prior.size
     least = (K - 2) / K * (prior @ prior) / 2 if K > 2 else 0.0
     counts = overlap * np.maximum(1, least / prior) * population / population.sum(axis=0) + from_gold
@@ -226,7 +226,7 @@ class PairMoments:
         self.curvature = np.empty((A, K, K))
 
     def __call__(self, confusion: FloatArray) -> float:
-        """Return F, less a constant, at Θ (A, K, K) [annotator, given, true]."""
+        """Return F at Θ (A, K, K) [annotator, given, true], up to a constant."""
         root, centre, strength = np.sqrt(self.prior), self.known.centre, self.known.strength
         c, d = self.upper_triangle
         scale = np.where(c == d, 1.0, np.sqrt(2)) * root[c] * root[d]
@@ -242,7 +242,7 @@ class PairMoments:
             )  # fmt: skip
         met = (met - self.repeats @ confusion) * self.prior
         grams_met = grams_met - self.repeats.sum(axis=(1, 2))[:, None] * gram
-        # The sums of both annotators contain every pair: Σ_{j<k} n ‖Θ_jᵀPΘ_k‖² − 2 Σ_{j<k} ⟨C, Θ_jᵀPΘ_k⟩.
+        # Every pair is contained in the sums of both annotators: Σ_{j<k} n ‖Θ_jᵀPΘ_k‖² − 2 Σ_{j<k} ⟨C, Θ_jᵀPΘ_k⟩.
         pairs = float((grams_met * gram).sum()) / 2 - float((met * confusion).sum())
         prior_term = float(np.einsum("ac,ayc->", strength, (confusion - centre) ** 2))
         self.curvature[:, c, d] = self.curvature[:, d, c] = grams_met * np.where(c == d, 1.0, 0.5) * scale
@@ -251,7 +251,7 @@ class PairMoments:
         return pairs + prior_term
 
     def step_to_minimum(self, confusion: FloatArray) -> FloatArray:
-        """Return Θ closer to the minimum of each annotator's parabola; `confusion` is that of the last evaluation."""
+        """Return a Θ closer to the minimum of each annotator's parabola; `confusion` must be the last evaluated Θ."""
         better = np.empty_like(confusion)
 
         def improve_chunk(_: int, start: int, stop: int) -> None:

@@ -1,6 +1,6 @@
 """Minimax conditional entropy: a label depends on its annotator and on its item, class by class.
 
-Use it when items and annotators both differ by class and items have many labels.
+Use it when the effects of items and annotators differ between classes, and items have many labels.
 
 An annotator effect σ_j and an item effect τ_i add up to the log odds of the labels:
 
@@ -10,8 +10,8 @@ The objective is the log evidence with quadratic penalties:
 
     Σ_i log Σ_c π_c Π_{j∈M_i} P(y_ij | c) − α/2 (Σ_j |σ_j − σ̄|² + n |σ̄ − σ0|²) − β/2 Σ_i |τ_i|²
 
-This is the dual of the paper's problem: find the classes with the least conditional entropy of the labels, where the
-entropy is the largest that the observed labels allow.
+This is the dual of the paper's problem: find the classes that minimise the conditional entropy of the labels, where the
+entropy is the maximum that the observed labels allow.
 
     E step  q_i(c) ∝ π_c Π_{j∈M_i} P(y_ij | c)
     M step  raises Σ_i Σ_c q_i(c) Σ_j log P(y_ij | c) minus the penalties, first in τ, then in σ̄ and σ
@@ -22,9 +22,9 @@ entropy is the largest that the observed labels allow.
 - `prior_` (K,): π
 - α = `gamma`·K², β = α · (annotations per annotator) / (annotations per item), but at least α
 
-In the paper σ̄ = 0 and π is uniform (`centre="zero", class_prior="uniform"`). There an annotator with few labels is
-taken to guess, and if all have few labels nothing is learnt. Here σ̄ is the mean of the annotators, and π = e/K + (1 −
-e) s lies between uniform shares and the vote shares s. e has the largest evidence less a cost for leaving e = 1
+In the paper σ̄ = 0 and π is uniform (`centre="zero", class_prior="uniform"`). An annotator with few labels is then
+assumed to guess, and if all annotators have few labels, nothing is learnt. Here σ̄ is the mean of the annotators, and π
+= e/K + (1 − e) s lies between uniform shares and the vote shares s. e maximises the evidence minus a cost for e below 1
 (`models.class_shares`), because an unconstrained π moves to one class.
 
 τ is not stored during the fit: given q and σ it maximises a concave function of K numbers for each item and class,
@@ -60,11 +60,11 @@ INITIAL_UNIFORMITIES = {
     "learned": INITIAL_UNIFORMITY,
     "uniform": 1.0,
 }  # initial e of π for each `class_prior`
-MAX_ITEM_ROUNDS = 100  # largest number of updates of q and τ for one item; three to ten are usual
-PREDICTION_CHUNK_ROWS = 2**12  # rows that are predicted together, so that their matrices fit into the cache
-MIN_STORED_PROBABILITY = 1e-6  # probability of a class from which on an item's τ is stored
-MAX_ROW_WEIGHT = 1e3  # largest weight of a row; beyond it the penalties would have no effect
-MAX_ANNOTATOR_EFFECT = 50.0  # limit of |σ| in an extrapolation
+MAX_ITEM_ROUNDS = 100  # maximum number of updates of q and τ for one item; usually three to ten
+PREDICTION_CHUNK_ROWS = 2**12  # number of rows predicted together, so that matrices fit into the cache
+MIN_STORED_PROBABILITY = 1e-6  # minimum probability of a class for which an item's τ is stored
+MAX_ROW_WEIGHT = 1e3  # maximum weight of a row; with larger weights the penalties have no effect
+MAX_ANNOTATOR_EFFECT = 50.0  # maximum |σ| after an extrapolation
 
 
 @dataclass(frozen=True)
@@ -96,10 +96,10 @@ class MMCE(EMAggregator[MMCEParams]):
     gamma: float | None = param(None, "strength of the penalties; None for 1/K²", low=1e-6, high=1e6)
     centre: Literal["crowd", "zero"] = param("crowd", "centre of the annotator effects: their mean, or zero")
     prior_annotators: float = param(
-        5.0, "annotators of unknown quality that are added to the mean", low=MIN_PSEUDO_COUNT
+        5.0, "number of annotators of unknown quality that are added to the mean", low=MIN_PSEUDO_COUNT
     )
     class_prior: Literal["learned", "votes", "uniform"] = param(
-        "learned", "π: shares of the votes, uniform, or learnt between the two"
+        "learned", "class shares π: the vote shares, uniform shares, or learnt between both"
     )
     class_count: float = param(1.0, "pseudo-count of every class in the shares of the votes", low=MIN_PSEUDO_COUNT)
 
@@ -123,7 +123,7 @@ class MMCE(EMAggregator[MMCEParams]):
         annotators = np.count_nonzero(np.diff(table.annotator_ptr))
         return self.annotator_penalty(table.n_classes) * max(
             items / annotators, 1.0
-        )  # the number of annotations cancels
+        )  # the number of annotations cancels out
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         unbounded, table = table, cap_weights(table)
@@ -157,7 +157,7 @@ class MMCE(EMAggregator[MMCEParams]):
         self._set_item_effects(rows)
 
     def _set_item_effects(self, rows: Rows) -> None:
-        """Set τ of the fitted items, and by how much it raises an average annotator's error probability."""
+        """Set τ of the fitted items, and their difficulty: how much τ raises an average annotator's P(error)."""
         I, K = self.items_.size, self.prior_.size
         q = self.posterior_[:I].reshape(-1)
         busy = np.repeat(np.diff(rows.item_ptr[: I + 1]) > 0, K)
@@ -183,7 +183,7 @@ class MMCE(EMAggregator[MMCEParams]):
         everyone = self.annotator_confusions(np.append(np.arange(self.annotators_.size), -1))  # −1 is unseen
         K, cell = self.prior_.size, self.item_effect_cell_
         power = np.concatenate([np.exp(self.item_effect_, dtype=np.float64), np.ones((1, K))])
-        place = np.full((self.items_.size + 1, K), cell.size)  # −1 is a new item, without effects
+        place = np.full((self.items_.size + 1, K), cell.size)  # −1 is a new item, which has no effects
         place.reshape(-1)[cell] = np.arange(cell.size)
         expected = np.empty_like(posterior)
         for start in range(0, len(posterior), PREDICTION_CHUNK_ROWS):
@@ -193,7 +193,7 @@ class MMCE(EMAggregator[MMCEParams]):
         return expected
 
     def initialise(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> MMCEParams:
-        """Return the vote shares as q, or random shares near them, and the best σ without item effects."""
+        """Return parameters with vote shares, or random shares near them, as q, and the best σ without item effects."""
         K = table.n_classes
         belief = table.soft_labels() if rng is None else rng.standard_gamma(table.votes() + 1)
         belief /= belief.sum(axis=1, keepdims=True)
@@ -214,7 +214,7 @@ class MMCE(EMAggregator[MMCEParams]):
         return np.asarray(middle / (len(effect) + self.prior_annotators))
 
     def _step_effect(self, effect: FloatArray, sums: EffectSums) -> FloatArray:
-        """Return σ (A, K, K) after a step that is common to all annotators and one for each."""
+        """Return σ (A, K, K) after a step common to all annotators and a step of each annotator."""
         alpha, centre = self.annotator_penalty(effect.shape[1]), self._mean_effect(effect)
         if self.centre == "crowd":
             # These are the sums of one annotator who gave all labels.
@@ -246,14 +246,14 @@ def unknown_effect(n_classes: int) -> FloatArray:
 
 
 class EffectSums(NamedTuple):
-    """Sums for the next σ: observed and expected labels, (A, K, K) [annotator, true, given]."""
+    """The sums that determine the next σ: observed and expected labels, (A, K, K) [annotator, true, given]."""
 
     observed: FloatArray
     expected: FloatArray
 
 
 class FusedPass:
-    """Run the E step and collect the sums of the M step in one threaded pass over the rows.
+    """The E step and the sums of the M step, computed in one pass over the rows by several threads.
 
     `penalty` is β. Only the first `n_effect_items` items have effects.
     """
@@ -266,7 +266,7 @@ class FusedPass:
         self.items = balanced_ranges(rows.item_ptr, pool.threads)
 
     def __call__(self, params: MMCEParams, rounds: int) -> float:
-        """Set the posterior and the sums for the next σ; return the log evidence minus β/2 Σ τ²."""
+        """Compute the posterior and the sums for the next σ; return the log evidence minus β/2 Σ τ²."""
         rows, confusion, log_prior = self.rows, params.confusion(), np.log(params.prior)
         K = log_prior.size
         self.posterior = np.empty((rows.item_ptr.size - 1, K))

@@ -15,10 +15,10 @@ EM starts from the votes. The E step is that of `dawid-skene` with this likeliho
 - `prior_` (K,): π, the class shares; v are the shares of the classes among all labels
 - n_j and h_j: number of labels of annotator j, and how many of them are right
 
-By default π is not learnt. In this model, only π can explain annotators who miss one class more often than another, and
-a learnt π then moves to one class (bluebirds: 96 % of the items, accuracy 58 % instead of 72 %). The default is uniform
-plus a hundredth of the vote shares. That decides only where labels cannot: of two annotators who share items only with
-each other, either may be the better one (plank_pos: 96.6 % right instead of 93.7 %).
+By default π is not learnt. If annotators miss one class more often than another, only π can explain this in this model,
+and a learnt π then moves to one class (bluebirds: 96 % of the items, accuracy 58 % instead of 72 %). The default is
+uniform plus a hundredth of the vote shares. That decides only where labels cannot: of two annotators who share items
+only with each other, either may be the better one (plank_pos: 96.6 % right instead of 93.7 %).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dissensus.models.coins import CoinModel, Coins
 from dissensus.models.confusion import FloatArray, methods, param
 from dissensus.models.matrices import PSEUDO_COUNT_LIMITS, mix_uniform_and_vote_shares
 
-VOTE_SHARE_WEIGHT = 0.01  # share of the vote shares in a π that is not learnt
+VOTE_SHARE_WEIGHT = 0.01  # weight of the vote shares, relative to uniform shares, in a fixed π
 
 
 @methods.register("one-coin", summary="one accuracy per annotator, learnt with the truth", cite="Zhang et al. 2016")

@@ -1,12 +1,12 @@
 """ROVER: one text from many, by a weighted vote word by word.
 
-Use it for transcripts of the same speech or page, when the best text may be none of those given.
+Use it for transcripts of the same speech or page, when the best text may not be among the given texts.
 
 The texts of an item are aligned: first that of the best annotator, then each of the others with the fewest edits. A
 word costs nothing in a slot that already contains it, and skipping a slot costs nothing if an earlier text skips it.
-Every text votes for its word in each slot, or for no word, with weight 1/σ_j; σ_j is the error of annotator j by
-`closest`. The answer has the word with the most weight in every slot. `confidence_` is the mean share of the weight of
-these words.
+Every text votes for its word in each slot, or for no word, with weight 1/σ_j, where σ_j is the error of annotator j as
+estimated by `closest`. The answer has the word with the most weight in every slot. `confidence_` is the mean share of
+the weight of these words.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dissensus.models.base import methods
 from dissensus.models.methods.closest import CandidateLabels, Closest
 from dissensus.table.annotations import Annotations
 
-Slot = dict[str, float]  # word → weight of the texts with it; "" stands for no word
+Slot = dict[str, float]  # maps a word to the weight of the texts with it; "" is no word
 
 
 @methods.register("rover", summary="texts: a weighted vote, word by word", cite="Fiscus 1997")
@@ -48,7 +48,7 @@ class Rover(Closest):
 
 
 def vote_by_word(texts: list[list[str]], weight: Any) -> tuple[str, float]:
-    """Return the words with the most weight in every slot, and the mean of their weight shares."""
+    """Return the word with the most weight in each slot, and the mean share of the weight of these words."""
     slots: list[Slot] = [{word: weight[0]} for word in texts[0]]
     before = float(weight[0])
     for words, text_weight in zip(texts[1:], weight[1:], strict=True):

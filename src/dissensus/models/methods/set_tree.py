@@ -8,8 +8,9 @@ not: they form a tree, in which an option depends on its parent:
     P(t_i) = Π_c P(t_ic | t_i,parent(c))      P(j ticks c | t_ic = 1) = s_jc      P(j ticks c | t_ic = 0) = f_jc
 
 So a tick for one option also makes others more or less likely. Belief propagation is exact on a tree, and the tree with
-the most mutual information is the most likely one (Chow & Liu 1968). A few passes that start from the share of the
-ticks fix the tree and the priors; then EM repeats, with y_ijc = 1 if j ticked c on item i and S = `crowd_labels`:
+the most mutual information is the most likely one (Chow & Liu 1968). A few passes, which start from the share of
+the ticks, determine the tree and the priors. Then EM repeats these steps, with y_ijc = 1 if j ticked c on item i and
+S = `crowd_labels`:
 
     E step  u_ic = Σ_{j∈M_i} log P(y_ijc | t_ic = 1) / P(y_ijc | t_ic = 0)      q_ic = P(t_ic = 1 | u_i)
     M step  s_jc = (S m_jc + Σ_i q_ic y_ijc) / (S + Σ_i q_ic)      f_jc likewise with 1 − q_ic
@@ -22,9 +23,9 @@ ticks fix the tree and the priors; then EM repeats, with y_ijc = 1 if j ticked c
 - `parent_` (L,): code of the parent option, −1 for the root
 
 `posterior_` is tempered (`models.tempering`): with the design effect d_i, it follows from the log odds u_i / d_i and
-from the tree's log odds divided by √d_i. Dividing these by d_i too would make rare options far too likely. The answer
-is the set of options with an untempered probability above ½, and `confidence_` the probability of exactly this set.
-`reliability_` is the mean Jaccard index of an annotator's sets and the answers.
+from the tree's log odds divided by √d_i. If these were also divided by d_i, rare options would be far too likely. The
+answer is the set of options with an untempered probability above ½, and `confidence_` the probability of exactly this
+set. `reliability_` is the mean Jaccard index of an annotator's sets and the answers.
 """
 
 from __future__ import annotations
@@ -52,13 +53,13 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import name_set
 
-PASSES_BEFORE_TREE = 4  # passes before the tree is fixed; 4, 9 and 16 worked equally well
-TENDENCY_SD = 0.5  # prior SD of h, the log odds by which an annotator ticks more or less than others
-TENDENCY_STEPS = 8  # Newton steps that estimate h
-TREE_PSEUDO_ITEMS = 1.0  # pseudo-items with independent options, per edge of the tree
+PASSES_BEFORE_TREE = 4  # number of passes before the tree is fixed; 4, 9 and 16 worked equally well
+TENDENCY_SD = 0.5  # prior SD of h, in log odds
+TENDENCY_STEPS = 8  # number of Newton steps that estimate h
+TREE_PSEUDO_ITEMS = 1.0  # number of pseudo-items with independent options, per edge of the tree
 MIN_PROBABILITY = 1e-9  # lower limit of probabilities, so that logarithms are finite
-GOLD_LOG_ODDS = 50.0  # log odds of an option of a gold set
-TREE_POWER = 0.5  # exponent of d by which log odds of the tree are divided; log odds of labels are divided by d
+GOLD_LOG_ODDS = 50.0  # absolute log odds of options of items with gold
+TREE_POWER = 0.5  # log odds of the tree are divided by d to this power; those of labels by d
 ANSWER_PROBABILITY = 0.5  # probability above which an option belongs to the answer
 
 
@@ -90,7 +91,7 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
     """Estimate the set of true options of each item by EM over a tree of options, in memory."""
 
     crowd_labels: float = param(
-        2.0, "labels of the crowd that are added to those of each annotator, per option", above=0
+        2.0, "number of labels of the crowd that are added to each annotator's, per option", above=0
     )
 
     kinds: ClassVar = ("sets",)
@@ -104,8 +105,8 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
     chance_: Annotated[FloatArray, "O 2 share"]
     order_: Annotated[IntArray, "O code:O"]
     parent_: Annotated[IntArray, "O code:O"]
-    answer_: Annotated[BoolArray, "I O flag"]  # which options belong to the answer
-    confidence_: Annotated[FloatArray, "I share"]  # probability of exactly the answer
+    answer_: Annotated[BoolArray, "I O flag"]  # True for options of the answer
+    confidence_: Annotated[FloatArray, "I share"]  # probability of exactly this answer
     posterior_: Annotated[FloatArray, "I O share"]
     prior_: Annotated[FloatArray, "O share"]
 
@@ -145,7 +146,7 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
             if known.size:
                 q = np.where(np.isnan(known), q, known > 0)
             for _ in range(PASSES_BEFORE_TREE):
-                if rng is None:  # random starts use the same tree and priors, so that objectives are comparable
+                if rng is None:  # random starts share tree and priors, so that objectives are comparable
                     true, hits = _count_ticks(table, q)
                     tendencies = _tick_tendencies(hits, true), _tick_tendencies(ticks - hits, total - true)
                     prior = TreePrior(*most_likely_tree(q[used]), *tendencies, q[used].mean(axis=0))
@@ -173,7 +174,7 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
         self._set_reliability(*self._count_agreement(table, self.posterior_))
 
     def _estimate_tempering(self, data: Annotations, gold: IntArray | None, earlier: Any) -> Tempering:
-        """Return the tempering with ρ as set, or with its most probable value for gold sets."""
+        """Return the tempering, with ρ as set by the user or, with gold sets, the most probable ρ."""
         if self.dependence != "auto" or gold is None or np.count_nonzero(gold >= 0) < MIN_GOLD_ITEMS:
             return super()._estimate_tempering(data, None, earlier)
         without_gold = type(self)(**self.get_params() | {"dependence": None}).fit(data)
@@ -244,7 +245,7 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
         return self._decode(table, *self._tick_rates(annotators), np.zeros((table.n_items, 0)), ticked)
 
     def _tick_rates(self, annotators: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return s and f (A, L) of annotators by code; −1 is an unseen annotator."""
+        """Return s and f (A, L) of annotators, given by code; −1 is an unseen annotator."""
         unseen = (annotators < 0)[:, None]
         return (
             np.where(unseen, self.population_hit_, self.hit_[annotators]),
@@ -263,7 +264,7 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
 
     def _log_prior(self, params: SetTreeParams, prior: TreePrior) -> float:
         edges = params.chance.copy()
-        edges[prior.order[0], 1] = 0.5  # both entries of the root are the same probability, which must not count twice
+        edges[prior.order[0], 1] = 0.5  # both entries of the root are equal and must count once
         means = np.where(edges == 0.5, 0.5, prior.share[:, None])
         found = 0.0
         for size, mean, value in (
@@ -276,7 +277,7 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
         return found
 
     def _count_agreement(self, table: Annotations, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return sums (A,) of the Jaccard index of each row and the answer (1 for two empty sets), and of weights."""
+        """Return the sums (A,) of weight · Jaccard index (1 for two empty sets) of row and answer, and of weights."""
         ticked, answer, weight = table.options.selected[table.label], self.answer_[table.item], table.row_weights
         both, either = (ticked & answer).sum(axis=1), (ticked | answer).sum(axis=1)
         index = weight * np.divide(both, either, out=np.ones(both.size), where=either > 0)
@@ -284,7 +285,7 @@ class SetTree(AnswerModel, EMAggregator[SetTreeParams]):
 
 
 def most_likely_tree(q: FloatArray) -> tuple[IntArray, IntArray]:
-    """Return order and parents of the tree with the most mutual information between options, from q (I, L).
+    """Return order and parents of the tree with the most mutual information between options, given q (I, L).
 
     The root is the most frequent option.
     """
@@ -312,7 +313,7 @@ def most_likely_tree(q: FloatArray) -> tuple[IntArray, IntArray]:
 def _temper_options(
     odds: FloatArray, d: FloatArray, sets: BoolArray, order: IntArray, parent: IntArray, chance: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the posterior (I, L) and the log probability of exactly these sets (I,), tempered by d (I,)."""
+    """Return the posterior (I, L) and the log probability of exactly these sets (I,), both tempered by d (I,)."""
     q, log_set = np.empty_like(odds), np.empty(len(odds))
     log_odds = np.log(_clip_probability(chance)) - np.log1p(-_clip_probability(chance))
     for effect in np.unique(d):
@@ -331,7 +332,7 @@ def _log_set_weight(sets: BoolArray, odds: FloatArray, parent: IntArray, chance:
 
 
 def _tick_tendencies(ticks: FloatArray, met: FloatArray) -> FloatArray:
-    """Return the prior P(tick) (A, L), from each option's share and each annotator's tendency to tick."""
+    """Return the prior P(tick) (A, L), which follows from the option's share and the annotator's tendency to tick."""
     share = (ticks.sum(axis=0) + 0.5) / (met.sum(axis=0) + 1)
     log_odds = np.log(share) - np.log1p(-share)
     habit, precision = np.zeros((len(ticks), 1)), TENDENCY_SD**-2
@@ -343,7 +344,7 @@ def _tick_tendencies(ticks: FloatArray, met: FloatArray) -> FloatArray:
 
 
 def _tree_probabilities(joint: FloatArray, q: FloatArray, prior: TreePrior) -> FloatArray:
-    """Return θ (L, 2) from the numbers of items (L, 2) with a true option whose parent is not true, and is."""
+    """Return θ (L, 2), given the numbers of items (L, 2) whose option is true and whose parent is false or true."""
     above = np.where(prior.parent >= 0, q.sum(axis=0)[prior.parent], 0)
     items = np.stack([len(q) - above, above], axis=1)
     joint, root = joint.copy(), prior.order[0]
@@ -358,7 +359,7 @@ def _clip_probability(chance: FloatArray) -> FloatArray:
 def _option_log_odds(
     table: Annotations, hit: FloatArray, false_tick: FloatArray, known: FloatArray, ticked: Any = None
 ) -> FloatArray:
-    """Return the log odds of every option (I, L) by the labels, or by gold."""
+    """Return the log odds of every option (I, L) that follow from the labels or from gold."""
     hit, false_tick = _clip_probability(hit), _clip_probability(false_tick)
     ticked = table.options.selected if ticked is None else ticked
     odds = np.zeros((table.n_items, hit.shape[1]))

@@ -2,25 +2,25 @@
 
 Use it for labelling functions that abstain, as in weak supervision.
 
-y_ij = ∅ where source j gave item i no label; [·] is 1 if the condition holds and 0 otherwise:
+y_ij = ∅ if source j gave item i no label; [·] is 1 if the condition holds and 0 otherwise:
 
     P(y, z) ∝ Π_ij exp(θ_j [y_ij = z_i] + η_j [y_ij ≠ ∅])
 
 This is the factor graph of Ratner et al. 2017 without correlations. It factorises, and the two weights θ_j and η_j of a
-source are one probability each, its accuracy a_j and its propensity β_j to label:
+source correspond to two probabilities, its accuracy a_j and its propensity β_j to label:
 
     P(y_ij = l | z_i) = β_j a_j if l = z_i,  β_j (1 − a_j)/(K − 1) for each other class,  1 − β_j for ∅
     a_j = e^θ/(e^θ + K − 1)        β_j = e^η (e^θ + K − 1)/(1 + e^η (e^θ + K − 1))
 
-An abstention carries no evidence on the class, so β_j is simply the share of the items that j labelled. The rest is the
-model of `one-coin` with another prior, an L2 penalty on the weights. EM raises, up to a constant,
+An abstention carries no evidence about the class, so β_j is simply the share of the items that j labelled. The rest is
+the model of `one-coin` with another prior, an L2 penalty on the weights. EM raises, up to a constant,
 
     Σ_i log Σ_c π_c Π_{j: y_ij ≠ ∅} P(y_ij | z_i = c, y_ij ≠ ∅) − `l2`/2 Σ_j (θ_j − θ0)²
 
 The E step is that of `one-coin`. In the M step a_j = σ(x), with σ the logistic function, a0 = `initial_accuracy`, and x
 the only root of
 
-    h_j − n_j σ(x) − `l2` (x − logit a0)          h_j = Σ_i q_i(y_ij), the right ones of j's n_j labels
+    h_j − n_j σ(x) − `l2` (x − logit a0)          h_j = Σ_i q_i(y_ij), the number of right labels among j's n_j labels
 
 - `coin_` (A, 2) [right, wrong]: a and 1 − a; `accuracy_` is a
 - `propensity_` (A,): β; repeated labels count once
@@ -45,8 +45,8 @@ from dissensus.models.exceptions import WrongClassBalance
 from dissensus.models.matrices import PSEUDO_COUNT_LIMITS
 from dissensus.table.annotations import Annotations
 
-MAX_LOGIT = 40.0  # upper limit of logits; beyond it 1 − a is 0 in double precision
-ROOT_TOL = 1e-13  # relative step that ends Newton's method
+MAX_LOGIT = 40.0  # upper limit of logits; above it 1 − a is 0 in double precision
+ROOT_TOL = 1e-13  # relative step at which Newton's method ends
 
 
 def is_class_balance(value: Any) -> bool:
@@ -87,7 +87,7 @@ class Snorkel(CoinModel):
         return -self.l2 / 2 * float(((logit - self._initial_logit()) ** 2).sum())
 
     def confusion_support(self) -> FloatArray:
-        """Return the number of labels (A, 1, 1) plus the number that the penalty is worth by its curvature."""
+        """Return the number of labels plus the number of labels with the curvature of the penalty, (A, 1, 1)."""
         penalty_labels = self.l2 / (self.initial_accuracy * (1 - self.initial_accuracy))
         return np.asarray(self.label_totals_.sum(axis=2, keepdims=True) + penalty_labels)
 
@@ -121,7 +121,7 @@ def normalise_shares(balance: Sequence[float], n_classes: int) -> FloatArray:
 
 def label_propensity(table: Annotations, n_items: int) -> FloatArray:
     """Return the share of the first `n_items` items that each annotator labelled (A,)."""
-    rows = int(table.item_ptr[n_items])  # later items stand for earlier counts
+    rows = int(table.item_ptr[n_items])  # later items represent earlier counts
     item, annotator = table.item[:rows], table.annotator[:rows]
     return np.bincount(annotator[is_first_of_pair(item, annotator)], minlength=table.n_annotators) / n_items
 
@@ -132,7 +132,7 @@ def penalised_logit(hits: FloatArray, total: FloatArray, centre: float, l2: floa
     with np.errstate(divide="ignore", invalid="ignore"):
         unpenalised = np.nan_to_num(np.log(hits) - np.log(total - hits), nan=centre)  # the root without penalty
     unpenalised = np.clip(unpenalised, -MAX_LOGIT, MAX_LOGIT)
-    low, high = np.minimum(unpenalised, centre), np.maximum(unpenalised, centre)  # the root lies between these two
+    low, high = np.minimum(unpenalised, centre), np.maximum(unpenalised, centre)  # the root lies between both
     x = (low + high) / 2
     for _ in range(100):
         right = expit(x)

@@ -7,15 +7,15 @@ Use it as a quick weighted vote that takes one pass and is easy to explain.
     q_i(c) = Σ_{rows of i with y = c} w s_j / Σ_{rows of i} w s_j
 
 w is the weight of a row and y its label; a probabilistic row counts as one row per class. Rows of j are those on items
-with other annotators or with gold, because a single annotator always agrees with itself (if there are no such rows, all
-count).
+with other annotators or with gold, because a single annotator always agrees with itself. If there are no such rows, all
+rows are used.
 
 - m: outcome of the first vote, shared by tied classes
 - `skill_` (A,): s
 - `posterior_` (I, K): q
 
-Tied classes share m, so neither names nor row order decide. A tie in q goes to the class with more votes in the whole
-table, which is right more often than a draw where classes are uneven; remaining ties are drawn.
+Tied classes share m, so neither names nor the order of rows matter. Ties in q go to the class with more votes in the
+whole table, which is right more often than a random draw if classes are uneven. Remaining ties are broken by a draw.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dissensus.models.matrices import mix_uniform_and_vote_shares
 from dissensus.models.votes import SkilledVote, VoteModel
 from dissensus.table.annotations import Annotations
 
-TIE_PREFERENCE = 1e-6  # relative preference for the class with more votes in the table; it decides ties only
+TIE_PREFERENCE = 1e-6  # relative preference for the class with more votes in the table; it only breaks ties
 
 
 @methods.register(

@@ -2,7 +2,7 @@
 
 Use it like `wawa`, when skills and votes should agree with each other.
 
-    m_i = the classes with the largest Σ_{rows of i with y = c} w s_j, in equal shares; the gold class if it is known
+    m_i = equal shares of the classes with the largest Σ_{rows of i with y = c} w s_j, or 1 for the gold class
     a_j = Σ_{rows of j} w m_i(y) / n_j        n_j = Σ_{rows of j} w
     s_j ← s_j + r_t (a_j − s_j)               s_j = 1/K at first
 
@@ -37,12 +37,14 @@ class ZeroBasedSkill(Wawa):
     """Repeat weighted votes, with skills that move towards the agreement with the vote."""
 
     learning_rate: float = param(
-        1.0, "share of the way that skills move towards the agreement with the vote", above=0, high=1
+        1.0, "share of the distance to the agreement with the vote by which skills move", above=0, high=1
     )
     decay: float = param(0.5, "factor of the rate every `decay_every` steps", above=0, high=1)
     decay_every: int = param(20, "steps between two decays of the rate", low=1)
     max_iter: int = param(100, "largest number of votes", low=1)
-    tol: float = param(1e-5, "stop when no skill is further from its annotator's agreement with the vote", low=0)
+    tol: float = param(
+        1e-5, "stop when the distance of every skill from the agreement with the vote is at most this", low=0
+    )
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         with self._open_engine(table, gold) as engine:
