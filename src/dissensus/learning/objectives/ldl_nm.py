@@ -1,30 +1,33 @@
-"""LDL-NM (Weerasooriya et al. 2021, section 5): one network for labels and the distributions of items and annotators.
+"""LDL-NM, one network for labels and label distributions of items and annotators (Weerasooriya et al. 2021, section 5).
 
-The input is an item with the encoder's output x_i and an annotator a, whose label is y.
+The input is an item i, for which the encoder's output is x_i, and an annotator a. The annotator's label is y.
 
     z_I = W_I x_i     z_A = W_A onehot(a)     z_P = φ(W_P φ([z_I, z_A]))     z_E = φ(W_E z_P + z_P)          (Eqs. 6, 7)
     ŷ = softmax(W_y z_E)     ŷ_I = softmax(W_yI z_E)     ŷ_A = softmax(W_yA z_E)                                 (Eq. 8)
     loss = Σ over annotations  −log ŷ[y] + KL(y_I ‖ ŷ_I) + KL(y_A ‖ ŷ_A)                                         (Eq. 9)
 
-y_I are the shares of the item's labels and y_A the shares of the annotator's labels, both in the table of the fit.
+y_I are the shares of the item's labels and y_A are the shares of the annotator's labels, both in the table of the fit.
 φ(v) = v / (1 + |v|) is softsign (the paper's 1/|1 + v| is a misprint). [ , ] is concatenation or a sum. All matrices
-except W_A have a bias, and all start orthogonal. A step has all annotations of its items, and each has a loss.
+except W_A have a bias, and all are initially orthogonal. A step uses all annotations of its items, each with its own
+loss.
 
-The prediction for an item is the mean of ŷ_I over all annotators with labels, or with `average="mode"` the share of
-annotators for each most probable class. Eq. 12 of the paper uses a network that differs from Eq. 7 (no W_P, and a sum);
-here it is the trained network of Eq. 7. W_P φ([z_I, z_A]) is the sum of a term of the item and a term of the annotator,
-so a pair needs one small product. No annotation of the predicted item is used. Algorithm 4, which uses them, is in
-`learning/unknown_annotators.py`.
+The prediction for an item is the mean of ŷ_I over all annotators with labels. With `average="mode"`, it is the share of
+annotators for whom a class is the most probable one. Eq. 12 of the paper predicts with a network that differs from Eq.
+7, because it has a sum and no W_P; here the trained network of Eq. 7 predicts. W_P φ([z_I, z_A]) is the sum of a term
+of the item and a term of the annotator, so that a pair needs a single small product. Annotations of the predicted item
+are not used, except by Algorithm 4, which is in `learning/unknown_annotators.py`.
 
-An unseen annotator has the mean of ŷ over all annotators, which predicts labels better (by 0.02 to 0.03 nats in
-`benchmarks/learning/perspectives.py`) than ŷ of the mean embedding. With features r_a of annotators, z_A = u_a + W r_a,
-where u_a is the row of W_A. An annotator with features and without labels has the mean of u, weighted by labels.
+The prediction for an unseen annotator is the mean of ŷ over all annotators, which predicts labels better (by 0.02 to
+0.03 nats in `benchmarks/learning/perspectives.py`) than ŷ for the mean embedding. With features r_a of annotators,
+z_A = u_a + W r_a, where u_a is the row of W_A. For an annotator with features but without labels, u is the mean
+weighted by labels.
 
-`room` makes the layers larger than the sizes. The weights of unused units are 0, get no gradient and stay 0, so the
-predictions do not change, and networks of different sizes have one shape and can be trained together (`stacked.py`).
+With `room`, layers are larger than the sizes. The weights of unused units are 0, get no gradient and stay 0, so that
+the predictions do not change. Networks of different sizes then have one shape and can be trained together
+(`stacked.py`).
 
-On the jobs sets and `popquorn_offensiveness` it is worse than soft labels and than the annotators' own label shares
-(`benchmarks/learning/README.md`). The accuracies near 0.9 in the paper use the test labels.
+On the jobs sets and `popquorn_offensiveness`, LDL-NM is worse than soft labels and worse than the annotators' own label
+shares (`benchmarks/learning/README.md`). The accuracies near 0.9 in the paper use the test labels.
 
 | symbol | name | shape |
 |---|---|---|
@@ -61,17 +64,17 @@ from dissensus.table.annotations import Annotations
 
 Combine = Literal["concatenate", "sum"]
 AnnotatorAverage = Literal["mean", "mode"]
-MAX_UNITS_AT_ONCE = 2**22  # largest items × annotators × units that is computed at once, so that it fits into a cache
-MIN_SHARE = 1e-30  # smallest share, so that its logarithm is finite
+MAX_UNITS_AT_ONCE = 2**22  # maximum items × annotators × units that are computed at once, so that they fit into a cache
+MIN_SHARE = 1e-30  # minimum share, so that its logarithm is finite
 
 
 class LDLNMHead(AnnotatorRows):
-    """The network after an encoder of this `width`."""
+    """Network after an encoder with outputs of length `width`."""
 
     shares: Tensor  # (A, K) shares of each annotator's labels
     labels: Tensor  # (A,) total weight of each annotator's labels
     labelled: Tensor  # codes of the annotators with labels
-    per_item: Tensor  # mean weight of an item's labels
+    per_item: Tensor  # mean total weight of an item's labels
 
     def __init__(self, branch: nn.Module, width: int, objective: LDLNMObjective):
         super().__init__()
@@ -100,14 +103,17 @@ class LDLNMHead(AnnotatorRows):
         return out
 
     def average_over_annotators(self, z_item: Tensor, answer: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return the mean (B, …) of `answer`, a function of z_E (B, n, J_P), over all annotators with labels."""
+        """Return the mean (B, …) over all annotators with labels of `answer`, a function of z_E (B, n, J_P)."""
         at_once = max(MAX_UNITS_AT_ONCE // max(len(z_item) * self.residual.in_features, 1), 1)
         parts = torch.split(self.fitted_rows(self.labelled), at_once)
         total: Tensor = sum(answer(self.z_pairs(z_item, part)).sum(dim=1) for part in parts)  # type: ignore[assignment]
         return total / len(self.labelled)
 
     def z_pair(self, z_item: Tensor, z_annotator: Tensor, row: Tensor | None = None) -> Tensor:
-        """Return z_E (n, J_P) of pairs: items (n, J_I), or (B, J_I) with `row` (n,), and annotators (n, J_A)."""
+        """Return z_E (n, J_P) for n pairs of item and annotator.
+
+        `z_item` is (n, J_I), or (B, J_I) if `row` (n,) gives the item of each pair; `z_annotator` is (n, J_A).
+        """
         if self.annotator_to_pair is None:
             z_item = z_item if row is None else z_item.index_select(0, row)
             return self._apply_residual(self.item_to_pair(softsign(z_item + z_annotator)))
@@ -116,7 +122,7 @@ class LDLNMHead(AnnotatorRows):
         return self._apply_residual(item + self.annotator_to_pair(softsign(z_annotator)))
 
     def z_pairs(self, z_item: Tensor, z_annotator: Tensor) -> Tensor:
-        """Return z_E (B, n, J_P) of all pairs of items (B, J_I) and annotators (n, J_A)."""
+        """Return z_E (B, n, J_P) for all pairs of B items (B, J_I) and n annotators (n, J_A)."""
         if self.annotator_to_pair is None:
             return self._apply_residual(self.item_to_pair(softsign(z_item.unsqueeze(1) + z_annotator)))
         return self._apply_residual(
@@ -128,7 +134,7 @@ class LDLNMHead(AnnotatorRows):
         return dropout(softsign(self.residual(z) + z), self.rate, self.training)
 
     def make_room(self, items: int, annotators: int) -> None:
-        """Pad the layers with zeros to the shapes for z_I and z_A of these sizes."""
+        """Pad the layers with zeros to the shapes that belong to z_I and z_A with these lengths."""
         assert self.annotator_to_pair is not None
         pairs, rows = items + annotators, self.table.weight.detach()
         self.table = RowEmbedding(pad(rows, (0, annotators - rows.shape[1])))
@@ -148,7 +154,7 @@ def _make_orthogonal(rows: int, columns: int) -> Tensor:
 
 def _make_layer(inputs: int, outputs: int, start: Tensor | None = None, *, bias: bool = True) -> nn.Linear:
     """Return a layer with W = `start` (outputs, inputs), by default orthogonal, and biases of 0."""
-    # A layer on "meta" draws no random weights, which would change the weights that are drawn later.
+    # On "meta", no random weights are drawn, which would change the weights that are drawn later.
     layer = nn.Linear(inputs, outputs, bias=bias, device="meta").to_empty(device="cpu")
     with torch.no_grad():
         layer.weight.copy_(_make_orthogonal(outputs, inputs) if start is None else start)
@@ -173,37 +179,38 @@ def _pad_layer(layer: nn.Linear, inputs: int, outputs: int) -> None:
 class LDLNMObjective(AnnotatorObjective):
     """Label distributions of items and annotators, trained together with each label.
 
-    A gold label replaces an item's votes in y_I. Items without annotations are not trained on, even with gold.
+    A gold label replaces an item's votes in y_I. Items without annotations are not used for training, even if they have
+    gold labels.
     """
 
     uses_annotator_features = True
 
-    item_size: int = param(10, "J_I, from 3 to 20 in the paper", low=1)
-    annotator_size: int = param(10, "J_A, from 3 to 20 in the paper", low=1)
-    pair_size: int | None = param(None, "J_P; None: J_I + J_A, or J_I for a sum", low=1)
-    combine: Combine = param("concatenate", "how z_I and z_A become one; a sum needs annotator_size = item_size")
+    item_size: int = param(10, "J_I, length of z_I; from 3 to 20 in the paper", low=1)
+    annotator_size: int = param(10, "J_A, length of z_A; from 3 to 20 in the paper", low=1)
+    pair_size: int | None = param(None, "J_P, length of z_P; None: J_I + J_A, or J_I for a sum", low=1)
+    combine: Combine = param("concatenate", "how z_I and z_A are combined; a sum needs annotator_size = item_size")
     dropout: float = param(0.5, "dropout of z_P and z_E", low=0, below=1)
     average: AnnotatorAverage = param(
         "mean", "over annotators: of their distributions, or of their most probable classes"
     )
     room: tuple[int, int] | None = param(
         None,
-        "number of units, used and unused, of the layers of items and annotators; None: J_I and J_A",
+        "numbers of units, including unused ones, of the layers of items and annotators; None: J_I and J_A",
         check=lambda room: (
             room is None or (isinstance(room, tuple | list) and [*map(is_whole_number, room)] == [True, True])
         ),
-        must="must be two whole numbers, of items and of annotators, or None",
+        must="must be two whole numbers, for items and for annotators, or None",
     )
 
     search: tuple[int, ...] | None = param(
         None,
         "sizes to try for items and for annotators, chosen by development items (`learning/size_search.py`)",
         check=lambda sizes: sizes is None or (len(sizes) > 0 and all(is_whole_number(n) and n > 0 for n in sizes)),
-        must="must be numbers of at least 1, or None",
+        must="must be whole numbers of at least 1, or None",
     )
 
     def check_parameters(self) -> None:
-        """Check the keywords, and that the sizes fit together."""
+        """Check the keywords, and that the sizes are consistent."""
         super().check_parameters()
         if self.combine == "sum" and self.item_size != self.annotator_size:
             raise EmbeddingSizesDiffer(item_size=self.item_size, annotator_size=self.annotator_size)
@@ -215,7 +222,7 @@ class LDLNMObjective(AnnotatorObjective):
         return plain and items >= self.item_size and annotators >= self.annotator_size
 
     def tune_keywords(self, model: Any, table: Annotations, X: Any, train_items: IntArray) -> Self:
-        """Search for the sizes if `search` is set, with the encoder, epochs and learning rates of the model."""
+        """Search for the sizes if `search` is set; encoder, epochs and learning rates are those of the model."""
         if self.search is None:
             return self
         from dissensus.learning.inputs import take_rows
@@ -247,7 +254,7 @@ class LDLNMObjective(AnnotatorObjective):
         return self
 
     def targets(self) -> BatchColumns:
-        """Return the rows of the table, and y_I as `votes` (I, K)."""
+        """Return the rows of the table, and y_I (I, K) as `votes`."""
         return BatchColumns(
             annotations=make_annotation_column(self._table), votes=as_tensor(self._votes, torch.float32)
         )
@@ -273,7 +280,7 @@ class LDLNMObjective(AnnotatorObjective):
         return head.average_over_annotators(head.z_item(z), lambda z_pairs: z_pairs)
 
     def logits(self, head: LDLNMHead, z: Tensor) -> Tensor:
-        """Return the log (B, K) of the mean of ŷ_I over annotators with labels, or of the shares of their classes."""
+        """Return the logarithm (B, K) of the prediction, the mean of ŷ_I or the shares of most probable classes."""
 
         def answer(z_pairs: Tensor) -> Tensor:
             logits = head.to_item(z_pairs)  # (B, n, K)
@@ -286,7 +293,7 @@ class LDLNMObjective(AnnotatorObjective):
     def pair_label_proba(
         self, head: LDLNMHead, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
-        """Return ŷ (n, K) of pairs; an unknown annotator without features has the mean over all annotators."""
+        """Return ŷ (n, K) of pairs; an unknown annotator without features gets the mean over all annotators."""
         z_item, z_annotator = head.z_item(z), head.rows_or_average(annotators, head.labels, features)
         proba = log_softmax(head.to_label(head.z_pair(z_item, z_annotator, row))).exp()
         unseen = head.find_unseen(annotators, head.labels, features)
@@ -307,7 +314,7 @@ def label_counts(table: Annotations) -> FloatArray:
 
 
 def _label_shares(table: Annotations) -> FloatArray:
-    """Return the shares (A, K) of each annotator's labels, which are uniform without labels."""
+    """Return the class shares (A, K) of each annotator's labels, which are uniform for annotators without labels."""
     count = label_counts(table)
     total = count.sum(axis=1, keepdims=True)
     return np.where(total > 0, count / np.where(total > 0, total, 1), 1 / table.n_classes)

@@ -1,45 +1,45 @@
 """LIA (Platanios et al. 2020): classes, difficulty of items and competence of annotators, estimated together.
 
-    h(x_i) the classes        D_i = d(x_i) difficulty        C_j = c(j) competence, both K × K × L
+    h(x_i)  classes        D_i = d(x_i)  difficulty, K × K × L        C_j = c(j)  competence, K × K × L
     Q_ij[k, l] = softmax_l log Σ_m exp(D_i[k, l, m] + C_j[k, l, m])          P(j's label of i is l | its class is k)
 
-h and d are layers on the same encoder. c(j) = V e_j + b is linear in an embedding of the annotator (`annotator_size`),
-or with `annotator_size=None` has K·K·L parameters per annotator (the one-hot form, V = 1). Eq. 1 has an inner product,
-and a footnote says that its rows are normalised to distributions. Therefore Eqs. 4, 7 and 9 must not divide by
-Σ_k Q[k, y], a sum over a *column*. We take it for a misprint, which would cancel in the E step and change the M step,
-and do not divide.
+h and d are layers on the same encoder. c(j) = V e_j + b is linear in an embedding of the annotator (`annotator_size`).
+With `annotator_size=None`, c(j) has K·K·L parameters per annotator (the one-hot form, V = 1). Eq. 1 is an inner
+product, and its rows are normalised to distributions according to a footnote. Eqs. 4, 7 and 9 divide by Σ_k Q[k, y],
+which is the sum of a *column*. We consider this division a misprint and omit it; it would cancel in the E step, but
+change the M step.
 
-    E step   q_i(k) ∝ h_k(x_i) Π_j Q_ij[k, y_ij]                                    (Eq. 4; the first: the votes, Eq. 8)
+    E step   q_i(k) ∝ h_k(x_i) Π_j Q_ij[k, y_ij]                            (Eq. 4; in the first, q is the votes, Eq. 8)
     M step   raises Σ_i Σ_k q_i(k) [log h_k(x_i) + Σ_j log Q_ij[k, y_ij]] − penalty                              (Eq. 7)
-    finetune raises Σ_i log Σ_k h_k(x_i) Π_j Q_ij[k, y_ij] − penalty                       (Eq. 2, its sum over classes)
+    finetune raises Σ_i log Σ_k h_k(x_i) Π_j Q_ij[k, y_ij] − penalty                       (Eq. 2, summed over classes)
          or  raises Σ_ij log Σ_k h_k(x_i) Q_ij[k, y_ij] − penalty                          (Eq. 9, one label at a time)
     penalty  (γ / annotations per item) Σ_ij 4/K² Σ_kl (log Q_ij[k, l])²
              + α/2 (Σ_j |V u_j|² + n0 |b − b0|²) + δ/2 Σ_i |D_i|²
 
-For a probabilistic annotation log Q is averaged under its distribution. The weight of an annotation multiplies log Q.
-q is one-hot for a gold class. The first part of the penalty is that of the authors' program, which has two classes and
-γ = 0.25; 4/K² scales it for more classes. It shrinks every row of Q towards 1/K, equally for annotators with a thousand
-labels and with two. The other parts are those of `mmce`: u_j is the residual of annotator j in C_j = V u_j + b. An
-annotator with few labels is shrunk towards the crowd (b), the crowd towards n0 unknown annotators (b0), and an item
-with few labels towards no difficulty. α = 1 and n0 = 5 are the values of `mmce`. γ and δ = 10 / √(labels per item)
-maximise the accuracy on bluebirds, wordsim, rte, both medical sets and labelme. With δ = 1 the items of rte are
-memorised: the accuracy with two labels per item is 65 % instead of 80 %.
+For a probabilistic annotation, log Q is averaged under its distribution. log Q is multiplied by the annotation's
+weight. q is one-hot for a gold class. The first term of the penalty is that of the authors' program, which has two
+classes and γ = 0.25; 4/K² scales it for more classes. It shrinks every row of Q towards 1/K, equally for annotators
+with many and with few labels. The other terms are those of `mmce`, where u_j is the residual of annotator j in C_j = V
+u_j + b. An annotator with few labels is shrunk towards the crowd (b), the crowd towards n0 unknown annotators (b0), and
+an item with few labels towards no difficulty. α = 1 and n0 = 5 are the values of `mmce`. γ and δ = 10 / √(labels per
+item) maximise the accuracy on bluebirds, wordsim, rte, both medical sets and labelme. With δ = 1, the items of rte are
+memorised, and the accuracy with two labels per item is 65 % instead of 80 %.
 
 With features, h of a fitted item is estimated from the *other* items (`leave_one_out`, `lia_leave_one_out.py`) in
 the E step, in the marginal likelihood and in the posterior, because the network's h would repeat the item's labels. The
 network's h is trained on q and predicts new items. d may memorise items, because it describes errors and not the class.
 
-With features r_j of annotators, the embedding is e_j = u_j + W r_j, the effect of the features and the residual u_j.
-β shrinks W if there are few annotators. β = 3 was chosen, as α was, by the likelihood of the labels of held-out
+With features r_j of annotators, the embedding e_j = u_j + W r_j is the sum of the residual u_j and the effect of the
+features. β shrinks W if there are few annotators. α and β = 3 were chosen by the likelihood of the labels of held-out
 annotators of `popquorn_offensiveness` and of two simulated groups. The penalties are on the effects of u_j and W in
 C = V e + b, because V could undo a penalty on the scale of u and W:
 
-    penalty  … + β/2 |V W|²                     (distributed over the items, as that on u_j is over j's annotations)
+    penalty  … + β/2 |V W|²                     (divided among the items, as the penalty on u_j among j's annotations)
 
-An unknown annotator has the mean residual and W r_j.
+For an unknown annotator, the embedding is the mean residual plus W r_j.
 
-The epochs are distributed evenly over the rounds (an E step, then M steps from the last parameters), except the last
-share `finetune_share` of them, which raises the marginal likelihood; with `rounds=0` all epochs do. The authors'
+The last epochs, whose share is `finetune_share`, raise the marginal likelihood; with `rounds=0`, all epochs do. The
+other epochs are divided equally among the rounds (an E step, then M steps from the last parameters). The authors'
 program differs from their equations, and corresponds to `penalty=0.25`, `residual_penalty=0`, `difficulty_penalty=0`,
 `entropy=0.01`, `truth_counts="annotations"`, `truth_in_posterior=False` and `leave_one_out=False`.
 
@@ -78,13 +78,13 @@ from dissensus.models.methods.mmce import unknown_effect
 from dissensus.table.annotations import Annotations
 
 CLASS_PSEUDO_VOTES = 400.0  # pseudo-votes in the initial class shares, distributed equally over the classes
-MIN_LEAVE_ONE_OUT_ITEMS = 10  # smallest number of training items for leave-one-out estimates of classes
+MIN_LEAVE_ONE_OUT_ITEMS = 10  # minimum number of training items for leave-one-out estimates of classes
 INITIAL_SPREAD = 0.1  # initial standard deviation of an annotator's parameters
-MIN_SHARE = 1e-30  # replaces a share of 0 in the logarithm of votes
+MIN_SHARE = 1e-30  # minimum share of votes, so that its logarithm is finite
 
 
 class CompetenceLayer(AnnotatorRows):
-    """A module that maps annotators to competence C (…, K, K, L); `labels` (A,) are numbers of labels."""
+    """Layer that maps annotators to competence C (…, K, K, L); `labels` (A,) are the annotators' numbers of labels."""
 
     share: Tensor
     unknown: Tensor
@@ -138,7 +138,7 @@ class CompetenceLayer(AnnotatorRows):
 
 
 class LIAHead(nn.Module):
-    """The layers h, d and c, and the posterior q of the last E step."""
+    """Head with the layers h, d and c, and the posterior q of the last E step."""
 
     q: Tensor
     leave_one_out_log_h: Tensor
@@ -163,7 +163,7 @@ class LIAHead(nn.Module):
         self.register_buffer("leave_one_out_log_h", torch.zeros(n_items, len(prior)))  # log h, leave-one-out
         self.register_buffer("per_item", torch.tensor(per_item))  # mean number of annotations per item
         self.register_buffer("difficulty_penalty", torch.tensor(float(difficulty_penalty)))  # δ
-        self.is_finetuning = False  # True after the rounds of EM, when the marginal likelihood is raised
+        self.is_finetuning = False  # True after the rounds of EM, while the marginal likelihood is raised
 
     @property
     def main(self) -> nn.Module:
@@ -177,11 +177,11 @@ class LIAHead(nn.Module):
         return None if self.difficulty is None else self.difficulty(z).reshape(-1, *self.competence.shape)
 
     def log_q(self, hard: Tensor | None, able: Tensor, row: Tensor) -> Tensor:
-        """Return log Q (n, K, K) for D (n, K, K, L) of items and C of annotators."""
+        """Return log Q (n, K, K), given D (n, K, K, L) of items and C of annotators."""
         return log_confusion(hard, able)
 
     def get_extra_state(self) -> Tensor:
-        """Return `is_finetuning` for the state dict; it is no buffer, because reading one from a device is slow."""
+        """Return `is_finetuning` for the state dict; it is not a buffer, because reading from a device is slow."""
         return torch.tensor(self.is_finetuning)
 
     def set_extra_state(self, state: Tensor) -> None:
@@ -189,7 +189,7 @@ class LIAHead(nn.Module):
 
 
 def log_confusion(difficulty: Tensor | None, competence: Tensor) -> Tensor:
-    """Return log Q (…, K, K) for D and C (…, K, K, L)."""
+    """Return log Q (…, K, K), given D and C (…, K, K, L)."""
     both = competence if difficulty is None else difficulty + competence
     both = both if both.dtype == torch.float64 else both.float()
     return log_softmax(both[..., 0] if both.shape[-1] == 1 else torch.logsumexp(both, dim=-1))
@@ -200,34 +200,37 @@ class LIAKeywords(Parameters):
 
     rounds: int = param(10, "rounds of EM; 0: raise the marginal likelihood from the start", low=0)
     finetune: Literal["joint", "per-annotation"] | None = param(
-        "joint", "marginal likelihood to raise after the rounds: of an item's labels together, or of each label alone"
+        "joint",
+        "marginal likelihood that is raised after the rounds: of an item's labels together, or of each label alone",
     )
     finetune_share: float = param(
         0.5, "share of the epochs that raise the marginal likelihood, after the rounds", low=0, high=1
     )
-    penalty: float = param(0.01, "γ, on (log Q)²; the authors' is 0.25", low=0)
+    penalty: float = param(0.01, "γ, the penalty on (log Q)²; the authors use 0.25", low=0)
     entropy: float = param(0.0, "weight of a bonus on the entropy of h(x_i)", low=0)
-    latent: int = param(1, "L; values above 1 overfit small data", low=1)
+    latent: int = param(1, "L, the number of latent dimensions; values above 1 overfit small data", low=1)
     annotator_size: int | None = param(16, "size of an annotator's embedding; None: a matrix per annotator", low=1)
-    difficulty: bool = param(True, "False: labels depend on the annotator and the class only")
+    difficulty: bool = param(
+        True, "let labels depend on the item's difficulty; False: on the annotator and the class only"
+    )
     truth_counts: Literal["items", "annotations"] = param(
-        "items", "in the M step log h_k(x_i) counts once, or once for each of the item's annotations"
+        "items", "how often log h_k(x_i) is counted in the M step: once, or once for each of the item's annotations"
     )
-    truth_in_posterior: bool = param(True, "False: the E step does not use h")
+    truth_in_posterior: bool = param(True, "use h in the E step")
     leave_one_out: bool = param(
-        True, "predict an item's class from the other items' labels; False: by h, which is trained on the item"
+        True, "estimate an item's class from the other items' labels; False: by h, which is trained on the item"
     )
-    residual_penalty: float = param(1.0, "α, on the residuals of annotators", low=0)
+    residual_penalty: float = param(1.0, "α, the penalty on the residuals of annotators", low=0)
     difficulty_penalty: float | None = param(
-        None, "δ, on the difficulty of items; None: 10 / √(labels per item), at least 1", low=0
+        None, "δ, the penalty on the difficulty of items; None: 10 / √(labels per item), at least 1", low=0
     )
     crowd_weight: float = param(
         5.0, "n0, number of unknown annotators whose prior is added to the crowd's competence", low=0
     )
-    feature_penalty: float = param(3.0, "β, on the effect of annotators' features", low=0)
+    feature_penalty: float = param(3.0, "β, the penalty on the effect of annotators' features", low=0)
 
     def check_parameters(self) -> None:
-        """Check the keywords, and that there are rounds or fine-tuning."""
+        """Check the keywords, and that at least one of rounds and fine-tuning is set."""
         super().check_parameters()
         if self.rounds == 0 and self.finetune is None:
             raise NoTrainingStage()
@@ -237,11 +240,11 @@ class LIAKeywords(Parameters):
     "lia", summary="classes, difficulty of items and competence of annotators, by EM", cite="Platanios et al. 2020"
 )
 class LIAObjective(LIAKeywords, AnnotatorObjective):
-    """LIA, trained end to end."""
+    """Objective that trains LIA end to end."""
 
     has_posterior = True
     uses_annotator_features = True
-    monitor = "accuracy"  # h should predict classes instead of noisy votes, as for the crowd layer.
+    monitor = "accuracy"  # h should predict classes, not noisy votes, as in a crowd layer.
     _leave_one_out: LeaveOneOutClasses | None = None  # estimates that replace h for the items of `fit`
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
@@ -271,7 +274,8 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
     def head(self, branch: Branch, width: int) -> LIAHead:
         """Return the layers of classes, difficulty and annotators, initialised in this order.
 
-        h starts near the vote shares. Otherwise a class without votes would attract items that are hard to explain.
+        Initially, h is near the vote shares. Otherwise items that fit no class would be assigned to a class without
+        votes.
         """
         K, L = self.n_classes_, self.latent
         truth, last = branch(), nn.Linear(width, K)
@@ -287,7 +291,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
     # Rounds -----------------------------------------------------------------------------------------------------------
 
     def stage(self, epoch: int, epochs: int) -> int:
-        """Return the round of an epoch, from 0; the value `rounds` stands for fine-tuning."""
+        """Return the round of an epoch, counted from 0; the value `rounds` stands for fine-tuning."""
         if self.rounds == 0:
             return 0
         em = epochs - round(self.finetune_share * epochs) if self.finetune is not None else epochs
@@ -317,12 +321,12 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
                 head.q.copy_((head.q.clamp(min=MIN_SHARE).log() + head.leave_one_out_log_h).softmax(dim=1))
 
     def log_posterior(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
-        """Return log q (B, K) by Eq. 4, not normalised; an item without labels has log h."""
+        """Return unnormalised log q (B, K) of Eq. 4, which is log h for an item without labels."""
         logits, votes, _, _ = self._loss_terms(head, z, targets)
         if self._leave_one_out is not None:
             train_mask = self._leave_one_out.to(logits.device).train_mask[
                 targets["item"]
-            ]  # other items are treated as new ones
+            ]  # other items are treated as new items
             logits = torch.where(train_mask[:, None], head.leave_one_out_log_h[targets["item"]], logits)
         if not self.truth_in_posterior:
             weight = _weight(targets, logits.new_ones(len(votes)))[:, 0]
@@ -343,7 +347,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
             loss = -(self._target(head, targets) * (log_p + summed)).sum()  # Eq. 7, Platanios et al. 2020, no division
         elif self._leave_one_out is None:
             loss = self._marginal_loss(log_h, votes, summed, targets)
-        else:  # h learns from q, whose estimate of an item does not use h of that item
+        else:  # h is trained on q, which for an item does not use h of that item
             loss = self._marginal_loss(head.leave_one_out_log_h[targets["item"]], votes, summed, targets)
             loss = loss - (self._target(head, targets) * log_h).sum()
         loss = loss + pulls
@@ -364,7 +368,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         return head.q[targets["item"]]
 
     def _marginal_loss(self, log_h: Tensor, votes: Tensor, summed: Tensor, targets: Batch) -> Tensor:
-        """Return minus the log likelihood of the labels, summed over the classes or only for the gold class."""
+        """Return minus the log likelihood of the labels, summed over the classes, or for the gold class if known."""
         if self.finetune == "joint":
             return -torch.logsumexp(self._mask_gold(log_h + summed, targets), dim=1).sum()
         weight = _weight(targets, votes)  # Eq. 9, Platanios et al. 2020, without the division
@@ -377,7 +381,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         return -torch.where(known[targets["row"]], 0, each).sum() - torch.where(known, joint, 0).sum()
 
     def _loss_terms(self, head: LIAHead, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return logits of h (B, K), v · log Q[·, y] (n, K) of annotations, log Q (n, K, K), and the penalties."""
+        """Return logits of h (B, K), v · log Q[·, y] (n, K) of the annotations, log Q (n, K, K) and the penalties."""
         log_q, pulls = self._log_q(head, z, targets)
         if "proba" in targets:
             votes = (log_q * targets["proba"][:, None, :]).sum(dim=2)
@@ -395,11 +399,11 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         return log_q, pulls if hard is None else pulls + head.difficulty_penalty / 2 * hard.square().sum()
 
     def _sum_by_item(self, values: Tensor, targets: Batch) -> Tensor:
-        """Sum values (n, K) of annotations by item and return (B, K)."""
+        """Return the sums (B, K) of values (n, K) of annotations by item."""
         return values.new_zeros(len(targets["item"]), self.n_classes_).index_add(0, targets["row"], values)
 
     def _mask_gold(self, logs: Tensor, targets: Batch) -> Tensor:
-        """Set log probabilities (B, K) to −∞ for all classes but the gold class."""
+        """Set log probabilities (B, K) to −∞ for all classes except the gold class."""
         if "gold" not in targets:
             return logs
         gold = targets["gold"][:, None]
@@ -411,14 +415,14 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
     def all_pair_confusions(
         self, head: LIAHead, z: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
-        """Return Q (B, J, K, K) of all items and annotators; −1 is an average annotator, or one with `features`."""
+        """Return Q (B, J, K, K) of all pairs; code −1 is the average annotator, or has `features`."""
         hard, able = head.item_difficulty(z), self._annotator_competence(head, annotators, features)
         return log_confusion(None if hard is None else hard[:, None], able[None]).exp().expand(len(z), -1, -1, -1)
 
     def pair_confusions(
         self, head: LIAHead, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
-        """Return Q (n, K, K) of n pairs of the item in row `row` (n,) of z and an annotator; −1 is the average one."""
+        """Return Q (n, K, K) of n pairs; `row` (n,) is the item's row in z, and code −1 is the average annotator."""
         hard, able = head.item_difficulty(z), self._annotator_competence(head, annotators, features)
         return log_confusion(None if hard is None else hard.index_select(0, row), able).exp()
 
@@ -429,7 +433,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         return (h[:, :, None] * self.pair_confusions(head, z, row, annotators, features)).sum(dim=1)
 
     def _annotator_competence(self, head: LIAHead, annotators: Tensor, features: Tensor | None) -> Tensor:
-        """Return C (n, K, K, L) of codes (n,)."""
+        """Return C (n, K, K, L) for codes (n,) of annotators."""
         return head.competence.from_embeddings(
             head.competence.rows_or_average(annotators, self.label_totals(annotators.device), features)
         )

@@ -1,17 +1,17 @@
-"""Leave-one-out estimates of an item's class from the other items, by kernel ridge regression in closed form.
+"""Leave-one-out estimates of an item's class from the other items, computed by kernel ridge regression.
 
     k(x, x') = exp(−|x − x'|² / median |x − x'|²)
     f = ȳ + P (s + λ)⁻¹ Pᵀ y                 H_ii = 1/T + Σ_r P_ir² / (s_r + λ)
     f_i without item i = (f_i − H_ii y_i) / (1 − H_ii)
     log h_k(x_i) = log π_k + a (f_ik − ȳ_k) − norm
 
-A network that has memorised its items repeats their labels, but this h does not use the item itself. P (I, R) are the
-principal axes of the kernel between items and landmarks, s (R,) are their squares summed over the T training items, and
-y (T, K) are the classes by the labels alone. λ and a maximise the leave-one-out likelihood of y. For features that are
-independent of the classes a is 0, and h is π.
+A network that has memorised its items repeats their labels, but this h does not use the labels of the item itself.
+P (I, R) are the principal axes of the kernel between items and landmarks, s (R,) are their squares summed over the T
+training items, and y (T, K) are the class probabilities given the labels alone. λ and a maximise the leave-one-out
+likelihood of y. If features are independent of the classes, a is 0 and h is π.
 
-y is the posterior by the labels, without h. With posteriors that include h, items would confirm each other in every
-round: on RTE with two labels per item, accuracy falls from 79 % to 72 %.
+y is the posterior given the labels, without h. If the posterior included h, items would confirm each other in every
+round. On RTE with two labels per item, this would reduce the accuracy from 79 % to 72 %.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from torch import Tensor
 
 from dissensus.common.types import IntArray
 
-MAX_LANDMARKS = 1000
-MAX_KERNEL_ENTRIES = 2**27  # largest items × landmarks, which need 512 MiB
-PENALTIES = tuple(float(power) for power in 10.0 ** np.arange(-2, 2.5, 0.5))  # λ, for k(x, x) − its mean of about 1
-MAX_SLOPE = 30.0  # largest a
-NEWTON_STEPS = 25
-MIN_SHARE = 1e-6  # smallest class share, so that its logarithm is finite
+MAX_LANDMARKS = 1000  # maximum number of landmarks
+MAX_KERNEL_ENTRIES = 2**27  # maximum items × landmarks, which need 512 MiB
+PENALTIES = tuple(float(power) for power in 10.0 ** np.arange(-2, 2.5, 0.5))  # values of λ
+MAX_SLOPE = 30.0  # maximum a
+NEWTON_STEPS = 25  # number of steps for a
+MIN_SHARE = 1e-6  # minimum class share, so that its logarithm is finite
 
 
 class LeaveOneOutClasses:

@@ -1,8 +1,9 @@
-"""LIA-ML (Platanios et al. 2020, Section 3.4): many questions about the same items, or open label sets, by embeddings.
+"""LIA-ML, which embeds classes for many questions about the same items (Platanios et al. 2020, section 3.4).
 
-A class κ is one value of one question. Its embedding t_κ is the embedding of the value's name, which all questions with
-this value share, plus an offset that starts at zero, so that a new question starts like the others. h, d and c take
-embeddings; d and c take those of *pairs* of a question's classes (φ). Any number of questions and classes is possible.
+A class κ is one value of one question. Its embedding t_κ is the sum of the embedding of the value's name, which all
+questions with this value share, and an offset. The offset is initially zero, so that a new question starts like the
+others. h depends on the embedding of a class; d and c depend on embeddings of *pairs* of a question's classes (φ). The
+numbers of questions and classes are not limited.
 
     t_κ = common[name of κ] + offset_κ                   φ_κλ = (A t_κ + a) ⊙ (B t_λ + b) / √S
     h_κ(x_i) ∝ exp(⟨h(x_i), t_κ⟩ + b_κ)                                            over the classes κ of one question
@@ -10,15 +11,16 @@ embeddings; d and c take those of *pairs* of a question's classes (φ). Any numb
     Q_ij[κ, λ] = softmax_λ log Σ_m exp(D_i[κ, λ, m] + C_j[κ, λ, m])          P(j's label of i is λ | its class is κ)
 
 c is linear in e_j, and bilinear in e_j and the classes. If it were additive, no annotator could be better at one
-question than at another. A yes/no question has two classes of its own, "0" and "1". One embedding per question, with
-K × K tensors of it, is this form with the same offset in all classes of a question.
+question than at another. A yes/no question has its own classes "0" and "1". The form with one embedding per question,
+from which K × K tensors are computed, is the special case of equal offsets for all classes of a question.
 
-The equations of LIA then hold for every pair of an item and a question (`dissensus.learning.objectives.lia`): a batch
-is of items, x_i is encoded once, and its pairs are rows. A question with fewer classes than the largest is padded (its
-other logits are −10⁴), so that a step costs items × questions × (most classes)² and annotations × (most classes)² × S.
+The equations of LIA then hold for every pair of an item and a question (`dissensus.learning.objectives.lia`). A batch
+consists of items, each x_i is encoded once, and its pairs are rows. Questions are padded to the largest number of
+classes, with logits of −10⁴. The time of a step is therefore proportional to items × questions × (most classes)² and
+annotations × (most classes)² × S.
 
-A `CrowdClassifier` trains this objective on one table, which is one question; `learning.lia_ml.LIAML` trains it on many
-questions. On the medical relations of its paper it is not better than LIA per question
+A `CrowdClassifier` trains this objective on one table, which is one question. `learning.lia_ml.LIAML` trains it on many
+questions. On the medical relations of its paper, LIA-ML is not better than LIA for each question
 (`reproductions/results/platanios2020.md`).
 
 | symbol | name | shape |
@@ -88,7 +90,7 @@ class ClassEmbeddings(nn.Module):
         return self.common[self.name.clamp(min=0)] + self.offset
 
     def pair_embeddings(self) -> Tensor:
-        """Return the embeddings φ (Q, K, K, S) [true, given] of pairs of classes, which are 0 for absent classes."""
+        """Return the embeddings φ (Q, K, K, S) [true class, given label] of pairs, which are 0 for absent classes."""
         t, mask = self.classes(), (self.name >= 0)[..., None].to(self.common.dtype)
         products: Tensor = (self.true(t) * mask)[:, :, None] * (self.given(t) * mask)[:, None]
         return products / math.sqrt(t.shape[-1])
@@ -101,7 +103,7 @@ class ClassEmbeddings(nn.Module):
 
 
 class LIAMLHead(LIAHead):
-    """The layers h, d and c over the embeddings of classes, and the posterior q of every item and question."""
+    """Head with the layers h, d and c over class embeddings, and the posterior q of every item and question."""
 
     def __init__(
         self,
@@ -140,7 +142,7 @@ class LIAMLHead(LIAHead):
         return able.reshape(len(rows), K, K, L) + self.labels.pair_bias.index_select(0, question)
 
     def log_confusion(self, hard: Tensor | None, able: Tensor, question: Tensor) -> Tensor:
-        """Return log Q (…, K, K) for D and C (…, K, K, L) of pairs in `question` (…)."""
+        """Return log Q (…, K, K), given D and C (…, K, K, L) of pairs and their questions `question` (…)."""
         mask = (self.labels.name >= 0)[question]  # (…, K)
         return log_confusion(hard, torch.where(mask[..., None, :, None], able, ABSENT_CLASS_LOGIT))
 
@@ -154,8 +156,8 @@ class LIAMLHead(LIAHead):
     ) -> LIAMLHead:
         """Return a head for more questions, in which only the embeddings and biases of their classes are trained.
 
-        `codes` has for every class name of these questions its code in this head, or None. The head has one more
-        annotator, which is the average of the others, weighted by `totals` (A,).
+        `codes` contains the code of every class name of these questions in this head, or None. The new head has one
+        more annotator, which is the average of the others, weighted by `totals` (A,).
         """
         able = copy.deepcopy(self.competence)
         rows = able.table.weight
@@ -175,7 +177,7 @@ class LIAMLHead(LIAHead):
 
 
 class LIAMLKeywords(LIAKeywords):
-    """The keywords of LIA that differ in LIA-ML, shared by its objective and its learner."""
+    """Keywords of LIA-ML that differ from those of LIA, shared by its objective and its model."""
 
     label_size: int = param(16, "T, the size of a class's embedding", low=1)
     # These three are keywords of LIA and constants here: LIA-ML takes no features of annotators, makes no
@@ -183,17 +185,17 @@ class LIAMLKeywords(LIAKeywords):
     feature_penalty: ClassVar[float] = 0.0  # type: ignore[misc]
     leave_one_out: ClassVar[bool] = False  # type: ignore[misc]
     crowd_weight: ClassVar[float] = 0.0  # type: ignore[misc]  # annotators have no matrix of their own
-    penalty: float = param(0.06, "γ, on (log Q)²; the authors' is 0.25", low=0)
-    difficulty_penalty: float = param(1.0, "δ, on the difficulty of items", low=0)
+    penalty: float = param(0.06, "γ, the penalty on (log Q)²; the authors use 0.25", low=0)
+    difficulty_penalty: float = param(1.0, "δ, the penalty on the difficulty of items", low=0)
 
 
 @objectives.register(
     "lia-ml",
-    summary="lia with embeddings of classes, which many questions share (`LIAML`)",
+    summary="lia with embeddings of classes, which questions share (`LIAML`)",
     cite="Platanios et al. 2020",
 )
 class LIAMLObjective(LIAMLKeywords, LIAObjective):
-    """LIA for many questions: `fit` takes one table, or a mapping from questions to tables of the same items.
+    """LIA for many questions, where `fit` takes one table, or a mapping from questions to tables of the same items.
 
     The penalty is divided by the mean number of annotations of an item in one question.
     """
@@ -206,7 +208,7 @@ class LIAMLObjective(LIAMLKeywords, LIAObjective):
         gold: IntArray | Mapping[str, IntArray] | None,
         seed: int,
     ) -> Self:
-        """Count the labels of the tables; `gold` holds codes (I,), by question if there are several questions."""
+        """Count the labels of the tables; `gold` contains codes (I,), by question if there are several questions."""
         if isinstance(table, Annotations):
             table, gold = (
                 {SINGLE_QUESTION_NAME: table},
@@ -267,7 +269,7 @@ class LIAMLObjective(LIAMLKeywords, LIAObjective):
         It has the annotators of that head, and one more, which is their average.
         """
         codes = [other.names_.index(name) if name in other.names_ else None for name in self.names_]
-        self.label_totals_ = np.append(other.label_totals_, np.float32(0))  # the average is that of the others
+        self.label_totals_ = np.append(other.label_totals_, np.float32(0))  # the average annotator has no labels
         return head.extend(
             self._make_embeddings(), codes, self.n_items_, self.per_item_, as_tensor(other.label_totals_)
         )
@@ -285,11 +287,11 @@ class LIAMLObjective(LIAMLKeywords, LIAObjective):
         )
 
     def log_posterior(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
-        """Return log q (B·Q, K) by Eq. 4 of Platanios et al. 2020, not normalised."""
+        """Return unnormalised log q (B·Q, K) of Eq. 4 of Platanios et al. 2020."""
         return super().log_posterior(head, z, self.flatten_pairs(targets))
 
     def loss(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
-        """Return minus the objective of the current phase, which training maximises."""
+        """Return minus the quantity that training maximises in the current phase."""
         return super().loss(head, z, self.flatten_pairs(targets))
 
     def flatten_pairs(self, targets: Batch) -> Batch:
@@ -311,11 +313,11 @@ class LIAMLObjective(LIAMLKeywords, LIAObjective):
         return logits, votes, log_q * scale.index_select(0, targets["row"] % len(mask)), pulls
 
     def _target(self, head: LIAHead, targets: Batch) -> Tensor:
-        """Return q (B·Q, K) of the last E step, with 0 for pairs without labels, from which h cannot learn."""
+        """Return q (B·Q, K) of the last E step, with 0 for pairs without labels, on which h is not trained."""
         return super()._target(head, targets) * targets["train_mask"][:, None]
 
     def question_confusion(self, head: LIAHead, z: Tensor, annotators: Tensor, question: int) -> Tensor:
-        """Return Q (B, J, K, K) of all items and annotators in one question; −1 is the average annotator."""
+        """Return Q (B, J, K, K) of all items and annotators in one question; code −1 is the average annotator."""
         assert isinstance(head, LIAMLHead)
         rows = head.competence.rows_or_average(annotators, self.label_totals(z.device))
         asked = torch.full((len(rows),), question, device=z.device)
@@ -337,14 +339,14 @@ class LIAMLObjective(LIAMLKeywords, LIAObjective):
     def pair_confusions(
         self, head: LIAHead, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
-        """Return Q (n, K, K) of n pairs in the only question: the item in row `row` (n,) of z, and an annotator."""
+        """Return Q (n, K, K) of n pairs in the only question; `row` (n,) is the item's row in z."""
         hard = head.item_difficulty(z)
         able = head.competence.from_embeddings(head.competence.rows_or_average(annotators, self.label_totals(z.device)))
         return head.log_q(None if hard is None else hard.index_select(0, row), able, row).exp()
 
 
 def _pair_table(tables: list[Annotations]) -> Annotations:
-    """Return one table whose items are the pairs item · Q + question, and whose class k is class k of the question."""
+    """Return one table in which item i · Q + q is the pair of item i and question q, and class k is class k of q."""
     Q, K = len(tables), max(table.n_classes for table in tables)
     weight = proba = None
     if any(table.weight is not None for table in tables):
@@ -370,7 +372,7 @@ def _check_axes(names: list[str], tables: list[Annotations]) -> None:
 
 
 def _pair_gold(gold: Any, names: list[str], tables: list[Annotations]) -> IntArray | None:
-    """Return gold codes (I · Q,) of pairs, −1 for unknown, or None if no question has gold labels."""
+    """Return gold codes (I · Q,) of pairs, with −1 for unknown, or None if no question has gold labels."""
     gold = gold or {}
     for name in gold:
         if name not in names:

@@ -1,4 +1,4 @@
-"""One distribution per item: the network is trained on the votes, or on the posterior of a method.
+"""Training on one distribution per item, which comes from the votes or is the posterior of a method.
 
     loss_i = v_i · D(P_i, Q(· | x_i))        D: KL(P‖Q), KL(Q‖P) or −Σ P log Q, in nats
 
@@ -28,7 +28,9 @@ from dissensus.table.annotations import Annotations
 
 
 @objectives.register(
-    "soft", summary="one distribution per item: of the votes, or the posterior of a method", cite="Peterson et al. 2019"
+    "soft",
+    summary="one distribution per item, from the votes or from the posterior of a method",
+    cite="Peterson et al. 2019",
 )
 class Soft(Objective):
     """A divergence between the network's prediction and a soft label per item."""
@@ -37,7 +39,7 @@ class Soft(Objective):
         "normalized", '"normalized", "softmax" or "smoothed" votes, or a method, by name or with its keywords'
     )
     divergence: Divergence = param("kl", '"inverse-kl" needs "softmax" or "smoothed" labels and no gold')
-    weight: Literal["items", "votes"] = param("items", "weigh all items equally, or each by its votes")
+    weight: Literal["items", "votes"] = param("items", "weight of items: equal, or the total weight of an item's votes")
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         self.check_parameters()

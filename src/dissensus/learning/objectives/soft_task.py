@@ -1,13 +1,12 @@
-"""Soft labels as a second task: one head predicts the label, a second head the votes (Fornaciari et al. 2021).
+"""Soft labels as a second task, where one head predicts the label and another the votes (Fornaciari et al. 2021).
 
     loss_i = −log Q(y_i | x_i) + weight · D(P_i, R(· | x_i))
 
 Q is the main head, which predicts the class. R is the auxiliary head, which has its own layers after the shared
-encoder. y_i is gold, or silver from `labels`, as in `hard`. P_i is the soft label of the votes, also for items with
-gold, because the second task is to learn from disagreement. The main loss is in nats (section 2 of the paper:
-log-softmax and the usual loss), and D has base 2: KL(P‖R), Eq. 1, KL(R‖P), Eq. 2, or −Σ P log2 R, Eq. 4, whose minus
-sign is missing in the paper. The paper adds the two losses with weight 1. With weight 0 there is no second head, and
-this is `hard`.
+encoder. y_i is gold, or silver from `labels`, as in `hard`. P_i is the soft label of the votes even if the item has
+gold, because the second task is to learn from disagreement. The main loss is in nats (section 2 of the paper). D has
+base 2, and is KL(P‖R) (Eq. 1), KL(R‖P) (Eq. 2) or −Σ P log2 R (Eq. 4, whose minus sign is missing in the paper). The
+paper adds the two losses with weight 1. If the weight is 0, there is no second head, and the objective is `hard`.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class SoftTask(Hard):
         self.check_parameters()
         self.n_classes_ = table.n_classes
         label = hard_labels(table, gold, self.labels, seed)
-        voted = (vote_weight(table) > 0) & (self.weight > 0)  # items with a soft label
+        voted = (vote_weight(table) > 0) & (self.weight > 0)  # True for items with a soft label
         self.train_mask_ = check_train_mask((label >= 0) | voted)
         soft = soft_labels(table, None, self.soft, seed)
         if self.divergence == "inverse-kl":
@@ -53,7 +52,7 @@ class SoftTask(Hard):
         return self
 
     def head(self, branch: Branch, width: int) -> MultiPartHead:
-        """Return the main head, initialised as it would be alone, with the `auxiliary` head unless its weight is 0."""
+        """Return the main head, initialised as in `hard`, with the `auxiliary` head unless its weight is 0."""
         main = super().head(branch, width)
         return MultiPartHead(main, auxiliary=super().head(branch, width) if self.weight > 0 else None)
 
