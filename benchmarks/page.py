@@ -75,8 +75,8 @@ def speed_section() -> list[str]:
         ])  # fmt: skip
     header = ["method", "seconds", "crowd-kit", "ratio", "peak MB", "crowd-kit", "right, %", "crowd-kit"]
     section += [
-        f"Every method that crowd-kit has too, 1M annotations, ours on two threads ({describe_run(methods)}). ≈ marks "
-        "times that were measured on a smaller table or for one of ten restarts, and multiplied:",
+        f"Methods that crowd-kit also has, with 1M annotations; dissensus uses two threads ({describe_run(methods)}). "
+        "≈ marks times that were extrapolated from a smaller table or from one of ten restarts:",
         record.markdown_table(header, rows, 1),
     ]
     return section

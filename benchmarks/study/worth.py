@@ -235,11 +235,12 @@ def summary(rows: list[Row]) -> list[str]:
     most = max(known, key=lambda row: row.labels)
     return [
         f"**{len(rows)} data sets, {len(known)} of them with gold.** The sets with gold have {np.mean(labels):.1f} "
-        f"labels per item on average. By gold, these carry the evidence of {gold.mean():.1f} independent labels. The "
-        f"default, without gold, estimates {counted.mean():.1f}, and its interval contains the value by gold on "
-        f"{held} of {len(known)}. The {most.labels:.0f} labels of *{most.name}* are worth {most.by_gold:.1f}.",
+        f"labels per item on average. According to gold, they carry the evidence of {gold.mean():.1f} independent "
+        f"labels. The default, without gold, estimates {counted.mean():.1f}, and its interval contains the value by "
+        f"gold on {held} of {len(known)}. The {most.labels:.0f} labels of *{most.name}* carry the evidence of "
+        f"{most.by_gold:.1f}.",
         "",
-        f"With labels taken as independent, confidence exceeds accuracy by more than 5 points on {over[0]} of "
+        f"If labels are treated as independent, confidence exceeds accuracy by more than 5 points on {over[0]} of "
         f"{len(known)} sets, and with the default on {over[1]}. It is more than 5 points too low on {under[0]} and "
         f"{under[1]} sets.",
     ]
