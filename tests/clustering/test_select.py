@@ -8,7 +8,7 @@ import dissensus
 from benchmarks.clustering.drawn import draw
 from clustering.graphs import clustered
 from dissensus import Annotations, select_clusters
-from dissensus.cli.cluster import cluster
+from dissensus.cli.cluster import SizeOptions
 from dissensus.clustering import FMM, PGMBP
 from dissensus.clustering.exceptions import NoClusterCounts, NoLabelledDevelopmentItems, TooManyClusters
 from dissensus.clustering.select import _candidate_counts
@@ -75,7 +75,7 @@ def test_the_true_numbers_are_found():
 
 
 def test_the_function_and_the_command_judge_by_the_same():
-    function, command = (signature(one).parameters["criterion"].default for one in (select_clusters, cluster))
+    function, command = (signature(one).parameters["criterion"].default for one in (select_clusters, SizeOptions))
     assert function == command.default
     assert select_clusters(clustered(), "fmm", K=[2], dev=0.3).best.log_likelihood is not None
 
