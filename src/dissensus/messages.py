@@ -49,7 +49,7 @@ class Face:
     parameter: Callable[[str], str] = str
     templates: Mapping[type, str] = field(default_factory=dict)
 
-    def template_of(self, kind: type[Message]) -> str:
+    def get_template(self, kind: type[Message]) -> str:
         """Return the template of a message class in this interface."""
         return next((self.templates[base] for base in kind.__mro__ if base in self.templates), kind.template)
 
@@ -150,7 +150,7 @@ class Message:
 
     def render(self, face: Face = PYTHON_FACE) -> str:
         """Return the sentence in the words of an interface; very long sentences are cut in the middle."""
-        template = "{sentence}" if "sentence" in self.facts else face.template_of(type(self))
+        template = "{sentence}" if "sentence" in self.facts else face.get_template(type(self))
         sentence = "".join(f"{one}: " for one in self.subjects) + self.fill_template(template, face)
         half = MAX_MESSAGE_LENGTH // 2
         return sentence if len(sentence) <= MAX_MESSAGE_LENGTH else f"{sentence[:half]} … {sentence[-half:]}"

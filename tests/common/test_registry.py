@@ -65,7 +65,7 @@ def test_an_entry_says_what_was_registered(animals):
     entry = animals.entry("cat")
     assert (entry.name, entry.summary, entry.cite, entry.facts) == ("cat", "it lives", "me, 2020", {})
     assert entry.value is animals["cat"]
-    assert animals.name_of(entry.value) == "cat"
+    assert animals.get_name(entry.value) == "cat"
 
 
 def test_a_wrong_name_is_answered_with_the_nearest(animals):
@@ -97,7 +97,7 @@ def test_a_name_is_registered_once(animals):
 
 def test_what_was_never_registered_has_no_name(animals):
     with pytest.raises(NotRegistered):
-        animals.name_of(dict)
+        animals.get_name(dict)
 
 
 def test_a_module_that_cannot_be_imported_is_an_error_of_its_own(animals, tmp_path):

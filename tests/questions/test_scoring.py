@@ -48,7 +48,7 @@ def test_scores_are_those_of_a_loop_over_hidden_rows(kind):
     some = np.arange(len(rest))[:: max(1, len(rest) // 40)]
     found = scoring.SCORING[kind].score_rows(fitted, rest)
     np.testing.assert_allclose(found[some], [literal_score(kind, fitted, rest, row) for row in some], rtol=1e-9)
-    compared = dz.compare(table, [dz.methods.name_of(type(fitted))], splits=1, resamples=20)
+    compared = dz.compare(table, [dz.methods.get_name(type(fitted))], splits=1, resamples=20)
     assert next(iter(compared)).score.value == pytest.approx(found.mean())
 
 

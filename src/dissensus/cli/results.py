@@ -245,7 +245,7 @@ def fit_facts(model: Aggregator, seconds: float) -> dict[str, Any]:
     # the options of the engine name folders and devices of this machine
     engine = {"engine": engine_name(model.engine)} if "engine" in model.parameter_names() else {}  # type: ignore[attr-defined]
     return {
-        "method": methods.name_of(type(model)),
+        "method": methods.get_name(type(model)),
         "parameters": model.get_params(deep=False) | engine,
         "passes": model.n_iter_,
         "converged": model.converged_,

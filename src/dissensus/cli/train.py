@@ -321,8 +321,8 @@ def _summarise(
     return {
         "version": __version__,
         "inputs": asdict(inputs),
-        "encoder": encoders.name_of(type(model.encoder_)),
-        "objective": objectives.name_of(type(model.objective_)),
+        "encoder": encoders.get_name(type(model.encoder_)),
+        "objective": objectives.get_name(type(model.objective_)),
         "parameters": {
             key: parameters[key] for key in parameters if key not in ("encoder", "objective", "checkpoint", "log")
         }

@@ -54,9 +54,9 @@ class AnnealingState:
         self, edges: LabelGraph, params: ClusterParams, item: IntArray, annotator: IntArray, priors: ClusterPriors
     ):
         self.edges, self.params, self.item, self.annotator, self.priors = edges, params, item, annotator, priors
-        self.recount()
+        self.recompute_counts()
 
-    def recount(self) -> None:
+    def recompute_counts(self) -> None:
         """Recompute the label counts and sizes of the clusters."""
         sizes = self.params.psi.size, self.params.omega.size
         self.counts = model.hard_counts(self.edges, self.item, self.annotator, *sizes)
@@ -80,7 +80,7 @@ class AnnealingState:
         self.annotator = _draw_clusters(
             model.cluster_logits(edges, edges.annotators, self.params, self.item), cold, rng
         )
-        self.recount()
+        self.recompute_counts()
 
     def metropolis_step(self, temperature: float, rng: np.random.Generator) -> None:
         """Propose all values from the prior, and accept or reject each according to its change of ℓ."""
@@ -100,7 +100,7 @@ class AnnealingState:
         )
         logs = model.cluster_logits(edges, edges.annotators, now, self.item)
         self.annotator = _propose_clusters(logs, self.annotator, temperature, rng)
-        self.recount()
+        self.recompute_counts()
 
 
 def log_posterior(counts: ClusterCounts, params: ClusterParams, priors: ClusterPriors) -> float:
@@ -220,7 +220,7 @@ class PGMAnnealing(JointClustering):
         converged = True
         if self.proposal == "conditional":
             state.params, state.item, state.annotator = best
-            state.recount()
+            state.recompute_counts()
             begin, converged = len(trace), False
             while not converged and len(trace) - begin < self.max_iter:
                 state.gibbs_step(0.0, rng)

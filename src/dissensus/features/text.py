@@ -21,7 +21,7 @@ from dissensus.common.types import FloatArray
 from dissensus.features import exceptions as faults
 from dissensus.features import hub
 from dissensus.features.cache import Cache, OnRows, embed_with_cache, hash_parts
-from dissensus.features.hub import need, torch_device
+from dissensus.features.hub import import_text_extra, torch_device
 from dissensus.messages import quote_name
 
 Pooling: TypeAlias = Literal["mean", "cls"]
@@ -42,7 +42,7 @@ class TextModel:
         """Return the pretrained nn.Module; every call returns a new module."""
         if isinstance(self.weights, Path):
             return hub.load_pretrained(self.weights)
-        torch, network = need("torch"), hub.build_network(self.config)
+        torch, network = import_text_extra("torch"), hub.build_network(self.config)
         network.load_state_dict({name: torch.as_tensor(array) for name, array in self.weights.items()})
         return network.eval()
 
@@ -59,7 +59,7 @@ def _read_cached_model(folder: Path, identity: str) -> TextModel:
     if config.get("is_encoder_decoder"):
         raise faults.GenerativeModel(folder=folder, kind=config["model_type"])
     with hub.quiet_transformers(folder):
-        tokenizer = need("transformers").AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+        tokenizer = import_text_extra("transformers").AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
     if not tokenizer.is_fast:
         raise faults.ModelWithoutTokenizer(folder=folder)
     inner = tokenizer.backend_tokenizer
@@ -82,7 +82,7 @@ def _read_cached_model(folder: Path, identity: str) -> TextModel:
 @lru_cache(maxsize=4)
 def make_tokenizer(source: str, max_length: int | None = None) -> Any:
     """Make a tokenizer from its JSON, which truncates at `max_length`; it is cached, because parsing takes 50 ms."""
-    tokenizer = need("tokenizers").Tokenizer.from_str(source)
+    tokenizer = import_text_extra("tokenizers").Tokenizer.from_str(source)
     if max_length is not None:
         tokenizer.enable_truncation(max_length)  # The longer text of a pair is truncated first.
     return tokenizer
@@ -102,7 +102,7 @@ def tokenize_texts(
 
 def hidden_states(network: Any, ids: Any, types: Any = None) -> tuple[Any, Any]:
     """Return the last layer (B, L, H) and the mask of tokens (B, L); `ids` (B, L) is −1 for padding."""
-    torch, inside = need("torch"), ids >= 0
+    torch, inside = import_text_extra("torch"), ids >= 0
     more = {}
     if types is not None and getattr(network.config, "type_vocab_size", 0) > 1:  # RoBERTa and others do not use types.
         more["token_type_ids"] = types
@@ -183,7 +183,7 @@ def embed_texts(
     size = np.array([len(text) for text in first], np.int64)
 
     def compute(places: list[int]) -> FloatArray:
-        torch, where, network = need("torch"), torch_device(device), load_network(source)
+        torch, where, network = import_text_extra("torch"), torch_device(device), load_network(source)
         network.to(where)
         chosen = [first[i] for i in places], None if second is None else [second[i] for i in places]
         found = tokenize_texts(source, *chosen, length)

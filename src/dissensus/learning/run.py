@@ -214,7 +214,7 @@ def set_annotator_features(objective: Objective, annotators: Any, table: Annotat
         return None
     if not objective.uses_annotator_features:
         able = tuple(name for name in objectives if objectives[name].uses_annotator_features)
-        raise faults.UnusedAnnotatorFeatures(objective=objectives.name_of(type(objective)), able=able)
+        raise faults.UnusedAnnotatorFeatures(objective=objectives.get_name(type(objective)), able=able)
     encoding = AnnotatorFeatures.fit(annotators, table.annotators)
     objective.annotator_features_ = encoding.compute_features(annotators, table.annotators)
     return encoding

@@ -174,12 +174,12 @@ def set_attributes(part: Any, values: dict[str, Any]) -> Any:
 def pack_component(part: Parameters, registry: Registry[Any]) -> dict[str, Any]:
     """Return an encoder or objective as plain values and arrays."""
     keywords = {
-        name: {"method": methods.name_of(type(value)), "keywords": value.get_params(deep=False)}
+        name: {"method": methods.get_name(type(value)), "keywords": value.get_params(deep=False)}
         if isinstance(value, Aggregator)
         else value
         for name, value in part.get_params(deep=False).items()
     }
-    return {"name": registry.name_of(type(part)), "parameters": keywords, "learnt": fitted_attributes(part)}
+    return {"name": registry.get_name(type(part)), "parameters": keywords, "learnt": fitted_attributes(part)}
 
 
 def unpack_component(stored: dict[str, Any], registry: Registry[Any]) -> Any:

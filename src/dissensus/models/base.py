@@ -178,7 +178,7 @@ class Aggregator(Parameters, ABC):
     def weights_(self) -> dict[str, float]:
         """The weight of each method in the answers."""
         self._check_fitted()
-        return {methods.name_of(type(self)): 1.0}
+        return {methods.get_name(type(self)): 1.0}
 
     @property
     def chosen_(self) -> str:

@@ -184,7 +184,7 @@ def check_label_type(model: Aggregator, table: Any) -> None:
 
 def check_class_number(model: Aggregator, table: Any) -> None:
     """Raise an error if a table has more than two classes and the method supports only two."""
-    entry = methods.entry_of(type(model))
+    entry = methods.find_entry(type(model))
     if entry is not None and entry.facts.get("binary") and table.n_classes > 2:
         examples = ", ".join(map(quote_name, table.classes[:3]))
         raise TooManyClasses(method=entry.name, n_classes=table.n_classes, examples=examples)

@@ -77,7 +77,7 @@ def _check_results(kind: type[Aggregator], found: Mapping[str, Any]) -> None:
             raise MissingResult(name=name)
     for name in found:
         if name not in schema and (not name.endswith("_") or name.startswith("_") or hasattr(kind, name)):
-            raise UnknownResult(method=methods.name_of(kind), name=name)
+            raise UnknownResult(method=methods.get_name(kind), name=name)
     check_arrays(found, schema)
 
 
@@ -163,12 +163,12 @@ def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
             arrays[key] = value
         else:
             values[key] = value
-    registry = _select_registry(methods.entry_of(type(model)) is not None)
+    registry = _select_registry(methods.find_entry(type(model)) is not None)
     # Options of the engine are not stored, because they name folders and devices of this machine.
     engine = {"engine": engine_name(model.engine)} if "engine" in model.parameter_names() else {}  # type: ignore[attr-defined]
     header = {
         "format": FORMAT_NUMBER,
-        "method": registry.name_of(type(model)),
+        "method": registry.get_name(type(model)),
         "parameters": model.get_params(deep=False) | engine,
         "values": values,
     }

@@ -111,7 +111,7 @@ class Question(Parameters, ABC):
         from dissensus.table.kinds import check_kind
 
         self.check_parameters()
-        entry = questions.entry_of(type(self))  # a command may combine questions without registering the result
+        entry = questions.find_entry(type(self))  # a command may combine questions without registering the result
         check_kind(table.kind, self.kinds, type(self).__name__ if entry is None else entry.name)
         self.prepare(table)
         required = self.inputs()

@@ -323,7 +323,7 @@ def _make_models(names: Iterable[str | Aggregator] | None, table: Annotations) -
 
 def named_model(model: str | Aggregator) -> tuple[str, Aggregator]:
     """Return the name of a method, and an unfitted model."""
-    return (model, methods[model]()) if isinstance(model, str) else (methods.name_of(type(model)), model)
+    return (model, methods[model]()) if isinstance(model, str) else (methods.get_name(type(model)), model)
 
 
 def unfitted_copy(model: Any) -> Any:

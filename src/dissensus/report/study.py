@@ -168,7 +168,7 @@ class Study:
     def method(self) -> str:
         """Return the name of the method."""
         kind = type(self.fitted)
-        return clusterings.name_of(kind) if issubclass(kind, Clustering) else methods.name_of(kind)
+        return clusterings.get_name(kind) if issubclass(kind, Clustering) else methods.get_name(kind)
 
     @cached_property
     def label(self) -> IntArray:

@@ -91,7 +91,7 @@ class ColumnNames:
         """
         chosen = self.split_names(available)
         resolved: dict[str, Any] = {}
-        taken = flatten_columns(chosen.values())
+        taken = flatten_column_names(chosen.values())
         free = [column for column in available if column not in taken]  # A column has only one role.
         for role, names in chosen.items():
             if not names and (column := guess_column(role, free)) is not None:
@@ -114,9 +114,11 @@ class ColumnNames:
     def read_arrays(self, frame: Any) -> dict[str, Any]:
         """Return role → column of a frame as an Arrow array, and `proba` → {class: numbers}."""
         columns_by_role = self.resolve(column_names(frame))
-        data = to_arrow(frame, flatten_columns(columns_by_role.values()))
+        data = to_arrow(frame, flatten_column_names(columns_by_role.values()))
         by_class = columns_by_role.pop("proba", {})
-        columns: dict[str, Any] = {role: take_column(data, column, role) for role, column in columns_by_role.items()}
+        columns: dict[str, Any] = {
+            role: read_role_column(data, column, role) for role, column in columns_by_role.items()
+        }
         if by_class:
             columns["proba"] = {name: naming.to_floats(data[column], column) for name, column in by_class.items()}
         return columns
@@ -126,7 +128,7 @@ def columns_to_read(columns: ColumnNames | None, available: Sequence[str]) -> li
     """Return the names of the columns to read from a file; all columns if `columns` is None."""
     required = list(available)
     if columns is not None:
-        required = flatten_columns(columns.resolve(available).values())
+        required = flatten_column_names(columns.resolve(available).values())
         required += [name for name in available if name in GOLD_COLUMNS and name not in required]
         required += find_time_column(available, required)
     check_column_names(required)
@@ -152,13 +154,13 @@ def split_column_names(name: str | Sequence[str] | None, available: Sequence[str
     return parts if name not in available and len(parts) > 1 and all(parts) else (name,)
 
 
-def flatten_columns(columns: Iterable[str | tuple[str, ...] | Mapping[Any, str]]) -> list[str]:
+def flatten_column_names(columns: Iterable[str | tuple[str, ...] | Mapping[Any, str]]) -> list[str]:
     """Return all column names in one list; entries may be names, tuples, or mappings from class to name."""
     groups = (column.values() if isinstance(column, Mapping) else column for column in columns)
     return [name for group in groups for name in ([group] if isinstance(group, str) else group)]
 
 
-def take_column(data: Mapping[str, Any], column: str | tuple[str, ...], role: str) -> Any:
+def read_role_column(data: Mapping[str, Any], column: str | tuple[str, ...], role: str) -> Any:
     """Return one column, or several columns joined by slashes; raise if different rows get the same name."""
     if isinstance(column, str):
         return data[column]
@@ -250,7 +252,9 @@ def missing_column_error(
     )
     error = errors.AnnotatorColumnMissing if role == "annotator" and not counts else errors.RoleColumnMissing
     others = {
-        other: quote_names(flatten_columns([columns])) for other, columns in (taken or {}).items() if other != "proba"
+        other: quote_names(flatten_column_names([columns]))
+        for other, columns in (taken or {}).items()
+        if other != "proba"
     }
     return error(
         role=role, synonyms=", ".join(COLUMN_SYNONYMS[role]), columns=tuple(available), columns_of_roles=others,
@@ -345,7 +349,7 @@ def guess_missing_columns(frame: Any, columns: ColumnNames, error: MissingColumn
     head = _sample_columns(frame)
     available = list(head)
     chosen_columns = columns.split_names(available)
-    taken = set(flatten_columns(chosen_columns.values()))
+    taken = set(flatten_column_names(chosen_columns.values()))
     if any(name not in available for name in taken):
         raise error
     free = [name for name in available if name not in taken and name not in GOLD_COLUMNS]
@@ -395,7 +399,7 @@ def find_span_columns(frame: Any, columns: ColumnNames) -> dict[str, Any] | None
     spans = {"start", "end"} <= columns_by_role.keys()
     if not {"document", "annotator", "label"} <= columns_by_role.keys() or not (spans or "token" in columns_by_role):
         return None
-    if any(name not in available for name in flatten_columns(columns_by_role.values())):
+    if any(name not in available for name in flatten_column_names(columns_by_role.values())):
         return None
     if spans:
         columns_by_role.pop("token", None)
@@ -404,7 +408,7 @@ def find_span_columns(frame: Any, columns: ColumnNames) -> dict[str, Any] | None
         "label", to_arrow(frame, [columns_by_role["label"]])[columns_by_role["label"]]
     ).distinct_values
     if sentence is not None and sentence != columns_by_role["document"]:
-        columns_by_role["document"] = (*flatten_columns([columns_by_role["document"]]), sentence)
+        columns_by_role["document"] = (*flatten_column_names([columns_by_role["document"]]), sentence)
     return columns_by_role if are_tags(labels) else None
 
 

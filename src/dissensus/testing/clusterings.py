@@ -97,7 +97,7 @@ def _check_parameters(name: str, keywords: dict[str, Any]) -> None:
 def _check_results(model: Clustering, table: Annotations) -> None:
     I, A, P = table.n_items, table.n_annotators, table.n_classes
     n_annotator_clusters = (
-        N_ANNOTATOR_CLUSTERS if clusterings.entry(clusterings.name_of(type(model))).facts["annotators"] else 1
+        N_ANNOTATOR_CLUSTERS if clusterings.entry(clusterings.get_name(type(model))).facts["annotators"] else 1
     )
     shapes = {
         "labels_of_clusters_": (N_ITEM_CLUSTERS, n_annotator_clusters, P),

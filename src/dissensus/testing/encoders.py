@@ -24,7 +24,7 @@ VECTOR_TOLERANCE = 1e-4  # maximum rounding error of float32 values around 1
 
 def check_encoder(encoder: Encoder, X: Any) -> None:
     """Check an encoder and its keywords on inputs X, which must have at least four rows that are not all equal."""
-    entry = encoders.entry(encoders.name_of(type(encoder)))
+    entry = encoders.entry(encoders.get_name(type(encoder)))
     assert entry.summary, "the registered summary is empty"
     assert isinstance(encoder.input_kind, str), "`input_kind` must name the kind of X"
     before = pickle.dumps(X)

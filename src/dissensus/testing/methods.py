@@ -81,7 +81,7 @@ def _register_check(check: Check) -> Check:
 
 def is_binary(method: Method) -> bool:
     """Return whether a method supports two classes only."""
-    entry = methods.entry_of(method)
+    entry = methods.find_entry(method)
     return entry is not None and bool(entry.facts.get("binary"))
 
 

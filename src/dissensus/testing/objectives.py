@@ -28,7 +28,7 @@ LOSS_TOLERANCE = 1e-3  # maximum relative rounding error of a sum of losses in f
 
 def check_objective(objective: Objective) -> None:
     """Check an objective with its keywords on a simulated table, with and without gold."""
-    entry = objectives.entry(objectives.name_of(type(objective)))
+    entry = objectives.entry(objectives.get_name(type(objective)))
     assert entry.summary, "the registered summary is empty"
     crowd = simulate(40, 6, 3, redundancy=3, seed=0)
     table = crowd.annotations.select(rows=crowd.annotations.item >= 4)  # the first items have no labels

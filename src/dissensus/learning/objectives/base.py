@@ -197,7 +197,7 @@ class AnnotatorObjective(Objective):
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         """Count the labels of every annotator, and choose the training items."""
-        self.count_labels(table, gold, objectives.name_of(type(self)))
+        self.count_labels(table, gold, objectives.get_name(type(self)))
         return self
 
     def targets(self) -> BatchColumns:

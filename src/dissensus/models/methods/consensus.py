@@ -186,7 +186,7 @@ class Consensus(Aggregator):
         if self.member_weights_ is None:
             return {"dawid-skene": 1.0}
         weights = zip(KEPT_RESULTS, self.member_weights_.tolist(), strict=True)
-        return {methods.name_of(kind): weight for kind, weight in weights if weight}
+        return {methods.get_name(kind): weight for kind, weight in weights if weight}
 
     @property
     def chosen_(self) -> str:

@@ -54,7 +54,7 @@ class ClustersSection(Section):
         members = [by_name[model.annotator_cluster_[by_name] == number] for number in range(L)]
         largest = np.argsort([-one.size for one in members], kind="stable")
         return {
-            "method": clusterings.name_of(type(model)),
+            "method": clusterings.get_name(type(model)),
             "item_clusters": [
                 {
                     "cluster": k,

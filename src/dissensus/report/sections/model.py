@@ -117,8 +117,8 @@ class ModelSection(Section):
         model, (proba, seen) = study.model, _predictions(study)
         taught = model.labelled_ & ~model.held_out_
         return {
-            "encoder": encoders.name_of(type(model.encoder_)),
-            "objective": objectives.name_of(type(model.objective_)),
+            "encoder": encoders.get_name(type(model.encoder_)),
+            "objective": objectives.get_name(type(model.objective_)),
             "method": study.method,
             "taught": taught.sum(),
             "held_out": model.held_out_.sum(),

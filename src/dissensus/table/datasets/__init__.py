@@ -15,7 +15,7 @@ from dissensus.table.datasets.dataset import Dataset
 from dissensus.table.datasets.folder import (
     FOLDER_VARIABLE,
     find_data_folder,
-    find_set_folders,
+    find_dataset_folders,
     is_labelled,
     read_description,
     read_folder,
@@ -62,7 +62,7 @@ def list_datasets(folder: str | Path | None = None) -> list[DatasetInfo]:
             tuple(sorted(file.name for file in path.iterdir())),
             is_labelled(path),
         )
-        for name, path in ({} if data_path is None else find_set_folders(data_path)).items()
+        for name, path in ({} if data_path is None else find_dataset_folders(data_path)).items()
     ]
 
 
@@ -107,7 +107,7 @@ def load_dataset(
             raise errors.UnusedForDataset(name=name, parameters=(ParameterName("gold="), ParameterName("votes=")))
         return digits.make_digits_crowd(0 if seed is None else seed)
     data_path = find_data_folder(folder)
-    paths = {} if data_path is None else find_set_folders(data_path)
+    paths = {} if data_path is None else find_dataset_folders(data_path)
     if name not in paths:
         guess = suggest_nearest(name, [digits.DATASET_NAME, *paths])
         raise errors.UnknownDataset(

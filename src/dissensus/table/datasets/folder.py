@@ -59,7 +59,7 @@ def find_data_folder(folder: str | Path | None = None) -> Path | None:
     return Path(path)
 
 
-def find_set_folders(folder: Path) -> dict[str, Path]:
+def find_dataset_folders(folder: Path) -> dict[str, Path]:
     """Return name → path of all sub-folders that contain a data set or a README."""
     paths = (p for p in sorted(folder.iterdir()) if p.is_dir() and (is_labelled(p) or (p / "README.md").is_file()))
     return {path.name: path for path in paths}

@@ -40,7 +40,7 @@ from dissensus.table.kinds import CLASS_KINDS, check_kind
 from dissensus.table.notes import FilesReadAsOne, Note
 from dissensus.table.questions import Questions
 
-MAX_FILES = 10_000  # number of files in a folder that can be read as one table
+MAX_FILES_PER_FOLDER = 10_000  # number of files in a folder that can be read as one table
 
 
 def read(
@@ -216,8 +216,8 @@ def _list_folder(path: Path) -> tuple[list[Path], Note]:
     for folder, inside, names in os.walk(path):
         inside[:] = sorted(name for name in inside if not name.startswith((".", "_")))
         files += sorted(Path(folder) / name for name in names if not name.startswith((".", "_")))
-        if len(files) > MAX_FILES:
-            raise errors.UnusableFolder(path=path, problem=f"of more than {MAX_FILES:,} files")
+        if len(files) > MAX_FILES_PER_FOLDER:
+            raise errors.UnusableFolder(path=path, problem=f"of more than {MAX_FILES_PER_FOLDER:,} files")
     suffixes = {suffix for reader in readers.values() for suffix in reader.suffixes}
     packed = PACKED_SUFFIXES
     known = [f for f in files if (unpacked_suffix(f) if f.suffix.lower() in packed else f.suffix.lower()) in suffixes]

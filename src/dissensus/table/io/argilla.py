@@ -45,7 +45,7 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
     for number, record in enumerate(read_records(path)):
         where = f"{path}: record {number:,} (from 0)"
         item = require_field(record, columns.item, ("id", "external_id"), "item", where)
-        flat = _is_flat(record)
+        flat = _is_flat_record(record)
         fields = {} if flat else get_entry(record, "fields", dict, where)
         if flat:  # The fields that do not belong to a question describe the item.
             questions = [
@@ -79,13 +79,13 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
             yield ExportedAnswer(item, "", None, excluded="suggestions by models")
 
 
-def _is_flat(record: Record) -> bool:
+def _is_flat_record(record: Record) -> bool:
     return any(key.endswith(_USERS_SUFFIX) for key in record) or "responses" not in record
 
 
 def iterate_responses(record: Record, where: str) -> Iterator[tuple[str, Any, Any, Any]]:
     """Yield (question, user, value, status) of each response."""
-    flat = _is_flat(record)
+    flat = _is_flat_record(record)
     if not flat and isinstance(record.get("responses"), list):
         for response in get_objects(record, "responses", where):
             for question, answer in get_entry(response, "values", dict, where).items():

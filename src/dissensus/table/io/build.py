@@ -29,7 +29,7 @@ from dissensus.table.spans import are_positions, are_tags, assign_span_layers, c
 
 MAX_CLASSES = 1_000  # Up to this number of classes, labels are always accepted as classes.
 MIN_ROWS_PER_CLASS = 10  # mean number of rows per class required in tables with more classes
-MAX_VOTES = 2 * 10**8  # maximum of items × classes in tables with more classes; their counts take 1.6 GB of memory
+MAX_VOTE_CELLS = 2 * 10**8  # maximum of items × classes in tables with more classes; their counts take 1.6 GB of memory
 MAX_QUESTIONS = 50
 ISO_DATE_PATTERN = r"^\d{4}-\d\d-\d\d"
 MAX_TIME_LENGTH = 19  # characters of a time without fractions of seconds
@@ -290,12 +290,14 @@ def import_frame(
         columns_by_role, arrays = columns.resolve(finding.column_names(frame)), columns.read_arrays(frame)
     report = ImportReport(format=format_name, n_rows=len(arrays["item"]))
     for role, names in columns_by_role.items():
-        named = "'p_…'" if role == "proba" else " with ".join(repr(name) for name in finding.flatten_columns([names]))
+        named = (
+            "'p_…'" if role == "proba" else " with ".join(repr(name) for name in finding.flatten_column_names([names]))
+        )
         report.columns[role] = named + (f" (guessed {guessed[role]})" if role in guessed else "")
     result = ImportedColumns(arrays, report, guessed_question=columns.question is None)
     if original_columns.item is None and isinstance(columns_by_role["item"], str) and not guessed.get("item"):
         finding.check_item_column(read_columns, columns_by_role, arrays)
-    used = finding.flatten_columns(columns_by_role.values())
+    used = finding.flatten_column_names(columns_by_role.values())
     _import_gold(frame, used, result, arrays["item"])
     _import_times(frame, used, result)
     return result
@@ -306,13 +308,15 @@ def _import_spans(frame: Any, places: Mapping[str, Any], format_name: str) -> Im
 
     A row of spans without a start means that the annotator read the document without marking a span.
     """
-    data = finding.to_arrow(frame, finding.flatten_columns(places.values()))
-    columns = {role: finding.take_column(data, name, role) for role, name in places.items()}
+    data = finding.to_arrow(frame, finding.flatten_column_names(places.values()))
+    columns = {role: finding.read_role_column(data, name, role) for role, name in places.items()}
     cells = {
         role: finding.to_chunked_array(naming.to_column(column, role)).to_pylist() for role, column in columns.items()
     }
     report = ImportReport(format=format_name, n_rows=len(cells["annotator"]))
-    report.columns = {role: " with ".join(map(repr, finding.flatten_columns([name]))) for role, name in places.items()}
+    report.columns = {
+        role: " with ".join(map(repr, finding.flatten_column_names([name]))) for role, name in places.items()
+    }
 
     def whole(role: str, row: int) -> int:
         text = str(cells[role][row]).strip().removesuffix(".0")
@@ -468,7 +472,7 @@ def _note_repeated_rows(table: Annotations) -> Note | None:
 def _check_classes(table: Annotations, label: str) -> None:
     """Raise if the labels do not look like classes, because methods need memory for items × classes."""
     K, N = table.n_classes, len(table)
-    many = K > MAX_CLASSES and (MIN_ROWS_PER_CLASS * K > N or K * table.n_items > MAX_VOTES)
+    many = K > MAX_CLASSES and (MIN_ROWS_PER_CLASS * K > N or K * table.n_items > MAX_VOTE_CELLS)
     if many and table.kind in kinds.CLASS_KINDS:
         raise errors.LabelsNotClasses(column=label, n_classes=K, n_rows=N, n_items=table.n_items)
 

@@ -239,7 +239,7 @@ def _select_answers(
         if not reason and not answer.label and (answer.kind in _LABEL_KINDS or is_readable(answer)):
             reason = NO_CHOICE_REASON
         elif not reason and not is_readable(answer):
-            reason, how = _describe_unread(answer.question, answer.kind)
+            reason, how = _describe_unread_answers(answer.question, answer.kind)
         elif not reason and answer.gold:
             reason = f"answers marked as correct ({known})"
             gold.append(answer)
@@ -419,7 +419,7 @@ def _exclude_unshared_rankings(
             given[n] = answer._replace(kind=LABEL, label=[answer.label[0][2]])
             report.add_note(ComparisonsReadAsLabels(question=answer.question))
         elif answer.question != label:
-            reason, how = _describe_unread(answer.question, COMPARISONS)
+            reason, how = _describe_unread_answers(answer.question, COMPARISONS)
             reason = _shorten_reason(f"comparisons of different alternatives in every item: {reason}")
             given[n] = answer._replace(excluded=reason)
             report.advice_by_reason |= {} if how is None else {reason: how}
@@ -484,7 +484,7 @@ def _import_spans(
             if answer.gold:
                 report.exclude("answers marked as correct (gold spans, no votes)", max(len(answer.label), 1))
         elif answer.label:
-            reason, how = _describe_unread(answer.question, answer.kind)
+            reason, how = _describe_unread_answers(answer.question, answer.kind)
             report.exclude(_shorten_reason(reason), advice=how)
     texts: dict[str, str] = {}  # item → its text: the field `text`, or the first field that contains all spans
     for name, fields in report.item_fields.items():
@@ -568,7 +568,7 @@ def _shorten_reason(reason: str) -> str:
     return plain if len(plain) <= MAX_REASON_LENGTH else plain[: MAX_REASON_LENGTH - 1] + "…"
 
 
-def _describe_unread(question: str, kind: str) -> tuple[str, LabelOptionAdvice | None]:
+def _describe_unread_answers(question: str, kind: str) -> tuple[str, LabelOptionAdvice | None]:
     """Return a description of unread answers, and a message with the option that reads them."""
     plural = {LABEL: "answers", RATING: "ratings", NUMBER: "scores"}
     what = plural.get(kind, kind) + (f" '{question}'" if question else "")

@@ -33,7 +33,7 @@ ZSTD_METHOD = 93  # compression method of a zip member
 LOCAL_HEADER_BYTES = 30  # length of the fixed part, which ends with the lengths of name and extra fields
 STDIN_NAME = "-"
 
-_OPENERS: dict[bytes, Any] = {
+_OPENERS_BY_MAGIC: dict[bytes, Any] = {
     b"\x1f\x8b": gzip.open,
     b"BZh": bz2.open,
     b"\xfd7zXZ\x00": lzma.open,
@@ -103,7 +103,7 @@ def open_bytes(path: Path, *, for_arrow: bool = False) -> Any:
     """
     with path.open("rb") as file:
         start = file.read(6)
-    opener = next((opener for magic, opener in _OPENERS.items() if start.startswith(magic)), None)
+    opener = next((opener for magic, opener in _OPENERS_BY_MAGIC.items() if start.startswith(magic)), None)
     opened: BinaryFile
     if start.startswith(ZIP_MAGIC):
         if len(names := list_zip_members(path)) != 1:

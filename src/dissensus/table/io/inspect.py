@@ -182,13 +182,13 @@ def _read_votes(
             graders = [str(grade["model"]) for grade in grading if isinstance(grade, dict) and grade.get("model")]
             models.setdefault(key, set()).update(behind or graders)
             for name, label in value.items() if isinstance(value, dict) else [("", value)]:
-                yield JudgeVote(item, (key, str(name)), "", *_label_or_exclusion(label, invalid))
+                yield JudgeVote(item, (key, str(name)), "", *_parse_score(label, invalid))
             continue
         for judge, label in given.items():
-            yield JudgeVote(item, (key, ""), judge, *_label_or_exclusion(label, invalid))
+            yield JudgeVote(item, (key, ""), judge, *_parse_score(label, invalid))
 
 
-def _label_or_exclusion(value: Any, invalid: str) -> tuple[Any, str]:
+def _parse_score(value: Any, invalid: str) -> tuple[Any, str]:
     """Return a score as a label, and the reason why it is excluded ("" if it is used)."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return None, "scores not given (no grade was found)"

@@ -130,12 +130,12 @@ def _to_json_value(value: Any) -> Any:
 def require_field(record: dict[str, Any], chosen_field: Any, usual: tuple[str, ...], role: str, where: str) -> Any:
     """Return the value of the field chosen by the caller, or of the first usual field; raise if there is none."""
     keys = usual if chosen_field is None else (chosen_field,)
-    if (value := first_present(record, keys)) is not None:
+    if (value := get_first_present(record, keys)) is not None:
         return value
     raise errors.MissingField(location=where, names=tuple(keys), role=role)
 
 
-def first_present(record: dict[str, Any], keys: Iterable[str]) -> Any:
+def get_first_present(record: dict[str, Any], keys: Iterable[str]) -> Any:
     """Return the value of the first of these fields that exists, or None."""
     return next((record[key] for key in keys if record.get(key) is not None), None)
 

@@ -18,8 +18,8 @@ from dissensus.table.io.exports import LABEL, NUMBER, ExportedAnswer, ExportedIt
 from dissensus.table.io.jsonl import (
     Record,
     check_unique,
-    first_present,
     get_entry,
+    get_first_present,
     get_objects,
     read_records,
     require_field,
@@ -53,7 +53,7 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
             where = f"{path}: score {quote_name(score.get('id'))}"
             if "id" in score:
                 check_unique(score_ids, str(score["id"]), where, "fetch the scores")
-            item = first_present(score, (columns.item,) if isinstance(columns.item, str) else _ITEM_FIELDS)
+            item = get_first_present(score, (columns.item,) if isinstance(columns.item, str) else _ITEM_FIELDS)
             item = get_entry(score, "subject", dict, where).get("id") if item is None else item
             if item is None:
                 raise errors.ScoreWithoutSubject(location=where, names=_ITEM_FIELDS, role="item")

@@ -86,13 +86,13 @@ def judge_name(assertion: Record, named: Any = None) -> str:
     return str(next(filter(None, (_provider_name(assertion.get(key)) for key in keys)), "assertion"))
 
 
-def _describe_location(result: Record, path: Path) -> str:
+def _describe_result_location(result: Record, path: Path) -> str:
     return f"{path}: test {quote_name(result.get('testIdx'))}"
 
 
 def judge_components(result: Record, path: Path) -> list[tuple[Record, Record]]:
     """Return the (component result, assertion) of each judge; a result with one assertion is its own component."""
-    where = _describe_location(result, path)
+    where = _describe_result_location(result, path)
     grading = get_entry(result, "gradingResult", dict, where)
     inside = get_objects(grading, "componentResults", where) or ([grading] if grading.get("assertion") else [])
     return [(component, get_entry(component, "assertion", dict, where)) for component in inside]
@@ -104,12 +104,12 @@ def read_answers(path: Path, columns: ColumnNames) -> ExportRows:
     names = [] if columns.item is not None else result_names(found, path)
     for result in found if columns.item is not None else ():
         variables = get_entry(result, "vars", dict, str(path))
-        names.append(require_field(variables, columns.item, (), "item", _describe_location(result, path)))
+        names.append(require_field(variables, columns.item, (), "item", _describe_result_location(result, path)))
     questions = _questions_by_judge(found, path, columns.annotator)
     several = len(set(questions.values())) > 1
     providers = [str(_provider_name(result.get("provider"))) for result in found]
     for item, result, by in zip(names, found, providers, strict=True):
-        where = _describe_location(result, path)
+        where = _describe_result_location(result, path)
         about = {"provider": by, "test": result.get("testIdx")} if len(set(providers)) > 1 else {}
         output = get_entry(result, "response", dict, where).get("output")
         of_test = {"description": get_entry(result, "testCase", dict, where).get("description")}
