@@ -52,7 +52,7 @@ class Ratings:
             return cls(table.item, table.annotator, rating, table.label, share)
         row, label = np.nonzero(table.proba)
         part = table.proba[row, label]
-        part = part / np.bincount(row, part)[row]  # Sums may be off by rounding.
+        part = part / np.bincount(row, part)[row]  # Rounding errors accumulate in sums.
         return cls(table.item[row], table.annotator[row], rating[row], label, share[row] * part)
 
     @property

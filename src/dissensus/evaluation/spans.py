@@ -39,8 +39,8 @@ N_FIXED_COLUMNS = 5  # columns of the statistics before those of the types: exac
 def span_agreement(table: Annotations, *, level: float = 0.95, **bootstrap: Any) -> dict[str, Estimate]:
     """Return exact_f1, overlap_f1, krippendorff_alpha and unitizing_alpha of the spans in a table.
 
-    A measure is NaN if it is undefined: F1 without any span, and α if all positions have one value. `bootstrap` is the
-    same as in `agreement`.
+    F1 is NaN if there is no span, and α is NaN if all positions have the same value. `bootstrap` is the same as in
+    `agreement`.
 
     >>> from dissensus.table.simulate import simulate_spans
     >>> print(span_agreement(simulate_spans(10, 4, 2, redundancy=3, seed=1).annotations)["exact_f1"])

@@ -132,7 +132,7 @@ def simulate_kind(
         half = (biases[annotator] + stretch[annotator] * (scores[left] - scores[right])[item]) / 2
         odds = np.stack([np.exp(half), np.exp(-half), np.full(half.size, ties)])
         outcome = (rng.random(half.size) > np.cumsum(odds / odds.sum(axis=0), axis=0)).sum(axis=0)
-        names, label = _number_names("t", n_things), np.array(PAIR_OUTCOMES, object)[np.minimum(outcome, 2)]
+        names, label = _make_numbered_names("t", n_things), np.array(PAIR_OUTCOMES, object)[np.minimum(outcome, 2)]
         table = Annotations.from_pairs(names[left[item]], names[right[item]], label, annotator, context=item)
         return SimulatedTable(table, scores, kind_of_annotator, biases)
     truth: FloatArray = rng.normal(0, 1, n_items)
@@ -169,7 +169,7 @@ def simulate_sets(
     item, annotator = _assign_annotators(rng, n_items, n_annotators, redundancy)
     hit, false_tick = np.array([SELECTION_RATES[kind] for kind in kind_of_annotator])[annotator].T
     chance = np.where(truth[item], hit[:, None], false_tick[:, None])
-    options = _number_names("o", n_options)
+    options = _make_numbered_names("o", n_options)
     sets, label = np.unique(rng.random(chance.shape) < chance, axis=0, return_inverse=True)
     names = np.array([name_set(options[selected]) for selected in sets], object)[label.reshape(-1)]
     everything = {"items": np.arange(n_items), "annotators": np.arange(n_annotators)}
@@ -277,7 +277,7 @@ def _assign_annotators(
     return np.repeat(np.arange(n_items), redundancy), annotator
 
 
-def _number_names(letter: str, n: int) -> Names:
+def _make_numbered_names(letter: str, n: int) -> Names:
     return np.array([f"{letter}{k:0{len(str(n - 1))}d}" for k in range(n)], object)
 
 

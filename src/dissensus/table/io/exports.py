@@ -99,19 +99,19 @@ def make_export_reader(
     its items separately. `aside` returns True for questions that repeat another question and are read only on request.
     """
 
-    def read_named_answers(path: Path, columns: ColumnNames) -> ExportRows:
+    def yield_checked_answers(path: Path, columns: ColumnNames) -> ExportRows:
         with report_read_errors(path):  # A missing entry in a record becomes an error that names the file.
             yield from answers(path, columns)
 
     def read_items(path: Path, columns: ColumnNames | None) -> pa.Table:
-        return _make_item_table(read_named_answers(path, columns or ColumnNames()), path)
+        return _make_item_table(yield_checked_answers(path, columns or ColumnNames()), path)
 
     def collect(
         paths: Sequence[Path], columns: ColumnNames, ticks: str | None, kind: str | None = None
     ) -> ImportedColumns:
-        rows = read_named_answers(paths[0], columns)
+        rows = yield_checked_answers(paths[0], columns)
         if len(paths) > 1:
-            rows = _merge_files({path: read_named_answers(path, columns) for path in paths}, own_items)
+            rows = _merge_files({path: yield_checked_answers(path, columns) for path in paths}, own_items)
         path = paths[0] if len(paths) == 1 else paths[0].parent
         return _import_answers(rows, ImportRequest(path, columns, ticks, kind, words, aside, {}))
 
