@@ -12,7 +12,7 @@ from dissensus import Annotations, methods
 from dissensus.questions.diff import drift
 from dissensus.questions.spam_tests import leave_one_out_posterior
 from dissensus.serve import progress as module
-from dissensus.serve.progress import DAY, WEEK, measure_progress
+from dissensus.serve.progress import DAY_SECONDS, WEEK_SECONDS, measure_progress
 
 NOW = datetime(2026, 11, 16, 15, 30, tzinfo=UTC).timestamp()
 
@@ -22,11 +22,11 @@ def crowd():
     """240 items in 20 days, four labels each of seven people; "c" answers at will in the last week."""
     rng = np.random.default_rng(3)
     truth, rows = rng.integers(3, size=240), []
-    for i, time in enumerate(NOW - 20 * DAY + np.arange(240) / 12 * DAY):
+    for i, time in enumerate(NOW - 20 * DAY_SECONDS + np.arange(240) / 12 * DAY_SECONDS):
         for a in rng.choice(7, 4, replace=False):
-            right = rng.random() < (0.2 if a == 2 and time > NOW - WEEK else 0.85)
+            right = rng.random() < (0.2 if a == 2 and time > NOW - WEEK_SECONDS else 0.85)
             rows.append((f"i{i:03}", "abcdefg"[a], "xyz"[truth[i] if right else rng.integers(3)], time + a))
-    rows.append(("i900", "a", "x", NOW - DAY / 2))  # nobody else has labelled it
+    rows.append(("i900", "a", "x", NOW - DAY_SECONDS / 2))  # nobody else has labelled it
     rows.sort()
     items, annotators, labels, at = zip(*rows, strict=True)
     table = Annotations.from_arrays(items, annotators, labels)
@@ -35,19 +35,19 @@ def crowd():
 
 def made(crowd, **more):
     table, at, model = crowd
-    before = table.select(rows=at <= NOW - WEEK)
+    before = table.select(rows=at <= NOW - WEEK_SECONDS)
     return measure_progress(table, at, **{"before": before, "model": model, "decided": {}, "now": NOW} | more)
 
 
 def test_days_are_counted_and_settled_by_what_is_known_now(crowd):
     table, at, model = crowd
     open_ = table.items[model.posterior_.max(axis=1) < 0.95]
-    decided = {open_[0]: NOW - 2.6 * DAY, open_[1]: NOW}
+    decided = {open_[0]: NOW - 2.6 * DAY_SECONDS, open_[1]: NOW}
     told = made(crowd, decided=decided)
     assert [one["day"] for one in told["days"]] == [f"2026-11-{day:02}" for day in range(3, 17)]
     for one in told["days"]:
         beginning = datetime.fromisoformat(one["day"]).replace(tzinfo=UTC).timestamp()
-        end = min(beginning + DAY, NOW)
+        end = min(beginning + DAY_SECONDS, NOW)
         assert one["labels"] == sum(beginning < time <= end for time in at)
         items, settled, waiting = 0, 0, 0
         for i, item in enumerate(table.items):
@@ -60,7 +60,9 @@ def test_days_are_counted_and_settled_by_what_is_known_now(crowd):
         assert (one["items"], one["queue"]) == (items, waiting)
         assert one["settled"] == pytest.approx(settled / items)
     week = told["week"]
-    assert week["labels"] == [((at > low) & (at <= low + WEEK)).sum() for low in (NOW - WEEK, NOW - 2 * WEEK)]
+    assert week["labels"] == [
+        ((at > low) & (at <= low + WEEK_SECONDS)).sum() for low in (NOW - WEEK_SECONDS, NOW - 2 * WEEK_SECONDS)
+    ]
     assert week["queue"][0] == told["days"][-1]["queue"] > week["queue"][1]
 
 
@@ -69,13 +71,13 @@ def test_who_drifts_is_said_without_the_name(crowd):
     told = {one["annotator"]: one for one in made(crowd)["annotators"]}
     assert [name for name, one in told.items() if one["drifts"]] == ["c"]
     assert re.match(r"now agrees with the others on \d+ % of ", told["c"]["sentence"])
-    _, found = drift(table.select(rows=at <= NOW - WEEK), table)
+    _, found = drift(table.select(rows=at <= NOW - WEEK_SECONDS), table)
     said = leave_one_out_posterior(table, np.arange(7)).posterior.argmax(axis=1)
     for a, name in enumerate(table.annotators):
         assert told[name]["agreement"] == pytest.approx([found.agreement_since[a], found.agreement_before[a]])
         for day in told[name]["days"]:
             beginning = datetime.fromisoformat(day["day"]).replace(tzinfo=UTC).timestamp()
-            rows = np.flatnonzero((table.annotator == a) & (at > beginning) & (at <= beginning + DAY))
+            rows = np.flatnonzero((table.annotator == a) & (at > beginning) & (at <= beginning + DAY_SECONDS))
             assert day["labels"] == rows.size
             rows = rows[table.items[table.item[rows]] != "i900"]
             assert day["agreement"] == (pytest.approx(np.mean(said[rows] == table.label[rows])) if rows.size else None)
@@ -84,8 +86,8 @@ def test_who_drifts_is_said_without_the_name(crowd):
 def test_what_is_later_than_now_is_of_today(crowd):
     table, at, model = crowd
     late = table.items[-2]
-    told = made((table, np.where(at > NOW - DAY / 2, NOW + 60, at), model), decided={late: NOW + 60})
-    assert told == made((table, np.where(at > NOW - DAY / 2, NOW, at), model), decided={late: NOW})
+    told = made((table, np.where(at > NOW - DAY_SECONDS / 2, NOW + 60, at), model), decided={late: NOW + 60})
+    assert told == made((table, np.where(at > NOW - DAY_SECONDS / 2, NOW, at), model), decided={late: NOW})
     assert told["days"][-1]["items"] == table.n_items
 
 

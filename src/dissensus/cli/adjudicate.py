@@ -1,4 +1,4 @@
-"""`dissensus adjudicate`: decide the disputed items of a file by keyboard, on a page of this machine."""
+"""`dissensus adjudicate`: decide the disputed items of a file by keyboard, on a web page that runs on this machine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PROJECT = "labels"
 COLUMNS = ("item", "label", "both", "unclear", "note", "by", "at")
 PICTURES = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".gif": "gif", ".webp": "webp"}
-MAX_PICTURE_BYTES = 5_000_000  # size of a picture file that is shown
+MAX_PICTURE_BYTES = 5_000_000  # maximum size of a picture file that is shown
 
 
 def adjudicate(
@@ -78,14 +78,14 @@ def adjudicate(
 
 
 class Decisions:
-    """A file of decisions, complete after each of them; other processes may write it too."""
+    """A file of decisions that is written after each decision; other processes may write it too."""
 
     def __init__(self, path: Path, by: str):
         self.path, self.by = path, by
         self.rows = self._read_rows()  # the last state that was read or written here
 
     def _read_rows(self) -> dict[str, dict[str, str]]:
-        """Return item → its row."""
+        """Return the rows of the file by item."""
         from dissensus.table.exceptions import NotUtf8
 
         if not self.path.exists():
@@ -102,7 +102,7 @@ class Decisions:
         return {row["item"]: row for row in rows}
 
     def to_events(self, items: Container[str], before: Mapping[str, Any] | None = None) -> list[Event]:
-        """Return the decisions about known items; with the rows of `before`, only what changed since."""
+        """Return the decisions about items of the table; given earlier rows `before`, only those that changed since."""
         from dissensus.serve.events import Event
 
         before = before or {}
@@ -126,7 +126,7 @@ class Decisions:
             ) from None
 
     def read_changes(self, items: Container[str]) -> list[Event]:
-        """Return the decisions that other processes made or took back since the file was read."""
+        """Return the decisions that other processes made or withdrew since the file was read."""
         before, self.rows = self.rows, self._read_rows()
         return self.to_events(items, before)
 
@@ -162,7 +162,7 @@ class Decisions:
 
 
 def _decision_row(project: Project, item: str) -> dict[str, dict[str, str]]:
-    """Return the row of the current decision about an item, if there is one."""
+    """Return the row of the current decision about an item, or None without a decision."""
     from dissensus.serve.describe import describe_decision
 
     if (event := project.decisions.get(project.item_code(item))) is None:
@@ -237,7 +237,7 @@ def _make_service(store: Any, decisions: Decisions) -> Any:
                 if news := decisions.read_changes(self.project(project).names[ITEM].codes):
                     super().submit(project, news).result()
                 stored = super().submit(project, made)
-                stored.result()  # waiting is fine, as one person decides here
+                stored.result()  # waiting is acceptable because only one person uses this page
                 decisions.write_events(made, self.project(project))
             finally:
                 del turn
@@ -247,7 +247,7 @@ def _make_service(store: Any, decisions: Decisions) -> Any:
 
 
 def _read_item_columns(path: Path) -> dict[str, dict[str, Any]]:
-    """Return item → its columns in a table; names of picture files become the pictures."""
+    """Return the columns of each item in a table; the names of picture files are replaced by the pictures."""
     from base64 import b64encode
 
     from dissensus.cli.inputs import read_table

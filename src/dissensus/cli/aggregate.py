@@ -1,4 +1,4 @@
-"""`dissensus aggregate`: one label per item with its confidence, and the quality of each annotator."""
+"""`dissensus aggregate`: infer one label per item with its confidence, and the quality of each annotator."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_ANNOTATIONS_FLAGGED = 2_000_000  # searching larger tables for copying annot
 
 @dataclass(frozen=True)
 class FitOptions:
-    """Options that decide how FILE is aggregated, and where the results go."""
+    """Options for the method, the engine, the stored model and the output."""
 
     output: Path | None = options.OUTPUT_FOLDER
     format_: folder.TableFormat | None = option(
@@ -36,12 +36,12 @@ class FitOptions:
     )
     method: str | None = options.METHOD
     setting: list[str] | None = options.SETTINGS
-    max_iter: int | None = option(None, "Largest number of passes over the data.")
+    max_iter: int | None = option(None, "Maximum number of passes over the data.")
     seed: int | None = options.SEED
     threads: int | None = option(None, "Number of threads, if the method uses several; all cores by default.", min=1)
     engine: options.Engine | None = option(
         None,
-        "Where passes run: in memory, over Parquet on a disk, on a GPU, in Spark; see --set engine.KEY=VALUE.",
+        "Where the data is processed: in memory, on a disk, on a GPU or in Spark; --set engine.KEY=VALUE sets options.",
         show_default="local",
     )
     model: Path | None = option(
@@ -60,12 +60,12 @@ class FitOptions:
 
     @property
     def settings(self) -> list[str]:
-        """The settings of the method, with those that have their own option."""
+        """All settings of the method, including parameters with their own option."""
         own = {"max_iter": self.max_iter, "seed": self.seed}
         return [*(self.setting or []), *(f"{key}={value}" for key, value in own.items() if value is not None)]
 
     def set_threads(self, model: Aggregator) -> None:
-        """Set the number of threads of a model that uses several."""
+        """Set the number of threads if the model can use several."""
         if self.threads is not None and "threads" in model.parameter_names():
             model.set_params(threads=self.threads)
 
@@ -132,7 +132,7 @@ def fit_in_memory(task: FitOptions, gold: TrainingGold, source: SourceOfTables) 
         from dissensus.cli.engine import choose_engine
 
         engine, settings = choose_engine(task.engine, settings, task.method)
-    new_model(task.method, settings, source.kind or "classes")  # a wrong name should not wait for the file
+    new_model(task.method, settings, source.kind or "classes")  # reports a wrong name before FILE is read
 
     def answer(table: Annotations, question: str | None) -> Result:
         model = new_model(task.method, settings, table.kind)
@@ -157,7 +157,7 @@ def answer_and_write(
     source: SourceOfTables,
     answer: Callable[[Annotations, str | None], Result],
 ) -> Answers:
-    """Answer each question of FILE; return the results and their summary, which are written if there is an output."""
+    """Answer each question of FILE, write the results if there is an output, and return them with their summary."""
     from dissensus.cli import results, tool_files
 
     began = time.perf_counter()
@@ -177,7 +177,7 @@ def answer_and_write(
 
 
 def make_summary_header(task: FitOptions, gold: TrainingGold, source: SourceOfTables, seconds: float) -> dict[str, Any]:
-    """Return the first entries of the summary: version, files, and how FILE was read."""
+    """Return the first entries of the summary: the version, the files and the import report."""
     from dissensus import __version__
 
     files = show.format_paths(input=source.file, model=task.model) | gold.file_facts()

@@ -1,4 +1,4 @@
-"""`dissensus calibrate`: rates, systems, items and LLM judges of a panel, corrected by some human gold."""
+"""`dissensus calibrate`: correct the rates, scores and labels of LLM judges with a sample of human labels."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 EFFECT_WORDS = (
     "position", "order", "side", "length", "words", "tokens", "characters", "system", "model", "family", "provider",
 )  # fmt: skip
-"""Words in the names of columns of ITEMS or FILE that judges may react to."""
+"""Words in the names of columns whose content may bias judges."""
 QUOTED_COLUMN = re.compile(r"'([^']*)'")  # a column in the import report
-MIN_PANEL_ITEMS = 50  # items from which on a panel is reviewed without human labels, as in the report
+MIN_PANEL_ITEMS = 50  # minimum number of items for reviewing a panel without human labels, as in the report
 MAX_JUDGES_SHOWN = 12
 MAX_EFFECTS_SHOWN = 10
-MAX_GOLD_CLASSES = 2  # different numbers of gold that still count as classes of a table of scores
+MAX_GOLD_CLASSES = 2  # maximum number of distinct gold numbers that are read as classes if the judges give scores
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def _write_files(found: CalibrationResult, plan: GoldPlan | None, output: Path |
 def _review_without_gold(
     source: Source, table: Annotations, model: Aggregator, prices: dict[Any, float] | None
 ) -> None:
-    """Print what the panel is worth by its own posterior."""
+    """Print how many independent judges the panel amounts to, according to the fitted model."""
     from dissensus.questions.panel_review import review_panel
 
     if table.n_items < MIN_PANEL_ITEMS:
@@ -209,7 +209,7 @@ def _review_without_gold(
 
 
 def _read_gold(table: Annotations, gold: Gold) -> tuple[Any, list[str] | None]:
-    """Return codes of known classes, or known numbers; for a table of scores, the names of the classes too."""
+    """Return gold as codes or numbers, and the names of the classes if judges give scores and gold has classes."""
     import numpy as np
 
     from dissensus.table.io import check_gold_items, gold_codes, gold_values
@@ -234,7 +234,7 @@ def _read_gold(table: Annotations, gold: Gold) -> tuple[Any, list[str] | None]:
 
 
 def _read_columns(table: Annotations, source: Source, items: Path | None, wanted: list[str]) -> dict[str, list[Any]]:
-    """Return column → values of the items (I,) from ITEMS, or from FILE without ITEMS, then also of its rows (N,)."""
+    """Return columns of ITEMS with the values of the items (I,); without ITEMS, columns of FILE."""
     from dissensus.cli.inputs import read_table
     from dissensus.report.study import align_frame
 
@@ -254,9 +254,9 @@ def _read_columns(table: Annotations, source: Source, items: Path | None, wanted
 
 
 def _read_row_columns(table: Annotations, source: Source, wanted: list[str]) -> dict[str, list[Any]]:
-    """Return columns of FILE: wanted ones by item, and others that judges may react to by row.
+    """Return columns of FILE: the `wanted` columns by item (I,), and columns that may bias judges by row (N,).
 
-    The latter are skipped if the rows of FILE are not those of the table, as after merging labels.
+    Columns by row are skipped if the rows of FILE are not those of the table, for example because labels were merged.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""Print and write what changed between two tables, as `dissensus check --against` does."""
+"""Print and write the changes between two tables for `dissensus check --against`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FLIPS_SHOWN = 10
 
 
 def warn_of_order(old_tables: Tables, new_tables: Tables, old: str, new: str) -> None:
-    """Warn if the new table ends before the old one, by the times of their labels."""
+    """Warn if the last label of the new table is older than that of the old table."""
     reports = [next(iter(tables.values())).import_report for tables in (old_tables, new_tables)]
     old_end, new_end = (report.period[1] if report is not None and report.period else None for report in reports)
     if old_end and new_end and new_end < old_end:
@@ -57,7 +57,7 @@ def change_facts(diff: Diff) -> dict[str, Any]:
 
 
 def print_changes(title: str, diff: Diff) -> None:
-    """Print what changed: counts, items with another answer, and annotators who drift."""
+    """Print the numbers of changes, items with another answer, and drifting annotators."""
     show.print_line(f"{show.escape(title)}: {diff.verdict()}")
     changed = {name: getattr(diff, name) for name in ("new_items", "lost_items", "new_annotators", "lost_annotators")}
     print_findings("", [ItemsAndAnnotatorsChanged(**changed)] if any(changed.values()) else [])

@@ -1,4 +1,7 @@
-"""`dissensus cluster --decision`: which annotators label which items (the decision function of Platanios et al.)."""
+"""`dissensus cluster --decision`: estimate which annotators label which items.
+
+This is the decision function of Platanios et al. (2020).
+"""
 
 from __future__ import annotations
 

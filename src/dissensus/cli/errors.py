@@ -21,7 +21,7 @@ BAD_DATA, BAD_USAGE, INTERRUPTED, READER_GONE, TERMINATED = 1, 2, 130, 141, 143
 
 
 def report_errors(command: Callable[..., None], bad_data: int = BAD_DATA) -> Callable[..., None]:
-    """Return the command, which ends with a sentence and an exit code instead of a traceback."""
+    """Return the command with error handling: an error ends it with one sentence and an exit code."""
 
     @functools.wraps(command)  # typer reads the options from the signature
     def run(*args: Any, **kwargs: Any) -> None:
@@ -44,9 +44,9 @@ def report_errors(command: Callable[..., None], bad_data: int = BAD_DATA) -> Cal
             about = "" if error.filename is None else f"{os.fspath(error.filename)}: "
             exit_with(f"{about}{error.strerror or error}.", bad_data, error)
         except UnicodeEncodeError as error:  # Arrow opens no file whose name is not UTF-8
-            exit_with(f"{error.object[:200]}: this name is not UTF-8; rename the file or folder.", bad_data, error)
+            exit_with(f"{error.object[:200]}: the name is not UTF-8; rename the file or folder.", bad_data, error)
         except MemoryError as error:
-            exit_with("there is not enough memory for this.", bad_data, error)
+            exit_with("there is not enough memory to run this command.", bad_data, error)
 
     return run
 
@@ -75,7 +75,7 @@ def exit_with(message: str, code: int, error: BaseException) -> NoReturn:
 
 @contextmanager
 def prefix_errors(subject: str) -> Iterator[None]:
-    """Name the subject in front of errors and warnings of the package that are raised inside."""
+    """Put the subject in front of errors and warnings of this package that are raised inside the block."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DissensusWarning)
         try:

@@ -1,4 +1,4 @@
-"""`dissensus evaluate`: how good the predictions of any model are."""
+"""`dissensus evaluate`: score the predictions of any model, or compare the methods."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def evaluate(
         None, "Write the scores as .csv, .parquet or .jsonl.", "--output", "-o", metavar="OUT"
     ),
     predicted: str | None = option(None, "PREDICTIONS' column of labels (prediction, label, …).", metavar="COLUMN"),
-    scale: Scale = option("nominal", "What the classes are: names, steps in an order, or numbers."),
+    scale: Scale = option("nominal", "Type of the classes: names, grades in an order, or numbers."),
     cells: bool = option(False, "For two PREDICTIONS: how many items only one of them gets right.", "--cells"),
     methods: list[str] | None = question_option(Compare, "methods", panel=RANKING_PANEL),
     share: float = question_option(Compare, "share", panel=RANKING_PANEL),
@@ -114,7 +114,7 @@ def evaluate(
 
 
 def _read_predictions(paths: list[Path], table: Annotations, predicted: str | None) -> dict[str, Predictions]:
-    """Return name → predictions; the name is that of the file, or its path if two files have the same name."""
+    """Return the predictions by file name, or by path if two files have the same name."""
     from dissensus.questions.predictions import Predictions
 
     stems, read = Counter(path.stem for path in paths), {}
@@ -132,7 +132,7 @@ def _make_facts(found: Evaluation, errors: ErrorCells | None, resamples: int) ->
 
 
 def read_labels(source: Source, gold: Gold) -> tuple[Annotations, IntArray | None]:
-    """Return annotations and gold; a FILE without annotators is gold, for a table without rows."""
+    """Return the annotations and the gold labels; a FILE without annotators holds gold, and the table has no rows."""
     try:
         table = source.read_single_table()
         return table, gold.read_scoring(table)

@@ -1,4 +1,4 @@
-"""`dissensus predict`: labels of new items by a trained model."""
+"""`dissensus predict`: label new items with a trained model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def predict(
     ),
     *,
     output: Path | None = options.OUTPUT_FILE,
-    item: str | None = option(None, "ITEMS' column of items.", metavar="COLUMN"),
+    item: str | None = option(None, "Column of ITEMS with the names of the items.", metavar="COLUMN"),
     annotators: str | None = option(None, "Predict the answers of these annotators, one row each.", metavar="A,B,…"),
     device: str | None = options.DEVICE,
     json: bool = options.JSON,
@@ -80,7 +80,7 @@ def predict(
 
 
 def _parse_annotators(text: str, model: CrowdClassifier) -> Names:
-    """Return the annotators whose answers are predicted; warn of those that the model has not seen."""
+    """Return the annotators whose answers are predicted; warn about those that the model was not trained on."""
     from dissensus.cli.inputs import parse_names
     from dissensus.table import names as naming
 

@@ -1,4 +1,4 @@
-"""Print what `dissensus aggregate` found: the answer, the annotators and what to do next, in at most 25 lines."""
+"""Print the result of `dissensus aggregate`: the answers, the annotators and next steps, in at most 25 lines."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 CLASSES_SHOWN = 5
 ITEMS_SHOWN = 3
-ANNOTATORS_SHOWN = 3  # the most and the least reliable
-FLAGGED_SHOWN = 2  # annotators with the same flag
-RANKS_SHOWN = 3  # the best and the worst alternatives
-QUESTIONS_SHOWN = 5  # questions of one file; the others are counted
-MAX_FILE_LENGTH = 30  # characters; a command with a longer name would not fit on a line
-MIN_LABELS = 5  # labels of an annotator, below which a reliability is not worth listing
-MIN_CONFIDENCE = 0.7  # items below are counted if no status is known
+ANNOTATORS_SHOWN = 3  # number of the most reliable annotators, and of the least reliable ones
+FLAGGED_SHOWN = 2  # annotators named for each flag
+RANKS_SHOWN = 3  # number of the best alternatives, and of the worst ones
+QUESTIONS_SHOWN = 5  # questions of one file that are named; the others are counted
+MAX_FILE_LENGTH = 30  # characters of a file name; commands with a longer name would not fit on a line
+MIN_LABELS = 5  # minimum number of labels of an annotator whose reliability is printed
+MIN_CONFIDENCE = 0.7  # items with a lower confidence are counted if their status is not known
 
 
 def print_results(results: Mapping[str | None, Result], source: Source, *, preview: bool) -> None:
-    """Print the result of each question; with `preview` also the first items, as nothing is written."""
+    """Print the result of each question, and with `preview` also its first items."""
     if len(results) == 1:
         ((question, result),) = results.items()
         _print_answer(result, source.make_title(question))
@@ -47,7 +47,7 @@ def print_results(results: Mapping[str | None, Result], source: Source, *, previ
 
 
 def _print_answer(result: Result, title: str) -> None:
-    """Print how many labels there were, what they amount to, and how certain that is."""
+    """Print the number of labels, the answers, and their confidence."""
     summary, model = result.summary, result.model
     counts = [show.format_count(summary[f"{noun}s"], noun) for noun in ("annotation", "item", "annotator")]
     show.print_text(f"{show.escape(title)}: {counts[0]} of {counts[1]} by {counts[2]}; {_describe_fit(result)}.")
@@ -87,9 +87,9 @@ def _describe_fit(result: Result) -> str:
 
 
 def _list_counts(counts: Mapping[str, int]) -> str:
-    """Return the most frequent names with their numbers of items."""
+    """Return the most frequent names, each with its number of items."""
     ordered = sorted(counts.items(), key=lambda pair: -pair[1])
-    if rest := ordered[CLASSES_SHOWN + 1 :]:  # a single class more takes no more room than its count
+    if rest := ordered[CLASSES_SHOWN + 1 :]:  # naming one more class takes no more room than the words "1 other"
         rest = ordered[CLASSES_SHOWN:]
         ordered = [*ordered[:CLASSES_SHOWN], (f"{len(rest):,} others", sum(count for _, count in rest))]
     return ", ".join(f"{show.shorten(name)} ({count:,})" for name, count in ordered) or "none"
@@ -101,7 +101,7 @@ def _describe_accuracy(gold: Mapping[str, Any], what: str) -> str:
 
 
 def _describe_scored_items(gold: Mapping[str, Any], what: str) -> str:
-    """Name the items of a score: those with gold that was not used for training."""
+    """Describe the items that a score is about: those with gold that was not used for training."""
     n = gold.get("left_out", 0)
     excluded = f" ({n:,} more {'was' if n == 1 else 'were'} used for training)" if n else ""
     return f"on the {show.format_count(gold['items'], 'item')} with a gold {what}{excluded}"
@@ -171,7 +171,7 @@ PRINTERS = {
     "numbers": _print_numbers, "pairs": _print_ranking, "sets": _print_sets_or_objects,
     "objects": _print_sets_or_objects,
 }  # fmt: skip
-"""Label type → the function that prints its answer."""
+"""Label type → the function that prints the answers."""
 
 
 def _print_first(result: Result, preview: bool) -> None:
@@ -191,7 +191,7 @@ def _print_first(result: Result, preview: bool) -> None:
 
 
 def _print_annotators(result: Result) -> None:
-    """Print the most and the least reliable annotators, and those that are flagged."""
+    """Print the most and the least reliable annotators, and the flagged annotators."""
     model = result.model
     if not result.ranked:
         show.print_text("Annotators are not ranked: no item has labels by two of them, so they cannot be compared.")
@@ -220,7 +220,7 @@ def _print_reliability(model: Aggregator) -> None:
     enough = known[model.n_annotations_[known] >= MIN_LABELS]
     listed = enough if enough.size else known
     ordered = listed[np.argsort(-model.reliability_[listed], kind="stable")]
-    answers = isinstance(model, AnswerModel)  # their reliability is not a share of correct labels
+    answers = isinstance(model, AnswerModel)  # for other label types, reliability is not a share of correct labels
     write = show.format_number if answers else show.format_percent
     names: list[tuple[str, ...]] = [
         (f"{show.shorten(model.annotators_[j])} {write(model.reliability_[j])}",) for j in ordered.tolist()
@@ -242,7 +242,7 @@ def _print_next_steps(result: Result, source: Source, preview: bool) -> None:
 
 
 def _next_steps(result: Result, file: str) -> Iterator[str]:
-    """Yield what to do with the result, one sentence each."""
+    """Yield suggestions for the next step, one sentence each."""
     if result.diagnosis is not None and (n := sum(map(bool, result.diagnosis.flags))):
         verb = "is" if n == 1 else "are"
         yield f"See why {show.format_count(n, 'annotator')} {verb} flagged: dissensus diagnose {file}"

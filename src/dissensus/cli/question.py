@@ -1,4 +1,4 @@
-"""The command of a declared question: its options, JSON, frame and text follow from `questions.base.Question`."""
+"""Create commands from declared questions: `questions.base.Question` declares their options, JSON, frame and text."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def question_option(kind: type[Question], name: str, *, panel: str | None = None
 
 
 def print_findings(title: str, findings: Iterable[Finding]) -> None:
-    """Print findings, the first one with its title."""
+    """Print findings, with the title in front of the first."""
     for number, one in enumerate(findings):
         about = "" if number else show.escape(title)
         if isinstance(one, Table):

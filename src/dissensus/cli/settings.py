@@ -1,4 +1,4 @@
-"""Options of models: `--method` and `--set KEY=VALUE`, whose text is read by the declared type of a parameter."""
+"""Read --method and --set KEY=VALUE; a value is converted to the declared type of its parameter."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class MethodOptions:
         self.new_model()
 
     def new_model(self, kind: str = "classes") -> Aggregator:
-        """Return a model that is not fitted: the named one, or the default for a label type."""
+        """Return an unfitted model of the chosen method, or of the default method for a label type."""
         return new_model(self.method, self.setting, kind)
 
     def method_name(self, tables: dict[str | None, Annotations]) -> str:
@@ -53,7 +53,7 @@ def new_model(method: str | None, settings: list[str] | None, kind: str = "class
 def parse_settings(
     settings: Iterable[str], kind: type, owner: str, *, part: str = "", taken: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """Return `["max-iter=50", "accelerate=none"]` as parameters of a class.
+    """Convert settings such as `["max-iter=50", "accelerate=none"]` to parameters of a class.
 
     Errors name the setting of a `part`, such as engine, as it was given: `--set engine.folder=x`. Parameters that are
     `taken` have their own option.
@@ -78,7 +78,7 @@ def parse_settings(
 
 
 def _parse_value(text: str, hint: Any, setting: str) -> Any:
-    """Return the value of a text, by the type of its parameter."""
+    """Convert a text to the type of its parameter."""
     kinds = list(hint_alternatives(hint))
     if type(None) in kinds and text.lower() == "none":  # before str, which accepts any text
         return None

@@ -1,4 +1,4 @@
-"""Print plain tables on stdout; text from the data is printed as it is, never as markup."""
+"""Print sentences, tables and JSON on stdout; text from the data is never interpreted as markup."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from dissensus.common.progress import show_progress as show_progress
 format_percent = format_share  # per cent with one decimal
 MAX_CLASSES_SHOWN = 20
 OWN_PROCESS = "own process"
-"""The object of typer's context if `dissensus` is the process, not a function called in another program."""
+"""Value of `obj` in typer's context if `dissensus` runs as a process, not as a function of another program."""
 
 
 @dataclass
 class Invocation:
-    """The running command."""
+    """The running command and its options."""
 
     command: str = ""
     options: Collection[str] = ()  # names of all its parameters
-    set_by_user: Collection[str] = ()  # names of those that the command line sets
+    set_by_user: Collection[str] = ()  # names of the parameters that the user set
     settings: Mapping[str, str] = field(default_factory=dict)  # parameter of the model → its key after --set
     own_process: bool = False  # False if another program called the command line as a function
     announced: list[str] = field(default_factory=list)  # lines to print above the results
@@ -42,17 +42,17 @@ current_invocation: ContextVar[Invocation] = ContextVar("running", default=Invoc
 
 
 def shorten(value: Any) -> str:
-    """Return a name from the data, cleaned and cut."""
+    """Return a name from the data, escaped and shortened."""
     return shorten_name(escape(value))
 
 
 def format_path(value: Path) -> str:
-    """Return a path as JSON can hold it; bytes that are not UTF-8 become question marks."""
+    """Return a path as text for JSON; bytes that are not UTF-8 become question marks."""
     return os.fsencode(value).decode("utf-8", "replace")
 
 
 def format_paths(**files: Path | None) -> dict[str, str]:
-    """Return the given files by key, as JSON can hold them."""
+    """Return the paths that are not None as text for JSON, by key."""
     return {key: format_path(file) for key, file in files.items() if file is not None}
 
 
@@ -121,13 +121,13 @@ def print_bars(columns: Sequence[str], counts: Mapping[str, Any], total: float, 
 
 
 def shorten_rows(rows: list[tuple[str, ...]], n: int) -> list[tuple[str, ...]]:
-    """Return the first and last n rows, with one between them that counts the others."""
+    """Return the first and last n rows, with a row between them that gives the number of omitted rows."""
     between = len(rows) - 2 * n
     return [*rows[:n], (f"… {between:,} more",), *rows[-n:]] if between > 0 else rows
 
 
 def print_written(output: Path | None, what: str, option: str) -> None:
-    """Print where the results are, or the option that writes them."""
+    """Print where the results were written, or which option writes them."""
     print_line(f"Nothing was written; add -o {option}." if output is None else f"{what} in {escape(output)}")
 
 

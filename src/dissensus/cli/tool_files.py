@@ -1,4 +1,4 @@
-"""`dissensus aggregate --to TOOL`: the labels of all questions in one file for a labelling tool."""
+"""`dissensus aggregate --to TOOL`: write the labels of all questions into one file for a labelling tool."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dissensus.cli.results import Result
     from dissensus.cli.source import Source
 
-SPAN_TOOLS = ("label-studio", "argilla", "doccano", "prodigy")  # these tools take spans; the others take tags
+SPAN_TOOLS = ("label-studio", "argilla", "doccano", "prodigy")  # tools that import spans; the others import tags
 SINGLE_COLUMN = re.compile(r"'[^']+'$")  # a single column, as an import report quotes it
 
 
@@ -73,7 +73,7 @@ def write_tool_file(results: Mapping[str | None, Result], to: str, source: Sourc
 
 
 def _span_answers(model: SpanModel, to: str) -> QuestionLabels:
-    """Return the spans of every document; the confidence of a document is that of its least probable span."""
+    """Return the spans of each document; its confidence is the probability of its least probable span."""
     where = parse_sequences(np.asarray(model.items_))
     if POSITION_SEPARATOR in str(model.items_[0]) and "-" not in str(model.items_[0]).rpartition(POSITION_SEPARATOR)[2]:
         raise faults.NoCharacters(to=to)

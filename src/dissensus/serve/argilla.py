@@ -15,7 +15,7 @@ from dissensus.serve.events import Event, make_slug, parse_seconds, to_sortable_
 from dissensus.serve.exceptions import NothingToServe
 from dissensus.serve.requests import label_to_text, spans_to_text
 from dissensus.serve.service import Service
-from dissensus.serve.tool import AGENT_NAME, FIELD_PREFIX, MIN_CHANGE, Tool, ToolQuestion, record_difference
+from dissensus.serve.tool import AGENT_NAME, FIELD_PREFIX, MIN_CONFIDENCE_CHANGE, Tool, ToolQuestion, record_difference
 from dissensus.serve.tool_client import Record, ToolClient
 from dissensus.table.kinds import name_set
 
@@ -174,7 +174,7 @@ class Argilla(Tool):
         new = [one for one in suggestions if _suggestion_changed(one, present.get(one["question_id"]))]
         if gone := [present[id_]["id"] for id_ in present.keys() - {one["question_id"] for one in suggestions}]:
             self.client.call("DELETE", f"/records/{record['id']}/suggestions", ids=",".join(gone))
-        if not new and record_difference(metadata, ours) < MIN_CHANGE:
+        if not new and record_difference(metadata, ours) < MIN_CONFIDENCE_CHANGE:
             return None
         rest = {key: value for key, value in old.items() if not key.startswith(FIELD_PREFIX)}
         return {"id": record["id"], "metadata": rest | metadata} | ({"suggestions": new} if new else {})
@@ -224,8 +224,8 @@ def open_datasets(service: Service, client: ArgillaClient, names: Sequence[str] 
 
 
 def _suggestion_changed(wanted: Record, present: Record | None) -> bool:
-    """Return True if a suggestion is missing, or its score changed by `MIN_CHANGE` or more."""
+    """Return True if a suggestion is missing, or its score changed by `MIN_CONFIDENCE_CHANGE` or more."""
     if present is None or present["value"] != wanted["value"]:
         return True
     new, old = ((one[0] if isinstance(one, list) else one) or 0.0 for one in (wanted.get("score"), present["score"]))
-    return bool(abs(new - old) >= MIN_CHANGE)
+    return bool(abs(new - old) >= MIN_CONFIDENCE_CHANGE)

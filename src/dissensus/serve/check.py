@@ -28,8 +28,8 @@ def check_events(
 ) -> tuple[list[Event], str | None]:
     """Return the events in the form to store, and the project's label type after them; raise if a label does not fit.
 
-    A label type is a kind, `EMPTY_LIST`, `SCALARS`, or None before the first label. `label_type` is the label type
-    after earlier events of the same batch, which the project has not stored yet.
+    A label type is a kind, `EMPTY_LIST`, `SCALAR_LABELS`, or None before the first label. The argument `label_type` is
+    the one after earlier events of the same batch, which the project has not stored yet.
     """
     checked = []
     label_type = label_type or _label_type(project)

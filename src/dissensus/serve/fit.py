@@ -135,9 +135,7 @@ def build_table(
         _, places = kinds.build_vocabulary(kind, classes, declared is not None)
         class_codes = np.where(class_codes >= 0, np.append(places, -1)[class_codes], -1)
         table = table.as_kind(kind, ordered=declared is not None)
-    if (
-        kind == "sets" and decided
-    ):  # Decided options may be missing if several rows of an annotator were merged into one set.
+    if kind == "sets" and decided:  # the table lacks a decided option if no annotator selected it
         table = table.with_added_classes(decided)
     return table, item_rank, annotator_rank, class_codes
 

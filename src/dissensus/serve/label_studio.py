@@ -34,7 +34,7 @@ from dissensus.serve.exceptions import BadWebhook, NothingToServe, RequestRefuse
 from dissensus.serve.requests import JSON_PARSER, label_to_text, spans_to_text
 from dissensus.serve.routes import JsonRoute
 from dissensus.serve.service import Service
-from dissensus.serve.tool import AGENT_NAME, FIELD_PREFIX, MIN_CHANGE, Tool, ToolQuestion, record_difference
+from dissensus.serve.tool import AGENT_NAME, FIELD_PREFIX, MIN_CONFIDENCE_CHANGE, Tool, ToolQuestion, record_difference
 from dissensus.serve.tool_client import Record, ToolClient
 from dissensus.table.find_columns import ColumnNames
 from dissensus.table.io.exports import COMPARISONS, SPANS, ExportedAnswer
@@ -410,7 +410,9 @@ class LabelStudioProject(Tool):
             task: record_difference(want.fields, written[task].fields if task in written else {})
             for task, want in wanted.items()
         }
-        todo = sorted((task for task in change if change[task] >= MIN_CHANGE), key=lambda task: -change[task])
+        todo = sorted(
+            (task for task in change if change[task] >= MIN_CONFIDENCE_CHANGE), key=lambda task: -change[task]
+        )
         if todo and self._predictions is None:
             self._load_predictions()
             self._make_tabs()

@@ -77,7 +77,7 @@ def collect_progress(project: Project, days: int = 14) -> dict[str, Any]:
 
 
 def _compute_progress(project: Project, days: int) -> dict[str, Any]:
-    from dissensus.serve.progress import WEEK, measure_progress
+    from dissensus.serve.progress import WEEK_SECONDS, measure_progress
 
     now = project.clock()
     with project.lock:
@@ -87,7 +87,7 @@ def _compute_progress(project: Project, days: int) -> dict[str, Any]:
     at = rows.at
     if table.kind in CLASS_KINDS:  # The rows of the table are in this order.
         at = at[np.lexsort((class_codes[rows.label], annotator_rank[rows.annotator], item_rank[rows.item]))]
-    before = project.table(now - WEEK) if at.size and at.min() < now - WEEK else None
+    before = project.table(now - WEEK_SECONDS) if at.size and at.min() < now - WEEK_SECONDS else None
     model = fitted.model if fitted is not None else None
     return measure_progress(table, at, before=before, model=model, decided=decided, now=now, days=days)
 

@@ -21,10 +21,10 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS
 
-DAY = 86_400.0  # seconds
-WEEK = 7 * DAY
+DAY_SECONDS = 86_400.0
+WEEK_SECONDS = 7 * DAY_SECONDS
 MAX_ROWS_SCORED = 3_000_000  # rows over all days; if there are more, only today and a week ago are evaluated
-MAX_ROWS_COMPARED = 300_000  # rows; if there are more, agreement is measured on a sample of the items
+MAX_ROWS_COMPARED = 300_000  # number of rows above which agreement is measured on a sample of the items
 MAX_ANNOTATORS = 500  # listed annotators, those with most labels; all who drift are listed in addition
 
 
@@ -47,8 +47,8 @@ def measure_progress(
         np.minimum(at, now),
         {name: min(time, now) for name, time in decided.items()},
     )  # The clock may have been set back.
-    start = (now // DAY - days + 1) * DAY  # The first day begins here.
-    ends = np.minimum(start + DAY * np.arange(1, days + 1), now)
+    start = (now // DAY_SECONDS - days + 1) * DAY_SECONDS  # The first day begins here.
+    ends = np.minimum(start + DAY_SECONDS * np.arange(1, days + 1), now)
     classes = table.kind in CLASS_KINDS and len(table) == at.size
     by_day = [
         {"day": _format_day(end - 1), "labels": int(n), "items": None, "settled": None, "queue": None}
@@ -58,11 +58,12 @@ def measure_progress(
     if classes and model is not None and set(table.classes.tolist()) <= set(model.classes_.tolist()):
         some = len(table) * days <= MAX_ROWS_SCORED
         points = {
-            end: _count_settled(table, at, model, decided, end) for end in [now - WEEK, *(ends if some else [now])]
+            end: _count_settled(table, at, model, decided, end)
+            for end in [now - WEEK_SECONDS, *(ends if some else [now])]
         }
         by_day = [one | points.get(end, {}) for one, end in zip(by_day, ends, strict=True)]
-    week = {key: [points.get(end, {}).get(key) for end in (now, now - WEEK)] for key in ("settled", "queue")}
-    ages = ((now - WEEK, now), (now - 2 * WEEK, now - WEEK))
+    week = {key: [points.get(end, {}).get(key) for end in (now, now - WEEK_SECONDS)] for key in ("settled", "queue")}
+    ages = ((now - WEEK_SECONDS, now), (now - 2 * WEEK_SECONDS, now - WEEK_SECONDS))
     week["labels"] = [int(((at > low) & (at <= high)).sum()) for low, high in ages]
     week["agreement"] = [one.describe().get("pairwise_agreement") if one else None for one in (table, before)]
     annotators = _annotator_progress(table, at, before, np.array([start, *ends]), now) if classes and len(table) else []
@@ -97,7 +98,7 @@ def _annotator_progress(
     others = leave_one_out_posterior(table, np.arange(table.n_annotators))
     days = np.searchsorted(edges, at, side="left") - 1  # −1 for times before the first day
     labels, agreement = _agreement_shares(table, others, days, edges.size - 1)
-    _, weeks = _agreement_shares(table, others, (at > now - WEEK).astype(np.int64), 2)
+    _, weeks = _agreement_shares(table, others, (at > now - WEEK_SECONDS).astype(np.int64), 2)
     sentences = {}
     if before is not None and len(before) and len(table):
         names, found = drift(before, table, others=others)

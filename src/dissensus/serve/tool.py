@@ -12,7 +12,7 @@ from dissensus.table.kinds import name_set
 
 AGENT_NAME = "dissensus"  # name of the author of our predictions and suggestions
 FIELD_PREFIX = "dissensus_"  # All fields that we add begin with this.
-MIN_CHANGE = 0.01  # A confidence that changes by less is not written again.
+MIN_CONFIDENCE_CHANGE = 0.01  # minimum change of a confidence for which it is written to the tool again
 ITEMS_PER_PAGE = 2_000
 
 

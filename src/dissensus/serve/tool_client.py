@@ -14,7 +14,7 @@ from dissensus.serve.exceptions import ChooseFromTool, ToolAccess, ToolError
 
 WRITE_PAUSE = 0.05  # seconds between two calls that write
 TIMEOUT = 30.0  # seconds to wait for a response
-RETRIES = 4  # retries of a call that the server could not answer
+MAX_RETRIES = 4  # maximum number of retries of a failed request
 FIRST_WAIT = 0.5  # seconds before the first retry; the time doubles with each further one
 TEMPORARY_STATUSES = (
     429,
@@ -26,7 +26,7 @@ TEMPORARY_STATUSES = (
 MAX_ANSWER_SHOWN = 300  # characters of a response in an error
 
 Record = dict[str, Any]
-Name = TypeVar("Name", int, str)
+NumberOrName = TypeVar("NumberOrName", int, str)
 
 
 class ToolClient:
@@ -51,7 +51,7 @@ class ToolClient:
 
     def call(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
         """Call the API and parse its JSON; a POST without a response is not repeated, as it may have been executed."""
-        for attempt in range(RETRIES + 1):
+        for attempt in range(MAX_RETRIES + 1):
             try:
                 with self._lock:
                     if method != "GET":
@@ -60,7 +60,7 @@ class ToolClient:
                     return self._send(method, path, body, query)
             except ToolError as error:
                 passing = error.status in TEMPORARY_STATUSES or (error.status == 0 and method != "POST")
-                if not passing or attempt == RETRIES:
+                if not passing or attempt == MAX_RETRIES:
                     raise
                 time.sleep(FIRST_WAIT * 2**attempt)
         raise AssertionError  # not reached: the loop returns or raises
@@ -74,7 +74,9 @@ class ToolClient:
                 raise
             return None
 
-    def choose_units(self, wanted: Sequence[Name], titles: Mapping[Name, str]) -> Sequence[Name]:
+    def choose_units(
+        self, wanted: Sequence[NumberOrName], titles: Mapping[NumberOrName, str]
+    ) -> Sequence[NumberOrName]:
         """Return the wanted projects or datasets if all exist in `titles`, or the only one if none is named."""
         if (not wanted and len(titles) != 1) or not set(wanted) <= titles.keys():
             option = ParameterName(f"{self.tool.lower().replace(' ', '_')}_{self.units.removesuffix('s')}")

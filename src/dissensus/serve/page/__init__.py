@@ -18,7 +18,7 @@ from dissensus.serve.security import BEARER_SCHEME, AccessGuard, require_permiss
 from dissensus.serve.tokens import ROLES, Caller
 from dissensus.table.spans import parse_tag_scheme
 
-POLICY = (
+CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: https: http:; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
@@ -37,7 +37,7 @@ def get_asset(file: str = "page.html") -> Any:
     shared = (Path(dissensus.report.__file__).parent / SHARED_FILES[file]).read_bytes() if file in SHARED_FILES else b""
     content = shared + (Path(__file__).parent / file).read_bytes()
     media_type = f"{MEDIA_TYPES[file]}; charset=utf-8"
-    return Response(content, media_type=media_type, headers={"Content-Security-Policy": POLICY})
+    return Response(content, media_type=media_type, headers={"Content-Security-Policy": CONTENT_POLICY})
 
 
 @router.get("/projects/{name}", response_model=responses.ProjectResponse)

@@ -44,7 +44,7 @@ async function route() {
     state.projects = await ask("projects");
     const [, project, view, item] = location.hash.split("/").map(decoded);
     const name = state.projects.some((one) => one.name === project) ? project : state.projects[0]?.name;
-    if (!name) return show(h("h1", {}, "No project yet"), h("p", {}, "Projects are made through the ", h("a", { href: "docs" }, "API"), ", from Label Studio or Argilla, or from the files of a watched folder."));
+    if (!name) return show(h("h1", {}, "No project yet"), h("p", {}, "Projects are created through the ", h("a", { href: "docs" }, "API"), ", from Label Studio or Argilla, or from the files of a watched folder."));
     if (state.project?.name !== name) Object.assign(state, { project: { name }, history: [], skipped: new Set() });
     state.project = { ...state.project, ...(await ask(`projects/${encodeURIComponent(name)}`)) };
     const open = Object.keys(VIEWS).filter((one) => state.me.permissions.includes(NEEDS[one]));
@@ -76,7 +76,7 @@ function signIn() {
       state.me = null;
       route();
     } catch (error) { $("alert").replaceChildren(error.status === 401 ? "This token is unknown or was revoked." : error.message); token.select(); }
-  } }, h("input", { type: "text", autocomplete: "username", value: "token", hidden: true }), h("label", { for: "token" }, "Your token"), token, h("p", { class: "about" }, "The person who runs the service can make a token for you."), h("button", { type: "submit" }, "Sign in")));
+  } }, h("input", { type: "text", autocomplete: "username", value: "token", hidden: true }), h("label", { for: "token" }, "Your token"), token, h("p", { class: "about" }, "The person who runs the service can create a token for you."), h("button", { type: "submit" }, "Sign in")));
   token.focus();
 }
 $("sign-out").addEventListener("click", async () => { await ask("sign-out", "POST").catch(complain); state.me = null; route(); });
