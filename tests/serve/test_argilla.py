@@ -250,5 +250,5 @@ def test_the_thread_keeps_in_step(made, monkeypatch):
         time.sleep(0.05)
         if data.listed()[0]["suggestions"]:
             break
-    one.close()
+    one.stop()
     assert data.listed()[0]["suggestions"][0]["value"] == "glad"
