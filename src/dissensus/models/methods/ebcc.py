@@ -8,21 +8,19 @@ Item i has class z_i and a subtype g_i of that class, and each annotator has one
     τ ~ Dir(α)      π_k ~ Dir(p/M, …, p/M)      v_jkm ~ Dir(β_k)
 
 α_k is the sum of the vote shares of class k, and β_kk = `right_count`, else `wrong_count`. Mean-field variational Bayes
-approximates the posterior of τ, π_k and v_jkm by Dirichlets, and every pass raises a bound on the log evidence:
+approximates the posterior by Dirichlets, and every pass raises a bound on the log evidence:
 
     E step  q_i(k, m) ∝ exp(E log τ_k + E log π_km + Σ_{j∈M_i} E log v_jkm[y_ij])
     M step  τ: α_k + Σ_im q_i(k, m)      π_k: p/M + Σ_i q_i(k, m)      v_jkm[l]: β_kl + Σ_{i: y_ij = l} q_i(k, m)
     bound   Σ_i log Σ_km exp(…) − KL(τ) − Σ_k KL(π_k) − Σ_jkm KL(v_jkm), each from its prior
 
-Each of `restarts` starts has q_i(k, m) = vote share of k × a draw from Dir(1, …, 1), which depends on `seed` and the
-labels of the item. The best bound is kept.
+A start has q_i(k, m) = vote share of k × a draw from Dir(1, …, 1). The best bound of all starts is kept.
 
 - `posterior_` (I, K): Σ_m q_i(k, m)
 - `subtype_posterior_` (I, K, M): q_i(m | k)
 - `class_counts_` (K,), `subtype_counts_` (K, M), `label_counts_` (A, K, M, K) [annotator, true, subtype, given]: the
   Dirichlets of τ, π and v
 - `subtype_confusion_` (A, K, M, K): means of v; `confusion_` (A, K, K) averages them over subtypes
-- M = `subtypes`, p = `subtype_count`
 """
 
 from __future__ import annotations
@@ -70,7 +68,7 @@ class EBCC(Aggregator):
     max_iter: int = param(500, "passes over the data at most, for one start", low=1)
     tol: float = param(1e-3, "stop when no class probability changes by more", low=0)
     dependence: DependenceChoice = DEPENDENCE
-    threads: int | None = param(None, "threads for the starts; None for all cores", low=1)
+    threads: int | None = param(None, "threads for the passes; None for all cores", low=1)
 
     labels_depend_on_items: ClassVar = True
     class_counts_: Annotated[FloatArray, "K count"]
