@@ -22,7 +22,7 @@ import numpy as np
 
 import dissensus as dz
 from dissensus.models.tempering import DEFAULT_CORRELATION, Tempering
-from dissensus.questions.item_status import SETTLED
+from dissensus.questions.item_status import SETTLED_CONFIDENCE
 
 SETS = (
     "bluebirds", "cifar10h", "gimpel_pos", "judges_civilcomments", "labelme", "medical_causes", "medical_treats",
@@ -90,7 +90,7 @@ def cases(method: str, levels: Sequence[int | None] = LEVELS) -> Iterator[Case]:
 def scores(posterior: Any, gold: Any) -> tuple[float, ...]:
     """Return the scores in the order of `SCORES`."""
     right, confidence = posterior.argmax(axis=1) == gold, posterior.max(axis=1)
-    settled = confidence >= SETTLED
+    settled = confidence >= SETTLED_CONFIDENCE
     loss = -np.log(np.maximum(posterior[np.arange(gold.size), gold], 1e-12)).mean()
     kept = right[settled].mean() if settled.any() else np.nan
     return float(loss), float(right.mean()), float(confidence.mean() - right.mean()), float(settled.mean()), float(kept)

@@ -116,9 +116,9 @@ def test_known_labels_are_fitted(cli, labels, here):
     model = dz.methods["consensus"]().fit(table, gold=table.gold_codes(["i000", "i001"], ["owl", "owl"]))
     np.testing.assert_array_equal(posterior(here / "out"), model.posterior_)
     refused = cli("aggregate", labels, "--gold", "sure.csv", "--model", "out")
-    assert (refused.exit_code, type(refused.error), refused.error.other) == (2, GoldOnlyScores, "--model")
+    assert (refused.exit_code, type(refused.error), refused.error.option) == (2, GoldOnlyScores, "--model")
     both = cli("aggregate", labels, "--gold", "sure.csv", *SCORE, "--score-gold", "gold.csv")
-    assert (both.exit_code, both.error.facts) == (2, {"option": "score_gold", "other": "--gold-use score"})
+    assert (both.exit_code, both.error.facts) == (2, {"option": "score_gold", "other_option": "--gold-use score"})
 
 
 def test_items_with_known_labels_are_not_scored(cli, labels, here):

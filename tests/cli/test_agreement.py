@@ -70,7 +70,7 @@ def test_best_and_worst_pairs_are_shown(cli, labels):
     assert len(kappas) == 10
     assert kappas == sorted(kappas, reverse=True)
     few = cli("describe", labels, "--measures", "--pairs", "--least", "41").stdout
-    assert shown(f.NoComparablePair(least=41)) in few
+    assert shown(f.NoComparablePair(min_items=41)) in few
 
 
 def test_few_pairs_are_shown_once_each(cli, here):

@@ -37,7 +37,7 @@ def test_limits_are_kept_or_not_and_the_exit_status_says_so(weeks, cli):
         result = cli("check", "new.csv", "--min-settled", limit, "--min-labels", 7, *FAST)
         assert result.exit_code == code, result.output
         assert ("failed       min-settled: " in result.stdout) == bool(code)
-        assert f"passed       min-labels: {f.FewestAnnotators(least=7)} (at least 7)." in result.stdout
+        assert f"passed       min-labels: {f.FewestAnnotators(min_annotators=7)} (at least 7)." in result.stdout
     assert str(f.DecideItems()) in result.stdout
     code, checks = found(cli, "new.csv", "--min-agreement", 0.99, "--max-flagged", 7, *FAST)
     assert (code, checks["max_flagged"]["passed"], checks["min_agreement"]["passed"]) == (1, True, False)
@@ -127,7 +127,7 @@ def test_what_nobody_can_tell_is_not_passed_and_the_other_limits_are_told(here, 
     assert result.exit_code == 2
     assert f"not checked  max-flagged: {f.TooFewLabels(n=Count(1), annotators=Count(1))}" in result.stdout
     assert f"not checked  min-agreement: {f.AgreementUnavailable(weighted=False)}." in result.stdout
-    assert f"passed       min-labels: {f.FewestAnnotators(least=1)} (at least 1)." in result.stdout
+    assert f"passed       min-labels: {f.FewestAnnotators(min_annotators=1)} (at least 1)." in result.stdout
 
 
 def test_one_person_who_repeats_a_label_is_one_annotator(here, cli):

@@ -164,7 +164,7 @@ def test_a_killed_run_goes_on_after_the_last_pass(cli, parquet, monkeypatch):
         (["--engine", "torch", "--set", "engine.part-rows=0"], OutOfRange, {"name": "engine.part_rows"}),
         (["--engine", "spark", "--set", "engine.partitions=0"], OutOfRange, {"name": "engine.partitions"}),
         (["--engine", "spark", "--set", "engine.master=host:7"], BadParameter, {}),
-        (["--engine", "disk", "--gold", "gold.csv"], GoldOnlyScores, {"other": "--engine disk"}),
+        (["--engine", "disk", "--gold", "gold.csv"], GoldOnlyScores, {"option": "--engine disk"}),
         (["--engine", "disk", "--flags"], OptionsConflict, {"option": "flags"}),
         (["--engine", "disk", "--format", "csv"], OptionsConflict, {"option": "format_"}),
         (["--engine", "disk", "--abstain", "owl"], OptionsConflict, {"option": "abstain"}),

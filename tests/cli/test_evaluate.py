@@ -89,7 +89,7 @@ def test_what_is_left_out_is_a_warning(cli, predictions, here):
     write_csv(here / "few.csv", ["item", "label"], [("i000", "cat"), ("i001", "dog"), ("zzz", "owl")])
     result = cli("evaluate", predictions, "few.csv", "--gold", "gold.csv", "--resamples", 10)
     assert result.exit_code == 0
-    facts = {"predictions": "few", "missing": 38, "n": 40, "what": "items", "item": "i002"}
+    facts = {"predictions": "few", "missing": 38, "n": 40, "unit": "items", "item": "i002"}
     assert f"warning: {shown(MissingPredictions(**facts))}" in result.stderr
 
 

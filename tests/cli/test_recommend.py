@@ -173,7 +173,7 @@ def test_limits_are_said_and_can_be_changed(cli, some):
     assert shown(f.LabelsPerItemLimit(labels=10)) in usual.stdout
     assert "nats" not in usual.stdout
     parsed = json.loads(cli("recommend", some, "--budget", 30, "--json").stdout)
-    assert (parsed["limits"]["labels_per_item"], parsed["limits"]["settled"]) == (10, item_status.SETTLED)
+    assert (parsed["limits"]["labels_per_item"], parsed["limits"]["settled"]) == (10, item_status.SETTLED_CONFIDENCE)
     assert parsed["cost_per_change"] == pytest.approx(parsed["cost"] / parsed["expected_changes"])
     free = ("--capacity", "none", "--per-item", "none", "--settled", "none")
     table = dz.read(some)
@@ -190,13 +190,13 @@ def test_limits_are_said_and_can_be_changed(cli, some):
 def test_nothing_left_to_buy_is_said(cli, labels):
     result = cli("recommend", labels, "--budget", 500, "-o", "next.csv")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert shown(f.EverythingLabelled(left=None)) in result.stdout
+    assert shown(f.EverythingLabelled(budget_left=None)) in result.stdout
     assert read_frame("next.csv").num_rows == 0
 
 
 def test_a_budget_that_cannot_be_spent_is_said(cli, some):
     result = cli("recommend", some, "--budget", 500, "--capacity", "2")
-    assert shown(f.LimitsReached(left=0.0)).partition(": ")[2] in result.stdout
+    assert shown(f.LimitsReached(budget_left=0.0)).partition(": ")[2] in result.stdout
 
 
 @pytest.mark.parametrize(

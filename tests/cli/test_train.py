@@ -239,7 +239,7 @@ def test_a_model_of_npz_features_is_not_asked_about_a_table(cli, labels, feature
         cli("train", labels, "--features", features, "--epochs", "1", "--device", "cpu", "-o", "model").exit_code == 0
     )
     result = cli("predict", "model", labels)
-    assert (result.exit_code, result.error.what) == (2, "features")
+    assert (result.exit_code, result.error.content) == (2, "features")
 
 
 def test_what_encodes_each_kind_of_input_by_default():

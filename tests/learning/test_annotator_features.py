@@ -116,7 +116,7 @@ def test_what_is_not_known_is_average():
         ({"annotator": ["w00", "w00"], "age": [1, 2]}, RepeatedRow, {"name": "'w00'", "n_rows": 2}),
         ({"annotator": ["w00"]}, NoAnnotatorFeatures, {}),
         ({"age": [1, 2]}, MissingColumn, {}),
-        ({"annotator": ["a", "b"], "age": [1, 2]}, NoCommonAnnotators, {"n_annotators": 13, "other": "'a'"}),
+        ({"annotator": ["a", "b"], "age": [1, 2]}, NoCommonAnnotators, {"n_annotators": 13, "frame_name": "'a'"}),
         ({"annotator": ["w00", None], "age": [1, 2]}, AnnotatorNameMissing, {"row": 1}),
         ({"annotator": ["w00", "w01"], "age": [1, math.inf]}, InfiniteFeature, {"column": "age", "row": 1}),
         ({"annotator": [0, 1], "age": [1, 2]}, DataError, {}),
@@ -125,7 +125,7 @@ def test_what_is_not_known_is_average():
             UnsupportedColumn,
             {"column": "when", "kind": "date32[day]"},
         ),
-        (["w00", "w01"], NotAFrame, {"found": "list"}),
+        (["w00", "w01"], NotAFrame, {"type_name": "list"}),
     ],
 )
 def test_bad_frames_are_named(frame, error, facts):

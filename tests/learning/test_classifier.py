@@ -463,7 +463,7 @@ def test_rows_that_do_not_match_are_named():
     table, X, _ = blobs()
     with raised(UnnamedRows, n_rows=59, n_items=60):
         quick().fit(table, X[:59])
-    with raised(InvalidTargets, found="ndarray"):
+    with raised(InvalidTargets, type_name="ndarray"):
         quick().fit(X, X)
 
 

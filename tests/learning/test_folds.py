@@ -169,7 +169,7 @@ def hard_gold():
 
 def test_what_is_no_classifier_is_named():
     table, X, _ = blobs(20)
-    with raised(WrongModel, found="LIA"):
+    with raised(WrongModel, actual="LIA"):
         out_of_fold(LIA(), table, X, folds=2)
 
 
@@ -196,5 +196,5 @@ def test_features_of_annotators_that_are_wanted_or_of_no_use_are_named():
     out_of_fold(fitted, table, X, annotators=about(table), folds=2)
     with raised(UnusedAnnotatorFeatures, objective="hard"):
         out_of_fold(quick(), table, X, annotators=about(table), folds=2)
-    with raised(NoCommonAnnotators, other="'x'"):
+    with raised(NoCommonAnnotators, frame_name="'x'"):
         out_of_fold(quick(objective="lia"), table, X, annotators={"annotator": ["x"], "trust": [1.0]}, folds=2)

@@ -130,7 +130,7 @@ def pairs_of_texts(X):
         ([["a"]], inputs.to_vectors, NotNumbers, {}),
         ([1.0, 2.0], inputs.to_vectors, NotTwoDimensional, {"shape": (2,)}),
         (np.ones((3, 0)), inputs.to_vectors, NotTwoDimensional, {"shape": (3, 0)}),
-        (7, inputs.count_rows, InputsWithoutRows, {"found": "int"}),
+        (7, inputs.count_rows, InputsWithoutRows, {"type_name": "int"}),
         ([GREY[0], "cat.png"], inputs.to_images, NotAnImage, {"row": 1, "got": "'cat.png'"}),
         ([[["a", "b"]]], inputs.to_images, NotAnImage, {"row": 0, "got": "of shape (1, 2, 1), <U1"}),
         ([GREY[0], None], inputs.to_images, NotAnImage, {"row": 1, "got": "None"}),

@@ -171,7 +171,7 @@ def test_every_model_has_a_map_and_what_is_none_is_named(crowd):
     assert item_map(lia, X, max_items=9).vector_length == item_vectors(lia.classifier_, X).shape[1]
     linear = small(table, X, "crowd-layer", encoder=Identity(scale=False), epochs=1)
     np.testing.assert_allclose(item_vectors(linear, X), X, rtol=1e-6)  # nothing between the input and the last layer
-    with raised(WrongModel, found="dict"):
+    with raised(WrongModel, actual="dict"):
         item_map({}, X)
     with raised(ModelNotFitted, method="CrowdClassifier"):
         item_map(CrowdClassifier(), X)
@@ -183,7 +183,7 @@ def test_wrong_keywords_and_sizes_are_named(crowd):
         item_map(model, X[:10], table=table)
     with pytest.raises(NoFeatureInputs):
         item_map(model, X[:0])
-    with raised(WrongShape, argument="codes", expected=(60,), found="float64", shape=(60,)):
+    with raised(WrongShape, argument="codes", expected=(60,), type_name="float64", shape=(60,)):
         item_map(model, X, codes=truth / 2)
     with raised(CodesOutOfRange, argument="codes", highest=2, high=3):
         item_map(model, X, codes=truth + 1)

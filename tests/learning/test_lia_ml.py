@@ -490,7 +490,7 @@ def test_mistakes_are_named(fitted):
         LIAML().fit(questions, X[1:])
     with pytest.raises(QuestionsDiffer) as differ:
         LIAML().fit({"a": questions["a"], "b": questions["b"].select(items=np.arange(80) > 2)}, X)
-    assert (differ.value.first, differ.value.second, differ.value.axis) == ("a", "b", "items")
+    assert (differ.value.first_question, differ.value.second_question, differ.value.axis) == ("a", "b", "items")
     with pytest.raises(UnknownEntry):
         LIAML().fit(questions, X, gold={"x": np.zeros(80, int)})
     with pytest.raises(NoAnnotations):

@@ -207,7 +207,7 @@ def test_texts_are_cut_by_item(crowd):
     [
         (lambda t: ByItem(t)[[4, 4]], RepeatedItem, {"item": "4", "times": 2}),
         (lambda t: ByItem(t)[[1, 2, 3]], UnequalRows, {"argument": "y", "n_rows": 2, "n_entries": 3}),
-        (lambda t: np.ones((2, 3)), InvalidTargets, {"found": "ndarray", "shape": (2, 3)}),
+        (lambda t: np.ones((2, 3)), InvalidTargets, {"type_name": "ndarray", "shape": (2, 3)}),
         (lambda t: [0.5, 1.5], ContinuousTargets, {"n_rows": 2, "value": 0.5, "row": 0}),
     ],
 )

@@ -122,4 +122,4 @@ def test_wrong_arguments_are_one_clear_error(model):
     other = CrowdClassifier(encoder=Identity(), objective="soft", epochs=1, device="cpu").fit(TABLE, X)
     with pytest.raises(WrongModel) as needed:
         infer_annotators(other, X, Y)
-    assert needed.value.found == "Soft"
+    assert needed.value.actual == "Soft"

@@ -258,7 +258,7 @@ def test_gold_that_was_chosen_is_noticed_and_weighted():
     chosen = np.where(np.random.default_rng(0).random(1000) < chance, truth, -1)
     found = calibrate(table, chosen)
     (doubt,) = found.warnings
-    assert (type(doubt), doubt.feature, doubt.more) == (GoldNotRandom, "agreement", False)
+    assert (type(doubt), doubt.feature, doubt.is_more) == (GoldNotRandom, "agreement", False)
     assert doubt.p_value < 0.01
     assert found.notes == (str(doubt),)
     assert calibrate(table, only(truth, 150)).warnings == ()
@@ -276,7 +276,7 @@ def test_gold_that_was_chosen_is_noticed_and_weighted():
         calibrate(table, chosen, probability=chance).plan(0.1)
     with pytest.raises(NoDrawProbability) as caught:
         calibrate(table, chosen, probability=0 * chance)
-    assert (caught.value.bad, caught.value.n_gold, caught.value.probability) == (known.sum(), known.sum(), 0)
+    assert (caught.value.n_bad, caught.value.n_gold, caught.value.probability) == (known.sum(), known.sum(), 0)
 
 
 def test_few_gold_labels_of_a_class_are_said():

@@ -98,7 +98,7 @@ def test_better_methods_come_first_and_are_told_apart():
     difference = found["dawid-skene"].score.value - vote.score.value
     assert vote.behind.value == pytest.approx(difference)
     said = find(findings.BestMethodAhead, found.findings())
-    assert (said.best, said.other, said.behind) == ("dawid-skene", "majority-vote", vote.behind.value)
+    assert (said.best, said.other_method, said.behind) == ("dawid-skene", "majority-vote", vote.behind.value)
     assert said.simple == "majority vote"
     whole = DawidSkene().fit(sim.annotations)
     assert found["dawid-skene"].accuracy.value == pytest.approx((whole.predict() == sim.truth).mean())
@@ -131,15 +131,15 @@ BEHIND = {"best": "gaussian", "unit": "a larger mean absolute error", "behind": 
     [
         (
             (("mean", 0.0, True), ("gaussian", 0.02, False)),
-            findings.BaselineAhead(other="mean", tied=False, **BEHIND),
+            findings.BaselineAhead(other_method="mean", tied=False, **BEHIND),
         ),
         (
             (("median", 0.0, True), ("gaussian", 0.02, True), ("mean", 0.5, False)),
-            findings.BaselineAhead(other="median", tied=True, **BEHIND),
+            findings.BaselineAhead(other_method="median", tied=True, **BEHIND),
         ),
         (
             (("gaussian", 0.0, True), ("mean", 0.02, True)),
-            findings.BestMethodAhead(other="mean", tied=True, ties_with=(), baseline=True, **BEHIND),
+            findings.BestMethodAhead(other_method="mean", tied=True, ties_with=(), baseline=True, **BEHIND),
         ),
         (
             (("mean", 0.0, True), ("median", 0.02, True)),
@@ -177,7 +177,7 @@ def test_a_vote_that_is_hardly_behind_is_as_good():
     tied = first(0.5, tied=True)
     assert (type(tied), tied.tied) == (findings.SimplestMethodSuffices, True)
     few = first(0.5, hidden=29)
-    assert (type(few), few.hidden) == (findings.TooFewHiddenLabels, 29)
+    assert (type(few), few.n_hidden) == (findings.TooFewHiddenLabels, 29)
 
 
 def test_holm_is_the_outside_library_s():

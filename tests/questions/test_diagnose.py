@@ -78,7 +78,7 @@ def test_one_who_copies_everything_adds_nothing():
     np.testing.assert_allclose(found.share_copied[found.share_copied > 0], 1)
     n = int(np.diff(table.annotator_ptr).max())
     reason = found.flag_messages[-1]["copies"]
-    assert (reason.others[0], len(reason.others), reason.agreed, reason.shared) == (original, 2, n, n)
+    assert (reason.sources[0], len(reason.sources), reason.agreed, reason.shared) == (original, 2, n, n)
     assert found.reasons[-1] == str(reason)
 
 

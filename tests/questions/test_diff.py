@@ -215,7 +215,7 @@ def test_wrong_arguments_are_one_sentence():
         diff(old, new, level=2)
     with pytest.raises(EmptySnapshot) as caught:
         diff(old.select(rows=np.zeros(len(old), bool)), new)
-    assert caught.value.which == "old"
+    assert caught.value.snapshot == "old"
     with pytest.raises(BadParameter):
         diff(old, new).to_frame("rows")
 

@@ -241,7 +241,7 @@ def test_all_are_judged_by_what_all_predict(crowd):
     few = frame(table, second).slice(10)
     found = dz.evaluate({"all": first, "few": few}, table, gold=gold, resamples=10)
     (one,) = (one for one in found.skipped if type(one) is MissingPredictions)
-    assert one.facts == {"predictions": "few", "missing": 9, "n": 68, "what": "items", "item": "0"}
+    assert one.facts == {"predictions": "few", "missing": 9, "n": 68, "unit": "items", "item": "0"}
     part = table.select(items=table.items[10:])
     alone = dz.evaluate(first[10:], part, gold=gold[10:], resamples=10)
     assert [value(found, one.name, "all") for one in found] == pytest.approx([value(alone, one.name) for one in alone])

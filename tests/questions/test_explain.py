@@ -230,7 +230,7 @@ def test_between_groups_statistic_is_that_of_a_literal_loop_and_zero_by_chance()
     group = np.array([0, 1, 2, 1, 0, -1, 2])
     everything = np.ones(table.n_items, bool)
     column = group_effects._GroupTest(table, DawidSkene().fit(table).posterior_, everything, group, 3)
-    (values,), (mosts,) = column.between(column.group[None], 0, column.item.size)
+    (values,), (mosts,) = column.explain_by_groups(column.group[None], 0, column.item.size)
     found = dict(zip(column.item.tolist(), zip(values, mosts, strict=True), strict=True))
     several = 0
     for i in range(table.n_items):
@@ -262,7 +262,7 @@ def test_p_value_is_the_share_of_ways_to_deal_out_the_people(monkeypatch):
 
     def total(groups) -> float:
         of = group_effects._GroupTest(table, posterior, np.ones(table.n_items, bool), np.array(groups), 2)
-        return of.between(of.group[None], 0, of.item.size)[0].sum()
+        return of.explain_by_groups(of.group[None], 0, of.item.size)[0].sum()
 
     mine = total(group)
     exact = np.mean([total(way) >= mine - 1e-9 for way in product((0, 1), repeat=6) if sum(way) == 3])
@@ -270,7 +270,7 @@ def test_p_value_is_the_share_of_ways_to_deal_out_the_people(monkeypatch):
     test = column.test(4000, 0, Threads(1))
     assert 0.1 < exact < 0.9
     assert test.p_value == pytest.approx(exact, abs=0.03)
-    assert test.effect == pytest.approx(mine / column.between(group[None], 0, column.item.size)[1].sum())
+    assert test.effect == pytest.approx(mine / column.explain_by_groups(group[None], 0, column.item.size)[1].sum())
 
 
 # What is found --------------------------------------------------------------------------------------------------------

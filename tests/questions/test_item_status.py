@@ -28,29 +28,29 @@ def test_votes_are_counted_the_most_frequent_first():
 
 
 def tied(classes, labels):
-    return f.LabelsTied(classes=tuple(classes), agree=2, labels=labels, settled=True)
+    return f.LabelsTied(classes=tuple(classes), agree=2, labels=labels, is_settled=True)
 
 
 @pytest.mark.parametrize(
     ("votes", "label", "confidence", "status", "reason"),
     [
-        ("aaa", 0, 0.95, "settled", f.AllLabelsAgree(labels=3, below=None)),
-        ("aa", 0, 0.95, "settled", f.AllLabelsAgree(labels=2, below=None)),
-        ("aa", 0, 0.94, "needs a look", f.AllLabelsAgree(labels=2, below=0.95)),
+        ("aaa", 0, 0.95, "settled", f.AllLabelsAgree(labels=3, threshold=None)),
+        ("aa", 0, 0.95, "settled", f.AllLabelsAgree(labels=2, threshold=None)),
+        ("aa", 0, 0.94, "needs a look", f.AllLabelsAgree(labels=2, threshold=0.95)),
         ("aab", 0, 0.95, "settled", f.SomeLabelsAgree(agree=2, labels=3)),
         ("a", 0, 0.95, "needs a look", f.OneLabel()),
         ("a", 1, 0.6, "needs a look", f.OnlyLabelDoubtful(label="a")),
         ("", 0, 0.5, "needs a look", f.NoLabel()),
-        ("ab", 0, 0.6, "needs a look", f.LabelsDiffer(labels=2, settled=False)),
-        ("abc", 2, 0.6, "needs a look", f.LabelsDiffer(labels=3, settled=False)),
-        ("abcd", 2, 0.4, "truly split", f.LabelsDiffer(labels=4, settled=False)),
+        ("ab", 0, 0.6, "needs a look", f.LabelsDiffer(labels=2, is_settled=False)),
+        ("abc", 2, 0.6, "needs a look", f.LabelsDiffer(labels=3, is_settled=False)),
+        ("abcd", 2, 0.4, "truly split", f.LabelsDiffer(labels=4, is_settled=False)),
         ("aabb", 0, 0.95, "settled", tied("ab", 4)),
         ("aabbc", 0, 0.95, "settled", tied("ab", 5)),
         ("aabbc", 2, 0.95, "settled", tied("ab", 5)),
         ("aabbcc", 2, 0.95, "settled", tied("abc", 6)),
-        ("ab", 2, 0.95, "settled", f.LabelsDiffer(labels=2, settled=True)),
-        ("aaabbc", 1, 0.95, "settled", f.MajorityOverruled(label="a", agree=3, labels=6, settled=True)),
-        ("aab", 1, 0.8, "needs a look", f.MajorityOverruled(label="a", agree=2, labels=3, settled=False)),
+        ("ab", 2, 0.95, "settled", f.LabelsDiffer(labels=2, is_settled=True)),
+        ("aaabbc", 1, 0.95, "settled", f.MajorityOverruled(label="a", agree=3, labels=6, is_settled=True)),
+        ("aab", 1, 0.8, "needs a look", f.MajorityOverruled(label="a", agree=2, labels=3, is_settled=False)),
         ("aabb", 0, 0.5, "truly split", f.LessAgreementThanUsual(agree=2, labels=4, expected=4)),
     ],
 )
@@ -67,7 +67,7 @@ def test_one_person_who_repeats_a_label_checks_nothing():
     found = item_status(table, np.array([1, 0, 0]), np.full(3, 0.99))
     assert found.columns()["status"].to_pylist() == ["needs a look", "settled", "needs a look"]
     assert found.reason.to_pylist() == [
-        str(one) for one in (f.LabelsByOneAnnotator(labels=4), f.AllLabelsAgree(labels=2, below=None), f.OneLabel())
+        str(one) for one in (f.LabelsByOneAnnotator(labels=4), f.AllLabelsAgree(labels=2, threshold=None), f.OneLabel())
     ]
     votes = Annotations.from_counts(["a"], ["y"], [4])  # nobody knows whose
     assert item_status(votes, np.array([0]), np.array([0.99])).status.tolist() == [0]

@@ -311,18 +311,18 @@ def test_labels_that_are_recommended_put_more_items_right_than_others():
         ({"budget": 0}, BadParameter, None),
         ({"budget": 5, "per_item": 0}, BadParameter, None),
         ({"budget": 5, "settled": 0}, BadParameter, None),
-        ({"budget": 5, "capacity": "all"}, LimitsNotNumbers, {"name": "capacity", "given": "all"}),
-        ({"budget": 5, "items": [0, 99]}, NotInTable, {"name": "items", "given": 99}),
-        ({"budget": 5, "annotators": [77]}, NotInTable, {"name": "annotators", "given": 77}),
-        ({"budget": 5, "annotators": "ab"}, NamesAreText, {"name": "annotators", "given": "ab"}),
-        ({"budget": 5, "candidates": ([0], [99])}, NotInTable, {"name": "candidates", "given": 99}),
+        ({"budget": 5, "capacity": "all"}, LimitsNotNumbers, {"name": "capacity", "value": "all"}),
+        ({"budget": 5, "items": [0, 99]}, NotInTable, {"name": "items", "value": 99}),
+        ({"budget": 5, "annotators": [77]}, NotInTable, {"name": "annotators", "value": 77}),
+        ({"budget": 5, "annotators": "ab"}, NamesAreText, {"name": "annotators", "text": "ab"}),
+        ({"budget": 5, "candidates": ([0], [99])}, NotInTable, {"name": "candidates", "value": 99}),
         ({"budget": 5, "candidates": ([0], [1, 2])}, BadCandidates, {}),
         ({"budget": 5, "cost": {0: 1.0}}, AnnotatorWithoutValue, {"name": "cost", "annotator": 1}),
         ({"budget": 5, "cost": 0}, CostNotPositive, {"cost": 0, "annotator": 0}),
         ({"budget": 5, "cost": [1.0, 2.0]}, WrongLength, {"name": "cost", "expected": 4, "shape": (2,)}),
-        ({"budget": 5, "cost": "much"}, LimitsNotNumbers, {"name": "cost", "given": "much"}),
-        ({"budget": 5, "capacity": 2.5}, FractionalCapacity, {"given": 2.5}),
-        ({"budget": 5, "capacity": -1}, LimitsNotNumbers, {"name": "capacity", "given": -1}),
+        ({"budget": 5, "cost": "much"}, LimitsNotNumbers, {"name": "cost", "value": "much"}),
+        ({"budget": 5, "capacity": 2.5}, FractionalCapacity, {"value": 2.5}),
+        ({"budget": 5, "capacity": -1}, LimitsNotNumbers, {"name": "capacity", "value": -1}),
     ],
 )
 def test_what_cannot_be_recommended_is_an_error_with_facts(keywords, error, facts):
@@ -474,12 +474,12 @@ def test_nothing_is_left_to_buy_where_all_items_are_settled_or_full():
     found = recommend(model, table, budget=10)
     assert len(found) == 0
     (said,) = found.findings()
-    assert (type(said), said.left, said.settled, said.items) == (findings.NoUnsettledItem, None, 60, 60)
+    assert (type(said), said.budget_left, said.n_settled, said.items) == (findings.NoUnsettledItem, None, 60, 60)
     assert (said.confidence, said.annotators, said.full_items) == (0.95, 2, 0)
     model, table = uneven([60, 60, 60, 60, 10, 10, 10, 10, 0], sure=0.6)
     full = recommend(model, table, budget=10, items=range(10))
     (said,) = full.findings()
-    assert (said.settled, said.items, said.full_items) == (0, 10, 10)
+    assert (said.n_settled, said.items, said.full_items) == (0, 10, 10)
 
 
 def test_nothing_is_left_to_buy_where_no_label_would_change_anything():
@@ -488,7 +488,7 @@ def test_nothing_is_left_to_buy_where_no_label_would_change_anything():
     found = recommend(model, table, budget=10)
     assert (len(found), found.expected_changes) == (0, 0)
     (said,) = found.findings()
-    assert (type(said), said.left) == (findings.NoUsefulLabel, None)
+    assert (type(said), said.budget_left) == (findings.NoUsefulLabel, None)
     single, own = uneven([60, 0], sure=0.89)
     single.confusion_[:] = [[0.55, 0.45], [0.45, 0.55]]
     assert (
@@ -513,7 +513,7 @@ def test_labels_that_change_nothing_are_not_bought_beside_those_that_do():
     found = recommend(model, table, budget=50, capacity=None)
     assert sorted(found.items.tolist()) == list(range(20))
     assert (found.limits.unchangeable_items, found.limits.unspent) == (40, 30)
-    assert find(findings.NoUsefulLabel, found.findings()).left == 30
+    assert find(findings.NoUsefulLabel, found.findings()).budget_left == 30
     assert len(recommend(model, table, budget=50, capacity=None, settled=None)) == 50
 
 

@@ -62,10 +62,10 @@ class LazyGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command of `PANELS`, or of a question that another package declares."""
-        found: list[Any] = [super().get_command(ctx, cmd_name)]
-        if found[0] is None and _is_plugin_question(cmd_name):
-            report_errors(lambda: found.insert(0, load_command(cmd_name)))()  # a broken plug-in is one sentence
-        return found[0]
+        candidates: list[Any] = [super().get_command(ctx, cmd_name)]
+        if candidates[0] is None and _is_plugin_question(cmd_name):
+            report_errors(lambda: candidates.insert(0, load_command(cmd_name)))()  # a broken plug-in is one sentence
+        return candidates[0]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the name, the command with its options, and the remaining arguments."""

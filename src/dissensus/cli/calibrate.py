@@ -238,19 +238,19 @@ def _read_columns(table: Annotations, source: Source, items: Path | None, wanted
     from dissensus.cli.inputs import read_table
     from dissensus.report.study import align_frame
 
-    found: dict[str, list[Any]]
+    columns: dict[str, list[Any]]
     if items is not None:
-        found = align_frame(read_table(items), "item", table.items)
+        columns = align_frame(read_table(items), "item", table.items)
     elif table.import_report is not None and table.import_report.item_fields:  # a tool's log
         about = {str(item): fields for item, fields in table.import_report.item_fields.items()}
         names = dict.fromkeys(name for fields in about.values() for name in fields)
-        found = {name: [about.get(str(item), {}).get(name) for item in table.items.tolist()] for name in names}
+        columns = {name: [about.get(str(item), {}).get(name) for item in table.items.tolist()] for name in names}
     else:
-        found = _read_row_columns(table, source, wanted)
+        columns = _read_row_columns(table, source, wanted)
     for name in wanted:
-        if name not in found:
-            raise NoSuchColumn(column=name, columns=tuple(found)).add_subject(str(items or source.file))
-    return found
+        if name not in columns:
+            raise NoSuchColumn(column=name, columns=tuple(columns)).add_subject(str(items or source.file))
+    return columns
 
 
 def _read_row_columns(table: Annotations, source: Source, wanted: list[str]) -> dict[str, list[Any]]:
@@ -364,7 +364,7 @@ def _print_calibration(title: str, found: CalibrationResult, plan: GoldPlan | No
         _print_judges(found, found.judges)
     clear = [effect for effect in found.judge_biases if effect.excess.low > 0 or effect.excess.high < 0]
     for effect in clear[:MAX_EFFECTS_SHOWN]:
-        by, what = effect.excess, {"column": effect.column, "value": effect.value, "judge": effect.judge}
+        by, what = effect.excess, {"column": effect.column, "value": effect.value, "judge_name": effect.judge}
         _print_line(JudgeBiasFound(None, excess=by.value, low=by.low, high=by.high, **what))
     if plan is not None:
         _print_line(plan.finding())

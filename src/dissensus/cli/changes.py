@@ -82,4 +82,4 @@ def print_changes(title: str, diff: Diff) -> None:
     if untested and diff.drift.tested and diff.changes.item.size:
         from dissensus.questions.diff import MIN_LABELS
 
-        print_findings("", [TooFewForDrift(n=Count(untested), annotators=diff.annotators.size, least=MIN_LABELS)])
+        print_findings("", [TooFewForDrift(n=Count(untested), annotators=diff.annotators.size, min_labels=MIN_LABELS)])

@@ -58,19 +58,19 @@ class Thresholds:
     def collect(self, config: Path | None) -> dict[str, float]:
         """Return the thresholds that an option or a file names; options override the file."""
         whole = {field.name: "int" in str(field.type) for field in dataclasses.fields(self)}
-        found: dict[str, Any] = {} if config is None else _read_toml(config)
-        for name in found:
+        thresholds: dict[str, Any] = {} if config is None else _read_toml(config)
+        for name in thresholds:
             if name not in whole:
                 raise UnknownThreshold(name=name, allowed=tuple(whole)).add_subject(str(config))
         options = {name: value for name, value in asdict(self).items() if value is not None}
-        found |= options
-        for name, value in found.items():
+        thresholds |= options
+        for name, value in thresholds.items():
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if not (number and (0 <= value == int(value) if whole[name] else 0 <= value <= 1)):
                 if name in options:
                     raise BadThreshold(name=ParameterName(name), whole=whole[name], value=value)
                 raise BadThreshold(name=name, whole=whole[name], value=value).add_subject(str(config))
-        return found
+        return thresholds
 
 
 @dataclass(frozen=True)

@@ -140,28 +140,28 @@ def cluster(
     began = time.perf_counter()
     table = source.read_single_table()
     held_out = sizes.read_validation(source)
-    found: Selection | None = None
+    selection: Selection | None = None
     if len(K) > 1 or (len(L) > 1 and clusterings.entry(method).facts["annotators"]):
         parameters |= {"sizes": COARSE_SIZES if sizes.search == "coarse" else None, "criterion": sizes.criterion}
-        found = _search_sizes(table, method, output, K=K, L=L, dev=held_out, **parameters)
-        model = found.estimator()
+        selection = _search_sizes(table, method, output, K=K, L=L, dev=held_out, **parameters)
+        model = selection.estimator()
     else:
         model = clusterings[method](**cluster_count_keywords(method, K[0], L[0]), **parameters)
     model.set_params(restarts=restarts)
     with show.show_progress(f"clustering {source.file}") as on_step:
         model.fit(table, on_step=on_step)
-    summary = _summarise(source.file, method, model, found, time.perf_counter() - began)
+    summary = _summarise(source.file, method, model, selection, time.perf_counter() - began)
     summary["reading"] = source.import_report
     if output is not None:
         with folder.write_results(output, CLUSTER_FILES, summary) as part:
-            _write_tables(model, found, part)
-            _write_page(model, found, table, source.file.name, part)
+            _write_tables(model, selection, part)
+            _write_page(model, selection, table, source.file.name, part)
     if source.json:
         show.print_json(summary, folder=output)
         return
-    _print_clusters(model, found, summary)
-    if found is not None and sizes.is_coarse(found):
-        show.print_text(f"{len(found.points)} pairs of numbers were tried; --search full tries all of a range.")
+    _print_clusters(model, selection, summary)
+    if selection is not None and sizes.is_coarse(selection):
+        show.print_text(f"{len(selection.points)} pairs of numbers were tried; --search full tries all of a range.")
     show.print_written(output, "Results are", "FOLDER")
 
 

@@ -72,7 +72,7 @@ def fit_out_of_memory(task: FitOptions, gold: TrainingGold, source: SourceOfTabl
     gold.check_scoring_only(f"--engine {task.engine}")
     for name in ("flags", "to", "format_"):
         if getattr(task, name) not in (None, False, "parquet"):
-            raise faults.OptionsConflict(option=ParameterName(name), other=f"--engine {task.engine}")
+            raise faults.OptionsConflict(option=ParameterName(name), other_option=f"--engine {task.engine}")
     began = time.perf_counter()
     table = read_out_of_memory(source, options)
     summary = make_summary_header(task, gold, source, time.perf_counter() - began)
@@ -87,13 +87,13 @@ def read_out_of_memory(source: Source, options: Any) -> Any:
 
     for name in IN_MEMORY_OPTIONS:
         if getattr(source, name):
-            raise faults.OptionsConflict(option=ParameterName(name), other="--engine disk or spark")
+            raise faults.OptionsConflict(option=ParameterName(name), other_option="--engine disk or spark")
     if source.item and "," in source.item:
         raise faults.OptionNeeds(
             option=ParameterName("item"), needed="a table in memory, or one column that names items"
         )
     if source.input_format not in (None, "parquet"):
-        raise faults.OtherFormat(path=source.file, what="tables with --engine disk or spark", expected="Parquet")
+        raise faults.OtherFormat(path=source.file, content="tables with --engine disk or spark", expected="Parquet")
     columns: dict[str, Any] = {role: getattr(source, role) for role in ("item", "annotator", "label", "weight")}
     columns["classes"] = source.class_names()
     if isinstance(options, Disk):
@@ -143,7 +143,7 @@ def count_items(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] 
     """Return the `item_facts`, computed from the parts of the frame of items one after the other."""
     K = model.classes_.size
     labels, unsure = np.zeros(K, np.int64), 0
-    known: list[tuple[Any, Any]] = [(np.empty(0, np.int32), np.empty((0, K)))]
+    gold_parts: list[tuple[Any, Any]] = [(np.empty(0, np.int32), np.empty((0, K)))]
     for frame in frames:
         found = naming.match_names(naming.to_names(frame["label"].combine_chunks()), model.classes_, "classes")
         labels += np.bincount(found, minlength=K)
@@ -153,8 +153,8 @@ def count_items(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] 
             codes = gold_codes(make_item_table(items, model), *gold)
             at = np.flatnonzero(codes >= 0)
             posterior = np.column_stack([frame[f"p_{name}"].to_numpy()[at] for name in model.classes_])
-            known.append((codes[at], posterior))
-    answers, posterior = map(np.concatenate, zip(*known, strict=True))
+            gold_parts.append((codes[at], posterior))
+    answers, posterior = map(np.concatenate, zip(*gold_parts, strict=True))
     return results.item_facts(model, labels, unsure, None if gold is None else (answers, posterior))
 
 

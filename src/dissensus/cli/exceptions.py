@@ -23,10 +23,10 @@ from dissensus.messages import ParameterName
 
 
 class OptionsConflict(Conflict):
-    template = "{option} cannot be used with {other}; leave out one of them."
+    template = "{option} cannot be used with {other_option}; leave out one of them."
     option: ParameterName
-    other: str
-    example = {"other": "--model"}
+    other_option: str
+    example = {"other_option": "--model"}
 
 
 class OptionNeeds(BadParameter):
@@ -37,14 +37,14 @@ class OptionNeeds(BadParameter):
 
 
 class GoldOnlyScores(BadParameter):
-    template = "{other} cannot be trained on --gold; add --gold-use score to measure accuracy with these labels."
-    other: str
-    example = {"other": "--model"}
+    template = "{option} cannot be trained on --gold; add --gold-use score to measure accuracy with these labels."
+    option: str
+    example = {"option": "--model"}
 
 
 class NotADataset(BadParameter):
-    template = "list {what} takes no name; to describe a data set: dissensus list datasets {name}."
-    what: str
+    template = "list {listing} takes no name; to describe a data set: dissensus list datasets {name}."
+    listing: str
     name: str
 
 
@@ -75,15 +75,15 @@ class BadSetting(BadParameter):
 
 
 class UnknownSetting(UnknownName):
-    template = "--set {setting}: '{owner}' has no parameter '{key}';{guess} {subject} has {known!l}."
+    template = "--set {setting}: '{owner}' has no parameter '{key}';{guess} {subject} has {available!l}."
     setting: str
     owner: str
     key: str
-    known: tuple[str, ...]
+    available: tuple[str, ...]
 
     @property
     def guess(self) -> str:
-        return suggest_nearest(self.key, self.known)
+        return suggest_nearest(self.key, self.available)
 
     @property
     def subject(self) -> str:
@@ -133,12 +133,12 @@ class NotOurFile(BadParameter):
 
 
 class UnknownSuffix(BadParameter):
-    template = "{option} {path}: {what} are written as {suffixes!l}; use one of these suffixes."
+    template = "{option} {path}: {content} are written as {suffixes!l}; use one of these suffixes."
     option: str
     path: Path
-    what: str
+    content: str
     suffixes: tuple[str, ...]
-    example = {"option": "-o", "what": "scores", "suffixes": (".csv", ".jsonl")}
+    example = {"option": "-o", "content": "scores", "suffixes": (".csv", ".jsonl")}
 
 
 class FolderMissing(BadParameter):
@@ -243,11 +243,11 @@ class CountedTwice(DataWarning):
 
 
 class OtherFormat(BadParameter):
-    template = "{path}: {what} are read from {expected}."
+    template = "{path}: {content} are read from {expected}."
     path: Path
-    what: str
+    content: str
     expected: str
-    example = {"what": "images", "expected": "an .npz file with arrays `item` and `x`"}
+    example = {"content": "images", "expected": "an .npz file with arrays `item` and `x`"}
 
 
 class ColumnMissing(MissingColumn):

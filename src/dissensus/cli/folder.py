@@ -75,7 +75,7 @@ def check_output_file(output: Path | None, what: str, option: str = "-o") -> Non
         return
     suffixes = tuple(suffix for reader in readers.values() if reader.write for suffix in reader.suffixes)
     if suffix_without_gz(output) not in suffixes:
-        raise faults.UnknownSuffix(option=option, path=output, what=what, suffixes=suffixes)
+        raise faults.UnknownSuffix(option=option, path=output, content=what, suffixes=suffixes)
     if not output.absolute().parent.is_dir():
         raise faults.FolderMissing(option=option, path=output)
     check_not_an_input(output)

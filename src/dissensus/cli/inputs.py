@@ -57,11 +57,11 @@ class Inputs:
         given = {name: file for name in ("features", "images", "items") if (file := getattr(files, name)) is not None}
         if len(given) > 1:
             first, second, *_ = given
-            raise faults.OptionsConflict(option=ParameterName(first), other=f"--{second}")
+            raise faults.OptionsConflict(option=ParameterName(first), other_option=f"--{second}")
         if not given:
             raise faults.NoInputs()
         if files.pair is not None and files.position is not None:
-            raise faults.OptionsConflict(option=ParameterName("pair"), other="--position")
+            raise faults.OptionsConflict(option=ParameterName("pair"), other_option="--position")
         ((kind, file),) = given.items()
         for name in ("text", "pair", "position"):
             if kind != "items" and getattr(files, name) is not None:
@@ -115,7 +115,7 @@ class Inputs:
 
     def _read_arrays(self, path: Path) -> tuple[Names, Any]:
         if self.kind not in ("features", "images"):
-            raise faults.OtherFormat(path=path, what=self.kind, expected="a table")
+            raise faults.OtherFormat(path=path, content=self.kind, expected="a table")
         names, x = read_array(path, "item"), read_array(path, "x")
         if len(names) != len(x):
             raise faults.UnequalArrays(path=path, items=len(names), rows=len(x))
@@ -123,7 +123,7 @@ class Inputs:
 
     def _read_table(self, path: Path, item: str | None) -> tuple[Names, Any]:
         if not self.columns:
-            raise faults.OtherFormat(path=path, what=self.kind, expected="an .npz file with arrays `item` and `x`")
+            raise faults.OtherFormat(path=path, content=self.kind, expected="an .npz file with arrays `item` and `x`")
         frame = read_frame(path)
         key = item or guess_column("item", frame.column_names) or "item"
         _check_columns(path, frame, {key: "item"} | dict.fromkeys(self.columns, "inputs"))
@@ -216,7 +216,7 @@ def validation_by_column(column: str, file: Path, table: Annotations, X: Any) ->
     from dissensus.learning.inputs import take_rows
 
     if _holds_arrays(file):
-        raise faults.OtherFormat(path=file, what="splits", expected="a column of a table")
+        raise faults.OtherFormat(path=file, content="splits", expected="a column of a table")
     frame = read_table(file)
     key = guess_column("item", frame.column_names) or "item"
     _check_columns(file, frame, {key: "item", column: "--split"})

@@ -60,7 +60,7 @@ def list_(
     Example: dissensus list datasets digits-crowd -o digits
     """  # fmt: skip
     if what != "datasets" and name is not None:
-        raise faults.NotADataset(what=str(what), name=name)
+        raise faults.NotADataset(listing=str(what), name=name)
     if name is None:
         options.refuse_without("a data set: dissensus list datasets NAME", "output", "features")
     if name is not None:

@@ -80,7 +80,7 @@ ITEMS = option(
 def refuse_together(other: str, *names: str) -> None:
     """Raise OptionsConflict if the user set one of these options, which cannot be used with `other`."""
     for name in select_set_by_user(names):
-        raise OptionsConflict(option=ParameterName(name), other=other)
+        raise OptionsConflict(option=ParameterName(name), other_option=other)
 
 
 def refuse_without(needed: str, *names: str) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 LABELS_SHOWN = 5  # recommended labels that are printed
 ANNOTATORS_SHOWN = 5  # annotators with the most recommended labels
-SETTLED = "0.95"  # `questions.item_status.SETTLED`, which takes long to import
+SETTLED_CONFIDENCE = "0.95"  # `questions.item_status.SETTLED_CONFIDENCE`, which takes long to import
 CLASS_OPTIONS = ("annotators", "model", "cost", "capacity", "per_item", "settled")  # options of --budget for classes
 ENOUGH_PANEL = "With --enough"  # panel of the help
 MODEL_WRITERS = {"model.npz": "`aggregate`", "model.safetensors": "`train`", "lia.safetensors": "LIA.save"}
@@ -72,7 +72,7 @@ class LabelLimits:
         metavar="NUMBER|auto|none",
     )
     settled: str = option(
-        SETTLED,
+        SETTLED_CONFIDENCE,
         "Skip items that two annotators labelled and that have at least this confidence; none: skip no item.",
         metavar="NUMBER|none",
     )
@@ -85,7 +85,7 @@ class LabelLimits:
             return None
         names = parse_names(self.annotators, table.annotators)
         if not names.size:
-            raise NoAnnotatorNamed(given=self.annotators)
+            raise NoAnnotatorNamed(value=self.annotators)
         return names
 
     def read_cost(self, annotators: Names) -> float | dict[Any, float]:
@@ -164,25 +164,25 @@ def recommend(
     fitted, table = _fit_or_load(source, fit, model, table)
     candidates = limits.read_annotators(table)
     cost = limits.read_cost(table.annotators if candidates is None else candidates)
-    found: Any
+    recommendation: Any
     with show.show_progress("scoring every pair" if classes else f"looking at {source.file}"):
         if classes:
-            found = find(fitted, table, budget=budget, annotators=candidates, cost=cost, **parsed)
+            recommendation = find(fitted, table, budget=budget, annotators=candidates, cost=cost, **parsed)
         else:
-            found = recommend_items(fitted, table, budget=budget)
-    frame = found.to_frame("pyarrow")
+            recommendation = recommend_items(fitted, table, budget=budget)
+    frame = recommendation.to_frame("pyarrow")
     folder.write_file(frame, output)
     if source.json:
         head: dict[str, Any] = {"budget": budget, "seconds": time.perf_counter() - began}
         head |= {"method": fit.method_name({None: table})} if model is None else {"model": show.format_path(model)}
         rows = {"recommended": frame.to_pylist()} if output is None else {}
-        source.print_json(head | _recommendation_facts(found, classes) | rows, output=output)
+        source.print_json(head | _recommendation_facts(recommendation, classes) | rows, output=output)
         return
-    show.print_line(f"{show.escape(source.file)}: {found.verdict()}")
+    show.print_line(f"{show.escape(source.file)}: {recommendation.verdict()}")
     if classes:
-        print_findings("", _list_limits(found, parsed))
-    if len(found):
-        _print_recommended_labels(found, frame, classes, output)
+        print_findings("", _list_limits(recommendation, parsed))
+    if len(recommendation):
+        _print_recommended_labels(recommendation, frame, classes, output)
 
 
 def _print_recommended_labels(found: Any, frame: Any, classes: bool, output: Path | None) -> None:
@@ -217,7 +217,7 @@ def _parse_limit(name: str, text: str, least: int) -> int | Literal["auto"] | No
         return "auto" if text == "auto" else None
     if text.isdecimal() and int(text) >= least:
         return int(text)
-    raise BadLimit(name=ParameterName(name), allowed=f"a whole number, at least {least}, or auto", given=text)
+    raise BadLimit(name=ParameterName(name), allowed=f"a whole number, at least {least}, or auto", value=text)
 
 
 def _parse_number(text: str) -> float | None:
@@ -230,7 +230,7 @@ def _parse_number(text: str) -> float | None:
 def _parse_share(text: str) -> float | None:
     share = _parse_number(text)
     if text != "none" and not 0 < (share or 0) <= 1:
-        raise BadLimit(name=ParameterName("settled"), allowed="a number above 0 and at most 1", given=text)
+        raise BadLimit(name=ParameterName("settled"), allowed="a number above 0 and at most 1", value=text)
     return share
 
 
@@ -244,7 +244,9 @@ def _list_limits(found: Recommendation, limits: dict[str, Any]) -> Iterator[Mess
     if active.labels_per_item is not None:
         yield LabelsPerItemLimit(labels=active.labels_per_item)
     if active.settled_items:
-        yield SettledLimit(settled=active.settled_items, items=active.n_items, percent=100 * (active.settled or 0))
+        yield SettledLimit(
+            n_settled=active.settled_items, items=active.n_items, percent=100 * (active.settled_confidence or 0)
+        )
 
 
 def _load_model(path: Path) -> Any:
@@ -252,7 +254,7 @@ def _load_model(path: Path) -> Any:
     names = [name for name in MODEL_WRITERS if path.name == name or (path / name).is_file()]
     if not names:
         first, *others = (f"{name}, which {writer} writes" for name, writer in MODEL_WRITERS.items())
-        raise NoModelFile(path=path, first=first, others=", nor ".join(others))
+        raise NoModelFile(path=path, first_file=first, other_files=", nor ".join(others))
     if len(names) > 1:
         raise SeveralModelFiles(path=path, files=tuple(names))
     if names[0] == "model.npz":

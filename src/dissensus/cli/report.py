@@ -40,15 +40,15 @@ class ReportInputs:
 
         items = source.file if self.items is None and source.holds_texts else self.items
         tables = {"items": items, "annotators": self.annotators}
-        found: dict[str, Any] = {name: read_table(file) for name, file in tables.items() if file is not None}
+        inputs: dict[str, Any] = {name: read_table(file) for name, file in tables.items() if file is not None}
         if self.clusters is not None:
-            found |= _read_clusters(self.clusters)
+            inputs |= _read_clusters(self.clusters)
         if self.model is not None:
             from dissensus.learning.folds import load_trained
 
             with show.show_progress(f"reading {self.model}"):
-                found["model"], found["out_of_fold"] = load_trained(self.model)
-        return found
+                inputs["model"], inputs["out_of_fold"] = load_trained(self.model)
+        return inputs
 
 
 def report(
@@ -134,7 +134,7 @@ def report(
 def _check_page(output: Path) -> None:
     """Raise an error, before FILE is read, if the page cannot be written."""
     if output.suffix.lower() not in (".html", ".htm"):
-        raise faults.UnknownSuffix(option="-o", path=output, what="reports", suffixes=(".html", ".htm"))
+        raise faults.UnknownSuffix(option="-o", path=output, content="reports", suffixes=(".html", ".htm"))
     if not output.absolute().parent.is_dir():
         raise faults.FolderMissing(option="-o", path=output)
 

@@ -78,7 +78,7 @@ def fit_table(model: Aggregator, table: Annotations, gold: Any, title: str, *, t
     try:
         seconds = fit_with_progress(model, table, f"fitting {title}", training)
     except (OutcomesNotUsed, GoldNotUsed) as error:
-        raise faults.GoldOnlyScores(other=error.method) from error
+        raise faults.GoldOnlyScores(option=error.method) from error
     scored, trained_on = gold, 0
     if gold is not None and training is not None:
         from dissensus.questions.scoring import held_out_gold

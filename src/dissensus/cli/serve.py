@@ -206,24 +206,24 @@ def _manage_tokens(words: list[str], store: str, new_token: dict[str, Any], json
     opened = open_store(store)
     tokens = TokenStore(opened)
     try:
-        found: dict[str, Any] = {}
+        response: dict[str, Any] = {}
         if words[1] == "add":
-            found = {"token": tokens.add(**new_token)}
-            text = f"{found['token']}\nThe token is shown only once; send it as 'Authorization: Bearer …'."
+            response = {"token": tokens.add(**new_token)}
+            text = f"{response['token']}\nThe token is shown only once; send it as 'Authorization: Bearer …'."
         elif words[1] == "revoke":
             tokens.revoke(words[2])
             text = f"The token {words[2]} is revoked."
         else:
-            found = {"tokens": tokens.list_tokens()}
+            response = {"tokens": tokens.list_tokens()}
             lines = [
                 (row["token"], row["role"], row["annotator"] or "", "names" if row["names"] else "", row["note"])
-                for row in found["tokens"]
+                for row in response["tokens"]
             ]
             text = "\n".join(show.escape("  ".join(line)) for line in lines) or "There is no token."
     finally:
         opened.close()
     if json:
-        show.print_json(found)
+        show.print_json(response)
         return
     for line in text.splitlines():
         show.print_line(line)

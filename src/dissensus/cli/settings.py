@@ -60,21 +60,21 @@ def parse_settings(
     """
     prefix = f"{part}." if part else ""
     declared = inspect.signature(kind, eval_str=True).parameters
-    found: dict[str, Any] = {}
+    parsed: dict[str, Any] = {}
     for setting in settings:
         key, equals, text = setting.partition("=")
         key = key.strip().replace("-", "_")
         if not equals:
             raise faults.BadSetting(setting=prefix + setting, expected="KEY=VALUE, such as seed=1")
         if key not in declared:
-            raise faults.UnknownSetting(owner=owner, key=key, setting=prefix + key, known=tuple(declared))
+            raise faults.UnknownSetting(owner=owner, key=key, setting=prefix + key, available=tuple(declared))
         if key in taken:
             raise faults.SettingHasOption(setting=prefix + key)
         hint = declared[key].annotation
         untyped = hint in (inspect.Parameter.empty, Any)
-        found[key] = _parse_value(text.strip(), type(declared[key].default) if untyped else hint, prefix + setting)
-    check_argument("seed", found.get("seed"), int | None, low=0)
-    return found
+        parsed[key] = _parse_value(text.strip(), type(declared[key].default) if untyped else hint, prefix + setting)
+    check_argument("seed", parsed.get("seed"), int | None, low=0)
+    return parsed
 
 
 def _parse_value(text: str, hint: Any, setting: str) -> Any:

@@ -102,7 +102,7 @@ class Source:
             _preload_arrow()
         same = ("item", "annotator", "label", "question", "weight", "normalize", "many_classes")
         with show.show_progress(f"reading {self.file}"):
-            found: Any = read(
+            result: Any = read(
                 self.named,
                 format=self.input_format,
                 classes=self.class_names(),
@@ -113,7 +113,7 @@ class Source:
                 map=self._mapping() if self.map else {},
                 **{name: getattr(self, name) for name in same},
             )
-        tables: Tables = dict(found) if isinstance(found, Mapping) else {None: found}
+        tables: Tables = dict(result) if isinstance(result, Mapping) else {None: result}
         if not (invocation.command in COMMANDS_FOR_ANY_KIND if any_kind is None else any_kind):
             every, tables = tables, _select_class_questions(tables)
             self.question_names.extend(str(name) for name, table in every.items() if table is tables.get(None))
@@ -204,18 +204,18 @@ class Source:
         """Return the labels to rename, from OLD=NEW or from the first two columns of a file."""
         from dissensus.table.io import read_frame
 
-        found: dict[str, str] = {}
+        new_names: dict[str, str] = {}
         for entry in self.map or ():
             old, equals, new = entry.partition("=")
             if equals:
-                found[old] = new
+                new_names[old] = new
                 continue
             frame = read_frame(entry)
             if frame.num_columns < 2:
                 raise faults.NoMapping(entry=entry)
             pairs = zip(*(frame.column(k).to_pylist() for k in (0, 1)), strict=True)
-            found |= {str(old): "" if new is None else str(new) for old, new in pairs}
-        return found
+            new_names |= {str(old): "" if new is None else str(new) for old, new in pairs}
+        return new_names
 
     def class_names(self) -> list[str] | None:
         """Return the classes that --classes declares."""
@@ -343,7 +343,7 @@ class TrainingGold(Gold):
 
     def __post_init__(self) -> None:
         if self.score_gold is not None and self.gold_use == "score":
-            raise faults.OptionsConflict(option=ParameterName("score_gold"), other="--gold-use score")
+            raise faults.OptionsConflict(option=ParameterName("score_gold"), other_option="--gold-use score")
 
     @property
     def scoring_file(self) -> Path | None:
@@ -358,7 +358,7 @@ class TrainingGold(Gold):
     def check_scoring_only(self, other: str) -> None:
         """Raise GoldOnlyScores if --gold would train, but `other` leaves nothing to train."""
         if self.training_file is not None:
-            raise faults.GoldOnlyScores(other=other)
+            raise faults.GoldOnlyScores(option=other)
 
     def file_facts(self) -> dict[str, str]:
         """Return the files of gold labels for the summary and for --json."""
@@ -382,21 +382,21 @@ def answer_each(
 
     A question without an answer is skipped with a warning if another has one, and an error if `every` must have one.
     """
-    found: dict[str | None, T] = {}
+    answers: dict[str | None, T] = {}
     failed: list[DataError] = []
     for question, table in tables.items():
         try:
             with nullcontext() if question is None else prefix_errors(f"question {show.shorten(question)!r}"):
-                found[question] = answer(table, question)
+                answers[question] = answer(table, question)
         except DataError as error:
             failed.append(error)
             if every:
                 break
-    if failed and (every or not found):
+    if failed and (every or not answers):
         raise failed[0]
     for skipped in failed:
         warnings.warn(DataWarning(render_for_command_line(skipped)), stacklevel=2)
-    return found
+    return answers
 
 
 def _select_class_questions(tables: Tables) -> Tables:

@@ -29,7 +29,7 @@ def check_tool(to: str, source: Source, output: Path | None) -> None:
     """Raise an error, before FILE is read, if its labels cannot be written for a tool."""
     writers.entry(to)
     if source.ticks == "questions":
-        raise faults.OptionsConflict(option=ParameterName("to"), other="--ticks questions")
+        raise faults.OptionsConflict(option=ParameterName("to"), other_option="--ticks questions")
     if output is None:
         raise faults.OptionNeeds(option=ParameterName("to"), needed="-o FOLDER")
 

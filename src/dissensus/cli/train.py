@@ -233,7 +233,7 @@ def _hold_out(
     held_out, validation = np.zeros(table.n_items, np.bool_), None
     if chosen.validation is not None or chosen.split is not None:
         if chosen.validation is not None and chosen.split is not None:
-            raise faults.OptionsConflict(option=ParameterName("validation"), other="--split")
+            raise faults.OptionsConflict(option=ParameterName("validation"), other_option="--split")
         if chosen.split is not None:
             excluded, held_out, validation = validation_by_column(chosen.split, file, table, X)
         else:
@@ -285,18 +285,22 @@ def new_classifier(kind: str, encoder: str | None, objective: str, given: list[s
     from dissensus.learning.encoders import encoders
     from dissensus.learning.objectives import objectives
 
-    own: dict[str, list[str]] = {"": [], "encoder": [], "objective": []}
+    settings_by_part: dict[str, list[str]] = {"": [], "encoder": [], "objective": []}
     for setting in given:
         part, dot, _ = setting.partition("=")[0].partition(".")
-        if dot and part not in own:
-            raise faults.UnknownSetting(setting=setting, owner="train", key=part, known=tuple(own)[1:])
-        own[part if dot else ""].append(setting.removeprefix(f"{part}.") if dot else setting)
+        if dot and part not in settings_by_part:
+            raise faults.UnknownSetting(setting=setting, owner="train", key=part, available=tuple(settings_by_part)[1:])
+        settings_by_part[part if dot else ""].append(setting.removeprefix(f"{part}.") if dot else setting)
     name = ENCODERS[kind] if encoder is None else encoder
-    of_encoder = settings.parse_settings(own["encoder"], encoders[name], name, part="encoder")
+    of_encoder = settings.parse_settings(settings_by_part["encoder"], encoders[name], name, part="encoder")
     if encoder is None and name == "transformer":
         of_encoder = {"tune": False} | of_encoder  # a last layer over fixed vectors takes seconds, not minutes
-    of_objective = settings.parse_settings(own["objective"], objectives[objective], objective, part="objective")
-    found = settings.parse_settings(own[""], CrowdClassifier, "train", taken=("encoder", "objective", "checkpoint"))
+    of_objective = settings.parse_settings(
+        settings_by_part["objective"], objectives[objective], objective, part="objective"
+    )
+    found = settings.parse_settings(
+        settings_by_part[""], CrowdClassifier, "train", taken=("encoder", "objective", "checkpoint")
+    )
     parts = {"encoder": encoders[name](**of_encoder), "objective": objectives[objective](**of_objective)}
     model = CrowdClassifier(**found, **parts)
     model.check()

@@ -75,7 +75,7 @@ class AnnotatorFeatures:
         at = naming.match_names(annotators, names, "annotators")
         if (at < 0).all():
             name, other = quote_name(annotators[0]), quote_name(names[0])
-            raise faults.NoCommonAnnotators(n_annotators=annotators.size, name=name, other=other)
+            raise faults.NoCommonAnnotators(n_annotators=annotators.size, name=name, frame_name=other)
         there = pa.array(
             at[at >= 0]
         )  # The table's order is used, so that the result does not depend on the order of the frame.
@@ -114,7 +114,7 @@ def _read_frame(frame: Any) -> dict[str, Any]:
             raise faults.ArgumentLengthsDiffer(argument="annotators", lengths=lengths)
         frame = pa.table(columns)
     if not is_frame(frame):
-        raise faults.NotAFrame(found=type(frame).__name__)
+        raise faults.NotAFrame(type_name=type(frame).__name__)
     there = list(nw.from_native(frame).collect_schema().names())
     own = guess_column(ANNOTATOR_COLUMN, there)
     if own is None:
@@ -149,13 +149,13 @@ def _encode_column(values: Any, levels: Levels | None, name: str) -> FloatArray:
     """Encode one feature as columns (rows, columns), with NaN for missing values and levels without a column."""
     if levels is None:
         if not _is_number_type(values.type):
-            raise faults.ColumnTypeDiffers(column=name, expected="numbers", found=str(values.type))
+            raise faults.ColumnTypeDiffers(column=name, expected="numbers", actual=str(values.type))
         numbers = np.asarray(pc.cast(values, pa.float64()).fill_null(np.nan))
         if np.isinf(numbers).any():
             raise faults.InfiniteFeature(column=name, row=int(np.argmax(np.isinf(numbers))))
         return np.column_stack([numbers, np.isnan(numbers)])
     if _is_number_type(values.type):
-        raise faults.ColumnTypeDiffers(column=name, expected="texts", found=str(values.type))
+        raise faults.ColumnTypeDiffers(column=name, expected="texts", actual=str(values.type))
     place = np.array([levels.get(level, -1) for level in _read_texts(values, name)], np.int64)
     return np.where(place[:, None] >= 0, place[:, None] == np.arange(_count_columns(levels)), np.nan)
 

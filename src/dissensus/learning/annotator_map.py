@@ -89,7 +89,7 @@ def annotator_map(
 def project(rows: FloatArray, *, projection: Projection = "auto", seed: int = 0) -> tuple[FloatArray, str]:
     """Project rows (n, E) to two dimensions, and return the positions (n, 2) and the name of the method."""
     if projection == "umap" and len(rows) < MIN_UMAP_ANNOTATORS:
-        raise TooFewForUMAP(n_annotators=len(rows), least=MIN_UMAP_ANNOTATORS)
+        raise TooFewForUMAP(n_annotators=len(rows), min_annotators=MIN_UMAP_ANNOTATORS)
     if projection == "umap" or (projection == "auto" and len(rows) > UMAP_NEIGHBOURS):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # UMAP warns about TensorFlow and the spectral start of small graphs.
@@ -137,7 +137,7 @@ def get_lia_classifier(model: Any) -> Any:
     classifier = getattr(model, "classifier_", model)
     if getattr(classifier, "difficulty_", None) is None:
         expected = "a fitted LIA, or a CrowdClassifier with objective 'lia'"
-        raise WrongModel(caller="annotator_map", expected=expected, found=type(model).__name__)
+        raise WrongModel(caller="annotator_map", expected=expected, actual=type(model).__name__)
     return classifier
 
 

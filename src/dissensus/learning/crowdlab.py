@@ -69,7 +69,7 @@ def crowdlab(table: Annotations, proba: FloatArray) -> Crowdlab:
     proba = np.asarray(proba, np.float64)
     if proba.shape != (expected := (table.n_items, table.n_classes)):
         found = str(proba.dtype)
-        raise WrongShape(argument="proba", kind="numbers", expected=expected, found=found, shape=proba.shape)
+        raise WrongShape(argument="proba", kind="numbers", expected=expected, type_name=found, shape=proba.shape)
     if table.proba is not None or table.weight is not None:
         raise WeightedLabels()
     votes = np.asarray(table.votes(), np.float64)

@@ -26,8 +26,8 @@ from dissensus.messages import Message, ParameterName
 
 
 class InputsWithoutRows(DataError):
-    template = "X must be a list, an array or a frame with one row per item, got {found}."
-    found: str
+    template = "X must be a list, an array or a frame with one row per item, got {type_name}."
+    type_name: str
 
 
 class UnnamedRows(DataError):
@@ -82,8 +82,8 @@ class UnusedInputs(DataWarning):
 
 class MissingInputs(DataError):
     template = (
-        "X has no row for {n_missing:,} of {n_items:,} items, such as {item}{others}; add these rows to X, or remove "
-        "the items from the table."
+        "X has no row for {n_missing:,} of {n_items:,} items, such as {item}{unused_rows}; add these rows to X, or "
+        "remove the items from the table."
     )
     n_missing: int
     n_items: int
@@ -92,7 +92,7 @@ class MissingInputs(DataError):
     unused: str
 
     @property
-    def others(self) -> str:
+    def unused_rows(self) -> str:
         return f" ({self.n_unused:,} rows of X belong to other items, such as {self.unused})" if self.n_unused else ""
 
 
@@ -208,11 +208,11 @@ class CodesOutOfRange(UnknownClass):
 
 
 class WrongShape(DataError):
-    template = "{argument} must be {kind} of shape {expected}, got {found} of shape {shape}."
+    template = "{argument} must be {kind} of shape {expected}, got {type_name} of shape {shape}."
     argument: str
     kind: str
     expected: tuple[int, ...]
-    found: str
+    type_name: str
     shape: tuple[int, ...]
 
 
@@ -228,8 +228,10 @@ class DistributionsNeeded(DataError):
 
 
 class InvalidTargets(DataError):
-    template = "y must be a table of annotations, a ByItem, or one class per row of X; got {found} of shape {shape}."
-    found: str
+    template = (
+        "y must be a table of annotations, a ByItem, or one class per row of X; got {type_name} of shape {shape}."
+    )
+    type_name: str
     shape: tuple[int, ...]
 
 
@@ -253,8 +255,8 @@ class RepeatedItem(DataError):
 
 
 class NotAFrame(DataError):
-    template = "annotators must be a frame with a column 'annotator' and columns of features, got {found}."
-    found: str
+    template = "annotators must be a frame with a column 'annotator' and columns of features, got {type_name}."
+    type_name: str
 
 
 class NoAnnotatorFeatures(DataError):
@@ -264,11 +266,11 @@ class NoAnnotatorFeatures(DataError):
 class NoCommonAnnotators(DataError):
     template = (
         "annotators: the frame has none of the table's {n_annotators:,} annotators, such as {name}; its names look "
-        "like {other}. Use the same names in both."
+        "like {frame_name}. Use the same names in both."
     )
     n_annotators: int
     name: str
-    other: str
+    frame_name: str
 
 
 class MissingFeature(MissingColumn):
@@ -283,11 +285,11 @@ class MissingFeature(MissingColumn):
 
 class ColumnTypeDiffers(DataError):
     template = (
-        "annotators: column '{column}' must contain {expected}, as when the model was fitted, but contains {found}."
+        "annotators: column '{column}' must contain {expected}, as when the model was fitted, but contains {actual}."
     )
     column: str
     expected: str
-    found: str
+    actual: str
 
 
 class InfiniteFeature(DataError):
@@ -316,13 +318,13 @@ class FittedWithFeatures(BadParameter):
 class UnusedAnnotatorFeatures(BadParameter):
     template = (
         "objective '{objective}' does not use features of annotators; omit {param[annotators]}, or use objective "
-        "{others}."
+        "{able_objectives}."
     )
     objective: str
     able: tuple[str, ...]
 
     @property
-    def others(self) -> str:
+    def able_objectives(self) -> str:
         return join_words([repr(name) for name in self.able], "or")
 
 
@@ -448,10 +450,10 @@ class HeldOutItemsNeeded(BadParameter):
 
 
 class WrongModel(DataError):
-    template = "{caller} needs {expected}, got {found}."
+    template = "{caller} needs {expected}, got {actual}."
     caller: str
     expected: str
-    found: str
+    actual: str
     example: ClassVar = {"caller": "annotator_map", "expected": "a fitted LIA"}
 
 
@@ -656,10 +658,10 @@ class UnlabelledDevelopmentItems(DataError):
 
 
 class StackedModelsDiffer(BadParameter):
-    template = "fit_together: models must have the same keywords, but {name} is {first} and {second}."
+    template = "fit_together: models must have the same keywords, but {name} is {first_value} and {second_value}."
     name: str
-    first: str
-    second: str
+    first_value: str
+    second_value: str
 
 
 class KeywordNotStackable(BadParameter):
@@ -702,19 +704,19 @@ class AnnotatorNameMissing(DataError):
 
 
 class QuestionsNeeded(DataError):
-    template = "lia-ml takes a mapping from texts to tables of annotations; {where} is of type {found}."
-    where: str
-    found: str
-    example = {"where": "question 'rude'", "found": "str"}
+    template = "lia-ml takes a mapping from texts to tables of annotations; {location} is of type {type_name}."
+    location: str
+    type_name: str
+    example = {"location": "question 'rude'", "type_name": "str"}
 
 
 class QuestionsDiffer(DataError):
     template = (
-        "questions '{first}' and '{second}' have different {axis}; make all tables over the same items and annotators, "
-        "as `Questions.from_arrays` does."
+        "questions '{first_question}' and '{second_question}' have different {axis}; make all tables over "
+        "the same items and annotators, as `Questions.from_arrays` does."
     )
-    first: str
-    second: str
+    first_question: str
+    second_question: str
     axis: Literal["items", "annotators"]
 
 
@@ -742,7 +744,7 @@ class ModelOfOtherTable(DataError):
 
 
 class TooFewForUMAP(DataError):
-    template = "UMAP needs at least {least} annotators, got {n_annotators}; use projection='pca'."
+    template = "UMAP needs at least {min_annotators} annotators, got {n_annotators}; use projection='pca'."
     n_annotators: int
-    least: int
-    example = {"n_annotators": 3, "least": 4}
+    min_annotators: int
+    example = {"n_annotators": 3, "min_annotators": 4}

@@ -131,7 +131,7 @@ def out_of_fold(
     gold = check_gold(gold, table)
     if not isinstance(model, CrowdClassifier):
         expected = "a CrowdClassifier (of a LIA, give model.classifier(table, features=True))"
-        raise faults.WrongModel(caller="out_of_fold", expected=expected, found=type(model).__name__)
+        raise faults.WrongModel(caller="out_of_fold", expected=expected, actual=type(model).__name__)
     if annotators is not None:
         AnnotatorFeatures.fit(annotators, table.annotators)  # Errors in the frame are raised before training starts.
     elif getattr(model, "annotator_features_", None) is not None:

@@ -122,7 +122,7 @@ def count_rows(X: Any) -> int:
     try:
         return int(shape[0]) if shape else len(X)
     except TypeError:
-        raise faults.InputsWithoutRows(found=type(X).__name__) from None
+        raise faults.InputsWithoutRows(type_name=type(X).__name__) from None
 
 
 def check_row_count(X: Any, n: int, entries: str, argument: str) -> None:

@@ -177,7 +177,7 @@ def get_classifier(model: Any) -> CrowdClassifier:
     found = getattr(model, "classifier_", model)
     if not isinstance(found, CrowdClassifier):
         found_type = type(model).__name__
-        raise faults.WrongModel(caller="item_map", expected="a fitted CrowdClassifier or LIA", found=found_type)
+        raise faults.WrongModel(caller="item_map", expected="a fitted CrowdClassifier or LIA", actual=found_type)
     found._check_fitted()
     return found
 
@@ -191,6 +191,6 @@ def _read_class_codes(classes: Names, table: Annotations | None, codes: Any, n: 
     found = np.asarray(codes)
     if found.shape != (n,) or found.dtype.kind not in "iu":
         kind = str(found.dtype)
-        raise faults.WrongShape(argument="codes", kind="integers", expected=(n,), found=kind, shape=found.shape)
+        raise faults.WrongShape(argument="codes", kind="integers", expected=(n,), type_name=kind, shape=found.shape)
     input_data.check_codes(found, classes.size, "codes")
     return found

@@ -119,7 +119,7 @@ class LIAML(LIAMLKeywords, LIA):
         """Return the prepared training of `fit`."""
         self.check_parameters()
         if not isinstance(questions, Mapping):
-            raise QuestionsNeeded(where="questions", found=type(questions).__name__)
+            raise QuestionsNeeded(location="questions", type_name=type(questions).__name__)
         objective = self._objective(questions, gold)
         one = questions[objective.questions_[0]]
         inputs = input_data.align_rows(one.items if X is None else X, one)

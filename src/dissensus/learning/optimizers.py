@@ -44,29 +44,29 @@ def make_optimizer(wanted: OptimizerSpec, groups: Groups, weight_decay: float) -
     dense, sparse = split_sparse_groups(groups)
     if not dense:  # The encoder has no weights, and all parameters of the head are row-sparse.
         return RowAdam(sparse)
-    made: torch.optim.Optimizer
+    optimizer: torch.optim.Optimizer
     if callable(wanted):
-        made = wanted(dense)
+        optimizer = wanted(dense)
     else:
         name, options = _split_name(wanted)
         kind, defaults = OPTIMIZERS[name]
         # For a small network, a fused step takes a third of the time.
         fused = all(p.device.type in ("cpu", "cuda") for group in dense for p in group["params"])
         try:
-            made = kind(dense, **{"weight_decay": weight_decay, "fused": fused, **defaults, **options})
+            optimizer = kind(dense, **{"weight_decay": weight_decay, "fused": fused, **defaults, **options})
         except (TypeError, ValueError) as error:
             raise WrongOptimizer(optimizer=repr(wanted), reason=str(error)) from error
-    return JointOptimizer(made, RowAdam(sparse)) if sparse else made
+    return JointOptimizer(optimizer, RowAdam(sparse)) if sparse else optimizer
 
 
 def split_sparse_groups(groups: Groups) -> tuple[Groups, Groups]:
     """Split parameter groups into groups of dense and groups of row-sparse parameters."""
-    found: tuple[Groups, Groups] = ([], [])
+    split_groups: tuple[Groups, Groups] = ([], [])
     for group in groups:
         for sparse in (False, True):
             params = [p for p in group["params"] if getattr(p, "row_sparse", False) is sparse]
-            found[sparse].extend([{**group, "params": params}] if params else [])
-    return found
+            split_groups[sparse].extend([{**group, "params": params}] if params else [])
+    return split_groups
 
 
 def rate_factor(schedule: Schedule, warmup: float, step: int, steps: int, epoch: int) -> float:

@@ -92,11 +92,11 @@ class SAM(Optimizer):
         params = [parameter for group in self.base.param_groups for parameter in group["params"]]
         devices = sorted({p.device for p in params if p.device.type != "cpu"}, key=str)
         generators = [torch.random, *(torch.get_device_module(device) for device in devices)]
-        where: list[tuple[Any, ...]] = [(), *((device,) for device in devices)]
-        drawn = [of.get_rng_state(*at) for of, at in zip(generators, where, strict=True)]
+        device_args: list[tuple[Any, ...]] = [(), *((device,) for device in devices)]
+        drawn = [of.get_rng_state(*at) for of, at in zip(generators, device_args, strict=True)]
         loss = closure()
         if restore := self._ascend([p for p in params if p.grad is not None]):
-            for of, at, state in zip(generators, where, drawn, strict=True):
+            for of, at, state in zip(generators, device_args, drawn, strict=True):
                 of.set_rng_state(state, *at)
             kept = [buffer.clone() for buffer in self.statistics]
             closure()

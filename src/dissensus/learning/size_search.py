@@ -288,14 +288,16 @@ def _read_objective_keywords(model: CrowdClassifier) -> dict[str, Any]:
 
 def _complete_trainings(rows: Iterable[dict[str, Any]], epochs: list[int]) -> list[SizePoint]:
     """Return the points of all trainings in a store that have one point per epoch."""
-    found: dict[tuple[int, int, int], dict[int, SizePoint]] = {}
+    points_by_training: dict[tuple[int, int, int], dict[int, SizePoint]] = {}
     for row in rows:
         try:
             point = SizePoint(**row)
         except TypeError:  # The line was written by another version.
             continue
-        found.setdefault((point.item_size, point.annotator_size, point.seed), {})[point.epoch] = point
-    return [point for points in found.values() if points.keys() == set(epochs) for point in points.values()]
+        points_by_training.setdefault((point.item_size, point.annotator_size, point.seed), {})[point.epoch] = point
+    return [
+        point for points in points_by_training.values() if points.keys() == set(epochs) for point in points.values()
+    ]
 
 
 def _check_whole_numbers(name: str, values: Iterable[int], least: int = 1) -> list[int]:

@@ -198,7 +198,7 @@ def _table_from_classes(y: Any) -> ByItem:
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1:
-        raise faults.InvalidTargets(found=type(y).__name__, shape=labels.shape)
+        raise faults.InvalidTargets(type_name=type(y).__name__, shape=labels.shape)
     if labels.dtype.kind == "f":
         bad = ~np.isfinite(labels) | (labels != np.floor(labels))
         if bad.any():

@@ -150,7 +150,7 @@ def _check_models(models: list[CrowdClassifier], tables: list[Annotations]) -> N
             if name == "objective" and _describe_objective(model) == kind:
                 continue
             if name != "seed" and repr(getattr(model, name)) != repr(value):
-                raise StackedModelsDiffer(name=name, first=repr(value), second=repr(getattr(model, name)))
+                raise StackedModelsDiffer(name=name, first_value=repr(value), second_value=repr(getattr(model, name)))
     for table in tables:
         for name in ("items", "annotators", "classes"):
             if not np.array_equal(getattr(table, name), getattr(tables[0], name)):

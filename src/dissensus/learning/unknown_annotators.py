@@ -165,10 +165,10 @@ def _encode_items(model: CrowdClassifier, X: Any) -> Tensor:
 
 def _get_head(model: Any) -> LDLNMHead:
     if not isinstance(model, CrowdClassifier):
-        raise WrongModel(caller="infer_annotators", expected=EXPECTED_MODEL, found=type(model).__name__)
+        raise WrongModel(caller="infer_annotators", expected=EXPECTED_MODEL, actual=type(model).__name__)
     model._check_fitted()
     if not isinstance(model.network_.head, LDLNMHead):
-        raise WrongModel(caller="infer_annotators", expected=EXPECTED_MODEL, found=type(model.objective_).__name__)
+        raise WrongModel(caller="infer_annotators", expected=EXPECTED_MODEL, actual=type(model.objective_).__name__)
     return model.network_.head
 
 

@@ -29,12 +29,12 @@ class NoAnnotations(DataError):
 
 class WrongLabelType(DataError):
     template = (
-        "{method} supports {supported}, and the labels of this table are {found}; {advice}, or read the table with "
-        "another {param[kind]}."
+        "{method} supports {supported}, and the labels of this table are {label_type}; {advice}, or read the table "
+        "with another {param[kind]}."
     )
     method: str
     supported: str
-    found: str
+    label_type: str
     able: tuple[str, ...]
 
     @property
@@ -186,23 +186,23 @@ class NewPairsNotScorable(BadParameter):
 class AlternativesNotConnected(DataError):
     template = (
         "the {things:,} alternatives fall into {groups:,} groups that are never compared, directly or through others, "
-        "such as {first} and {second}; rank each group separately, or collect more comparisons."
+        "such as {first_name} and {second_name}; rank each group separately, or collect more comparisons."
     )
     things: int
     groups: int
-    first: str
-    second: str
+    first_name: str
+    second_name: str
 
 
 class OneGroupAlwaysWins(DataError):
     template = (
         "the {things:,} alternatives fall into {groups:,} groups, and between two groups one always wins, such as "
-        "{first} and {second}; set {param[prior='auto']}."
+        "{first_name} and {second_name}; set {param[prior='auto']}."
     )
     things: int
     groups: int
-    first: str
-    second: str
+    first_name: str
+    second_name: str
 
 
 class NoClassProbabilities(BadParameter):
@@ -217,20 +217,20 @@ class IntervalNeedsTable(BadParameter):
 
 class TooManyDistances(DataError):
     template = (
-        "items have so many different labels that {distances:,} distances are needed, more than {most:,}; use fewer "
-        "labels per item: `table.subsample`."
+        "items have so many different labels that {distances:,} distances are needed, more than {max_distances:,}; "
+        "use fewer labels per item: `table.subsample`."
     )
     distances: int
-    most: int
+    max_distances: int
 
 
 class TooManyPairs(DataError):
     template = (
-        "m-msr compares annotators who share an item, up to {pairs:,} pairs here, and supports at most {most:,}; "
+        "m-msr compares annotators who share an item, up to {pairs:,} pairs here, and supports at most {max_pairs:,}; "
         "choose another method."
     )
     pairs: int
-    most: int
+    max_pairs: int
 
 
 class WrongClassBalance(BadParameter):
@@ -282,9 +282,9 @@ class NotSaveable(BadParameter):
 
 
 class WrongFormat(UnreadableFile):
-    template = "{path} has format {found}, and this version of dissensus reads format {expected}; fit the model again."
+    template = "{path} has format {actual}, and this version of dissensus reads format {expected}; fit the model again."
     path: Path
-    found: str
+    actual: str
     expected: int
 
 

@@ -177,7 +177,7 @@ def check_label_type(model: Aggregator, table: Any) -> None:
         raise WrongLabelType(
             method=type(model).__name__,
             supported=supported,
-            found=KIND_DESCRIPTIONS[found],
+            label_type=KIND_DESCRIPTIONS[found],
             able=tuple(methods_for(found)),
         )
 

@@ -206,16 +206,16 @@ def load(folder: str | Path) -> Aggregator:
                 stored = {key: arrays[key] for key in arrays.files}
         header = json.loads(stored.pop("header").tobytes())
         if header["format"] != FORMAT_NUMBER:
-            raise WrongFormat(path=path, found=f"{header['format']!r:.20}", expected=FORMAT_NUMBER)
+            raise WrongFormat(path=path, actual=f"{header['format']!r:.20}", expected=FORMAT_NUMBER)
         model: Aggregator = _select_registry(header["method"] in methods)[header["method"]](**header["parameters"])
         model.check_parameters()
-        found: dict[str, Any] = dict(header["values"])
+        values: dict[str, Any] = dict(header["values"])
         for key, array in stored.items():
             name, _, part = key.partition(":")
             if part != "offsets":
-                found[name] = unpack_text(array, stored[f"{name}:offsets"]) if part == "bytes" else array
-        _check_results(type(model), found)
-        for name, value in found.items():
+                values[name] = unpack_text(array, stored[f"{name}:offsets"]) if part == "bytes" else array
+        _check_results(type(model), values)
+        for name, value in values.items():
             setattr(model, name, np.ascontiguousarray(value) if isinstance(value, np.ndarray) else value)
         model._check_fitted()
     except (FileNotFoundError, NotADirectoryError):

@@ -383,7 +383,7 @@ def _traits_of_pairs(table: Annotations) -> TraitResult:
     model, A = BradleyTerry().fit(table), table.n_annotators
     comparisons, annotator = model.extract_comparisons(table), table.annotator
     parameters = np.tile(model.crowd_answering_, (A, 1))
-    d = model.scores_[comparisons.left] - model.scores_[comparisons.right]
+    d = model.scores_[comparisons.left_codes] - model.scores_[comparisons.right_codes]
 
     def newton_step(score: FloatArray, information: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return one Newton step away from the crowd (A,), and its standard error (A,)."""
@@ -472,7 +472,7 @@ def _traits_of_similarity(
     usual = np.median(mean[labels >= MIN_LABELS]) if (labels >= MIN_LABELS).any() else np.nan
 
     def describe_similarity(code: int) -> ReasonFacts:
-        facts = {"what": what, "similarity": float(mean[code]), "usual": float(usual), "n": int(labels[code])}
+        facts = {"unit": what, "similarity": float(mean[code]), "usual": float(usual), "n": int(labels[code])}
         return LowSimilarity, facts
 
     traits = [Trait("relation", relation, error, True, describe_similarity)]
@@ -484,7 +484,7 @@ def _traits_of_similarity(
 
         def describe_marks(code: int) -> ReasonFacts:
             facts = {"mean": float(mean_marks[code]), "usual": float(mean_marks[code] - excess[code])}
-            return UnusualMarkCounts, {"what": what, "n": int(labels[code])} | facts
+            return UnusualMarkCounts, {"unit": what, "n": int(labels[code])} | facts
 
         traits.append(Trait("marks", excess, excess_error, False, describe_marks))
     distance = 1 - _mean_by_code(to_item[shared], item[shared], items.size)[0]

@@ -130,7 +130,7 @@ class GoldPlan:
             return findings.WidthOutOfReach(width=self.width)
         if not self.next_items:
             return findings.WidthReached(width=self.width)
-        return findings.MoreGoldNeeded(width=self.width, more=len(self.next_items), needed=self.n_gold_needed)
+        return findings.MoreGoldNeeded(width=self.width, n_more=len(self.next_items), needed=self.n_gold_needed)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -335,7 +335,7 @@ def _check_probability(probability: Any, table: Annotations, known: IntArray) ->
     bad = known[~(pi[known] > 0) | ~np.isfinite(pi[known])]
     if bad.size:
         facts = {"item": table.items[bad[0]], "probability": float(pi[bad[0]])}
-        raise NoDrawProbability(bad=bad.size, n_gold=known.size, **facts)
+        raise NoDrawProbability(n_bad=bad.size, n_gold=known.size, **facts)
     return pi
 
 
@@ -367,7 +367,7 @@ def _check_random_draw(table: Annotations, known: IntArray, labelled: IntArray) 
     if p >= MAX_DRAW_P:
         return []
     feature, label, _ = features[column]
-    return [findings.GoldNotRandom(feature=feature, label=label, more=bool(gap > 0), p_value=float(p))]
+    return [findings.GoldNotRandom(feature=feature, label=label, is_more=bool(gap > 0), p_value=float(p))]
 
 
 def _check_scale(table: Annotations, gold: FloatArray) -> list[Message]:
@@ -383,7 +383,7 @@ def _check_class_counts(names: Names, gold: IntArray) -> list[Message]:
     """Return a warning about classes with few gold labels."""
     count = np.bincount(gold, minlength=names.size)
     few = {names[c]: int(count[c]) for c in np.flatnonzero(count < MIN_EVENTS)}
-    return [findings.FewGoldLabels(labels=few, least=MIN_EVENTS)] if few else []
+    return [findings.FewGoldLabels(labels=few, min_labels=MIN_EVENTS)] if few else []
 
 
 # Predictions ----------------------------------------------------------------------------------------------------------
@@ -463,20 +463,20 @@ class _Quantities:
     predicted: FloatArray  # (I, Q)
     judge_values: FloatArray  # (I, Q) by the judges alone
     answers: FloatArray | None  # (I, K) the judges' answers, for estimates by sensitivity and specificity
-    known: IntArray  # gold items
+    gold_items: IntArray  # gold items
     pi: FloatArray | None  # (I,) draw probabilities; None if equal
 
     def check_system(self, items: IntArray, system: str) -> list[Message]:
         """Return a warning if a system has too few gold items."""
-        n_gold = np.intersect1d(items, self.known).size
+        n_gold = np.intersect1d(items, self.gold_items).size
         if n_gold >= MIN_GOLD_FOR_VARIANCE:
             return []
-        facts: dict[str, Any] = {"n_gold": n_gold, "items": items.size, "least": MIN_GOLD_FOR_VARIANCE}
+        facts: dict[str, Any] = {"n_gold": n_gold, "items": items.size, "min_gold": MIN_GOLD_FOR_VARIANCE}
         return [findings.TooLittleGoldForSystem(system=system, **facts)]
 
     def estimate_rates(self, items: IntArray, system: str | None) -> list[Rate]:
         """Return the rate of every quantity among some items; none with too little gold."""
-        here, others = np.intersect1d(items, self.known), np.setdiff1d(items, self.known)
+        here, others = np.intersect1d(items, self.gold_items), np.setdiff1d(items, self.gold_items)
         if here.size < MIN_GOLD_FOR_VARIANCE:
             return []
         probability = None if self.pi is None else self.pi[here]
@@ -535,7 +535,7 @@ def _compare_systems(
     estimates = {(rate.system, rate.name): rate.corrected for rate in rates}
     differences = []
     pi, has_gold = quantities.pi, np.zeros(len(quantities.truth), np.bool_)
-    has_gold[quantities.known] = True
+    has_gold[quantities.gold_items] = True
     for first, second in combinations(by_system, 2):
         pairs = _match_prompts(by_system[first], by_system[second], prompt)
         both = has_gold[pairs].all(axis=1)

@@ -137,7 +137,7 @@ class _Thresholds:
             n=Count(items.size), enough=int(self.labels_required), items=_first_names(items),
             annotators=Count(self.table.n_annotators),
         )  # fmt: skip
-        return least, findings.FewestAnnotators(least=least), advice
+        return least, findings.FewestAnnotators(min_annotators=least), advice
 
     def min_settled(self) -> Measured:
         share = float(is_settled(self.now.model.posterior_.max(axis=1), self.table.annotators_per_item).mean())
@@ -167,7 +167,9 @@ class _Thresholds:
         before, now = self.before.agreement, self.now.agreement
         if before is None or now is None:
             return None, findings.AgreementNotComparable()
-        finding = findings.AgreementFell(now=Share(now), before=Share(before), fall=Share(max(before - now, 0)))
+        finding = findings.AgreementFell(
+            agreement_now=Share(now), agreement_before=Share(before), fall=Share(max(before - now, 0))
+        )
         return before - now, finding, findings.CompareSnapshots()
 
     def max_flips(self) -> Measured:

@@ -136,11 +136,11 @@ class Comparison(NotebookTable):
         if len(self) == 1:
             yield findings.SingleMethodCompared(method=best)
         elif self.n_hidden < MIN_HIDDEN:
-            yield findings.TooFewHiddenLabels(hidden=Count(self.n_hidden), needed=MIN_HIDDEN)
+            yield findings.TooFewHiddenLabels(n_hidden=Count(self.n_hidden), needed=MIN_HIDDEN)
         elif best in self.baselines:
             yield findings.OnlyBaselinesCompared(best=best)
         elif first.method in self.baselines:
-            yield findings.BaselineAhead(**self._difference_facts(self[best]) | {"other": first.method})
+            yield findings.BaselineAhead(**self._difference_facts(self[best]) | {"other_method": first.method})
         else:
             ties = tuple(name for name in self.tied if name != best and name not in self.baselines)
             if best == self.simplest:
@@ -163,7 +163,7 @@ class Comparison(NotebookTable):
 
     def _difference_facts(self, one: ComparedMethod) -> dict[str, Any]:
         ends = {"behind": one.behind.value, "low": one.behind.low, "high": one.behind.high}
-        return {"best": self.best, "other": one.method, "unit": self.measure.unit, "tied": one.tied} | ends
+        return {"best": self.best, "other_method": one.method, "unit": self.measure.unit, "tied": one.tied} | ends
 
     def to_display_sign(self, score: Estimate) -> Estimate:
         """Return a score with its usual sign: errors and distances are positive numbers."""
@@ -302,7 +302,7 @@ class _MethodResult:
 
 def _make_models(names: Iterable[str | Aggregator] | None, table: Annotations) -> dict[str, Method]:
     if isinstance(names, str) and names != "all":
-        raise NamesAreText(name=ParameterName("names"), given=names)
+        raise NamesAreText(name=ParameterName("names"), text=names)
     if names is None or names == "all":
         names = [*suitable_methods(table, names == "all"), *SCORING[table.kind].baselines]
     models: dict[str, Method] = {}

@@ -114,7 +114,7 @@ def diagnose_classes(table: Annotations, *, threads: int | None = None) -> Diagn
             messages |= {} if _grades_rise(grades, test, code) else _flag_if_rare(table, test, code)
         if code in group_of and not unsettled:
             messages["copies"] = CopiedLabels(
-                others=tuple(table.annotators[member] for member in group_of[code] if member != code),
+                sources=tuple(table.annotators[member] for member in group_of[code] if member != code),
                 agreed=int(copies.n_agreed[code]),
                 shared=int(copies.n_shared[code]), expected=float(copies.n_expected[code]),
             )  # fmt: skip

@@ -253,7 +253,7 @@ def diff(
         check_kind(table.kind, CLASS_KINDS, "diff")
     check_argument("level", level, float, above=0, below=1)
     if not (len(old) and len(new)):
-        raise EmptySnapshot(which="new" if len(old) else "old")
+        raise EmptySnapshot(snapshot="new" if len(old) else "old")
     unfitted = named_model(method)[1]
     return diff_of_models(old, new, [timed_fit(unfitted, table)[0] for table in (old, new)], level=level)
 

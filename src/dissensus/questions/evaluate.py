@@ -214,7 +214,7 @@ class _Reference:
             for what, (required, present, item) in expected.items():
                 if (missing := required & ~present).any():
                     first = table.items[item[missing][0]]
-                    facts = {"missing": int(missing.sum()), "n": int(required.sum()), "what": what, "item": first}
+                    facts = {"missing": int(missing.sum()), "n": int(required.sum()), "unit": what, "item": first}
                     self.skipped.append(MissingPredictions(predictions=name, **facts))
             items, rows = items & one.has_item, rows & one.has_row
         truth = gold

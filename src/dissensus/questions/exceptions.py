@@ -40,9 +40,9 @@ class TwoPredictionsNeeded(BadParameter):
 
 
 class EmptySnapshot(DataError):
-    template = "The {which} snapshot has no labels, so there is nothing to compare."
-    which: str
-    example = {"which": "new"}
+    template = "The {snapshot} snapshot has no labels, so there is nothing to compare."
+    snapshot: str
+    example = {"snapshot": "new"}
 
 
 class OneClassOnly(DataError):
@@ -105,9 +105,9 @@ class WrongLength(DataError):
 
 class NoDrawProbability(DataError):
     template = (
-        "{bad:,} of {n_gold:,} gold items have no probability above 0; the first is item {name} with {probability:g}."
+        "{n_bad:,} of {n_gold:,} gold items have no probability above 0; the first is item {name} with {probability:g}."
     )
-    bad: int
+    n_bad: int
     n_gold: int
     item: Any
     probability: float
@@ -213,9 +213,11 @@ class BudgetBelowOne(BadParameter):
 
 
 class TooManyAlternatives(BadParameter):
-    template = "{alternatives:,} alternatives have too many pairs to examine; compare at most {most:,} of them."
+    template = (
+        "{alternatives:,} alternatives have too many pairs to examine; compare at most {max_alternatives:,} of them."
+    )
     alternatives: int
-    most: int
+    max_alternatives: int
 
 
 class CostNotPositive(BadParameter):
@@ -230,27 +232,27 @@ class BadCandidates(BadParameter):
 
 
 class FractionalCapacity(BadParameter):
-    template = "{param[capacity]} must be whole numbers, got {given!r}."
-    given: Any
+    template = "{param[capacity]} must be whole numbers, got {value!r}."
+    value: Any
 
 
 class NamesAreText(BadParameter):
-    template = "{name} must be a list of names, got the text {given!r}; write [{given!r}]."
+    template = "{name} must be a list of names, got the text {text!r}; write [{text!r}]."
     name: ParameterName
-    given: str
+    text: str
 
 
 class NotInTable(DataError):
-    template = "{name}: {what} is not in the table; declare it there with items=… or annotators=…"
+    template = "{name}: {quoted_value} is not in the table; declare it there with items=… or annotators=…"
     name: ParameterName
-    given: Any
-    what = property(lambda self: quote_name(self.given))
+    value: Any
+    quoted_value = property(lambda self: quote_name(self.value))
 
 
 class LimitsNotNumbers(BadParameter):
-    template = "{name} must be numbers of 0 or more, got {given!r}."
+    template = "{name} must be numbers of 0 or more, got {value!r}."
     name: ParameterName
-    given: Any
+    value: Any
 
 
 # Predictions ----------------------------------------------------------------------------------------------------------
@@ -398,23 +400,23 @@ class OnlyForClasses(BadParameter):
 
 
 class NoAnnotatorNamed(BadParameter):
-    template = "{param[annotators]} {given!r} names no annotator; omit it to consider all annotators."
-    given: str
+    template = "{param[annotators]} {value!r} names no annotator; omit it to consider all annotators."
+    value: str
 
 
 class BadLimit(BadParameter):
-    template = "{name} must be {allowed}, or none; got {given!r}."
+    template = "{name} must be {allowed}, or none; got {value!r}."
     name: ParameterName
     allowed: str
-    given: str
+    value: str
     example = {"allowed": "a whole number, at least 1, or auto"}
 
 
 class NoModelFile(UnreadableFile):
-    template = "no fitted model in {path}: it holds neither {first}, nor {others}."
+    template = "no fitted model in {path}: it holds neither {first_file}, nor {other_files}."
     path: Path
-    first: str
-    others: str
+    first_file: str
+    other_files: str
 
 
 class SeveralModelFiles(BadParameter):

@@ -256,8 +256,8 @@ class _ReasonFits:
     model: _ErrorModel  # e as fitted
     anchored: _ErrorModel
     p_class: FloatArray  # (I, K) P(class), if the item has one class
-    one: FloatArray  # Eq. 1, anchored
-    many: FloatArray  # Eq. 2, anchored
+    anchored_one: FloatArray  # Eq. 1, anchored
+    anchored_many: FloatArray  # Eq. 2, anchored
     fitted_one: FloatArray  # Eq. 1, as fitted
     fitted_many: FloatArray
     pooled_one: FloatArray  # Eq. 1, with the same e and ν for all annotators
@@ -265,12 +265,14 @@ class _ReasonFits:
     @property
     def evidence(self) -> FloatArray:
         """Return the log Bayes factor of one class against ambiguity (I,)."""
-        return self.one - self.many
+        return self.anchored_one - self.anchored_many
 
     @property
     def cautious_evidence(self) -> FloatArray:
         """Return the log Bayes factor (I,) with the larger of both probabilities under each reason."""
-        return np.asarray(np.maximum(self.one, self.fitted_one) - np.maximum(self.many, self.fitted_many))
+        return np.asarray(
+            np.maximum(self.anchored_one, self.fitted_one) - np.maximum(self.anchored_many, self.fitted_many)
+        )
 
 
 def _fit_reasons(rows: Annotations, posterior: FloatArray, pool: Threads) -> _ReasonFits:
@@ -287,8 +289,8 @@ def _share_of_ambiguous(fit: _ReasonFits, several: BoolArray, n_annotators: int)
     """Return the share of ambiguous items among those with several labels; 0 if the table does not show any."""
     if not several.any():
         return 0.0
-    without = [logs[several].sum() for logs in (fit.fitted_one, fit.pooled_one, fit.one)]
-    pairs = ((fit.one, fit.many), (fit.fitted_one, fit.fitted_many))
+    without = [logs[several].sum() for logs in (fit.fitted_one, fit.pooled_one, fit.anchored_one)]
+    pairs = ((fit.anchored_one, fit.anchored_many), (fit.fitted_one, fit.fitted_many))
     with_ambiguous = [_log_with_ambiguity(one[several], many[several]) for one, many in pairs]
     if max(with_ambiguous) - max(without) < STRONG and without[0] - without[1] <= n_annotators:
         return 0.0
@@ -324,7 +326,7 @@ def _find_perspectives(
 ) -> BoolArray:
     """Return which items groups explain 20 times better than the other reasons (I,)."""
     perspective = group_index >= 0
-    other = np.maximum(fit.one, fit.many)
+    other = np.maximum(fit.anchored_one, fit.anchored_many)
     for number, effect in enumerate(effects):
         items = np.flatnonzero(group_index == number)
         by_group = _log_by_group(fit.anchored, items, columns[effect.column][1])

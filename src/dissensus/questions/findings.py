@@ -201,8 +201,8 @@ class ItemsLabelledOnce(Message):
 
 
 class NoComparablePair(Message):
-    template = "No two annotators share {least:,} items for which κ is defined; lower {param[least]}."
-    least: int
+    template = "No two annotators share {min_items:,} items for which κ is defined; lower {param[least]}."
+    min_items: int
 
 
 # diagnose: annotators whose labels differ from the others' ------------------------------------------------------------
@@ -242,14 +242,14 @@ class CopiedLabels(Message):
         "gives the same answer as {source_names} on {agreed:,} of {shared:,} items; {expected:.0f} would be expected "
         "of annotators who work independently"
     )
-    others: tuple[Any, ...]
+    sources: tuple[Any, ...]
     agreed: int
     shared: int
     expected: float
 
     @property
     def source_names(self) -> str:
-        first, *more = map(quote_name, self.others)
+        first, *more = map(quote_name, self.sources)
         return f"{first} and {len(more)} other {'annotator' if len(more) == 1 else 'annotators'}" if more else first
 
 
@@ -304,23 +304,23 @@ class UnusualChoices(FlagReason):
 
 class LowSimilarity(FlagReason):
     template = (
-        "has a similarity of {similarity:.2f} to other annotators over {n:,} {what} (1 means identical), where "
+        "has a similarity of {similarity:.2f} to other annotators over {n:,} {unit} (1 means identical), where "
         "{usual:.2f} is typical" + AS_UNUSUAL
     )
-    what: str
+    unit: str
     similarity: float
     usual: float
     n: int
-    example = {"what": "answers"}
+    example = {"unit": "answers"}
 
 
 class UnusualMarkCounts(FlagReason):
-    template = "marks {mean:.2f} on average in {n:,} {what}, where other annotators mark {usual:.2f}" + AS_UNUSUAL
-    what: str
+    template = "marks {mean:.2f} on average in {n:,} {unit}, where other annotators mark {usual:.2f}" + AS_UNUSUAL
+    unit: str
     mean: float
     usual: float
     n: int
-    example = {"what": "documents"}
+    example = {"unit": "documents"}
 
 
 class FlaggedAnnotators(Message):
@@ -357,8 +357,8 @@ class SingleMethodCompared(Message):
 
 
 class TooFewHiddenLabels(Message):
-    template = "Too few labels to compare methods: {hidden:label} could be held out, {needed} are needed."
-    hidden: Count
+    template = "Too few labels to compare methods: {n_hidden:label} could be held out, {needed} are needed."
+    n_hidden: Count
     needed: int
 
 
@@ -366,22 +366,22 @@ class BestMethod(Message):
     """The method that predicts held-out labels best, and the difference of another method from it."""
 
     best: str
-    other: str
+    other_method: str
     behind: float
     low: float
     high: float
     unit: str
     tied: bool  # the difference may be chance
     example = {"unit": "a lower log-likelihood per label"}
-    simple = property(lambda self: "majority vote" if self.other == "majority-vote" else self.other)
+    simple = property(lambda self: "majority vote" if self.other_method == "majority-vote" else self.other_method)
     capital = property(lambda self: self.simple[0].upper() + self.simple[1:])
     chance_clause = property(lambda self: ", which chance may explain" * self.tied)
 
 
 class BaselineAhead(BestMethod):
     template = (
-        "{other}, only a baseline, predicts held-out labels best; {best}, the best method, has {unit}, by {behind:.3g} "
-        "({low:.3g} to {high:.3g}){chance_clause}."
+        "{other_method}, only a baseline, predicts held-out labels best; {best}, the best method, has {unit}, by "
+        "{behind:.3g} ({low:.3g} to {high:.3g}){chance_clause}."
     )
 
 
@@ -464,13 +464,13 @@ class MethodSkipped(Message):
 
 class ComparisonExplained(Message):
     template = (
-        "{quantity} {hidden:held-out label} ({splits:split}, {share} each); closer to 0 is better. ± is half of the "
+        "{quantity} {n_hidden:held-out label} ({splits:split}, {share} each); closer to 0 is better. ± is half of the "
         "95 % interval over items, for each method alone. ≈ marks methods that are statistically tied with the best, "
         "corrected for the number of methods. The score measures how well labels are predicted, not how often the "
         "truth is found.{ties_sentence}"
     )
     quantity: str
-    hidden: Count
+    n_hidden: Count
     splits: Count
     share: Share
     accuracy: bool
@@ -629,14 +629,16 @@ class UncheckedItemsIncluded(Message):
 class NothingToCollect(Message):
     """Why no label, or no further label, is recommended."""
 
-    left: float | None  # unspent part of the budget; None: no label is recommended
+    budget_left: float | None  # unspent part of the budget; None: no label is recommended
 
     @property
     def opening(self) -> str:
-        return "There is nothing to collect" if self.left is None else f"{self.left:g} of the budget is left"
+        return (
+            "There is nothing to collect" if self.budget_left is None else f"{self.budget_left:g} of the budget is left"
+        )
 
-    then_word = property(lambda self: "" if self.left is None else "then ")
-    no_label = property(lambda self: "no label" if self.left is None else "no other label")
+    then_word = property(lambda self: "" if self.budget_left is None else "then ")
+    no_label = property(lambda self: "no label" if self.budget_left is None else "no other label")
 
 
 class EverythingLabelled(NothingToCollect):
@@ -656,8 +658,8 @@ class LimitsReached(NothingToCollect):
 
 
 class NoUnsettledItem(NothingToCollect):
-    template = "{opening}: {settled:,} of {items:,} items are settled{rule_clause}{full_clause}."
-    settled: int
+    template = "{opening}: {n_settled:,} of {items:,} items are settled{rule_clause}{full_clause}."
+    n_settled: int
     items: int
     confidence: Share | None
     annotators: int
@@ -700,19 +702,19 @@ class LabelsPerItemLimit(Message):
 
 class SettledLimit(Message):
     template = (
-        "{settled:,} of {items:,} items get no more labels, because their confidence is at least {percent:g} % "
+        "{n_settled:,} of {items:,} items get no more labels, because their confidence is at least {percent:g} % "
         "({param[settled]})."
     )
-    settled: int
+    n_settled: int
     items: int
     percent: float
 
 
 class NoInformativeItem(Message):
-    template = "There is nothing to collect: one more answer adds no information on any of {candidates:,} {what}."
+    template = "There is nothing to collect: one more answer adds no information on any of {candidates:,} {unit}."
     candidates: int
-    what: str
-    example = {"what": "items"}
+    unit: str
+    example = {"unit": "items"}
 
 
 class ComparisonsToCollect(Message):
@@ -724,15 +726,15 @@ class ComparisonsToCollect(Message):
 
 class AnswersToCollect(Message):
     template = (
-        "Collect one more answer, by any annotator, on {n:,} of {candidates:,} {what}; they account for {share:0} of "
+        "Collect one more answer, by any annotator, on {n:,} of {candidates:,} {unit}; they account for {share:0} of "
         "the {gain}."
     )
     n: int
     candidates: int
-    what: str
+    unit: str
     share: Share
     gain: str
-    example = {"what": "items", "gain": "expected information"}
+    example = {"unit": "items", "gain": "expected information"}
 
 
 # item_status: what to do with an item ---------------------------------------------------------------------------------
@@ -769,8 +771,8 @@ class VoteReason(Message):
     """A reason from the votes of an item; the reliability of its annotators decides a settled item."""
 
     labels: int
-    settled: bool
-    decision_clause = property(lambda self: ", decided by the annotators' reliability" * self.settled)
+    is_settled: bool
+    decision_clause = property(lambda self: ", decided by the annotators' reliability" * self.is_settled)
 
 
 class LabelsDiffer(VoteReason):
@@ -806,10 +808,10 @@ class MajorityOverruled(VoteReason):
 class AllLabelsAgree(Message):
     template = "{labels_phrase} labels agree{doubt_clause}"
     labels: int
-    below: float | None  # required confidence that is not reached
+    threshold: float | None  # required confidence that is not reached
     labels_phrase = property(lambda self: "both" if self.labels == 2 else f"all {self.labels}")
     doubt_clause = property(
-        lambda self: "" if self.below is None else f", but the confidence is below {100 * self.below:g} %"
+        lambda self: "" if self.threshold is None else f", but the confidence is below {100 * self.threshold:g} %"
     )
 
 
@@ -839,13 +841,14 @@ class SpanConfidence(Message):
 
 class StatusCounts(Message):
     template = (
-        "{settled} {settled:item is|items are} settled (a {quantity_name} of at least {least:g} %, and at least "
-        "{annotators} annotators), {look} {look:needs|need} a look, {split} {split:is|are} truly split."
+        "{n_settled} {n_settled:item is|items are} settled (a {quantity_name} of at least {min_percent:g} %, and at "
+        "least {annotators} annotators), {n_unsure} {n_unsure:needs|need} a look, {n_split} "
+        "{n_split:is|are} truly split."
     )
-    settled: Count
-    look: Count
-    split: Count
-    least: float
+    n_settled: Count
+    n_unsure: Count
+    n_split: Count
+    min_percent: float
     reliability: bool
     annotators: int
     quantity_name = property(lambda self: "reliability" if self.reliability else "confidence")
@@ -880,17 +883,17 @@ class GoldNotRandom(Message):
     )
     feature: str  # score, agreement or label
     label: Any
-    more: bool
+    is_more: bool
     p_value: float
     example = {"feature": "agreement"}
 
     @property
     def difference_clause(self) -> str:
         if self.feature == "score":
-            return f"judges' scores are {'higher' if self.more else 'lower'} on gold items"
+            return f"judges' scores are {'higher' if self.is_more else 'lower'} on gold items"
         if self.feature == "agreement":
-            return f"judges agree {'more' if self.more else 'less'} on gold items"
-        return f"judges answer {quote_name(self.label)} {'more' if self.more else 'less'} often on gold items"
+            return f"judges agree {'more' if self.is_more else 'less'} on gold items"
+        return f"judges answer {quote_name(self.label)} {'more' if self.is_more else 'less'} often on gold items"
 
 
 class DifferentScales(Message):
@@ -905,9 +908,9 @@ class DifferentScales(Message):
 
 
 class FewGoldLabels(Message):
-    template = "few gold labels of {class_counts}; intervals of classes with fewer than {least} are rough."
+    template = "few gold labels of {class_counts}; intervals of classes with fewer than {min_labels} are rough."
     labels: dict[str, int]
-    least: int
+    min_labels: int
 
     @property
     def class_counts(self) -> str:
@@ -916,11 +919,11 @@ class FewGoldLabels(Message):
 
 
 class TooLittleGoldForSystem(Message):
-    template = "{system}: {n_gold} of {items:,} items have gold; at least {least} are needed."
+    template = "{system}: {n_gold} of {items:,} items have gold; at least {min_gold} are needed."
     system: str
     n_gold: int
     items: int
-    least: int
+    min_gold: int
 
 
 class WidthOutOfReach(Message):
@@ -935,11 +938,11 @@ class WidthReached(Message):
 
 class MoreGoldNeeded(Message):
     template = (
-        "Intervals {width:g} wide take {more:,} more gold labels ({needed:,} in all); the items to label next are "
+        "Intervals {width:g} wide take {n_more:,} more gold labels ({needed:,} in all); the items to label next are "
         "drawn at random."
     )
     width: float
-    more: int
+    n_more: int
     needed: int
 
 
@@ -999,7 +1002,7 @@ class JudgeBiasFound(Message):
     )
     column: str
     value: str
-    judge: str
+    judge_name: str
     excess: float
     low: float
     high: float
@@ -1008,7 +1011,9 @@ class JudgeBiasFound(Message):
     @property
     def cause(self) -> str:
         return (
-            f"{shorten_name(self.judge)}, its own family" if self.judge else shorten_name(self.value) or "one SD more"
+            f"{shorten_name(self.judge_name)}, its own family"
+            if self.judge_name
+            else shorten_name(self.value) or "one SD more"
         )
 
 
@@ -1129,11 +1134,11 @@ class ItemsAndAnnotatorsChanged(Message):
 class TooFewForDrift(Message):
     template = (
         "{n} of {annotators:,} annotators {n:is|are} not tested for drift: before or now, {n:it has|they have} fewer "
-        "than {least} labels on items that others labelled too."
+        "than {min_labels} labels on items that others labelled too."
     )
     n: Count
     annotators: int
-    least: int
+    min_labels: int
 
 
 class SnapshotsInWrongOrder(Message):
@@ -1149,15 +1154,15 @@ class SnapshotsInWrongOrder(Message):
 
 class MissingPredictions(Message):
     template = (
-        "{predictions} has no prediction for {missing:,} of {n:,} {what}, such as item {name}; they are skipped for "
+        "{predictions} has no prediction for {missing:,} of {n:,} {unit}, such as item {name}; they are skipped for "
         "all predictions."
     )
     predictions: str
     missing: int
     n: int
-    what: str
+    unit: str
     item: Any
-    example = {"what": "items"}
+    example = {"unit": "items"}
     name = property(lambda self: quote_name(self.item))
 
 
@@ -1172,8 +1177,8 @@ NAMES_SHOWN = 3
 
 
 class FewestAnnotators(Message):
-    template = "the item with the fewest annotators has {least:,}"
-    least: int
+    template = "the item with the fewest annotators has {min_annotators:,}"
+    min_annotators: int
 
 
 class NamedItems(Message):
@@ -1236,9 +1241,11 @@ class AgreementNotComparable(Message):
 
 
 class AgreementFell(Message):
-    template = "two annotators of the same item agree {now} of the time, before {before}: a fall of {fall}"
-    now: Share
-    before: Share
+    template = (
+        "two annotators of the same item agree {agreement_now} of the time, before {agreement_before}: a fall of {fall}"
+    )
+    agreement_now: Share
+    agreement_before: Share
     fall: Share
 
 

@@ -138,7 +138,7 @@ class _GroupTest:
         self.n = np.bincount(index, minlength=self.item.size)  # (J,)
         self.within = self.n - sum_ranges(self.counts.sum(axis=1) ** 2, self.ptr) / self.n  # T of Eq. 4
 
-    def between(self, groups: IntArray, start: int, end: int) -> tuple[FloatArray, FloatArray]:
+    def explain_by_groups(self, groups: IntArray, start: int, end: int) -> tuple[FloatArray, FloatArray]:
         """Return Eq. 4 and its maximum (P, items) of items start … end − 1 under P permuted groups (P, annotators)."""
         P, G = len(groups), self.n_groups
         membership = (groups.T[:, :, None] == np.arange(G)).reshape(-1, P * G).astype(np.float64)
@@ -156,7 +156,9 @@ class _GroupTest:
     def map_chunks(self, pool: Threads, work: Callable[[slice, FloatArray], T], groups: IntArray) -> list[T]:
         """Apply `work` to Eq. 4 under P permuted groups, one slice of items at a time."""
         chunks = balanced_ranges(self.ptr, max(pool.threads, self.row_group.size // ROWS_AT_ONCE))
-        return pool.map(lambda _, start, end: work(slice(start, end), self.between(groups, start, end)[0]), chunks)
+        return pool.map(
+            lambda _, start, end: work(slice(start, end), self.explain_by_groups(groups, start, end)[0]), chunks
+        )
 
     def permute_groups(self, number: int, seed: int) -> IntArray:
         """Return groups permuted among the annotators (BATCH, annotators), equal for equal batch numbers."""
@@ -165,7 +167,7 @@ class _GroupTest:
 
     def test(self, permutations: int, seed: int, pool: Threads) -> Self:
         """Compute p-value and effect of the column, and mean and SD of each item over permutations (J,)."""
-        (observed,), (largest,) = self.between(self.group[None], 0, self.item.size)
+        (observed,), (largest,) = self.explain_by_groups(self.group[None], 0, self.item.size)
         total, most = observed.sum(), largest.sum()
         bound = total - 1e-9 * max(1.0, most)  # tolerance for the same sum in another order
         moments = np.zeros((2, self.item.size))

@@ -1,12 +1,13 @@
 """Status of each item: settled (ready to use), needs a look, or truly split (annotators genuinely disagree).
 
-An item is *settled* if its class is known, or P(its label) ≥ `SETTLED` and at least `MIN_ANNOTATORS` annotators
-labelled it. The limit is 0.95 so that nine of ten items are correct: labels alone do not show how often annotators make
-the same mistakes (`benchmarks/trust`). Any other item with n labels, m of them for the most frequent class, is *truly
-split* if at most `MAX_CHANCE` of such items would have so little agreement by the usual errors of its annotators:
-P(Binomial(n, r) ≤ m) ≤ `MAX_CHANCE`, where r is the mean share of their labels that equal the label of the item (each
-with `CROWD_PSEUDO_LABELS` labels of average quality added). With repeated labels, n is the number of annotators, and m
-is their share of the labels that agree. All other items *need a look*: more labels, or an expert, would settle them.
+An item is *settled* if its class is known, or P(its label) ≥ `SETTLED_CONFIDENCE` and at least `MIN_ANNOTATORS`
+annotators labelled it. The limit is 0.95 so that nine of ten items are correct: labels alone do not show how
+often annotators make the same mistakes (`benchmarks/trust`). Any other item with n labels, m of them for the most
+frequent class, is *truly split* if at most `MAX_CHANCE` of such items would have so little agreement by the usual
+errors of its annotators: P(Binomial(n, r) ≤ m) ≤ `MAX_CHANCE`, where r is the mean share of their labels that equal
+the label of the item (each with `CROWD_PSEUDO_LABELS` labels of average quality added). With repeated labels, n is
+the number of annotators, and m is their share of the labels that agree. All other items *need a look*: more labels, or
+an expert, would settle them.
 
 Confidence and agreement of other label types are:
 
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 Status = Literal["settled", "needs a look", "truly split"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 
-SETTLED = 0.95  # confidence of a settled item; at 0.9, three data sets of 12 are less than 88 % correct
+SETTLED_CONFIDENCE = 0.95  # confidence of a settled item; at 0.9, three data sets of 12 are less than 88 % correct
 RELIABLE = 0.9  # reliability of a settled number
 NEAR_LABEL_SHARE = 0.9  # share of the labels of numbers that count as near their value
 MIN_ANNOTATORS = 2  # annotators of a settled item; labels of one annotator, however many, are unchecked
@@ -70,7 +71,7 @@ class ItemStatus:
     classes: Names  # (K,)
     reasons: Callable[[slice], Any]  # renders the reasons of some items
     vote_counts: tuple[IntArray, IntArray, IntArray]  # classes, counts, pointers (I + 1,)
-    threshold: float = SETTLED
+    threshold: float = SETTLED_CONFIDENCE
 
     @cached_property
     def votes(self) -> Any:
@@ -114,14 +115,14 @@ class ItemStatus:
         settled, look, split = map(Count, self.counts().values())
         return str(
             findings.StatusCounts(
-                settled=settled, look=look, split=split, least=100 * self.threshold,
-                reliability=self.threshold != SETTLED,                annotators=MIN_ANNOTATORS,
+                n_settled=settled, n_unsure=look, n_split=split, min_percent=100 * self.threshold,
+                reliability=self.threshold != SETTLED_CONFIDENCE,                annotators=MIN_ANNOTATORS,
             )
         )  # fmt: skip
 
 
 def is_settled(
-    confidence: FloatArray, annotators: IntArray, gold: IntArray | None = None, threshold: float = SETTLED
+    confidence: FloatArray, annotators: IntArray, gold: IntArray | None = None, threshold: float = SETTLED_CONFIDENCE
 ) -> BoolArray:
     """Return which items are settled (I,), by their numbers of `annotators`; `known` (I,) has their class or −1."""
     settled = (annotators >= MIN_ANNOTATORS) & (confidence >= threshold)
@@ -354,5 +355,5 @@ def _reason_from_votes(
     if overruled:
         return findings.MajorityOverruled(label=classes[overruled - 1], agree=most, **votes)
     if most == labels:
-        return findings.AllLabelsAgree(labels=labels, below=SETTLED if status else None)
+        return findings.AllLabelsAgree(labels=labels, threshold=SETTLED_CONFIDENCE if status else None)
     return findings.SomeLabelsAgree(agree=most, labels=labels)

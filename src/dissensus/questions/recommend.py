@@ -34,9 +34,9 @@ arg max_k p_i(k) P(b | k) and k_0 = arg max_k q_i(k), over the outcomes b of all
     p_change = Σ_b w_b [k_b ≠ k_0]
 
 *Default limits*: an annotator who gave a share s of the labels so far gets at most max(s, min(2 s, 1/2)) of the budget.
-An item gets at most `MORE_LABELS` labels more than the median item has, and none if it is settled: q_i(k_0) ≥ `SETTLED`
-by at least `MIN_ANNOTATORS` annotators. An item with so many annotators also gets none if all labels that it may get
-leave p_change below `MIN_CHANGE`: their cost stays in the budget.
+An item gets at most `MORE_LABELS` labels more than the median item has, and none if it is settled: q_i(k_0) is at
+least `SETTLED_CONFIDENCE` by at least `MIN_ANNOTATORS` annotators. An item with so many annotators also gets none if
+all labels that it may get leave p_change below `MIN_CHANGE`: their cost stays in the budget.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ from dissensus.questions.exceptions import (
     OtherClasses,
     WrongLength,
 )
-from dissensus.questions.item_status import MIN_ANNOTATORS, SETTLED
+from dissensus.questions.item_status import MIN_ANNOTATORS, SETTLED_CONFIDENCE
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
@@ -176,16 +176,17 @@ class Recommendation(NotebookTable):
         """Return why no label is recommended, or no further one if some of the budget is left."""
         limits = self.limits
         if limits is None or self.candidates == len(self):
-            return findings.EverythingLabelled(left=left)
+            return findings.EverythingLabelled(budget_left=left)
         if limits.budget_too_small:
-            return findings.BudgetTooSmall(left=left)
+            return findings.BudgetTooSmall(budget_left=left)
         if limits.open_items:
             return (findings.NoUsefulLabel if limits.unchangeable_items or not len(self) else findings.LimitsReached)(
-                left=left
+                budget_left=left
             )
         return findings.NoUnsettledItem(
-            left=left, settled=limits.settled_items, items=limits.n_items, annotators=MIN_ANNOTATORS,
-            confidence=Share(limits.settled) if limits.settled else None, full_items=limits.full_items,
+            budget_left=left, n_settled=limits.settled_items, items=limits.n_items, annotators=MIN_ANNOTATORS,
+            confidence=Share(limits.settled_confidence) if limits.settled_confidence else None,
+            full_items=limits.full_items,
         )  # fmt: skip
 
     def to_frame(self, backend: Backend | None = None) -> Any:
@@ -201,7 +202,7 @@ class Recommendation(NotebookTable):
 class SelectionLimits:
     """Why some labels are not recommended."""
 
-    settled: float | None  # confidence of a settled item, which gets no more labels
+    settled_confidence: float | None  # confidence of a settled item, which gets no more labels
     settled_items: int
     labels_per_item: int | None  # largest number of labels of an item; None if the median item does not limit it
     full_items: int  # other items that have the largest number of labels
@@ -226,7 +227,7 @@ def recommend(
     cost: PerAnnotator = 1.0,
     capacity: int | Mapping[Any, int] | Literal["auto"] | None = "auto",
     per_item: int | Literal["auto"] | None = "auto",
-    settled: float | None = SETTLED,
+    settled: float | None = SETTLED_CONFIDENCE,
     allow_repeats: bool = False,
     threads: int | None = None,
 ) -> Recommendation:
@@ -383,7 +384,7 @@ class _BatchSearch:
             return np.asarray(np.maximum(np.ceil(share * budget / self.price), MIN_CAPACITY))
         room = _spread_over_annotators(np.inf if capacity is None else capacity, self.annotators, "capacity", np.inf)
         if (room[np.isfinite(room)] % 1 != 0).any():
-            raise FractionalCapacity(given=capacity)
+            raise FractionalCapacity(value=capacity)
         return room
 
     def run(self, budget: float, room: FloatArray, pool: Threads) -> Recommendation:
@@ -503,7 +504,9 @@ class _BatchSearch:
             item: probability_of_change(self.outcomes[item], self.belief[item], self.untempered[item])
             for item in self.requested
         }
-        unchanged = {item for item, p in change.items() if p < MIN_CHANGE and self.limits.settled is not None}
+        unchanged = {
+            item for item, p in change.items() if p < MIN_CHANGE and self.limits.settled_confidence is not None
+        }
         checked = {item for item in unchanged if self.labels_so_far[item] >= MIN_ANNOTATORS}
         if sum(self.price[pair[1]] for pair in chosen) + self.price.min(initial=np.inf) <= budget * (1 + ROUNDING):
             # the budget would allow more labels, so that these items have all that they may get
@@ -524,7 +527,7 @@ class _BatchSearch:
 
     def _can_change(self, i: int, best: _BestPairs) -> bool:
         """Return whether the labels that item i may get can change it, or fewer than two annotators labelled it."""
-        if self.limits.settled is None or self.labels_so_far[i] < MIN_ANNOTATORS:
+        if self.limits.settled_confidence is None or self.labels_so_far[i] < MIN_ANNOTATORS:
             return True
         before = [values[i] for values in best]
         everyone, outcomes, requested = np.ones(self.annotators.size, np.bool_), self.belief[i][None], list[int]()
@@ -602,11 +605,11 @@ def _to_codes(chosen: Any, names: Names, parameter: str, repeated: bool = False)
     if chosen is None:
         return np.arange(names.size)
     if isinstance(chosen, str):
-        raise NamesAreText(name=ParameterName(parameter), given=chosen)
+        raise NamesAreText(name=ParameterName(parameter), text=chosen)
     given = naming.to_names(naming.to_column(chosen, parameter))
     codes = naming.match_names(given, names, parameter)
     if (codes < 0).any():
-        raise NotInTable(name=ParameterName(parameter), given=given[codes < 0][0])
+        raise NotInTable(name=ParameterName(parameter), value=given[codes < 0][0])
     return codes.astype(np.int64) if repeated else np.unique(codes)
 
 
@@ -621,9 +624,9 @@ def _spread_over_annotators(value: Any, names: Names, parameter: str, missing: f
     try:
         numbers = np.asarray(value, float)
     except (TypeError, ValueError):
-        raise LimitsNotNumbers(name=name, given=value) from None
+        raise LimitsNotNumbers(name=name, value=value) from None
     if numbers.ndim > 1 or (numbers.ndim == 1 and numbers.size != names.size):
         raise WrongLength(name=name, expected=names.size, shape=numbers.shape)
     if np.isnan(numbers).any() or (numbers < 0).any():
-        raise LimitsNotNumbers(name=name, given=float(numbers.min()))
+        raise LimitsNotNumbers(name=name, value=float(numbers.min()))
     return np.array(np.broadcast_to(numbers, names.size))

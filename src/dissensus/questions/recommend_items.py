@@ -63,12 +63,12 @@ class RecommendedItems(NotebookTable):
         """Return the recommended number of answers, and their share of the gain of all candidates."""
         what = UNITS.get(self.kind, "items")
         if not len(self):
-            return NoInformativeItem(candidates=self.candidates, what=what)
+            return NoInformativeItem(candidates=self.candidates, unit=what)
         if self.kind == "pairs":
             pairs = len({frozenset(str(name).split(PAIR_SEPARATOR)) for name in self.items})
             return ComparisonsToCollect(n=len(self), pairs=pairs, candidates=self.candidates)
         return AnswersToCollect(
-            n=len(self), candidates=self.candidates, what=what,
+            n=len(self), candidates=self.candidates, unit=what,
             share=Share(self.gain.sum() / max(self.total_gain, 1e-300)),
             gain="expected distance to the truth" if self.kind == "objects" else "expected information",
         )  # fmt: skip
@@ -130,7 +130,7 @@ def _choose_pairs(model: Any, table: Annotations, budget: int) -> ItemGains:
 
     n_alternatives = model.things_.size
     if n_alternatives > MAX_ALTERNATIVES:
-        raise TooManyAlternatives(alternatives=n_alternatives, most=MAX_ALTERNATIVES)
+        raise TooManyAlternatives(alternatives=n_alternatives, max_alternatives=MAX_ALTERNATIVES)
     left, right = np.triu_indices(n_alternatives, 1)
     p = model.outcome_probabilities(Comparisons.without_answers(left, right, n_alternatives), np.full(left.size, -1))
     information = ((p[:, 0] + p[:, 1]) - (p[:, 0] - p[:, 1]) ** 2) / 4

@@ -11,7 +11,7 @@ from dissensus.evaluation.pairs import wilson_interval_of_mean
 from dissensus.messages import Face, Message
 from dissensus.models.confidence import advise_gold_labels
 from dissensus.models.exceptions import GoldLabelsAdvice
-from dissensus.questions.item_status import SETTLED
+from dissensus.questions.item_status import SETTLED_CONFIDENCE
 from dissensus.table.kinds import CLASS_KINDS
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class TableSizeSummary(Message):
 
 
 class NoSettledItemsSummary(Message):
-    template = f"No item has a label with a confidence of {Share(SETTLED):0} or more yet."
+    template = f"No item has a label with a confidence of {Share(SETTLED_CONFIDENCE):0} or more yet."
 
 
 class SettledItemsSummary(Message):
@@ -56,7 +56,7 @@ class SettledItemsSummary(Message):
     n_settled: Count
     share: Share
     expected: Share
-    limit = Share(SETTLED)
+    limit = Share(SETTLED_CONFIDENCE)
 
 
 class SettledItemsByGoldSummary(SettledItemsSummary):

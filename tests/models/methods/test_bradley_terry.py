@@ -48,7 +48,7 @@ def test_likelihood_and_derivatives_are_those_of_plain_loops():
     second = (loop(1e-3)[0] - 2 * total + loop(-1e-3)[0]) / 1e-6
     assert -curve.sum() == pytest.approx(second, rel=1e-4)
     dense = np.zeros((games.n_alternatives, games.n_alternatives))
-    for left, right, weight in zip(games.left, games.right, curve, strict=True):
+    for left, right, weight in zip(games.left_codes, games.right_codes, curve, strict=True):
         e = np.eye(games.n_alternatives)[left] - np.eye(games.n_alternatives)[right]
         dense += weight * np.outer(e, e)
     np.testing.assert_allclose(weighted_laplacian(games, curve), dense, atol=1e-12)
@@ -146,7 +146,7 @@ def test_things_that_cannot_be_ranked_together_are_said():
     split = Annotations.from_pairs(["a", "c"], ["b", "d"], ["left", "right"])
     with pytest.raises(AlternativesNotConnected) as caught:
         methods["bradley-terry"]().fit(split)
-    assert caught.value.facts == {"things": 4, "groups": 2, "first": "'a'", "second": "'c'"}
+    assert caught.value.facts == {"things": 4, "groups": 2, "first_name": "'a'", "second_name": "'c'"}
     unbeaten = Annotations.from_pairs(["a", "b", "c"], ["b", "c", "b"], ["left", "left", "left"])
     assert methods["bradley-terry"]().fit(unbeaten).rank_[0] == 1
     with pytest.raises(OneGroupAlwaysWins):

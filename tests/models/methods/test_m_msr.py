@@ -299,4 +299,4 @@ def test_too_many_pairs_are_an_error_before_they_are_made():
     )
     with pytest.raises(TooManyPairs) as caught:
         MMSR().fit(table)
-    assert (caught.value.pairs, caught.value.most) == (10_000_000_000, 100_000_000)
+    assert (caught.value.pairs, caught.value.max_pairs) == (10_000_000_000, 100_000_000)

@@ -143,7 +143,7 @@ class WordEncoder(Encoder):
 def read_vectors(path: Path, seen: Sequence[str], keep: int) -> tuple[FloatArray, list[str]]:
     """Return vectors (W + M, D) of the W words `seen`, NaN if absent, and of M other words, and these other words."""
     wanted = {*seen, *(word.lower() for word in seen)}
-    found: dict[str, FloatArray] = {}
+    vectors: dict[str, FloatArray] = {}
     with report_read_errors(path), open_bytes(path) as file:
         D = n = 0
         for n, raw in enumerate(file, 1):
@@ -152,16 +152,16 @@ def read_vectors(path: Path, seen: Sequence[str], keep: int) -> tuple[FloatArray
                 if len(sizes := line.split(" ")) == 2 and all(size.isdigit() for size in sizes):
                     continue  # The first line of word2vec files has two sizes.
             D = D or len(line.split(" ")) - 1
-            if len(found) >= keep and line.partition(" ")[0] not in wanted:
+            if len(vectors) >= keep and line.partition(" ")[0] not in wanted:
                 continue
             word, *numbers = line.rsplit(" ", D) if D else [line]
-            if word not in found:
-                found[word] = _parse_numbers(numbers, D, path, n)
+            if word not in vectors:
+                vectors[word] = _parse_numbers(numbers, D, path, n)
     if not D:
         raise NoWordVectors(path=path)
-    more = sorted(word for word in found if word not in wanted)
+    more = sorted(word for word in vectors if word not in wanted)
     nothing = np.full(D, np.nan, np.float32)
-    rows = [found.get(word, found.get(word.lower(), nothing)) for word in seen] + [found[word] for word in more]
+    rows = [vectors.get(word, vectors.get(word.lower(), nothing)) for word in seen] + [vectors[word] for word in more]
     return np.array(rows, np.float32).reshape(len(rows), D), more
 
 

@@ -227,7 +227,7 @@ class CrowdLayerObjective(LabelsThroughClasses):
     ) -> Tensor:
         """Return P_j(label | x) (n, K) of pairs; code −1 is the average annotator."""
         (_, log_p), layer = self.encode_items(head, z), head.crowd
-        found: Tensor = layer.label_log_proba(
+        log_proba: Tensor = layer.label_log_proba(
             log_p.index_select(0, row), *layer.rows_or_average(annotators, self.label_totals(log_p.device))
         )
-        return found.exp()
+        return log_proba.exp()

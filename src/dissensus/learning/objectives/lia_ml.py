@@ -217,7 +217,7 @@ class LIAMLObjective(LIAMLKeywords, LIAObjective):
         for name, one in table.items():
             for value, kind in ((name, str), (one, Annotations)):
                 if not isinstance(value, kind):
-                    raise QuestionsNeeded(where=f"question {name!r}", found=type(value).__name__)
+                    raise QuestionsNeeded(location=f"question {name!r}", type_name=type(value).__name__)
         self.questions_ = sorted(table)
         tables = [table[name] for name in self.questions_]
         _check_axes(self.questions_, tables)
@@ -368,7 +368,7 @@ def _check_axes(names: list[str], tables: list[Annotations]) -> None:
     for name, table in zip(names, tables, strict=True):
         for axis in ("items", "annotators"):
             if not np.array_equal(getattr(table, axis), getattr(tables[0], axis)):
-                raise QuestionsDiffer(first=names[0], second=name, axis=axis)
+                raise QuestionsDiffer(first_question=names[0], second_question=name, axis=axis)
 
 
 def _pair_gold(gold: Any, names: list[str], tables: list[Annotations]) -> IntArray | None:

@@ -63,8 +63,8 @@ ELO_PER_LOG_ODDS = 400 / np.log(10)  # Elo points per unit of log odds
 class Comparisons:
     """The rows of a table of pairs, with codes of alternatives, annotators and items."""
 
-    left: IntArray
-    right: IntArray
+    left_codes: IntArray
+    right_codes: IntArray
     annotator: IntArray
     item: IntArray
     won: FloatArray  # (N,) weight of the row; negative if right is better, 0 for a tie
@@ -141,7 +141,7 @@ class BradleyTerry(AnswerModel):
             Comparisons.without_answers(*table.alternatives[1:], self.things_.size), np.full(table.n_items, -1)
         )
         self.prior_ = np.bincount(table.label, pairs.weight, 3) / pairs.weight.sum()
-        differences = self.scores_[pairs.left] - self.scores_[pairs.right]
+        differences = self.scores_[pairs.left_codes] - self.scores_[pairs.right_codes]
         typical = float(np.sqrt((pairs.weight * differences**2).sum() / pairs.weight.sum()))
         # The share is P(annotator prefers the better alternative of a typical pair).
         share = 1 / (1 + np.exp(-self.answering_[:, 0] * typical))
@@ -173,7 +173,7 @@ class BradleyTerry(AnswerModel):
             before, p = scores, expected_outcomes(pairs, scores, effects)
             slope, curve = score_derivatives(pairs, p)
             gamma = effects[pairs.annotator, 0]
-            pull = np.bincount(pairs.left, gamma * slope, T) - np.bincount(pairs.right, gamma * slope, T)
+            pull = np.bincount(pairs.left_codes, gamma * slope, T) - np.bincount(pairs.right_codes, gamma * slope, T)
             hessian = weighted_laplacian(pairs, gamma**2 * curve)
             hessian[np.diag_indices(T)] += 1 / variance
             if self.prior is None:  # The likelihood depends on differences of scores only.
@@ -216,7 +216,7 @@ class BradleyTerry(AnswerModel):
         group, A = (pairs.annotator, len(effects)) if self.annotators else (np.zeros_like(pairs.annotator), 1)
         p = expected_outcomes(pairs, scores, effects, total=False)
         slope, curve = score_derivatives(pairs, p)
-        d = scores[pairs.left] - scores[pairs.right]
+        d = scores[pairs.left_codes] - scores[pairs.right_codes]
         cross = -0.5 * pairs.weight * p.difference * p.tie
 
         def sum_by_annotator(values: FloatArray) -> FloatArray:
@@ -254,7 +254,7 @@ class BradleyTerry(AnswerModel):
         slope, _ = score_derivatives(pairs, expected_outcomes(pairs, self.scores_, self.answering_))
         q = np.asarray(np.bincount(pairs.item, self.answering_[pairs.annotator, 0] * slope, n_items), np.float64)
         first = np.unique(pairs.item, return_index=True)[1]
-        item_pairs = Comparisons.without_answers(pairs.left[first], pairs.right[first], T)
+        item_pairs = Comparisons.without_answers(pairs.left_codes[first], pairs.right_codes[first], T)
         meat: Any = weighted_laplacian(item_pairs, q[pairs.item[first]] ** 2)
         sandwich = inverse @ meat @ inverse
         plain, robust = centre_variance(inverse), centre_variance(sandwich)
@@ -262,7 +262,7 @@ class BradleyTerry(AnswerModel):
         self.score_variance_ = plain * np.outer(factor, factor)
         half = 1.96 * np.sqrt(np.maximum(np.diag(self.score_variance_), 0))
         self.score_interval_ = np.stack([self.scores_ - half, self.scores_ + half], axis=1)
-        played = [np.bincount(side, pairs.weight, T) for side in (pairs.left, pairs.right)]
+        played = [np.bincount(side, pairs.weight, T) for side in (pairs.left_codes, pairs.right_codes)]
         self.comparisons_ = np.asarray(played[0] + played[1], np.float64)
         self.rank_ = rank_scores(self.scores_)
         root = np.linalg.cholesky(self.score_variance_ + np.eye(T) * (1e-9 + 1e-9 * np.diag(plain).max()))
@@ -289,7 +289,9 @@ class BradleyTerry(AnswerModel):
         annotators = naming.match_names(table.annotators, self.annotators_, "annotators")[table.annotator]
         items = self._match_alternatives(table)
         return self.outcome_probabilities(
-            Comparisons.without_answers(items.left[table.item], items.right[table.item], items.n_alternatives),
+            Comparisons.without_answers(
+                items.left_codes[table.item], items.right_codes[table.item], items.n_alternatives
+            ),
             annotators,
         )
 
@@ -338,7 +340,7 @@ def expected_outcomes(
 ) -> OutcomeProbabilities:
     """Return the expected outcome of every row for annotator effects γ, h, κ (A, 3); `total` adds the likelihood."""
     gamma, h, nu = effects[:, 0] / 2, effects[:, 1] / 2, np.exp(effects[:, 2])
-    half = gamma[pairs.annotator] * (scores[pairs.left] - scores[pairs.right])
+    half = gamma[pairs.annotator] * (scores[pairs.left_codes] - scores[pairs.right_codes])
     half += h[pairs.annotator]
     size = np.abs(half)
     scaled = np.exp(-size)  # All three odds are divided by the larger of those of left and right, to avoid overflow.
@@ -370,7 +372,7 @@ def centre_variance(variance: FloatArray) -> FloatArray:
 def weighted_laplacian(pairs: Comparisons, weight: FloatArray) -> FloatArray:
     """Return Σ weight (e_left − e_right)(e_left − e_right)ᵀ over rows (T, T)."""
     T = pairs.n_alternatives
-    between = np.bincount(pairs.left.astype(np.int64) * T + pairs.right, weight, T * T).reshape(T, T)
+    between = np.bincount(pairs.left_codes.astype(np.int64) * T + pairs.right_codes, weight, T * T).reshape(T, T)
     between = between + between.T
     return np.diag(between.sum(axis=1)) - between
 
@@ -382,8 +384,8 @@ def check_connected(alternatives: Names, pairs: Comparisons, strongly: bool) -> 
 
     T = pairs.n_alternatives
     halves = ((pairs.weight + pairs.won - pairs.tied) / 2, (pairs.weight - pairs.won - pairs.tied) / 2)
-    beats = [(pairs.left, pairs.right, halves[0]), (pairs.right, pairs.left, halves[1])]
-    links = [(pairs.left, pairs.right, pairs.weight)] if not strongly else beats
+    beats = [(pairs.left_codes, pairs.right_codes, halves[0]), (pairs.right_codes, pairs.left_codes, halves[1])]
+    links = [(pairs.left_codes, pairs.right_codes, pairs.weight)] if not strongly else beats
     start, end, weight = (np.concatenate(part) for part in zip(*links, strict=True))
     graph = coo_array((weight, (start, end)), shape=(T, T)).tocsr()
     graph.eliminate_zeros()
@@ -391,4 +393,4 @@ def check_connected(alternatives: Names, pairs: Comparisons, strongly: bool) -> 
     if n > 1:
         first, second = alternatives[group == group[0]][0], alternatives[group != group[0]][0]
         fault = OneGroupAlwaysWins if strongly else AlternativesNotConnected
-        raise fault(things=T, groups=n, first=quote_name(first), second=quote_name(second))
+        raise fault(things=T, groups=n, first_name=quote_name(first), second_name=quote_name(second))

@@ -190,7 +190,7 @@ def find_candidates(table: Annotations, distance: ObjectDistance | Callable[[Any
     first = np.cumsum(per_item) - per_item
     entries = int(per_item[table.item].sum())
     if entries > MAX_DISTANCES:
-        raise TooManyDistances(distances=entries, most=MAX_DISTANCES)
+        raise TooManyDistances(distances=entries, max_distances=MAX_DISTANCES)
     row = np.repeat(np.arange(len(table)), per_item[table.item])
     candidate = concatenate_ranges(first[table.item], per_item[table.item])
     ends = np.sort(np.stack([table.label[row].astype(np.int64), label[candidate]]), axis=0)

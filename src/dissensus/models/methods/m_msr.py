@@ -198,7 +198,7 @@ class AnnotatorPairs:
             rows = rows.select_items(gold < 0)
         at_most = min(A**2, int((np.diff(rows.item_ptr).astype(np.float64) ** 2).sum()))
         if at_most > MAX_PAIRS:
-            raise TooManyPairs(pairs=at_most, most=MAX_PAIRS)
+            raise TooManyPairs(pairs=at_most, max_pairs=MAX_PAIRS)
         sums = sum_pairs(rows, A)
         first, second, count = np.repeat(np.arange(A), np.diff(sums.indptr)), sums.indices, sums.data.real
         keep = (first != second) & (count >= min_shared) & (count > kernels.MIN_NONZERO)

@@ -174,7 +174,7 @@ def _describe_coefficients(facts: dict[str, Any]) -> Iterator[Finding]:
 def _tabulate_pairs(facts: dict[str, Any]) -> Finding:
     defined = [pair for pair in facts["pairs"] if pair["kappa"] == pair["kappa"]]
     if not defined:
-        return found.NoComparablePair(least=facts["least"])
+        return found.NoComparablePair(min_items=facts["least"])
     numbers = facts["weights"] == "concordance"  # numbers are rarely equal, so that a share of equal ones says nothing
     rows: list[tuple[str, ...]] = []
     for pair in defined:

@@ -115,7 +115,7 @@ class Compare(Question):
         columns = ("method", *numbers[:2], "", *numbers[2:])
         yield Table(columns, rows, numbers=numbers, unbroken=("method",))
         yield ComparisonExplained(
-            quantity=measure.quantity, hidden=Count(facts.n_hidden), splits=Count(facts.splits),
+            quantity=measure.quantity, n_hidden=Count(facts.n_hidden), splits=Count(facts.splits),
             share=Share(facts.share),            accuracy=names == ["accuracy"],
         )  # fmt: skip
         yield from facts.findings()

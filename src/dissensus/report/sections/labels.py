@@ -10,7 +10,7 @@ from dissensus.common.formatting import Share, format_count, format_percent
 from dissensus.evaluation import bootstrap, log_loss
 from dissensus.evaluation.hard import probability_correct
 from dissensus.models.tempering import MIN_GOLD_ITEMS
-from dissensus.questions.item_status import SETTLED
+from dissensus.questions.item_status import SETTLED_CONFIDENCE
 from dissensus.report import charts
 from dissensus.report.blocks import ChartBlock, KeyFigure, KeyFigures
 from dissensus.report.calibration import calibration_chart, calibration_facts
@@ -22,7 +22,7 @@ LOW_ALPHA = 0.4  # Krippendorff's α; if it is lower, confidence rests on the mo
 MISLEADING_GAP = 0.1  # Confidence that exceeds accuracy by more is reported as bad.
 N_BINS = 20
 CONFIDENCE_LEVELS = {
-    "settled": f"settled ({format_percent(SETTLED)} or more)",
+    "settled": f"settled ({format_percent(SETTLED_CONFIDENCE)} or more)",
     "likely": "likely",
     "unsure": f"unsure (below {format_percent(UNSURE_CONFIDENCE)})",
 }
@@ -146,7 +146,12 @@ def _confidence_chart(facts: Facts) -> ChartBlock:
     edges, counts = facts["histogram"]["edges"], facts["histogram"]["counts"]
     words = list(CONFIDENCE_LEVELS.values())[::-1]
     rows = [
-        {"from": low, "to": high, "count": n, "state": words[np.digitize(low + 1e-9, [UNSURE_CONFIDENCE, SETTLED])]}
+        {
+            "from": low,
+            "to": high,
+            "count": n,
+            "state": words[np.digitize(low + 1e-9, [UNSURE_CONFIDENCE, SETTLED_CONFIDENCE])],
+        }
         for (low, high), n in zip(pairwise(edges), counts, strict=True)
     ]
     first = next((i for i, row in enumerate(rows) if row["count"]), 0)
