@@ -84,7 +84,7 @@ class ValidationOptions:
 
 
 @dataclass(frozen=True)
-class TrainingData:
+class TrainingTask:
     """The labels and inputs that `train` reads, with the items of each role."""
 
     table: Annotations  # labels of the training items
@@ -198,7 +198,7 @@ def _prepare_training(
     held_out: ValidationOptions,
     gold: TrainingGold,
     source: SourceOfTables,
-) -> tuple[CrowdClassifier, TrainingData]:
+) -> tuple[CrowdClassifier, TrainingTask]:
     """Return the classifier to train, with checked options, and its training data; FILE may hold the inputs too."""
     from dissensus.cli.inputs import Inputs, align_inputs
 
@@ -223,7 +223,7 @@ def _hold_out(
     gold: TrainingGold,
     chosen: ValidationOptions,
     source: SourceOfTables,
-) -> TrainingData:
+) -> TrainingTask:
     """Return the training data without the labels and gold of the items that are not to be trained on."""
     import numpy as np
 
@@ -240,11 +240,11 @@ def _hold_out(
             excluded, held_out, validation = validation_by_share_or_file(str(chosen.validation), table, X, source)
         table = table.select(rows=~excluded[table.item])
         training = None if training is None else np.where(excluded, -1, training)
-    return TrainingData(table, X, inputs, file, training, scoring, held_out, validation)
+    return TrainingTask(table, X, inputs, file, training, scoring, held_out, validation)
 
 
 def _fit(
-    model: CrowdClassifier, data: TrainingData, folds: int | None, source: SourceOfTables, *, show_total: bool
+    model: CrowdClassifier, data: TrainingTask, folds: int | None, source: SourceOfTables, *, show_total: bool
 ) -> OutOfFold | None:
     """Fit the classifier, and return its predictions out of fold if `folds` are given.
 
