@@ -37,9 +37,8 @@ class SpanModel(Aggregator, ABC):
     kinds: ClassVar[tuple[str, ...]] = ("spans",)
 
     tags_: Annotated[IntArray, "I code:K"]  # index of each item's tag in `classes_`
-    span_probability_: Annotated[
-        FloatArray, "I share?"
-    ]  # probability of the span that begins at the item; NaN elsewhere
+    # This is the probability of the span that begins at the item, and NaN for other items.
+    span_probability_: Annotated[FloatArray, "I share?"]
 
     @abstractmethod
     def predict_tags(self, table: Annotations) -> tuple[FloatArray, IntArray, FloatArray]:

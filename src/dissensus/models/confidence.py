@@ -52,9 +52,8 @@ def mean_effective_labels(model: Aggregator) -> EffectiveLabels | None:
         n = np.array([model.total_.sum() / items])
     if not n.size or n.max() <= 1:  # the model was saved without items, or items have one label
         return None
-    rhos = np.minimum(
-        [model.dependence_, *model.dependence_interval_[::-1]], 1.0
-    )  # with a larger ρ, several labels would count as less than one
+    # With a larger ρ, several labels would count as less than one.
+    rhos = np.minimum([model.dependence_, *model.dependence_interval_[::-1]], 1.0)
     value, low, high = (float((n / design_effect(n, rho)).mean()) for rho in rhos)
     return EffectiveLabels(value, low, high, labels=float(model.n_annotations_.sum() / items))
 

@@ -448,9 +448,8 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         """Return the class shares π (K,), given expected items per class (K,)."""
         if self.fixed_prior_ is not None:
             return self.fixed_prior_
-        shares = (
-            np.maximum(class_counts, 0) + self.class_pseudo_counts_
-        )  # a partial fit may leave rounding errors below zero
+        # A partial fit may leave rounding errors below zero.
+        shares = np.maximum(class_counts, 0) + self.class_pseudo_counts_
         return np.asarray(shares / shares.sum())
 
     def _set_results(self, engine: Engine) -> None:
@@ -466,9 +465,8 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         if likelihood is not learnt:
             counts = engine.run(pass_, EStepParams.from_likelihood(params.prior, learnt))
             self.label_counts_ = counts.label_counts
-        self.trace_ = np.append(
-            self.trace_, self._objective(counts, params, learnt)
-        )  # the objective of the returned parameters
+        # The last entry is the objective of the returned parameters.
+        self.trace_ = np.append(self.trace_, self._objective(counts, params, learnt))
         self.set_derived_results()
 
     # Results

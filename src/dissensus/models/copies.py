@@ -64,9 +64,8 @@ class CopyGroups:
     probability: FloatArray  # (A,) P(the annotator copies in its group | labels)
 
 
-_cached_groups: WeakKeyDictionary[Annotations, CopyGroups] = (
-    WeakKeyDictionary()
-)  # `fit` and `diagnose` search the same table
+# The groups are cached because `fit` and `diagnose` search the same table.
+_cached_groups: WeakKeyDictionary[Annotations, CopyGroups] = WeakKeyDictionary()
 
 
 def find_copies(table: Annotations) -> CopyGroups:
@@ -309,9 +308,8 @@ class _CopySearch:
             self.unit_votes[:, first],
             self.unit_log[:, first],
         )
-        alone = (
-            self.voters[self.item] - 1 - ~member <= 0
-        )  # labels can be predicted only from labels of other annotators
+        # Labels can be predicted only from labels of other annotators.
+        alone = self.voters[self.item] - 1 - ~member <= 0
         rows = np.flatnonzero((votes_of_group.sum(axis=0)[self.item] > member) & ~alone)
         i, annotator, inner = self.item[rows], self.annotator[rows], member[rows]
         others = votes_of_group[:, i]

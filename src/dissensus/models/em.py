@@ -127,9 +127,8 @@ class EMRun(Generic[P]):
         self.trace: list[float] = []  # objective of each pass; the last one is repeated if an extrapolation is rejected
         self.converged = False
         self.fallback: P | None = None  # EM step that is used if an extrapolation is rejected
-        self.cycles = (
-            2 if accelerate == "squarem" else None
-        )  # remaining SQUAREM cycles; None if the run never extrapolates
+        # This is the number of remaining SQUAREM cycles, or None if the run never extrapolates.
+        self.cycles = 2 if accelerate == "squarem" else None
         self.theta0: FloatArray | None = None  # θ0 of the current SQUAREM cycle
         self.theta1: FloatArray | None = None
         self.last_step: FloatArray | None = None  # vector of the last EM step, for momentum

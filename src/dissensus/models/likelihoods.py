@@ -58,9 +58,8 @@ def compute_posterior(model: Aggregator, table: Annotations, annotators: IntArra
 
 def label_probabilities(model: Aggregator, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
     """Return P(label | item, annotator), (n, K), for pairs given by codes (n,), −1 if unseen, and posteriors (n, K)."""
-    everyone = model.annotator_confusions(
-        np.append(np.arange(model.annotators_.size), -1)
-    )  # code −1 selects the population
+    # The last entry, which code −1 selects, is the population.
+    everyone = model.annotator_confusions(np.append(np.arange(model.annotators_.size), -1))
     expected = np.empty_like(posterior)
     for start in range(0, len(posterior), MAX_CHUNK_ROWS):
         rows = slice(start, start + MAX_CHUNK_ROWS)

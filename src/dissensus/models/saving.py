@@ -147,15 +147,13 @@ def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
     values: dict[str, Any] = {}
     schema = model.results()
     for key, value in vars(model).items():
-        if (
-            not key.endswith("_") or key.startswith("_") or key == "items_path_"
-        ):  # this path exists only on this machine
+        # `items_path_` exists only on this machine.
+        if not key.endswith("_") or key.startswith("_") or key == "items_path_":
             continue
         if not items and schema.get(key, "").removeprefix(OPTIONAL_PREFIX).startswith(("I ", "E ")):
             value = np.empty((0, *value.shape[1:]), value.dtype)
-        if hasattr(value, "__array__") and not isinstance(
-            value, np.ndarray | np.generic
-        ):  # an array that an engine stores outside this process
+        # Load an array that an engine stores outside this process.
+        if hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic):
             value = np.asarray(value)
         if isinstance(value, np.ndarray) and value.dtype == object:
             arrays |= {f"{key}:{part}": array for part, array in pack_text(value).items()}

@@ -171,10 +171,8 @@ def check_row_order(method: Method) -> None:
     assert_same_results(fit_quietly(method, table), fit_quietly(method, shuffled))
     n = 90
     rows = [rng.integers(0, high, n) for high in (11, 4, 2 if is_binary(method) else 3)]
-    weight, order = (
-        rng.choice([0.3, 0.7, 1.1], n),
-        rng.permutation(n),
-    )  # many rows have the same codes and different weights
+    # Many rows have the same codes but different weights.
+    weight, order = rng.choice([0.3, 0.7, 1.1], n), rng.permutation(n)
     table = Annotations.from_arrays(*rows, weight=weight)
     shuffled = Annotations.from_arrays(*(column[order] for column in rows), weight=weight[order])
     assert_same_results(fit_quietly(method, table), fit_quietly(method, shuffled))

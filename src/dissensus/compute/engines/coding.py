@@ -254,9 +254,8 @@ def _create_checked_view(rows: Any, files: list[str], columns: dict[str, str]) -
     bad = [f"{role} IS NULL" + (f" OR trim({role}) = ''" if role in text else "") for role in roles]
     bad.append("NOT coalesce(weight >= 0 AND weight < 'infinity', FALSE)" if "weight" in columns else "FALSE")
     counts = ", ".join(f"count(*) FILTER ({condition})" for condition in bad)
-    *blank, weights, total = rows.execute(f"SELECT {counts}, count(*) FROM rows").fetchall()[
-        0
-    ]  # all counts are computed in one scan
+    # All counts are computed in one scan.
+    *blank, weights, total = rows.execute(f"SELECT {counts}, count(*) FROM rows").fetchall()[0]
     check_row_counts(columns, total, dict(zip(roles, blank, strict=True)), weights)
 
 
@@ -329,9 +328,8 @@ class _CodesWriter:
             return
         if not (naming.is_text_type(item.type) or pa.types.is_integer(item.type)):
             raise UnsupportedType(column="item", type=str(item.type))
-        codes = np.asarray(
-            item.dictionary_encode().indices
-        )  # rows are sorted, so a new item begins where the code changes
+        # Rows are sorted, so a new item begins where the code changes.
+        codes = np.asarray(item.dictionary_encode().indices)
         new = np.flatnonzero(np.diff(codes, prepend=-1))
         if self.last is not None and item[0].as_py() == self.last:
             new = new[1:]

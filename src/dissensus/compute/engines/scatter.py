@@ -111,10 +111,8 @@ class ClusterArray:
         hard = None if difficulty is None else table.parts.context.broadcast(difficulty)
         none = np.empty(0, table.items.dtype), np.empty((0, *self.shape[1:])), None if hard is None else np.empty(0)
         schema = pa.schema(
-            (
-                name,
-                pa.string() if values.dtype.kind == "O" else pa.array(values).type,
-            )  # the type of an empty column of text cannot be inferred
+            # The type of an empty column of text cannot be inferred.
+            (name, pa.string() if values.dtype.kind == "O" else pa.array(values).type)
             for name, values in columns(*none).items()
         )
         write = partial(_to_arrow, columns, table.offsets, hard, schema)

@@ -56,10 +56,8 @@ def update_messages(start, stop, item_ptr, annotator, answer, message, edge_sums
     The message of an annotator is the log odds of (Y − a·h + labels·crowd)/(Q − |a·h| + labels).
     """
     for i in range(start, stop):
-        first, end = (
-            np.uintp(item_ptr[i]),
-            np.uintp(item_ptr[i + 1]),
-        )  # unsigned, so that no index is checked for its sign
+        # With unsigned indices, numba does not check signs.
+        first, end = np.uintp(item_ptr[i]), np.uintp(item_ptr[i + 1])
         total = 0.0
         for e in range(first, end):
             j, a = np.uintp(annotator[e]), float(answer[e])

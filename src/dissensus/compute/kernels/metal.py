@@ -46,10 +46,8 @@ def add_moments(start, stop, rows, gold, confusion, gram, met, grams_met):
     K, T = confusion.shape[2], gram.shape[1]
     votes, grams = np.empty(K), np.empty(T)
     for i in range(start, stop):
-        first, end = (
-            np.uintp(item_ptr[i]),
-            np.uintp(item_ptr[i + 1]),
-        )  # unsigned, so that no index is checked for its sign
+        # With unsigned indices, numba does not check signs.
+        first, end = np.uintp(item_ptr[i]), np.uintp(item_ptr[i + 1])
         if value_or_default(gold, i, -1) >= 0:
             continue
         votes[:] = 0.0
@@ -105,9 +103,8 @@ def descend_on_simplex(confusion: FloatArray, pull: FloatArray, curvature: Float
     has its own step length 1/L_c with L_c = √H_cc Σ_d |H_cd|/√H_dd. So diag(L) − H is positive semi-definite
     (diagonally dominant after scaling), and rare classes, whose H is small, converge as fast as the others.
     """
-    x, target, H = (
-        np.ascontiguousarray(values.T) for values in (confusion, pull, curvature)
-    )  # [true, given, annotator]
+    # The transposed arrays have the axes [true, given, annotator].
+    x, target, H = (np.ascontiguousarray(values.T) for values in (confusion, pull, curvature))
     root = np.sqrt(np.einsum("cca->ca", H))
     length = 1 / (root * (np.abs(H) / root).sum(axis=1))
     z, momentum = x, 1.0

@@ -24,9 +24,8 @@ def add_sums(ptr, column, value, drawn, state, sums):
     resample (Steele, Lea & Flood 2014).
     """
     n_items = ptr.size - 1
-    times = np.zeros(
-        (BLOCK_ITEMS, RESAMPLE_LANES), np.uint8
-    )  # draws of each item of the block; more than 255 are practically impossible
+    # The number of draws of each item of the block is practically never above 255.
+    times = np.zeros((BLOCK_ITEMS, RESAMPLE_LANES), np.uint8)
     weight = np.empty(RESAMPLE_LANES)
     for block in range(drawn.shape[1]):
         first = block * BLOCK_ITEMS

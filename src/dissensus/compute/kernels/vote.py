@@ -50,10 +50,8 @@ def vote_items(start, stop, rows, skill, gold, alone, prior, lean, hits, total, 
     keep = posterior.shape[0] > 0
     v = np.empty(K)  # sums by class, later each class's part of the outcome
     for i in range(start, stop):
-        first, end = (
-            np.uintp(item_ptr[i]),
-            np.uintp(item_ptr[i + 1]),
-        )  # unsigned, so that no index is checked for its sign
+        # With unsigned indices, numba does not check signs.
+        first, end = np.uintp(item_ptr[i]), np.uintp(item_ptr[i + 1])
         top = sum_votes(first, end, annotator, label, weight, skill, v)
         for k in range(K):
             sums[k] += v[k]

@@ -63,9 +63,8 @@ class CommunityParams(ClassParams):
 
     prior: FloatArray = em_parameter(LOG_SIMPLEX)  # (K,) π
     counts: FloatArray = em_parameter(COUNT, "A K K")  # [annotator, true, given] n
-    community_concentration: FloatArray = em_parameter(
-        positive_transform(MIN_ALPHA), "C K K"
-    )  # [community, true, given] α
+    # This is α [community, true, given].
+    community_concentration: FloatArray = em_parameter(positive_transform(MIN_ALPHA), "C K K")
     community_share: FloatArray = em_parameter(LOG_SIMPLEX, "C")  # h
 
 

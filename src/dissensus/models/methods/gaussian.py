@@ -230,9 +230,8 @@ class Gaussian(AnswerModel):
     ) -> tuple[FloatArray, FloatArray]:
         """Return values (I,) and intervals (I, 2) for Gaussian posteriors on the scale of x."""
         half = ndtri((1 + level) / 2) * np.sqrt(variance * design_effect(n, self.dependence_))
-        half = np.minimum(
-            half, ndtri((1 + level) / 2) * self._prior_sd()
-        )  # at most the width for an item without labels
+        # An interval is at most as wide as that of an item without labels.
+        half = np.minimum(half, ndtri((1 + level) / 2) * self._prior_sd())
         value, plain = self._conversion_curves()
         low = np.minimum(value(mean - half), plain(mean - half))
         high = np.maximum(value(mean + half), plain(mean + half))

@@ -121,9 +121,8 @@ class MMCE(EMAggregator[MMCEParams]):
         """Return β, the penalty of τ, for the first `n_items` items of the table."""
         items = np.count_nonzero(np.diff(table.item_ptr[: n_items + 1]))
         annotators = np.count_nonzero(np.diff(table.annotator_ptr))
-        return self.annotator_penalty(table.n_classes) * max(
-            items / annotators, 1.0
-        )  # the number of annotations cancels out
+        # The number of annotations cancels out.
+        return self.annotator_penalty(table.n_classes) * max(items / annotators, 1.0)
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         unbounded, table = table, cap_weights(table)
