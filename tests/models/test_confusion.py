@@ -21,8 +21,8 @@ from dissensus.models.confusion import (
     ConfusionPass,
     EStepParams,
     RightWrongLikelihood,
+    expected_label_counts,
     label_totals,
-    soft_counts,
 )
 from dissensus.models.em import EMRun
 from dissensus.models.focus import FocusedEngine
@@ -178,7 +178,7 @@ def test_votes_can_be_counted_without_gold(with_gold, monkeypatch):
     for engine in engines_of(table, some_gold(table), monkeypatch):
         with engine:
             found = engine.run(ConfusionPass(VOTES, FULL, with_gold), None)
-        np.testing.assert_allclose(found.label_counts, soft_counts(table, q), atol=1e-11)
+        np.testing.assert_allclose(found.label_counts, expected_label_counts(table, q), atol=1e-11)
     if with_gold:
         np.testing.assert_allclose(vote_counts(table, some_gold(table)).label_counts, found.label_counts)
 

@@ -61,9 +61,9 @@ __all__ = [
     "FloatArray",
     "RightWrongLikelihood",
     "em_parameter",
+    "expected_label_counts",
     "methods",
     "param",
-    "soft_counts",
 ]  # fmt: skip
 
 
@@ -196,7 +196,7 @@ class ConfusionPass(Pass[EStepParams | None, ExpectedCounts]):
         votes = chunk.to_numpy(chunk.votes(chunk.row_weights()))
         return chunk.to_backend(draw_vote_shares(votes, chunk.to_numpy(chunk.gold), self.rng))
 
-    def zeros(self, size: TableSize) -> list[Any]:
+    def initial_sums(self, size: TableSize) -> list[Any]:
         """Return zeros for the evidence and the class counts; labels are counted in the cells."""
         return [0.0, np.zeros(size.n_classes)]
 
@@ -285,7 +285,7 @@ def run_e_step(engine: Engine, prior: FloatArray, likelihood: LabelLikelihood) -
     return posterior, engine.run(ConfusionPass(LIKELIHOOD, layout), EStepParams.from_likelihood(prior, likelihood), out)
 
 
-def soft_counts(table: Annotations, posterior: FloatArray) -> FloatArray:
+def expected_label_counts(table: Annotations, posterior: FloatArray) -> FloatArray:
     """Return the expected label counts (A, K, K) [annotator, true, given], given a posterior (I, K)."""
     with open_in_memory(table, None, 1) as engine:
         return engine.run(ConfusionPass(POSTERIOR, FULL, posterior=np.ascontiguousarray(posterior)), None).label_counts

@@ -10,7 +10,13 @@ from dissensus.common.types import FloatArray, IntArray
 from dissensus.compute.chunk import FULL, VOTES
 from dissensus.compute.engines import open_in_memory
 from dissensus.compute.engines.base import Engine
-from dissensus.models.confusion import MIN_UPDATE_PRIOR, ConfusionPass, ExpectedCounts, run_e_step, soft_counts
+from dissensus.models.confusion import (
+    MIN_UPDATE_PRIOR,
+    ConfusionPass,
+    ExpectedCounts,
+    expected_label_counts,
+    run_e_step,
+)
 from dissensus.table.annotations import Annotations
 
 MIN_PSEUDO_COUNT, MAX_PSEUDO_COUNT = 1e-9, 1e9  # likelihoods then stay above 1e-18, so products cannot underflow
@@ -29,7 +35,7 @@ class FittedMatrices:
 
 def estimate_matrices(table: Annotations, posterior: FloatArray, pseudo: FloatArray) -> FittedMatrices:
     """Estimate confusion matrices from a posterior (I, K) and pseudo-counts (K, K): the M step of Dawid-Skene."""
-    counts = soft_counts(table, posterior)
+    counts = expected_label_counts(table, posterior)
     confusion, population = counts + pseudo, counts.sum(axis=0) + pseudo
     confusion /= confusion.sum(axis=2, keepdims=True)
     return FittedMatrices(posterior, confusion, population / population.sum(axis=1, keepdims=True))

@@ -144,7 +144,7 @@ class VotePass(Pass[FloatArray, VoteSums]):
 
     sums_type, outputs = VoteSums, ("posterior", "item_total")
 
-    def zeros(self, size: TableSize) -> list[Any]:
+    def initial_sums(self, size: TableSize) -> list[Any]:
         """Return zero hits, totals and votes."""
         return [*np.zeros((2, size.n_annotators)), np.zeros(size.n_classes)]
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.models.confusion import soft_counts
+from dissensus.models.confusion import expected_label_counts
 from dissensus.questions.exceptions import PosteriorShapeMismatch
 from dissensus.table.annotations import Annotations
 
@@ -69,7 +69,7 @@ def annotator_errors(
     table = table if is_known.all() else table.select(rows=is_known[table.item])
     labels = np.diff(table.annotator_ptr)
     enough = labels >= least
-    counts = soft_counts(table, posterior)  # (A, K, K) [annotator, true, given]
+    counts = expected_label_counts(table, posterior)  # (A, K, K) [annotator, true, given]
     diagonal = np.diagonal(counts, axis1=1, axis2=2)
     true, used, total = counts.sum(axis=2), counts.sum(axis=1), counts.sum(axis=(1, 2))[:, None]
     excess = used - true

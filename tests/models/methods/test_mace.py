@@ -11,7 +11,7 @@ from dissensus import Annotations, methods
 from dissensus.compute.kernels.confusion import MAX_LOG_PRODUCT, chunk_rows
 from dissensus.models.confusion import EStepParams
 from dissensus.models.dirichlet import expected_log, kl_divergence
-from dissensus.models.methods.mace import MACE, MIN_PRIOR_PARAMETER, MACEParams, draw_by_counts, posterior_means
+from dissensus.models.methods.mace import MACE, MIN_PRIOR_PARAMETER, MACEParams, draw_keys_by_counts, posterior_means
 from dissensus.table.datasets import load_dataset
 from dissensus.table.simulate import simulate
 from models.family import begun, readable_objective
@@ -297,6 +297,6 @@ def test_the_rounding_of_large_sums_changes_no_draw():
     """The sums of 100,000 labels and more differ in their last digits where classes have other names."""
     total = np.exp2(np.random.default_rng(0).uniform(0, 60, 20_000))
     hits = total * np.random.default_rng(1).random(total.size)
-    one, other = (draw_by_counts(np.random.default_rng(2), hits * noise, total) for noise in (1, 1 + 1e-13))
+    one, other = (draw_keys_by_counts(np.random.default_rng(2), hits * noise, total) for noise in (1, 1 + 1e-13))
     assert np.mean(one != other) < 1e-4
     assert np.unique(one).size == one.size

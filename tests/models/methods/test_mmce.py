@@ -12,7 +12,7 @@ from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import mmce as kernels
 from dissensus.compute.rows import expand_rows
 from dissensus.models.matrices import default_pseudo_counts
-from dissensus.models.methods.mmce import MAX_ROW_WEIGHT, MMCE, FusedPass, MMCEParams, unknown_effect
+from dissensus.models.methods.mmce import MAX_ROW_WEIGHT, MMCE, FusedPass, MMCEParams, unknown_annotator_effect
 from dissensus.table.simulate import simulate
 from models.family import readable_pass
 from tables import KINDS, random_table, shares_of, some_gold
@@ -235,7 +235,7 @@ def test_scipy_finds_nothing_better_near_the_answer(kind, centre, with_gold):
         evidence = np.logaddexp.reduce(joint, axis=1)
         q = np.exp(joint - evidence[:, None])[table.item][:, :, None]
         pull = q * (shares[:, None, :] - shares.sum(axis=1)[:, None, None] * softmax(logits, axis=2))
-        known, expected = (5, unknown_effect(4)) if centre == "crowd" else (0, 0)
+        known, expected = (5, unknown_annotator_effect(4)) if centre == "crowd" else (0, 0)
         middle = (s.sum(axis=0) + known * expected) / (4 + known) if known else np.zeros((4, 4))
         by_sigma, by_tau = -alpha * (s - middle), -beta * t
         np.add.at(by_sigma, table.annotator, pull)
@@ -449,7 +449,9 @@ def test_one_label_for_each_item_is_believed_as_far_as_the_crowd_is():
     sim = simulate(400, 30, 3, redundancy=1, kinds={"ordinary": 1}, seed=1)
     model = MMCE().fit(sim.annotations)
     np.testing.assert_array_equal(model.predict(), sim.annotations.label)
-    np.testing.assert_allclose(model.crowd_effect_, (model.annotator_effect_.sum(axis=0) + 5 * unknown_effect(3)) / 35)
+    np.testing.assert_allclose(
+        model.crowd_effect_, (model.annotator_effect_.sum(axis=0) + 5 * unknown_annotator_effect(3)) / 35
+    )
     assert not MMCE(centre="zero").fit(sim.annotations).crowd_effect_.any()
 
 

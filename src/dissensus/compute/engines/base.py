@@ -110,13 +110,13 @@ class Pass(Generic[P, S]):
         """Process a chunk: add to the worker's sums, and write the outputs to the arrays `out`, one row per item."""
         raise NotImplementedError
 
-    def zeros(self, size: TableSize) -> list[Any]:
+    def initial_sums(self, size: TableSize) -> list[Any]:
         """Return the initial sums of a worker."""
         raise NotImplementedError
 
     def create_workers(self, params: P, size: TableSize, workers: int, pool: Threads) -> list[Worker]:
         """Create `workers` worker states."""
-        return [Worker(params, size, [] if size.is_short else self.zeros(size)) for _ in range(workers)]
+        return [Worker(params, size, [] if size.is_short else self.initial_sums(size)) for _ in range(workers)]
 
     def process(self, chunk: Chunk, worker: Worker, out: Mapping[str, Any]) -> None:
         """Process a chunk with the array form or the kernel, depending on the table's size."""

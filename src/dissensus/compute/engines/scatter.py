@@ -95,17 +95,17 @@ class ClusterArray:
         """Return the frame of items as a PySpark DataFrame; the function `columns` computes the columns."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        parts, schema = self._arrow_parts(difficulty, columns)
+        parts, schema = self._make_arrow_parts(difficulty, columns)
         frame = get_session().createDataFrame(parts, "part binary")
         return frame.mapInArrow(_from_arrow, from_arrow_schema(schema))
 
     def item_parts(self, difficulty: FloatArray | None, columns: ItemColumns) -> Iterator[Any]:
         """Yield the frame of items as Arrow tables on the driver, part by part."""
-        parts, _ = self._arrow_parts(difficulty, columns)
+        parts, _ = self._make_arrow_parts(difficulty, columns)
         for (part,) in parts.toLocalIterator():
             yield pa.ipc.open_stream(part).read_all()
 
-    def _arrow_parts(self, difficulty: FloatArray | None, columns: ItemColumns) -> tuple[Any, Any]:
+    def _make_arrow_parts(self, difficulty: FloatArray | None, columns: ItemColumns) -> tuple[Any, Any]:
         """Return an RDD of the frame's parts, as bytes of Arrow streams, and their schema."""
         table = self.table
         hard = None if difficulty is None else table.parts.context.broadcast(difficulty)
@@ -194,7 +194,9 @@ def distribute_frame(
     annotators, annotator_codes = naming.encode_column(annotator_names, "annotator")
     labels, _ = _count_names(rows, "label")
     class_names, label_codes, _ = encode_labels(labels, classes, ())
-    rows = _with_codes(_with_codes(rows, "annotator", annotator_names, annotator_codes), "label", labels, label_codes)
+    rows = _replace_names_by_codes(
+        _replace_names_by_codes(rows, "annotator", annotator_names, annotator_codes), "label", labels, label_codes
+    )
     keys = ["item", "annotator", "label", *(["weight"] if weighted else [])]
     partitions = _choose_partition_count(frame.sparkSession, total, options)
     ranges = rows.select(*keys).repartitionByRange(partitions, "item").sortWithinPartitions(*keys)
@@ -351,7 +353,7 @@ def _count_names(rows: Any, role: str) -> tuple[Any, IntArray]:
     return naming.to_column(found[role], role), found["count"].to_numpy()
 
 
-def _with_codes(rows: Any, role: str, names: Any, codes: IntArray) -> Any:
+def _replace_names_by_codes(rows: Any, role: str, names: Any, codes: IntArray) -> Any:
     """Replace a column of names by its codes."""
     coded = pa.table({role: pa.array(names), "code": codes})
     joined = rows.join(rows.sparkSession.createDataFrame(coded), role)

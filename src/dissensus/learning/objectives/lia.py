@@ -74,7 +74,7 @@ from dissensus.learning.objectives.base import (
 )
 from dissensus.learning.objectives.lia_leave_one_out import LeaveOneOutClasses
 from dissensus.learning.rows import RowEmbedding
-from dissensus.models.methods.mmce import unknown_effect
+from dissensus.models.methods.mmce import unknown_annotator_effect
 from dissensus.table.annotations import Annotations
 
 CLASS_PSEUDO_VOTES = 400.0  # pseudo-votes in the initial class shares, distributed equally over the classes
@@ -94,7 +94,7 @@ class CompetenceLayer(AnnotatorRows):
     ):
         super().__init__()
         self.shape = (n_classes, n_classes, latent)
-        first = as_tensor(unknown_effect(n_classes), torch.float32)[..., None].expand(self.shape).reshape(-1)
+        first = as_tensor(unknown_annotator_effect(n_classes), torch.float32)[..., None].expand(self.shape).reshape(-1)
         width = math.prod(self.shape) if size is None else size
         self.table = RowEmbedding(torch.randn(len(labels), width) * INITIAL_SPREAD)
         self.register_buffer("share", torch.where(labels > 0, 1 / labels, 0), persistent=False)

@@ -54,7 +54,7 @@ from dissensus.learning.objectives.lia import CompetenceLayer, LIAHead, LIAKeywo
 from dissensus.learning.rows import RowEmbedding
 from dissensus.models.base import check_gold
 from dissensus.models.exceptions import NoAnnotations
-from dissensus.models.methods.mmce import unknown_effect
+from dissensus.models.methods.mmce import unknown_annotator_effect
 from dissensus.table.annotations import Annotations
 
 SINGLE_QUESTION_NAME = "question"  # name of the question if there is a single table
@@ -81,7 +81,7 @@ class ClassEmbeddings(nn.Module):
         self.offset = nn.Parameter(torch.zeros(Q, K, size))
         first = np.zeros((Q, K, K))
         for q, k in enumerate((name >= 0).sum(axis=1)):
-            first[q, :k, :k] = unknown_effect(k)
+            first[q, :k, :k] = unknown_annotator_effect(k)
         self.pair_bias = nn.Parameter(as_tensor(first, torch.float32)[..., None].repeat(1, 1, 1, latent))
         self.bias = nn.Parameter(as_tensor(np.log(np.where(name >= 0, shares, 1)), torch.float32))
 

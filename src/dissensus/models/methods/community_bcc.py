@@ -47,7 +47,7 @@ from dissensus.models.dirichlet import MIN_ALPHA, expected_log, log_normaliser, 
 from dissensus.models.em import cached_by_params, run_em
 from dissensus.models.matrices import MAX_PSEUDO_COUNT, MIN_PSEUDO_COUNT
 from dissensus.models.methods.hierarchical_dawid_skene import CrowdPriorModel, expected_population, unknown_expected_log
-from dissensus.models.methods.mace import KEY_STEPS_PER_LABEL, draw_by_counts
+from dissensus.models.methods.mace import KEY_STEPS_PER_LABEL, draw_keys_by_counts
 from dissensus.models.params import COUNT, LOG_SIMPLEX, positive_transform
 
 MAX_COMMUNITIES = 8  # maximum number of communities that is tried
@@ -134,7 +134,7 @@ class CommunityBCC(CrowdPriorModel[CommunityParams]):
             cuts = np.quantile(figure, np.arange(1, M) / M, method="lower")
             group: IntArray = (figure[:, None] > cuts).sum(axis=1)
         else:
-            group = (draw_by_counts(rng, hits, total) % np.uint64(M)).astype(np.int64)
+            group = (draw_keys_by_counts(rng, hits, total) % np.uint64(M)).astype(np.int64)
         logs = np.zeros((M, *expected.shape))
         np.add.at(logs, group, expected_log(counts + expected))
         members = np.bincount(group, minlength=M).astype(np.float64)
@@ -176,10 +176,10 @@ class CommunityBCC(CrowdPriorModel[CommunityParams]):
         posteriors = self.annotator_posteriors(params)
         members = posteriors.membership.sum(axis=0)
         alpha = fixed_point_step(posteriors.log_sums, members, self.prior_annotators, params.community_concentration)
-        best = self._with_community_shares(params, alpha, posteriors)
+        best = self._update_community_shares(params, alpha, posteriors)
         for _ in range(QUOTIENT_STEPS):
             posteriors = self.annotator_posteriors(best)
-            tried = self._with_community_shares(
+            tried = self._update_community_shares(
                 best, quotient_step(posteriors, self.prior_annotators, best.community_concentration), posteriors
             )
             if not self._log_evidence(tried) > self._log_evidence(best):  # the loop also ends if the value is NaN
@@ -187,7 +187,7 @@ class CommunityBCC(CrowdPriorModel[CommunityParams]):
             best = tried
         return best
 
-    def _with_community_shares(
+    def _update_community_shares(
         self, params: CommunityParams, concentration: FloatArray, posteriors: AnnotatorPosteriors
     ) -> CommunityParams:
         share = posteriors.membership.sum(axis=0) + self.community_count
@@ -204,7 +204,7 @@ class CommunityBCC(CrowdPriorModel[CommunityParams]):
         return float(self.annotator_posteriors(params).evidence + density)
 
     def log_prior(self, params: CommunityParams) -> float:
-        """Return the log priors of h and α less the divergence of the annotators' posteriors from their communities."""
+        """Return the log priors of h and α minus the divergence of the annotators' posteriors from their communities."""
         return self._log_evidence(params) - self.annotator_posteriors(params).expected_log_likelihood
 
     def population_params(self, params: CommunityParams) -> CommunityParams:

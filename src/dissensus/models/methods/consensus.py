@@ -31,7 +31,7 @@ from dissensus.compute.rows import expand_rows
 from dissensus.models.base import Aggregator, default_method, methods
 from dissensus.models.class_shares import UniformPriorDawidSkene
 from dissensus.models.collapse import collapse, copy_groups
-from dissensus.models.confusion import soft_counts
+from dissensus.models.confusion import expected_label_counts
 from dissensus.models.em import Accelerate
 from dissensus.models.exceptions import ChosenModel
 from dissensus.models.methods.dawid_skene import DawidSkene
@@ -121,7 +121,10 @@ class Consensus(Aggregator):
         self.posterior_ = self._compute_posterior(table, np.arange(table.n_annotators))
         if gold is not None:
             self.posterior_[gold >= 0] = np.eye(self.prior_.size)[gold[gold >= 0]]
-        model.label_counts_, model.class_counts_ = soft_counts(table, self.posterior_), self.posterior_.sum(axis=0)
+        model.label_counts_, model.class_counts_ = (
+            expected_label_counts(table, self.posterior_),
+            self.posterior_.sum(axis=0),
+        )
         free = replace(model.initial_params(self.prior_), uniformity=np.zeros(1))
         model._set_params(model.m_step(model.label_counts_, model.label_totals_, free))
         model.set_derived_results()

@@ -232,7 +232,7 @@ class Gaussian(AnswerModel):
         half = ndtri((1 + level) / 2) * np.sqrt(variance * design_effect(n, self.dependence_))
         # An interval is at most as wide as that of an item without labels.
         half = np.minimum(half, ndtri((1 + level) / 2) * self._prior_sd())
-        value, plain = self._conversion_curves()
+        value, plain = self._make_conversion_functions()
         low = np.minimum(value(mean - half), plain(mean - half))
         high = np.maximum(value(mean + half), plain(mean + half))
         return value(mean), np.stack([low, high], axis=1)
@@ -242,7 +242,7 @@ class Gaussian(AnswerModel):
         known = np.flatnonzero(~np.isnan(gold))
         if self.dependence != "auto" or known.size < MIN_GOLD_ITEMS:
             return
-        value, _ = self._conversion_curves()
+        value, _ = self._make_conversion_functions()
         grid = np.linspace(mean.min() - 4 * self._prior_sd(), mean.max() + 4 * self._prior_sd(), 1000)
         squared_error = (np.interp(gold[known], value(grid), grid) - mean[known]) ** 2  # on the scale of x
 
@@ -322,7 +322,9 @@ class Gaussian(AnswerModel):
         """Return the standard deviation of the items' true values on the scale of x."""
         return float(np.sqrt(self.theta_prior_[1]))
 
-    def _conversion_curves(self) -> tuple[Callable[[FloatArray], FloatArray], Callable[[FloatArray], FloatArray]]:
+    def _make_conversion_functions(
+        self,
+    ) -> tuple[Callable[[FloatArray], FloatArray], Callable[[FloatArray], FloatArray]]:
         """Return the functions r and Q, which convert θ to labels."""
         some = np.argsort(-self.hits_, kind="stable")[:MAX_CURVE_ANNOTATORS]
         share = self.hits_[some] if self.hits_.sum() > 0 else self.total_[some]

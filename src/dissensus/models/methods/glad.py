@@ -223,7 +223,7 @@ class AbilityPass(Pass[GLADParams, AbilitySums]):
 
     sums_type, outputs = AbilitySums, ("posterior", "easiness")
 
-    def zeros(self, size: TableSize) -> list[Any]:
+    def initial_sums(self, size: TableSize) -> list[Any]:
         return [0.0, np.zeros(size.n_classes), *np.zeros((2, size.n_annotators))]
 
     def array_form(self, chunk: Chunk, params: GLADParams) -> tuple[Any, ...]:

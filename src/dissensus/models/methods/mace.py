@@ -136,7 +136,7 @@ class MACE(ConfusionModel[MACEParams]):
         share = np.full(len(given), 0.5)
         if rng is not None:
             agreed = self.vote_counts(engine, with_gold=False).label_counts.sum(axis=(1, 2))
-            share = draw_by_counts(rng, agreed, given.sum(axis=1)) / 2.0**64
+            share = draw_keys_by_counts(rng, agreed, given.sum(axis=1)) / 2.0**64
         return MACEParams(np.full(K, 1 / K), np.where(given > 0, share[:, None], 0.0), given)
 
     def annotator_posterior(self, params: MACEParams) -> MACEPosterior:
@@ -209,7 +209,7 @@ def posterior_means(posterior: MACEPosterior) -> tuple[FloatArray, FloatArray]:
     return competence[:, 0] / competence.sum(axis=1), strategy / strategy.sum(axis=1, keepdims=True)
 
 
-def draw_by_counts(rng: np.random.Generator, hits: FloatArray, total: FloatArray) -> Any:
+def draw_keys_by_counts(rng: np.random.Generator, hits: FloatArray, total: FloatArray) -> Any:
     """Return random 64-bit integers (A,) that depend on an annotator's counts, not on its name or position.
 
     Counts above `MAX_EXACT_LABELS` are rounded to the same number of binary digits, because larger sums have larger

@@ -49,7 +49,7 @@ from dissensus.compute.kernels import mmce as kernels
 from dissensus.compute.rows import Rows, expand_rows
 from dissensus.models.base import methods
 from dissensus.models.class_shares import INITIAL_UNIFORMITY, UniformClassPrior, fit_uniformity, nonuniform_cost
-from dissensus.models.confusion import soft_counts
+from dissensus.models.confusion import expected_label_counts
 from dissensus.models.em import EMAggregator
 from dissensus.models.matrices import MIN_PSEUDO_COUNT, default_pseudo_counts
 from dissensus.models.params import em_parameter, real_transform
@@ -197,7 +197,7 @@ class MMCE(EMAggregator[MMCEParams]):
         belief = table.soft_labels() if rng is None else rng.standard_gamma(table.votes() + 1)
         belief /= belief.sum(axis=1, keepdims=True)
         belief = apply_gold(belief, gold)
-        counts = soft_counts(table, belief)
+        counts = expected_label_counts(table, belief)
         sums = EffectSums(counts, np.repeat(counts.sum(axis=2, keepdims=True) / K, K, axis=2))
         shares = belief[np.diff(table.item_ptr) > 0].sum(axis=0) + self.class_count
         uniformity = np.array([INITIAL_UNIFORMITIES[self.class_prior]])
@@ -209,7 +209,7 @@ class MMCE(EMAggregator[MMCEParams]):
         """Return σ̄ (K, K)."""
         if self.centre == "zero":
             return np.zeros_like(effect[0])
-        middle = effect.sum(axis=0) + self.prior_annotators * unknown_effect(effect.shape[1])
+        middle = effect.sum(axis=0) + self.prior_annotators * unknown_annotator_effect(effect.shape[1])
         return np.asarray(middle / (len(effect) + self.prior_annotators))
 
     def _step_effect(self, effect: FloatArray, sums: EffectSums) -> FloatArray:
@@ -219,7 +219,7 @@ class MMCE(EMAggregator[MMCEParams]):
             # These are the sums of one annotator who gave all labels.
             seen, expected = (part.sum(axis=0, keepdims=True) for part in sums)
             centre = kernels.m_step(
-                centre[None], seen, expected, self.prior_annotators * alpha, unknown_effect(len(centre))
+                centre[None], seen, expected, self.prior_annotators * alpha, unknown_annotator_effect(len(centre))
             )[0]
         return np.asarray(kernels.m_step(effect, *sums, alpha, centre))
 
@@ -227,7 +227,7 @@ class MMCE(EMAggregator[MMCEParams]):
         middle = self._mean_effect(params.effect)
         square = float(np.square(params.effect - middle).sum())
         if self.centre == "crowd":
-            square += self.prior_annotators * float(np.square(middle - unknown_effect(len(middle))).sum())
+            square += self.prior_annotators * float(np.square(middle - unknown_annotator_effect(len(middle))).sum())
         return -0.5 * self.annotator_penalty(params.prior.size) * square
 
 
@@ -238,7 +238,7 @@ def cap_weights(table: Annotations) -> Annotations:
     return replace(table, weight=table.weight * (MAX_ROW_WEIGHT / table.weight.max()))
 
 
-def unknown_effect(n_classes: int) -> FloatArray:
+def unknown_annotator_effect(n_classes: int) -> FloatArray:
     """Return the σ of an annotator of unknown quality (K, K), from `default_pseudo_counts`."""
     logs = np.log(default_pseudo_counts(n_classes))
     return np.asarray(logs - logs.mean(axis=1, keepdims=True))
