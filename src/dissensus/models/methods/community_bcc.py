@@ -204,7 +204,7 @@ class CommunityBCC(CrowdPriorModel[CommunityParams]):
         return float(self.annotator_posteriors(params).evidence + density)
 
     def log_prior(self, params: CommunityParams) -> float:
-        """Return the log priors of h and α minus the divergence of the annotators' posteriors from their communities."""
+        """Return the log priors of h and α minus the divergence of annotators' posteriors from communities."""
         return self._log_evidence(params) - self.annotator_posteriors(params).expected_log_likelihood
 
     def population_params(self, params: CommunityParams) -> CommunityParams:
