@@ -14,7 +14,7 @@ from dissensus.learning.encoders import MLP, Identity
 from dissensus.learning.exceptions import (
     MissingInputs,
     RepeatedRow,
-    UnequalRows,
+    RowCountDiffers,
     UnnamedRows,
     UnusedAnnotatorFeatures,
     UnusedInputs,
@@ -366,7 +366,7 @@ def test_items_that_are_missing_or_too_many_are_said_in_one_sentence():
         align_rows(pd.DataFrame({"item": [*table.items, table.items[3]], "x": 1.0}), table)
     with raised(UnnamedRows, n_rows=19, n_items=20):
         align_rows(X[:19], table)
-    with raised(UnequalRows, argument="items", n_rows=20, n_entries=3):
+    with raised(RowCountDiffers, argument="items", n_rows=20, n_entries=3):
         align_rows(X, table, table.items[:3])
 
 

@@ -39,8 +39,8 @@ from dissensus.learning.exceptions import (
     InvalidTargets,
     ModelFileMissing,
     NoLabelledItems,
+    RowCountDiffers,
     SeedNeeded,
-    UnequalRows,
     UnknownLabel,
     UnnamedRows,
 )
@@ -293,7 +293,7 @@ def test_validation_metrics_are_those_of_scikit_learn():
     [
         (1.5, BadParameter, {"keyword": "validation"}),
         ("x", OutOfRange, {"name": "validation"}),
-        ((np.ones((2, 5)), ["a"]), UnequalRows, {"argument": "validation", "n_rows": 2, "n_entries": 1}),
+        ((np.ones((2, 5)), ["a"]), RowCountDiffers, {"argument": "validation", "n_rows": 2, "n_entries": 1}),
         ((np.ones((1, 5)), ["z"]), UnknownLabel, {"label": "'z'", "n_classes": 3}),
         ((np.ones((1, 5)), [7]), CodesOutOfRange, {"highest": 2, "high": 7}),
         ((np.ones((1, 5)), [-1]), NoGoldLabels, {"items": 1}),
@@ -384,7 +384,7 @@ def test_questions_about_no_annotators_and_labels_that_do_not_match():
         np.testing.assert_array_equal(model.predict_annotator_proba(X[:2], None), every_proba)
         with raised(SingleString, argument="annotators"):
             model.predict_annotator_proba(X[:2], "w1")
-    with raised(UnequalRows, argument="score", n_rows=60, n_entries=59):
+    with raised(RowCountDiffers, argument="score", n_rows=60, n_entries=59):
         model.score(X, truth[:59])
     with raised(NoGoldLabels, items=60):
         model.score(X, np.full(60, -1))

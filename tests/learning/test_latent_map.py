@@ -14,7 +14,7 @@ from dissensus.learning.annotator_map import project
 from dissensus.learning.encoders import MLP, Identity
 from dissensus.learning.exceptions import (
     CodesOutOfRange,
-    UnequalRows,
+    RowCountDiffers,
     WrongModel,
     WrongShape,
 )
@@ -179,7 +179,7 @@ def test_every_model_has_a_map_and_what_is_none_is_named(crowd):
 
 def test_wrong_keywords_and_sizes_are_named(crowd):
     model, table, X, truth = crowd
-    with raised(UnequalRows, n_rows=10, n_entries=60):
+    with raised(RowCountDiffers, n_rows=10, n_entries=60):
         item_map(model, X[:10], table=table)
     with pytest.raises(NoFeatureInputs):
         item_map(model, X[:0])

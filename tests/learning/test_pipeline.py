@@ -19,8 +19,8 @@ from dissensus.learning.encoders import TextCNN
 from dissensus.learning.exceptions import (
     DistributionsNeeded,
     FeatureNotFinite,
+    RowCountDiffers,
     SoftObjectiveNeeded,
-    UnequalRows,
 )
 from dissensus.learning.objectives import Soft
 from faults import raised
@@ -163,9 +163,9 @@ def test_what_is_no_distribution_per_row_is_named():
     model, X = quick(encoder="identity"), np.zeros((3, 1))
     with raised(DistributionsNeeded, argument="y", shape=(3,)):
         model.fit_distributions(X, [0, 1, 0])
-    with raised(UnequalRows, argument="y", n_rows=3, n_entries=2):
+    with raised(RowCountDiffers, argument="y", n_rows=3, n_entries=2):
         model.fit_distributions(X, np.eye(2))
-    with raised(UnequalRows, argument="validation", n_rows=3, n_entries=2):
+    with raised(RowCountDiffers, argument="validation", n_rows=3, n_entries=2):
         model.fit_distributions(X[:2], np.eye(2), validation=(X, np.eye(2)))
     with pytest.raises(DataError):
         DistributionClassifier(model).fit(["a", "b", "c"], np.eye(2))

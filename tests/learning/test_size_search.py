@@ -13,7 +13,7 @@ from dissensus.evaluation import inverse_kl_divergence, kl_divergence
 from dissensus.exceptions import BadParameter
 from dissensus.learning import CrowdClassifier, size_search
 from dissensus.learning.encoders import Identity
-from dissensus.learning.exceptions import SizesNotSearchable, UnequalRows
+from dissensus.learning.exceptions import RowCountDiffers, SizesNotSearchable
 from dissensus.learning.objectives.ldl_nm import LDLNMObjective
 from dissensus.learning.size_search import search_sizes, winner_agreement
 
@@ -138,10 +138,10 @@ def test_wrong_arguments_are_one_clear_error(keywords, error):
 
 
 def test_wrong_data_are_one_clear_error():
-    with pytest.raises(UnequalRows) as uneven:
+    with pytest.raises(RowCountDiffers) as uneven:
         search_sizes(TABLE, X[:3], **GRID)
     assert (uneven.value.n_rows, uneven.value.n_entries) == (3, 50)
-    with pytest.raises(UnequalRows) as uneven:
+    with pytest.raises(RowCountDiffers) as uneven:
         search_sizes(TABLE, X, **GRID | {"dev": (DEV, X_DEV[:3])})
     assert (uneven.value.argument, uneven.value.n_rows, uneven.value.n_entries) == ("dev", 3, 20)
     found = search_sizes(TABLE, X, **{"dev": (DEV, X_DEV)} | GRID | {"epochs": (1,), "seeds": (0,)})

@@ -24,7 +24,7 @@ from dissensus.learning.exceptions import (
     IndexMismatch,
     InvalidTargets,
     RepeatedItem,
-    UnequalRows,
+    RowCountDiffers,
 )
 from dissensus.questions.compare import log_likelihood
 from dissensus.table.annotations import Annotations
@@ -206,7 +206,7 @@ def test_texts_are_cut_by_item(crowd):
     ("y", "error", "facts"),
     [
         (lambda t: ByItem(t)[[4, 4]], RepeatedItem, {"item": "4", "times": 2}),
-        (lambda t: ByItem(t)[[1, 2, 3]], UnequalRows, {"argument": "y", "n_rows": 2, "n_entries": 3}),
+        (lambda t: ByItem(t)[[1, 2, 3]], RowCountDiffers, {"argument": "y", "n_rows": 2, "n_entries": 3}),
         (lambda t: np.ones((2, 3)), InvalidTargets, {"type_name": "ndarray", "shape": (2, 3)}),
         (lambda t: [0.5, 1.5], ContinuousTargets, {"n_rows": 2, "value": 0.5, "row": 0}),
     ],

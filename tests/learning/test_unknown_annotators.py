@@ -12,7 +12,7 @@ from dissensus.learning.encoders import Identity
 from dissensus.learning.exceptions import (
     AnnotatorNameMissing,
     DistributionsNeeded,
-    UnequalRows,
+    RowCountDiffers,
     WrongModel,
 )
 from dissensus.learning.objectives.ldl_nm import LDLNMObjective
@@ -116,7 +116,7 @@ def test_wrong_arguments_are_one_clear_error(model):
         with pytest.raises(DistributionsNeeded) as wrong:
             infer_annotators(model, X, y)
         assert wrong.value.shape == y.shape
-    with pytest.raises(UnequalRows) as uneven:
+    with pytest.raises(RowCountDiffers) as uneven:
         infer_annotators(model, X, Y, annotator=["a"])
     assert (uneven.value.n_rows, uneven.value.n_entries) == (len(Y), 1)
     other = CrowdClassifier(encoder=Identity(), objective="soft", epochs=1, device="cpu").fit(TABLE, X)

@@ -12,7 +12,7 @@ from dissensus.learning.encoders.words import (
     WordVectors,
     build_vocabulary,
     encode_sequences,
-    find_distinct,
+    find_distinct_rows,
     read_vectors,
 )
 from dissensus.learning.exceptions import NotAWordVector, NoWordVectors, UnknownWords
@@ -41,7 +41,7 @@ def test_codes_are_exact_then_lower_case_then_unknown():
 
 def test_distinct_entries_give_every_row_back():
     ids = torch.tensor([7, 3, 7, 7, 5, 3])
-    first, which = find_distinct(ids)
+    first, which = find_distinct_rows(ids)
     assert len(first) == 3
     assert torch.equal(ids[first][which], ids)
 

@@ -20,7 +20,7 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.exceptions import MissingExtra
 from dissensus.learning.competence import annotator_embeddings
 from dissensus.learning.exceptions import ModelOfOtherTable, NoLabelsOfModel, TooFewForUMAP, WrongModel
-from dissensus.learning.latent_map import project_principal
+from dissensus.learning.latent_map import project_on_principal_components
 from dissensus.messages import quote_name
 from dissensus.questions.annotator_errors import CLUSTERS, MIN_LABELS, AnnotatorErrors, annotator_errors
 from dissensus.table import names as naming
@@ -101,7 +101,7 @@ def project(rows: FloatArray, *, projection: Projection = "auto", seed: int = 0)
             except MissingExtra:
                 if projection == "umap":
                     raise
-    return project_principal(rows), "PCA"
+    return project_on_principal_components(rows), "PCA"
 
 
 def find_fitted_rows(model: Any, table: Annotations) -> BoolArray:

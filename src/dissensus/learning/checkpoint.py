@@ -1,4 +1,4 @@
-"""The state of a training run, and the checkpoint file from which a killed run continues.
+"""State of a training run, and the checkpoint file from which a killed run continues.
 
 On the CPU, a continued run gives exactly the result of an uninterrupted run. The file contains the weights, the states
 of the optimiser and the random generators, the position in the epoch and the best weights so far. The first process

@@ -16,8 +16,8 @@ P / (ρ (1 − P)), and the loss
 makes σ(s_ij) the probability P for any ρ. Items without annotations are not used for training, because it is unknown
 whether they were offered to an annotator. No array has an entry for every item and annotator.
 
-On held-out pairs of `medical_causes` the area under the ROC curve is 0.96. The baseline, which uses only the
-annotators' numbers of labels, has 0.84. For new items with texts the area is 0.80, which is below the baseline
+On held-out pairs of `medical_causes` the area under the ROC curve is 0.96. A baseline that uses only the annotators'
+numbers of labels has 0.84. For new items with texts the area is 0.80, which is below the baseline
 (`benchmarks/learning/README.md`).
 """
 
@@ -41,7 +41,7 @@ from dissensus.learning.devices import isolated_rng, resolve_device
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding, encoders
 from dissensus.learning.exceptions import ArgumentLengthsDiffer
 from dissensus.learning.network import TrainingData
-from dissensus.learning.objectives.base import AnnotatorRows
+from dissensus.learning.objectives.base import AnnotatorVectors
 from dissensus.learning.rows import RowEmbedding
 from dissensus.learning.run import copy_component, make_torch_seed
 from dissensus.learning.saved_inputs import pack_columns, unpack_columns
@@ -76,7 +76,7 @@ def add_random_pairs(observed: Batch, n_items: int, n_annotators: int, draws: in
     }
 
 
-class PairNetwork(AnnotatorRows):
+class PairNetwork(AnnotatorVectors):
     """Network of an encoder with vectors of items and annotators; `forward` returns the loss."""
 
     def __init__(

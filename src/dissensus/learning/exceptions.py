@@ -39,7 +39,7 @@ class UnnamedRows(DataError):
     n_items: int
 
 
-class UnequalRows(DataError):
+class RowCountDiffers(DataError):
     template = "{argument}: X has {n_rows:,} rows, but there are {n_entries:,} {entries}; their numbers must be equal."
     argument: str
     n_rows: int

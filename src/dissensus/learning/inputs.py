@@ -126,9 +126,9 @@ def count_rows(X: Any) -> int:
 
 
 def check_row_count(X: Any, n: int, entries: str, argument: str) -> None:
-    """Raise UnequalRows unless X has `n` rows; `entries` is the noun for the n entries in the message."""
+    """Raise RowCountDiffers unless X has `n` rows; `entries` is the noun for the n entries in the message."""
     if (n_rows := count_rows(X)) != n:
-        raise faults.UnequalRows(argument=argument, n_rows=n_rows, n_entries=n, entries=entries)
+        raise faults.RowCountDiffers(argument=argument, n_rows=n_rows, n_entries=n, entries=entries)
 
 
 def take_rows(X: Any, row_index: Any) -> Any:

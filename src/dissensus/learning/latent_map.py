@@ -137,14 +137,14 @@ def project_items(vectors: FloatArray, *, seed: int = 0) -> tuple[FloatArray, st
     """Project vectors (n, D) to two dimensions, and return the positions (n, 2) and the name of the method."""
     different, which = np.unique(vectors, axis=0, return_inverse=True)
     if len(different) < MIN_TSNE_VECTORS:
-        return project_principal(different)[which], "PCA"
+        return project_on_principal_components(different)[which], "PCA"
     perplexity = min(PERPLEXITY, (len(different) - 1) / 3)  # t-SNE uses 3 × perplexity neighbours.
     fitted = TSNE(perplexity=perplexity, init="pca", random_state=seed, n_jobs=1)
     with threadpool_limits(1):  # With several threads, the result would depend on their number.
         return np.asarray(fitted.fit_transform(different), np.float64)[which], "t-SNE"
 
 
-def project_principal(rows: FloatArray) -> FloatArray:
+def project_on_principal_components(rows: FloatArray) -> FloatArray:
     """Project rows (n, E) on their first two principal components (n, 2)."""
     rows = np.asarray(rows, np.float64)
     left, size, right = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)

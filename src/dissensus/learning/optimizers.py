@@ -22,7 +22,7 @@ from dissensus.learning.rows import JointOptimizer, RowAdam
 OptimizerSpec = str | Mapping[str, Any] | Callable[..., torch.optim.Optimizer]
 """An optimiser as a name, a mapping with its name and keywords, or a function of parameter groups."""
 Schedule = str | Mapping[int, float]
-Groups = list[dict[str, Any]]
+ParameterGroups = list[dict[str, Any]]
 
 OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
     "adam": (torch.optim.Adam, {}),
@@ -39,7 +39,7 @@ def pack_optimizer(wanted: OptimizerSpec) -> Any:
     return wanted if isinstance(wanted, str) else dict(wanted)
 
 
-def make_optimizer(wanted: OptimizerSpec, groups: Groups, weight_decay: float) -> torch.optim.Optimizer:
+def make_optimizer(wanted: OptimizerSpec, groups: ParameterGroups, weight_decay: float) -> torch.optim.Optimizer:
     """Return the optimiser of these groups, with `RowAdam` for row-sparse parameters."""
     dense, sparse = split_sparse_groups(groups)
     if not dense:  # The encoder has no weights, and all parameters of the head are row-sparse.
@@ -59,9 +59,9 @@ def make_optimizer(wanted: OptimizerSpec, groups: Groups, weight_decay: float) -
     return JointOptimizer(optimizer, RowAdam(sparse)) if sparse else optimizer
 
 
-def split_sparse_groups(groups: Groups) -> tuple[Groups, Groups]:
+def split_sparse_groups(groups: ParameterGroups) -> tuple[ParameterGroups, ParameterGroups]:
     """Split parameter groups into groups of dense and groups of row-sparse parameters."""
-    split_groups: tuple[Groups, Groups] = ([], [])
+    split_groups: tuple[ParameterGroups, ParameterGroups] = ([], [])
     for group in groups:
         for sparse in (False, True):
             params = [p for p in group["params"] if getattr(p, "row_sparse", False) is sparse]

@@ -29,7 +29,7 @@ from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.exceptions import (
     AnnotatorNameMissing,
     DistributionsNeeded,
-    UnequalRows,
+    RowCountDiffers,
     WrongModel,
 )
 from dissensus.learning.losses import kl, log_softmax
@@ -124,7 +124,7 @@ def infer_annotators(
     if y.ndim != 2 or y.shape[1] != model.classes_.size:
         raise DistributionsNeeded(argument="y", expected=f"(rows, {model.classes_.size})", shape=y.shape)
     if input_data.count_rows(X) != len(y):
-        raise UnequalRows(argument="y", n_rows=input_data.count_rows(X), n_entries=len(y), entries="labels")
+        raise RowCountDiffers(argument="y", n_rows=input_data.count_rows(X), n_entries=len(y), entries="labels")
     if not (np.isfinite(y).all() and (y >= 0).all() and np.allclose(y.sum(axis=1), 1)):
         raise DistributionsNeeded(argument="y", expected=f"(rows, {model.classes_.size})", shape=y.shape)
     names, rows = _match_rows(annotator, len(y))
@@ -181,5 +181,5 @@ def _match_rows(annotator: Any, n: int) -> tuple[Names, Any]:
         raise AnnotatorNameMissing(argument="annotator", row=int(missing.argmax()))
     names = naming.to_names(column)
     if len(names) != n:
-        raise UnequalRows(argument="annotator", n_rows=n, n_entries=len(names), entries="names")
+        raise RowCountDiffers(argument="annotator", n_rows=n, n_entries=len(names), entries="names")
     return np.unique(names, return_inverse=True)

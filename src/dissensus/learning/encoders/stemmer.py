@@ -13,8 +13,8 @@ In the paper every task has one fully connected layer on z, as an objective's he
 the word plus a function of the stem, so the network cannot compare the two. `hidden` adds a layer for every task; None
 gives the network of the paper. The released code feeds the characters to both convolutions and ignores the output of
 the first; here the convolutions are stacked, as in the paper. Keywords select the other differences of the released
-code: padding is a character (`padded`), the input of the attention block is multiplied by the root of its width, and
-sine and cosine of position 0 are added (`scaled`), and the block has 2,048 inner units (`wide`).
+code. With `padded`, padding is a character. With `scaled`, the input of the attention block is multiplied by the root
+of its width, and sine and cosine of position 0 are added. With `wide`, the block has 2,048 inner units.
 
 If soft labels (KL) are a second task, the macro-F1 on stems changes by +1.4 points (−2.4 to +5.1) with gold labels and
 by −0.1 (−2.7 to +2.5) with silver labels, which is no clear gain (`reproductions/results/fornaciari2021.md`).

@@ -32,7 +32,7 @@ from dissensus.learning.encoders.words import (
     WordEncoder,
     build_vocabulary,
     encode_sequences,
-    find_distinct,
+    find_distinct_rows,
     make_character_vectors,
 )
 from dissensus.learning.exceptions import PositionOutOfRange
@@ -89,10 +89,10 @@ class TaggerModule(nn.Module):
 
         `sentence` and `word` (B,) have equal numbers for equal sentences and equal target words.
         """
-        one, which = find_distinct(sentence)
+        one, which = find_distinct_rows(sentence)
         states, _ = self.context(_pack_sequences(self.vectors(words[one]), words[one]))
         u = pad_packed_sequence(states, batch_first=True)[0][which, position]  # (B, 2H)
-        one, which = find_distinct(word)
+        one, which = find_distinct_rows(word)
         _, (last, _) = self.spelling(_pack_sequences(self.characters(characters[one]), characters[one]))
         v = torch.cat([last[0], last[1]], dim=1)[which]  # (B, 2H) last states of both directions
         return self.dropout(self.blocks(torch.cat([u, v], dim=1)))

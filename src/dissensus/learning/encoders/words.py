@@ -54,7 +54,7 @@ def encode_sequences(sequences: Sequence[Sequence[str]], known: Sequence[str], s
     return PaddedSequences({"code": torch.tensor(codes, dtype=torch.int64)}, torch.from_numpy(ptr), PADDING, shortest)
 
 
-def find_distinct(ids: Tensor) -> tuple[Tensor, Tensor]:
+def find_distinct_rows(ids: Tensor) -> tuple[Tensor, Tensor]:
     """Return the index of one row per distinct entry of a batch, and the number of the entry of each row."""
     values, which = torch.unique(ids, return_inverse=True)
     first = values.new_empty(len(values)).scatter_(0, which, torch.arange(len(ids), device=ids.device))
@@ -141,7 +141,7 @@ class WordEncoder(Encoder):
 
 
 def read_vectors(path: Path, seen: Sequence[str], keep: int) -> tuple[FloatArray, list[str]]:
-    """Return vectors (W + M, D) of the W words `seen`, NaN if absent, and of M other words, and these other words."""
+    """Return vectors (W + M, D) of the W words `seen` (NaN if absent) and of M other words; also return the latter."""
     wanted = {*seen, *(word.lower() for word in seen)}
     vectors: dict[str, FloatArray] = {}
     with report_read_errors(path), open_bytes(path) as file:

@@ -35,7 +35,7 @@ from dissensus.learning.batches import Batch
 from dissensus.learning.exceptions import DoubleMixup
 from dissensus.learning.losses import label_log_likelihood, log_softmax, weighted_sum
 from dissensus.learning.network import BatchMixture, Network, TrainingData
-from dissensus.learning.objectives.base import AnnotatorRows, Branch, objectives
+from dissensus.learning.objectives.base import AnnotatorVectors, Branch, objectives
 from dissensus.learning.objectives.crowd_layer import LabelsThroughClasses
 from dissensus.learning.rows import RowEmbedding
 from dissensus.table.annotations import Annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 INITIAL_SPREAD = 0.1  # initial standard deviation of annotators' vectors
 
 
-class AnnotMixHead(AnnotatorRows):
+class AnnotMixHead(AnnotatorVectors):
     """Head in which `main` predicts the class, and `item`, `table` and `mixed` give the confusion matrix of a pair."""
 
     def __init__(self, main: nn.Module, width: int, objective: AnnotMix):

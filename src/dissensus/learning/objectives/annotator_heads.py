@@ -26,7 +26,7 @@ from torch.nn import functional
 from dissensus.common.parameters import param
 from dissensus.learning.batches import Batch
 from dissensus.learning.losses import hard_loss, label_log_likelihood, log_softmax, weighted_sum
-from dissensus.learning.objectives.base import AnnotatorObjective, AnnotatorRows, Branch, as_tensor, objectives
+from dissensus.learning.objectives.base import AnnotatorObjective, AnnotatorVectors, Branch, as_tensor, objectives
 from dissensus.learning.rows import RowEmbedding
 
 AnnotatorAverage = Literal["mean", "mode"]
@@ -34,7 +34,7 @@ MAX_LOGITS_AT_ONCE = 2**22  # maximum items × annotators × K that are computed
 MIN_SHARE = 1e-30  # minimum share, so that its logarithm is finite
 
 
-class LinearHeads(AnnotatorRows):
+class LinearHeads(AnnotatorVectors):
     """Linear layer per annotator, with W_j and b_j in rows (A, K · (D + 1))."""
 
     labels: Tensor  # (A,) total weight of each annotator's labels

@@ -44,7 +44,7 @@ class Objective(Parameters, ABC):
     row_learning_rate: ClassVar[float] = 1e-3  # default learning rate of annotators' rows
 
     n_classes_: int
-    train_mask_: BoolArray  # (I,) True for training items; the others are only predicted
+    train_mask_: BoolArray  # (I,) True for training items; other items are only predicted
     annotator_features_: FloatArray | None = None  # (A, F) set before `head`, if it `uses_annotator_features`
     _targets: BatchColumns
 
@@ -143,7 +143,7 @@ class MultiPartHead(nn.Module):
         return self.main(z)
 
 
-class AnnotatorRows(nn.Module):
+class AnnotatorVectors(nn.Module):
     """Vectors of annotators, which are u_j in `table` (A, E) or, with features r_j, u_j + W r_j; W is initially 0."""
 
     table: RowEmbedding

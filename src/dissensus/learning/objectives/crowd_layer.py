@@ -86,14 +86,14 @@ class CrowdLayer(nn.Module):
     @property
     def weight(self) -> nn.Parameter | None:
         """W, or θ under `normalize`, as (A, K·K) [given label, true class] or (A, K); None if there is only a bias."""
-        return self._table("weight")
+        return self._get_rows("weight")
 
     @property
     def bias(self) -> nn.Parameter | None:
         """Biases b, or β under `normalize`, as (A, K); None if there are no biases."""
-        return self._table("bias")
+        return self._get_rows("bias")
 
-    def _table(self, name: str) -> nn.Parameter | None:
+    def _get_rows(self, name: str) -> nn.Parameter | None:
         return self.tables[name].weight if name in self.tables else None  # type: ignore[return-value]
 
     def forward(self, log_p: Tensor, row: Tensor, annotator: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ def vote_weight(table: Annotations) -> FloatArray:
 
 
 def fit_aggregator(table: Annotations, gold: IntArray | None, labels: str | Aggregator, seed: int) -> Aggregator:
-    """Fit an aggregation method, given by name or as an object of which a copy is fitted, with this seed."""
+    """Return an aggregation method that is fitted with this seed; `labels` is its name, or an object that is copied."""
     if isinstance(labels, Aggregator):
         return copy.deepcopy(labels).fit(table, gold=gold)
     method: Any = methods[labels]

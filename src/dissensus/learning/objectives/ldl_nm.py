@@ -53,7 +53,7 @@ from dissensus.learning.exceptions import EmbeddingSizesDiffer, LayerRoomTooSmal
 from dissensus.learning.losses import kl, label_log_likelihood, log_softmax, weighted_sum
 from dissensus.learning.objectives.base import (
     AnnotatorObjective,
-    AnnotatorRows,
+    AnnotatorVectors,
     Branch,
     as_tensor,
     make_annotation_column,
@@ -68,7 +68,7 @@ MAX_UNITS_AT_ONCE = 2**22  # maximum items × annotators × units that are compu
 MIN_SHARE = 1e-30  # minimum share, so that its logarithm is finite
 
 
-class LDLNMHead(AnnotatorRows):
+class LDLNMHead(AnnotatorVectors):
     """Network after an encoder with outputs of length `width`."""
 
     shares: Tensor  # (A, K) shares of each annotator's labels

@@ -66,7 +66,7 @@ from dissensus.learning.exceptions import NoTrainingStage
 from dissensus.learning.losses import log_softmax
 from dissensus.learning.objectives.base import (
     AnnotatorObjective,
-    AnnotatorRows,
+    AnnotatorVectors,
     BatchIterator,
     Branch,
     as_tensor,
@@ -83,7 +83,7 @@ INITIAL_SPREAD = 0.1  # initial standard deviation of an annotator's parameters
 MIN_SHARE = 1e-30  # minimum share of votes, so that its logarithm is finite
 
 
-class CompetenceLayer(AnnotatorRows):
+class CompetenceLayer(AnnotatorVectors):
     """Layer that maps annotators to competence C (…, K, K, L); `labels` (A,) are the annotators' numbers of labels."""
 
     share: Tensor
