@@ -76,7 +76,11 @@ def test_a_fall_of_agreement_is_a_difference_of_shares(weeks, here, cli):
     _, checks = found(cli, "new.csv", "--against", "old.csv", *FAST)
     assert checks["max_fall"]["value"] == pytest.approx(agree[0] - agree[1])
     assert abs(checks["max_fall"]["value"]) > 0.01
-    fall = {"now": Share(agree[1]), "before": Share(agree[0]), "fall": Share(max(agree[0] - agree[1], 0))}
+    fall = {
+        "agreement_now": Share(agree[1]),
+        "agreement_before": Share(agree[0]),
+        "fall": Share(max(agree[0] - agree[1], 0)),
+    }
     assert checks["max_fall"]["finding"] == str(f.AgreementFell(**fall))
 
 

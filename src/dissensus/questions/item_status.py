@@ -345,7 +345,7 @@ def _reason_from_votes(
         return findings.OnlyLabelDoubtful(label=classes[overruled - 1])
     if (reason := _reason_without_votes(status, labels, one_annotator)) is not None:
         return reason
-    votes: dict[str, Any] = {"labels": labels, "settled": status == 0}
+    votes: dict[str, Any] = {"labels": labels, "is_settled": status == 0}
     if most == 1:
         return findings.LabelsDiffer(**votes)
     if status == 2:
