@@ -93,13 +93,13 @@ def test_many_are_predicted_in_parts_of_like_length(bert, monkeypatch):
     whole = vectors(encoder, PAIRS)
     monkeypatch.setattr(module, "TEXTS_AT_ONCE", 2)
     seen = []
-    real = TransformerModule._vectors
+    real = TransformerModule._pool_tokens
 
     def noted(self, ids, types):
         seen.append(tuple(ids.shape))
         return real(self, ids, types)
 
-    monkeypatch.setattr(TransformerModule, "_vectors", noted)
+    monkeypatch.setattr(TransformerModule, "_pool_tokens", noted)
     np.testing.assert_allclose(vectors(encoder, PAIRS), whole, atol=1e-5)
     assert seen == [(2, 14), (2, 6), (1, 4)]
 
