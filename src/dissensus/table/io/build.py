@@ -349,14 +349,14 @@ def _import_spans(frame: Any, places: Mapping[str, Any], format_name: str) -> Im
     for span, layer in zip(marked, layers, strict=True):
         by_layer[called[layer]].append(span)
     tags = convert_spans_to_tags(by_layer, readings, tokens=tokens)
-    taken: dict[str, Any] = {role: getattr(tags, role) for role in ("item", "annotator", "label", "question")}
+    column_values: dict[str, Any] = {role: getattr(tags, role) for role in ("item", "annotator", "label", "question")}
     report.exclude("spans that overlap another one of the same annotator", tags.n_overlapping)
     report.exclude("spans of length 0", tags.n_empty)
     if any(layers):
         report.add_note(notes.SpansOverlap(question="", names=tuple(by_layer)))
     else:
-        del taken["question"]
-    return ImportedColumns(taken, report)
+        del column_values["question"]
+    return ImportedColumns(column_values, report)
 
 
 def _import_gold(frame: Any, used: Sequence[str], taken: ImportedColumns, items: Any) -> None:
