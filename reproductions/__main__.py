@@ -44,10 +44,10 @@ def reproduce(
     ] = False,
     render: Annotated[bool, typer.Option("--render", help="Run nothing: write the pages of what is there.")] = False,
 ) -> None:
-    """Run the tables of a paper again, and write them beside what was published.
+    """Run the tables of a paper again, and compare them with the published figures.
 
     FOLDER gets PAPER.md, PAPER.html and a picture of the claims, and PAPER.jsonl with one line per finished part: a run
-    that was stopped goes on where it was when the same command is given again. The data are in the folder that
+    that was stopped continues when the same command is run again. The data are in the folder that
     DISSENSUS_DATA names.
 
     Example: python -m reproductions weerasooriya2021 table3 --quick

@@ -65,7 +65,8 @@ def distribution_scores(
     """Score `model.predict_proba(X)`, one row per `table.items`, against the votes of the items that have any.
 
     `leak_test_labels` is the paper's protocol for LDL-NM: z_A is found for every item from the very votes that it is
-    judged by (Algorithm 4, with the keywords of `infer_annotators`). Never a measure of prediction; the result says so.
+    judged by (Algorithm 4, with the keywords of `infer_annotators`). The result is marked, as
+    it does not measure prediction.
     """
     table = table.with_classes(model.classes_)
     voted = np.flatnonzero(vote_weight(table) > 0)

@@ -14,7 +14,7 @@
     [[TABLE.differs]]  data, condition, why   where the protocol had to differ
     [[TABLE.figures]]  file, text             pictures below it; the module's draw(path, device) makes them
 
-A cell is one data set, one condition and some seeds. Its key is a hash of everything that it is told, so that a line of
+A cell is one data set, one condition and some seeds. Its key is the hash of its configuration, so that a line of
 a store counts for it as long as nothing about it has changed.
 """
 
@@ -217,14 +217,16 @@ def load_paper(name: str) -> Paper:
     return parse(name, tomllib.loads(path.read_text(encoding="utf-8")))
 
 
-def parse(name: str, told: dict[str, Any]) -> Paper:
+def parse(name: str, content: dict[str, Any]) -> Paper:
     """Read the content of a TOML file."""
     tables = {}
-    for key, one in told.items():
+    for key, one in content.items():
         if not isinstance(one, dict):
             continue
         metrics = tuple(Metric(metric, **how) for metric, how in one["metrics"].items())
         rest = {part: one[part] for part in PARTS if part in one}
         lists = {part: tuple(one[part]) for part in ("without", "differs", "figures") if part in one}
         tables[key] = Table(name, key, one["title"], metrics, one["data"], one["conditions"], **rest | lists)
-    return Paper(name, told["title"], told["cite"], told.get("note", ""), tables, tuple(told.get("protocol", ())))
+    return Paper(
+        name, content["title"], content["cite"], content.get("note", ""), tables, tuple(content.get("protocol", ()))
+    )

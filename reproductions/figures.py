@@ -50,7 +50,7 @@ def plot_annotator_embeddings(model: Any, table: Annotations, path: str | Path, 
 def plot_difficulty(model: Any, table: Annotations, path: str | Path, gold: IntArray | None = None) -> Path:
     """Draw how hard LIA finds items against the entropy of their votes; .svg, .png or .html.
 
-    Coloured by whether the model's class is right where `gold` (I,) is known, else by what most annotators say.
+    Coloured by whether the model's class is right where `gold` (I,) is known, else by the majority of the labels.
     """
     from dissensus.learning.annotator_map import align_difficulty, align_posterior
 
@@ -62,7 +62,7 @@ def plot_difficulty(model: Any, table: Annotations, path: str | Path, gold: IntA
 def plot_latent(
     model: Any, X: Any, path: str | Path, *, table: Annotations | None = None, codes: Any = None, **options: Any
 ) -> Path:
-    """Draw items by what a trained network makes of them, as Figure 4 of Weerasooriya et al. 2021; .svg, .png or .html.
+    """Draw items at their vectors in a trained network, as Figure 4 of Weerasooriya et al. 2021; .svg, .png or .html.
 
     Marked by class: `codes`, else the majority label in `table`, else the model's own; `options` are those of
     `dissensus.learning.latent_map.item_map`.

@@ -57,7 +57,7 @@ def projected(params: ClusterParams, distributions: FloatArray, size: float) -> 
     """(n, K) P(w = k) ∝ ψ_k Σ_l Ω_l exp(s Σ_p h_p log Θ_klp) of h (n, P): Eq. 2, read as s = `size` labels like h.
 
     So all labels are of one annotator cluster. What a population says of an item is a mixture over them: with a single
-    annotator cluster that says what `of_clusters` does, this is P(w = k) ∝ ψ_k exp(s Σ_p h_p log Σ_l Ω_l Θ_klp).
+    annotator cluster with the labels of `population_labels`, this is P(w = k) ∝ ψ_k exp(s Σ_p h_p log Σ_l Ω_l Θ_klp).
     """
     logs = size * np.einsum("np,klp->nkl", distributions, np.log(params.theta), optimize=True)
     logs += np.log(params.psi)[:, None] + np.log(params.omega)

@@ -2,8 +2,8 @@
 
     y = votes of one half, h = votes of the other half, drawn anew in every draw; means over items with two annotators
 
-It says how far from the votes a good answer may still be, and is often called the annotators' own ceiling. It is one
-only in part:
+It measures how far from the votes a good answer may still be, and is often called the annotators' own ceiling. It is
+one only in part:
 
 - Half of the votes judge more noisily than all of them. A model that is compared with all votes of an item meets a
   fairer judge, and can do better than this without knowing more than people do.

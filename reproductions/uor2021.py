@@ -200,7 +200,7 @@ def draw_votes(table: Annotations, votes: int, seed: int) -> Annotations:
 
 
 def simulate_annotators(table: Annotations, known_annotations: Annotations, seed: int) -> Annotations:
-    """Give votes by nobody to annotators of `known`, drawn anew for every seed.
+    """Assign votes without annotators to annotators of `known`, drawn anew for every seed.
 
     An item's votes go to as many different annotators. Who of them gave the labels that are not the item's most
     frequent is drawn one after another, by rates of errors. An annotator's rate is drawn from what `known` says of it.

@@ -16,8 +16,8 @@ from dissensus.models.exceptions import (
     MissingResult,
     UnknownResult,
     ValueOutOfRange,
-    WrongArrayType,
     WrongFormat,
+    WrongSavedArray,
 )
 from dissensus.models.saving import OPTIONAL_PREFIX, RANGES
 from dissensus.table.simulate import simulate
@@ -118,9 +118,9 @@ def test_an_altered_array_is_refused_in_one_sentence(name, tmp_path):
         (lambda header: header.update(values=[1]), TypeError),
         (lambda header: header["values"].update(predict=1), UnknownResult),
         (lambda header: header["values"].update(_fit=1), UnknownResult),
-        (lambda header: header["values"].update(n_iter_="many"), WrongArrayType),
+        (lambda header: header["values"].update(n_iter_="many"), WrongSavedArray),
         (lambda header: header["values"].update(tie_seed_=-1), ValueOutOfRange),
-        (lambda header: header["values"].update(dependence_=None), WrongArrayType),
+        (lambda header: header["values"].update(dependence_=None), WrongSavedArray),
         (lambda header: header["values"].pop("converged_"), MissingResult),
         (lambda header: header.pop("parameters"), KeyError),
     ],

@@ -252,7 +252,7 @@ class UnknownResult(DataError):
     name: str
 
 
-class WrongArrayType(DataError):
+class WrongSavedArray(DataError):
     template = "{name} has type {dtype} and shape {shape}, expected {expected}"
     name: str
     dtype: str

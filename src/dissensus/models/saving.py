@@ -29,8 +29,8 @@ from dissensus.models.exceptions import (
     NotSaveable,
     UnknownResult,
     ValueOutOfRange,
-    WrongArrayType,
     WrongFormat,
+    WrongSavedArray,
 )
 
 MODEL_FILE = "model.npz"
@@ -102,7 +102,7 @@ def check_arrays(found: Mapping[str, Any], schema: Mapping[str, str]) -> None:
                 for axis, size in zip(shape, array.shape, strict=True)
             )
         ):
-            raise WrongArrayType(name=name, dtype=str(array.dtype), shape=array.shape, expected=about)
+            raise WrongSavedArray(name=name, dtype=str(array.dtype), shape=array.shape, expected=about)
         if not in_range(array):
             raise ValueOutOfRange(name=name, range=kind)
         if limit and array.size:

@@ -22,7 +22,7 @@ E_j is the mean over annotators as they labelled the table: at 16 quantiles, spr
 of their annotators' reliability. An average annotator is not enough: a mixture of good and bad ones is more informative
 than the mean of their matrices, which understated the true rise of accuracy by a fifth to a half on simulated crowds.
 
-q is not the tempered posterior (`dissensus.models.tempering`): a crowd that makes the same mistakes goes on making
+q is not the tempered posterior (`dissensus.models.tempering`): a crowd that makes the same mistakes keeps making
 them. With one label removed from each item of six data sets, 1 % to 13 % of Dawid-Skene's labels changed when it was
 added again, where q predicted 0.2 % to 13 %, and the tempered posterior 10 % to 28 %. Accuracy rose by −1 to 5 points,
 where q predicted 0 to 6 and the tempered posterior 5 to 11.
@@ -30,7 +30,7 @@ where q predicted 0 to 6 and the tempered posterior 5 to 11.
 Ties are broken by a draw that depends on item and class only, so that it is the same before and after. With T tied
 classes before and T' after, the label stays with probability |T ∩ T'| / |T ∪ T'|, here and in the stability.
 
-Shares of votes are not probabilities of being correct; `dissensus.models.votes` says what is used instead.
+Shares of votes are not probabilities of being correct; `dissensus.models.votes` describes the alternative.
 """
 
 from __future__ import annotations

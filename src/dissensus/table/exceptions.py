@@ -348,7 +348,7 @@ class QuestionPerItem(DataWarning):
 # Kinds of labels ------------------------------------------------------------------------------------------------------
 
 
-class WrongLabelType(DataError):
+class LabelTypeMismatch(DataError):
     template = (
         "{task} requires {allowed_labels}, but these labels are {labels}; set {param[kind=]} if the label type is "
         "wrong."

@@ -74,7 +74,7 @@ def check_kind(kind: Any, allowed: Sequence[str] = tuple(KIND_DESCRIPTIONS), wha
     if not isinstance(kind, str) or kind not in KIND_DESCRIPTIONS:
         raise OutOfRange(name=ParameterName("kind"), allowed="be , ".join(KIND_DESCRIPTIONS), value=kind)
     if kind not in allowed:
-        raise errors.WrongLabelType(task=what, allowed=tuple(allowed), kind=kind)
+        raise errors.LabelTypeMismatch(task=what, allowed=tuple(allowed), kind=kind)
 
 
 def parse_numbers(classes: Names) -> FloatArray | None:

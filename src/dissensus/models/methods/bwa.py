@@ -68,7 +68,7 @@ class BWA(Aggregator):
     population_confusion_: Annotated[FloatArray, "K K simplex"]
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        ratings, a = Ratings.from_table(table, self.items_.size), self.precision_labels
+        ratings, a = IndicatorLabels.from_table(table, self.items_.size), self.precision_labels
         informative = ratings.item_weights > 0 if gold is None else (ratings.item_weights > 0) | (gold >= 0)
         z: FloatArray = apply_gold(ratings.vote_shares(), gold)
         rate = a * np.maximum(
@@ -101,7 +101,7 @@ class BWA(Aggregator):
         matrices = estimate_matrices(once, self.posterior_, default_pseudo_counts(table.n_classes))
         self.confusion_, self.population_confusion_ = matrices.confusion, matrices.population
 
-    def _average(self, ratings: Ratings, precision: FloatArray) -> FloatArray:
+    def _average(self, ratings: IndicatorLabels, precision: FloatArray) -> FloatArray:
         """Return z (I, K) for precisions (A, K)."""
         votes, weights = ratings.weighted_votes(precision)
         own = self.class_mean_weight
@@ -113,11 +113,11 @@ class BWA(Aggregator):
 
     def _compute_posterior(self, table: Annotations, annotators: IntArray) -> FloatArray:
         everyone = np.concatenate([self.precision_, self.population_precision_[None]])  # code −1 takes the last row
-        return normalise(self._average(Ratings.from_table(table, table.n_items), everyone[annotators]))
+        return normalise(self._average(IndicatorLabels.from_table(table, table.n_items), everyone[annotators]))
 
 
 @dataclass(frozen=True)
-class Ratings:
+class IndicatorLabels:
     """The ratings of a table, one per pair of item and annotator, as sparse entries.
 
     `pairs` (I, A) holds w_ij. The other fields have one entry per rating and class with x > 0.
@@ -132,7 +132,7 @@ class Ratings:
     score: FloatArray  # x
 
     @classmethod
-    def from_table(cls, table: Annotations, n_items: int) -> Ratings:
+    def from_table(cls, table: Annotations, n_items: int) -> IndicatorLabels:
         """Return the ratings of a table; rows of items from `n_items` on, which are earlier counts, are not merged."""
         from scipy.sparse import csr_array
 

@@ -1,6 +1,6 @@
 """EBCC, enhanced Bayesian classifier combination: every class has subtypes that annotators confuse in their own ways.
 
-Use it when items have many labels and some are hard in the same way for everybody.
+Use it when items have many labels and some are hard in the same way for all annotators.
 
 Item i has class z_i and a subtype g_i of that class, and each annotator has one row of probabilities per subtype:
 
