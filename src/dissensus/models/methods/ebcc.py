@@ -120,9 +120,9 @@ class EBCC(Aggregator):
         votes = table.votes()
         keys = cell_keys(item_keys(rows, votes, table.n_annotators, self.tie_seed_), votes)
         label_prior = np.where(np.eye(K, dtype=bool), self.right_count, self.wrong_count)
-        some: Any = labels[informative]
+        chosen: Any = labels[informative]
         return Problem(
-            some, some.T.tocsr(), shares[informative], keys[informative], None if gold is None else gold[informative],
+            chosen, chosen.T.tocsr(), shares[informative], keys[informative], None if gold is None else gold[informative],
             np.maximum(shares[informative].sum(axis=0), MIN_CLASS_COUNT),
             np.full(self.subtypes, self.subtype_count / self.subtypes), label_prior,
         )  # fmt: skip
