@@ -122,7 +122,8 @@ class EBCC(Aggregator):
         label_prior = np.where(np.eye(K, dtype=bool), self.right_count, self.wrong_count)
         chosen: Any = labels[informative]
         return Problem(
-            chosen, chosen.T.tocsr(), shares[informative], keys[informative], None if gold is None else gold[informative],
+            chosen, chosen.T.tocsr(), shares[informative], keys[informative],
+            None if gold is None else gold[informative],
             np.maximum(shares[informative].sum(axis=0), MIN_CLASS_COUNT),
             np.full(self.subtypes, self.subtype_count / self.subtypes), label_prior,
         )  # fmt: skip
