@@ -22,7 +22,7 @@ import numpy as np
 from dissensus.common.frames import columns_to_frame
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.evaluation import Estimate, paired_bootstrap
-from dissensus.questions.compare import estimate_columns
+from dissensus.questions.compare import make_estimate_columns
 from dissensus.questions.scoring import SCORING, log_likelihood
 from dissensus.table.annotations import Annotations
 
@@ -68,7 +68,7 @@ class Tuned:
         """Return the trials as plain values."""
         return [
             {"keyword": one.keyword or "", "value": repr(one.value), "log_likelihood": one.log_likelihood}
-            | estimate_columns("gain", one.gain)
+            | make_estimate_columns("gain", one.gain)
             | {"p_value": one.p_value, "chosen": one.chosen, "seconds": one.seconds}
             for one in self.trials
         ]

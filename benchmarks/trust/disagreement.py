@@ -16,7 +16,7 @@ import numpy as np
 
 import dissensus as dz
 from dissensus.common.registry import DEFAULT_METHOD
-from dissensus.questions.explain import KINDS
+from dissensus.questions.explain import DISAGREEMENT_KINDS
 
 SUBJECTIVE = ("popquorn_offensiveness", "jobs_q1", "jobs_q2", "jobs_q3")
 OBJECTIVE = (
@@ -37,8 +37,8 @@ def measure(name: str, method: str) -> str:
     table = data.annotations
     model = dz.methods[method]().fit(table)
     found = dz.explain(table, model, annotators=data.annotators)
-    kinds = {kind: found.kind == code for code, kind in enumerate(KINDS)}
-    counts = [f"{100 * kinds[kind].mean():.1f}" for kind in KINDS[1:]]
+    kinds = {kind: found.kind == code for code, kind in enumerate(DISAGREEMENT_KINDS)}
+    counts = [f"{100 * kinds[kind].mean():.1f}" for kind in DISAGREEMENT_KINDS[1:]]
     if data.gold is None:
         return " | ".join([name, *counts, "", "", "", ""])
     known, contested = data.gold >= 0, found.disagreement > 0
@@ -61,8 +61,8 @@ def main() -> None:
     warnings.simplefilter("ignore")
     right = [f"label right: {kind}" for kind in ("likely error", "ambiguous", "cannot tell")]
     right.insert(1, "labels called mistakes that are")
-    print(" | ".join(["", "set", *(f"{kind}, %" for kind in KINDS[1:]), *right, ""]).strip())
-    print("|" + "---|" * (1 + len(KINDS[1:]) + len(right)))
+    print(" | ".join(["", "set", *(f"{kind}, %" for kind in DISAGREEMENT_KINDS[1:]), *right, ""]).strip())
+    print("|" + "---|" * (1 + len(DISAGREEMENT_KINDS[1:]) + len(right)))
     for name in given.sets:
         print(f"| {measure(name, given.method)} |", flush=True)
 

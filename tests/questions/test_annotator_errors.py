@@ -133,7 +133,7 @@ def test_few_labels_unknown_items_and_many_annotators(monkeypatch):
     assert none.distance_basis is None
     assert (none.cluster == -1).all()
     assert np.isnan(none.error_rate).all()
-    monkeypatch.setattr(module, "MAX_CLUSTERED", 2)
+    monkeypatch.setattr(module, "MAX_CLUSTERED_ANNOTATORS", 2)
     part = table.select(rows=(table.annotator > 1) | (table.item < 30))
     assert (annotator_errors(part, np.eye(2)[truth]).cluster >= 0).tolist() == [False, False, True, True, False, False]
     alone = table.select(annotators=[3])

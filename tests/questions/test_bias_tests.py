@@ -100,7 +100,7 @@ def test_texts_and_spans_far_from_all_others_are_named():
 
 def test_shift_and_relation_are_those_of_a_loop():
     table = drawn("numbers")
-    labels, (relation, shift), (_, spread) = bias_tests._traits_of_numbers(table)
+    labels, (relation, shift), (_, spread) = bias_tests._measure_number_traits(table)
     raw = table.values[table.label]
     order = np.sort(raw)
     middle = [(np.searchsorted(order, x) + np.searchsorted(order, x, "right")) / 2 / len(table) for x in raw]
@@ -126,7 +126,7 @@ def test_discoveries_are_the_outside_library_s():
     p = np.random.default_rng(0).random((30, 2)) ** 6
     p[3, 1] = np.nan
     known = ~np.isnan(p)
-    found = bias_tests.find_discoveries(p, 0.05)
+    found = bias_tests.apply_benjamini_hochberg(p, 0.05)
     np.testing.assert_array_equal(found[known], multipletests(p[known], 0.05, "fdr_bh")[0])
     assert not found[~known].any()
 

@@ -5,7 +5,7 @@ import pytest
 
 from dissensus import Annotations, diff, methods
 from dissensus.exceptions import BadParameter
-from dissensus.questions.diff import KINDS
+from dissensus.questions.diff import CHANGE_KINDS
 from dissensus.questions.exceptions import EmptySnapshot
 from dissensus.questions.findings import (
     FlippedByOtherItems,
@@ -36,7 +36,7 @@ def crowd(seed, drift=0.0, harder=0.0, n_items=200, n_annotators=10, redundancy=
 
 def literal_changes(old, new):
     """Added, changed and removed rows by plain loops over pairs."""
-    found = dict.fromkeys(KINDS, 0)
+    found = dict.fromkeys(CHANGE_KINDS, 0)
     rows = [list(zip(*one.to_arrow().to_pydict().values(), strict=True)) for one in (old, new)]
     for pair in {row[:2] for side in rows for row in side}:
         was, now = ([row[2] for row in side if row[:2] == pair] for side in rows)

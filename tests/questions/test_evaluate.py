@@ -131,7 +131,7 @@ def test_statistics_of_resampled_sums_are_the_scores_of_the_resample(crowd):
     aligned = AlignedPredictions.align(given, text)
     parts = {
         name: one
-        for one in module._Reference(text, gold, {"a": aligned}, None).scores_of(aligned)
+        for one in module._Reference(text, gold, {"a": aligned}, None).compute_scores(aligned)
         for name in one.scores
     }
     known, voted = gold >= 0, table.votes().any(axis=1)

@@ -17,14 +17,16 @@ from dissensus.models.methods import GLAD, DawidSkene, MajorityVote
 from dissensus.questions import explain as disagreement
 from dissensus.questions import group_effects
 from dissensus.questions.exceptions import RepeatedAnnotator, UnequalMetadataColumns, UnknownAnnotators
-from dissensus.questions.explain import KINDS, MEANINGS, explain
+from dissensus.questions.explain import DISAGREEMENT_KINDS, KIND_MEANINGS, explain
 from dissensus.questions.group_effects import read_metadata_groups
 from dissensus.table.simulate import annotate, make_crowd
 from tables import KINDS as ROWS
 from tables import random_table
 
-AMBIGUOUS, GROUP = KINDS.index("ambiguous"), KINDS.index("group perspective")
-ERROR, UNDECIDED, AGREED, UNLABELLED = (KINDS.index(k) for k in ("likely error", "cannot tell", "agreed", "unlabelled"))
+AMBIGUOUS, GROUP = DISAGREEMENT_KINDS.index("ambiguous"), DISAGREEMENT_KINDS.index("group perspective")
+ERROR, UNDECIDED, AGREED, UNLABELLED = (
+    DISAGREEMENT_KINDS.index(k) for k in ("likely error", "cannot tell", "agreed", "unlabelled")
+)
 
 
 class Literal:
@@ -147,7 +149,7 @@ def test_a_perspective_is_one_class_for_each_group(monkeypatch):
     model, group = DawidSkene().fit(table), np.array([0, 1, 0, 1, 0, -1, 1])
     literal, items = Literal(table, model, 2), np.array([3, 7, 11])
     slips = disagreement._fit_error_model(table, model.posterior_)
-    found = disagreement._log_by_group(slips, items, group)
+    found = disagreement._log_likelihood_by_group(slips, items, group)
     for i, value in zip(items, found, strict=True):
         expected, rows = 0.0, literal.rows[i]
         for g in (-1, 0, 1):
@@ -166,8 +168,8 @@ def test_disagreement_expectation_and_surprise_are_those_of_a_literal_loop(kind,
     table = random_table(5, n=67, n_items=19, **ROWS[kind])
     model = DawidSkene().fit(table)
     usual = explain(table, model).surprise
-    monkeypatch.setattr(disagreement, "POINTS_PER_SD", 1e4)
-    monkeypatch.setattr(disagreement, "MAX_POINTS", 10**6)
+    monkeypatch.setattr(disagreement, "GRID_POINTS_PER_SD", 1e4)
+    monkeypatch.setattr(disagreement, "MAX_GRID_POINTS", 10**6)
     literal, found = Literal(table, model, 2), explain(table, model)
     seen = 0
     for i, rows in enumerate(literal.rows):
@@ -256,7 +258,7 @@ def test_between_groups_statistic_is_that_of_a_literal_loop_and_zero_by_chance()
 
 
 def test_p_value_is_the_share_of_ways_to_deal_out_the_people(monkeypatch):
-    monkeypatch.setattr(group_effects, "MAX_EXCEEDED", 10**9)
+    monkeypatch.setattr(group_effects, "MAX_LARGER_PERMUTATIONS", 10**9)
     table = random_table(7, n_annotators=6)
     group, posterior = np.array([0, 0, 1, 1, 1, 0]), np.full((table.n_items, 4), 0.25)
 
@@ -479,7 +481,7 @@ def test_a_table_in_which_every_item_is_split_in_half(n_labels):
 def test_one_person_agrees_with_nobody():
     table = Annotations.from_arrays("aaabb", "xxxxy", list("yyynn"), classes=["n", "y"])
     found = explain(table, MajorityVote().fit(table))
-    assert [KINDS[code] for code in found.kind] == ["cannot tell", "agreed"]
+    assert [DISAGREEMENT_KINDS[code] for code in found.kind] == ["cannot tell", "agreed"]
 
 
 def test_one_label_is_no_agreement():
@@ -535,7 +537,7 @@ def test_those_who_agree_may_be_wrong():
     found = explain(table, model)
     assert found.kind[same[:3]].tolist() == [ERROR, AGREED, AGREED]
     assert found.disagreement[same[0]] == 0
-    assert "differ" not in MEANINGS["likely error"]  # all said the same here
+    assert "differ" not in KIND_MEANINGS["likely error"]  # all said the same here
     assert found.p_mistake[table.item == same[0]].min() > 0.95
 
 

@@ -14,7 +14,7 @@ from dissensus.exceptions import UnknownName
 from dissensus.models.base import methods_for
 from dissensus.models.confidence import advise_gold_labels
 from dissensus.questions.base import questions
-from dissensus.questions.compare import MIN_HIDDEN
+from dissensus.questions.compare import MIN_HELD_OUT_LABELS
 from dissensus.questions.exceptions import NoGoldToScore
 from dissensus.report import Section, collect_sections
 from dissensus.report.blocks import ChartBlock, TableBlock, TextBlock
@@ -537,7 +537,7 @@ def test_grades_agree_by_their_order_and_few_hidden_labels_say_nothing_of_method
     assert said == pytest.approx(evaluation.krippendorff_alpha(graded, scale="ordinal", resamples=0).value, abs=1e-4)
     tiny = Annotations.from_arrays([1, 1, 2, 2], ["x", "y", "x", "y"], ["a", "b", "a", "a"])
     facts = report(tiny, only=["methods"]).facts["sections"]["methods"]
-    assert facts["n_hidden"] < MIN_HIDDEN
+    assert facts["n_hidden"] < MIN_HELD_OUT_LABELS
     assert facts["verdict"] == compare(tiny, FEW_METHODS).verdict()
 
 

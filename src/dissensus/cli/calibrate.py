@@ -136,11 +136,11 @@ def calibrate(
     folder.check_output_file(next_file, "items", "--next")
     if next_file is not None and width is None:
         raise WidthNeeded()
-    from dissensus.questions.calibrate import CORRECTABLE_KINDS, has_enough_gold
+    from dissensus.questions.calibrate import CORRECTABLE_LABEL_TYPES, has_enough_gold
     from dissensus.table.kinds import check_kind
 
     table = source.read_single_table()
-    check_kind(table.kind, CORRECTABLE_KINDS, "dissensus calibrate")
+    check_kind(table.kind, CORRECTABLE_LABEL_TYPES, "dissensus calibrate")
     if gold.gold_probability is not None and gold.gold is None:
         raise GoldColumnWithoutFile()
     known, classes = _read_gold(table, gold)

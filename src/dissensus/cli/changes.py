@@ -80,6 +80,8 @@ def print_changes(title: str, diff: Diff) -> None:
     print_findings("", diff.drift.findings(diff.annotators))
     untested = diff.annotators.size - diff.drift.tested
     if untested and diff.drift.tested and diff.changes.item.size:
-        from dissensus.questions.diff import MIN_LABELS
+        from dissensus.questions.diff import MIN_LABELS_PER_SNAPSHOT
 
-        print_findings("", [TooFewForDrift(n=Count(untested), annotators=diff.annotators.size, min_labels=MIN_LABELS)])
+        print_findings(
+            "", [TooFewForDrift(n=Count(untested), annotators=diff.annotators.size, min_labels=MIN_LABELS_PER_SNAPSHOT)]
+        )

@@ -131,7 +131,7 @@ def check(
 
     def answer(table: Annotations, question: str | None) -> tuple[Diff | None, list[Check]]:
         from dissensus.questions.check import check, fit_snapshot
-        from dissensus.questions.diff import diff_of_models
+        from dissensus.questions.diff import diff_with_models
 
         model: Any = fit.new_model(table.kind)
         before = diff = None
@@ -143,7 +143,7 @@ def check(
                 before = fit_snapshot(old[question], model)
             now = fit_snapshot(table, model)
             if before is not None and before.table is not None:
-                diff = diff_of_models(before.table, table, [before.model, now.model], level=earlier.level)
+                diff = diff_with_models(before.table, table, [before.model, now.model], level=earlier.level)
             thresholds = ({} if before is None else DEFAULT_CHANGE_LIMITS) | given
             return diff, check(now, before, limits=thresholds, classes=classes)
 

@@ -22,7 +22,12 @@ from dissensus.learning.competence import annotator_embeddings
 from dissensus.learning.exceptions import ModelOfOtherTable, NoLabelsOfModel, TooFewForUMAP, WrongModel
 from dissensus.learning.latent_map import project_on_principal_components
 from dissensus.messages import quote_name
-from dissensus.questions.annotator_errors import CLUSTERS, MIN_LABELS, AnnotatorErrors, annotator_errors
+from dissensus.questions.annotator_errors import (
+    DEFAULT_N_CLUSTERS,
+    MIN_LABELS_PER_ANNOTATOR,
+    AnnotatorErrors,
+    annotator_errors,
+)
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -49,8 +54,8 @@ def annotator_map(
     table: Annotations,
     *,
     projection: Projection = "auto",
-    clusters: int = CLUSTERS,
-    min_labels: int = MIN_LABELS,
+    clusters: int = DEFAULT_N_CLUSTERS,
+    min_labels: int = MIN_LABELS_PER_ANNOTATOR,
     max_annotators: int = MAX_ANNOTATORS,
     seed: int = 0,
 ) -> AnnotatorMap:

@@ -1,1 +1,1 @@
-"""Answer questions about tables and fitted models: one file per question."""
+"""Questions about tables and fitted models; each file answers one question."""

@@ -1,16 +1,17 @@
-"""Define questions about a table: options, facts, findings and frame are declared once.
+"""Define questions about a table: each question declares its options, facts, findings and frame once.
 
     @questions.register("overlap", summary="How many items did each pair of annotators label?")
     class Overlap(Question):
-        least: int = param(2, "items that a pair shares at least", low=1)
+        least: int = param(2, "minimum number of items that a pair has in common", low=1)
 
-        def compute(self, table): ...            # → facts, a frozen dataclass
-        def findings(self, facts): ...           # → messages and tables
+        def compute(self, table): ...            # returns the facts, a frozen dataclass
+        def findings(self, facts): ...           # returns messages and tables
 
-The declaration gives `ask` in Python, a command with `--json` and `-o`, an HTTP endpoint and, for a question registered
-with a `title` and a `place`, a section of the report. The inputs are the keywords of `compute`: a fitted `model`, a
-`method` to be fitted, `gold` classes (I,), a frame of metadata of the `annotators`, and `progress`, a function of what
-is being done, the steps done and the steps in all.
+A registered question is available through `ask` in Python, as a command with `--json` and `-o`, and as an HTTP
+endpoint. A question that is registered with a `title` and a `place` is also a section of the report. `compute` declares
+its inputs as keywords: a fitted `model`, a `method` to be fitted, `gold` classes (I,), a frame with metadata of the
+`annotators`, and `progress`, a function that is called with a description of the current step, the number of steps done
+and the total number of steps.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ if TYPE_CHECKING:
     from dissensus.models.base import Aggregator
     from dissensus.table.annotations import Annotations
 
-Progress = Callable[[str, int | None, int | None], None]
-INPUTS = ("model", "method", "gold", "annotators", "progress")
+ProgressCallback = Callable[[str, int | None, int | None], None]
+INPUT_NAMES = ("model", "method", "gold", "annotators", "progress")
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of facts to show: cells are text, columns in `numbers` align to the right, `unbroken` ones never wrap."""
+    """A table of facts with text cells; columns in `numbers` are right-aligned, columns in `unbroken` never wrap."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -48,7 +49,7 @@ class Table:
 
 @dataclass(frozen=True)
 class ShareBars:
-    """Shares by name, shown as bars, the largest first."""
+    """Shares by name, which are shown as bars in descending order."""
 
     columns: tuple[str, str]
     shares: Mapping[str, float]
@@ -56,7 +57,7 @@ class ShareBars:
 
 @dataclass(frozen=True)
 class MessageList:
-    """Messages below a heading."""
+    """A list of messages with a heading."""
 
     heading: str
     messages: Sequence[Message]
@@ -66,7 +67,7 @@ Finding = Message | Table | ShareBars | MessageList
 
 
 def fact(text: str, **more: Any) -> Any:
-    """Declare a field of facts, with the line that documents it."""
+    """Declare a field of the facts with the text that documents it."""
     return dataclasses.field(metadata={"text": text}, **more)
 
 
@@ -75,9 +76,13 @@ class Question(Parameters, ABC):
 
     kinds: ClassVar[tuple[str, ...]] = ("classes", "graded")  # label types
     row_noun: ClassVar[str] = ""  # plural noun for the rows of the frame, such as "annotators"; "" without a frame
-    json_options: ClassVar[tuple[str, ...]] = ()  # options that `--json` repeats
-    progress_text: ClassVar[str] = "looking at"  # shown as progress, before the name of the file
-    option_names: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # option → other names on the command line
+    json_options: ClassVar[tuple[str, ...]] = ()  # options that are included in the output of `--json`
+    progress_text: ClassVar[str] = (
+        "looking at"  # text that is shown before the name of the file while the question is computed
+    )
+    option_names: ClassVar[
+        Mapping[str, tuple[str, ...]]
+    ] = {}  # maps each option to its other names on the command line
 
     @abstractmethod
     def compute(self, table: Annotations, *args: Any, **inputs: Any) -> Any:
@@ -88,30 +93,30 @@ class Question(Parameters, ABC):
         """Return the findings that follow from the facts, the most important first."""
 
     def to_json(self, facts: Any) -> dict[str, Any]:
-        """Return the facts by their names in JSON."""
+        """Return the facts under the names that they have in JSON."""
         return {field.name: getattr(facts, field.name) for field in dataclasses.fields(facts)}
 
     def to_frame(self, facts: Any) -> Any:
-        """Return columns by name, rows as mappings, or a frame, with one row for each of `row_noun`."""
+        """Return a frame, columns by name or rows as mappings, with one row for each member of `row_noun`."""
         return facts.to_frame()
 
     def prepare(self, table: Annotations) -> None:
         """Check the options against the table, before a model is fitted."""
 
     def warnings(self, facts: Any) -> Iterable[Message | str]:
-        """Return warnings, such as what was skipped."""
+        """Return warnings, for example about skipped items."""
         return ()
 
     def ask(self, table: Annotations, *, model: str | Aggregator | None = None, **inputs: Any) -> Any:
-        """Return the facts about a table; inputs that `compute` does not take are ignored.
+        """Return the facts about a table; inputs that are not parameters of `compute` are ignored.
 
-        `model` is a fitted model, the name of a method, or a model to be fitted; by default the default method.
+        `model` is a fitted model, an unfitted model or the name of a method. If it is None, the default method is used.
         """
         from dissensus.models.base import default_method, methods
         from dissensus.table.kinds import check_kind
 
         self.check_parameters()
-        entry = questions.find_entry(type(self))  # a command may combine questions without registering the result
+        entry = questions.find_entry(type(self))  # the class may be a combination of questions that is not registered
         check_kind(table.kind, self.kinds, type(self).__name__ if entry is None else entry.name)
         self.prepare(table)
         required = self.inputs()
@@ -125,15 +130,15 @@ class Question(Parameters, ABC):
 
     @classmethod
     def inputs(cls) -> tuple[str, ...]:
-        """Return the inputs that `compute` takes."""
-        return tuple(name for name in INPUTS if name in inspect.signature(cls.compute).parameters)
+        """Return the names of the inputs that are parameters of `compute`."""
+        return tuple(name for name in INPUT_NAMES if name in inspect.signature(cls.compute).parameters)
 
     @classmethod
     def fact_texts(cls) -> dict[str, str]:
-        """Return the documentation of the declared facts by name; {} if `to_json` makes them from another result."""
+        """Return the documentation of the declared facts by name; {} if `to_json` builds them from another result."""
         try:
             facts = get_type_hints(cls.compute).get("return")
-        except NameError:  # the type is imported for type checks only
+        except NameError:  # the return type is imported for type checks only
             return {}
         declared = dataclasses.fields(facts) if dataclasses.is_dataclass(facts) else ()
         return {field.name: field.metadata["text"] for field in declared if "text" in field.metadata}
@@ -142,11 +147,11 @@ class Question(Parameters, ABC):
 questions: Registry[type[Question]] = Registry(
     "question", "--help", "dissensus.questions.definitions", "dissensus.questions"
 )
-"""Questions by name. `summary` is the question as a sentence; `title` and `place` add a section of the report."""
+"""Registry of the questions. `summary` is the question as a sentence; `title` and `place` add a report section."""
 
 
 def ask(question: str, table: Any, **options: Any) -> Any:
-    """Answer a question by name, with its options and inputs; return its facts.
+    """Answer the question with this name and return its facts; `options` are its options and inputs.
 
     >>> from dissensus import ask, simulate
     >>> table = simulate.simulate(60, 8, 2, seed=1).annotations
@@ -154,12 +159,12 @@ def ask(question: str, table: Any, **options: Any) -> Any:
     (60, 2)
     """
     kind = questions[question]
-    inputs = {name: options.pop(name) for name in INPUTS if name in options and name not in kind.declared()}
+    inputs = {name: options.pop(name) for name in INPUT_NAMES if name in options and name not in kind.declared()}
     return kind(**options).ask(table, **inputs)
 
 
 def render_messages(findings: Iterable[Finding], face: Face = PYTHON_FACE) -> Iterator[str]:
-    """Yield the messages among findings in the words of an interface."""
+    """Yield each message among the findings as text, in the wording of an interface."""
     for finding in findings:
         if isinstance(finding, MessageList):
             yield from render_messages(finding.messages, face)

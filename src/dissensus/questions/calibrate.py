@@ -1,12 +1,14 @@
-"""Correct the answers of a panel with a few gold labels: rates, mean scores, differences of systems, items, judges.
+"""Correct the answers of a panel with a few gold labels.
 
-Gold items must be drawn at random from the items, or with given probabilities; then the corrected rates are valid
-whatever the judges do (`evaluation.ppi`). Without probabilities, a test compares the judges' answers on gold items with
-the rest. The posterior of a class is the prediction of its rate. For a panel the posterior uses gold
-(`models.gold_weights`) and is cross-fitted: the prediction of a gold item comes from a fit without its class, that of
-other items from the mean of these fits (Zrnic & Candès 2024). For a crowd of many annotators it is the posterior
-without gold; the posterior of its items uses ρ and class shifts estimated from gold (`models.tempering`), cross-fitted
-too.
+The corrected results are rates of classes, mean scores, differences between systems, labels of items, and qualities of
+judges. Gold items must be drawn at random from the items, uniformly or with given probabilities; then the corrected
+rates are valid for judges of any quality (`evaluation.ppi`). If no probabilities are given, a test compares the judges'
+answers on gold items with those on the other items.
+
+The posterior of a class predicts its rate. For a panel, the posterior uses gold (`models.gold_weights`) and is
+cross-fitted: a gold item is predicted by a fit without its gold class, and every other item by the mean of these fits
+(Zrnic & Candès 2024). For a crowd of many annotators, the rates are predicted by the posterior without gold, and the
+posterior of the items uses ρ and class shifts that are estimated from gold by cross-fitting (`models.tempering`).
 
 Gold scores are predicted by ridge regression on the judges' scores, cross-fitted.
 """
@@ -45,7 +47,7 @@ from dissensus.models.gold_tempering import tempering_from_gold
 from dissensus.models.gold_weights import Panel, panel_judges
 from dissensus.models.tempering import MIN_GOLD_ITEMS
 from dissensus.questions import findings
-from dissensus.questions.compare import estimate_columns
+from dissensus.questions.compare import make_estimate_columns
 from dissensus.questions.exceptions import (
     GoldClassesUnknown,
     GoldCodesOutOfRange,
@@ -56,33 +58,33 @@ from dissensus.questions.exceptions import (
     UnevenDraw,
     WrongLength,
 )
-from dissensus.questions.judge_bias import JudgeBias, judge_biases
+from dissensus.questions.judge_bias import JudgeBias, estimate_judge_biases
 from dissensus.questions.panel_review import PanelReview, gold_items, review_panel
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import check_kind
 
-FOLDS = 5
-MEAN = "mean score"
-MIN_EVENTS = 10  # gold labels of a class; intervals of classes with fewer labels are rough
-MAX_DRAW_P = 0.01  # p-value below which gold is reported as not drawn at random
-MAX_SCALE_RATIO = 3.0  # ratio of the ranges of human and judges' scores above which the scales differ
-MAX_DRAW_CLASSES = 3  # classes whose shares are tested for the draw
+N_FOLDS = 5
+MEAN_SCORE_NAME = "mean score"
+MIN_GOLD_PER_CLASS = 10  # minimum number of gold labels of a class; with fewer, its interval is approximate
+MAX_BIASED_DRAW_P_VALUE = 0.01  # maximum p-value at which gold is reported as not drawn at random
+MAX_SCALE_RATIO = 3.0  # maximum ratio of the ranges of human and judges' scores for the same scale
+MAX_TESTED_CLASSES = 3  # maximum number of classes whose shares are compared to test the random draw
 MIN_PROBABILITY = 1e-12  # lower bound of probabilities in the log loss
-RIDGES = np.geomspace(0.1, 1000, 13)  # penalties for standardised scores
-CORRECTABLE_KINDS = ("classes", "graded", "numbers")  # label types
+RIDGE_PENALTIES = np.geomspace(0.1, 1000, 13)  # penalties that are tried, for standardised scores
+CORRECTABLE_LABEL_TYPES = ("classes", "graded", "numbers")  # label types
 
-Learn = Callable[[IntArray], Callable[[IntArray], FloatArray]]
-"""From gold items to a function from items (m,) to their predictions (m, Q)."""
+Learner = Callable[[IntArray], Callable[[IntArray], FloatArray]]
+"""Learns from gold items, and returns a function that predicts the quantities (m, Q) of items (m,)."""
 
 
 @dataclass(frozen=True)
 class Rate:
-    """The frequency of a class, or the mean score: corrected, and other estimates for comparison."""
+    """The corrected frequency of a class or mean score, with other estimates for comparison."""
 
     name: str
-    system: str | None  # None: all items
+    system: str | None  # None for all items
     items: int
-    judge_rate: float  # rate that the judges alone give; NaN for classes that only gold has
+    judge_rate: float  # rate according to the judges alone; NaN for classes that only gold has
     corrected: CorrectedMean
     rogan_gladen: Estimate | None  # None for a mean score
 
@@ -93,9 +95,9 @@ class SystemDifference:
 
     name: str
     systems: tuple[str, str]
-    n_pairs: int  # prompts with gold that both answered; 0 if they answered different ones
+    n_pairs: int  # number of prompts with gold that both systems answered; 0 if they answered different prompts
     corrected: Estimate
-    human: Estimate  # the difference that human labels alone give
+    human: Estimate  # difference according to human labels alone
 
     @property
     def is_significant(self) -> bool:
@@ -105,7 +107,7 @@ class SystemDifference:
 
 @dataclass(frozen=True)
 class Recall:
-    """The recall of a judge: how often it gives a class that is true."""
+    """The recall of a judge for a class: the share of the items of this class that the judge recognises."""
 
     judge: str
     name: str
@@ -115,10 +117,10 @@ class Recall:
 
 @dataclass(frozen=True, eq=False)
 class GoldPlan:
-    """The number of gold labels that makes intervals as narrow as requested."""
+    """The number of gold labels needed for intervals of the requested width."""
 
     width: float  # width of the widest interval
-    n_gold_needed: int | None  # gold items in total; None if all items are not enough
+    n_gold_needed: int | None  # total number of gold items; None if even all items are not enough
     next_items: tuple[Any, ...] = field(repr=False)  # items to label next, drawn at random
 
     def __str__(self) -> str:
@@ -140,17 +142,17 @@ class CalibrationResult(NotebookTable):
     rates: tuple[Rate, ...]
     differences: tuple[SystemDifference, ...]
     recalls: tuple[Recall, ...]
-    judges: PanelReview | None  # value of the judges; None if the table is not a panel
+    judges: PanelReview | None  # review of the judges; None if the table is not a panel
     judge_biases: tuple[JudgeBias, ...]
-    n_gold: int  # items with gold
+    n_gold: int  # number of items with gold
     items: Names
     classes: Names
-    posterior_: FloatArray | None  # (I, K), of gold items by fits without their gold; None for numeric gold
+    posterior_: FloatArray | None  # (I, K); for gold items, from fits without their gold; None for numeric gold
     log_loss: float | None  # log loss of the posterior on gold items
     accuracy: float | None
-    warnings: tuple[Message, ...]  # skipped parts and doubtful inputs
+    warnings: tuple[Message, ...]  # messages about skipped parts and doubtful inputs
     items_without_gold: IntArray  # codes of labelled items
-    prompts: Any  # (I,) names, or None
+    prompts: Any  # (I,) names of the prompts, or None
     drawn_evenly: bool  # True if gold items were drawn with equal probability
     seed: int
 
@@ -171,9 +173,9 @@ class CalibrationResult(NotebookTable):
         """Return one row per rate, as plain values."""
         return [
             {"rate": rate.name, "system": rate.system, "items": rate.items, "gold": rate.corrected.n_gold}
-            | estimate_columns("corrected", rate.corrected)
-            | estimate_columns("human", rate.corrected.human)
-            | estimate_columns("rogan_gladen", rate.rogan_gladen)
+            | make_estimate_columns("corrected", rate.corrected)
+            | make_estimate_columns("human", rate.corrected.human)
+            | make_estimate_columns("rogan_gladen", rate.rogan_gladen)
             | {"judge_rate": rate.judge_rate, "weight": rate.corrected.weight}
             | {"labels_saved": rate.corrected.labels_saved}
             for rate in self.rates
@@ -186,9 +188,9 @@ class CalibrationResult(NotebookTable):
         return columns_to_frame(item_columns(self.classes, 0, self.items, self.posterior_, None))
 
     def plan(self, width: float) -> GoldPlan:
-        """Return how many more gold labels make every interval this narrow, and on which items.
+        """Return how many more gold labels are needed for intervals of this width, and on which items.
 
-        With prompts, all answers to a prompt are labelled together, so that differences stay paired.
+        If there are prompts, all answers to a prompt are labelled together to keep differences paired.
         """
         check_argument("width", width, float, above=0)
         if not self.drawn_evenly:
@@ -197,7 +199,9 @@ class CalibrationResult(NotebookTable):
         needed = self.n_gold
         for rate in self.rates:
             if rate.system is None:
-                n = labels_needed(rate.corrected, self.n_gold + remaining.size, width, rate=rate.name != MEAN)
+                n = labels_needed(
+                    rate.corrected, self.n_gold + remaining.size, width, rate=rate.name != MEAN_SCORE_NAME
+                )
                 if n is None:
                     return GoldPlan(width, None, ())
                 needed = max(needed, n)
@@ -207,13 +211,15 @@ class CalibrationResult(NotebookTable):
         rank = np.random.default_rng([self.seed, 1]).permutation(group.max(initial=-1) + 1)[group]
         remaining, rank = remaining[np.argsort(rank, kind="stable")], np.sort(rank)
         n_next = needed - self.n_gold
-        while 0 < n_next < remaining.size and rank[n_next] == rank[n_next - 1]:  # complete the last prompt
+        while (
+            0 < n_next < remaining.size and rank[n_next] == rank[n_next - 1]
+        ):  # include all answers to the last prompt
             n_next += 1
         return GoldPlan(width, self.n_gold + n_next, tuple(self.items[np.sort(remaining[:n_next])].tolist()))
 
 
 def has_enough_gold(gold: Any) -> bool:
-    """Return whether gold (I,), codes or numbers, has enough gold items for a correction."""
+    """Return whether there are enough gold items for a correction; `gold` (I,) holds codes or numbers."""
     return gold_items(gold).size >= 2 * MIN_GOLD_FOR_VARIANCE
 
 
@@ -237,26 +243,27 @@ def calibrate(
     table : Annotations
         Votes, grades or scores of judges.
     gold : (I,) int, −1 where unknown; or (I,) float, NaN where unknown
-        Gold classes of items that were drawn at random. Floats are gold scores, for a table of numbers.
+        Gold classes of items that were drawn at random. For a table of numbers, gold scores as floats.
     classes : list, optional
-        Names of the classes of gold, if the table holds numbers.
+        Names of the gold classes if the table contains numbers.
     model : Aggregator, optional
         A model fitted to the votes without gold; by default the default method.
     probability : (I,), optional
-        Probability with which each gold item was drawn, or numbers proportional to it; by default all are equal.
+        Probability with which each gold item was drawn, or numbers proportional to it. By default, all are equal.
     systems, prompts : (I,), optional
-        System and prompt of each item, for rates of systems and their differences (paired by prompts).
+        System and prompt of each item, to estimate the rates of systems and their differences (paired by prompts).
     columns : name → (I,) or (N,), optional
-        Metadata of items or rows, such as length or position, for their effects on judges (`questions.judge_bias`).
+        Metadata of items or rows, such as length or position, whose effects on judges are estimated
+        (`questions.judge_bias`).
     cost : judge → cost of a call, optional
-        Judges are ranked by their value for this cost; by default all cost the same.
+        Costs with which the value of judges is compared. By default, all judges cost the same.
     seed : int
-        Seed of folds and draws.
+        Seed of the folds and random draws.
 
     Returns
     -------
     CalibrationResult
-        Corrected rates and differences, recalls of judges, the panel review and the posterior.
+        The corrected rates and differences, the recalls of the judges, the panel review and the posterior.
 
     >>> from dissensus.table.simulate import simulate
     >>> data = simulate(400, 5, 2, redundancy=5, seed=1)
@@ -269,7 +276,7 @@ def calibrate(
     >>> found.to_frame().shape, found.notes
     ((400, 5), ())
     """
-    check_kind(table.kind, CORRECTABLE_KINDS, "calibrate")
+    check_kind(table.kind, CORRECTABLE_LABEL_TYPES, "calibrate")
     numeric = np.asarray(gold).dtype.kind == "f"
     gold, names = _check_gold(table, gold, classes, numeric)
     labelled = np.flatnonzero(np.diff(table.item_ptr))
@@ -293,7 +300,7 @@ def calibrate(
     loss, accuracy = (None, None) if posterior is None else _score_posterior(posterior[known], gold[known], pi, known)
     return CalibrationResult(
         rates, differences, _estimate_recalls(table, gold, known, names, pi, numeric), review,
-        tuple(judge_biases(table, quantities.truth, known, columns)) if columns and not numeric else (),
+        tuple(estimate_judge_biases(table, quantities.truth, known, columns)) if columns and not numeric else (),
         known.size, table.items, names, posterior, loss, accuracy, (*warnings, *skipped),
         np.setdiff1d(labelled, known), prompt, pi is None, seed,
     )  # fmt: skip
@@ -303,7 +310,7 @@ def calibrate(
 
 
 def _check_gold(table: Annotations, gold: Any, classes: Sequence[Any] | None, numeric: bool) -> tuple[Any, Names]:
-    """Return checked gold, and the names of its classes."""
+    """Check gold and return it with the names of its classes."""
     if numeric:
         if table.kind != "numbers":
             raise GoldOfAnotherType()
@@ -326,7 +333,7 @@ def _check_gold(table: Annotations, gold: Any, classes: Sequence[Any] | None, nu
 
 
 def _check_probability(probability: Any, table: Annotations, known: IntArray) -> FloatArray | None:
-    """Return checked probabilities (I,); only those of gold items are used."""
+    """Check the draw probabilities and return them (I,); only those of gold items are used."""
     if probability is None:
         return None
     pi = np.asarray(fill_masked(probability, np.nan), np.float64)
@@ -340,7 +347,7 @@ def _check_probability(probability: Any, table: Annotations, known: IntArray) ->
 
 
 def _check_names(values: Sequence[Any] | None, n: int, parameter: str) -> Any:
-    """Return values as text, one for each of n items, or None without values."""
+    """Return the values of n items as text, or None if there are no values."""
     if values is None:
         return None
     names = np.array([str(value) for value in values], object)
@@ -350,28 +357,28 @@ def _check_names(values: Sequence[Any] | None, n: int, parameter: str) -> Any:
 
 
 def _check_random_draw(table: Annotations, known: IntArray, labelled: IntArray) -> list[Message]:
-    """Return a warning if judges label gold items differently from the rest, beyond a random draw."""
+    """Return a warning if the judges' labels on gold items differ from the others more than in a random draw."""
     count = np.maximum(np.diff(table.item_ptr), 1)
-    features: list[tuple[str, Any, FloatArray]]  # kind of feature, label, values (I,)
+    features: list[tuple[str, Any, FloatArray]]  # name of the feature, label, values (I,)
     if table.kind == "numbers":
         score, mean = table.values[table.label], _mean_scores(table)
         spread = np.sqrt(np.bincount(table.item, (score - mean[table.item]) ** 2, table.n_items) / count)
         features = [("score", None, mean), ("agreement", None, -spread)]
     else:
         shares = dataclasses.replace(table, weight=None, proba=None).votes() / count[:, None]
-        common = np.argsort(-shares.sum(axis=0), kind="stable")[: min(MAX_DRAW_CLASSES, table.n_classes - 1)]
+        common = np.argsort(-shares.sum(axis=0), kind="stable")[: min(MAX_TESTED_CLASSES, table.n_classes - 1)]
         features = [("agreement", None, shares.max(axis=1))]
         features += [("label", table.classes[c], shares[:, c]) for c in common]
     values = np.column_stack([feature[2] for feature in features])[labelled]
     p, column, gap = compare_sample_to_rest(values, np.searchsorted(labelled, known))
-    if p >= MAX_DRAW_P:
+    if p >= MAX_BIASED_DRAW_P_VALUE:
         return []
     feature, label, _ = features[column]
     return [findings.GoldNotRandom(feature=feature, label=label, is_more=bool(gap > 0), p_value=float(p))]
 
 
 def _check_scale(table: Annotations, gold: FloatArray) -> list[Message]:
-    """Return a warning if human scores are on another scale than those of the judges."""
+    """Return a warning if the scales of human scores and judges' scores differ."""
     scores = table.values[np.unique(table.label)]
     if 1 / MAX_SCALE_RATIO <= float(np.ptp(gold)) / max(float(np.ptp(scores)), 1e-300) <= MAX_SCALE_RATIO:
         return []
@@ -382,8 +389,8 @@ def _check_scale(table: Annotations, gold: FloatArray) -> list[Message]:
 def _check_class_counts(names: Names, gold: IntArray) -> list[Message]:
     """Return a warning about classes with few gold labels."""
     count = np.bincount(gold, minlength=names.size)
-    few = {names[c]: int(count[c]) for c in np.flatnonzero(count < MIN_EVENTS)}
-    return [findings.FewGoldLabels(labels=few, min_labels=MIN_EVENTS)] if few else []
+    few = {names[c]: int(count[c]) for c in np.flatnonzero(count < MIN_GOLD_PER_CLASS)}
+    return [findings.FewGoldLabels(labels=few, min_labels=MIN_GOLD_PER_CLASS)] if few else []
 
 
 # Predictions ----------------------------------------------------------------------------------------------------------
@@ -391,8 +398,8 @@ def _check_class_counts(names: Names, gold: IntArray) -> list[Message]:
 
 def _choose_learner(
     table: Annotations, gold: Any, names: Names, judges: IntArray, model: Aggregator | None, blind: Any, numeric: bool
-) -> Learn:
-    """Return a function that learns from gold items: judge weights, a regression, or ρ and shifts for a crowd."""
+) -> Learner:
+    """Return a function that learns from gold items: judge weights, a regression, or ρ and class shifts of a crowd."""
     panel = Panel(table, judges if judges.size else np.arange(table.n_annotators), max(names.size, 2), blind)
     if numeric:
         return lambda known: _fit_regression(panel, known, gold[known])
@@ -410,23 +417,26 @@ def _choose_learner(
 
 
 def _fit_regression(panel: Panel, known: IntArray, y: FloatArray) -> Callable[[IntArray], FloatArray]:
-    """Fit a ridge regression of gold scores on those of judges, with the smallest leave-one-out error."""
+    """Fit a ridge regression of gold scores on judges' scores; the penalty has the smallest leave-one-out error."""
     from sklearn.linear_model import RidgeCV
 
     def features(items: IntArray) -> FloatArray:
         scores = panel.raw_scores(items)
         return np.column_stack([scores.mean(axis=1) * np.sqrt(scores.shape[1]), scores])
 
-    model = RidgeCV(alphas=RIDGES).fit(features(known), y)
+    model = RidgeCV(alphas=RIDGE_PENALTIES).fit(features(known), y)
     return lambda items: np.asarray(model.predict(features(items)))[:, None] if items.size else np.empty((0, 1))
 
 
-def _cross_fit(learn: Learn, known: IntArray, n_items: int, seed: int) -> FloatArray:
-    """Return predictions (I, Q): of gold items by the fit to the other folds, of other items by the mean of fits."""
-    fold = np.random.default_rng(seed).permutation(known.size) % FOLDS
+def _cross_fit(learn: Learner, known: IntArray, n_items: int, seed: int) -> FloatArray:
+    """Return cross-fitted predictions (I, Q).
+
+    A gold item is predicted by the fit to the other folds, and every other item by the mean of all fits.
+    """
+    fold = np.random.default_rng(seed).permutation(known.size) % N_FOLDS
     others = np.setdiff1d(np.arange(n_items), known)
-    fits = [learn(known[fold != number]) for number in range(FOLDS)]
-    mean = sum(fit(others) / FOLDS for fit in fits)
+    fits = [learn(known[fold != number]) for number in range(N_FOLDS)]
+    mean = sum(fit(others) / N_FOLDS for fit in fits)
     predictions = np.zeros((n_items, np.shape(mean)[1]))
     predictions[others] = mean
     for number, fit in enumerate(fits):
@@ -435,7 +445,7 @@ def _cross_fit(learn: Learn, known: IntArray, n_items: int, seed: int) -> FloatA
 
 
 def _mean_scores(table: Annotations) -> FloatArray:
-    """Return the mean of the judges' mean scores of each item (I,), 0 without labels."""
+    """Return the mean over judges of their mean score of each item (I,), or 0 for items without labels."""
     share = 1 / np.bincount(table.rating_codes)[table.rating_codes]
     sums = np.bincount(table.item, share * table.values[table.label], table.n_items)
     return np.asarray(sums / np.maximum(np.bincount(table.item, share, table.n_items), 1))
@@ -444,7 +454,7 @@ def _mean_scores(table: Annotations) -> FloatArray:
 def _score_posterior(
     posterior: FloatArray, gold: IntArray, pi: FloatArray | None, known: IntArray
 ) -> tuple[float, float]:
-    """Return log loss and accuracy of the posterior of gold items (n, K), weighted by their draw probabilities."""
+    """Return log loss and accuracy of the posterior (n, K) of gold items, weighted by inverse draw probabilities."""
     weight = None if pi is None else 1 / pi[known]
     p_gold = posterior[np.arange(gold.size), gold]
     loss = np.average(-np.log(np.maximum(p_gold, MIN_PROBABILITY)), weights=weight)
@@ -455,16 +465,16 @@ def _score_posterior(
 
 
 @dataclass(frozen=True, eq=False)
-class _Quantities:
-    """Truth and predictions of every quantity whose mean is corrected: classes, and the mean score."""
+class _CorrectedQuantities:
+    """The truth and the predictions of the quantities whose means are corrected: one per class, and the score."""
 
     names: list[str]  # (Q,)
-    truth: FloatArray  # (I, Q), valid for gold items
+    truth: FloatArray  # (I, Q); only rows of gold items are valid
     predicted: FloatArray  # (I, Q)
-    judge_values: FloatArray  # (I, Q) by the judges alone
-    answers: FloatArray | None  # (I, K) the judges' answers, for estimates by sensitivity and specificity
+    judge_values: FloatArray  # (I, Q) values according to the judges alone
+    answers: FloatArray | None  # (I, K) the judges' answers, used for estimates from sensitivity and specificity
     gold_items: IntArray  # gold items
-    pi: FloatArray | None  # (I,) draw probabilities; None if equal
+    pi: FloatArray | None  # (I,) draw probabilities; None if all are equal
 
     def check_system(self, items: IntArray, system: str) -> list[Message]:
         """Return a warning if a system has too few gold items."""
@@ -475,14 +485,14 @@ class _Quantities:
         return [findings.TooLittleGoldForSystem(system=system, **facts)]
 
     def estimate_rates(self, items: IntArray, system: str | None) -> list[Rate]:
-        """Return the rate of every quantity among some items; none with too little gold."""
+        """Return the rate of every quantity among some items, or [] with too little gold."""
         here, others = np.intersect1d(items, self.gold_items), np.setdiff1d(items, self.gold_items)
         if here.size < MIN_GOLD_FOR_VARIANCE:
             return []
         probability = None if self.pi is None else self.pi[here]
         rates = []
         for q, name in enumerate(self.names):
-            is_rate = name != MEAN
+            is_rate = name != MEAN_SCORE_NAME
             truth = self.truth[here, q]
             corrected = corrected_mean(
                 truth, self.predicted[here, q], self.predicted[others, q], rate=is_rate, probability=probability
@@ -498,9 +508,9 @@ class _Quantities:
 def _make_quantities(
     table: Annotations, gold: Any, names: Names, known: IntArray, pi: FloatArray | None, predicted: FloatArray,
     blind: FloatArray | None, numeric: bool,
-) -> _Quantities:  # fmt: skip
-    """Return the quantities to correct: one per class, and the mean of scores or grades."""
-    quantities = [MEAN] if numeric else [str(name) for name in names]
+) -> _CorrectedQuantities:  # fmt: skip
+    """Return the quantities to correct: one per class, and the score if labels are scores or grades."""
+    quantities = [MEAN_SCORE_NAME] if numeric else [str(name) for name in names]
     truth = gold[:, None] if numeric else (gold[:, None] == np.arange(names.size)) * 1.0
     answers = None if blind is None else find_tied_classes(blind) / find_tied_classes(blind).sum(axis=1, keepdims=True)
     judge_values = answers if answers is not None else np.full((table.n_items, len(quantities)), np.nan)
@@ -509,12 +519,12 @@ def _make_quantities(
     if table.kind == "graded" and not numeric:
         grade = table.values[:, None]
         truth, predicted, judge_values = (np.hstack([p, p @ grade]) for p in (truth, predicted, judge_values))
-        quantities.append(MEAN)
-    return _Quantities(quantities, truth, predicted, judge_values, answers, known, pi)
+        quantities.append(MEAN_SCORE_NAME)
+    return _CorrectedQuantities(quantities, truth, predicted, judge_values, answers, known, pi)
 
 
 def _estimate_all_rates(
-    quantities: _Quantities, labelled: IntArray, system: Any, prompt: Any
+    quantities: _CorrectedQuantities, labelled: IntArray, system: Any, prompt: Any
 ) -> tuple[tuple[Rate, ...], tuple[SystemDifference, ...], list[Message]]:
     """Return the rates of all items and of every system, their differences, and warnings about skipped systems."""
     rates = quantities.estimate_rates(labelled, None)
@@ -529,9 +539,9 @@ def _estimate_all_rates(
 
 
 def _compare_systems(
-    rates: list[Rate], by_system: dict[str, IntArray], quantities: _Quantities, prompt: Any
+    rates: list[Rate], by_system: dict[str, IntArray], quantities: _CorrectedQuantities, prompt: Any
 ) -> list[SystemDifference]:
-    """Return the differences of rates of all pairs of systems, paired by prompts if enough of them have gold."""
+    """Return the differences in rates between all pairs of systems, paired by prompts if enough have gold."""
     estimates = {(rate.system, rate.name): rate.corrected for rate in rates}
     differences = []
     pi, has_gold = quantities.pi, np.zeros(len(quantities.truth), np.bool_)
@@ -542,7 +552,9 @@ def _compare_systems(
         for q, name in enumerate(quantities.names):
             if both.sum() >= MIN_GOLD_FOR_VARIANCE:
                 y, f = (x[pairs[:, 0], q] - x[pairs[:, 1], q] for x in (quantities.truth, quantities.predicted))
-                drawn = None if pi is None else pi[pairs[both]].mean(axis=1)  # equal if whole prompts were drawn
+                drawn = (
+                    None if pi is None else pi[pairs[both]].mean(axis=1)
+                )  # the probabilities are equal if whole prompts were drawn
                 paired = corrected_mean(y[both], f[both], f[~both], probability=drawn)
                 differences.append(SystemDifference(name, (first, second), int(both.sum()), paired, paired.human))
             elif (first, name) in estimates and (second, name) in estimates:
@@ -553,7 +565,7 @@ def _compare_systems(
 
 
 def _match_prompts(first: IntArray, second: IntArray, prompt: Any) -> IntArray:
-    """Return pairs of items (P, 2) of two systems that answer the same prompt; the first answer to it counts."""
+    """Return pairs of items (P, 2) in which two systems answer the same prompt; repeated answers are ignored."""
     if prompt is None:
         return np.empty((0, 2), np.int64)
     by_prompt, other = (dict(zip(prompt[items[::-1]], items[::-1].tolist(), strict=True)) for items in (first, second))
@@ -564,9 +576,9 @@ def _match_prompts(first: IntArray, second: IntArray, prompt: Any) -> IntArray:
 def _estimate_recalls(
     table: Annotations, gold: Any, known: IntArray, names: Names, pi: FloatArray | None, numeric: bool
 ) -> tuple[Recall, ...]:
-    """Return every judge's recall of every class on gold items; for two classes: specificity and sensitivity.
+    """Return every judge's recall of every class on gold items (for two classes, specificity and sensitivity).
 
-    Several labels of a judge on an item count as one.
+    Repeated labels of a judge on an item count as one.
     """
     from scipy.special import ndtri
 

@@ -1,8 +1,8 @@
-"""Check a table of labels against thresholds: alone, and against an earlier snapshot.
+"""Check a table of labels against thresholds, some of which compare it with an earlier snapshot.
 
-The earlier snapshot is a table, or the model that `aggregate` saved (`Snapshot.model`). Drift is tested with the rows
-of both tables (`questions.diff`). If only the model is left, an item with as many labels as before counts as unchanged,
-and an item that had no label counts as new; the others are skipped.
+The earlier snapshot is a table, or the model that `aggregate` saved (`Snapshot.model`). With two tables, drift is
+tested on their rows (`questions.diff`). If only the model is available, an item with the same number of labels as
+before counts as unchanged, and an item that had no label counts as new. Other items are skipped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.messages import Message
 from dissensus.models.base import Aggregator
 from dissensus.questions import findings
-from dissensus.questions.compare import named_model, timed_fit
+from dissensus.questions.compare import fit_and_time, resolve_method
 from dissensus.questions.diff import drift
 from dissensus.questions.item_status import is_settled
 from dissensus.table import names as naming
@@ -26,16 +26,19 @@ from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
 
 DEFAULT_CHANGE_LIMITS = {"max_fall": 0.05, "max_flips": 0.05, "max_lost": 0, "max_drifting": 0, "max_new_classes": 0}
-"""Default thresholds for comparisons with an earlier snapshot: a change of one in twenty, no lost item, no drifting
-annotator (by a test with 5 % false alarms), no new class."""
+"""Default thresholds for comparisons with an earlier snapshot.
+
+At most one label in twenty may change; no item may lose its labels, no annotator may drift (tested with 5 % false
+alarms), and there may be no new class.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """A fitted model with its table; `table` is None if only the model was saved."""
+    """A fitted model with its table, or None in place of the table if only the model was saved."""
 
     model: Aggregator
-    agreement: float | None  # probability that two annotators of one item agree
+    agreement: float | None  # probability that two annotators of the same item agree
     table: Annotations | None = None
 
     @property
@@ -46,17 +49,17 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Check:
-    """One threshold, and whether the table meets it."""
+    """A threshold, and whether the table meets it."""
 
     name: str
     limit: float
-    value: float | None  # None: it could not be checked
-    finding: Message  # the value in words, or why it could not be checked
-    advice: tuple[Message, ...] = ()  # advice if the threshold is not met
+    value: float | None  # None if the threshold could not be checked
+    finding: Message  # description of the value, or the reason why the threshold could not be checked
+    advice: tuple[Message, ...] = ()  # what to do if the threshold is not met
 
     @property
     def passed(self) -> bool | None:
-        """Return whether the threshold was met, or None if it could not be checked."""
+        """Return whether the table meets the threshold, or None if this could not be checked."""
         if self.value is None:
             return None
         return self.value >= self.limit if self.name.startswith("min_") else self.value <= self.limit
@@ -65,7 +68,7 @@ class Check:
 def fit_snapshot(table: Annotations, method: str | Aggregator = DEFAULT_METHOD) -> Snapshot:
     """Fit a copy of a model to a table."""
     check_kind(table.kind, CLASS_KINDS, "check")
-    return Snapshot(timed_fit(named_model(method)[1], table)[0], table.describe()["pairwise_agreement"], table)
+    return Snapshot(fit_and_time(resolve_method(method)[1], table)[0], table.describe()["pairwise_agreement"], table)
 
 
 def check(
@@ -80,18 +83,18 @@ def check(
     Parameters
     ----------
     now : Snapshot
-        The table, with a fitted model.
+        The table with a fitted model.
     before : Snapshot, optional
         An earlier snapshot, for the thresholds of `DEFAULT_CHANGE_LIMITS`.
-    limits : name → number
-        The thresholds.
+    limits : mapping from names to numbers
+        The value of each threshold to check.
     classes : list, optional
-        The allowed classes; by default those of the earlier snapshot.
+        The allowed classes. By default, the classes of the earlier snapshot.
 
     Returns
     -------
     list of Check
-        One check per threshold.
+        The result for each threshold.
 
     >>> table = Annotations.from_arrays("aaabb", "xyzxy", ["cat", "cat", "cat", "cat", "dog"])
     >>> [one] = check(fit_snapshot(table, "majority-vote"), limits={"min_settled": 0.9})
@@ -107,12 +110,12 @@ def check(
     return checks
 
 
-Measured = tuple[Any, ...]
-"""The value (None if it could not be checked), the finding, and the advice."""
+Measurement = tuple[Any, ...]
+"""The value (None if the threshold could not be checked), the finding, and the advice."""
 
 
 class _Thresholds:
-    """Measures the table: one method per threshold."""
+    """Measures of the table; the method with the name of a threshold returns the measured value."""
 
     def __init__(
         self, now: Snapshot, before: Snapshot | None, classes: Sequence[Any] | None, min_labels: float
@@ -129,7 +132,7 @@ class _Thresholds:
             if classes is None:
                 self.classes = before.model.classes_.tolist()
 
-    def min_labels(self) -> Measured:
+    def min_labels(self) -> Measurement:
         labels = self.table.annotators_per_item
         least = int(labels.min())
         items = self.table.items[labels < self.labels_required]
@@ -139,18 +142,18 @@ class _Thresholds:
         )  # fmt: skip
         return least, findings.FewestAnnotators(min_annotators=least), advice
 
-    def min_settled(self) -> Measured:
+    def min_settled(self) -> Measurement:
         share = float(is_settled(self.now.model.posterior_.max(axis=1), self.table.annotators_per_item).mean())
         return share, findings.SettledShare(share=Share(share)), findings.DecideItems()
 
-    def min_agreement(self) -> Measured:
+    def min_agreement(self) -> Measurement:
         agreement = self.now.agreement
         if agreement is None:
             weighted = self.table.weight is not None or self.table.proba is not None
             return None, findings.AgreementUnavailable(weighted=weighted)
         return agreement, findings.PairwiseAgreement(share=Share(agreement)), findings.ReviewDisagreement()
 
-    def max_flagged(self) -> Measured:
+    def max_flagged(self) -> Measurement:
         from dissensus.questions.diagnose import diagnose
 
         diagnosis = diagnose(self.table)
@@ -163,7 +166,7 @@ class _Thresholds:
         finding = findings.FlaggedAnnotators(annotators=active, flagged=n, unsettled=False)
         return n, finding, findings.ReviewAnnotators(annotators=_first_names(flagged))
 
-    def max_fall(self) -> Measured:
+    def max_fall(self) -> Measurement:
         before, now = self.before.agreement, self.now.agreement
         if before is None or now is None:
             return None, findings.AgreementNotComparable()
@@ -172,7 +175,7 @@ class _Thresholds:
         )
         return before - now, finding, findings.CompareSnapshots()
 
-    def max_flips(self) -> Measured:
+    def max_flips(self) -> Measurement:
         both = np.flatnonzero((self.labels_before > 0) & (self.now.label_counts > 0))
         if not both.size:
             return None, findings.NoItemInBoth()
@@ -182,15 +185,15 @@ class _Thresholds:
         finding = findings.AnswersChanged(share=Share(share), items=Count(both.size))
         return share, finding, findings.CompareItems(items=_first_names(flipped))
 
-    def max_lost(self) -> Measured:
+    def max_lost(self) -> Measurement:
         before = self.before.model.items_[self.before.label_counts > 0]
         lost = before[naming.match_names(before, self.table.items[self.now.label_counts > 0], "items") < 0]
         finding = findings.LabelsLost(n=lost.size, items=Count(before.size))
         return lost.size, finding, findings.CheckExport(items=_first_names(lost))
 
-    def max_drifting(self) -> Measured:
+    def max_drifting(self) -> Measurement:
         table, old = self.table, self.before.table
-        if old is None:  # compare the items whose number of labels did not change with all others
+        if old is None:  # only the items with an unchanged number of labels can be compared
             labels = getattr(self.now.model, "item_total_", self.now.label_counts)
             unchanged, new = np.isclose(self.labels_before, labels), self.labels_before == 0
             old, table = table.select(items=unchanged & ~new), table.select(items=unchanged | new)
@@ -201,7 +204,7 @@ class _Thresholds:
             return None, findings.NoDriftTested()
         return int(result.drifts.sum()), result.finding(), *result.findings(annotators)
 
-    def max_new_classes(self) -> Measured:
+    def max_new_classes(self) -> Measurement:
         allowed = {str(name) for name in self.classes or ()}
         used = np.unique(self.table.label)
         new = [name for name in self.table.classes[used].tolist() if str(name) not in allowed]
@@ -212,5 +215,5 @@ class _Thresholds:
 
 
 def _first_names(names: Any) -> tuple[Any, ...]:
-    """Return the first names, and one more than is shown."""
+    """Return the first names, one more than the number that messages show."""
     return tuple(names[: findings.NAMES_SHOWN + 1])

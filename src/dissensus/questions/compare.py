@@ -1,13 +1,13 @@
-"""Compare methods without gold: hold out some of the labels and predict them from the rest.
+"""Compare methods without gold: hold out some of the labels and predict them from the other labels.
 
     score(m) = mean over held-out rows of log P_m(label | item, annotator; the other rows)
 
-For numbers, texts and other labels with a distance, the score is minus the distance to the expected label
+For numbers, texts and other labels with a distance, the score is the negative distance to the expected label
 (`questions.scoring`).
 
-The score is proper: it penalises overconfident methods, which consider some held-out labels nearly impossible. Each
-method is compared with the best one by the paired bootstrap over items (Efron & Tibshirani 1993) of the difference of
-their scores, with Holm's correction (1979) for the number of methods.
+The score is proper: it penalises overconfident methods, which give some held-out labels a probability near 0. Each
+method is compared with the best one. The difference between their scores is tested with the paired bootstrap over items
+(Efron & Tibshirani 1993) and Holm's correction (1979) for the number of methods.
 """
 
 from __future__ import annotations
@@ -45,14 +45,18 @@ from dissensus.questions.scoring import LOG, SCORING, Method, ScoreNames, log_li
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
 
-MAJORITY = "majority-vote"
-SIGNIFICANT = 0.05  # p-value below which a method differs from the best
-MAX_ANNOTATIONS = 40_000  # annotations; larger tables are compared on a random sample of whole items
-MIN_HIDDEN = 30  # held-out labels below which methods are not compared
-NEGLIGIBLE = 0.01  # nats per label; on real sets, a vote that is behind by less is as often correct
+MAJORITY_METHOD = "majority-vote"
+SIGNIFICANCE_LEVEL = 0.05  # p-value below which the difference from the best method is significant
+MAX_COMPARED_ANNOTATIONS = (
+    40_000  # maximum number of annotations; for larger tables, a random sample of items with all their labels is used
+)
+MIN_HELD_OUT_LABELS = 30  # minimum number of held-out labels for a comparison
+NEGLIGIBLE_DIFFERENCE = (
+    0.01  # nats per label; on real data sets, majority vote is equally accurate if its score is lower by less than this
+)
 
-OnFit = Callable[[str, int, int], None]
-"""Called before every fit with (method, fits done, fits in all)."""
+FitCallback = Callable[[str, int, int], None]
+"""Called before every fit with the method, the number of fits done and the total number of fits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,31 +64,33 @@ class ComparedMethod:
     """The scores of one compared method."""
 
     method: str
-    score: Estimate  # mean of `Comparison.measure` over held-out labels, with a bootstrap interval over items
+    score: (
+        Estimate  # mean score of the held-out labels (see `Comparison.measure`), with a bootstrap interval over items
+    )
     calibration: float | None  # expected calibration error of the predicted labels, if they are classes
-    accuracy: Estimate | None  # score on gold items of a fit to all annotations, named by `measure.gold_name`
+    accuracy: Estimate | None  # score of a fit to all annotations on gold items; its name is `measure.gold_name`
     seconds: float  # mean duration of a fit
-    behind: Estimate  # the best score minus this score
-    p_value: float  # p-value of this difference, corrected for the number of methods
+    behind: Estimate  # score of the best method minus score of this method
+    p_value: float  # p-value of `behind`, corrected for the number of methods
     tied: bool  # True if the difference is not significant
-    model: Any = field(repr=False, default=None)  # the fit to all annotations, if any
+    model: Any = field(repr=False, default=None)  # model fitted to all annotations, or None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison(NotebookTable):
-    """Methods ranked by how well they predict held-out labels, the best first."""
+    """Methods in the order of how well they predict held-out labels, with the best one first."""
 
     methods: tuple[ComparedMethod, ...]
-    n_hidden: int  # held-out labels over all splits
+    n_hidden: int  # number of held-out labels in all splits together
     splits: int
     share: float
-    failed: dict[str, str]  # method → why it could not be fitted
+    failed: dict[str, str]  # maps each method that could not be fitted to the reason
     measure: ScoreNames = LOG
-    simplest: str = MAJORITY  # the simplest of the methods
-    default: str = DEFAULT_METHOD  # default method of the label type
-    baselines: frozenset[str] = frozenset()  # baselines, which no command fits
-    sampled_items: IntArray | None = None  # codes of the compared items; None: all
-    skipped_slow_methods: tuple[str, ...] = ()  # suitable methods that were skipped because they are slow
+    simplest: str = MAJORITY_METHOD  # name of the simplest method
+    default: str = DEFAULT_METHOD  # name of the default method for the label type
+    baselines: frozenset[str] = frozenset()  # names of the baselines, which are only used for comparison
+    sampled_items: IntArray | None = None  # codes of the compared items; None for all items
+    skipped_slow_methods: tuple[str, ...] = ()  # names of suitable methods that were skipped because they are slow
 
     def __repr__(self) -> str:
         return f"Comparison of {format_count(len(self), 'method')}: {self.verdict()}"
@@ -96,7 +102,7 @@ class Comparison(NotebookTable):
 
     @property
     def tied(self) -> list[str]:
-        """Return the methods that are tied with the first, including itself and baselines."""
+        """Return the methods and baselines that are tied with the first one, including the first one."""
         return [one.method for one in self.methods if one.tied]
 
     def __getitem__(self, method: str) -> ComparedMethod:
@@ -114,17 +120,17 @@ class Comparison(NotebookTable):
 
     @property
     def simplest_suffices(self) -> bool:
-        """Return whether the simplest method is the best, tied with it or negligibly behind."""
+        """Return whether the simplest method is the best one, tied with it or negligibly worse."""
         vote = self._simplest
-        negligible = NEGLIGIBLE if self.measure.sign > 0 else 0.0
+        negligible = NEGLIGIBLE_DIFFERENCE if self.measure.sign > 0 else 0.0
         return vote is not None and (vote.tied or vote.behind.high < negligible)
 
     def verdict(self) -> str:
-        """Return in a few sentences which method to use, and which were compared."""
+        """Describe in a few sentences which method to use and which methods were compared."""
         return " ".join(map(str, self.findings()))
 
     def findings(self) -> Iterator[Message]:
-        """Yield which method to use, and which were compared."""
+        """Yield messages about which method to use and which methods were compared."""
         yield from self._describe_best()
         if self.sampled_items is not None:
             yield findings.ComparedOnSample(items=Count(self.sampled_items.size))
@@ -135,8 +141,8 @@ class Comparison(NotebookTable):
         best, vote, first = self.best, self._simplest, self.methods[0]
         if len(self) == 1:
             yield findings.SingleMethodCompared(method=best)
-        elif self.n_hidden < MIN_HIDDEN:
-            yield findings.TooFewHiddenLabels(n_hidden=Count(self.n_hidden), needed=MIN_HIDDEN)
+        elif self.n_hidden < MIN_HELD_OUT_LABELS:
+            yield findings.TooFewHiddenLabels(n_hidden=Count(self.n_hidden), needed=MIN_HELD_OUT_LABELS)
         elif best in self.baselines:
             yield findings.OnlyBaselinesCompared(best=best)
         elif first.method in self.baselines:
@@ -166,18 +172,18 @@ class Comparison(NotebookTable):
         return {"best": self.best, "other_method": one.method, "unit": self.measure.unit, "tied": one.tied} | ends
 
     def to_display_sign(self, score: Estimate) -> Estimate:
-        """Return a score with its usual sign: errors and distances are positive numbers."""
+        """Return a score with its usual sign, so that errors and distances are positive numbers."""
         return score if self.measure.sign > 0 else Estimate(-score.value, -score.high, -score.low)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one row per method as plain values, the best first."""
+        """Return one row of plain values per method, with the best method first."""
         return [
             {"method": one.method, "baseline": one.method in self.baselines}
-            | estimate_columns(self.measure.name, self.to_display_sign(one.score))
+            | make_estimate_columns(self.measure.name, self.to_display_sign(one.score))
             | ({} if one.calibration is None else {"calibration_error": one.calibration})
-            | estimate_columns("behind", one.behind)
+            | make_estimate_columns("behind", one.behind)
             | {"p_value": one.p_value, "tied": one.tied, "seconds": one.seconds}
-            | estimate_columns(self.measure.gold_name, one.accuracy)
+            | make_estimate_columns(self.measure.gold_name, one.accuracy)
             for one in self
         ]
 
@@ -190,29 +196,32 @@ def compare(
     share: float = 0.2,
     splits: int = 3,
     resamples: int = 1000,
-    limit: int = MAX_ANNOTATIONS,
+    limit: int = MAX_COMPARED_ANNOTATIONS,
     seed: int = 0,
-    on_fit: OnFit | None = None,
+    on_fit: FitCallback | None = None,
     on_result: Callable[[str, float], None] | None = None,
 ) -> Comparison:
     """Rank methods by how well they predict held-out labels.
 
     Parameters
     ----------
-    names : method names, or models not yet fitted, or "all"; optional
-        By default every suitable registered method that is not slow, and the baselines of `questions.scoring`.
+    names : list of method names or unfitted models, or "all"; optional
+        Methods to compare. By default, all suitable registered methods that are fast and the baselines of
+        `questions.scoring`.
     gold : (I,) int, optional
-        Gold classes, −1 where unknown (for numbers: values, NaN where unknown), to report accuracy. They do not
-        affect the ranking.
+        Gold classes, −1 where unknown (for numbers: values, NaN where unknown). They are used to report accuracy and do
+        not affect the ranking.
     share, splits : float, int
-        Share of the labels that is held out in each random split, and the number of splits. All labels of one
-        annotator on an item are held out together; every item keeps an annotator.
+        Share of the labels that is held out in each random split, and number of splits. All labels of one annotator on
+        an item are held out together, and at least one annotator of each item is not held out.
     limit : int
-        Number of annotations above which methods are compared on a random set of items (for spans, documents).
+        Maximum number of annotations. Larger tables are compared on a random set of items (for spans, documents).
     resamples, seed
-        For the bootstrap over items; the seed also draws items and held-out labels, the same for every method.
+        Number of resamples of the bootstrap over items, and seed. The seed also determines the random items and
+        held-out labels, which are the same for every method.
     on_fit, on_result : callable, optional
-        Called before every fit, with (method, fits done, fits in all), and with (method, score) after its last.
+        `on_fit` is called before every fit with the method, the number of fits done and the total number of fits.
+        `on_result` is called after the last fit of a method with the method and its score.
 
     >>> from dissensus.table.simulate import simulate
     >>> found = compare(simulate(300, 12, 3, seed=1).annotations, ["majority-vote", "dawid-skene"])
@@ -227,7 +236,9 @@ def compare(
         raise NoGoldOfPairs()
     gold = check_gold_values(gold, table) if table.kind == "numbers" else check_gold(gold, table)
     models = _make_models(names, table)
-    costly = () if names is not None else tuple(name for name in suitable_methods(table, True) if name not in models)
+    costly = (
+        () if names is not None else tuple(name for name in find_suitable_methods(table, True) if name not in models)
+    )
     check_argument("splits", splits, int, low=1, must="must be at least 1")
     check_argument("limit", limit, int, low=1)
     check_argument("share", share, float, above=0, below=1)
@@ -248,7 +259,7 @@ def compare(
             results[name] = _evaluate_method(model, table, hidden, gold, report_fit)
             if not np.isfinite(results[name].by_item).all():
                 raise PredictionsNotFinite()
-        except DataError as error:  # such as a table that this method cannot take
+        except DataError as error:  # for example, because the method does not support this table
             failed[name] = str(error)
             continue
         if on_result is not None:
@@ -263,8 +274,8 @@ def compare(
     )  # fmt: skip
 
 
-def suitable_methods(table: Annotations, costly: bool = False) -> list[str]:
-    """Return the methods that suit a table, with slow ones only if `costly`."""
+def find_suitable_methods(table: Annotations, costly: bool = False) -> list[str]:
+    """Return the methods that suit a table; slow methods are included only if `costly` is True."""
     return [
         name
         for name, entry in methods.entries()
@@ -276,8 +287,8 @@ def suitable_methods(table: Annotations, costly: bool = False) -> list[str]:
 
 
 def _sample_items(table: Annotations, limit: int, seed: int) -> IntArray | None:
-    """Return codes of random items with about `limit` annotations, or None for all items."""
-    if table.kind == "pairs" or len(table) <= limit:  # a sample of pairs may not connect all alternatives
+    """Return the codes of random items that have about `limit` annotations in total, or None for all items."""
+    if table.kind == "pairs" or len(table) <= limit:  # a sample of pairs might not connect all alternatives
         return None
     group = table.sequences.document if table.kind == "spans" else np.arange(table.n_items)
     n = int(group.max()) + 1
@@ -287,11 +298,11 @@ def _sample_items(table: Annotations, limit: int, seed: int) -> IntArray | None:
 
 @dataclass
 class _MethodResult:
-    """Scores of one method over all splits."""
+    """The scores of one method in all splits."""
 
     model: Any
-    by_item: FloatArray  # (I,) sum of the scores of the held-out rows of each item
-    weight: FloatArray  # (I,) weight of these rows
+    by_item: FloatArray  # (I,) total score of the held-out rows of each item
+    weight: FloatArray  # (I,) total weight of these rows
     calibration: float | None
     gold_scores: FloatArray | None  # (gold items, 2) numerators and denominators
     seconds: float
@@ -304,11 +315,11 @@ def _make_models(names: Iterable[str | Aggregator] | None, table: Annotations) -
     if isinstance(names, str) and names != "all":
         raise NamesAreText(name=ParameterName("names"), text=names)
     if names is None or names == "all":
-        names = [*suitable_methods(table, names == "all"), *SCORING[table.kind].baselines]
+        names = [*find_suitable_methods(table, names == "all"), *SCORING[table.kind].baselines]
     models: dict[str, Method] = {}
     for one in names:
         simple = SCORING[table.kind].baselines.get(one) if isinstance(one, str) else None
-        name, model = named_model(one) if simple is None else (str(one), simple())
+        name, model = resolve_method(one) if simple is None else (str(one), simple())
         if isinstance(model, Aggregator):
             check_kind(table.kind, model.kinds, name)
         if name in models:
@@ -321,37 +332,37 @@ def _make_models(names: Iterable[str | Aggregator] | None, table: Annotations) -
     return models
 
 
-def named_model(model: str | Aggregator) -> tuple[str, Aggregator]:
-    """Return the name of a method, and an unfitted model."""
+def resolve_method(model: str | Aggregator) -> tuple[str, Aggregator]:
+    """Return the name of a method and an unfitted model of it."""
     return (model, methods[model]()) if isinstance(model, str) else (methods.get_name(type(model)), model)
 
 
-def unfitted_copy(model: Any) -> Any:
-    """Return an unfitted copy with the same parameters."""
+def make_unfitted_copy(model: Any) -> Any:
+    """Return an unfitted copy of a model with the same parameters."""
     return type(model)(**model.get_params())
 
 
-def timed_fit(model: Any, table: Annotations) -> tuple[Any, float]:
-    """Fit a copy of a model, and return it with the seconds that the fit took.
+def fit_and_time(model: Any, table: Annotations) -> tuple[Any, float]:
+    """Fit a copy of a model; return the copy and the duration of the fit in seconds.
 
-    A fit that does not converge raises no warning: its scores show it.
+    Warnings about missing convergence are suppressed, because the scores show the quality of the fit.
     """
     start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return unfitted_copy(model).fit(table), time.perf_counter() - start
+        return make_unfitted_copy(model).fit(table), time.perf_counter() - start
 
 
 def _evaluate_method(
     model: Method, table: Annotations, hidden: list[BoolArray], gold: Any, report: Callable[[int], None]
 ) -> _MethodResult:
-    """Fit a method to the rest of each split, and score its predictions of the held-out rows."""
+    """Fit a method to the training rows of each split, and score its predictions of the held-out rows."""
     by_item, weight = np.zeros(table.n_items), np.zeros(table.n_items)
     seconds, errors, scoring = [], [], SCORING[table.kind]
     for number, mask in enumerate(hidden):
         report(number)
         held_out = table.select(rows=mask)
-        fitted, duration = timed_fit(model, table.select(rows=~mask))
+        fitted, duration = fit_and_time(model, table.select(rows=~mask))
         if table.kind in CLASS_KINDS:
             expected = fitted.predict_annotations(held_out)
             scores = log_likelihood(held_out, expected)[0]
@@ -364,21 +375,23 @@ def _evaluate_method(
     fit_to_all = gold_scores = None
     if gold is not None:
         report(len(hidden))
-        fit_to_all, _ = timed_fit(model, table)
+        fit_to_all, _ = fit_and_time(model, table)
         gold_scores = None if scoring.score_gold is None else scoring.score_gold(fit_to_all, table, gold)
     calibration = float(np.mean(errors)) if errors else None
     return _MethodResult(fit_to_all, by_item, weight, calibration, gold_scores, float(np.mean(seconds)))
 
 
 def _rank_methods(found: dict[str, _MethodResult], resampling: Any) -> tuple[tuple[ComparedMethod, ...], float]:
-    """Return the methods, the best first, and the weight of the held-out labels."""
+    """Return the methods in the order of their scores, and the total weight of the held-out labels."""
     order = sorted(found, key=lambda name: -found[name].mean_score())
     best = found[order[0]]
     scored = best.weight > 0
     n, weight = int(scored.sum()), float(best.weight.sum())
     if weight == 0:
         raise NoHiddenWeight()
-    scores = {name: found[name].by_item[scored] * n / weight for name in order}  # (n,) with the mean over labels
+    scores = {
+        name: found[name].by_item[scored] * n / weight for name in order
+    }  # (n,) scaled so that their mean is the mean score per label
     differences = {name: paired_bootstrap(scores[order[0]], scores[name], **resampling) for name in order}
     corrected = holm_correction({name: differences[name].p_value for name in order[1:]}) | {order[0]: 1.0}
     ranked = (
@@ -390,7 +403,7 @@ def _rank_methods(found: dict[str, _MethodResult], resampling: Any) -> tuple[tup
             one.seconds,
             differences[name].mean,
             corrected[name],
-            corrected[name] >= SIGNIFICANT,
+            corrected[name] >= SIGNIFICANCE_LEVEL,
             one.model,
         )
         for name, one in ((name, found[name]) for name in order)
@@ -399,14 +412,16 @@ def _rank_methods(found: dict[str, _MethodResult], resampling: Any) -> tuple[tup
 
 
 def _estimate_accuracy(gold_scores: Any, resampling: Any) -> Estimate:
-    """Return the accuracy on gold items from numerators and denominators (n, 2)."""
-    if (gold_scores[:, 1] == 1).all():  # plain shares have an interval even if all items are correct
+    """Return the accuracy on gold items, given a numerator and a denominator for each item (n, 2)."""
+    if (
+        gold_scores[:, 1] == 1
+    ).all():  # the interval of a plain share has a positive width even if all items are correct
         return bootstrap(gold_scores[:, 0], **resampling)
     return bootstrap(gold_scores, lambda s: s[:, 0] / s[:, 1], **resampling)
 
 
-def estimate_columns(name: str, estimate: Estimate | None) -> dict[str, Any]:
-    """Return columns of an estimate and its interval, or none without an estimate."""
+def make_estimate_columns(name: str, estimate: Estimate | None) -> dict[str, Any]:
+    """Return columns with an estimate and its interval, or {} without an estimate."""
     if estimate is None:
         return {}
     return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}

@@ -1,4 +1,4 @@
-"""Compare the errors of two predictions: which items only prediction_a of two models gets right."""
+"""Compare the errors of two predictions: count the items that both, one or none of two models predict correctly."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from dissensus.table.annotations import Annotations
 def compare_errors(
     first: Predictions, second: Predictions, table: Annotations, gold: IntArray | None = None
 ) -> ErrorCells:
-    """Count the items of a table by which of two predictions is correct.
+    """Count the items of a table for which both, one or none of two predictions are correct.
 
     The correct class is the gold class or, without gold, the most frequent label. Items without votes, with tied
-    predictions or without a single correct class are skipped. Kurtosis is that of the softmax of the votes.
+    predictions or without a unique correct class are skipped. The kurtosis is computed from the softmax of the votes.
 
     >>> from dissensus.table.simulate import simulate
     >>> data = simulate(90, 9, 3, seed=1)

@@ -1,13 +1,14 @@
-"""Flag annotators to look at, with reasons that can be shown to them.
+"""Flag annotators for review, with reasons that can be shown to the annotators.
 
-A flag is a tested hypothesis. Annotators are flagged as `unrelated` (labels do not depend on the item) or `contrary`
-(labels go systematically against the others') if P(typical | labels) ≤ `MAX_TYPICAL`, see `spam_tests`, and if at most
-a share `MAX_TYPICAL` of typical annotators with the same items would look as extreme; the reason states the
-observation, and how often it would occur. `copies` flags a group that agrees on labels more often than the labels of
-all other annotators would predict, see `models.copies`. Annotators with too few labels are only counted. Labels that
-are not classes have tests of their own, see `bias_tests`; grades have both. An annotator is not flagged as unrelated or
-contrary if its grades rise with the others', nor if its labels do and at least three classes are numbers: these may be
-grades that were not declared.
+A flag is the result of a statistical test. An annotator is flagged as `unrelated` (labels do not depend on the item) or
+`contrary` (labels systematically contradict the others') if two conditions hold: P(typical | labels) is at most
+`MAX_TYPICAL_PROBABILITY` (see `spam_tests`), and at most this share of typical annotators with the same items would
+look as extreme. The reason states the observation and how often it would occur. The flag `copies` marks a group whose
+members agree more often than the labels of all other annotators predict (see `models.copies`).
+
+Annotators with too few labels are only counted. Labels that are not classes have different tests (see `bias_tests`);
+for grades, both kinds of tests are used. An annotator is not flagged as unrelated or contrary if its grades rise with
+the others' grades. The same holds if at least three classes are numbers, because these may be undeclared grades.
 """
 
 from __future__ import annotations
@@ -23,7 +24,14 @@ from dissensus.messages import Message
 from dissensus.models.copies import find_copies
 from dissensus.models.exceptions import NoAnnotations
 from dissensus.questions.bias_tests import FLAG_WORDS as ALL_WORDS
-from dissensus.questions.bias_tests import MIN_LABELS, SAME_LABEL, AnnotatorFlags, BiasDiagnosis, Flag, find_biases
+from dissensus.questions.bias_tests import (
+    MIN_LABELS_PER_ANNOTATOR,
+    MIN_SAME_LABEL_SHARE,
+    AnnotatorFlags,
+    BiasDiagnosis,
+    Flag,
+    find_biases,
+)
 from dissensus.questions.findings import CopiedLabels, RareAgreement, RepeatsOneLabel
 from dissensus.questions.spam_tests import SpamTest, detect_spam, leave_one_out_posterior
 from dissensus.table import names as naming
@@ -31,10 +39,16 @@ from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, parse_numbers
 
 FLAG_WORDS: dict[Flag, str] = {flag: ALL_WORDS[flag] for flag in ("unrelated", "contrary", "copies", "higher", "lower")}
-MAX_RISE_P = 0.05  # p-value of the test that an annotator's grades rise with the others'
-MIN_RISE = 0.2  # Spearman's correlation; at most 0.15 for 24 random annotators with 180 to 340 labels each
-MIN_GRADES = 3  # classes that are numbers; with fewer, they are not taken for grades
-MAX_TYPICAL = 0.01  # P(typical) of a flagged annotator: at most one of a hundred flagged ones is typical
+MAX_TREND_P_VALUE = 0.05  # significance level of the test that an annotator's grades rise with the others'
+MIN_TREND_CORRELATION = (
+    0.2  # minimum Spearman correlation; it was at most 0.15 for 24 random annotators with 180 to 340 labels each
+)
+MIN_NUMERIC_CLASSES = (
+    3  # minimum number of classes that are numbers; with fewer, classes are not treated as possible grades
+)
+MAX_TYPICAL_PROBABILITY = (
+    0.01  # maximum P(typical) of a flagged annotator, so that at most one of a hundred flagged annotators is typical
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -42,13 +56,15 @@ class Diagnosis(AnnotatorFlags):
     """Flags, reasons and measures of every annotator of a table."""
 
     flag_words = FLAG_WORDS
-    p_typical: FloatArray  # (A,) P(typical | its labels); NaN without labels
+    p_typical: FloatArray  # (A,) P(annotator is typical | labels); NaN without labels
     p_unrelated: FloatArray  # (A,) P(labels do not depend on the item)
-    p_contrary: FloatArray  # (A,) P(labels go against the others')
-    share_copied: FloatArray  # (A,) share of the labels that are copied; 0 in no group
-    probability: FloatArray  # (A,) P(unrelated, contrary or copied | labels); NaN without labels
-    groups: tuple[tuple[Any, ...], ...]  # annotators that copy from each other, the largest group first
-    unsettled: str = ""  # why no annotator is flagged, if class names differ only in capitals or spaces
+    p_contrary: FloatArray  # (A,) P(labels contradict the others')
+    share_copied: FloatArray  # (A,) share of the annotator's labels that are copied; 0 outside groups
+    probability: FloatArray  # (A,) P(labels are unrelated, contrary or copied | labels); NaN without labels
+    groups: tuple[
+        tuple[Any, ...], ...
+    ]  # groups of annotators that copy from each other, starting with the largest group
+    unsettled: str = ""  # why no annotator is flagged; "" unless class names differ only in capitals or spaces
 
     def __repr__(self) -> str:
         n_flagged = {words: len(self.annotators_with_flag(flag)) for flag, words in self.flag_words.items()}
@@ -59,16 +75,16 @@ class Diagnosis(AnnotatorFlags):
         )
 
     def _measures(self) -> dict[str, Any]:
-        """Return the measures (A,) that the flags rest on, by name."""
+        """Return the measures (A,) on which the flags are based, by name."""
         names = ("probability", "labels", "p_typical", "p_unrelated", "p_contrary", "share_copied")
         return {name: getattr(self, name) for name in names}
 
 
 def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis | BiasDiagnosis:
-    """Flag annotators whose labels do not depend on the item, go against the others' or are copied.
+    """Flag annotators whose labels do not depend on the item, contradict the others' or are copied.
 
-    Labels that are not classes have the flags and tests of `dissensus.questions.bias_tests`. No annotator is flagged if
-    class names differ only in capitals or spaces, because another spelling looks like disagreement.
+    Labels that are not classes are tested by `dissensus.questions.bias_tests`. No annotator is flagged if class names
+    differ only in capitals or spaces, because different spellings look like disagreement.
 
     Parameters
     ----------
@@ -95,7 +111,7 @@ def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis | B
 
 
 def diagnose_classes(table: Annotations, *, threads: int | None = None) -> Diagnosis:
-    """Flag annotators of classes or grades."""
+    """Flag suspicious annotators if the labels are classes or grades."""
     if table.n_annotations == 0:
         raise NoAnnotations
     A = table.n_annotators
@@ -110,8 +126,12 @@ def diagnose_classes(table: Annotations, *, threads: int | None = None) -> Diagn
     grades = _class_positions(table)
     for code in range(A):
         messages: dict[Flag, Message] = {}
-        if not unsettled and labels[code] >= MIN_LABELS and test.probability[code, 0] <= MAX_TYPICAL:
-            messages |= {} if _grades_rise(grades, test, code) else _flag_if_rare(table, test, code)
+        if (
+            not unsettled
+            and labels[code] >= MIN_LABELS_PER_ANNOTATOR
+            and test.probability[code, 0] <= MAX_TYPICAL_PROBABILITY
+        ):
+            messages |= {} if _has_rising_grades(grades, test, code) else _flag_if_rare(table, test, code)
         if code in group_of and not unsettled:
             messages["copies"] = CopiedLabels(
                 sources=tuple(table.annotators[member] for member in group_of[code] if member != code),
@@ -127,7 +147,7 @@ def diagnose_classes(table: Annotations, *, threads: int | None = None) -> Diagn
         labels,
         tuple(reasons),
         int(active.sum()),
-        int((active & (labels < MIN_LABELS)).sum()),
+        int((active & (labels < MIN_LABELS_PER_ANNOTATOR)).sum()),
         p_typical,
         unrelated,
         contrary,
@@ -139,17 +159,18 @@ def diagnose_classes(table: Annotations, *, threads: int | None = None) -> Diagn
 
 
 def _class_positions(table: Annotations) -> FloatArray | None:
-    """Return the position of each class among grades (K,), or None if classes have no order."""
+    """Return the position of each class on the scale of grades (K,), or None if classes have no order."""
     if table.kind == "graded":
         return np.arange(table.n_classes, dtype=np.float64)
-    return parse_numbers(table.classes) if table.n_classes >= MIN_GRADES else None
+    return parse_numbers(table.classes) if table.n_classes >= MIN_NUMERIC_CLASSES else None
 
 
-def _grades_rise(grades: FloatArray | None, test: SpamTest, code: int) -> bool:
-    """Return whether grades rise with the others', as those of strict or mild annotators do.
+def _has_rising_grades(grades: FloatArray | None, test: SpamTest, code: int) -> bool:
+    """Return whether an annotator's grades rise with the others' grades, as for strict or mild annotators.
 
-    This is Spearman's test, one-sided at `MAX_RISE_P`. The correlation must also reach `MIN_RISE`: an annotator's own
-    labels affect the others' posterior, so that random labels rise a little.
+    This is a one-sided Spearman test at the level `MAX_TREND_P_VALUE`. The correlation must also reach
+    `MIN_TREND_CORRELATION`, because an annotator's labels affect the posterior of the others, so that even random
+    labels have a small positive correlation with it.
     """
     if grades is None:
         return False
@@ -160,19 +181,19 @@ def _grades_rise(grades: FloatArray | None, test: SpamTest, code: int) -> bool:
     if np.ptp(own) == 0 or np.ptp(expected) == 0:
         return False
     spearman = spearmanr(own, expected, alternative="greater")
-    return bool(spearman.pvalue <= MAX_RISE_P and spearman.statistic >= MIN_RISE)
+    return bool(spearman.pvalue <= MAX_TREND_P_VALUE and spearman.statistic >= MIN_TREND_CORRELATION)
 
 
 def _flag_if_rare(table: Annotations, test: SpamTest, code: int) -> dict[Flag, Message]:
-    """Return flag and reason of an annotator who is hardly typical; nothing if typical ones often look like this."""
+    """Return flag and reason of an atypical annotator, or {} if typical annotators often look like this."""
     others, rows = test.leave_one_out, test.evidence_rows(code)
     count = np.bincount(others.label[rows], minlength=table.n_classes)
     top, n = int(count.argmax()), int(rows.size)
     typical, unrelated, contrary = test.probability[code].tolist()
     flag: Flag = "unrelated" if unrelated >= contrary else "contrary"
-    same_label = flag == "unrelated" and count[top] >= SAME_LABEL * n
+    same_label = flag == "unrelated" and count[top] >= MIN_SAME_LABEL_SHARE * n
     times, chance = test.p_value(code, top if same_label else None)
-    if chance > MAX_TYPICAL:
+    if chance > MAX_TYPICAL_PROBABILITY:
         return {}
     facts: dict[str, Any] = {"n": n, "chance": chance, "p_typical": typical}
     if same_label:

@@ -1,27 +1,27 @@
-"""Compare two snapshots of a table: changed labels, answers that flipped and why, annotators that drift.
+"""Compare two snapshots of a table: changed labels, flipped answers with reasons, and drifting annotators.
 
-A row is identified by its item and annotator. It is *changed* if both snapshots have one for the pair with different
-labels; otherwise it is *added* or *removed*. If a pair has several rows, equal labels are matched first.
+A row is identified by its item and annotator. A label is *changed* if both snapshots have a row for the same item and
+annotator with different labels. A label without a counterpart is *added* or *removed*. If an item and annotator have
+several rows, equal labels are matched first.
 
-An item *flips* if both snapshots have labels for it and a method fitted to each gives it different answers. A change of
-one of its labels is *decisive* if the method of the new snapshot, given the item without this one change, considers the
-old answer at least as probable as the new one. If undoing all changes of the item does not restore the old answer, the
-item flipped because of its annotators' labels on other items.
+An item *flips* if it has labels in both snapshots and a method that is fitted to each snapshot gives different answers
+for it. A changed label of the item is *decisive* if the model of the new snapshot prefers the old answer (or considers
+both answers equally probable) when this one change is undone. If undoing all changes of the item does not restore the
+old answer, the item flipped because of its annotators' labels on other items.
 
-An annotator *drifts* if the share of its labels that agree with the others' moved significantly more, or in another
-direction, than that of all other annotators. With h of n labels in agreement, before (0) and since (1), each label
-compared with the other annotators' present labels of the item, and the labels of one annotator on an item counted as
-one,
+An annotator *drifts* if the share of its labels that agree with the others' labels changed significantly more than the
+share of all other annotators, or in the opposite direction. Each label is compared with the other annotators' current
+labels of the item, and repeated labels of one annotator on an item count as one. If h of n labels agree before (t = 0)
+and since (t = 1),
 
     d_j = logit(h_1, n_1) − logit(h_0, n_0)         logit(h, n) = log((h + ½) / (n − h + ½))
     v_j = Σ_t 1 / (h_t + ½) + 1 / (n_t − h_t + ½)
     z_j = (d_j − d̄) / √(v_j + τ² + v̄)
 
-where d̄ is the mean of the others, weighted by 1 / v, v̄ its variance and τ² the variance of the others' d beyond chance
-(DerSimonian & Laird 1986): agreement does not fall equally for all annotators when items get harder.
-
-The two-sided p-values are adjusted by Benjamini & Hochberg (1995): at most a share `level` of the annotators reported
-as drifting is expected to be reported by chance.
+where d̄ is the mean d of the other annotators, weighted by 1 / v, and v̄ is its variance. τ² is the variance of the
+others' d beyond chance (DerSimonian & Laird 1986), because agreement does not fall equally for all annotators when
+items get harder. The two-sided p-values are adjusted by the procedure of Benjamini & Hochberg (1995): at most a share
+`level` of the annotators reported as drifting is expected to be reported by chance.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.messages import Message
 from dissensus.models.base import Aggregator
 from dissensus.questions import findings
-from dissensus.questions.compare import named_model, timed_fit, unfitted_copy
+from dissensus.questions.compare import fit_and_time, make_unfitted_copy, resolve_method
 from dissensus.questions.exceptions import EmptySnapshot
 from dissensus.questions.findings import LabelChange
 from dissensus.questions.spam_tests import LeaveOneOutPosterior, leave_one_out_posterior
@@ -52,16 +52,20 @@ from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
 
 FrameKind = Literal["items", "labels", "annotators"]
-KINDS = ("added", "changed", "removed")
-MIN_LABELS = 10  # labels before, and since, on items with labels by others; with fewer, drift is not tested
-MIN_OTHERS = 2  # other annotators that are tested
-MAX_UNDONE_ROWS = 5_000_000  # labels scored again to find decisive changes, which takes seconds
-MAX_CHANGES_NAMED = 3  # changes named per item
+CHANGE_KINDS = ("added", "changed", "removed")
+MIN_LABELS_PER_SNAPSHOT = (
+    10  # minimum number of labels in each snapshot on items that others labelled too; with fewer, drift is not tested
+)
+MIN_OTHER_ANNOTATORS = 2  # minimum number of other tested annotators
+MAX_RESCORED_LABELS = (
+    5_000_000  # maximum number of labels that are scored again to find decisive changes; this takes seconds
+)
+MAX_LISTED_CHANGES = 3  # maximum number of changes that are listed for an item
 
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """One entry per row that differs between the snapshots; −1 for a missing row or label."""
+    """The rows that differ between the snapshots; −1 marks a missing row or label."""
 
     item: IntArray  # (C,) code into `Diff.items`
     annotator: IntArray  # (C,) code into `Diff.annotators`
@@ -73,34 +77,34 @@ class Changes:
 
     @property
     def kind(self) -> IntArray:
-        """Return the code into `KINDS` (C,)."""
+        """Return the code into `CHANGE_KINDS` (C,)."""
         return np.where(self.old < 0, 0, np.where(self.new < 0, 2, 1))
 
 
 @dataclass(frozen=True, eq=False)
 class Flips:
-    """Items whose answer changed, the most confident changes first."""
+    """The items whose answer changed, in descending order of confidence."""
 
     item: IntArray  # (F,) code into `Diff.items`
     old: IntArray  # (F,) class code
     new: IntArray  # (F,) class code
     old_confidence: FloatArray  # (F,)
     new_confidence: FloatArray  # (F,)
-    caused_by_own_labels: BoolArray  # (F,) False if its annotators' labels on other items caused it
+    caused_by_own_labels: BoolArray  # (F,) False if the item flipped because of its annotators' labels on other items
 
 
 @dataclass(frozen=True, eq=False)
 class Drift:
-    """Agreement of every annotator with the others' present labels, before and since; NaN for untested annotators."""
+    """Agreement of every annotator with the others' current labels, before and since; NaN for untested annotators."""
 
-    labels_before: IntArray  # (A,) rows on items with labels by others
+    labels_before: IntArray  # (A,) number of labels on items that others labelled too
     labels_since: IntArray  # (A,)
     agreement_before: FloatArray  # (A,)
     agreement_since: FloatArray  # (A,)
-    others_before: FloatArray  # (A,) share of all other annotators' labels
+    others_before: FloatArray  # (A,) share of all other annotators' labels that agree
     others_since: FloatArray  # (A,)
     p_value: FloatArray  # (A,)
-    adjusted_p_value: FloatArray  # (A,) adjusted by Benjamini & Hochberg
+    adjusted_p_value: FloatArray  # (A,) p-value adjusted by the procedure of Benjamini & Hochberg
     drifts: BoolArray  # (A,)
 
     @property
@@ -109,17 +113,17 @@ class Drift:
         return int((~np.isnan(self.p_value)).sum())
 
     def finding(self) -> Message:
-        """Return the number of annotators that drift, among those that can be tested."""
+        """Return a message with the number of drifting annotators among the tested ones."""
         if not self.tested:
             return findings.NoDriftTested()
         return findings.DriftingAnnotators(drifting=int(self.drifts.sum()), tested=Count(self.tested))
 
     def most_significant(self) -> IntArray:
-        """Return the codes of the drifting annotators, the most significant first."""
+        """Return the codes of the drifting annotators in ascending order of their p-values."""
         return np.flatnonzero(self.drifts)[np.argsort(self.p_value[self.drifts], kind="stable")]
 
     def findings(self, annotators: Names) -> Iterator[Message]:
-        """Yield one message about each drifting annotator, in words that can be shown to the annotator."""
+        """Yield a message about each drifting annotator that can be shown to the annotator."""
         shares = ("agreement_since", "agreement_before", "others_since", "others_before")
         for a in self.most_significant():
             facts: dict[str, Any] = {name: Share(getattr(self, name)[a]) for name in shares}
@@ -129,15 +133,15 @@ class Drift:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Diff(NotebookTable):
-    """Changes from one snapshot to the next."""
+    """The changes between two snapshots of a table."""
 
     items: Names  # all items of both snapshots
     annotators: Names  # all annotators of both snapshots
     classes: Names  # all classes of both snapshots
     old_labels: int
     new_labels: int
-    new_items: int  # labelled only in the new snapshot
-    lost_items: int  # labelled only in the old one
+    new_items: int  # number of items that are labelled only in the new snapshot
+    lost_items: int  # number of items that are labelled only in the old snapshot
     new_annotators: int
     lost_annotators: int
     method: str
@@ -150,15 +154,15 @@ class Diff(NotebookTable):
         return f"Diff: {self.verdict()}"
 
     def counts(self) -> dict[str, int]:
-        """Return the number of labels that were added, changed and removed."""
-        return dict(zip(KINDS, np.bincount(self.changes.kind, minlength=3).tolist(), strict=True))
+        """Return the numbers of added, changed and removed labels."""
+        return dict(zip(CHANGE_KINDS, np.bincount(self.changes.kind, minlength=3).tolist(), strict=True))
 
     def verdict(self) -> str:
-        """Return the changes in a sentence or two."""
+        """Describe the changes in one or two sentences."""
         return " ".join(map(str, self.findings()))
 
     def findings(self) -> Iterator[Message]:
-        """Yield what changed."""
+        """Yield messages about the changes."""
         added, changed, removed = self.counts().values()
         if not added + changed + removed:
             yield findings.NoLabelChanged()
@@ -168,7 +172,7 @@ class Diff(NotebookTable):
         yield self.drift.finding()
 
     def reasons(self) -> list[str]:
-        """Return why each item flipped (F,)."""
+        """Return the reason why each item flipped (F,)."""
         c, order = self.changes, np.argsort(self.changes.item, kind="stable")
         starts = np.searchsorted(c.item[order], self.flips.item)
         ends = np.searchsorted(c.item[order], self.flips.item, side="right")
@@ -180,7 +184,7 @@ class Diff(NotebookTable):
             return findings.FlippedByOtherItems(own_changes=changes.size)
         decisive = changes[self.changes.decisive[changes]]
         named = decisive if decisive.size else changes
-        labels = tuple(self._describe_change(change) for change in named[:MAX_CHANGES_NAMED])
+        labels = tuple(self._describe_change(change) for change in named[:MAX_LISTED_CHANGES])
         return findings.FlippedByOwnLabels(decisive=bool(decisive.size), labels=labels, n_changes=changes.size)
 
     def _describe_change(self, change: int) -> LabelChange:
@@ -189,7 +193,7 @@ class Diff(NotebookTable):
         return LabelChange(annotator=self.annotators[c.annotator[change]], old=old, new=new)
 
     def to_frame(self, kind: FrameKind = "items", backend: Backend | None = None) -> Any:
-        """Return a frame (pandas if installed) of flipped "items", changed "labels" or "annotators"."""
+        """Return a frame (pandas if installed) of the flipped "items", the changed "labels" or the "annotators"."""
         check_argument("kind", kind, FrameKind)
         c, f = self.changes, self.flips
         columns: dict[str, Any] = {"annotator": self.annotators} | vars(self.drift)
@@ -203,11 +207,11 @@ class Diff(NotebookTable):
                 "reason": np.array(self.reasons(), object),
             }
         elif kind == "labels":
-            names = np.array([*self.classes.tolist(), None], object)  # code −1 selects None
+            names = np.array([*self.classes.tolist(), None], object)  # the code −1 selects None
             columns = {
                 "item": self.items[c.item],
                 "annotator": self.annotators[c.annotator],
-                "change": np.array(KINDS, object)[c.kind],
+                "change": np.array(CHANGE_KINDS, object)[c.kind],
                 "old": names[c.old],
                 "new": names[c.new],
                 "decisive": c.decisive,
@@ -227,16 +231,16 @@ def diff(
     Parameters
     ----------
     old, new : Annotations
-        Two snapshots; items, annotators and classes are matched by name.
+        The two snapshots. Items, annotators and classes are matched by name.
     method : name or Aggregator
-        The method that determines the answers; a fitted model is not changed.
+        Method that determines the answers. A fitted model is copied, not changed.
     level : float
-        Largest expected share of false positives among the annotators reported as drifting.
+        Maximum expected share of false positives among the annotators reported as drifting.
 
     Returns
     -------
     Diff
-        Changed labels, flipped items and drifting annotators.
+        The changed labels, flipped items and drifting annotators.
 
     >>> from dissensus.table.annotations import Annotations
     >>> old = Annotations.from_arrays("aaabb", "xyzxy", ["cat", "cat", "dog", "dog", "dog"])
@@ -254,15 +258,15 @@ def diff(
     check_argument("level", level, float, above=0, below=1)
     if not (len(old) and len(new)):
         raise EmptySnapshot(snapshot="new" if len(old) else "old")
-    unfitted = named_model(method)[1]
-    return diff_of_models(old, new, [timed_fit(unfitted, table)[0] for table in (old, new)], level=level)
+    unfitted = resolve_method(method)[1]
+    return diff_with_models(old, new, [fit_and_time(unfitted, table)[0] for table in (old, new)], level=level)
 
 
-def diff_of_models(old: Annotations, new: Annotations, models: Sequence[Aggregator], *, level: float) -> Diff:
-    """Return what changed between two snapshots, given a model of one method fitted to each."""
-    name, unfitted = named_model(unfitted_copy(models[1]))
-    both = Annotations.concat([old, new])  # has all names
-    old, new = (_use_names(table, both) for table in (old, new))
+def diff_with_models(old: Annotations, new: Annotations, models: Sequence[Aggregator], *, level: float) -> Diff:
+    """Compare two snapshots, given a fitted model of the same method for each."""
+    name, unfitted = resolve_method(make_unfitted_copy(models[1]))
+    both = Annotations.concat([old, new])  # contains all names
+    old, new = (_recode_names(table, both) for table in (old, new))
     changes = _find_changes(old, new)
     flips, decisive = _find_flips(models, unfitted, old, new, changes)
     changes = replace(changes, decisive=decisive)
@@ -279,17 +283,17 @@ def diff_of_models(old: Annotations, new: Annotations, models: Sequence[Aggregat
 def drift(
     old: Annotations, new: Annotations, level: float = 0.05, others: LeaveOneOutPosterior | None = None
 ) -> tuple[Names, Drift]:
-    """Return the annotators of two snapshots, and their drift.
+    """Return the annotators of two snapshots and their drift.
 
-    `others` is the `leave_one_out_posterior` of the new snapshot, if it is known already.
+    `others` is the `leave_one_out_posterior` of the new snapshot if it has been computed already.
     """
-    both = Annotations.concat([old, new])  # has all names
-    old, new = (_use_names(table, both) for table in (old, new))
+    both = Annotations.concat([old, new])  # contains all names
+    old, new = (_recode_names(table, both) for table in (old, new))
     return both.annotators, _test_drift(new, _find_changes(old, new), level, others)
 
 
-def _use_names(table: Annotations, names: Annotations) -> Annotations:
-    """Return the same rows, in the same order, with the names of another table."""
+def _recode_names(table: Annotations, names: Annotations) -> Annotations:
+    """Return a table with the same rows in the same order, encoded with the names of another table."""
     return Annotations.from_codes(
         naming.translate_codes(table.item, table.items, names.items, "items"),
         naming.translate_codes(table.annotator, table.annotators, names.annotators, "annotators"),
@@ -299,7 +303,10 @@ def _use_names(table: Annotations, names: Annotations) -> Annotations:
 
 
 def _find_changes(old: Annotations, new: Annotations) -> Changes:
-    """Match equal rows, then rows of one pair in their order; tables are sorted by item, annotator, label."""
+    """Return the rows that differ; both tables are sorted by item, annotator and label.
+
+    Equal rows are matched first; then the remaining rows of each item and annotator are matched in order.
+    """
     pairs = [table.item.astype(np.int64) * table.n_annotators + table.annotator for table in (old, new)]
     rows = [pair * old.n_classes + table.label for pair, table in zip(pairs, (old, new), strict=True)]
     _, rest = _match_sorted(rows[0], rows[1])
@@ -321,7 +328,7 @@ def _find_changes(old: Annotations, new: Annotations) -> Changes:
 
 
 def _match_sorted(a: IntArray, b: IntArray) -> tuple[tuple[IntArray, IntArray], tuple[IntArray, IntArray]]:
-    """Match equal keys of two sorted lists in order; return the indices of the matched keys, and of the rest."""
+    """Match equal keys of two sorted lists in order; return the indices of matched and of unmatched keys."""
     ranks = [np.arange(keys.size) - np.searchsorted(keys, keys) for keys in (a, b)]
     size = 1 + max((int(rank.max(initial=0)) for rank in ranks), default=0)
     unique_a, unique_b = (keys * size + rank for keys, rank in zip((a, b), ranks, strict=True))
@@ -334,7 +341,7 @@ def _match_sorted(a: IntArray, b: IntArray) -> tuple[tuple[IntArray, IntArray], 
 def _find_flips(
     models: Sequence[Aggregator], unfitted: Aggregator, old: Annotations, new: Annotations, changes: Changes
 ) -> tuple[Flips, BoolArray]:
-    """Return the items that flipped, and whether each change alone made its item flip (C,)."""
+    """Return the flipped items, and whether each change is decisive (C,)."""
     label = np.full((2, old.n_items), -1)
     confidence = np.zeros((2, old.n_items))
     for time, model in enumerate(models):
@@ -348,14 +355,16 @@ def _find_flips(
     by_own_labels, decisive = np.zeros(old.n_items, np.bool_), np.zeros(changes.item.size, np.bool_)
     if flipped.size:
         model = models[1]
-        if model.classes_.size < old.n_classes:  # only the old snapshot has some classes
-            model = timed_fit(unfitted, new)[0]
+        if model.classes_.size < old.n_classes:  # some classes occur only in the old snapshot
+            model = fit_and_time(unfitted, new)[0]
         mask = np.isin(np.arange(old.n_items), flipped)
-        by_own_labels[flipped] = _prefers_old(model, old.select(items=mask), before[flipped], now[flipped])
+        by_own_labels[flipped] = _prefers_old_answer(model, old.select(items=mask), before[flipped], now[flipped])
         tried = np.flatnonzero(by_own_labels[changes.item])
-        if tried.size and np.diff(new.item_ptr)[changes.item[tried]].sum() <= MAX_UNDONE_ROWS:
+        if tried.size and np.diff(new.item_ptr)[changes.item[tried]].sum() <= MAX_RESCORED_LABELS:
             item = changes.item[tried]
-            decisive[tried] = _prefers_old(model, _undo_changes(old, new, changes, tried), before[item], now[item])
+            decisive[tried] = _prefers_old_answer(
+                model, _undo_changes(old, new, changes, tried), before[item], now[item]
+            )
     flipped = flipped[np.argsort(-np.minimum(*confidence[:, flipped]), kind="stable")]
     flips = Flips(
         flipped, before[flipped], now[flipped], confidence[0, flipped], confidence[1, flipped], by_own_labels[flipped]
@@ -363,17 +372,17 @@ def _find_flips(
     return flips, decisive
 
 
-def _prefers_old(model: Aggregator, table: Annotations, before: IntArray, now: IntArray) -> BoolArray:
-    """Return whether a model prefers the old answer of the items of a table to the new one (I,)."""
+def _prefers_old_answer(model: Aggregator, table: Annotations, before: IntArray, now: IntArray) -> BoolArray:
+    """Return whether a model prefers the old answer to the new one for each item of a table (I,)."""
     code = naming.match_names(table.classes, model.classes_, "classes")
     p, row = model.predict_proba(table), np.arange(table.n_items)
     return np.asarray(p[row, code[before]] >= p[row, code[now]])
 
 
 def _undo_changes(old: Annotations, new: Annotations, changes: Changes, tried: IntArray) -> Annotations:
-    """Return one item for each tried change: the labels of its item in the new table, without this change."""
+    """Return a table with one item per tried change: the new labels of the changed item with this change undone."""
     start, size = new.item_ptr[changes.item[tried]], np.diff(new.item_ptr)[changes.item[tried]]
-    index = np.repeat(np.arange(tried.size), size)  # index of the change that a row belongs to
+    index = np.repeat(np.arange(tried.size), size)  # index of the change to which each row belongs
     row = np.arange(index.size) - np.repeat(np.cumsum(size) - size, size) + start[index]
     keep = row != changes.new_row[tried][index]
     index, row = index[keep], row[keep]
@@ -391,17 +400,17 @@ def _undo_changes(old: Annotations, new: Annotations, changes: Changes, tried: I
 
 
 def _test_drift(new: Annotations, changes: Changes, level: float, others: LeaveOneOutPosterior | None = None) -> Drift:
-    """Test the drift of every annotator, by the equations of the module."""
+    """Test every annotator for drift with the equations in the docstring of this module."""
     A = new.n_annotators
     others = others or leave_one_out_posterior(new, np.arange(A))
     labels, n, h = _count_agreement(new, changes, others)
-    tested = (n >= MIN_LABELS).all(axis=0)
+    tested = (n >= MIN_LABELS_PER_SNAPSHOT).all(axis=0)
     logit = np.log(h + 0.5) - np.log(n - h + 0.5)
     d, v = logit[1] - logit[0], (1 / (h + 0.5) + 1 / (n - h + 0.5)).sum(axis=0)
-    tested &= tested.sum() >= MIN_OTHERS + 1
+    tested &= tested.sum() >= MIN_OTHER_ANNOTATORS + 1
     w = np.where(tested, 1 / v, 0.0)
     sums = (w, w * d, w * d**2, w**2, tested.astype(np.float64))
-    W, Wd, Wdd, WW, m = (values.sum() - values for values in sums)  # over all other annotators
+    W, Wd, Wdd, WW, m = (values.sum() - values for values in sums)  # sums over all other annotators
     with np.errstate(invalid="ignore", divide="ignore"):
         tau2 = np.maximum(0, (Wdd - Wd**2 / W - (m - 1)) / (W - WW / W))
         z = (d - Wd / W) / np.sqrt(v + tau2 + 1 / W + tau2 * WW / W**2)
@@ -418,7 +427,7 @@ def _test_drift(new: Annotations, changes: Changes, level: float, others: LeaveO
 def _count_agreement(
     new: Annotations, changes: Changes, others: LeaveOneOutPosterior
 ) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return labels, n and h of every annotator (2, A), before and since, on items that others labelled."""
+    """Count the number of labels, n and h (each 2 × A: before, since) on items that others labelled too."""
     A = new.n_annotators
     answer, shared = others.posterior.argmax(axis=1), ~others.has_no_others
     since = np.zeros(len(new), np.bool_)
@@ -426,7 +435,9 @@ def _count_agreement(
     had_other_label = (changes.new_row >= 0) & (changes.old_row >= 0)
     changed, old_label = changes.new_row[had_other_label], changes.old[had_other_label]
     agrees = new.label == answer
-    share = 1 / np.bincount(new.rating_codes)[new.rating_codes]  # labels of one annotator and item count as one
+    share = (
+        1 / np.bincount(new.rating_codes)[new.rating_codes]
+    )  # repeated labels of one annotator on an item count as one
     labels, n, h = np.zeros((2, A), np.int64), np.zeros((2, A)), np.zeros((2, A))
     for time, rows, hits in (
         (0, np.append(np.flatnonzero(~since), changed), np.append(agrees[~since], old_label == answer[changed])),

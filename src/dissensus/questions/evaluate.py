@@ -1,14 +1,15 @@
-"""Score predictions against annotations or gold: one table of scores with intervals, for several predictions.
+"""Score one or several predictions against annotations or gold, with intervals.
 
-    hard            the predicted class against gold or, without gold, the most frequent label if it is unique
-    soft            the predicted distribution against the distribution of an item's votes
-    perspectivist   the label predicted for each annotator against that annotator's label
-    calibration     whether probabilities are frequencies, against gold or, without gold, the votes
+    hard            the predicted class compared with gold or, without gold, with a unique most frequent label
+    soft            the predicted distribution compared with the distribution of an item's votes
+    perspectivist   the label predicted for each annotator compared with this annotator's label
+    calibration     predicted probabilities compared with frequencies in gold or, without gold, in the votes
 
-The prediction of an item holds for all its annotators; predictions for single annotators are averaged per item. The
-scores are those of `dissensus.evaluation`. All predictions are scored on the same items and resamples of them: the
-interval of a difference from the first prediction is that of the paired bootstrap. The calibration error of a resample
-exceeds that of the original items; its interval is shifted so that the mean over resamples is the value.
+A prediction for an item applies to all its annotators; predictions for single annotators are averaged per item. The
+scores are defined in `dissensus.evaluation`. All predictions are scored on the same items and the same resamples.
+Therefore, the interval of the difference from the first predictions is a paired bootstrap interval. Calibration errors
+are larger on resamples than on the original items, so their interval is shifted until the mean over the resamples
+equals the value.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from dissensus.evaluation.perspectivist import absolute_distance, error_rate
 from dissensus.evaluation.soft import DISTRIBUTION_MEASURES, entropy, wasserstein
 from dissensus.messages import Message
 from dissensus.models.base import check_gold
-from dissensus.questions.compare import estimate_columns
+from dissensus.questions.compare import make_estimate_columns
 from dissensus.questions.exceptions import ClassesNotNumbers, NoPredictions, NothingToEvaluate
 from dissensus.questions.findings import MissingPredictions, TiedLabels
 from dissensus.questions.predictions import AlignedPredictions, Predictions, with_text_names
@@ -42,28 +43,28 @@ from dissensus.table.kinds import CLASS_KINDS, check_kind
 Scale = Literal["nominal", "ordinal", "interval"]
 HIGHER_IS_BETTER = {"accuracy", "balanced_accuracy", "macro_f1", "entropy_correlation", "log_likelihood"}
 CALIBRATION_ERROR = "expected_calibration_error"
-GOLD, MOST_FREQUENT = "gold", "the most frequent label"
-UNKNOWN = Estimate(np.nan, np.nan, np.nan)
-MIN_VARIANCE = 1e-24  # variance of entropies below which they count as equal
+GOLD_REFERENCE, MAJORITY_REFERENCE = "gold", "the most frequent label"
+UNKNOWN_ESTIMATE = Estimate(np.nan, np.nan, np.nan)
+MIN_ENTROPY_VARIANCE = 1e-24  # variance of entropies below which the entropies count as constant
 
 
 @dataclass(frozen=True)
 class Score:
-    """One score of all predictions to which it applies."""
+    """A score, with its value for each of the predictions to which it applies."""
 
     kind: str  # hard, soft, perspectivist or calibration
     name: str
     items: int
-    values: dict[str, Estimate]  # name of the predictions → score
-    differences: dict[str, Estimate]  # all but the first → difference from the first, on the same resamples
+    values: dict[str, Estimate]  # maps names of predictions to scores
+    differences: dict[str, Estimate]  # maps names of all other predictions to differences from the first ones
 
     @property
     def higher_is_better(self) -> bool:
-        """Return False for errors, losses and distances."""
+        """Return whether higher is better, which is False for errors, losses and distances."""
         return self.name in HIGHER_IS_BETTER
 
     def verdict(self, predictions: str) -> str:
-        """Return "better" or "worse" (than the first) if the interval of the difference excludes 0, else ""."""
+        """Return "better" or "worse" than the first predictions, or "" if the interval of the difference contains 0."""
         difference = self.differences.get(predictions)
         if difference is None or not (difference.low > 0 or difference.high < 0):
             return ""
@@ -72,16 +73,16 @@ class Score:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation(NotebookTable):
-    """Scores of predictions, in their order."""
+    """The scores of all predictions, in a fixed order."""
 
     scores: tuple[Score, ...]
-    predictions: tuple[str, ...]  # names
+    predictions: tuple[str, ...]  # names of the predictions
     reference: str  # "gold" or "the most frequent label"
-    skipped: tuple[Message, ...] = ()  # skipped items, with reasons
+    skipped: tuple[Message, ...] = ()  # messages about skipped items
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return what was skipped, and why, as sentences."""
+        """Return sentences about what was skipped and why."""
         return tuple(map(str, self.skipped))
 
     def __getitem__(self, name: str) -> Score:
@@ -94,12 +95,12 @@ class Evaluation(NotebookTable):
         return f"Evaluation of {', '.join(self.predictions)}: {format_count(len(self.scores), 'score')}"
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one row per score and predictions, as plain values."""
+        """Return one row of plain values for each score and each of the predictions."""
         return [
             {"kind": one.kind, "score": one.name, "higher_is_better": one.higher_is_better, "items": one.items}
             | {"predictions": name}
-            | estimate_columns("value", value)
-            | estimate_columns("difference", one.differences.get(name, UNKNOWN))
+            | make_estimate_columns("value", value)
+            | make_estimate_columns("difference", one.differences.get(name, UNKNOWN_ESTIMATE))
             for one in self.scores
             for name, value in one.values.items()
         ]
@@ -120,22 +121,22 @@ def evaluate(
     Parameters
     ----------
     predictions : path, frame, array or `Predictions`, or a mapping from names to these
-        A label, one probability per class, or both, for each item or for each item and annotator
-        (`questions.predictions`). An array has one row per `table.items`.
+        Labels, class probabilities or both, for items or for pairs of item and annotator (`questions.predictions`). An
+        array has one row for each of `table.items`.
     table : Annotations
-        The annotations; only gold is used if it has no rows.
+        The annotations. If the table has no rows, only gold is used.
     gold : (I,) int, optional
         Gold classes, −1 where unknown.
     scale : "nominal", "ordinal" or "interval"
-        On an ordinal scale, classes are equal steps in the order of `table.classes`; on an interval scale, their names
-        are numbers. Both add `wasserstein` and `absolute_distance`.
+        On an ordinal scale, classes are equidistant in the order of `table.classes`; on an interval scale, their names
+        are numbers. Both scales add the scores `wasserstein` and `absolute_distance`.
     resamples, seed, on_step
-        As in `dissensus.evaluation.bootstrap`; there are no intervals if `resamples` is 0.
+        See `dissensus.evaluation.bootstrap`. Without resamples (0), there are no intervals.
 
     Returns
     -------
     Evaluation
-        The scores of all predictions, with differences from the first one.
+        The scores of all predictions and their differences from the first ones.
 
     >>> from dissensus.table.simulate import simulate
     >>> data = simulate(200, 10, 3, seed=1)
@@ -157,11 +158,11 @@ def evaluate(
     reference = _Reference(table, gold, aligned, _class_positions(table, scale))
     results: dict[tuple[str, str, int], dict[str, tuple[float, FloatArray]]] = {}
     for name, one in aligned.items():
-        for part in reference.scores_of(one):
+        for part in reference.compute_scores(one):
             sums = bootstrap_sums(part.stats, resamples=resamples, seed=seed, on_step=on_step)
             for score, statistic in part.scores.items():
                 value, resampled = float(statistic(sums.whole[None])[0]), statistic(sums.resampled)
-                if score == CALIBRATION_ERROR and resampled.size:  # resamples have fewer different items in a bin
+                if score == CALIBRATION_ERROR and resampled.size:  # a resample has fewer distinct items in each bin
                     resampled = resampled - resampled.mean() + value
                 results.setdefault((part.kind, score, part.stats.shape[0]), {})[name] = value, resampled
     first = next(iter(read))
@@ -181,11 +182,13 @@ def evaluate(
         raise NothingToEvaluate()
     order = ["hard", "soft", "perspectivist", "calibration"]
     scores.sort(key=lambda score: order.index(score.kind))
-    return Evaluation(tuple(scores), tuple(read), MOST_FREQUENT if gold is None else GOLD, tuple(reference.skipped))
+    return Evaluation(
+        tuple(scores), tuple(read), MAJORITY_REFERENCE if gold is None else GOLD_REFERENCE, tuple(reference.skipped)
+    )
 
 
 class _ScoreGroup(NamedTuple):
-    """Scores that are functions of the same sums over items."""
+    """Scores that are computed from the same sums over items."""
 
     kind: str
     stats: Any  # (n, S) sparse
@@ -193,7 +196,7 @@ class _ScoreGroup(NamedTuple):
 
 
 class _Reference:
-    """The items and annotations that all predictions cover, against which they are scored."""
+    """The items and annotations that all predictions cover, with which the predictions are compared."""
 
     def __init__(
         self,
@@ -224,14 +227,14 @@ class _Reference:
             truth = np.where(voted & ~unclear, best.argmax(axis=1), -1)
             if tied_items := int((unclear & items).sum()):
                 self.skipped.append(TiedLabels(items=Count(tied_items)))
-        self.table = table.select(rows=rows)  # predicted rows belong to predicted items
-        self.rows: BoolArray = rows  # (N,) True for rows of the whole table that are used
-        self.y, self.voted = table.soft_labels(), voted & items  # (I, K) shares of all votes; (I,)
+        self.table = table.select(rows=rows)  # every predicted row belongs to a predicted item
+        self.rows: BoolArray = rows  # (N,) True for the rows of the original table that are used
+        self.y, self.voted = table.soft_labels(), voted & items  # (I, K) shares of the votes; (I,)
         self.gold, self.has_gold = np.where(items, truth, -1), gold is not None  # (I,) −1 where unknown
         self.positions = positions  # (K,) positions of ordered classes
 
-    def scores_of(self, one: AlignedPredictions) -> Iterator[_ScoreGroup]:
-        """Yield the scores that apply to these predictions."""
+    def compute_scores(self, one: AlignedPredictions) -> Iterator[_ScoreGroup]:
+        """Yield the groups of scores that apply to these predictions."""
         known, voted, h = self.gold >= 0, self.voted, one.proba
         gold, n = self.gold[known], int(known.sum())
         if n:
@@ -246,9 +249,9 @@ class _Reference:
                 values["wasserstein"] = wasserstein(y, h, positions=self.positions)
             a, b = (one - one.mean() for one in (entropy(y), entropy(h)))
             moments = np.stack([a, b, a * a, b * b, a * b], axis=1)
-            yield _mean_scores("soft", values, moments, "entropy_correlation", lambda s: _correlation(s / len(y)))
+            yield _make_mean_scores("soft", values, moments, "entropy_correlation", lambda s: _correlation(s / len(y)))
         if self.table.votes().any():
-            yield self._perspectivist(one)
+            yield self._score_by_annotator(one)
         if one.calibrated_proba is None:
             return
         used = known if self.has_gold else voted
@@ -258,9 +261,9 @@ class _Reference:
                 "calibration", error, {CALIBRATION_ERROR: lambda s: np.abs(s).sum(axis=1) / error.shape[0]}
             )
         if self.has_gold and n:
-            yield _mean_scores("calibration", {"log_loss": log_loss_per_item(gold, one.calibrated_proba[known])})
+            yield _make_mean_scores("calibration", {"log_loss": log_loss_per_item(gold, one.calibrated_proba[known])})
 
-    def _perspectivist(self, one: AlignedPredictions) -> _ScoreGroup:
+    def _score_by_annotator(self, one: AlignedPredictions) -> _ScoreGroup:
         table, labels = self.table, one.row_answers[self.rows]
         proba = None if one.row_proba is None else one.row_proba[self.rows]
         values = {"error_rate": error_rate(table, labels)}
@@ -268,18 +271,21 @@ class _Reference:
             at = labels if proba is None else proba
             values["absolute_distance"] = absolute_distance(table, at, positions=self.positions)
         if proba is None:
-            return _mean_scores("perspectivist", values)
+            return _make_mean_scores("perspectivist", values)
         logs, weight = log_likelihood(table, proba)
         sums = np.stack([np.bincount(table.item, one, table.n_items) * 1.0 for one in (logs * weight, weight)], axis=1)
-        return _mean_scores(
+        return _make_mean_scores(
             "perspectivist", values, sums[sums[:, 1] > 0], "log_likelihood", lambda s: s[:, 0] / s[:, 1]
         )
 
 
-def _mean_scores(
+def _make_mean_scores(
     kind: str, values: dict[str, FloatArray], more: Any = None, name: str = "", statistic: Statistic | None = None
 ) -> _ScoreGroup:
-    """Return scores that are means over items of values (n,), and the statistic `name` of the sums of `more` (n, S)."""
+    """Return scores that are the means of `values` (n,) over items.
+
+    If `statistic` is given, the score `name` is computed by it from the sums of the columns of `more` (n, S).
+    """
     columns = np.stack(list(values.values()), axis=1)
     n, width = columns.shape
     scores: dict[str, Statistic] = {one: lambda s, k=k: s[:, k] / n for k, one in enumerate(values)}  # type: ignore[misc]
@@ -289,10 +295,10 @@ def _mean_scores(
 
 
 def _correlation(means: FloatArray) -> FloatArray:
-    """Return Pearson's r from the means of a, b, a², b² and ab; NaN if a or b is constant."""
+    """Return Pearson's r, given the means of a, b, a², b² and ab, or NaN if a or b is constant."""
     a, b, aa, bb, ab = means.T
     scale = np.maximum(aa - a * a, 0) * np.maximum(bb - b * b, 0)
-    known = scale > MIN_VARIANCE
+    known = scale > MIN_ENTROPY_VARIANCE
     return np.where(known, (ab - a * b) / np.sqrt(np.where(known, scale, 1)), np.nan)
 
 
@@ -303,7 +309,7 @@ def _estimate(value: float, resampled: FloatArray, share_of: int = 0) -> Estimat
 
 
 def _class_positions(table: Annotations, scale: Scale) -> FloatArray | None:
-    """Return the positions of ordered classes (K,), or None on a nominal scale."""
+    """Return the positions of the classes on the scale (K,), or None for a nominal scale."""
     if scale == "nominal":
         return None
     if scale == "ordinal":

@@ -58,14 +58,14 @@ from dissensus.compute.engines.local import Threads, balanced_ranges, thread_cou
 from dissensus.compute.kernels import disagreement as kernels
 from dissensus.models.base import Aggregator, arg_max
 from dissensus.models.exceptions import ModelNotFitted
-from dissensus.questions.group_effects import ROWS_AT_ONCE, GroupEffect, find_group_effects, read_metadata_groups
+from dissensus.questions.group_effects import ROWS_PER_CHUNK, GroupEffect, find_group_effects, read_metadata_groups
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
 
-Kind = Literal["unlabelled", "agreed", "likely error", "ambiguous", "cannot tell", "group perspective"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-MEANINGS: dict[Kind, str] = {
+DisagreementKind = Literal["unlabelled", "agreed", "likely error", "ambiguous", "cannot tell", "group perspective"]
+DISAGREEMENT_KINDS: tuple[DisagreementKind, ...] = get_args(DisagreementKind)
+KIND_MEANINGS: dict[DisagreementKind, str] = {
     "agreed": "two annotators or more, and all give the same label",
     "likely error": "the class is clear, and an annotator erred",
     "ambiguous": "annotators assign the item to different classes for good reason",
@@ -76,20 +76,20 @@ MEANINGS: dict[Kind, str] = {
 """Kind → its meaning, in the order in which kinds are shown."""
 
 MIN_CONFIDENCE = 0.9  # P(class) below which it is not clear which label is an error
-STRONG, POSITIVE = math.log(20), math.log(3)  # log Bayes factors, named as by Kass & Raftery 1995
-ONE_CLASS = 0.98  # P(item is not ambiguous) from which on an annotator erred
-PSEUDO = 5.0  # labels by which e and ν are shrunk to the crowd's
+STRONG_EVIDENCE, POSITIVE_EVIDENCE = math.log(20), math.log(3)  # log Bayes factors, named as by Kass & Raftery 1995
+MIN_ONE_CLASS_PROBABILITY = 0.98  # P(item is not ambiguous) from which on an annotator erred
+N_PSEUDO_LABELS = 5.0  # labels by which e and ν are shrunk to the crowd's
 CAREFUL_SHARE = 0.1  # share of the labels that the most careful annotators gave
 CAREFUL_ERROR_RATE = 0.05  # e of these annotators
 MIN_ERROR_RATE = 0.005  # smallest e and 1 − e, so that no label is impossible
-TWO_CLASS_SHARES = (0.3, 0.5, 0.7)  # λ of two classes; 1 − λ is always one of them
-ANY_CLASS_SHARES = (0.2, 0.4, 0.6, 0.8)  # λ of any other class
+SECOND_CLASS_SHARES = (0.3, 0.5, 0.7)  # λ of two classes; 1 − λ is always one of them
+OTHER_CLASSES_SHARES = (0.2, 0.4, 0.6, 0.8)  # λ of any other class
 MAX_EM_STEPS = 50
 ERROR_RATE_TOLERANCE = 1e-4  # change of the mean error rate that ends EM
-ALPHA_STEPS = 200  # EM steps for α, which is one number
-ALPHA_ITEMS = 10.0  # prior items, half of them ambiguous: a small table cannot show that none are
-POINTS_PER_SD = 8.0  # grid points per standard deviation of one row's contribution to ℓ
-MAX_POINTS = 4096  # grid points
+N_ALPHA_STEPS = 200  # EM steps for α, which is one number
+N_ALPHA_PRIOR_ITEMS = 10.0  # prior items, half of them ambiguous: a small table cannot show that none are
+GRID_POINTS_PER_SD = 8.0  # grid points per standard deviation of one row's contribution to ℓ
+MAX_GRID_POINTS = 4096  # grid points
 MAX_EXACT_LABELS = 100  # labels of an item above which ℓ is treated as normal
 SMALLEST_FLOAT = float(np.finfo(float).tiny)  # lower bound of divisors and probabilities
 
@@ -99,7 +99,7 @@ class Explanation(NotebookTable):
     """Why the labels of every item disagree."""
 
     items: Names  # (I,)
-    kind: IntArray  # (I,) code into KINDS
+    kind: IntArray  # (I,) code into `DISAGREEMENT_KINDS`
     label: Names  # (I,) most probable class
     confidence: FloatArray  # (I,) its probability
     disagreement: FloatArray  # (I,) share of pairs of labels that differ; NaN with fewer than two
@@ -119,14 +119,18 @@ class Explanation(NotebookTable):
             f"; groups differ by {', '.join(columns)}" if columns else ""
         )
 
-    def counts(self) -> dict[Kind, int]:
+    def counts(self) -> dict[DisagreementKind, int]:
         """Return the number of items of each kind."""
-        return dict(zip(KINDS, np.bincount(self.kind, minlength=len(KINDS)).tolist(), strict=True))
+        return dict(
+            zip(DISAGREEMENT_KINDS, np.bincount(self.kind, minlength=len(DISAGREEMENT_KINDS)).tolist(), strict=True)
+        )
 
-    def items_of_kind(self, kind: Kind, *, differing: bool = False) -> list[Any]:
+    def items_of_kind(self, kind: DisagreementKind, *, differing: bool = False) -> list[Any]:
         """Return the items of a kind, optionally only those whose labels differ, the most disagreement first."""
-        check_argument("kind", kind, Kind)
-        chosen = np.flatnonzero((self.kind == KINDS.index(kind)) & ((self.disagreement > 0) | (not differing)))
+        check_argument("kind", kind, DisagreementKind)
+        chosen = np.flatnonzero(
+            (self.kind == DISAGREEMENT_KINDS.index(kind)) & ((self.disagreement > 0) | (not differing))
+        )
         order = np.argsort(-np.nan_to_num(self.disagreement[chosen]), kind="stable")
         return list(self.items[chosen[order]].tolist())
 
@@ -139,7 +143,7 @@ class Explanation(NotebookTable):
             "label", "confidence", "disagreement", "expected_disagreement", "surprise", "evidence", "ambiguity"
         )  # fmt: skip
         return columns_to_frame(
-            {"item": self.items, "kind": [KINDS[code] for code in self.kind]}
+            {"item": self.items, "kind": [DISAGREEMENT_KINDS[code] for code in self.kind]}
             | {name: getattr(self, name) for name in measures}
             | {"group": pa.array(group, pa.string())}
         )
@@ -196,14 +200,14 @@ def explain(
     votes = _Votes(rows, best)
     with Threads(thread_count(threads, len(rows))) as pool:
         fit = _fit_reasons(rows, posterior, pool)
-        tails = _surprise(fit.model, best, pool)
+        tails = _compute_surprise(fit.model, best, pool)
         columns = {} if annotators is None else read_metadata_groups(annotators, table, missing_as_group)
         effects, group_index = find_group_effects(rows, posterior, votes.disagree, columns, permutations, seed, pool)
     explained = group_index >= 0
     perspective = _find_perspectives(fit, effects, group_index, columns)
     ambiguity = np.zeros(best.size)
-    ambiguity[votes.several] = _posterior_of_ambiguity(fit.evidence[votes.several])
-    share = _share_of_ambiguous(fit, votes.several, np.unique(rows.annotator).size)
+    ambiguity[votes.several] = _compute_ambiguity(fit.evidence[votes.several])
+    share = _estimate_ambiguous_share(fit, votes.several, np.unique(rows.annotator).size)
     kind = _choose_kinds(fit, votes, posterior, ambiguity, share, explained, perspective)
     truth = np.where(votes.disagree[:, None], fit.p_class, posterior)
     p_right = truth[table.item, table.label]
@@ -213,7 +217,8 @@ def explain(
     several = votes.several
     return Explanation(
         items=table.items, kind=kind.astype(np.int8), label=table.classes[best],
-        confidence=posterior.max(axis=1, initial=0), disagreement=np.where(several, _disagreement(rows), np.nan),
+        confidence=posterior.max(axis=1, initial=0),
+                disagreement=np.where(several, _compute_disagreement(rows), np.nan),
         expected_disagreement=np.where(several, tails[0], np.nan),
         surprise=np.where(several, _to_standard_deviations(tails[1], tails[2]), np.nan),
         evidence=np.where(several, fit.evidence, np.nan), ambiguity=ambiguity, share_ambiguous=share,
@@ -278,46 +283,49 @@ class _ReasonFits:
 def _fit_reasons(rows: Annotations, posterior: FloatArray, pool: Threads) -> _ReasonFits:
     model = _fit_error_model(rows, posterior)
     anchored = model.with_anchored_rates()
-    one, many = _log_evidence(anchored, pool)
-    fitted_one, fitted_many = _log_evidence(model, pool)
+    one, many = _compute_log_likelihoods(anchored, pool)
+    fitted_one, fitted_many = _compute_log_likelihoods(model, pool)
     pooled_one = model.with_pooled_annotators().log_one_class(rows.item, rows.n_items)
     total = [logsumexp(logs, axis=1) for logs in (one, fitted_one, pooled_one)]
     return _ReasonFits(model, anchored, softmax(one, axis=1), total[0], many, total[1], fitted_many, total[2])
 
 
-def _share_of_ambiguous(fit: _ReasonFits, several: BoolArray, n_annotators: int) -> float:
+def _estimate_ambiguous_share(fit: _ReasonFits, several: BoolArray, n_annotators: int) -> float:
     """Return the share of ambiguous items among those with several labels; 0 if the table does not show any."""
     if not several.any():
         return 0.0
     without = [logs[several].sum() for logs in (fit.fitted_one, fit.pooled_one, fit.anchored_one)]
     pairs = ((fit.anchored_one, fit.anchored_many), (fit.fitted_one, fit.fitted_many))
     with_ambiguous = [_log_with_ambiguity(one[several], many[several]) for one, many in pairs]
-    if max(with_ambiguous) - max(without) < STRONG and without[0] - without[1] <= n_annotators:
+    if max(with_ambiguous) - max(without) < STRONG_EVIDENCE and without[0] - without[1] <= n_annotators:
         return 0.0
-    return float(_posterior_of_ambiguity(fit.cautious_evidence[several]).mean())
+    return float(_compute_ambiguity(fit.cautious_evidence[several]).mean())
 
 
 def _choose_kinds(
     fit: _ReasonFits, votes: _Votes, posterior: FloatArray, ambiguity: FloatArray, share: float, explained: BoolArray,
     perspective: BoolArray,
 ) -> IntArray:  # fmt: skip
-    """Return the kind of every item (I,), a code into `KINDS`.
+    """Return the kind of every item (I,), a code into `DISAGREEMENT_KINDS`.
 
     `explained` (I,) marks items that groups may see differently: no other reason is named for them.
     """
     evidence, best = fit.evidence, votes.best
-    ambiguous = votes.disagree & (evidence <= -STRONG) & (fit.cautious_evidence < 0)
+    ambiguous = votes.disagree & (evidence <= -STRONG_EVIDENCE) & (fit.cautious_evidence < 0)
     rank = np.searchsorted(np.sort(evidence), evidence, side="right") - 1
     ambiguous &= rank < share * votes.several.sum()
-    erred = ~explained & (ambiguity <= 1 - ONE_CLASS) & (evidence >= POSITIVE)
+    erred = ~explained & (ambiguity <= 1 - MIN_ONE_CLASS_PROBABILITY) & (evidence >= POSITIVE_EVIDENCE)
     erred &= fit.p_class[np.arange(best.size), best] >= MIN_CONFIDENCE
     unopposed = ~votes.has_best & (posterior.max(axis=1, initial=0) >= MIN_CONFIDENCE)
     agreed = votes.by_two_annotators & ~votes.disagree & votes.has_best
     return np.select(
         [votes.n == 0, perspective, ~explained & ambiguous & votes.by_two_annotators,
          np.where(votes.disagree, erred, unopposed), agreed],
-        [KINDS.index(name) for name in ("unlabelled", "group perspective", "ambiguous", "likely error", "agreed")],
-        KINDS.index("cannot tell"),
+        [
+                    DISAGREEMENT_KINDS.index(name)
+                    for name in ("unlabelled", "group perspective", "ambiguous", "likely error", "agreed")
+                ],
+        DISAGREEMENT_KINDS.index("cannot tell"),
     )  # fmt: skip
 
 
@@ -329,8 +337,8 @@ def _find_perspectives(
     other = np.maximum(fit.anchored_one, fit.anchored_many)
     for number, effect in enumerate(effects):
         items = np.flatnonzero(group_index == number)
-        by_group = _log_by_group(fit.anchored, items, columns[effect.column][1])
-        perspective[items] = by_group - other[items] >= STRONG
+        by_group = _log_likelihood_by_group(fit.anchored, items, columns[effect.column][1])
+        perspective[items] = by_group - other[items] >= STRONG_EVIDENCE
     return perspective
 
 
@@ -361,14 +369,14 @@ class _ErrorModel:
         """Return ν_j(y_r) of each row (N,)."""
         annotator, label = self.rows.annotator, self.rows.label
         counts = np.maximum(self.label_errors[annotator, label] - self.row_errors, 0)
-        counts = counts + PSEUDO * self.crowd_bias[label]
-        return np.asarray(counts / (self.label_errors.sum(axis=1)[annotator] - self.row_errors + PSEUDO))
+        counts = counts + N_PSEUDO_LABELS * self.crowd_bias[label]
+        return np.asarray(counts / (self.label_errors.sum(axis=1)[annotator] - self.row_errors + N_PSEUDO_LABELS))
 
     def biases(self, chosen: slice) -> FloatArray:
         """Return ν of the annotators of some rows (n, K)."""
         counts, row_errors = self.label_errors[self.rows.annotator[chosen]], self.row_errors[chosen]
         counts[np.arange(row_errors.size), self.rows.label[chosen]] -= row_errors
-        counts = np.maximum(counts, 0) + PSEUDO * self.crowd_bias
+        counts = np.maximum(counts, 0) + N_PSEUDO_LABELS * self.crowd_bias
         return np.asarray(counts / counts.sum(axis=1, keepdims=True))
 
     def log_p(self, share: Any, chosen: Any = slice(None)) -> FloatArray:
@@ -416,7 +424,9 @@ def _fit_error_model(rows: Annotations, posterior: FloatArray) -> _ErrorModel:
         row_errors = weight * (1 - q[rows.item, rows.label] * p_correct)
         label_errors = np.bincount(cell, row_errors, A * K).reshape(A, K).astype(np.float64)
         errors, mean = label_errors.sum(axis=1), row_errors.sum() / max(weight.sum(), SMALLEST_FLOAT)
-        rate = _clip_rate((errors[annotator] - row_errors + PSEUDO * mean) / (labels[annotator] - weight + PSEUDO))
+        rate = _clip_rate(
+            (errors[annotator] - row_errors + N_PSEUDO_LABELS * mean) / (labels[annotator] - weight + N_PSEUDO_LABELS)
+        )
         crowd_bias = (label_errors.sum(axis=0) + 1) / (row_errors.sum() + K)
         prior = (q.sum(axis=0) + 1) / (len(q) + K)
         model = _ErrorModel(rows, weight, row_errors, label_errors, crowd_bias, prior, rate)
@@ -430,7 +440,7 @@ def _fit_error_model(rows: Annotations, posterior: FloatArray) -> _ErrorModel:
 # Probabilities of the labels ------------------------------------------------------------------------------------------
 
 
-def _log_evidence(model: _ErrorModel, pool: Threads) -> tuple[FloatArray, FloatArray]:
+def _compute_log_likelihoods(model: _ErrorModel, pool: Threads) -> tuple[FloatArray, FloatArray]:
     """Return log of the terms of Eq. 1 (I, K), and log of Eq. 2 (I,)."""
     rows, prior, K = model.rows, model.prior, model.prior.size
     log_prior, log_others = np.log(prior), np.log(np.maximum(1 - prior, 1e-12))
@@ -445,18 +455,18 @@ def _log_evidence(model: _ErrorModel, pool: Threads) -> tuple[FloatArray, FloatA
             return np.asarray(np.bincount(cell, model.log_p(share, chosen) - baseline, I * K).reshape(I, K))
 
         two_classes, any_class = [], []
-        gain = {share: log_gain(share, if_error) for share in TWO_CLASS_SHARES}
-        for share in TWO_CLASS_SHARES:
+        gain = {share: log_gain(share, if_error) for share in SECOND_CLASS_SHARES}
+        for share in SECOND_CLASS_SHARES:
             pairs = gain[share] + log_prior - log_others + _log_sum_of_others(gain[round(1 - share, 9)] + log_prior)
             two_classes.append(np.bincount(item, if_error, I) + logsumexp(pairs, axis=1))
-        for share in ANY_CLASS_SHARES:
+        for share in OTHER_CLASSES_SHARES:
             baseline = model.log_p(share * prior[label], chosen)
             top = log_gain(1 - share + share * prior[label], baseline) + log_prior
             any_class.append(np.bincount(item, baseline, I) + logsumexp(top, axis=1))
         means = [logsumexp(logs, axis=0) - math.log(len(logs)) for logs in (two_classes, any_class)]
         return np.asarray(np.logaddexp(*means) - math.log(2))
 
-    cuts = balanced_ranges(rows.item_ptr, max(pool.threads, len(rows) // ROWS_AT_ONCE))
+    cuts = balanced_ranges(rows.item_ptr, max(pool.threads, len(rows) // ROWS_PER_CHUNK))
     many = np.concatenate(pool.map(log_ambiguous, cuts)) if K > 1 else np.full(rows.n_items, -np.inf)
     return model.log_one_class(rows.item, rows.n_items), many
 
@@ -473,7 +483,7 @@ def _log_sum_of_others(values: FloatArray) -> FloatArray:
     return sums
 
 
-def _log_by_group(model: _ErrorModel, items: IntArray, group: IntArray) -> FloatArray:
+def _log_likelihood_by_group(model: _ErrorModel, items: IntArray, group: IntArray) -> FloatArray:
     """Return log of Eq. 3 (items,); annotators without a group form one."""
     rows, position = model.rows, np.full(model.rows.n_items, -1)
     position[items] = np.arange(items.size)
@@ -484,23 +494,23 @@ def _log_by_group(model: _ErrorModel, items: IntArray, group: IntArray) -> Float
     return np.asarray(np.bincount(pairs // n_groups, logs, items.size))
 
 
-def _posterior_of_ambiguity(evidence: FloatArray) -> FloatArray:
+def _compute_ambiguity(evidence: FloatArray) -> FloatArray:
     """Return P(ambiguous) of items by their log Bayes factors, with the most probable share of ambiguous ones."""
     alpha, gamma = 0.5, np.zeros(evidence.size)
-    for _ in range(ALPHA_STEPS if evidence.size else 0):
+    for _ in range(N_ALPHA_STEPS if evidence.size else 0):
         gamma = expit(logit(alpha) - evidence)
-        alpha = float((gamma.sum() + ALPHA_ITEMS / 2) / (gamma.size + ALPHA_ITEMS))
+        alpha = float((gamma.sum() + N_ALPHA_PRIOR_ITEMS / 2) / (gamma.size + N_ALPHA_PRIOR_ITEMS))
     return gamma
 
 
 def _log_with_ambiguity(one: FloatArray, many: FloatArray) -> float:
     """Return log P(labels of all items) with the most probable share of ambiguous items."""
-    alpha = _posterior_of_ambiguity(one - many).mean()
+    alpha = _compute_ambiguity(one - many).mean()
     log_clear, log_ambiguous = np.log(np.maximum([1 - alpha, alpha], SMALLEST_FLOAT))  # either share may be 0
     return float(np.logaddexp(log_clear + one, log_ambiguous + many).sum())
 
 
-def _surprise(model: _ErrorModel, best: IntArray, pool: Threads) -> FloatArray:
+def _compute_surprise(model: _ErrorModel, best: IntArray, pool: Threads) -> FloatArray:
     """Return the expected share of differing pairs if the class is best[i], P(labels less probable) and P(more) (3, I).
 
     The probabilities are exact for items with up to `MAX_EXACT_LABELS` labels, and normal approximations for others.
@@ -523,20 +533,22 @@ def _surprise(model: _ErrorModel, best: IntArray, pool: Threads) -> FloatArray:
         with np.errstate(divide="ignore", invalid="ignore"):  # items with fewer than two labels
             result[:, 0] = 1 - equal / (weight**2 - squares)
             z = excess / np.sqrt(2 * variance)
-            grid = np.maximum(np.sqrt(variance / n) / POINTS_PER_SD, reach / MAX_POINTS)
+            grid = np.maximum(np.sqrt(variance / n) / GRID_POINTS_PER_SD, reach / MAX_GRID_POINTS)
         varies = (reach >= 1e-9) & (variance >= 1e-18) & (n > 1)  # otherwise all labels are equally probable
         result[varies, 1], result[varies, 2] = erfc(z[varies]) / 2, erfc(-z[varies]) / 2
         exact = varies & (n <= MAX_EXACT_LABELS)
         step = np.where(exact, grid, np.inf)[item - first]  # an infinite step excludes all other items
         shift = ((cost - cost.min(axis=1, keepdims=True)) / step[:, None] + 0.5).astype(np.int64)
-        result[exact, 1:] = kernels.tail_probabilities(ptr, label, chance, shift, MAX_POINTS + MAX_EXACT_LABELS)[exact]
+        result[exact, 1:] = kernels.tail_probabilities(ptr, label, chance, shift, MAX_GRID_POINTS + MAX_EXACT_LABELS)[
+            exact
+        ]
         return result
 
-    cuts = balanced_ranges(rows.item_ptr, max(pool.threads, len(rows) // ROWS_AT_ONCE))
+    cuts = balanced_ranges(rows.item_ptr, max(pool.threads, len(rows) // ROWS_PER_CHUNK))
     return np.concatenate(pool.map(tails_of_items, cuts)).T
 
 
-def _disagreement(rows: Annotations) -> FloatArray:
+def _compute_disagreement(rows: Annotations) -> FloatArray:
     """Return the weighted share of pairs of labels that differ (I,), 0 without pairs."""
     votes = rows.votes()
     total = votes.sum(axis=1)

@@ -32,16 +32,16 @@ from dissensus.table.find_columns import column_names, guess_column, missing_col
 
 T = TypeVar("T")
 
-FALSE_DISCOVERIES = 0.05  # share of false discoveries among the explained items
-SIGNIFICANT = 0.01  # p-value of a significant column of metadata, after Holm's correction
+FALSE_DISCOVERY_RATE = 0.05  # share of false discoveries among the explained items
+SIGNIFICANCE_LEVEL = 0.01  # p-value of a significant column of metadata, after Holm's correction
 MAX_DISTINCT_NUMBERS = 12  # different numbers; a column with more is cut into quantiles
-QUANTILES = 4  # groups of a column of numbers
-BATCH = 50  # permutations computed at a time
-BATCHES = 4  # batches of permutations that estimate the false discovery rate
-MAX_EXCEEDED = 20  # larger values among permutations that end the test (Besag & Clifford 1991)
+N_QUANTILES = 4  # groups of a column of numbers
+PERMUTATIONS_PER_BATCH = 50  # permutations computed at a time
+N_BATCHES = 4  # batches of permutations that estimate the false discovery rate
+MAX_LARGER_PERMUTATIONS = 20  # larger values among permutations that end the test (Besag & Clifford 1991)
 BINS_PER_SD = 100.0  # bins per standard deviation in the histogram of items above their mean
-MAX_SD = 100  # standard deviations that the histogram covers
-ROWS_AT_ONCE = 2**14  # rows per chunk, so that temporary arrays fit into the processor's cache
+MAX_HISTOGRAM_SD = 100  # standard deviations that the histogram covers
+ROWS_PER_CHUNK = 2**14  # rows per chunk, so that temporary arrays fit into the processor's cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +109,7 @@ def _sort_into_groups(column: Any, rows: IntArray) -> tuple[tuple[str, ...], Int
     distinct, rank = np.unique(numbers, return_inverse=True)
     names, part = [f"{value:g}" for value in distinct], np.arange(distinct.size)
     if distinct.size > MAX_DISTINCT_NUMBERS:
-        edges = np.unique(np.quantile(numbers, np.arange(1, QUANTILES) / QUANTILES, method="inverted_cdf"))
+        edges = np.unique(np.quantile(numbers, np.arange(1, N_QUANTILES) / N_QUANTILES, method="inverted_cdf"))
         part = np.unique(np.searchsorted(edges, distinct), return_inverse=True)[
             1
         ]  # a value on an edge belongs to the lower part
@@ -155,15 +155,15 @@ class _GroupTest:
 
     def map_chunks(self, pool: Threads, work: Callable[[slice, FloatArray], T], groups: IntArray) -> list[T]:
         """Apply `work` to Eq. 4 under P permuted groups, one slice of items at a time."""
-        chunks = balanced_ranges(self.ptr, max(pool.threads, self.row_group.size // ROWS_AT_ONCE))
+        chunks = balanced_ranges(self.ptr, max(pool.threads, self.row_group.size // ROWS_PER_CHUNK))
         return pool.map(
             lambda _, start, end: work(slice(start, end), self.explain_by_groups(groups, start, end)[0]), chunks
         )
 
     def permute_groups(self, number: int, seed: int) -> IntArray:
-        """Return groups permuted among the annotators (BATCH, annotators), equal for equal batch numbers."""
+        """Return groups (PERMUTATIONS_PER_BATCH, annotators), permuted among annotators in draw `number`."""
         rng = np.random.default_rng([seed, number])
-        return rng.permuted(np.tile(self.group, (BATCH, 1)), axis=1)
+        return rng.permuted(np.tile(self.group, (PERMUTATIONS_PER_BATCH, 1)), axis=1)
 
     def test(self, permutations: int, seed: int, pool: Threads) -> Self:
         """Compute p-value and effect of the column, and mean and SD of each item over permutations (J,)."""
@@ -177,8 +177,8 @@ class _GroupTest:
             moments[:, items] += between.sum(axis=0), (between**2).sum(axis=0)
             return np.asarray(between.sum(axis=1))
 
-        while done < permutations and exceeded < MAX_EXCEEDED:
-            groups = self.permute_groups(done // BATCH, seed)[: permutations - done]
+        while done < permutations and exceeded < MAX_LARGER_PERMUTATIONS:
+            groups = self.permute_groups(done // PERMUTATIONS_PER_BATCH, seed)[: permutations - done]
             exceeded += int((np.sum(self.map_chunks(pool, add_moments, groups), axis=0) >= bound).sum())
             done += len(groups)
         self.mean, squares = moments / done
@@ -188,22 +188,22 @@ class _GroupTest:
         self.p_value, self.effect = (1 + exceeded) / (1 + done), float(total / most) if most > 0 else 0.0
         return self
 
-    def explained(self, seed: int, pool: Threads) -> IntArray:
+    def find_explained_items(self, seed: int, pool: Threads) -> IntArray:
         """Return the explained items (indices into `item`) at the false discovery rate, the strongest first."""
-        n_bins = round(BINS_PER_SD * MAX_SD)
+        n_bins = round(BINS_PER_SD * MAX_HISTOGRAM_SD)
         spread = np.where(self.sd > 0, self.sd, np.inf)
 
         def count_by_bin(items: slice, between: FloatArray) -> IntArray:
             z = (between - self.mean[items]) / spread[items]
             return np.bincount(_histogram_bin(z[z > 0], n_bins), minlength=n_bins)
 
-        batches = (self.map_chunks(pool, count_by_bin, self.permute_groups(batch, seed)) for batch in range(BATCHES))
+        batches = (self.map_chunks(pool, count_by_bin, self.permute_groups(batch, seed)) for batch in range(N_BATCHES))
         histogram = np.sum([np.sum(batch, axis=0) for batch in batches], axis=0)
-        by_chance = histogram[::-1].cumsum()[::-1] / (BATCHES * BATCH)  # items at least as far above
+        by_chance = histogram[::-1].cumsum()[::-1] / (N_BATCHES * PERMUTATIONS_PER_BATCH)  # items at least as far above
         order = np.argsort(-self.z, kind="stable")
         above = order[self.z[order] > 0]
         false = by_chance[_histogram_bin(self.z[above], n_bins)]  # expected among the first 1, 2, …
-        accepted = np.flatnonzero(false <= FALSE_DISCOVERIES * np.arange(1, false.size + 1))
+        accepted = np.flatnonzero(false <= FALSE_DISCOVERY_RATE * np.arange(1, false.size + 1))
         return np.asarray(above[: int(accepted[-1]) + 1 if accepted.size else 0])
 
 
@@ -219,7 +219,7 @@ def find_group_effects(
 
     The index is −1 for items that no column explains.
     """
-    permutations = max(permutations, math.ceil(len(columns) / SIGNIFICANT))
+    permutations = max(permutations, math.ceil(len(columns) / SIGNIFICANCE_LEVEL))
     tests = {
         name: _GroupTest(rows, posterior, disagree, group, len(groups)).test(permutations, seed, pool)
         for name, (groups, group) in columns.items()
@@ -229,8 +229,8 @@ def find_group_effects(
     group_index, best = np.full(rows.n_items, -1, np.int32), np.zeros(rows.n_items)
     for name in sorted(tests, key=lambda name: (p_values[name], -tests[name].effect)):
         column, items = tests[name], np.empty(0, np.int64)
-        if p_values[name] <= SIGNIFICANT:
-            explained = column.explained(seed, pool)
+        if p_values[name] <= SIGNIFICANCE_LEVEL:
+            explained = column.find_explained_items(seed, pool)
             items = column.item[explained]
             better = column.z[explained] > best[items]
             group_index[items[better]], best[items[better]] = len(effects), column.z[explained][better]
@@ -240,7 +240,7 @@ def find_group_effects(
             reliability = (
                 np.bincount(column.row_group, column.p_correct, len(groups)) / labels
             )  # NaN in a group without labels
-        significant = p_values[name] <= SIGNIFICANT
+        significant = p_values[name] <= SIGNIFICANCE_LEVEL
         effects.append(
             GroupEffect(name, groups, labels, reliability, column.effect, p_values[name], significant, items)
         )

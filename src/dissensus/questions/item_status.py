@@ -2,12 +2,18 @@
 
 An item is *settled* if its class is known, or P(its label) ≥ `SETTLED_CONFIDENCE` and at least `MIN_ANNOTATORS`
 annotators labelled it. The limit is 0.95 so that nine of ten items are correct: labels alone do not show how
-often annotators make the same mistakes (`benchmarks/trust`). Any other item with n labels, m of them for the most
-frequent class, is *truly split* if at most `MAX_CHANCE` of such items would have so little agreement by the usual
-errors of its annotators: P(Binomial(n, r) ≤ m) ≤ `MAX_CHANCE`, where r is the mean share of their labels that equal
-the label of the item (each with `CROWD_PSEUDO_LABELS` labels of average quality added). With repeated labels, n is
-the number of annotators, and m is their share of the labels that agree. All other items *need a look*: more labels, or
-an expert, would settle them.
+often
+annotators make the same mistakes (`benchmarks/trust`). Any other item with n labels, m of them for the most
+frequent
+class, is *truly split* if at most `MAX_SPLIT_P_VALUE` of such items would have so little agreement by the usual
+errors
+of its annotators: P(Binomial(n, r) ≤ m) ≤ `MAX_SPLIT_P_VALUE`, where r is the mean share of their labels that equal
+the
+label of the item (each with `CROWD_PSEUDO_LABELS` labels of average quality added). With repeated labels, n is
+the number of
+annotators, and m is their share of the labels that agree. All other items *need a look*: more labels, or
+an expert,
+would settle them.
 
 Confidence and agreement of other label types are:
 
@@ -51,14 +57,14 @@ Status = Literal["settled", "needs a look", "truly split"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 
 SETTLED_CONFIDENCE = 0.95  # confidence of a settled item; at 0.9, three data sets of 12 are less than 88 % correct
-RELIABLE = 0.9  # reliability of a settled number
+SETTLED_RELIABILITY = 0.9  # reliability of a settled number
 NEAR_LABEL_SHARE = 0.9  # share of the labels of numbers that count as near their value
 MIN_ANNOTATORS = 2  # annotators of a settled item; labels of one annotator, however many, are unchecked
-MAX_CHANCE = 0.05  # probability of so little agreement by errors alone; an item below it is split
+MAX_SPLIT_P_VALUE = 0.05  # probability of so little agreement by errors alone; an item below it is split
 MIN_ANNOTATORS_SPLIT = 4  # annotators of an item that can be split
-INTERVAL_SDS = 3.92  # standard deviations in a 95 % interval
-DECIDED = len(STATUSES)  # code that replaces the status in reasons if the class is known
-MAX_CELLS_PER_ROW = 20  # items × classes per row above which votes are counted by sorting
+INTERVAL_WIDTH_IN_SDS = 3.92  # standard deviations in a 95 % interval
+GOLD_STATUS_CODE = len(STATUSES)  # code that replaces the status in reasons if the class is known
+MAX_CLASS_CELLS_PER_ROW = 20  # items × classes per row above which votes are counted by sorting
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +135,7 @@ def is_settled(
     return np.asarray(settled if gold is None else settled | (gold >= 0))
 
 
-def annotator_agreement(table: Annotations, right: BoolArray) -> FloatArray:
+def measure_annotator_agreement(table: Annotations, right: BoolArray) -> FloatArray:
     """Return the share of each annotator's labels that are correct (A,), shrunk by `CROWD_PSEUDO_LABELS` labels."""
     mean = right.mean() if right.size else 1.0
     hits = np.bincount(table.annotator, right, table.n_annotators) + CROWD_PSEUDO_LABELS * mean
@@ -147,7 +153,7 @@ def item_status(
     """Return the status of the items of a table, given the code (I,) of their label and its probability (I,).
 
     `gold` (I,) has the gold classes, −1 for other items. Every row with a weight above 0 counts as one label.
-    `agreement` (A,) is the `annotator_agreement` of a larger table that contains this one.
+    `agreement` (A,) is the `measure_annotator_agreement` of a larger table that contains this one.
 
     >>> from dissensus.models.methods import MajorityVote
     >>> from dissensus.table.annotations import Annotations
@@ -165,11 +171,11 @@ def item_status(
     most, leader = np.zeros(table.n_items, np.int64), np.full(table.n_items, -1)
     most[labelled], leader[labelled] = count[ptr[:-1][labelled]], code[ptr[:-1][labelled]]
     tied, leaders = _find_ties(item, code, count, most)
-    agreement = annotator_agreement(table, correct) if agreement is None else agreement
+    agreement = measure_annotator_agreement(table, correct) if agreement is None else agreement
     status, expected = _choose_status(table, most, agreement, is_settled(confidence, table.annotators_per_item, gold))
 
     overruled = np.where(labelled & (supporting < most), leader, -1)  # the answer is not the most frequent label
-    shown = status if gold is None else np.where(gold >= 0, DECIDED, status)
+    shown = status if gold is None else np.where(gold >= 0, GOLD_STATUS_CODE, status)
     one_annotator = (table.annotators_per_item == 1) & (labels > 1)
     facts = np.array([shown, labels, most, tied, overruled + 1, np.where(status == 2, expected, 0), one_annotator])
     reasons = partial(_render_reasons, table.classes, leaders, facts)
@@ -195,7 +201,7 @@ def _find_ties(item: IntArray, code: IntArray, count: IntArray, most: IntArray) 
 def _count_votes(table: Annotations) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Return item, class and count of all votes, the most frequent class of an item first, and pointers (I + 1,)."""
     n_cells, cell = table.n_items * table.n_classes, table.item.astype(np.int64) * table.n_classes + table.label
-    if n_cells > MAX_CELLS_PER_ROW * len(table):  # texts, of which each may be a class
+    if n_cells > MAX_CLASS_CELLS_PER_ROW * len(table):  # texts, of which each may be a class
         cells, count = np.unique(cell, return_counts=True)
     else:
         all_counts = np.bincount(cell, minlength=n_cells)
@@ -211,13 +217,13 @@ def _choose_status(
 ) -> tuple[IntArray, IntArray]:
     """Return the status (I,), and the usual number of labels that agree (I,).
 
-    `most` (I,) counts the labels that agree, `agreement` (A,) is the `annotator_agreement`. With `check_agreement`,
-    items with unusually little agreement are not settled.
+    `most` (I,) counts the labels that agree, `agreement` (A,) is the `measure_annotator_agreement`. With
+    `check_agreement`, items with unusually little agreement are not settled.
     """
     labels, annotators = np.diff(table.item_ptr), table.annotators_per_item
     usual = np.bincount(table.item, agreement[table.annotator], table.n_items) / np.maximum(labels, 1)
     agreeing = np.ceil(most * annotators / np.maximum(labels, 1))  # annotators in proportion to the labels
-    split = bdtr(agreeing, annotators, usual) <= MAX_CHANCE
+    split = bdtr(agreeing, annotators, usual) <= MAX_SPLIT_P_VALUE
     settled = settled & ~(split & check_agreement)
     status = np.where(settled, 0, np.where(split & (annotators >= MIN_ANNOTATORS_SPLIT), 2, 1))
     return status.astype(np.int8), np.rint(usual * labels).astype(np.int64)
@@ -257,19 +263,21 @@ def _status_of_numbers(model: Any, table: Annotations, gold: Any) -> ItemStatus:
     """Return the status by the 95 % interval of each value and the labels close to it."""
     table = table.positive_weight_rows
     values, labels = model.values_, np.diff(table.item_ptr)
-    variance = (np.diff(model.interval_, axis=1)[:, 0] / INTERVAL_SDS) ** 2
+    variance = (np.diff(model.interval_, axis=1)[:, 0] / INTERVAL_WIDTH_IN_SDS) ** 2
     total = values.var() + variance.mean() if values.size else 0.0  # variance of true values
     reliability = np.maximum(1 - variance / total, 0) if total > 0 else np.ones(values.size)
     distance = np.abs(table.values[table.label] - values[table.item])
     near = distance <= np.quantile(distance, NEAR_LABEL_SHARE) if distance.size else distance < 0
     most = np.bincount(table.item, near, table.n_items).astype(np.int64)
-    settled = is_settled(reliability, table.annotators_per_item, threshold=RELIABLE)
-    status, expected = _choose_status(table, most, annotator_agreement(table, near), settled, check_agreement=True)
-    shown = status if gold is None else np.where(np.isnan(gold), status, DECIDED)
-    status = np.where(shown == DECIDED, 0, status).astype(np.int8)
+    settled = is_settled(reliability, table.annotators_per_item, threshold=SETTLED_RELIABILITY)
+    status, expected = _choose_status(
+        table, most, measure_annotator_agreement(table, near), settled, check_agreement=True
+    )
+    shown = status if gold is None else np.where(np.isnan(gold), status, GOLD_STATUS_CODE)
+    status = np.where(shown == GOLD_STATUS_CODE, 0, status).astype(np.int8)
     one_annotator = (table.annotators_per_item == 1) & (labels > 1)
     reasons = partial(_render_number_reasons, (labels, shown, most, expected, one_annotator), model.interval_)
-    return ItemStatus(labels, status, reliability, table.classes, reasons, _count_votes(table)[1:], RELIABLE)
+    return ItemStatus(labels, status, reliability, table.classes, reasons, _count_votes(table)[1:], SETTLED_RELIABILITY)
 
 
 def status_of_documents(model: Any, table: Annotations) -> tuple[Names, ItemStatus]:
@@ -325,7 +333,7 @@ def _render_document_reasons(labels: IntArray, confidence: FloatArray, chosen: s
 
 def _reason_without_votes(status: int, labels: int, one_annotator: int) -> Message | None:
     """Return the reason of an item that is decided, or that fewer than two annotators labelled."""
-    if status == DECIDED:
+    if status == GOLD_STATUS_CODE:
         return findings.AnswerDecided()
     if labels < 2:
         return findings.OneLabel() if labels else findings.NoLabel()
@@ -341,7 +349,7 @@ def _reason_from_votes(
     `tied` is 1 + the index of its tied classes in `leaders`, `overruled` is 1 + the most frequent class if it is not
     the answer; both are 0 otherwise. `one_annotator` is 1 if one annotator gave all labels.
     """
-    if labels == 1 and overruled and status != DECIDED:
+    if labels == 1 and overruled and status != GOLD_STATUS_CODE:
         return findings.OnlyLabelDoubtful(label=classes[overruled - 1])
     if (reason := _reason_without_votes(status, labels, one_annotator)) is not None:
         return reason

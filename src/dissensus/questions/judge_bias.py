@@ -22,8 +22,8 @@ from dissensus.evaluation import Estimate
 from dissensus.questions.panel_review import model_family
 from dissensus.table.annotations import Annotations
 
-MIN_ITEMS = 10  # items on either side of a comparison
-MAX_VALUES = 8  # values of a column of names, the most frequent first
+MIN_ITEMS_PER_SIDE = 10  # items on either side of a comparison
+MAX_COMPARED_VALUES = 8  # values of a column of names, the most frequent first
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class JudgeBias:
     excess: Estimate
 
 
-def judge_biases(
+def estimate_judge_biases(
     table: Annotations, truth: FloatArray, known: IntArray, columns: Mapping[str, Sequence[Any]]
 ) -> Iterator[JudgeBias]:
     """Yield the effects of columns of the items (I,) or rows (N,) on the judges, by gold items.
@@ -66,7 +66,7 @@ def _effect_of_numbers(name: str, numbers: FloatArray, excess: FloatArray, item:
     """Yield the effect of one standard deviation more."""
     present = ~np.isnan(numbers)
     n_items = np.unique(item[present]).size
-    if n_items >= 2 * MIN_ITEMS:
+    if n_items >= 2 * MIN_ITEMS_PER_SIDE:
         x = numbers[present] / numbers[present].std()
         yield JudgeBias(name, "", "", n_items, _estimate_slope(x, excess[present], item[present]))
 
@@ -77,7 +77,7 @@ def _effects_of_values(
     """Yield the effect of each frequent value, and of a value that names a judge's own family."""
     texts = np.array(["" if value is None else str(value) for value in values], object)
     distinct, count = np.unique(texts[texts != ""], return_counts=True)
-    for value in distinct[np.argsort(-count, kind="stable")][:MAX_VALUES]:
+    for value in distinct[np.argsort(-count, kind="stable")][:MAX_COMPARED_VALUES]:
         has_value = texts == value
         if _has_enough_items(item, has_value) and not (distinct.size == 2 and value == distinct[0]):
             slope = _estimate_slope(has_value * 1.0, excess, item)
@@ -95,7 +95,7 @@ def _effects_of_values(
 
 def _has_enough_items(item: IntArray, mask: BoolArray) -> bool:
     """Return whether both sides of a comparison have enough items."""
-    return min(np.unique(item[mask]).size, np.unique(item[~mask]).size) >= MIN_ITEMS
+    return min(np.unique(item[mask]).size, np.unique(item[~mask]).size) >= MIN_ITEMS_PER_SIDE
 
 
 def _to_numbers(values: Any) -> FloatArray | None:

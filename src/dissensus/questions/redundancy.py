@@ -55,7 +55,7 @@ from dissensus.models.base import Aggregator, Likelihoods, check_gold
 from dissensus.models.confidence import EffectiveLabels
 from dissensus.models.exceptions import EffectiveLabelCount, NoAnnotations
 from dissensus.questions import findings
-from dissensus.questions.compare import OnFit, estimate_columns, named_model, timed_fit
+from dissensus.questions.compare import FitCallback, fit_and_time, make_estimate_columns, resolve_method
 from dissensus.questions.recommend import ADVICE_BUDGET, Recommendation, recommend
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
@@ -217,8 +217,8 @@ class Redundancy(NotebookTable):
         """Return one row per level, as plain values."""
         return [
             {"labels": level.labels, "annotations": level.annotations, "items": level.items}
-            | estimate_columns("stability", level.stability)
-            | estimate_columns("accuracy", level.accuracy)
+            | make_estimate_columns("stability", level.stability)
+            | make_estimate_columns("accuracy", level.accuracy)
             | {"confidence": level.confidence, "seconds": level.seconds}
             for level in self
         ]
@@ -234,7 +234,7 @@ def redundancy(
     limit: int = 1_000_000,
     resamples: int = 1000,
     seed: int = 0,
-    on_fit: OnFit | None = None,
+    on_fit: FitCallback | None = None,
 ) -> Redundancy:
     """Measure how labels and accuracy depend on the number of labels per item, and what one more label would change.
 
@@ -311,8 +311,8 @@ def redundancy(
 class _Fitter:
     """Fits copies of a model and reports progress before every fit."""
 
-    def __init__(self, model: str | Aggregator, n_fits: int, on_fit: OnFit | None):
-        self.method, self.unfitted = named_model(model)
+    def __init__(self, model: str | Aggregator, n_fits: int, on_fit: FitCallback | None):
+        self.method, self.unfitted = resolve_method(model)
         self.n_fits, self.on_fit, self.done = n_fits, on_fit, 0
 
     def fit(self, table: Annotations) -> tuple[Aggregator, float]:
@@ -320,7 +320,7 @@ class _Fitter:
         if self.on_fit is not None:
             self.on_fit(self.method, self.done, self.n_fits)
         self.done += 1
-        return timed_fit(self.unfitted, table)
+        return fit_and_time(self.unfitted, table)
 
 
 class _Experiment:

@@ -12,8 +12,8 @@ from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.models.base import Aggregator, default_method, methods
 from dissensus.questions.item_status import (
     ItemStatus,
-    annotator_agreement,
     item_status,
+    measure_annotator_agreement,
     status_by_model,
     status_of_documents,
 )
@@ -65,7 +65,7 @@ def fit_project(project: Project, now: RowArrays, seq: int, decisions: dict[int,
         posterior = np.asarray(model.posterior_)
         found.top, found.confidence = displayed_labels(model, table.items, posterior)
         right = table.label == found.top[table.item]
-        share = annotator_agreement(table, right)
+        share = measure_annotator_agreement(table, right)
         found.agreement_share = np.append(share, right.mean())
         found.status = item_status(table, found.top, posterior.max(axis=1, initial=0), agreement=share)
     else:

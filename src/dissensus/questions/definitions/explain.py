@@ -40,12 +40,12 @@ class Explain(Question):
         return explain(table, model, annotators=annotators, seed=self.seed)
 
     def to_json(self, facts: Explanation) -> dict[str, Any]:
-        from dissensus.questions.explain import MEANINGS
+        from dissensus.questions.explain import KIND_MEANINGS
 
         groups = [
             {key: getattr(group, key) for key in GROUP_FACTS} | {"items": group.items.size} for group in facts.groups
         ]
-        kinds = [kind for kind in MEANINGS if kind != "agreed"]
+        kinds = [kind for kind in KIND_MEANINGS if kind != "agreed"]
         return {
             "items": int(facts.items.size),
             "kinds": facts.counts(),
@@ -55,14 +55,14 @@ class Explain(Question):
         }
 
     def findings(self, facts: Explanation) -> Iterator[Finding]:
-        from dissensus.questions.explain import MEANINGS
+        from dissensus.questions.explain import KIND_MEANINGS
 
         counts, n = facts.counts(), int(facts.items.size)
         yield ItemsExplained(items=Count(n))
         rows = [
             (kind, f"{counts[kind]:,}", format_share(counts[kind] / n), meaning,
              list_first_names(facts.items_of_kind(kind, differing=True), ITEMS_SHOWN))
-            for kind, meaning in MEANINGS.items()
+            for kind, meaning in KIND_MEANINGS.items()
             if counts[kind]
         ]  # fmt: skip
         columns = ("kind", "items", "share", "means", "labels differ most on")

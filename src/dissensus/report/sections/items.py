@@ -7,7 +7,7 @@ import numpy as np
 from dissensus.common.formatting import Share, format_percent, join_words
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.messages import Message
-from dissensus.questions.explain import KINDS, MEANINGS, MIN_CONFIDENCE, Explanation
+from dissensus.questions.explain import DISAGREEMENT_KINDS, KIND_MEANINGS, MIN_CONFIDENCE, Explanation
 from dissensus.report import charts
 from dissensus.report.blocks import (
     ITEM_COLUMNS,
@@ -185,7 +185,7 @@ class ItemsSection(Section):
                 for effect in found.groups
             ],
             "map": [
-                {"item": study.item_names[i], "kind": KINDS[found.kind[i]]}
+                {"item": study.item_names[i], "kind": DISAGREEMENT_KINDS[found.kind[i]]}
                 | values_at(i, disagreement=found.disagreement, confidence=found.confidence)
                 for i in dots.tolist()
                 if np.isfinite(found.disagreement[i])
@@ -194,7 +194,7 @@ class ItemsSection(Section):
 
     def findings(self, facts: Facts) -> Findings:
         kinds, n = facts["kinds"], max(facts["items"], 1)
-        others = {kind: kinds[kind] for kind in MEANINGS if kinds[kind] and kind not in ("agreed", "unlabelled")}
+        others = {kind: kinds[kind] for kind in KIND_MEANINGS if kinds[kind] and kind not in ("agreed", "unlabelled")}
         if others:
             first = tuple(one["item"] for one in facts["first"])
             yield ReasonsOfDisagreement(
@@ -204,10 +204,10 @@ class ItemsSection(Section):
 
     def draw(self, facts: Facts) -> Blocks:
         kinds, n = facts["kinds"], max(facts["items"], 1)
-        there = [kind for kind in KINDS if kinds[kind]]
+        there = [kind for kind in DISAGREEMENT_KINDS if kinds[kind]]
         yield KeyFigures(
             [
-                KeyFigure(f"{kinds[kind]:,}", kind, f"{format_percent(kinds[kind] / n)}: {MEANINGS[kind]}")
+                KeyFigure(f"{kinds[kind]:,}", kind, f"{format_percent(kinds[kind] / n)}: {KIND_MEANINGS[kind]}")
                 for kind in there
             ]
         )
@@ -263,7 +263,7 @@ def _item_facts(study: Study, found: Explanation, item: int, max_length: int, ma
     rows = rows[np.argsort(study.annotator_rank[table.annotator[rows]], kind="stable")]
     result = study.describe_item_with_votes(item, max_length) | {
         "label": study.classes[study.label[item]],
-        "kind": KINDS[found.kind[item]],
+        "kind": DISAGREEMENT_KINDS[found.kind[item]],
         **values_at(item, confidence=study.confidence, two_answers=found.ambiguity),
         **values_at(item, disagreement=found.disagreement, surprise=found.surprise),
         "posterior": largest_shares(study.fitted.posterior_[item], study.classes),

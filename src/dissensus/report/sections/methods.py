@@ -11,7 +11,7 @@ from dissensus.common.types import IntArray
 from dissensus.evaluation import paired_bootstrap
 from dissensus.exceptions import ConvergenceWarning, DataError
 from dissensus.models.base import arg_max, methods
-from dissensus.questions.compare import MIN_HIDDEN, Comparison, compare, suitable_methods
+from dissensus.questions.compare import MIN_HELD_OUT_LABELS, Comparison, compare, find_suitable_methods
 from dissensus.report import charts
 from dissensus.report.blocks import ITEM_COLUMNS, ChartBlock, TableBlock, TableColumn, TextBlock
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
@@ -35,7 +35,7 @@ class BestMethodCard(Finding):
 
     @property
     def ranking(self) -> str:
-        if self.n_hidden < MIN_HIDDEN:
+        if self.n_hidden < MIN_HELD_OUT_LABELS:
             return "There are too few labels to tell which method predicts hidden labels best."
         if self.tied:
             return f"The method {self.method} predicts hidden labels as well as the best of {self.n_methods} methods."
@@ -107,7 +107,7 @@ class MethodsSection(Section):
         about: Facts = {key: facts[key] for key in ("method", "best", "n_hidden")}
         about |= {"tied": facts["method"] in facts["tied"], "n_methods": len(facts["methods"])}
         if "contested" not in facts:
-            if facts["n_hidden"] >= MIN_HIDDEN:
+            if facts["n_hidden"] >= MIN_HELD_OUT_LABELS:
                 yield BestMethodCard(**about)
             return
         yield LabelsDependOnMethod(**about, contested=Share(facts["contested"] / max(facts["items"], 1)))
@@ -140,7 +140,7 @@ class MethodsSection(Section):
 
 def _compare_methods(study: Study) -> Comparison:
     """Compare the usual methods and the one that was used, as `dissensus evaluate` does."""
-    names = list(study.methods or suitable_methods(study.table))
+    names = list(study.methods or find_suitable_methods(study.table))
     chosen = None if not study.methods and study.method in names else dict.fromkeys([*names, study.method])
     return compare(
         study.table,

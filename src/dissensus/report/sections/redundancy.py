@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dissensus.common.formatting import Share, format_percent
-from dissensus.questions.compare import unfitted_copy
+from dissensus.questions.compare import make_unfitted_copy
 from dissensus.questions.recommend import ADVICE_BUDGET, recommend
 from dissensus.questions.redundancy import MIN_REHEARSED, redundancy
 from dissensus.report import charts
@@ -47,7 +47,7 @@ class RedundancySection(Section):
     def collect(self, study: Study) -> Facts:
         found = redundancy(
             study.table,
-            unfitted_copy(study.fitted),
+            make_unfitted_copy(study.fitted),
             gold=study.gold,
             seed=study.seed,
             on_fit=lambda method, done, of: study.on_step(f"removing labels at random: {done} of {of} fits done"),
