@@ -12,8 +12,8 @@ from dissensus.common.atomic import open_atomically
 from dissensus.common.types import IntArray
 from dissensus.exceptions import BadParameter
 from dissensus.models.base import check_gold
-from dissensus.report.sections.annotator_map import BASIS_WORDS, annotator_charts, annotator_rows
-from dissensus.report.study import Study, distinct_names
+from dissensus.report.sections.annotator_map import CLUSTER_BASIS_PHRASES, list_annotator_rows, make_annotator_charts
+from dissensus.report.study import Study, make_distinct_names
 from dissensus.table.annotations import Annotations
 from reproductions import maps
 
@@ -34,14 +34,14 @@ def plot_annotator_embeddings(model: Any, table: Annotations, path: str | Path, 
 
     found = annotator_map(model, table, **options)
     study = Study(table, model, names=True)
-    rows = annotator_rows(found, study)
+    rows = list_annotator_rows(found, study)
     drawn = [
         chart.properties(
             width=PANEL_SIZE, height=PANEL_SIZE, title=alt.TitleParams(title, subtitle=note, anchor="start")
         )
-        for title, note, chart in annotator_charts(rows, study.classes)
+        for title, note, chart in make_annotator_charts(rows, study.classes)
     ]
-    basis = BASIS_WORDS[found.mistakes.distance_basis]
+    basis = CLUSTER_BASIS_PHRASES[found.mistakes.distance_basis]
     title = f"{len(rows):,} annotators by their embeddings ({found.projection}), clusters {basis}"
     beside = alt.hconcat(*drawn, title=alt.TitleParams(title, anchor="start", fontWeight="normal"))
     return _write(beside.resolve_scale(color="independent", shape="independent"), path, None)
@@ -73,7 +73,7 @@ def plot_latent(
     if table is None:
         names, classes = (
             [str(n) for n in range(found.n_rows)],
-            distinct_names(get_classifier(model).classes_.tolist(), 60),
+            make_distinct_names(get_classifier(model).classes_.tolist(), 60),
         )
     else:
         study = Study(table, model)

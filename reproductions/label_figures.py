@@ -61,13 +61,13 @@ def class_distributions(table: Annotations, gold: IntArray | None = None) -> dic
 def plot_label_density(table: Annotations, path: str | Path) -> Path:
     """Draw how many labels annotators gave, as a kernel density with a mark per annotator; .svg, .png or .html."""
     found = label_density(table)
-    x = charts.quantity_axis("x", "labels given by an annotator", "~s")
-    curve = charts.plot(
+    x = charts.make_quantity_axis("x", "labels given by an annotator", "~s")
+    curve = charts.draw_marks(
         [{"x": x, "density": y} for x, y in zip(found.x.tolist(), found.density.tolist(), strict=True)],
         {"type": "area", "line": True, "opacity": 0.3},
         x=x,
-        y=charts.quantity_axis("density", "density of annotators", "~g", ticks=4),
+        y=charts.make_quantity_axis("density", "density of annotators", "~g", ticks=4),
     )
     mark = {"type": "tick", "opacity": 0.4, "thickness": 1}
-    ticks = charts.plot([{"x": n} for n in found.labels.tolist()], mark, x=x, y={"value": SIZE[1] - 4})
+    ticks = charts.draw_marks([{"x": n} for n in found.labels.tolist()], mark, x=x, y={"value": SIZE[1] - 4})
     return _write(curve + ticks, path)

@@ -15,14 +15,14 @@ from dissensus.evaluation import entropy
 from dissensus.report import charts
 from dissensus.report.blocks import Row
 from dissensus.report.sections.annotator_map import (
-    OTHER,
-    limit_to_colors,
-    map_position,
+    OTHERS_NAME,
+    get_map_position,
+    limit_names_to_colors,
+    make_position_axes,
+    make_shape_encoding,
     merge_rare_names,
-    position_axes,
-    shape_encoding,
 )
-from dissensus.report.study import Study, values_at
+from dissensus.report.study import Study, extract_entry
 
 MAX_DOTS = 2000  # items in the chart of difficulty
 MAX_MARKS = 24  # distinct classes: eight colours and six shapes, each turned by one, repeat after that many
@@ -44,7 +44,11 @@ def difficulty_rows(difficulty: FloatArray, posterior: FloatArray, study: Study)
     by_gold = gold is not None and bool((gold[there] >= 0).any())
     rows = []
     for n, i in enumerate(order.tolist()):
-        row = {"item": study.item_names[i], **values_at(i, 4, difficulty=difficulty), **values_at(n, 4, entropy=spread)}
+        row = {
+            "item": study.item_names[i],
+            **extract_entry(i, 4, difficulty=difficulty),
+            **extract_entry(n, 4, entropy=spread),
+        }
         if by_gold:
             assert gold is not None
             row["model"] = UNKNOWN if gold[i] < 0 else RIGHT if gold[i] == posterior[i].argmax() else WRONG
@@ -57,16 +61,16 @@ def difficulty_rows(difficulty: FloatArray, posterior: FloatArray, study: Study)
 def difficulty_chart(rows: Sequence[Row]) -> Any:
     """Draw items, coloured by correctness if gold is known, else by the majority of their labels."""
     field, title = ("model", "the model is") if rows and "model" in rows[0] else ("most", "most say")
-    rows, there = limit_to_colors(rows, field)
-    x = charts.quantity_axis("entropy", "entropy of the votes (nats)", ".1f")
-    y = charts.quantity_axis("difficulty", "difficulty", charts.SHARE_FORMAT)
+    rows, there = limit_names_to_colors(rows, field)
+    x = charts.make_quantity_axis("entropy", "entropy of the votes (nats)", ".1f")
+    y = charts.make_quantity_axis("difficulty", "difficulty", charts.SHARE_FORMAT)
     tips = [
         "item:N",
         ("difficulty:Q", "difficulty", charts.EXACT_SHARE_FORMAT),
         ("entropy:Q", "entropy", ".2f"),
         (f"{field}:N", title),
     ]
-    return charts.dot_plot(rows, 45, 0.6, tips, x=x, y=y, color=charts.color_encoding(field, there))
+    return charts.draw_points(rows, 45, 0.6, tips, x=x, y=y, color=charts.make_color_encoding(field, there))
 
 
 # Items ----------------------------------------------------------------------------------------------------------------
@@ -77,7 +81,7 @@ def item_rows(found: Any, names: Sequence[str], classes: Sequence[str]) -> list[
     return [
         {
             "item": names[row],
-            **map_position(found, n),
+            **get_map_position(found, n),
             "class": NO_LABELS if code < 0 else classes[code],
         }
         for n, (row, code) in enumerate(zip(found.item.tolist(), found.class_code.tolist(), strict=True))
@@ -88,12 +92,12 @@ def item_chart(rows: Sequence[Row], classes: Sequence[str], *, columns: int = 4,
     """Draw items by class: each class has a colour and a shape, since there may be more classes than colours."""
     rows = merge_rare_names(rows, "class", MAX_MARKS)
     seen = {row["class"] for row in rows}
-    there = [name for name in (*classes, OTHER, NO_LABELS) if name in seen]
+    there = [name for name in (*classes, OTHERS_NAME, NO_LABELS) if name in seen]
     tips = [(f"{field}:N", field) for field in ("item", "class")]
     color, marks = (
-        charts.color_encoding("class", there, columns=columns),
-        shape_encoding("class", there, columns=columns),
+        charts.make_color_encoding("class", there, columns=columns),
+        make_shape_encoding("class", there, columns=columns),
     )
     mark = {"type": "point", "filled": True, "size": size, "opacity": 0.75}
     mark["aria"] = False  # 1,500 places say nothing to who cannot see them
-    return charts.plot(rows, mark, tips, **position_axes(grid=False), color=color, shape=marks)
+    return charts.draw_marks(rows, mark, tips, **make_position_axes(grid=False), color=color, shape=marks)

@@ -23,7 +23,7 @@ from dissensus.common.frames import columns_to_frame
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.evaluation import Estimate, paired_bootstrap
 from dissensus.questions.compare import make_estimate_columns
-from dissensus.questions.scoring import SCORING, log_likelihood
+from dissensus.questions.scoring import SCORING_BY_LABEL_TYPE, log_likelihood
 from dissensus.table.annotations import Annotations
 
 SHARE = 0.2  # Share of the annotations that is hidden.
@@ -95,7 +95,7 @@ def tune(
     hidden annotations). The other arguments are those of `fit`.
     """
     hidden = [
-        SCORING[table.kind].choose_hidden_rows(table, SHARE, np.random.default_rng([seed, number]))
+        SCORING_BY_LABEL_TYPE[table.kind].choose_hidden_rows(table, SHARE, np.random.default_rng([seed, number]))
         for number in range(SPLITS)
     ]
     keywords, done = model.get_params(deep=False), 0

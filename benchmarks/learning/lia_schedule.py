@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.learning.new_items import data
 from benchmarks.parts import Benchmark, Part, Rows
-from dissensus.questions.scoring import hide_rows, log_likelihood
+from dissensus.questions.scoring import log_likelihood, select_held_out_rows
 from reproductions import record
 from reproductions.verdict import estimate_mean
 
@@ -40,7 +40,7 @@ def run(part: Part, device: str) -> dict[str, Any]:
 
     seed, few = part["seed"], {"steps": part["steps"]} if "steps" in part else {}
     table, X, gold = data("rte")
-    mask = hide_rows(table, 0.2, np.random.default_rng(seed))
+    mask = select_held_out_rows(table, 0.2, np.random.default_rng(seed))
     seen, rest = table.select(rows=~mask), table.select(rows=mask)
     rows = []
     for name, keywords in SCHEDULES.items():

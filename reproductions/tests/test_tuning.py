@@ -6,7 +6,7 @@ import pytest
 from crowds import blobs
 from dissensus import Annotations
 from dissensus.learning import LIA
-from dissensus.questions.scoring import hide_rows
+from dissensus.questions.scoring import select_held_out_rows
 from reproductions.tuning import SHARE, SPLITS, tune
 
 QUICK = {
@@ -41,7 +41,7 @@ def test_a_score_is_the_mean_log_probability_of_what_was_hidden():
     found = tune(model, {"penalty": (0.25, 2.0)}, table, X, seed=3)
     logs = {0.25: [], 2.0: []}
     for number in range(SPLITS):
-        mask = hide_rows(table, SHARE, np.random.default_rng([3, number]))
+        mask = select_held_out_rows(table, SHARE, np.random.default_rng([3, number]))
         for penalty, own in logs.items():
             fitted = LIA(**{**QUICK, "steps": 20, "penalty": penalty}).fit(table.select(rows=~mask), X)
             confusion = fitted.confusion()

@@ -15,7 +15,7 @@ from dissensus.questions.exceptions import (
     WrongLength,
 )
 from dissensus.questions.findings import FewGoldLabels, GoldNotRandom
-from dissensus.questions.panel_review import _correlations, _effective_number, _errors, _JudgeVotes
+from dissensus.questions.panel_review import _compute_correlations, _compute_errors, _effective_number, _JudgeVotes
 
 JUDGES = ["llama-1", "llama-2", "qwen-1", "qwen-2", "human x"]
 
@@ -145,12 +145,12 @@ def test_gold_on_which_nobody_errs_says_nothing_about_errors():
 
 def test_one_judge_missing_on_some_items_is_left_out_of_pairs_there():
     errors = np.array([[1, 0.0], [0, 1], [1, 1], [0, np.nan]])
-    np.testing.assert_allclose(_correlations(errors)[0, 1], np.corrcoef(errors[:3].T)[0, 1])
+    np.testing.assert_allclose(_compute_correlations(errors)[0, 1], np.corrcoef(errors[:3].T)[0, 1])
     assert _effective_number(np.eye(4)) == 4
     assert _effective_number(np.ones((4, 4))) == 1
     table = Annotations.from_arrays([0, 0, 1], [0, 1, 0], [0, 1, 1])
     expected = [[0, 1], [0, np.nan]]
-    np.testing.assert_array_equal(_errors(table, np.arange(2), np.arange(2), np.array([0, 1])), expected)
+    np.testing.assert_array_equal(_compute_errors(table, np.arange(2), np.arange(2), np.array([0, 1])), expected)
 
 
 @pytest.mark.parametrize("paired", [True, False])

@@ -12,7 +12,7 @@ from dissensus.models.methods import DawidSkene, MajorityVote
 from dissensus.questions import compare as comparison
 from dissensus.questions import findings
 from dissensus.questions.exceptions import NamesAreText, NoMethodNamed, NoSharedItem, RepeatedMethod
-from dissensus.questions.scoring import SCORING, hide_rows
+from dissensus.questions.scoring import SCORING_BY_LABEL_TYPE, select_held_out_rows
 from dissensus.table.simulate import simulate
 from found import find, kinds
 from tables import random_table
@@ -47,7 +47,7 @@ def test_score_is_the_mean_log_probability_of_what_was_hidden():
     table = simulate(50, 6, 3, redundancy=4).annotations
     found = dz.compare(table, ["fixed"], share=0.3, splits=2, seed=5)
     assert repr(found).startswith("Comparison of 1 method: ")
-    hidden = [hide_rows(table, 0.3, np.random.default_rng([5, number])) for number in range(2)]
+    hidden = [select_held_out_rows(table, 0.3, np.random.default_rng([5, number])) for number in range(2)]
     logs = [np.log(Fixed().shares[table.label[row]]) for mask in hidden for row in np.flatnonzero(mask)]
     assert found.n_hidden == len(logs) == 2 * round(0.3 * len(table))
     assert found["fixed"].score.value == pytest.approx(np.mean(logs))
@@ -58,7 +58,7 @@ def test_score_is_the_mean_log_probability_of_what_was_hidden():
 def test_weights_and_probabilistic_rows_count_as_they_say(kind):
     extra = {"weight": lambda rng, n: rng.uniform(0, 3, n), "proba": lambda rng, n: rng.dirichlet(np.ones(3), n)}
     table = random_table(1, n_classes=3, **{kind: extra[kind]})
-    mask = hide_rows(table, 0.2, np.random.default_rng([0, 0]))
+    mask = select_held_out_rows(table, 0.2, np.random.default_rng([0, 0]))
     logs = np.log(Fixed().shares)
     rows = [table.proba[r] @ logs if kind == "proba" else logs[table.label[r]] for r in np.flatnonzero(mask)]
     literal = np.average(rows, weights=None if kind == "proba" else table.weight[mask])
@@ -69,13 +69,13 @@ def test_every_item_keeps_a_label_and_the_draw_is_the_seed_s():
     table = random_table(3, n=200)
     some = np.diff(table.item_ptr) > 0
     for share in (0.2, 0.95):
-        mask = hide_rows(table, share, np.random.default_rng(0))
+        mask = select_held_out_rows(table, share, np.random.default_rng(0))
         kept = np.bincount(table.item[~mask], minlength=table.n_items)
         assert not np.intersect1d(table.rating_codes[mask], table.rating_codes[~mask]).size
         assert (kept[some] > 0).all()
-        np.testing.assert_array_equal(mask, hide_rows(table, share, np.random.default_rng(0)))
+        np.testing.assert_array_equal(mask, select_held_out_rows(table, share, np.random.default_rng(0)))
     assert np.unique(table.rating_codes[mask]).size == table.rating_codes[-1] + 1 - some.sum()  # all that may be hidden
-    assert (mask != hide_rows(table, 0.5, np.random.default_rng(1))).any()
+    assert (mask != select_held_out_rows(table, 0.5, np.random.default_rng(1))).any()
 
 
 def test_a_model_never_sees_what_it_predicts():
@@ -148,7 +148,7 @@ BEHIND = {"best": "gaussian", "unit": "a larger mean absolute error", "behind": 
     ],
 )
 def test_a_verdict_names_a_method_that_can_be_fitted(ranked, said):
-    numbers = SCORING["numbers"]
+    numbers = SCORING_BY_LABEL_TYPE["numbers"]
     found = comparison.Comparison(
         tuple(contestant(*one) for one in ranked), 100, 1, 0.2, {}, numbers.measure, numbers.simplest, "gaussian",
         frozenset(numbers.baselines),

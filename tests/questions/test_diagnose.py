@@ -9,7 +9,7 @@ import dissensus as dz
 from dissensus import Annotations, diagnose
 from dissensus.exceptions import BadParameter
 from dissensus.models.exceptions import NoAnnotations
-from dissensus.questions.findings import RareAgreement, RepeatsOneLabel
+from dissensus.questions.findings import AgreesRarely, RepeatsOneLabel
 from dissensus.table.datasets.digits import make_digits_crowd
 from dissensus.table.simulate import simulate
 from tables import KINDS, random_table
@@ -128,9 +128,9 @@ def test_frame_has_probabilities_flags_and_reasons():
     said = dict(zip(found.annotators, found.flag_messages, strict=True))
     unrelated = [said[name]["unrelated"] for name in found.annotators_with_flag("unrelated")]
     assert all(one.chance <= 0.01 and one.p_typical <= 0.01 for one in unrelated)
-    assert {RepeatsOneLabel, RareAgreement} >= {type(one) for one in unrelated} >= {RepeatsOneLabel}
+    assert {RepeatsOneLabel, AgreesRarely} >= {type(one) for one in unrelated} >= {RepeatsOneLabel}
     contrary = said[found.annotators_with_flag("contrary")[0]]["contrary"]
-    assert type(contrary) is RareAgreement
+    assert type(contrary) is AgreesRarely
     assert list(frame["evidence"]) == list(found.reasons)
     with pytest.raises(BadParameter):
         found.annotators_with_flag("spamer")

@@ -23,7 +23,7 @@ from dissensus.questions.exceptions import (
     RepeatedPrediction,
 )
 from dissensus.questions.findings import MissingPredictions, TiedLabels
-from dissensus.questions.predictions import AlignedPredictions, Predictions, with_text_names
+from dissensus.questions.predictions import AlignedPredictions, Predictions, convert_names_to_text
 from dissensus.questions.scoring import log_likelihood
 from dissensus.table.simulate import simulate
 from found import kinds
@@ -127,7 +127,7 @@ def test_statistics_of_resampled_sums_are_the_scores_of_the_resample(crowd):
     """Literally: items are drawn, the whole score is computed again."""
     table, gold, first, _ = crowd
     given = Predictions.read(first, table)
-    text = with_text_names(table, [given])
+    text = convert_names_to_text(table, [given])
     aligned = AlignedPredictions.align(given, text)
     parts = {
         name: one

@@ -136,7 +136,7 @@ def test_beyond_the_outcomes_that_are_kept_gains_stay_near(monkeypatch):
     model, table = told(1, 6, 3, 3)
     exact = joint_information(model.posterior_[0], model.confusion_)
     assert exact < everything(model, table).gain.sum() < 1.1 * exact  # taken together, outcomes have told less
-    monkeypatch.setattr(recommendation, "OUTCOMES", 1000)
+    monkeypatch.setattr(recommendation, "MAX_OUTCOMES", 1000)
     assert everything(model, table).gain.sum() == pytest.approx(exact, abs=1e-6)
 
 
@@ -491,9 +491,8 @@ def test_nothing_is_left_to_buy_where_no_label_would_change_anything():
     assert (type(said), said.budget_left) == (findings.NoUsefulLabel, None)
     single, own = uneven([60, 0], sure=0.89)
     single.confusion_[:] = [[0.55, 0.45], [0.45, 0.55]]
-    assert (
-        len(recommend(single, own, budget=10, capacity=None)) == 10
-    )  # nobody has checked what is believed of these items
+    # Nobody has checked what is believed of these items
+    assert len(recommend(single, own, budget=10, capacity=None)) == 10
 
 
 def test_labels_that_change_an_item_only_together_are_not_nothing():

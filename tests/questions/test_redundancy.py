@@ -111,7 +111,7 @@ def test_gain_and_flips_are_the_literal_loops(n_classes):
 
 @pytest.mark.parametrize("method", ["glad", "mmce", "one-coin", "snorkel", "mace", "hierarchical-dawid-skene"])
 def test_what_annotators_say_is_the_models_own_item_by_item(method, monkeypatch):
-    monkeypatch.setattr(inside, "MAX_CELLS", 40)  # several chunks of items
+    monkeypatch.setattr(inside, "MAX_LIKELIHOODS_PER_CHUNK", 40)  # several chunks of items
     sim = simulate(31, 6, 3, redundancy=4, seed=3)
     model = dz.methods[method]().fit(sim.annotations)
     thetas = [
@@ -126,7 +126,7 @@ def test_what_annotators_say_is_the_models_own_item_by_item(method, monkeypatch)
 
 
 def test_many_annotators_are_taken_at_even_places_over_their_labels(monkeypatch):
-    monkeypatch.setattr(inside, "N_QUANTILES", 4)
+    monkeypatch.setattr(inside, "N_ANNOTATOR_QUANTILES", 4)
     table = crowd_table(40, 9, 2)  # 2 … 10 labels, 54 in all, and reliability rises
     confusion = np.random.default_rng(0).dirichlet(np.ones(2), (9, 2))
     belief = np.random.default_rng(1).dirichlet([1, 1], 40)
@@ -148,7 +148,7 @@ def test_certain_items_and_useless_annotators_gain_nothing():
     certain = np.eye(3)[rng.integers(0, 3, 8)]
     sure = redundancy(table, Expects(belief=certain, confusion=useful), levels=[], seeds=1).next_label
     assert sure.gain.tolist() == sure.flips.tolist() == [0] * 8
-    assert sure.curve.tolist() == [0] * 101
+    assert sure.gain_curve.tolist() == [0] * 101
     assert sure.count_items_with_share(0.8) == 0
     doubt = rng.dirichlet(np.ones(3), 8)
     nothing = Expects(belief=doubt, confusion=np.repeat(row[:, None], 3, axis=1))
@@ -335,7 +335,7 @@ def test_the_best_items_hold_what_the_curve_says():
     assert after.best(3) == ["c", "d", "e"]
     assert after.best(0) == []
     assert [after.count_items_with_share(share) for share in (0.1, 0.4, 0.7, 0.71, 0.9, 1.0)] == [1, 1, 2, 3, 3, 4]
-    np.testing.assert_allclose(after.curve[[0, 20, 40, 50, 60, 80, 100]], [0, 0.4, 0.7, 0.8, 0.9, 1, 1])
+    np.testing.assert_allclose(after.gain_curve[[0, 20, 40, 50, 60, 80, 100]], [0, 0.4, 0.7, 0.8, 0.9, 1, 1])
     with pytest.raises(BadParameter):
         after.best(-1)
 

@@ -42,11 +42,11 @@ def literal_score(kind, fitted, rest, row):
 @pytest.mark.parametrize("kind", KINDS)
 def test_scores_are_those_of_a_loop_over_hidden_rows(kind):
     table = drawn(kind)
-    mask = scoring.SCORING[kind].choose_hidden_rows(table, 0.2, np.random.default_rng([0, 0]))
+    mask = scoring.SCORING_BY_LABEL_TYPE[kind].choose_hidden_rows(table, 0.2, np.random.default_rng([0, 0]))
     rest, fitted = table.select(rows=mask), dz.methods[dz.models.base.default_method(kind)]()
     fitted.fit(table.select(rows=~mask))
     some = np.arange(len(rest))[:: max(1, len(rest) // 40)]
-    found = scoring.SCORING[kind].score_rows(fitted, rest)
+    found = scoring.SCORING_BY_LABEL_TYPE[kind].score_rows(fitted, rest)
     np.testing.assert_allclose(found[some], [literal_score(kind, fitted, rest, row) for row in some], rtol=1e-9)
     compared = dz.compare(table, [dz.methods.get_name(type(fitted))], splits=1, resamples=20)
     assert next(iter(compared)).score.value == pytest.approx(found.mean())
@@ -63,7 +63,7 @@ def test_numbers_simple_methods_are_numpys_mean_and_median():
 def test_all_things_stay_connected_where_comparisons_are_hidden():
     table = Annotations.from_pairs(list("abcda"), list("bcdea"[:4] + "c"), ["left"] * 5)
     for seed in range(20):
-        mask = scoring.hide_comparisons(table, 0.9, np.random.default_rng(seed))
+        mask = scoring.select_held_out_comparisons(table, 0.9, np.random.default_rng(seed))
         kept = table.select(rows=~mask)
         assert mask.sum() == 1
         assert kept.alternatives.names.size >= 5
@@ -75,7 +75,7 @@ def test_all_things_stay_connected_where_comparisons_are_hidden():
 
 def test_readings_of_spans_are_hidden_whole():
     table = drawn("spans")
-    mask = scoring.hide_readings(table, 0.3, np.random.default_rng(0))
+    mask = scoring.select_held_out_readings(table, 0.3, np.random.default_rng(0))
     reading = table.sequences.document[table.item] * table.n_annotators + table.annotator
     assert set(reading[mask]).isdisjoint(reading[~mask])
     assert set(table.sequences.document[table.item][~mask]) == set(range(table.sequences.documents.size))
@@ -106,5 +106,5 @@ def test_gold_of_the_answers_themselves_is_met_exactly(kind):
     table = table.with_added_classes(said) if kind != "spans" else table
     gold = table.gold_codes(table.items, said)
     best = dz.compare(table, [method], gold=gold, splits=1, resamples=10).rows()[0]
-    name = scoring.SCORING[kind].measure.gold_name
+    name = scoring.SCORING_BY_LABEL_TYPE[kind].measure.gold_name
     assert best[name] == (0 if kind == "objects" else 1)

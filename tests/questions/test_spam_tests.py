@@ -61,9 +61,8 @@ def test_answers_given_five_times_are_evidence_once():
     )
     unit = np.arange(table.n_annotators)
     expected = detect_spam(leave_one_out_posterior(table, unit)).probability
-    np.testing.assert_allclose(
-        detect_spam(leave_one_out_posterior(again, unit)).probability, expected, atol=0.02
-    )  # blocks of labels start elsewhere
+    # Blocks of labels start elsewhere
+    np.testing.assert_allclose(detect_spam(leave_one_out_posterior(again, unit)).probability, expected, atol=0.02)
 
 
 def test_copiers_share_a_vote_and_are_no_evidence_for_each_other():
@@ -82,9 +81,9 @@ def test_every_hypothesis_is_a_distribution_over_all_labels():
         zeros = np.zeros(n, np.int64)
         others = LeaveOneOutPosterior(zeros, np.arange(n), np.array(labels), np.ones(n), q, np.zeros(n, bool), 1)
         used, cuts = spam_tests._order_evidence(others)
-        of_matrix += np.exp(spam_tests._log_evidence(others, used, cuts, pseudo)[0])
+        of_matrix += np.exp(spam_tests._compute_log_evidence(others, used, cuts, pseudo)[0])
         given = np.bincount(labels, minlength=K)[None].astype(float)
-        of_habit += np.exp(spam_tests._log_evidence_unrelated(given, pseudo[0])[0])
+        of_habit += np.exp(spam_tests._compute_unrelated_log_evidence(given, pseudo[0])[0])
     assert of_matrix == pytest.approx(1)
     assert of_habit == pytest.approx(1)
 

@@ -49,11 +49,11 @@ def test_many_classes_share_a_colour_and_those_without_rates_are_grey():
     rows = [{"annotator": f"w{n}", "x": n, "y": 0, "labels": 20, "cluster": "1", "error": 0.1} for n in range(12)]
     for n, row in enumerate(rows):
         row["overused"] = f"class {n % 10}"
-    rows[0] |= {"error": None, "cluster": section.TOO_FEW, "overused": section.TOO_FEW}
-    made = section.annotator_charts(rows, ["a", "b", "c"])
+    rows[0] |= {"error": None, "cluster": section.TOO_FEW_LABELS_NAME, "overused": section.TOO_FEW_LABELS_NAME}
+    made = section.make_annotator_charts(rows, ["a", "b", "c"])
     domain = made[2][2].to_dict()["encoding"]["color"]["scale"]["domain"]
     assert len(domain) == 8
-    assert domain[-2:] == [section.OTHER, section.TOO_FEW]
+    assert domain[-2:] == [section.OTHERS_NAME, section.TOO_FEW_LABELS_NAME]
     assert [len(layer["data"]["values"]) for layer in _layers(made[1][2])] == [1, 11]
 
 

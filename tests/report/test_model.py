@@ -160,8 +160,8 @@ def test_a_model_of_something_else_is_an_error():
 
 
 def test_many_classes_and_items_are_cut_and_said_to_be(monkeypatch):
-    monkeypatch.setattr(section, "MAX_ITEMS", 10)
-    monkeypatch.setattr(section, "MAX_CLASSES", 2)
+    monkeypatch.setattr(section, "MAX_LISTED_ITEMS", 10)
+    monkeypatch.setattr(section, "MAX_CONFUSION_CLASSES", 2)
     facts = about(trained())
     assert len(facts["items_apart"]) == 10
     assert len(blocks("model", facts, TableBlock)[0].rows) == 10

@@ -25,7 +25,7 @@ from dissensus.report.face import (
     SettledItemsByGoldSummary,
     SettledItemsSummary,
     TableSizeSummary,
-    next_step,
+    describe_next_step,
     summarize_settled_items,
 )
 from dissensus.report.pseudonyms import make_pseudonyms
@@ -39,7 +39,7 @@ from dissensus.report.sections.items import (
     VotesDoubted,
     _explain_review,
     _make_group_card,
-    review_priority,
+    compute_review_priority,
 )  # fmt: skip
 from dissensus.report.sections.overview import AgreementAtChanceCard, OneClassCard, OneSharedClass
 from dissensus.table.datasets import load_dataset
@@ -348,7 +348,7 @@ def test_who_is_trusted_has_said_it():
 
 def test_the_first_items_are_those_with_the_most_reason_to_look():
     made = report()
-    worth = review_priority(made.explanation)
+    worth = compute_review_priority(made.explanation)
     order = np.argsort(-worth, kind="stable")
     first = [one["item"] for one in made.facts["sections"]["items"]["first"]]
     assert first == [made.item_names[i] for i in order[:10]]
@@ -359,12 +359,12 @@ def test_the_first_items_are_those_with_the_most_reason_to_look():
 def test_of_many_items_those_in_need_and_some_others_are_shown(monkeypatch):
     import dissensus.report.sections.items as items
 
-    monkeypatch.setattr(items, "MAX_ITEMS", 30)
-    monkeypatch.setattr(items, "MAX_OTHER_ITEMS", 10)
+    monkeypatch.setattr(items, "MAX_LISTED_ITEMS", 30)
+    monkeypatch.setattr(items, "MAX_RANDOM_ITEMS", 10)
     made = report()
     facts = made.facts["sections"]["items"]
     shown = [one["item"] for one in facts["table"]]
-    worth = review_priority(made.explanation)
+    worth = compute_review_priority(made.explanation)
     order = [made.item_names[i] for i in np.argsort(-worth, kind="stable")]
     assert shown[:20] == order[:20]
     assert len(set(shown)) == 30
@@ -458,10 +458,9 @@ def test_the_headline_says_what_a_boss_asks():
     about = {"labels": 700, "items": 100, "annotators": 14, "groups": 0}
     facts = {name: Count(n) for name, n in about.items()} | {"kind": "classes"}
     assert size == TableSizeSummary(**facts).render(REPORT_FACE)
-    assert isinstance(
-        summarize_settled_items(report()), NoSettledItemsSummary
-    )  # seven labels of one item are worth less than two
-    assert following == next_step(report().facts["sections"]["redundancy"])
+    # Seven labels of one item are worth less than two
+    assert isinstance(summarize_settled_items(report()), NoSettledItemsSummary)
+    assert following == describe_next_step(report().facts["sections"]["redundancy"])
     assert worth == str(report().fitted.mean_effective_labels())
     assert method == MethodUsed(subject="labels", method="dawid-skene").render(REPORT_FACE)
     model = methods["dawid-skene"](dependence=None).fit(table)

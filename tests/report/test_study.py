@@ -7,7 +7,14 @@ import pytest
 from dissensus import Annotations, Report, methods
 from dissensus.exceptions import NotFitted
 from dissensus.report.exceptions import EmptyFrame, FittedToOtherTable, NamesOfOtherTable, NoKeyColumn
-from dissensus.report.study import align_frame, distinct_names, largest_shares, limit_size, shorten_text, to_plain
+from dissensus.report.study import (
+    align_frame,
+    limit_json_size,
+    list_largest_shares,
+    make_distinct_names,
+    shorten_text,
+    to_plain,
+)
 from dissensus.table.io.jsonl import dumps
 from refused import refused
 from report.reports import crowd, report
@@ -83,30 +90,30 @@ def test_values_for_people_and_for_json():
 
 
 def test_names_that_are_cut_to_the_same_are_told_apart():
-    assert distinct_names(["abcdef", "abcdeg", "x"], 4) == ["abc… #0", "abc… #1", "x"]
-    assert distinct_names([1, 2], 4) == ["1", "2"]
+    assert make_distinct_names(["abcdef", "abcdeg", "x"], 4) == ["abc… #0", "abc… #1", "x"]
+    assert make_distinct_names([1, 2], 4) == ["1", "2"]
 
 
 def test_rows_are_taken_as_long_as_there_is_room():
-    assert limit_size([{"a": 1}] * 9, 25) == [{"a": 1}] * (25 // len(dumps({"a": 1})))
-    assert limit_size([], 5) == []
+    assert limit_json_size([{"a": 1}] * 9, 25) == [{"a": 1}] * (25 // len(dumps({"a": 1})))
+    assert limit_json_size([], 5) == []
 
 
 def test_a_bar_has_the_largest_shares_and_one_for_the_rest():
     few, many = list("abcdef"), list("abcdefghi")
-    assert largest_shares(np.array([1.0, 0, 3, 0, 0, 0]), few) == [
+    assert list_largest_shares(np.array([1.0, 0, 3, 0, 0, 0]), few) == [
         ["c", 0.75, 2],
         ["a", 0.25, 0],
     ]  # colours of the classes
     counts = np.array([5.0, 1, 4, 3, 1, 6, 0, 0, 0])
-    assert largest_shares(counts, many) == [
+    assert list_largest_shares(counts, many) == [
         ["f", 0.3, 0],
         ["a", 0.25, 1],
         ["c", 0.2, 2],
         ["d", 0.15, 3],
         ["other", 0.1, -1],
     ]
-    assert largest_shares(np.zeros(6), few) == []
+    assert list_largest_shares(np.zeros(6), few) == []
 
 
 def test_the_report_names_options_that_there_are():

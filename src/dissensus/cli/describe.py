@@ -12,7 +12,7 @@ from dissensus.common.parameters import param
 from dissensus.exceptions import DataError
 from dissensus.questions import findings
 from dissensus.questions.base import Finding, Table
-from dissensus.questions.definitions.agreement import COEFFICIENTS, Agreement
+from dissensus.questions.definitions.agreement import COEFFICIENT_TITLES, Agreement
 from dissensus.questions.definitions.describe import Describe
 
 MAX_ANNOTATIONS_RESAMPLED = 2_000_000  # labels; intervals for more take minutes and need --measures
@@ -85,7 +85,7 @@ def _list_coefficients(coefficients: dict[str, dict[str, float]]) -> Iterator[st
         if name in coefficients and (value := coefficients[name]["value"]) == value:
             low, high = coefficients[name]["low"], coefficients[name]["high"]
             bounds = f" ({format_interval(low, high)})" if low == low else ""
-            yield f"{COEFFICIENTS[name]} {format_number(value)}{bounds}"
+            yield f"{COEFFICIENT_TITLES[name]} {format_number(value)}{bounds}"
 
 
 describe = question_command(DescribeTable)

@@ -88,9 +88,9 @@ def report(
         raise faults.OptionNeeds(option=ParameterName("show"), needed="--annotators FILE")
     if fit.method is None and fit.setting:
         raise faults.OptionNeeds(option=ParameterName("setting"), needed="--method NAME")
-    from dissensus.report import report_files
+    from dissensus.report import list_report_files
 
-    check_not_an_input(*report_files(output, names=not pseudonyms))
+    check_not_an_input(*list_report_files(output, names=not pseudonyms))
     tables = source.read_tables(gold=gold.gold, score_gold=gold.score_gold, model=inputs.model)
     from dissensus.cli.results import make_folder_names
 
@@ -100,7 +100,7 @@ def report(
     if None not in tables:
         found = make_folder_names(map(str, tables)).items()
         pages = {question: output.with_name(f"{output.stem}-{name}{output.suffix}") for question, name in found}
-    check_not_an_input(*(file for page in pages.values() for file in report_files(page, names=not pseudonyms)))
+    check_not_an_input(*(file for page in pages.values() for file in list_report_files(page, names=not pseudonyms)))
 
     def write(table: Annotations, question: str | None) -> dict[str, Any]:
         from dissensus.report import Report

@@ -81,9 +81,9 @@ def fit_table(model: Aggregator, table: Annotations, gold: Any, title: str, *, t
         raise faults.GoldOnlyScores(option=error.method) from error
     scored, trained_on = gold, 0
     if gold is not None and training is not None:
-        from dissensus.questions.scoring import held_out_gold
+        from dissensus.questions.scoring import exclude_training_gold
 
-        scored = held_out_gold(gold, training)
+        scored = exclude_training_gold(gold, training)
         trained_on = _count_gold(gold) - _count_gold(scored)
         if trained_on and not _count_gold(scored):
             warnings.warn(NoGoldToScore(), stacklevel=2)

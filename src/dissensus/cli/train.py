@@ -177,9 +177,9 @@ def train(
         **_summarise(model, data.inputs, data.table, folded, time.perf_counter() - began),
     }
     if data.scoring_gold is not None:
-        from dissensus.questions.scoring import held_out_gold
+        from dissensus.questions.scoring import exclude_training_gold
 
-        summary["gold"] = _score_against_gold(model, held_out_gold(data.scoring_gold, data.gold), folded)
+        summary["gold"] = _score_against_gold(model, exclude_training_gold(data.scoring_gold, data.gold), folded)
     checkpoint = [path.relative_to(output) for path in store.rglob("*") if path.is_file()]
     with folder.write_results(output, [*TRAINING_FILES, *checkpoint], summary) as part:
         _write_tables(model, folded, part, format_)

@@ -77,9 +77,8 @@ FLAG_WORDS: dict[Flag, str] = {
 """Maps each flag to a description of the answers of an annotator with this flag."""
 
 FALSE_DISCOVERY_RATE = 0.01  # maximum expected share of typical annotators among the flagged ones
-MIN_LABELS_PER_ANNOTATOR = (
-    10  # minimum number of labels on items that others labelled too; annotators with fewer are not flagged
-)
+# Minimum number of labels on items that others labelled too; annotators with fewer are not flagged
+MIN_LABELS_PER_ANNOTATOR = 10
 MIN_TESTED_ANNOTATORS = 4  # minimum number of annotators with enough labels; with fewer, no annotator is tested
 ATYPICAL_SCALE = 5.0  # scale of the traits of atypical annotators divided by the scale for typical annotators
 PRIOR_GROUP_SHARES = {True: (0.93, 0.05, 0.02), False: (0.95, 0.05)}
@@ -378,9 +377,8 @@ def _probability_of_equal_labels(annotator: IntArray, rank: IntArray, labels: In
 
     `rank` (N,) holds codes of the labels, and `labels` (A,) the number of labels of each annotator.
     """
-    most_frequent = np.zeros(
-        labels.size, np.int64
-    )  # number of times that each annotator gives their most frequent label
+    # Number of times that each annotator gives their most frequent label
+    most_frequent = np.zeros(labels.size, np.int64)
     pairs, times = np.unique(annotator.astype(np.int64) * (rank.max(initial=0) + 1) + rank, return_counts=True)
     np.maximum.at(most_frequent, pairs // (rank.max(initial=0) + 1), times)
     several = (labels >= MIN_LABELS_PER_ANNOTATOR) & (most_frequent < labels)
@@ -447,8 +445,9 @@ Similarity = Callable[[IntArray, IntArray], FloatArray]
 
 
 def _mean_similarity(item: IntArray, annotator: IntArray, similarity: Similarity) -> tuple[FloatArray, FloatArray]:
-    """Return the mean similarity of each row to other annotators' rows of its item, and to rows of other items. The
-    first is NaN if no other annotator labelled the item.
+    """Return the mean similarity of each row to other annotators' rows of its item, and to rows of other items.
+
+    The first is NaN if no other annotator labelled the item.
     """
     rng, N = np.random.default_rng(0), item.size
     order = np.lexsort((rng.random(N), item))
@@ -544,9 +543,8 @@ def _measure_span_traits(table: Annotations) -> TraitResult:
     A, sequences = table.n_annotators, table.sequences
     readings, reading = np.unique(sequences.document[table.item] * np.int64(A) + table.annotator, return_inverse=True)
     tags = [str(name) for name in table.classes]
-    bio = any(
-        name[:2] in ("B-", "I-") for name in tags
-    )  # without B- and I- tags, every tag counts as a mark, as for parts of speech
+    # Without B- and I- tags, every tag counts as a mark, as for parts of speech
+    bio = any(name[:2] in ("B-", "I-") for name in tags)
     span_types = [name[2:] if name[:2] in ("B-", "I-") else "" for name in tags] if bio else tags
     types, type_code = np.unique(span_types, return_inverse=True)
     inside = np.array([name != "" for name in span_types])[table.label]

@@ -59,7 +59,7 @@ from dissensus.questions.exceptions import (
     WrongLength,
 )
 from dissensus.questions.judge_bias import JudgeBias, estimate_judge_biases
-from dissensus.questions.panel_review import PanelReview, gold_items, review_panel
+from dissensus.questions.panel_review import PanelReview, find_gold_items, review_panel
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import check_kind
 
@@ -220,7 +220,7 @@ class CalibrationResult(NotebookTable):
 
 def has_enough_gold(gold: Any) -> bool:
     """Return whether there are enough gold items for a correction; `gold` (I,) holds codes or numbers."""
-    return gold_items(gold).size >= 2 * MIN_GOLD_FOR_VARIANCE
+    return find_gold_items(gold).size >= 2 * MIN_GOLD_FOR_VARIANCE
 
 
 def calibrate(
@@ -280,7 +280,7 @@ def calibrate(
     numeric = np.asarray(gold).dtype.kind == "f"
     gold, names = _check_gold(table, gold, classes, numeric)
     labelled = np.flatnonzero(np.diff(table.item_ptr))
-    known = np.intersect1d(gold_items(gold), labelled)
+    known = np.intersect1d(find_gold_items(gold), labelled)
     if known.size < 2 * MIN_GOLD_FOR_VARIANCE:
         raise TooLittleGold(n_gold=known.size, needed=2 * MIN_GOLD_FOR_VARIANCE)
     pi, judges = _check_probability(probability, table, known), panel_judges(table)
@@ -552,9 +552,8 @@ def _compare_systems(
         for q, name in enumerate(quantities.names):
             if both.sum() >= MIN_GOLD_FOR_VARIANCE:
                 y, f = (x[pairs[:, 0], q] - x[pairs[:, 1], q] for x in (quantities.truth, quantities.predicted))
-                drawn = (
-                    None if pi is None else pi[pairs[both]].mean(axis=1)
-                )  # the probabilities are equal if whole prompts were drawn
+                # The probabilities are equal if whole prompts were drawn
+                drawn = None if pi is None else pi[pairs[both]].mean(axis=1)
                 paired = corrected_mean(y[both], f[both], f[~both], probability=drawn)
                 differences.append(SystemDifference(name, (first, second), int(both.sum()), paired, paired.human))
             elif (first, name) in estimates and (second, name) in estimates:

@@ -216,4 +216,4 @@ class _Thresholds:
 
 def _first_names(names: Any) -> tuple[Any, ...]:
     """Return the first names, one more than the number that messages show."""
-    return tuple(names[: findings.NAMES_SHOWN + 1])
+    return tuple(names[: findings.N_SHOWN_NAMES + 1])

@@ -41,19 +41,23 @@ from dissensus.questions.exceptions import (
     PredictionsNotFinite,
     RepeatedMethod,
 )
-from dissensus.questions.scoring import LOG, SCORING, Method, ScoreNames, log_likelihood
+from dissensus.questions.scoring import (
+    LOG_LIKELIHOOD_NAMES,
+    SCORING_BY_LABEL_TYPE,
+    MethodOrBaseline,
+    ScoreNames,
+    log_likelihood,
+)
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
 
 MAJORITY_METHOD = "majority-vote"
 SIGNIFICANCE_LEVEL = 0.05  # p-value below which the difference from the best method is significant
-MAX_COMPARED_ANNOTATIONS = (
-    40_000  # maximum number of annotations; for larger tables, a random sample of items with all their labels is used
-)
+# Maximum number of annotations; for larger tables, a random sample of items with all their labels is used
+MAX_COMPARED_ANNOTATIONS = 40_000
 MIN_HELD_OUT_LABELS = 30  # minimum number of held-out labels for a comparison
-NEGLIGIBLE_DIFFERENCE = (
-    0.01  # nats per label; on real data sets, majority vote is equally accurate if its score is lower by less than this
-)
+# Nats per label; on real data sets, majority vote is equally accurate if its score is lower by less than this
+NEGLIGIBLE_DIFFERENCE = 0.01
 
 FitCallback = Callable[[str, int, int], None]
 """Called before every fit with the method, the number of fits done and the total number of fits."""
@@ -85,7 +89,7 @@ class Comparison(NotebookTable):
     splits: int
     share: float
     failed: dict[str, str]  # maps each method that could not be fitted to the reason
-    measure: ScoreNames = LOG
+    measure: ScoreNames = LOG_LIKELIHOOD_NAMES
     simplest: str = MAJORITY_METHOD  # name of the simplest method
     default: str = DEFAULT_METHOD  # name of the default method for the label type
     baselines: frozenset[str] = frozenset()  # names of the baselines, which are only used for comparison
@@ -164,7 +168,7 @@ class Comparison(NotebookTable):
                     method=used.method,
                     behind=used.behind.value,
                     unit=self.measure.unit,
-                    probabilities=self.measure is LOG,
+                    probabilities=self.measure is LOG_LIKELIHOOD_NAMES,
                 )
 
     def _difference_facts(self, one: ComparedMethod) -> dict[str, Any]:
@@ -244,7 +248,7 @@ def compare(
     check_argument("share", share, float, above=0, below=1)
     if (chosen := _sample_items(table, limit, seed)) is not None:
         table, gold = table.select(items=table.items[chosen]), None if gold is None else gold[chosen]
-    hide = SCORING[table.kind].choose_hidden_rows
+    hide = SCORING_BY_LABEL_TYPE[table.kind].choose_hidden_rows
     hidden = [hide(table, share, np.random.default_rng([seed, number])) for number in range(splits)]
     fits = splits + (gold is not None)
     report = on_fit or (lambda method, done, total: None)
@@ -267,7 +271,7 @@ def compare(
     if not results:
         raise NoMethodFitted(method=next(iter(failed)), reason=next(iter(failed.values())))
     contestants, hidden_weight = _rank_methods(results, {"resamples": resamples, "seed": seed})
-    scoring = SCORING[table.kind]
+    scoring = SCORING_BY_LABEL_TYPE[table.kind]
     return Comparison(
         contestants, round(hidden_weight), splits, share, failed, scoring.measure, scoring.simplest,
         default_method(table.kind), frozenset(scoring.baselines), chosen, costly,
@@ -311,14 +315,14 @@ class _MethodResult:
         return float(self.by_item.sum() / self.weight.sum())
 
 
-def _make_models(names: Iterable[str | Aggregator] | None, table: Annotations) -> dict[str, Method]:
+def _make_models(names: Iterable[str | Aggregator] | None, table: Annotations) -> dict[str, MethodOrBaseline]:
     if isinstance(names, str) and names != "all":
         raise NamesAreText(name=ParameterName("names"), text=names)
     if names is None or names == "all":
-        names = [*find_suitable_methods(table, names == "all"), *SCORING[table.kind].baselines]
-    models: dict[str, Method] = {}
+        names = [*find_suitable_methods(table, names == "all"), *SCORING_BY_LABEL_TYPE[table.kind].baselines]
+    models: dict[str, MethodOrBaseline] = {}
     for one in names:
-        simple = SCORING[table.kind].baselines.get(one) if isinstance(one, str) else None
+        simple = SCORING_BY_LABEL_TYPE[table.kind].baselines.get(one) if isinstance(one, str) else None
         name, model = resolve_method(one) if simple is None else (str(one), simple())
         if isinstance(model, Aggregator):
             check_kind(table.kind, model.kinds, name)
@@ -354,11 +358,11 @@ def fit_and_time(model: Any, table: Annotations) -> tuple[Any, float]:
 
 
 def _evaluate_method(
-    model: Method, table: Annotations, hidden: list[BoolArray], gold: Any, report: Callable[[int], None]
+    model: MethodOrBaseline, table: Annotations, hidden: list[BoolArray], gold: Any, report: Callable[[int], None]
 ) -> _MethodResult:
     """Fit a method to the training rows of each split, and score its predictions of the held-out rows."""
     by_item, weight = np.zeros(table.n_items), np.zeros(table.n_items)
-    seconds, errors, scoring = [], [], SCORING[table.kind]
+    seconds, errors, scoring = [], [], SCORING_BY_LABEL_TYPE[table.kind]
     for number, mask in enumerate(hidden):
         report(number)
         held_out = table.select(rows=mask)

@@ -8,7 +8,7 @@ from dissensus.common.types import IntArray
 from dissensus.evaluation.error_cells import ErrorCells, error_cells
 from dissensus.models.base import check_gold
 from dissensus.questions.exceptions import NoComparableItem
-from dissensus.questions.predictions import AlignedPredictions, Predictions, with_text_names
+from dissensus.questions.predictions import AlignedPredictions, Predictions, convert_names_to_text
 from dissensus.table.annotations import Annotations
 
 
@@ -27,7 +27,7 @@ def compare_errors(
     >>> compare_errors(votes, truth, data.annotations, data.truth).count.tolist()
     [[75, 0], [6, 0]]
     """
-    known = with_text_names(table, (first, second))
+    known = convert_names_to_text(table, (first, second))
     choices = [AlignedPredictions.align(prediction_a, known).answer_shares for prediction_a in (first, second)]
     votes = known.votes()
     if gold is None:

@@ -32,7 +32,7 @@ from dissensus.questions.bias_tests import (
     Flag,
     find_biases,
 )
-from dissensus.questions.findings import CopiedLabels, RareAgreement, RepeatsOneLabel
+from dissensus.questions.findings import AgreesRarely, CopiesLabels, RepeatsOneLabel
 from dissensus.questions.spam_tests import SpamTest, detect_spam, leave_one_out_posterior
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -40,15 +40,12 @@ from dissensus.table.kinds import CLASS_KINDS, parse_numbers
 
 FLAG_WORDS: dict[Flag, str] = {flag: ALL_WORDS[flag] for flag in ("unrelated", "contrary", "copies", "higher", "lower")}
 MAX_TREND_P_VALUE = 0.05  # significance level of the test that an annotator's grades rise with the others'
-MIN_TREND_CORRELATION = (
-    0.2  # minimum Spearman correlation; it was at most 0.15 for 24 random annotators with 180 to 340 labels each
-)
-MIN_NUMERIC_CLASSES = (
-    3  # minimum number of classes that are numbers; with fewer, classes are not treated as possible grades
-)
-MAX_TYPICAL_PROBABILITY = (
-    0.01  # maximum P(typical) of a flagged annotator, so that at most one of a hundred flagged annotators is typical
-)
+# Minimum Spearman correlation; it was at most 0.15 for 24 random annotators with 180 to 340 labels each
+MIN_TREND_CORRELATION = 0.2
+# Minimum number of classes that are numbers; with fewer, classes are not treated as possible grades
+MIN_NUMERIC_CLASSES = 3
+# Maximum P(typical) of a flagged annotator, so that at most one of a hundred flagged annotators is typical
+MAX_TYPICAL_PROBABILITY = 0.01
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -133,7 +130,7 @@ def diagnose_classes(table: Annotations, *, threads: int | None = None) -> Diagn
         ):
             messages |= {} if _has_rising_grades(grades, test, code) else _flag_if_rare(table, test, code)
         if code in group_of and not unsettled:
-            messages["copies"] = CopiedLabels(
+            messages["copies"] = CopiesLabels(
                 sources=tuple(table.annotators[member] for member in group_of[code] if member != code),
                 agreed=int(copies.n_agreed[code]),
                 shared=int(copies.n_shared[code]), expected=float(copies.n_expected[code]),
@@ -198,4 +195,4 @@ def _flag_if_rare(table: Annotations, test: SpamTest, code: int) -> dict[Flag, M
     facts: dict[str, Any] = {"n": n, "chance": chance, "p_typical": typical}
     if same_label:
         return {flag: RepeatsOneLabel(label=table.classes[top], times=round(times), **facts)}
-    return {flag: RareAgreement(agree=round(times), **facts)}
+    return {flag: AgreesRarely(agree=round(times), **facts)}

@@ -35,7 +35,7 @@ from dissensus.models.base import check_gold
 from dissensus.questions.compare import make_estimate_columns
 from dissensus.questions.exceptions import ClassesNotNumbers, NoPredictions, NothingToEvaluate
 from dissensus.questions.findings import MissingPredictions, TiedLabels
-from dissensus.questions.predictions import AlignedPredictions, Predictions, with_text_names
+from dissensus.questions.predictions import AlignedPredictions, Predictions, convert_names_to_text
 from dissensus.questions.scoring import log_likelihood
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
@@ -153,7 +153,7 @@ def evaluate(
     if not sources:
         raise NoPredictions()
     read = {str(name): Predictions.read(source, table) for name, source in sources.items()}
-    table = with_text_names(table, read.values())
+    table = convert_names_to_text(table, read.values())
     aligned = {name: AlignedPredictions.align(one, table) for name, one in read.items()}
     reference = _Reference(table, gold, aligned, _class_positions(table, scale))
     results: dict[tuple[str, str, int], dict[str, tuple[float, FloatArray]]] = {}

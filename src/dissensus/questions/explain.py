@@ -1,39 +1,43 @@
-"""Explain why the labels of an item disagree: an annotator erred, the item is ambiguous, or groups see it differently.
+"""Explain why the labels of an item disagree: errors, ambiguity of the item, or different views of groups.
 
-Each reason predicts the item's labels; a reason is named only if it predicts them much better than every other.
-Annotator j errs with probability e_j: then its label comes from its response bias ν_j, whatever the item is. Otherwise
-it comes from the item. With y_r the label of row r and its annotator j, w_r its weight, and π the class shares:
+Each reason predicts the labels of the item. A reason is reported only if it predicts them much better than the others.
+Annotator j errs with probability e_j. If the annotator errs, the label is drawn from the response bias ν_j, which does
+not depend on the item; otherwise it is determined by the item. Row r has the label y_r, the weight w_r and the
+annotator j; π are the class shares:
 
-    error        P_i = Σ_c π_c Π_r p_r(1[y_r = c])^w_r        the item has one class; other labels are errors       (1)
+    error        P_i = Σ_c π_c Π_r p_r(1[y_r = c])^w_r        the item has one class, other labels are errors       (1)
     ambiguity    A_i = mean over φ of Π_r p_r(φ(y_r))^w_r     labels are drawn from the item's own distribution φ   (2)
     perspective  G_i = Π_g P_i,g                              each group of annotators has its own class            (3)
     where        p_r(x) = (1 − e_j) x + e_j ν_j(y_r)
 
-φ has two classes c ≠ d with shares 1 − λ and λ = 0.3, 0.5, 0.7, or one class and any other: (1 − λ) 1[k = c] + λ π_k
-with λ = 0.2, 0.4, 0.6, 0.8. EM fits e and ν under (1), shrunk to the crowd's by 5 labels; row r is excluded from the
-estimates that predict it. Labels alone do not show what all annotators share: errors of all annotators, or ambiguity of
-all items. The error rates are therefore anchored: the most careful annotators, with a tenth of the labels, err 5 times
-in 100, and 1 − e_j is multiplied by one factor. Careful annotators who contradict each other do not err.
+φ has either two classes c ≠ d with shares 1 − λ and λ = 0.3, 0.5, 0.7, or one class mixed with all classes, (1 − λ) 1[k
+= c] + λ π_k, where λ = 0.2, 0.4, 0.6, 0.8. EM fits e and ν under (1). They are shrunk to the values of the crowd with 5
+pseudo-labels, and row r is excluded from the estimates that predict it. Labels alone cannot distinguish errors of all
+annotators from ambiguity of all items. Therefore, the error rates are anchored: all 1 − e_j are multiplied by one
+factor, so that the most careful annotators, who gave a tenth of the labels, err 5 times in 100. If careful annotators
+contradict each other, the item is probably ambiguous.
 
-`evidence` is log P_i − log A_i. `ambiguity` is α A_i / (α A_i + (1 − α) P_i) with the most probable share α of
-ambiguous items. A *likely error* has a clear class, P_i at least 3 times A_i, and with α 49 times as probable. An item
-is *ambiguous* if A_i is at least 20 times P_i, and larger than P_i also with e as fitted; the number of such items is
-at most `share_ambiguous`, the α for the larger P_i and the larger A_i. If all annotators err equally at random, the
-labels of an item do not separate ambiguity from errors, and no annotator is careful. The whole table must therefore
-show ambiguous items, unless annotators clearly differ (the labels are e^A times as probable with own e and ν as with
-the same for all A of them): all labels must be 20 times as probable with ambiguous items (e as fitted or anchored) as
-under (1) alone, with e as fitted, anchored, or the same for all. Otherwise `share_ambiguous` is 0.
+`evidence` is log P_i − log A_i. `ambiguity` is α A_i / (α A_i + (1 − α) P_i), where α is the most probable share of
+ambiguous items. A *likely error* has a clear class, P_i ≥ 3 A_i, and (1 − α) P_i ≥ 49 α A_i. An item is *ambiguous* if
+A_i ≥ 20 P_i and if A_i > P_i also with the fitted e. The share of such items is limited to `share_ambiguous`; this is
+the value of α if the larger P_i and the larger A_i of the fitted and the anchored e are used.
 
-*Surprise* is how much less probable an item's labels are than its annotators' errors would make them if its truth were
-the most probable class c: P(ℓ < ℓ_i) + P(ℓ = ℓ_i)/2 for ℓ_i = Σ_r w_r log p_r(1[y_r = c]), as standard deviations of a
-normal distribution, with e as fitted. It is exact up to the rounding of ℓ to a grid: with five labels, ℓ is far from
-normal.
+If all annotators err equally at random, no annotator is careful, and ambiguity cannot be distinguished from errors.
+Therefore, ambiguous items are reported under one of two conditions. The first is that annotators clearly differ: the
+labels are e^A times as probable with separate e and ν for each of the A annotators as with the same e and ν for all.
+The second is that the table as a whole shows ambiguous items: all labels are 20 times as probable with ambiguous items
+(fitted or anchored e) as under (1) alone (fitted, anchored or pooled e). Otherwise, `share_ambiguous` is 0.
 
-*Groups*: Eq. 4 of `questions.group_effects` finds the columns of metadata that matter. An item that a group explains is
-a perspective if (3) also predicts it 20 times better than (1) and (2).
+*Surprise* measures how improbable the labels of an item are if the most probable class c is true and annotators err as
+usual. It is the probability P(ℓ < ℓ_i) + P(ℓ = ℓ_i)/2 of ℓ_i = Σ_r w_r log p_r(1[y_r = c]) with the fitted e, expressed
+in standard deviations of a normal distribution. The distribution of ℓ is computed exactly, except that ℓ is rounded to
+a grid; with five labels, ℓ is far from normal.
 
-A probabilistic row counts as its most probable label. Rows of one annotator and item weigh as one together. Rows
-without weight do not count; for groups all other rows count equally.
+*Groups*: Eq. 4 of `questions.group_effects` finds the columns of metadata that matter. An item that is explained by a
+group is a group perspective if (3) also predicts it 20 times better than (1) and (2).
+
+A probabilistic row counts as its most probable label. The rows of one annotator on an item have a total weight of 1.
+Rows without weight are ignored; for groups, all other rows have equal weights.
 """
 
 from __future__ import annotations
@@ -66,51 +70,56 @@ from dissensus.table.kinds import CLASS_KINDS, check_kind
 DisagreementKind = Literal["unlabelled", "agreed", "likely error", "ambiguous", "cannot tell", "group perspective"]
 DISAGREEMENT_KINDS: tuple[DisagreementKind, ...] = get_args(DisagreementKind)
 KIND_MEANINGS: dict[DisagreementKind, str] = {
-    "agreed": "two annotators or more, and all give the same label",
+    "agreed": "two or more annotators, who all give the same label",
     "likely error": "the class is clear, and an annotator erred",
-    "ambiguous": "annotators assign the item to different classes for good reason",
+    "ambiguous": "more than one class fits the item",
     "group perspective": "groups of annotators see the item differently",
-    "cannot tell": "too few labels, or labels that fit several reasons",
+    "cannot tell": "too few labels, or several reasons fit the labels",
     "unlabelled": "no annotator has labelled it",
 }
-"""Kind → its meaning, in the order in which kinds are shown."""
+"""Maps each kind to its meaning, in the order in which kinds are shown."""
 
-MIN_CONFIDENCE = 0.9  # P(class) below which it is not clear which label is an error
-STRONG_EVIDENCE, POSITIVE_EVIDENCE = math.log(20), math.log(3)  # log Bayes factors, named as by Kass & Raftery 1995
-MIN_ONE_CLASS_PROBABILITY = 0.98  # P(item is not ambiguous) from which on an annotator erred
-N_PSEUDO_LABELS = 5.0  # labels by which e and ν are shrunk to the crowd's
-CAREFUL_SHARE = 0.1  # share of the labels that the most careful annotators gave
-CAREFUL_ERROR_RATE = 0.05  # e of these annotators
-MIN_ERROR_RATE = 0.005  # smallest e and 1 − e, so that no label is impossible
-SECOND_CLASS_SHARES = (0.3, 0.5, 0.7)  # λ of two classes; 1 − λ is always one of them
-OTHER_CLASSES_SHARES = (0.2, 0.4, 0.6, 0.8)  # λ of any other class
+MIN_CONFIDENCE = 0.9  # minimum P(class) for a clear class, with which labels that are errors can be identified
+STRONG_EVIDENCE, POSITIVE_EVIDENCE = (
+    math.log(20),
+    math.log(3),
+)  # log Bayes factors with the names of Kass & Raftery 1995
+MIN_ONE_CLASS_PROBABILITY = 0.98  # minimum P(item is not ambiguous) for a likely error
+N_PSEUDO_LABELS = 5.0  # number of pseudo-labels with which e and ν are shrunk to the values of the crowd
+CAREFUL_SHARE = 0.1  # share of the labels that were given by the most careful annotators
+CAREFUL_ERROR_RATE = 0.05  # anchored value of e for these annotators
+MIN_ERROR_RATE = 0.005  # minimum of e and 1 − e, so that no label is impossible
+SECOND_CLASS_SHARES = (0.3, 0.5, 0.7)  # values of λ for two classes; they include 1 − λ for every λ
+OTHER_CLASSES_SHARES = (0.2, 0.4, 0.6, 0.8)  # values of λ for one class mixed with all classes
 MAX_EM_STEPS = 50
-ERROR_RATE_TOLERANCE = 1e-4  # change of the mean error rate that ends EM
-N_ALPHA_STEPS = 200  # EM steps for α, which is one number
-N_ALPHA_PRIOR_ITEMS = 10.0  # prior items, half of them ambiguous: a small table cannot show that none are
-GRID_POINTS_PER_SD = 8.0  # grid points per standard deviation of one row's contribution to ℓ
-MAX_GRID_POINTS = 4096  # grid points
-MAX_EXACT_LABELS = 100  # labels of an item above which ℓ is treated as normal
+ERROR_RATE_TOLERANCE = 1e-4  # change of the mean error rate below which EM stops
+N_ALPHA_STEPS = 200  # number of EM steps for the single number α
+# Number of prior items, half of them ambiguous, because a small table cannot show that no item is ambiguous
+N_ALPHA_PRIOR_ITEMS = 10.0
+GRID_POINTS_PER_SD = 8.0  # maximum number of grid points per standard deviation of one row's contribution to ℓ
+MAX_GRID_POINTS = 4096  # maximum number of grid points
+# Maximum number of labels of an item for the exact distribution; above it, ℓ is treated as normal
+MAX_EXACT_LABELS = 100
 SMALLEST_FLOAT = float(np.finfo(float).tiny)  # lower bound of divisors and probabilities
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation(NotebookTable):
-    """Why the labels of every item disagree."""
+    """The reasons why the labels of items disagree."""
 
     items: Names  # (I,)
     kind: IntArray  # (I,) code into `DISAGREEMENT_KINDS`
     label: Names  # (I,) most probable class
-    confidence: FloatArray  # (I,) its probability
-    disagreement: FloatArray  # (I,) share of pairs of labels that differ; NaN with fewer than two
-    expected_disagreement: FloatArray  # (I,) if the truth were `label` and annotators erred as usual
-    surprise: FloatArray  # (I,) standard deviations by which the labels are less probable than expected
+    confidence: FloatArray  # (I,) probability of this class
+    disagreement: FloatArray  # (I,) share of pairs of labels that differ; NaN with fewer than two labels
+    expected_disagreement: FloatArray  # (I,) expected value if `label` is true and annotators err as usual
+    surprise: FloatArray  # (I,) number of standard deviations by which the labels are less probable than expected
     evidence: FloatArray  # (I,) log Bayes factor of one class against ambiguity; NaN with fewer than two labels
     ambiguity: FloatArray  # (I,) P(the item is ambiguous)
-    share_ambiguous: float  # share among items with two labels or more, with e as fitted or anchored
-    p_mistake: FloatArray  # (N,) P(the row is a mistake): the item has one class, and the label is another
-    groups: tuple[GroupEffect, ...]  # one per column of metadata, the most significant first
-    group_index: IntArray  # (I,) index into `groups` of the group that explains the item, −1 if none
+    share_ambiguous: float  # share of ambiguous items among items with two or more labels
+    p_mistake: FloatArray  # (N,) P(the item has one class, and the label of the row is another class)
+    groups: tuple[GroupEffect, ...]  # one effect for each column of metadata, in ascending order of p-values
+    group_index: IntArray  # (I,) index of the effect in `groups` that explains the item, or −1
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{n:,} {kind}" for kind, n in self.counts().items() if n)
@@ -126,7 +135,7 @@ class Explanation(NotebookTable):
         )
 
     def items_of_kind(self, kind: DisagreementKind, *, differing: bool = False) -> list[Any]:
-        """Return the items of a kind, optionally only those whose labels differ, the most disagreement first."""
+        """Return the items of a kind in descending order of disagreement; `differing` skips unanimous items."""
         check_argument("kind", kind, DisagreementKind)
         chosen = np.flatnonzero(
             (self.kind == DISAGREEMENT_KINDS.index(kind)) & ((self.disagreement > 0) | (not differing))
@@ -159,27 +168,28 @@ def explain(
     seed: int = 0,
     threads: int | None = None,
 ) -> Explanation:
-    """Attribute disagreement to likely errors, ambiguity and, with metadata, perspectives of groups.
+    """Attribute disagreement to likely errors, ambiguity and, if metadata is given, perspectives of groups.
 
     Parameters
     ----------
     fitted : Aggregator
-        A model fitted to this table; items that it does not know are scored.
+        A model that is fitted to this table. Items that are unknown to the model are scored with it.
     annotators : mapping of columns, or frame, optional
-        Metadata: a column `annotator` and others. Text defines groups; more than 12 different numbers are cut into
-        quarters. A column with one group, or nearly as many groups as annotators, is skipped. Annotators outside the
-        table are ignored.
+        Metadata with a column `annotator` and other columns. Each text value defines a group; a column with more than
+        12 different numbers is divided into quarters. Columns with a single group, or with nearly as many groups as
+        annotators, are skipped. Annotators that are not in the table are ignored.
     missing_as_group : bool
-        Whether annotators without an entry in a column are a group; otherwise the column ignores them.
+        Whether annotators without a value in a column form a group. If False, they are ignored for this column.
     permutations, seed : int
-        Permutations of annotators among groups; at least 100 per column, as fewer cannot reach significance.
+        Number of permutations of annotators among groups, and seed. At least 100 permutations per column are used,
+        because fewer cannot reach significance.
     threads : int, optional
         Number of threads; None for all cores.
 
     Returns
     -------
     Explanation
-        Kind and measures of every item, and the effects of the columns.
+        The kind and the measures of every item, and the effects of the columns.
 
     >>> from dissensus.models.methods import DawidSkene
     >>> from dissensus.table.datasets import load_dataset
@@ -229,7 +239,7 @@ def explain(
 
 
 def _align_posterior(table: Annotations, fitted: Aggregator) -> tuple[Annotations, FloatArray]:
-    """Return the table with the model's classes, and the posterior of its items (I, K)."""
+    """Return the table with the classes of the model, and the posterior of its items (I, K)."""
     table = table.with_classes(fitted.classes_)
     code = naming.match_names(table.items, fitted.items_, "items")
     posterior = np.ascontiguousarray(fitted.posterior_[code])
@@ -242,30 +252,30 @@ def _align_posterior(table: Annotations, fitted: Aggregator) -> tuple[Annotation
 
 
 class _Votes:
-    """Counts of the labels of items, and whether they agree with the most probable class."""
+    """The number of labels of each item, and whether they agree with the most probable class."""
 
     def __init__(self, rows: Annotations, best: IntArray):
         given = rows.votes() > 0
-        self.n = np.diff(rows.item_ptr)  # (I,) labels
+        self.n = np.diff(rows.item_ptr)  # (I,) number of labels
         self.best = best
         self.several: BoolArray = self.n >= 2
         self.disagree: BoolArray = given.sum(axis=1) > 1
-        self.has_best = given[np.arange(best.size), best]  # (I,) an annotator gave the most probable class
+        self.has_best = given[np.arange(best.size), best]  # (I,) True if an annotator gave the most probable class
         self.by_two_annotators: BoolArray = rows.annotators_per_item >= 2
 
 
 @dataclass(frozen=True, eq=False)
 class _ReasonFits:
-    """Log probabilities of the labels of each item (I,) under the reasons, with e as fitted and anchored."""
+    """Log probabilities of the labels of each item (I,) under the reasons, with fitted and with anchored e."""
 
-    model: _ErrorModel  # e as fitted
+    model: _ErrorModel  # model with fitted e
     anchored: _ErrorModel
     p_class: FloatArray  # (I, K) P(class), if the item has one class
-    anchored_one: FloatArray  # Eq. 1, anchored
-    anchored_many: FloatArray  # Eq. 2, anchored
-    fitted_one: FloatArray  # Eq. 1, as fitted
+    anchored_one: FloatArray  # Eq. 1 with anchored e
+    anchored_many: FloatArray  # Eq. 2 with anchored e
+    fitted_one: FloatArray  # Eq. 1 with fitted e
     fitted_many: FloatArray
-    pooled_one: FloatArray  # Eq. 1, with the same e and ν for all annotators
+    pooled_one: FloatArray  # Eq. 1 with the same e and ν for all annotators
 
     @property
     def evidence(self) -> FloatArray:
@@ -274,7 +284,7 @@ class _ReasonFits:
 
     @property
     def cautious_evidence(self) -> FloatArray:
-        """Return the log Bayes factor (I,) with the larger of both probabilities under each reason."""
+        """Return the log Bayes factor (I,), using the larger of both probabilities under each reason."""
         return np.asarray(
             np.maximum(self.anchored_one, self.fitted_one) - np.maximum(self.anchored_many, self.fitted_many)
         )
@@ -291,7 +301,7 @@ def _fit_reasons(rows: Annotations, posterior: FloatArray, pool: Threads) -> _Re
 
 
 def _estimate_ambiguous_share(fit: _ReasonFits, several: BoolArray, n_annotators: int) -> float:
-    """Return the share of ambiguous items among those with several labels; 0 if the table does not show any."""
+    """Return the share of ambiguous items among items with several labels, or 0 without evidence of ambiguous items."""
     if not several.any():
         return 0.0
     without = [logs[several].sum() for logs in (fit.fitted_one, fit.pooled_one, fit.anchored_one)]
@@ -306,9 +316,9 @@ def _choose_kinds(
     fit: _ReasonFits, votes: _Votes, posterior: FloatArray, ambiguity: FloatArray, share: float, explained: BoolArray,
     perspective: BoolArray,
 ) -> IntArray:  # fmt: skip
-    """Return the kind of every item (I,), a code into `DISAGREEMENT_KINDS`.
+    """Return the kind of every item (I,) as a code into `DISAGREEMENT_KINDS`.
 
-    `explained` (I,) marks items that groups may see differently: no other reason is named for them.
+    `explained` (I,) marks items that groups may see differently, for which no other reason is reported.
     """
     evidence, best = fit.evidence, votes.best
     ambiguous = votes.disagree & (evidence <= -STRONG_EVIDENCE) & (fit.cautious_evidence < 0)
@@ -332,7 +342,7 @@ def _choose_kinds(
 def _find_perspectives(
     fit: _ReasonFits, effects: tuple[GroupEffect, ...], group_index: IntArray, columns: Mapping[str, Any]
 ) -> BoolArray:
-    """Return which items groups explain 20 times better than the other reasons (I,)."""
+    """Return a mask (I,) of the items that groups explain 20 times better than the other reasons."""
     perspective = group_index >= 0
     other = np.maximum(fit.anchored_one, fit.anchored_many)
     for number, effect in enumerate(effects):
@@ -343,7 +353,7 @@ def _find_perspectives(
 
 
 def _to_standard_deviations(above: FloatArray, below: FloatArray) -> FloatArray:
-    """Return tail probabilities as standard deviations of a normal distribution, from the smaller tail."""
+    """Convert tail probabilities to standard deviations of a normal distribution, using the smaller tail."""
     return np.asarray(
         np.where(above < 0.5, -ndtri(np.maximum(above, SMALLEST_FLOAT)), ndtri(np.clip(below, SMALLEST_FLOAT, 0.5)))
     )
@@ -358,11 +368,11 @@ class _ErrorModel:
 
     rows: Annotations
     weight: FloatArray  # (N,)
-    row_errors: FloatArray  # (N,) P(the row is an error), weighted
-    label_errors: FloatArray  # (A, K) errors by label, weighted
+    row_errors: FloatArray  # (N,) weighted P(the row is an error)
+    label_errors: FloatArray  # (A, K) weighted number of errors by label
     crowd_bias: FloatArray  # (K,) ν of the crowd
     prior: FloatArray  # (K,) π
-    error_rate: FloatArray  # (N,) e of the row's annotator
+    error_rate: FloatArray  # (N,) e of the annotator of each row
 
     @cached_property
     def bias(self) -> FloatArray:
@@ -373,19 +383,19 @@ class _ErrorModel:
         return np.asarray(counts / (self.label_errors.sum(axis=1)[annotator] - self.row_errors + N_PSEUDO_LABELS))
 
     def biases(self, chosen: slice) -> FloatArray:
-        """Return ν of the annotators of some rows (n, K)."""
+        """Return ν of the annotators of the chosen rows (n, K)."""
         counts, row_errors = self.label_errors[self.rows.annotator[chosen]], self.row_errors[chosen]
         counts[np.arange(row_errors.size), self.rows.label[chosen]] -= row_errors
         counts = np.maximum(counts, 0) + N_PSEUDO_LABELS * self.crowd_bias
         return np.asarray(counts / counts.sum(axis=1, keepdims=True))
 
     def log_p(self, share: Any, chosen: Any = slice(None)) -> FloatArray:
-        """Return w log p_r(share) of some rows (n,)."""
+        """Return w log p_r(share) of the chosen rows (n,)."""
         e = self.error_rate[chosen]
         return np.asarray(self.weight[chosen] * np.log((1 - e) * share + e * self.bias[chosen]))
 
     def with_anchored_rates(self) -> _ErrorModel:
-        """Return a model in which the most careful annotators err at most at `CAREFUL_ERROR_RATE`."""
+        """Return a model in which the error rate of the most careful annotators is at most `CAREFUL_ERROR_RATE`."""
         order = np.argsort(self.error_rate, kind="stable")
         cumulative = np.cumsum(self.weight[order])
         if not cumulative.size:
@@ -403,7 +413,7 @@ class _ErrorModel:
         )  # fmt: skip
 
     def log_one_class(self, part: IntArray, n_parts: int, chosen: Any = slice(None)) -> FloatArray:
-        """Return log of the terms of Eq. 1 for parts of the rows (parts, K); row r belongs to part[r]."""
+        """Return the log of the terms of Eq. 1 (n_parts, K), where row r belongs to part[r]."""
         K, if_error = self.prior.size, self.log_p(0.0, chosen)
         cell = part.astype(np.int64) * K + self.rows.label[chosen]
         gain = np.bincount(cell, self.log_p(1.0, chosen) - if_error, n_parts * K).reshape(n_parts, K)
@@ -415,7 +425,7 @@ def _clip_rate(rate: FloatArray) -> FloatArray:
 
 
 def _fit_error_model(rows: Annotations, posterior: FloatArray) -> _ErrorModel:
-    """Fit e, ν and π by EM under Eq. 1, starting from a model's posterior."""
+    """Fit e, ν and π by EM under Eq. 1, starting from the posterior of a model."""
     A, K, annotator = rows.n_annotators, rows.n_classes, rows.annotator
     weight = rows.row_weights
     labels, cell = np.bincount(annotator, weight, A), annotator.astype(np.int64) * K + rows.label
@@ -441,12 +451,12 @@ def _fit_error_model(rows: Annotations, posterior: FloatArray) -> _ErrorModel:
 
 
 def _compute_log_likelihoods(model: _ErrorModel, pool: Threads) -> tuple[FloatArray, FloatArray]:
-    """Return log of the terms of Eq. 1 (I, K), and log of Eq. 2 (I,)."""
+    """Return the log of the terms of Eq. 1 (I, K), and the log of Eq. 2 (I,)."""
     rows, prior, K = model.rows, model.prior, model.prior.size
     log_prior, log_others = np.log(prior), np.log(np.maximum(1 - prior, 1e-12))
 
     def log_ambiguous(number: int, first: int, last: int) -> FloatArray:
-        """Return log of Eq. 2 of items first … last − 1."""
+        """Return the log of Eq. 2 for the items first … last − 1."""
         chosen, I = slice(rows.item_ptr[first], rows.item_ptr[last]), last - first
         item, label = rows.item[chosen] - first, rows.label[chosen]
         cell, if_error = item.astype(np.int64) * K + label, model.log_p(0.0, chosen)
@@ -472,9 +482,9 @@ def _compute_log_likelihoods(model: _ErrorModel, pool: Threads) -> tuple[FloatAr
 
 
 def _log_sum_of_others(values: FloatArray) -> FloatArray:
-    """Return log of the sum of exp over all other columns (I, K).
+    """Return, for each column, the log of the sum of exp over all other columns (I, K).
 
-    Differences from the total would lose small terms, so that sums from both sides are added.
+    Cumulative sums from both sides are added, because subtracting from the total would lose small terms.
     """
     sums = np.full(values.shape, -np.inf)
     sums[:, 1:] = np.logaddexp.accumulate(values, axis=1)[:, :-1]
@@ -484,7 +494,7 @@ def _log_sum_of_others(values: FloatArray) -> FloatArray:
 
 
 def _log_likelihood_by_group(model: _ErrorModel, items: IntArray, group: IntArray) -> FloatArray:
-    """Return log of Eq. 3 (items,); annotators without a group form one."""
+    """Return the log of Eq. 3 (items,); annotators without a group form a group of their own."""
     rows, position = model.rows, np.full(model.rows.n_items, -1)
     position[items] = np.arange(items.size)
     chosen, n_groups = position[rows.item] >= 0, int(group.max(initial=-1)) + 2
@@ -495,7 +505,7 @@ def _log_likelihood_by_group(model: _ErrorModel, items: IntArray, group: IntArra
 
 
 def _compute_ambiguity(evidence: FloatArray) -> FloatArray:
-    """Return P(ambiguous) of items by their log Bayes factors, with the most probable share of ambiguous ones."""
+    """Return P(ambiguous) of each item, computed from the log Bayes factors and the most probable share α."""
     alpha, gamma = 0.5, np.zeros(evidence.size)
     for _ in range(N_ALPHA_STEPS if evidence.size else 0):
         gamma = expit(logit(alpha) - evidence)
@@ -504,16 +514,17 @@ def _compute_ambiguity(evidence: FloatArray) -> FloatArray:
 
 
 def _log_with_ambiguity(one: FloatArray, many: FloatArray) -> float:
-    """Return log P(labels of all items) with the most probable share of ambiguous items."""
+    """Return log P(labels of all items) for the most probable share of ambiguous items."""
     alpha = _compute_ambiguity(one - many).mean()
     log_clear, log_ambiguous = np.log(np.maximum([1 - alpha, alpha], SMALLEST_FLOAT))  # either share may be 0
     return float(np.logaddexp(log_clear + one, log_ambiguous + many).sum())
 
 
 def _compute_surprise(model: _ErrorModel, best: IntArray, pool: Threads) -> FloatArray:
-    """Return the expected share of differing pairs if the class is best[i], P(labels less probable) and P(more) (3, I).
+    """Return the expected disagreement and two tail probabilities of the labels if the class is best[i] (3, I).
 
-    The probabilities are exact for items with up to `MAX_EXACT_LABELS` labels, and normal approximations for others.
+    The rows are the expected share of differing pairs, P(labels are less probable) and P(labels are more probable). The
+    probabilities are exact for items with up to `MAX_EXACT_LABELS` labels; for others, they are normal approximations.
     """
     rows = model.rows
 
@@ -521,7 +532,7 @@ def _compute_surprise(model: _ErrorModel, best: IntArray, pool: Threads) -> Floa
         chosen, ptr = slice(rows.item_ptr[first], rows.item_ptr[last]), rows.item_ptr[first : last + 1]
         ptr, item, label, w = ptr - ptr[0], rows.item[chosen], rows.label[chosen], model.weight[chosen]
         row = np.arange(item.size)
-        chance = model.error_rate[chosen, None] * model.biases(chosen)  # (n, K) P(label | class) of every label
+        chance = model.error_rate[chosen, None] * model.biases(chosen)  # (n, K) probability of each label by an error
         chance[row, best[item]] += 1 - model.error_rate[chosen]
         cost = -w[:, None] * np.log(chance)
         mean = (chance * cost).sum(axis=1)
@@ -534,10 +545,13 @@ def _compute_surprise(model: _ErrorModel, best: IntArray, pool: Threads) -> Floa
             result[:, 0] = 1 - equal / (weight**2 - squares)
             z = excess / np.sqrt(2 * variance)
             grid = np.maximum(np.sqrt(variance / n) / GRID_POINTS_PER_SD, reach / MAX_GRID_POINTS)
-        varies = (reach >= 1e-9) & (variance >= 1e-18) & (n > 1)  # otherwise all labels are equally probable
+        # Otherwise, all labels of the item are equally probable
+        varies = (reach >= 1e-9) & (variance >= 1e-18) & (n > 1)
         result[varies, 1], result[varies, 2] = erfc(z[varies]) / 2, erfc(-z[varies]) / 2
         exact = varies & (n <= MAX_EXACT_LABELS)
-        step = np.where(exact, grid, np.inf)[item - first]  # an infinite step excludes all other items
+        step = np.where(exact, grid, np.inf)[
+            item - first
+        ]  # an infinite step excludes items without an exact distribution
         shift = ((cost - cost.min(axis=1, keepdims=True)) / step[:, None] + 0.5).astype(np.int64)
         result[exact, 1:] = kernels.tail_probabilities(ptr, label, chance, shift, MAX_GRID_POINTS + MAX_EXACT_LABELS)[
             exact
@@ -549,7 +563,7 @@ def _compute_surprise(model: _ErrorModel, best: IntArray, pool: Threads) -> Floa
 
 
 def _compute_disagreement(rows: Annotations) -> FloatArray:
-    """Return the weighted share of pairs of labels that differ (I,), 0 without pairs."""
+    """Return the weighted share of pairs of labels that differ (I,), or 0 without pairs."""
     votes = rows.votes()
     total = votes.sum(axis=1)
     squares = total if rows.weight is None else np.bincount(rows.item, rows.weight**2, rows.n_items)

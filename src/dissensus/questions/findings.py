@@ -56,14 +56,14 @@ class AgreementAtChance(Message):
     template = "Annotators agree no more often than by chance ({chance}){remedy_clause}."
     chance: Share
     several_spellings: bool
-    remedy_clause = property(lambda self: "" if self.several_spellings else NO_REMEDY)
+    remedy_clause = property(lambda self: "" if self.several_spellings else NO_REMEDY_CLAUSE)
 
 
-NO_REMEDY = "; no method can correct this unless a few annotators cause it, which `diagnose` shows"
+NO_REMEDY_CLAUSE = "; no method can correct this unless a few annotators cause it, which `diagnose` shows"
 
 
 class DisagreementAtChance(Message):
-    template = f"Labels of the same item differ as much as labels of different items{NO_REMEDY}."
+    template = f"Labels of the same item differ as much as labels of different items{NO_REMEDY_CLAUSE}."
 
 
 class AnnotatorsWithFewLabels(Message):
@@ -227,7 +227,7 @@ class RepeatsOneLabel(FlagReason):
     name = property(lambda self: quote_name(self.label))
 
 
-class RareAgreement(FlagReason):
+class AgreesRarely(FlagReason):
     template = (
         "agrees with the other annotators on {agree:,} of {n:,} labels; a typical annotator would agree this rarely "
         "{frequency}"
@@ -237,7 +237,7 @@ class RareAgreement(FlagReason):
     p_typical: float
 
 
-class CopiedLabels(Message):
+class CopiesLabels(Message):
     template = (
         "gives the same answer as {source_names} on {agreed:,} of {shared:,} items; {expected:.0f} would be expected "
         "of annotators who work independently"
@@ -253,11 +253,11 @@ class CopiedLabels(Message):
         return f"{first} and {len(more)} other {'annotator' if len(more) == 1 else 'annotators'}" if more else first
 
 
-AS_UNUSUAL = "; a typical annotator would be this unusual {frequency}"
+UNUSUAL_CLAUSE = "; a typical annotator would be this unusual {frequency}"
 
 
 class RepeatsOneNumber(FlagReason):
-    template = "answers {value:g} {times:,} times out of {n:,}" + AS_UNUSUAL
+    template = "answers {value:g} {times:,} times out of {n:,}" + UNUSUAL_CLAUSE
     value: float
     times: int
     n: int
@@ -266,7 +266,7 @@ class RepeatsOneNumber(FlagReason):
 class LowCorrelation(FlagReason):
     template = (
         "has a correlation of {r:z.2f} with the other annotators over {n:,} labels, where {usual:.2f} is typical"
-        + AS_UNUSUAL
+        + UNUSUAL_CLAUSE
     )
     r: float
     usual: float
@@ -276,7 +276,7 @@ class LowCorrelation(FlagReason):
 class ShiftedNumbers(FlagReason):
     template = (
         "answers {distance:.3g} {direction} than other annotators of the same items on average, over {n:,} labels"
-        + AS_UNUSUAL
+        + UNUSUAL_CLAUSE
     )
     shift: float
     n: int
@@ -284,7 +284,7 @@ class ShiftedNumbers(FlagReason):
     direction = property(lambda self: "higher" if self.shift > 0 else "lower")
 
 
-CHOICES = {
+CHOICE_PHRASES = {
     "better": "prefers the better alternative",
     "left": "prefers the alternative on the left",
     "right": "prefers the alternative on the right",
@@ -293,19 +293,19 @@ CHOICES = {
 
 
 class UnusualChoices(FlagReason):
-    template = "{action} in {times:,.0f} of {n:,} answers, where {expected:,.0f} would be typical" + AS_UNUSUAL
+    template = "{action} in {times:,.0f} of {n:,} answers, where {expected:,.0f} would be typical" + UNUSUAL_CLAUSE
     choice: str
     times: float
     expected: float
     n: int
     example = {"choice": "left"}
-    action = property(lambda self: CHOICES[self.choice])
+    action = property(lambda self: CHOICE_PHRASES[self.choice])
 
 
 class LowSimilarity(FlagReason):
     template = (
         "has a similarity of {similarity:.2f} to other annotators over {n:,} {unit} (1 means identical), where "
-        "{usual:.2f} is typical" + AS_UNUSUAL
+        "{usual:.2f} is typical" + UNUSUAL_CLAUSE
     )
     unit: str
     similarity: float
@@ -315,7 +315,7 @@ class LowSimilarity(FlagReason):
 
 
 class UnusualMarkCounts(FlagReason):
-    template = "marks {mean:.2f} on average in {n:,} {unit}, where other annotators mark {usual:.2f}" + AS_UNUSUAL
+    template = "marks {mean:.2f} on average in {n:,} {unit}, where other annotators mark {usual:.2f}" + UNUSUAL_CLAUSE
     unit: str
     mean: float
     usual: float
@@ -1173,7 +1173,7 @@ class TiedLabels(Message):
 
 # check: whether a table meets thresholds ------------------------------------------------------------------------------
 
-NAMES_SHOWN = 3
+N_SHOWN_NAMES = 3
 
 
 class FewestAnnotators(Message):
@@ -1185,7 +1185,7 @@ class NamedItems(Message):
     """A message about items, of which the first are named."""
 
     items: tuple[Any, ...]
-    names = property(lambda self: list_first_names(self.items, NAMES_SHOWN, quote_name))
+    names = property(lambda self: list_first_names(self.items, N_SHOWN_NAMES, quote_name))
 
 
 class ItemsNeedLabels(NamedItems):
@@ -1233,7 +1233,7 @@ class SpellingUnsettled(Message):
 class ReviewAnnotators(Message):
     template = "Look at the labels of {names}; `diagnose` gives the reasons."
     annotators: tuple[Any, ...]
-    names = property(lambda self: list_first_names(self.annotators, NAMES_SHOWN, quote_name))
+    names = property(lambda self: list_first_names(self.annotators, N_SHOWN_NAMES, quote_name))
 
 
 class AgreementNotComparable(Message):
@@ -1296,4 +1296,4 @@ class UnexpectedClasses(Message):
 class RenameClasses(Message):
     template = "Rename {names} ({param[map=<OLD=NEW>]}), or allow them ({param[classes]})."
     classes: tuple[Any, ...]
-    names = property(lambda self: list_first_names(self.classes, NAMES_SHOWN, quote_name))
+    names = property(lambda self: list_first_names(self.classes, N_SHOWN_NAMES, quote_name))

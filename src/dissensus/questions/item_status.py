@@ -1,32 +1,32 @@
 """Status of each item: settled (ready to use), needs a look, or truly split (annotators genuinely disagree).
 
-An item is *settled* if its class is known, or P(its label) ≥ `SETTLED_CONFIDENCE` and at least `MIN_ANNOTATORS`
-annotators labelled it. The limit is 0.95 so that nine of ten items are correct: labels alone do not show how
-often
-annotators make the same mistakes (`benchmarks/trust`). Any other item with n labels, m of them for the most
-frequent
-class, is *truly split* if at most `MAX_SPLIT_P_VALUE` of such items would have so little agreement by the usual
-errors
-of its annotators: P(Binomial(n, r) ≤ m) ≤ `MAX_SPLIT_P_VALUE`, where r is the mean share of their labels that equal
-the
-label of the item (each with `CROWD_PSEUDO_LABELS` labels of average quality added). With repeated labels, n is
+An item is *settled* if it has a gold class, or if the probability of its label is at least `SETTLED_CONFIDENCE` and at
+least `MIN_ANNOTATORS` annotators labelled it. With a threshold of 0.95, nine of ten settled items are correct in
+practice, because labels alone do not show how
+often annotators make the same mistakes (`benchmarks/trust`).
+
+Any other item is *truly split* if the usual errors of its annotators rarely cause so little agreement: P(Binomial(n, r)
+≤ m) ≤ `MAX_SPLIT_P_VALUE`. Here, n is the number of labels, m is the number of labels with the most frequent class, and
+r is the mean reliability of the annotators. The reliability is the share of an annotator's labels that equal
+the label
+of the item, after adding `CROWD_PSEUDO_LABELS` labels of average quality. If labels are repeated, n is
 the number of
-annotators, and m is their share of the labels that agree. All other items *need a look*: more labels, or
-an expert,
+annotators, and m is n times the share of the labels that agree. All other items *need a look*: more labels or
+an expert
 would settle them.
 
-Confidence and agreement of other label types are:
+For other label types, confidence and agreement are defined as follows:
 
 | kind | confidence | labels that agree |
 |---|---|---|
 | sets, objects | P(exactly this answer) | the same answer |
-| pairs | P(the better one has the higher score); for a tie, P(tie) | the same outcome |
-| numbers | reliability, 1 − variance of the value / variance of all true values | within the error of 90 % of labels |
-| spans | of a document: lower bound of P(every span is right, and no marked span is missing) | never split |
+| pairs | P(the better alternative has the higher score); for a tie, P(tie) | the same outcome |
+| numbers | reliability, 1 − variance of value / variance of true values | as close to the value as 90 % of labels |
+| spans | for a document, a lower bound of P(every span is right, no marked span is missing) | never split |
 
-Nunnally (Psychometric Theory, 2nd edition, 1978) requires a reliability of 0.9 to decide single cases: the 95 %
+Nunnally (Psychometric Theory, 2nd edition, 1978) requires a reliability of 0.9 to decide single cases. The 95 %
 interval is then 0.32 times as wide as without a label. The width of the interval does not depend on how far apart the
-labels of an item are; therefore numbers that are split, also by two labels, are not settled.
+labels of an item are. Therefore, numbers with too little agreement are not settled, even with only two labels.
 """
 
 from __future__ import annotations
@@ -56,32 +56,35 @@ if TYPE_CHECKING:
 Status = Literal["settled", "needs a look", "truly split"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 
-SETTLED_CONFIDENCE = 0.95  # confidence of a settled item; at 0.9, three data sets of 12 are less than 88 % correct
-SETTLED_RELIABILITY = 0.9  # reliability of a settled number
-NEAR_LABEL_SHARE = 0.9  # share of the labels of numbers that count as near their value
-MIN_ANNOTATORS = 2  # annotators of a settled item; labels of one annotator, however many, are unchecked
-MAX_SPLIT_P_VALUE = 0.05  # probability of so little agreement by errors alone; an item below it is split
-MIN_ANNOTATORS_SPLIT = 4  # annotators of an item that can be split
-INTERVAL_WIDTH_IN_SDS = 3.92  # standard deviations in a 95 % interval
-GOLD_STATUS_CODE = len(STATUSES)  # code that replaces the status in reasons if the class is known
-MAX_CLASS_CELLS_PER_ROW = 20  # items × classes per row above which votes are counted by sorting
+# Minimum confidence of a settled item; at 0.9, settled items of 3 of 12 data sets are less than 88 % correct
+SETTLED_CONFIDENCE = 0.95
+SETTLED_RELIABILITY = 0.9  # minimum reliability of a settled number
+NEAR_LABEL_SHARE = 0.9  # share of the labels of numbers that count as close to the value
+# Minimum number of annotators of a settled item; no other annotator confirms the labels of a single annotator
+MIN_ANNOTATORS = 2
+MAX_SPLIT_P_VALUE = 0.05  # maximum probability of so little agreement by errors alone for a split item
+MIN_ANNOTATORS_SPLIT = 4  # minimum number of annotators of a split item
+INTERVAL_WIDTH_IN_SDS = 3.92  # width of a 95 % interval in standard deviations
+GOLD_STATUS_CODE = len(STATUSES)  # status code that reasons use for items with a gold class
+# Maximum of n_items × n_classes per row for counting votes in an array; above it, votes are sorted
+MAX_CLASS_CELLS_PER_ROW = 20
 
 
 @dataclass(frozen=True, eq=False)
 class ItemStatus:
-    """Votes, status and reason of every item; texts are built on first use."""
+    """The votes, status and reason of every item; texts are created when they are first used."""
 
     n_labels: IntArray  # (I,) number of labels
-    status: IntArray  # (I,) code into STATUSES
-    confidence: FloatArray  # (I,) compared with `threshold`
+    status: IntArray  # (I,) code into `STATUSES`
+    confidence: FloatArray  # (I,) confidence, which is compared with `threshold`
     classes: Names  # (K,)
-    reasons: Callable[[slice], Any]  # renders the reasons of some items
+    reasons: Callable[[slice], Any]  # returns the reasons of the items in a slice
     vote_counts: tuple[IntArray, IntArray, IntArray]  # classes, counts, pointers (I + 1,)
     threshold: float = SETTLED_CONFIDENCE
 
     @cached_property
     def votes(self) -> Any:
-        """Return Arrow strings (I,) such as "cat 3, dog 1", the most frequent class first."""
+        """Return Arrow strings (I,) such as "cat 3, dog 1", with the most frequent class first."""
         codes, count, ptr = self.vote_counts
         names = pa.array([str(name) for name in self.classes], pa.string()).take(pa.array(codes))
         votes = pc.binary_join_element_wise(names, pc.cast(pa.array(count), pa.string()), " ")
@@ -89,7 +92,7 @@ class ItemStatus:
 
     @cached_property
     def reason(self) -> Any:
-        """Return Arrow strings (I,), one clause each."""
+        """Return the reason of each item as one clause, as Arrow strings (I,)."""
         reasons = self.reasons(slice(None))
         return reasons if isinstance(reasons, pa.Array) else pa.array(reasons, pa.string())
 
@@ -98,7 +101,7 @@ class ItemStatus:
         return str(self.reasons(slice(item, item + 1))[0])
 
     def counts(self) -> dict[Status, int]:
-        """Return the number of items of each status."""
+        """Return the number of items in each status."""
         return dict(zip(STATUSES, np.bincount(self.status, minlength=len(STATUSES)).tolist(), strict=True))
 
     def columns(self) -> dict[str, Any]:
@@ -107,9 +110,9 @@ class ItemStatus:
         return {"votes": self.votes, "labels": self.n_labels, "status": status, "reason": self.reason}
 
     def add_columns(self, frame: Any) -> Any:
-        """Return an Arrow frame of the items with these columns inserted after its answers."""
+        """Return an Arrow frame of the items with the status columns inserted after its answers."""
         names, columns = frame.column_names, self.columns()
-        if "confidence" not in names:  # frames of numbers count their labels already
+        if "confidence" not in names:  # frames of numbers contain the number of labels already
             columns = {name: columns[name] for name in ("status", "reason")}
         first = names.index("confidence" if "confidence" in names else "high") + 1
         for position, (name, values) in enumerate(columns.items(), first):
@@ -117,7 +120,7 @@ class ItemStatus:
         return frame
 
     def sentence(self) -> str:
-        """Return a sentence with the number of items of each status."""
+        """Return a sentence with the number of items in each status."""
         settled, look, split = map(Count, self.counts().values())
         return str(
             findings.StatusCounts(
@@ -130,13 +133,16 @@ class ItemStatus:
 def is_settled(
     confidence: FloatArray, annotators: IntArray, gold: IntArray | None = None, threshold: float = SETTLED_CONFIDENCE
 ) -> BoolArray:
-    """Return which items are settled (I,), by their numbers of `annotators`; `known` (I,) has their class or −1."""
+    """Return a mask of the settled items (I,).
+
+    `annotators` (I,) is the number of annotators of each item; `gold` (I,) holds gold classes, −1 where unknown.
+    """
     settled = (annotators >= MIN_ANNOTATORS) & (confidence >= threshold)
     return np.asarray(settled if gold is None else settled | (gold >= 0))
 
 
 def measure_annotator_agreement(table: Annotations, right: BoolArray) -> FloatArray:
-    """Return the share of each annotator's labels that are correct (A,), shrunk by `CROWD_PSEUDO_LABELS` labels."""
+    """Return the share of correct labels of each annotator (A,), shrunk by `CROWD_PSEUDO_LABELS` average labels."""
     mean = right.mean() if right.size else 1.0
     hits = np.bincount(table.annotator, right, table.n_annotators) + CROWD_PSEUDO_LABELS * mean
     return np.asarray(hits / (np.diff(table.annotator_ptr) + CROWD_PSEUDO_LABELS))
@@ -150,10 +156,10 @@ def item_status(
     *,
     agreement: FloatArray | None = None,
 ) -> ItemStatus:
-    """Return the status of the items of a table, given the code (I,) of their label and its probability (I,).
+    """Return the status of the items of a table, given the label code (I,) and its probability (I,) of each item.
 
-    `gold` (I,) has the gold classes, −1 for other items. Every row with a weight above 0 counts as one label.
-    `agreement` (A,) is the `measure_annotator_agreement` of a larger table that contains this one.
+    `gold` (I,) holds the gold classes, −1 where unknown. Every row with a weight above 0 counts as one label.
+    `agreement` (A,) is the result of `measure_annotator_agreement` for a larger table that contains this one.
 
     >>> from dissensus.models.methods import MajorityVote
     >>> from dissensus.table.annotations import Annotations
@@ -174,7 +180,7 @@ def item_status(
     agreement = measure_annotator_agreement(table, correct) if agreement is None else agreement
     status, expected = _choose_status(table, most, agreement, is_settled(confidence, table.annotators_per_item, gold))
 
-    overruled = np.where(labelled & (supporting < most), leader, -1)  # the answer is not the most frequent label
+    overruled = np.where(labelled & (supporting < most), leader, -1)  # the most frequent label if it is not the answer
     shown = status if gold is None else np.where(gold >= 0, GOLD_STATUS_CODE, status)
     one_annotator = (table.annotators_per_item == 1) & (labels > 1)
     facts = np.array([shown, labels, most, tied, overruled + 1, np.where(status == 2, expected, 0), one_annotator])
@@ -183,9 +189,9 @@ def item_status(
 
 
 def _find_ties(item: IntArray, code: IntArray, count: IntArray, most: IntArray) -> tuple[IntArray, list[list[int]]]:
-    """Return a number per item (I,), and the lists of tied leading classes.
+    """Return a number for each item (I,), and the lists of tied leading classes.
 
-    The number is 1 + the index of the item's list, or 0 without a tie of at least two labels each.
+    The number is 1 + the index of the item's list, or 0 unless at least two classes with two or more labels are tied.
     """
     leads = count == most[item]
     n_leaders = np.bincount(item[leads], minlength=most.size)
@@ -199,9 +205,9 @@ def _find_ties(item: IntArray, code: IntArray, count: IntArray, most: IntArray) 
 
 
 def _count_votes(table: Annotations) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Return item, class and count of all votes, the most frequent class of an item first, and pointers (I + 1,)."""
+    """Return item, class and count of all votes with pointers (I + 1,); an item's most frequent class comes first."""
     n_cells, cell = table.n_items * table.n_classes, table.item.astype(np.int64) * table.n_classes + table.label
-    if n_cells > MAX_CLASS_CELLS_PER_ROW * len(table):  # texts, of which each may be a class
+    if n_cells > MAX_CLASS_CELLS_PER_ROW * len(table):  # for example, if every text is a class
         cells, count = np.unique(cell, return_counts=True)
     else:
         all_counts = np.bincount(cell, minlength=n_cells)
@@ -215,14 +221,15 @@ def _count_votes(table: Annotations) -> tuple[IntArray, IntArray, IntArray, IntA
 def _choose_status(
     table: Annotations, most: IntArray, agreement: FloatArray, settled: BoolArray, check_agreement: bool = False
 ) -> tuple[IntArray, IntArray]:
-    """Return the status (I,), and the usual number of labels that agree (I,).
+    """Return the status (I,) and the usual number of labels that agree (I,).
 
-    `most` (I,) counts the labels that agree, `agreement` (A,) is the `measure_annotator_agreement`. With
-    `check_agreement`, items with unusually little agreement are not settled.
+    `most` (I,) is the number of labels that agree, and `agreement` (A,) the result of `measure_annotator_agreement`. If
+    `check_agreement` is True, items with unusually little agreement are not settled.
     """
     labels, annotators = np.diff(table.item_ptr), table.annotators_per_item
     usual = np.bincount(table.item, agreement[table.annotator], table.n_items) / np.maximum(labels, 1)
-    agreeing = np.ceil(most * annotators / np.maximum(labels, 1))  # annotators in proportion to the labels
+    # Number of annotators who agree, in proportion to the labels
+    agreeing = np.ceil(most * annotators / np.maximum(labels, 1))
     split = bdtr(agreeing, annotators, usual) <= MAX_SPLIT_P_VALUE
     settled = settled & ~(split & check_agreement)
     status = np.where(settled, 0, np.where(split & (annotators >= MIN_ANNOTATORS_SPLIT), 2, 1))
@@ -230,9 +237,9 @@ def _choose_status(
 
 
 def status_by_model(model: Aggregator, table: Annotations, gold: Any = None) -> ItemStatus:
-    """Return the status of the items of a table, by a model that was fitted to it or that scored it.
+    """Return the status of the items of a table, given a model that was fitted to it or has scored it.
 
-    `gold` (I,) has the gold classes, −1 for other items; for numbers it has the gold values, NaN for others.
+    `gold` (I,) holds the gold classes, −1 where unknown; for numbers, the gold values, NaN where unknown.
     """
     if table.kind == "numbers":
         return _status_of_numbers(model, table, gold)
@@ -243,13 +250,13 @@ def status_by_model(model: Aggregator, table: Annotations, gold: Any = None) -> 
 
 
 def answer_probability(model: Any, table: Annotations) -> FloatArray:
-    """Return P(the answer is correct) (I,), for labels that are not numbers."""
+    """Return the probability that the answer of each item is correct (I,), for labels that are not numbers."""
     if table.kind in ("sets", "objects"):
         return np.asarray(model.confidence_)
     confidence = model.posterior_.max(axis=1, initial=0)
     if table.kind != "pairs":
         return np.asarray(confidence)
-    # the posterior predicts one more label; the truth is which of two scores is higher
+    # the posterior predicts another label, whereas the truth is which of the two scores is higher
     names = table.alternatives.names
     left, right = (naming.match_names(names, model.things_, "things")[side] for side in table.alternatives[1:])
     variance = model.score_variance_
@@ -260,11 +267,11 @@ def answer_probability(model: Any, table: Annotations) -> FloatArray:
 
 
 def _status_of_numbers(model: Any, table: Annotations, gold: Any) -> ItemStatus:
-    """Return the status by the 95 % interval of each value and the labels close to it."""
+    """Return the status of numbers, based on the 95 % interval of each value and on the labels close to the value."""
     table = table.positive_weight_rows
     values, labels = model.values_, np.diff(table.item_ptr)
     variance = (np.diff(model.interval_, axis=1)[:, 0] / INTERVAL_WIDTH_IN_SDS) ** 2
-    total = values.var() + variance.mean() if values.size else 0.0  # variance of true values
+    total = values.var() + variance.mean() if values.size else 0.0  # variance of the true values
     reliability = np.maximum(1 - variance / total, 0) if total > 0 else np.ones(values.size)
     distance = np.abs(table.values[table.label] - values[table.item])
     near = distance <= np.quantile(distance, NEAR_LABEL_SHARE) if distance.size else distance < 0
@@ -281,10 +288,10 @@ def _status_of_numbers(model: Any, table: Annotations, gold: Any) -> ItemStatus:
 
 
 def status_of_documents(model: Any, table: Annotations) -> tuple[Names, ItemStatus]:
-    """Return the documents of a table of spans, and their status by their readers and spans.
+    """Return the documents of a table of spans and their status, based on their readers and spans.
 
-    The confidence is a lower bound: the probabilities of all possible mistakes are subtracted from 1. They are
-    1 − P(span) for the answer's spans, and P(a span begins) for every other position that an annotator marked.
+    The confidence is a lower bound, 1 minus the sum of the probabilities of all possible mistakes. These are 1 −
+    P(span) for each span of the answer, and P(a span begins) for every other position that an annotator marked.
     """
     sequences, tags = table.sequences, model.tags_
     begins = [str(name).startswith("B-") for name in model.classes_.tolist()]
@@ -305,7 +312,7 @@ def status_of_documents(model: Any, table: Annotations) -> tuple[Names, ItemStat
 
 
 def _render_reasons(classes: Names, leaders: list[list[int]], facts: IntArray, chosen: slice) -> Any:
-    """Render the reasons of some items from facts (7, I); `leaders` are the tied leading classes."""
+    """Render the reasons of the chosen items from facts (7, I); `leaders` lists the tied leading classes."""
     facts = facts[:, chosen]
     if facts.shape[1] == 1:
         return [str(_reason_from_votes(classes, leaders, *facts[:, 0].tolist()))]
@@ -332,7 +339,7 @@ def _render_document_reasons(labels: IntArray, confidence: FloatArray, chosen: s
 
 
 def _reason_without_votes(status: int, labels: int, one_annotator: int) -> Message | None:
-    """Return the reason of an item that is decided, or that fewer than two annotators labelled."""
+    """Return the reason of an item with a gold answer or with fewer than two annotators, else None."""
     if status == GOLD_STATUS_CODE:
         return findings.AnswerDecided()
     if labels < 2:
@@ -344,10 +351,10 @@ def _reason_from_votes(
     classes: Names, leaders: list[list[int]], status: int, labels: int, most: int, tied: int, overruled: int,
     expected: int, one_annotator: int,
 ) -> Message:  # fmt: skip
-    """Return why an item has its status.
+    """Return the reason for the status of an item.
 
-    `tied` is 1 + the index of its tied classes in `leaders`, `overruled` is 1 + the most frequent class if it is not
-    the answer; both are 0 otherwise. `one_annotator` is 1 if one annotator gave all labels.
+    `tied` is 1 + the index of the item's tied classes in `leaders`, or 0 without a tie. `overruled` is 1 + the most
+    frequent class if this class is not the answer, else 0. `one_annotator` is 1 if a single annotator gave all labels.
     """
     if labels == 1 and overruled and status != GOLD_STATUS_CODE:
         return findings.OnlyLabelDoubtful(label=classes[overruled - 1])

@@ -1,11 +1,12 @@
-"""Estimate biases of LLM judges: effects of position, length, and answers of their own family beyond the truth.
+"""Estimate biases of LLM judges: effects of position, length and model family that the truth does not explain.
 
     excess_ij = s_ij − mean of s_kj over items k with the same truth        s_ij = [j gives item i the second class]
 
-over items with gold; with more than two classes, s_ij = [j errs]. The effect of a column is the difference of the
-excess between items (or rows: a position may differ between judges) with one value and the others. For a column of
-numbers it is the slope per standard deviation. Intervals treat the rows of an item as dependent. A judge prefers itself
-if its excess is larger on answers whose system is of its family (`questions.panel_review.model_family`).
+over items with gold; with more than two classes, s_ij = [j errs]. The effect of a column is the difference between the
+excess of items with one value and the excess of the other items. Columns may also describe rows, for example a position
+that differs between judges. For a column of numbers, the effect is the slope per standard deviation. Intervals treat
+the rows of an item as dependent. A judge prefers its own family if its excess is larger on answers by systems of this
+family (`questions.panel_review.find_model_family`).
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from scipy.special import stdtrit
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.evaluation import Estimate
-from dissensus.questions.panel_review import model_family
+from dissensus.questions.panel_review import find_model_family
 from dissensus.table.annotations import Annotations
 
-MIN_ITEMS_PER_SIDE = 10  # items on either side of a comparison
-MAX_COMPARED_VALUES = 8  # values of a column of names, the most frequent first
+MIN_ITEMS_PER_SIDE = 10  # minimum number of items on each side of a comparison
+MAX_COMPARED_VALUES = 8  # maximum number of compared values of a column of names; they are the most frequent ones
 
 
 @dataclass(frozen=True)
 class JudgeBias:
-    """How much more often judges give the second class (or err) for a reason other than the truth."""
+    """An increase in how often judges give the second class (or err) that the truth does not explain."""
 
     column: str
     value: str  # "" for a column of numbers
-    judge: str  # "" for all together
+    judge: str  # "" for all judges together
     items: int
     excess: Estimate
 
@@ -40,7 +41,7 @@ class JudgeBias:
 def estimate_judge_biases(
     table: Annotations, truth: FloatArray, known: IntArray, columns: Mapping[str, Sequence[Any]]
 ) -> Iterator[JudgeBias]:
-    """Yield the effects of columns of the items (I,) or rows (N,) on the judges, by gold items.
+    """Yield the effects on the judges of columns that describe items (I,) or rows (N,), estimated on gold items.
 
     `truth` (I, K) marks the gold class of the items `known`.
     """
@@ -63,7 +64,7 @@ def estimate_judge_biases(
 
 
 def _effect_of_numbers(name: str, numbers: FloatArray, excess: FloatArray, item: IntArray) -> Iterator[JudgeBias]:
-    """Yield the effect of one standard deviation more."""
+    """Yield the effect of an increase of the numbers by one standard deviation."""
     present = ~np.isnan(numbers)
     n_items = np.unique(item[present]).size
     if n_items >= 2 * MIN_ITEMS_PER_SIDE:
@@ -74,7 +75,7 @@ def _effect_of_numbers(name: str, numbers: FloatArray, excess: FloatArray, item:
 def _effects_of_values(
     name: str, values: Any, excess: FloatArray, item: IntArray, judge: IntArray, table: Annotations
 ) -> Iterator[JudgeBias]:
-    """Yield the effect of each frequent value, and of a value that names a judge's own family."""
+    """Yield the effect of each frequent value, and of values that name the family of a judge."""
     texts = np.array(["" if value is None else str(value) for value in values], object)
     distinct, count = np.unique(texts[texts != ""], return_counts=True)
     for value in distinct[np.argsort(-count, kind="stable")][:MAX_COMPARED_VALUES]:
@@ -82,10 +83,10 @@ def _effects_of_values(
         if _has_enough_items(item, has_value) and not (distinct.size == 2 and value == distinct[0]):
             slope = _estimate_slope(has_value * 1.0, excess, item)
             yield JudgeBias(name, str(value), "", np.unique(item[has_value]).size, slope)
-    families = {str(value): model_family(value) for value in distinct}
+    families = {str(value): find_model_family(value) for value in distinct}
     family = np.array([families.get(text, "") for text in texts], object)
     for code in np.unique(judge):
-        by_judge, own = judge == code, model_family(table.annotators[code])
+        by_judge, own = judge == code, find_model_family(table.annotators[code])
         same = family[by_judge] == own
         if _has_enough_items(item[by_judge], same):
             slope = _estimate_slope(same * 1.0, excess[by_judge], item[by_judge])
@@ -106,7 +107,7 @@ def _to_numbers(values: Any) -> FloatArray | None:
 
 
 def _estimate_slope(x: FloatArray, y: FloatArray, item: IntArray) -> Estimate:
-    """Return the slope of y on x over rows, which is a difference of two means if x is 0 or 1.
+    """Return the slope of y on x over rows; if x is 0 or 1, the slope is the difference of two means.
 
     The interval treats the rows of an item as dependent (Liang & Zeger 1986).
     """

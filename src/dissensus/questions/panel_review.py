@@ -1,18 +1,18 @@
-"""Review a panel of LLM judges: which make the same mistakes, and how many independent judges they amount to.
+"""Review a panel of LLM judges: which judges make the same mistakes, and the effective number of judges.
 
-Judges j and k err on the same items more often than by chance. With the errors e_ij = [y_ij ≠ z_i], r_jk the
-correlation of the errors of j and k, and r its mean over pairs, A judges carry the evidence of
+Judges often err on the same items. Let e_ij = [y_ij ≠ z_i] be the errors, r_jk the correlation of the errors of judges
+j and k, and r the mean of r_jk over pairs. Then A judges carry the evidence of
 
     A / (1 + (A − 1) r)        (Kish 1965)
 
-independent ones. With gold, z is known. Without gold z_i ~ q_i, the posterior: if q is calibrated (see
-`models.tempering`), so are expected products of errors. The interval is by bootstrap over items with gold; without
-gold it is the interval of ρ. Errors of scores are deviations from the mean of the class, or from the line through gold
-scores.
+independent ones. With gold, z is known. Without gold, z_i is distributed as the posterior q_i; if q is calibrated (see
+`models.tempering`), the expected products of errors are calibrated too. With gold, the interval is a bootstrap interval
+over gold items; without gold, it follows from the interval of ρ. Errors of scores are deviations from the mean score of
+the class, or from a regression line on gold scores.
 
-The value of a judge is the share of the panel's answer that is lost without it: the loss of R² if the panel's posterior
-q is predicted by the best linear combination of the other judges' labels x_ij(c) instead of all judges' labels. Judges
-are selected one by one: the next one adds most per cost of its call.
+The value of a judge is the share of the panel's answer that is lost without the judge: the decrease in R² if the
+posterior q of the panel is predicted by the best linear combination of the labels x_ij(c) of the other judges instead
+of all judges. Judges are selected one after another; the next judge is the one that adds most per cost of a call.
 """
 
 from __future__ import annotations
@@ -36,38 +36,41 @@ from dissensus.questions.exceptions import AnnotatorWithoutValue, CostNotPositiv
 from dissensus.questions.findings import EffectiveJudgeCount
 from dissensus.table.annotations import Annotations
 
-FAMILIES = (
+MODEL_FAMILIES = (
     "llama", "mixtral", "mistral", "ministral", "qwen", "gemma", "gemini", "phi", "deepseek", "gpt", "claude", "haiku",
     "sonnet", "opus", "command", "grok", "olmo", "falcon", "glm", "kimi", "nemotron", "granite", "yi",
 )  # fmt: skip
-"""Words in names of language models that identify the maker, the more specific ones first."""
-RESAMPLES = 200  # bootstrap resamples and permutations
-MAX_ITEMS = 2_000  # gold items for correlations with an interval, spread evenly
-RIDGE = 1e-6  # share of the mean diagonal that is added, so that equal judges have a solution
+"""Words in the names of language models that identify the maker; more specific words come first."""
+N_RESAMPLES = 200  # number of bootstrap resamples and of permutations
+MAX_GOLD_ITEMS = 2_000  # maximum number of gold items for the intervals of correlations; they are spread evenly
+RELATIVE_RIDGE = 1e-6  # ridge relative to the mean diagonal, which makes the system solvable if judges are identical
 
 
 @dataclass(frozen=True, eq=False)
 class PanelReview:
-    """Shared errors and value of the judges of a panel; arrays are in the order of `judges`."""
+    """Common errors and values of the judges of a panel; arrays are in the order of `judges`."""
 
     judges: Names  # (J,)
     families: tuple[str, ...]  # (J,)
-    uses_gold: bool  # True if errors are measured with gold instead of the posterior
+    uses_gold: bool  # True if errors are measured with gold, False if with the posterior
     effective_judges: Estimate  # effective number of independent judges
     mean_correlation: float  # r
-    correlation: FloatArray = field(repr=False)  # (J, J) of errors
-    tree: tuple[tuple[float, ...], ...] = field(repr=False)  # merges of scipy's `linkage`, average of 1 − r_jk
-    tree_order: IntArray = field(repr=False)  # (J,) judges along the tree
+    correlation: FloatArray = field(repr=False)  # (J, J) correlation of the errors of two judges
+    # Merges of average linkage by 1 − r_jk, as returned by SciPy's `linkage`
+    tree: tuple[tuple[float, ...], ...] = field(repr=False)
+    tree_order: IntArray = field(repr=False)  # (J,) judges in the order of the leaves of the tree
     value: FloatArray = field(repr=False)  # (J,) share of the panel's answer that is lost without the judge
-    selection: tuple[tuple[str, float], ...] = field(repr=False)  # judge, share of the answer kept by those so far
-    is_significant: BoolArray = field(repr=False)  # (J, J) errors are more similar than by chance, measured with gold
-    cost: FloatArray | None = field(default=None, repr=False)  # (J,) cost of a call; None: all cost the same
+    # Judges in the order of selection, each with the share of the answer kept so far
+    selection: tuple[tuple[str, float], ...] = field(repr=False)
+    # (J, J) True if errors are more similar than by chance; all False without gold
+    is_significant: BoolArray = field(repr=False)
+    cost: FloatArray | None = field(default=None, repr=False)  # (J,) cost of a call; None if all costs are equal
 
     def __str__(self) -> str:
         return str(self.finding())
 
     def finding(self) -> Message:
-        """Return the number of independent judges that the panel amounts to."""
+        """Return a message with the effective number of independent judges."""
         effective = self.effective_judges
         return EffectiveJudgeCount(
             judges=self.judges.size, effective=effective.value, low=effective.low, high=effective.high,
@@ -75,7 +78,7 @@ class PanelReview:
         )  # fmt: skip
 
     def significant_pairs(self, n: int = 3) -> list[tuple[str, str, float]]:
-        """Return those of the n most similar pairs whose errors are significantly similar."""
+        """Return the pairs with significantly similar errors among the n most similar pairs."""
         code = {str(name): j for j, name in enumerate(self.judges)}
         return [pair for pair in self.most_similar_pairs(n) if self.is_significant[code[pair[0]], code[pair[1]]]]
 
@@ -87,19 +90,19 @@ class PanelReview:
         return [(str(self.judges[first[k]]), str(self.judges[second[k]]), float(r[k])) for k in best]
 
 
-def gold_items(gold: Any) -> IntArray:
+def find_gold_items(gold: Any) -> IntArray:
     """Return the items with a gold class (codes, −1 if unknown) or a gold score (NaN if unknown)."""
     return np.flatnonzero(~np.isnan(gold) if gold.dtype.kind == "f" else gold >= 0)
 
 
-def model_family(name: Any) -> str:
-    """Return the maker's word in the name of a model, or the first word of another name.
+def find_model_family(name: Any) -> str:
+    """Return the word in the name of a model that identifies its maker, or else the first word of the name.
 
     >>> model_family("Meta-Llama-3-8B-Instruct"), model_family("openai/gpt-4o"), model_family("anna b")
     ('llama', 'gpt', 'anna')
     """
     words = re.findall(r"[a-z]+", str(name).lower())
-    families = (family for family in FAMILIES if any(word.startswith(family) for word in words))
+    families = (family for family in MODEL_FAMILIES if any(word.startswith(family) for word in words))
     return next(families, words[0] if words else "")
 
 
@@ -112,25 +115,26 @@ def review_panel(
     cost: Mapping[Any, float] | None = None,
     seed: int = 0,
 ) -> PanelReview | None:
-    """Review a panel, that is, few annotators who label nearly every item.
+    """Review a panel, that is, a small number of annotators who label nearly every item.
 
     Parameters
     ----------
     gold : (I,) int, −1 where unknown; or (I,) float, NaN where unknown
-        With `MIN_GOLD_ITEMS` gold items or more, on which judges err, errors are measured with gold.
+        Gold labels. Errors are measured with them if there are at least `MIN_GOLD_ITEMS` gold items and judges err on
+        them.
     model : Aggregator, optional
-        A model fitted to votes without gold; by default the default method.
+        A model fitted to the votes without gold. By default, the default method is fitted.
     posterior : (I, K), optional
-        The panel's answer for votes; by default the posterior of the model.
+        The answer of the panel, for votes. By default, the posterior of the model.
     cost : judge → cost of a call, optional
-        By default all judges cost the same.
+        By default, all judges cost the same.
     seed : int
-        Seed of resamples and permutations.
+        Seed of the resamples and permutations.
 
     Returns
     -------
     PanelReview or None
-        None if the table is not a panel, if all labels are equal, and for scores without gold, whose errors are
+        None if the table is not a panel, if all labels are equal, or for scores without gold, because their errors are
         unknown.
 
     >>> from dissensus import review_panel
@@ -141,7 +145,7 @@ def review_panel(
     >>> [pair[:2] for pair in review_panel(data.annotations).most_similar_pairs(1)]
     [('3', '4')]
     >>> review = review_panel(data.annotations, gold=data.truth)
-    >>> review.significant_pairs(), review.finding().judges  # measured with gold, they err independently
+    >>> review.significant_pairs(), review.finding().judges  # measured with gold, the judges err independently
     ([], 5)
     """
     judges = panel_judges(table)
@@ -149,10 +153,10 @@ def review_panel(
         return None
     if model is None and table.kind != "numbers":
         model = methods[DEFAULT_METHOD]().fit(table)
-    similarity = _similarity_with_gold(table, judges, gold, seed)
+    similarity = _measure_similarity_with_gold(table, judges, gold, seed)
     uses_gold = similarity is not None
     if similarity is None and model is not None:
-        similarity = _similarity_without_gold(table, judges, model)
+        similarity = _estimate_similarity_without_gold(table, judges, model)
     if similarity is None:
         return None
     effective, correlation, significant = similarity
@@ -165,36 +169,36 @@ def review_panel(
         value, selection = _JudgeVotes(table, judges).rank_judges(posterior, price)
     tree, order = _cluster_judges(correlation)
     return PanelReview(
-        names, tuple(model_family(name) for name in names), uses_gold, effective, _mean_off_diagonal(correlation),
+        names, tuple(find_model_family(name) for name in names), uses_gold, effective, _mean_off_diagonal(correlation),
         correlation, tree, order, value, tuple((str(names[j]), share) for j, share in selection), significant, price,
     )  # fmt: skip
 
 
-def _similarity_with_gold(
+def _measure_similarity_with_gold(
     table: Annotations, judges: IntArray, gold: Any, seed: int
 ) -> tuple[Estimate, FloatArray, BoolArray] | None:
-    """Return the effective number of judges, the correlations of errors and which are significant.
+    """Return the effective number of judges, the correlations of their errors and a mask of significant ones.
 
-    Returns None with too few gold items, or if no judge errs on them.
+    Return None if there are too few gold items or no judge errs on them.
     """
-    known = np.empty(0, np.int64) if gold is None else gold_items(gold)
-    known = known[:: max(-(-known.size // MAX_ITEMS), 1)]
+    known = np.empty(0, np.int64) if gold is None else find_gold_items(gold)
+    known = known[:: max(-(-known.size // MAX_GOLD_ITEMS), 1)]
     if known.size < MIN_GOLD_ITEMS:
         return None
-    errors = _errors(table, judges, known, gold)
-    correlation = _correlations(errors)
+    errors = _compute_errors(table, judges, known, gold)
+    correlation = _compute_correlations(errors)
     if not np.isfinite(correlation[~np.eye(judges.size, dtype=np.bool_)]).any():
         return None
-    resamples = np.random.default_rng(seed).integers(0, known.size, (RESAMPLES, known.size))
-    resampled = np.array([_effective_number(_correlations(errors[rows])) for rows in resamples])
+    resamples = np.random.default_rng(seed).integers(0, known.size, (N_RESAMPLES, known.size))
+    resampled = np.array([_effective_number(_compute_correlations(errors[rows])) for rows in resamples])
     effective = percentile_interval(_effective_number(correlation), resampled)
-    return effective, correlation, _find_significant(correlation, errors, gold[known], seed)
+    return effective, correlation, _find_significant_correlations(correlation, errors, gold[known], seed)
 
 
-def _similarity_without_gold(
+def _estimate_similarity_without_gold(
     table: Annotations, judges: IntArray, model: Aggregator
 ) -> tuple[Estimate, FloatArray, BoolArray]:
-    """Return the effective number of judges and the expected correlations of errors; none is significant."""
+    """Return the effective number of judges, the expected correlations of errors and a mask that is all False."""
     labels, votes = np.asarray(model.item_total_), _JudgeVotes(table, judges)
     correlation = votes.expected_correlations(np.asarray(model.posterior_))
     untempered = model.untempered_posterior()
@@ -208,7 +212,7 @@ def _similarity_without_gold(
 
 
 def _check_cost(cost: Mapping[Any, float] | None, names: Names) -> FloatArray | None:
-    """Return the cost of each judge (J,), or None without costs."""
+    """Check the costs and return the cost of each judge (J,), or None without costs."""
     if cost is None:
         return None
     for name in names.tolist():
@@ -220,7 +224,7 @@ def _check_cost(cost: Mapping[Any, float] | None, names: Names) -> FloatArray | 
 
 
 def _cluster_judges(correlation: FloatArray) -> tuple[tuple[tuple[float, ...], ...], IntArray]:
-    """Return the merges of average linkage by 1 − r_jk, and the judges along the tree."""
+    """Return the merges of average linkage by 1 − r_jk, and the judges in the order of the leaves."""
     from scipy.cluster.hierarchy import leaves_list, linkage
     from scipy.spatial.distance import squareform
 
@@ -234,8 +238,8 @@ def _cluster_judges(correlation: FloatArray) -> tuple[tuple[tuple[float, ...], .
 # Errors and their correlations ----------------------------------------------------------------------------------------
 
 
-def _errors(table: Annotations, judges: IntArray, known: IntArray, gold: Any) -> FloatArray:
-    """Return errors on gold items (n, J), NaN without a label: 0 or 1 for votes, deviations for scores."""
+def _compute_errors(table: Annotations, judges: IntArray, known: IntArray, gold: Any) -> FloatArray:
+    """Return the errors on gold items (n, J): 0 or 1 for votes, deviations for scores, NaN without a label."""
     position, column = np.full(table.n_items, -1), np.full(table.n_annotators, -1)
     position[known], column[judges] = np.arange(known.size), np.arange(judges.size)
     rows = np.flatnonzero((position[table.item] >= 0) & (column[table.annotator] >= 0))
@@ -259,15 +263,15 @@ def _errors(table: Annotations, judges: IntArray, known: IntArray, gold: Any) ->
     return errors
 
 
-def _correlations(errors: FloatArray) -> FloatArray:
-    """Return correlations over the items that both judges labelled (J, J); NaN if one never or always errs."""
+def _compute_correlations(errors: FloatArray) -> FloatArray:
+    """Return the correlation of errors on common items for each pair of judges (J, J); NaN if errors are constant."""
     labelled = ~np.isnan(errors)
     e, w = np.where(labelled, errors, 0), labelled.astype(np.float64)
     return _correlations_from_sums(e.T @ e, e.T @ w, (e * e).T @ w, w.T @ w)
 
 
 def _correlations_from_sums(product: FloatArray, total: FloatArray, square: FloatArray, n: FloatArray) -> FloatArray:
-    """Return correlations from sums over the common items of pairs: Σ e_j e_k, Σ e_j, Σ e_j² and their number."""
+    """Return correlations, given sums over the common items of each pair: Σ e_j e_k, Σ e_j, Σ e_j² and Σ 1."""
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = total / n
         variance = square / n - mean**2
@@ -275,21 +279,22 @@ def _correlations_from_sums(product: FloatArray, total: FloatArray, square: Floa
         return np.asarray((product / n - mean * mean.T) / np.sqrt(variance * variance.T))
 
 
-def _find_significant(correlation: FloatArray, errors: FloatArray, truth: Any, seed: int) -> BoolArray:
-    """Return which correlations exceed those of judges who err independently in each class of items (J, J).
+def _find_significant_correlations(correlation: FloatArray, errors: FloatArray, truth: Any, seed: int) -> BoolArray:
+    """Return a mask (J, J) of the correlations that are larger than those of judges with independent errors.
 
-    The test at 5 % holds for all pairs together: errors are permuted among the items of a class, and compared with the
-    largest excess of any pair, in standard deviations.
+    Errors are permuted among the items of each class. A correlation is significant at 5 % if its excess in standard
+    deviations is larger than the largest excess of any pair in the permutations, which corrects for the number of
+    pairs.
     """
     rng, J = np.random.default_rng(seed), errors.shape[1]
-    if truth.dtype.kind == "f":  # errors are residuals of gold scores already
+    if truth.dtype.kind == "f":  # errors of scores are residuals already
         truth = np.zeros(len(truth), np.int64)
     strata = [np.flatnonzero(truth == c) for c in np.unique(truth)]
-    permuted, by_chance = errors.copy(), np.empty((RESAMPLES, J, J))
+    permuted, by_chance = errors.copy(), np.empty((N_RESAMPLES, J, J))
     for correlations in by_chance:
         for rows in strata:
             permuted[rows] = rng.permuted(errors[rows], axis=0)
-        correlations[:] = np.nan_to_num(_correlations(permuted))
+        correlations[:] = np.nan_to_num(_compute_correlations(permuted))
     mean, spread = by_chance.mean(axis=0), np.maximum(by_chance.std(axis=0), 1e-9)
     pairs = np.triu_indices(J, 1)
     largest = ((by_chance - mean) / spread)[:, *pairs].max(axis=1)
@@ -308,7 +313,7 @@ def _effective_number(correlation: FloatArray) -> float:
 
 
 class _JudgeVotes:
-    """Sparse shares of each judge's labels of an item that are class c (I, J), for every c."""
+    """For each class c, the sparse matrix (I, J) of the shares of a judge's labels on an item that are c."""
 
     def __init__(self, table: Annotations, judges: IntArray):
         from scipy.sparse import csr_array
@@ -324,7 +329,7 @@ class _JudgeVotes:
                          for c in range(table.n_classes)]  # fmt: skip
 
     def expected_correlations(self, posterior: FloatArray) -> FloatArray:
-        """Return expected correlations of errors (J, J) if the truth is drawn from a posterior (I, K)."""
+        """Return the expected correlations of errors (J, J) if the truth is drawn from a posterior (I, K)."""
         from scipy.sparse import diags_array
 
         J = self.labelled.shape[1]
@@ -340,7 +345,7 @@ class _JudgeVotes:
     def rank_judges(
         self, posterior: FloatArray, price: FloatArray | None
     ) -> tuple[FloatArray, list[tuple[int, float]]]:
-        """Return the value of each judge (J,), and the judges in the order of selection with the share kept."""
+        """Return the value of each judge (J,), and the judges in the order of selection with the share kept so far."""
         J, K = self.labelled.shape[1], len(self.by_class)
         gram, moment = np.zeros((J, J)), np.zeros(J)
         for c, votes in enumerate(self.by_class):
@@ -348,10 +353,10 @@ class _JudgeVotes:
             mean, answer = np.asarray(x.mean(axis=0)).reshape(-1), posterior[:, c] - posterior[:, c].mean()
             gram += (x.T @ x).toarray() - len(posterior) * np.outer(mean, mean)
             moment += x.T @ answer
-        gram[np.diag_indices(J)] += RIDGE * max(np.trace(gram) / J, 1e-12)
+        gram[np.diag_indices(J)] += RELATIVE_RIDGE * max(np.trace(gram) / J, 1e-12)
 
         def explained(judges: list[int]) -> float:
-            """Return the sum of squares of the answer that these judges explain."""
+            """Return the part of the answer's sum of squares that is explained by these judges."""
             block = np.ix_(judges, judges)
             return float(moment[judges] @ np.linalg.solve(gram[block], moment[judges])) if judges else 0.0
 

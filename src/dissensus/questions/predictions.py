@@ -1,8 +1,9 @@
-"""Read predictions of any model and align them to a table.
+"""Read the predictions of any model and align them to a table.
 
-A file or frame has one row per item, or one per item and annotator (a column `annotator`). It has a label, one
-probability per class (columns `p_CLASS`, or named like the classes), or both: then the label is the answer, and the
-probabilities are its confidence. Names are compared as text: 7 and "7" are the same item.
+A file or frame has one row per item or, with a column `annotator`, one row per item and annotator. It contains a label,
+one probability per class (columns `p_CLASS`, or columns with the names of the classes), or both. If it contains both,
+the label is the answer, and the probabilities are its confidence. Names are compared as text, so 7 and "7" are the same
+item.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from dissensus.table.io import read_frame
 from dissensus.table.io.files import name_file_in_errors
 from dissensus.table.names import encode_proba
 
-PREDICTED = ("predicted", "prediction", "predicted_label", "pred", "label", "answer")
-"""Column names of the predicted label, in the order in which they are tried."""
-PROBABILITY_PREFIX = "p_"  # of columns that hold the probability of a class
+PREDICTION_COLUMNS = ("predicted", "prediction", "predicted_label", "pred", "label", "answer")
+"""Possible column names of the predicted label, in the order in which they are tried."""
+PROBABILITY_PREFIX = "p_"  # prefix of columns with the probability of a class
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """Labels, probabilities or both, one row for each item, or for each item and annotator; all names are text."""
+    """Predicted labels, probabilities or both, one row per item or per item and annotator; all names are text."""
 
     item: Names  # (n,)
     classes: Names  # (C,)
@@ -52,7 +53,7 @@ class Predictions:
     def read(cls, source: Any, table: Annotations, predicted: str | None = None) -> Predictions:
         """Read a file, a frame, or an array (I,) of names or (I, K) of probabilities, in the order of `table.items`.
 
-        `predicted` names the column of the label.
+        `predicted` is the name of the column with the predicted label.
         """
         if isinstance(source, Predictions):
             return source
@@ -82,7 +83,7 @@ class Predictions:
         if predicted is not None and predicted not in columns:
             raise missing_column_error("label", columns, predicted)
         by_lower_case = {name.strip().lower(): name for name in reversed(columns)}
-        label = predicted or next((by_lower_case[name] for name in PREDICTED if name in by_lower_case), None)
+        label = predicted or next((by_lower_case[name] for name in PREDICTION_COLUMNS if name in by_lower_case), None)
         by_class = {
             name.removeprefix(PROBABILITY_PREFIX): name for name in columns if name.startswith(PROBABILITY_PREFIX)
         }
@@ -114,13 +115,13 @@ class Predictions:
 
 @dataclass(frozen=True, eq=False)
 class AlignedPredictions:
-    """Predictions in the order of a table's items, rows and classes; zeros where missing."""
+    """Predictions in the order of the items, rows and classes of a table; missing predictions are zeros."""
 
     has_item: BoolArray  # (I,) True for predicted items
     has_row: BoolArray  # (N,) True for predicted rows
-    answer_shares: FloatArray  # (I, K) the answer; 1/t for each of t tied classes
+    answer_shares: FloatArray  # (I, K) 1 for the answer, or 1/t for each of t tied classes
     proba: FloatArray | None  # (I, K)
-    row_answers: FloatArray  # (N, K) the answer for each annotator, or its probability
+    row_answers: FloatArray  # (N, K) predicted answer or probabilities for the annotator of each row
     row_proba: FloatArray | None  # (N, K)
 
     @classmethod
@@ -142,11 +143,11 @@ class AlignedPredictions:
             item_proba = None if proba is None else _select_rows(proba, row_of_item)
             rows = row_of_item[table.item]
         else:
-            best, item_proba = (_mean_by_item(values, item, table.n_items) for values in (answer, confidence))
+            best, item_proba = (_average_by_item(values, item, table.n_items) for values in (answer, confidence))
             annotator = naming.match_names(predictions.annotator, table.annotators, "annotators")
             in_table = (item >= 0) & (annotator >= 0)
-            pairs, row = np.unique(_pair_codes(table.item, table.annotator, table), return_inverse=True)
-            pair = np.where(in_table, naming.match_names(_pair_codes(item, annotator, table), pairs, "pairs"), -1)
+            pairs, row = np.unique(_encode_pairs(table.item, table.annotator, table), return_inverse=True)
+            pair = np.where(in_table, naming.match_names(_encode_pairs(item, annotator, table), pairs, "pairs"), -1)
             rows = _find_rows(pair, pairs.size, predictions.item)[row]
         has_item = np.asarray(best.any(axis=1))
         tied = find_tied_classes(best) & has_item[:, None]
@@ -156,12 +157,12 @@ class AlignedPredictions:
 
     @property
     def calibrated_proba(self) -> FloatArray | None:
-        """Return the probabilities (I, K), or None if predictions have labels only: shares of labels do not count."""
+        """Return the probabilities (I, K), or None if the predictions contain only labels."""
         return None if self.row_proba is None else self.proba
 
 
-def with_text_names(table: Annotations, predictions: Iterable[Predictions]) -> Annotations:
-    """Return the table with names as text, and the classes that predictions add to its own."""
+def convert_names_to_text(table: Annotations, predictions: Iterable[Predictions]) -> Annotations:
+    """Return a table whose names are text and whose classes include all predicted classes."""
     classes = _to_text(table.classes)
     for one in predictions:
         classes = _append_new_names(classes, one.classes)
@@ -180,26 +181,26 @@ def _encode_text(column: Any, what: str) -> tuple[Names, IntArray]:
 
 
 def _append_new_names(names: Names, more: Names) -> Names:
-    """Return names, followed by new names of `more`."""
+    """Return the names, followed by the names in `more` that are not among them."""
     return np.concatenate([names, more[naming.match_names(more, names, "classes") < 0]]) if more.size else names
 
 
 def _expand_classes(proba: FloatArray, classes: Names, all_classes: Names) -> FloatArray:
-    """Return probabilities (n, C) over more classes, with zeros for the others."""
+    """Return the probabilities (n, C) with additional columns of zeros for the classes that they lack."""
     expanded = np.zeros((len(proba), all_classes.size))
     expanded[:, naming.match_names(classes, all_classes, "classes")] = proba
     return expanded
 
 
-def _pair_codes(item: IntArray, annotator: IntArray, table: Annotations) -> IntArray:
-    """Return one code for each pair of item and annotator (n,)."""
+def _encode_pairs(item: IntArray, annotator: IntArray, table: Annotations) -> IntArray:
+    """Return a code that identifies the item and annotator of each row (n,)."""
     return np.asarray(item * np.int64(table.n_annotators) + annotator)
 
 
 def _find_rows(target: IntArray, n: int, item: Names) -> IntArray:
-    """Return the row that predicts each of n targets (n,), −1 if none; raise an error if two do.
+    """Return the row that predicts each of n targets (n,), or −1; raise an error if several rows predict a target.
 
-    `target` (rows,) is the target of each row, or −1.
+    `target` (rows,) holds the target of each row, or −1.
     """
     count = np.bincount(target[target >= 0], minlength=n)
     if (count > 1).any():
@@ -211,11 +212,11 @@ def _find_rows(target: IntArray, n: int, item: Names) -> IntArray:
 
 
 def _select_rows(values: FloatArray, row: IntArray) -> FloatArray:
-    """Return the chosen rows of `values`, and zeros for row −1."""
+    """Return the chosen rows of `values`, with zeros for row −1."""
     return np.where(row[:, None] >= 0, values[row], 0.0)
 
 
-def _mean_by_item(values: FloatArray, item: IntArray, n: int) -> FloatArray:
+def _average_by_item(values: FloatArray, item: IntArray, n: int) -> FloatArray:
     """Return the mean of the rows (rows, K) of each item (n, K)."""
     rows = np.flatnonzero(item >= 0)
     sums = csr_array((np.ones(rows.size), (item[rows], rows)), shape=(n, len(values))) @ values

@@ -1,17 +1,17 @@
-"""Recommend which labels to collect next, by which annotators: the largest expected information gain per cost.
+"""Recommend which labels to collect next and by which annotators, by expected information gain per cost.
 
-Item i is of class z_i = k with probability q_i(k), and annotator j gives an item of class k the label l with
-probability Θ_j[k, l] (Q_ij[k, l] if it differs between items in the model). This probability is known as precisely as
-from γ_jk labels: rows are Dirichlet(γ_jk Θ_j[k, ·]). With P(l) = Σ_k q_i(k) Θ_j[k, l], the expected information gain of
-the label is
+Item i has the class z_i = k with probability q_i(k). Annotator j gives the label l to an item of class k with
+probability Θ_j[k, l] (or Q_ij[k, l] if the model has different probabilities for each item). The uncertainty about a
+row of Θ_j is that of γ_jk labels: the row is distributed as Dirichlet(γ_jk Θ_j[k, ·]). With P(l) = Σ_k q_i(k) Θ_j[k,
+l], the expected information gain of a label is
 
     gain = I(y_ij; z_i, Θ_j) = H(P) − Σ_k q_i(k) E H(Θ_j[k, ·])
          = I(y_ij; z_i)  [`about_item`: H(P) − Σ_k q_i(k) H(E Θ_j[k, ·]), the expected fall of the entropy of q_i]
          + Σ_k q_i(k) (H(E Θ_j[k, ·]) − E H(Θ_j[k, ·]))  [about the annotator]
     E H(Dirichlet(γ m)) = ψ(γ + 1) − Σ_l m_l ψ(γ m_l + 1)
 
-in nats. The second part matters: a model that counts only information about items chooses the annotators whom it trusts
-already, learns nothing about the others, and confirms itself (`benchmarks/recommend`).
+in nats. The second term is important: without it, only annotators that are already considered reliable would be chosen,
+and the model would learn nothing about the others (`benchmarks/recommend`).
 
 | symbol | name | shape |
 |---|---|---|
@@ -20,23 +20,26 @@ already, learns nothing about the others, and confirms itself (`benchmarks/recom
 | γ | evidence | (J, K) |
 | E H | entropy | (I or 1, J, K) |
 
-*Several labels at once.* Annotators are independent given the class. While some labels are requested but not yet given,
-the gain of one more is therefore the mean over their outcomes: Σ_b w_b H(P_b) − Σ_k q_i(k) E H(Θ_j[k, ·]) over joint
-outcomes b (`OUTCOMES` of them; less probable ones are merged). The knowledge of an annotator grows with the requested
-labels, and is updated `ROUNDS` times in a batch. All this only lowers gains, and the next pair is always the one with
-the largest gain per cost: this greedy choice reaches at least 63 % of the best for such gains and equal costs
-(Nemhauser et al. 1978).
+*Several labels at once.* Annotators are independent given the class. While labels of an item are requested but not yet
+given, the gain of one more label is therefore the mean over their joint outcomes b: Σ_b w_b H(P_b) − Σ_k q_i(k) E
+H(Θ_j[k, ·]). At most `MAX_OUTCOMES` outcomes are kept, and the less probable ones are merged. The evidence about an
+annotator grows with the requested labels, and is updated `N_UPDATES_PER_BATCH` times in a batch. These updates can only
+decrease gains. The next pair is always the one with the largest gain per cost; for such gains and equal costs, this
+greedy choice reaches at least 63 % of the optimum (Nemhauser et al. 1978).
 
-*Effect of the labels.* q_i is tempered, because labels of one item depend on each other. The model that is fitted to
-the new labels decides by p_i(k) Π Θ_j[k, y_ij], where p_i is the untempered posterior (`models.tempering`). With k_b =
-arg max_k p_i(k) P(b | k) and k_0 = arg max_k q_i(k), over the outcomes b of all labels requested for the item,
+*Effect of the labels.* q_i is tempered, because the labels of an item are correlated. A model that is fitted to the new
+labels chooses the class with the largest p_i(k) Π Θ_j[k, y_ij], where p_i is the untempered posterior
+(`models.tempering`). Let k_b = arg max_k p_i(k) P(b | k) and k_0 = arg max_k q_i(k). Then, over the outcomes b of all
+labels requested for the item,
 
     p_change = Σ_b w_b [k_b ≠ k_0]
 
-*Default limits*: an annotator who gave a share s of the labels so far gets at most max(s, min(2 s, 1/2)) of the budget.
-An item gets at most `MORE_LABELS` labels more than the median item has, and none if it is settled: q_i(k_0) is at
-least `SETTLED_CONFIDENCE` by at least `MIN_ANNOTATORS` annotators. An item with so many annotators also gets none if
-all labels that it may get leave p_change below `MIN_CHANGE`: their cost stays in the budget.
+*Default limits*: an annotator who gave a share s of the labels so far gets at most the share max(s, min(2 s, 1/2)) of
+the budget. The number of labels of an item is limited to `MAX_LABELS_ABOVE_MEDIAN` more than the median item has. An
+item gets no label if it is settled, that is, if q_i(k_0) is at
+least `SETTLED_CONFIDENCE` and it has at least `MIN_ANNOTATORS`
+annotators. An item with this number of annotators also gets no label if p_change is below `MIN_CHANGE_PROBABILITY` for
+all labels that the item may get; the cost of these labels stays in the budget.
 """
 
 from __future__ import annotations
@@ -82,35 +85,37 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
 
-OUTCOMES = 64  # joint outcomes per item: exact for six labels of two classes, two labels of eight
-ROUNDS = 8  # updates of the knowledge of annotators in a batch
-MAX_CELLS = 2**22  # numbers in an array of likelihoods that differ between items, which bounds memory
-MIN_RELATIVE = 1e-12  # probability relative to the most probable class below which a class is skipped
-GRAIN = 1e-10  # smallest difference in nats per cost; smaller ones are ties, which names decide
-ROUNDING = 1e-9  # relative tolerance of the budget, so that three labels at 0.1 are within 0.3
-MAX_EVIDENCE = 1e9  # labels of evidence for a row of Θ; more make no difference
-SHARE_FACTOR = 2.0  # largest share of the budget, relative to an annotator's share of the labels so far
-MAX_SHARE = 0.5  # largest share of the budget of an annotator who gave less of the labels so far
-MIN_CAPACITY = 5  # labels that may be requested from every annotator
-MORE_LABELS = 3  # labels that an item may have more than the median item
-MIN_CHANGE = 0.01  # P(label of an item changes) below which labels on it are not worth collecting
-MAX_TRIED_LABELS = 10  # labels of one item that are tried before it counts as unchangeable
-MAX_UNCHANGEABLE = 100  # unchangeable items in a row after which the search stops
-MIN_CHANGES_SHOWN = 0.05  # expected changes below which none is reported
-ADVICE_BUDGET = 100  # labels in the advice of `redundancy` and the report
-PerAnnotator = float | Mapping[Any, float] | FloatArray | list[float]
+# Maximum number of joint outcomes per item; exact for six labels of two classes or two labels of eight
+MAX_OUTCOMES = 64
+N_UPDATES_PER_BATCH = 8  # number of updates of the evidence about annotators in a batch
+# Maximum number of likelihoods in an array if they differ between items; limits memory
+MAX_LIKELIHOODS_PER_CHUNK = 2**22
+MIN_RELATIVE_PROBABILITY = 1e-12  # classes with a smaller probability relative to the most probable class are skipped
+GAIN_RESOLUTION = 1e-10  # nats per cost; smaller differences count as ties, which are broken by names
+BUDGET_TOLERANCE = 1e-9  # relative tolerance, so that three labels at a cost of 0.1 fit into a budget of 0.3
+MAX_EVIDENCE = 1e9  # maximum number of labels of evidence for a row of Θ; more make no difference
+MAX_BUDGET_SHARE_RATIO = 2.0  # maximum ratio of an annotator's share of the budget to the share of the labels so far
+MAX_BUDGET_SHARE = 0.5  # maximum share of the budget of an annotator who gave a smaller share of the labels so far
+MIN_CAPACITY = 5  # minimum number of labels that may be requested from each annotator
+MAX_LABELS_ABOVE_MEDIAN = 3  # maximum number of labels of an item above the number of the median item
+MIN_CHANGE_PROBABILITY = 0.01  # minimum P(label of an item changes) for labels on it to be worth collecting
+MAX_TRIED_LABELS = 10  # maximum number of labels of an item that are tried before the item counts as unchangeable
+MAX_UNCHANGEABLE_ITEMS = 100  # maximum number of consecutive unchangeable items; then the search stops
+MIN_REPORTED_CHANGES = 0.05  # minimum expected number of changes that is reported
+ADVICE_BUDGET = 100  # number of labels in the advice of `redundancy` and of the report
+ValuePerAnnotator = float | Mapping[Any, float] | FloatArray | list[float]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Recommendation(NotebookTable):
-    """Recommended pairs of items and annotators in order; every array has one entry per pair."""
+    """Recommended pairs of item and annotator in the order of choice; every array has one entry per pair."""
 
     items: Names  # (n,)
     annotators: Names  # (n,)
-    gain: FloatArray  # (n,) expected information gain in nats, given the pairs before it
+    gain: FloatArray  # (n,) expected information gain in nats, given the previous pairs
     about_item: FloatArray  # (n,) part of the gain about the class of the item; the rest is about the annotator
     cost: FloatArray  # (n,)
-    p_change: FloatArray  # (n,) P(label of the item changes) by all labels recommended for it
+    p_change: FloatArray  # (n,) P(label of the item changes) if all labels recommended for it are collected
     candidates: int = field(default=0)  # number of pairs to choose from
     limits: SelectionLimits | None = None
 
@@ -129,11 +134,11 @@ class Recommendation(NotebookTable):
         return float(self.p_change[np.unique(self.items, return_index=True)[1]].sum())
 
     def verdict(self) -> str:
-        """Return in a few sentences what the labels are expected to change, or why there are none."""
+        """Describe in a few sentences the expected effect of the labels, or why none is recommended."""
         return " ".join(map(str, self.findings()))
 
     def findings(self) -> Iterator[Message]:
-        """Yield what the labels are expected to change, or why there are none."""
+        """Yield messages about the expected effect of the labels, or why none is recommended."""
         if len(self) == 0:
             yield self._explain_end(None)
             return
@@ -144,7 +149,7 @@ class Recommendation(NotebookTable):
         )
         if limits is not None and limits.no_shared_items:
             yield findings.NoItemLabelledTwice()
-        elif self.expected_changes >= MIN_CHANGES_SHOWN:
+        elif self.expected_changes >= MIN_REPORTED_CHANGES:
             yield findings.ExpectedChanges(changes=self.expected_changes, labels=len(self))
         else:
             yield findings.NoExpectedChange()
@@ -158,7 +163,7 @@ class Recommendation(NotebookTable):
             yield self._explain_end(limits.unspent)
 
     def advice(self) -> str:
-        """Return what to do next, as a sentence, for a budget of `ADVICE_BUDGET`.
+        """Return a sentence about what to do next with a budget of `ADVICE_BUDGET`.
 
         >>> from dissensus import methods, recommend
         >>> from dissensus.table.simulate import simulate
@@ -169,11 +174,11 @@ class Recommendation(NotebookTable):
         return str(self.next_step())
 
     def next_step(self) -> Message:
-        """Return what to do next, for a budget of `ADVICE_BUDGET`."""
+        """Return a message about what to do next with a budget of `ADVICE_BUDGET`."""
         return findings.NextStep(budget=ADVICE_BUDGET if len(self) else None, verdict=self.verdict())
 
     def _explain_end(self, left: float | None) -> Message:
-        """Return why no label is recommended, or no further one if some of the budget is left."""
+        """Return the reason why no label, or no further label, is recommended; `left` is the rest of the budget."""
         limits = self.limits
         if limits is None or self.candidates == len(self):
             return findings.EverythingLabelled(budget_left=left)
@@ -190,7 +195,7 @@ class Recommendation(NotebookTable):
         )  # fmt: skip
 
     def to_frame(self, backend: Backend | None = None) -> Any:
-        """Return a frame (pandas if installed, else Arrow) with one row per pair, in order."""
+        """Return a frame (pandas if installed, else Arrow) with one row per pair, in the order of choice."""
         names = {"rank": np.arange(1, len(self) + 1), "item": self.items, "annotator": self.annotators}
         measures = {"gain": self.gain, "about_item": self.about_item, "cost": self.cost}
         return columns_to_frame(
@@ -200,19 +205,20 @@ class Recommendation(NotebookTable):
 
 @dataclass(frozen=True)
 class SelectionLimits:
-    """Why some labels are not recommended."""
+    """The limits of a recommendation, with counts that explain why some labels are not recommended."""
 
     settled_confidence: float | None  # confidence of a settled item, which gets no more labels
     settled_items: int
-    labels_per_item: int | None  # largest number of labels of an item; None if the median item does not limit it
-    full_items: int  # other items that have the largest number of labels
-    open_items: int  # items that may get labels
+    labels_per_item: int | None  # maximum number of labels of an item; None without a limit relative to the median item
+    full_items: int  # number of other items that have reached this maximum
+    open_items: int  # number of items that may get labels
     n_items: int
     budget_too_small: bool  # True if every label costs more than the budget
-    unchangeable_items: int = 0  # items that no label is expected to change
-    unspent: float = 0.0  # rest of the budget
-    undecided_items: int = 0  # recommended items that need more labels than these to change
-    unchecked_items: int = 0  # recommended items that are not expected to change, with fewer than two annotators
+    unchangeable_items: int = 0  # number of items that no label is expected to change
+    unspent: float = 0.0  # unspent part of the budget
+    undecided_items: int = 0  # number of recommended items that need more labels than the recommended ones to change
+    # Number of recommended items with fewer than two annotators that are not expected to change
+    unchecked_items: int = 0
     no_shared_items: bool = False  # True if no item has labels by two annotators
 
 
@@ -224,47 +230,48 @@ def recommend(
     items: Iterable[Any] | None = None,
     annotators: Iterable[Any] | None = None,
     candidates: tuple[Any, Any] | None = None,
-    cost: PerAnnotator = 1.0,
+    cost: ValuePerAnnotator = 1.0,
     capacity: int | Mapping[Any, int] | Literal["auto"] | None = "auto",
     per_item: int | Literal["auto"] | None = "auto",
     settled: float | None = SETTLED_CONFIDENCE,
     allow_repeats: bool = False,
     threads: int | None = None,
 ) -> Recommendation:
-    """Recommend the labels to collect next, by expected information gain per unit of cost.
+    """Recommend the labels to collect next, in the order of expected information gain per unit of cost.
 
     Parameters
     ----------
     model : a fitted aggregator, `LIA` or `CrowdClassifier`
     table : Annotations
-        Labels so far, whose pairs are not recommended again. All items and annotators of the table are candidates, also
-        those without annotations.
+        The labels so far. An annotator is not recommended again for an item that they labelled. All items and
+        annotators of the table are candidates, including those without annotations.
     budget : float
         Amount to spend; with the default cost of 1, the number of labels.
     items, annotators : lists of names, optional
-        Consider only these; by default all of the table.
+        Items and annotators to consider. By default, all items and annotators of the table.
     candidates : (items, annotators), optional
-        Consider only these pairs, as two columns of names; by default every item with every annotator.
+        Pairs to consider, as two columns of names. By default, every item with every annotator.
     cost : number, annotator → number, or one number per annotator
         Cost of a label.
     capacity : int, annotator → int, "auto" or None
-        Largest number of labels per annotator. "auto": twice the share of the budget that the annotator had of the
-        labels so far, at least 5, and at most half of the budget unless its share was larger. None: no limit.
+        Maximum number of new labels per annotator. "auto" doubles the annotator's share of the labels so far and allows
+        at least 5 labels, but at most half of the budget unless the share so far is larger. None means no limit.
     per_item : int, "auto" or None
-        Largest number of new labels per item. "auto": until it has 3 more than the median item. None: no limit.
+        Maximum number of new labels per item. "auto" allows an item to have 3 labels more than the median item. None
+        means no limit.
     settled : float or None
-        Confidence from which on an item with two annotators or more gets no more labels. With a limit, items that no
-        label is expected to change get none either. None: labels are recommended as long as they have any gain.
+        Minimum confidence at which an item with two or more annotators gets no more labels. With this limit, items that
+        no label is expected to change get none either. If None, labels are recommended as long as they have any gain.
     allow_repeats : bool
-        Whether annotators may label an item again. A second label counts like that of another annotator of the same
-        quality, which overstates its gain.
+        Whether annotators may label an item again. A repeated label counts like a label by another annotator of the
+        same quality, which overstates its gain.
     threads : int, optional
         Number of threads; None for all cores.
 
     Returns
     -------
     Recommendation
-        Pairs of items and annotators in order, with their gain and cost.
+        The pairs of item and annotator in the order of choice, with gains and costs.
 
     >>> from dissensus.models.methods import DawidSkene
     >>> from dissensus.table.simulate import simulate
@@ -295,11 +302,11 @@ def recommend(
         raise CostNotPositive(cost=float(search.price.min()), annotator=search.annotators[np.argmin(search.price)])
     room = search.find_capacity(capacity, float(budget))
     with Threads(thread_count(threads, search.n_pairs)) as pool:
-        return search.run(float(budget), room, pool)
+        return search.choose_pairs(float(budget), room, pool)
 
 
 class _BatchSearch:
-    """Greedy search for pairs; items and annotators are numbered among the candidates."""
+    """Greedy search for pairs; the codes of items and annotators refer to the candidates."""
 
     price: FloatArray  # (J,)
 
@@ -311,9 +318,9 @@ class _BatchSearch:
         self.expected = model.likelihoods()
         if not np.array_equal(model.classes_, table.classes):
             raise OtherClasses(model_classes=model.classes_.size, table_classes=table.classes.size)
-        self.table, self.rows, self.columns = table, items, annotators  # codes in the table
+        self.table, self.rows, self.columns = table, items, annotators  # codes of the candidates in the table
         self.items, self.annotators = table.items[items], table.annotators[annotators]
-        self.item = naming.match_names(self.items, model.items_, "items")  # codes in the model
+        self.item = naming.match_names(self.items, model.items_, "items")  # codes of the candidates in the model
         self.model_knows_table_only = int(np.sum(getattr(model, "n_annotations_", -1))) == len(table)
         self.annotator_code = naming.match_names(self.annotators, model.annotators_, "annotators")
         if (self.item < 0).any() and not hasattr(model, "prior_"):
@@ -324,22 +331,21 @@ class _BatchSearch:
         self.belief = np.where((self.item >= 0)[:, None], in_model, getattr(model, "prior_", 0.0))
         total = np.where(self.item >= 0, getattr(model, "item_total_", np.zeros(len(model.items_)))[self.item], 0.0)
         self.untempered = Tempering(dependence).untemper(self.belief, total)  # (I, K) p
-        self.evidence = _count_evidence(
-            model, self.annotator_code, np.diff(table.annotator_ptr)[annotators]
-        )  # (J, K) γ
+        # (J, K) γ
+        self.evidence = _count_evidence(model, self.annotator_code, np.diff(table.annotator_ptr)[annotators])
         self.theta = (
             self.expected.matrices(np.array([-1]), self.annotator_code) if self.expected.same_for_all_items else None
         )
         self.keys = naming.hash_names(self.items), naming.scramble_integers(naming.hash_names(self.annotators))
 
     def limit_pairs(self, candidates: tuple[Any, Any] | None, allow_repeats: bool) -> None:
-        """Set the pairs that may be chosen: the `listed` ones of each item, or all, except the `taken` ones."""
+        """Set the pairs that may be chosen: the `listed` pairs of each item or all pairs, without the `taken` pairs."""
         I, J = self.items.size, self.annotators.size
         row, column = np.full(self.table.n_items, -1, np.int64), np.full(self.table.n_annotators, -1, np.int64)
         row[self.rows], column[self.columns] = np.arange(I), np.arange(J)
 
         def pair_codes(item: IntArray, annotator: IntArray) -> IntArray:
-            """Return the codes of the different pairs of candidates."""
+            """Return the sorted, unique codes of pairs of candidates."""
             i, j = row[item], column[annotator]
             return np.unique((i * J + j)[(i >= 0) & (j >= 0)])
 
@@ -356,12 +362,12 @@ class _BatchSearch:
         self.listed_ptr, self.listed, self.n_pairs = group_offsets(listed // J, I), listed % J, listed.size
 
     def limit_labels(self, per_item: int | Literal["auto"] | None, settled: float | None) -> None:
-        """Set `most` (I,), the largest number of new labels of each item."""
+        """Set `most` (I,), the maximum number of new labels of each item."""
         counts = self.table.annotators_per_item
         self.labels_so_far = counts[self.rows]
         goal, most = None, np.full(self.labels_so_far.size, np.inf if per_item is None else per_item)
         if per_item == "auto":
-            goal = MORE_LABELS + (int(np.ceil(np.median(counts[counts > 0]))) if counts.any() else 0)
+            goal = MAX_LABELS_ABOVE_MEDIAN + (int(np.ceil(np.median(counts[counts > 0]))) if counts.any() else 0)
             most = np.maximum(goal - self.labels_so_far, 0.0)
         confidence = self.belief.max(axis=1, initial=0)
         done = (confidence >= (np.inf if settled is None else settled)) & (self.labels_so_far >= MIN_ANNOTATORS)
@@ -373,76 +379,81 @@ class _BatchSearch:
         )
 
     def find_capacity(self, capacity: Any, budget: float) -> FloatArray:
-        """Return the largest number of new labels of each annotator (J,)."""
+        """Return the maximum number of new labels of each annotator (J,)."""
         self.limits = dataclasses.replace(
-            self.limits, budget_too_small=not (self.price <= budget * (1 + ROUNDING)).any()
+            self.limits, budget_too_small=not (self.price <= budget * (1 + BUDGET_TOLERANCE)).any()
         )
         if isinstance(capacity, str) and capacity == "auto":
-            done = np.diff(self.table.annotator_ptr)[self.columns] + 1.0  # counts at least one label
+            # Every annotator counts with at least one label
+            done = np.diff(self.table.annotator_ptr)[self.columns] + 1.0
             share = done / max(done.sum(), 1)
-            share = np.maximum(share, np.minimum(SHARE_FACTOR * share, MAX_SHARE))
+            share = np.maximum(share, np.minimum(MAX_BUDGET_SHARE_RATIO * share, MAX_BUDGET_SHARE))
             return np.asarray(np.maximum(np.ceil(share * budget / self.price), MIN_CAPACITY))
         room = _spread_over_annotators(np.inf if capacity is None else capacity, self.annotators, "capacity", np.inf)
         if (room[np.isfinite(room)] % 1 != 0).any():
             raise FractionalCapacity(value=capacity)
         return room
 
-    def run(self, budget: float, room: FloatArray, pool: Threads) -> Recommendation:
-        """Choose pairs until the budget is spent, no pair is left, or no label is worth collecting."""
-        self.outcomes: dict[int, FloatArray] = {}  # item → outcomes of its requested labels
+    def choose_pairs(self, budget: float, room: FloatArray, pool: Threads) -> Recommendation:
+        """Choose pairs until the budget is spent, no pair remains or no label is worth collecting."""
+        self.outcomes: dict[int, FloatArray] = {}  # maps each item to the outcomes of its requested labels
         self.requested: dict[int, list[int]] = {}
         chosen: list[tuple[int, int, float, float]] = []
-        left = budget * (1 + ROUNDING)
+        left = budget * (1 + BUDGET_TOLERANCE)
         open_, spent, number = (room > 0) & (self.price <= left), 0.0, 0
         self._update_knowledge()
-        best = self._find_best(open_, pool)
+        best = self._find_best_pairs(open_, pool)
         best.ratio[self.most == 0] = -np.inf
         order = iter(np.lexsort((best.draw, best.ratio))[::-1].tolist())
-        revised = dict[int, int]()  # item → round of its last update; its entry is then in the heap, not in `order`
+        revised = dict[
+            int, int
+        ]()  # maps each updated item to the round of the update; these items are in the heap, not in `order`
         heap = list[tuple[float, int, int]]()
         unchangeable = in_a_row = 0
         ahead = next(order, -1)
         while open_.any():
-            if spent >= budget * (number + 1) / ROUNDS:
+            if spent >= budget * (number + 1) / N_UPDATES_PER_BATCH:
                 number += 1
                 self._update_knowledge()
             while ahead in revised:
                 ahead = next(order, -1)
-            first = best.entry(ahead) if ahead >= 0 else (np.inf, 0, -1)
+            first = best.heap_key(ahead) if ahead >= 0 else (np.inf, 0, -1)
             if heap and heap[0] < first:
                 first = heapq.heappop(heap)
             ratio, _, i = first
-            if not ratio < 0:  # no pair is left, or none has any gain
+            if not ratio < 0:  # no pair remains, or no pair has any gain
                 break
             j = int(best.annotator[i])
             if open_[j] and revised.get(i, 0) == number:
                 revised[i] = number
-                if i not in self.requested and not self._can_change(i, best):
+                if i not in self.requested and not self._can_item_change(i, best):
                     unchangeable, in_a_row = unchangeable + 1, in_a_row + 1
-                    if in_a_row == MAX_UNCHANGEABLE:
+                    if in_a_row == MAX_UNCHANGEABLE_ITEMS:
                         break
                     continue
                 in_a_row = 0
-                chosen.append((i, j, float(best.gain[i]), self._request(i, j)))
+                chosen.append((i, j, float(best.gain[i]), self._request_label(i, j)))
                 spent, room[j] = spent + self.price[j], room[j] - 1
                 open_ = (room > 0) & (self.price <= left - spent)
-            # gains only fall, so that a pair that is still first after its update is the best
+            # gains can only decrease, so a pair that is still first after its update is the best one
             revised[i] = number
             if len(self.requested.get(i, ())) < self.most[i]:
-                self._revise(i, open_, best, self.outcomes.get(i, self.belief[i][None]), self.requested.get(i, []))
-                heapq.heappush(heap, best.entry(i))
+                self._update_best_pair(
+                    i, open_, best, self.outcomes.get(i, self.belief[i][None]), self.requested.get(i, [])
+                )
+                heapq.heappush(heap, best.heap_key(i))
         return self._make_recommendation(chosen, budget, unchangeable)
 
     def _update_knowledge(self) -> None:
-        """Update the knowledge of annotators with the labels requested from them."""
+        """Update the evidence about annotators with the labels that were requested from them."""
         self.known_evidence = self.evidence.copy()
-        self.entropy = None if self.theta is None else expected_entropy(self.theta, self.known_evidence)
+        self.entropy = None if self.theta is None else compute_expected_entropy(self.theta, self.known_evidence)
 
-    def _request(self, i: int, j: int) -> float:
-        """Request the label of annotator j on item i; return its expected information about the item."""
+    def _request_label(self, i: int, j: int) -> float:
+        """Request a label by annotator j on item i, and return the expected information about the item."""
         theta = self._label_probabilities(np.array([i]))[0][0, j]  # (K, K) [given, true]
         before = self.outcomes.get(i, self.belief[i][None])
-        self.outcomes[i] = _add_outcomes(before, theta)
+        self.outcomes[i] = _extend_outcomes(before, theta)
         self.requested.setdefault(i, []).append(j)
         self.evidence[j] += self.belief[i]
         p_class = before.sum(axis=0)
@@ -451,28 +462,32 @@ class _BatchSearch:
         with_label, outcomes, label_and_class, classes = (float(entr(p).sum()) for p in distributions)
         return with_label - outcomes - label_and_class + classes
 
-    def _find_best(self, open_: BoolArray, pool: Threads) -> _BestPairs:
+    def _find_best_pairs(self, open_: BoolArray, pool: Threads) -> _BestPairs:
         """Find the best pair of every item before any label is requested."""
         I, K = self.belief.shape
         best = _BestPairs(np.zeros(I), np.zeros(I), np.zeros(I, np.int64), np.zeros(I, np.uint64))
-        size = max(1, I if self.theta is not None else MAX_CELLS // max(self.annotators.size * K * K, 1))
+        size = max(
+            1, I if self.theta is not None else MAX_LIKELIHOODS_PER_CHUNK // max(self.annotators.size * K * K, 1)
+        )
 
         def fill_chunk(_: int, start: int, stop: int) -> None:
             for first in range(start, stop, size):
                 rows = slice(first, min(first + size, stop))
                 ptr, taken = np.arange(rows.stop - first + 1), (self.taken_ptr[first : rows.stop + 1], self.taken)
-                self._fill_best(best, rows, ptr, self.belief[rows], taken, open_)
+                self._fill_best_pairs(best, rows, ptr, self.belief[rows], taken, open_)
 
         pool.map(fill_chunk, even_ranges(I, pool.threads))
         return best
 
-    def _revise(self, i: int, open_: BoolArray, best: _BestPairs, outcomes: FloatArray, asked: list[int]) -> None:
+    def _update_best_pair(
+        self, i: int, open_: BoolArray, best: _BestPairs, outcomes: FloatArray, asked: list[int]
+    ) -> None:
         """Update the best pair of one item after labels were requested."""
         taken = np.append(self.taken[self.taken_ptr[i] : self.taken_ptr[i + 1]], asked).astype(np.int64)
         ptr = np.array([0, len(outcomes)])
-        self._fill_best(best, slice(i, i + 1), ptr, outcomes, (np.array([0, taken.size]), taken), open_)
+        self._fill_best_pairs(best, slice(i, i + 1), ptr, outcomes, (np.array([0, taken.size]), taken), open_)
 
-    def _fill_best(
+    def _fill_best_pairs(
         self,
         best: _BestPairs,
         rows: slice,
@@ -485,7 +500,7 @@ class _BatchSearch:
         listed_ptr = None if self.listed_ptr is None else self.listed_ptr[rows.start : rows.stop + 1]
         values_of_rows = kernels.best_pairs(
             ptr, outcomes, *self._label_probabilities(np.arange(rows.start, rows.stop)), self.price, open_, listed_ptr,
-            self.listed, *taken, self.keys[0][rows], self.keys[1], MIN_RELATIVE, GRAIN,
+            self.listed, *taken, self.keys[0][rows], self.keys[1], MIN_RELATIVE_PROBABILITY, GAIN_RESOLUTION,
         )  # fmt: skip
         for values, new in zip(best, values_of_rows, strict=True):
             values[rows] = new
@@ -495,21 +510,23 @@ class _BatchSearch:
         if self.theta is not None and self.entropy is not None:
             return self.theta, self.entropy
         theta = self.expected.matrices(self.item[rows], self.annotator_code)
-        return theta, expected_entropy(theta, self.known_evidence)
+        return theta, compute_expected_entropy(theta, self.known_evidence)
 
     def _make_recommendation(
         self, chosen: list[tuple[int, int, float, float]], budget: float, unchangeable: int
     ) -> Recommendation:
         change = {
-            item: probability_of_change(self.outcomes[item], self.belief[item], self.untempered[item])
+            item: compute_change_probability(self.outcomes[item], self.belief[item], self.untempered[item])
             for item in self.requested
         }
         unchanged = {
-            item for item, p in change.items() if p < MIN_CHANGE and self.limits.settled_confidence is not None
+            item for item, p in change.items() if p < MIN_CHANGE_PROBABILITY and self.limits.settled_confidence is not None
         }
         checked = {item for item in unchanged if self.labels_so_far[item] >= MIN_ANNOTATORS}
-        if sum(self.price[pair[1]] for pair in chosen) + self.price.min(initial=np.inf) <= budget * (1 + ROUNDING):
-            # the budget would allow more labels, so that these items have all that they may get
+        if sum(self.price[pair[1]] for pair in chosen) + self.price.min(initial=np.inf) <= budget * (
+            1 + BUDGET_TOLERANCE
+        ):
+            # the budget allows more labels, so these items have the maximum number of labels
             chosen = [pair for pair in chosen if pair[0] not in checked]
             unchangeable += len(checked)
             unchanged, checked = unchanged - checked, set()
@@ -525,20 +542,20 @@ class _BatchSearch:
             self.items[i], self.annotators[j], gain, about_item, self.price[j], changes, self.n_pairs, limits
         )
 
-    def _can_change(self, i: int, best: _BestPairs) -> bool:
-        """Return whether the labels that item i may get can change it, or fewer than two annotators labelled it."""
+    def _can_item_change(self, i: int, best: _BestPairs) -> bool:
+        """Return whether the labels that item i may get can change it, or whether it has fewer than two annotators."""
         if self.limits.settled_confidence is None or self.labels_so_far[i] < MIN_ANNOTATORS:
             return True
         before = [values[i] for values in best]
         everyone, outcomes, requested = np.ones(self.annotators.size, np.bool_), self.belief[i][None], list[int]()
         changes = False
         while not changes and len(requested) < min(self.most[i], MAX_TRIED_LABELS):
-            self._revise(i, everyone, best, outcomes, requested)
+            self._update_best_pair(i, everyone, best, outcomes, requested)
             if best.ratio[i] <= 0:
                 break
             requested.append(int(best.annotator[i]))
-            outcomes = _add_outcomes(outcomes, self._label_probabilities(np.array([i]))[0][0, requested[-1]])
-            changes = probability_of_change(outcomes, self.belief[i], self.untempered[i]) >= MIN_CHANGE
+            outcomes = _extend_outcomes(outcomes, self._label_probabilities(np.array([i]))[0][0, requested[-1]])
+            changes = compute_change_probability(outcomes, self.belief[i], self.untempered[i]) >= MIN_CHANGE_PROBABILITY
         for values, value in zip(best, before, strict=True):
             values[i] = value
         return changes
@@ -548,29 +565,32 @@ class _BestPairs(NamedTuple):
     """The best pair of every item."""
 
     gain: FloatArray  # (I,)
-    ratio: FloatArray  # (I,) gain per cost in multiples of GRAIN; −∞ without a pair
+    ratio: FloatArray  # (I,) gain per cost in multiples of `GAIN_RESOLUTION`; −∞ without a pair
     annotator: IntArray  # (I,) −1 without a pair
-    draw: IntArray  # (I,) breaks ties: the larger one is first
+    draw: IntArray  # (I,) random number that breaks ties; the larger number comes first
 
-    def entry(self, i: int) -> tuple[float, int, int]:
-        """Return the heap key of an item: the smallest is chosen first."""
+    def heap_key(self, i: int) -> tuple[float, int, int]:
+        """Return the heap key of an item; the item with the smallest key is chosen first."""
         return -float(self.ratio[i]), -int(self.draw[i]), i
 
 
-def expected_entropy(theta: FloatArray, labels: FloatArray) -> FloatArray:
-    """Return E H (…, J, K) of Dirichlet rows with mean `theta` (…, J, K, K) [given, true] and `labels` (J, K)."""
+def compute_expected_entropy(theta: FloatArray, labels: FloatArray) -> FloatArray:
+    """Return the expected entropy E H (…, J, K) of Dirichlet rows.
+
+    The rows have the mean `theta` (…, J, K, K) [given, true] and the evidence of `labels` (J, K).
+    """
     gamma = np.minimum(labels, MAX_EVIDENCE)
-    # H(mean) is the limit for many labels; rounding must not carry E H above it
+    # H(mean) is the limit for many labels, which E H must not exceed by rounding errors
     entropy = entr(theta).sum(axis=-2)
     expected = psi(gamma + 1) - (theta * psi(theta * gamma[:, None, :] + 1)).sum(axis=-2)
     return np.asarray(np.minimum(expected, entropy))
 
 
 def _count_evidence(model: Any, annotator: IntArray, given: IntArray) -> FloatArray:
-    """Return the number of labels of evidence for each row of Θ (J, K), by the model or by the `given` labels (J,).
+    """Return the number of labels of evidence for each row of Θ (J, K), from the model or the `given` labels (J,).
 
-    An unseen annotator has the evidence of the crowd's prior. Majority vote treats annotators equally, so that its
-    knowledge of them cannot grow.
+    An unseen annotator has the evidence of the crowd's prior. Majority vote treats all annotators equally, so its
+    evidence about them cannot grow.
     """
     K = model.classes_.size
     if not getattr(model, "models_annotators", True):
@@ -583,25 +603,25 @@ def _count_evidence(model: Any, annotator: IntArray, given: IntArray) -> FloatAr
     return np.concatenate([evidence, np.full((1, K), float(CROWD_PSEUDO_LABELS))])[annotator]
 
 
-def probability_of_change(outcomes: FloatArray, belief: FloatArray, untempered: FloatArray) -> float:
-    """Return P(label of an item changes) from outcomes (B, K), q (K,) and p (K,)."""
+def compute_change_probability(outcomes: FloatArray, belief: FloatArray, untempered: FloatArray) -> float:
+    """Return P(label of an item changes), given outcomes (B, K), q (K,) and p (K,)."""
     now = int(belief.argmax())
     scores = outcomes * np.divide(untempered, belief, out=np.zeros_like(untempered), where=belief > 0)
     return float(outcomes[scores[:, now] < (1 - TIE_TOLERANCE) * scores.max(axis=1)].sum())
 
 
-def _add_outcomes(before: FloatArray, theta: FloatArray) -> FloatArray:
-    """Return the outcomes after one more label (B', K): the most probable ones, and all others merged."""
+def _extend_outcomes(before: FloatArray, theta: FloatArray) -> FloatArray:
+    """Return the outcomes after one more label (B', K): the most probable ones, and the others merged into one."""
     after = (before[:, None, :] * theta).reshape(-1, theta.shape[1])
     weight = after.sum(axis=1)
     after = after[np.argsort(-weight, kind="stable")[: np.count_nonzero(weight)]]
-    if len(after) <= OUTCOMES:
+    if len(after) <= MAX_OUTCOMES:
         return after
-    return np.concatenate([after[: OUTCOMES - 1], after[OUTCOMES - 1 :].sum(axis=0, keepdims=True)])
+    return np.concatenate([after[: MAX_OUTCOMES - 1], after[MAX_OUTCOMES - 1 :].sum(axis=0, keepdims=True)])
 
 
 def _to_codes(chosen: Any, names: Names, parameter: str, repeated: bool = False) -> IntArray:
-    """Return the codes of chosen names, or all codes if None; sorted and unique unless `repeated`."""
+    """Return the codes of the chosen names, or all codes if None; they are sorted and unique unless `repeated`."""
     if chosen is None:
         return np.arange(names.size)
     if isinstance(chosen, str):
@@ -614,7 +634,7 @@ def _to_codes(chosen: Any, names: Names, parameter: str, repeated: bool = False)
 
 
 def _spread_over_annotators(value: Any, names: Names, parameter: str, missing: float | None = None) -> FloatArray:
-    """Return a number for each annotator (J,), from one number for all, a mapping, or a list."""
+    """Return a number for each annotator (J,), given one number for all, a mapping or a list."""
     name = ParameterName(parameter)
     if isinstance(value, Mapping):
         values = [value.get(annotator, missing) for annotator in names.tolist()]

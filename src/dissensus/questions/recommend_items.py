@@ -1,16 +1,16 @@
-"""Recommend which answers to collect next for labels that are not classes: those with the largest expected gain.
+"""Recommend which answers to collect next, by expected gain, for labels that are not classes.
 
-| kind | recommended | gain of one more answer |
+| label type | recommended | gain of one more answer |
 |---|---|---|
-| numbers | an item | ½ log(1 + v E[a²]/σ²): v the variance of its value, a and σ those of a typical annotator |
-| pairs | two alternatives | ½ log(1 + c (V_ll + V_rr − 2 V_lr)): V the variance of scores, c as below |
-| sets | an item | Σ over options, I(selected; option), with the hits and false selections of all annotators |
-| spans | a document | Σ over its positions, I(tag; truth), with the confusions of all annotators |
-| objects | an item | `expected_distance_`: the expected distance of its answer to the truth |
+| numbers | an item | ½ log(1 + v E[a²]/σ²); v is the variance of its value, a and σ belong to a typical annotator |
+| pairs | two alternatives | ½ log(1 + c (V_ll + V_rr − 2 V_lr)); V is the covariance of scores, c is given below |
+| sets | an item | Σ over options of I(selected; option), with the mean hits and false selections of annotators |
+| spans | a document | Σ over positions of I(tag; truth), with the mean confusions of annotators |
+| objects | an item | `expected_distance_`, the expected distance between its answer and the truth |
 
-All gains but the last are in nats. c = (P(left) + P(right) − (P(left) − P(right))²) / 4 for a typical annotator; V is
-updated after each choice. A batch contains every item at most once, for any annotator; a pair of alternatives may be
-repeated. For grades and classes, `questions.recommend` chooses annotators as well.
+All gains except the last one are in nats. For a typical annotator, c = (P(left) + P(right) − (P(left) − P(right))²) /
+4; V is updated after each choice. A batch contains each item at most once, for any annotator; a pair of alternatives
+may be repeated. For grades and classes, `questions.recommend` also chooses the annotators.
 """
 
 from __future__ import annotations
@@ -33,21 +33,24 @@ from dissensus.questions.findings import AnswersToCollect, ComparisonsToCollect,
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import PAIR_SEPARATOR
 
-MAX_ALTERNATIVES = 2_000  # alternatives, whose pairs are all examined and kept in memory
-MIN_GAIN = 1e-6  # nats; smaller gains are rounding errors
-UNITS = {"pairs": "pairs of alternatives", "spans": "documents"}  # label type → what is recommended, if not items
+MAX_ALTERNATIVES = 2_000  # maximum number of alternatives, because all their pairs are kept in memory
+MIN_GAIN_IN_NATS = 1e-6  # nats; smaller gains are rounding errors
+RECOMMENDED_UNITS = {
+    "pairs": "pairs of alternatives",
+    "spans": "documents",
+}  # label type → noun for what is recommended; "items" for other types
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RecommendedItems(NotebookTable):
-    """Recommended items in order; every array has one entry per recommended answer."""
+    """Recommended items in the order of choice; every array has one entry per recommended answer."""
 
     kind: str
-    items: Names  # (n,) items, documents of spans, or "A vs B"
+    items: Names  # (n,) names of items, of documents of spans, or of pairs as "A vs B"
     gain: FloatArray  # (n,)
-    labels: FloatArray  # (n,) answers collected so far
-    candidates: int  # items to choose from
-    total_gain: float  # gain of all candidates; for pairs, of the chosen ones
+    labels: FloatArray  # (n,) number of answers so far
+    candidates: int  # number of items to choose from
+    total_gain: float  # total gain of all candidates; for pairs, of the chosen ones
 
     def __len__(self) -> int:
         return int(self.items.size)
@@ -60,8 +63,8 @@ class RecommendedItems(NotebookTable):
         return str(self.finding())
 
     def finding(self) -> Message:
-        """Return the recommended number of answers, and their share of the gain of all candidates."""
-        what = UNITS.get(self.kind, "items")
+        """Return a message with the recommended number of answers and their share of the total gain."""
+        what = RECOMMENDED_UNITS.get(self.kind, "items")
         if not len(self):
             return NoInformativeItem(candidates=self.candidates, unit=what)
         if self.kind == "pairs":
@@ -74,7 +77,7 @@ class RecommendedItems(NotebookTable):
         )  # fmt: skip
 
     def to_frame(self, backend: Any = None) -> Any:
-        """Return a frame with one row per recommended answer, in order."""
+        """Return a frame with one row per recommended answer, in the order of choice."""
         columns: dict[str, Any] = {"rank": np.arange(1, len(self) + 1)}
         if self.kind == "pairs":
             sides = [str(name).split(PAIR_SEPARATOR) for name in self.items]
@@ -92,14 +95,14 @@ def recommend_items(model: Any, table: Annotations, *, budget: float) -> Recomme
     model : Aggregator
         A model fitted to the table.
     table : Annotations
-        A table of any label type but classes and grades.
+        A table of any label type except classes and grades.
     budget : int
-        Number of answers; for spans, number of readings of a document.
+        Number of answers to collect. For spans, an answer is one annotator's labels of a document.
 
     Returns
     -------
     RecommendedItems
-        Items, documents or pairs in the order of their gain.
+        The items, documents or pairs in the order of choice.
 
     >>> from dissensus import methods
     >>> from dissensus.table.simulate import simulate_kind
@@ -116,16 +119,16 @@ def recommend_items(model: Any, table: Annotations, *, budget: float) -> Recomme
         return RecommendedItems("pairs", names, gain, labels, n_pairs, float(gain.sum()))
     names, gain, labels = GAIN_FUNCTIONS[table.kind](model, table)
     order = np.lexsort((np.arange(gain.size), labels, -gain))[: int(budget)]
-    order = order[gain[order] > MIN_GAIN]
+    order = order[gain[order] > MIN_GAIN_IN_NATS]
     return RecommendedItems(table.kind, names[order], gain[order], labels[order], names.size, float(gain.sum()))
 
 
 ItemGains = tuple[Names, FloatArray, FloatArray]
-"""Names of the items, the gain of one more answer on each, and the number of answers so far."""
+"""Names of the items, gain of one more answer on each, and number of answers so far."""
 
 
 def _choose_pairs(model: Any, table: Annotations, budget: int) -> ItemGains:
-    """Choose pairs of alternatives one by one, with the posterior variance of scores updated after each."""
+    """Choose pairs of alternatives one by one, and update the posterior covariance of scores after each choice."""
     from dissensus.models.methods.bradley_terry import Comparisons
 
     n_alternatives = model.things_.size
@@ -145,7 +148,7 @@ def _choose_pairs(model: Any, table: Annotations, budget: int) -> ItemGains:
         variance = np.diag(V)[left] + np.diag(V)[right] - 2 * V[left, right]
         gain = 0.5 * np.log1p(information * np.maximum(variance, 0))
         best = int(gain.argmax())
-        if gain[best] <= MIN_GAIN:
+        if gain[best] <= MIN_GAIN_IN_NATS:
             break
         first, second = left[best], right[best]
         covariance = V[:, first] - V[:, second]
@@ -158,21 +161,21 @@ def _choose_pairs(model: Any, table: Annotations, budget: int) -> ItemGains:
     return np.array(chosen, object), np.array(gains), np.array(labels)
 
 
-def _gains_for_numbers(model: Any, table: Annotations) -> ItemGains:
+def _compute_number_gains(model: Any, table: Annotations) -> ItemGains:
     _, variance = model.latent_posterior(table, np.arange(table.n_annotators))
     v = np.minimum(variance * design_effect(model.item_total_, model.dependence_), model.theta_prior_[1])
     _, a, _, va, s2 = np.median(model.spread_, axis=0)
     return table.items, 0.5 * np.log1p(v * (a**2 + va) / s2), _count_labels(table)
 
 
-def _gains_for_sets(model: Any, table: Annotations) -> ItemGains:
+def _compute_set_gains(model: Any, table: Annotations) -> ItemGains:
     q, hit, false_selection = model.posterior_, model.population_hit_, model.population_false_tick_
     selected = q * hit + (1 - q) * false_selection
     noise = q * _binary_entropy(hit) + (1 - q) * _binary_entropy(false_selection)
     return table.items, (_binary_entropy(selected) - noise).sum(axis=1), _count_labels(table)
 
 
-def _gains_for_spans(model: Any, table: Annotations) -> ItemGains:
+def _compute_span_gains(model: Any, table: Annotations) -> ItemGains:
     q, confusion, sequences = model.posterior_, model.population_confusion_, table.sequences
     gain = entr(q @ confusion).sum(axis=1) - q @ entr(confusion).sum(axis=1)
     total = np.bincount(sequences.document, np.maximum(gain, 0), sequences.documents.size)
@@ -181,9 +184,10 @@ def _gains_for_spans(model: Any, table: Annotations) -> ItemGains:
     return sequences.documents, np.asarray(total, np.float64), readers.astype(np.float64)
 
 
-def _gains_for_objects(model: Any, table: Annotations) -> ItemGains:
+def _compute_object_gains(model: Any, table: Annotations) -> ItemGains:
     labels = _count_labels(table)
-    unchecked = (labels < 2) * max(float(model.population_error_), 0.0)  # nothing confirms a single answer
+    # A single answer is not confirmed by another one
+    unchecked = (labels < 2) * max(float(model.population_error_), 0.0)
     return table.items, np.maximum(model.expected_distance_, unchecked), labels
 
 
@@ -196,5 +200,6 @@ def _binary_entropy(p: FloatArray) -> FloatArray:
 
 
 GAIN_FUNCTIONS: dict[str, Callable[[Any, Annotations], ItemGains]] = {
-    "numbers": _gains_for_numbers, "sets": _gains_for_sets, "spans": _gains_for_spans, "objects": _gains_for_objects,
+    "numbers": _compute_number_gains, "sets": _compute_set_gains,
+        "spans": _compute_span_gains, "objects": _compute_object_gains,
 }  # fmt: skip

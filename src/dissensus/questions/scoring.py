@@ -1,4 +1,4 @@
-"""Score predictions of held-out labels, by label type, and define the baselines that methods are compared with.
+"""Score predictions of held-out labels for each label type, and define baselines for the comparison of methods.
 
 | kind | held out | score of a label, the higher the better | baselines in addition to the registered methods |
 |---|---|---|---|
@@ -32,14 +32,15 @@ from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import name_set
 from dissensus.table.spans import extract_spans
 
-MIN_PROBABILITY = 1e-300  # lower bound of probabilities: no method predicts 0, but a product may round to it
-PRIOR_LABELS = 1.0  # labels with the frequencies of all items that a baseline adds to the labels of one item
+MIN_PROBABILITY = 1e-300  # lower bound of probabilities; methods predict no zeros, but a product may be rounded to 0
+# Number of pseudo-labels, distributed as the labels of all items, that a baseline adds to each item
+N_PRIOR_LABELS = 1.0
 
 
-def held_out_gold(gold: Any, training_gold: Any) -> Any:
+def exclude_training_gold(gold: Any, training_gold: Any) -> Any:
     """Return `gold` (I,) without the items whose gold was used for training.
 
-    `training_gold` (I,) is −1 or NaN for items that were not used.
+    `training_gold` (I,) is −1 or NaN for items whose gold was not used for training.
     """
     if gold is None or training_gold is None:
         return gold
@@ -48,19 +49,19 @@ def held_out_gold(gold: Any, training_gold: Any) -> Any:
 
 
 class Baseline:
-    """A baseline without parameters: it is fitted to a table, and predicts rows."""
+    """Base class for baselines, which have no parameters and predict the rows of a table."""
 
     def get_params(self) -> dict[str, Any]:
-        """Return no parameters."""
+        """Return {}, because baselines have no parameters."""
         return {}
 
     def fit(self, table: Annotations) -> Any:
-        """Return the fitted predictor: this object, or another model."""
+        """Fit the baseline to a table; return this object or another fitted model."""
         self.table = table
         return self
 
     def values_for_items(self, table: Annotations, values: Any, otherwise: Any) -> Any:
-        """Return the values (I,) or (I, L) for the items of another table, and `otherwise` for new items."""
+        """Return the values (I,) or (I, L) of the items of another table, with `otherwise` for new items."""
         code = naming.match_names(table.items, self.table.items, "items")
         is_old = (code >= 0).reshape(-1, *[1] * (values.ndim - 1))
         return np.where(is_old, values[code], otherwise)
@@ -100,10 +101,10 @@ class MedianNumber(MeanNumber):
 
 
 class OptionShares(Baseline):
-    """Predict an option by the share of an item's annotators who selected it, with one average label added."""
+    """Predict each option with the share of the item's annotators who selected it, after adding an average label."""
 
     def fit(self, table: Annotations) -> Self:
-        """Fit to a table."""
+        """Fit the baseline to a table."""
         self.table, ticked = table, table.options.selected.astype(np.float64)
         self.options_ = table.options.names
         n = np.bincount(table.item, minlength=table.n_items)[:, None]
@@ -111,23 +112,23 @@ class OptionShares(Baseline):
         for c in range(self.options_.size):
             votes[:, c] = np.bincount(table.item, ticked[table.label, c], table.n_items)
         self.prior_ = (votes.sum(axis=0) + 0.5) / (len(table) + 1)
-        self.posterior_ = (votes + PRIOR_LABELS * self.prior_) / (n + PRIOR_LABELS)
+        self.posterior_ = (votes + N_PRIOR_LABELS * self.prior_) / (n + N_PRIOR_LABELS)
         return self
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
-        """Return P(option selected) (N, L)."""
+        """Return P(option is selected) of each row (N, L)."""
         return np.asarray(self.values_for_items(table, self.posterior_, self.prior_)[table.item])
 
     def predict(self) -> Any:
-        """Return the sets of options that more than half selected (I,)."""
+        """Return, for each item, the set of options that more than half of the annotators selected (I,)."""
         return np.array([name_set(self.options_[row > 0.5]) for row in self.posterior_], object)
 
 
 class WinRate(Baseline):
-    """Score alternatives by the log odds of their share of won comparisons; ties have a fixed frequency."""
+    """Score alternatives with the log odds of their share of won comparisons; ties have a fixed frequency."""
 
     def fit(self, table: Annotations) -> Self:
-        """Fit to a table."""
+        """Fit the baseline to a table."""
         self.table, sides, w = table, table.alternatives, table.row_weights
         left, right, label = sides.left_codes[table.item], sides.right_codes[table.item], table.label
         wins, games = np.ones(sides.names.size), np.full(sides.names.size, 2.0)  # a prior of one win and one loss
@@ -147,12 +148,12 @@ class WinRate(Baseline):
 
 
 class TokenMajorityVote(Baseline):
-    """Majority vote on single tokens; its tag sequences may be illegal."""
+    """Majority vote on single tokens, which may produce invalid sequences of tags."""
 
     method: ClassVar = "majority-vote"
 
     def fit(self, table: Annotations) -> Any:
-        """Fit the method to tags as if they were classes."""
+        """Fit the method to the tags as if they were classes."""
         return methods[self.method]().fit(replace(table, kind="classes"))
 
 
@@ -163,21 +164,21 @@ class TokenDawidSkene(TokenMajorityVote):
 
 
 class Medoid(Baseline):
-    """Predict the label with the smallest mean distance to the others."""
+    """Predict the label of the item with the smallest mean distance to its other labels."""
 
     def fit(self, table: Annotations) -> Any:
-        """Fit with a prior so strong that all σ_j are equal."""
+        """Fit a model whose prior is so strong that all σ_j are equal."""
         return Closest(crowd_labels=1e12).fit(table)
 
 
-def hide_rows(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
-    """Return the rows to hold out (N,): all rows of a random share of ratings; every item keeps one rating."""
+def select_held_out_rows(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
+    """Return a mask of the rows to hold out (N,): all rows of a random share of ratings, except one rating per item."""
     rated = table.item[np.diff(table.rating_codes, prepend=-1) > 0]
     return _draw_share(random_ranks_within_groups(rated, rng) > 0, share, rng, NoSharedItem)[table.rating_codes]
 
 
 def _draw_share(free: BoolArray, share: float, rng: np.random.Generator, error: type[NoHideableLabel]) -> BoolArray:
-    """Return a mask of a share of all entries, drawn among the free ones; raise `error` if none is free."""
+    """Return a mask of random free entries whose number is a share of all entries; raise `error` if none is free."""
     candidates, mask = np.flatnonzero(free), np.zeros(free.size, np.bool_)
     if candidates.size == 0:
         raise error()
@@ -185,8 +186,8 @@ def _draw_share(free: BoolArray, share: float, rng: np.random.Generator, error: 
     return mask
 
 
-def hide_comparisons(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
-    """Return the comparisons to hold out (N,); a random spanning tree stays, so that all alternatives are connected."""
+def select_held_out_comparisons(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
+    """Return a mask of the comparisons to hold out (N,); the others still connect all alternatives."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import minimum_spanning_tree
 
@@ -204,8 +205,8 @@ def hide_comparisons(table: Annotations, share: float, rng: np.random.Generator)
     return _draw_share(free, share, rng, EveryComparisonNeeded)
 
 
-def hide_readings(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
-    """Return the rows of spans to hold out (N,): all labels of an annotator in a document, or none."""
+def select_held_out_readings(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
+    """Return a mask of the rows of spans to hold out (N,); all labels of an annotator in a document stay together."""
     reading = table.sequences.document[table.item] * np.int64(table.n_annotators) + table.annotator
     readings, row = np.unique(reading, return_inverse=True)
     is_free = random_ranks_within_groups(readings // table.n_annotators, rng) > 0
@@ -213,17 +214,20 @@ def hide_readings(table: Annotations, share: float, rng: np.random.Generator) ->
 
 
 def log_likelihood(table: Annotations, expected: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return log P of each row's label (N,), or its mean for a probabilistic row, and the weights of the rows (N,)."""
+    """Return log P(label) of each row (N,) and the weights of the rows (N,).
+
+    For a probabilistic row, this is the mean of log P over its label distribution.
+    """
     logs = np.log(np.maximum(expected, MIN_PROBABILITY))
     found = logs[np.arange(len(table)), table.label] if table.proba is None else (table.proba * logs).sum(axis=1)
     return found, table.row_weights
 
 
-def _log_labels(fitted: Any, table: Annotations) -> FloatArray:
+def _score_classes(fitted: Any, table: Annotations) -> FloatArray:
     return log_likelihood(table, fitted.predict_annotations(table))[0]
 
 
-def _log_selections(fitted: Any, table: Annotations) -> FloatArray:
+def _score_selections(fitted: Any, table: Annotations) -> FloatArray:
     p = np.maximum(fitted.predict_annotations(table), MIN_PROBABILITY)
     names = table.options.names
     ticked = np.zeros((table.n_classes, p.shape[1]), np.bool_)
@@ -231,7 +235,7 @@ def _log_selections(fitted: Any, table: Annotations) -> FloatArray:
     return np.asarray(np.log(np.where(ticked[table.label], p, np.maximum(1 - p, MIN_PROBABILITY))).sum(axis=1))
 
 
-def _distances(fitted: Any, table: Annotations) -> FloatArray:
+def _score_distances(fitted: Any, table: Annotations) -> FloatArray:
     answer = fitted.predict()[naming.match_names(table.items, fitted.items_, "items")]
     both = np.concatenate([answer, table.classes.astype(object)])
     return -pair_distances(both, table.item, answer.size + table.label, fitted.distance)
@@ -240,16 +244,16 @@ def _distances(fitted: Any, table: Annotations) -> FloatArray:
 # Scores of answers on gold items: numerators and denominators (n, 2) --------------------------------------------------
 
 
-def _correct_classes(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
-    return _as_mean(probability_correct(gold, fitted.posterior_))
+def _count_correct_classes(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
+    return _mean_parts(probability_correct(gold, fitted.posterior_))
 
 
-def _absolute_errors(fitted: Any, table: Annotations, gold: FloatArray) -> FloatArray:
+def _compute_absolute_errors(fitted: Any, table: Annotations, gold: FloatArray) -> FloatArray:
     known = ~np.isnan(gold)
-    return _as_mean(np.abs(fitted.predict() - gold)[known])
+    return _mean_parts(np.abs(fitted.predict() - gold)[known])
 
 
-def _jaccard_indices(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
+def _compute_jaccard_indices(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
     known = gold >= 0
     right = table.options.selected[gold[known]]
     names = {name: k for k, name in enumerate(table.options.names.tolist())}
@@ -257,17 +261,17 @@ def _jaccard_indices(fitted: Any, table: Annotations, gold: IntArray) -> FloatAr
     for row, text in zip(answer, fitted.predict()[known], strict=True):
         row[[names[one] for one in text.split("|") if one in names]] = True
     either = (answer | right).sum(axis=1)
-    return _as_mean(np.where(either > 0, (answer & right).sum(axis=1) / np.maximum(either, 1), 1.0))
+    return _mean_parts(np.where(either > 0, (answer & right).sum(axis=1) / np.maximum(either, 1), 1.0))
 
 
-def _answer_distances(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
+def _compute_answer_distances(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
     known = np.flatnonzero(gold >= 0)
     both = np.concatenate([fitted.predict()[known], table.classes[gold[known]].astype(object)])
-    return _as_mean(pair_distances(both, np.arange(known.size), known.size + np.arange(known.size), fitted.distance))
+    return _mean_parts(pair_distances(both, np.arange(known.size), known.size + np.arange(known.size), fitted.distance))
 
 
-def _span_f1(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
-    """Return twice the number of right spans, and the number of spans found and known, of every document."""
+def _compute_span_f1(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
+    """Return, for each document, twice the number of correct spans, and the number of predicted plus gold spans."""
     known = gold >= 0
     tags = naming.match_names(fitted.predict(), table.classes, "tags")
     found = [extract_spans(table.items[known], table.classes, one[known]) for one in (tags, gold)]
@@ -279,48 +283,51 @@ def _span_f1(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
     return np.array(list(sums.values()))
 
 
-def _as_mean(values: Any) -> FloatArray:
+def _mean_parts(values: Any) -> FloatArray:
     return np.stack([np.asarray(values, np.float64), np.ones(len(values))], axis=1)
 
 
 class ScoreNames(NamedTuple):
-    """Names of a score, and phrases for messages."""
+    """Names of a score and phrases for messages about it."""
 
     name: str  # key in JSON and frames
     title: str  # title of a column
-    unit: str  # what a method that is behind has, such as "a lower log-likelihood per label"
-    quantity: str  # phrase before "held-out labels"
+    unit: str  # phrase for a worse score, such as "a lower log-likelihood per label"
+    quantity: str  # phrase that precedes "held-out labels"
     gold_name: str  # name of the score on gold items
-    sign: int = 1  # −1 if less is better; such scores are shown without the minus
+    sign: int = 1  # −1 if lower is better; these scores are shown without the minus sign
 
 
-LOG = ScoreNames(
+LOG_LIKELIHOOD_NAMES = ScoreNames(
     "log_likelihood", "log-likelihood", "a lower log-likelihood per label", "Mean log probability of", "accuracy"
 )
 
 
 class Scoring(NamedTuple):
-    """How methods for one label type are scored."""
+    """Functions and names for scoring the methods of a label type."""
 
     measure: ScoreNames
     score_rows: Callable[[Any, Annotations], FloatArray]  # (N,) scores of held-out rows by a fitted method
-    score_gold: Callable[[Any, Annotations, Any], FloatArray] | None = _correct_classes
-    choose_hidden_rows: Callable[[Annotations, float, np.random.Generator], BoolArray] = hide_rows
+    score_gold: Callable[[Any, Annotations, Any], FloatArray] | None = _count_correct_classes
+    choose_hidden_rows: Callable[[Annotations, float, np.random.Generator], BoolArray] = select_held_out_rows
     baselines: Mapping[str, type[Baseline]] = MappingProxyType({})
     simplest: str = "majority-vote"  # the simplest method
 
 
-CLASSES = Scoring(LOG, _log_labels)
-SCORING: dict[str, Scoring] = {
-    "classes": CLASSES,
-    "graded": CLASSES,
-    "pairs": Scoring(LOG, _log_labels, None, hide_comparisons, {"win-rate": WinRate}, "win-rate"),
+CLASS_SCORING = Scoring(LOG_LIKELIHOOD_NAMES, _score_classes)
+SCORING_BY_LABEL_TYPE: dict[str, Scoring] = {
+    "classes": CLASS_SCORING,
+    "graded": CLASS_SCORING,
+    "pairs": Scoring(
+            LOG_LIKELIHOOD_NAMES, _score_classes, None, select_held_out_comparisons, {"win-rate": WinRate}, "win-rate"
+        ),
     "sets": Scoring(
-        LOG._replace(gold_name="jaccard"), _log_selections, _jaccard_indices, baselines={"votes": OptionShares},
+        LOG_LIKELIHOOD_NAMES._replace(gold_name="jaccard"), _score_selections, _compute_jaccard_indices,
+                baselines={"votes": OptionShares},
         simplest="votes",
     ),
     "spans": Scoring(
-        LOG._replace(gold_name="f1"), _log_labels, _span_f1, hide_readings,
+        LOG_LIKELIHOOD_NAMES._replace(gold_name="f1"), _score_classes, _compute_span_f1, select_held_out_readings,
         {"majority-vote": TokenMajorityVote, "dawid-skene": TokenDawidSkene},
     ),
     "numbers": Scoring(
@@ -328,15 +335,15 @@ SCORING: dict[str, Scoring] = {
             "mean_absolute_error", "error", "a larger mean absolute error", "Mean absolute error of", "gold_error", -1
         ),
         lambda fitted, table: -np.abs(fitted.expected_labels(table) - table.values[table.label]),
-        _absolute_errors, baselines={"mean": MeanNumber, "median": MedianNumber}, simplest="mean",
+        _compute_absolute_errors, baselines={"mean": MeanNumber, "median": MedianNumber}, simplest="mean",
     ),
     "objects": Scoring(
         ScoreNames(
             "distance", "distance", "a larger mean distance", "Mean distance of the answer to", "gold_distance", -1
         ),
-        _distances, _answer_distances, baselines={"medoid": Medoid}, simplest="medoid",
+        _score_distances, _compute_answer_distances, baselines={"medoid": Medoid}, simplest="medoid",
     ),
 }  # fmt: skip
-"""Label type → how its methods are scored."""
+"""Maps each label type to the scoring of its methods."""
 
-Method = Aggregator | Baseline
+MethodOrBaseline = Aggregator | Baseline

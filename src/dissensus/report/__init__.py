@@ -20,14 +20,14 @@ from dissensus.common.registry import skip_failing_plugin
 from dissensus.models.answers import check_gold_values
 from dissensus.models.base import check_gold
 from dissensus.questions.exceptions import NoGoldToScore
-from dissensus.questions.scoring import held_out_gold
+from dissensus.questions.scoring import exclude_training_gold
 from dissensus.report.exceptions import (
     FittedToOtherTable,
     MailAddressesShown,
     NoAnnotatorColumn,
     NotAPage,
 )
-from dissensus.report.face import headline, render_finding
+from dissensus.report.face import make_headline, render_finding
 from dissensus.report.section import Finding, Section
 from dissensus.report.section import sections as registry
 from dissensus.report.study import Study, align_frame, shorten_text, to_plain
@@ -35,7 +35,7 @@ from dissensus.table.io import write_frame, write_json
 from dissensus.table.kinds import CLASS_KINDS
 
 MAX_FINDINGS = 5  # findings in the summary
-MAIL_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]")
+MAIL_ADDRESS_PATTERN = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]")
 
 __all__ = ["Finding", "Report", "Section", "Study", "collect_sections"]
 
@@ -116,7 +116,7 @@ class Report(Study):
         check = check_gold_values if table.kind == "numbers" else check_gold
         self.training_gold = check(self.training_gold, table)
         given = check(self.gold, table)
-        self.gold = check(held_out_gold(given, self.training_gold), table)
+        self.gold = check(exclude_training_gold(given, self.training_gold), table)
         if given is not None and self.gold is None:
             warnings.warn(NoGoldToScore(), stacklevel=3)
         about = table.sequences.documents if table.kind == "spans" else table.items
@@ -136,10 +136,10 @@ class Report(Study):
         for name in self.show:
             if name not in self.annotators:
                 raise NoAnnotatorColumn(column=name, columns=tuple(self.annotators))
-            mail = sum(MAIL_ADDRESS.search(str(value)) is not None for value in self.annotators[name])
+            mail = sum(MAIL_ADDRESS_PATTERN.search(str(value)) is not None for value in self.annotators[name])
             if mail and not self.names:
                 warnings.warn(MailAddressesShown(column=name, count=mail), stacklevel=3)
-        self.search = None if self.clustering is None else _search_facts(self.search, self.clustering)
+        self.search = None if self.clustering is None else _collect_search_facts(self.search, self.clustering)
         self.on_step = self.on_step or (lambda what: None)
 
     def __repr__(self) -> str:
@@ -180,7 +180,7 @@ class Report(Study):
         path = Path(path)
         if path.suffix.lower() not in (".html", ".htm"):
             raise NotAPage(name=path.name, page=path.with_suffix(".html").name)
-        page, written = self.html(), report_files(path, self.names)
+        page, written = self.html(), list_report_files(path, self.names)
         for key in written[2:]:
             order = np.argsort(self.annotator_names)
             columns = {"pseudonym": np.array(self.annotator_names)[order], "annotator": self.table.annotators[order]}
@@ -191,7 +191,7 @@ class Report(Study):
         return written
 
 
-def report_files(page: Path, names: bool) -> list[Path]:
+def list_report_files(page: Path, names: bool) -> list[Path]:
     """Return the paths of the page, its facts and, unless the page shows names, the key of the pseudonyms."""
     key = [] if names else [page.with_name(f"{page.stem}-key.csv")]
     return [page, page.with_suffix(".json"), *key]
@@ -216,7 +216,7 @@ def collect_sections(study: Study, title: str = "Labels", only: set[str] | None 
     order = {"bad": 0, "note": 1, "good": 2}
     return {
         "title": shorten_text(title, 200),
-        "headline": headline(study, facts_by_section),
+        "headline": make_headline(study, facts_by_section),
         "version": __version__,
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "method": study.method,
@@ -227,7 +227,7 @@ def collect_sections(study: Study, title: str = "Labels", only: set[str] | None 
     }
 
 
-def _search_facts(search: Selection | Mapping[str, Any] | None, chosen: Clustering) -> dict[str, Any] | None:
+def _collect_search_facts(search: Selection | Mapping[str, Any] | None, chosen: Clustering) -> dict[str, Any] | None:
     """Return the search that led to a clustering as plain values, or None if it belongs to another clustering."""
     if isinstance(search, Selection):
         search = {"criterion": search.criterion, "points": search.rows()}

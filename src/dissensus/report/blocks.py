@@ -108,13 +108,16 @@ class TableBlock(PageBlock):
         cells = [[column.cell(row[key]) for key, column in shown.items()] for row in rows]
         if more.get("details"):
             first = [
-                [detail_list("About", ["", ""], list(row["about"].items()))] if "about" in row else [] for row in rows
+                [make_detail_list("About", ["", ""], list(row["about"].items()))] if "about" in row else []
+                for row in rows
             ]
             more["details"] = [[*about, *detail] for about, detail in zip(first, more["details"], strict=True)]
         return cls(name, title, caption, list(shown.values()), cells, **more)
 
 
-def detail_list(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "") -> dict[str, Any]:
+def make_detail_list(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str = ""
+) -> dict[str, Any]:
     """Return a list to show below an opened row of a table."""
     return {"type": "list", "title": title, "columns": columns, "rows": rows} | ({"note": note} if note else {})
 

@@ -17,15 +17,15 @@ from dissensus.questions.compare import Comparison
 from dissensus.questions.diagnose import FLAG_WORDS, Diagnosis
 from dissensus.report import charts
 from dissensus.report.blocks import ChartBlock
-from dissensus.report.calibration import calibration_chart, calibration_facts
+from dissensus.report.calibration import compute_calibration_facts, make_calibration_chart
 from dissensus.report.exceptions import NothingToChart
-from dissensus.report.sections.methods import ranking_chart
-from dissensus.report.study import distinct_names, plain_attributes
+from dissensus.report.sections.methods import make_ranking_chart
+from dissensus.report.study import extract_attributes, make_distinct_names
 
 CHART_WIDTH = 520  # pixels
 MAX_LINE_LENGTH = 90  # characters in a line of the caption
-N_BINS = 20
-MAX_POWER = 6  # odds are clipped at 10^±6
+N_HISTOGRAM_BINS = 20
+MAX_LOG_ODDS = 6  # odds are clipped at 10^±6
 
 
 def chart(result: Any, gold: IntArray | None = None) -> Picture:
@@ -51,16 +51,16 @@ def chart(result: Any, gold: IntArray | None = None) -> Picture:
     '<svg'
     """
     if isinstance(result, Comparison):
-        rows = [plain_attributes(one, "method", "behind", "tied") for one in result]
+        rows = [extract_attributes(one, "method", "behind", "tied") for one in result]
         facts = {"methods": rows, "n_hidden": result.n_hidden, "unit": result.measure.unit}
-        return Picture(ranking_chart(facts))
+        return Picture(make_ranking_chart(facts))
     if isinstance(result, Diagnosis):
         return Picture(_annotator_chart(result))
     if not hasattr(result, "posterior_"):
         raise NothingToChart(got=type(result).__name__)
     if gold is not None:
-        bins = calibration_facts(gold, result.posterior_)["bins"]
-        return Picture(calibration_chart(bins, subject="the model", right="right, by gold"))
+        bins = compute_calibration_facts(gold, result.posterior_)["bins"]
+        return Picture(make_calibration_chart(bins, subject="the model", right="right, by gold"))
     return Picture(_confidence_chart(result.posterior_.max(axis=1)))
 
 
@@ -95,10 +95,10 @@ def _fill_in_colors(spec: dict[str, Any]) -> str:
 
 
 def _confidence_chart(confidence: Any) -> ChartBlock:
-    edges = np.linspace(0, 1, N_BINS + 1)
+    edges = np.linspace(0, 1, N_HISTOGRAM_BINS + 1)
     counts = np.histogram(confidence, edges)[0]
     first = int(np.flatnonzero(counts)[0]) if counts.any() else 0
-    spec = charts.histogram(counts[first:].tolist(), edges[first:].tolist(), x_title="confidence", y_title="items")
+    spec = charts.make_histogram(counts[first:].tolist(), edges[first:].tolist(), x_title="confidence", y_title="items")
     mean = f"{format_percent(float(confidence.mean()))} on average" if confidence.size else "no items"
     return ChartBlock(
         spec, "Confidence of the labels", f"Number of items by confidence, {mean}.", f"Histogram: {mean}."
@@ -106,24 +106,24 @@ def _confidence_chart(confidence: Any) -> ChartBlock:
 
 
 def _annotator_chart(found: Diagnosis) -> ChartBlock:
-    odds = np.clip(logit(found.p_typical) / np.log(10), -MAX_POWER, MAX_POWER)
+    odds = np.clip(logit(found.p_typical) / np.log(10), -MAX_LOG_ODDS, MAX_LOG_ODDS)
     words = [FLAG_WORDS[flags[0]] if flags else "none" for flags in found.flags]
-    names, seen = distinct_names(found.annotators.tolist(), 60), (found.labels > 0) & ~np.isnan(found.p_typical)
+    names, seen = make_distinct_names(found.annotators.tolist(), 60), (found.labels > 0) & ~np.isnan(found.p_typical)
     rows = [
         {"annotator": names[at], "labels": float(found.labels[at]), "odds": float(odds[at])}
         | {"honest": float(found.p_typical[at]), "flag": words[at]}
         for at in np.flatnonzero(seen)
     ]
     there = [word for word in (*FLAG_WORDS.values(), "none") if any(row["flag"] == word for row in rows)]
-    dots = charts.dot_plot(
+    dots = charts.draw_points(
         rows, 60, 0.8,
         [
             "annotator:N", ("labels:Q", "labels", charts.COUNT_FORMAT), ("honest:Q", "depends on the items", ".0%"),
             "flag:N",
         ],
-        x=charts.quantity_axis("labels", "labels on items with other labels", "~s"),
-        y=charts.quantity_axis("odds", "log₁₀ odds that labels depend on the items"),
-        color=charts.color_encoding("flag", there), shape=charts.color_encoding("flag", there),
+        x=charts.make_quantity_axis("labels", "labels on items with other labels", "~s"),
+        y=charts.make_quantity_axis("odds", "log₁₀ odds that labels depend on the items"),
+        color=charts.make_color_encoding("flag", there), shape=charts.make_color_encoding("flag", there),
     )  # fmt: skip
     flagged = sum(row["flag"] != "none" for row in rows)
     caption = (

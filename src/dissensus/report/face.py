@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from dissensus.report.section import Finding
     from dissensus.report.study import Study
 
-COLLECT_GOLD = "Have an expert label {items} random items: confidence can then be calibrated to your annotators."
-REPORT_FACE = Face(render_option, {GoldLabelsAdvice: COLLECT_GOLD})
+COLLECT_GOLD_ADVICE = "Have an expert label {items} random items: confidence can then be calibrated to your annotators."
+REPORT_FACE = Face(render_option, {GoldLabelsAdvice: COLLECT_GOLD_ADVICE})
 """Words of the report: its text names neither options nor parameters."""
 
 
@@ -105,7 +105,7 @@ class MethodUsed(Message):
     example = {"subject": "labels", "method": "consensus"}
 
 
-def headline(study: Study, sections: Mapping[str, Any]) -> list[str]:
+def make_headline(study: Study, sections: Mapping[str, Any]) -> list[str]:
     """Return the size of the table, the result and its confidence, the next step, and the method."""
     table, classes = study.table, study.table.kind in CLASS_KINDS
     groups = {"pairs": lambda: table.alternatives.names.size, "spans": lambda: table.sequences.documents.size}
@@ -121,9 +121,9 @@ def headline(study: Study, sections: Mapping[str, Any]) -> list[str]:
     if classes:
         words += [summarize_settled_items(study).render(REPORT_FACE), *_next_steps(study, sections)]
     elif "answers" in sections:
-        from dissensus.report.sections.answers import headline_sentences
+        from dissensus.report.sections.answers import make_headline_sentences
 
-        words += headline_sentences(sections["answers"])
+        words += make_headline_sentences(sections["answers"])
     return [*words, MethodUsed(subject="labels" if classes else "answers", method=study.method).render(REPORT_FACE)]
 
 
@@ -145,7 +145,7 @@ def summarize_settled_items(study: Study) -> Message:
     return SettledItemsByGoldSummary(**facts)
 
 
-def next_step(redundancy: Mapping[str, Any]) -> str:
+def describe_next_step(redundancy: Mapping[str, Any]) -> str:
     """Return which labels to collect next, or why no label is worth collecting."""
     if (chosen := redundancy["next_labels"]) is None:
         return str(redundancy["advice"])
@@ -157,7 +157,7 @@ def _next_steps(study: Study, sections: Mapping[str, Any]) -> Iterator[str]:
     if study.diagnosis.unsettled:
         yield CorrectSpellingFirst(spelling=str(study.diagnosis.unsettled)).render(REPORT_FACE)
     elif "redundancy" in sections:
-        yield next_step(sections["redundancy"])
+        yield describe_next_step(sections["redundancy"])
     effective = study.fitted.mean_effective_labels()
     if "panel" not in sections and effective is not None:  # The panel section reports common mistakes of each judge.
         yield str(effective)

@@ -36,7 +36,7 @@ def render_page(facts: dict[str, Any]) -> str:
             placed = [_template_block(block, name, number, data) for number, block in enumerate(blocks)]
             head = {"name": name, "title": entry.facts["title"], "summary": entry.summary}
             drawn.append(head | {"rows": _arrange_rows(placed)})
-    scripts = [_vega_script(), _read_asset("common.js") + _read_asset("page.js")]
+    scripts = [_bundle_vega(), _read_asset("common.js") + _read_asset("page.js")]
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("dissensus", "report"),
         autoescape=True,
@@ -51,7 +51,7 @@ def render_page(facts: dict[str, Any]) -> str:
             sections=drawn,
             style=_read_asset("page.css"),
             scripts=scripts,
-            policy=_content_policy(scripts),
+            policy=_make_content_policy(scripts),
             data=_escape_for_script(data),
         )
     )
@@ -104,7 +104,7 @@ def _escape_for_script(value: Any) -> Any:
     return Markup(text)
 
 
-def _content_policy(scripts: list[str]) -> str:
+def _make_content_policy(scripts: list[str]) -> str:
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{one}'" for one in hashes)
     # The policy forbids eval, so page.js tells Vega to interpret its expressions (option `ast`).
@@ -112,7 +112,7 @@ def _content_policy(scripts: list[str]) -> str:
 
 
 @cache
-def _vega_script() -> str:
+def _bundle_vega() -> str:
     """Return Vega, Vega-Lite and Vega-Embed bundled as one script."""
     import vl_convert
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
-ALPHABET = "0123456789BCDFGHJKLMNPQRSTVWXZ"  # Without vowels and Y, a pseudonym cannot be a word.
+PSEUDONYM_ALPHABET = "0123456789BCDFGHJKLMNPQRSTVWXZ"  # Without vowels and Y, a pseudonym cannot be a word.
 PSEUDONYM_LENGTH = 5  # characters, unless two annotators of a table would get the same pseudonym
-MAX_LENGTH = 16
+MAX_PSEUDONYM_LENGTH = 16
 
 
 def make_pseudonyms(names: Sequence[Any], salt: str = "") -> list[str]:
@@ -24,7 +24,7 @@ def make_pseudonyms(names: Sequence[Any], salt: str = "") -> list[str]:
     """
     codes = [_hash_name(name, salt) for name in names]
     result = [code[:PSEUDONYM_LENGTH] for code in codes]
-    for length in range(PSEUDONYM_LENGTH + 1, MAX_LENGTH + 1):
+    for length in range(PSEUDONYM_LENGTH + 1, MAX_PSEUDONYM_LENGTH + 1):
         shared = Counter(result)
         if len(shared) == len(result):
             break
@@ -36,7 +36,7 @@ def _hash_name(name: Any, salt: str) -> str:
     key = blake2b(salt.encode(), digest_size=32).digest()
     number = int.from_bytes(blake2b(str(name).encode("utf-8", "surrogatepass"), digest_size=16, key=key).digest())
     code = ""
-    for _ in range(MAX_LENGTH):
-        number, digit = divmod(number, len(ALPHABET))
-        code += ALPHABET[digit]
+    for _ in range(MAX_PSEUDONYM_LENGTH):
+        number, digit = divmod(number, len(PSEUDONYM_ALPHABET))
+        code += PSEUDONYM_ALPHABET[digit]
     return code

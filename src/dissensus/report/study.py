@@ -42,9 +42,9 @@ MIN_MEAN_TEXT_LENGTH = 25  # Columns of the items with a greater mean length in 
 TEXT_COLUMNS = ("text", "sentence", "question", "prompt")  # These columns are texts whatever their length.
 HIDDEN_COLUMNS = ("split", "fold", "index")  # These columns of the items are not shown.
 PICTURE_PREFIX = "data:image/"
-SAFE_PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+")
+SAFE_PICTURE_PATTERN = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+")
 MAX_PICTURE_LENGTH = 20_000  # characters
-MAX_SHARES = 4  # classes shown in a bar; all others are merged
+MAX_SHOWN_SHARES = 4  # classes shown in a bar; all others are merged
 N_COLORS = 8  # colours; if there are more classes, the classes of a bar are coloured by rank
 
 
@@ -75,18 +75,18 @@ class Study:
     @cached_property
     def classes(self) -> list[str]:
         """Return the (K,) class names as the page shows them."""
-        return distinct_names(self.table.classes.tolist(), 60)
+        return make_distinct_names(self.table.classes.tolist(), 60)
 
     @cached_property
     def item_names(self) -> list[str]:
         """Return the (I,) item names as the page shows them."""
-        return distinct_names(self.table.items.tolist(), 100)
+        return make_distinct_names(self.table.items.tolist(), 100)
 
     @cached_property
     def annotator_names(self) -> list[str]:
         """Return the (A,) pseudonyms of the annotators, or their names if `names` is set."""
         if self.names:
-            return distinct_names(self.table.annotators.tolist(), 60)
+            return make_distinct_names(self.table.annotators.tolist(), 60)
         return make_pseudonyms(self.table.annotators.tolist(), self.salt)
 
     @cached_property
@@ -128,7 +128,7 @@ class Study:
     def picture(self, item: int) -> str | None:
         """Return the picture of an item, or None if it has none that is safe and small enough."""
         value = self.items[self.picture_column][item] if self.picture_column else None
-        safe = isinstance(value, str) and len(value) <= MAX_PICTURE_LENGTH and SAFE_PICTURE.fullmatch(value)
+        safe = isinstance(value, str) and len(value) <= MAX_PICTURE_LENGTH and SAFE_PICTURE_PATTERN.fullmatch(value)
         return value if safe else None
 
     def texts(self, item: int, max_length: int = MAX_TEXT_LENGTH) -> list[str]:
@@ -153,7 +153,7 @@ class Study:
     def describe_item_with_votes(self, item: int, max_length: int = SHORT_TEXT_LENGTH) -> dict[str, Any]:
         """Return the name, texts, picture, votes and gold label of an item, as far as they are known."""
         result = self.describe_item(item, max_length) | {
-            "votes": largest_shares(self.votes[item], self.classes),
+            "votes": list_largest_shares(self.votes[item], self.classes),
             "labels": int(self.labels_per_item[item]),
         }
         if self.picture_column:
@@ -282,7 +282,7 @@ def shorten_text(value: Any, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def distinct_names(names: Sequence[Any], longest: int) -> list[str]:
+def make_distinct_names(names: Sequence[Any], longest: int) -> list[str]:
     """Return names as shortened texts; texts that are equal after shortening are numbered."""
     result = [shorten_text(name, longest) for name in names]
     if len(set(result)) == len(result):
@@ -291,7 +291,7 @@ def distinct_names(names: Sequence[Any], longest: int) -> list[str]:
     return [f"{name} #{number}" if times[name] > 1 else name for number, name in enumerate(result)]
 
 
-def limit_size(rows: Iterable[Any], max_characters: int) -> list[Any]:
+def limit_json_size(rows: Iterable[Any], max_characters: int) -> list[Any]:
     """Return as many of the first rows as fit into `max_characters` of JSON."""
     kept = []
     for row in rows:
@@ -302,23 +302,23 @@ def limit_size(rows: Iterable[Any], max_characters: int) -> list[Any]:
     return kept
 
 
-def largest_shares(weights: FloatArray, classes: list[str]) -> list[list[Any]]:
+def list_largest_shares(weights: FloatArray, classes: list[str]) -> list[list[Any]]:
     """Return [class, share, colour number] of the largest classes; all other classes are merged."""
     total = float(weights.sum())
     order: IntArray = np.argsort(-weights, kind="stable")
     order = order[weights[order] > 0.005 * max(total, 1e-300)]
     parts = [
         [classes[k], to_plain(weights[k] / total, 3), rank if len(classes) > N_COLORS else k]
-        for rank, k in enumerate(order[:MAX_SHARES].tolist())
+        for rank, k in enumerate(order[:MAX_SHOWN_SHARES].tolist())
     ]
-    rest = float(weights[order[MAX_SHARES:]].sum())
+    rest = float(weights[order[MAX_SHOWN_SHARES:]].sum())
     return [*parts, ["other", to_plain(rest / total, 3), -1]] if rest > 0 else parts
 
 
 def to_plain(value: Any, digits: int = 5) -> Any:
     """Convert values to JSON values: floats with `digits` significant digits, NaN and infinity as None."""
     if isinstance(value, Estimate):
-        return plain_attributes(value, "value", "low", "high")
+        return extract_attributes(value, "value", "low", "high")
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, list | tuple):
@@ -330,27 +330,27 @@ def to_plain(value: Any, digits: int = 5) -> Any:
     return value
 
 
-def values_at(i: int, digits: int = 3, **arrays: Any) -> dict[str, Any]:
+def extract_entry(i: int, digits: int = 3, **arrays: Any) -> dict[str, Any]:
     """Return the i-th entry of each array as plain values, by name."""
     return {key: to_plain(values[i], digits) for key, values in arrays.items()}
 
 
-def shown_count_text(rows: Sequence[Any], total: int, words: str = "are here.", before: str = " ") -> str:
+def format_shown_count(rows: Sequence[Any], total: int, words: str = "are here.", before: str = " ") -> str:
     """Return the words "12 of 30 …", or "" if all rows are shown."""
     return f"{before}{len(rows):,} of {total:,} {words}".rstrip() if len(rows) < total else ""
 
 
-def plain_attributes(thing: Any, *names: str) -> dict[str, Any]:
+def extract_attributes(thing: Any, *names: str) -> dict[str, Any]:
     """Return attributes of an object as plain values, by name."""
     return {name: to_plain(getattr(thing, name)) for name in names}
 
 
-def range_text(counts: Any) -> str:
+def format_range(counts: Any) -> str:
     """Return the range of counts as text, such as "4 to 6"."""
     low, high = (int(end(counts)) if len(counts) else 0 for end in (min, max))
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def interval_text(facts: Mapping[str, float]) -> str:
+def format_interval(facts: Mapping[str, float]) -> str:
     """Return the interval of an estimate as text, in per cent."""
     return f"{format_percent(facts['low'], 1)} to {format_percent(facts['high'], 1)}"

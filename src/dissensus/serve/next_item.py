@@ -29,7 +29,7 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.messages import Message
 from dissensus.models.base import put_given_label_first
 from dissensus.models.confidence import CROWD_PSEUDO_LABELS
-from dissensus.questions.recommend import MORE_LABELS
+from dissensus.questions.recommend import MAX_LABELS_ABOVE_MEDIAN
 from dissensus.serve.exceptions import EnoughLabels, ItemsInProgress, NothingLeftToLabel, OthersHavePriority
 from dissensus.serve.rows import ANNOTATOR
 from dissensus.table.annotations import Annotations
@@ -174,8 +174,8 @@ class Assigner:
             return int(declared)
         if self.fitted is None:
             counts = self.project.n_labels
-            return (int(np.ceil(np.median(counts[counts > 0]))) if counts.any() else 0) + MORE_LABELS
-        return self.median + MORE_LABELS
+            return (int(np.ceil(np.median(counts[counts > 0]))) if counts.any() else 0) + MAX_LABELS_ABOVE_MEDIAN
+        return self.median + MAX_LABELS_ABOVE_MEDIAN
 
     def _choose_best(
         self, who: int, count: int, without: set[int], among: IntArray | None, least: float
@@ -246,9 +246,8 @@ class Assigner:
                 (1 - np.minimum(self.project.confidence[codes], CERTAIN_CONFIDENCE)) / np.sqrt(1.0 + labels)
             )
         theta = self._theta(fitted, who)
-        label = entr(belief @ theta.T) @ np.ones(
-            len(theta)
-        )  # H(y): a matrix product is faster than a sum over few columns.
+        # H(y): a matrix product is faster than a sum over few columns.
+        label = entr(belief @ theta.T) @ np.ones(len(theta))
         mutual = label - belief @ entr(theta).sum(axis=0)
         return np.asarray(mutual / np.sqrt(1 + labels * fitted.model.dependence_))
 

@@ -1,5 +1,5 @@
-"""Declared questions: one file per question, named like its command, which registers itself.
+"""Declarations of the questions; each file registers one question.
 
-A file here is imported for `dissensus QUESTION --help`, so it imports numerical libraries inside its functions; longer
-computations live in `dissensus.questions`.
+These files are imported for `dissensus QUESTION --help`, so they import numerical libraries only inside functions.
+Longer computations are defined in `dissensus.questions`.
 """

@@ -1,4 +1,4 @@
-"""The question `agreement`: how far annotators agree beyond chance, and which pairs agree most."""
+"""The question `agreement`: how much annotators agree beyond chance, and which pairs agree most."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from dissensus.questions import findings as found
 from dissensus.questions.base import Finding, Question, Table, questions
 from dissensus.questions.exceptions import NoPairs
 
-PAIRS_SHOWN = 5  # pairs with the most, and with the least agreement
-MIN_ITEMS = 5  # items with two annotators; with fewer there is no interval and no verdict
-MIN_AC1_EXCESS = 0.2  # difference of AC1 and κ from which on skewed classes are reported
-COEFFICIENTS = {
+N_SHOWN_PAIRS = 5  # number of pairs with the most agreement, and of pairs with the least agreement
+MIN_ITEMS_FOR_VERDICT = 5  # minimum number of items with two annotators for an interval and a verdict
+MIN_AC1_EXCESS = 0.2  # minimum difference between AC1 and κ for reporting skewed classes
+COEFFICIENT_TITLES = {
     "mean_difference": "two labels of an item differ by",
     "icc": "intraclass correlation of single labels",
     "icc_of_mean": "intraclass correlation of mean labels",
@@ -31,15 +31,18 @@ COEFFICIENTS = {
     "masi_alpha": "Krippendorff's α, MASI distance",
     "words_alpha": "Krippendorff's α, edit distance of words",
 }
-WITHOUT_SCALE = ("spans", "sets", "objects")  # label types
-SCALES = {"numbers": "interval"} | dict.fromkeys(WITHOUT_SCALE, "nominal")  # label type → its only scale
+LABEL_TYPES_WITHOUT_SCALE = ("spans", "sets", "objects")  # label types
+# Label type → its only scale
+FIXED_SCALES = {"numbers": "interval"} | dict.fromkeys(LABEL_TYPES_WITHOUT_SCALE, "nominal")
 KAPPA_WEIGHTS = {"nominal": "none", "ordinal": "linear", "interval": "quadratic"}
 Scale = Literal["nominal", "ordinal", "interval"]
 
 
 @questions.register("agreement", summary="How far do the annotators agree, beyond what chance would give?")
 class Agreement(Question):
-    """Any number of annotators, each having labelled any of the items. The intervals are by bootstrap over items.
+    """Any number of annotators may have labelled any of the items.
+
+    Intervals are bootstrap intervals over items.
 
     Example: dissensus describe labels.csv --measures --scale ordinal --classes low,middle,high --pairs
     """
@@ -50,15 +53,15 @@ class Agreement(Question):
     level = 0.95
 
     scale: Scale | None = param(
-        None, "whether classes are names, ordered steps or numbers; by default from the label type"
+        None, "whether classes are names, ordered steps or numbers; by default determined by the label type"
     )
-    pairs: bool = param(False, "add the pairs of annotators that agree most and least; all of them with --json")
-    least: int = param(20, "smallest number of items that a pair shares", low=1)
-    resamples: int = param(1000, "bootstrap resamples of the items, for the intervals", low=0)
+    pairs: bool = param(False, "add the pairs of annotators that agree most and least; with --json, all pairs")
+    least: int = param(20, "minimum number of items that both annotators of a pair labelled", low=1)
+    resamples: int = param(1000, "number of bootstrap resamples of the items for the intervals", low=0)
     seed: int = param(0, "seed of the resamples", low=0)
 
     def prepare(self, table: Any) -> None:
-        if self.pairs and table.kind in WITHOUT_SCALE:
+        if self.pairs and table.kind in LABEL_TYPES_WITHOUT_SCALE:
             raise NoPairs(kind=table.kind)
 
     def compute(self, table: Any, *, progress: Any) -> dict[str, Any]:
@@ -66,7 +69,7 @@ class Agreement(Question):
 
         from dissensus.evaluation.distances import agreement_for_label_type
 
-        scale = SCALES.get(table.kind) or self.scale or ("ordinal" if table.kind == "graded" else "nominal")
+        scale = FIXED_SCALES.get(table.kind) or self.scale or ("ordinal" if table.kind == "graded" else "nominal")
         values = None
         if scale != "nominal" and table.kind != "numbers" and not (scale == "ordinal" and _has_declared_order(table)):
             with suppress(ValueError):  # `agreement_for_label_type` raises the error if the scale needs numbers
@@ -78,7 +81,7 @@ class Agreement(Question):
         facts: dict[str, Any] = {"scale": scale, "items": table.n_items, "annotators": table.n_annotators}
         if table.kind == "spans":
             facts["documents"] = int(table.sequences.documents.size)
-        if table.kind not in WITHOUT_SCALE:
+        if table.kind not in LABEL_TYPES_WITHOUT_SCALE:
             if table.weight is not None and table.kind != "numbers":  # `agreement_for_label_type` has warned
                 table = dataclasses.replace(table.select(rows=table.weight > 0), weight=None)
             facts["items_with_two_ratings"] = int((table.annotators_per_item > 1).sum())
@@ -101,7 +104,8 @@ class Agreement(Question):
             compared = concordances(table, min_shared=self.least)
         else:
             compared = cohen_kappas(table, min_shared=self.least, weights=weights, values=values)
-        best = np.lexsort((-compared.shared, -np.nan_to_num(compared.kappa, nan=-np.inf)))  # undefined κ last
+        # Pairs with an undefined κ come last
+        best = np.lexsort((-compared.shared, -np.nan_to_num(compared.kappa, nan=-np.inf)))
         rows = columns_to_frame({name: column[best] for name, column in vars(compared).items()}, "pyarrow").to_pylist()
         return {"least": self.least, "weights": weights, "pairs": rows}
 
@@ -113,13 +117,14 @@ class Agreement(Question):
         for name, estimate in facts["coefficients"].items():
             write = format_share if name == "percent" else format_number
             has_interval = (
-                estimate["low"] == estimate["low"] and facts.get("items_with_two_ratings", MIN_ITEMS) >= MIN_ITEMS
+                estimate["low"] == estimate["low"]
+                and facts.get("items_with_two_ratings", MIN_ITEMS_FOR_VERDICT) >= MIN_ITEMS_FOR_VERDICT
             )
             bounds = format_interval(estimate["low"], estimate["high"], write) if has_interval else "–"
             note = f"{scale} scale" if name == "krippendorff_alpha" and scale != "nominal" else ""
             rows.append(
                 (
-                    COEFFICIENTS[name],
+                    COEFFICIENT_TITLES[name],
                     write(estimate["value"]) if estimate["value"] == estimate["value"] else "–",
                     bounds,
                     note,
@@ -136,7 +141,7 @@ class Agreement(Question):
 
 
 def _has_declared_order(table: Any) -> bool:
-    """Return whether the order of the classes was declared: undeclared classes are sorted by name."""
+    """Return whether the order of the classes was declared; undeclared classes are sorted by name."""
     names = table.classes.tolist()
     return bool(table.kind == "graded" or names != sorted(names))
 
@@ -149,7 +154,7 @@ def _describe_coefficients(facts: dict[str, Any]) -> Iterator[Finding]:
         return
     if facts["scale"] == "ordinal":
         yield found.ClassOrder(classes=tuple(facts["classes"]))
-    if shared < MIN_ITEMS:
+    if shared < MIN_ITEMS_FOR_VERDICT:
         yield found.TooFewSharedItems(n=Count(shared))
         return
     low, high = (alpha[end] if alpha[end] == alpha[end] else alpha["value"] for end in ("low", "high"))
@@ -175,7 +180,8 @@ def _tabulate_pairs(facts: dict[str, Any]) -> Finding:
     defined = [pair for pair in facts["pairs"] if pair["kappa"] == pair["kappa"]]
     if not defined:
         return found.NoComparablePair(min_items=facts["least"])
-    numbers = facts["weights"] == "concordance"  # numbers are rarely equal, so that a share of equal ones says nothing
+    # Numbers are rarely equal, so a share of equal numbers is not informative
+    numbers = facts["weights"] == "concordance"
     rows: list[tuple[str, ...]] = []
     for pair in defined:
         agree = () if numbers else (format_share(pair["agreement"]),)
@@ -192,6 +198,6 @@ def _tabulate_pairs(facts: dict[str, Any]) -> Finding:
     weights = "" if facts["weights"] == "none" else f", {facts['weights']} weights"
     measure, coefficients = ("Lin's concordance", ["ρ"]) if numbers else (f"Cohen's κ{weights}", ["agree", "κ"])
     columns = ("annotator", "and", "items", *coefficients, "95 % interval")
-    if (between := len(rows) - 2 * PAIRS_SHOWN) > 0:
-        rows[PAIRS_SHOWN:-PAIRS_SHOWN] = [(f"… {between:,} more",)]
+    if (between := len(rows) - 2 * N_SHOWN_PAIRS) > 0:
+        rows[N_SHOWN_PAIRS:-N_SHOWN_PAIRS] = [(f"… {between:,} more",)]
     return Table(columns, rows, f"Agreement of pairs of annotators: {measure}", numbers=columns[2:])

@@ -1,4 +1,4 @@
-"""The question `compare`: which method predicts these labels best, with or without gold."""
+"""The question `compare`: which method predicts held-out labels best, with or without gold."""
 
 from __future__ import annotations
 
@@ -15,18 +15,24 @@ if TYPE_CHECKING:
     from dissensus.evaluation import Estimate
     from dissensus.questions.compare import Comparison
 
-BASELINES = ("mean", "median", "votes", "win-rate", "medoid")  # names in `questions.scoring`, which is slow to import
+BASELINE_NAMES = (
+    "mean",
+    "median",
+    "votes",
+    "win-rate",
+    "medoid",
+)  # names in `questions.scoring`, which is slow to import
 BAR_WIDTH = 10  # characters
 
 
 @questions.register("compare", summary="Which method predicts held-out labels best?")
 class Compare(Question):
-    """Hold out some of the labels, and rank methods by how well they predict them.
+    """Rank methods by how well they predict held-out labels.
 
-    Some of the labels are held out; every method is fitted to the rest and predicts them. The log-likelihood is the
-    mean log probability of the held-out labels; for numbers and texts the score is the error or the distance. Methods
-    that are statistically tied with the best (paired bootstrap over items) are marked. With --gold, a column shows the
-    accuracy (for spans F1, for sets the Jaccard index, for numbers the error).
+    Some of the labels are held out; every method is fitted to the other labels and predicts the held-out ones. The
+    score is the log-likelihood, that is, the mean log probability of the held-out labels; for numbers and texts, it is
+    the error or the distance. Methods that are statistically tied with the best one (paired bootstrap over items) are
+    marked. With --gold, a column shows the accuracy (for spans F1, for sets the Jaccard index, for numbers the error).
 
     Example: dissensus evaluate labels.csv --gold gold.csv
 
@@ -41,15 +47,15 @@ class Compare(Question):
 
     methods: list[str] | None = param(
         None,
-        "methods to compare, as A,B,…; repeatable; by default every suitable quick one; all adds slow ones",
+        "methods to compare, as A,B,…; repeatable; by default all suitable fast methods; `all` adds slow ones",
     )
     share: float = param(0.2, "share of the labels that is held out in each split", above=0, below=1)
-    splits: int = param(3, "random splits", low=1)
-    resamples: int = param(1000, "resamples of the items, for intervals and tests", low=1)
+    splits: int = param(3, "number of random splits", low=1)
+    resamples: int = param(1000, "number of resamples of the items for intervals and tests", low=1)
     limit: int = param(
-        40_000, "largest number of annotations; larger tables are compared on a random sample of items", low=1
+        40_000, "maximum number of annotations; for larger tables, a random sample of items is used", low=1
     )
-    seed: int = param(0, "seed of splits and resamples", low=0)
+    seed: int = param(0, "seed of the splits and resamples", low=0)
 
     def check_parameters(self) -> None:
         super().check_parameters()
@@ -58,7 +64,7 @@ class Compare(Question):
         from dissensus.models.base import methods
 
         for name in names:
-            if name not in BASELINES:
+            if name not in BASELINE_NAMES:
                 methods.entry(name)
         if not names:
             raise NoMethodNamed()

@@ -1,4 +1,4 @@
-"""The question `describe`: what a table holds, and what looks doubtful."""
+"""The question `describe`: what a table contains, and what looks doubtful."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ from dissensus.messages import Message
 from dissensus.questions import findings as found
 from dissensus.questions.base import Finding, MessageList, Question, ShareBars, Table, questions
 
-DISTINCT = {"numbers": "different numbers", "sets": "different sets", "objects": "different labels"}
-RANGE = {"min": "low", "max": "high"}  # name of a fact → name in the message
-MIN_SCORES = 5  # classes that are numbers; five or more are probably scores
-AT_CHANCE = 0.02  # excess over chance agreement below which labels are as good as random
-MIN_ITEMS = 30  # items with two annotators; with fewer, agreement is not compared with chance
-RARE, COMMON = 2, 20  # labels of a possible typing error, if half of the classes have at least `COMMON`
-NO_ANSWER = {
+DISTINCT_COUNT_TITLES = {"numbers": "different numbers", "sets": "different sets", "objects": "different labels"}
+RANGE_FIELDS = {"min": "low", "max": "high"}  # maps names of facts to names of message fields
+MIN_NUMERIC_CLASSES = 5  # minimum number of classes for numeric classes to be probable scores
+MAX_CHANCE_EXCESS = 0.02  # maximum excess over chance agreement for labels that look random
+MIN_ITEMS_FOR_CHANCE = 30  # minimum number of items with two annotators for comparing agreement with chance
+MAX_RARE_LABELS, MIN_COMMON_LABELS = (
+    2,
+    20,
+)  # a class with few labels may be a typing error if half of the classes are common
+MISSING_ANSWER_NAMES = {
     "", "-", "?", "can't say", "can't tell", "cannot tell", "don't know", "n/a", "na", "nan", "nil", "none", "not sure",
     "null", "skip", "unclear", "unknown", "unsure",
 }  # fmt: skip
-"""Names of classes, in lower case, that may stand for a missing answer."""
+"""Names of classes in lower case that may stand for a missing answer."""
 
 
 @questions.register("describe", summary="What is in the table, and what looks doubtful?")
 class Describe(Question):
-    """Columns are found by their usual names; the options below name others.
+    """Columns are found by their usual names; other names can be given with the options below.
 
     Example: dissensus describe labels.csv --item task --abstain "can't say"
     """
@@ -42,7 +45,7 @@ class Describe(Question):
         kind = facts["kind"]
         yield _tabulate_counts(facts)
         if kind == "numbers" and facts["values"] is not None:
-            yield found.NumberRange(**{RANGE.get(name, name): value for name, value in facts["values"].items()})
+            yield found.NumberRange(**{RANGE_FIELDS.get(name, name): value for name, value in facts["values"].items()})
             if facts["sd_within_items"] is not None:
                 yield found.NumberSpread(overall=facts["sd"], within_items=facts["sd_within_items"])
         elif kind == "sets":
@@ -68,7 +71,11 @@ def _tabulate_counts(facts: dict[str, Any]) -> Table:
     if "things" in facts:
         rows.append(("things", f"{facts['things']:,}", _describe_range(facts["comparisons_per_thing"], "comparison")))
     classes = {"graded": "grades", "pairs": "outcomes"}.get(facts["kind"], "classes")
-    name, key = (DISTINCT[facts["kind"]], "distinct_values") if facts["kind"] in DISTINCT else (classes, "classes")
+    name, key = (
+        (DISTINCT_COUNT_TITLES[facts["kind"]], "distinct_values")
+        if facts["kind"] in DISTINCT_COUNT_TITLES
+        else (classes, "classes")
+    )
     rows.append((name, f"{facts[key]:,}", ""))
     return Table(("what", "count", "each"), rows, numbers=("count",), header=False)
 
@@ -80,7 +87,7 @@ def _describe_range(counts: dict[str, float], noun: str) -> str:
 
 
 def _find_doubts(facts: dict[str, Any]) -> Iterator[Message]:
-    """Yield what to check before trusting a result."""
+    """Yield messages about what to check before using a result."""
     import numpy as np
 
     from dissensus.table.kinds import parse_numbers
@@ -89,8 +96,8 @@ def _find_doubts(facts: dict[str, Any]) -> Iterator[Message]:
     shares = facts.get("class_shares", {})  # tables of numbers have none
     chance = sum(share**2 for share in shares.values())
     agreement, annotators = facts.get("pairwise_agreement"), Count(facts["annotators"])
-    enough, spellings = facts["items_with_two_annotators"] >= MIN_ITEMS, bool(find_spelling_variants(shares))
-    if agreement is not None and facts["classes"] > 1 and agreement < chance + AT_CHANCE and enough:
+    enough, spellings = facts["items_with_two_annotators"] >= MIN_ITEMS_FOR_CHANCE, bool(find_spelling_variants(shares))
+    if agreement is not None and facts["classes"] > 1 and agreement < chance + MAX_CHANCE_EXCESS and enough:
         yield found.AgreementAtChance(chance=Share(chance), several_spellings=spellings)
     if facts["kind"] == "numbers" and enough and facts["sd_within_items"] >= facts["sd"]:
         yield found.DisagreementAtChance()
@@ -104,16 +111,20 @@ def _find_doubts(facts: dict[str, Any]) -> Iterator[Message]:
         yield found.RepeatedLabels(n=Count(n))
     if spellings:
         yield found.SeveralSpellings(effect="")
-    missing = tuple(label for label in shares if " ".join(label.casefold().split()) in NO_ANSWER)
+    missing = tuple(label for label in shares if " ".join(label.casefold().split()) in MISSING_ANSWER_NAMES)
     if missing:
         yield found.MissingAnswers(classes=missing)
     if facts["kind"] == "classes" and not facts["weighted"] and not facts["probabilistic"]:
         counts = {label: round(share * facts["annotations"]) for label, share in shares.items()}
-        common = np.median([*counts.values()]) >= COMMON
-        if rare := {label: n for label, n in counts.items() if 0 < n <= RARE and common}:
+        common = np.median([*counts.values()]) >= MIN_COMMON_LABELS
+        if rare := {label: n for label, n in counts.items() if 0 < n <= MAX_RARE_LABELS and common}:
             yield found.RareClasses(labels=rare)
     names = [label for label in shares if label not in missing]
-    if facts["kind"] == "classes" and len(names) >= MIN_SCORES and parse_numbers(np.array(names, object)) is not None:
+    if (
+        facts["kind"] == "classes"
+        and len(names) >= MIN_NUMERIC_CLASSES
+        and parse_numbers(np.array(names, object)) is not None
+    ):
         yield found.ClassesAreNumbers()
     if facts.get("classes", facts.get("distinct_values", 0)) == 1:
         yield found.OneClass()

@@ -1,4 +1,4 @@
-"""The question `diagnose`: annotators to look at, with reasons."""
+"""The question `diagnose`: which annotators should be reviewed, and why."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from dissensus.questions.findings import FlaggedAnnotators, SpellingFirst, TooFe
 if TYPE_CHECKING:
     from dissensus.questions.bias_tests import AnnotatorFlags
 
-MAX_FLAGGED_SHOWN = 20  # annotators
-ITEMS_SHOWN, ITEMS_IN_JSON = 5, 20  # items whose labels differ most
+MAX_SHOWN_ANNOTATORS = 20  # annotators
+N_SHOWN_ITEMS, N_JSON_ITEMS = 5, 20  # numbers of listed items whose labels differ most
 
 
 @questions.register("diagnose", summary="Which annotators answer unlike the others?")
 class Diagnose(Question):
     """Test whether each annotator answers like a typical member of the crowd.
 
-    An annotator is flagged if at most 1 % of typical annotators with the same items would answer like this: answers
-    that do not depend on the item, go against the others', or are copied; for grades and numbers also answers that are
-    higher or lower; for comparisons those in favour of one side; for sets and spans those with more or fewer marks. OUT
-    gets one row per annotator: labels, the probabilities of being typical, unrelated and contrary, the share of copied
-    labels (for other label types than classes: every trait and its p-value), flags and reasons.
+    An annotator is flagged if at most 1 % of typical annotators with the same items would answer like this. Flags mark
+    answers that do not depend on the item, contradict the others' or are copied. For grades and numbers, they also mark
+    answers that are higher or lower; for comparisons, answers in favour of one side; for sets and spans, answers with
+    more or fewer marks. OUT contains one row per annotator: number of labels, probabilities of being typical, unrelated
+    and contrary, share of copied labels (for label types other than classes: every trait and its p-value), flags and
+    reasons.
 
     Example: dissensus diagnose labels.csv -o annotators.csv
     """
@@ -48,7 +49,7 @@ class Diagnose(Question):
             "unsettled": facts.unsettled,
         }
         if hasattr(facts, "most_contested"):
-            items = facts.most_contested(ITEMS_IN_JSON)
+            items = facts.most_contested(N_JSON_ITEMS)
             fields["contested_items"] = [{"item": str(item), "distance": distance} for item, distance in items]
         return fields
 
@@ -59,21 +60,21 @@ class Diagnose(Question):
             unsettled=bool(facts.unsettled),
         )
         yield from flag_findings(facts)
-        if hasattr(facts, "most_contested") and (items := facts.most_contested(ITEMS_SHOWN)):
+        if hasattr(facts, "most_contested") and (items := facts.most_contested(N_SHOWN_ITEMS)):
             rows = [(shorten_name(item), format_number(apart)) for item, apart in items]
             yield Table(("item", "distance"), rows, "Items whose labels differ most", numbers=("distance",))
 
 
 def flag_findings(facts: Any) -> Iterator[Finding]:
-    """Yield the flagged annotators with their reasons, and the number with too few labels."""
+    """Yield the flagged annotators with reasons, and the number of annotators with too few labels."""
     from dissensus.questions.bias_tests import FLAG_WORDS
 
     named = zip(facts.annotators, facts.flags, facts.reasons, strict=True)
     rows = [
         (shorten_name(name), ", ".join(FLAG_WORDS[flag] for flag in flags), why) for name, flags, why in named if flags
     ]
-    if (more := len(rows) - MAX_FLAGGED_SHOWN) > 0:
-        rows[MAX_FLAGGED_SHOWN:] = [(f"… {more:,} more", "", "with -o and --json")]
+    if (more := len(rows) - MAX_SHOWN_ANNOTATORS) > 0:
+        rows[MAX_SHOWN_ANNOTATORS:] = [(f"… {more:,} more", "", "with -o and --json")]
     if rows:
         yield Table(("annotator", "answers", "why"), rows, "Annotators to look at")
     if facts.unsettled:

@@ -13,17 +13,17 @@ from dissensus.questions.findings import FewLabelsPerItem, GroupsDiffer, ItemsEx
 if TYPE_CHECKING:
     from dissensus.questions.explain import Explanation
 
-ITEMS_SHOWN = 5  # items of each kind
+N_SHOWN_ITEMS = 5  # number of listed items of each kind
 GROUP_FACTS = ("column", "groups", "effect", "p_value", "significant")
 
 
 @questions.register("explain", summary="Why do the labels of items disagree?")
 class Explain(Question):
-    """Separate mistakes, ambiguous items and groups of annotators that differ.
+    """Distinguish mistakes, ambiguous items and differences between groups of annotators.
 
-    A method is fitted to FILE, and each item's labels are compared with the labels that the usual errors of its
-    annotators would give. OUT gets one row per item: kind, label, confidence, disagreement (share of pairs of labels
-    that differ), its expected value, surprise, evidence, ambiguity and group.
+    A method is fitted to FILE, and the labels of each item are compared with the labels to expect from the usual errors
+    of its annotators. OUT contains one row per item: kind, label, confidence, disagreement (share of pairs of labels
+    that differ), expected disagreement, surprise, evidence, ambiguity and group.
 
     Example: dissensus explain labels.csv -o disagreement.csv
 
@@ -50,7 +50,7 @@ class Explain(Question):
             "items": int(facts.items.size),
             "kinds": facts.counts(),
             "share_ambiguous": facts.share_ambiguous,
-            "most_disagreement": {kind: facts.items_of_kind(kind, differing=True)[:ITEMS_SHOWN] for kind in kinds},
+            "most_disagreement": {kind: facts.items_of_kind(kind, differing=True)[:N_SHOWN_ITEMS] for kind in kinds},
             "groups": groups,
         }
 
@@ -61,7 +61,7 @@ class Explain(Question):
         yield ItemsExplained(items=Count(n))
         rows = [
             (kind, f"{counts[kind]:,}", format_share(counts[kind] / n), meaning,
-             list_first_names(facts.items_of_kind(kind, differing=True), ITEMS_SHOWN))
+             list_first_names(facts.items_of_kind(kind, differing=True), N_SHOWN_ITEMS))
             for kind, meaning in KIND_MEANINGS.items()
             if counts[kind]
         ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The question `redundancy`: how many labels per item are enough, and what one more would change."""
+"""The question `redundancy`: how many labels per item are enough, and what one more label would change."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from dissensus.questions.base import Finding, Question, Table, questions
 if TYPE_CHECKING:
     from dissensus.questions.redundancy import Redundancy
 
-BEST_ITEMS = 10  # items listed in JSON
+N_JSON_ITEMS = 10  # number of items listed in JSON
 
 
 @questions.register("redundancy", summary="How many labels per item are enough?")
 class RedundancyQuestion(Question):
-    """Fit a method to fewer labels per item, and compare the results.
+    """Compare the results of a method with fewer labels per item.
 
     A method is fitted to at most 1, 2, 3, 5 … random labels of each item. Stability is the share of items with more
-    labels that get the same class as from all labels. OUT gets one row per number of labels: annotations, items with
-    more labels, stability and accuracy (with --gold) with 95 % intervals, mean confidence, seconds.
+    labels that get the same class as with all labels. OUT contains one row per number of labels: annotations, items
+    with more labels, stability and accuracy (with --gold) with 95 % intervals, mean confidence, seconds.
 
     Example: dissensus recommend labels.csv --enough
 
@@ -32,7 +32,7 @@ class RedundancyQuestion(Question):
     json_options = ("seeds", "seed")
     progress_text = "removing labels from"
 
-    seeds: int = param(3, "random draws of the labels that are kept at each level", low=1)
+    seeds: int = param(3, "number of random draws of the labels that are kept at each level", low=1)
     seed: int = param(0, "seed of the random draws", low=0)
 
     def compute(self, table: Any, *, method: Any, gold: Any, progress: Any) -> Redundancy:
@@ -52,7 +52,7 @@ class RedundancyQuestion(Question):
                 "expected_changes": float(after.flips.sum()),
                 "expected_right": after.expected_right,
                 "expected_right_after": after.expected_right_after,
-                "best_items": after.best(BEST_ITEMS),
+                "best_items": after.best(N_JSON_ITEMS),
             },
         }
 

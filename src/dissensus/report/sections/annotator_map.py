@@ -15,12 +15,16 @@ from dissensus.common.formatting import format_count
 from dissensus.report import charts
 from dissensus.report.blocks import ChartBlock, Row, TextBlock
 from dissensus.report.section import Blocks, Facts, Section, sections
-from dissensus.report.study import N_COLORS, Study, values_at
+from dissensus.report.study import N_COLORS, Study, extract_entry
 
-HEIGHT = 320  # pixels
-SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
-OTHER, TOO_FEW, NONE = "(others)", "(too few labels)", "(none)"  # The brackets tell these from names of classes.
-BASIS_WORDS = {
+MAP_HEIGHT = 320  # pixels
+MARK_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
+OTHERS_NAME, TOO_FEW_LABELS_NAME, NO_CLASS_NAME = (
+    "(others)",
+    "(too few labels)",
+    "(none)",
+)  # The brackets tell these from names of classes.
+CLUSTER_BASIS_PHRASES = {
     "items": "by the items on which they err",
     "confusions": "by the classes that they confuse, as not all pairs of annotators share enough items",
     None: "without clusters, as no annotator has enough labels",
@@ -50,22 +54,22 @@ class AnnotatorMapSection(Section):
             "basis": found.mistakes.distance_basis,
             "labelled": found.n_labelled,
             "classes": study.classes,
-            "annotators": annotator_rows(found, study),
+            "annotators": list_annotator_rows(found, study),
         }
 
     def draw(self, facts: Facts) -> Blocks:
-        rows, basis = facts["annotators"], BASIS_WORDS[facts["basis"]]
+        rows, basis = facts["annotators"], CLUSTER_BASIS_PHRASES[facts["basis"]]
         yield TextBlock(
             f"{format_count(len(rows), 'annotator')} of {facts['labelled']:,} with labels, placed by their embeddings "
             f"in the model ({facts['projection']}); clusters {basis}. Mistakes are those that the model infers. "
             "Neighbours are similar; the axes, larger distances and directions have no meaning."
         )
-        for title, caption, chart in annotator_charts(rows, facts["classes"]):
+        for title, caption, chart in make_annotator_charts(rows, facts["classes"]):
             alt = f"{title} of {format_count(len(rows), 'annotator')}, placed by their embeddings in two dimensions."
-            yield ChartBlock(charts.to_spec(chart, HEIGHT), title, caption, alt)
+            yield ChartBlock(charts.to_spec(chart, MAP_HEIGHT), title, caption, alt)
 
 
-def annotator_rows(found: Any, study: Study) -> list[Row]:
+def list_annotator_rows(found: Any, study: Study) -> list[Row]:
     """Return a row for each annotator of an `AnnotatorMap`.
 
     With two classes, the rates are those of the second class. With more, they are the error rate and the class that
@@ -76,63 +80,63 @@ def annotator_rows(found: Any, study: Study) -> list[Row]:
         cluster, over = int(mistakes.cluster[n]), int(mistakes.overused_class[n])
         row = {
             "annotator": study.annotator_names[code],
-            **map_position(found, n),
-            "cluster": TOO_FEW if cluster < 0 else f"{cluster + 1}",
-            **values_at(n, labels=mistakes.n_labels, error=mistakes.error_rate),
+            **get_map_position(found, n),
+            "cluster": TOO_FEW_LABELS_NAME if cluster < 0 else f"{cluster + 1}",
+            **extract_entry(n, labels=mistakes.n_labels, error=mistakes.error_rate),
         }
         if len(study.classes) == 2:
             positive, negative = mistakes.false_positive[:, 1], mistakes.false_negative[:, 1]
-            row |= values_at(n, false_positive=positive, false_negative=negative)
+            row |= extract_entry(n, false_positive=positive, false_negative=negative)
         elif over >= 0:
             row["overused"] = study.classes[over]
         else:
-            row["overused"] = TOO_FEW if row["error"] is None else NONE
+            row["overused"] = TOO_FEW_LABELS_NAME if row["error"] is None else NO_CLASS_NAME
         rows.append(row)
     return rows
 
 
-def annotator_charts(rows: Sequence[Row], classes: Sequence[str]) -> list[tuple[str, str, Any]]:
+def make_annotator_charts(rows: Sequence[Row], classes: Sequence[str]) -> list[tuple[str, str, Any]]:
     """Return (title, caption, chart) of the map in several colourings."""
-    clusters = _chart_by_name(rows, "cluster", "cluster")
+    clusters = _make_chart_by_name(rows, "cluster", "cluster")
     drawn = [("Clusters of mistakes", "Annotators of one colour and shape make similar mistakes.", clusters)]
     if len(classes) == 2:
         for kind, given, true in (("positive", 1, 0), ("negative", 0, 1)):
             caption = f"Share of the {classes[true]} items that an annotator labels {classes[given]}."
-            drawn.append((f"False {kind} rate", caption, _chart_by_rate(rows, f"false_{kind}")))
+            drawn.append((f"False {kind} rate", caption, _make_chart_by_rate(rows, f"false_{kind}")))
         return drawn
-    overused = _chart_by_name(rows, "overused", "over-used")
+    overused = _make_chart_by_name(rows, "overused", "over-used")
     return [
         *drawn,
-        ("Error rate", "Share of an annotator's labels that are wrong.", _chart_by_rate(rows, "error")),
+        ("Error rate", "Share of an annotator's labels that are wrong.", _make_chart_by_rate(rows, "error")),
         ("Over-used class", "The class that an annotator gives too often, by the largest number of labels.", overused),
     ]
 
 
-def _chart_by_name(rows: Sequence[Row], field: str, title: str) -> Any:
-    rows, names = limit_to_colors(rows, field)
-    color, marks = charts.color_encoding(field, names, columns=4), shape_encoding(field, names, columns=4)
-    return charts.dot_plot(
-        rows, 70, 0.85, [*ANNOTATOR_TIPS, (f"{field}:N", title)], **position_axes(), color=color, shape=marks
+def _make_chart_by_name(rows: Sequence[Row], field: str, title: str) -> Any:
+    rows, names = limit_names_to_colors(rows, field)
+    color, marks = charts.make_color_encoding(field, names, columns=4), make_shape_encoding(field, names, columns=4)
+    return charts.draw_points(
+        rows, 70, 0.85, [*ANNOTATOR_TIPS, (f"{field}:N", title)], **make_position_axes(), color=color, shape=marks
     )
 
 
-def _chart_by_rate(rows: Sequence[Row], field: str) -> Any:
+def _make_chart_by_rate(rows: Sequence[Row], field: str) -> Any:
     known = [row for row in rows if row[field] is not None]
     unknown = [row for row in rows if row[field] is None]
     tips = [*ANNOTATOR_TIPS, (f"{field}:Q", field.replace("_", " "), charts.EXACT_SHARE_FORMAT)]
-    dots = charts.dot_plot(known, 70, 0.9, tips, **position_axes(), color=charts.heat_encoding(field, ""))
+    dots = charts.draw_points(known, 70, 0.9, tips, **make_position_axes(), color=charts.make_heat_encoding(field, ""))
     if not unknown:
         return dots
     grey = {"type": "point", "size": 40, "opacity": 0.5, "color": "grey"}
-    return charts.plot(unknown, grey, ANNOTATOR_TIPS, **position_axes()) + dots
+    return charts.draw_marks(unknown, grey, ANNOTATOR_TIPS, **make_position_axes()) + dots
 
 
-def map_position(found: Any, n: int) -> Row:
+def get_map_position(found: Any, n: int) -> Row:
     """Return x and y of the n-th annotator on the map."""
-    return values_at(n, 4, x=found.position[:, 0], y=found.position[:, 1])
+    return extract_entry(n, 4, x=found.position[:, 0], y=found.position[:, 1])
 
 
-def position_axes(**axis: Any) -> dict[str, charts.Channel]:
+def make_position_axes(**axis: Any) -> dict[str, charts.Encoding]:
     """Return the encodings of x and y of a map, whose axes have no labels."""
     more = {
         "type": "quantitative",
@@ -142,9 +146,11 @@ def position_axes(**axis: Any) -> dict[str, charts.Channel]:
     return {"x": {"field": "x", **more}, "y": {"field": "y", **more}}
 
 
-def shape_encoding(field: str, domain: Sequence[str], *, columns: int) -> charts.Channel:
+def make_shape_encoding(field: str, domain: Sequence[str], *, columns: int) -> charts.Encoding:
     """Return the encoding of names by shapes, in addition to their colours."""
-    return charts.color_encoding(field, domain, [SHAPES[n % len(SHAPES)] for n in range(len(domain))], columns=columns)
+    return charts.make_color_encoding(
+        field, domain, [MARK_SHAPES[n % len(MARK_SHAPES)] for n in range(len(domain))], columns=columns
+    )
 
 
 def merge_rare_names(rows: Sequence[Row], field: str, max_names: int) -> list[Row]:
@@ -153,11 +159,11 @@ def merge_rare_names(rows: Sequence[Row], field: str, max_names: int) -> list[Ro
     if len(times) <= max_names:
         return list(rows)
     kept = {name for name, _ in times.most_common(max_names - 1)}
-    return [row if row[field] in kept else row | {field: OTHER} for row in rows]
+    return [row if row[field] in kept else row | {field: OTHERS_NAME} for row in rows]
 
 
-def limit_to_colors(rows: Sequence[Row], field: str) -> tuple[list[Row], list[str]]:
+def limit_names_to_colors(rows: Sequence[Row], field: str) -> tuple[list[Row], list[str]]:
     """Limit the names in a field to the number of colours; return the rows and these names in order."""
     rows = merge_rare_names(rows, field, N_COLORS)
-    last = (TOO_FEW, NONE, OTHER)
+    last = (TOO_FEW_LABELS_NAME, NO_CLASS_NAME, OTHERS_NAME)
     return rows, sorted({row[field] for row in rows}, key=lambda name: (name in last, name))

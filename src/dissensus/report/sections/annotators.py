@@ -16,20 +16,29 @@ from dissensus.exceptions import DataWarning
 from dissensus.questions import findings
 from dissensus.questions.diagnose import FLAG_WORDS
 from dissensus.report import charts
-from dissensus.report.blocks import ChartBlock, KeyFigure, KeyFigures, TableBlock, TableColumn, TextBlock, detail_list
+from dissensus.report.blocks import (
+    ChartBlock,
+    KeyFigure,
+    KeyFigures,
+    TableBlock,
+    TableColumn,
+    TextBlock,
+    make_detail_list,
+)
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, Tone, sections
-from dissensus.report.study import Study, limit_size, shown_count_text, to_plain, values_at
+from dissensus.report.study import Study, extract_entry, format_shown_count, limit_json_size, to_plain
 from dissensus.table import names as naming
 
 MAX_ANNOTATORS = 1_500  # annotators in the table and in the chart
-MAX_CHARACTERS = 700_000  # JSON characters of the table
+MAX_TABLE_CHARACTERS = 700_000  # JSON characters of the table
 MAX_CONFUSION_CELLS = 60_000  # entries of confusion matrices on the page
-MAX_CLASSES = 10  # classes; if there are more, the most frequent mistakes are listed instead of a confusion matrix
-MAX_MISTAKES = 10
+# Classes; if there are more, the most frequent mistakes are listed instead of a confusion matrix
+MAX_CONFUSION_CLASSES = 10
+MAX_LISTED_MISTAKES = 10
 MAX_MATRIX_SIZE = 40  # annotators in the matrix of agreement
 MIN_SHARED_ITEMS = 5  # Two annotators with fewer shared items have no entry in the matrix.
 MIN_FILLED_SHARE = 0.3  # A matrix with a smaller share of known entries is not drawn.
-MAX_WEAK_NAMED = 5  # annotators below the average that the summary names
+MAX_NAMED_WEAK_ANNOTATORS = 5  # annotators below the average that the summary names
 MAX_NAMES_LISTED = 8  # names in a sentence
 FLAG_COLORS = {
     "unrelated": "var(--c3)",
@@ -110,8 +119,8 @@ class BelowAverageCard(Finding):
 
     @property
     def listing(self) -> str:
-        first = [f"{name} ({share:0})" for name, share in list(self.reliability.items())[:MAX_WEAK_NAMED]]
-        more = len(self.reliability) - MAX_WEAK_NAMED
+        first = [f"{name} ({share:0})" for name, share in list(self.reliability.items())[:MAX_NAMED_WEAK_ANNOTATORS]]
+        more = len(self.reliability) - MAX_NAMED_WEAK_ANNOTATORS
         return ", ".join(first) + (f" and {more:,} more" if more > 0 else "")
 
 
@@ -158,12 +167,12 @@ class AnnotatorsSection(Section):
         ]
         serious = np.array([not set(FLAG_SENTENCES).isdisjoint(one) for one in flags], np.bool_)
         order = np.lexsort((study.annotator_rank, interval[:, 1], -fitted.n_annotations_, ~serious))[:MAX_ANNOTATORS]
-        confusions = _confusion_facts(study, order)
+        confusions = _collect_confusion_facts(study, order)
         columns: Facts = {"labels": fitted.n_annotations_, "reliability": fitted.reliability_}
         columns |= {"low": interval[:, 0], "high": interval[:, 1], "flags": flags, "reasons": found.reasons}
         people = [
             {"annotator": study.annotator_names[code]}
-            | values_at(code, **columns)
+            | extract_entry(code, **columns)
             | ({"about": about} if (about := study.annotator_columns(code)) else {})
             | ({"confusion": confusions[at]} if at < len(confusions) else {})
             for at, code in enumerate(order.tolist())
@@ -176,10 +185,10 @@ class AnnotatorsSection(Section):
             "too_few_labels": found.too_few_labels,
             "flags": {flag: counts.get(flag, 0) for flag in FLAG_COLORS if flag != "none"},
             "groups": [list(group) for group in found.groups],
-            "people": limit_size(people, MAX_CHARACTERS),
+            "people": limit_json_size(people, MAX_TABLE_CHARACTERS),
             "classes": study.classes,
-            "whole_confusions": study.table.n_classes <= MAX_CLASSES,
-            "agreement": _agreement_matrix(study, serious),
+            "whole_confusions": study.table.n_classes <= MAX_CONFUSION_CLASSES,
+            "agreement": _compute_agreement_matrix(study, serious),
         }
 
     def findings(self, facts: Facts) -> Findings:
@@ -188,7 +197,7 @@ class AnnotatorsSection(Section):
             if names:
                 share = Share(facts["flags"][flag] / max(facts["active"], 1))
                 yield FlaggedAnnotatorsCard(flag=flag, annotators=names, share=share)
-        if weak := _annotators_below_average(facts):
+        if weak := _find_annotators_below_average(facts):
             reliability = {one["annotator"]: Share(one["reliability"]) for one in weak}
             yield BelowAverageCard(average=Share(facts["mean_reliability"]), reliability=reliability)
         if few := facts["too_few_labels"]:
@@ -211,26 +220,28 @@ class AnnotatorsSection(Section):
                 KeyFigure(f"{facts['too_few_labels']:,}", "with too few labels to judge", "annotators"),
             ]
         )
-        yield _reliability_chart(facts)
-        if look := [one for one in people if set(one["flags"]) & set(FLAG_SENTENCES)] + _annotators_below_average(
+        yield _make_reliability_chart(facts)
+        if look := [one for one in people if set(one["flags"]) & set(FLAG_SENTENCES)] + _find_annotators_below_average(
             facts
         ):
             judged = (
                 "Flags compare an annotator's labels with those of the others. Open a row for the confused classes."
             )
-            yield _annotator_table("annotators-flagged", "Annotators to look at", judged, look, facts, page=10)
+            yield _make_annotator_table("annotators-flagged", "Annotators to look at", judged, look, facts, page=10)
         if facts["agreement"] is not None:
-            yield _agreement_chart(facts["agreement"])
+            yield _make_agreement_chart(facts["agreement"])
         else:
             yield TextBlock(
                 f"Agreement by pair is not shown: too few pairs of annotators have {MIN_SHARED_ITEMS} items in common."
             )
-        cut = shown_count_text(people, facts["annotators"], "are listed: the flagged ones and those with most labels.")
+        cut = format_shown_count(
+            people, facts["annotators"], "are listed: the flagged ones and those with most labels."
+        )
         caption = f"Open a row to see which classes are confused.{cut}"
-        yield _annotator_table("annotators", "All annotators", caption, people, facts)
+        yield _make_annotator_table("annotators", "All annotators", caption, people, facts)
 
 
-def _annotator_table(
+def _make_annotator_table(
     name: str, title: str, caption: str, people: list[Facts], facts: Facts, **options: Any
 ) -> TableBlock:
     average, rows = format_percent(facts["mean_reliability"]), []
@@ -246,17 +257,17 @@ def _annotator_table(
         caption,
         ANNOTATOR_COLUMNS,
         rows,
-        details=[_confusion_details(one, facts) for one in people],
+        details=[_make_confusion_details(one, facts) for one in people],
         **options,
     )
 
 
-def _annotators_below_average(facts: Facts) -> list[Facts]:
+def _find_annotators_below_average(facts: Facts) -> list[Facts]:
     """Return the annotators whose interval is below the average and who have no other flag, least reliable first."""
     return sorted((one for one in facts["people"] if "below" in one["flags"]), key=lambda one: one["high"])
 
 
-def _confusion_details(person: Facts, facts: Facts) -> list[Facts]:
+def _make_confusion_details(person: Facts, facts: Facts) -> list[Facts]:
     confusion = person.get("confusion")
     if confusion is None:
         why = "There is no confusion matrix: the method has none, or it was left out to keep the page small."
@@ -264,7 +275,7 @@ def _confusion_details(person: Facts, facts: Facts) -> list[Facts]:
     if not facts["whole_confusions"]:
         rows = [[truth, label, format_percent(share)] for truth, label, share in confusion["mistakes"]]
         title = f"Most frequent mistakes of {person['annotator']}"
-        return [detail_list(title, ["class", "label given", "how often"], rows)]
+        return [make_detail_list(title, ["class", "label given", "how often"], rows)]
     return [
         {
             "type": "matrix",
@@ -279,11 +290,11 @@ def _confusion_details(person: Facts, facts: Facts) -> list[Facts]:
     ]
 
 
-def _confusion_facts(study: Study, order: IntArray) -> list[Facts]:
+def _collect_confusion_facts(study: Study, order: IntArray) -> list[Facts]:
     """Return the first annotators' confusion matrices with the items per row, or their most frequent mistakes."""
     K = study.table.n_classes
-    whole = K <= MAX_CLASSES
-    order = order[: MAX_CONFUSION_CELLS // (K * K if whole else 3 * MAX_MISTAKES)].astype(np.int32)
+    whole = K <= MAX_CONFUSION_CLASSES
+    order = order[: MAX_CONFUSION_CELLS // (K * K if whole else 3 * MAX_LISTED_MISTAKES)].astype(np.int32)
     try:
         parts = [study.fitted.annotator_confusions(order[start : start + 100]) for start in range(0, order.size, 100)]
     except NotImplementedError:  # The error rates of the method depend on the item.
@@ -297,13 +308,13 @@ def _confusion_facts(study: Study, order: IntArray) -> list[Facts]:
             continue
         loss = matrix * items[:, None]  # Expected number of labels with each mistake.
         np.fill_diagonal(loss, 0)
-        worst = np.argsort(-loss, axis=None, kind="stable")[:MAX_MISTAKES].tolist()
+        worst = np.argsort(-loss, axis=None, kind="stable")[:MAX_LISTED_MISTAKES].tolist()
         rows = [[study.classes[w // K], study.classes[w % K], to_plain(matrix.flat[w], 2)] for w in worst]
         found.append({"mistakes": rows})
     return found
 
 
-def _agreement_matrix(study: Study, serious: Any) -> Facts | None:
+def _compute_agreement_matrix(study: Study, serious: Any) -> Facts | None:
     """Return the agreement of pairs of annotators, ordered by similarity; flagged and active ones come first."""
     from scipy.cluster.hierarchy import leaves_list, linkage
     from scipy.spatial.distance import squareform
@@ -344,7 +355,7 @@ def _agreement_matrix(study: Study, serious: Any) -> Facts | None:
     }
 
 
-def _reliability_chart(facts: Facts) -> ChartBlock:
+def _make_reliability_chart(facts: Facts) -> ChartBlock:
     colors = {FLAG_NAMES[flag]: color for flag, color in FLAG_COLORS.items()}
     rank = list(colors).index
     rows = [
@@ -359,15 +370,15 @@ def _reliability_chart(facts: Facts) -> ChartBlock:
     rows.sort(key=lambda row: -rank(row["flag"]))  # The worst are drawn on top.
     there = sorted({row["flag"] for row in rows}, key=rank)
     scale = {"type": "log", "nice": False, "padding": 12}
-    x = charts.quantity_axis("labels", "labels given (logarithmic scale)", "~s", scale=scale, labelOverlap=True)
-    y = charts.quantity_axis("low", "reliability (share of right labels)", "%")
-    color = charts.color_encoding("flag", there, [colors[words] for words in there], columns=4)
-    bars = charts.plot(rows, {"type": "rule", "opacity": 0.35}, x=x, y=y, y2="high:Q", color=color)
+    x = charts.make_quantity_axis("labels", "labels given (logarithmic scale)", "~s", scale=scale, labelOverlap=True)
+    y = charts.make_quantity_axis("low", "reliability (share of right labels)", "%")
+    color = charts.make_color_encoding("flag", there, [colors[words] for words in there], columns=4)
+    bars = charts.draw_marks(rows, {"type": "rule", "opacity": 0.35}, x=x, y=y, y2="high:Q", color=color)
     shares = {"reliability": "reliability", "low": "from", "high": "to"}
     in_percent = [(f"{field}:Q", title, charts.SHARE_FORMAT) for field, title in shares.items()]
     tips = ["annotator:N", ("labels:Q", "labels", charts.COUNT_FORMAT), *in_percent, "flag:N"]
-    shape = charts.color_encoding("flag", there, columns=4)
-    dots = charts.dot_plot(rows, 55, 0.9, tips, x=x, y="reliability:Q", color=color, shape=shape)
+    shape = charts.make_color_encoding("flag", there, columns=4)
+    dots = charts.draw_points(rows, 55, 0.9, tips, x=x, y="reliability:Q", color=color, shape=shape)
     bad = [f"{row['annotator']} ({row['flag']})" for row in rows if rank(row["flag"]) < len(FLAG_SENTENCES)]
     return ChartBlock(
         charts.to_spec(bars + dots, 320, opens=("annotators", "annotator")),
@@ -381,11 +392,11 @@ def _reliability_chart(facts: Facts) -> ChartBlock:
     )
 
 
-def _agreement_chart(matrix: Facts) -> ChartBlock:
+def _make_agreement_chart(matrix: Facts) -> ChartBlock:
     names = matrix["annotators"]
     rows = [
         row
-        for row in charts.matrix_cells(names, names, share=matrix["share"], shared=matrix["shared"])
+        for row in charts.list_matrix_cells(names, names, share=matrix["share"], shared=matrix["shared"])
         if row["share"] is not None and row["down"] != row["across"]
     ]
     pair = [("down:N", "annotator"), ("across:N", "and")]
@@ -395,7 +406,7 @@ def _agreement_chart(matrix: Facts) -> ChartBlock:
     if len(names) < matrix["of"]:
         few = f" The {len(names)} of {matrix['of']:,} annotators who are flagged or gave most labels are shown."
     return ChartBlock(
-        charts.matrix_chart(names, rows, tips, charts.heat_encoding("share", "agreement")),
+        charts.make_matrix_chart(names, rows, tips, charts.make_heat_encoding("share", "agreement")),
         "Agreement of each pair of annotators",
         "Share of the items labelled by both on which two annotators (row and column) give the same label. Annotators "
         f"in a bright block label alike or copy. White: fewer than {MIN_SHARED_ITEMS} items in common.{few}",

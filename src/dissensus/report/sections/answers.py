@@ -12,18 +12,18 @@ from dissensus.common.types import FloatArray
 from dissensus.evaluation.distances import MAX_LABELS_COMPARED, agreement_for_label_type
 from dissensus.evaluation.exceptions import NoSharedItems
 from dissensus.evaluation.intervals import bootstrap
-from dissensus.questions.scoring import SCORING
+from dissensus.questions.scoring import SCORING_BY_LABEL_TYPE
 from dissensus.report import charts
-from dissensus.report.blocks import ChartBlock, KeyFigure, KeyFigures, TableBlock, TableColumn, detail_list
+from dissensus.report.blocks import ChartBlock, KeyFigure, KeyFigures, TableBlock, TableColumn, make_detail_list
 from dissensus.report.face import REPORT_FACE
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
-from dissensus.report.sections.overview import CHANCE_ALPHA, MIN_ITEMS, AgreementAtChanceCard
-from dissensus.report.study import Study, limit_size, range_text, shorten_text, shown_count_text, to_plain
+from dissensus.report.sections.overview import MAX_CHANCE_ALPHA, MIN_ITEMS_FOR_CHANCE, AgreementAtChanceCard
+from dissensus.report.study import Study, format_range, format_shown_count, limit_json_size, shorten_text, to_plain
 from dissensus.table.kinds import CLASS_KINDS, KIND_DESCRIPTIONS
 
-MAX_ROWS = 300  # rows of the table
-MAX_CHARACTERS = 400_000  # JSON characters of the rows of the table
-MAX_DRAWN = 40  # items or alternatives in a chart
+MAX_TABLE_ROWS = 300  # rows of the table
+MAX_TABLE_CHARACTERS = 400_000  # JSON characters of the rows of the table
+MAX_DRAWN_ITEMS = 40  # items or alternatives in a chart
 MAX_NAMES_IN_ALT = 8  # items or alternatives in the alternative text of a chart
 MIN_SPAN_CONFIDENCE = 0.7  # mean confidence of spans; if it is lower, more annotators are recommended
 N_RESAMPLES = 500  # bootstrap resamples for the intervals of agreement
@@ -31,7 +31,11 @@ COEFFICIENT_NAMES = {
     "icc": "intraclass correlation", "exact_f1": "F1 of two annotators", "krippendorff_alpha": "Krippendorff's α",
     "jaccard_alpha": "Krippendorff's α, Jaccard", "words_alpha": "Krippendorff's α, words",
 }  # fmt: skip
-GOLD_NAMES = {"jaccard": "Jaccard index, by gold", "f1": "F1 of spans, by gold", "gold_error": "mean error, by gold"}
+GOLD_MEASURE_NAMES = {
+    "jaccard": "Jaccard index, by gold",
+    "f1": "F1 of spans, by gold",
+    "gold_error": "mean error, by gold",
+}
 
 
 class WideIntervals(Finding):
@@ -99,20 +103,20 @@ class AnswersSection(Section):
         found = ANSWER_DISPLAYS[table.kind].collect(study, study.fitted)
         return {
             "kind": table.kind,
-            "labels_per_item": range_text(np.diff(table.item_ptr)),
-            "labels_per_annotator": range_text(table.annotations_per_annotator),
-            "agreement": None if table.kind in CLASS_KINDS else _agreement_facts(study),
+            "labels_per_item": format_range(np.diff(table.item_ptr)),
+            "labels_per_annotator": format_range(table.annotations_per_annotator),
+            "agreement": None if table.kind in CLASS_KINDS else _collect_agreement(study),
             "gold": None if table.kind in CLASS_KINDS else _compare_with_gold(study),
             "items": table.n_items,
             "items_with_two_annotators": int((table.annotators_per_item > 1).sum()),
             **found,
-            "rows": limit_size(to_plain(found["rows"]), MAX_CHARACTERS),
+            "rows": limit_json_size(to_plain(found["rows"]), MAX_TABLE_CHARACTERS),
         }
 
     def findings(self, facts: Facts) -> Findings:
         alpha = next((one for one in facts["agreement"] or () if "α" in COEFFICIENT_NAMES[one["name"]]), None)
-        checked = facts["items_with_two_annotators"] >= MIN_ITEMS
-        if alpha is not None and alpha["value"] is not None and alpha["value"] < CHANCE_ALPHA and checked:
+        checked = facts["items_with_two_annotators"] >= MIN_ITEMS_FOR_CHANCE
+        if alpha is not None and alpha["value"] is not None and alpha["value"] < MAX_CHANCE_ALPHA and checked:
             yield AgreementAtChanceCard(coefficient=COEFFICIENT_NAMES[alpha["name"]], alpha=alpha["value"])
         yield from ANSWER_DISPLAYS[facts["kind"]].findings(facts)
         if (gold := facts["gold"]) is not None:
@@ -144,16 +148,16 @@ class AnswersSection(Section):
         yield KeyFigures(numbers)
         yield from shown_as.draw(facts)
         labels = [
-            [detail_list("Labels of annotators", ("annotator", "answer"), row["given"])]
+            [make_detail_list("Labels of annotators", ("annotator", "answer"), row["given"])]
             for row in rows
             if "given" in row
         ]
-        caption = f"{shown_as.order} first{shown_count_text(rows, facts['items'], 'are listed', '; ')}."
+        caption = f"{shown_as.order} first{format_shown_count(rows, facts['items'], 'are listed', '; ')}."
         more = {"details": labels or None, "page": shown_as.page}
         yield TableBlock.from_rows("answers", shown_as.title, caption, shown_as.columns, rows, **more)
 
 
-def headline_sentences(facts: Facts) -> list[str]:
+def make_headline_sentences(facts: Facts) -> list[str]:
     """Return the sentences of the headline: the best alternative of a ranking, or else the first key figures."""
     shown_as = ANSWER_DISPLAYS[facts["kind"]]
     if facts["kind"] == "pairs":
@@ -161,7 +165,7 @@ def headline_sentences(facts: Facts) -> list[str]:
     return [f"{one.name[0].upper()}{one.name[1:]}: {one.value}." for one in shown_as.numbers(facts)[:2]]
 
 
-def _agreement_facts(study: Study) -> list[Facts] | None:
+def _collect_agreement(study: Study) -> list[Facts] | None:
     """Return the agreement coefficients that are defined for the label type, or None."""
     if study.table.kind == "objects" and study.table.n_classes > MAX_LABELS_COMPARED:
         return None
@@ -173,7 +177,7 @@ def _agreement_facts(study: Study) -> list[Facts] | None:
 
 
 def _compare_with_gold(study: Study) -> Facts | None:
-    scoring, gold = SCORING[study.table.kind], study.gold
+    scoring, gold = SCORING_BY_LABEL_TYPE[study.table.kind], study.gold
     if gold is None or scoring.score_gold is None:
         return None
     found = scoring.score_gold(study.fitted, study.table, gold)
@@ -199,7 +203,7 @@ def _format_gold(gold: Facts) -> dict[str, str]:
         key: format_percent(gold["value"][key], 1) if gold["share"] else f"{gold['value'][key]:.3g}"
         for key in ("value", "low", "high")
     }
-    return {"measure": GOLD_NAMES.get(gold["measure"], "mean distance, by gold"), **words}
+    return {"measure": GOLD_MEASURE_NAMES.get(gold["measure"], "mean distance, by gold"), **words}
 
 
 class AnswerDisplay(NamedTuple):
@@ -215,9 +219,9 @@ class AnswerDisplay(NamedTuple):
     page: int = 15
 
 
-def _least_certain_items(doubt: FloatArray) -> list[int]:
+def _find_least_certain_items(doubt: FloatArray) -> list[int]:
     """Return the codes of the items with the largest uncertainty, largest first."""
-    return list(np.argsort(-doubt, kind="stable")[:MAX_ROWS].tolist())
+    return list(np.argsort(-doubt, kind="stable")[:MAX_TABLE_ROWS].tolist())
 
 
 def _list_rows(title: str, rows: list[Facts], words: str) -> str:
@@ -229,7 +233,7 @@ def _no_findings(facts: Facts) -> Iterator[Finding]:
     yield from ()
 
 
-def _item_columns(**columns: TableColumn) -> dict[str, TableColumn]:
+def _make_item_columns(**columns: TableColumn) -> dict[str, TableColumn]:
     """Return the columns of items with those of a label type in between."""
     return {
         "item": TableColumn("item"),
@@ -254,7 +258,7 @@ def _collect_values(study: Study, fitted: Any) -> Facts:
         value, (low, high) = fitted.values_, fitted.interval_.T
     width, labels = high - low, study.labels_per_item
     ranked = np.argsort(-value, kind="stable")
-    drawn = ranked[np.unique(np.linspace(0, ranked.size - 1, min(MAX_DRAWN, ranked.size)).astype(int))]
+    drawn = ranked[np.unique(np.linspace(0, ranked.size - 1, min(MAX_DRAWN_ITEMS, ranked.size)).astype(int))]
     some = labels > 0
     spread = float(np.ptp(table.values[table.label])) if len(table) else 0.0
     return {
@@ -265,13 +269,13 @@ def _collect_values(study: Study, fitted: Any) -> Facts:
         "labelled": some.sum(),
         "rows": [
             study.describe_item(i) | {"value": value[i], "low": low[i], "high": high[i], "labels": labels[i]}
-            for i in _least_certain_items(width)
+            for i in _find_least_certain_items(width)
         ],
         "drawn": [{"item": study.item_names[i], "value": value[i], "low": low[i], "high": high[i]} for i in drawn],
     }
 
 
-def _value_numbers(facts: Facts) -> list[KeyFigure]:
+def _make_value_figures(facts: Facts) -> list[KeyFigure]:
     if facts["kind"] != "numbers":
         return []
     (low, high), width = facts["range"], f"{facts['mean_width']:.3g}"
@@ -281,17 +285,17 @@ def _value_numbers(facts: Facts) -> list[KeyFigure]:
     ]
 
 
-def _value_findings(facts: Facts) -> Iterator[Finding]:
+def _find_wide_intervals(facts: Facts) -> Iterator[Finding]:
     if facts["kind"] == "numbers" and facts["wide"]:
         yield WideIntervals(wide=facts["wide"], items=Count(facts["labelled"]))
 
 
 def _draw_values(facts: Facts) -> Blocks:
     rows = facts["drawn"]
-    few = shown_count_text(rows, facts["items"], "are drawn, evenly by value.", " ")
-    x = charts.quantity_axis("low", "value", "~g", scale={"zero": False})
+    few = format_shown_count(rows, facts["items"], "are drawn, evenly by value.", " ")
+    x = charts.make_quantity_axis("low", "value", "~g", scale={"zero": False})
     yield ChartBlock(
-        charts.interval_chart(rows, "item", x, charts.interval_tips("value", ".4g"), opens="answers"),
+        charts.make_interval_chart(rows, "item", x, charts.make_interval_tooltip("value", ".4g"), opens="answers"),
         "Items by value",
         f"Horizontal axis: estimated value of each item; lines are 95 % intervals.{few} Click a mark to see its item.",
         _list_rows("Values from the highest", rows, "{item} {value:.4g}"),
@@ -309,14 +313,14 @@ def _collect_ranking(study: Study, fitted: Any) -> Facts:
     _, left, _ = fitted.crowd_answering_
     return {
         "items": len(rows),
-        "rows": rows[:MAX_ROWS],
+        "rows": rows[:MAX_TABLE_ROWS],
         "best": rows[0]["thing"],
         "level": rest,
         "left_log_odds": left,  # preference for the alternative on the left
     }
 
 
-def _ranking_numbers(facts: Facts) -> list[KeyFigure]:
+def _make_ranking_figures(facts: Facts) -> list[KeyFigure]:
     found = [
         KeyFigure(f"{facts['items']:,}", "alternatives"),
         KeyFigure(f"{1 + len(facts['level']):,}", "may be best", "their 95 % interval of ranks contains 1"),
@@ -328,18 +332,18 @@ def _ranking_numbers(facts: Facts) -> list[KeyFigure]:
     return found
 
 
-def _ranking_findings(facts: Facts) -> Iterator[Finding]:
+def _describe_best_alternative(facts: Facts) -> Iterator[Finding]:
     best, level = facts["best"], tuple(facts["level"])
     yield BestAlternativeUnclear(best=best, level=level) if level else BestAlternative(best=best)
 
 
 def _draw_ranking(facts: Facts) -> Blocks:
-    rows = facts["rows"][:MAX_DRAWN]
-    few = shown_count_text(rows, facts["items"], "are drawn, the best.", " ")
-    x = charts.quantity_axis("low", "score (log odds of being preferred)", "~g", scale={"zero": False})
-    tips = [*charts.interval_tips("score", ".3f"), ("rank:Q", "rank")]
+    rows = facts["rows"][:MAX_DRAWN_ITEMS]
+    few = format_shown_count(rows, facts["items"], "are drawn, the best.", " ")
+    x = charts.make_quantity_axis("low", "score (log odds of being preferred)", "~g", scale={"zero": False})
+    tips = [*charts.make_interval_tooltip("score", ".3f"), ("rank:Q", "rank")]
     yield ChartBlock(
-        charts.interval_chart(rows, "thing", x, tips, opens="answers"),
+        charts.make_interval_chart(rows, "thing", x, tips, opens="answers"),
         "Scores",
         f"Horizontal axis: log odds of being preferred; lines are 95 % intervals.{few}",
         _list_rows("Scores from the best", rows, "{thing} {score:.2f}"),
@@ -347,9 +351,9 @@ def _draw_ranking(facts: Facts) -> Blocks:
     by_rank = [
         {"thing": row["thing"], "value": row["rank"], "low": row["rank_low"], "high": row["rank_high"]} for row in rows
     ]
-    x = charts.quantity_axis("low", "rank", "d", scale={"reverse": True, "zero": False}, tickMinStep=1)
+    x = charts.make_quantity_axis("low", "rank", "d", scale={"reverse": True, "zero": False}, tickMinStep=1)
     yield ChartBlock(
-        charts.interval_chart(by_rank, "thing", x, charts.interval_tips("rank")),
+        charts.make_interval_chart(by_rank, "thing", x, charts.make_interval_tooltip("rank")),
         "Ranks",
         "Horizontal axis: rank, of which 1 is best (on the right); lines are 95 % intervals.",
         _list_rows("Ranks", by_rank, "{thing} {low} to {high}"),
@@ -374,10 +378,10 @@ def _collect_sets(study: Study, fitted: Any) -> Facts:
             | {
                 "label": shorten_text(label[i], 200),
                 "confidence": sure[i],
-                "options": _option_shares(fitted.posterior_[i], names),
+                "options": _list_option_shares(fitted.posterior_[i], names),
             }
             | {"labels": study.labels_per_item[i]}
-            for i in _least_certain_items(-sure)
+            for i in _find_least_certain_items(-sure)
         ],
         "options": [
             {"option": name, "given": given[one].mean(), "found": found}
@@ -386,7 +390,7 @@ def _collect_sets(study: Study, fitted: Any) -> Facts:
     }
 
 
-def _set_numbers(facts: Facts) -> list[KeyFigure]:
+def _make_set_figures(facts: Facts) -> list[KeyFigure]:
     selected = f"annotators select {facts['mean_selected']:.2f} on average"
     return [
         KeyFigure(
@@ -396,7 +400,7 @@ def _set_numbers(facts: Facts) -> list[KeyFigure]:
     ]
 
 
-def _option_shares(probability: Any, names: list[str]) -> list[list[Any]]:
+def _list_option_shares(probability: Any, names: list[str]) -> list[list[Any]]:
     """Return the most probable options of an item for a table; their probabilities need not sum to one."""
     order = np.argsort(-probability, kind="stable")[:4]
     return [[names[k], float(probability[k]), k] for k in order.tolist() if probability[k] > 0.01]
@@ -404,9 +408,9 @@ def _option_shares(probability: Any, names: list[str]) -> list[list[Any]]:
 
 def _draw_sets(facts: Facts) -> Blocks:
     words = {"given": "share of the labels given", "found": "share of the items, as inferred"}
-    ranked = sorted(facts["options"], key=lambda one: -one["found"])[:MAX_DRAWN]
+    ranked = sorted(facts["options"], key=lambda one: -one["found"])[:MAX_DRAWN_ITEMS]
     yield ChartBlock(
-        charts.grouped_bars(ranked, "option", words),
+        charts.make_grouped_bars(ranked, "option", words),
         "Options",
         f"Horizontal axis: share of the labels and of the answers that contain each of {len(facts['options']):,} "
         "options.",
@@ -431,7 +435,7 @@ def _collect_spans(study: Study, fitted: Any) -> Facts:
             "document": shorten_text(name, 100), "marked": _mark_spans(study, name, of_document[name], labels),
             "spans": len(of_document[name]), "sure": unsure[name],
         }
-        for name in sorted(of_document, key=lambda name: (unsure[name], name))[:MAX_ROWS]
+        for name in sorted(of_document, key=lambda name: (unsure[name], name))[:MAX_TABLE_ROWS]
     ]  # fmt: skip
     return {
         "spans": len(found),
@@ -442,7 +446,7 @@ def _collect_spans(study: Study, fitted: Any) -> Facts:
     }
 
 
-def _span_numbers(facts: Facts) -> list[KeyFigure]:
+def _make_span_figures(facts: Facts) -> list[KeyFigure]:
     right = facts["mean_confidence"] * facts["spans"]
     return [
         KeyFigure(f"{facts['spans']:,}", "spans", f"about {right:,.0f} of them are expected to be right"),
@@ -450,7 +454,7 @@ def _span_numbers(facts: Facts) -> list[KeyFigure]:
     ]
 
 
-def _span_findings(facts: Facts) -> Iterator[Finding]:
+def _find_uncertain_spans(facts: Facts) -> Iterator[Finding]:
     if facts["spans"] and facts["mean_confidence"] < MIN_SPAN_CONFIDENCE:
         yield UncertainSpans(confidence=Share(facts["mean_confidence"]))
 
@@ -477,11 +481,13 @@ def _mark_spans(study: Study, name: str, spans: list[Facts], labels: list[str]) 
 
 
 def _draw_spans(facts: Facts) -> Blocks:
-    rows = sorted(facts["labels"], key=lambda one: -one["spans"])[:MAX_DRAWN]
+    rows = sorted(facts["labels"], key=lambda one: -one["spans"])[:MAX_DRAWN_ITEMS]
     if rows:
         tips = ["label:N", ("spans:Q", "spans", charts.COUNT_FORMAT), ("sure:Q", "confidence", charts.SHARE_FORMAT)]
         yield ChartBlock(
-            charts.bar_chart(rows, "label", charts.quantity_axis("spans", "spans", charts.COUNT_FORMAT), tips),
+            charts.make_bar_chart(
+                rows, "label", charts.make_quantity_axis("spans", "spans", charts.COUNT_FORMAT), tips
+            ),
             "Spans found",
             "Number of spans of each label.",
             _list_rows("Spans", rows, "{label} {spans:,}"),
@@ -495,7 +501,7 @@ def _collect_objects(study: Study, fitted: Any) -> Facts:
     table = study.table
     label, sure, off = fitted.predict(), fitted.confidence_, fitted.expected_distance_
     rows = []
-    for i in _least_certain_items(off):
+    for i in _find_least_certain_items(off):
         given = slice(table.item_ptr[i], table.item_ptr[i + 1])
         given_labels = [
             [study.annotator_names[who], shorten_text(table.classes[k], 600)]
@@ -513,7 +519,7 @@ def _collect_objects(study: Study, fitted: Any) -> Facts:
     }
 
 
-def _object_numbers(facts: Facts) -> list[KeyFigure]:
+def _make_object_figures(facts: Facts) -> list[KeyFigure]:
     distance = f"{facts['mean_distance']:.2f}"
     return [
         KeyFigure(distance, "mean expected distance to the truth", "0: identical, 1: nothing in common"),
@@ -523,21 +529,26 @@ def _object_numbers(facts: Facts) -> list[KeyFigure]:
 
 def _draw_objects(facts: Facts) -> Blocks:
     yield ChartBlock(
-        charts.histogram(facts["histogram"], facts["edges"], x_title="expected distance", y_title="items"),
+        charts.make_histogram(facts["histogram"], facts["edges"], x_title="expected distance", y_title="items"),
         "Expected error of the answers",
         "Number of items by the expected distance of their answer to the truth (horizontal axis).",
         f"Histogram of expected distances of {facts['items']:,} answers.",
     )
 
 
-_VALUE_COLUMNS = _item_columns(
+_VALUE_COLUMNS = _make_item_columns(
     value=TableColumn("value", "number", 2), low=TableColumn("from", "number", 2), high=TableColumn("to", "number", 2)
 )  # fmt: skip
 _CONFIDENCE_COLUMN = TableColumn("confidence", "percent")
 ANSWER_DISPLAYS = {
-    "graded": AnswerDisplay("Grades", _collect_values, _value_numbers, _value_findings, _draw_values, _VALUE_COLUMNS),
-    "numbers": AnswerDisplay("Values", _collect_values, _value_numbers, _value_findings, _draw_values, _VALUE_COLUMNS),
-    "pairs": AnswerDisplay("Ranking", _collect_ranking, _ranking_numbers, _ranking_findings, _draw_ranking, {
+    "graded": AnswerDisplay(
+            "Grades", _collect_values, _make_value_figures, _find_wide_intervals, _draw_values, _VALUE_COLUMNS
+        ),
+    "numbers": AnswerDisplay(
+            "Values", _collect_values, _make_value_figures, _find_wide_intervals, _draw_values, _VALUE_COLUMNS
+        ),
+    "pairs": AnswerDisplay(
+            "Ranking", _collect_ranking, _make_ranking_figures, _describe_best_alternative, _draw_ranking, {
         "thing": TableColumn("alternative"), "rank": TableColumn("rank", "number"),
         "rank_low": TableColumn("from", "number"),
         "rank_high": TableColumn("to", "number"), "score": TableColumn("score", "number", 2),
@@ -545,16 +556,17 @@ ANSWER_DISPLAYS = {
         "high": TableColumn("to", "number", 2), "elo": TableColumn("Elo", "number", note="mean 1,000"),
         "comparisons": TableColumn("comparisons", "number"),
     }, "The best"),
-    "sets": AnswerDisplay("Sets", _collect_sets, _set_numbers, _no_findings, _draw_sets, _item_columns(
+    "sets": AnswerDisplay("Sets", _collect_sets, _make_set_figures, _no_findings, _draw_sets, _make_item_columns(
         label=TableColumn("set", "long"), confidence=_CONFIDENCE_COLUMN,
         options=TableColumn("probability of options", "list", note="the most probable four"),
     )),
-    "spans": AnswerDisplay("Documents", _collect_spans, _span_numbers, _span_findings, _draw_spans, {
+    "spans": AnswerDisplay("Documents", _collect_spans, _make_span_figures, _find_uncertain_spans, _draw_spans, {
         "document": TableColumn("document"),
         "marked": TableColumn("text", "marked", note="spans with their labels and confidence"),
         "spans": TableColumn("spans", "number"), "sure": TableColumn("least certain span", "percent"),
     }, page=8),
-    "objects": AnswerDisplay("Answers", _collect_objects, _object_numbers, _no_findings, _draw_objects, _item_columns(
+    "objects": AnswerDisplay(
+            "Answers", _collect_objects, _make_object_figures, _no_findings, _draw_objects, _make_item_columns(
         label=TableColumn("answer", "long"), confidence=_CONFIDENCE_COLUMN,
         off=TableColumn("expected distance", "number", 2),
     )),

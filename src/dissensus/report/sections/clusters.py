@@ -10,14 +10,14 @@ from dissensus.clustering.base import clusterings
 from dissensus.clustering.model import population_labels
 from dissensus.common.formatting import Share, format_count, format_percent
 from dissensus.report import charts
-from dissensus.report.blocks import ChartBlock, KeyFigure, KeyFigures, TableBlock, TableColumn, detail_list
+from dissensus.report.blocks import ChartBlock, KeyFigure, KeyFigures, TableBlock, TableColumn, make_detail_list
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
-from dissensus.report.study import Study, largest_shares, values_at
+from dissensus.report.study import Study, extract_entry, list_largest_shares
 
-MAX_EXAMPLES = 5  # typical items of each cluster
-MAX_MEMBERS = 50  # listed annotators of each cluster
+MAX_TYPICAL_ITEMS = 5  # typical items of each cluster
+MAX_LISTED_MEMBERS = 50  # listed annotators of each cluster
 MAX_LABEL_CHARTS = 6  # clusters of annotators with a chart
-MAX_CLASSES = 15  # most frequent classes in a chart
+MAX_CHART_CLASSES = 15  # most frequent classes in a chart
 
 
 class ItemClusters(Finding):
@@ -48,7 +48,7 @@ class ClustersSection(Section):
         assert model is not None
         K, L, _ = model.labels_of_clusters_.shape
         labels = population_labels(model.params_)  # (K, P)
-        most = np.argsort(-model.prior_, kind="stable")[:MAX_CLASSES]
+        most = np.argsort(-model.prior_, kind="stable")[:MAX_CHART_CLASSES]
         n_items = np.bincount(model.item_cluster_[model.labelled_], minlength=K)
         by_name = np.argsort(study.annotator_rank)
         members = [by_name[model.annotator_cluster_[by_name] == number] for number in range(L)]
@@ -59,8 +59,8 @@ class ClustersSection(Section):
                 {
                     "cluster": k,
                     "items": n,
-                    "labels": largest_shares(labels[k], study.classes),
-                    "examples": _typical_items(study, k),
+                    "labels": list_largest_shares(labels[k], study.classes),
+                    "examples": _find_typical_items(study, k),
                 }
                 for k, n in enumerate(n_items)
             ],
@@ -69,7 +69,7 @@ class ClustersSection(Section):
                     "cluster": number,
                     "annotators": own.size,
                     "labels": model.n_annotations_[own].sum(),
-                    "members": [study.annotator_names[code] for code in own[:MAX_MEMBERS]],
+                    "members": [study.annotator_names[code] for code in own[:MAX_LISTED_MEMBERS]],
                 }
                 for number, own in enumerate(members)
             ],
@@ -103,20 +103,20 @@ class ClustersSection(Section):
                 numbers.append(KeyFigure(f"{likelihood:.3f}", "log-likelihood of hidden labels", "nats per label"))
         yield KeyFigures(numbers)
         if search is not None:
-            yield _search_chart(search)
-        yield _size_chart(items, "items", "Items in each cluster")
+            yield _make_search_chart(search)
+        yield _make_size_chart(items, "items", "Items in each cluster")
         if len(people) > 1:
-            yield _size_chart(people, "annotators", "Annotators in each cluster")
+            yield _make_size_chart(people, "annotators", "Annotators in each cluster")
         for one in facts["says"]:
-            yield _labels_chart(one, facts)
+            yield _make_labels_chart(one, facts)
         text = any(example.get("texts") for one in items for example in one["examples"])
-        yield _cluster_table(
+        yield _make_cluster_table(
             "item",
             "Distribution of the labels that annotators give to the items of each cluster. Open a row for typical "
             "items.",
             {"items": TableColumn("items", "number"), "labels": TableColumn("labels", "shares", note="of the cluster")},
             items,
-            [[_typical_item_details(one["examples"], text)] for one in items],
+            [[_make_typical_item_details(one["examples"], text)] for one in items],
         )
         if len(people) > 1:
             members = []
@@ -124,7 +124,7 @@ class ClustersSection(Section):
                 more = one["annotators"] - len(one["members"])
                 names = ", ".join(one["members"]) + (f" and {more:,} more" if more > 0 else "")
                 members.append([{"type": "text", "title": "Members", "text": names or "No members."}])
-            yield _cluster_table(
+            yield _make_cluster_table(
                 "annotator",
                 "Open a row for the annotators of a cluster.",
                 {
@@ -136,7 +136,7 @@ class ClustersSection(Section):
             )
 
 
-def _cluster_table(
+def _make_cluster_table(
     of: str, caption: str, columns: dict[str, TableColumn], clusters: list[Facts], details: list[Any]
 ) -> TableBlock:
     rows = [one | {"cluster": str(one["cluster"])} for one in clusters]
@@ -144,27 +144,27 @@ def _cluster_table(
     return TableBlock.from_rows(f"{of}-clusters", f"Clusters of {of}s", caption, columns, rows, details=details)
 
 
-def _typical_items(study: Study, cluster: int) -> list[Facts]:
+def _find_typical_items(study: Study, cluster: int) -> list[Facts]:
     """Return the items that belong to a cluster with the highest probability."""
     model = study.clustering
     assert model is not None
     sure = model.item_clusters_[:, cluster]
     own = np.flatnonzero((model.item_cluster_ == cluster) & model.labelled_)
-    own = own[np.argsort(-sure[own], kind="stable")][:MAX_EXAMPLES]
-    return [study.describe_item(i) | values_at(i, probability=sure) for i in own.tolist()]
+    own = own[np.argsort(-sure[own], kind="stable")][:MAX_TYPICAL_ITEMS]
+    return [study.describe_item(i) | extract_entry(i, probability=sure) for i in own.tolist()]
 
 
-def _typical_item_details(examples: list[Facts], text: bool) -> Facts:
+def _make_typical_item_details(examples: list[Facts], text: bool) -> Facts:
     rows = [[one["item"], format_percent(one["probability"]), " / ".join(one.get("texts", []))] for one in examples]
     columns = ["item", "probability", "text"]
     return (
-        detail_list("Typical items", columns, rows)
+        make_detail_list("Typical items", columns, rows)
         if text
-        else detail_list("Typical items", columns[:2], [row[:2] for row in rows])
+        else make_detail_list("Typical items", columns[:2], [row[:2] for row in rows])
     )
 
 
-def _search_chart(search: Facts) -> ChartBlock:
+def _make_search_chart(search: Facts) -> ChartBlock:
     key, title = ("kl", "KL divergence (nats)")
     if search["criterion"] == "likelihood":
         key, title = ("log_likelihood", "log-likelihood of hidden labels (nats)")
@@ -174,11 +174,11 @@ def _search_chart(search: Facts) -> ChartBlock:
         "x": {"field": "L", "type": "ordinal", "title": "clusters of annotators", "axis": {"labelAngle": 0}},
         "y": {"field": "K", "type": "ordinal", "title": "clusters of items", "sort": "descending"},
     }
-    color = charts.heat_encoding("value", title, form="") | {"scale": {"reverse": key == "kl", "zero": False}}
+    color = charts.make_heat_encoding("value", title, form="") | {"scale": {"reverse": key == "kl", "zero": False}}
     tips = [("K:O", "of items"), ("L:O", "of annotators"), ("value:Q", title, ".4f")]
     cross = {"type": "point", "shape": "cross", "size": 90, "filled": True, "color": "var(--c3)"}
     return ChartBlock(
-        charts.to_spec(charts.plot(rows, "rect", tips, **axes, color=color) + charts.plot([best], cross, **axes), 300),
+        charts.to_spec(charts.draw_marks(rows, "rect", tips, **axes, color=color) + charts.draw_marks([best], cross, **axes), 300),
         "Numbers of clusters",
         f"Each field is a pair of numbers that was tried; colour: {title}, of which brighter is better. The cross "
         "marks "
@@ -188,31 +188,31 @@ def _search_chart(search: Facts) -> ChartBlock:
     )
 
 
-def _size_chart(clusters: list[Facts], what: str, title: str) -> ChartBlock:
+def _make_size_chart(clusters: list[Facts], what: str, title: str) -> ChartBlock:
     ordered = sorted(clusters, key=lambda one: -one[what])
     rows = [{"cluster": str(one["cluster"]), "count": one[what]} for one in ordered]
-    x = charts.quantity_axis("count", what, charts.COUNT_FORMAT, ticks=4)
+    x = charts.make_quantity_axis("count", what, charts.COUNT_FORMAT, ticks=4)
     top = rows[0]
     share = format_percent(top["count"] / max(sum(row["count"] for row in rows), 1))
     return ChartBlock(
-        charts.bar_chart(rows, "cluster", x, ["cluster:N", ("count:Q", what, charts.COUNT_FORMAT)]),
+        charts.make_bar_chart(rows, "cluster", x, ["cluster:N", ("count:Q", what, charts.COUNT_FORMAT)]),
         title,
         f"Cluster {top['cluster']} is the largest, with {share} of the {what}.",
         f"{title}: " + ", ".join(f"{row['cluster']} {row['count']:,}" for row in rows[:10]) + ".",
     )
 
 
-def _labels_chart(one: Facts, facts: Facts) -> ChartBlock:
+def _make_labels_chart(one: Facts, facts: Facts) -> ChartBlock:
     """Draw the labels that one cluster of annotators gives to every cluster of items."""
     classes, people = facts["classes"], facts["annotator_clusters"]
     numbers = [str(k) for k in range(len(one["shares"]))]
-    rows = charts.matrix_cells(numbers, classes, share=one["shares"])
+    rows = charts.list_matrix_cells(numbers, classes, share=one["shares"])
     legend = {"format": charts.SHARE_FORMAT, "orient": "top"}
-    color = charts.heat_encoding("share", "share of labels") | {"scale": {"domain": [0, 1]}, "legend": legend}
-    x = charts.name_axis("across", classes, limit=90, labelAngle=-40)
-    y = charts.name_axis("down", numbers, title="cluster of items", limit=180)
+    color = charts.make_heat_encoding("share", "share of labels") | {"scale": {"domain": [0, 1]}, "legend": legend}
+    x = charts.make_name_axis("across", classes, limit=90, labelAngle=-40)
+    y = charts.make_name_axis("down", numbers, title="cluster of items", limit=180)
     tips = [("down:N", "items of cluster"), ("across:N", "label"), ("share:Q", "share", charts.SHARE_FORMAT)]
-    chart = charts.plot(rows, "rect", tips, x=x, y=y, color=color)
+    chart = charts.draw_marks(rows, "rect", tips, x=x, y=y, color=color)
     who, title = "annotators", "Labels by cluster of items"
     if len(people) > 1:
         who = f"the {format_count(people[one['cluster']]['annotators'], 'annotator')} of cluster {one['cluster']}"

@@ -18,31 +18,31 @@ from dissensus.report.blocks import (
     TableBlock,
     TableColumn,
     TextBlock,
-    detail_list,
+    make_detail_list,
 )
 from dissensus.report.face import REPORT_FACE
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import (
     MAX_TEXT_LENGTH,
     Study,
-    largest_shares,
-    limit_size,
-    plain_attributes,
-    shown_count_text,
+    extract_attributes,
+    extract_entry,
+    format_shown_count,
+    limit_json_size,
+    list_largest_shares,
     to_plain,
-    values_at,
 )
 
 N_FIRST_ITEMS = 10  # items to review first
-MAX_ITEMS = 1_500  # items in the table
-MAX_OTHER_ITEMS = 300  # random items among them, for comparison
-MAX_CHARACTERS = 1_600_000  # JSON characters of the table
+MAX_LISTED_ITEMS = 1_500  # items in the table
+MAX_RANDOM_ITEMS = 300  # random items among them, for comparison
+MAX_TABLE_CHARACTERS = 1_600_000  # JSON characters of the table
 MAX_TEXT_CHARACTERS = 1_000_000  # total characters of all texts
-MAX_DOTS = 1_500  # items in the chart
+MAX_DRAWN_ITEMS = 1_500  # items in the chart
 MAX_LABELS_OF_ITEM, MAX_LABELS = 30, 20_000  # listed labels per item, and in total
 SURPRISE_WEIGHT = 0.2  # probability of a wrong label per standard deviation of surprise
 MIN_RELIABILITY_GAP = 0.1  # Smaller differences in reliability between groups are not reported.
-MIN_TWO_ANSWER_PROBABILITY = 0.01  # Smaller probabilities of two answers are not reported.
+MIN_AMBIGUITY = 0.01  # Smaller probabilities of two answers are not reported.
 REASON_COLORS = {
     "agreed": "var(--grey)",
     "ambiguous": "var(--c3)",
@@ -152,21 +152,21 @@ class ItemsSection(Section):
 
     def collect(self, study: Study) -> Facts:
         found = study.explanation
-        worth = review_priority(found)
+        worth = compute_review_priority(found)
         rng = np.random.default_rng(study.seed)
         order = np.argsort(-worth, kind="stable")
-        most = max(min(MAX_ITEMS, order.size), 1)
+        most = max(min(MAX_LISTED_ITEMS, order.size), 1)
         max_length = min(MAX_TEXT_LENGTH, MAX_TEXT_CHARACTERS // most)
         max_labels = min(MAX_LABELS_OF_ITEM, max(5, MAX_LABELS // most))
 
         def about(chosen: IntArray, max_characters: int) -> list[Facts]:
-            rows = (_item_facts(study, found, i, max_length, max_labels) for i in chosen.tolist())
-            return limit_size(rows, max_characters)
+            rows = (_collect_item_facts(study, found, i, max_length, max_labels) for i in chosen.tolist())
+            return limit_json_size(rows, max_characters)
 
-        first = order[: MAX_ITEMS if order.size <= MAX_ITEMS else MAX_ITEMS - MAX_OTHER_ITEMS]
-        table = about(first, MAX_CHARACTERS)
-        others = about(rng.permutation(order[len(table) :])[:MAX_OTHER_ITEMS], MAX_CHARACTERS // 4)
-        dots = rng.permutation(found.kind.size)[:MAX_DOTS]
+        first = order[: MAX_LISTED_ITEMS if order.size <= MAX_LISTED_ITEMS else MAX_LISTED_ITEMS - MAX_RANDOM_ITEMS]
+        table = about(first, MAX_TABLE_CHARACTERS)
+        others = about(rng.permutation(order[len(table) :])[:MAX_RANDOM_ITEMS], MAX_TABLE_CHARACTERS // 4)
+        dots = rng.permutation(found.kind.size)[:MAX_DRAWN_ITEMS]
         return {
             "items": found.kind.size,
             "kinds": found.counts(),
@@ -174,10 +174,10 @@ class ItemsSection(Section):
             "table": table + others,
             "others": len(others),
             "groups": [
-                plain_attributes(effect, "column", "effect", "p_value", "significant")
+                extract_attributes(effect, "column", "effect", "p_value", "significant")
                 | {
                     "groups": [
-                        {"group": name} | values_at(n, labels=effect.labels, reliability=effect.reliability)
+                        {"group": name} | extract_entry(n, labels=effect.labels, reliability=effect.reliability)
                         for n, name in enumerate(effect.groups)
                     ],
                     "strongest": [study.item_names[i] for i in effect.items[:N_FIRST_ITEMS].tolist()],
@@ -186,7 +186,7 @@ class ItemsSection(Section):
             ],
             "map": [
                 {"item": study.item_names[i], "kind": DISAGREEMENT_KINDS[found.kind[i]]}
-                | values_at(i, disagreement=found.disagreement, confidence=found.confidence)
+                | extract_entry(i, disagreement=found.disagreement, confidence=found.confidence)
                 for i in dots.tolist()
                 if np.isfinite(found.disagreement[i])
             ],
@@ -212,9 +212,9 @@ class ItemsSection(Section):
             ]
         )
         if facts["map"]:
-            yield _disagreement_chart(facts)
+            yield _make_disagreement_chart(facts)
         if facts["groups"]:
-            yield _group_chart(facts)
+            yield _make_group_chart(facts)
         if first := facts["first"]:
             yield TableBlock.from_rows(
                 "items-first",
@@ -226,25 +226,25 @@ class ItemsSection(Section):
                     if key not in ("disagreement", "difficulty")
                 },
                 [one | {"why": _explain_review(one)} for one in first],
-                details=[_item_details(one) for one in first],
+                details=[_make_item_details(one) for one in first],
                 page=N_FIRST_ITEMS,
                 search=False,
             )
         else:
             yield TextBlock("No item needs a review: no labels differ, and every inferred label has a high confidence.")
         table, others = facts["table"], f"and {facts['others']} random others."
-        cut = shown_count_text(table, facts["items"], f"items are listed: those most in need of review, {others}")
+        cut = format_shown_count(table, facts["items"], f"items are listed: those most in need of review, {others}")
         yield TableBlock.from_rows(
             "items",
             "Items" if cut else "All items",
             f"Search, or click a column title to sort.{cut}",
             ITEM_TABLE_COLUMNS,
             table,
-            details=[_item_details(one) for one in table],
+            details=[_make_item_details(one) for one in table],
         )
 
 
-def review_priority(found: Explanation) -> FloatArray:
+def compute_review_priority(found: Explanation) -> FloatArray:
     """Return the (I,) review priority of the items: high if the label may be wrong or no single label is right.
 
     Surprising labels raise the priority: they show that the model fits badly, so its posterior is overconfident.
@@ -256,7 +256,7 @@ def review_priority(found: Explanation) -> FloatArray:
     return np.asarray(worth)
 
 
-def _item_facts(study: Study, found: Explanation, item: int, max_length: int, max_labels: int) -> Facts:
+def _collect_item_facts(study: Study, found: Explanation, item: int, max_length: int, max_labels: int) -> Facts:
     """Return the facts of one item as plain values."""
     table = study.table
     rows = np.arange(table.item_ptr[item], table.item_ptr[item + 1])
@@ -264,9 +264,9 @@ def _item_facts(study: Study, found: Explanation, item: int, max_length: int, ma
     result = study.describe_item_with_votes(item, max_length) | {
         "label": study.classes[study.label[item]],
         "kind": DISAGREEMENT_KINDS[found.kind[item]],
-        **values_at(item, confidence=study.confidence, two_answers=found.ambiguity),
-        **values_at(item, disagreement=found.disagreement, surprise=found.surprise),
-        "posterior": largest_shares(study.fitted.posterior_[item], study.classes),
+        **extract_entry(item, confidence=study.confidence, two_answers=found.ambiguity),
+        **extract_entry(item, disagreement=found.disagreement, surprise=found.surprise),
+        "posterior": list_largest_shares(study.fitted.posterior_[item], study.classes),
         "voices": [
             [
                 study.annotator_names[table.annotator[row]],
@@ -280,7 +280,7 @@ def _item_facts(study: Study, found: Explanation, item: int, max_length: int, ma
     if about := study.other_columns(item):
         result["about"] = about
     if hasattr(study.fitted, "difficulty_"):
-        result |= values_at(item, difficulty=study.fitted.difficulty_)
+        result |= extract_entry(item, difficulty=study.fitted.difficulty_)
     if (group := int(found.group_index[item])) >= 0:
         result["group"] = found.groups[group].column
     return result
@@ -308,7 +308,7 @@ def _explain_review(one: Facts) -> str:
     return found.render(REPORT_FACE) + reasons.get(one["kind"], "")
 
 
-def _item_details(one: Facts) -> list[Facts]:
+def _make_item_details(one: Facts) -> list[Facts]:
     voices = [
         [name, label, *("" if share is None else format_percent(share) for share in (right, wrong))]
         for name, label, right, wrong in one["voices"]
@@ -319,12 +319,12 @@ def _item_details(one: Facts) -> list[Facts]:
     two = one["two_answers"] or 0
     note = (
         f"If the item has one true class; the probability that two fit is {format_percent(two)}."
-        if two >= MIN_TWO_ANSWER_PROBABILITY
+        if two >= MIN_AMBIGUITY
         else ""
     )
     return [
-        detail_list(title, ["annotator", "label", "reliability", "probably a mistake"], voices),
-        detail_list("Inferred probabilities", ["class", "probability"], beliefs, note),
+        make_detail_list(title, ["annotator", "label", "reliability", "probably a mistake"], voices),
+        make_detail_list("Inferred probabilities", ["class", "probability"], beliefs, note),
     ]
 
 
@@ -338,15 +338,19 @@ def _make_group_card(group: Facts) -> GroupsDifferCard:
     return GroupsDifferCard(**facts)
 
 
-def _disagreement_chart(facts: Facts) -> ChartBlock:
+def _make_disagreement_chart(facts: Facts) -> ChartBlock:
     there = [kind for kind in REASON_COLORS if any(dot["kind"] == kind for dot in facts["map"])]
-    x = charts.quantity_axis("disagreement", "disagreement", "%")
-    y = charts.quantity_axis("confidence", "confidence", "%", scale={"zero": False})
-    color = charts.color_encoding("kind", there, [REASON_COLORS[kind] for kind in there])
+    x = charts.make_quantity_axis("disagreement", "disagreement", "%")
+    y = charts.make_quantity_axis("confidence", "confidence", "%", scale={"zero": False})
+    color = charts.make_color_encoding("kind", there, [REASON_COLORS[kind] for kind in there])
     in_percent = [(f"{field}:Q", field, charts.SHARE_FORMAT) for field in ("disagreement", "confidence")]
     tips = ["item:N", ("kind:N", "reason"), *in_percent]
-    chart = charts.dot_plot(facts["map"], 28, 0.6, tips, x=x, y=y, color=color)
-    some = f" {MAX_DOTS:,} random items of {facts['items']:,} are shown." if facts["items"] > MAX_DOTS else ""
+    chart = charts.draw_points(facts["map"], 28, 0.6, tips, x=x, y=y, color=color)
+    some = (
+        f" {MAX_DRAWN_ITEMS:,} random items of {facts['items']:,} are shown."
+        if facts["items"] > MAX_DRAWN_ITEMS
+        else ""
+    )
     return ChartBlock(
         charts.to_spec(chart, 280, opens=("items", "item")),
         "Disagreement and confidence of the items",
@@ -357,19 +361,19 @@ def _disagreement_chart(facts: Facts) -> ChartBlock:
     )
 
 
-def _group_chart(facts: Facts) -> ChartBlock:
+def _make_group_chart(facts: Facts) -> ChartBlock:
     words = ("more than by chance", "may be chance")
     rows = [
         {"column": one["column"], "effect": max(one["effect"] or 0.0, 0.0), "p": one["p_value"]}
         | {"word": words[not one["significant"]]}
         for one in facts["groups"]
     ]
-    x = charts.quantity_axis("effect", "share of the disagreement", charts.EXACT_SHARE_FORMAT, ticks=4)
+    x = charts.make_quantity_axis("effect", "share of the disagreement", charts.EXACT_SHARE_FORMAT, ticks=4)
     tips = [("column:N", "groups by"), ("effect:Q", "share", ".2%"), ("p:Q", "p-value", ".3g")]
     sure = ", ".join(one["column"] for one in facts["groups"] if one["significant"])
     shares_ = ", ".join(f"{row['column']} {format_percent(row['effect'], 1)} (p {row['p']:.2g})" for row in rows)
     return ChartBlock(
-        charts.bar_chart(rows, "column", x, tips, color=charts.color_encoding("word", words, columns=1)),
+        charts.make_bar_chart(rows, "column", x, tips, color=charts.make_color_encoding("word", words, columns=1)),
         "Do groups label differently?",
         "Horizontal axis: share of the disagreement that lies between groups. "
         + (f"Groups by {sure} differ more than by chance." if sure else "No difference exceeds chance."),

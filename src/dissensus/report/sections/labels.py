@@ -13,21 +13,21 @@ from dissensus.models.tempering import MIN_GOLD_ITEMS
 from dissensus.questions.item_status import SETTLED_CONFIDENCE
 from dissensus.report import charts
 from dissensus.report.blocks import ChartBlock, KeyFigure, KeyFigures
-from dissensus.report.calibration import calibration_chart, calibration_facts
+from dissensus.report.calibration import compute_calibration_facts, make_calibration_chart
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, Tone, sections
-from dissensus.report.study import Study, interval_text
+from dissensus.report.study import Study, format_interval
 
 UNSURE_CONFIDENCE = 0.7  # Labels with a lower confidence are called unsure.
-LOW_ALPHA = 0.4  # Krippendorff's α; if it is lower, confidence rests on the model more than on the labels
-MISLEADING_GAP = 0.1  # Confidence that exceeds accuracy by more is reported as bad.
-N_BINS = 20
-CONFIDENCE_LEVELS = {
+MIN_ALPHA = 0.4  # Krippendorff's α; if it is lower, confidence rests on the model more than on the labels
+MAX_CONFIDENCE_EXCESS = 0.1  # Confidence that exceeds accuracy by more is reported as bad.
+N_HISTOGRAM_BINS = 20
+CONFIDENCE_LEVEL_TITLES = {
     "settled": f"settled ({format_percent(SETTLED_CONFIDENCE)} or more)",
     "likely": "likely",
     "unsure": f"unsure (below {format_percent(UNSURE_CONFIDENCE)})",
 }
-LEVEL_COLORS = charts.color_encoding("state", list(CONFIDENCE_LEVELS.values()))
-ITEM_COUNT_AXIS = charts.quantity_axis("count", "items", charts.COUNT_FORMAT, ticks=4)
+LEVEL_COLORS = charts.make_color_encoding("state", list(CONFIDENCE_LEVEL_TITLES.values()))
+ITEM_COUNT_AXIS = charts.make_quantity_axis("count", "items", charts.COUNT_FORMAT, ticks=4)
 
 
 class ConfidentDespiteDisagreement(Finding):
@@ -68,7 +68,7 @@ class ConfidenceAgainstGold(Finding):
     def tone(self) -> Tone:
         if self.is_calibrated:
             return "good" if self.items >= MIN_GOLD_ITEMS else "note"
-        return "bad" if self.confidence - self.right > MISLEADING_GAP else "note"
+        return "bad" if self.confidence - self.right > MAX_CONFIDENCE_EXCESS else "note"
 
 
 @sections.register("labels", title="Labels", summary="How certain are the inferred labels?", place=20)
@@ -78,13 +78,19 @@ class LabelsSection(Section):
     def collect(self, study: Study) -> Facts:
         study.on_step("computing the confidence")
         confidence = study.confidence
-        edges = np.linspace(0, 1, N_BINS + 1)
+        edges = np.linspace(0, 1, N_HISTOGRAM_BINS + 1)
         state = np.where(study.is_settled, 0, np.where(confidence >= UNSURE_CONFIDENCE, 1, 2))  # (I,) index in STATES
         tied = (study.fitted.posterior_ >= confidence[:, None] * (1 - 1e-9)).sum(axis=1) > 1
         return {
             "dependence": study.fitted.dependence_,
             "items": study.table.n_items,
-            **dict(zip(CONFIDENCE_LEVELS, np.bincount(state, minlength=len(CONFIDENCE_LEVELS)).tolist(), strict=True)),
+            **dict(
+                zip(
+                    CONFIDENCE_LEVEL_TITLES,
+                    np.bincount(state, minlength=len(CONFIDENCE_LEVEL_TITLES)).tolist(),
+                    strict=True,
+                )
+            ),
             "tied": tied.sum(),
             "expected_right": confidence.mean() if confidence.size else None,
             "histogram": {"counts": np.histogram(confidence, edges)[0], "edges": edges},
@@ -95,7 +101,7 @@ class LabelsSection(Section):
     def findings(self, facts: Facts) -> Findings:
         share = facts["settled"] / max(facts["items"], 1)
         alpha, gold = facts["alpha"], facts["gold"]
-        if gold is None and alpha is not None and alpha < LOW_ALPHA and share >= 0.5:
+        if gold is None and alpha is not None and alpha < MIN_ALPHA and share >= 0.5:
             yield ConfidentDespiteDisagreement()
         if gold is not None:
             right, low, high = (Share(gold["accuracy"][key]) for key in ("value", "low", "high"))
@@ -114,7 +120,7 @@ class LabelsSection(Section):
         if facts["tied"]:
             numbers.append(KeyFigure(f"{facts['tied']:,}", "tied labels", "two classes are equally likely"))
         if (gold := facts["gold"]) is not None:
-            note = f"{interval_text(gold['accuracy'])}; {format_count(gold['items'], 'item')}"
+            note = f"{format_interval(gold['accuracy'])}; {format_count(gold['items'], 'item')}"
             numbers.append(KeyFigure(format_percent(gold["accuracy"]["value"], 1), "right, by gold", note))
             numbers.append(
                 KeyFigure(
@@ -124,9 +130,9 @@ class LabelsSection(Section):
                 )
             )
         yield KeyFigures(numbers)
-        yield _confidence_chart(facts)
+        yield _make_confidence_chart(facts)
         if gold is not None:
-            yield calibration_chart(gold["bins"], subject="the method", right="right, by gold")
+            yield make_calibration_chart(gold["bins"], subject="the method", right="right, by gold")
 
 
 def _compare_with_gold(study: Study) -> Facts:
@@ -138,13 +144,13 @@ def _compare_with_gold(study: Study) -> Facts:
         "accuracy": bootstrap(probability_correct(gold, posterior), seed=study.seed),
         "expected": study.confidence[known].mean(),
         "log_loss": log_loss(gold, np.maximum(posterior, 1e-15)),
-        **calibration_facts(gold, posterior),
+        **compute_calibration_facts(gold, posterior),
     }
 
 
-def _confidence_chart(facts: Facts) -> ChartBlock:
+def _make_confidence_chart(facts: Facts) -> ChartBlock:
     edges, counts = facts["histogram"]["edges"], facts["histogram"]["counts"]
-    words = list(CONFIDENCE_LEVELS.values())[::-1]
+    words = list(CONFIDENCE_LEVEL_TITLES.values())[::-1]
     rows = [
         {
             "from": low,
@@ -155,13 +161,13 @@ def _confidence_chart(facts: Facts) -> ChartBlock:
         for (low, high), n in zip(pairwise(edges), counts, strict=True)
     ]
     first = next((i for i, row in enumerate(rows) if row["count"]), 0)
-    x = charts.quantity_axis("from", "confidence", "%", ticks=6) | {"bin": {"binned": True}}
+    x = charts.make_quantity_axis("from", "confidence", "%", ticks=6) | {"bin": {"binned": True}}
     tips = [
         ("from:Q", "from", charts.SHARE_FORMAT),
         ("to:Q", "to", charts.SHARE_FORMAT),
         ("count:Q", "items", charts.COUNT_FORMAT),
     ]
-    chart = charts.plot(rows[first:], "bar", tips, x=x, x2="to:Q", y=ITEM_COUNT_AXIS, color=LEVEL_COLORS)
+    chart = charts.draw_marks(rows[first:], "bar", tips, x=x, x2="to:Q", y=ITEM_COUNT_AXIS, color=LEVEL_COLORS)
     return ChartBlock(
         charts.to_spec(chart),
         "Confidence of the labels",

@@ -15,11 +15,11 @@ from dissensus.questions.compare import MIN_HELD_OUT_LABELS, Comparison, compare
 from dissensus.report import charts
 from dissensus.report.blocks import ITEM_COLUMNS, ChartBlock, TableBlock, TableColumn, TextBlock
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
-from dissensus.report.study import Study, plain_attributes, shown_count_text, to_plain
+from dissensus.report.study import Study, extract_attributes, format_shown_count, to_plain
 from dissensus.table.kinds import CLASS_KINDS, KIND_DESCRIPTIONS
 
-MAX_ITEMS = 200  # items in the table
-TIED_WORDS, WORSE_WORDS = "best, or tied with the best", "worse"
+MAX_LISTED_ITEMS = 200  # items in the table
+TIED_TITLE, WORSE_TITLE = "best, or tied with the best", "worse"
 
 
 class BestMethodCard(Finding):
@@ -77,12 +77,12 @@ class MethodsSection(Section):
             return {"failed": str(error)}
         facts: Facts = {
             "method": study.method,
-            **plain_attributes(found, "best", "tied", "n_hidden"),
+            **extract_attributes(found, "best", "tied", "n_hidden"),
             "verdict": found.verdict(),
             "unit": found.measure.unit,
             "sampled_items": None if found.sampled_items is None else found.sampled_items.size,
             "methods": [
-                plain_attributes(one, "method", "score", "behind", "tied", "accuracy")
+                extract_attributes(one, "method", "score", "behind", "tied", "accuracy")
                 | {"seconds": to_plain(one.seconds, 2)}
                 for one in found
             ],
@@ -91,14 +91,14 @@ class MethodsSection(Section):
         if study.table.kind not in CLASS_KINDS:
             return facts
         items = np.arange(study.table.n_items) if found.sampled_items is None else found.sampled_items
-        labels = _labels_by_method(study, found)
+        labels = _infer_labels_by_method(study, found)
         matrix = np.stack(list(labels.values()))  # (methods, items)
         return facts | {
             "simplest_suffices": found.simplest_suffices,
-            "by_gold": _best_by_gold(study, labels, items),
+            "by_gold": _find_best_by_gold(study, labels, items),
             "items": items.size,
             "contested": (matrix != matrix[0]).any(axis=0).sum(),
-            "contested_items": _contested_items(study, matrix, items),
+            "contested_items": _list_contested_items(study, matrix, items),
         }
 
     def findings(self, facts: Facts) -> Findings:
@@ -119,17 +119,17 @@ class MethodsSection(Section):
         if "failed" in facts:
             yield TextBlock(f"The methods could not be compared: {facts['failed']}")
             return
-        yield ranking_chart(facts)
+        yield make_ranking_chart(facts)
         if any(one["accuracy"] for one in facts["methods"]) and "contested" in facts:
-            yield _accuracy_chart(facts)
+            yield _make_accuracy_chart(facts)
         if contested := facts.get("contested_items"):
             names = [one["method"] for one in facts["methods"]]
-            rows = [one | {"by_label": _methods_by_label(names, one["labels"])} for one in contested]
+            rows = [one | {"by_label": _list_methods_by_label(names, one["labels"])} for one in contested]
             yield TableBlock.from_rows(
                 "contested",
                 "Items whose label depends on the method",
                 f"{facts['contested']:,} of {facts['items']:,} items, those with most disagreement first"
-                f"{shown_count_text(contested, facts['contested'], 'are listed', '; ')}.",
+                f"{format_shown_count(contested, facts['contested'], 'are listed', '; ')}.",
                 ITEM_COLUMNS | {"by_label": TableColumn("label", "long", note="with the methods that infer it")},
                 rows,
                 page=5,
@@ -151,7 +151,7 @@ def _compare_methods(study: Study) -> Comparison:
     )
 
 
-def _labels_by_method(study: Study, found: Comparison) -> dict[str, IntArray]:
+def _infer_labels_by_method(study: Study, found: Comparison) -> dict[str, IntArray]:
     """Return the labels that each method infers for the compared items, the best method first."""
     part = (
         study.table if found.sampled_items is None else study.table.select(items=study.table.items[found.sampled_items])
@@ -166,7 +166,7 @@ def _labels_by_method(study: Study, found: Comparison) -> dict[str, IntArray]:
     return labels
 
 
-def _best_by_gold(study: Study, labels: dict[str, IntArray], items: IntArray) -> Facts | None:
+def _find_best_by_gold(study: Study, labels: dict[str, IntArray], items: IntArray) -> Facts | None:
     """Return the method that is right most often if it is significantly better than the used one, else None."""
     if study.gold is None or study.method not in labels:
         return None
@@ -180,19 +180,19 @@ def _best_by_gold(study: Study, labels: dict[str, IntArray], items: IntArray) ->
     return {"method": best, "ahead": ahead} if ahead.low > 0 else None
 
 
-def _contested_items(study: Study, matrix: IntArray, chosen: IntArray) -> list[Facts]:
+def _list_contested_items(study: Study, matrix: IntArray, chosen: IntArray) -> list[Facts]:
     """Return the items for which the methods infer the most different labels."""
     where = np.flatnonzero((matrix != matrix[0]).any(axis=0))
     kinds = np.count_nonzero(np.diff(np.sort(matrix[:, where], axis=0), axis=0), axis=0)
     minority = np.count_nonzero(matrix[:, where] != matrix[0, where], axis=0)
-    order = where[np.lexsort((-minority, -kinds))][:MAX_ITEMS]
+    order = where[np.lexsort((-minority, -kinds))][:MAX_LISTED_ITEMS]
     return [
         study.describe_item(int(chosen[i])) | {"labels": [study.classes[k] for k in matrix[:, i].tolist()]}
         for i in order.tolist()
     ]
 
 
-def _methods_by_label(methods: list[str], labels: list[str]) -> list[str]:
+def _list_methods_by_label(methods: list[str], labels: list[str]) -> list[str]:
     """Return one line per label of an item, with the methods that infer it; the most frequent label comes first."""
     groups: dict[str, list[str]] = {}
     for method, label in zip(methods, labels, strict=True):
@@ -201,16 +201,16 @@ def _methods_by_label(methods: list[str], labels: list[str]) -> list[str]:
     return [f"{label}: {', '.join(names)}" for label, names in ordered]
 
 
-def ranking_chart(facts: Facts) -> ChartBlock:
+def make_ranking_chart(facts: Facts) -> ChartBlock:
     """Draw how far each method is behind the best one, with intervals."""
     rows = [
-        {"method": one["method"], **one["behind"], "word": TIED_WORDS if one["tied"] else WORSE_WORDS}
+        {"method": one["method"], **one["behind"], "word": TIED_TITLE if one["tied"] else WORSE_TITLE}
         for one in facts["methods"]
     ]
-    x = charts.quantity_axis("low", "difference to the best method")
-    color = charts.color_encoding("word", [TIED_WORDS, WORSE_WORDS], columns=1)
+    x = charts.make_quantity_axis("low", "difference to the best method")
+    color = charts.make_color_encoding("word", [TIED_TITLE, WORSE_TITLE], columns=1)
     return ChartBlock(
-        charts.interval_chart(rows, "method", x, charts.interval_tips("behind", ".4f"), color=color),
+        charts.make_interval_chart(rows, "method", x, charts.make_interval_tooltip("behind", ".4f"), color=color),
         "Which method predicts hidden labels best?",
         f"Each method predicts {format_count(facts['n_hidden'], 'label')} that were hidden from it. Horizontal axis: "
         f"difference to the best method ({facts['unit']}); further left is better. Lines are 95 % intervals.",
@@ -218,11 +218,11 @@ def ranking_chart(facts: Facts) -> ChartBlock:
     )
 
 
-def _accuracy_chart(facts: Facts) -> ChartBlock:
+def _make_accuracy_chart(facts: Facts) -> ChartBlock:
     rows = [{"method": one["method"], **one["accuracy"]} for one in facts["methods"] if one["accuracy"]]
-    x = charts.quantity_axis("low", "right, by gold", charts.SHARE_FORMAT, scale={"zero": False})
+    x = charts.make_quantity_axis("low", "right, by gold", charts.SHARE_FORMAT, scale={"zero": False})
     return ChartBlock(
-        charts.interval_chart(rows, "method", x, [("value:Q", "right", ".1%")]),
+        charts.make_interval_chart(rows, "method", x, [("value:Q", "right", ".1%")]),
         "Which method is right most often?",
         "Horizontal axis: share of the items with gold labels that are right; lines are 95 % intervals.",
         "Accuracy: " + ", ".join(f"{row['method']} {format_percent(row['value'], 1)}" for row in rows) + ".",

@@ -25,17 +25,24 @@ from dissensus.report.blocks import (
     TableColumn,
     TextBlock,
 )
-from dissensus.report.calibration import calibration_chart, calibration_facts
+from dissensus.report.calibration import compute_calibration_facts, make_calibration_chart
 from dissensus.report.exceptions import TrainedOnOtherClasses, TrainedOnOtherItems
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
-from dissensus.report.study import Study, interval_text, largest_shares, limit_size, shown_count_text, values_at
+from dissensus.report.study import (
+    Study,
+    extract_entry,
+    format_interval,
+    format_shown_count,
+    limit_json_size,
+    list_largest_shares,
+)
 from dissensus.table import names as naming
 
 MIN_UNSEEN_ITEMS = 20  # unseen items; if there are fewer, the model is evaluated on its training items
-MAX_ITEMS = 300  # items in the table
-MAX_CHARACTERS = 700_000  # JSON characters of the table
-MAX_CLASSES = 15  # most frequent classes in the confusion matrix
-BASIS_WORDS = {
+MAX_LISTED_ITEMS = 300  # items in the table
+MAX_TABLE_CHARACTERS = 700_000  # JSON characters of the table
+MAX_CONFUSION_CLASSES = 15  # most frequent classes in the confusion matrix
+EVALUATION_BASIS_PHRASES = {
     "out of fold": "predictions by networks that were trained without the item",
     "not seen": "items that it was not trained on",
     "trained on": "items that it was trained on",
@@ -62,7 +69,7 @@ class ModelQuality(Finding):
 
     @property
     def basis_in_words(self) -> str:
-        return BASIS_WORDS[self.basis]
+        return EVALUATION_BASIS_PHRASES[self.basis]
 
     @property
     def advice(self) -> str:
@@ -114,7 +121,7 @@ class ModelSection(Section):
         from dissensus.learning.objectives import objectives
 
         study.on_step("evaluating the model")
-        model, (proba, seen) = study.model, _predictions(study)
+        model, (proba, seen) = study.model, _collect_predictions(study)
         taught = model.labelled_ & ~model.held_out_
         return {
             "encoder": encoders.get_name(type(model.encoder_)),
@@ -156,7 +163,7 @@ class ModelSection(Section):
         if facts["judged"]:
             named = "right, by gold" if by_gold else f"same as by {facts['method']}"
             accuracy, error = facts["accuracy"], f"{facts['calibration_error']:.3f}"
-            numbers.append(KeyFigure(format_percent(accuracy["value"], 1), named, interval_text(accuracy)))
+            numbers.append(KeyFigure(format_percent(accuracy["value"], 1), named, format_interval(accuracy)))
             if facts["crowd_accuracy"] is not None:
                 crowd = format_percent(facts["crowd_accuracy"]["value"], 1)
                 numbers.append(KeyFigure(crowd, f"right by {facts['method']}", "on the same items, from their labels"))
@@ -165,16 +172,16 @@ class ModelSection(Section):
         yield TextBlock(_describe_basis(facts))
         for title, lines in LEARNING_CURVES.items():
             if there := {key: name for key, name in lines.items() if facts["history"] and key in facts["history"][0]}:
-                yield _learning_curve(facts, title, there)
+                yield _make_learning_curve(facts, title, there)
         if facts["judged"]:
-            yield _confusion_chart(facts)
+            yield _make_confusion_chart(facts)
             right = "right, by gold" if by_gold else "the same as the crowd's label"
-            yield calibration_chart(facts["bins"], subject="the model", right=right)
+            yield make_calibration_chart(facts["bins"], subject="the model", right=right)
         if facts["items_apart"]:
-            yield _disagreement_table(facts)
+            yield _make_disagreement_table(facts)
 
 
-def _predictions(study: Study) -> tuple[FloatArray, Any]:
+def _collect_predictions(study: Study) -> tuple[FloatArray, Any]:
     """Return the (I, K) predictions and their (I,) basis; zeros and "" for items that the model does not know.
 
     Only items with the basis "trained on" were used with their labels in training.
@@ -215,7 +222,7 @@ def _evaluate_predictions(study: Study, proba: FloatArray, seen: Any) -> Facts:
     right = (predicted == truth).astype(float)
     crowd = (study.label[rows] == truth).astype(float) if by_gold and (study.labels_per_item[rows] > 0).all() else None
     counts = confusion_matrix(truth, predicted, study.table.n_classes)
-    most = np.sort(np.argsort(-counts.sum(axis=1), kind="stable")[:MAX_CLASSES])
+    most = np.sort(np.argsort(-counts.sum(axis=1), kind="stable")[:MAX_CONFUSION_CLASSES])
     return {
         "judged": rows.sum(),
         "basis": basis,
@@ -230,7 +237,7 @@ def _evaluate_predictions(study: Study, proba: FloatArray, seen: Any) -> Facts:
             "items": counts.sum(axis=1)[most],
             "of": study.table.n_classes,
         },
-        **calibration_facts(truth if by_gold else study.fitted.posterior_[rows], proba[rows]),
+        **compute_calibration_facts(truth if by_gold else study.fitted.posterior_[rows], proba[rows]),
     }
 
 
@@ -238,21 +245,21 @@ def _compare_with_crowd(study: Study, proba: FloatArray, seen: Any) -> Facts:
     """Return the items on which model and crowd differ most by the Jensen-Shannon divergence."""
     both = np.flatnonzero((seen != "") & (study.labels_per_item > 0))
     distance = jensen_shannon(study.fitted.posterior_[both], proba[both]) / np.log(2)
-    order = np.argsort(-distance, kind="stable")[:MAX_ITEMS]
+    order = np.argsort(-distance, kind="stable")[:MAX_LISTED_ITEMS]
 
     def describe_row(number: int) -> Facts:
         i = int(both[number])
         return study.describe_item_with_votes(i) | {
-            "model": largest_shares(proba[i], study.classes),
-            "crowd": largest_shares(study.fitted.posterior_[i], study.classes),
+            "model": list_largest_shares(proba[i], study.classes),
+            "crowd": list_largest_shares(study.fitted.posterior_[i], study.classes),
             "seen": str(seen[i]),
-            **values_at(number, distance=distance),
+            **extract_entry(number, distance=distance),
         }
 
     return {
         "compared": both.size,
         "apart": (proba[both].argmax(axis=1) != study.label[both]).sum(),
-        "items_apart": limit_size(map(describe_row, order.tolist()), MAX_CHARACTERS),
+        "items_apart": limit_json_size(map(describe_row, order.tolist()), MAX_TABLE_CHARACTERS),
     }
 
 
@@ -260,7 +267,8 @@ def _describe_basis(facts: Facts) -> str:
     if not facts["judged"]:
         return "The model cannot be evaluated: none of its items has a gold label or labels by annotators."
     against = "gold labels" if facts["reference"] == "gold" else f"the labels by {facts['method']} (there is no gold)"
-    text = f"Evaluated against {against}: {BASIS_WORDS[facts['basis']]} ({format_count(facts['judged'], 'item')})."
+    basis = EVALUATION_BASIS_PHRASES[facts["basis"]]
+    text = f"Evaluated against {against}: {basis} ({format_count(facts['judged'], 'item')})."
     if facts["basis"] == "trained on":
         text += (
             " The model was trained on these labels, so the results are too optimistic. Cross-validation would predict "
@@ -273,7 +281,7 @@ def _describe_basis(facts: Facts) -> str:
     return text
 
 
-def _learning_curve(facts: Facts, title: str, lines: dict[str, str]) -> ChartBlock:
+def _make_learning_curve(facts: Facts, title: str, lines: dict[str, str]) -> ChartBlock:
     history, best = facts["history"], facts["best_epoch"]
     rows = [
         {"epoch": int(entry["epoch"]), "what": name, "value": entry[key]}
@@ -283,20 +291,20 @@ def _learning_curve(facts: Facts, title: str, lines: dict[str, str]) -> ChartBlo
     ]
     words, share = list(lines.values()), "accuracy" in lines
     one = len(words) == 1
-    x = charts.quantity_axis("epoch", "epoch", "d", tickMinStep=1)
-    y = charts.quantity_axis(
+    x = charts.make_quantity_axis("epoch", "epoch", "d", tickMinStep=1)
+    y = charts.make_quantity_axis(
         "value", words[0] if one else None, charts.SHARE_FORMAT if share else "", scale={"zero": False}
     )
-    color = charts.color_encoding("what", words, legend=not one)
+    color = charts.make_color_encoding("what", words, legend=not one)
     tips = ["epoch:Q", ("what:N", "curve"), ("value:Q", "value", charts.EXACT_SHARE_FORMAT if share else ".4f")]
-    drawn = charts.plot(rows, {"type": "line", "point": len(history) < 30}, tips, x=x, y=y, color=color)
+    drawn = charts.draw_marks(rows, {"type": "line", "point": len(history) < 30}, tips, x=x, y=y, color=color)
     caption = (
         "Mean loss over the training items after each epoch (horizontal axis)."
         if "loss" in lines
         else "Results on the held-out items after each epoch (horizontal axis)."
     )
     if best:
-        drawn += charts.plot([{"epoch": best}], {"type": "rule", "strokeDash": [4, 4]}, x="epoch:Q")
+        drawn += charts.draw_marks([{"epoch": best}], {"type": "rule", "strokeDash": [4, 4]}, x="epoch:Q")
         caption += f" The dashed line marks epoch {best}, the best by {facts['monitor']}."
     last = {row["what"]: row["value"] for row in rows}
     ends = ", ".join(f"{name} {format_percent(last[name], 1) if share else f'{last[name]:.3f}'}" for name in words)
@@ -304,16 +312,16 @@ def _learning_curve(facts: Facts, title: str, lines: dict[str, str]) -> ChartBlo
     return ChartBlock(charts.to_spec(drawn), title, caption, f"{title}: after {len(history)} epochs {ends}{kept}.")
 
 
-def _confusion_chart(facts: Facts) -> ChartBlock:
+def _make_confusion_chart(facts: Facts) -> ChartBlock:
     classes, counts, items, of = (facts["confusion"][key] for key in ("classes", "counts", "items", "of"))
     shares_ = [[n / max(total, 1) for n in line] for line, total in zip(counts, items, strict=True)]
-    rows = charts.matrix_cells(classes, classes, items=counts, share=shares_)
+    rows = charts.list_matrix_cells(classes, classes, items=counts, share=shares_)
     truth = "gold" if facts["reference"] == "gold" else "the crowd"
-    x = charts.name_axis("across", classes, title="class by the model", limit=90, labelAngle=-40)
-    y = charts.name_axis("down", classes, title=f"class by {truth}", limit=120)
+    x = charts.make_name_axis("across", classes, title="class by the model", limit=90, labelAngle=-40)
+    y = charts.make_name_axis("down", classes, title=f"class by {truth}", limit=120)
     number, part = ("items:Q", "items", charts.COUNT_FORMAT), ("share:Q", "of the row", charts.EXACT_SHARE_FORMAT)
     tips = [("down:N", truth), ("across:N", "model"), number, part]
-    chart = charts.plot(rows, "rect", tips, x=x, y=y, color=charts.heat_encoding("share", "of the row"))
+    chart = charts.draw_marks(rows, "rect", tips, x=x, y=y, color=charts.make_heat_encoding("share", "of the row"))
     wrong = max((row for row in rows if row["down"] != row["across"]), key=lambda row: row["items"], default=None)
     worst = "The model agrees on all of these items."
     if wrong is not None and wrong["items"]:
@@ -329,14 +337,14 @@ def _confusion_chart(facts: Facts) -> ChartBlock:
     )
 
 
-def _disagreement_table(facts: Facts) -> TableBlock:
+def _make_disagreement_table(facts: Facts) -> TableBlock:
     rows = facts["items_apart"]
     return TableBlock.from_rows(
         "model-crowd",
         "Items on which model and crowd differ most",
         "Predictions from the content of the item, compared with the annotators' labels. If the model is right, the "
         "labels are wrong; if it is not, it needs more training data like these items."
-        f"{shown_count_text(rows, facts['compared'])}",
+        f"{format_shown_count(rows, facts['compared'])}",
         {
             **ITEM_COLUMNS,
             "model": TableColumn("model", "shares", note="from the content alone"),

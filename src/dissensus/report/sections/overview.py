@@ -8,16 +8,16 @@ from dissensus.common.formatting import format_percent
 from dissensus.report import charts
 from dissensus.report.blocks import ChartBlock, KeyFigure, KeyFigures
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
-from dissensus.report.study import Study, interval_text, range_text
+from dissensus.report.study import Study, format_interval, format_range
 from dissensus.table import names as naming
 
-MAX_CLASSES = 15  # classes with a bar of their own
-CHANCE_ALPHA = 0.05  # α below which labels agree about as often as by chance
-MIN_ITEMS = 30  # items with two annotators; if there are fewer, agreement is not compared with chance
+MAX_CHART_CLASSES = 15  # classes with a bar of their own
+MAX_CHANCE_ALPHA = 0.05  # α below which labels agree about as often as by chance
+MIN_ITEMS_FOR_CHANCE = 30  # items with two annotators; if there are fewer, agreement is not compared with chance
 COUNT_FACTS = (
     "annotations", "items", "annotators", "items_with_two_annotators", "repeated_pairs", "weighted", "probabilistic",
 )  # fmt: skip
-SHARE_NAMES = {"votes": "share of the labels given", "labels": "share of the items, as inferred"}
+SHARE_TITLES = {"votes": "share of the labels given", "labels": "share of the items, as inferred"}
 
 
 class NoSharedItemsCard(Finding):
@@ -68,9 +68,8 @@ class OverviewSection(Section):
         study.on_step("counting")
         about = study.table.describe()
         labels = naming.match_names(study.fitted.predict(), study.fitted.classes_, "classes")
-        given = np.bincount(
-            labels, minlength=len(study.classes)
-        )  # Tempering flattens the mean posterior, so labels are counted.
+        # Tempering flattens the mean posterior, so labels are counted.
+        given = np.bincount(labels, minlength=len(study.classes))
         columns = (study.classes, about["class_shares"].values(), given / max(given.sum(), 1))
         return {
             **{key: about[key] for key in COUNT_FACTS},
@@ -89,13 +88,13 @@ class OverviewSection(Section):
             yield NoSharedItemsCard()
             return
         alpha = facts["agreement"]["krippendorff_alpha"]["value"]
-        checked = facts["items_with_two_annotators"] >= MIN_ITEMS
+        checked = facts["items_with_two_annotators"] >= MIN_ITEMS_FOR_CHANCE
         if sum(one["votes"] > 0 for one in facts["classes"]) == 1:
             yield OneClassCard()
         elif alpha is None:
             yield OneSharedClass()
         elif (
-            alpha < CHANCE_ALPHA
+            alpha < MAX_CHANCE_ALPHA
             and checked
             and not naming.find_spelling_variants(one["class"] for one in facts["classes"])
         ):
@@ -108,27 +107,29 @@ class OverviewSection(Section):
     def draw(self, facts: Facts) -> Blocks:
         weighted = "with weights, which agreement ignores" if facts["weighted"] else ""
         numbers = [
-            KeyFigure(range_text(facts["labels_per_item"].values()), "labels per item", weighted),
-            KeyFigure(range_text(facts["labels_per_annotator"].values()), "labels per annotator"),
+            KeyFigure(format_range(facts["labels_per_item"].values()), "labels per item", weighted),
+            KeyFigure(format_range(facts["labels_per_annotator"].values()), "labels per annotator"),
             KeyFigure(f"{len(facts['classes']):,}", "classes"),
         ]
         if (found := facts["agreement"]) is not None:
             share, alpha = found["percent"], found["krippendorff_alpha"]
             numbers.append(
-                KeyFigure(format_percent(share["value"], 1), "agreement of two labels of an item", interval_text(share))
+                KeyFigure(
+                    format_percent(share["value"], 1), "agreement of two labels of an item", format_interval(share)
+                )
             )
             if alpha["value"] is not None:
                 between = f"{alpha['low']:.2f} to {alpha['high']:.2f}; 0: as by chance, 1: perfect"
                 numbers.append(KeyFigure(f"{alpha['value']:.2f}", "Krippendorff's α", between))
         yield KeyFigures(numbers)
-        yield _class_chart(facts["classes"])
+        yield _make_class_chart(facts["classes"])
 
 
-def _class_chart(classes: list[Facts]) -> ChartBlock:
+def _make_class_chart(classes: list[Facts]) -> ChartBlock:
     ordered = sorted(classes, key=lambda one: -one["votes"])
-    shown, rest = ordered[:MAX_CLASSES], ordered[MAX_CLASSES:]
+    shown, rest = ordered[:MAX_CHART_CLASSES], ordered[MAX_CHART_CLASSES:]
     if rest:
-        shown.append({"class": f"{len(rest)} more"} | {key: sum(one[key] for one in rest) for key in SHARE_NAMES})
+        shown.append({"class": f"{len(rest)} more"} | {key: sum(one[key] for one in rest) for key in SHARE_TITLES})
     top = ordered[0]
     apart = max(ordered, key=lambda one: abs(one["votes"] - one["labels"]))
     caption = (
@@ -139,5 +140,5 @@ def _class_chart(classes: list[Facts]) -> ChartBlock:
         word = "more" if apart["labels"] > apart["votes"] else "fewer"
         caption += f" The largest difference: {apart['class']} is inferred for {word} items than its share of labels."
     listing = ", ".join(f"{one['class']} {format_percent(one['votes'])}" for one in shown[:8])
-    chart = charts.grouped_bars(shown, "class", SHARE_NAMES)
+    chart = charts.make_grouped_bars(shown, "class", SHARE_TITLES)
     return ChartBlock(chart, "Classes", caption, f"Bars of the share of each class: {listing}.")

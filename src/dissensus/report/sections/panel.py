@@ -17,8 +17,9 @@ from dissensus.report.study import Study
 
 MIN_JUDGES = 3
 MIN_ITEMS = 50
-MIN_SHARE_KEPT = 0.95  # Once judges keep this share of the panel's evidence, further ones are hardly worth their cost.
-MAX_CLASSES = 20  # classes in the table of rates
+# Once judges keep this share of the panel's evidence, further ones are hardly worth their cost.
+MIN_EVIDENCE_SHARE = 0.95
+MAX_LISTED_CLASSES = 20  # classes in the table of rates
 
 
 class EffectiveJudges(Finding):
@@ -93,14 +94,14 @@ class PanelSection(Section):
             "judges": rows,
             "order": [names[j] for j in at],
             "matrix": review.correlation[np.ix_(at, at)],
-            "tree": _tree_segments(review.tree),
+            "tree": _list_tree_segments(review.tree),
             "kept": kept,
             "rates": []
             if found is None or known == table.n_items
             else [
                 {"class": study.classes[k], "judged": one.judge_rate, "saved": one.corrected.labels_saved}
                 | {"corrected": one.corrected, "human": one.corrected.human}
-                for k, one in enumerate(found.rates[:MAX_CLASSES])
+                for k, one in enumerate(found.rates[:MAX_LISTED_CLASSES])
                 if k < len(study.classes)
             ],
             "gold": int(known),
@@ -119,7 +120,7 @@ class PanelSection(Section):
     def draw(self, facts: Facts) -> Blocks:
         worth, kept = facts["effective"], facts["kept"]
         how = "measured by gold" if facts["by_gold"] else "typical of panels with gold"
-        enough = next((n for n, one in enumerate(kept, 1) if one["share"] >= MIN_SHARE_KEPT), len(kept))
+        enough = next((n for n, one in enumerate(kept, 1) if one["share"] >= MIN_EVIDENCE_SHARE), len(kept))
         figures = [
             KeyFigure(
                 f"{worth['value']:.1f}", "independent judges", f"{worth['low']:.1f} to {worth['high']:.1f}, {how}"
@@ -129,7 +130,8 @@ class PanelSection(Section):
         if kept:
             figures.append(
                 KeyFigure(
-                    f"{enough} of {len(kept)}", f"judges keep {format_percent(MIN_SHARE_KEPT)} of the panel's answer"
+                    f"{enough} of {len(kept)}",
+                    f"judges keep {format_percent(MIN_EVIDENCE_SHARE)} of the panel's answer",
                 )
             )
         yield KeyFigures(figures)
@@ -139,8 +141,8 @@ class PanelSection(Section):
                 "that of "
                 "other panels and crowds, for which gold labels exist."
             )
-        yield _tree_chart(facts)
-        yield _correlation_chart(facts)
+        yield _make_tree_chart(facts)
+        yield _make_correlation_chart(facts)
         if facts["rates"]:
             columns = {
                 "class": TableColumn("class"),
@@ -166,14 +168,14 @@ class PanelSection(Section):
         )  # fmt: skip
 
 
-def _tree_segments(tree: tuple[tuple[float, ...], ...]) -> list[list[float]]:
+def _list_tree_segments(tree: tuple[tuple[float, ...], ...]) -> list[list[float]]:
     """Return one line per join of two branches: both positions, both heights, and the height of the join."""
     drawn = dendrogram(np.array(tree), no_plot=True)  # SciPy puts leaves at 5, 15, 25, …
     lines = zip(drawn["icoord"], drawn["dcoord"], strict=True)
     return [[x[0] / 10 - 0.5, x[3] / 10 - 0.5, y[0], y[3], y[1]] for x, y in lines]
 
 
-def _tree_chart(facts: Facts) -> ChartBlock:
+def _make_tree_chart(facts: Facts) -> ChartBlock:
     names, rows = facts["order"], []
     for line, (one, other, low, high, far) in enumerate(facts["tree"]):
         corners = ((low, one), (far, one), (far, other), (high, other))
@@ -186,9 +188,9 @@ def _tree_chart(facts: Facts) -> ChartBlock:
     far = max((row["far"] for row in rows), default=1.0) or 1.0
     ticks = [round(tick / 10, 1) for tick in range(int(far * 10) + 1) if tick % 2 == 0]
     room = {"domain": [far, -0.35 * far], "nice": False}  # Space for the names right of the leaves.
-    x = charts.quantity_axis("far", "1 − correlation of mistakes", scale=room, values=ticks)
-    lines = charts.plot(rows, "line", x=x, y=y, detail="line:N", order="corner:Q")
-    words = charts.plot(
+    x = charts.make_quantity_axis("far", "1 − correlation of mistakes", scale=room, values=ticks)
+    lines = charts.draw_marks(rows, "line", x=x, y=y, detail="line:N", order="corner:Q")
+    words = charts.draw_marks(
         marks, {"type": "text", "align": "left", "dx": 4, "color": "var(--soft)"}, ["judge:N"], x=x, y=y, text="judge:N"
     )
     return ChartBlock(
@@ -200,15 +202,15 @@ def _tree_chart(facts: Facts) -> ChartBlock:
     )
 
 
-def _correlation_chart(facts: Facts) -> ChartBlock:
+def _make_correlation_chart(facts: Facts) -> ChartBlock:
     names = facts["order"]
-    rows = [row for row in charts.matrix_cells(names, names, r=facts["matrix"]) if row["down"] != row["across"]]
+    rows = [row for row in charts.list_matrix_cells(names, names, r=facts["matrix"]) if row["down"] != row["across"]]
     rows = [row for row in rows if row["r"] is not None]
     tips = [("down:N", "judge"), ("across:N", "and"), ("r:Q", "correlation", ".2f")]
     best = max(rows, key=lambda row: row["r"], default=None)
     most = "" if best is None else f"; highest between {best['down']} and {best['across']}, {best['r']:.2f}"
     return ChartBlock(
-        charts.matrix_chart(names, rows, tips, charts.heat_encoding("r", "correlation of errors", ".1f")),
+        charts.make_matrix_chart(names, rows, tips, charts.make_heat_encoding("r", "correlation of errors", ".1f")),
         "Judges with the same mistakes, pair by pair",
         "Colour: correlation of two judges' mistakes. Judges in a bright block make the same mistakes, so a second one "
         "adds little.",

@@ -9,11 +9,11 @@ from dissensus.report import charts
 from dissensus.report.blocks import ChartBlock, KeyFigure, KeyFigures, TableBlock, TableColumn
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.sections.annotators import TooFewLabelsCard, list_names
-from dissensus.report.study import Study, shown_count_text, to_plain
+from dissensus.report.study import Study, format_shown_count, to_plain
 from dissensus.table.kinds import CLASS_KINDS, KIND_DESCRIPTIONS
 
-MAX_ANNOTATORS = 500  # annotators in the table
-MAX_DRAWN = 40  # annotators in the chart
+MAX_LISTED_ANNOTATORS = 500  # annotators in the table
+MAX_DRAWN_ANNOTATORS = 40  # annotators in the chart
 
 
 class UnusualAnswersCard(Finding):
@@ -43,7 +43,7 @@ class PeopleSection(Section):
         frame = study.fitted.to_frame("annotators", "pyarrow").to_pydict()
         own = [name for name in frame if name not in ("annotator", "annotations", "low", "high")]
         flagged = np.array([bool(one) for one in found.flags])
-        order = np.lexsort((study.annotator_rank, -study.fitted.n_annotations_, ~flagged))[:MAX_ANNOTATORS]
+        order = np.lexsort((study.annotator_rank, -study.fitted.n_annotations_, ~flagged))[:MAX_LISTED_ANNOTATORS]
         people = [
             {"annotator": study.annotator_names[code], "labels": int(frame["annotations"][code])}
             | {name: frame[name][code] for name in own}
@@ -73,15 +73,15 @@ class PeopleSection(Section):
     def draw(self, facts: Facts) -> Blocks:
         flagged = "annotators are flagged"
         yield KeyFigures([KeyFigure(f"{facts['active']:,}", "annotators"), KeyFigure(f"{facts['flagged']:,}", flagged)])
-        rows = [one for one in facts["people"] if one.get("reliability") is not None][:MAX_DRAWN]
+        rows = [one for one in facts["people"] if one.get("reliability") is not None][:MAX_DRAWN_ANNOTATORS]
         if len(rows) > 1:
             keys = ("annotator", "reliability", "labels")
             rows = [{key: one[key] for key in keys} for one in sorted(rows, key=lambda one: -one["reliability"])]
-            x = charts.quantity_axis("reliability", "reliability", "~g", scale={"domain": [0, 1]})
+            x = charts.make_quantity_axis("reliability", "reliability", "~g", scale={"domain": [0, 1]})
             tips = ["annotator:N", ("reliability:Q", "reliability", ".2f"), ("labels:Q", "labels", charts.COUNT_FORMAT)]
-            drawn = shown_count_text(rows, facts["annotators"], "are drawn", "; ")
+            drawn = format_shown_count(rows, facts["annotators"], "are drawn", "; ")
             yield ChartBlock(
-                charts.bar_chart(rows, "annotator", x, tips, opens="people"),
+                charts.make_bar_chart(rows, "annotator", x, tips, opens="people"),
                 "Reliability of each annotator",
                 f"Horizontal axis: reliability, from 0 to 1; the highest first{drawn}. Click a bar to see that "
                 "annotator.",
@@ -90,7 +90,7 @@ class PeopleSection(Section):
         columns = {"annotator": TableColumn("annotator"), "labels": TableColumn("labels", "number")}
         columns |= {name: TableColumn(name.replace("_", " "), "number", 2) for name in facts["columns"]}
         columns |= {"flags": TableColumn("flags", "chips"), "why": TableColumn("why", "long")}
-        few = shown_count_text(facts["people"], facts["annotators"], "are listed", "; ")
+        few = format_shown_count(facts["people"], facts["annotators"], "are listed", "; ")
         caption = f"Flagged annotators first{few}."
         yield TableBlock.from_rows("people", "All annotators", caption, columns, facts["people"])
         if facts["contested"]:

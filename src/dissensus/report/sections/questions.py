@@ -37,10 +37,10 @@ class QuestionSection(Section):
 
     def draw(self, facts: Facts) -> Blocks:
         for number, one in enumerate(facts["findings"]):
-            yield _finding_block(one, f"{self.name}-{number}")
+            yield _make_finding_block(one, f"{self.name}-{number}")
 
 
-def _finding_block(shown: Facts, name: str) -> PageBlock:
+def _make_finding_block(shown: Facts, name: str) -> PageBlock:
     if "text" in shown:
         return TextBlock(shown["text"])
     return TableBlock(

@@ -7,16 +7,17 @@ import numpy as np
 from dissensus.common.formatting import Share, format_percent
 from dissensus.questions.compare import make_unfitted_copy
 from dissensus.questions.recommend import ADVICE_BUDGET, recommend
-from dissensus.questions.redundancy import MIN_REHEARSED, redundancy
+from dissensus.questions.redundancy import MIN_REHEARSED_ITEMS, redundancy
 from dissensus.report import charts
 from dissensus.report.blocks import ITEM_COLUMNS, ChartBlock, KeyFigure, KeyFigures, TableBlock, TableColumn, TextBlock
-from dissensus.report.face import next_step
+from dissensus.report.face import describe_next_step
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, Tone, sections
-from dissensus.report.study import Study, plain_attributes, to_plain, values_at
+from dissensus.report.study import Study, extract_attributes, extract_entry, to_plain
 from dissensus.table import names as naming
 
-MIN_CHANGED = 0.02  # If one more label each changes a smaller share of the items, more are hardly worth collecting.
-CURVE_NAMES = {"stability": "same label as with all annotators", "accuracy": "right, by gold"}
+# If one more label each changes a smaller share of the items, more are hardly worth collecting.
+MIN_CHANGED_SHARE = 0.02
+CURVE_TITLES = {"stability": "same label as with all annotators", "accuracy": "right, by gold"}
 
 
 class ChangesMoreThanExpected(Finding):
@@ -29,7 +30,7 @@ class ChangesMoreThanExpected(Finding):
     expected: Share
 
 
-class ChangesOfOneLabel(Finding):
+class ChangesWithOneLabelFewer(Finding):
     template = "With one label fewer per item, {changed} of the inferred labels would differ."
     changed: Share
     high: Share
@@ -37,7 +38,7 @@ class ChangesOfOneLabel(Finding):
 
     @property
     def tone(self) -> Tone:
-        return "good" if self.items >= MIN_REHEARSED and self.high < MIN_CHANGED else "note"
+        return "good" if self.items >= MIN_REHEARSED_ITEMS and self.high < MIN_CHANGED_SHARE else "note"
 
 
 @sections.register("redundancy", title="Redundancy", summary="How many more labels are needed?", place=60)
@@ -70,23 +71,23 @@ class RedundancySection(Section):
             else None,
             "sampled_items": found.sampled_items,
             "levels": [
-                plain_attributes(level, "labels", "annotations", "stability", "accuracy") for level in found.levels
+                extract_attributes(level, "labels", "annotations", "stability", "accuracy") for level in found.levels
             ],
             "next_label": {
                 "right_now": after.expected_right,
                 "right_after": after.expected_right_after,
                 "changed": after.flips.mean() if after.flips.size else None,
-                "curve": to_plain(after.curve, 4),
+                "curve": to_plain(after.gain_curve, 4),
                 "items_with_most": after.count_items_with_share(0.8),
                 "items": after.gain.size,
             },
             "rehearsal": tried
-            and plain_attributes(tried, "items", "changed", "is_overconfident") | {"expected": tried.flips},
+            and extract_attributes(tried, "items", "changed", "is_overconfident") | {"expected": tried.flips},
             "ask": [
                 study.describe_item(i)
                 | {"annotator": study.annotator_names[j], "label": study.classes[study.label[i]]}
-                | values_at(i, **columns)
-                | values_at(n, p_change=chosen.p_change)
+                | extract_entry(i, **columns)
+                | extract_entry(n, p_change=chosen.p_change)
                 for n, (i, j) in enumerate(zip(item, who, strict=True))
             ],
         }
@@ -98,7 +99,7 @@ class RedundancySection(Section):
         if tried["is_overconfident"]:
             yield ChangesMoreThanExpected(changed=changed, expected=Share(tried["expected"]))
         else:
-            yield ChangesOfOneLabel(changed=changed, high=Share(tried["changed"]["high"]), items=tried["items"])
+            yield ChangesWithOneLabelFewer(changed=changed, high=Share(tried["changed"]["high"]), items=tried["items"])
 
     def draw(self, facts: Facts) -> Blocks:
         after = facts["next_label"]
@@ -113,14 +114,14 @@ class RedundancySection(Section):
         if facts["sampled_items"]:
             yield TextBlock(f"The first chart uses {facts['sampled_items']:,} random items, with all their labels.")
         if len(facts["levels"]) > 1:
-            yield _stability_chart(facts)
+            yield _make_stability_chart(facts)
         if any(after["curve"]):
-            yield _gain_chart(after)
+            yield _make_gain_chart(after)
         if facts["ask"]:
             yield TableBlock.from_rows(
                 "next-labels",
                 "Labels to collect next",
-                next_step(facts),
+                describe_next_step(facts),
                 {
                     **ITEM_COLUMNS,
                     "annotator": TableColumn("annotator to ask"),
@@ -133,24 +134,24 @@ class RedundancySection(Section):
                 page=10,
             )
         else:
-            yield TextBlock(next_step(facts))
+            yield TextBlock(describe_next_step(facts))
 
 
-def _stability_chart(facts: Facts) -> ChartBlock:
+def _make_stability_chart(facts: Facts) -> ChartBlock:
     rows = [
-        {"labels": level["labels"], "what": CURVE_NAMES[key], **level[key]}
+        {"labels": level["labels"], "what": CURVE_TITLES[key], **level[key]}
         for level in facts["levels"]
-        for key in CURVE_NAMES
+        for key in CURVE_TITLES
         if level[key] is not None
     ]
-    there = [name for name in CURVE_NAMES.values() if any(row["what"] == name for row in rows)]
+    there = [name for name in CURVE_TITLES.values() if any(row["what"] == name for row in rows)]
     scale = {"zero": False, "nice": False, "padding": 10}
-    x = charts.quantity_axis("labels", "maximum number of labels per item", ticks=8, scale=scale, tickMinStep=1)
-    y = charts.quantity_axis("low", "share of the items", "%", scale={"zero": False})
-    color = charts.color_encoding("what", there, columns=1)
-    band = charts.plot(rows, {"type": "area", "opacity": 0.2}, x=x, y=y, y2="high:Q", color=color)
+    x = charts.make_quantity_axis("labels", "maximum number of labels per item", ticks=8, scale=scale, tickMinStep=1)
+    y = charts.make_quantity_axis("low", "share of the items", "%", scale={"zero": False})
+    color = charts.make_color_encoding("what", there, columns=1)
+    band = charts.draw_marks(rows, {"type": "area", "opacity": 0.2}, x=x, y=y, y2="high:Q", color=color)
     tips = [("labels:Q", "labels per item"), ("what:N", "share"), ("value:Q", "is", charts.EXACT_SHARE_FORMAT)]
-    line = charts.plot(rows, {"type": "line", "point": True}, tips, x=x, y="value:Q", color=color)
+    line = charts.draw_marks(rows, {"type": "line", "point": True}, tips, x=x, y="value:Q", color=color)
     return ChartBlock(
         charts.to_spec(band + line, 260),
         "How many labels are enough?",
@@ -160,12 +161,12 @@ def _stability_chart(facts: Facts) -> ChartBlock:
     )
 
 
-def _gain_chart(after: Facts) -> ChartBlock:
+def _make_gain_chart(after: Facts) -> ChartBlock:
     rows = [{"items": share / 100, "gain": gain} for share, gain in enumerate(after["curve"])]
-    x = charts.quantity_axis("items", "share of the items that get another label", "%")
-    y = charts.quantity_axis("gain", "share of the total gain", "%")
+    x = charts.make_quantity_axis("items", "share of the items that get another label", "%")
+    y = charts.make_quantity_axis("gain", "share of the total gain", "%")
     tips = [("items:Q", "items", charts.SHARE_FORMAT), ("gain:Q", "gain", charts.SHARE_FORMAT)]
-    chart = charts.plot(rows, {"type": "line", "strokeWidth": 2.5}, tips, x=x, y=y)
+    chart = charts.draw_marks(rows, {"type": "line", "strokeWidth": 2.5}, tips, x=x, y=y)
     most = f"{after['items_with_most']:,} of {after['items']:,} items"
     return ChartBlock(
         charts.to_spec(chart, 260),
