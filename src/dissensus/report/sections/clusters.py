@@ -178,7 +178,9 @@ def _make_search_chart(search: Facts) -> ChartBlock:
     tips = [("K:O", "of items"), ("L:O", "of annotators"), ("value:Q", title, ".4f")]
     cross = {"type": "point", "shape": "cross", "size": 90, "filled": True, "color": "var(--c3)"}
     return ChartBlock(
-        charts.to_spec(charts.draw_marks(rows, "rect", tips, **axes, color=color) + charts.draw_marks([best], cross, **axes), 300),
+        charts.to_spec(
+            charts.draw_marks(rows, "rect", tips, **axes, color=color) + charts.draw_marks([best], cross, **axes), 300
+        ),
         "Numbers of clusters",
         f"Each field is a pair of numbers that was tried; colour: {title}, of which brighter is better. The cross "
         "marks "
