@@ -26,7 +26,7 @@ inside = sys.modules["dissensus.questions.redundancy"]  # the package may show t
 
 
 def next_label(model: Aggregator):
-    return inside._effect_of_next_label(model)
+    return inside._compute_next_label_effect(model)
 
 
 def said_right(model: Aggregator) -> np.ndarray:
@@ -164,7 +164,7 @@ def test_a_class_that_cannot_matter_is_passed_over_without_harm():
     belief = rng.dirichlet(np.full(60, 0.02), 50)
     confusion = rng.dirichlet(np.ones(60) * 0.3, (4, 60))
     expected = Likelihoods(belief, lambda _, j: confusion[j].transpose(0, 2, 1)[None], True)
-    gain, flips = inside._effect_of_annotators(expected, np.arange(4), np.full(4, 0.25))
+    gain, flips = inside._compute_annotator_effect(expected, np.arange(4), np.full(4, 0.25))
     joint = belief[None, :, :, None] * confusion[:, None]  # (A, I, K, K)
     np.testing.assert_allclose(gain, joint.max(axis=2).sum(axis=2).mean(axis=0) - belief.max(axis=1), atol=60e-7)
     changed = joint.argmax(axis=2) != belief.argmax(axis=1)[:, None]
@@ -362,7 +362,7 @@ def test_the_average_annotator_would_tell_less_than_annotators_do():
     average = Likelihoods(
         model.posterior_, lambda *_: model.annotator_confusions(np.array([-1])).transpose(0, 2, 1)[None], True
     )
-    of_average, _ = inside._effect_of_annotators(average, np.array([-1]), np.ones(1))
+    of_average, _ = inside._compute_annotator_effect(average, np.array([-1]), np.ones(1))
     assert abs(gain.mean() - rose.mean()) < abs(of_average.mean() - rose.mean()) / 2
     order = np.argsort(-gain)[:800]
     assert rose[order].sum() > 0.5 * rose.sum()  # a fifth of the items, more than half of the rise
