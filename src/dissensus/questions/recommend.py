@@ -520,7 +520,9 @@ class _BatchSearch:
             for item in self.requested
         }
         unchanged = {
-            item for item, p in change.items() if p < MIN_CHANGE_PROBABILITY and self.limits.settled_confidence is not None
+            item
+            for item, p in change.items()
+            if p < MIN_CHANGE_PROBABILITY and self.limits.settled_confidence is not None
         }
         checked = {item for item in unchanged if self.labels_so_far[item] >= MIN_ANNOTATORS}
         if sum(self.price[pair[1]] for pair in chosen) + self.price.min(initial=np.inf) <= budget * (
