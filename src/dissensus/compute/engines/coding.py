@@ -330,7 +330,6 @@ class _CodesWriter:
             raise UnsupportedType(column="item", type=str(item.type))
         # Rows are sorted, so a new item begins where the code changes.
         codes = np.asarray(item.dictionary_encode().indices)
-        codes = np.asarray(item.dictionary_encode().indices)
         new = np.flatnonzero(np.diff(codes, prepend=-1))
         if self.last is not None and item[0].as_py() == self.last:
             new = new[1:]
