@@ -86,7 +86,7 @@ def test_better_methods_of_every_kind_come_first_and_gold_stands_beside():
     found = dz.compare(sim.annotations, gold=sim.truth, splits=1, resamples=100)
     assert found.best == "gaussian"
     said = next(found.findings())
-    assert (said.other, said.baseline) == ("mean", True)
+    assert (said.other_method, said.baseline) == ("mean", True)
     row = found.rows()[0]
     assert row["mean_absolute_error_low"] < row["mean_absolute_error"] < row["mean_absolute_error_high"]
     error = np.abs(dz.methods["gaussian"]().fit(sim.annotations).predict() - sim.truth).mean()
