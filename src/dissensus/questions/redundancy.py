@@ -24,7 +24,7 @@ would not be enough, because a mixture of good and bad annotators is more inform
 On simulated crowds, the mean matrix understated the true increase in accuracy by a fifth to a half.
 
 q is not the tempered posterior (`dissensus.models.tempering`), because the next labels are likely to repeat the
-mistakes 
+mistakes
 <<<<<<< ours
 keeps
 =======
@@ -38,7 +38,7 @@ Ties are broken by a random draw that depends only on item and class, so it is t
 are the sets of tied classes before and after, the label stays the same with probability |T ∩ T'| / |T ∪ T'|. This also
 applies to stability.
 
-Shares of votes are not probabilities of being correct; `dissensus.models.votes` 
+Shares of votes are not probabilities of being correct; `dissensus.models.votes`
 <<<<<<< ours
 describes
 =======
