@@ -24,13 +24,7 @@ would not be enough, because a mixture of good and bad annotators is more inform
 On simulated crowds, the mean matrix understated the true increase in accuracy by a fifth to a half.
 
 q is not the tempered posterior (`dissensus.models.tempering`), because the next labels are likely to repeat the
-mistakes
-<<<<<<< ours
-keeps
-=======
-of the
->>>>>>> theirs
- crowd. In a test on six data sets, one label of each item was removed and added again. Between 1 % and
+mistakes of the crowd. In a test on six data sets, one label of each item was removed and added again. Between 1 % and
 13 % of the labels by Dawid-Skene changed; q predicted 0.2 % to 13 %, and the tempered posterior 10 % to 28 %. Accuracy
 increased by −1 to 5 percentage points; q predicted 0 to 6, and the tempered posterior 5 to 11.
 
@@ -38,13 +32,7 @@ Ties are broken by a random draw that depends only on item and class, so it is t
 are the sets of tied classes before and after, the label stays the same with probability |T ∩ T'| / |T ∪ T'|. This also
 applies to stability.
 
-Shares of votes are not probabilities of being correct; `dissensus.models.votes`
-<<<<<<< ours
-describes
-=======
-describes what is
->>>>>>> theirs
- the alternative.
+Shares of votes are not probabilities of being correct; `dissensus.models.votes` describes the alternative.
 """
 
 from __future__ import annotations
