@@ -63,7 +63,7 @@ def site(tmp_path, monkeypatch):
 @pytest.fixture
 def drawable(monkeypatch):
     """Pages without Vega, which takes seconds to pack."""
-    monkeypatch.setattr("dissensus.report.page._vega_script", lambda: "")
+    monkeypatch.setattr("dissensus.report.page._bundle_vega", lambda: "")
 
 
 @pytest.fixture

@@ -233,7 +233,7 @@ def compare(
     dawid-skene ['dawid-skene'] False (2, 12)
     >>> print(found.verdict().partition(", by ")[0])
     dawid-skene predicts held-out labels best; majority vote has a lower log-likelihood per label
-    >>> [one.other for one in found.findings()]
+    >>> [one.other_method for one in found.findings()]
     ['majority-vote']
     """
     if table.kind == "pairs" and gold is not None:

@@ -98,7 +98,7 @@ def find_gold_items(gold: Any) -> IntArray:
 def find_model_family(name: Any) -> str:
     """Return the word in the name of a model that identifies its maker, or else the first word of the name.
 
-    >>> model_family("Meta-Llama-3-8B-Instruct"), model_family("openai/gpt-4o"), model_family("anna b")
+    >>> find_model_family("Meta-Llama-3-8B-Instruct"), find_model_family("openai/gpt-4o"), find_model_family("anna b")
     ('llama', 'gpt', 'anna')
     """
     words = re.findall(r"[a-z]+", str(name).lower())
