@@ -91,7 +91,7 @@ INTERNAL_METHODS = (
     "item_columns",
     "likelihoods",
     "load",
-    "open",
+    "open_engine",
     "params_",
     "row_weights",
     "rows",

@@ -283,7 +283,7 @@ def check_rows_of_csv(data, source):
     """Python's own reader finds as many rows."""
     text = io.StringIO(data.decode("utf-8-sig", "replace"), newline="")
     if source.format == "csv":
-        assert source.rows == sum(bool(row) for row in csv.reader(text, delimiter=delimiter_of(data))) - 1
+        assert source.n_rows == sum(bool(row) for row in csv.reader(text, delimiter=delimiter_of(data))) - 1
 
 
 def delimiter_of(data):

@@ -238,7 +238,7 @@ def test_columns_and_classes_are_declared_as_ever(cli, here):
 def test_a_table_in_spark_has_an_import_report_too(monkeypatch):
     """Spark itself is not started: its table is enough for the report."""
     elsewhere = SimpleNamespace(n_annotations=280, columns={"item": "item", "annotator": "who", "label": "label"})
-    monkeypatch.setattr("dissensus.compute.engines.scatter.scatter", lambda *_, **__: elsewhere)
+    monkeypatch.setattr("dissensus.compute.engines.scatter.distribute_frame", lambda *_, **__: elsewhere)
     nothing = dict.fromkeys(field.name for field in dataclasses.fields(Source))
     source = Source(**nothing | {"named": "catalogue.labels"})
     assert read_out_of_memory(source, Spark()) is elsewhere

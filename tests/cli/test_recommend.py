@@ -173,7 +173,8 @@ def test_limits_are_said_and_can_be_changed(cli, some):
     assert shown(f.LabelsPerItemLimit(labels=10)) in usual.stdout
     assert "nats" not in usual.stdout
     parsed = json.loads(cli("recommend", some, "--budget", 30, "--json").stdout)
-    assert (parsed["limits"]["labels_per_item"], parsed["limits"]["settled"]) == (10, item_status.SETTLED_CONFIDENCE)
+    limits = parsed["limits"]
+    assert (limits["labels_per_item"], limits["settled_confidence"]) == (10, item_status.SETTLED_CONFIDENCE)
     assert parsed["cost_per_change"] == pytest.approx(parsed["cost"] / parsed["expected_changes"])
     free = ("--capacity", "none", "--per-item", "none", "--settled", "none")
     table = dz.read(some)

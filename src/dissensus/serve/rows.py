@@ -82,7 +82,7 @@ def build_rows(found: Any, corrected: Iterable[StoredEvent]) -> RowArrays:
     label = np.where(column["kind"] == EVENT_KINDS.index("removal"), REMOVED_LABEL, column["label"])[at]
     parts = (column["first"][at], column["item"][at], column["annotator"][at], label, column["at"][at])
     rows = RowArrays(*(part.astype(kind) for part, kind in zip(parts, COLUMN_TYPES, strict=True)))
-    for first, group in groupby(sorted(corrected, key=attrgetter("first", "seq")), key=attrgetter("first")):
+    for first, group in groupby(sorted(corrected, key=attrgetter("first_seq", "seq")), key=attrgetter("first_seq")):
         place = int(np.searchsorted(rows.first_seq, first))
         for values, value in zip(rows, row_values(current_event(group)), strict=True):
             values[place] = value

@@ -96,7 +96,7 @@ class MappedNames:
 class CodedTable(RemoteTable):
     """A table whose rows are in files on a disk, with the names and sizes of an `Annotations`."""
 
-    where, engine = "on a disk", "disk"
+    location, engine = "on a disk", "disk"
 
     def __init__(self, folder: Path):
         self.folder = folder

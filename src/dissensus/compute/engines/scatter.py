@@ -140,7 +140,7 @@ class ClusterArray:
 class ClusterTable(RemoteTable):
     """A table whose rows are in a Spark cluster, with the names and sizes of an `Annotations`."""
 
-    where, engine = "in Spark", "spark"
+    location, engine = "in Spark", "spark"
 
     parts: Any  # RDD of `TablePart`, one for each partition with items
     names: Any  # RDD of the item names of each partition; None if the driver has the table
