@@ -235,7 +235,7 @@ def test_an_added_oracle_is_best_and_one_who_is_always_wrong_worst(name, seed):
             for name in methods_for("classes")
             if name not in ("majority-vote", "mace", "wawa", "zero-based-skill", "ebcc")
         ),
-        # The prior of EBCC, four correct labels per class of each subtype, outweighs the 40 labels of an annotator here.
+        # The prior of EBCC, four correct labels per class of each subtype, outweighs an annotator's 40 labels.
         ("ebcc", {"ordinary": 0.5, "adversary": 0.5}, 0.0),
         ("mace", {"ordinary": 0.3, "uniform-spammer": 0.7}, 0.02),
     ],
