@@ -16,7 +16,7 @@
 Warnings: `DissensusWarning` (UserWarning) ← `DataWarning` (doubtful data) ← `RowsLeftOut`, `ConvergenceWarning`,
 `PluginWarning`.
 
-Callers catch these classes. Every single fault is a subclass with fields and one template sentence, in the
+Callers catch these classes. Each specific error is a subclass with fields and one template sentence, in the
 `exceptions.py` of the package that raises it (see `dissensus.messages`). Each message is one or two sentences that name
 the fault, its place, the value, and the remedy.
 """

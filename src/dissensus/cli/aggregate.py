@@ -114,7 +114,7 @@ def aggregate(*, task: FitOptions, gold: TrainingGold, source: SourceOfTables) -
         show.print_json(summary, folder=task.output)
         return
     print_results(answers, source, preview=task.output is None)
-    show.print_written(task.output, "Results are", "FOLDER to keep the results")
+    show.print_written(task.output, "Results are", "FOLDER in which to save the results")
     if task.to is not None and task.output is not None:
         show.print_line(
             f"The labels for {task.to} are in {show.escape(task.output / tool_files.tool_file_name(task.to))}"

@@ -49,7 +49,9 @@ class Thresholds:
     max_flagged: int | None = option(None, "Annotators whom `diagnose` flags.", metavar="N")
     max_fall: float | None = option(None, "Fall of the agreement.", metavar="SHARE", show_default="0.05")
     max_flips: float | None = option(None, "Items with another answer.", metavar="SHARE", show_default="0.05")
-    max_lost: int | None = option(None, "Items without labels that had some.", metavar="N", show_default="0")
+    max_lost: int | None = option(
+        None, "Items that had labels before and now have none.", metavar="N", show_default="0"
+    )
     max_drifting: int | None = option(
         None, "Annotators who agree less, or more, often than before.", metavar="N", show_default="0"
     )

@@ -259,7 +259,7 @@ class Gold:
         return show.format_paths(gold_file=self.gold)
 
     def read_scoring(self, table: Annotations) -> Any:
-        """Return the gold codes (I,) that measure accuracy, −1 where unknown, or None without gold.
+        """Return the gold codes (I,) against which accuracy is measured, −1 where unknown, or None without gold.
 
         Without a file of gold labels, those in FILE are used. For a table of numbers, the result has numbers, and NaN
         where gold is unknown.

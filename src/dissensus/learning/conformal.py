@@ -4,7 +4,7 @@
     set of x = {k: p_k(x) ≥ t}
 
 P_i is the target of a held-out item, which is its one-hot gold label or its vote shares. The set contains the class of
-a new item (or with votes, the label of a random annotator) with at least the probability `coverage`. This holds for any
+a new item (or with votes, the label of a random annotator) with probability at least `coverage`. This holds for any
 model if new items are exchangeable with the held-out items (Vovk et al. 2005; with votes, an item is a group of
 labels). Among all sets with this coverage, sets of the most probable classes are the smallest (Sadinle et al. 2019). A
 set is empty if the probabilities of all classes are below the threshold.

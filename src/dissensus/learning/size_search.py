@@ -39,7 +39,7 @@ from dissensus.messages import ParameterName
 from dissensus.table.annotations import Annotations
 
 TRAININGS_PER_STACK = {"cpu": 32, "cuda": 1080}
-"""Number of trainings in one stack. On a CPU, larger stacks are not faster; a GPU needs about 5 MB per training."""
+"""Number of training runs in one stack. On a CPU, larger stacks are not faster; a GPU needs about 5 MB per run."""
 MEASURE_NAMES = ("kl", "inverse_kl", "accuracy")
 OnTrained = Callable[[int, int], None]
 """Function that is called after every stack with the numbers of finished and of all trainings."""
@@ -166,8 +166,7 @@ def search_sizes(
         A file of JSON lines to which trainings are written. Finished trainings with the same data and settings are
         read from the file instead of repeated.
     stack_size : int, optional
-        Number of trainings in one stack. If there is dropout, results depend on the other
-        trainings of the stack.
+        Number of trainings in one stack. With dropout, results depend on the other trainings of the stack.
     on_trained : callable, optional
         Called after every stack with (number of finished trainings, number of all trainings).
 

@@ -1,4 +1,4 @@
-"""Earlier counts of annotators: counts of their labels on gold items, collected before the table was.
+"""Counts of annotators' labels on gold items that were collected before the current table.
 
 Such counts carry the same evidence as labels on gold items. Therefore one gold item per class is added to the table,
 with one row per count, weighted by the count. Every method that supports weights and gold can use them. If class shares

@@ -253,8 +253,7 @@ def calibrate(
     systems, prompts : (I,), optional
         System and prompt of each item, to estimate the rates of systems and their differences (paired by prompts).
     columns : name → (I,) or (N,), optional
-        Metadata of items or rows, such as length or position, whose effects on judges are estimated
-        (`questions.judge_bias`).
+        Metadata of items or rows, such as length or position, whose effects on judges are estimated.
     cost : judge → cost of a call, optional
         Costs with which the value of judges is compared. By default, all judges cost the same.
     seed : int

@@ -210,19 +210,16 @@ def compare(
     Parameters
     ----------
     names : list of method names or unfitted models, or "all"; optional
-        Methods to compare. By default, all suitable registered methods that are fast and the baselines of
-        `questions.scoring`.
+        Methods to compare. By default, all suitable fast methods and the baselines of `questions.scoring`.
     gold : (I,) int, optional
-        Gold classes, −1 where unknown (for numbers: values, NaN where unknown). They are used to report accuracy and do
-        not affect the ranking.
+        Gold classes, −1 where unknown (for numbers: NaN). They are only used to report accuracy.
     share, splits : float, int
         Share of the labels that is held out in each random split, and number of splits. All labels of one annotator on
         an item are held out together, and at least one annotator of each item is not held out.
     limit : int
         Maximum number of annotations. Larger tables are compared on a random set of items (for spans, documents).
     resamples, seed
-        Number of resamples of the bootstrap over items, and seed. The seed also determines the random items and
-        held-out labels, which are the same for every method.
+        Number of resamples of the bootstrap over items, and seed, also of the random items and held-out labels.
     on_fit, on_result : callable, optional
         `on_fit` is called before every fit with the method, the number of fits done and the total number of fits.
         `on_result` is called after the last fit of a method with the method and its score.
@@ -248,12 +245,12 @@ def compare(
     check_argument("share", share, float, above=0, below=1)
     if (chosen := _sample_items(table, limit, seed)) is not None:
         table, gold = table.select(items=table.items[chosen]), None if gold is None else gold[chosen]
-    hide = SCORING_BY_LABEL_TYPE[table.kind].choose_hidden_rows
+    scoring = SCORING_BY_LABEL_TYPE[table.kind]
+    hide = scoring.choose_hidden_rows
     hidden = [hide(table, share, np.random.default_rng([seed, number])) for number in range(splits)]
     fits = splits + (gold is not None)
     report = on_fit or (lambda method, done, total: None)
-    results: dict[str, _MethodResult] = {}
-    failed: dict[str, str] = {}
+    results, failed = dict[str, _MethodResult](), dict[str, str]()
     for number, (name, model) in enumerate(models.items()):
 
         def report_fit(more: int, name: str = name, done: int = number * fits) -> None:
@@ -271,7 +268,6 @@ def compare(
     if not results:
         raise NoMethodFitted(method=next(iter(failed)), reason=next(iter(failed.values())))
     contestants, hidden_weight = _rank_methods(results, {"resamples": resamples, "seed": seed})
-    scoring = SCORING_BY_LABEL_TYPE[table.kind]
     return Comparison(
         contestants, round(hidden_weight), splits, share, failed, scoring.measure, scoring.simplest,
         default_method(table.kind), frozenset(scoring.baselines), chosen, costly,

@@ -9,8 +9,8 @@ is the between-group sum of squares minus its mean over permutations of the labe
 observed Σ_i B_i is compared with its values when annotators are permuted among the groups, so that the labels of one
 annotator stay together. `effect` is Σ_i B_i divided by its maximum. If a column of metadata matters (Holm 1979), the
 items are ranked by the number of standard deviations by which B_i exceeds its mean over these permutations.
-Permutations also show how many items exceed their mean as much by chance, which gives the false discovery rate (Tusher
-et al. 2001).
+Permutations also show how many items would exceed their mean by this much by chance, which gives the false discovery
+rate (Tusher et al. 2001).
 """
 
 from __future__ import annotations

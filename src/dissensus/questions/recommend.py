@@ -243,8 +243,7 @@ def recommend(
     ----------
     model : a fitted aggregator, `LIA` or `CrowdClassifier`
     table : Annotations
-        The labels so far. An annotator is not recommended again for an item that they labelled. All items and
-        annotators of the table are candidates, including those without annotations.
+        The labels so far. All its items and annotators are candidates, including those without labels.
     budget : float
         Amount to spend; with the default cost of 1, the number of labels.
     items, annotators : lists of names, optional

@@ -251,8 +251,7 @@ def redundancy(
     gold : (I,) int, optional
         Gold classes, −1 where unknown. They are only used to report accuracy.
     levels : list of int, optional
-        Maximum number of labels per item at each level. By default 1, 2, 3, 5, 7, 10, 15, 20 … The last level has all
-        labels.
+        Maximum number of labels per item at each level. By default 1, 2, 3, 5, 7, 10, 15, 20 … up to all labels.
     seeds : int
         Number of random draws of the labels that are kept at each level.
     limit : int

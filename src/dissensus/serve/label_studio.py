@@ -55,7 +55,7 @@ SECONDS_BETWEEN_FULL_SYNCS = 3600.0
 SYNC_OVERLAP = timedelta(minutes=2)  # Two syncs overlap because the clocks of two machines differ.
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"  # the only format of times (in UTC) that filters of tasks accept
 PAGE_SIZE = 100  # tasks per response
-BATCH_SIZE = 50  # tasks that are read with one request before they are written
+BATCH_SIZE = 50  # number of tasks that are fetched per request before they are updated
 DELETED_VERSION = to_sortable_version("9999-12-31T00:00:00Z")  # version of a deleted annotation, later than all others
 GOLD_PREFIX = "gold-"  # The id of a decision begins with this: it is an annotation marked as ground truth.
 CONTROL_KINDS = {"choices": "classes", "pairwise": "classes", "rating": "graded", "number": "graded", "labels": "spans"}
@@ -290,7 +290,7 @@ class LabelStudioProject(Tool):
             stored = self._store_annotations(list(zip(annotations, tasks, strict=False)))
             if not stored or any(
                 one.get("ground_truth") for one in annotations
-            ):  # A new mark as gold replaces older ones.
+            ):  # If an item is marked as gold again, the latest mark replaces earlier ones.
                 self._mark_stale({one["id"] for one in tasks})
         elif action == "ANNOTATIONS_DELETED" and sent.get("annotations"):
             stored = self._store_deletions([str(one["id"]) for one in sent["annotations"]])

@@ -278,7 +278,7 @@ class Postgres(EventStore):
         return next((fault for kind, fault in faults.items() if isinstance(error, kind)), None)
 
     def insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Insert rows with one copy."""
+        """Insert the rows with a single COPY statement."""
         if rows:
             with self._connection("write").cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN") as copy:
                 for row in rows:

@@ -42,7 +42,7 @@ ANONYMOUS_ANNOTATOR = "anonymous"
 
 
 class SizeProperties:
-    """Numbers of items, annotators and classes of an object that has their names."""
+    """Numbers of items, annotators and classes, derived from the names that an object stores."""
 
     items: Any
     annotators: Any

@@ -46,7 +46,7 @@ ERROR_RATES = {
     "spammer": ErrorRates(1.0, 0.0, 0.0, 0.15),
     "adversary": ErrorRates(0.10, 0.05, 1.0, 0.005),
 }
-"""Kind of annotator of spans → error rates."""
+"""Error rates for each kind of annotator of spans."""
 SPAN_KIND_SHARES = {"expert": 0.15, "ordinary": 0.6, "sloppy": 0.1, "spammer": 0.1, "adversary": 0.05}
 """Kind of annotator of spans → share in a default crowd."""
 SPAN_RATE = 0.12  # probability that a span begins at a token outside of spans

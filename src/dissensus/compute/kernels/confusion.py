@@ -70,7 +70,7 @@ def compile_pass(n_classes: int, source: int, layout: int, logs: bool) -> Any:
             first, end = item_ptr[i], item_ptr[i + 1]
             own_prior = i if per_item else 0
             gold_class = gold[i] if has_gold else -1
-            if gold_class >= 0:  # a gold item needs no product, which could underflow
+            if gold_class >= 0:  # the class of a gold item is known; a product of likelihoods could underflow
                 if model:
                     evidence += np.log(prior[own_prior, gold_class])
                     for row in range(np.uintp(first), np.uintp(end)):

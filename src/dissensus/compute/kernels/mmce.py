@@ -23,7 +23,7 @@ import numpy as np
 from dissensus.common.jit import lazy_jit
 from dissensus.compute.kernels.items import normalise_item, value_or_default
 
-MIN_OBJECTIVE_GAIN = 1e-11  # minimum possible gain of an item's objective that is not ignored
+MIN_OBJECTIVE_GAIN = 1e-11  # items whose objective can improve by less than this are skipped
 MIN_NEWTON_STEP = 1e-7  # minimum length of a step; a shorter one ends the optimisation of σ
 MAX_NEWTON_STEPS = 100  # maximum number of steps; usually three to ten are needed
 POSTERIOR_TOL = 1e-8  # minimum change of an item's posterior; a smaller one ends its rounds

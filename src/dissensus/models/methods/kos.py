@@ -207,7 +207,7 @@ class MessagePassing:
 
 
 def fit_scale(messages: MessagePassing) -> float:
-    """Return β, the log odds per unit of S with which the messages x best predict the labels that they exclude."""
+    """Return β, the scale of S as log odds, with which each message x best predicts the label that it leaves out."""
     from scipy.optimize import brentq
 
     answer, message, kappa, pool = messages.edges.answer, messages.message, messages.crowd, messages.pool

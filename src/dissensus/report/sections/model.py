@@ -93,7 +93,7 @@ class ModelAgainstMethod(ModelQuality):
 
 
 class ModelAndCrowdDiffer(Finding):
-    template = "The model predicts another class than the crowd for {apart:,} of {compared:,} items."
+    template = "The model predicts a different class from the crowd for {apart:,} of {compared:,} items."
     table = "model-crowd"
     apart: int
     compared: int
