@@ -3,6 +3,7 @@
 `python tests/test_messages.py` writes `messages.txt` again: read the difference as a stranger would.
 """
 
+import ast
 import importlib
 import pkgutil
 import types
@@ -92,6 +93,21 @@ def test_a_message_takes_its_own_facts_and_no_others():
             except TypeError:
                 continue
             raise AssertionError(f"{kind.__name__} takes a fact that it does not have")
+
+
+def test_every_call_gives_the_facts_of_its_class():
+    import_everything()
+    classes = {}
+    for kind in all_messages():
+        classes.setdefault(kind.__name__, []).append(set(message_fields(kind)))
+    wrong = []
+    for file in Path(dissensus.__file__).parent.rglob("*.py"):
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            name = getattr(getattr(call, "func", None), "attr", getattr(getattr(call, "func", None), "id", ""))
+            if name in classes and not call.args and all(keyword.arg for keyword in call.keywords):
+                facts = {keyword.arg for keyword in call.keywords}
+                wrong += [f"{file.name}:{call.lineno} {name}"] if facts not in classes[name] else []
+    assert not wrong
 
 
 def test_messages_survive_pickling():
