@@ -58,8 +58,8 @@ def test_every_class_has_a_mark_of_its_own(n):
 def test_of_too_many_classes_rare_ones_share_a_mark():
     domain, found, spec = marks(30)
     assert len(set(found)) == len(domain) == 24
-    assert domain[-1] == maps.OTHER
-    assert sum(row["class"] == maps.OTHER for row in spec["data"]["values"]) == 3 * 7
+    assert domain[-1] == maps.OTHERS_NAME
+    assert sum(row["class"] == maps.OTHERS_NAME for row in spec["data"]["values"]) == 3 * 7
 
 
 def test_items_without_labels_are_marked_last():
